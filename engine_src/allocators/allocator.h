@@ -1,0 +1,47 @@
+// What the process's allocator says of itself: the proof step and the memory statistics read it,
+// nothing else.
+//
+// One implementation is linked per program (system_allocator.cc or jemalloc_allocator.cc); callers
+// never know which.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace kv::allocator {
+
+/// Process-wide figures in bytes. A figure that this allocator cannot give is empty, never 0.
+struct Stats {
+    std::optional<uint64_t> allocated;  ///< handed out to the program
+    std::optional<uint64_t> active;     ///< pages that hold at least one allocation
+    std::optional<uint64_t> metadata;   ///< the allocator's own bookkeeping
+    std::optional<uint64_t> resident;   ///< the allocator's own estimate of its resident pages
+    std::optional<uint64_t>
+            mapped;  ///< address space in use (jemalloc stats.mapped; glibc arena + hblkhd)
+    std::optional<uint64_t> retained;     ///< unmapped logically, kept as address space for reuse
+    std::optional<uint64_t> metadataThp;  ///< number of 2 MiB huge pages backing metadata
+};
+
+/// As asked at build time, e.g. "jemalloc-5.1.0" or "system".
+std::string name();
+
+/// As the allocator itself says, e.g. "5.1.0-0-g61efbda7..." or "glibc 2.36".
+std::string version();
+
+/// Environment variable that carries the options string; empty when the allocator takes none.
+std::string confEnv();
+
+/// Every option this allocator knows, with the value that it reads back now ("opt.narenas" -> "8").
+std::vector<std::pair<std::string, std::string>> options();
+
+/// Fresh figures; thread-safe, costs microseconds (jemalloc merges its arenas).
+Stats stats();
+
+/// Gives free pages back to the system at once where the allocator can (jemalloc purge, glibc
+/// malloc_trim).
+void purge();
+
+}  // namespace kv::allocator

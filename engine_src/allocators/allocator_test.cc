@@ -1,0 +1,36 @@
+#include "allocators/allocator.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+namespace kv::allocator {
+
+TEST(Allocator, TestsRunOnTheSystemAllocator) {
+    EXPECT_EQ(name(), "system");
+    EXPECT_TRUE(version().starts_with("glibc 2."));
+    EXPECT_EQ(confEnv(), "");
+    EXPECT_TRUE(options().empty()) << "glibc cannot read its tunables back";
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST(Allocator, CountsWhatTheProgramHolds) {
+    const auto before = stats();
+    ASSERT_TRUE(before.allocated && before.mapped);
+    std::vector<std::unique_ptr<char[]>> held;
+    for (int i = 0; i < 1000; ++i) {
+        held.push_back(std::make_unique<char[]>(10'000));
+    }
+    const auto after = stats();
+    EXPECT_GE(*after.allocated, *before.allocated + 10'000'000);
+    EXPECT_GE(*after.mapped, *after.allocated);
+}
+#endif
+
+TEST(Allocator, LeavesOutFiguresThatItCannotGive) {
+    EXPECT_FALSE(stats().metadataThp);
+    EXPECT_FALSE(stats().retained);
+}
+
+}  // namespace kv::allocator

@@ -1,0 +1,48 @@
+// What the replaced operator new and delete (new_delete.cc) call: one thread-local test when nobody
+// listens.
+//
+// Bytes are usable sizes as the allocator in force reports them, the same way in every build
+// variant.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "memory/bucket_memory.h"
+#include "memory/thread_slot.h"
+
+namespace kv::heap {
+
+/// What the calling thread charges, and which of a bucket's slots it owns (thread_slot.h).
+/// constinit: reading it needs no initialisation check.
+struct ThreadBinding {
+    BucketMemory* bucket{nullptr};
+    size_t slot{kUnassignedSlot};
+};
+extern constinit thread_local ThreadBinding threadBinding;
+
+/// True while a MemoryPeak is switched on; read by every allocation.
+extern constinit std::atomic<bool> peakEnabled;
+void recordPeak(int64_t bytes) noexcept;
+
+/// True when a block's size must be looked up at all.
+inline bool isWatched() noexcept {
+    return threadBinding.bucket != nullptr || peakEnabled.load(std::memory_order_relaxed);
+}
+
+inline void record(int64_t bytes) noexcept {
+    const ThreadBinding binding = threadBinding;
+    if (binding.bucket != nullptr) {
+        if (binding.slot < BucketMemory::kThreadSlots) [[likely]] {
+            binding.bucket->chargeOwnSlot(binding.slot, bytes);
+        } else {
+            binding.bucket->charge(bytes);
+        }
+    }
+    if (peakEnabled.load(std::memory_order_relaxed)) {
+        recordPeak(bytes);
+    }
+}
+
+}  // namespace kv::heap

@@ -1,0 +1,42 @@
+# Every build-time switch of the engine: its name, its values, its default.
+# selected/*.h (generated) are read by the headers of this folder only; they turn each value into a policy type.
+
+set(ENGINE_ALLOCATOR "system" CACHE STRING
+    "system | jemalloc-4.5.0 | jemalloc-5.0.1 | jemalloc-5.1.0 | jemalloc-5.2.1 | jemalloc-5.3.0 | jemalloc-5.3.1")
+set(ENGINE_HT_STATS "core" CACHE STRING "hash-table statistics: single | llc | core | a number of stripes")
+set(ENGINE_HT_STATS_PADDED "OFF" CACHE STRING "stripes on cache lines of their own: ON | OFF")
+set(ENGINE_DCP_READY "readyqueue" CACHE STRING "DCP producer: onelock | roundrobin | readyqueue | lockfree")
+set(ENGINE_DCP_SNAPSHOT_QUEUE "unique" CACHE STRING "snapshot task queue: unique | duplicates")
+set(ENGINE_DCP_SNAPSHOT_YIELD "256" CACHE STRING "snapshots per run of the snapshot task: 10 | 256 | a number")
+set(ENGINE_DCP_CONSUMER_PROBE "before" CACHE STRING "consumer tests a stream slot before | after copying its reference")
+set(ENGINE_FLUSH_CALLBACK "transaction" CACHE STRING "persistence callback: item | transaction")
+set(ENGINE_FLUSH_IDS "none" CACHE STRING "vector of ids beside the request queue: vector | none")
+set(ENGINE_FLUSH_FREE "before" CACHE STRING "flush batch freed before | after commit")
+set(ENGINE_FLUSH_DEDUP "set" CACHE STRING "keys seen in a commit: map | set")
+set(ENGINE_CURSOR_DROP "compare" CACHE STRING "cursors to drop: walk the list | compare checkpoint ids")
+set(ENGINE_CHECKPOINT_EXTRACT "distance" CACHE STRING "closed unreferenced checkpoints by walk | id distance")
+
+# kv_option(VARIABLE value...) checks a switch; NUMBER among the values allows a positive number.
+function(kv_option variable)
+  if("${${variable}}" IN_LIST ARGN)
+    return()
+  endif()
+  if("NUMBER" IN_LIST ARGN AND "${${variable}}" MATCHES "^[1-9][0-9]?[0-9]?[0-9]?$")
+    return()
+  endif()
+  string(REPLACE ";" ", " expected "${ARGN}")
+  message(FATAL_ERROR "${variable}=${${variable}}: expected one of ${expected}")
+endfunction()
+
+kv_option(ENGINE_HT_STATS single llc core NUMBER)
+kv_option(ENGINE_HT_STATS_PADDED ON OFF)
+kv_option(ENGINE_DCP_READY onelock roundrobin readyqueue lockfree)
+kv_option(ENGINE_DCP_SNAPSHOT_QUEUE unique duplicates)
+kv_option(ENGINE_DCP_SNAPSHOT_YIELD NUMBER)
+kv_option(ENGINE_DCP_CONSUMER_PROBE before after)
+kv_option(ENGINE_FLUSH_CALLBACK item transaction)
+kv_option(ENGINE_FLUSH_IDS vector none)
+kv_option(ENGINE_FLUSH_FREE before after)
+kv_option(ENGINE_FLUSH_DEDUP map set)
+kv_option(ENGINE_CURSOR_DROP walk compare)
+kv_option(ENGINE_CHECKPOINT_EXTRACT walk distance)

@@ -1,0 +1,52 @@
+// Build switch ENGINE_CHECKPOINT_EXTRACT: how the end of the closed, unreferenced prefix of the
+// checkpoint list is found. Both cut off the same checkpoints. Runs under the manager's queue lock.
+#pragma once
+
+#include <algorithm>
+#include <string_view>
+#include <type_traits>
+
+#include "options/choice.h"
+#include "options/selected/checkpoint.h"
+
+namespace kv::options {
+
+/// Walks from the oldest checkpoint to the first that is open or holds a cursor: O(checkpoints
+/// removed).
+struct WalkExtract {
+    static constexpr std::string_view kName = "walk";
+
+    /// The first checkpoint that stays.
+    template <class State>
+    static auto* firstKept(const State& state) {
+        auto* checkpoint = state.oldest();
+        while (checkpoint != state.open() && checkpoint->cursorCount() == 0) {
+            checkpoint = checkpoint->next();
+        }
+        return checkpoint;
+    }
+};
+
+/// The lowest cursor knows its checkpoint; ids say how many lie before it: O(cursors), no list is
+/// walked.
+struct DistanceExtract {
+    static constexpr std::string_view kName = "distance";
+
+    template <class State>
+    static auto* firstKept(const State& state) {
+        const auto& cursors = state.cursors();
+        if (cursors.empty()) {
+            return state.open();
+        }
+        const auto lowest = std::min_element(
+                cursors.begin(), cursors.end(),
+                [](const auto& a, const auto& b) { return a->checkpointId() < b->checkpointId(); });
+        return (*lowest)->checkpoint();
+    }
+};
+
+using SelectedCheckpointExtract = std::conditional_t<is(KV_SELECTED_CHECKPOINT_EXTRACT, "walk"),
+                                                     WalkExtract, DistanceExtract>;
+static_assert(is(SelectedCheckpointExtract::kName, KV_SELECTED_CHECKPOINT_EXTRACT));
+
+}  // namespace kv::options

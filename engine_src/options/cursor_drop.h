@@ -1,0 +1,72 @@
+// Build switch ENGINE_CURSOR_DROP: how the slow cursors of a vBucket are found. Both give the same
+// set.
+//
+// A cursor may be dropped when its checkpoint lies before the one that persistence still needs (the
+// backup cursor's while a flush is running, else the persistence cursor's), or, without
+// persistence, before the open checkpoint. Runs under the manager's queue lock, so its time is time
+// that front-end writers wait.
+#pragma once
+
+#include <string_view>
+#include <type_traits>
+#include <unordered_set>
+#include <vector>
+
+#include "options/choice.h"
+#include "options/selected/checkpoint.h"
+
+namespace kv::options {
+
+/// Walks the list from the oldest checkpoint into a set, then tests every cursor against the set:
+/// O(checkpoints).
+struct WalkCursorDrop {
+    static constexpr std::string_view kName = "walk";
+
+    /// `State` gives oldest(), open(), special() (a cursor or null) and cursors(); see
+    /// checkpoint/checkpoint_manager.h.
+    template <class State>
+    static auto select(const State& state) {
+        using Checkpoint = std::remove_pointer_t<decltype(state.oldest())>;
+        std::unordered_set<const Checkpoint*> droppable;
+        const auto* special = state.special();
+        for (auto* checkpoint = state.oldest(); checkpoint != state.open();
+             checkpoint = checkpoint->next()) {
+            if (special != nullptr && special->checkpoint() == checkpoint) {
+                break;
+            }
+            droppable.insert(checkpoint);
+        }
+        std::decay_t<decltype(state.cursors())> result;
+        for (const auto& cursor : state.cursors()) {
+            if (droppable.contains(cursor->checkpoint())) {
+                result.push_back(cursor);
+            }
+        }
+        return result;
+    }
+};
+
+/// Compares checkpoint ids, which are strictly monotonic: O(cursors), whatever the number of
+/// checkpoints.
+struct CompareCursorDrop {
+    static constexpr std::string_view kName = "compare";
+
+    template <class State>
+    static auto select(const State& state) {
+        const auto* special = state.special();
+        const auto limit = special != nullptr ? special->checkpointId() : state.open()->id();
+        std::decay_t<decltype(state.cursors())> result;
+        for (const auto& cursor : state.cursors()) {
+            if (cursor->checkpointId() < limit) {
+                result.push_back(cursor);
+            }
+        }
+        return result;
+    }
+};
+
+using SelectedCursorDrop =
+        std::conditional_t<is(KV_SELECTED_CURSOR_DROP, "walk"), WalkCursorDrop, CompareCursorDrop>;
+static_assert(is(SelectedCursorDrop::kName, KV_SELECTED_CURSOR_DROP));
+
+}  // namespace kv::options

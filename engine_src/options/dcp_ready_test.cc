@@ -1,0 +1,137 @@
+#include "options/dcp_ready.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <deque>
+#include <mutex>
+#include <random>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "options/dcp_snapshot.h"
+
+namespace kv::options {
+
+constexpr auto kNeverFull = [] { return false; };
+constexpr auto kAlwaysFull = [] { return true; };
+
+template <class Ready>
+std::unique_lock<std::mutex> lockIfOne(Ready& ready) {
+    if constexpr (Ready::kOneLock) {
+        return std::unique_lock(ready.mutex());
+    } else {
+        return {};
+    }
+}
+
+template <class Ready>
+class DcpReadyTest : public testing::Test {};
+using AllReady = testing::Types<OneLockReady, RoundRobinReady, QueueReady, LockFreeReady>;
+TYPED_TEST_SUITE(DcpReadyTest, AllReady);
+
+TYPED_TEST(DcpReadyTest, ListsAVbucketOnce) {
+    TypeParam ready(8);
+    EXPECT_TRUE(ready.empty());
+    EXPECT_TRUE(ready.pushUnique(Vbid{3}));
+    EXPECT_FALSE(ready.pushUnique(Vbid{3}));
+    EXPECT_FALSE(ready.empty());
+    const auto popped = ready.pop(kNeverFull);
+    EXPECT_EQ(popped.outcome, Pop::Ready);
+    EXPECT_EQ(popped.vbid, Vbid{3});
+    EXPECT_EQ(ready.pop(kNeverFull).outcome, Pop::Empty);
+    EXPECT_TRUE(ready.pushUnique(Vbid{3})) << "a popped vBucket can be listed again";
+}
+
+TYPED_TEST(DcpReadyTest, KeepsEverythingWhenFull) {
+    TypeParam ready(8);
+    ready.pushUnique(Vbid{1});
+    EXPECT_EQ(ready.pop(kAlwaysFull).outcome, Pop::Full);
+    EXPECT_FALSE(ready.empty());
+    EXPECT_EQ(ready.pop(kNeverFull).vbid, Vbid{1});
+}
+
+/// The same random pushes and pops give the same sets as a model, and no vBucket starves.
+TYPED_TEST(DcpReadyTest, MatchesAModelOnRandomOperations) {
+    std::mt19937 random(41);
+    constexpr uint16_t kVbuckets = 37;
+    TypeParam ready(kVbuckets);
+    std::set<Vbid> model;
+    for (int step = 0; step < 100'000; ++step) {
+        if (random() % 2 == 0) {
+            const Vbid vbid{static_cast<uint16_t>(random() % kVbuckets)};
+            ASSERT_EQ(ready.pushUnique(vbid), model.insert(vbid).second);
+        } else {
+            const auto popped = ready.pop(kNeverFull);
+            ASSERT_EQ(popped.outcome == Pop::Ready, !model.empty());
+            if (popped.outcome == Pop::Ready) {
+                ASSERT_EQ(model.erase(popped.vbid), 1u);
+            }
+        }
+    }
+}
+
+/// Notifiers write, then push; the popper must see every write: the lost wake-up of the historic
+/// hand-off bugs.
+TYPED_TEST(DcpReadyTest, LosesNoWakeUp) {
+    constexpr uint16_t kVbuckets = 16;
+    constexpr uint64_t kPerThread = 30'000;
+    TypeParam ready(kVbuckets);
+    std::vector<std::atomic<uint64_t>> written(kVbuckets);
+    std::vector<uint64_t> seen(kVbuckets);
+    std::vector<std::thread> notifiers;
+    for (uint32_t t = 0; t < 3; ++t) {
+        notifiers.emplace_back([&, t] {
+            std::mt19937 random(t);
+            for (uint64_t i = 0; i < kPerThread; ++i) {
+                const Vbid vbid{static_cast<uint16_t>(random() % kVbuckets)};
+                written[vbid.get()].fetch_add(1, std::memory_order_relaxed);
+                const auto lock = lockIfOne(ready);
+                ready.pushUnique(vbid);
+            }
+        });
+    }
+    uint64_t total = 0;
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (total < 3 * kPerThread && std::chrono::steady_clock::now() < deadline) {
+        const auto lock = lockIfOne(ready);
+        const auto popped = ready.pop(kNeverFull);
+        if (popped.outcome == Pop::Ready) {
+            const uint64_t now = written[popped.vbid.get()].load(std::memory_order_relaxed);
+            total += now - std::exchange(seen[popped.vbid.get()], now);
+        }
+    }
+    for (auto& notifier : notifiers) {
+        notifier.join();
+    }
+    EXPECT_EQ(total, 3 * kPerThread) << "a push was lost";
+}
+
+TEST(DcpReady, QueuesServeInOrderOfArrival) {
+    QueueReady queue(8);
+    LockFreeReady lockFree(8);
+    for (const Vbid vbid : {Vbid{5}, Vbid{2}, Vbid{7}}) {
+        queue.pushUnique(vbid);
+        lockFree.pushUnique(vbid);
+    }
+    for (const Vbid vbid : {Vbid{5}, Vbid{2}, Vbid{7}}) {
+        EXPECT_EQ(queue.pop(kNeverFull).vbid, vbid);
+        EXPECT_EQ(lockFree.pop(kNeverFull).vbid, vbid);
+    }
+}
+
+TEST(DcpSnapshotQueue, UniqueHoldsAVbucketOnceAndDuplicatesEveryRequest) {
+    UniqueSnapshotQueue unique;
+    DuplicatesSnapshotQueue duplicates;
+    EXPECT_TRUE(unique.push(Vbid{1}));
+    EXPECT_FALSE(unique.push(Vbid{1}));
+    EXPECT_TRUE(duplicates.push(Vbid{1}));
+    EXPECT_TRUE(duplicates.push(Vbid{1}));
+    EXPECT_EQ(unique.size(), 1u);
+    EXPECT_EQ(duplicates.size(), 2u);
+    EXPECT_EQ(unique.pop(), Vbid{1});
+    EXPECT_EQ(unique.pop(), std::nullopt);
+}
+
+}  // namespace kv::options

@@ -1,0 +1,100 @@
+// The producer's snapshot task: which vBuckets wait for it, and how many it serves before it
+// yields.
+//
+//   unique      a vBucket waits at most once (after), and new seqnos need no notification while it
+//               waits: the snapshot brings them
+//   duplicates  every request waits (before): the task meets the same vBucket again with nothing
+//               left to do
+// Threads: push and pop from any thread.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <string_view>
+#include <type_traits>
+#include <unordered_set>
+
+#include "options/choice.h"
+#include "options/selected/dcp.h"
+#include "types/ids.h"
+
+namespace kv::options {
+
+class UniqueSnapshotQueue {
+  public:
+    static constexpr std::string_view kName = "unique";
+    static constexpr bool kUnique = true;
+
+    /// False when vbid already waits: the task need not be woken again.
+    bool push(Vbid vbid) {
+        const std::scoped_lock lock(mutex_);
+        if (!members_.insert(vbid).second) {
+            return false;
+        }
+        queue_.push_back(vbid);
+        return true;
+    }
+    std::optional<Vbid> pop() {
+        const std::scoped_lock lock(mutex_);
+        if (queue_.empty()) {
+            return std::nullopt;
+        }
+        const Vbid vbid = queue_.front();
+        queue_.pop_front();
+        members_.erase(vbid);
+        return vbid;
+    }
+    [[nodiscard]] size_t size() const {
+        const std::scoped_lock lock(mutex_);
+        return queue_.size();
+    }
+
+  private:
+    mutable std::mutex mutex_;
+    std::deque<Vbid> queue_;
+    std::unordered_set<Vbid> members_;
+};
+
+class DuplicatesSnapshotQueue {
+  public:
+    static constexpr std::string_view kName = "duplicates";
+    static constexpr bool kUnique = false;
+
+    bool push(Vbid vbid) {
+        const std::scoped_lock lock(mutex_);
+        queue_.push_back(vbid);
+        return true;
+    }
+    std::optional<Vbid> pop() {
+        const std::scoped_lock lock(mutex_);
+        if (queue_.empty()) {
+            return std::nullopt;
+        }
+        const Vbid vbid = queue_.front();
+        queue_.pop_front();
+        return vbid;
+    }
+    [[nodiscard]] size_t size() const {
+        const std::scoped_lock lock(mutex_);
+        return queue_.size();
+    }
+
+  private:
+    mutable std::mutex mutex_;
+    std::deque<Vbid> queue_;
+};
+
+using DcpSnapshotQueue = std::conditional_t<is(KV_SELECTED_DCP_SNAPSHOT_QUEUE, "duplicates"),
+                                            DuplicatesSnapshotQueue, UniqueSnapshotQueue>;
+static_assert(is(KV_SELECTED_DCP_SNAPSHOT_QUEUE, DcpSnapshotQueue::kName));
+
+/// Snapshots that one run of the task may make (historic: 10, then 256).
+template <size_t Limit>
+struct SnapshotYield {
+    static constexpr size_t kLimit = Limit;
+};
+using DcpSnapshotYield = SnapshotYield<KV_SELECTED_DCP_SNAPSHOT_YIELD>;
+
+}  // namespace kv::options

@@ -1,0 +1,27 @@
+// Build switch ENGINE_FLUSH_FREE: when the flusher frees the batch of items it took from the
+// checkpoints: before the commit (everything the store needs it already has) or after it.
+#pragma once
+
+#include <string_view>
+#include <type_traits>
+
+#include "options/choice.h"
+#include "options/selected/flush.h"
+
+namespace kv::options {
+
+struct FreeBeforeCommit {
+    static constexpr std::string_view kName = "before";
+    static constexpr bool kBefore = true;
+};
+
+struct FreeAfterCommit {
+    static constexpr std::string_view kName = "after";
+    static constexpr bool kBefore = false;
+};
+
+using SelectedFlushFree =
+        std::conditional_t<is(KV_SELECTED_FLUSH_FREE, "before"), FreeBeforeCommit, FreeAfterCommit>;
+static_assert(is(SelectedFlushFree::kName, KV_SELECTED_FLUSH_FREE));
+
+}  // namespace kv::options

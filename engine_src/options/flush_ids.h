@@ -1,0 +1,39 @@
+// Build switch ENGINE_FLUSH_IDS: whether the store collects the ids of a transaction in a vector
+// beside its requests, as the historic store did for an interface that no longer looked at them;
+// none: it does not.
+#pragma once
+
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "options/choice.h"
+#include "options/selected/flush.h"
+
+namespace kv::options {
+
+struct IdsVector {
+    static constexpr std::string_view kName = "vector";
+    /// The views point into the items, which the requests keep alive until clear().
+    void add(std::string_view key) { ids_.push_back(key); }
+    void clear() {
+        ids_.clear();
+        ids_.shrink_to_fit();
+    }
+    [[nodiscard]] size_t size() const { return ids_.size(); }
+
+  private:
+    std::vector<std::string_view> ids_;
+};
+
+struct NoIds {
+    static constexpr std::string_view kName = "none";
+    void add(std::string_view) {}
+    void clear() {}
+    [[nodiscard]] size_t size() const { return 0; }
+};
+
+using SelectedFlushIds = std::conditional_t<is(KV_SELECTED_FLUSH_IDS, "vector"), IdsVector, NoIds>;
+static_assert(is(SelectedFlushIds::kName, KV_SELECTED_FLUSH_IDS));
+
+}  // namespace kv::options

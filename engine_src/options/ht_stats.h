@@ -1,0 +1,156 @@
+// ENGINE_HT_STATS: how the statistics of a hash table are spread over stripes, so that CPUs do not
+// fight for one cache line; ENGINE_HT_STATS_PADDED: whether each stripe gets cache lines of its
+// own.
+//
+//   single   one set of counters, inside the hash table itself (the historic "before")
+//   llc      one per last-level cache
+//   core     one per CPU
+//   N        a fixed number of stripes; CPUs are spread over them in locality order
+//
+// Every policy has: name(), stripes(topology), stripeOf(topology, cpu), and Store<T>: local() gives
+// the stripe of the CPU that the thread runs on (a hint: T's members must be atomic), forEach()
+// visits all of them, bytes() says what they cost. A stripe may be negative, the sum over all is
+// not, and it is exact when nobody changes it.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <type_traits>
+
+#include "options/choice.h"
+#include "options/current_cpu.h"
+#include "options/selected/ht_stats.h"
+#include "options/topology.h"
+
+namespace kv::options {
+
+inline constexpr size_t kCacheLine = 64;
+
+/// One stripe; padded to whole cache lines when asked.
+template <class T, bool Padded>
+struct HtStripe {
+    T counters;
+};
+template <class T>
+struct alignas(kCacheLine) HtStripe<T, true> {
+    T counters;
+};
+
+/// Stripes in an array outside the table; `Policy` says how many there are and which one a CPU
+/// uses.
+template <class Policy, class T, bool Padded>
+class StripedStore {
+  public:
+    explicit StripedStore(const Topology& topology)
+        : topology_(&topology), count_(Policy::stripes(topology)), stripes_(new Stripe[count_]) {}
+
+    T& local() noexcept { return stripes_[Policy::stripeOf(*topology_, currentCpu())].counters; }
+    template <class Visit>
+    void forEach(Visit visit) const {
+        for (unsigned i = 0; i < count_; ++i) {
+            visit(stripes_[i].counters);
+        }
+    }
+    template <class Visit>
+    void forEach(Visit visit) {
+        for (unsigned i = 0; i < count_; ++i) {
+            visit(stripes_[i].counters);
+        }
+    }
+    [[nodiscard]] unsigned stripes() const { return count_; }
+    [[nodiscard]] size_t bytes() const { return count_ * sizeof(Stripe); }
+
+  private:
+    using Stripe = HtStripe<T, Padded>;
+    const Topology* topology_;
+    unsigned count_;
+    std::unique_ptr<Stripe[]> stripes_;
+};
+
+/// The counters themselves, without a look at the CPU.
+template <class T, bool Padded>
+class SingleStore {
+  public:
+    explicit SingleStore(const Topology&) {}
+
+    T& local() noexcept { return stripe_.counters; }
+    template <class Visit>
+    void forEach(Visit visit) const {
+        visit(stripe_.counters);
+    }
+    template <class Visit>
+    void forEach(Visit visit) {
+        visit(stripe_.counters);
+    }
+    [[nodiscard]] unsigned stripes() const { return 1; }
+    [[nodiscard]] size_t bytes() const { return sizeof(stripe_); }
+
+  private:
+    HtStripe<T, Padded> stripe_;
+};
+
+template <bool Padded>
+struct SingleHtStats {
+    static constexpr bool kPadded = Padded;
+    static std::string name() { return "single"; }
+    static unsigned stripes(const Topology&) { return 1; }
+    static unsigned stripeOf(const Topology&, unsigned) { return 0; }
+    template <class T>
+    using Store = SingleStore<T, Padded>;
+};
+
+template <bool Padded>
+struct LlcHtStats {
+    static constexpr bool kPadded = Padded;
+    static std::string name() { return "llc"; }
+    static unsigned stripes(const Topology& topology) { return topology.lastLevelCaches(); }
+    static unsigned stripeOf(const Topology& topology, unsigned cpu) {
+        return topology.cacheOf(cpu);
+    }
+    template <class T>
+    using Store = StripedStore<LlcHtStats, T, Padded>;
+};
+
+template <bool Padded>
+struct CoreHtStats {
+    static constexpr bool kPadded = Padded;
+    static std::string name() { return "core"; }
+    static unsigned stripes(const Topology& topology) { return topology.cpus(); }
+    static unsigned stripeOf(const Topology& topology, unsigned cpu) {
+        return topology.localityOf(cpu);
+    }
+    template <class T>
+    using Store = StripedStore<CoreHtStats, T, Padded>;
+};
+
+template <unsigned N, bool Padded>
+struct FixedHtStats {
+    static_assert(N > 0);
+    static constexpr bool kPadded = Padded;
+    static std::string name() { return std::to_string(N); }
+    static unsigned stripes(const Topology&) { return N; }
+    static unsigned stripeOf(const Topology& topology, unsigned cpu) {
+        const unsigned cpus = topology.cpus();
+        // Fewer stripes than CPUs: neighbours share one. Otherwise every CPU has its own.
+        return cpus > N ? topology.localityOf(cpu) * N / cpus : topology.localityOf(cpu);
+    }
+    template <class T>
+    using Store = StripedStore<FixedHtStats, T, Padded>;
+};
+
+namespace detail {
+inline constexpr bool kHtPadded = is(KV_SELECTED_HT_STATS_PADDED, "ON");
+inline constexpr unsigned kHtNumber = number(KV_SELECTED_HT_STATS);
+}  // namespace detail
+
+/// The build's choice.
+using HtStats = std::conditional_t<
+        is(KV_SELECTED_HT_STATS, "single"), SingleHtStats<detail::kHtPadded>,
+        std::conditional_t<
+                is(KV_SELECTED_HT_STATS, "llc"), LlcHtStats<detail::kHtPadded>,
+                std::conditional_t<is(KV_SELECTED_HT_STATS, "core"), CoreHtStats<detail::kHtPadded>,
+                                   FixedHtStats<detail::kHtNumber == 0 ? 1 : detail::kHtNumber,
+                                                detail::kHtPadded>>>>;
+
+}  // namespace kv::options

@@ -1,0 +1,52 @@
+// Strong types for the numbers that the whole engine passes around, so that a seqno cannot be given
+// for a CAS.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace kv {
+
+/// A number with a name. `Tag` makes each use a distinct type; there is no conversion between two
+/// of them.
+template <class Tag, class Rep>
+class StrongId {
+  public:
+    using Value = Rep;
+    constexpr StrongId() = default;
+    constexpr explicit StrongId(Rep value) : value_(value) {}
+    [[nodiscard]] constexpr Rep get() const { return value_; }
+    friend constexpr auto operator<=>(StrongId, StrongId) = default;
+
+  private:
+    Rep value_{};
+};
+
+/// vBucket number, 0 .. vbuckets-1.
+using Vbid = StrongId<struct VbidTag, uint16_t>;
+/// Sequence number of a mutation in its vBucket; the first mutation has 1, 0 means "none".
+using Seqno = StrongId<struct SeqnoTag, uint64_t>;
+/// Compare-and-swap token of a value; 0 means "any" in a request and is never assigned.
+using Cas = StrongId<struct CasTag, uint64_t>;
+/// Checkpoint number in its vBucket: strictly +1 from one checkpoint to the next, first is 1.
+using CheckpointId = StrongId<struct CheckpointIdTag, uint64_t>;
+/// Identity of one history of a vBucket (an entry of its failover log).
+using VbUuid = StrongId<struct VbUuidTag, uint64_t>;
+
+constexpr Seqno next(Seqno seqno) {
+    return Seqno{seqno.get() + 1};
+}
+constexpr CheckpointId next(CheckpointId id) {
+    return CheckpointId{id.get() + 1};
+}
+
+}  // namespace kv
+
+template <class Tag, class Rep>
+struct std::hash<kv::StrongId<Tag, Rep>> {
+    size_t operator()(kv::StrongId<Tag, Rep> id) const noexcept {
+        return std::hash<Rep>{}(id.get());
+    }
+};
