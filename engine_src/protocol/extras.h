@@ -1,0 +1,101 @@
+// The extras of requests and answers as plain numbers: decoders take bytes whose length
+// request_rules.h has checked, encoders return the bytes that go on the wire. Pure; any thread.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "protocol/big_endian.h"
+#include "protocol/frame.h"
+
+namespace kv::protocol {
+
+/// Set, Add, Replace: the client's opaque flags, and an expiry as the client sent it (relative or
+/// absolute seconds).
+struct StoreExtras {
+    uint32_t flags{0};
+    uint32_t expiry{0};
+};
+
+/// Increment, Decrement. Expiry kCounterNoCreate: answer a miss with KeyEnoent instead of storing
+/// `initial`.
+struct CounterExtras {
+    uint64_t delta{0};
+    uint64_t initial{0};
+    uint32_t expiry{0};
+};
+inline constexpr uint32_t kCounterNoCreate = 0xffffffff;
+
+/// A cluster config's place in history; two of them compare by epoch, then revision.
+struct ConfigVersion {
+    int64_t epoch{0};
+    int64_t revision{0};
+    friend constexpr auto operator<=>(const ConfigVersion&, const ConfigVersion&) = default;
+};
+
+constexpr StoreExtras decodeStoreExtras(Bytes extras) noexcept {
+    return {loadBig<uint32_t>(extras.data()), loadBig<uint32_t>(extras.data() + 4)};
+}
+
+constexpr CounterExtras decodeCounterExtras(Bytes extras) noexcept {
+    return {loadBig<uint64_t>(extras.data()), loadBig<uint64_t>(extras.data() + 8),
+            loadBig<uint32_t>(extras.data() + 16)};
+}
+
+/// A lone u32 (expiry, lock time, flush delay, verbosity); `absent` where the request has no
+/// extras.
+constexpr uint32_t decodeU32(Bytes extras, uint32_t absent = 0) noexcept {
+    return extras.size() < sizeof(uint32_t) ? absent : loadBig<uint32_t>(extras.data());
+}
+
+constexpr ConfigVersion decodeConfigVersion(Bytes extras) noexcept {
+    return {static_cast<int64_t>(loadBig<uint64_t>(extras.data())),
+            static_cast<int64_t>(loadBig<uint64_t>(extras.data() + 8))};
+}
+
+template <size_t Size>
+using Encoded = std::array<uint8_t, Size>;
+
+constexpr Encoded<4> encodeU32(uint32_t value) noexcept {
+    Encoded<4> out{};
+    storeBig(out.data(), value);
+    return out;
+}
+
+constexpr Encoded<8> encodeU64(uint64_t value) noexcept {
+    Encoded<8> out{};
+    storeBig(out.data(), value);
+    return out;
+}
+
+/// Extras of a mutation's answer where MutationSeqno was negotiated: which history, which place in
+/// it.
+constexpr Encoded<16> encodeMutationToken(uint64_t vbUuid, uint64_t seqno) noexcept {
+    Encoded<16> out{};
+    storeBig(out.data(), vbUuid);
+    storeBig(out.data() + 8, seqno);
+    return out;
+}
+
+/// Extras of GetMeta's answer.
+struct MetaExtras {
+    bool deleted{false};
+    uint32_t flags{0};
+    uint32_t expiry{0};
+    uint64_t seqno{0};
+    uint8_t datatype{0};
+};
+
+/// 20 bytes, or 21 with the datatype for clients that ask for version 2.
+constexpr Encoded<21> encodeMeta(const MetaExtras& meta) noexcept {
+    Encoded<21> out{};
+    storeBig(out.data(), uint32_t{meta.deleted ? 1U : 0U});
+    storeBig(out.data() + 4, meta.flags);
+    storeBig(out.data() + 8, meta.expiry);
+    storeBig(out.data() + 12, meta.seqno);
+    out[20] = meta.datatype;
+    return out;
+}
+
+}  // namespace kv::protocol

@@ -1,0 +1,54 @@
+// What each request must look like before its handler may run: the one table of lengths.
+//
+// A handler never looks at a length again: extras have one of the listed sizes, a required key or
+// value is there, a forbidden one is not. Pure functions over a FrameView; any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "protocol/frame.h"
+
+namespace kv::protocol {
+
+/// Longest key of a document, bytes.
+inline constexpr size_t kMaxKeyLength = 250;
+/// Longest value of a document, bytes (a Couchbase document; a plain memcached connection has
+/// kMaxMemcachedValue).
+inline constexpr size_t kMaxValueLength = size_t{20} << 20;
+inline constexpr size_t kMaxMemcachedValue = size_t{1} << 20;
+
+enum class Part : uint8_t { Forbidden, Optional, Required };
+
+/// The shape of one opcode's request.
+struct RequestRule {
+    uint64_t extras{0};  ///< bit n set: an extras length of n bytes (0..63) is allowed
+    Part key{Part::Forbidden};
+    Part value{Part::Forbidden};
+    bool known{false};  ///< false: answer UnknownCommand
+};
+
+enum class Violation : uint8_t {
+    None,
+    UnknownOpcode,
+    ExtrasLength,
+    KeyMissing,
+    KeyUnexpected,
+    KeyTooLong,
+    ValueMissing,
+    ValueUnexpected,
+    ValueTooLong,
+    Datatype,
+};
+
+/// The rule of `opcode`; `known` is false for opcodes this engine does not implement.
+const RequestRule& ruleOf(Opcode opcode) noexcept;
+
+/// First thing wrong with `frame`, judged by ruleOf(frame.header.opcode).
+Violation validate(const FrameView& frame) noexcept;
+
+/// Text for the error's body, never empty.
+std::string_view toString(Violation violation) noexcept;
+
+}  // namespace kv::protocol

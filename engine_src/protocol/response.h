@@ -1,0 +1,53 @@
+// Encoding of answers straight into memory the caller has made room for: no allocation, no I/O, any
+// thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "protocol/frame.h"
+
+namespace kv::protocol {
+
+/// An answer. Always magic 0x81: flexible framing in the answer is only for what is negotiated, and
+/// nothing is.
+struct Response {
+    Opcode opcode{Opcode::kNoop};
+    Status status{Status::kSuccess};
+    uint32_t opaque{0};
+    uint64_t cas{0};
+    uint8_t datatype{Datatype::kRaw};
+    Bytes extras{};  ///< at most 255 bytes
+    Bytes key{};     ///< at most 65535 bytes
+    Bytes value{};
+
+    [[nodiscard]] constexpr size_t size() const noexcept {
+        return kHeaderSize + extras.size() + key.size() + value.size();
+    }
+};
+
+/// Writes `response` to `to` (room for response.size() bytes); returns its size.
+inline size_t writeResponse(uint8_t* to, const Response& response) noexcept {
+    Header header;
+    header.magic = Magic::kClientResponse;
+    header.opcode = response.opcode;
+    header.keyLength = static_cast<uint16_t>(response.key.size());
+    header.extrasLength = static_cast<uint8_t>(response.extras.size());
+    header.datatype = response.datatype;
+    header.vbucketOrStatus = raw(response.status);
+    header.bodyLength = static_cast<uint32_t>(response.size() - kHeaderSize);
+    header.opaque = response.opaque;
+    header.cas = response.cas;
+    encodeHeader(to, header);
+    uint8_t* at = to + kHeaderSize;
+    for (const Bytes part : {response.extras, response.key, response.value}) {
+        if (!part.empty()) {
+            std::memcpy(at, part.data(), part.size());
+            at += part.size();
+        }
+    }
+    return static_cast<size_t>(at - to);
+}
+
+}  // namespace kv::protocol
