@@ -1,0 +1,137 @@
+#include "checkpoint/checkpoint.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace kv {
+
+void Checkpoint::reuse(SnapshotRange snapshot, CheckpointType type) {
+    snapshot_ = snapshot;
+    type_ = type;
+    availableFrom_ = snapshot.start;
+    base_ = 0;
+}
+
+void Checkpoint::append(ItemPtr item) {
+    const Seqno seqno = item->seqno();
+    const size_t bytes = itemMemory(*item);
+    entries_.push_back({seqno, std::move(item)});
+    ++liveItems_;
+    bytes_ += bytes;
+    snapshot_.end = std::max(snapshot_.end, seqno);
+}
+
+size_t Checkpoint::itemMemory(const Item& item) {
+    return sizeof(Entry) + item.size() +
+           (item.blob() ? Blob::allocationSize(item.value().size()) : 0);
+}
+
+size_t Checkpoint::positionOf(Seqno seqno) const {
+    if (entries_.empty() || seqno < entries_.front().seqno || seqno > entries_.back().seqno) {
+        return kNowhere;
+    }
+    // Seqnos are consecutive unless a replica skipped some or holes were squeezed out: then the
+    // entry lies before the guess.
+    const size_t guess = std::min(static_cast<size_t>(seqno.get() - entries_.front().seqno.get()),
+                                  entries_.size() - 1);
+    if (entries_[guess].seqno == seqno) {
+        return base_ + guess;
+    }
+    const auto end = entries_.begin() + static_cast<std::ptrdiff_t>(guess);
+    const auto found =
+            std::lower_bound(entries_.begin(), end, seqno,
+                             [](const Entry& entry, Seqno wanted) { return entry.seqno < wanted; });
+    if (found == end || found->seqno != seqno) {
+        return kNowhere;
+    }
+    return base_ + static_cast<size_t>(found - entries_.begin());
+}
+
+size_t Checkpoint::positionAfter(Seqno seqno) const {
+    const auto found =
+            std::upper_bound(entries_.begin(), entries_.end(), seqno,
+                             [](Seqno wanted, const Entry& entry) { return wanted < entry.seqno; });
+    return base_ + static_cast<size_t>(found - entries_.begin());
+}
+
+size_t Checkpoint::liveFrom(size_t position) const {
+    if (position <= base_) {
+        return liveItems_;
+    }
+    size_t live = 0;
+    for (size_t at = position - base_; at < entries_.size(); ++at) {
+        live += entries_[at].item ? 1U : 0U;
+    }
+    return live;
+}
+
+ItemPtr Checkpoint::remove(size_t position) {
+    ItemPtr item = std::move(entries_[position - base_].item);
+    if (item) {
+        --liveItems_;
+        // The hole keeps its entry until compaction or expelling takes it.
+        bytes_ -= itemMemory(*item) - sizeof(Entry);
+    }
+    return item;
+}
+
+size_t Checkpoint::expelBefore(size_t position, std::vector<ItemPtr>& expelled) {
+    const size_t count = position - base_;
+    if (count == 0) {
+        return 0;
+    }
+    const size_t before = bytes_;
+    const auto end = entries_.begin() + static_cast<std::ptrdiff_t>(count);
+    expelled.reserve(expelled.size() + count);
+    for (auto entry = entries_.begin(); entry != end; ++entry) {
+        if (entry->item) {
+            bytes_ -= itemMemory(*entry->item) - sizeof(Entry);
+            --liveItems_;
+            expelled.push_back(std::move(entry->item));
+        }
+    }
+    availableFrom_ = kv::next(std::prev(end)->seqno);
+    entries_.erase(entries_.begin(), end);
+    entries_.shrink_to_fit();
+    bytes_ -= count * sizeof(Entry);
+    base_ = position;
+    return before - bytes_;
+}
+
+void Checkpoint::compact(std::vector<size_t*> positions) {
+    std::sort(positions.begin(), positions.end(),
+              [](const size_t* a, const size_t* b) { return *a < *b; });
+    size_t at = base_;
+    size_t live = base_;
+    for (size_t* position : positions) {
+        for (; at < *position; ++at) {
+            live += entries_[at - base_].item ? 1U : 0U;
+        }
+        *position = live;
+    }
+    const size_t before = entries_.size();
+    std::erase_if(entries_, [](const Entry& entry) { return !entry.item; });
+    bytes_ -= (before - entries_.size()) * sizeof(Entry);
+}
+
+void Checkpoint::noteTombstone(std::string_view key, Seqno seqno) {
+    if (tombstones_ == nullptr) {
+        tombstones_ = std::make_unique<TombstoneTable>();
+    }
+    tombstones_->insert_or_assign(std::string(key), seqno);
+}
+
+Seqno Checkpoint::takeTombstone(std::string_view key) {
+    if (tombstones_ == nullptr) {
+        return Seqno{};
+    }
+    const auto found = tombstones_->find(key);
+    if (found == tombstones_->end()) {
+        return Seqno{};
+    }
+    const Seqno seqno = found->second;
+    tombstones_->erase(found);
+    return seqno;
+}
+
+}  // namespace kv

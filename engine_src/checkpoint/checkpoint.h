@@ -1,0 +1,132 @@
+// Checkpoint: a run of mutations of one vBucket, in seqno order, each key at most once among what
+// cursors can still see.
+//
+// Ownership: owned by a CheckpointList. Thread rules: every function is called under the owning
+// manager's queue lock, except the destructor of a checkpoint that was extracted from the list.
+// Positions: an entry's position is its index since the checkpoint began (expelled entries
+// included, holes included), so a position stays valid when a prefix is expelled. compact()
+// renumbers; the manager moves the cursors along.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "types/ids.h"
+#include "types/item.h"
+#include "types/snapshot_range.h"
+
+namespace kv {
+
+enum class CheckpointType : uint8_t { Memory, Disk };
+
+class Checkpoint {
+  public:
+    /// `start` is the first seqno the checkpoint may hold, `end` the last one promised (== start -
+    /// 1 when empty).
+    Checkpoint(CheckpointId id, SnapshotRange snapshot, CheckpointType type, uint64_t createdAtNs)
+        : id_(id),
+          snapshot_(snapshot),
+          createdAtNs_(createdAtNs),
+          availableFrom_(snapshot.start),
+          type_(type) {}
+    Checkpoint(const Checkpoint&) = delete;
+    Checkpoint& operator=(const Checkpoint&) = delete;
+    ~Checkpoint() = default;
+
+    [[nodiscard]] CheckpointId id() const { return id_; }
+    [[nodiscard]] CheckpointType type() const { return type_; }
+    [[nodiscard]] bool isOpen() const { return open_; }
+    [[nodiscard]] SnapshotRange snapshot() const { return snapshot_; }
+    [[nodiscard]] uint64_t createdAtNs() const { return createdAtNs_; }
+    [[nodiscard]] Checkpoint* next() const { return next_; }
+    [[nodiscard]] Checkpoint* previous() const { return previous_; }
+    [[nodiscard]] uint32_t cursorCount() const { return cursorCount_; }
+    /// Entries that hold an item.
+    [[nodiscard]] size_t liveItems() const { return liveItems_; }
+    /// Lowest seqno from which on nothing has been expelled.
+    [[nodiscard]] Seqno availableFrom() const { return availableFrom_; }
+    [[nodiscard]] size_t beginPosition() const { return base_; }
+    [[nodiscard]] size_t endPosition() const { return base_ + entries_.size(); }
+    /// Bytes this checkpoint accounts for: itself, its entries, the items and their values.
+    [[nodiscard]] size_t memory() const { return bytes_; }
+
+    void append(ItemPtr item);
+    void close() { open_ = false; }
+    void extendSnapshot(Seqno end) { snapshot_.end = end; }
+    /// Makes an empty checkpoint another one, its id aside.
+    void reuse(SnapshotRange snapshot, CheckpointType type);
+    /// The age counts from the first item, not from the time when the checkpoint was opened.
+    void startClock(uint64_t nowNs) { createdAtNs_ = nowNs; }
+    [[nodiscard]] bool hasEntries() const { return !entries_.empty(); }
+    /// Mutations before `seqno` were never kept here.
+    void missingBefore(Seqno seqno) { availableFrom_ = seqno; }
+
+    static constexpr size_t kNowhere = ~size_t{0};
+    /// Position of the entry of exactly this seqno (hole or not); kNowhere when absent or expelled.
+    [[nodiscard]] size_t positionOf(Seqno seqno) const;
+    /// Position of the first entry above `seqno`; endPosition() when there is none.
+    [[nodiscard]] size_t positionAfter(Seqno seqno) const;
+    /// The item at a position; null for a hole. `position` in [beginPosition, endPosition).
+    [[nodiscard]] const ItemPtr& at(size_t position) const {
+        return entries_[position - base_].item;
+    }
+    [[nodiscard]] Seqno seqnoAt(size_t position) const { return entries_[position - base_].seqno; }
+    /// Live items at `position` and after it. O(1) for the whole checkpoint, else O(entries).
+    [[nodiscard]] size_t liveFrom(size_t position) const;
+
+    /// Makes the entry a hole and gives its item to the caller, who frees it outside the lock.
+    [[nodiscard]] ItemPtr remove(size_t position);
+    /// Removes the entries before `position` and hands them to the caller. Returns the bytes they
+    /// accounted for.
+    size_t expelBefore(size_t position, std::vector<ItemPtr>& expelled);
+    /// More holes than live entries: squeezing them out costs O(1) per hole made.
+    [[nodiscard]] bool wantsCompaction() const { return entries_.size() > 2 * liveItems_ + 64; }
+    /// Squeezes the holes out. Each of `positions` is replaced by the new position of the same next
+    /// live entry.
+    void compact(std::vector<size_t*> positions);
+
+    /// A tombstone's StoredValue is gone though its deletion is in this checkpoint: remember where.
+    void noteTombstone(std::string_view key, Seqno seqno);
+    /// The remembered seqno of `key` (forgotten by this call); none when not noted.
+    [[nodiscard]] Seqno takeTombstone(std::string_view key);
+
+    void cursorArrived() { ++cursorCount_; }
+    void cursorLeft() { --cursorCount_; }
+
+    /// Bytes that an item accounts for in the checkpoint that holds it, its entry included.
+    static size_t itemMemory(const Item& item);
+
+  private:
+    friend class CheckpointList;
+    struct Entry {
+        Seqno seqno;
+        ItemPtr item;
+    };
+    struct KeyHash {
+        using is_transparent = void;
+        size_t operator()(std::string_view key) const { return std::hash<std::string_view>{}(key); }
+    };
+    using TombstoneTable = std::unordered_map<std::string, Seqno, KeyHash, std::equal_to<>>;
+
+    CheckpointId id_;
+    SnapshotRange snapshot_;
+    std::vector<Entry> entries_;  ///< ascending seqnos; entries_[i] has position base_ + i
+    size_t base_{0};              ///< entries expelled so far
+    size_t liveItems_{0};
+    size_t bytes_{sizeof(Checkpoint)};
+    uint64_t createdAtNs_;
+    Seqno availableFrom_;
+    std::unique_ptr<TombstoneTable>
+            tombstones_;  ///< allocated on first use: few checkpoints need it
+    Checkpoint* next_{nullptr};
+    Checkpoint* previous_{nullptr};
+    uint32_t cursorCount_{0};
+    CheckpointType type_;
+    bool open_{true};
+};
+
+}  // namespace kv

@@ -1,0 +1,21 @@
+// Limits of the checkpoints of a bucket. Immutable while the bucket lives; shared by all its
+// CheckpointManagers.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+
+namespace kv {
+
+struct CheckpointConfig {
+    size_t maxItems{10000};  ///< chk_max_items: live items that close a checkpoint
+    std::chrono::nanoseconds period{
+            std::chrono::seconds(5)};  ///< chk_period: age that closes a non-empty checkpoint
+    size_t maxCheckpoints{10};         ///< max_checkpoints per vBucket, the open one included
+    std::chrono::nanoseconds removerPeriod{std::chrono::seconds(5)};  ///< chk_remover_stime
+    double memoryRatio{0.5};  ///< share of the bucket quota that checkpoints may take
+    double upperMark{0.9};    ///< of that share: recovery (expel, cursor drop) starts above
+    double lowerMark{0.6};    ///< of that share: recovery stops below
+};
+
+}  // namespace kv

@@ -1,0 +1,69 @@
+// CheckpointList: owning, intrusive, doubly linked, without a size, so that cutting off any prefix
+// takes constant time.
+//
+// The number of checkpoints follows from their ids, which are consecutive. Not thread-safe; a
+// cut-off list is destroyed by its new owner, outside the manager's lock.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+
+#include "checkpoint/checkpoint.h"
+
+namespace kv {
+
+class CheckpointList {
+  public:
+    CheckpointList() = default;
+    CheckpointList(CheckpointList&& other) noexcept
+        : first_(std::exchange(other.first_, nullptr)),
+          last_(std::exchange(other.last_, nullptr)) {}
+    CheckpointList& operator=(CheckpointList&& other) noexcept {
+        std::swap(first_, other.first_);
+        std::swap(last_, other.last_);
+        return *this;
+    }
+    CheckpointList(const CheckpointList&) = delete;
+    CheckpointList& operator=(const CheckpointList&) = delete;
+    ~CheckpointList() { clear(); }
+
+    [[nodiscard]] bool empty() const { return first_ == nullptr; }
+    [[nodiscard]] Checkpoint* oldest() const { return first_; }
+    [[nodiscard]] Checkpoint* newest() const { return last_; }
+    [[nodiscard]] size_t size() const {
+        return empty() ? 0 : static_cast<size_t>(last_->id().get() - first_->id().get() + 1);
+    }
+
+    void append(std::unique_ptr<Checkpoint> checkpoint) {
+        Checkpoint* added = checkpoint.release();
+        added->previous_ = last_;
+        (last_ != nullptr ? last_->next_ : first_) = added;
+        last_ = added;
+    }
+
+    /// Cuts off everything before `kept` (an element of this list). O(1).
+    [[nodiscard]] CheckpointList cutBefore(Checkpoint* kept) {
+        CheckpointList prefix;
+        if (kept == first_) {
+            return prefix;
+        }
+        prefix.first_ = std::exchange(first_, kept);
+        prefix.last_ = std::exchange(kept->previous_, nullptr);
+        prefix.last_->next_ = nullptr;
+        return prefix;
+    }
+
+    void clear() {
+        while (first_ != nullptr) {
+            const std::unique_ptr<Checkpoint> doomed(std::exchange(first_, first_->next_));
+        }
+        last_ = nullptr;
+    }
+
+  private:
+    Checkpoint* first_{nullptr};
+    Checkpoint* last_{nullptr};
+};
+
+}  // namespace kv

@@ -1,0 +1,336 @@
+#include "checkpoint/checkpoint_manager.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace kv {
+namespace {
+
+using testing::ElementsAre;
+
+constexpr uint64_t kSecond = 1'000'000'000;
+
+class CheckpointManagerTest : public testing::Test {
+  protected:
+    QueueResult queue(std::string_view key, Seqno previous = Seqno{}, uint64_t now = 1) {
+        return manager().queueDirty(
+                Item::create(Vbid{0}, ItemOp::Mutation, key, {}, Blob::create("x")), previous,
+                GenerateSeqno::Yes, GenerateCas::Yes, now);
+    }
+    static std::vector<std::string> keys(const CursorItems& read) {
+        std::vector<std::string> result;
+        for (const ItemPtr& item : read.items) {
+            result.emplace_back(item->key());
+        }
+        return result;
+    }
+    CheckpointManager& manager() {
+        if (manager_ == nullptr) {
+            manager_ = std::make_unique<CheckpointManager>(Vbid{0}, config_);
+        }
+        return *manager_;
+    }
+    CheckpointConfig config_;
+
+  private:
+    std::unique_ptr<CheckpointManager> manager_;
+};
+
+TEST_F(CheckpointManagerTest, AssignsConsecutiveSeqnosAndRisingCas) {
+    EXPECT_EQ(queue("a", {}, 100).seqno, Seqno{1});
+    EXPECT_EQ(manager().maxCas(), Cas{100});
+    EXPECT_EQ(queue("b", {}, 100).cas, Cas{101});  // the clock stood still
+    EXPECT_EQ(queue("c", {}, 50).cas, Cas{102});   // and went back
+    EXPECT_EQ(queue("d", {}, 500).cas, Cas{500});
+    EXPECT_EQ(manager().highSeqno(), Seqno{4});
+}
+
+TEST_F(CheckpointManagerTest, ContinuesAfterThePersistedState) {
+    CheckpointManager restarted(
+            Vbid{1}, config_,
+            {.highSeqno = Seqno{41}, .snapshot = {Seqno{30}, Seqno{41}}, .maxCas = Cas{900}});
+    EXPECT_EQ(restarted.currentSnapshot(), (SnapshotRange{Seqno{30}, Seqno{41}}));
+    const auto result = restarted.queueDirty(Item::create(Vbid{1}, ItemOp::Mutation, "k", {}, {}),
+                                             {}, GenerateSeqno::Yes, GenerateCas::Yes, 5);
+    EXPECT_EQ(result.seqno, Seqno{42});
+    EXPECT_EQ(result.cas, Cas{901});
+    EXPECT_EQ(restarted.currentSnapshot(), (SnapshotRange{Seqno{42}, Seqno{42}}));
+}
+
+TEST_F(CheckpointManagerTest, WithoutCursorsNothingIsKept) {
+    const size_t empty = manager().memory();
+    for (int i = 0; i < 1000; ++i) {
+        queue("key" + std::to_string(i));
+    }
+    EXPECT_EQ(manager().memory(), empty);
+    EXPECT_EQ(manager().unpersisted(), 0U);
+    ASSERT_TRUE(manager().assignOnly(7).has_value());
+    EXPECT_EQ(manager().highSeqno(), Seqno{1001});
+    // A cursor that comes now is sent to backfill for what is gone, and gets what follows.
+    const auto late = manager().registerCursor("dcp", Seqno{10});
+    EXPECT_TRUE(late.needsBackfill);
+    EXPECT_EQ(late.nextSeqno, Seqno{1002});
+    EXPECT_FALSE(manager().assignOnly(7).has_value());
+    queue("after");
+    EXPECT_THAT(keys(manager().getItemsForCursor(late.cursor, 100)), ElementsAre("after"));
+    EXPECT_GT(manager().memory(), empty);
+    EXPECT_TRUE(manager().removeCursor(late.cursor));
+    EXPECT_EQ(manager().memory(), empty);
+    EXPECT_FALSE(manager().removeCursor(late.cursor));
+}
+
+TEST_F(CheckpointManagerTest, ReplacingAnUnreadKeyLeavesOneItem) {
+    manager().registerPersistenceCursor();
+    const auto first = queue("a");
+    queue("b");
+    const auto again = queue("a", first.seqno);
+    EXPECT_EQ(again.status, QueueStatus::ExistingItem);
+    EXPECT_EQ(manager().unpersisted(), 2U);
+    const auto batch = manager().takeItemsToPersist(100);
+    EXPECT_THAT(keys(batch), ElementsAre("b", "a"));
+    EXPECT_EQ(batch.ranges.size(), 1U);
+    EXPECT_EQ(batch.ranges[0].snapshot, (SnapshotRange{Seqno{1}, Seqno{3}}));
+    EXPECT_EQ(manager().unpersisted(), 2U);  // not confirmed yet
+    manager().persisted();
+    EXPECT_EQ(manager().unpersisted(), 0U);
+}
+
+TEST_F(CheckpointManagerTest, ReplacingATakenKeyMustBePersistedAgain) {
+    manager().registerPersistenceCursor();
+    const auto first = queue("a");
+    (void)manager().takeItemsToPersist(100);
+    EXPECT_EQ(queue("a", first.seqno).status, QueueStatus::PersistAgain);
+    EXPECT_EQ(manager().unpersisted(), 2U);
+    manager().persistFailed();
+    // Only the newer version is still there to be stored.
+    EXPECT_EQ(manager().unpersisted(), 1U);
+    const auto retry = manager().takeItemsToPersist(100);
+    ASSERT_EQ(retry.items.size(), 1U);
+    EXPECT_EQ(retry.items[0]->seqno(), Seqno{2});
+    manager().persisted();
+    EXPECT_EQ(manager().unpersisted(), 0U);
+}
+
+TEST_F(CheckpointManagerTest, AFailedFlushGivesEverythingAgain) {
+    config_.maxItems = 2;
+    manager().registerPersistenceCursor();
+    for (const char* key : {"a", "b", "c", "d", "e"}) {
+        queue(key);
+    }
+    const auto taken = manager().takeItemsToPersist(3);
+    EXPECT_THAT(keys(taken), ElementsAre("a", "b", "c", "d"));  // whole checkpoints
+    EXPECT_TRUE(taken.more);
+    manager().persistFailed();
+    EXPECT_THAT(keys(manager().takeItemsToPersist(100)), ElementsAre("a", "b", "c", "d", "e"));
+}
+
+TEST_F(CheckpointManagerTest, ARemovedTombstoneStillDeduplicates) {
+    manager().registerPersistenceCursor();
+    const auto dcp = manager().registerCursor("dcp", Seqno{});
+    const auto deleted = manager().queueDirty(Item::create(Vbid{0}, ItemOp::Deletion, "a", {}, {}),
+                                              {}, GenerateSeqno::Yes, GenerateCas::Yes, 1);
+    (void)manager().takeItemsToPersist(10);
+    manager().persisted();
+    manager().noteTombstoneRemoved("a", deleted.seqno);
+    EXPECT_EQ(queue("a").status, QueueStatus::PersistAgain);
+    const auto read = manager().getItemsForCursor(dcp.cursor, 10);
+    ASSERT_EQ(read.items.size(), 1U);
+    EXPECT_EQ(read.items[0]->seqno(), Seqno{2});
+}
+
+TEST_F(CheckpointManagerTest, ClosesByCountAndByTime) {
+    config_.maxItems = 3;
+    config_.maxCheckpoints = 100;
+    manager().registerPersistenceCursor();
+    for (int i = 0; i < 7; ++i) {
+        queue("k" + std::to_string(i), {}, kSecond);
+    }
+    EXPECT_EQ(manager().stats().checkpoints, 3U);
+    queue("late", {}, 7 * kSecond);  // the open one is older than 5 s
+    EXPECT_EQ(manager().stats().checkpoints, 4U);
+    EXPECT_EQ(manager().stats().openItems, 1U);
+    manager().closeIfDue(11 * kSecond);
+    EXPECT_EQ(manager().stats().checkpoints, 4U);
+    manager().closeIfDue(12 * kSecond);
+    EXPECT_EQ(manager().stats().checkpoints, 5U);
+    EXPECT_EQ(manager().stats().openItems, 0U);
+}
+
+TEST_F(CheckpointManagerTest, AFullListStopsClosing) {
+    config_.maxItems = 1;
+    config_.maxCheckpoints = 3;
+    manager().registerPersistenceCursor();
+    for (int i = 0; i < 10; ++i) {
+        queue("k" + std::to_string(i));
+    }
+    EXPECT_EQ(manager().stats().checkpoints, 3U);
+    EXPECT_EQ(manager().stats().openItems, 8U);
+    (void)manager().takeItemsToPersist(100);
+    manager().persisted();
+    queue("next");  // the oldest is no longer referenced: one more is allowed
+    EXPECT_EQ(manager().stats().checkpoints, 4U);
+}
+
+TEST_F(CheckpointManagerTest, ExtractionTakesWhatNoCursorNeeds) {
+    config_.maxItems = 1;
+    config_.maxCheckpoints = 100;
+    manager().registerPersistenceCursor();
+    const auto dcp = manager().registerCursor("dcp", Seqno{});
+    for (int i = 0; i < 10; ++i) {
+        queue("k" + std::to_string(i));
+    }
+    (void)manager().takeItemsToPersist(100);
+    manager().persisted();
+    EXPECT_EQ(manager().extractClosedUnrefCheckpoints().size(), 0U);  // dcp has read nothing
+    EXPECT_THAT(manager().getListOfCursorsToDrop(), ElementsAre(dcp.cursor));
+    EXPECT_EQ(keys(manager().getItemsForCursor(dcp.cursor, 4)).size(), 4U);
+    const size_t before = manager().memory();
+    EXPECT_EQ(manager().extractClosedUnrefCheckpoints().size(), 4U);
+    EXPECT_LT(manager().memory(), before);
+    EXPECT_TRUE(manager().removeCursor(dcp.cursor));
+    EXPECT_EQ(manager().extractClosedUnrefCheckpoints().size(), 5U);
+    EXPECT_TRUE(manager().getListOfCursorsToDrop().empty());
+    EXPECT_TRUE(manager().getItemsForCursor(dcp.cursor, 4).items.empty());
+}
+
+TEST_F(CheckpointManagerTest, TheBackupCursorProtectsAFlushInProgress) {
+    config_.maxItems = 1;
+    config_.maxCheckpoints = 100;
+    manager().registerPersistenceCursor();
+    const auto slow = manager().registerCursor("slow", Seqno{});
+    queue("a");
+    queue("b");
+    (void)manager().getItemsForCursor(slow.cursor, 1);  // now in checkpoint 2
+    (void)manager().takeItemsToPersist(100);            // persistence in 2 (open), backup in 1
+    queue("c");
+    queue("d");
+    EXPECT_EQ(manager().extractClosedUnrefCheckpoints().size(), 0U);
+    EXPECT_TRUE(manager().getListOfCursorsToDrop().empty());  // slow is not before the backup
+    EXPECT_EQ(manager().expel(), 0U);
+    manager().persistFailed();
+    EXPECT_EQ(manager().takeItemsToPersist(100).items.size(), 4U);
+    manager().persisted();
+    EXPECT_EQ(manager().extractClosedUnrefCheckpoints().size(), 1U);
+    EXPECT_THAT(manager().getListOfCursorsToDrop(), ElementsAre(slow.cursor));
+}
+
+TEST_F(CheckpointManagerTest, ExpelFreesWhatAllHavePassed) {
+    manager().registerPersistenceCursor();
+    const auto dcp = manager().registerCursor("dcp", Seqno{});
+    queue("a");
+    const auto b = queue("b");
+    (void)manager().takeItemsToPersist(100);
+    manager().persisted();
+    EXPECT_EQ(manager().expel(), 0U);
+    (void)manager().getItemsForCursor(dcp.cursor, 100);
+    queue("c");
+    const size_t before = manager().memory();
+    const size_t freed = manager().expel();
+    EXPECT_GT(freed, 0U);
+    EXPECT_EQ(manager().memory(), before - freed);
+    // The expelled version cannot be replaced in place any more; the new one is simply new.
+    EXPECT_EQ(queue("b", b.seqno).status, QueueStatus::NewItem);
+    EXPECT_THAT(keys(manager().getItemsForCursor(dcp.cursor, 100)), ElementsAre("c", "b"));
+    const auto late = manager().registerCursor("late", Seqno{1});
+    EXPECT_TRUE(late.needsBackfill);
+    EXPECT_EQ(late.nextSeqno, Seqno{3});
+    EXPECT_FALSE(manager().registerCursor("exact", Seqno{2}).needsBackfill);
+}
+
+TEST_F(CheckpointManagerTest, ManyReplacementsOfOneKeyDoNotPileUp) {
+    manager().registerPersistenceCursor();
+    const auto dcp = manager().registerCursor("dcp", Seqno{});
+    queue("other");
+    (void)manager().getItemsForCursor(dcp.cursor, 1);
+    QueueResult last = queue("hot");
+    const size_t small = manager().memory();
+    for (int i = 0; i < 100000; ++i) {
+        last = queue("hot", last.seqno);
+        ASSERT_EQ(last.status, QueueStatus::ExistingItem);
+    }
+    EXPECT_LT(manager().memory(), small + 4096);
+    EXPECT_THAT(keys(manager().getItemsForCursor(dcp.cursor, 10)), ElementsAre("hot"));
+    EXPECT_THAT(keys(manager().takeItemsToPersist(10)), ElementsAre("other", "hot"));
+    manager().persisted();
+}
+
+TEST_F(CheckpointManagerTest, RegistersInTheMiddleOfTheLog) {
+    config_.maxItems = 2;
+    config_.maxCheckpoints = 100;
+    manager().registerPersistenceCursor();
+    for (const char* key : {"a", "b", "c", "d", "e"}) {
+        queue(key);
+    }
+    const auto middle = manager().registerCursor("dcp", Seqno{3});
+    EXPECT_FALSE(middle.needsBackfill);
+    EXPECT_EQ(middle.nextSeqno, Seqno{4});
+    const auto read = manager().getItemsForCursor(middle.cursor, 1);
+    EXPECT_THAT(keys(read), ElementsAre("d"));
+    EXPECT_EQ(read.ranges[0].snapshot, (SnapshotRange{Seqno{3}, Seqno{4}}));
+    // The same name again replaces the cursor: the old one is dead.
+    const auto replaced = manager().registerCursor("dcp", Seqno{});
+    EXPECT_TRUE(manager().getItemsForCursor(middle.cursor, 1).items.empty());
+    EXPECT_EQ(manager().itemsLeft(replaced.cursor), 5U);
+    EXPECT_EQ(manager().findCursor("dcp"), replaced.cursor);
+    EXPECT_EQ(manager().findCursor("none"), nullptr);
+    EXPECT_EQ(manager().stats().cursors, 2U);
+}
+
+TEST_F(CheckpointManagerTest, AReplicaKeepsTheSnapshotsItIsSent) {
+    manager().registerPersistenceCursor();
+    manager().createSnapshot({Seqno{1}, Seqno{10}}, CheckpointType::Disk, false, 1);
+    const auto receive = [&](std::string_view key, uint64_t seqno, Seqno previous = Seqno{}) {
+        return manager().queueDirty(
+                Item::create(Vbid{0}, ItemOp::Mutation, key,
+                             {.cas = Cas{seqno * 7}, .seqno = Seqno{seqno}}, {}),
+                previous, GenerateSeqno::No, GenerateCas::No, 1);
+    };
+    receive("a", 2);
+    receive("b", 9);  // gaps: the active copy had de-duplicated
+    EXPECT_EQ(manager().currentSnapshot(), (SnapshotRange{Seqno{1}, Seqno{10}}));
+    manager().createSnapshot({Seqno{11}, Seqno{12}}, CheckpointType::Memory, false, 1);
+    EXPECT_EQ(manager().currentSnapshot(),
+              (SnapshotRange{Seqno{1}, Seqno{10}}));  // nothing of the new one is here
+    receive("a", 11, Seqno{2});
+    manager().createSnapshot({Seqno{11}, Seqno{20}}, CheckpointType::Memory, true, 1);
+    EXPECT_EQ(receive("a", 20, Seqno{11}).status, QueueStatus::ExistingItem);
+    const auto batch = manager().takeItemsToPersist(100);
+    ASSERT_EQ(batch.ranges.size(), 2U);
+    EXPECT_EQ(batch.ranges[0].type, CheckpointType::Disk);
+    EXPECT_EQ(batch.ranges[0].snapshot, (SnapshotRange{Seqno{1}, Seqno{10}}));
+    EXPECT_EQ(batch.ranges[1].snapshot, (SnapshotRange{Seqno{11}, Seqno{20}}));
+    EXPECT_EQ(manager().maxCas(), Cas{140});
+    manager().persisted();
+    // Becoming active: what follows is no part of the replica's snapshot.
+    EXPECT_EQ(queue("c").seqno, Seqno{21});
+    EXPECT_EQ(manager().currentSnapshot(), (SnapshotRange{Seqno{21}, Seqno{21}}));
+}
+
+TEST_F(CheckpointManagerTest, ClearStartsOver) {
+    config_.maxItems = 2;
+    manager().registerPersistenceCursor();
+    const auto dcp = manager().registerCursor("dcp", Seqno{});
+    for (int i = 0; i < 7; ++i) {
+        queue("k" + std::to_string(i));
+    }
+    manager().clear(
+            {.highSeqno = Seqno{100}, .snapshot = {Seqno{90}, Seqno{100}}, .maxCas = Cas{5}}, 1);
+    EXPECT_EQ(manager().unpersisted(), 0U);
+    EXPECT_EQ(manager().stats().checkpoints, 1U);
+    EXPECT_EQ(manager().stats().cursors, 1U);
+    EXPECT_TRUE(manager().getItemsForCursor(dcp.cursor, 10).items.empty());
+    EXPECT_EQ(queue("new").seqno, Seqno{101});
+    EXPECT_THAT(keys(manager().takeItemsToPersist(10)), ElementsAre("new"));
+    manager().persisted();
+}
+
+TEST(CheckpointPolicyTest, TheSelectedPoliciesAreTheBuildsSwitches) {
+    EXPECT_EQ(CheckpointManager::Drop::kName, KV_SELECTED_CURSOR_DROP);
+    EXPECT_EQ(CheckpointManager::Extract::kName, KV_SELECTED_CHECKPOINT_EXTRACT);
+}
+
+}  // namespace
+}  // namespace kv

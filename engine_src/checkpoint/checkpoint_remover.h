@@ -1,0 +1,69 @@
+// CheckpointRemover: gives back the memory of checkpoints that nobody needs, and, when checkpoints
+// take too much of the quota, makes room by force.
+//
+// One run: (1) closes due checkpoints and frees the closed ones that no cursor needs; (2) while the
+// bucket's checkpoints take more than upperMark x memoryRatio of the quota, down to lowerMark x
+// memoryRatio of it: expels what every cursor has passed, biggest vBucket first; (3) if that was
+// not enough, offers the slow cursors to the CursorDropper, biggest vBucket first. A dropped stream
+// goes on from disk.
+//
+// Ownership: refers to managers and config, which outlive it. Thread rules: one thread at a time,
+// bound to the bucket's memory. Each manager's lock is taken for one short step at a time; items
+// are freed outside the locks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "checkpoint/checkpoint_config.h"
+#include "checkpoint/checkpoint_manager.h"
+
+namespace kv {
+
+/// Who owns the cursors of a bucket's streams.
+class CursorDropper {
+  public:
+    virtual ~CursorDropper() = default;
+    /// The stream of this cursor holds too much memory back. True: the owner has removed the cursor
+    /// (or will not read from it any more and lets the remover do it) and goes on from disk. False:
+    /// it cannot, the cursor stays.
+    virtual bool dropCursor(Vbid vbid, const CursorPtr& cursor) = 0;
+};
+
+struct CheckpointRecovery {
+    size_t checkpointsRemoved{0};
+    size_t bytesExpelled{0};
+    size_t cursorsDropped{0};
+    size_t bytesFreedByDrops{0};
+};
+
+class CheckpointRemover {
+  public:
+    CheckpointRemover(std::vector<CheckpointManager*> managers, const CheckpointConfig& config)
+        : managers_(std::move(managers)), config_(config) {}
+
+    /// Bytes of all checkpoints now.
+    [[nodiscard]] size_t memory() const;
+    /// Whether checkpoints alone are a reason for a run.
+    [[nodiscard]] bool isOver(size_t quotaBytes) const {
+        return memory() > mark(quotaBytes, config_.upperMark);
+    }
+    /// `bucketIsFull`: the bucket as a whole is short of memory, so everything that costs no reader
+    /// anything is expelled even if checkpoints are within their share. `dropper` may be null: then
+    /// no cursor is dropped.
+    CheckpointRecovery run(size_t quotaBytes, bool bucketIsFull, uint64_t coarseNowNs,
+                           CursorDropper* dropper);
+
+  private:
+    [[nodiscard]] size_t mark(size_t quotaBytes, double share) const {
+        return static_cast<size_t>(static_cast<double>(quotaBytes) * config_.memoryRatio * share);
+    }
+    [[nodiscard]] std::vector<CheckpointManager*> biggestFirst() const;
+    void dropCursors(size_t target, CursorDropper& dropper, CheckpointRecovery& result);
+
+    std::vector<CheckpointManager*> managers_;
+    const CheckpointConfig& config_;
+};
+
+}  // namespace kv

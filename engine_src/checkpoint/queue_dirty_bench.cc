@@ -1,0 +1,80 @@
+// What a mutation pays in the checkpoint manager: seqno and CAS alone, and with an item that is
+// kept. The calls that the checkpoint switches change are measured in
+// benchmarks/checkpoint_bench.cc.
+#include <benchmark/benchmark.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint_manager.h"
+
+namespace kv {
+namespace {
+
+constexpr int kKeys = 10000;
+
+std::vector<std::string> makeKeys() {
+    std::vector<std::string> keys;
+    for (int i = 0; i < kKeys; ++i) {
+        keys.push_back("key" + std::to_string(i));
+    }
+    return keys;
+}
+
+/// Nobody reads: seqno and CAS only.
+void AssignOnly(benchmark::State& state) {
+    const CheckpointConfig config;
+    CheckpointManager manager(Vbid{0}, config);
+    uint64_t now = 1;
+    for (auto _ : state) {
+        benchmark::DoNotOptimize(manager.assignOnly(++now));
+    }
+}
+BENCHMARK(AssignOnly)->Name("CheckpointCost/AssignOnly");
+
+/// The call alone: items are made outside the timed part, in batches. Argument: percentage of
+/// mutations that replace.
+void QueueDirty(benchmark::State& state) {
+    CheckpointConfig config;
+    config.maxCheckpoints = 3;
+    CheckpointManager manager(Vbid{0}, config);
+    manager.registerPersistenceCursor();
+    const auto keys = makeKeys();
+    const auto replacing = static_cast<int>(state.range(0));
+    std::vector<Seqno> seqnos(kKeys);
+    std::vector<ItemPtr> items(kKeys);
+    uint64_t now = 1;
+    for (auto _ : state) {
+        for (int i = 0; i < kKeys; ++i) {
+            const auto index = static_cast<size_t>(i % 100 < replacing ? i % 50 : i);
+            items[static_cast<size_t>(i)] =
+                    Item::create(Vbid{0}, ItemOp::Mutation, keys[index], {}, {});
+        }
+        std::fill(seqnos.begin(), seqnos.end(), Seqno{});
+        const auto begin = std::chrono::steady_clock::now();
+        for (int i = 0; i < kKeys; ++i) {
+            const auto index = static_cast<size_t>(i % 100 < replacing ? i % 50 : i);
+            seqnos[index] =
+                    manager.queueDirty(std::move(items[static_cast<size_t>(i)]), seqnos[index],
+                                       GenerateSeqno::Yes, GenerateCas::Yes, ++now)
+                            .seqno;
+        }
+        state.SetIterationTime(
+                std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+        (void)manager.takeItemsToPersist(~size_t{0});
+        manager.persisted();
+        manager.closeIfDue(now += 10'000'000'000);
+        (void)manager.extractClosedUnrefCheckpoints();
+    }
+    state.SetItemsProcessed(state.iterations() * kKeys);
+    state.counters["per_call"] =
+            benchmark::Counter(static_cast<double>(state.iterations()) * kKeys,
+                               benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+}
+BENCHMARK(QueueDirty)->Name("CheckpointCost/QueueDirty")->Arg(0)->Arg(90)->UseManualTime();
+
+}  // namespace
+}  // namespace kv
+
+BENCHMARK_MAIN();
