@@ -1,0 +1,34 @@
+// DataDir: the directory of a persistent bucket: one store per shard, a layout file and a mark of a
+// clean stop.
+//
+//   layout.json        {"format":1,"shards":2,"vbuckets":1024}: written once; another layout is
+//   refused, for documents
+//                      would be looked for in the wrong shard
+//   clean              present while the bucket is closed after everything was stored
+//   shard-0, shard-1   the stores
+// Thread rules: one thread.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace kv {
+
+class DataDir {
+  public:
+    /// Creates the directory or checks its layout. Throws StoreError.
+    DataDir(std::filesystem::path path, unsigned shards, unsigned vbuckets);
+
+    /// Nothing had been stored here before.
+    [[nodiscard]] bool isNew() const { return new_; }
+    /// Whether the last stop was clean; forgets it, so that a crash from now on is seen.
+    bool takeCleanMark();
+    void markClean();
+    [[nodiscard]] std::string shardPath(unsigned shard) const;
+
+  private:
+    std::filesystem::path path_;
+    bool new_{false};
+};
+
+}  // namespace kv

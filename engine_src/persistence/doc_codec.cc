@@ -1,0 +1,190 @@
+#include "persistence/doc_codec.h"
+
+#include <cstring>
+
+#include "persistence/kvstore.h"
+
+namespace kv::codec {
+
+namespace {
+
+constexpr uint64_t kLiveBit = uint64_t{1} << 63;
+constexpr uint8_t kReplacedBit = 0x80;
+constexpr uint8_t kStateVersion = 1;
+
+template <class T>
+char* putLittle(char* out, T value) {
+    for (size_t i = 0; i < sizeof(T); ++i) {
+        *out++ = static_cast<char>(value & 0xff);
+        value = static_cast<T>(value >> 8);
+    }
+    return out;
+}
+
+template <class T>
+T getLittle(const char* in) {
+    T value = 0;
+    for (size_t i = sizeof(T); i-- > 0;) {
+        value = static_cast<T>(static_cast<T>(value << 8) | static_cast<uint8_t>(in[i]));
+    }
+    return value;
+}
+template <>
+uint8_t getLittle<uint8_t>(const char* in) {
+    return static_cast<uint8_t>(*in);
+}
+template <>
+char* putLittle<uint8_t>(char* out, uint8_t value) {
+    *out = static_cast<char>(value);
+    return out + 1;
+}
+
+void putBig64(char* out, uint64_t value) {
+    for (int shift = 56; shift >= 0; shift -= 8) {
+        *out++ = static_cast<char>((value >> shift) & 0xff);
+    }
+}
+
+uint64_t getBig64(const char* in) {
+    uint64_t value = 0;
+    for (int i = 0; i < 8; ++i) {
+        value = (value << 8) | static_cast<uint8_t>(in[i]);
+    }
+    return value;
+}
+
+template <class T>
+void append(std::string& out, T value) {
+    std::array<char, sizeof(T)> bytes{};
+    putLittle(bytes.data(), value);
+    out.append(bytes.data(), bytes.size());
+}
+
+void need(bool condition, const char* what) {
+    if (!condition) {
+        throw StoreError(std::string("the store holds a malformed ") + what);
+    }
+}
+
+}  // namespace
+
+std::array<char, 2> vbPrefix(Vbid vbid) {
+    return {static_cast<char>(vbid.get() >> 8), static_cast<char>(vbid.get() & 0xff)};
+}
+
+std::string vbEnd(Vbid vbid) {
+    if (vbid.get() == 0xffff) {
+        return std::string(3, '\xff');
+    }
+    const auto prefix = vbPrefix(Vbid{static_cast<uint16_t>(vbid.get() + 1)});
+    return {prefix.data(), prefix.size()};
+}
+
+Vbid vbOf(std::string_view key) {
+    need(key.size() >= 2, "key");
+    return Vbid{static_cast<uint16_t>((static_cast<uint8_t>(key[0]) << 8) |
+                                      static_cast<uint8_t>(key[1]))};
+}
+
+std::array<char, 10> seqnoKey(Vbid vbid, Seqno seqno) {
+    std::array<char, 10> key{};
+    const auto prefix = vbPrefix(vbid);
+    std::memcpy(key.data(), prefix.data(), prefix.size());
+    putBig64(key.data() + 2, seqno.get());
+    return key;
+}
+
+Seqno seqnoOf(std::string_view seqnoKey) {
+    need(seqnoKey.size() == 10, "seqno key");
+    return Seqno{getBig64(seqnoKey.data() + 2)};
+}
+
+std::array<char, 8> encode(KeyEntry entry) {
+    std::array<char, 8> bytes{};
+    putLittle<uint64_t>(bytes.data(), entry.seqno.get() | (entry.live ? kLiveBit : 0));
+    return bytes;
+}
+
+KeyEntry decodeKeyEntry(std::string_view bytes) {
+    need(bytes.size() == 8, "key entry");
+    const auto value = getLittle<uint64_t>(bytes.data());
+    return {Seqno{value & ~kLiveBit}, (value & kLiveBit) != 0};
+}
+
+std::array<char, kDocHeaderSize> encodeHeader(const Item& item, bool replaced) {
+    std::array<char, kDocHeaderSize> header{};
+    char* out = header.data();
+    out = putLittle<uint64_t>(out, item.cas().get());
+    out = putLittle<uint64_t>(out, item.revSeqno());
+    out = putLittle<uint32_t>(out, item.flags());
+    out = putLittle<uint32_t>(out, item.exptime());
+    out = putLittle<uint16_t>(out, static_cast<uint16_t>(item.key().size()));
+    out = putLittle<uint8_t>(out, item.datatype());
+    putLittle<uint8_t>(out, static_cast<uint8_t>(static_cast<uint8_t>(item.op()) |
+                                                 (replaced ? kReplacedBit : 0U)));
+    return header;
+}
+
+StoredDoc decodeDoc(Seqno seqno, std::string_view bytes) {
+    need(bytes.size() >= kDocHeaderSize, "document");
+    const char* in = bytes.data();
+    StoredDoc doc;
+    doc.meta.seqno = seqno;
+    doc.meta.cas = Cas{getLittle<uint64_t>(in)};
+    doc.meta.revSeqno = getLittle<uint64_t>(in + 8);
+    doc.meta.flags = getLittle<uint32_t>(in + 16);
+    doc.meta.exptime = getLittle<uint32_t>(in + 20);
+    const size_t keyLength = getLittle<uint16_t>(in + 24);
+    doc.meta.datatype = getLittle<uint8_t>(in + 26);
+    const auto op = static_cast<uint8_t>(getLittle<uint8_t>(in + 27) & ~kReplacedBit);
+    need(op <= static_cast<uint8_t>(ItemOp::Expiration), "document");
+    doc.op = static_cast<ItemOp>(op);
+    need(bytes.size() >= kDocHeaderSize + keyLength, "document");
+    doc.key = bytes.substr(kDocHeaderSize, keyLength);
+    doc.value = bytes.substr(kDocHeaderSize + keyLength);
+    return doc;
+}
+
+bool replacedOlder(std::string_view bytes) {
+    need(bytes.size() >= kDocHeaderSize, "document");
+    return (static_cast<uint8_t>(bytes[27]) & kReplacedBit) != 0;
+}
+
+std::string encode(const PersistedVbState& state) {
+    std::string out;
+    out.reserve(64 + state.failoverLog.size() * 16);
+    append<uint8_t>(out, kStateVersion);
+    append<uint8_t>(out, state.state);
+    append<uint64_t>(out, state.highSeqno.get());
+    append<uint64_t>(out, state.snapshot.start.get());
+    append<uint64_t>(out, state.snapshot.end.get());
+    append<uint64_t>(out, state.maxCas.get());
+    append<uint32_t>(out, static_cast<uint32_t>(state.failoverLog.size()));
+    for (const FailoverEntry& entry : state.failoverLog) {
+        append<uint64_t>(out, entry.uuid.get());
+        append<uint64_t>(out, entry.seqno.get());
+    }
+    return out;
+}
+
+PersistedVbState decodeVbState(std::string_view bytes) {
+    constexpr size_t kFixed = 2 + 4 * 8 + 4;
+    need(bytes.size() >= kFixed && static_cast<uint8_t>(bytes[0]) == kStateVersion,
+         "vBucket state");
+    const char* in = bytes.data();
+    PersistedVbState state;
+    state.state = getLittle<uint8_t>(in + 1);
+    state.highSeqno = Seqno{getLittle<uint64_t>(in + 2)};
+    state.snapshot = {Seqno{getLittle<uint64_t>(in + 10)}, Seqno{getLittle<uint64_t>(in + 18)}};
+    state.maxCas = Cas{getLittle<uint64_t>(in + 26)};
+    const size_t entries = getLittle<uint32_t>(in + 34);
+    need(bytes.size() == kFixed + entries * 16, "vBucket state");
+    state.failoverLog.reserve(entries);
+    for (const char* at = in + kFixed; at != in + bytes.size(); at += 16) {
+        state.failoverLog.push_back(
+                {VbUuid{getLittle<uint64_t>(at)}, Seqno{getLittle<uint64_t>(at + 8)}});
+    }
+    return state;
+}
+
+}  // namespace kv::codec

@@ -1,0 +1,154 @@
+// What a flush costs per item, in CPU time and in bytes of heap at its peak, for both values of
+// ENGINE_FLUSH_CALLBACK in one binary. Argument: items of the flush. `store_bytes` is the part that
+// the store itself took (batch, memtable), measured by the same puts without a flusher; the peak is
+// reset right before the timed part.
+#include <benchmark/benchmark.h>
+#include <time.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "memory/memory_peak.h"
+#include "persistence/flusher.h"
+#include "persistence/rocks_store.h"
+
+namespace kv {
+namespace {
+
+/// A vBucket with one batch to give.
+class OneBatch final : public FlushTarget {
+  public:
+    [[nodiscard]] Vbid vbid() const override { return Vbid{0}; }
+    std::unique_lock<std::mutex> lockForFlush() override { return std::unique_lock(mutex_); }
+    FlushBatch takeItemsToPersist(size_t) override {
+        FlushBatch batch;
+        batch.items = items;
+        batch.snapshot = {items.front()->seqno(), items.back()->seqno()};
+        return batch;
+    }
+    PersistedVbState stateToPersist() override { return {}; }
+    bool takeStateChange() override { return false; }
+    void stateChangeFailed() override {}
+    void persistedSet(const Item&) override {}
+    void persistedDelete(const Item&) override {}
+    void persisted(const PersistedVbState&) override {}
+    void persistFailed() override { std::abort(); }
+
+    std::vector<ItemPtr> items;
+
+  private:
+    std::mutex mutex_;
+};
+
+std::vector<ItemPtr> makeItems(int64_t count, uint64_t firstSeqno) {
+    std::vector<ItemPtr> items;
+    items.reserve(static_cast<size_t>(count));
+    for (int64_t i = 0; i < count; ++i) {
+        const ItemMeta meta{.cas = Cas{1}, .seqno = Seqno{firstSeqno + static_cast<uint64_t>(i)}};
+        items.push_back(Item::create(Vbid{0}, ItemOp::Mutation, "key" + std::to_string(i), meta,
+                                     Blob::create("x")));
+    }
+    return items;
+}
+
+double threadSeconds() {
+    timespec time{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+/// A fresh database per iteration, so that every flush inserts.
+class FreshStore {
+  public:
+    FreshStore() {
+        std::string pattern = (std::filesystem::temp_directory_path() / "kv-flush-XXXXXX").string();
+        path_ = mkdtemp(pattern.data());
+        store_ = std::make_unique<RocksStore>((path_ / "db").string(),
+                                              RocksConfig{.writeBufferBytes = 1U << 30});
+    }
+    FreshStore(const FreshStore&) = delete;
+    FreshStore& operator=(const FreshStore&) = delete;
+    ~FreshStore() {
+        store_.reset();
+        std::filesystem::remove_all(path_);
+    }
+    RocksStore& operator*() { return *store_; }
+
+  private:
+    std::filesystem::path path_;
+    std::unique_ptr<RocksStore> store_;
+};
+
+template <class Callback>
+void flush(benchmark::State& state) {
+    using Options =
+            FlushOptions<Callback, options::NoIds, options::FreeBeforeCommit, options::DedupSet>;
+    MemoryPeak peak;
+    int64_t peakBytes = 0;
+    for (auto _ : state) {
+        FreshStore store;
+        BasicFlusher<Options> flusher(*store, 1, {});
+        OneBatch target;
+        target.items = makeItems(state.range(0), 1);
+        peak.resetMax();
+        const int64_t before = peak.current();
+        const double begin = threadSeconds();
+        if (flusher.flushVBucket(target) == FlushResult::Failed) {
+            state.SkipWithError("the flush failed");
+        }
+        state.SetIterationTime(threadSeconds() - begin);
+        peakBytes = peak.max() - before;
+    }
+    state.SetItemsProcessed(state.iterations() * state.range(0));
+    state.counters["peak_bytes_per_item"] =
+            static_cast<double>(peakBytes) / static_cast<double>(state.range(0));
+}
+
+void storeAlone(benchmark::State& state) {
+    MemoryPeak peak;
+    int64_t peakBytes = 0;
+    for (auto _ : state) {
+        FreshStore store;
+        const auto items = makeItems(state.range(0), 1);
+        peak.resetMax();
+        const int64_t before = peak.current();
+        const double begin = threadSeconds();
+        (*store).begin(Vbid{0}, transactionBytes(items));
+        for (const ItemPtr& item : items) {
+            (*store).put(*item);
+        }
+        if (!(*store).commit({})) {
+            state.SkipWithError("the commit failed");
+        }
+        state.SetIterationTime(threadSeconds() - begin);
+        peakBytes = peak.max() - before;
+    }
+    state.SetItemsProcessed(state.iterations() * state.range(0));
+    state.counters["peak_bytes_per_item"] =
+            static_cast<double>(peakBytes) / static_cast<double>(state.range(0));
+}
+
+BENCHMARK(flush<options::ItemCallback>)
+        ->Name("FlushCost/item")
+        ->Arg(100)
+        ->Arg(10000)
+        ->Arg(100000)
+        ->UseManualTime();
+BENCHMARK(flush<options::TransactionCallback>)
+        ->Name("FlushCost/transaction")
+        ->Arg(100)
+        ->Arg(10000)
+        ->Arg(100000)
+        ->UseManualTime();
+BENCHMARK(storeAlone)
+        ->Name("FlushCost/store_alone")
+        ->Arg(100)
+        ->Arg(10000)
+        ->Arg(100000)
+        ->UseManualTime();
+
+}  // namespace
+}  // namespace kv
+
+BENCHMARK_MAIN();

@@ -1,0 +1,90 @@
+// RocksStore: a KVStore in one RocksDB database, for one shard.
+//
+// Layout, three column families:
+//   seqno    vBucket, seqno -> document     every document once, in the order in which it was
+//   written: backfill by seqno
+//            and warm-up read it from end to end without random access
+//   default  vBucket, key   -> seqno, live  where a key's document is; read before each write, so
+//   that the document it
+//            replaces leaves the seqno index in the same transaction
+//   state    vBucket        -> state        written with every transaction
+// A transaction is one WriteBatch. Every commit is in the operating system's hands before commit()
+// returns, so it survives the death of the process; only with `sync` does it also survive the loss
+// of power.
+//
+// Memory: bounded by the config, charged to no bucket. Thread rules: as KVStore says; one writer.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "persistence/kvstore.h"
+
+namespace rocksdb {
+class ColumnFamilyHandle;
+class DB;
+class Slice;
+class WriteBatch;
+}  // namespace rocksdb
+
+namespace kv {
+
+struct RocksConfig {
+    bool sync{false};  ///< rocksdb_sync: fsync at every commit
+    size_t writeBufferBytes{
+            16u << 20};  ///< rocksdb_write_buffer_mb: all memtables of a shard together
+    size_t blockCacheBytes{16u << 20};  ///< rocksdb_block_cache_mb: per shard
+    std::string compression{"none"};    ///< rocksdb_compression: none | lz4 | snappy | zstd
+};
+
+class RocksStore final : public KVStore {
+  public:
+    /// Opens or creates the database in `path`. Throws StoreError.
+    RocksStore(const std::string& path, const RocksConfig& config);
+    ~RocksStore() override;
+
+    void begin(Vbid vbid, size_t bytesHint) override;
+    bool put(const Item& item) override;
+    bool commit(const PersistedVbState& state) override;
+    void abandon() override;
+
+    bool saveVbState(Vbid vbid, const PersistedVbState& state) override;
+    [[nodiscard]] std::optional<PersistedVbState> loadVbState(Vbid vbid) override;
+    [[nodiscard]] std::vector<Vbid> listPersistedVbuckets() override;
+    bool delVBucket(Vbid vbid) override;
+    [[nodiscard]] std::unique_ptr<SeqnoScan> openSeqnoScan(Vbid vbid, Seqno from,
+                                                           Seqno to) override;
+    bool rollback(Vbid vbid, Seqno seqno) override;
+    [[nodiscard]] size_t countLive(Vbid vbid) override;
+    [[nodiscard]] KVStoreStats stats() override;
+
+  protected:
+    bool read(Vbid vbid, std::string_view key, std::string& buffer, StoredDoc& doc) override;
+
+  private:
+    bool write(rocksdb::WriteBatch& batch);
+    void putState(rocksdb::WriteBatch& batch, Vbid vbid, const PersistedVbState& state);
+    static std::string keyOf(Vbid vbid, std::string_view key);
+
+    RocksConfig config_;
+    std::unique_ptr<rocksdb::DB> db_;
+    std::vector<rocksdb::ColumnFamilyHandle*>
+            handles_;  ///< RocksDB's, given back in the destructor
+    rocksdb::ColumnFamilyHandle* keys_{nullptr};
+    rocksdb::ColumnFamilyHandle* seqnos_{nullptr};
+    rocksdb::ColumnFamilyHandle* states_{nullptr};
+
+    std::unique_ptr<rocksdb::WriteBatch> batch_;
+    std::string scratch_;  ///< value of the last key lookup, kept for its capacity
+    Vbid vbid_{};          ///< of the open transaction
+
+    std::atomic<uint64_t> commits_{0};
+    std::atomic<uint64_t> failedCommits_{0};
+    std::atomic<uint64_t> sets_{0};
+    std::atomic<uint64_t> deletes_{0};
+    std::atomic<uint64_t> bytesWritten_{0};
+};
+
+}  // namespace kv

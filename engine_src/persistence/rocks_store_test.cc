@@ -1,0 +1,281 @@
+#include "persistence/rocks_store.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <random>
+#include <string>
+
+#include "persistence/data_dir.h"
+#include "persistence/doc_codec.h"
+
+namespace kv {
+namespace {
+
+class RocksStoreTest : public testing::Test {
+  protected:
+    RocksStoreTest() {
+        std::string pattern = (std::filesystem::temp_directory_path() / "kv-rocks-XXXXXX").string();
+        path_ = mkdtemp(pattern.data());
+        open();
+    }
+    ~RocksStoreTest() override {
+        store_.reset();
+        std::filesystem::remove_all(path_);
+    }
+    void open() {
+        store_.reset();
+        store_ = std::make_unique<RocksStore>((path_ / "db").string(), config_);
+    }
+    static ItemPtr item(Vbid vbid, std::string_view key, uint64_t seqno,
+                        ItemOp op = ItemOp::Mutation, std::string_view value = "value") {
+        return Item::create(vbid, op, key,
+                            {.cas = Cas{seqno * 10},
+                             .seqno = Seqno{seqno},
+                             .revSeqno = seqno + 1,
+                             .flags = 0xdeadbeef,
+                             .exptime = 17,
+                             .datatype = 5},
+                            isDeletion(op) ? BlobPtr{} : Blob::create(value));
+    }
+    static PersistedVbState state(uint64_t high) {
+        return {.state = 1,
+                .highSeqno = Seqno{high},
+                .snapshot = {Seqno{1}, Seqno{high}},
+                .maxCas = Cas{high * 10},
+                .failoverLog = {{VbUuid{77}, Seqno{0}}}};
+    }
+    bool store(Vbid vbid, const std::vector<ItemPtr>& items, uint64_t high) {
+        store_->begin(vbid, 0);
+        for (const ItemPtr& one : items) {
+            store_->put(*one);
+        }
+        return store_->commit(state(high));
+    }
+    std::vector<std::pair<uint64_t, std::string>> scan(Vbid vbid, uint64_t from = 1,
+                                                       uint64_t to = ~uint64_t{0}) {
+        std::vector<std::pair<uint64_t, std::string>> result;
+        const auto reader = store_->openSeqnoScan(vbid, Seqno{from}, Seqno{to});
+        if (reader != nullptr) {
+            for (StoredDoc doc; reader->next(doc);) {
+                result.emplace_back(doc.meta.seqno.get(), std::string(doc.key));
+            }
+        }
+        return result;
+    }
+    using Docs = std::vector<std::pair<uint64_t, std::string>>;
+
+    std::filesystem::path path_;
+    RocksConfig config_{.writeBufferBytes = 1 << 20, .blockCacheBytes = 1 << 20};
+    std::unique_ptr<RocksStore> store_;
+};
+
+TEST_F(RocksStoreTest, KeepsEveryFieldOfADocument) {
+    ASSERT_TRUE(store(Vbid{5}, {item(Vbid{5}, "key", 9)}, 9));
+    open();
+    int seen = 0;
+    EXPECT_TRUE(store_->get(Vbid{5}, "key", [&](const StoredDoc& doc) {
+        ++seen;
+        EXPECT_EQ(doc.key, "key");
+        EXPECT_EQ(doc.value, "value");
+        EXPECT_EQ(doc.op, ItemOp::Mutation);
+        EXPECT_EQ(doc.meta.cas, Cas{90});
+        EXPECT_EQ(doc.meta.seqno, Seqno{9});
+        EXPECT_EQ(doc.meta.revSeqno, 10U);
+        EXPECT_EQ(doc.meta.flags, 0xdeadbeefU);
+        EXPECT_EQ(doc.meta.exptime, 17U);
+        EXPECT_EQ(doc.meta.datatype, 5);
+    }));
+    EXPECT_EQ(seen, 1);
+    EXPECT_EQ(store_->loadVbState(Vbid{5}), state(9));
+    EXPECT_FALSE(store_->get(Vbid{5}, "other", [](const StoredDoc&) {}));
+    EXPECT_FALSE(store_->get(Vbid{6}, "key", [](const StoredDoc&) {}));
+    EXPECT_FALSE(store_->loadVbState(Vbid{6}).has_value());
+}
+
+TEST_F(RocksStoreTest, SaysWhatWasThereBefore) {
+    store_->begin(Vbid{0}, 0);
+    EXPECT_FALSE(store_->put(*item(Vbid{0}, "a", 1)));
+    EXPECT_TRUE(store_->commit(state(1)));
+    store_->begin(Vbid{0}, 0);
+    EXPECT_TRUE(store_->put(*item(Vbid{0}, "a", 2, ItemOp::Deletion)));
+    EXPECT_TRUE(store_->commit(state(2)));
+    store_->begin(Vbid{0}, 0);
+    EXPECT_FALSE(store_->put(*item(Vbid{0}, "a", 3)));  // a tombstone is no live document
+    EXPECT_TRUE(store_->commit(state(3)));
+    EXPECT_EQ(store_->stats().sets, 2U);
+    EXPECT_EQ(store_->stats().deletes, 1U);
+    EXPECT_EQ(store_->stats().commits, 3U);
+}
+
+TEST_F(RocksStoreTest, TheSeqnoIndexHoldsEachKeyOnce) {
+    ASSERT_TRUE(store(Vbid{1},
+                      {item(Vbid{1}, "a", 1), item(Vbid{1}, "b", 2), item(Vbid{1}, "c", 3)}, 3));
+    ASSERT_TRUE(
+            store(Vbid{1}, {item(Vbid{1}, "a", 4), item(Vbid{1}, "b", 5, ItemOp::Deletion)}, 5));
+    ASSERT_TRUE(store(Vbid{2}, {item(Vbid{2}, "a", 1)}, 1));
+    EXPECT_EQ(scan(Vbid{1}), (Docs{{3, "c"}, {4, "a"}, {5, "b"}}));
+    EXPECT_EQ(scan(Vbid{1}, 4, 4), (Docs{{4, "a"}}));
+    EXPECT_EQ(scan(Vbid{1}, 6), Docs{});
+    EXPECT_EQ(scan(Vbid{2}), (Docs{{1, "a"}}));
+    EXPECT_EQ(store_->openSeqnoScan(Vbid{3}, Seqno{1}, Seqno{9}), nullptr);
+    EXPECT_EQ(store_->countLive(Vbid{1}), 2U);
+}
+
+TEST_F(RocksStoreTest, AScanDoesNotSeeLaterTransactions) {
+    ASSERT_TRUE(store(Vbid{0}, {item(Vbid{0}, "a", 1), item(Vbid{0}, "b", 2)}, 2));
+    const auto reader = store_->openSeqnoScan(Vbid{0}, Seqno{1}, Seqno{100});
+    StoredDoc doc;
+    ASSERT_TRUE(reader->next(doc));
+    ASSERT_TRUE(store(Vbid{0}, {item(Vbid{0}, "b", 3), item(Vbid{0}, "c", 4)}, 4));
+    ASSERT_TRUE(reader->next(doc));
+    EXPECT_EQ(doc.key, "b");
+    EXPECT_EQ(doc.meta.seqno, Seqno{2});
+    EXPECT_FALSE(reader->next(doc));
+    EXPECT_FALSE(reader->next(doc));
+    EXPECT_EQ(reader->state().highSeqno, Seqno{2});
+}
+
+TEST_F(RocksStoreTest, AnAbandonedTransactionLeavesNothing) {
+    store_->begin(Vbid{0}, 0);
+    store_->put(*item(Vbid{0}, "a", 1));
+    store_->abandon();
+    EXPECT_EQ(store_->countLive(Vbid{0}), 0U);
+    EXPECT_TRUE(store_->listPersistedVbuckets().empty());
+}
+
+TEST_F(RocksStoreTest, DeletesAVBucketAndNoOther) {
+    for (const uint16_t id : std::initializer_list<uint16_t>{0, 1, 255, 256, 0xffff}) {
+        ASSERT_TRUE(
+                store(Vbid{id}, {item(Vbid{id}, "a", 1), item(Vbid{id}, "\xff\xff\xff", 2)}, 2));
+    }
+    EXPECT_TRUE(store_->delVBucket(Vbid{255}));
+    EXPECT_TRUE(store_->delVBucket(Vbid{0xffff}));
+    EXPECT_EQ(store_->listPersistedVbuckets(), (std::vector{Vbid{0}, Vbid{1}, Vbid{256}}));
+    EXPECT_EQ(store_->countLive(Vbid{255}), 0U);
+    EXPECT_EQ(store_->countLive(Vbid{0xffff}), 0U);
+    for (const uint16_t id : std::initializer_list<uint16_t>{0, 1, 256}) {
+        EXPECT_EQ(scan(Vbid{id}).size(), 2U);
+        EXPECT_EQ(store_->countLive(Vbid{id}), 2U);
+    }
+    // And it can begin anew with the same seqnos.
+    ASSERT_TRUE(store(Vbid{255}, {item(Vbid{255}, "b", 1)}, 1));
+    EXPECT_EQ(scan(Vbid{255}), (Docs{{1, "b"}}));
+}
+
+TEST_F(RocksStoreTest, RollsBackWhatReplacedNothing) {
+    ASSERT_TRUE(store(Vbid{0}, {item(Vbid{0}, "a", 1), item(Vbid{0}, "b", 2)}, 2));
+    ASSERT_TRUE(store(Vbid{0}, {item(Vbid{0}, "c", 3), item(Vbid{0}, "d", 4)}, 4));
+    EXPECT_TRUE(store_->rollback(Vbid{0}, Seqno{3}));
+    EXPECT_EQ(scan(Vbid{0}), (Docs{{1, "a"}, {2, "b"}, {3, "c"}}));
+    EXPECT_FALSE(store_->get(Vbid{0}, "d", [](const StoredDoc&) {}));
+    EXPECT_EQ(store_->loadVbState(Vbid{0})->highSeqno, Seqno{3});
+    ASSERT_TRUE(store(Vbid{0}, {item(Vbid{0}, "a", 4)}, 4));
+    EXPECT_FALSE(store_->rollback(Vbid{0}, Seqno{3}));  // the old "a" is gone
+    EXPECT_EQ(scan(Vbid{0}), (Docs{{2, "b"}, {3, "c"}, {4, "a"}}));
+    EXPECT_FALSE(store_->rollback(Vbid{9}, Seqno{0}));
+}
+
+TEST_F(RocksStoreTest, AMalformedStoreIsAnErrorNotAnEmptyOne) {
+    EXPECT_THROW(codec::decodeVbState(std::string(40, '\0')), StoreError);
+    EXPECT_THROW(codec::decodeVbState(""), StoreError);
+    EXPECT_THROW((void)codec::decodeDoc(Seqno{1}, "short"), StoreError);
+    EXPECT_THROW((void)codec::decodeKeyEntry("12345"), StoreError);
+    std::string state = codec::encode(RocksStoreTest::state(3));
+    EXPECT_EQ(codec::decodeVbState(state), RocksStoreTest::state(3));
+    EXPECT_THROW(codec::decodeVbState(state + "x"), StoreError);
+    store_.reset();
+    for (const auto& file : std::filesystem::directory_iterator(path_ / "db")) {
+        if (file.path().filename() == "CURRENT") {
+            std::ofstream(file.path()) << "nonsense";
+        }
+    }
+    EXPECT_THROW(RocksStore((path_ / "db").string(), config_), StoreError);
+    EXPECT_THROW(RocksStore((path_ / "new").string(), {.compression = "rar"}), StoreError);
+}
+
+TEST_F(RocksStoreTest, RandomTransactionsMatchAModel) {
+    std::mt19937 random(99);
+    const auto pick = [&](uint32_t below) {
+        return std::uniform_int_distribution<uint32_t>(0, below - 1)(random);
+    };
+    struct Doc {
+        uint64_t seqno;
+        bool live;
+        std::string value;
+    };
+    std::map<uint16_t, std::map<std::string, Doc>> model;
+    std::map<uint16_t, uint64_t> high;
+    for (int round = 0; round < 300; ++round) {
+        const auto vb = static_cast<uint16_t>(pick(4) * 100);
+        std::map<std::string, Doc> batch;
+        store_->begin(Vbid{vb}, 0);
+        for (uint32_t count = 1 + pick(30); count > 0; --count) {
+            const std::string key = "key" + std::to_string(pick(80));
+            if (batch.contains(key)) {
+                continue;
+            }
+            const Doc doc{++high[vb], pick(4) != 0,
+                          std::string(pick(200), 'x') + std::to_string(random())};
+            const auto before = model[vb].find(key);
+            EXPECT_EQ(store_->put(*item(Vbid{vb}, key, doc.seqno,
+                                        doc.live ? ItemOp::Mutation : ItemOp::Deletion, doc.value)),
+                      before != model[vb].end() && before->second.live);
+            batch[key] = doc;
+        }
+        if (pick(10) == 0) {
+            store_->abandon();
+            continue;
+        }
+        ASSERT_TRUE(store_->commit(state(high[vb])));
+        for (auto& [key, doc] : batch) {
+            model[vb][key] = doc;
+        }
+        if (pick(40) == 0) {
+            open();
+        }
+    }
+    for (auto& [vb, docs] : model) {
+        std::map<uint64_t, std::string> bySeqno;
+        size_t live = 0;
+        for (const auto& [key, doc] : docs) {
+            bySeqno[doc.seqno] = key;
+            live += doc.live ? 1U : 0U;
+        }
+        EXPECT_EQ(scan(Vbid{vb}), Docs(bySeqno.begin(), bySeqno.end()));
+        EXPECT_EQ(store_->countLive(Vbid{vb}), live);
+        for (const auto& [key, doc] : docs) {
+            EXPECT_TRUE(store_->get(Vbid{vb}, key, [&, &expected = doc](const StoredDoc& stored) {
+                EXPECT_EQ(stored.meta.seqno, Seqno{expected.seqno});
+                EXPECT_EQ(isDeletion(stored.op), !expected.live);
+                EXPECT_EQ(stored.value, expected.live ? expected.value : "");
+            }));
+        }
+    }
+}
+
+TEST(DataDirTest, RemembersLayoutAndCleanStop) {
+    std::string pattern = (std::filesystem::temp_directory_path() / "kv-dir-XXXXXX").string();
+    const std::filesystem::path path = mkdtemp(pattern.data());
+    {
+        DataDir fresh(path / "data", 2, 1024);
+        EXPECT_TRUE(fresh.isNew());
+        EXPECT_FALSE(fresh.takeCleanMark());
+        fresh.markClean();
+    }
+    DataDir again(path / "data", 2, 1024);
+    EXPECT_FALSE(again.isNew());
+    EXPECT_TRUE(again.takeCleanMark());
+    EXPECT_FALSE(again.takeCleanMark());
+    EXPECT_THROW(DataDir(path / "data", 1, 1024), StoreError);
+    std::ofstream(path / "data" / "layout.json") << "{not json";
+    EXPECT_THROW(DataDir(path / "data", 2, 1024), StoreError);
+    std::ofstream(path / "file") << "x";
+    EXPECT_THROW(DataDir(path / "file" / "data", 2, 1024), StoreError);
+    std::filesystem::remove_all(path);
+}
+
+}  // namespace
+}  // namespace kv

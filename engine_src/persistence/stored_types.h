@@ -1,0 +1,49 @@
+// What a KVStore keeps beside documents, and how it shows documents to readers.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "types/ids.h"
+#include "types/item.h"
+#include "types/snapshot_range.h"
+
+namespace kv {
+
+/// One history of a vBucket: `uuid` owns the seqnos after `seqno`. Newest first in a failover log.
+struct FailoverEntry {
+    VbUuid uuid{};
+    Seqno seqno{};
+    friend bool operator==(const FailoverEntry&, const FailoverEntry&) = default;
+};
+
+/// The state of a vBucket, written in the same transaction as the documents it describes.
+struct PersistedVbState {
+    uint8_t state{4};          ///< protocol number: 1 active, 2 replica, 3 pending, 4 dead
+    Seqno highSeqno{};         ///< of the last stored mutation
+    SnapshotRange snapshot{};  ///< the snapshot that highSeqno lies in
+    Cas maxCas{};
+    std::vector<FailoverEntry> failoverLog;
+    friend bool operator==(const PersistedVbState&, const PersistedVbState&) = default;
+};
+
+/// A stored document. The views are valid until the reader's next step.
+struct StoredDoc {
+    std::string_view key;
+    ItemMeta meta;
+    ItemOp op{ItemOp::Mutation};
+    std::string_view value;
+};
+
+struct KVStoreStats {
+    uint64_t commits{0};
+    uint64_t failedCommits{0};
+    uint64_t sets{0};
+    uint64_t deletes{0};
+    uint64_t bytesWritten{0};  ///< of transactions as handed to the store
+    uint64_t memoryBytes{0};   ///< write buffers, block cache and table readers
+    uint64_t diskBytes{0};     ///< live table files
+};
+
+}  // namespace kv
