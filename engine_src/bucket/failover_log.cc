@@ -1,0 +1,45 @@
+#include "bucket/failover_log.h"
+
+#include <random>
+
+namespace kv {
+
+namespace {
+
+/// Never 0, at most 48 bits (some clients keep uuids in doubles).
+VbUuid randomUuid() {
+    static std::mutex mutex;
+    static std::mt19937_64 random = [] {
+        std::random_device device;
+        std::seed_seq seed{device(), device(), device(), device()};
+        return std::mt19937_64(seed);
+    }();
+    const std::lock_guard lock(mutex);
+    return VbUuid{std::uniform_int_distribution<uint64_t>(1, (uint64_t{1} << 48) - 1)(random)};
+}
+
+}  // namespace
+
+std::vector<FailoverEntry> FailoverLog::entries() const {
+    const std::lock_guard lock(mutex_);
+    return entries_;
+}
+
+VbUuid FailoverLog::begin(Seqno highSeqno) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(entries_, [&](const FailoverEntry& entry) { return entry.seqno > highSeqno; });
+    entries_.insert(entries_.begin(), FailoverEntry{randomUuid(), highSeqno});
+    if (entries_.size() > kMaxEntries) {
+        entries_.resize(kMaxEntries);
+    }
+    uuid_.store(entries_.front().uuid.get(), std::memory_order_release);
+    return entries_.front().uuid;
+}
+
+void FailoverLog::replace(std::vector<FailoverEntry> entries) {
+    const std::lock_guard lock(mutex_);
+    entries_ = std::move(entries);
+    uuid_.store(entries_.empty() ? 0 : entries_.front().uuid.get(), std::memory_order_release);
+}
+
+}  // namespace kv

@@ -1,0 +1,37 @@
+// FailoverLog: the histories of a vBucket, newest first. A new entry is made each time the vBucket
+// becomes active here.
+//
+// Threads: any (a mutex; the newest uuid, which every mutation's answer carries, is one atomic
+// load).
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <vector>
+
+#include "persistence/stored_types.h"
+#include "types/ids.h"
+
+namespace kv {
+
+class FailoverLog {
+  public:
+    static constexpr size_t kMaxEntries = 25;
+
+    FailoverLog() = default;
+
+    [[nodiscard]] VbUuid uuid() const { return VbUuid{uuid_.load(std::memory_order_acquire)}; }
+    [[nodiscard]] std::vector<FailoverEntry> entries() const;
+    /// Begins a new history that owns the seqnos after `highSeqno`; entries of futures that never
+    /// came are dropped.
+    VbUuid begin(Seqno highSeqno);
+    /// Takes over a stored or received log.
+    void replace(std::vector<FailoverEntry> entries);
+
+  private:
+    mutable std::mutex mutex_;
+    std::vector<FailoverEntry> entries_;
+    std::atomic<uint64_t> uuid_{0};
+};
+
+}  // namespace kv

@@ -1,0 +1,137 @@
+// HashTable: the documents of one vBucket by key, with statistics that are right after every
+// change.
+//
+// Every change goes through insert(), update() or remove(), which look at the StoredValue before
+// and after (prologue, epilogue) and apply the difference to the stripe of this CPU. `StatsPolicy`
+// (options/ht_stats.h) says how many stripes there are. Threads and ownership as HashChains.
+#pragma once
+
+#include <optional>
+#include <utility>
+
+#include "bucket/hash_chains.h"
+#include "bucket/hash_table_counters.h"
+#include "options/ht_stats.h"
+
+namespace kv {
+
+struct HashTableConfig {
+    uint32_t size{47};  ///< initial number of buckets, and the smallest
+    uint32_t locks{47};
+    Ordered ordered{Ordered::No};
+};
+
+enum class SetStatus : uint8_t {
+    WasClean,  ///< the key was missing, or its StoredValue was not dirty
+    WasDirty,  ///< the key had a change that is not persisted yet
+};
+
+template <class StatsPolicy>
+class BasicHashTable : public HashChains {
+  public:
+    using Policy = StatsPolicy;
+    using Store = typename StatsPolicy::template Store<HashTableCounters>;
+
+    explicit BasicHashTable(const HashTableConfig& config,
+                            const options::Topology& topology = options::Topology::process())
+        : HashChains(config.size, config.locks), counters_(topology), ordered_(config.ordered) {}
+
+    [[nodiscard]] Ordered ordered() const { return ordered_; }
+    [[nodiscard]] StoredValuePtr make(std::string_view key) const {
+        return StoredValue::create(key, ordered_);
+    }
+
+    /// Adds a filled-in StoredValue whose key is not in the table.
+    StoredValue& insert(const Guard& guard, StoredValuePtr value) {
+        StoredValue& added = *value;
+        link(guard, std::move(value));
+        epilogue(StoredValueFacts(), &added);
+        return added;
+    }
+    /// Runs change(value) and accounts for what it did.
+    template <class Change>
+    void update(const Guard&, StoredValue& value, Change change) {
+        const StoredValueFacts before(&value);
+        change(value);
+        epilogue(before, &value);
+    }
+    /// Takes it out of the table; the caller owns it.
+    [[nodiscard]] StoredValuePtr remove(const Guard& guard, StoredValue& value) {
+        epilogue(StoredValueFacts(&value), nullptr);
+        return unlink(guard, &value);
+    }
+    /// Puts `fresh`, of the same key, in the place of `old`, which the caller then owns.
+    [[nodiscard]] StoredValuePtr replace(const Guard& guard, StoredValue& old,
+                                         StoredValuePtr fresh) {
+        StoredValuePtr removed = remove(guard, old);
+        insert(guard, std::move(fresh));
+        return removed;
+    }
+    /// Inserts or overwrites a document as a whole, dirty: what the historic ht.set() did
+    /// (benchmarks, simple callers).
+    SetStatus set(const Item& item) {
+        const Guard guard = lock(item.key());
+        const ItemMeta meta{.cas = item.cas(),
+                            .seqno = item.seqno(),
+                            .revSeqno = item.revSeqno(),
+                            .flags = item.flags(),
+                            .exptime = item.exptime(),
+                            .datatype = item.datatype()};
+        if (StoredValue* present = find(guard, item.key())) {
+            const bool dirty = present->isDirty();
+            update(guard, *present,
+                   [&](StoredValue& value) { value.setDocument(meta, item.blob()); });
+            present->setDirty(true);
+            return dirty ? SetStatus::WasDirty : SetStatus::WasClean;
+        }
+        StoredValuePtr value = make(item.key());
+        value->setDocument(meta, item.blob());
+        value->setDirty(true);
+        insert(guard, std::move(value));
+        return SetStatus::WasClean;
+    }
+    /// Frees every StoredValue and zeroes every counter of every stripe.
+    void clear() {
+        const AllGuard guard = lockAll();
+        freeAll(guard);
+        counters_.forEach([](HashTableCounters& stripe) { stripe.reset(); });
+    }
+
+    /// Applies a difference to this CPU's stripe. `after` may be nullptr: gone.
+    void epilogue(const StoredValueFacts& before, const StoredValue* after) {
+        counters_.local().apply(before, StoredValueFacts(after));
+    }
+
+    /// Sums over all stripes; exact when no change is under way.
+    [[nodiscard]] HashTableSums sums() const {
+        HashTableSums sums;
+        counters_.forEach([&sums](const HashTableCounters& stripe) { stripe.addTo(sums); });
+        return sums;
+    }
+    /// StoredValues in the table, live or not.
+    [[nodiscard]] size_t entries() const {
+        const HashTableSums now = sums();
+        return static_cast<size_t>(std::max<int64_t>(0, now.items + now.tombstones));
+    }
+    /// Resizes when the number of entries asks for it; true when it did.
+    bool resizeIfNeeded() {
+        const uint32_t wanted = preferredSize(entries());
+        if (wanted == size()) {
+            return false;
+        }
+        resize(wanted);
+        return true;
+    }
+    [[nodiscard]] unsigned statsStripes() const { return counters_.stripes(); }
+    [[nodiscard]] size_t statsBytes() const { return counters_.bytes(); }
+    /// Bytes asked for the table beside its documents.
+    [[nodiscard]] size_t fixedBytes() const { return structureBytes() + statsBytes(); }
+
+  private:
+    Store counters_;
+    const Ordered ordered_;
+};
+
+using HashTable = BasicHashTable<options::HtStats>;
+
+}  // namespace kv

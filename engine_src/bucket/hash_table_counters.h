@@ -1,0 +1,110 @@
+// Statistics of a hash table: what is counted, and how a change is found (prologue before, epilogue
+// after).
+//
+// Threads: counters are relaxed atomics that may be negative in one stripe (a document made on one
+// CPU and deleted on another); only the sum over all stripes means something.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "bucket/stored_value.h"
+
+namespace kv {
+
+inline constexpr size_t kDatatypes = 8;  ///< combinations of JSON, Snappy and Xattr
+
+/// Sums of a hash table at one moment.
+struct HashTableSums {
+    int64_t items{0};        ///< live documents
+    int64_t tombstones{0};   ///< deleted documents still in the table
+    int64_t nonResident{0};  ///< live documents whose value is on disk only
+    int64_t expiring{0};     ///< live documents with an expiry time
+    int64_t metaBytes{0};    ///< bytes asked for StoredValues, keys included
+    int64_t valueBytes{0};   ///< bytes asked for Blobs
+    int64_t savedBytes{
+            0};  ///< bytes that the compressed values would have more if they were not compressed
+    std::array<int64_t, kDatatypes> datatypes{};  ///< live documents per datatype
+
+    friend bool operator==(const HashTableSums&, const HashTableSums&) = default;
+};
+
+/// A StoredValue as the statistics see it; all zero for "none".
+struct StoredValueFacts {
+    int64_t metaBytes{0};
+    int64_t valueBytes{0};
+    int64_t savedBytes{0};
+    uint8_t datatype{0};
+    bool live{false};
+    bool tombstone{false};
+    bool nonResident{false};
+    bool expiring{false};
+
+    StoredValueFacts() = default;
+    explicit StoredValueFacts(const StoredValue* value);
+};
+
+/// One stripe of counters.
+struct HashTableCounters {
+    std::atomic<int64_t> items{0};
+    std::atomic<int64_t> tombstones{0};
+    std::atomic<int64_t> nonResident{0};
+    std::atomic<int64_t> expiring{0};
+    std::atomic<int64_t> metaBytes{0};
+    std::atomic<int64_t> valueBytes{0};
+    std::atomic<int64_t> savedBytes{0};
+    std::array<std::atomic<int64_t>, kDatatypes> datatypes{};
+
+    /// Applies what changed between two looks at a document; touches only the counters that differ.
+    void apply(const StoredValueFacts& before, const StoredValueFacts& after) noexcept;
+    void addTo(HashTableSums& sums) const noexcept;
+    void reset() noexcept;
+};
+static_assert(sizeof(HashTableCounters) == 120, "bytes per stripe and vBucket (historic: 144)");
+
+/// Uncompressed minus stored size of a Snappy value; 0 when its header is not a length.
+int64_t snappySavedBytes(std::string_view compressed) noexcept;
+
+inline StoredValueFacts::StoredValueFacts(const StoredValue* value) {
+    if (value == nullptr) {
+        return;
+    }
+    constexpr uint8_t kSnappy = 2;
+    metaBytes = static_cast<int64_t>(value->metaBytes());
+    if (const Blob* blob = value->value().get()) {
+        valueBytes = static_cast<int64_t>(Blob::allocationSize(blob->size()));
+        if ((value->datatype() & kSnappy) != 0) {
+            savedBytes = snappySavedBytes(blob->view());
+        }
+    }
+    datatype = value->datatype() % kDatatypes;
+    tombstone = value->isDeleted();
+    live = !tombstone;
+    nonResident = live && !value->isResident();
+    expiring = live && value->exptime() != 0;
+}
+
+inline void HashTableCounters::apply(const StoredValueFacts& before,
+                                     const StoredValueFacts& after) noexcept {
+    const auto add = [](std::atomic<int64_t>& counter, int64_t difference) {
+        if (difference != 0) {
+            counter.fetch_add(difference, std::memory_order_relaxed);
+        }
+    };
+    add(items, int64_t{after.live} - int64_t{before.live});
+    add(tombstones, int64_t{after.tombstone} - int64_t{before.tombstone});
+    add(nonResident, int64_t{after.nonResident} - int64_t{before.nonResident});
+    add(expiring, int64_t{after.expiring} - int64_t{before.expiring});
+    add(metaBytes, after.metaBytes - before.metaBytes);
+    add(valueBytes, after.valueBytes - before.valueBytes);
+    add(savedBytes, after.savedBytes - before.savedBytes);
+    if (before.datatype != after.datatype || before.live != after.live) {
+        add(datatypes[before.datatype], -int64_t{before.live});
+        add(datatypes[after.datatype], int64_t{after.live});
+    }
+}
+
+}  // namespace kv

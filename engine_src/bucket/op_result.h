@@ -1,0 +1,92 @@
+// What the bucket answers to a client's operation, in the bucket's own terms: the server maps it to
+// protocol numbers.
+#pragma once
+
+#include <cstdint>
+#include <ctime>
+#include <string_view>
+
+#include "types/blob.h"
+#include "types/ids.h"
+
+namespace kv {
+
+enum class OpStatus : uint8_t {
+    Ok,
+    KeyNotFound,
+    KeyExists,      ///< add on an existing key, or the given CAS is not the document's
+    NotStored,      ///< append/prepend on a missing key
+    TooBig,         ///< key or value above the limit
+    NotMyVbucket,   ///< the vBucket is out of range or not active here
+    TmpFail,        ///< above the mutation threshold, but memory can be freed: retry later
+    NoMemory,       ///< above the mutation threshold and nothing can be freed
+    DeltaBadValue,  ///< incr/decr on a value that is no unsigned 64-bit decimal number
+    Locked,         ///< get-and-lock holds the key and the given CAS does not open it
+    NotLocked,      ///< unlock of a key that is not locked
+    WouldBlock,     ///< the value is on disk only; the operation must be run again when it has been
+                    ///< fetched
+    Invalid,        ///< arguments that no protocol validator should have let through (empty key)
+};
+
+std::string_view toString(OpStatus status);
+
+/// Time of a batch of operations, read once by its caller: wall clock in nanoseconds and whole
+/// seconds since the epoch.
+struct OpTime {
+    uint64_t nanos{0};
+    uint32_t seconds{0};
+
+    static OpTime fromNanos(uint64_t nanos) {
+        return {nanos, static_cast<uint32_t>(nanos / 1'000'000'000)};
+    }
+    static OpTime now() {
+        timespec time{};
+        clock_gettime(CLOCK_REALTIME, &time);
+        return {static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 +
+                        static_cast<uint64_t>(time.tv_nsec),
+                static_cast<uint32_t>(time.tv_sec)};
+    }
+};
+
+enum class StoreMode : uint8_t {
+    Set,      ///< whatever is there; with a CAS: only that version (missing -> KeyNotFound)
+    Add,      ///< only if the key is missing (else KeyExists)
+    Replace,  ///< only if the key exists (else KeyNotFound)
+};
+enum class Concat : uint8_t { Append, Prepend };
+
+/// A document's fields in a mutation.
+struct StoreArgs {
+    uint32_t flags{0};
+    uint32_t exptime{0};  ///< absolute seconds since the epoch, 0 = never (the server resolves
+                          ///< relative times)
+    uint8_t datatype{0};  ///< protocol bits: 1 JSON, 2 Snappy, 4 Xattr
+    Cas cas{};            ///< required version; Cas{0} = any
+};
+
+struct ArithmeticArgs {
+    uint64_t delta{1};
+    uint64_t initial{0};
+    bool increment{true};         ///< increments wrap at 2^64, decrements stop at 0
+    bool createIfMissing{false};  ///< false (exptime 0xffffffff on the wire): KeyNotFound
+    uint32_t exptime{0};          ///< of a document that is created, absolute seconds
+    Cas cas{};
+};
+
+/// Answer of every operation; which fields are set is said at each operation.
+struct OpResult {
+    OpStatus status{OpStatus::Ok};
+    uint8_t datatype{0};
+    bool deleted{false};  ///< getMeta only: a tombstone answers
+    uint32_t flags{0};
+    uint32_t exptime{0};
+    Cas cas{};
+    Seqno seqno{};       ///< of the mutation, or of the document that was read
+    VbUuid vbuuid{};     ///< mutations: with seqno the mutation token
+    uint64_t number{0};  ///< arithmetic: the new value; getMeta: revSeqno
+    BlobPtr value;       ///< shared, not copied; drop it under a BucketMemoryGuard of the bucket
+
+    [[nodiscard]] bool ok() const { return status == OpStatus::Ok; }
+};
+
+}  // namespace kv

@@ -1,0 +1,406 @@
+#include "bucket/persistent_bucket.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <filesystem>
+#include <map>
+#include <random>
+#include <string>
+#include <thread>
+
+#include "executor/fake_executor.h"
+#include "executor/thread_executor.h"
+#include "persistence/faulty_store.h"
+
+namespace kv {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// A directory that goes with the test.
+class TempDir {
+  public:
+    TempDir() {
+        std::string pattern =
+                (std::filesystem::temp_directory_path() / "kv-bucket-XXXXXX").string();
+        path_ = mkdtemp(pattern.data());
+    }
+    TempDir(const TempDir&) = delete;
+    TempDir& operator=(const TempDir&) = delete;
+    ~TempDir() { std::filesystem::remove_all(path_); }
+    [[nodiscard]] std::string path() const { return (path_ / "data").string(); }
+
+  private:
+    std::filesystem::path path_;
+};
+
+class PersistentBucketTest : public testing::Test {
+  protected:
+    PersistentBucketTest() {
+        config_.vbuckets = 8;
+        persistence_.dataDir = dir_.path();
+        persistence_.rocks.writeBufferBytes = 1 << 20;
+        persistence_.rocks.blockCacheBytes = 1 << 20;
+    }
+    ~PersistentBucketTest() override { bucket_.reset(); }
+
+    PersistentBucket& open(Executor& executor) {
+        bucket_ = std::make_unique<PersistentBucket>(config_, persistence_, executor, factory_);
+        warmup_ = bucket_->warmUp();
+        for (uint16_t id = 0; id < config_.vbuckets; ++id) {
+            if (!bucket_->isStored(Vbid{id})) {
+                bucket_->setVBucketState(Vbid{id}, VbState::Active, OpTime::now());
+            }
+        }
+        bucket_->startFlushing();
+        return *bucket_;
+    }
+    void close() { bucket_.reset(); }
+    OpResult set(std::string_view key, std::string_view value, Vbid vbid = Vbid{0}) {
+        const BucketMemoryGuard guard(bucket_->memory());
+        return bucket_->store(vbid, key, StoreMode::Set, value, {.flags = 7, .datatype = 1},
+                              OpTime::now());
+    }
+    std::string get(std::string_view key, Vbid vbid = Vbid{0}) {
+        const BucketMemoryGuard guard(bucket_->memory());
+        const OpResult result = bucket_->get(vbid, key, OpTime::now());
+        return result.ok() ? std::string(result.value.view())
+                           : "[" + std::string(toString(result.status)) + "]";
+    }
+
+    TempDir dir_;
+    BucketConfig config_;
+    PersistenceConfig persistence_;
+    PersistentBucket::StoreFactory factory_;
+    FakeExecutor fake_;
+    std::unique_ptr<PersistentBucket> bucket_;
+    WarmupResult warmup_;
+};
+
+TEST_F(PersistentBucketTest, TheQueueIsEmptyExactlyWhenEverythingIsStored) {
+    PersistentBucket& bucket = open(fake_);
+    fake_.advance(1s);
+    EXPECT_EQ(bucket.itemsToPersist(), 0U);
+    set("a", "1");
+    set("b", "2", Vbid{1});
+    set("a", "3");
+    EXPECT_EQ(bucket.itemsToPersist(), 2U);  // the first version of "a" will never be stored
+    EXPECT_EQ(bucket.persistedSeqno(Vbid{0}), Seqno{0});
+    fake_.advance(1s);
+    EXPECT_EQ(bucket.itemsToPersist(), 0U);
+    EXPECT_EQ(bucket.persistedSeqno(Vbid{0}), Seqno{2});
+    const PersistenceStats stats = bucket.persistenceStats();
+    EXPECT_EQ(stats.totalPersisted, 2U);
+    EXPECT_EQ(stats.inserts, 2U);
+    EXPECT_EQ(stats.totalEnqueued, 2U);
+    std::string stored;
+    EXPECT_TRUE(bucket.storeOf(Vbid{0}).get(Vbid{0}, "a",
+                                            [&](const StoredDoc& doc) { stored = doc.value; }));
+    EXPECT_EQ(stored, "3");
+}
+
+TEST_F(PersistentBucketTest, DocumentsComeBackAfterACleanStop) {
+    open(fake_);
+    const OpResult written = set("kept", "value");
+    set("gone", "value");
+    const VbUuid uuid = bucket_->vbucket(Vbid{0}).failoverLog().uuid();
+    {
+        const BucketMemoryGuard guard(bucket_->memory());
+        EXPECT_TRUE(bucket_->remove(Vbid{0}, "gone", {}, OpTime::now()).ok());
+    }
+    EXPECT_TRUE(bucket_->persistAll());
+    close();
+    open(fake_);
+    EXPECT_TRUE(warmup_.clean);
+    EXPECT_EQ(warmup_.documents, 1U);
+    EXPECT_EQ(warmup_.tombstones, 1U);
+    EXPECT_EQ(warmup_.vbuckets, 8U);
+    EXPECT_EQ(get("kept"), "value");
+    EXPECT_EQ(get("gone"), "[key not found]");
+    const BucketMemoryGuard guard(bucket_->memory());
+    const OpResult meta = bucket_->getMeta(Vbid{0}, "kept", OpTime::now());
+    EXPECT_EQ(meta.cas, written.cas);
+    EXPECT_EQ(meta.seqno, written.seqno);
+    EXPECT_EQ(meta.flags, 7U);
+    EXPECT_EQ(meta.datatype, 1U);
+    EXPECT_EQ(bucket_->vbucket(Vbid{0}).failoverLog().uuid(), uuid);  // the same history goes on
+    EXPECT_EQ(bucket_->vbucket(Vbid{0}).highSeqno(), Seqno{3});
+    EXPECT_EQ(bucket_->itemsToPersist(), 0U);
+    EXPECT_GT(bucket_->store(Vbid{0}, "next", StoreMode::Set, "v", {}, OpTime::now()).cas,
+              written.cas);
+    EXPECT_EQ(bucket_->vbucket(Vbid{0}).highSeqno(), Seqno{4});
+}
+
+TEST_F(PersistentBucketTest, ACrashBeginsANewHistory) {
+    open(fake_);
+    set("a", "1");
+    fake_.advance(1s);
+    set("b", "never stored");
+    const VbUuid uuid = bucket_->vbucket(Vbid{0}).failoverLog().uuid();
+    close();
+    open(fake_);
+    EXPECT_FALSE(warmup_.clean);
+    EXPECT_EQ(get("a"), "1");
+    EXPECT_EQ(get("b"), "[key not found]");
+    const auto log = bucket_->vbucket(Vbid{0}).failoverLog().entries();
+    ASSERT_EQ(log.size(), 2U);
+    EXPECT_NE(log[0].uuid, uuid);
+    EXPECT_EQ(log[0].seqno, Seqno{1});
+    EXPECT_EQ(log[1].uuid, uuid);
+    // The new history is stored without any mutation.
+    EXPECT_TRUE(bucket_->persistAll());
+    close();
+    open(fake_);
+    EXPECT_EQ(bucket_->vbucket(Vbid{0}).failoverLog().entries(), log);
+}
+
+TEST_F(PersistentBucketTest, ARefusedTransactionIsTriedAgain) {
+    auto faults = std::make_shared<StoreFaults>();
+    factory_ = [&](const std::string& path) {
+        return std::make_unique<FaultyStore>(std::make_unique<RocksStore>(path, persistence_.rocks),
+                                             faults);
+    };
+    PersistentBucket& bucket = open(fake_);
+    fake_.advance(1s);
+    faults->failCommits = 2;
+    set("a", "1");
+    set("b", "1");
+    fake_.runDue();
+    EXPECT_EQ(bucket.itemsToPersist(), 2U);
+    set("a", "2");  // while the old version waits for its retry
+    EXPECT_EQ(bucket.itemsToPersist(), 2U);
+    fake_.advance(500ms);
+    EXPECT_EQ(bucket.itemsToPersist(), 2U);  // not before the retry delay
+    fake_.advance(3s);
+    EXPECT_EQ(bucket.itemsToPersist(), 0U);
+    const auto stats = bucket.persistenceStats();
+    EXPECT_EQ(stats.failedFlushes, 2U);
+    EXPECT_EQ(stats.failedItems, 4U);
+    EXPECT_EQ(stats.totalPersisted, 2U);
+    std::string stored;
+    EXPECT_TRUE(bucket.storeOf(Vbid{0}).get(Vbid{0}, "a",
+                                            [&](const StoredDoc& doc) { stored = doc.value; }));
+    EXPECT_EQ(stored, "2");
+    faults->failCommits = 1000;
+    set("c", "1");
+    EXPECT_FALSE(bucket.persistAll());
+    faults->failCommits = 0;
+}
+
+TEST_F(PersistentBucketTest, AReadErrorInAFlushLosesNothing) {
+    auto faults = std::make_shared<StoreFaults>();
+    factory_ = [&](const std::string& path) {
+        return std::make_unique<FaultyStore>(std::make_unique<RocksStore>(path, persistence_.rocks),
+                                             faults);
+    };
+    PersistentBucket& bucket = open(fake_);
+    fake_.advance(1s);
+    for (int i = 0; i < 10; ++i) {
+        set("key" + std::to_string(i), "v");
+    }
+    faults->throwAtPut = 5;
+    fake_.runDue();
+    EXPECT_EQ(bucket.itemsToPersist(), 10U);
+    EXPECT_EQ(bucket.storeOf(Vbid{0}).countLive(Vbid{0}), 0U);
+    fake_.advance(2s);
+    EXPECT_EQ(bucket.itemsToPersist(), 0U);
+    EXPECT_EQ(bucket.storeOf(Vbid{0}).countLive(Vbid{0}), 10U);
+}
+
+TEST_F(PersistentBucketTest, AnotherLayoutIsRefused) {
+    open(fake_);
+    close();
+    persistence_.shards = 3;
+    EXPECT_THROW(open(fake_), StoreError);
+    persistence_.shards = 2;
+    config_.vbuckets = 16;
+    EXPECT_THROW(open(fake_), StoreError);
+}
+
+TEST_F(PersistentBucketTest, TwoEnginesCannotShareADirectory) {
+    open(fake_);
+    EXPECT_THROW(PersistentBucket(config_, persistence_, fake_), StoreError);
+}
+
+TEST_F(PersistentBucketTest, AResetForgetsTheVBucketOnDiskToo) {
+    PersistentBucket& bucket = open(fake_);
+    set("a", "1");
+    set("a", "1", Vbid{2});
+    fake_.advance(1s);
+    bucket.setVBucketState(Vbid{0}, VbState::Dead, OpTime::now());
+    EXPECT_TRUE(bucket.resetVBucket(Vbid{0}, OpTime::now()));
+    fake_.advance(1s);
+    EXPECT_EQ(bucket.storeOf(Vbid{0}).countLive(Vbid{0}), 0U);
+    bucket.setVBucketState(Vbid{0}, VbState::Active, OpTime::now());
+    EXPECT_EQ(set("b", "2").seqno, Seqno{1});
+    EXPECT_TRUE(bucket.persistAll());
+    close();
+    open(fake_);
+    EXPECT_EQ(get("a"), "[key not found]");
+    EXPECT_EQ(get("b"), "2");
+    EXPECT_EQ(get("a", Vbid{2}), "1");
+}
+
+TEST_F(PersistentBucketTest, MemoryComesBackToWhereItWas) {
+    config_.checkpoint.maxItems = 10;
+    PersistentBucket& bucket = open(fake_);
+    fake_.advance(1s);
+    const auto settle = [&] {
+        fake_.advance(1s);
+        bucket.removeClosedCheckpoints(OpTime::fromNanos(OpTime::now().nanos + 10'000'000'000));
+        bucket.removeClosedCheckpoints(OpTime::now());
+        return bucket.memory().precise();
+    };
+    const size_t before = settle();
+    for (int round = 0; round < 5; ++round) {
+        for (int i = 0; i < 200; ++i) {
+            set("key" + std::to_string(i), std::string(100, 'v'));
+            fake_.runDue();
+        }
+        for (int i = 0; i < 200; ++i) {
+            const BucketMemoryGuard guard(bucket.memory());
+            bucket.remove(Vbid{0}, "key" + std::to_string(i), {}, OpTime::now());
+        }
+    }
+    const size_t after = settle();
+    EXPECT_LT(after, before + 2048);
+    EXPECT_GT(after + 2048, before);
+}
+
+/// The same random operations through a bucket that crashes again and again: what was reported
+/// stored is there.
+TEST_F(PersistentBucketTest, NothingReportedStoredIsEverLost) {
+    std::mt19937 random(4711);
+    const auto pick = [&](uint32_t below) {
+        return std::uniform_int_distribution<uint32_t>(0, below - 1)(random);
+    };
+    std::map<std::string, std::string> stored;  // at the last moment when the queue was empty
+    std::map<std::string, std::string> current;
+    config_.checkpoint.maxItems = 7;
+    for (int life = 0; life < 15; ++life) {
+        open(fake_);
+        if (life > 0) {
+            for (int i = 0; i < 60; ++i) {
+                const std::string key = "key" + std::to_string(i);
+                const auto found = stored.find(key);
+                EXPECT_EQ(get(key, Vbid{static_cast<uint16_t>(i % 8)}),
+                          found != stored.end() ? found->second : "[key not found]");
+            }
+        }
+        current = stored;
+        const uint32_t steps = 50 + pick(200);
+        for (uint32_t step = 0; step < steps; ++step) {
+            const auto number = pick(60);
+            const Vbid vbid{static_cast<uint16_t>(number % 8)};
+            const std::string key = "key" + std::to_string(number);
+            if (pick(3) == 0) {
+                const BucketMemoryGuard guard(bucket_->memory());
+                bucket_->remove(vbid, key, {}, OpTime::now());
+                current.erase(key);
+            } else {
+                current[key] = "value" + std::to_string(random());
+                ASSERT_TRUE(set(key, current[key], vbid).ok());
+            }
+            if (pick(40) == 0) {
+                fake_.advance(1s);
+                ASSERT_EQ(bucket_->itemsToPersist(), 0U);
+                stored = current;
+            }
+            if (pick(20) == 0) {
+                bucket_->removeClosedCheckpoints(OpTime::now());
+            }
+        }
+        if (pick(2) == 0) {
+            ASSERT_TRUE(bucket_->persistAll());
+        } else {
+            fake_.advance(1s);
+        }
+        stored = current;
+        close();
+    }
+}
+
+/// Writers, flushers, the checkpoint remover and cursors at the same time; then everything must be
+/// on disk.
+TEST_F(PersistentBucketTest, WritersFlushersRemoverAndCursorsTogether) {
+    config_.checkpoint.maxItems = 20;
+    persistence_.flusher.interval = 1ms;
+    ThreadExecutor executor({.writers = 2, .auxIo = 1, .nonIo = 1});
+    PersistentBucket& bucket = open(executor);
+    const TaskPtr remover = executor.schedule("remover", TaskPool::NonIO, TaskTime::zero(), [&] {
+        const BucketMemoryGuard guard(bucket.memory());
+        bucket.removeClosedCheckpoints(OpTime::now());
+        for (uint16_t id = 0; id < 8; ++id) {
+            bucket.vbucket(Vbid{id}).checkpoints().expel();
+        }
+        return TaskResult::after(1ms);
+    });
+    std::atomic<bool> stop{false};
+    std::thread reader([&] {
+        const BucketMemoryGuard guard(bucket.memory());
+        for (unsigned turn = 0; !stop; ++turn) {
+            CheckpointManager& checkpoints =
+                    bucket.vbucket(Vbid{static_cast<uint16_t>(turn % 8)}).checkpoints();
+            const auto registration = checkpoints.registerCursor("dcp", checkpoints.highSeqno());
+            Seqno last{};
+            for (int reads = 0; reads < 5; ++reads) {
+                for (const ItemPtr& item :
+                     checkpoints.getItemsForCursor(registration.cursor, 100).items) {
+                    EXPECT_GT(item->seqno(), last);
+                    last = item->seqno();
+                }
+                std::this_thread::yield();
+            }
+            checkpoints.removeCursor(registration.cursor);
+        }
+    });
+    constexpr int kWriters = 3;
+    constexpr int kOps = 4000;
+    std::vector<std::thread> writers;
+    for (int writer = 0; writer < kWriters; ++writer) {
+        writers.emplace_back([&, writer] {
+            const BucketMemoryGuard guard(bucket.memory());
+            std::mt19937 random(static_cast<unsigned>(writer));
+            for (int op = 0; op < kOps; ++op) {
+                const unsigned number = static_cast<unsigned>(random()) % 200;
+                const std::string key = std::to_string(writer) + ":" + std::to_string(number);
+                const Vbid vbid{static_cast<uint16_t>(number % 8)};
+                if (op % 5 == 0) {
+                    bucket.remove(vbid, key, {}, OpTime::now());
+                } else {
+                    ASSERT_TRUE(bucket.store(vbid, key, StoreMode::Set, std::to_string(op), {},
+                                             OpTime::now())
+                                        .ok());
+                }
+            }
+        });
+    }
+    for (auto& writer : writers) {
+        writer.join();
+    }
+    stop = true;
+    reader.join();
+    for (int waited = 0; bucket.itemsToPersist() > 0 && waited < 2000; ++waited) {
+        std::this_thread::sleep_for(5ms);
+    }
+    EXPECT_EQ(bucket.itemsToPersist(), 0U);
+    executor.cancel(remover);
+    // Every live document in memory is on disk, and nothing else is.
+    const size_t items = bucket.stats().items;
+    size_t live = 0;
+    for (uint16_t id = 0; id < 8; ++id) {
+        live += bucket.storeOf(Vbid{id}).countLive(Vbid{id});
+        EXPECT_EQ(bucket.persistedSeqno(Vbid{id}), bucket.vbucket(Vbid{id}).highSeqno());
+    }
+    EXPECT_EQ(live, items);
+    EXPECT_EQ(bucket.stats().tombstones, 0U);
+    close();
+    FakeExecutor again;
+    open(again);
+    EXPECT_EQ(bucket_->stats().items, items);
+    close();
+}
+
+}  // namespace
+}  // namespace kv

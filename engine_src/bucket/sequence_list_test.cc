@@ -1,0 +1,181 @@
+#include "bucket/sequence_list.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+#include "bucket/test_support.h"
+
+namespace kv::test {
+
+class SequenceListTest : public testing::Test {
+  protected:
+    std::unique_ptr<Bucket> bucket = makeBucket(BucketType::Ephemeral, {.vbuckets = 1});
+    Client client{*bucket};
+    SequenceList& list = *client.vb().sequence();
+
+    /// "key=value@seqno ..." of what a reader delivers from now on.
+    static std::string readAll(SequenceReader& reader, size_t limit = 2) {
+        std::vector<ItemPtr> items;
+        while (reader.read(items, limit)) {
+        }
+        std::string text;
+        for (const ItemPtr& item : items) {
+            text += std::string(item->key()) +
+                    (item->isDeletion() ? "-" : "=" + std::string(item->value())) + '@' +
+                    std::to_string(item->seqno().get()) + ' ';
+        }
+        return text;
+    }
+};
+
+TEST_F(SequenceListTest, KeepsTheLastVersionOfEachKeyInSeqnoOrder) {
+    client.set("a", "1");
+    client.set("b", "2");
+    client.set("a", "3");
+    client.remove("b");
+    client.set("c", "5");
+    SequenceReader reader(list, Vbid{0}, Seqno{0});
+    EXPECT_EQ(readAll(reader), "a=3@3 b-@4 c=5@5 ");
+    EXPECT_EQ(reader.end(), Seqno{5});
+    SequenceReader later(list, Vbid{0}, Seqno{4});
+    EXPECT_EQ(readAll(later), "b-@4 c=5@5 ");
+    SequenceReader beyond(list, Vbid{0}, Seqno{6});
+    EXPECT_EQ(readAll(beyond), "");
+}
+
+TEST_F(SequenceListTest, AReaderSeesTheVersionsOfItsBeginning) {
+    client.set("a", "1");
+    client.set("b", "2");
+    client.set("c", "3");
+    {
+        SequenceReader reader(list, Vbid{0}, Seqno{0});
+        std::vector<ItemPtr> first;
+        EXPECT_TRUE(reader.read(first, 1));
+        ASSERT_EQ(first.size(), 1u);
+        client.set("a", "new");  // behind the reader: nothing to keep
+        EXPECT_EQ(list.staleCount(), 0u);
+        client.set("b", "new");
+        client.remove("c");
+        client.set("d", "after");
+        EXPECT_EQ(list.staleCount(), 2u);
+        EXPECT_EQ(bucket->stats().staleVersions, 2u);
+        EXPECT_EQ(client.valueOf("b"), "new");
+        EXPECT_EQ(readAll(reader), "b=2@2 c=3@3 ");
+    }
+    EXPECT_EQ(list.staleCount(), 0u);
+    EXPECT_EQ(list.staleBytes(), 0u);
+    SequenceReader again(list, Vbid{0}, Seqno{0});
+    EXPECT_EQ(readAll(again), "a=new@4 b=new@5 c-@6 d=after@7 ");
+}
+
+TEST_F(SequenceListTest, ASecondReaderDoesNotGetAKeyTwice) {
+    client.set("a", "1");
+    client.set("b", "2");
+    SequenceReader first(list, Vbid{0}, Seqno{0});
+    client.set("a", "3");
+    SequenceReader second(list, Vbid{0}, Seqno{0});
+    client.set("a", "4");
+    EXPECT_EQ(readAll(second), "b=2@2 a=3@3 ");
+    EXPECT_EQ(readAll(first), "a=1@1 b=2@2 ");
+}
+
+TEST_F(SequenceListTest, TombstonesGoAfterTheirAgeUnlessAReaderNeedsThem) {
+    client.set("a", "1");
+    client.set("b", "1");
+    client.remove("a");
+    client.wait(30);
+    client.remove("b");
+    client.wait(30);
+    EXPECT_EQ(bucket->stats().tombstones, 2u);
+    {
+        SequenceReader reader(list, Vbid{0}, Seqno{0});
+        EXPECT_EQ(bucket->purgeTombstones(client.now), 0u);
+    }
+    EXPECT_EQ(bucket->purgeTombstones(client.now), 1u);
+    EXPECT_EQ(client.getMeta("a").status, OpStatus::KeyNotFound);
+    EXPECT_EQ(list.size(), 1u);
+    client.wait(30);
+    EXPECT_EQ(bucket->purgeTombstones(client.now), 1u);
+    EXPECT_EQ(bucket->stats().storedValues, 0u);
+    client.set("a", "back");
+    EXPECT_EQ(client.getMeta("a").number, 3u);  // above the purged tombstone's revision
+}
+
+TEST_F(SequenceListTest, ClearAbortsReaders) {
+    client.set("a", "1");
+    client.set("b", "1");
+    SequenceReader reader(list, Vbid{0}, Seqno{0});
+    client.set("a", "2");
+    client.vb().clear({}, client.now);
+    EXPECT_TRUE(reader.isAborted());
+    EXPECT_EQ(readAll(reader), "");
+    EXPECT_EQ(list.size(), 0u);
+    EXPECT_EQ(client.vb().highSeqno(), Seqno{0});
+    EXPECT_TRUE(client.set("a", "3").ok());
+    EXPECT_EQ(client.vb().highSeqno(), Seqno{1});
+}
+
+// Whatever happens while readers are open, each delivers exactly the table as it was when it was
+// opened.
+TEST_F(SequenceListTest, RandomChangesNeverDisturbOpenReaders) {
+    struct Open {
+        std::unique_ptr<SequenceReader> reader;
+        std::map<std::string, std::string> expected;  // "-" for a tombstone
+        std::map<std::string, std::string> got;
+        Seqno last{};
+    };
+    std::mt19937 random(3);
+    std::map<std::string, std::string> model;
+    std::vector<Open> open;
+    for (int step = 0; step < 20000; ++step) {
+        const std::string key = "k" + std::to_string(random() % 40);
+        switch (random() % 8) {
+            case 0:
+                if (client.remove(key).ok()) {
+                    model[key] = "-";
+                }
+                break;
+            case 1:
+                if (open.size() < 4 && random() % 4 == 0) {
+                    open.push_back({std::make_unique<SequenceReader>(list, Vbid{0}, Seqno{0}),
+                                    model,
+                                    {},
+                                    {}});
+                }
+                break;
+            case 2:
+                if (!open.empty()) {
+                    Open& chosen = open[random() % open.size()];
+                    std::vector<ItemPtr> items;
+                    const bool more = chosen.reader->read(items, 1 + random() % 5);
+                    for (const ItemPtr& item : items) {
+                        ASSERT_GT(item->seqno(), chosen.last);
+                        chosen.last = item->seqno();
+                        ASSERT_TRUE(chosen.got
+                                            .emplace(std::string(item->key()),
+                                                     item->isDeletion()
+                                                             ? "-"
+                                                             : std::string(item->value()))
+                                            .second)
+                                << item->key() << " twice";
+                    }
+                    if (!more) {
+                        ASSERT_EQ(chosen.got, chosen.expected);
+                        std::swap(chosen, open.back());
+                        open.pop_back();
+                    }
+                }
+                break;
+            default:
+                model[key] = std::to_string(step);
+                client.set(key, model[key]);
+        }
+    }
+    open.clear();
+    EXPECT_EQ(list.staleCount(), 0u);
+    EXPECT_EQ(list.size(), model.size());
+}
+
+}  // namespace kv::test

@@ -1,0 +1,40 @@
+// State of a vBucket on this node.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace kv {
+
+enum class VbState : uint8_t {
+    Active = 1,   ///< serves clients
+    Replica = 2,  ///< follows an active copy elsewhere
+    Pending = 3,  ///< a takeover is under way
+    Dead = 4,     ///< not here
+};
+
+constexpr std::string_view toString(VbState state) {
+    switch (state) {
+        case VbState::Active:
+            return "active";
+        case VbState::Replica:
+            return "replica";
+        case VbState::Pending:
+            return "pending";
+        case VbState::Dead:
+            return "dead";
+    }
+    return "unknown";
+}
+
+constexpr std::optional<VbState> vbStateFromString(std::string_view text) {
+    for (const auto state : {VbState::Active, VbState::Replica, VbState::Pending, VbState::Dead}) {
+        if (toString(state) == text) {
+            return state;
+        }
+    }
+    return std::nullopt;
+}
+
+}  // namespace kv

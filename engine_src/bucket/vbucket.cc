@@ -1,0 +1,263 @@
+#include "bucket/vbucket.h"
+
+#include <utility>
+
+namespace kv {
+
+VBucket::VBucket(Vbid vbid, BucketType type, const BucketConfig& config, MutationSink& sink)
+    : vbid_(vbid),
+      persistent_(type == BucketType::Persistent),
+      config_(config),
+      sink_(sink),
+      checkpoints_(vbid, config.checkpoint),
+      table_({.size = config.htSize,
+              .locks = config.htLocks,
+              .ordered = type == BucketType::Ephemeral ? Ordered::Yes : Ordered::No}) {
+    if (persistent_) {
+        checkpoints_.registerPersistenceCursor();
+    } else {
+        sequence_ = std::make_unique<SequenceList>();
+    }
+    emptyCheckpointMemory_ = checkpoints_.memory();
+}
+
+VBucket::~VBucket() {
+    if (sequence_ != nullptr) {
+        // The list's stale versions are its own; the rest is about to be freed by the hash table.
+        sequence_->clear(sequence_->lock());
+    }
+}
+
+void VBucket::setState(VbState state) {
+    const auto guard = table_.lockAll();
+    const VbState before = state_.exchange(state, std::memory_order_acq_rel);
+    if (state == VbState::Active && before != VbState::Active) {
+        failoverLog_.begin(checkpoints_.highSeqno());
+    }
+    keyLocks_.clear();
+}
+
+void VBucket::clear(const CheckpointStart& start, const OpTime& now) {
+    // Not atomic as a whole: callers make the vBucket dead first.
+    if (sequence_ != nullptr) {
+        sequence_->clear(sequence_->lock());
+    }
+    table_.clear();
+    keyLocks_.clear();
+    purgedSeqno_.store(0, std::memory_order_release);
+    checkpoints_.clear(start, now.nanos);
+}
+
+size_t VBucket::checkpointMemory() const {
+    const size_t bytes = checkpoints_.memory();
+    return bytes > emptyCheckpointMemory_ ? bytes - emptyCheckpointMemory_ : 0;
+}
+
+QueueResult VBucket::queue(std::string_view key, ItemOp op, const ItemMeta& meta,
+                           const BlobPtr& value, Seqno previous, const OpTime& now) {
+    if (!persistent_) {
+        // Nobody follows this vBucket: a seqno and a CAS are all it takes.
+        if (const auto assigned = checkpoints_.assignOnly(now.nanos)) {
+            return *assigned;
+        }
+    }
+    return checkpoints_.queueDirty(Item::create(vbid_, op, key, meta, value), previous,
+                                   GenerateSeqno::Yes, GenerateCas::Yes, now.nanos);
+}
+
+void VBucket::put(const Guard& guard, StoredValue* present, StoredValuePtr fresh, ItemOp op,
+                  const ItemMeta& meta, BlobPtr value, const SequenceList::Guard* listGuard) {
+    const auto fill = [&](StoredValue& target) {
+        if (kv::isDeletion(op)) {
+            target.setDeleted(meta, op == ItemOp::Expiration);
+        } else {
+            target.setDocument(meta, std::move(value));
+        }
+        target.setDirty(persistent_);
+    };
+    if (fresh == nullptr) {
+        table_.update(guard, *present, fill);
+        if (listGuard != nullptr) {
+            sequence_->moveToEnd(*listGuard, *present);
+        }
+        return;
+    }
+    fill(*fresh);
+    StoredValue& added = *fresh;
+    if (present != nullptr) {
+        // A reader has yet to see the present version: it stays in the list, the new one takes its
+        // place in the table.
+        StoredValuePtr old = table_.replace(guard, *present, std::move(fresh));
+        sequence_->keepStale(*listGuard, std::move(old), meta.seqno);
+    } else {
+        table_.insert(guard, std::move(fresh));
+    }
+    if (listGuard != nullptr) {
+        sequence_->append(*listGuard, added);
+    }
+}
+
+QueueResult VBucket::commit(const Guard& guard, StoredValue* present, std::string_view key,
+                            Change change, Notice& notice, const OpTime& now) {
+    ItemMeta meta{.flags = change.flags, .exptime = change.exptime, .datatype = change.datatype};
+    meta.revSeqno = 1 + (present != nullptr ? present->revSeqno()
+                                            : maxDeletedRev_.load(std::memory_order_relaxed));
+    const Seqno previous = present != nullptr ? present->seqno() : Seqno{};
+
+    SequenceList::Guard listGuard;
+    StoredValuePtr fresh;
+    if (sequence_ != nullptr) {
+        listGuard = sequence_->lock();
+    }
+    // Everything that may fail for want of memory comes before the seqno: a seqno without its
+    // document cannot be undone.
+    if (present == nullptr || (sequence_ != nullptr && sequence_->isCovered(listGuard, *present))) {
+        fresh = table_.make(key);
+    }
+    const QueueResult queued = queue(key, change.op, meta, change.value, previous, now);
+    meta.seqno = queued.seqno;
+    meta.cas = queued.cas;
+    put(guard, present, std::move(fresh), change.op, meta, std::move(change.value),
+        sequence_ != nullptr ? &listGuard : nullptr);
+    notice.queued(queued.seqno);
+    return queued;
+}
+
+OpStatus VBucket::applyReplicated(std::string_view key, ItemOp op, const ItemMeta& meta,
+                                  BlobPtr value, const OpTime& now) {
+    Notice notice(*this);
+    const Guard guard = table_.lock(key);
+    const VbState state = state_.load(std::memory_order_relaxed);
+    if (state != VbState::Replica && state != VbState::Pending) {
+        return OpStatus::NotMyVbucket;
+    }
+    StoredValue* present = table_.find(guard, key);
+    const Seqno previous = present != nullptr ? present->seqno() : Seqno{};
+    SequenceList::Guard listGuard;
+    StoredValuePtr fresh;
+    if (sequence_ != nullptr) {
+        listGuard = sequence_->lock();
+    }
+    if (present == nullptr || (sequence_ != nullptr && sequence_->isCovered(listGuard, *present))) {
+        fresh = table_.make(key);
+    }
+    checkpoints_.queueDirty(Item::create(vbid_, op, key, meta, value), previous, GenerateSeqno::No,
+                            GenerateCas::No, now.nanos);
+    put(guard, present, std::move(fresh), op, meta, std::move(value),
+        sequence_ != nullptr ? &listGuard : nullptr);
+    notice.queued(meta.seqno);
+    return OpStatus::Ok;
+}
+
+size_t VBucket::expirePass(const OpTime& now) {
+    if (!isActive() || table_.sums().expiring <= 0) {
+        return 0;
+    }
+    size_t expired = 0;
+    Notice notice(*this);
+    table_.visit({}, [&](const Guard& guard, StoredValue& value) {
+        if (isActive() && value.isExpired(now.seconds)) {
+            expire(guard, value, notice, now);
+            ++expired;
+        }
+        return true;
+    });
+    return expired;
+}
+
+size_t VBucket::removeAll(const OpTime& now) {
+    size_t removed = 0;
+    Notice notice(*this);
+    table_.visit({}, [&](const Guard& guard, StoredValue& value) {
+        if (!isActive()) {
+            return false;
+        }
+        if (!value.isDeleted()) {
+            value.setLocked(false);
+            commit(guard, &value, value.key(), {.op = ItemOp::Deletion, .exptime = now.seconds},
+                   notice, now);
+            ++removed;
+        }
+        return true;
+    });
+    keyLocks_.clear();
+    return removed;
+}
+
+size_t VBucket::purgeTombstones(uint32_t ageSeconds, const OpTime& now) {
+    if (sequence_ == nullptr || table_.sums().tombstones <= 0) {
+        return 0;
+    }
+    size_t purged = 0;
+    table_.visit({}, [&](const Guard& guard, StoredValue& value) {
+        if (value.isDeleted() && uint64_t{value.exptime()} + ageSeconds <= now.seconds) {
+            const auto listGuard = sequence_->lock();
+            if (!sequence_->isCovered(listGuard, value)) {
+                uint64_t highest = maxDeletedRev_.load(std::memory_order_relaxed);
+                while (value.revSeqno() > highest &&
+                       !maxDeletedRev_.compare_exchange_weak(highest, value.revSeqno(),
+                                                             std::memory_order_relaxed)) {
+                }
+                // Under the list's lock: one purge at a time.
+                if (value.seqno() > purgedSeqno()) {
+                    purgedSeqno_.store(value.seqno().get(), std::memory_order_release);
+                }
+                sequence_->unlink(listGuard, value);
+                checkpoints_.noteTombstoneRemoved(value.key(), value.seqno());
+                const StoredValuePtr doomed = table_.remove(guard, value);
+                ++purged;
+            }
+        }
+        return true;
+    });
+    return purged;
+}
+
+void VBucket::loadStored(std::string_view key, ItemOp op, const ItemMeta& meta, BlobPtr value) {
+    const Guard guard = table_.lock(key);
+    if (table_.find(guard, key) != nullptr) {
+        return;
+    }
+    StoredValuePtr fresh = table_.make(key);
+    if (kv::isDeletion(op)) {
+        fresh->setDeleted(meta, op == ItemOp::Expiration);
+    } else {
+        fresh->setDocument(meta, std::move(value));
+    }
+    table_.insert(guard, std::move(fresh));
+}
+
+void VBucket::onPersisted(const Item& item) {
+    const Guard guard = table_.lock(item.key());
+    StoredValue* value = table_.find(guard, item.key());
+    // By seqno, not by CAS: a newer version keeps the document dirty.
+    if (value == nullptr || value->seqno() != item.seqno()) {
+        return;
+    }
+    value->setDirty(false);
+    if (!value->isDeleted()) {
+        return;
+    }
+    uint64_t highest = maxDeletedRev_.load(std::memory_order_relaxed);
+    while (value->revSeqno() > highest &&
+           !maxDeletedRev_.compare_exchange_weak(highest, value->revSeqno(),
+                                                 std::memory_order_relaxed)) {
+    }
+    checkpoints_.noteTombstoneRemoved(value->key(), value->seqno());
+    const StoredValuePtr doomed = table_.remove(guard, *value);
+}
+
+bool VBucket::restoreValue(std::string_view key, Seqno seqno, BlobPtr value) {
+    const Guard guard = table_.lock(key);
+    StoredValue* present = table_.find(guard, key);
+    if (present == nullptr || present->isDeleted() || present->isResident() ||
+        present->seqno() != seqno) {
+        return false;
+    }
+    table_.update(guard, *present, [&](StoredValue& target) {
+        target.setDocument(target.meta(), std::move(value));
+    });
+    return true;
+}
+
+}  // namespace kv

@@ -1,0 +1,375 @@
+// The client operations of a vBucket: each takes the key's lock once, decides, and commits at most
+// one change.
+#include <charconv>
+#include <limits>
+
+#include "bucket/vbucket.h"
+
+namespace kv {
+
+namespace {
+
+constexpr uint8_t kJson = 1;
+/// What a reader sees as CAS of a document that somebody else has locked.
+constexpr Cas kLockedCas{std::numeric_limits<uint64_t>::max()};
+constexpr uint32_t kDefaultLockSeconds = 15;
+constexpr uint32_t kMaxLockSeconds = 30;
+constexpr size_t kMaxDecimalDigits = 20;
+
+OpResult failed(OpStatus status) {
+    OpResult result;
+    result.status = status;
+    return result;
+}
+
+std::optional<uint64_t> parseDecimal(std::string_view text) {
+    // Some clients pad a counter that became shorter with spaces.
+    while (!text.empty() && text.back() == ' ') {
+        text.remove_suffix(1);
+    }
+    uint64_t number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (text.empty() || error != std::errc() || end != text.data() + text.size()) {
+        return std::nullopt;
+    }
+    return number;
+}
+
+BlobPtr decimalBlob(uint64_t number) {
+    char digits[kMaxDecimalDigits];
+    const auto written = std::to_chars(digits, digits + sizeof(digits), number);
+    return Blob::create({digits, static_cast<size_t>(written.ptr - digits)});
+}
+
+uint64_t applyDelta(uint64_t number, const ArithmeticArgs& args) {
+    if (args.increment) {
+        return number + args.delta;
+    }
+    return number > args.delta ? number - args.delta : 0;
+}
+
+}  // namespace
+
+OpResult VBucket::done(const QueueResult& queued) const {
+    OpResult result;
+    result.cas = queued.cas;
+    result.seqno = queued.seqno;
+    result.vbuuid = failoverLog_.uuid();
+    return result;
+}
+
+void VBucket::expire(const Guard& guard, StoredValue& value, Notice& notice, const OpTime& now) {
+    value.setLocked(false);
+    commit(guard, &value, value.key(), {.op = ItemOp::Expiration, .exptime = now.seconds}, notice,
+           now);
+}
+
+StoredValue* VBucket::live(const Guard& guard, StoredValue* found, Notice& notice,
+                           const OpTime& now) {
+    if (found == nullptr || found->isDeleted()) {
+        return nullptr;
+    }
+    if (found->isExpired(now.seconds)) [[unlikely]] {
+        expire(guard, *found, notice, now);
+        sink_.onExpiredOnAccess();
+        return nullptr;
+    }
+    return found;
+}
+
+bool VBucket::isLocked(StoredValue& value, const OpTime& now) {
+    if (!value.isLocked()) [[likely]] {
+        return false;
+    }
+    if (keyLocks_.holder(value.key(), now.seconds) != Cas{}) {
+        return true;
+    }
+    value.setLocked(false);
+    return false;
+}
+
+std::optional<OpStatus> VBucket::refuse(StoredValue& value, Cas cas, const OpTime& now) {
+    if (isLocked(value, now)) [[unlikely]] {
+        if (cas != keyLocks_.holder(value.key(), now.seconds)) {
+            return OpStatus::Locked;
+        }
+        keyLocks_.unlock(value.key());
+        value.setLocked(false);
+        return std::nullopt;
+    }
+    if (cas != Cas{} && cas != value.cas()) {
+        return OpStatus::KeyExists;
+    }
+    return std::nullopt;
+}
+
+OpResult VBucket::read(StoredValue& value, const OpTime& now) {
+    OpResult result;
+    if (!value.isResident()) [[unlikely]] {
+        result.status = OpStatus::WouldBlock;
+        return result;
+    }
+    result.datatype = value.datatype();
+    result.flags = value.flags();
+    result.exptime = value.exptime();
+    result.cas = isLocked(value, now) ? kLockedCas : value.cas();
+    result.seqno = value.seqno();
+    result.value = value.value();
+    return result;
+}
+
+OpResult VBucket::get(std::string_view key, const OpTime& now) {
+    Notice notice(*this);
+    const Guard guard = table_.lock(key);
+    if (!isActive()) {
+        return failed(OpStatus::NotMyVbucket);
+    }
+    StoredValue* value = live(guard, table_.find(guard, key), notice, now);
+    return value != nullptr ? read(*value, now) : failed(OpStatus::KeyNotFound);
+}
+
+OpResult VBucket::getMeta(std::string_view key, const OpTime&) {
+    const Guard guard = table_.lock(key);
+    if (!isActive()) {
+        return failed(OpStatus::NotMyVbucket);
+    }
+    const StoredValue* value = table_.find(guard, key);
+    if (value == nullptr) {
+        return failed(OpStatus::KeyNotFound);
+    }
+    OpResult result;
+    result.datatype = value->datatype();
+    result.deleted = value->isDeleted();
+    result.flags = value->flags();
+    result.exptime = value->exptime();
+    result.cas = value->cas();
+    result.seqno = value->seqno();
+    result.number = value->revSeqno();
+    return result;
+}
+
+OpResult VBucket::getRandom(uint32_t position, std::string& key, const OpTime& now) {
+    OpResult result = failed(OpStatus::KeyNotFound);
+    const auto take = [&](const Guard&, StoredValue& value) {
+        if (result.ok() || value.isDeleted() || value.isExpired(now.seconds) ||
+            !value.isResident()) {
+            return true;
+        }
+        key = value.key();
+        result = read(value, now);
+        return false;
+    };
+    if (state() != VbState::Active) {
+        return failed(OpStatus::NotMyVbucket);
+    }
+    table_.visit({position}, take);
+    if (!result.ok() && position != 0) {
+        table_.visit({}, take);
+    }
+    return result;
+}
+
+OpResult VBucket::getAndTouch(std::string_view key, uint32_t exptime, const OpTime& now) {
+    Notice notice(*this);
+    const Guard guard = table_.lock(key);
+    if (!isActive()) {
+        return failed(OpStatus::NotMyVbucket);
+    }
+    StoredValue* value = live(guard, table_.find(guard, key), notice, now);
+    if (value == nullptr) {
+        return failed(OpStatus::KeyNotFound);
+    }
+    if (isLocked(*value, now)) {
+        return failed(OpStatus::Locked);
+    }
+    OpResult result = read(*value, now);
+    if (result.ok() && value->exptime() != exptime) {
+        const QueueResult queued = commit(guard, value, key,
+                                          {.flags = value->flags(),
+                                           .exptime = exptime,
+                                           .datatype = value->datatype(),
+                                           .value = result.value},
+                                          notice, now);
+        result.exptime = exptime;
+        result.cas = queued.cas;
+        result.seqno = queued.seqno;
+        result.vbuuid = failoverLog_.uuid();
+    }
+    return result;
+}
+
+OpResult VBucket::touch(std::string_view key, uint32_t exptime, const OpTime& now) {
+    OpResult result = getAndTouch(key, exptime, now);
+    result.value = {};
+    if (result.vbuuid == VbUuid{}) {
+        result.vbuuid = failoverLog_.uuid();
+    }
+    return result;
+}
+
+OpResult VBucket::getAndLock(std::string_view key, uint32_t seconds, const OpTime& now) {
+    Notice notice(*this);
+    const Guard guard = table_.lock(key);
+    if (!isActive()) {
+        return failed(OpStatus::NotMyVbucket);
+    }
+    StoredValue* value = live(guard, table_.find(guard, key), notice, now);
+    if (value == nullptr) {
+        return failed(OpStatus::KeyNotFound);
+    }
+    if (isLocked(*value, now)) {
+        return failed(OpStatus::Locked);
+    }
+    OpResult result = read(*value, now);
+    if (result.ok()) {
+        const uint32_t duration =
+                seconds == 0 || seconds > kMaxLockSeconds ? kDefaultLockSeconds : seconds;
+        result.cas = keyLocks_.lock(key, now.seconds + duration);
+        value->setLocked(true);
+    }
+    return result;
+}
+
+OpResult VBucket::unlock(std::string_view key, Cas cas, const OpTime& now) {
+    Notice notice(*this);
+    const Guard guard = table_.lock(key);
+    if (!isActive()) {
+        return failed(OpStatus::NotMyVbucket);
+    }
+    StoredValue* value = live(guard, table_.find(guard, key), notice, now);
+    if (value == nullptr) {
+        return failed(OpStatus::KeyNotFound);
+    }
+    if (!isLocked(*value, now)) {
+        return failed(OpStatus::NotLocked);
+    }
+    if (keyLocks_.holder(key, now.seconds) != cas) {
+        return failed(OpStatus::Locked);
+    }
+    keyLocks_.unlock(key);
+    value->setLocked(false);
+    return {};
+}
+
+OpResult VBucket::store(std::string_view key, StoreMode mode, BlobPtr value, const StoreArgs& args,
+                        const OpTime& now) {
+    Notice notice(*this);
+    const Guard guard = table_.lock(key);
+    if (!isActive()) {
+        return failed(OpStatus::NotMyVbucket);
+    }
+    StoredValue* found = table_.find(guard, key);
+    // An expired document is overwritten without an expiration of its own: the new version says
+    // everything.
+    const bool present = found != nullptr && !found->isDeleted() && !found->isExpired(now.seconds);
+    if (!present && (mode == StoreMode::Replace || args.cas != Cas{})) {
+        live(guard, found, notice, now);
+        return failed(OpStatus::KeyNotFound);
+    }
+    if (present) {
+        if (mode == StoreMode::Add) {
+            return failed(OpStatus::KeyExists);
+        }
+        if (const auto refused = refuse(*found, args.cas, now)) {
+            return failed(*refused);
+        }
+    } else if (found != nullptr) {
+        found->setLocked(false);
+    }
+    return done(commit(guard, found, key,
+                       {.flags = args.flags,
+                        .exptime = args.exptime,
+                        .datatype = args.datatype,
+                        .value = std::move(value)},
+                       notice, now));
+}
+
+OpResult VBucket::concat(std::string_view key, Concat where, std::string_view value, Cas cas,
+                         const OpTime& now) {
+    Notice notice(*this);
+    const Guard guard = table_.lock(key);
+    if (!isActive()) {
+        return failed(OpStatus::NotMyVbucket);
+    }
+    StoredValue* present = live(guard, table_.find(guard, key), notice, now);
+    if (present == nullptr) {
+        return failed(OpStatus::NotStored);
+    }
+    if (!present->isResident()) {
+        return failed(OpStatus::WouldBlock);
+    }
+    const std::string_view old = present->value().view();
+    if (old.size() + value.size() > config_.maxValueBytes) {
+        return failed(OpStatus::TooBig);
+    }
+    if (const auto refused = refuse(*present, cas, now)) {
+        return failed(*refused);
+    }
+    BlobPtr joined = where == Concat::Append ? Blob::create(old, value) : Blob::create(value, old);
+    // Joined pieces are not known to be JSON any more.
+    const auto datatype = static_cast<uint8_t>(present->datatype() & ~kJson);
+    return done(commit(guard, present, key,
+                       {.flags = present->flags(),
+                        .exptime = present->exptime(),
+                        .datatype = datatype,
+                        .value = std::move(joined)},
+                       notice, now));
+}
+
+OpResult VBucket::arithmetic(std::string_view key, const ArithmeticArgs& args, const OpTime& now) {
+    Notice notice(*this);
+    const Guard guard = table_.lock(key);
+    if (!isActive()) {
+        return failed(OpStatus::NotMyVbucket);
+    }
+    StoredValue* found = table_.find(guard, key);
+    StoredValue* present = live(guard, found, notice, now);
+    uint64_t number = args.initial;
+    Change change{.exptime = args.exptime};
+    if (present == nullptr) {
+        if (!args.createIfMissing || args.cas != Cas{}) {
+            return failed(OpStatus::KeyNotFound);
+        }
+        // Expiring may have replaced the StoredValue that was found.
+        found = table_.find(guard, key);
+    } else {
+        if (!present->isResident()) {
+            return failed(OpStatus::WouldBlock);
+        }
+        if (const auto refused = refuse(*present, args.cas, now)) {
+            return failed(*refused);
+        }
+        const auto old = parseDecimal(present->value().view());
+        if (!old) {
+            return failed(OpStatus::DeltaBadValue);
+        }
+        number = applyDelta(*old, args);
+        change.flags = present->flags();
+        change.exptime = present->exptime();
+        change.datatype = present->datatype();
+    }
+    change.value = decimalBlob(number);
+    OpResult result = done(commit(guard, found, key, std::move(change), notice, now));
+    result.number = number;
+    return result;
+}
+
+OpResult VBucket::remove(std::string_view key, Cas cas, const OpTime& now) {
+    Notice notice(*this);
+    const Guard guard = table_.lock(key);
+    if (!isActive()) {
+        return failed(OpStatus::NotMyVbucket);
+    }
+    StoredValue* present = live(guard, table_.find(guard, key), notice, now);
+    if (present == nullptr) {
+        return failed(OpStatus::KeyNotFound);
+    }
+    if (const auto refused = refuse(*present, cas, now)) {
+        return failed(*refused);
+    }
+    return done(commit(guard, present, key,
+                       {.op = ItemOp::Deletion, .flags = present->flags(), .exptime = now.seconds},
+                       notice, now));
+}
+
+}  // namespace kv

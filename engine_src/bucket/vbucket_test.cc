@@ -1,0 +1,259 @@
+#include "bucket/vbucket.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+#include "bucket/test_support.h"
+
+namespace kv::test {
+
+class PersistentVBucket : public testing::Test {
+  protected:
+    UnflushedBucket bucket{{.vbuckets = 1}};
+    Client client{bucket};
+
+    void SetUp() override { bucket.setVBucketState(Vbid{0}, VbState::Active, client.now); }
+    std::vector<ItemPtr> flush() { return bucket.flush(Vbid{0}); }
+    bool isDirty(std::string_view key) {
+        const auto guard = client.vb().hashTable().lock(key);
+        return client.vb().hashTable().find(guard, key)->isDirty();
+    }
+};
+
+TEST_F(PersistentVBucket, AMutationIsDirtyUntilItIsPersisted) {
+    client.set("k", "v");
+    EXPECT_TRUE(isDirty("k"));
+    EXPECT_EQ(bucket.itemsToPersist(), 1u);
+    EXPECT_EQ(flush().size(), 1u);
+    EXPECT_FALSE(isDirty("k"));
+    EXPECT_EQ(bucket.itemsToPersist(), 0u);
+}
+
+TEST_F(PersistentVBucket, AChangeDuringTheFlushStaysDirty) {
+    client.set("k", "1");
+    auto taken = client.vb().checkpoints().takeItemsToPersist(100);
+    client.set("k", "2");
+    client.vb().onPersisted(*taken.items.at(0));
+    client.vb().checkpoints().persisted();
+    EXPECT_TRUE(isDirty("k"));
+    const auto rest = flush();
+    ASSERT_EQ(rest.size(), 1u);
+    EXPECT_EQ(rest[0]->value(), "2");
+    EXPECT_FALSE(isDirty("k"));
+}
+
+TEST_F(PersistentVBucket, APersistedTombstoneLeavesTheHashTable) {
+    client.set("k", "v");
+    client.remove("k");
+    const auto items = flush();
+    ASSERT_EQ(items.size(), 1u);  // de-duplicated: only the deletion
+    EXPECT_TRUE(items[0]->isDeletion());
+    EXPECT_EQ(items[0]->exptime(), client.now.seconds);
+    EXPECT_EQ(client.getMeta("k").status, OpStatus::KeyNotFound);
+    EXPECT_EQ(bucket.stats().storedValues, 0u);
+    client.set("k", "again");
+    EXPECT_EQ(client.getMeta("k").number, 3u);
+}
+
+TEST_F(PersistentVBucket, AKeyStaysUniqueInACheckpointWhenItsTombstoneIsGone) {
+    auto cursor = client.vb().checkpoints().registerCursor("reader", Seqno{0});
+    client.set("k", "1");
+    client.remove("k");
+    flush();
+    client.set("k", "2");
+    const auto read = client.vb().checkpoints().getItemsForCursor(cursor.cursor, 100);
+    size_t seen = 0;
+    for (const ItemPtr& item : read.items) {
+        seen += !item->isMeta() && item->key() == "k" ? 1u : 0u;
+    }
+    EXPECT_EQ(seen, 1u);
+}
+
+TEST_F(PersistentVBucket, WarmUpLoadsCleanDocumentsAndNeverOverwritesAClient) {
+    client.set("mine", "new");
+    const ItemMeta meta{.cas = Cas{11},
+                        .seqno = Seqno{1},
+                        .revSeqno = 4,
+                        .flags = 2,
+                        .exptime = 0,
+                        .datatype = 1};
+    client.vb().loadStored("mine", ItemOp::Mutation, meta, Blob::create("old"));
+    client.vb().loadStored("stored", ItemOp::Mutation, meta, Blob::create("value"));
+    EXPECT_EQ(client.valueOf("mine"), "new");
+    const OpResult loaded = client.get("stored");
+    EXPECT_EQ(loaded.value.view(), "value");
+    EXPECT_EQ(loaded.cas, Cas{11});
+    EXPECT_EQ(loaded.flags, 2u);
+    EXPECT_FALSE(isDirty("stored"));
+    EXPECT_EQ(bucket.itemsToPersist(), 1u);
+}
+
+TEST_F(PersistentVBucket, AnEvictedValueBlocksUntilItIsRestored) {
+    const Seqno seqno = client.set("k", "value").seqno;
+    flush();
+    {
+        auto guard = client.vb().hashTable().lock("k");
+        auto& table = client.vb().hashTable();
+        table.update(guard, *table.find(guard, "k"),
+                     [](StoredValue& value) { EXPECT_TRUE(value.evictValue()); });
+    }
+    EXPECT_EQ(bucket.stats().nonResident, 1u);
+    EXPECT_EQ(client.get("k").status, OpStatus::WouldBlock);
+    EXPECT_EQ(client.concat("k", Concat::Append, "x").status, OpStatus::WouldBlock);
+    EXPECT_EQ(client.arithmetic("k", {}).status, OpStatus::WouldBlock);
+    EXPECT_EQ(client.touch("k", 1).status, OpStatus::WouldBlock);
+    EXPECT_FALSE(client.vb().restoreValue("k", next(seqno), Blob::create("other")));
+    EXPECT_TRUE(client.vb().restoreValue("k", seqno, Blob::create("value")));
+    EXPECT_EQ(client.valueOf("k"), "value");
+    EXPECT_EQ(bucket.stats().nonResident, 0u);
+}
+
+// What flushing delivers, applied in order to a model of the disk, is the hash table.
+TEST_F(PersistentVBucket, TheFlushedLogRebuildsTheTable) {
+    std::mt19937 random(11);
+    std::map<std::string, std::string> disk;
+    std::map<std::string, std::string> model;
+    for (int step = 0; step < 20000; ++step) {
+        const std::string key = "k" + std::to_string(random() % 200);
+        switch (random() % 6) {
+            case 0:
+                if (client.remove(key).ok()) {
+                    model.erase(key);
+                }
+                break;
+            case 1:
+                if (random() % 20 == 0) {
+                    for (const ItemPtr& item : flush()) {
+                        if (item->isDeletion()) {
+                            disk.erase(std::string(item->key()));
+                        } else {
+                            disk[std::string(item->key())] = item->value();
+                        }
+                    }
+                    ASSERT_EQ(disk, model);
+                }
+                break;
+            default:
+                model[key] = std::to_string(step);
+                ASSERT_TRUE(client.set(key, model[key]).ok());
+        }
+    }
+    EXPECT_EQ(bucket.stats().items, model.size());
+}
+
+class AnyVBucket : public testing::TestWithParam<BucketType> {
+  protected:
+    std::unique_ptr<Bucket> bucket = makeBucket(GetParam(), {.vbuckets = 1});
+    Client client{*bucket};
+};
+
+INSTANTIATE_TEST_SUITE_P(BothTypes, AnyVBucket,
+                         testing::Values(BucketType::Persistent, BucketType::Ephemeral),
+                         [](const auto& type) { return std::string(toString(type.param)); });
+
+TEST_P(AnyVBucket, BecomingActiveBeginsANewHistory) {
+    const VbUuid first = client.vb().failoverLog().uuid();
+    EXPECT_NE(first, VbUuid{});
+    client.set("k", "v");
+    bucket->setVBucketState(Vbid{0}, VbState::Active, client.now);
+    EXPECT_EQ(client.vb().failoverLog().uuid(), first);
+    bucket->setVBucketState(Vbid{0}, VbState::Replica, client.now);
+    EXPECT_EQ(client.vb().failoverLog().uuid(), first);
+    bucket->setVBucketState(Vbid{0}, VbState::Active, client.now);
+    const auto entries = client.vb().failoverLog().entries();
+    ASSERT_EQ(entries.size(), 2u);
+    EXPECT_EQ(entries[0].seqno, Seqno{1});
+    EXPECT_EQ(entries[1], (FailoverEntry{first, Seqno{0}}));
+}
+
+TEST_P(AnyVBucket, FailoverLogIsBoundedAndDropsFuturesThatNeverCame) {
+    FailoverLog log;
+    log.replace({{VbUuid{9}, Seqno{100}}, {VbUuid{8}, Seqno{10}}});
+    EXPECT_EQ(log.uuid(), VbUuid{9});
+    log.begin(Seqno{50});
+    const auto entries = log.entries();
+    ASSERT_EQ(entries.size(), 2u);
+    EXPECT_EQ(entries[1], (FailoverEntry{VbUuid{8}, Seqno{10}}));
+    for (uint64_t i = 0; i < 100; ++i) {
+        log.begin(Seqno{50 + i});
+    }
+    EXPECT_EQ(log.entries().size(), FailoverLog::kMaxEntries);
+}
+
+TEST_P(AnyVBucket, AReplicaTakesCasSeqnoAndRevisionAsTheyCome) {
+    bucket->setVBucketState(Vbid{0}, VbState::Replica, client.now);
+    VBucket& vb = client.vb();
+    vb.checkpoints().createSnapshot({Seqno{1}, Seqno{9}}, CheckpointType::Memory, false,
+                                    client.now.nanos);
+    const ItemMeta meta{.cas = Cas{77},
+                        .seqno = Seqno{5},
+                        .revSeqno = 3,
+                        .flags = 1,
+                        .exptime = 0,
+                        .datatype = 0};
+    EXPECT_EQ(vb.applyReplicated("k", ItemOp::Mutation, meta, Blob::create("v"), client.now),
+              OpStatus::Ok);
+    ItemMeta deletion = meta;
+    deletion.seqno = Seqno{9};
+    EXPECT_EQ(vb.applyReplicated("gone", ItemOp::Deletion, deletion, {}, client.now), OpStatus::Ok);
+    EXPECT_EQ(vb.highSeqno(), Seqno{9});
+    bucket->setVBucketState(Vbid{0}, VbState::Active, client.now);
+    const OpResult got = client.get("k");
+    EXPECT_EQ(got.cas, Cas{77});
+    EXPECT_EQ(got.seqno, Seqno{5});
+    EXPECT_EQ(client.getMeta("k").number, 3u);
+    EXPECT_TRUE(client.getMeta("gone").deleted);
+    EXPECT_EQ(client.set("k", "w").seqno, Seqno{10});
+    EXPECT_EQ(vb.applyReplicated("k", ItemOp::Mutation, meta, {}, client.now),
+              OpStatus::NotMyVbucket);
+}
+
+TEST_P(AnyVBucket, AReplicaDoesNotExpireOnItsOwn) {
+    client.set("k", "v", {.exptime = client.now.seconds + 1});
+    bucket->setVBucketState(Vbid{0}, VbState::Replica, client.now);
+    client.wait(5);
+    EXPECT_EQ(bucket->expirePass(client.now), 0u);
+    EXPECT_EQ(bucket->flushAll(client.now).status, OpStatus::Ok);
+    EXPECT_EQ(client.vb().highSeqno(), Seqno{1});
+}
+
+TEST_P(AnyVBucket, ListenersHearEverySeqnoAndNothingAfterTheirRemoval) {
+    struct Recorder final : SeqnoListener {
+        std::vector<uint64_t> seqnos;
+        void onSeqno(Vbid, Seqno seqno) noexcept override { seqnos.push_back(seqno.get()); }
+    };
+    Recorder recorder;
+    bucket->addSeqnoListener(&recorder);
+    client.set("a", "1", {.exptime = client.now.seconds + 1});
+    client.remove("none");
+    client.set("b", "1");
+    client.wait(2);
+    client.get("a");
+    bucket->removeSeqnoListener(&recorder);
+    client.set("c", "1");
+    EXPECT_EQ(recorder.seqnos, (std::vector<uint64_t>{1, 2, 3}));
+}
+
+TEST_P(AnyVBucket, AnEphemeralOneWithoutReadersRetainsNoItems) {
+    for (int i = 0; i < 1000; ++i) {
+        client.set("k" + std::to_string(i), "v");
+    }
+    EXPECT_EQ(client.vb().highSeqno(), Seqno{1000});
+    if (GetParam() == BucketType::Ephemeral) {
+        EXPECT_EQ(client.vb().checkpointMemory(), 0u);
+        // A reader that comes later starts with the next seqno; what was before is in the sequence
+        // list.
+        const auto registration = client.vb().checkpoints().registerCursor("late", Seqno{0});
+        EXPECT_TRUE(registration.needsBackfill);
+        EXPECT_EQ(registration.nextSeqno, Seqno{1001});
+        client.set("k0", "after");
+        EXPECT_EQ(client.vb().checkpoints().getItemsForCursor(registration.cursor, 10).items.size(),
+                  1u);
+    } else {
+        EXPECT_GT(client.vb().checkpointMemory(), 0u);
+    }
+}
+
+}  // namespace kv::test
