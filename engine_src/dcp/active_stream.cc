@@ -1,0 +1,265 @@
+#include "dcp/active_stream.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace kv::dcp {
+
+namespace {
+/// Items that one look at the checkpoints brings: whole checkpoints until this many.
+constexpr size_t kSnapshotItems = 10'000;
+}  // namespace
+
+ActiveStream::ActiveStream(const StreamRequest& request, std::string name,
+                           CheckpointManager& checkpoints, BackfillSource& source)
+    : request_(request),
+      name_(std::move(name)),
+      checkpoints_(checkpoints),
+      source_(source),
+      lastRead_(request.start),
+      lastSent_(request.start) {
+    const Lock lock(mutex_);
+    registerCursor(lock);
+    finishIfComplete(lock);
+}
+
+ActiveStream::~ActiveStream() {
+    const Lock lock(mutex_);
+    if (cursor_) {
+        checkpoints_.removeCursor(cursor_);
+    }
+}
+
+void ActiveStream::registerCursor(const Lock& /*lock*/) {
+    const auto registration = checkpoints_.registerCursor(name_, lastRead_);
+    cursor_ = registration.cursor;
+    cursorNext_ = registration.nextSeqno;
+    const bool backfill = registration.needsBackfill || request_.diskOnly;
+    state_.store(backfill ? StreamState::Backfilling : StreamState::InMemory,
+                 std::memory_order_release);
+}
+
+bool ActiveStream::notifySeqnoUnderMutex() {
+    const Lock lock(mutex_);
+    return notifySeqno();
+}
+
+std::optional<Message> ActiveStream::next(StreamNeeds& needs, ListWhilePending pending) {
+    needs = StreamNeeds::Nothing;
+    const Lock lock(mutex_);
+    if (ready_.empty()) {
+        // Idle first, look second: a seqno that comes after the look finds the stream idle and
+        // lists it again.
+        itemsReady_.exchange(false, std::memory_order_acq_rel);
+        switch (state_.load(std::memory_order_relaxed)) {
+            case StreamState::Backfilling:
+                needs = StreamNeeds::Backfill;
+                break;
+            case StreamState::InMemory:
+                if (checkpoints_.highSeqno() > lastRead_) {
+                    needs = StreamNeeds::Snapshot;
+                }
+                break;
+            case StreamState::Dead:
+                break;
+        }
+        if (needs == StreamNeeds::Backfill ||
+            (needs == StreamNeeds::Snapshot && pending == ListWhilePending::No)) {
+            itemsReady_.store(true, std::memory_order_release);
+        }
+        return std::nullopt;
+    }
+    Message message = std::move(ready_.front());
+    ready_.pop_front();
+    readyBytes_ -= message.wireSize();
+    if (message.item) {
+        lastSent_ = message.item->seqno();
+    }
+    return message;
+}
+
+bool ActiveStream::takeSnapshot() {
+    const Lock lock(mutex_);
+    if (state_.load(std::memory_order_relaxed) != StreamState::InMemory) {
+        return !ready_.empty();
+    }
+    auto read = checkpoints_.getItemsForCursor(cursor_, kSnapshotItems);
+    auto item = read.items.begin();
+    for (const auto& range : read.ranges) {
+        const auto last = item + static_cast<std::ptrdiff_t>(range.items);
+        const Seqno lastOfRange = (*std::prev(last))->seqno();
+        // What a backfill already sent, or what lies beyond the client's wish, stays out.
+        const auto stop = std::remove_if(item, last, [this](const ItemPtr& candidate) {
+            return candidate->isMeta() || candidate->seqno() <= lastRead_ ||
+                   candidate->seqno() > request_.end;
+        });
+        if (item != stop) {
+            const uint32_t flags =
+                    (range.type == CheckpointType::Disk ? kMarkerDisk : kMarkerMemory) |
+                    kMarkerCheckpoint;
+            push(Message::marker(vbid(), opaque(), (*item)->seqno(), (*std::prev(stop))->seqno(),
+                                 flags),
+                 lock);
+            for (auto it = item; it != stop; ++it) {
+                ++fromMemory_;
+                push(Message::document(opaque(), std::move(*it), request_.format), lock);
+            }
+        }
+        // Not the snapshot's end: on a replica it is promised before its items have arrived.
+        lastRead_ = std::max(lastRead_, std::min(lastOfRange, request_.end));
+        item = last;
+    }
+    finishIfComplete(lock);
+    return !ready_.empty();
+}
+
+void ActiveStream::runBackfill() {
+    if (!prepareBackfill()) {
+        scan_.reset();
+        return;
+    }
+    // The scan runs without the mutex: it may wait for the disk, and the front end must not wait
+    // for it.
+    const Scanned scanned = scan();
+    if (scanned == Scanned::Paused) {
+        return;
+    }
+    const Seqno high = scan_ ? scan_->high() : Seqno{};
+    scan_.reset();
+    finishBackfill(scanned, high);
+}
+
+bool ActiveStream::prepareBackfill() {
+    const Lock lock(mutex_);
+    if (!isBackfilling()) {
+        return false;
+    }
+    if (!scan_ && !cursor_) {
+        registerCursor(lock);  // it was dropped; meanwhile memory may reach back far enough
+    }
+    return isBackfilling();
+}
+
+ActiveStream::Scanned ActiveStream::scan() {
+    if (!scan_) {
+        marked_ = false;
+        scan_ = source_.open(vbid(), lastRead());
+        if (!scan_) {
+            return Scanned::Failed;
+        }
+    }
+    const Seqno snapshotEnd = std::min(scan_->high(), request_.end);
+    ItemPtr item;
+    while (true) {
+        switch (scan_->next(item)) {
+            case BackfillScan::Step::Failed:
+                return Scanned::Failed;
+            case BackfillScan::Step::End:
+                return Scanned::Complete;
+            case BackfillScan::Step::Item:
+                break;
+        }
+        const Lock lock(mutex_);
+        if (!isBackfilling() || item->seqno() > request_.end) {
+            return Scanned::Complete;
+        }
+        if (!std::exchange(marked_, true)) {
+            push(Message::marker(vbid(), opaque(), item->seqno(), snapshotEnd, kMarkerDisk), lock);
+        }
+        lastRead_ = item->seqno();
+        ++backfilled_;
+        push(Message::document(opaque(), std::move(item), request_.format), lock);
+        if (readyBytes_ >= kBackfillBytes) {
+            return Scanned::Paused;
+        }
+    }
+}
+
+void ActiveStream::finishBackfill(Scanned scanned, Seqno high) {
+    const Lock lock(mutex_);
+    if (!isBackfilling()) {
+        return;
+    }
+    if (scanned == Scanned::Failed) {
+        endLocked(EndStatus::BackfillFailed, false, lock);
+        return;
+    }
+    lastRead_ = std::max(lastRead_, std::min(high, request_.end));
+    if (request_.diskOnly) {
+        endLocked(EndStatus::Ok, false, lock);
+        return;
+    }
+    finishIfComplete(lock);
+    // Without a gap between what was read and where the cursor stands, memory takes over; else the
+    // next round does.
+    if (isBackfilling() && cursor_ && cursorNext_ <= kv::next(lastRead_)) {
+        state_.store(StreamState::InMemory, std::memory_order_release);
+    }
+}
+
+bool ActiveStream::cursorDropped(const CursorPtr& cursor) {
+    const Lock lock(mutex_);
+    if (cursor_ != cursor || state_.load(std::memory_order_relaxed) == StreamState::Dead) {
+        return false;
+    }
+    checkpoints_.removeCursor(cursor_);
+    cursor_.reset();
+    ++cursorDrops_;
+    state_.store(StreamState::Backfilling, std::memory_order_release);
+    return true;
+}
+
+void ActiveStream::end(EndStatus status, bool silently) {
+    const Lock lock(mutex_);
+    endLocked(status, silently, lock);
+}
+
+Seqno ActiveStream::lastRead() const {
+    const Lock lock(mutex_);
+    return lastRead_;
+}
+
+bool ActiveStream::drained() const {
+    const Lock lock(mutex_);
+    return state_.load(std::memory_order_relaxed) == StreamState::Dead && ready_.empty();
+}
+
+void ActiveStream::push(Message message, const Lock& /*lock*/) {
+    readyBytes_ += message.wireSize();
+    ready_.push_back(std::move(message));
+}
+
+void ActiveStream::finishIfComplete(const Lock& lock) {
+    if (state_.load(std::memory_order_relaxed) != StreamState::Dead && lastRead_ >= request_.end) {
+        endLocked(EndStatus::Ok, false, lock);
+    }
+}
+
+void ActiveStream::endLocked(EndStatus status, bool silently, const Lock& lock) {
+    if (state_.load(std::memory_order_relaxed) == StreamState::Dead) {
+        return;
+    }
+    state_.store(StreamState::Dead, std::memory_order_release);
+    if (cursor_) {
+        checkpoints_.removeCursor(cursor_);
+        cursor_.reset();
+    }
+    if (!silently) {
+        push(Message::streamEnd(vbid(), opaque(), status), lock);
+    }
+}
+
+ActiveStream::Stats ActiveStream::stats() const {
+    const Lock lock(mutex_);
+    return {state_.load(std::memory_order_relaxed),
+            lastRead_,
+            lastSent_,
+            request_.end,
+            ready_.size(),
+            readyBytes_,
+            backfilled_,
+            fromMemory_,
+            cursorDrops_};
+}
+
+}  // namespace kv::dcp

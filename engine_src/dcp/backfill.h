@@ -1,0 +1,43 @@
+// Where a stream gets seqnos from that memory no longer holds: the store of a persistent bucket,
+// the seqno list of an ephemeral one.
+#pragma once
+
+#include <memory>
+
+#include "types/ids.h"
+#include "types/item.h"
+
+namespace kv::dcp {
+
+/// One consistent view of a vBucket, read in pieces: every document's latest version above a seqno,
+/// ascending, tombstones included. One thread at a time.
+class BackfillScan {
+  public:
+    BackfillScan() = default;
+    BackfillScan(const BackfillScan&) = delete;
+    BackfillScan& operator=(const BackfillScan&) = delete;
+    virtual ~BackfillScan() = default;
+
+    enum class Step : uint8_t {
+        Item,    ///< one was read
+        End,     ///< that was all
+        Failed,  ///< what was read is not the whole; the reason is logged
+    };
+    virtual Step next(ItemPtr& item) = 0;
+    /// The view's high seqno.
+    [[nodiscard]] virtual Seqno high() const = 0;
+};
+
+class BackfillSource {
+  public:
+    BackfillSource() = default;
+    BackfillSource(const BackfillSource&) = delete;
+    BackfillSource& operator=(const BackfillSource&) = delete;
+    virtual ~BackfillSource() = default;
+
+    /// A view of what has a seqno above `after`; empty when it cannot be read (the reason is
+    /// logged). Called by background tasks only, any number of scans at a time.
+    virtual std::unique_ptr<BackfillScan> open(Vbid vbid, Seqno after) = 0;
+};
+
+}  // namespace kv::dcp

@@ -1,0 +1,89 @@
+#include "dcp/bucket_backfill.h"
+
+#include <spdlog/spdlog.h>
+
+#include <vector>
+
+namespace kv::dcp {
+
+namespace {
+
+class StoreScan final : public BackfillScan {
+  public:
+    StoreScan(Vbid vbid, std::unique_ptr<SeqnoScan> scan) : vbid_(vbid), scan_(std::move(scan)) {}
+
+    Step next(ItemPtr& item) override {
+        try {
+            StoredDoc doc;
+            if (!scan_->next(doc)) {
+                return Step::End;
+            }
+            item = Item::create(vbid_, doc.op, doc.key, doc.meta,
+                                isDeletion(doc.op) ? BlobPtr{} : Blob::create(doc.value));
+            return Step::Item;
+        } catch (const StoreError& error) {
+            spdlog::error("backfill of vBucket {}: {}", vbid_.get(), error.what());
+            return Step::Failed;
+        }
+    }
+    [[nodiscard]] Seqno high() const override { return scan_->state().highSeqno; }
+
+  private:
+    const Vbid vbid_;
+    std::unique_ptr<SeqnoScan> scan_;
+};
+
+class ListScan final : public BackfillScan {
+  public:
+    ListScan(SequenceList& list, Vbid vbid, Seqno from) : reader_(list, vbid, from) {}
+
+    Step next(ItemPtr& item) override {
+        // The list's lock is what every mutation of the vBucket takes: few items at a time.
+        constexpr size_t kPiece = 64;
+        if (next_ == items_.size()) {
+            items_.clear();
+            next_ = 0;
+            while (items_.empty() && more_) {
+                more_ = reader_.read(items_, kPiece);
+            }
+        }
+        if (reader_.isAborted()) {
+            spdlog::warn("backfill: the vBucket was cleared meanwhile");
+            return Step::Failed;
+        }
+        if (next_ == items_.size()) {
+            return Step::End;
+        }
+        item = std::move(items_[next_++]);
+        return Step::Item;
+    }
+    [[nodiscard]] Seqno high() const override { return reader_.end(); }
+
+  private:
+    SequenceReader reader_;
+    std::vector<ItemPtr> items_;
+    size_t next_{0};
+    bool more_{true};
+};
+
+}  // namespace
+
+std::unique_ptr<BackfillScan> BucketBackfill::open(Vbid vbid, Seqno after) {
+    if (persistent_ == nullptr) {
+        return std::make_unique<ListScan>(*bucket_.vbucket(vbid).sequence(), vbid, kv::next(after));
+    }
+    try {
+        auto scan = persistent_->storeOf(vbid).openSeqnoScan(vbid, kv::next(after),
+                                                             Seqno{~uint64_t{0}});
+        if (scan == nullptr) {
+            spdlog::error("backfill of vBucket {}: it is not stored", vbid.get());
+            return nullptr;
+        }
+        return std::make_unique<StoreScan>(vbid, std::move(scan));
+    } catch (const StoreError& error) {
+        spdlog::error("backfill of vBucket {}: {}", vbid.get(), error.what());
+        return nullptr;
+    }
+}
+
+}  // namespace kv::dcp

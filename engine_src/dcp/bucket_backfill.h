@@ -1,0 +1,25 @@
+// BucketBackfill: backfill of a bucket's vBuckets: by seqno from the store (persistent) or from the
+// sequence list (ephemeral).
+//
+// The bucket outlives it and its scans. Threads: any, under a BucketMemoryGuard of the bucket (the
+// items are the bucket's).
+#pragma once
+
+#include "bucket/persistent_bucket.h"
+#include "dcp/backfill.h"
+
+namespace kv::dcp {
+
+class BucketBackfill final : public BackfillSource {
+  public:
+    explicit BucketBackfill(Bucket& bucket)
+        : bucket_(bucket), persistent_(dynamic_cast<PersistentBucket*>(&bucket)) {}
+
+    std::unique_ptr<BackfillScan> open(Vbid vbid, Seqno after) override;
+
+  private:
+    Bucket& bucket_;
+    PersistentBucket* persistent_;
+};
+
+}  // namespace kv::dcp

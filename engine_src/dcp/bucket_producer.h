@@ -1,0 +1,45 @@
+// BucketProducer: a producer of one bucket: told of its mutations, with its own background tasks.
+//
+// Ownership: bucket, backfill source and executor outlive it. Threads: as Producer; construct and
+// destroy it on the connection's thread. Memory: what streams hold is the bucket's, so construct,
+// step and destroy it under a BucketMemoryGuard of the bucket; tasks take their own. The destructor
+// returns when no mutation and no task refers to it any more; `wakeConnection` may be called until
+// then, from any thread.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "bucket/bucket.h"
+#include "dcp/backfill.h"
+#include "dcp/producer.h"
+#include "dcp/producer_tasks.h"
+#include "executor/executor.h"
+
+namespace kv::dcp {
+
+class BucketProducer final : private SeqnoListener {
+  public:
+    BucketProducer(std::string name, Bucket& bucket, BackfillSource& source, Executor& executor,
+                   std::chrono::nanoseconds snapshotInterval, std::function<void()> wakeConnection);
+    BucketProducer(const BucketProducer&) = delete;
+    BucketProducer& operator=(const BucketProducer&) = delete;
+    ~BucketProducer() override;
+
+    /// Opens a stream of an existing vBucket; false when it has one already. `request` has been
+    /// checked.
+    bool open(const StreamRequest& request);
+    Producer& producer() { return producer_; }
+    [[nodiscard]] const Producer& producer() const { return producer_; }
+
+  private:
+    void onSeqno(Vbid vbid, Seqno) noexcept override { producer_.onSeqno(vbid); }
+
+    Bucket& bucket_;
+    BackfillSource& source_;
+    Producer producer_;
+    ProducerTasks<Producer> tasks_;
+    uint64_t opened_{0};
+};
+
+}  // namespace kv::dcp

@@ -1,0 +1,154 @@
+// Consumer: one DCP connection's receiving side: passive streams of many vBuckets, what they hold
+// back while memory is short, and how much may be acknowledged.
+//
+// Streams stand in one slot a vBucket. The task that drains them walks all slots; whether it tests
+// a slot before it copies the ref-counted stream or after is a policy
+// (options/dcp_consumer_probe.h). Threads: receive(), addStream() and closeStream() by the
+// connection's thread; processBuffered() by one background task at a time; everything else by any.
+// Memory: under a BucketMemoryGuard of the bucket. The bucket outlives it.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "bucket/bucket.h"
+#include "dcp/passive_stream.h"
+#include "options/dcp_consumer_probe.h"
+
+namespace kv::dcp {
+
+struct ConsumerStats {
+    uint64_t messages{0};
+    uint64_t bytes{0};
+    uint64_t heldBack{0};  ///< messages that were buffered first
+    uint64_t refused{0};
+};
+
+/// One vBucket's stream, or none. Testing is one load; copying takes a spin lock for the length of
+/// a reference count's increment, as the historic ref-counted pointer did.
+class StreamSlot {
+  public:
+    [[nodiscard]] bool test() const { return taken_.load(std::memory_order_acquire); }
+    [[nodiscard]] std::shared_ptr<PassiveStream> copy() const {
+        const Spin spin(busy_);
+        return stream_;
+    }
+    void set(std::shared_ptr<PassiveStream> stream) {
+        const Spin spin(busy_);
+        stream_.swap(stream);  // the old one is freed after the lock
+        taken_.store(stream_ != nullptr, std::memory_order_release);
+    }
+
+  private:
+    class Spin {
+      public:
+        explicit Spin(std::atomic_flag& busy) : busy_(busy) {
+            while (busy_.test_and_set(std::memory_order_acquire)) {
+                std::this_thread::yield();
+            }
+        }
+        Spin(const Spin&) = delete;
+        Spin& operator=(const Spin&) = delete;
+        ~Spin() { busy_.clear(std::memory_order_release); }
+
+      private:
+        std::atomic_flag& busy_;
+    };
+
+    std::atomic<bool> taken_{false};
+    mutable std::atomic_flag busy_;
+    std::shared_ptr<PassiveStream> stream_;  ///< under busy_
+};
+
+template <class Probe>
+class BasicConsumer {
+  public:
+    /// Above this share of the quota what arrives is held back, not applied.
+    static constexpr double kThrottle = 0.99;
+    /// Messages of one stream that the task applies before it goes on to the next.
+    static constexpr size_t kBatch = 10;
+
+    explicit BasicConsumer(Bucket& bucket) : bucket_(bucket), slots_(bucket.vbucketCount()) {}
+    BasicConsumer(const BasicConsumer&) = delete;
+    BasicConsumer& operator=(const BasicConsumer&) = delete;
+
+    void addStream(Vbid vbid, uint32_t opaque) {
+        slots_[vbid.get()].set(std::make_shared<PassiveStream>(bucket_.vbucket(vbid), opaque));
+    }
+    void closeStream(Vbid vbid) { slots_[vbid.get()].set(nullptr); }
+    [[nodiscard]] std::shared_ptr<PassiveStream> findStream(Vbid vbid) const {
+        return vbid.get() < slots_.size() ? slots_[vbid.get()].copy() : nullptr;
+    }
+
+    /// A message of the producer. Ended or Refused: the stream is gone.
+    Applied receive(Message message, const OpTime& now) {
+        const Vbid vbid = message.vbid;
+        const auto stream = findStream(vbid);
+        const size_t bytes = message.wireSize();
+        ++messages_;
+        bytes_ += bytes;
+        if (!stream || stream->opaque() != message.opaque) {
+            // A message of a stream that was closed meanwhile.
+            unacknowledged_ += bytes;
+            return Applied::Ok;
+        }
+        const bool hold = isShort();
+        heldBack_ += hold ? 1U : 0U;
+        size_t appliedBytes = 0;
+        const Applied applied = stream->receive(std::move(message), hold, now, appliedBytes);
+        return finish(vbid, applied, appliedBytes);
+    }
+
+    /// Applies what was held back, a batch of every stream; true when some is left. Does nothing
+    /// while memory is still short.
+    bool processBuffered(const OpTime& now) {
+        bool left = false;
+        for (size_t i = 0; i < slots_.size(); ++i) {
+            const auto stream = Probe::take(slots_[i]);
+            if (!stream) {
+                continue;
+            }
+            if (!isShort()) {
+                size_t appliedBytes = 0;
+                const Applied applied = stream->processBuffered(kBatch, now, appliedBytes);
+                finish(stream->vbid(), applied, appliedBytes);
+            }
+            left = left || stream->buffered() != 0;
+        }
+        return left;
+    }
+
+    /// Bytes to acknowledge to the producer now; 0 until there are at least `least`.
+    size_t takeAcknowledgement(size_t least) {
+        return unacknowledged_.load() < least ? 0 : unacknowledged_.exchange(0);
+    }
+    [[nodiscard]] ConsumerStats stats() const { return {messages_, bytes_, heldBack_, refused_}; }
+
+  private:
+    [[nodiscard]] bool isShort() const {
+        return static_cast<double>(bucket_.memory().estimate()) >
+               kThrottle * static_cast<double>(bucket_.memory().quota());
+    }
+    Applied finish(Vbid vbid, Applied applied, size_t bytes) {
+        unacknowledged_ += bytes;
+        if (applied != Applied::Ok) {
+            refused_ += applied == Applied::Refused ? 1U : 0U;
+            closeStream(vbid);
+        }
+        return applied;
+    }
+
+    Bucket& bucket_;
+    std::vector<StreamSlot> slots_;
+    std::atomic<size_t> unacknowledged_{0};
+    std::atomic<uint64_t> messages_{0};
+    std::atomic<uint64_t> bytes_{0};
+    std::atomic<uint64_t> heldBack_{0};
+    std::atomic<uint64_t> refused_{0};
+};
+
+using Consumer = BasicConsumer<options::DcpConsumerProbe>;
+
+}  // namespace kv::dcp

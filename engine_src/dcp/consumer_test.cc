@@ -1,0 +1,177 @@
+#include "dcp/consumer.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <thread>
+
+namespace kv::dcp {
+namespace {
+
+constexpr uint32_t kOpaque = 5;
+constexpr Vbid kVb{1};
+
+std::unique_ptr<Bucket> replicaBucket(size_t quota = size_t{64} << 20) {
+    BucketConfig config;
+    config.vbuckets = 16;
+    config.quotaBytes = quota;
+    auto bucket = Bucket::createEphemeral(config);
+    for (uint16_t vb = 0; vb < config.vbuckets; ++vb) {
+        bucket->setVBucketState(Vbid{vb}, VbState::Replica, OpTime::now());
+    }
+    return bucket;
+}
+
+Message document(Vbid vbid, uint64_t seqno, const std::string& key, ItemOp op = ItemOp::Mutation) {
+    const ItemMeta meta{.cas = Cas{1000 + seqno}, .seqno = Seqno{seqno}, .revSeqno = 3};
+    return Message::document(kOpaque,
+                             Item::create(vbid, op, key, meta,
+                                          op == ItemOp::Mutation ? Blob::create("v") : BlobPtr{}));
+}
+Message marker(Vbid vbid, uint64_t start, uint64_t end) {
+    return Message::marker(vbid, kOpaque, Seqno{start}, Seqno{end}, kMarkerMemory);
+}
+
+template <class Probe>
+class ConsumerTest : public testing::Test {
+  protected:
+    std::unique_ptr<Bucket> bucket_ = replicaBucket();
+    BucketMemoryGuard guard_{bucket_->memory()};
+    BasicConsumer<Probe> consumer_{*bucket_};
+    OpTime now_ = OpTime::now();
+};
+using Probes = testing::Types<options::ProbeBeforeCopy, options::ProbeAfterCopy>;
+TYPED_TEST_SUITE(ConsumerTest, Probes);
+
+TYPED_TEST(ConsumerTest, AppliesSnapshotsWithSeqnoCasAndRevision) {
+    auto& consumer = this->consumer_;
+    consumer.addStream(kVb, kOpaque);
+    EXPECT_EQ(consumer.receive(marker(kVb, 1, 3), this->now_), Applied::Ok);
+    EXPECT_EQ(consumer.receive(document(kVb, 1, "a"), this->now_), Applied::Ok);
+    EXPECT_EQ(consumer.receive(document(kVb, 2, "b"), this->now_), Applied::Ok);
+    EXPECT_EQ(consumer.receive(document(kVb, 3, "c"), this->now_), Applied::Ok);
+    EXPECT_EQ(consumer.receive(marker(kVb, 4, 4), this->now_), Applied::Ok);
+    EXPECT_EQ(consumer.receive(document(kVb, 4, "a", ItemOp::Deletion), this->now_), Applied::Ok);
+    VBucket& vbucket = this->bucket_->vbucket(kVb);
+    EXPECT_EQ(vbucket.highSeqno(), Seqno{4});
+    vbucket.setState(VbState::Active);
+    EXPECT_EQ(vbucket.get("a", this->now_).status, OpStatus::KeyNotFound);
+    const OpResult b = vbucket.getMeta("b", this->now_);
+    EXPECT_EQ(b.cas, Cas{1002});
+    EXPECT_EQ(b.number, 3u);
+}
+
+TYPED_TEST(ConsumerTest, RefusesWhatDoesNotFitAndClosesTheStream) {
+    auto& consumer = this->consumer_;
+    const auto fresh = [&] {
+        consumer.addStream(kVb, kOpaque);
+        return &consumer;
+    };
+    EXPECT_EQ(fresh()->receive(document(kVb, 1, "a"), this->now_), Applied::Refused)
+            << "no snapshot marker";
+    EXPECT_EQ(consumer.findStream(kVb), nullptr);
+    EXPECT_EQ(fresh()->receive(marker(kVb, 1, 2), this->now_), Applied::Ok);
+    EXPECT_EQ(consumer.receive(document(kVb, 2, "a"), this->now_), Applied::Ok);
+    EXPECT_EQ(consumer.receive(document(kVb, 2, "b"), this->now_), Applied::Refused) << "twice";
+    EXPECT_EQ(fresh()->receive(marker(kVb, 1, 2), this->now_), Applied::Refused) << "an old one";
+    EXPECT_EQ(fresh()->receive(marker(kVb, 3, 3), this->now_), Applied::Ok);
+    EXPECT_EQ(consumer.receive(document(kVb, 4, "b"), this->now_), Applied::Refused) << "beyond";
+    fresh();
+    this->bucket_->setVBucketState(kVb, VbState::Active, this->now_);
+    EXPECT_EQ(consumer.receive(marker(kVb, 3, 5), this->now_), Applied::Ok);
+    EXPECT_EQ(consumer.receive(document(kVb, 3, "b"), this->now_), Applied::Refused) << "active";
+    EXPECT_EQ(consumer.stats().refused, 5u);
+}
+
+TYPED_TEST(ConsumerTest, EndsAStreamAndIgnoresWhatComesLate) {
+    auto& consumer = this->consumer_;
+    consumer.addStream(kVb, kOpaque);
+    EXPECT_EQ(consumer.receive(Message::streamEnd(kVb, kOpaque, EndStatus::Ok), this->now_),
+              Applied::Ended);
+    EXPECT_EQ(consumer.findStream(kVb), nullptr);
+    EXPECT_EQ(consumer.receive(document(kVb, 1, "a"), this->now_), Applied::Ok);
+    EXPECT_EQ(this->bucket_->vbucket(kVb).highSeqno(), Seqno{0});
+}
+
+TYPED_TEST(ConsumerTest, AcknowledgesEveryByteOnce) {
+    auto& consumer = this->consumer_;
+    consumer.addStream(kVb, kOpaque);
+    const size_t bytes = marker(kVb, 1, 1).wireSize() + document(kVb, 1, "a").wireSize();
+    consumer.receive(marker(kVb, 1, 1), this->now_);
+    EXPECT_EQ(consumer.takeAcknowledgement(bytes), 0u) << "not yet enough";
+    consumer.receive(document(kVb, 1, "a"), this->now_);
+    EXPECT_EQ(consumer.takeAcknowledgement(bytes), bytes);
+    EXPECT_EQ(consumer.takeAcknowledgement(1), 0u);
+}
+
+TYPED_TEST(ConsumerTest, HoldsBackWhileMemoryIsShortInOrder) {
+    auto& consumer = this->consumer_;
+    for (uint16_t vb : {uint16_t{1}, uint16_t{9}}) {
+        consumer.addStream(Vbid{vb}, kOpaque);
+    }
+    this->bucket_->setQuota(1);
+    std::vector<uint16_t> vbs{1, 9};
+    for (const uint16_t vb : vbs) {
+        consumer.receive(marker(Vbid{vb}, 1, 25), this->now_);
+        for (uint64_t seqno = 1; seqno <= 25; ++seqno) {
+            consumer.receive(document(Vbid{vb}, seqno, std::to_string(seqno)), this->now_);
+        }
+    }
+    EXPECT_EQ(consumer.takeAcknowledgement(1), 0u);
+    EXPECT_TRUE(consumer.processBuffered(this->now_)) << "memory is still short";
+    EXPECT_EQ(this->bucket_->vbucket(Vbid{9}).highSeqno(), Seqno{0});
+    this->bucket_->setQuota(size_t{64} << 20);
+    consumer.receive(marker(Vbid{1}, 26, 26), this->now_);
+    EXPECT_TRUE(consumer.processBuffered(this->now_));
+    EXPECT_EQ(this->bucket_->vbucket(Vbid{9}).highSeqno(), Seqno{9}) << "a batch is 10 messages";
+    while (consumer.processBuffered(this->now_)) {
+    }
+    EXPECT_EQ(this->bucket_->vbucket(Vbid{1}).highSeqno(), Seqno{25});
+    EXPECT_EQ(this->bucket_->vbucket(Vbid{9}).highSeqno(), Seqno{25});
+    EXPECT_EQ(consumer.takeAcknowledgement(1), consumer.stats().bytes);
+}
+
+/// The connection's thread receives and closes while the task drains and memory comes and goes.
+TYPED_TEST(ConsumerTest, KeepsOrderWhileReceivingAndDrainingAtOnce) {
+    constexpr uint64_t kItems = 3'000;
+    auto& consumer = this->consumer_;
+    Bucket& bucket = *this->bucket_;
+    std::atomic<bool> stop{false};
+    std::thread task([&] {
+        const BucketMemoryGuard guard(bucket.memory());
+        while (!stop) {
+            consumer.processBuffered(OpTime::now());
+        }
+        while (consumer.processBuffered(OpTime::now())) {
+        }
+    });
+    std::mt19937 random(1);
+    for (uint16_t vb = 0; vb < 4; ++vb) {
+        consumer.addStream(Vbid{vb}, kOpaque);
+        consumer.receive(marker(Vbid{vb}, 1, kItems), this->now_);
+    }
+    for (uint64_t seqno = 1; seqno <= kItems; ++seqno) {
+        if (random() % 100 == 0) {
+            bucket.setQuota(random() % 2 == 0 ? 1 : size_t{64} << 20);
+        }
+        for (uint16_t vb = 0; vb < 4; ++vb) {
+            const auto key = std::to_string(random() % 100);
+            ASSERT_EQ(consumer.receive(document(Vbid{vb}, seqno, key), this->now_), Applied::Ok);
+        }
+    }
+    bucket.setQuota(size_t{64} << 20);
+    stop = true;
+    task.join();
+    for (uint16_t vb = 0; vb < 4; ++vb) {
+        EXPECT_EQ(bucket.vbucket(Vbid{vb}).highSeqno(), Seqno{kItems});
+    }
+    EXPECT_EQ(consumer.stats().refused, 0u);
+    EXPECT_EQ(consumer.takeAcknowledgement(1), consumer.stats().bytes);
+}
+
+TEST(DcpConsumerProbe, IsTheOneThatWasAskedForAtBuildTime) {
+    EXPECT_EQ(options::DcpConsumerProbe::kName, KV_SELECTED_DCP_CONSUMER_PROBE);
+}
+
+}  // namespace
+}  // namespace kv::dcp

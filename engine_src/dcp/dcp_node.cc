@@ -1,0 +1,67 @@
+#include "dcp/dcp_node.h"
+
+#include <algorithm>
+
+namespace kv::dcp {
+
+DcpNode::DcpNode(Bucket& bucket, Executor& executor, std::chrono::nanoseconds snapshotInterval)
+    : bucket_(bucket), executor_(executor), snapshotInterval_(snapshotInterval), backfill_(bucket) {
+    bucket_.setCursorDropper(this);
+}
+
+DcpNode::~DcpNode() {
+    bucket_.setCursorDropper(nullptr);
+}
+
+std::shared_ptr<BucketProducer> DcpNode::makeProducer(std::string name,
+                                                      std::function<void()> wakeConnection) {
+    auto made = std::make_shared<BucketProducer>(std::move(name), bucket_, backfill_, executor_,
+                                                 snapshotInterval_, std::move(wakeConnection));
+    const NonBucketGuard nobody;
+    const std::scoped_lock lock(mutex_);
+    std::erase_if(producers_, [](const auto& producer) { return producer.expired(); });
+    producers_.push_back(made);
+    return made;
+}
+
+std::vector<std::shared_ptr<BucketProducer>> DcpNode::living() const {
+    std::vector<std::shared_ptr<BucketProducer>> all;
+    const std::scoped_lock lock(mutex_);
+    for (const auto& producer : producers_) {
+        if (auto alive = producer.lock()) {
+            all.push_back(std::move(alive));
+        }
+    }
+    return all;
+}
+
+void DcpNode::endStreams(Vbid vbid) {
+    const BucketMemoryGuard guard(bucket_.memory());
+    for (const auto& producer : living()) {
+        producer->producer().endStream(vbid, EndStatus::StateChanged);
+    }
+}
+
+bool DcpNode::dropCursor(Vbid vbid, const CursorPtr& cursor) {
+    const BucketMemoryGuard guard(bucket_.memory());
+    const auto all = living();
+    return std::any_of(all.begin(), all.end(), [&](const auto& producer) {
+        return producer->producer().dropCursor(vbid, cursor);
+    });
+}
+
+std::vector<DcpNode::ProducerLine> DcpNode::producers() const {
+    const BucketMemoryGuard guard(bucket_.memory());
+    std::vector<ProducerLine> lines;
+    for (const auto& producer : living()) {
+        const NonBucketGuard nobody;
+        ProducerLine line{producer->producer().name(), producer->producer().stats(), {}};
+        for (const auto& stream : producer->producer().streams()) {
+            line.streams.emplace_back(stream->vbid(), stream->stats());
+        }
+        lines.push_back(std::move(line));
+    }
+    return lines;
+}
+
+}  // namespace kv::dcp

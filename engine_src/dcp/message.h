@@ -1,0 +1,90 @@
+// What a DCP producer sends for its streams, before it is encoded: the server turns each into one
+// frame.
+//
+// Sizes are those on the wire (header 24 bytes, extras, key, value): flow control counts them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "types/ids.h"
+#include "types/item.h"
+
+namespace kv::dcp {
+
+enum class MessageKind : uint8_t { SnapshotMarker, Mutation, Deletion, Expiration, StreamEnd };
+
+/// Why a stream ended, as on the wire.
+enum class EndStatus : uint32_t {
+    Ok = 0,
+    Closed = 1,
+    StateChanged = 2,
+    Disconnected = 3,
+    Slow = 4,
+    BackfillFailed = 5,
+    Rollback = 6,
+};
+
+/// Bits of a snapshot marker's type, as on the wire.
+enum MarkerFlag : uint32_t {
+    kMarkerMemory = 1,
+    kMarkerDisk = 2,
+    kMarkerCheckpoint = 4,
+    kMarkerAck = 8
+};
+
+/// What the client asked for when it opened the connection.
+struct MessageFormat {
+    bool deleteTimes{false};  ///< deletions carry the time of the deletion
+    bool expirations{true};   ///< expirations have an opcode of their own; else they are deletions
+};
+
+struct Message {
+    MessageKind kind{MessageKind::SnapshotMarker};
+    Vbid vbid{};
+    uint32_t opaque{0};  ///< of the stream request
+    ItemPtr item;        ///< Mutation, Deletion, Expiration
+    Seqno start{};       ///< SnapshotMarker: first seqno
+    Seqno end{};         ///< SnapshotMarker: last seqno
+    /// SnapshotMarker: MarkerFlag bits; StreamEnd: EndStatus; Deletion: 1 with its time, else 0
+    uint32_t detail{0};
+
+    static Message marker(Vbid vbid, uint32_t opaque, Seqno start, Seqno end, uint32_t flags) {
+        return {MessageKind::SnapshotMarker, vbid, opaque, {}, start, end, flags};
+    }
+    static Message streamEnd(Vbid vbid, uint32_t opaque, EndStatus status) {
+        return {MessageKind::StreamEnd, vbid, opaque, {}, {}, {}, static_cast<uint32_t>(status)};
+    }
+    /// A document's message; the item is not a meta item.
+    static Message document(uint32_t opaque, ItemPtr item, MessageFormat format = {}) {
+        const auto kind = item->op() == ItemOp::Mutation ? MessageKind::Mutation
+                          : item->op() == ItemOp::Expiration && format.expirations
+                                  ? MessageKind::Expiration
+                                  : MessageKind::Deletion;
+        const bool timed = kind == MessageKind::Deletion && format.deleteTimes;
+        const Vbid vbid = item->vbid();
+        return {kind, vbid, opaque, std::move(item), {}, {}, timed ? 1U : 0U};
+    }
+
+    /// Bytes of the frame on the wire.
+    [[nodiscard]] size_t wireSize() const {
+        constexpr size_t kHeader = 24;
+        const auto body = [this] { return item->key().size() + item->value().size(); };
+        switch (kind) {
+            case MessageKind::SnapshotMarker:
+                return kHeader + 20;
+            case MessageKind::Mutation:
+                return kHeader + 31 + body();
+            case MessageKind::Deletion:
+                return kHeader + (detail != 0 ? 21 : 18) + body();
+            case MessageKind::Expiration:
+                return kHeader + 20 + body();
+            case MessageKind::StreamEnd:
+                return kHeader + 4;
+        }
+        return kHeader;
+    }
+};
+
+}  // namespace kv::dcp

@@ -1,0 +1,64 @@
+#include "dcp/passive_stream.h"
+
+#include <utility>
+
+namespace kv::dcp {
+
+Applied PassiveStream::receive(Message message, bool hold, const OpTime& now,
+                               size_t& appliedBytes) {
+    const std::scoped_lock lock(mutex_);
+    if (hold || !buffer_.empty()) {
+        buffer_.push_back(std::move(message));
+        return Applied::Ok;
+    }
+    appliedBytes += message.wireSize();
+    return apply(message, now);
+}
+
+Applied PassiveStream::processBuffered(size_t limit, const OpTime& now, size_t& appliedBytes) {
+    const std::scoped_lock lock(mutex_);
+    for (size_t done = 0; done < limit && !buffer_.empty(); ++done) {
+        const Message message = std::move(buffer_.front());
+        buffer_.pop_front();
+        appliedBytes += message.wireSize();
+        if (const Applied applied = apply(message, now); applied != Applied::Ok) {
+            return applied;
+        }
+    }
+    return Applied::Ok;
+}
+
+Applied PassiveStream::apply(const Message& message, const OpTime& now) {
+    if (message.kind == MessageKind::StreamEnd) {
+        ended_ = static_cast<EndStatus>(message.detail);
+        return Applied::Ended;
+    }
+    if (message.kind == MessageKind::SnapshotMarker) {
+        if (message.start > message.end || message.end <= vbucket_.highSeqno()) {
+            return Applied::Refused;
+        }
+        // The rest of a snapshot that was begun on an earlier connection starts above what is here.
+        const SnapshotRange range{std::max(message.start, kv::next(vbucket_.highSeqno())),
+                                  message.end};
+        vbucket_.checkpoints().createSnapshot(
+                range,
+                (message.detail & kMarkerDisk) != 0 ? CheckpointType::Disk : CheckpointType::Memory,
+                false, now.nanos);
+        snapshotEnd_ = message.end;
+        return Applied::Ok;
+    }
+    const Item& item = *message.item;
+    if (item.seqno() <= vbucket_.highSeqno() || item.seqno() > snapshotEnd_) {
+        return Applied::Refused;
+    }
+    const ItemMeta meta{.cas = item.cas(),
+                        .seqno = item.seqno(),
+                        .revSeqno = item.revSeqno(),
+                        .flags = item.flags(),
+                        .exptime = item.exptime(),
+                        .datatype = item.datatype()};
+    const OpStatus status = vbucket_.applyReplicated(item.key(), item.op(), meta, item.blob(), now);
+    return status == OpStatus::Ok ? Applied::Ok : Applied::Refused;
+}
+
+}  // namespace kv::dcp

@@ -1,0 +1,56 @@
+// PassiveStream: one vBucket's stream on the receiving side: applies what the producer sent to the
+// replica, in order, and holds it back while memory is short.
+//
+// Ownership: shared by the consumer's slot and whoever processes it; the VBucket outlives it.
+// Threads: any; a mutex keeps messages in their order. Memory: everything runs under a
+// BucketMemoryGuard of the bucket.
+#pragma once
+
+#include <deque>
+#include <mutex>
+#include <optional>
+
+#include "bucket/vbucket.h"
+#include "dcp/message.h"
+
+namespace kv::dcp {
+
+enum class Applied : uint8_t {
+    Ok,
+    Ended,    ///< the producer ended the stream
+    Refused,  ///< the message does not fit the stream or the vBucket: the stream is broken
+};
+
+class PassiveStream {
+  public:
+    PassiveStream(VBucket& vbucket, uint32_t opaque) : vbucket_(vbucket), opaque_(opaque) {}
+
+    /// Applies `message`, or buffers it behind others or because of `hold`. Bytes that were applied
+    /// are added to `appliedBytes`.
+    Applied receive(Message message, bool hold, const OpTime& now, size_t& appliedBytes);
+    /// Applies up to `limit` buffered messages.
+    Applied processBuffered(size_t limit, const OpTime& now, size_t& appliedBytes);
+    [[nodiscard]] size_t buffered() const {
+        const std::scoped_lock lock(mutex_);
+        return buffer_.size();
+    }
+    [[nodiscard]] Vbid vbid() const { return vbucket_.id(); }
+    [[nodiscard]] uint32_t opaque() const { return opaque_; }
+    /// Why it ended, once receive() or processBuffered() has said so.
+    [[nodiscard]] std::optional<EndStatus> ended() const {
+        const std::scoped_lock lock(mutex_);
+        return ended_;
+    }
+
+  private:
+    Applied apply(const Message& message, const OpTime& now);
+
+    VBucket& vbucket_;
+    const uint32_t opaque_;
+    mutable std::mutex mutex_;
+    std::deque<Message> buffer_;
+    Seqno snapshotEnd_{};
+    std::optional<EndStatus> ended_;
+};
+
+}  // namespace kv::dcp
