@@ -1,0 +1,114 @@
+// Commands about the server and its vBuckets.
+#include <spdlog/spdlog.h>
+
+#include "bucket/vbucket.h"
+#include "dcp/dcp_node.h"
+#include "protocol/extras.h"
+#include "server/command.h"
+
+namespace kv::server {
+
+using protocol::FrameView;
+using protocol::Opcode;
+using protocol::Response;
+using protocol::Status;
+
+namespace {
+
+After flush(CommandContext& context, const FrameView& request) {
+    if (protocol::decodeU32(request.extras) != 0) {
+        replyError(context, request, Status::kNotSupported, "Delayed flush is not supported");
+        return After::Continue;
+    }
+    const auto result = context.server.bucket.flushAll(context.now);
+    if (!result.ok()) {
+        replyRefusal(context, request, result.status);
+    } else if (!isQuiet(request.header.opcode)) {
+        reply(context, request, {});
+    }
+    return After::Continue;
+}
+
+/// 0 warnings, 1 information, 2 debug, 3 and above everything.
+After verbosity(CommandContext& context, const FrameView& request) {
+    const auto asked = protocol::decodeU32(request.extras);
+    const auto level = asked == 0   ? spdlog::level::warn
+                       : asked == 1 ? spdlog::level::info
+                       : asked == 2 ? spdlog::level::debug
+                                    : spdlog::level::trace;
+    spdlog::set_level(level);
+    reply(context, request, {});
+    return After::Continue;
+}
+
+After getVBucket(CommandContext& context, const FrameView& request) {
+    const Vbid vbid{request.header.vbucket()};
+    auto& bucket = context.server.bucket;
+    if (!bucket.hasVBucket(vbid)) {
+        replyRefusal(context, request, OpStatus::NotMyVbucket);
+        return After::Continue;
+    }
+    const auto state = protocol::encodeU32(static_cast<uint32_t>(bucket.vbucket(vbid).state()));
+    Response response;
+    response.value = state;
+    reply(context, request, response);
+    return After::Continue;
+}
+
+After setVBucket(CommandContext& context, const FrameView& request) {
+    // The state is one byte of extras; older clients send 4, in the extras or as the value.
+    const auto& bytes = request.extras.empty() ? request.value : request.extras;
+    if (bytes.size() != 1 && bytes.size() != 4) {
+        replyError(context, request, Status::kEinval, "Invalid arguments: vBucket state");
+        return After::Continue;
+    }
+    const uint32_t state = bytes.size() == 1 ? bytes[0] : protocol::loadBig<uint32_t>(bytes.data());
+    if (state < static_cast<uint32_t>(VbState::Active) ||
+        state > static_cast<uint32_t>(VbState::Dead)) {
+        replyError(context, request, Status::kEinval, "Invalid arguments: vBucket state");
+        return After::Continue;
+    }
+    const auto status = context.server.bucket.setVBucketState(
+            Vbid{request.header.vbucket()}, static_cast<VbState>(state), context.now);
+    if (status != OpStatus::Ok) {
+        replyRefusal(context, request, status);
+    } else {
+        if (context.server.dcp != nullptr) {
+            context.server.dcp->endStreams(Vbid{request.header.vbucket()});
+        }
+        reply(context, request, {});
+    }
+    return After::Continue;
+}
+
+After getFailoverLog(CommandContext& context, const FrameView& request) {
+    const Vbid vbid{request.header.vbucket()};
+    auto& bucket = context.server.bucket;
+    if (!bucket.hasVBucket(vbid)) {
+        replyRefusal(context, request, OpStatus::NotMyVbucket);
+        return After::Continue;
+    }
+    std::vector<uint8_t> log;
+    for (const auto& entry : bucket.vbucket(vbid).failoverLog().entries()) {
+        const auto encoded = protocol::encodeMutationToken(entry.uuid.get(), entry.seqno.get());
+        log.insert(log.end(), encoded.begin(), encoded.end());
+    }
+    Response response;
+    response.value = log;
+    reply(context, request, response);
+    return After::Continue;
+}
+
+}  // namespace
+
+void addAdminOps(CommandTable& table) {
+    using enum Command::Needs;
+    table.add(Opcode::kFlush, {flush, Data});
+    table.add(Opcode::kFlushQ, {flush, Data});
+    table.add(Opcode::kVerbosity, {verbosity, Login});
+    table.add(Opcode::kGetVBucket, {getVBucket, Data});
+    table.add(Opcode::kSetVBucket, {setVBucket, Data});
+    table.add(Opcode::kGetFailoverLog, {getFailoverLog, Data});
+}
+
+}  // namespace kv::server

@@ -1,0 +1,55 @@
+#include "server/background_tasks.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+namespace kv::server {
+
+BackgroundTasks::BackgroundTasks(Executor& executor, Bucket& bucket, const TaskPeriods& periods)
+    : executor_(executor) {
+    every("expiry_pager", periods.expiry, [&bucket] { return bucket.expirePass(OpTime::now()); });
+    every("hash_table_resizer", periods.hashResize,
+          [&bucket] { return bucket.resizeHashTables(); });
+    every("tombstone_purger", periods.tombstonePurge,
+          [&bucket] { return bucket.purgeTombstones(OpTime::now()); });
+    every("checkpoint_remover", periods.checkpointRemoval,
+          [&bucket] { return bucket.removeClosedCheckpoints(OpTime::now()); });
+    // Mutations are refused while memory is short: recovery does not wait for its period then.
+    every("checkpoint_memory_watch", periods.checkpointMemoryWatch, [&bucket] {
+        return bucket.needsCheckpointRecovery() ? bucket.removeClosedCheckpoints(OpTime::now())
+                                                : size_t{0};
+    });
+}
+
+BackgroundTasks::~BackgroundTasks() {
+    for (const auto& task : tasks_) {
+        executor_.cancel(task);
+    }
+}
+
+void BackgroundTasks::every(const std::string& name, std::chrono::nanoseconds period,
+                            std::function<size_t()> work) {
+    auto run = [name, period, work = std::move(work)] {
+        if (const size_t done = work(); done != 0) {
+            spdlog::debug("task {}: {}", name, done);
+        }
+        return TaskResult::after(period);
+    };
+    tasks_.push_back(executor_.schedule(name, TaskPool::NonIO, period, std::move(run)));
+}
+
+std::vector<std::pair<std::string, std::string>> taskStats(const Executor& executor) {
+    std::vector<std::pair<std::string, std::string>> lines;
+    size_t number = 0;
+    for (const auto& task : executor.stats()) {
+        // Several flushers share a name: the number keeps the keys apart.
+        lines.emplace_back(
+                fmt::format("{}:{}", number++, task.name),
+                fmt::format("pool={} state={} runs={} total_us={} longest_us={}",
+                            toString(task.pool), task.state, task.runs,
+                            task.totalTime.count() / 1000, task.longestTime.count() / 1000));
+    }
+    return lines;
+}
+
+}  // namespace kv::server

@@ -1,0 +1,45 @@
+// BackgroundTasks: the bucket's recurring work, put on an executor for as long as this object
+// lives.
+//
+// The executor and the bucket outlive it. The destructor returns when none of its tasks runs any
+// more.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "bucket/bucket.h"
+#include "executor/executor.h"
+
+namespace kv::server {
+
+/// How often each task looks.
+struct TaskPeriods {
+    std::chrono::nanoseconds expiry{std::chrono::seconds(60)};
+    std::chrono::nanoseconds hashResize{std::chrono::seconds(1)};
+    std::chrono::nanoseconds tombstonePurge{std::chrono::seconds(10)};
+    std::chrono::nanoseconds checkpointRemoval{std::chrono::seconds(5)};
+    std::chrono::nanoseconds checkpointMemoryWatch{std::chrono::milliseconds(100)};
+};
+
+class BackgroundTasks {
+  public:
+    BackgroundTasks(Executor& executor, Bucket& bucket, const TaskPeriods& periods);
+    BackgroundTasks(const BackgroundTasks&) = delete;
+    BackgroundTasks& operator=(const BackgroundTasks&) = delete;
+    ~BackgroundTasks();
+
+  private:
+    void every(const std::string& name, std::chrono::nanoseconds period,
+               std::function<size_t()> work);
+
+    Executor& executor_;
+    std::vector<TaskPtr> tasks_;
+};
+
+/// STAT tasks: state, runs and time of every task, one line each.
+std::vector<std::pair<std::string, std::string>> taskStats(const Executor& executor);
+
+}  // namespace kv::server

@@ -1,0 +1,96 @@
+// A command at work: what a handler gets, what it may answer, and the table that maps opcodes to
+// handlers.
+//
+// Handlers run on the connection's front-end thread, never block, and append their answer to `out`.
+// A handler may rely on protocol::validate having passed. Other rooms (DCP) register their opcodes
+// with CommandTable::add.
+#pragma once
+
+#include <array>
+#include <string_view>
+
+#include "protocol/request_rules.h"
+#include "protocol/response.h"
+#include "server/byte_buffer.h"
+#include "server/server_context.h"
+#include "server/session.h"
+
+namespace kv::server {
+
+/// What becomes of the connection after a command.
+enum class After : uint8_t {
+    Continue,
+    Penalty,       ///< hold the answers back for a while: a login failed
+    CloseFlushed,  ///< close when the answers have been sent
+    Close,         ///< close at once; what could be sent is lost
+};
+
+struct CommandContext {
+    ServerContext& server;
+    Session& session;
+    ByteBuffer& out;
+    FrontEndStats& stats;
+    OpTime now;  ///< read once per wake-up
+};
+
+using Handler = After (*)(CommandContext&, const protocol::FrameView&);
+
+struct Command {
+    enum class Needs : uint8_t {
+        Nothing,  ///< allowed before login
+        Login,    ///< where users are configured
+        Data,     ///< login and a bucket; runs with the bucket's memory bound to the thread
+    };
+    Handler handler{nullptr};
+    Needs needs{Needs::Nothing};
+};
+
+class CommandTable {
+  public:
+    /// Every opcode that this room serves.
+    CommandTable();
+
+    void add(protocol::Opcode opcode, Command command) {
+        commands_[protocol::raw(opcode)] = command;
+    }
+    [[nodiscard]] const Command& at(protocol::Opcode opcode) const {
+        return commands_[protocol::raw(opcode)];
+    }
+
+  private:
+    std::array<Command, 256> commands_{};
+};
+
+// Each in the file of its name.
+void addDataOps(CommandTable& table);
+void addCounterOps(CommandTable& table);
+void addSessionOps(CommandTable& table);
+void addStatOps(CommandTable& table);
+void addAdminOps(CommandTable& table);
+void addDcpOps(CommandTable& table);
+
+/// Appends `response` as the answer to `request`: opcode and opaque are the request's.
+inline void reply(CommandContext& context, const protocol::FrameView& request,
+                  protocol::Response response) {
+    response.opcode = request.header.opcode;
+    response.opaque = request.header.opaque;
+    uint8_t* to = context.out.reserve(response.size());
+    context.out.commit(protocol::writeResponse(to, response));
+}
+
+/// An error whose body is plain text: old clients look at the status only if there is a body.
+inline void replyError(CommandContext& context, const protocol::FrameView& request,
+                       protocol::Status status, std::string_view text) {
+    protocol::Response response;
+    response.status = status;
+    response.value = protocol::asBytes(text);
+    reply(context, request, response);
+}
+
+/// Answers a bucket's refusal (any status but Ok) in protocol numbers.
+void replyRefusal(CommandContext& context, const protocol::FrameView& request, OpStatus status);
+
+/// Runs one request through checks and handler.
+After execute(CommandContext& context, const protocol::FrameView& request);
+
+}  // namespace kv::server

@@ -1,0 +1,143 @@
+#include "server/command_line.h"
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <iostream>
+
+#include "allocators/allocator.h"
+#include "options/build_info.h"
+#include "server/version.h"
+
+namespace kv::server {
+
+namespace {
+
+constexpr int kUsage = 2;
+
+std::string paramHelp() {
+    std::string text = "Parameters of --param (default; range):\n";
+    for (const auto& param : paramTable()) {
+        text += "  " + param.name + "=" + param.get({}) + "  " + param.description + " (" +
+                param.range + ")\n";
+    }
+    return text;
+}
+
+void parseAddress(const std::string& address, CommandLine& line) {
+    const size_t colon = address.rfind(':');
+    unsigned port = 0;
+    const char* first = address.data() + colon + 1;
+    const char* last = address.data() + address.size();
+    if (colon == std::string::npos || colon == 0 || first == last ||
+        std::from_chars(first, last, port).ptr != last || port == 0 || port > 65'535) {
+        throw CLI::ValidationError("--replicate-from", "'" + address + "' is not HOST:PORT");
+    }
+    std::string host = address.substr(0, colon);
+    if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+        host = host.substr(1, host.size() - 2);
+    }
+    line.replicateHost = std::move(host);
+    line.replicatePort = static_cast<uint16_t>(port);
+}
+
+void addFlags(CLI::App& app, CommandLine& line, std::string& bucketType,
+              std::vector<std::string>& settings) {
+    app.add_option("--host", line.host, "Address to listen on")->capture_default_str();
+    app.add_option("--port", line.port, "Port to listen on, 0 = any free one")
+            ->capture_default_str();
+    app.add_option("--port-file", line.portFile, "Written with the port when ready to serve");
+    app.add_option("--data-dir", line.dataDir, "Directory of a persistent bucket")
+            ->capture_default_str();
+    app.add_option("--bucket-name", line.bucketName, "Name of the bucket")
+            ->capture_default_str()
+            ->check([](const std::string& name) {
+                return name.empty() || name.size() > 100 ? "1 to 100 characters" : "";
+            });
+    app.add_option("--bucket-type", bucketType, "persistent or ephemeral")
+            ->capture_default_str()
+            ->check(CLI::IsMember({"persistent", "ephemeral"}));
+    app.add_option("--quota-mb", line.quotaMb, "Memory quota of the bucket, MiB")
+            ->capture_default_str()
+            ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 24));
+    app.add_option("--vbuckets", line.vbuckets, "Number of vBuckets")
+            ->capture_default_str()
+            ->check(CLI::Range(1, 1024));
+    app.add_option("--threads", line.threads, "Front-end threads")
+            ->capture_default_str()
+            ->check(CLI::Range(1, 256));
+    app.add_option("--shards", line.shards, "Flushers of a persistent bucket")
+            ->capture_default_str()
+            ->check(CLI::Range(1, 64));
+    app.add_option(
+            "--users", line.usersFile,
+            R"(JSON file {"name":"password"}, mode 0600; without it only loopback is served)");
+    app.add_option_function<std::string>(
+               "--replicate-from",
+               [&line](const std::string& address) { parseAddress(address, line); },
+               "HOST:PORT of a node to follow: vBuckets that were never stored here start as its "
+               "replicas")
+            ->type_name("HOST:PORT");
+    app.add_option("--param", settings, "name=value, repeatable; see below")
+            ->allow_extra_args(false);
+    app.add_option("--log-level", line.logLevel, "trace, debug, info, warn, err or off")
+            ->capture_default_str()
+            ->check(CLI::IsMember({"trace", "debug", "info", "warn", "err", "off"}));
+    app.set_version_flag("--version", std::string(kVersion));
+    app.footer(paramHelp());
+}
+
+}  // namespace
+
+ParsedCommandLine parseCommandLine(int argc, const char* const* argv) {
+    CLI::App app{"Key-value engine that speaks the memcached binary protocol", "kv_engine"};
+    CommandLine line;
+    std::string bucketType = "persistent";
+    std::vector<std::string> settings;
+    addFlags(app, line, bucketType, settings);
+    try {
+        app.parse(argc, argv);
+        for (const auto& setting : settings) {
+            applyParam(line.params, setting);
+        }
+    } catch (const CLI::ParseError& error) {
+        // CLI11 has codes of its own; a mistake is 2 here.
+        return {std::nullopt, app.exit(error) == 0 ? 0 : kUsage};
+    } catch (const ParamError& error) {
+        std::cerr << "kv_engine: --param: " << error.what() << '\n';
+        return {std::nullopt, kUsage};
+    }
+    line.bucketType = bucketType == "ephemeral" ? BucketType::Ephemeral : BucketType::Persistent;
+    line.params.bucket.name = line.bucketName;
+    line.params.bucket.quotaBytes = line.quotaMb << 20U;
+    line.params.bucket.vbuckets = line.vbuckets;
+    return {std::move(line), 0};
+}
+
+KeyValues configStats(const CommandLine& line) {
+    KeyValues values{{"host", line.host},
+                     {"port", std::to_string(line.port)},
+                     {"port_file", line.portFile.string()},
+                     {"data_dir", line.dataDir.string()},
+                     {"bucket_name", line.bucketName},
+                     {"bucket_type", std::string(toString(line.bucketType))},
+                     {"quota_mb", std::to_string(line.quotaMb)},
+                     {"vbuckets", std::to_string(line.vbuckets)},
+                     {"threads", std::to_string(line.threads)},
+                     {"shards", std::to_string(line.shards)},
+                     {"users", line.usersFile.string()},
+                     {"replicate_from",
+                      line.replicateHost.empty()
+                              ? ""
+                              : line.replicateHost + ":" + std::to_string(line.replicatePort)},
+                     {"log_level", line.logLevel}};
+    for (const auto& param : paramTable()) {
+        values.emplace_back(param.name, param.get(line.params));
+    }
+    for (auto& [name, value] : options::buildInfo()) {
+        values.emplace_back("build." + name, std::move(value));
+    }
+    values.emplace_back("build.allocator", allocator::name());
+    return values;
+}
+
+}  // namespace kv::server

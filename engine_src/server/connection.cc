@@ -1,0 +1,379 @@
+#include "server/connection.h"
+
+#include <spdlog/spdlog.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <stdexcept>
+
+#include "server/front_end_thread.h"
+
+namespace kv::server {
+
+namespace {
+
+/// A large request's buffer grows in steps of what has really arrived, not to what its header
+/// announces.
+constexpr size_t kLargeFrameStep = 256 << 10;
+/// Kept for the next time when a connection's own buffers run empty.
+constexpr size_t kKeepCapacity = 4 << 10;
+constexpr auto kLingerTime = std::chrono::seconds(2);
+
+EventPtr makeEvent(event_base* base, int fd, short what, event_callback_fn callback, void* self) {
+    EventPtr made(event_new(base, fd, what, callback, self));
+    if (!made) {
+        throw std::runtime_error("libevent: event_new failed");
+    }
+    return made;
+}
+
+}  // namespace
+
+Connection::Connection(FrontEndThread& thread, Fd socket, uint64_t id)
+    : thread_(thread),
+      socket_(std::move(socket)),
+      session_(id, thread.server().users != nullptr),
+      readEvent_(makeEvent(thread.base(), socket_.get(), EV_READ | EV_PERSIST, onReadable, this)),
+      writeEvent_(
+              makeEvent(thread.base(), socket_.get(), EV_WRITE | EV_PERSIST, onWritable, this)) {
+    session_.waker()->connect([&thread, id] { thread.speakLater(id); });
+    setReading(Reading::Yes);
+}
+
+Connection::~Connection() {
+    session_.disconnectWaker();
+    thread_.server().bufferedBytes.fetch_sub(accounted_, std::memory_order_relaxed);
+    thread_.server().connections.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void Connection::onReadable(int, short, void* self) {
+    static_cast<Connection*>(self)->readAndRun();
+}
+
+void Connection::onWritable(int, short, void* self) {
+    auto* connection = static_cast<Connection*>(self);
+    if (connection->send()) {
+        connection->afterSending();
+    }
+}
+
+void Connection::onPauseOver(int, short, void* self) {
+    auto* connection = static_cast<Connection*>(self);
+    connection->state_ = State::Open;
+    if (connection->send()) {
+        connection->afterSending();
+    }
+}
+
+void Connection::readAndRun() {
+    thread_.stats().wakeups.add();
+    if (state_ != State::Open) {
+        discardInput();
+        return;
+    }
+    if (wanted_ > thread_.readBufferSize()) {
+        readLargeFrame();
+        return;
+    }
+    // The kept front part goes before what is read now, so that the loop sees one piece.
+    uint8_t* buffer = thread_.readBuffer();
+    const size_t kept = input_.size();
+    if (kept != 0) {
+        std::copy_n(input_.view().data(), kept, buffer);
+    }
+    const ssize_t count = receive(buffer + kept, thread_.readBufferSize() - kept);
+    if (count <= 0) {
+        return;
+    }
+    input_.clear();
+    run({buffer, kept + static_cast<size_t>(count)});
+}
+
+ssize_t Connection::receive(uint8_t* to, size_t room) {
+    const ssize_t count = ::recv(socket_.get(), to, room, 0);
+    if (count > 0) {
+        thread_.stats().bytesRead.add(static_cast<uint64_t>(count));
+        return count;
+    }
+    if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) {
+        return 0;
+    }
+    close();
+    return -1;
+}
+
+void Connection::readLargeFrame() {
+    const size_t room = std::min(wanted_ - input_.size(), kLargeFrameStep);
+    const ssize_t count = receive(input_.reserve(room), room);
+    if (count <= 0) {
+        return;
+    }
+    input_.commit(static_cast<size_t>(count));
+    since_ = Clock::now();
+    if (input_.size() < wanted_) {
+        accountBuffers();
+        return;
+    }
+    run(input_.view());
+}
+
+void Connection::run(protocol::Bytes input) {
+    auto& server = thread_.server();
+    CommandContext context{server, session_, thread_.output(), thread_.stats(), OpTime::now()};
+    const size_t room = server.settings.maxUnsentBytes -
+                        std::min(server.settings.maxUnsentBytes, output_.size());
+    Progress progress;
+    try {
+        progress = runRequests(context, input, {server.settings.maxRequestsPerTurn, room});
+        keepInput(input.subspan(progress.consumed));
+    } catch (const std::exception& error) {
+        // One client's request that cannot be served (no memory for its answer) must not end the
+        // others'.
+        spdlog::error("connection {}: closed: {}", id(), error.what());
+        progress.stop = Stop::Close;
+    }
+    wanted_ = progress.stop == Stop::NeedInput ? progress.wanted : 0;
+    switch (progress.stop) {
+        case Stop::Close:
+            thread_.output().clear();
+            close();
+            return;
+        case Stop::CloseFlushed:
+            state_ = State::Closing;
+            since_ = Clock::now();
+            break;
+        case Stop::Penalty:
+            pause();
+            return;
+        case Stop::TurnOver:
+            thread_.stats().yields.add();
+            break;
+        case Stop::NeedInput:
+        case Stop::OutputFull:
+            break;
+    }
+    produce();
+    sendBatch();
+}
+
+void Connection::produce() {
+    moreToSay_ = false;
+    if (Conversation* conversation = session_.conversation();
+        conversation && state_ == State::Open) {
+        // As much as one turn of requests may answer; a client that is behind gets no more before
+        // it has read.
+        const size_t limit = thread_.server().settings.maxUnsentBytes / 4;
+        moreToSay_ = output_.size() >= limit ||
+                     conversation->produce(thread_.output(), limit - output_.size());
+    }
+}
+
+void Connection::speak() {
+    if (state_ == State::Open && session_.conversation() != nullptr) {
+        produce();
+        sendBatch();
+    }
+}
+
+void Connection::keepInput(protocol::Bytes rest) {
+    if (rest.data() >= input_.view().data() && rest.data() < input_.view().data() + input_.size() &&
+        !input_.empty()) {
+        input_.consume(input_.size() - rest.size());
+    } else {
+        input_.clear();
+        input_.append(rest);
+    }
+    input_.releaseAbove(kKeepCapacity);
+    if (!input_.empty()) {
+        since_ = Clock::now();
+    }
+}
+
+void Connection::sendBatch() {
+    auto& batch = thread_.output();
+    if (!output_.empty()) {
+        output_.append(batch.view());
+    } else if (!batch.empty()) {
+        const auto bytes = batch.view();
+        const ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+        if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
+            batch.clear();
+            close();
+            return;
+        }
+        const auto count = static_cast<size_t>(std::max<ssize_t>(sent, 0));
+        thread_.stats().bytesWritten.add(count);
+        output_.append(bytes.subspan(count));
+    }
+    batch.clear();
+    batch.releaseAbove(2 * thread_.server().settings.maxUnsentBytes);
+    afterSending();
+}
+
+bool Connection::send() {
+    while (!output_.empty()) {
+        const auto bytes = output_.view();
+        const ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+        if (sent < 0) {
+            if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) {
+                break;
+            }
+            close();
+            return false;
+        }
+        thread_.stats().bytesWritten.add(static_cast<uint64_t>(sent));
+        output_.consume(static_cast<size_t>(sent));
+    }
+    output_.releaseAbove(kKeepCapacity);
+    return true;
+}
+
+void Connection::afterSending() {
+    if (state_ == State::Closing && output_.empty()) {
+        startClosing();
+        return;
+    }
+    if (!accountBuffers()) {
+        return;
+    }
+    setWriting(!output_.empty());
+    if (state_ != State::Open) {
+        setReading(Reading::No);
+        return;
+    }
+    // A client that does not read is not served until it has taken everything: its memory stays
+    // bounded.
+    const bool blocked = output_.size() >= thread_.server().settings.maxUnsentBytes;
+    if (blocked && !blocked_) {
+        thread_.stats().slowReaders.add();
+    }
+    blocked_ = blocked;
+    const bool leftOver = wanted_ == 0 && !input_.empty();
+    setReading(blocked || leftOver ? Reading::No : Reading::Yes);
+    // A conversation goes on when the client has taken what was said.
+    const bool speaks = moreToSay_ && output_.empty();
+    if (((leftOver && !blocked) || speaks) && !queued_) {
+        queued_ = true;
+        thread_.resumeLater(*this);
+    }
+}
+
+void Connection::resume() {
+    queued_ = false;
+    if (state_ == State::Open && wanted_ == 0 && !input_.empty() &&
+        output_.size() < thread_.server().settings.maxUnsentBytes) {
+        run(input_.view());
+    } else if (moreToSay_) {
+        speak();
+    }
+}
+
+void Connection::pause() {
+    auto& batch = thread_.output();
+    output_.append(batch.view());
+    batch.clear();
+    state_ = State::Paused;
+    setReading(Reading::No);
+    setWriting(false);
+    if (!pauseEvent_) {
+        pauseEvent_ = makeEvent(thread_.base(), -1, 0, onPauseOver, this);
+    }
+    const auto millis = thread_.server().settings.authDelayMillis;
+    const timeval delay{static_cast<time_t>(millis / 1000),
+                        static_cast<suseconds_t>(millis % 1000 * 1000)};
+    event_add(pauseEvent_.get(), &delay);
+    accountBuffers();
+}
+
+void Connection::startClosing() {
+    // Closing with unread input would send a reset, which may overtake the last answer: close our
+    // half, then read and forget what the client had already sent.
+    setWriting(false);
+    input_.clear();
+    input_.releaseAbove(0);
+    if (!accountBuffers()) {
+        return;
+    }
+    ::shutdown(socket_.get(), SHUT_WR);
+    state_ = State::Lingering;
+    since_ = Clock::now();
+    setReading(Reading::Yes);
+}
+
+void Connection::discardInput() {
+    if (state_ == State::Lingering) {
+        receive(thread_.readBuffer(), thread_.readBufferSize());
+    }
+}
+
+void Connection::sweep(Clock::time_point now) {
+    const auto patience = std::chrono::seconds(thread_.server().settings.idlePartialSeconds);
+    const bool stalled =
+            state_ == State::Open && wanted_ != 0 && !input_.empty() && now - since_ > patience;
+    const bool unread = state_ == State::Closing && now - since_ > patience;
+    const bool lingered = state_ == State::Lingering && now - since_ > kLingerTime;
+    if (stalled) {
+        spdlog::info("connection {}: closed, a request stopped half-way", id());
+    }
+    if (stalled || unread || lingered) {
+        close();
+        return;
+    }
+    if (Conversation* conversation = session_.conversation();
+        conversation && state_ == State::Open) {
+        if (!conversation->tick(now)) {
+            close();
+            return;
+        }
+        speak();
+    }
+}
+
+void Connection::setReading(Reading reading) {
+    const bool on = reading == Reading::Yes;
+    if (on != reading_) {
+        reading_ = on;
+        if (on) {
+            event_add(readEvent_.get(), nullptr);
+        } else {
+            event_del(readEvent_.get());
+        }
+    }
+}
+
+void Connection::setWriting(bool on) {
+    if (on != writing_) {
+        writing_ = on;
+        if (on) {
+            event_add(writeEvent_.get(), nullptr);
+        } else {
+            event_del(writeEvent_.get());
+        }
+    }
+}
+
+bool Connection::accountBuffers() {
+    const size_t held = input_.capacity() + output_.capacity();
+    if (held == accounted_) {
+        return true;
+    }
+    auto& total = thread_.server().bufferedBytes;
+    const size_t now =
+            total.fetch_add(held - accounted_, std::memory_order_relaxed) + held - accounted_;
+    const bool grew = held > accounted_;
+    accounted_ = held;
+    if (grew && now > thread_.server().settings.maxBufferedBytes) {
+        spdlog::warn("connection {}: closed, all connections together hold {} bytes", id(), now);
+        thread_.stats().bufferLimitCloses.add();
+        close();
+        return false;
+    }
+    return true;
+}
+
+void Connection::close() {
+    thread_.remove(*this);
+}
+
+}  // namespace kv::server

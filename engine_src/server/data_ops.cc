@@ -1,0 +1,228 @@
+// Reading and changing documents: the commands that make up nearly all traffic.
+#include <zlib.h>
+
+#include "protocol/extras.h"
+#include "server/command.h"
+#include "server/expiry.h"
+#include "server/op_target.h"
+
+namespace kv::server {
+
+using protocol::FrameView;
+using protocol::Opcode;
+using protocol::Response;
+using protocol::Status;
+
+void replyMutation(CommandContext& context, const FrameView& request, const OpResult& result,
+                   protocol::Bytes value) {
+    if (!result.ok()) {
+        replyRefusal(context, request, result.status);
+        return;
+    }
+    if (isQuiet(request.header.opcode)) {
+        return;
+    }
+    Response response;
+    response.cas = result.cas.get();
+    response.value = value;
+    if (context.session.features().mutationSeqno) {
+        const auto token = protocol::encodeMutationToken(result.vbuuid.get(), result.seqno.get());
+        response.extras = token;
+        reply(context, request, response);
+        return;
+    }
+    reply(context, request, response);
+}
+
+namespace {
+
+constexpr bool answersKey(Opcode opcode) {
+    return opcode == Opcode::kGetK || opcode == Opcode::kGetKQ || opcode == Opcode::kGatK ||
+           opcode == Opcode::kGatKQ;
+}
+
+void replyMiss(CommandContext& context, const FrameView& request) {
+    if (isQuiet(request.header.opcode)) {
+        return;
+    }
+    Response response;
+    response.status = Status::kKeyEnoent;
+    if (answersKey(request.header.opcode)) {
+        response.key = request.key;  // memcached's answer to a K form: the key instead of a text
+    } else {
+        response.value = protocol::asBytes("Not found");
+    }
+    reply(context, request, response);
+}
+
+After replyDocument(CommandContext& context, const FrameView& request, const OpResult& result) {
+    context.stats.gets.add();
+    if (!result.ok()) {
+        if (result.status == OpStatus::KeyNotFound) {
+            replyMiss(context, request);
+        } else {
+            replyRefusal(context, request, result.status);
+        }
+        return After::Continue;
+    }
+    context.stats.getHits.add();
+    const auto flags = protocol::encodeU32(result.flags);
+    Response response;
+    response.cas = result.cas.get();
+    if (context.session.features().json) {
+        response.datatype = result.datatype & protocol::Datatype::kJson;
+    }
+    response.extras = flags;
+    if (answersKey(request.header.opcode)) {
+        response.key = request.key;
+    }
+    response.value = protocol::asBytes(result.value.view());
+    reply(context, request, response);
+    return After::Continue;
+}
+
+After get(CommandContext& context, const FrameView& request) {
+    return replyDocument(
+            context, request,
+            context.server.bucket.get(targetOf(context, request), request.keyText(), context.now));
+}
+
+After getAndTouch(CommandContext& context, const FrameView& request) {
+    const uint32_t expiry = absoluteExpiry(protocol::decodeU32(request.extras), context.now);
+    return replyDocument(context, request,
+                         context.server.bucket.getAndTouch(targetOf(context, request),
+                                                           request.keyText(), expiry, context.now));
+}
+
+After getAndLock(CommandContext& context, const FrameView& request) {
+    return replyDocument(
+            context, request,
+            context.server.bucket.getAndLock(targetOf(context, request), request.keyText(),
+                                             protocol::decodeU32(request.extras), context.now));
+}
+
+After unlock(CommandContext& context, const FrameView& request) {
+    const auto result = context.server.bucket.unlock(targetOf(context, request), request.keyText(),
+                                                     Cas{request.header.cas}, context.now);
+    if (!result.ok()) {
+        replyRefusal(context, request, result.status);
+    } else {
+        reply(context, request, {});
+    }
+    return After::Continue;
+}
+
+After getMeta(CommandContext& context, const FrameView& request) {
+    const auto result = context.server.bucket.getMeta(targetOf(context, request), request.keyText(),
+                                                      context.now);
+    if (!result.ok()) {
+        if (result.status != OpStatus::KeyNotFound) {
+            replyRefusal(context, request, result.status);
+        } else {
+            replyMiss(context, request);
+        }
+        return After::Continue;
+    }
+    const bool withDatatype = !request.extras.empty() && request.extras[0] == 2;
+    const auto meta = protocol::encodeMeta(
+            {result.deleted, result.flags, result.exptime, result.number, result.datatype});
+    Response response;
+    response.cas = result.cas.get();
+    response.extras = protocol::Bytes(meta).first(withDatatype ? 21 : 20);
+    reply(context, request, response);
+    return After::Continue;
+}
+
+constexpr StoreMode modeOf(Opcode opcode) {
+    if (opcode == Opcode::kAdd || opcode == Opcode::kAddQ) {
+        return StoreMode::Add;
+    }
+    return opcode == Opcode::kReplace || opcode == Opcode::kReplaceQ ? StoreMode::Replace
+                                                                     : StoreMode::Set;
+}
+
+/// A plain memcached value ends at 1 MiB; one that is too long also takes the old value away, so
+/// that no reader gets what its writer meant to replace.
+bool refuseLongValue(CommandContext& context, const FrameView& request, Vbid vbid) {
+    if (request.value.size() <= protocol::kMaxMemcachedValue || context.session.couchbase()) {
+        return false;
+    }
+    context.server.bucket.remove(vbid, request.keyText(), Cas{}, context.now);
+    replyRefusal(context, request, OpStatus::TooBig);
+    return true;
+}
+
+After store(CommandContext& context, const FrameView& request) {
+    context.stats.sets.add();
+    const Vbid vbid = targetOf(context, request);
+    if (refuseLongValue(context, request, vbid)) {
+        return After::Continue;
+    }
+    const auto extras = protocol::decodeStoreExtras(request.extras);
+    const StoreArgs args{.flags = extras.flags,
+                         .exptime = absoluteExpiry(extras.expiry, context.now),
+                         .datatype = request.header.datatype,
+                         .cas = Cas{request.header.cas}};
+    const auto mode = modeOf(request.header.opcode);
+    if (mode == StoreMode::Add && request.header.cas != 0) {
+        replyError(context, request, Status::kEinval, "Invalid arguments: CAS with add");
+        return After::Continue;
+    }
+    replyMutation(context, request,
+                  context.server.bucket.store(vbid, request.keyText(), mode, request.valueText(),
+                                              args, context.now));
+    return After::Continue;
+}
+
+After concat(CommandContext& context, const FrameView& request) {
+    context.stats.sets.add();
+    const Opcode opcode = request.header.opcode;
+    const auto where = opcode == Opcode::kAppend || opcode == Opcode::kAppendQ ? Concat::Append
+                                                                               : Concat::Prepend;
+    replyMutation(context, request,
+                  context.server.bucket.concat(targetOf(context, request), request.keyText(), where,
+                                               request.valueText(), Cas{request.header.cas},
+                                               context.now));
+    return After::Continue;
+}
+
+After remove(CommandContext& context, const FrameView& request) {
+    auto result = context.server.bucket.remove(targetOf(context, request), request.keyText(),
+                                               Cas{request.header.cas}, context.now);
+    if (!context.session.couchbase()) {
+        result.cas = Cas{};  // memcached: a deleted document has none
+    }
+    replyMutation(context, request, result);
+    return After::Continue;
+}
+
+After touch(CommandContext& context, const FrameView& request) {
+    const uint32_t expiry = absoluteExpiry(protocol::decodeU32(request.extras), context.now);
+    replyMutation(context, request,
+                  context.server.bucket.touch(targetOf(context, request), request.keyText(), expiry,
+                                              context.now));
+    return After::Continue;
+}
+
+}  // namespace
+
+void addDataOps(CommandTable& table) {
+    const auto add = [&table](std::initializer_list<Opcode> opcodes, Handler handler) {
+        for (const Opcode opcode : opcodes) {
+            table.add(opcode, {handler, Command::Needs::Data});
+        }
+    };
+    add({Opcode::kGet, Opcode::kGetQ, Opcode::kGetK, Opcode::kGetKQ}, get);
+    add({Opcode::kGat, Opcode::kGatQ, Opcode::kGatK, Opcode::kGatKQ}, getAndTouch);
+    add({Opcode::kGetMeta, Opcode::kGetMetaQ}, getMeta);
+    add({Opcode::kGetLocked}, getAndLock);
+    add({Opcode::kUnlockKey}, unlock);
+    add({Opcode::kSet, Opcode::kSetQ, Opcode::kAdd, Opcode::kAddQ, Opcode::kReplace,
+         Opcode::kReplaceQ},
+        store);
+    add({Opcode::kAppend, Opcode::kAppendQ, Opcode::kPrepend, Opcode::kPrependQ}, concat);
+    add({Opcode::kDelete, Opcode::kDeleteQ}, remove);
+    add({Opcode::kTouch}, touch);
+}
+
+}  // namespace kv::server

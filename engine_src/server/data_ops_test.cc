@@ -1,0 +1,277 @@
+#include <gtest/gtest.h>
+
+#include "server/op_target.h"
+#include "server/test_support.h"
+
+namespace kv::server {
+namespace {
+
+using protocol::Opcode;
+using protocol::Status;
+using namespace testing_support;
+using namespace std::string_literals;
+
+std::string u32(uint32_t value) {
+    const auto bytes = protocol::encodeU32(value);
+    return {bytes.begin(), bytes.end()};
+}
+std::string u64(uint64_t value) {
+    const auto bytes = protocol::encodeU64(value);
+    return {bytes.begin(), bytes.end()};
+}
+std::string storeExtras(uint32_t flags, uint32_t expiry) {
+    return u32(flags) + u32(expiry);
+}
+
+class DataOps : public testing::Test {
+  protected:
+    Answer set(const std::string& key, const std::string& value, Opcode opcode = Opcode::kSet,
+               uint64_t cas = 0, uint32_t expiry = 0) {
+        return bench_.ask({.opcode = opcode,
+                           .key = key,
+                           .value = value,
+                           .extras = storeExtras(0xabcd, expiry),
+                           .cas = cas});
+    }
+    Answer get(const std::string& key) { return bench_.ask({.opcode = Opcode::kGet, .key = key}); }
+    Answer count(Opcode opcode, const std::string& key, uint64_t delta, uint64_t initial,
+                 uint32_t expiry) {
+        return bench_.ask(
+                {.opcode = opcode, .key = key, .extras = u64(delta) + u64(initial) + u32(expiry)});
+    }
+
+    Bench bench_;
+};
+
+TEST_F(DataOps, GetReturnsFlagsAndTheCasOfTheSet) {
+    const auto stored = set("key", "value");
+    EXPECT_EQ(stored.status, Status::kSuccess);
+    EXPECT_NE(stored.cas, 0U);
+    const auto fetched = get("key");
+    EXPECT_EQ(fetched.extras, u32(0xabcd));
+    EXPECT_EQ(fetched.value, "value");
+    EXPECT_EQ(fetched.cas, stored.cas);
+    EXPECT_TRUE(fetched.key.empty());
+}
+
+TEST_F(DataOps, KFormsRepeatTheKey) {
+    set("key", "value");
+    EXPECT_EQ(bench_.ask({.opcode = Opcode::kGetK, .key = "key"}).key, "key");
+    const auto miss = bench_.ask({.opcode = Opcode::kGetK, .key = "none"});
+    EXPECT_EQ(miss.status, Status::kKeyEnoent);
+    EXPECT_EQ(miss.key, "none");
+    EXPECT_EQ(bench_.ask({.opcode = Opcode::kGatK, .key = "key", .extras = u32(0)}).key, "key");
+}
+
+TEST_F(DataOps, ErrorsCarryAText) {
+    EXPECT_FALSE(get("none").value.empty());
+    set("key", "1");
+    EXPECT_FALSE(set("key", "2", Opcode::kAdd).value.empty());
+}
+
+TEST_F(DataOps, AddReplaceAndCas) {
+    EXPECT_EQ(set("key", "1", Opcode::kReplace).status, Status::kKeyEnoent);
+    const auto added = set("key", "1", Opcode::kAdd);
+    EXPECT_EQ(added.status, Status::kSuccess);
+    EXPECT_EQ(set("key", "2", Opcode::kAdd).status, Status::kKeyEexists);
+    EXPECT_EQ(set("key", "2", Opcode::kReplace, added.cas).status, Status::kSuccess);
+    EXPECT_EQ(set("key", "3", Opcode::kSet, added.cas).status, Status::kKeyEexists);
+    EXPECT_EQ(set("new", "3", Opcode::kSet, 5).status, Status::kKeyEnoent);
+    EXPECT_EQ(set("new", "3", Opcode::kAdd, 5).status, Status::kEinval);
+    EXPECT_EQ(get("key").value, "2");
+}
+
+TEST_F(DataOps, QuietFormsAreSilentOnSuccessOnly) {
+    const auto quiet = [this](const Frame& frame) {
+        bench_.feed(frame.bytes());
+        return bench_.answers();
+    };
+    EXPECT_TRUE(
+            quiet({.opcode = Opcode::kSetQ, .key = "k", .value = "5", .extras = storeExtras(0, 0)})
+                    .empty());
+    EXPECT_TRUE(quiet({.opcode = Opcode::kAppendQ, .key = "k", .value = "0"}).empty());
+    EXPECT_TRUE(quiet({.opcode = Opcode::kPrependQ, .key = "k", .value = "1"}).empty());
+    EXPECT_TRUE(
+            quiet({.opcode = Opcode::kIncrementQ, .key = "k", .extras = u64(1) + u64(0) + u32(0)})
+                    .empty());
+    EXPECT_EQ(get("k").value, "151");
+    EXPECT_TRUE(quiet({.opcode = Opcode::kReplaceQ,
+                       .key = "k",
+                       .value = "x",
+                       .extras = storeExtras(0, 0)})
+                        .empty());
+    EXPECT_TRUE(quiet({.opcode = Opcode::kDeleteQ, .key = "k"}).empty());
+    EXPECT_TRUE(quiet({.opcode = Opcode::kGetQ, .key = "k"}).empty());
+    EXPECT_TRUE(quiet({.opcode = Opcode::kGatQ, .key = "k", .extras = u32(9)}).empty());
+    EXPECT_EQ(quiet({.opcode = Opcode::kDeleteQ, .key = "k"}).size(), 1U);
+    EXPECT_EQ(quiet({.opcode = Opcode::kReplaceQ,
+                     .key = "k",
+                     .value = "x",
+                     .extras = storeExtras(0, 0)})
+                      .size(),
+              1U);
+    EXPECT_EQ(quiet({.opcode = Opcode::kAppendQ, .key = "k", .value = "x"}).size(), 1U);
+    EXPECT_EQ(quiet({.opcode = Opcode::kGetQ, .key = ""}).size(), 1U) << "a refusal is no miss";
+}
+
+TEST_F(DataOps, Counters) {
+    EXPECT_EQ(count(Opcode::kIncrement, "n", 1, 7, protocol::kCounterNoCreate).status,
+              Status::kKeyEnoent);
+    EXPECT_EQ(count(Opcode::kIncrement, "n", 1, 7, 0).value, u64(7));
+    EXPECT_EQ(count(Opcode::kIncrement, "n", 3, 0, 0).value, u64(10));
+    EXPECT_EQ(count(Opcode::kDecrement, "n", 99, 0, 0).value, u64(0)) << "stops at 0";
+    EXPECT_EQ(get("n").value, "0");
+    set("text", "abc");
+    EXPECT_EQ(count(Opcode::kIncrement, "text", 1, 0, 0).status, Status::kDeltaBadval);
+}
+
+TEST_F(DataOps, ExpiryIsRelativeUpTo30DaysAndAbsoluteAbove) {
+    set("relative", "x", Opcode::kSet, 0, 10);
+    set("absolute", "x", Opcode::kSet, 0, bench_.now.seconds + 10);
+    set("never", "x");
+    bench_.now = OpTime::fromNanos(bench_.now.nanos + 9'000'000'000ULL);
+    EXPECT_EQ(get("relative").status, Status::kSuccess);
+    EXPECT_EQ(get("absolute").status, Status::kSuccess);
+    EXPECT_EQ(bench_.ask({.opcode = Opcode::kTouch, .key = "relative", .extras = u32(100)}).status,
+              Status::kSuccess);
+    bench_.now = OpTime::fromNanos(bench_.now.nanos + 2'000'000'000ULL);
+    EXPECT_EQ(get("absolute").status, Status::kKeyEnoent);
+    EXPECT_EQ(get("relative").status, Status::kSuccess) << "touched";
+    EXPECT_EQ(get("never").status, Status::kSuccess);
+    EXPECT_EQ(bench_.ask({.opcode = Opcode::kTouch, .key = "none", .extras = u32(1)}).status,
+              Status::kKeyEnoent);
+    EXPECT_EQ(bench_.ask({.opcode = Opcode::kGat, .key = "relative", .extras = u32(1)}).value, "x");
+    bench_.now = OpTime::fromNanos(bench_.now.nanos + 3'000'000'000ULL);
+    EXPECT_EQ(get("relative").status, Status::kKeyEnoent);
+}
+
+TEST_F(DataOps, LockedDocumentsRefuseOthers) {
+    set("key", "1");
+    const auto locked = bench_.ask({.opcode = Opcode::kGetLocked, .key = "key", .extras = u32(5)});
+    EXPECT_EQ(locked.value, "1");
+    EXPECT_EQ(set("key", "2").status, Status::kLocked);
+    EXPECT_EQ(bench_.ask({.opcode = Opcode::kUnlockKey, .key = "key", .cas = locked.cas}).status,
+              Status::kSuccess);
+    EXPECT_EQ(bench_.ask({.opcode = Opcode::kUnlockKey, .key = "key", .cas = locked.cas}).status,
+              Status::kNotLocked);
+    EXPECT_EQ(set("key", "2").status, Status::kSuccess);
+}
+
+TEST_F(DataOps, GetMetaTellsAlsoOfDeletions) {
+    const auto meta = [this](const std::string& extras) {
+        return bench_.ask({.opcode = Opcode::kGetMeta, .key = "key", .extras = extras});
+    };
+    EXPECT_EQ(meta("\x02").status, Status::kKeyEnoent);
+    set("key", "1");
+    const auto live = meta("\x02");
+    EXPECT_EQ(live.extras.size(), 21U);
+    EXPECT_EQ(live.extras.substr(0, 8), u32(0) + u32(0xabcd));
+    EXPECT_EQ(meta("").extras.size(), 20U);
+    bench_.ask({.opcode = Opcode::kDelete, .key = "key"});
+    EXPECT_EQ(meta("\x02").extras.substr(0, 4), u32(1));
+}
+
+TEST_F(DataOps, JsonBitComesBackOnlyWhereNegotiated) {
+    bench_.becomeCouchbase("\0\x08\0\x0b"s);
+    bench_.ask({.opcode = Opcode::kSet,
+                .key = "j",
+                .value = "{}",
+                .extras = storeExtras(0, 0),
+                .datatype = protocol::Datatype::kJson});
+    EXPECT_EQ(get("j").datatype, protocol::Datatype::kJson);
+    bench_.becomeCouchbase("\0\x08"s);
+    EXPECT_EQ(get("j").datatype, protocol::Datatype::kRaw);
+}
+
+TEST_F(DataOps, MutationTokensWhereNegotiated) {
+    EXPECT_TRUE(set("key", "1").extras.empty());
+    bench_.becomeCouchbase("\0\x04\0\x08"s);
+    const auto first = set("key", "1").extras;
+    const auto second = set("key", "2").extras;
+    ASSERT_EQ(first.size(), 16U);
+    EXPECT_EQ(first.substr(0, 8), second.substr(0, 8)) << "the same history";
+    EXPECT_EQ(static_cast<unsigned char>(first[15]) + 1, static_cast<unsigned char>(second[15]));
+    EXPECT_EQ(bench_.ask({.opcode = Opcode::kDelete, .key = "key"}).extras.size(), 16U);
+}
+
+TEST_F(DataOps, FramingExtrasAreRefusedUnlessTheyPromiseNothing) {
+    const auto framed = [this](std::string framing) {
+        return bench_
+                .ask({.opcode = Opcode::kSet,
+                      .key = "key",
+                      .value = "new",
+                      .extras = storeExtras(0, 0),
+                      .magic = protocol::Magic::kAltClientRequest,
+                      .framing = std::move(framing)})
+                .status;
+    };
+    EXPECT_EQ(framed("\x11\x01"s), Status::kNotSupported) << "durability";
+    EXPECT_EQ(framed("\x50"s), Status::kNotSupported) << "preserve expiry";
+    EXPECT_EQ(framed("\x13"s), Status::kEinval) << "cut short";
+    EXPECT_EQ(get("key").status, Status::kKeyEnoent) << "refused requests change nothing";
+    EXPECT_EQ(framed(""), Status::kSuccess);
+    EXPECT_EQ(framed("\0"s), Status::kSuccess) << "barrier";
+}
+
+TEST_F(DataOps, PlainClientsAndCouchbaseClientsSeeTheSameDocuments) {
+    set("shared", "1");
+    bench_.becomeCouchbase();
+    const auto vbid = vbucketOfKey("shared", 4);
+    EXPECT_EQ(bench_.ask({.opcode = Opcode::kGet, .key = "shared", .vbucket = vbid.get()}).value,
+              "1");
+}
+
+TEST_F(DataOps, OtherVbucketsAreNotMineAndTheConfigComesWithIt) {
+    bench_.becomeCouchbase();
+    const auto refused = bench_.ask({.opcode = Opcode::kGet, .key = "k", .vbucket = 4});
+    EXPECT_EQ(refused.status, Status::kNotMyVbucket);
+    EXPECT_EQ(refused.value, bench_.server.config.json());
+    bench_.bucket->setVBucketState(Vbid{1}, VbState::Replica, bench_.now);
+    EXPECT_EQ(bench_.ask({.opcode = Opcode::kGet, .key = "k", .vbucket = 1}).status,
+              Status::kNotMyVbucket);
+    bench_.becomeCouchbase("\0\x08\0\x1e"s);  // once is enough
+    EXPECT_TRUE(bench_.ask({.opcode = Opcode::kGet, .key = "k", .vbucket = 4}).value.empty());
+}
+
+TEST_F(DataOps, MemcachedLimitsOnPlainConnections) {
+    set("big", "old");
+    EXPECT_EQ(set("big", std::string((1 << 20) + 1, 'x')).status, Status::kE2big);
+    EXPECT_EQ(get("big").status, Status::kKeyEnoent) << "the old value is gone";
+    EXPECT_EQ(set("big", std::string(1 << 20, 'x')).status, Status::kSuccess);
+    EXPECT_EQ(bench_.ask({.opcode = Opcode::kDelete, .key = "big"}).cas, 0U);
+
+    EXPECT_EQ(bench_.feed(getBytes(std::string(251, 'k'))).stop, Stop::CloseFlushed);
+    EXPECT_EQ(bench_.answers().front().status, Status::kEinval);
+
+    Bench couchbase;
+    couchbase.becomeCouchbase();
+    EXPECT_EQ(couchbase.feed(getBytes(std::string(251, 'k'))).stop, Stop::NeedInput);
+    EXPECT_EQ(couchbase.answers().front().status, Status::kEinval);
+    EXPECT_EQ(couchbase
+                      .ask({.opcode = Opcode::kSet,
+                            .key = "big",
+                            .value = std::string(3 << 20, 'x'),
+                            .extras = storeExtras(0, 0)})
+                      .status,
+              Status::kSuccess);
+    EXPECT_NE(couchbase.ask({.opcode = Opcode::kDelete, .key = "big"}).cas, 0U);
+}
+
+TEST_F(DataOps, ConnectionBuffersAreNotChargedToTheBucket) {
+    bench_.becomeCouchbase();
+    bench_.ask({.opcode = Opcode::kSet,
+                .key = "k",
+                .value = std::string(1 << 20, 'x'),
+                .extras = storeExtras(0, 0)});
+    const auto before = bench_.bucket->memory().precise();
+    std::string many;
+    for (int i = 0; i < 20; ++i) {
+        many += getBytes("k");
+    }
+    bench_.feed(many);
+    EXPECT_GT(bench_.out.size(), size_t{20} << 20);
+    EXPECT_EQ(bench_.bucket->memory().precise(), before);
+}
+
+}  // namespace
+}  // namespace kv::server

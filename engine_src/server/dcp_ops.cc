@@ -1,0 +1,155 @@
+// The DCP commands of a connection: open it as a producer, set it up, open and close streams.
+#include <spdlog/spdlog.h>
+
+#include "server/command.h"
+#include "server/dcp_producer_connection.h"
+
+namespace kv::server {
+
+using protocol::FrameView;
+using protocol::Opcode;
+using protocol::Response;
+using protocol::Status;
+
+namespace {
+
+constexpr size_t kMaxNameBytes = 200;
+
+/// The connection's producer; answers the request when it has none.
+DcpProducerConnection* producerOf(CommandContext& context, const FrameView& request) {
+    auto* producer = dynamic_cast<DcpProducerConnection*>(context.session.conversation());
+    if (producer == nullptr) {
+        replyError(context, request, Status::kEinval, "Not opened as a DCP producer");
+    }
+    return producer;
+}
+
+std::vector<uint8_t> encodeLog(const std::vector<FailoverEntry>& log) {
+    std::vector<uint8_t> bytes;
+    for (const auto& entry : log) {
+        const auto encoded = protocol::encodeMutationToken(entry.uuid.get(), entry.seqno.get());
+        bytes.insert(bytes.end(), encoded.begin(), encoded.end());
+    }
+    return bytes;
+}
+
+void replyStatus(CommandContext& context, const FrameView& request, Status status,
+                 std::string_view text) {
+    if (status == Status::kSuccess) {
+        reply(context, request, {});
+    } else if (status == Status::kNotMyVbucket) {
+        replyRefusal(context, request, OpStatus::NotMyVbucket);
+    } else {
+        replyError(context, request, status, text);
+    }
+}
+
+After open(CommandContext& context, const FrameView& request) {
+    namespace flags = protocol::dcp_open;
+    const uint32_t asked = protocol::decodeDcpOpenFlags(request.extras);
+    if (context.server.dcp == nullptr || (asked & flags::kProducer) == 0 ||
+        (asked & ~(flags::kProducer | flags::kDeleteTimes)) != 0) {
+        replyError(context, request, Status::kNotSupported,
+                   "Only plain producers, with or without delete times, are supported");
+        return After::Continue;
+    }
+    if (request.key.size() > kMaxNameBytes || context.session.conversation() != nullptr) {
+        replyError(context, request, Status::kEinval, "Invalid arguments: name, or opened already");
+        return After::Continue;
+    }
+    // The conversation is the connection's; what its streams hold is the bucket's.
+    const NonBucketGuard nobody;
+    // The connection's number keeps cursors of clients of the same name apart.
+    std::string name = std::to_string(context.session.id()) + ":" + std::string(request.keyText());
+    context.session.converse(std::make_unique<DcpProducerConnection>(
+            std::move(name), *context.server.dcp, context.session.waker(), asked));
+    reply(context, request, {});
+    return After::Continue;
+}
+
+After control(CommandContext& context, const FrameView& request) {
+    if (auto* producer = producerOf(context, request)) {
+        replyStatus(context, request, producer->control(request.keyText(), request.valueText()),
+                    "Unknown DCP control, or a value it cannot have");
+    }
+    return After::Continue;
+}
+
+After streamRequest(CommandContext& context, const FrameView& request) {
+    auto* producer = producerOf(context, request);
+    if (producer == nullptr) {
+        return After::Continue;
+    }
+    if (!request.value.empty()) {
+        replyError(context, request, Status::kNotSupported, "Filters are not supported");
+        return After::Continue;
+    }
+    const auto answer = producer->openStream(Vbid{request.header.vbucket()}, request.header.opaque,
+                                             protocol::decodeDcpStreamRequest(request.extras));
+    if (const auto* log = std::get_if<std::vector<FailoverEntry>>(&answer)) {
+        const auto bytes = encodeLog(*log);
+        Response response;
+        response.value = bytes;
+        reply(context, request, response);
+    } else if (const auto* back = std::get_if<Seqno>(&answer)) {
+        const auto bytes = protocol::encodeU64(back->get());
+        Response response;
+        response.status = Status::kRollback;
+        response.value = bytes;
+        reply(context, request, response);
+    } else {
+        replyStatus(context, request, std::get<Status>(answer), "Stream refused");
+    }
+    return After::Continue;
+}
+
+After closeStream(CommandContext& context, const FrameView& request) {
+    if (auto* producer = producerOf(context, request)) {
+        const bool closed = producer->closeStream(Vbid{request.header.vbucket()});
+        replyStatus(context, request, closed ? Status::kSuccess : Status::kKeyEnoent,
+                    "No such stream");
+    }
+    return After::Continue;
+}
+
+After bufferAck(CommandContext& context, const FrameView& request) {
+    // Acknowledgements are not answered.
+    if (auto* producer = producerOf(context, request)) {
+        producer->acknowledged(protocol::decodeU32(request.extras));
+    }
+    return After::Continue;
+}
+
+After failoverLog(CommandContext& context, const FrameView& request) {
+    const Vbid vbid{request.header.vbucket()};
+    auto& bucket = context.server.bucket;
+    if (!bucket.hasVBucket(vbid) || bucket.vbucket(vbid).state() == VbState::Dead) {
+        replyRefusal(context, request, OpStatus::NotMyVbucket);
+        return After::Continue;
+    }
+    const auto bytes = encodeLog(bucket.vbucket(vbid).failoverLog().entries());
+    Response response;
+    response.value = bytes;
+    reply(context, request, response);
+    return After::Continue;
+}
+
+After noop(CommandContext& context, const FrameView& request) {
+    reply(context, request, {});
+    return After::Continue;
+}
+
+}  // namespace
+
+void addDcpOps(CommandTable& table) {
+    using enum Command::Needs;
+    table.add(Opcode::kDcpOpen, {open, Data});
+    table.add(Opcode::kDcpControl, {control, Data});
+    table.add(Opcode::kDcpStreamReq, {streamRequest, Data});
+    table.add(Opcode::kDcpCloseStream, {closeStream, Data});
+    table.add(Opcode::kDcpBufferAck, {bufferAck, Data});
+    table.add(Opcode::kDcpGetFailoverLog, {failoverLog, Data});
+    table.add(Opcode::kDcpNoop, {noop, Data});
+}
+
+}  // namespace kv::server

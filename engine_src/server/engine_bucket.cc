@@ -1,0 +1,80 @@
+#include "server/engine_bucket.h"
+
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+#include <filesystem>
+
+namespace kv::server {
+
+namespace {
+
+int64_t millis(std::chrono::nanoseconds time) {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
+}
+
+}  // namespace
+
+EngineBucket::EngineBucket(const CommandLine& line, Executor& executor) {
+    if (line.bucketType == BucketType::Persistent) {
+        open(line, executor);
+    } else {
+        bucket_ = Bucket::createEphemeral(line.params.bucket);
+    }
+    activate(line.replicateHost.empty() ? VbState::Active : VbState::Replica);
+    if (persistent_ != nullptr) {
+        persistent_->startFlushing();
+    }
+}
+
+void EngineBucket::open(const CommandLine& line, Executor& executor) {
+    const PersistenceConfig persistence{.dataDir = line.dataDir.string(),
+                                        .shards = line.shards,
+                                        .rocks = line.params.rocks,
+                                        .flusher = line.params.flusher};
+    auto bucket = std::make_unique<PersistentBucket>(line.params.bucket, persistence, executor);
+    persistent_ = bucket.get();
+    bucket_ = std::move(bucket);
+    warmup_ = persistent_->warmUp();
+    spdlog::info("warm-up: {} documents, {} vBuckets, {} ms, last stop {}", warmup_.documents,
+                 warmup_.vbuckets, millis(warmup_.duration), warmup_.clean ? "clean" : "not clean");
+}
+
+void EngineBucket::activate(VbState initial) {
+    const auto now = OpTime::now();
+    for (uint16_t id = 0; id < bucket_->vbucketCount(); ++id) {
+        if (persistent_ == nullptr || !persistent_->isStored(Vbid{id})) {
+            bucket_->setVBucketState(Vbid{id}, initial, now);
+        }
+    }
+}
+
+void EngineBucket::addStats(ServerContext& context) const {
+    if (persistent_ == nullptr) {
+        return;
+    }
+    context.statSources.emplace_back("", [this] {
+        const auto stats = persistent_->persistenceStats();
+        return KeyValues{{"ep_total_persisted", std::to_string(stats.totalPersisted)},
+                         {"ep_total_enqueued", std::to_string(stats.totalEnqueued)},
+                         {"ep_total_new_items", std::to_string(stats.inserts)},
+                         {"ep_total_updated_items", std::to_string(stats.updates)},
+                         {"ep_total_del_items", std::to_string(stats.deletes)},
+                         {"ep_commit_num", std::to_string(stats.flushes)},
+                         {"ep_item_commit_failed", std::to_string(stats.failedFlushes)},
+                         {"ep_flush_failed_items", std::to_string(stats.failedItems)}};
+    });
+    context.statSources.emplace_back("warmup", [this] {
+        return KeyValues{{"ep_warmup_value_count", std::to_string(warmup_.documents)},
+                         {"ep_warmup_tombstones", std::to_string(warmup_.tombstones)},
+                         {"ep_warmup_vbuckets", std::to_string(warmup_.vbuckets)},
+                         {"ep_warmup_time_ms", std::to_string(millis(warmup_.duration))},
+                         {"ep_warmup_clean_stop", warmup_.clean ? "true" : "false"}};
+    });
+}
+
+bool EngineBucket::persistAll() {
+    return persistent_ == nullptr || persistent_->persistAll();
+}
+
+}  // namespace kv::server

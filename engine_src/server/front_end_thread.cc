@@ -1,0 +1,178 @@
+#include "server/front_end_thread.h"
+
+#include <pthread.h>
+#include <spdlog/spdlog.h>
+#include <sys/eventfd.h>
+
+#include <stdexcept>
+
+namespace kv::server {
+
+namespace {
+
+/// Only the loop's own thread touches it: no locks.
+EventBasePtr makeBase() {
+    event_config* config = event_config_new();
+    event_config_set_flag(config, EVENT_BASE_FLAG_NOLOCK);
+    EventBasePtr base(event_base_new_with_config(config));
+    event_config_free(config);
+    return base;
+}
+
+constexpr timeval kNow{0, 0};
+constexpr timeval kSweepPeriod{1, 0};
+
+template <class Pointer>
+Pointer checked(Pointer pointer, const char* what) {
+    if (!pointer) {
+        throw std::runtime_error(std::string("libevent: ") + what + " failed");
+    }
+    return pointer;
+}
+
+}  // namespace
+
+FrontEndThread::FrontEndThread(ServerContext& server, size_t index)
+    : server_(server),
+      index_(index),
+      stats_(server.settings.timingSample),
+      base_(checked(makeBase(), "event_base_new")),
+      wakeFd_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
+      wakeEvent_(checked(
+              EventPtr(event_new(base_.get(), wakeFd_.get(), EV_READ | EV_PERSIST, onWake, this)),
+              "event_new")),
+      resumeEvent_(checked(EventPtr(event_new(base_.get(), -1, 0, onResume, this)), "event_new")),
+      sweepEvent_(checked(EventPtr(event_new(base_.get(), -1, EV_PERSIST, onSweep, this)),
+                          "event_new")),
+      readBuffer_(server.settings.readBufferBytes) {
+    event_add(wakeEvent_.get(), nullptr);
+    event_add(sweepEvent_.get(), &kSweepPeriod);
+}
+
+FrontEndThread::~FrontEndThread() {
+    stop();
+    connections_.clear();  // before the loop they are registered with
+}
+
+void FrontEndThread::start() {
+    thread_ = std::thread([this] {
+        pthread_setname_np(pthread_self(), ("front-end-" + std::to_string(index_)).c_str());
+        event_base_loop(base_.get(), EVLOOP_NO_EXIT_ON_EMPTY);
+    });
+}
+
+void FrontEndThread::stop() {
+    if (!thread_.joinable()) {
+        return;
+    }
+    post([this] {
+        // A connection that cannot be sent to removes itself: walk over a copy of the ids.
+        std::vector<uint64_t> ids;
+        for (const auto& [id, connection] : connections_) {
+            ids.push_back(id);
+        }
+        for (const auto id : ids) {
+            connections_.at(id)->flushOnce();
+        }
+        event_base_loopbreak(base_.get());
+    });
+    thread_.join();
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+    posted_.clear();
+}
+
+void FrontEndThread::post(std::function<void()> task) {
+    {
+        const std::lock_guard lock(mutex_);
+        if (stopped_) {
+            return;
+        }
+        posted_.push_back(std::move(task));
+    }
+    const uint64_t one = 1;
+    // Fails only when the counter is full, that is, when the thread is being woken anyhow.
+    static_cast<void>(::write(wakeFd_.get(), &one, sizeof one));
+}
+
+void FrontEndThread::adopt(Fd socket, uint64_t id) {
+    // std::function wants copies, a socket has one owner.
+    auto shared = std::make_shared<Fd>(std::move(socket));
+    post([this, shared, id] {
+        try {
+            connections_.emplace(id, std::make_unique<Connection>(*this, std::move(*shared), id));
+        } catch (const std::exception& error) {
+            server_.connections.fetch_sub(1, std::memory_order_relaxed);
+            spdlog::error("connection {}: {}", id, error.what());
+        }
+    });
+}
+
+void FrontEndThread::resumeLater(Connection& connection) {
+    toResume_.push_back(connection.id());
+    // A timer of 0, not an activation: libevent serves new sockets before the next timer.
+    if (toResume_.size() == 1) {
+        event_add(resumeEvent_.get(), &kNow);
+    }
+}
+
+void FrontEndThread::speakLater(uint64_t id) {
+    post([this, id] {
+        if (const auto found = connections_.find(id); found != connections_.end()) {
+            found->second->speak();
+        }
+    });
+}
+
+void FrontEndThread::remove(Connection& connection) {
+    connections_.erase(connection.id());
+}
+
+void FrontEndThread::onWake(int fd, short, void* self) {
+    uint64_t count = 0;
+    static_cast<void>(::read(fd, &count, sizeof count));
+    static_cast<FrontEndThread*>(self)->runPosted();
+}
+
+void FrontEndThread::onResume(int, short, void* self) {
+    static_cast<FrontEndThread*>(self)->resumeAll();
+}
+
+void FrontEndThread::onSweep(int, short, void* self) {
+    static_cast<FrontEndThread*>(self)->sweepAll();
+}
+
+void FrontEndThread::runPosted() {
+    std::vector<std::function<void()>> tasks;
+    {
+        const std::lock_guard lock(mutex_);
+        tasks.swap(posted_);
+    }
+    for (const auto& task : tasks) {
+        task();
+    }
+}
+
+void FrontEndThread::resumeAll() {
+    std::vector<uint64_t> ids;
+    ids.swap(toResume_);
+    for (const auto id : ids) {
+        if (const auto found = connections_.find(id); found != connections_.end()) {
+            found->second->resume();
+        }
+    }
+}
+
+void FrontEndThread::sweepAll() {
+    const auto now = Connection::Clock::now();
+    std::vector<uint64_t> ids;
+    ids.reserve(connections_.size());
+    for (const auto& [id, connection] : connections_) {
+        ids.push_back(id);
+    }
+    for (const auto id : ids) {
+        connections_.at(id)->sweep(now);
+    }
+}
+
+}  // namespace kv::server

@@ -1,0 +1,79 @@
+// FrontEndThread: one event loop with its connections and the two buffers they share.
+//
+// post() and adopt() may be called from any thread; everything else runs on the loop's own thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "server/byte_buffer.h"
+#include "server/connection.h"
+#include "server/event_ptr.h"
+#include "server/front_end_stats.h"
+#include "server/server_context.h"
+
+namespace kv::server {
+
+class FrontEndThread {
+  public:
+    FrontEndThread(ServerContext& server, size_t index);
+    FrontEndThread(const FrontEndThread&) = delete;
+    FrontEndThread& operator=(const FrontEndThread&) = delete;
+    /// Stops the loop if it still runs.
+    ~FrontEndThread();
+
+    void start();
+    /// Sends what the sockets take at once, closes all connections, joins.
+    void stop();
+
+    /// Runs `task` on the loop's thread, soon. After stop() it is dropped.
+    void post(std::function<void()> task);
+    /// Gives the thread a connected, non-blocking socket. It counts in ServerContext::connections
+    /// already.
+    void adopt(Fd socket, uint64_t id);
+
+    // --- for connections
+    ServerContext& server() { return server_; }
+    FrontEndStats& stats() { return stats_; }
+    event_base* base() { return base_.get(); }
+    ByteBuffer& output() { return output_; }
+    uint8_t* readBuffer() { return readBuffer_.data(); }
+    [[nodiscard]] size_t readBufferSize() const { return readBuffer_.size(); }
+    /// Calls connection.resume() after other connections had their turn.
+    void resumeLater(Connection& connection);
+    void remove(Connection& connection);
+    /// Lets the connection speak, soon; from any thread, does nothing when it is gone by then.
+    void speakLater(uint64_t id);
+
+  private:
+    static void onWake(int, short, void* self);
+    static void onResume(int, short, void* self);
+    static void onSweep(int, short, void* self);
+    void runPosted();
+    void resumeAll();
+    void sweepAll();
+
+    ServerContext& server_;
+    size_t index_;
+    FrontEndStats stats_;
+    EventBasePtr base_;
+    Fd wakeFd_;
+    EventPtr wakeEvent_;
+    EventPtr resumeEvent_;
+    EventPtr sweepEvent_;
+    std::vector<uint8_t> readBuffer_;
+    ByteBuffer output_;  ///< answers of the wake-up at work; empty between two of them
+    std::unordered_map<uint64_t, std::unique_ptr<Connection>> connections_;
+    std::vector<uint64_t> toResume_;
+    std::thread thread_;
+
+    std::mutex mutex_;  ///< guards posted_ and stopped_
+    std::vector<std::function<void()>> posted_;
+    bool stopped_{false};
+};
+
+}  // namespace kv::server

@@ -1,0 +1,64 @@
+// LatencyHistogram: how long operations took, in nanoseconds, in log-linear buckets (16 per power
+// of two: about 6 %).
+//
+// One thread writes with plain relaxed stores; any thread may read or merge meanwhile and sees a
+// slightly old picture.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace kv::server {
+
+class LatencyHistogram {
+  public:
+    static constexpr unsigned kSubBits = 4;
+    static constexpr size_t kBuckets = (64 - kSubBits + 1) << kSubBits;
+
+    /// Bucket of a value; values below 16 ns have one each.
+    static constexpr size_t bucketOf(uint64_t nanos) {
+        if (nanos < (uint64_t{1} << kSubBits)) {
+            return static_cast<size_t>(nanos);
+        }
+        const unsigned power = static_cast<unsigned>(std::bit_width(nanos)) - 1;
+        const uint64_t sub = (nanos >> (power - kSubBits)) & ((uint64_t{1} << kSubBits) - 1);
+        return (static_cast<size_t>(power - kSubBits + 1) << kSubBits) + static_cast<size_t>(sub);
+    }
+    /// Largest value that falls into `bucket`.
+    static uint64_t upperOf(size_t bucket);
+
+    /// Single writer.
+    void record(uint64_t nanos) {
+        bump(counts_[bucketOf(nanos)], 1);
+        bump(total_, nanos);
+        if (nanos > max_.load(std::memory_order_relaxed)) {
+            max_.store(nanos, std::memory_order_relaxed);
+        }
+    }
+    /// Single writer of this; `other` may be written by its own thread.
+    void add(const LatencyHistogram& other);
+    /// Any thread; a record() at the same moment may survive it.
+    void reset();
+
+    [[nodiscard]] uint64_t count() const;
+    /// Upper end of the bucket that holds the value at `share` (0..1); 0 when empty.
+    [[nodiscard]] uint64_t percentile(double share) const;
+    /// {"count","mean","max","p50",...,"buckets":[[upper_ns,count],...]}, the same fields as the
+    /// load generators write.
+    [[nodiscard]] std::string toJson() const;
+
+  private:
+    static void bump(std::atomic<uint64_t>& cell, uint64_t by) {
+        cell.store(cell.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
+    }
+
+    std::array<std::atomic<uint64_t>, kBuckets> counts_{};
+    std::atomic<uint64_t> total_{0};
+    std::atomic<uint64_t> max_{0};
+};
+
+}  // namespace kv::server

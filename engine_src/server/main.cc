@@ -1,0 +1,126 @@
+// kv_engine: one bucket behind the memcached binary protocol. Order of a life: flags, address,
+// bucket (with warm-up), server, port file; then serve until SIGTERM or SIGINT; then stop serving,
+// persist what is queued, leave.
+#include <signal.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+#include <sys/resource.h>
+
+#include <memory>
+
+#include "dcp/dcp_node.h"
+#include "executor/thread_executor.h"
+#include "server/background_tasks.h"
+#include "server/command_line.h"
+#include "server/dcp_stats.h"
+#include "server/engine_bucket.h"
+#include "server/port_file.h"
+#include "server/replicator.h"
+#include "server/server.h"
+
+namespace {
+
+using namespace kv;
+using namespace kv::server;
+
+constexpr int kFailed = 1;
+constexpr int kUsage = 2;
+
+/// As many sockets as the hard limit allows.
+void raiseFileLimit() {
+    rlimit limit{};
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+void onSignal(evutil_socket_t signal, short, void* server) {
+    spdlog::info("signal {}: stopping", signal);
+    static_cast<Server*>(server)->requestStop();
+}
+
+TaskPeriods periodsOf(const EngineParams& params) {
+    return {.expiry = std::chrono::seconds(params.expiryPassSeconds),
+            .hashResize = std::chrono::milliseconds(params.hashResizeMillis),
+            .tombstonePurge = std::chrono::seconds(params.tombstonePurgeSeconds),
+            .checkpointRemoval = params.bucket.checkpoint.removerPeriod};
+}
+
+int serve(const CommandLine& line) {
+    std::unique_ptr<UserStore> users;
+    if (!line.usersFile.empty()) {
+        users = std::make_unique<UserStore>(UserStore::load(line.usersFile));
+    }
+    Listener listener(line.host, line.port);
+    if (!users && !listener.loopback()) {
+        spdlog::error("--host {}: without --users only loopback addresses are served", line.host);
+        return kUsage;
+    }
+    ThreadExecutor executor({.writers = line.shards, .auxIo = 1, .nonIo = 1});
+    EngineBucket bucket(line, executor);
+    dcp::DcpNode dcp(bucket.get(), executor,
+                     std::chrono::microseconds(line.params.dcpSnapshotIntervalUs));
+    const BackgroundTasks tasks(executor, bucket.get(), periodsOf(line.params));
+
+    Server server(std::move(listener), bucket.get(), users.get(),
+                  {.threads = line.threads, .settings = line.params.server});
+    auto& context = server.context();
+    context.configStats = configStats(line);
+    context.statSources.emplace_back("tasks", [&executor] { return taskStats(executor); });
+    bucket.addStats(context);
+    context.dcp = &dcp;
+    context.statSources.emplace_back("dcp", [&dcp] { return dcpStats(dcp); });
+    context.statSources.emplace_back("dcpagg", [&dcp] { return dcpAggregateStats(dcp); });
+
+    std::unique_ptr<Replicator> replicator;
+    if (!line.replicateHost.empty()) {
+        replicator = std::make_unique<Replicator>(bucket.get(), executor, line.replicateHost,
+                                                  line.replicatePort);
+        context.statSources.emplace_back("replication",
+                                         [&replicator] { return replicator->stats(); });
+    }
+
+    server.start();
+    const EventPtr onTerm(evsignal_new(server.base(), SIGTERM, onSignal, &server));
+    const EventPtr onInt(evsignal_new(server.base(), SIGINT, onSignal, &server));
+    event_add(onTerm.get(), nullptr);
+    event_add(onInt.get(), nullptr);
+    if (!line.portFile.empty()) {
+        writePortFile(line.portFile, server.port());
+    }
+    spdlog::info("serving bucket '{}' ({}) on {}:{} with {} threads", line.bucketName,
+                 toString(line.bucketType), line.host, server.port(), line.threads);
+    server.run();
+    server.stop();
+    replicator.reset();
+    if (!bucket.persistAll()) {
+        spdlog::error("stopped, but the store refused what was queued: see above");
+        return kFailed;
+    }
+    spdlog::info("stopped");
+    return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const auto parsed = parseCommandLine(argc, argv);
+    if (!parsed.line) {
+        return parsed.exitCode;
+    }
+    spdlog::set_default_logger(spdlog::stderr_logger_mt("kv_engine"));
+    spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e %L %v");
+    spdlog::set_level(spdlog::level::from_str(parsed.line->logLevel));
+    signal(SIGPIPE, SIG_IGN);
+    raiseFileLimit();
+    try {
+        return serve(*parsed.line);
+    } catch (const UserFileError& error) {
+        spdlog::error("{}", error.what());
+        return kUsage;
+    } catch (const std::exception& error) {
+        spdlog::error("{}", error.what());
+        return kFailed;
+    }
+}

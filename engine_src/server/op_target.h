@@ -1,0 +1,31 @@
+// Which vBucket a request means, and the answer that all mutations share.
+#pragma once
+
+#include <zlib.h>
+
+#include "server/command.h"
+
+namespace kv::server {
+
+/// The clients' mapping of keys to vBuckets.
+inline Vbid vbucketOfKey(std::string_view key, uint16_t vbuckets) {
+    const auto crc =
+            ::crc32(0, reinterpret_cast<const Bytef*>(key.data()), static_cast<uInt>(key.size()));
+    return Vbid{static_cast<uint16_t>(((crc >> 16U) & 0x7fffU) % vbuckets)};
+}
+
+/// Couchbase clients name the vBucket; plain memcached clients know nothing of them and always say
+/// 0, so their keys are mapped here, to where a Couchbase client would look for them. Number and
+/// key are not checked.
+inline Vbid targetOf(const CommandContext& context, const protocol::FrameView& request) {
+    return context.session.couchbase()
+                   ? Vbid{request.header.vbucket()}
+                   : vbucketOfKey(request.keyText(), context.server.bucket.vbucketCount());
+}
+
+/// Silent on success for quiet forms; with the mutation token in the extras where that was
+/// negotiated.
+void replyMutation(CommandContext& context, const protocol::FrameView& request,
+                   const OpResult& result, protocol::Bytes value = {});
+
+}  // namespace kv::server

@@ -1,0 +1,248 @@
+#include "server/params.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+
+namespace kv::server {
+
+namespace {
+
+template <class Number>
+Number parse(std::string_view text, Number low, Number high, std::string_view range) {
+    Number value{};
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc{} || end != text.data() + text.size() ||
+        !(value >= low && value <= high)) {
+        throw ParamError(fmt::format("'{}' is not a number in {}", text, range));
+    }
+    return value;
+}
+
+/// A parameter that is `unit` times its number in `member` of `part` of the parameters.
+template <class Part, class Member>
+Param integer(std::string name, Part EngineParams::*part, Member Part::*member, uint64_t low,
+              uint64_t high, std::string description, uint64_t unit = 1) {
+    auto range = fmt::format("{}..{}", low, high);
+    return {std::move(name), range, std::move(description),
+            [=](EngineParams& params, std::string_view text) {
+                (params.*part).*member = static_cast<Member>(parse(text, low, high, range) * unit);
+            },
+            [=](const EngineParams& params) {
+                return std::to_string((params.*part).*member / unit);
+            }};
+}
+
+Param integer(std::string name, uint32_t EngineParams::*member, uint32_t low, uint32_t high,
+              std::string description) {
+    auto range = fmt::format("{}..{}", low, high);
+    return {std::move(name), range, std::move(description),
+            [=](EngineParams& params, std::string_view text) {
+                params.*member = parse(text, low, high, range);
+            },
+            [=](const EngineParams& params) { return std::to_string(params.*member); }};
+}
+
+/// A share of the quota, given in percent.
+Param percent(std::string name, double BucketConfig::*member, std::string description) {
+    return {std::move(name), "1..100", std::move(description),
+            [=](EngineParams& params, std::string_view text) {
+                params.bucket.*member = parse(text, 1.0, 100.0, "1..100") / 100.0;
+            },
+            [=](const EngineParams& params) {
+                return fmt::format("{:g}", params.bucket.*member * 100.0);
+            }};
+}
+
+/// Milliseconds of a period in `member` of the part that `part` gives.
+template <class Part>
+Param period(std::string name, std::chrono::nanoseconds Part::*member,
+             std::function<Part&(EngineParams&)> part, uint64_t low, std::string description) {
+    using std::chrono::milliseconds;
+    constexpr uint64_t kDay = 86'400'000;
+    auto range = fmt::format("{}..{}", low, kDay);
+    return {std::move(name), range, std::move(description),
+            [=](EngineParams& params, std::string_view text) {
+                part(params).*member = milliseconds(parse(text, low, kDay, range));
+            },
+            [=](const EngineParams& params) {
+                auto copy = params;
+                const auto value = part(copy).*member;
+                return std::to_string(std::chrono::duration_cast<milliseconds>(value).count());
+            }};
+}
+
+Param choice(std::string name, std::string RocksConfig::*member, std::vector<std::string> values,
+             std::string description) {
+    auto range = fmt::format("{}", fmt::join(values, "|"));
+    return {std::move(name), range, std::move(description),
+            [=](EngineParams& params, std::string_view text) {
+                if (std::find(values.begin(), values.end(), text) == values.end()) {
+                    throw ParamError(fmt::format("'{}' is not one of {}", text, range));
+                }
+                params.rocks.*member = text;
+            },
+            [=](const EngineParams& params) { return params.rocks.*member; }};
+}
+
+Param onOff(std::string name, bool RocksConfig::*member, std::string description) {
+    return {std::move(name), "off|on", std::move(description),
+            [=](EngineParams& params, std::string_view text) {
+                if (text != "on" && text != "off") {
+                    throw ParamError(fmt::format("'{}' is not one of off|on", text));
+                }
+                params.rocks.*member = text == "on";
+            },
+            [=](const EngineParams& params) {
+                return std::string(params.rocks.*member ? "on" : "off");
+            }};
+}
+
+Param checkpointInteger(std::string name, size_t CheckpointConfig::*member, uint64_t low,
+                        uint64_t high, std::string description) {
+    auto range = fmt::format("{}..{}", low, high);
+    return {std::move(name), range, std::move(description),
+            [=](EngineParams& params, std::string_view text) {
+                params.bucket.checkpoint.*member = parse(text, low, high, range);
+            },
+            [=](const EngineParams& params) {
+                return std::to_string(params.bucket.checkpoint.*member);
+            }};
+}
+
+Param checkpointPeriod(std::string name, std::chrono::nanoseconds CheckpointConfig::*member,
+                       std::string description) {
+    return period<CheckpointConfig>(
+            std::move(name), member,
+            [](EngineParams& params) -> CheckpointConfig& { return params.bucket.checkpoint; }, 1,
+            std::move(description));
+}
+
+Param flusherPeriod(std::string name, std::chrono::nanoseconds FlusherConfig::*member,
+                    std::string description) {
+    return period<FlusherConfig>(
+            std::move(name), member,
+            [](EngineParams& params) -> FlusherConfig& { return params.flusher; }, 0,
+            std::move(description));
+}
+
+std::vector<Param> makeTable() {
+    using E = EngineParams;
+    using S = ServerSettings;
+    using B = BucketConfig;
+    return {
+            integer("max_connections", &E::server, &S::maxConnections, 1, 1'000'000,
+                    "connections served at a time; more are closed at once"),
+            integer("read_buffer_kb", &E::server, &S::readBufferBytes, 4, 16'384,
+                    "bytes (KiB) read from a connection at a time", 1024),
+            integer("max_requests_per_turn", &E::server, &S::maxRequestsPerTurn, 1, 1'000'000,
+                    "requests of one connection executed before others have their turn"),
+            integer("max_unsent_kb", &E::server, &S::maxUnsentBytes, 1, 1'048'576,
+                    "answers (KiB) a client may leave unread before it is not served any more",
+                    1024),
+            integer("max_buffered_mb", &E::server, &S::maxBufferedBytes, 1, 1'048'576,
+                    "memory (MiB) of partial requests and unsent answers of all connections",
+                    1 << 20),
+            integer("idle_partial_s", &E::server, &S::idlePartialSeconds, 1, 86'400,
+                    "seconds without a byte after which a half-sent request ends its connection"),
+            integer("auth_delay_ms", &E::server, &S::authDelayMillis, 0, 60'000,
+                    "delay of the answer to a failed login"),
+            integer("max_failed_logins", &E::server, &S::maxFailedLogins, 1, 1000,
+                    "failed logins in a row that end a connection"),
+            integer("timing_sample", &E::server, &S::timingSample, 0, 1'000'000,
+                    "one operation in so many is timed for STAT timings; 0 = none"),
+            integer("ht_size", &E::bucket, &B::htSize, 1, 100'000'000,
+                    "initial and smallest number of hash buckets of a vBucket"),
+            integer("ht_locks", &E::bucket, &B::htLocks, 1, 65'536,
+                    "locks of a vBucket's hash table"),
+            integer("max_item_size", &E::bucket, &B::maxValueBytes, 1, 20u << 20,
+                    "largest value in bytes"),
+            percent("mem_low_wat_pct", &B::lowWatermark, "low watermark in percent of the quota"),
+            percent("mem_high_wat_pct", &B::highWatermark,
+                    "high watermark in percent of the quota"),
+            percent("mutation_mem_threshold_pct", &B::mutationThreshold,
+                    "share of the quota above which mutations are refused"),
+            integer("ephemeral_purge_age_s", &E::bucket, &B::ephemeralPurgeAgeS, 0, 31'536'000,
+                    "age in seconds at which tombstones of an ephemeral bucket are freed"),
+            integer("expiry_pass_s", &E::expiryPassSeconds, 1, 86'400,
+                    "seconds between two passes that delete expired documents"),
+            integer("ht_resize_ms", &E::hashResizeMillis, 10, 3'600'000,
+                    "milliseconds between two looks at the sizes of the hash tables"),
+            integer("dcp_snapshot_interval_us", &E::dcpSnapshotIntervalUs, 0, 10'000'000,
+                    "least time between two DCP snapshots of a connection under load; 0 = none"),
+            integer("ephemeral_purge_interval_s", &E::tombstonePurgeSeconds, 1, 86'400,
+                    "seconds between two purges of an ephemeral bucket's tombstones"),
+            checkpointInteger("chk_max_items", &CheckpointConfig::maxItems, 1, 100'000'000,
+                              "live items that close a checkpoint"),
+            checkpointInteger("max_checkpoints", &CheckpointConfig::maxCheckpoints, 2, 10'000'000,
+                              "checkpoints of a vBucket, the open one included"),
+            checkpointPeriod("chk_period_ms", &CheckpointConfig::period,
+                             "age in milliseconds that closes a checkpoint with items"),
+            checkpointPeriod("chk_remover_ms", &CheckpointConfig::removerPeriod,
+                             "milliseconds between two removals of checkpoints nobody needs"),
+            onOff("rocksdb_sync", &RocksConfig::sync, "fsync at every commit"),
+            integer("rocksdb_write_buffer_mb", &E::rocks, &RocksConfig::writeBufferBytes, 1, 65'536,
+                    "memory tables of a shard together, MiB", 1 << 20),
+            integer("rocksdb_block_cache_mb", &E::rocks, &RocksConfig::blockCacheBytes, 0,
+                    1'048'576, "block cache of a shard, MiB", 1 << 20),
+            choice("rocksdb_compression", &RocksConfig::compression,
+                   {"none", "lz4", "snappy", "zstd"}, "compression of the store's files"),
+            integer("flusher_batch_split_trigger", &E::flusher, &FlusherConfig::batchItems, 1,
+                    1'000'000'000, "items of one transaction, in whole checkpoints"),
+            flusherPeriod("flusher_interval_ms", &FlusherConfig::interval,
+                          "shortest time between two passes over the changed vBuckets"),
+            flusherPeriod("flusher_retry_ms", &FlusherConfig::retryDelay,
+                          "wait after a failed transaction"),
+    };
+}
+
+/// Levenshtein distance: how far a misspelt name is from a known one.
+size_t distance(std::string_view left, std::string_view right) {
+    std::vector<size_t> row(right.size() + 1);
+    std::iota(row.begin(), row.end(), size_t{0});
+    for (size_t i = 1; i <= left.size(); ++i) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= right.size(); ++j) {
+            const size_t replaced = diagonal + (left[i - 1] == right[j - 1] ? 0 : 1);
+            diagonal = row[j];
+            row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+        }
+    }
+    return row.back();
+}
+
+}  // namespace
+
+const std::vector<Param>& paramTable() {
+    static const std::vector<Param> kTable = makeTable();
+    return kTable;
+}
+
+void applyParam(EngineParams& params, std::string_view setting) {
+    const auto equals = setting.find('=');
+    if (equals == std::string_view::npos) {
+        throw ParamError(fmt::format("'{}': expected name=value", setting));
+    }
+    const auto name = setting.substr(0, equals);
+    const auto& table = paramTable();
+    const auto found = std::find_if(table.begin(), table.end(),
+                                    [&](const Param& param) { return param.name == name; });
+    if (found == table.end()) {
+        const auto nearest = std::min_element(
+                table.begin(), table.end(), [&](const Param& left, const Param& right) {
+                    return distance(name, left.name) < distance(name, right.name);
+                });
+        throw ParamError(fmt::format("unknown parameter '{}'; nearest: {}", name, nearest->name));
+    }
+    try {
+        found->set(params, setting.substr(equals + 1));
+    } catch (const ParamError& error) {
+        throw ParamError(fmt::format("parameter {}: {}", name, error.what()));
+    }
+}
+
+}  // namespace kv::server

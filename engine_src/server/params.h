@@ -1,0 +1,53 @@
+// The --param registry: every tunable of a run by name, with its range, default and meaning, in one
+// table.
+//
+// A parameter is text on the command line, a number in EngineParams, and text again in STAT config.
+#pragma once
+
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bucket/bucket_config.h"
+#include "persistence/flusher.h"
+#include "persistence/rocks_store.h"
+#include "server/settings.h"
+
+namespace kv::server {
+
+/// Everything that parameters set, with the defaults.
+struct EngineParams {
+    ServerSettings server;
+    BucketConfig bucket;
+    RocksConfig rocks;
+    FlusherConfig flusher;
+    uint32_t expiryPassSeconds{60};
+    uint32_t hashResizeMillis{1000};
+    uint32_t tombstonePurgeSeconds{10};
+    uint32_t dcpSnapshotIntervalUs{500};
+};
+
+/// Unknown name or a value out of range; the text names the nearest parameter or the range.
+class ParamError : public std::runtime_error {
+  public:
+    using std::runtime_error::runtime_error;
+};
+
+struct Param {
+    std::string name;
+    std::string range;  ///< "1..1000000"
+    std::string description;
+    std::function<void(EngineParams&, std::string_view)>
+            set;  ///< throws ParamError without the name
+    std::function<std::string(const EngineParams&)> get;
+};
+
+/// The table, in the order in which --help prints it.
+const std::vector<Param>& paramTable();
+
+/// `setting` is "name=value". Throws ParamError.
+void applyParam(EngineParams& params, std::string_view setting);
+
+}  // namespace kv::server

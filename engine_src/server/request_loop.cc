@@ -1,0 +1,99 @@
+#include "server/request_loop.h"
+
+#include <chrono>
+
+#include "server/look_ahead.h"
+
+namespace kv::server {
+
+using protocol::FrameView;
+using protocol::Magic;
+using protocol::ParseError;
+using protocol::ParseOutcome;
+using protocol::Status;
+
+namespace {
+
+After timedExecute(CommandContext& context, const FrameView& request) {
+    if (!context.stats.sample()) [[likely]] {
+        return execute(context, request);
+    }
+    const auto start = std::chrono::steady_clock::now();
+    const After after = execute(context, request);
+    context.stats.record(request.header.opcode, std::chrono::steady_clock::now() - start);
+    return after;
+}
+
+/// The stream cannot be followed any further: says why where the header is believable.
+Stop refuseStream(CommandContext& context, const protocol::ParseResult& parsed) {
+    const Magic magic = parsed.frame.header.magic;
+    if (parsed.error == ParseError::kBadMagic || !protocol::isRequest(magic)) {
+        return Stop::CloseFlushed;
+    }
+    if (parsed.error == ParseError::kBodyTooLarge) {
+        replyError(context, parsed.frame, Status::kE2big, "Too large.");
+    } else {
+        replyError(context, parsed.frame, Status::kEinval, "Invalid arguments: lengths");
+    }
+    return Stop::CloseFlushed;
+}
+
+Stop stopOf(After after) {
+    switch (after) {
+        case After::Penalty:
+            return Stop::Penalty;
+        case After::CloseFlushed:
+            return Stop::CloseFlushed;
+        case After::Close:
+        case After::Continue:
+            break;
+    }
+    return Stop::Close;
+}
+
+}  // namespace
+
+Progress runRequests(CommandContext& context, protocol::Bytes input, TurnBudget budget) {
+    // One guard for the batch: values that handlers drop are the bucket's. Output buffers use
+    // malloc, which charges nobody.
+    const BucketMemoryGuard guard(context.server.bucket.memory());
+    Progress progress;
+    LookAhead ahead(context, input);
+    for (uint32_t done = 0;; ++done) {
+        const auto parsed = protocol::parseFrame(input.subspan(progress.consumed));
+        if (parsed.outcome == ParseOutcome::kNeedMore) {
+            progress.wanted = parsed.wanted;
+            return progress;
+        }
+        if (parsed.outcome == ParseOutcome::kBad) {
+            progress.stop = refuseStream(context, parsed);
+            return progress;
+        }
+        if (done == budget.requests || context.out.size() >= budget.outputBytes) {
+            progress.stop = done == budget.requests ? Stop::TurnOver : Stop::OutputFull;
+            return progress;
+        }
+        progress.consumed += parsed.frame.size();
+        ahead.advance();
+        const Magic magic = parsed.frame.header.magic;
+        if (magic != Magic::kClientRequest && magic != Magic::kAltClientRequest) [[unlikely]] {
+            Conversation* conversation = context.session.conversation();
+            if (magic == Magic::kClientResponse && conversation != nullptr &&
+                conversation->onAnswer(parsed.frame)) {
+                continue;
+            }
+            if (magic == Magic::kServerResponse) {
+                continue;  // an answer to a question that was never asked
+            }
+            progress.stop = Stop::CloseFlushed;
+            return progress;
+        }
+        const After after = timedExecute(context, parsed.frame);
+        if (after != After::Continue) [[unlikely]] {
+            progress.stop = stopOf(after);
+            return progress;
+        }
+    }
+}
+
+}  // namespace kv::server

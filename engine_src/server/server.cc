@@ -1,0 +1,96 @@
+#include "server/server.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <sys/eventfd.h>
+
+#include <cstring>
+#include <ctime>
+#include <stdexcept>
+
+namespace kv::server {
+
+namespace {
+
+/// Tells clients that this is another history than the one before a restart.
+std::string randomUuid() {
+    const auto bytes = crypto::randomBytes(16);
+    std::string text;
+    for (const char byte : bytes) {
+        text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+    }
+    return text;
+}
+
+}  // namespace
+
+Server::Server(Listener listener, Bucket& bucket, const UserStore* users,
+               const ServerOptions& options)
+    : listener_(std::move(listener)),
+      context_{.bucket = bucket,
+               .users = users,
+               .config = ClusterConfig(bucket.name(), bucket.vbucketCount(), listener_.port(),
+                                       randomUuid()),
+               .settings = options.settings,
+               .commands = commands_,
+               .startedAt = std::time(nullptr),
+               .threadStats = {},
+               .configStats = {},
+               .statSources = {},
+               .statResets = {}},
+      base_(event_base_new()),
+      stopFd_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+    if (!base_ || !stopFd_) {
+        throw std::runtime_error("cannot make the main event loop");
+    }
+    stopEvent_.reset(event_new(base_.get(), stopFd_.get(), EV_READ | EV_PERSIST, onStop, this));
+    event_add(stopEvent_.get(), nullptr);
+    for (size_t i = 0; i < options.threads; ++i) {
+        threads_.push_back(std::make_unique<FrontEndThread>(context_, i));
+        context_.threadStats.push_back(&threads_.back()->stats());
+    }
+}
+
+Server::~Server() {
+    stop();
+}
+
+void Server::start() {
+    for (auto& thread : threads_) {
+        thread->start();
+    }
+    listener_.start(base_.get(), [this](Fd socket) { hand(std::move(socket)); });
+}
+
+void Server::run() {
+    event_base_dispatch(base_.get());
+}
+
+void Server::requestStop() {
+    const uint64_t one = 1;
+    static_cast<void>(::write(stopFd_.get(), &one, sizeof one));
+}
+
+void Server::stop() {
+    listener_.stop();
+    for (auto& thread : threads_) {
+        thread->stop();
+    }
+}
+
+void Server::onStop(int, short, void* self) {
+    event_base_loopbreak(static_cast<Server*>(self)->base_.get());
+}
+
+void Server::hand(Fd socket) {
+    context_.acceptedConnections.fetch_add(1, std::memory_order_relaxed);
+    if (context_.connections.load(std::memory_order_relaxed) >= context_.settings.maxConnections) {
+        context_.rejectedConnections.fetch_add(1, std::memory_order_relaxed);
+        return;  // closes it
+    }
+    context_.connections.fetch_add(1, std::memory_order_relaxed);
+    const uint64_t id = nextConnection_++;
+    threads_[id % threads_.size()]->adopt(std::move(socket), id);
+}
+
+}  // namespace kv::server

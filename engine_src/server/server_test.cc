@@ -1,0 +1,353 @@
+// The whole server in this process, over loopback sockets.
+#include "server/server.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <thread>
+
+#include "server/test_support.h"
+
+namespace kv::server {
+namespace {
+
+using protocol::Opcode;
+using protocol::Status;
+using namespace testing_support;
+using namespace std::chrono_literals;
+
+class Client {
+  public:
+    explicit Client(uint16_t port, int receiveBuffer = 0)
+        : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+        if (receiveBuffer != 0) {
+            setsockopt(socket_.get(), SOL_SOCKET, SO_RCVBUF, &receiveBuffer, sizeof receiveBuffer);
+        }
+        const timeval patience{20, 0};
+        setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+        sockaddr_in address{};
+        address.sin_family = AF_INET;
+        address.sin_port = htons(port);
+        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        EXPECT_EQ(::connect(socket_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address),
+                  0);
+    }
+    void send(std::string_view bytes) {
+        while (!bytes.empty()) {
+            const ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+            ASSERT_GT(sent, 0);
+            bytes.remove_prefix(static_cast<size_t>(sent));
+        }
+    }
+    /// Bytes taken until the socket has taken none for `patience`.
+    size_t sendWhatFits(std::string_view bytes, std::chrono::milliseconds patience) {
+        size_t taken = 0;
+        auto last = std::chrono::steady_clock::now();
+        while (taken < bytes.size() && std::chrono::steady_clock::now() - last < patience) {
+            const ssize_t sent = ::send(socket_.get(), bytes.data() + taken, bytes.size() - taken,
+                                        MSG_NOSIGNAL | MSG_DONTWAIT);
+            if (sent > 0) {
+                taken += static_cast<size_t>(sent);
+                last = std::chrono::steady_clock::now();
+            } else {
+                std::this_thread::sleep_for(5ms);
+            }
+        }
+        return taken;
+    }
+    /// Waits for `count` answers; fewer when the server closes.
+    std::vector<Answer> receive(size_t count) {
+        std::vector<Answer> found;
+        while (found.size() < count && readMore()) {
+            auto parsed = parseAnswers(protocol::asBytes(buffer_));
+            size_t used = 0;
+            for (const auto& answer : parsed) {
+                used += protocol::kHeaderSize + answer.extras.size() + answer.key.size() +
+                        answer.value.size();
+            }
+            buffer_.erase(0, used);
+            found.insert(found.end(), parsed.begin(), parsed.end());
+        }
+        return found;
+    }
+    bool atEnd() { return buffer_.empty() && !readMore(); }
+
+  private:
+    bool readMore() {
+        std::string part(1 << 20, '\0');
+        const ssize_t count = ::recv(socket_.get(), part.data(), part.size(), 0);
+        buffer_.append(part, 0, static_cast<size_t>(std::max<ssize_t>(count, 0)));
+        return count > 0;
+    }
+
+    Fd socket_;
+    std::string buffer_;
+};
+
+class ServerTest : public testing::Test {
+  protected:
+    void start(const ServerSettings& settings = {}, const UserStore* users = nullptr,
+               size_t threads = 2) {
+        bucket_ = makeBucket();
+        server_ = std::make_unique<Server>(Listener("127.0.0.1", 0), *bucket_, users,
+                                           ServerOptions{threads, settings});
+        server_->start();
+        loop_ = std::thread([this] { server_->run(); });
+    }
+    void TearDown() override {
+        if (server_) {
+            server_->requestStop();
+            loop_.join();
+            server_->stop();
+        }
+    }
+    Client connect(int receiveBuffer = 0) { return Client(server_->port(), receiveBuffer); }
+    ServerContext& context() { return server_->context(); }
+    template <class Condition>
+    bool eventually(Condition condition) {
+        for (int i = 0; i < 1000; ++i) {
+            if (condition()) {
+                return true;
+            }
+            std::this_thread::sleep_for(10ms);
+        }
+        return false;
+    }
+    uint64_t sum(Counter FrontEndStats::*counter) {
+        uint64_t total = 0;
+        for (const auto* stats : context().threadStats) {
+            total += (stats->*counter).get();
+        }
+        return total;
+    }
+
+    std::unique_ptr<Bucket> bucket_;
+    std::unique_ptr<Server> server_;
+    std::thread loop_;
+};
+
+TEST_F(ServerTest, AnswersAPipelineInOrderWithOneWake) {
+    start();
+    auto client = connect();
+    std::string pipeline;
+    for (uint32_t i = 0; i < 100; ++i) {
+        pipeline += setBytes("key" + std::to_string(i), std::string(100, 'v'), i);
+    }
+    client.send(pipeline);
+    const auto answers = client.receive(100);
+    ASSERT_EQ(answers.size(), 100U);
+    for (uint32_t i = 0; i < 100; ++i) {
+        EXPECT_EQ(answers[i].opaque, i);
+        EXPECT_EQ(answers[i].status, Status::kSuccess);
+    }
+}
+
+TEST_F(ServerTest, RequestsLargerThanTheReadBuffer) {
+    start({.readBufferBytes = 4096});
+    auto client = connect();
+    client.send(Frame{.opcode = Opcode::kHello, .key = "t"}.bytes());  // beyond memcached's 1 MiB
+    ASSERT_EQ(client.receive(1).size(), 1U);
+    for (const size_t size : {4000U, 4064U, 4065U, 4096U, 5000U, 1U << 20U, 20U << 20U}) {
+        const std::string value(size, static_cast<char>('a' + size % 7));
+        client.send(setBytes("big", value) + getBytes("big"));
+        const auto answers = client.receive(2);
+        ASSERT_EQ(answers.size(), 2U) << size;
+        EXPECT_EQ(answers[0].status, Status::kSuccess) << size;
+        EXPECT_TRUE(answers[1].value == value) << size;
+    }
+    EXPECT_TRUE(eventually([this] { return context().bufferedBytes.load() < 20'000; }))
+            << "buffers of large requests are given back: " << context().bufferedBytes.load();
+}
+
+TEST_F(ServerTest, SingleByteWrites) {
+    start();
+    auto client = connect();
+    for (const char byte : setBytes("k", "v") + getBytes("k")) {
+        client.send(std::string_view(&byte, 1));
+    }
+    const auto answers = client.receive(2);
+    ASSERT_EQ(answers.size(), 2U);
+    EXPECT_EQ(answers[1].value, "v");
+}
+
+TEST_F(ServerTest, ASlowReaderIsNotServedBeyondItsBound) {
+    start({.maxUnsentBytes = 256 << 10});
+    auto client = connect(64 << 10);
+    // Long keys: the kernel's buffers hold fewer requests, so that there are fewer answers to read.
+    const std::string key(250, 'k');
+    client.send(setBytes(key, std::string(1000, 'v')));
+    ASSERT_EQ(client.receive(1).size(), 1U);
+    std::string flood;
+    for (int i = 0; i < 100'000; ++i) {
+        flood += getBytes(key);
+    }
+    const size_t taken = client.sendWhatFits(flood, 500ms);
+    EXPECT_LT(taken, flood.size()) << "the server must stop reading";
+    EXPECT_LT(context().bufferedBytes.load(), size_t{1} << 20);
+    EXPECT_GE(sum(&FrontEndStats::slowReaders), 1U);
+
+    auto other = connect();
+    other.send(getBytes(key));
+    EXPECT_EQ(other.receive(1).size(), 1U) << "others are served";
+
+    const size_t complete = taken / getBytes(key).size();
+    EXPECT_EQ(client.receive(complete).size(), complete)
+            << "every answer comes once it reads again";
+}
+
+TEST_F(ServerTest, AFloodOfRequestsLeavesOthersTheirTurn) {
+    start({.maxRequestsPerTurn = 16}, nullptr, 1);
+    auto greedy = connect();
+    std::string flood;
+    for (uint32_t i = 0; i < 2000; ++i) {
+        flood += Frame{.opcode = Opcode::kNoop, .opaque = i}.bytes();
+    }
+    greedy.send(flood);
+    const auto answers = greedy.receive(2000);
+    ASSERT_EQ(answers.size(), 2000U);
+    for (uint32_t i = 0; i < 2000; ++i) {
+        ASSERT_EQ(answers[i].opaque, i);
+    }
+    EXPECT_GE(sum(&FrontEndStats::yields), 60U);
+}
+
+TEST_F(ServerTest, QuitGetsItsAnswerEvenWithUnreadInput) {
+    start();
+    auto client = connect();
+    client.send(Frame{.opcode = Opcode::kQuit}.bytes() + std::string(200'000, 'x'));
+    EXPECT_EQ(client.receive(1).size(), 1U);
+    EXPECT_TRUE(client.atEnd());
+    EXPECT_TRUE(eventually([this] { return context().connections.load() == 0; }));
+}
+
+TEST_F(ServerTest, OversizedRequestGetsItsAnswerBeforeTheClose) {
+    start();
+    auto client = connect();
+    auto header = setBytes("key", "").substr(0, protocol::kHeaderSize);
+    header[8] = 0x7f;
+    client.send(header);
+    client.sendWhatFits(std::string(4 << 20, 'x'), 200ms);
+    const auto answers = client.receive(1);
+    ASSERT_EQ(answers.size(), 1U);
+    EXPECT_EQ(answers[0].status, Status::kE2big);
+}
+
+TEST_F(ServerTest, HalfARequestIsNotKeptForEver) {
+    start({.idlePartialSeconds = 1});
+    auto stalled = connect();
+    stalled.send(getBytes("key").substr(0, 20));
+    auto idle = connect();
+    idle.send(getBytes("key"));
+    EXPECT_EQ(idle.receive(1).size(), 1U);
+    EXPECT_TRUE(stalled.atEnd());
+    idle.send(getBytes("key"));
+    EXPECT_EQ(idle.receive(1).size(), 1U) << "idle between requests is no offence";
+}
+
+TEST_F(ServerTest, ConnectionsTogetherHoldABoundedAmount) {
+    start({.maxBufferedBytes = 4 << 20});
+    std::vector<Client> clients;
+    for (int i = 0; i < 16; ++i) {
+        clients.push_back(connect());
+        clients.back().sendWhatFits(setBytes("k", std::string(2 << 20, 'x')).substr(0, 1 << 20),
+                                    50ms);
+    }
+    EXPECT_TRUE(eventually([this] { return sum(&FrontEndStats::bufferLimitCloses) >= 8; }));
+    EXPECT_LT(context().bufferedBytes.load(), size_t{6} << 20);
+}
+
+TEST_F(ServerTest, MoreConnectionsThanAllowedAreClosedAndCounted) {
+    start({.maxConnections = 2});
+    auto one = connect();
+    auto two = connect();
+    one.send(getBytes("k"));
+    two.send(getBytes("k"));
+    EXPECT_EQ(one.receive(1).size(), 1U);
+    EXPECT_EQ(two.receive(1).size(), 1U);
+    EXPECT_TRUE(connect().atEnd());
+    EXPECT_EQ(context().rejectedConnections.load(), 1U);
+    { auto gone = std::move(one); }
+    EXPECT_TRUE(eventually([this] { return context().connections.load() == 1; }));
+    auto three = connect();
+    three.send(getBytes("k"));
+    EXPECT_EQ(three.receive(1).size(), 1U);
+}
+
+TEST_F(ServerTest, FailedLoginsAreAnsweredLate) {
+    const UserStore users(std::map<std::string, std::string>{{"ann", "secret"}});
+    start({.authDelayMillis = 200}, &users);
+    auto client = connect();
+    const auto begin = std::chrono::steady_clock::now();
+    using namespace std::string_literals;
+    client.send(
+            Frame{.opcode = Opcode::kSaslAuth, .key = "PLAIN", .value = "\0ann\0wrong"s}.bytes() +
+            Frame{.opcode = Opcode::kSaslAuth, .key = "PLAIN", .value = "\0ann\0secret"s}.bytes() +
+            Frame{.opcode = Opcode::kNoop}.bytes());
+    const auto answers = client.receive(3);
+    EXPECT_GE(std::chrono::steady_clock::now() - begin, 190ms);
+    ASSERT_EQ(answers.size(), 3U);
+    EXPECT_EQ(answers[0].status, Status::kAuthError);
+    EXPECT_EQ(answers[1].status, Status::kSuccess);
+}
+
+TEST_F(ServerTest, ManyClientsAtOnce) {
+    start();
+    std::vector<std::thread> threads;
+    threads.reserve(4);
+    std::atomic<int> wrong{0};
+    for (int t = 0; t < 4; ++t) {
+        threads.emplace_back([this, t, &wrong] {
+            for (int connection = 0; connection < 3; ++connection) {
+                auto client = connect();
+                for (int round = 0; round < 30; ++round) {
+                    std::string batch;
+                    for (int i = 0; i < 20; ++i) {
+                        batch += setBytes("k" + std::to_string(i), std::to_string(t));
+                        batch += getBytes("k" + std::to_string(i));
+                    }
+                    client.send(batch);
+                    for (const auto& answer : client.receive(40)) {
+                        wrong += answer.status == Status::kSuccess ? 0 : 1;
+                    }
+                }
+            }
+        });
+    }
+    for (auto& thread : threads) {
+        thread.join();
+    }
+    EXPECT_EQ(wrong.load(), 0);
+    EXPECT_EQ(sum(&FrontEndStats::requests), 4U * 3 * 30 * 40);
+    EXPECT_TRUE(eventually([this] { return context().connections.load() == 0; }));
+}
+
+TEST_F(ServerTest, StopsWithClientsConnected) {
+    start();
+    auto client = connect();
+    client.send(getBytes("k"));
+    EXPECT_EQ(client.receive(1).size(), 1U);
+    server_->requestStop();
+    loop_.join();
+    server_.reset();
+    EXPECT_TRUE(client.atEnd());
+}
+
+TEST(Listener, APortInUseIsSaid) {
+    Listener first("127.0.0.1", 0);
+    const EventBasePtr base(event_base_new());
+    first.start(base.get(), [](Fd) {});
+    EXPECT_TRUE(first.loopback());
+    try {
+        Listener second("127.0.0.1", first.port());
+        second.start(base.get(), [](Fd) {});
+        FAIL() << "both listen";
+    } catch (const ListenError& error) {
+        EXPECT_NE(std::string(error.what()).find(std::to_string(first.port())), std::string::npos);
+    }
+    EXPECT_THROW(Listener("host.invalid", 0), ListenError);
+    EXPECT_FALSE(Listener("0.0.0.0", 0).loopback());
+}
+
+}  // namespace
+}  // namespace kv::server
