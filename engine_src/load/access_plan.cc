@@ -1,0 +1,110 @@
+#include "load/access_plan.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace kv::load {
+
+AccessPlan::AccessPlan(const AccessOptions& options, LaneRange lanes, const RequestWriter& requests,
+                       const ValueSource& values, Nanos start, Nanos deadline)
+    : options_(options),
+      requests_(requests),
+      values_(values),
+      deadline_(deadline),
+      cyclesLeft_(options.maxCycles) {
+    // A coin is 32 bits, so that "100 %" is a bound that no coin reaches.
+    setBelow_ = static_cast<std::uint64_t>(std::llround(options.setPercent / 100.0 * 0x1p32));
+    if (options.rate > 0) {
+        interval_ = static_cast<Nanos>(static_cast<double>(options.batch) *
+                                       static_cast<double>(lanes.total) / options.rate *
+                                       static_cast<double>(kSecond));
+        interval_ = std::max<Nanos>(interval_, 1);
+    }
+    for (std::size_t i = 0; i < lanes.count; ++i) {
+        const auto global = lanes.first + i;
+        const bool limited = options.maxOps != std::numeric_limits<std::uint64_t>::max();
+        Lane lane{Random(options.seed, options.sharedSequence ? 0 : global),
+                  limited ? partBegin(options.maxOps, global + 1, lanes.total) -
+                                    partBegin(options.maxOps, global, lanes.total)
+                          : options.maxOps,
+                  0, partBegin(options.items, global, lanes.total),
+                  partBegin(options.items, global + 1, lanes.total),
+                  // lanes take turns, so that a rate is even
+                  start + interval_ * static_cast<Nanos>(global) / static_cast<Nanos>(lanes.total)};
+        if (options.sharedSequence || lane.first == lane.last) {
+            lane.first = 0;
+            lane.last = options.items;
+        }
+        lane.cursor = lane.first;
+        lanes_.push_back(lane);
+    }
+}
+
+bool AccessPlan::finished(std::size_t lane) const {
+    return stopped_ || lanes_[lane].ended || lanes_[lane].opsLeft == 0 || cyclesLeft_ == 0;
+}
+
+AccessPlan::Start AccessPlan::next(std::size_t index, Nanos now) {
+    Lane& lane = lanes_[index];
+    // With a rate a lane is at its end when its next batch would be due too late.
+    lane.ended = lane.ended || now >= deadline_ || (interval_ != 0 && lane.due >= deadline_);
+    if (finished(index) || (interval_ != 0 && lane.due > now)) {
+        return {};
+    }
+    Nanos at = now;
+    if (interval_ != 0) {
+        at = lane.due;
+        lane.due += interval_;
+    }
+    const auto ops =
+            static_cast<std::uint32_t>(std::min<std::uint64_t>(options_.batch, lane.opsLeft));
+    lane.opsLeft -= ops;
+    --cyclesLeft_;
+    return {ops, at};
+}
+
+Nanos AccessPlan::wakeAt(std::size_t lane) const {
+    // Without a rate a batch follows only from answers, but the deadline ends an idle lane too.
+    return interval_ != 0 ? std::min(lanes_[lane].due, deadline_) : deadline_;
+}
+
+std::size_t AccessPlan::write(std::size_t index, std::uint8_t* to, std::uint32_t opaque) {
+    Lane& lane = lanes_[index];
+    std::uint64_t key;
+    if (options_.sequential) {
+        key = lane.cursor;
+        lane.cursor = lane.cursor + 1 == lane.last ? lane.first : lane.cursor + 1;
+    } else {
+        key = lane.random.below(options_.items);
+    }
+    key += options_.startAt;
+    const auto word = lane.random.next();
+    if (!isSet(key, word >> 32U)) {
+        return requests_.get(to, key, opaque);
+    }
+    std::uint32_t size = values_.minSize();
+    if (size != values_.maxSize()) {
+        size += static_cast<std::uint32_t>(lane.random.below(values_.maxSize() - size + 1));
+    }
+    // The coin took the word's upper half; the body must not follow from it.
+    const auto head = requests_.set(to, key, opaque, size);
+    values_.write(to + head, size, Random::mix(word));
+    return head + size;
+}
+
+std::uint64_t AccessPlan::overdue(Nanos end) const {
+    std::uint64_t ops = 0;
+    if (interval_ != 0) {
+        for (const auto& lane : lanes_) {
+            const auto until = std::min(end, deadline_);
+            if (until > lane.due) {
+                const auto batches =
+                        static_cast<std::uint64_t>((until - 1 - lane.due) / interval_ + 1);
+                ops += std::min(batches * options_.batch, lane.opsLeft);
+            }
+        }
+    }
+    return ops;
+}
+
+}  // namespace kv::load

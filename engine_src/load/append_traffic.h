@@ -1,0 +1,132 @@
+#pragma once
+
+// One connection of the append workload, many requests in flight.
+//
+// Two phases: loading (SET of every document, highest id first), and updating (GET, one field more,
+// SET of the whole value). Updates of one document never overlap: a second draw of it waits until
+// the first is done, so no field is lost and the final contents follow from the seed alone.
+// A temporary failure is retried until the server takes the value. Used by one thread.
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "load/append_store.h"
+#include "load/event_loop.h"
+#include "load/key_codec.h"
+#include "load/random.h"
+#include "load/recorder.h"
+#include "load/request_writer.h"
+
+namespace kv::load {
+
+/// The documents of one thread: ids with id % threads == thread.
+struct AppendShare {
+    std::uint64_t thread = 0;
+    std::uint64_t threads = 1;
+    std::uint32_t inFlight = 100;  // updates at a time (drawn and waiting ones included)
+};
+
+class AppendTraffic : public Traffic {
+  public:
+    AppendTraffic(AppendStore& store, AppendShare share, const RequestWriter& requests,
+                  Recorder& recorder);
+
+    void begin(std::vector<std::unique_ptr<Channel>>& channels) override;
+    void onReadable(Channel& channel, Nanos now) override;
+    void onWritable(Channel& channel, Nanos now) override;
+    Nanos nextWake() const override { return retry_.empty() ? kNever : retryAt_; }
+    void onWake(Nanos now) override;
+    void stop() override { stopped_ = true; }
+    bool done() const override;
+    std::uint64_t inFlight() const override { return sent_ - answered_; }
+
+    /// Work items finished: documents loaded, or read-modify-writes.
+    std::uint64_t finished() const noexcept { return finished_; }
+
+  protected:
+    /// Starts work until nothing more is to be started or no slot is free.
+    virtual void startMore() = 0;
+    virtual bool exhausted() const = 0;
+    virtual void onGet(std::uint64_t id, const protocol::Header& header, Tally& tally) = 0;
+    /// The value of `id` is stored (or refused for good).
+    virtual void onStored(std::uint64_t id, bool stored) = 0;
+    /// Number of fields that a SET of `id` sends.
+    virtual std::uint32_t fieldsToSend(std::uint64_t id) const = 0;
+
+    bool slotFree() const noexcept { return busy_ < share_.inFlight && !full(); }
+    void sendGet(std::uint64_t id);
+    void sendSet(std::uint64_t id);
+
+    AppendStore& store_;
+    AppendShare share_;
+    std::uint32_t busy_ = 0;  // slots in use
+    std::uint64_t finished_ = 0;
+    bool stopped_ = false;
+
+  private:
+    struct Request {
+        std::uint64_t id = 0;
+        Nanos at = 0;
+        OpKind kind = OpKind::kGet;
+    };
+
+    bool full() const noexcept { return channel_->unsent() >= kHighWater; }
+    void remember(std::uint64_t id, OpKind kind);
+    void answer(const protocol::Header& header, Nanos now, Tally& tally);
+    void retryLater(const Request& request, Nanos now);
+    void goOn();
+
+    static constexpr std::size_t kHighWater = 1U << 20U;
+
+    const RequestWriter& requests_;
+    Recorder& recorder_;
+    Channel* channel_ = nullptr;
+    std::vector<Request> ring_;  // by opaque; answers come in order
+    std::uint64_t sent_ = 0;
+    std::uint64_t answered_ = 0;
+    Nanos now_ = 0;               // send time of what is being written
+    std::vector<Request> retry_;  // refused for the moment; sent again at retryAt_
+    Nanos retryAt_ = 0;
+    Nanos backOff_ = 0;
+    Nanos lastTaken_ = 0;
+};
+
+/// Stores every document of the share, highest id first.
+class AppendLoad final : public AppendTraffic {
+  public:
+    AppendLoad(AppendStore& store, AppendShare share, const RequestWriter& requests,
+               Recorder& recorder);
+
+  protected:
+    void startMore() override;
+    bool exhausted() const override { return next_ == 0; }
+    void onGet(std::uint64_t, const protocol::Header&, Tally&) override {}
+    void onStored(std::uint64_t id, bool stored) override;
+    std::uint32_t fieldsToSend(std::uint64_t id) const override { return store_.fields(id); }
+
+  private:
+    std::uint64_t next_;  // id to store next, 0 when none is left
+};
+
+/// One pass of read-modify-writes.
+class AppendUpdate final : public AppendTraffic {
+  public:
+    AppendUpdate(AppendStore& store, AppendShare share, const RequestWriter& requests,
+                 Recorder& recorder, AppendPass pass);
+
+  protected:
+    void startMore() override;
+    bool exhausted() const override { return drawsLeft_ == 0; }
+    void onGet(std::uint64_t id, const protocol::Header& header, Tally& tally) override;
+    void onStored(std::uint64_t id, bool stored) override;
+    std::uint32_t fieldsToSend(std::uint64_t id) const override { return store_.fields(id) + 1; }
+
+  private:
+    AppendPass pass_;
+    Random random_;
+    std::uint64_t drawsLeft_;
+};
+
+}  // namespace kv::load

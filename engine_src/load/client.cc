@@ -1,0 +1,80 @@
+#include "load/client.h"
+
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+
+#include "load/load_error.h"
+
+namespace kv::load {
+
+using protocol::Opcode;
+using protocol::ParseOutcome;
+using protocol::Status;
+
+Client::Client(Socket socket, std::chrono::milliseconds timeout)
+    : socket_(std::move(socket)), timeout_(timeout) {}
+
+Answer Client::ask(protocol::FrameSpec spec) {
+    spec.opaque = ++opaque_;
+    std::vector<std::uint8_t> request;
+    protocol::appendFrame(request, spec);
+    sendAll(socket_, request, timeout_);
+    return readAnswer(spec.opcode, spec.opaque);
+}
+
+Answer Client::readAnswer(Opcode opcode, std::uint32_t opaque) {
+    std::array<std::uint8_t, 16384> chunk{};
+    for (;;) {
+        const auto parsed = protocol::parseFrame(buffer_);
+        if (parsed.outcome == ParseOutcome::kBad) {
+            throw LoadError("the server does not speak the memcached binary protocol");
+        }
+        if (parsed.outcome == ParseOutcome::kFrame) {
+            const auto& frame = parsed.frame;
+            // A server may speak first (a new cluster map): nothing asks for an answer.
+            const bool ours = !protocol::isRequest(frame.header.magic);
+            if (ours && (frame.header.opaque != opaque || frame.header.opcode != opcode)) {
+                throw LoadError("the server answered another request than the one asked");
+            }
+            Answer answer{frame.header.status(), std::string(protocol::asText(frame.extras)),
+                          std::string(frame.keyText()), std::string(frame.valueText())};
+            buffer_.erase(buffer_.begin(),
+                          buffer_.begin() + static_cast<std::ptrdiff_t>(frame.size()));
+            if (ours) {
+                return answer;
+            }
+            continue;
+        }
+        const auto got = ::recv(socket_.fd(), chunk.data(), chunk.size(), 0);
+        if (got > 0) {
+            buffer_.insert(buffer_.end(), chunk.begin(), chunk.begin() + got);
+        } else if (got == 0) {
+            throw LoadError("connection closed by the server");
+        } else if (errno == EAGAIN) {
+            waitReady(socket_, false, timeout_);
+        } else if (errno != EINTR) {
+            throw LoadError("connection lost: " + errnoText(errno));
+        }
+    }
+}
+
+std::map<std::string, std::string> Client::stat(std::string_view group) {
+    protocol::FrameSpec spec;
+    spec.opcode = Opcode::kStat;
+    spec.key = protocol::asBytes(group);
+    std::map<std::string, std::string> figures;
+    for (auto answer = ask(spec);; answer = readAnswer(Opcode::kStat, opaque_)) {
+        if (answer.status != Status::kSuccess) {
+            throw LoadError("STAT " + std::string(group) + ": " +
+                            std::string(protocol::toString(answer.status)));
+        }
+        if (answer.key.empty()) {
+            return figures;
+        }
+        figures[answer.key] = answer.value;
+    }
+}
+
+}  // namespace kv::load

@@ -1,0 +1,48 @@
+#pragma once
+
+// One question at a time: the client for session set-up and for kvctl. Not for load.
+// Owns its socket; used by one thread at a time. All failures are LoadError.
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "load/socket.h"
+#include "protocol/frame.h"
+
+namespace kv::load {
+
+/// A whole answer, copied out of the connection's buffer.
+struct Answer {
+    protocol::Status status = protocol::Status::kSuccess;
+    std::string extras;
+    std::string key;
+    std::string value;
+};
+
+class Client {
+  public:
+    /// `timeout` bounds each wait for the peer.
+    explicit Client(Socket socket, std::chrono::milliseconds timeout);
+
+    /// Sends and waits for the answer with the same opcode and opaque.
+    Answer ask(protocol::FrameSpec spec);
+    /// All figures of one STAT group ("" = the default one).
+    std::map<std::string, std::string> stat(std::string_view group);
+
+    /// The socket, for the load loop. The client is empty afterwards.
+    Socket takeSocket() { return std::move(socket_); }
+
+  private:
+    Answer readAnswer(protocol::Opcode opcode, std::uint32_t opaque);
+
+    Socket socket_;
+    std::chrono::milliseconds timeout_;
+    std::vector<std::uint8_t> buffer_;
+    std::uint32_t opaque_ = 0;
+};
+
+}  // namespace kv::load

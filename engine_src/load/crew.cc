@@ -1,0 +1,111 @@
+#include "load/crew.h"
+
+#include <sys/resource.h>
+
+#include <csignal>
+#include <ctime>
+#include <exception>
+#include <thread>
+#include <vector>
+
+namespace kv::load {
+
+namespace {
+
+sigset_t endSignals() {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    return set;
+}
+
+double toSeconds(const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+}
+
+}  // namespace
+
+CpuTime threadCpu() {
+    rusage usage{};
+    ::getrusage(RUSAGE_THREAD, &usage);
+    return {toSeconds(usage.ru_utime), toSeconds(usage.ru_stime)};
+}
+
+void Crew::blockSignals() {
+    const auto set = endSignals();
+    ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
+
+Nanos Crew::inStep() {
+    std::unique_lock lock(mutex_);
+    const auto round = round_;
+    if (++waiting_ == running_) {
+        ++round_;
+        waiting_ = 0;
+        roundStart_ = nowNanos();
+        changed_.notify_all();
+    } else {
+        changed_.wait(lock, [&] { return round_ != round; });
+    }
+    return roundStart_;
+}
+
+void Crew::leave() {
+    const std::lock_guard lock(mutex_);
+    if (--running_ != 0 && waiting_ == running_) {  // the others wait for nobody else
+        ++round_;
+        waiting_ = 0;
+        roundStart_ = nowNanos();
+    }
+    changed_.notify_all();
+}
+
+CrewResult Crew::run(const std::function<void(std::size_t)>& body,
+                     const std::function<void()>& onTick) {
+    CrewResult result;
+    running_ = threads_;
+    std::vector<std::thread> threads;
+    threads.reserve(threads_);
+    for (std::size_t i = 0; i < threads_; ++i) {
+        threads.emplace_back([this, i, &body, &result] {
+            try {
+                body(i);
+            } catch (const std::exception& error) {
+                const std::lock_guard lock(mutex_);
+                if (result.failure.empty()) {
+                    result.failure = error.what();
+                }
+                stop_.store(true, std::memory_order_relaxed);
+            }
+            leave();
+        });
+    }
+
+    const auto set = endSignals();
+    Nanos nextTick = nowNanos() + kSecond;
+    for (;;) {
+        {
+            std::unique_lock lock(mutex_);
+            if (changed_.wait_for(lock, std::chrono::milliseconds(20),
+                                  [&] { return running_ == 0; })) {
+                break;
+            }
+        }
+        const timespec noWait{0, 0};
+        if (::sigtimedwait(&set, nullptr, &noWait) > 0) {
+            result.interrupted = true;
+            stop_.store(true, std::memory_order_relaxed);
+        }
+        if (nowNanos() >= nextTick) {
+            nextTick += kSecond;
+            onTick();
+        }
+    }
+    for (auto& thread : threads) {
+        thread.join();
+    }
+    return result;
+}
+
+}  // namespace kv::load

@@ -1,0 +1,228 @@
+#include "load/fake_server.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <stdexcept>
+
+#include "load/key_codec.h"
+
+namespace kv::load {
+
+using protocol::FrameSpec;
+using protocol::FrameView;
+using protocol::Opcode;
+using protocol::Status;
+
+FakeServer::FakeServer(FakeServerOptions options) : options_(std::move(options)) {
+    listener_ = Socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    auto* generic = reinterpret_cast<sockaddr*>(&address);
+    if (::bind(listener_.fd(), generic, size) != 0 || ::listen(listener_.fd(), 64) != 0 ||
+        ::getsockname(listener_.fd(), generic, &size) != 0) {
+        throw std::runtime_error("fake server: cannot listen");
+    }
+    port_ = ntohs(address.sin_port);
+    acceptor_ = std::thread([this] { accept(); });
+}
+
+FakeServer::~FakeServer() {
+    {
+        const std::lock_guard lock(mutex_);
+        stopping_ = true;
+        for (const int fd : open_) {
+            ::shutdown(fd, SHUT_RDWR);
+        }
+    }
+    ::shutdown(listener_.fd(), SHUT_RDWR);
+    acceptor_.join();
+    for (auto& thread : threads_) {
+        thread.join();
+    }
+}
+
+void FakeServer::accept() {
+    for (;;) {
+        const int fd = ::accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC);
+        if (fd < 0) {
+            return;
+        }
+        const int on = 1;
+        ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+        const std::lock_guard lock(mutex_);
+        if (stopping_) {
+            ::close(fd);
+            return;
+        }
+        open_.push_back(fd);
+        threads_.emplace_back([this, fd] { serve(fd); });
+    }
+}
+
+void FakeServer::serve(int fd) {
+    std::vector<std::uint8_t> in;
+    std::array<std::uint8_t, 65536> chunk{};
+    bool alive = true;
+    while (alive) {
+        const auto got = ::recv(fd, chunk.data(), chunk.size(), 0);
+        if (got <= 0) {
+            break;
+        }
+        in.insert(in.end(), chunk.begin(), chunk.begin() + got);
+        std::vector<std::uint8_t> out;
+        std::size_t used = 0;
+        while (alive) {
+            const auto parsed = protocol::parseFrame(protocol::Bytes(in).subspan(used));
+            if (parsed.outcome != protocol::ParseOutcome::kFrame) {
+                alive = parsed.outcome == protocol::ParseOutcome::kNeedMore;
+                break;
+            }
+            alive = answer(parsed.frame, out);
+            used += parsed.frame.size();
+        }
+        in.erase(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(used));
+        const std::size_t piece = options_.dribble == 0 ? out.size() : options_.dribble;
+        for (std::size_t at = 0; at < out.size();) {
+            const auto sent =
+                    ::send(fd, out.data() + at, std::min(piece, out.size() - at), MSG_NOSIGNAL);
+            if (sent <= 0) {
+                alive = false;
+                break;
+            }
+            at += static_cast<std::size_t>(sent);
+        }
+    }
+    const std::lock_guard lock(mutex_);
+    open_.remove(fd);
+    ::close(fd);
+}
+
+bool FakeServer::answer(const FrameView& request, std::vector<std::uint8_t>& out) {
+    FrameSpec spec;
+    spec.magic = protocol::Magic::kClientResponse;
+    spec.opcode = request.header.opcode;
+    spec.opaque = request.header.opaque;
+    std::string value;
+    Status status = Status::kSuccess;
+    switch (request.header.opcode) {
+        case Opcode::kHello:
+            ++hellos_;
+            value = std::string("\x00\x08", 2);
+            break;
+        case Opcode::kSaslListMechs:
+            value = options_.mechanisms;
+            break;
+        case Opcode::kSaslAuth:
+            status = request.valueText() == std::string_view("\0user\0secret", 12)
+                             ? Status::kSuccess
+                             : Status::kAuthError;
+            break;
+        case Opcode::kSelectBucket:
+            status = request.keyText() == "default" ? Status::kSuccess : Status::kEaccess;
+            break;
+        case Opcode::kGetClusterConfig:
+            value = R"({"vBucketServerMap":{"vBucketMap":[)";
+            for (std::uint32_t i = 0; i < options_.vbuckets; ++i) {
+                value += i == 0 ? "[0]" : ",[0]";
+            }
+            value += "]}}";
+            break;
+        case Opcode::kStat:
+            answerStat(request, out);
+            return true;
+        case Opcode::kGet:
+        case Opcode::kSet:
+            if (!answerData(request, spec, value)) {
+                return options_.silentAfter != 0;  // silent, or dropped
+            }
+            status = static_cast<Status>(spec.vbucketOrStatus);
+            break;
+        default:
+            status = Status::kUnknownCommand;
+    }
+    spec.vbucketOrStatus = raw(status);
+    spec.value = protocol::asBytes(value);
+    protocol::appendFrame(out, spec);
+    return true;
+}
+
+bool FakeServer::answerData(const FrameView& request, FrameSpec& spec, std::string& value) {
+    static constexpr std::array<std::uint8_t, 4> kFlags{};
+    const bool get = request.header.opcode == Opcode::kGet;
+    const auto nth = ++(get ? gets_ : sets_);
+    const auto all = gets_ + sets_;
+    if ((options_.closeAfter != 0 && all > options_.closeAfter) ||
+        (options_.silentAfter != 0 && all > options_.silentAfter)) {
+        return false;
+    }
+    const auto every = [nth](std::uint32_t n) { return n != 0 && nth % n == 0; };
+    const std::string key(request.keyText());
+    auto status = Status::kSuccess;
+    const std::lock_guard lock(mutex_);
+    if (request.header.vbucket() != vbucketOf(crcOf(key), options_.vbuckets)) {
+        misrouted_.insert(key);
+    }
+    if (get && every(options_.notMyVbucketEvery)) {
+        status = Status::kNotMyVbucket;
+    } else if (get) {
+        const auto found = contents_.find(key);
+        status = found == contents_.end() ? Status::kKeyEnoent : Status::kSuccess;
+        if (status == Status::kSuccess) {
+            value = found->second;
+            spec.extras = kFlags;
+        }
+    } else if (every(options_.tmpfailEvery)) {
+        status = Status::kEtmpfail;
+    } else if (every(options_.enomemEvery)) {
+        status = Status::kEnomem;
+    } else {
+        contents_[key] = request.valueText();
+    }
+    spec.vbucketOrStatus = raw(status);
+    spec.opaque += options_.shuffleOpaques ? 1 : 0;
+    return true;
+}
+
+void FakeServer::answerStat(const FrameView& request, std::vector<std::uint8_t>& out) {
+    FrameSpec spec;
+    spec.magic = protocol::Magic::kClientResponse;
+    spec.opcode = Opcode::kStat;
+    spec.opaque = request.header.opaque;
+    auto stats = options_.stats;
+    if (options_.queueDrainsAfter != 0) {
+        stats["ep_queue_size"] = ++statsAsked_ > options_.queueDrainsAfter ? "0" : "5";
+    }
+    if (request.keyText() == "nosuch") {
+        spec.vbucketOrStatus = raw(Status::kKeyEnoent);
+        protocol::appendFrame(out, spec);
+        return;
+    }
+    for (const auto& [key, value] : stats) {
+        spec.key = protocol::asBytes(key);
+        spec.value = protocol::asBytes(value);
+        protocol::appendFrame(out, spec);
+    }
+    spec.key = {};
+    spec.value = {};
+    protocol::appendFrame(out, spec);
+}
+
+std::map<std::string, std::string> FakeServer::contents() {
+    const std::lock_guard lock(mutex_);
+    return contents_;
+}
+
+std::set<std::string> FakeServer::misrouted() {
+    const std::lock_guard lock(mutex_);
+    return misrouted_;
+}
+
+}  // namespace kv::load

@@ -1,0 +1,78 @@
+#pragma once
+
+// For the tests of this room: a server on loopback inside the test's process, with faults to order.
+//
+// One thread per connection, blocking sockets. The contents may be read after the clients have
+// ended. The destructor closes everything and joins.
+
+#include <atomic>
+#include <cstdint>
+#include <list>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "load/socket.h"
+#include "protocol/frame.h"
+
+namespace kv::load {
+
+struct FakeServerOptions {
+    std::string mechanisms{};  // answer to SASL_LIST_MECHS; PLAIN only is understood
+    std::uint32_t vbuckets = 64;
+    std::uint32_t tmpfailEvery = 0;       // each n-th SET is refused with Etmpfail
+    std::uint32_t enomemEvery = 0;        // each n-th SET is refused with Enomem
+    std::uint32_t notMyVbucketEvery = 0;  // each n-th GET
+    std::uint32_t closeAfter = 0;         // data requests after which the connection is dropped
+    std::uint32_t silentAfter = 0;        // data requests after which nothing is answered
+    std::uint32_t dribble = 0;            // answers leave in pieces of so many bytes
+    bool shuffleOpaques = false;          // answers carry wrong opaques
+    std::map<std::string, std::string> stats{};
+    std::uint32_t queueDrainsAfter = 0;  // ep_queue_size is "5" for so many STATs, then "0"
+};
+
+class FakeServer {
+  public:
+    explicit FakeServer(FakeServerOptions options = {});
+    ~FakeServer();
+    FakeServer(const FakeServer&) = delete;
+    FakeServer& operator=(const FakeServer&) = delete;
+
+    std::uint16_t port() const noexcept { return port_; }
+    /// key -> value
+    std::map<std::string, std::string> contents();
+    /// Keys whose request came with another vBucket than the map's; must be empty.
+    std::set<std::string> misrouted();
+    std::uint64_t gets() const noexcept { return gets_; }
+    std::uint64_t sets() const noexcept { return sets_; }
+    std::uint64_t sessions() const noexcept { return hellos_; }
+
+  private:
+    void accept();
+    void serve(int fd);
+    /// Appends the answer; false: drop the connection.
+    bool answer(const protocol::FrameView& request, std::vector<std::uint8_t>& out);
+    void answerStat(const protocol::FrameView& request, std::vector<std::uint8_t>& out);
+    bool answerData(const protocol::FrameView& request, protocol::FrameSpec& spec,
+                    std::string& value);
+
+    FakeServerOptions options_;
+    Socket listener_;
+    std::uint16_t port_ = 0;
+    std::mutex mutex_;
+    std::map<std::string, std::string> contents_;
+    std::set<std::string> misrouted_;
+    std::list<int> open_;
+    bool stopping_ = false;
+    std::atomic<std::uint64_t> gets_{0};
+    std::atomic<std::uint64_t> sets_{0};
+    std::atomic<std::uint64_t> hellos_{0};
+    std::atomic<std::uint64_t> statsAsked_{0};
+    std::vector<std::thread> threads_;  // guarded by mutex_
+    std::thread acceptor_;
+};
+
+}  // namespace kv::load

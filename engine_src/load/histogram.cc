@@ -1,0 +1,82 @@
+#include "load/histogram.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace kv::load {
+
+Histogram::Histogram() : counts_(kBuckets, 0) {}
+
+std::size_t Histogram::indexOf(std::uint64_t value) noexcept {
+    value = std::min(value, kMaxValue);
+    if (value < (std::uint64_t{1} << kSubBits)) {
+        return value;
+    }
+    // Shift so that kSubBits significant bits remain; the top one is always set, so half a range.
+    const auto shift = static_cast<unsigned>(std::bit_width(value)) - kSubBits;
+    constexpr std::uint64_t kHalf = std::uint64_t{1} << (kSubBits - 1);
+    return (std::uint64_t{shift} + 1) * kHalf + ((value >> shift) - kHalf);
+}
+
+std::uint64_t Histogram::upperValue(std::size_t index) noexcept {
+    constexpr std::uint64_t kHalf = std::uint64_t{1} << (kSubBits - 1);
+    if (index < 2 * kHalf) {
+        return index;
+    }
+    const auto shift = index / kHalf - 1;
+    const auto mantissa = index % kHalf + kHalf;
+    return ((mantissa + 1) << shift) - 1;
+}
+
+void Histogram::record(std::uint64_t value, std::uint64_t times) noexcept {
+    if (times == 0) {
+        return;
+    }
+    counts_[indexOf(value)] += times;
+    count_ += times;
+    max_ = std::max(max_, value);
+    sum_ += static_cast<double>(value) * static_cast<double>(times);
+}
+
+void Histogram::merge(const Histogram& other) noexcept {
+    for (std::size_t i = 0; i < kBuckets; ++i) {
+        counts_[i] += other.counts_[i];
+    }
+    count_ += other.count_;
+    max_ = std::max(max_, other.max_);
+    sum_ += other.sum_;
+}
+
+double Histogram::mean() const noexcept {
+    return count_ == 0 ? 0.0 : sum_ / static_cast<double>(count_);
+}
+
+std::uint64_t Histogram::percentile(double percent) const noexcept {
+    if (count_ == 0) {
+        return 0;
+    }
+    const double exactRank = std::ceil(static_cast<double>(count_) * percent / 100.0);
+    const auto rank = std::clamp(static_cast<std::uint64_t>(exactRank), std::uint64_t{1}, count_);
+    std::uint64_t seen = 0;
+    for (std::size_t i = 0; i < kBuckets; ++i) {
+        seen += counts_[i];
+        if (seen >= rank) {
+            // The last bucket also holds what is beyond kMaxValue: only max() is true of it.
+            return i + 1 == kBuckets ? max_ : std::min(upperValue(i), max_);
+        }
+    }
+    return max_;
+}
+
+std::vector<std::pair<std::uint64_t, std::uint64_t>> Histogram::buckets() const {
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> used;
+    for (std::size_t i = 0; i < kBuckets; ++i) {
+        if (counts_[i] != 0) {
+            used.emplace_back(upperValue(i), counts_[i]);
+        }
+    }
+    return used;
+}
+
+}  // namespace kv::load

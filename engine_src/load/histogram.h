@@ -1,0 +1,54 @@
+#pragma once
+
+// Log-linear latency histogram: three significant digits (a bucket is at most 1/1024 of its value
+// wide), fixed layout, so that histograms of two processes merge by adding counts of equal buckets.
+//
+// Values are nanoseconds. Not thread-safe: one per thread, merged when the threads have ended.
+// record() never allocates. Values above kMaxValue (about 18 minutes) count in the last bucket;
+// max() and mean() stay exact.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace kv::load {
+
+class Histogram {
+  public:
+    static constexpr unsigned kSubBits = 11;  // 2048 linear values, then 1024 buckets per doubling
+    static constexpr unsigned kMaxBits = 40;
+    static constexpr std::uint64_t kMaxValue = (std::uint64_t{1} << kMaxBits) - 1;
+    static constexpr std::size_t kBuckets =
+            (std::size_t{1} << kSubBits) +
+            (kMaxBits - kSubBits) * (std::size_t{1} << (kSubBits - 1));
+
+    Histogram();
+
+    void record(std::uint64_t value, std::uint64_t times = 1) noexcept;
+    void merge(const Histogram& other) noexcept;
+
+    std::uint64_t count() const noexcept { return count_; }
+    std::uint64_t max() const noexcept { return max_; }
+    double mean() const noexcept;
+
+    /// Largest value that shares a bucket with the smallest recorded value v such that at least
+    /// `percent` % of all values are <= v; never above max(). 0 when nothing was recorded.
+    /// Precondition: 0 < percent <= 100.
+    std::uint64_t percentile(double percent) const noexcept;
+
+    /// (largest value of the bucket, count) of every bucket in use, ascending.
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> buckets() const;
+
+    static std::size_t indexOf(std::uint64_t value) noexcept;
+    static std::uint64_t upperValue(std::size_t index) noexcept;
+
+  private:
+    std::vector<std::uint64_t> counts_;
+    std::uint64_t count_ = 0;
+    std::uint64_t max_ = 0;
+    double sum_ = 0;
+};
+
+}  // namespace kv::load

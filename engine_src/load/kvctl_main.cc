@@ -1,0 +1,121 @@
+// kvctl: asks a running server. stat, wait-persisted, sample, reset.
+
+#include <chrono>
+#include <cstdio>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <vector>
+
+#include "load/clock.h"
+#include "load/common_options.h"
+#include "load/crew.h"
+#include "load/load_error.h"
+#include "load/sampler.h"
+#include "load/session.h"
+
+namespace {
+
+using kv::load::Client;
+using kv::load::LoadError;
+using Json = nlohmann::ordered_json;
+
+void printStat(Client& client, std::vector<std::string> groups) {
+    if (groups.empty()) {
+        groups.emplace_back();
+    }
+    Json all = Json::object();
+    for (const auto& group : groups) {
+        Json figures = Json::object();
+        for (const auto& [key, value] : client.stat(group)) {
+            figures[key] = value;
+        }
+        all[group] = figures;
+    }
+    std::cout << all.dump(2, ' ', false, Json::error_handler_t::replace) << std::endl;
+}
+
+/// Returns when nothing is queued for the disk; an ephemeral bucket never queues anything.
+void waitPersisted(Client& client, double timeout) {
+    const auto deadline =
+            kv::load::nowNanos() +
+            static_cast<kv::load::Nanos>(timeout * static_cast<double>(kv::load::kSecond));
+    for (;;) {
+        const auto figures = client.stat("");
+        const auto type = figures.find("bucket_type");
+        if (type != figures.end() && type->second == "ephemeral") {
+            return;
+        }
+        const auto queue = figures.find("ep_queue_size");
+        if (queue == figures.end()) {
+            throw LoadError("STAT has no ep_queue_size: this server cannot say what is persisted");
+        }
+        if (queue->second == "0") {
+            return;
+        }
+        if (kv::load::nowNanos() >= deadline) {
+            throw LoadError(queue->second + " items are still not persisted");
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+}
+
+int run(int argc, const char* const* argv) {
+    CLI::App app("Asks a running key-value server.", "kvctl");
+    kv::load::ConnectionFlags flags;
+    kv::load::addConnectionFlags(app, flags);
+    app.require_subcommand(1);
+    app.fallthrough();  // --host and friends may follow the command, too
+
+    std::vector<std::string> groups;
+    auto* stat = app.add_subcommand("stat", "print STAT groups as JSON");
+    stat->add_option("group", groups, "groups; none: the default one (\"\")");
+
+    double timeout = 0;
+    auto* wait = app.add_subcommand("wait-persisted", "wait until everything queued is on disk");
+    wait->add_option("--timeout", timeout, "seconds")->required()->check(CLI::NonNegativeNumber);
+
+    kv::load::SamplerOptions sampler;
+    auto* sample = app.add_subcommand(
+            "sample", "write a JSON line of memory and CPU figures each interval until SIGTERM");
+    sample->add_option("--pid", sampler.pid, "the server's process")
+            ->required()
+            ->check(CLI::PositiveNumber);
+    sample->add_option("--interval-ms", sampler.intervalMs)
+            ->capture_default_str()
+            ->check(CLI::Range(10, 3'600'000));
+    sample->add_option("--out", sampler.out, "file to append to")->required();
+
+    auto* reset = app.add_subcommand("reset", "zero the server's counters and timings");
+
+    const int exit =
+            kv::load::parseFlags(app, argc, argv, [&] { kv::load::finishConnectionFlags(flags); });
+    if (exit >= 0) {
+        return exit;
+    }
+    if (sample->parsed()) {
+        kv::load::Crew::blockSignals();
+    }
+    auto client = kv::load::openSession(flags.session).client;
+    if (stat->parsed()) {
+        printStat(client, groups);
+    } else if (wait->parsed()) {
+        waitPersisted(client, timeout);
+    } else if (sample->parsed()) {
+        kv::load::runSampler(client, sampler);
+    } else if (reset->parsed()) {
+        client.stat("reset");
+    }
+    return kv::load::kExitOk;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    try {
+        return run(argc, argv);
+    } catch (const std::exception& error) {
+        std::fprintf(stderr, "kvctl: %s\n", error.what());
+        return kv::load::kExitFailure;
+    }
+}

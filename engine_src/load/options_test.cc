@@ -1,0 +1,193 @@
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "load/append_options.h"
+#include "load/pillowfight_options.h"
+
+namespace kv::load {
+namespace {
+
+template <class Options>
+int parse(int (*parser)(int, const char* const*, Options&), std::vector<const char*> args,
+          Options& options) {
+    args.insert(args.begin(), "tool");
+    testing::internal::CaptureStderr();
+    const int exit = parser(static_cast<int>(args.size()), args.data(), options);
+    const auto said = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(said.empty(), exit != kExitUsage) << said;
+    return exit;
+}
+
+int pillowfight(std::vector<const char*> args, PillowfightOptions& options) {
+    return parse(&parsePillowfight, std::move(args), options);
+}
+
+int pillowfight(std::vector<const char*> args) {
+    PillowfightOptions options;
+    return pillowfight(std::move(args), options);
+}
+
+int append(std::vector<const char*> args) {
+    AppendOptions options;
+    return parse(&parseAppend, std::move(args), options);
+}
+
+TEST(PillowfightOptions, NamesOfCbcPillowfightMeanTheSame) {
+    PillowfightOptions o;
+    ASSERT_EQ(pillowfight({"--host",
+                           "h",
+                           "--port",
+                           "11",
+                           "-I",
+                           "100000",
+                           "-t",
+                           "4",
+                           "-B",
+                           "1000",
+                           "-r",
+                           "80",
+                           "-m",
+                           "256",
+                           "-M",
+                           "512",
+                           "-n",
+                           "-c",
+                           "9",
+                           "--sequential",
+                           "--start-at",
+                           "7",
+                           "-p",
+                           "pre",
+                           "--random-seed",
+                           "3",
+                           "--rate-limit",
+                           "500",
+                           "-e",
+                           "60",
+                           "--json"},
+                          o),
+              -1);
+    EXPECT_EQ(o.connection.session.host, "h");
+    EXPECT_EQ(o.connection.session.port, 11);
+    EXPECT_EQ(o.access.items, 100000U);
+    EXPECT_EQ(o.threads, 4U);
+    EXPECT_EQ(o.access.batch, 1000U);
+    EXPECT_EQ(o.access.setPercent, 80);
+    EXPECT_EQ(o.minSize, 256U);
+    EXPECT_EQ(o.maxSize, 512U);
+    EXPECT_TRUE(o.noPopulation);
+    EXPECT_EQ(o.access.maxCycles, 9U);
+    EXPECT_TRUE(o.access.sequential);
+    EXPECT_EQ(o.access.startAt, 7U);
+    EXPECT_EQ(o.keyPrefix, "pre");
+    EXPECT_EQ(o.access.seed, 3U);
+    EXPECT_EQ(o.access.rate, 500);
+    EXPECT_EQ(o.expiry, 60U);
+    EXPECT_TRUE(o.json);
+    EXPECT_EQ(o.effectiveWindow(), 64U);  // a rate needs room to run late
+}
+
+TEST(PillowfightOptions, DefaultsAreCbcPillowfights) {
+    PillowfightOptions o;
+    ASSERT_EQ(pillowfight({}, o), -1);
+    EXPECT_EQ(o.access.items, 1000U);
+    EXPECT_EQ(o.access.batch, 100U);
+    EXPECT_EQ(o.access.setPercent, 33);
+    EXPECT_EQ(o.minSize, 50U);
+    EXPECT_EQ(o.maxSize, 5120U);
+    EXPECT_EQ(o.access.maxCycles, ~std::uint64_t{0});
+    EXPECT_EQ(o.effectiveWindow(), 1U);
+}
+
+TEST(PillowfightOptions, OurOwn) {
+    PillowfightOptions o;
+    ASSERT_EQ(pillowfight({"--connections", "3", "--duration", "2.5", "--ramp", "0.5", "--num-ops",
+                           "10", "--key-semantics", "key-mod", "--shared-sequence", "--vbuckets",
+                           "64", "--window", "2"},
+                          o),
+              -1);
+    EXPECT_EQ(o.connections, 3U);
+    EXPECT_EQ(o.duration, 2.5);
+    EXPECT_EQ(o.ramp, 0.5);
+    EXPECT_EQ(o.access.maxOps, 10U);
+    EXPECT_EQ(o.access.semantics, KeySemantics::kKeyMod);
+    EXPECT_TRUE(o.access.sharedSequence);
+    EXPECT_EQ(o.vbuckets, 64U);
+    EXPECT_EQ(o.effectiveWindow(), 2U);
+}
+
+TEST(PillowfightOptions, OneSizeAloneMovesTheOtherWhereItMust) {
+    PillowfightOptions o;
+    ASSERT_EQ(pillowfight({"-M", "20"}, o), -1);
+    EXPECT_EQ(o.minSize, 20U);
+    PillowfightOptions p;
+    ASSERT_EQ(pillowfight({"-m", "9000"}, p), -1);
+    EXPECT_EQ(p.maxSize, 9000U);
+}
+
+TEST(PillowfightOptions, BadUsageIsExitTwo) {
+    const std::vector<std::vector<const char*>> bad{
+            {"--nope"},
+            {"-I", "0"},
+            {"-I", "-3"},
+            {"-I", "x"},
+            {"-t", "0"},
+            {"-B", "0"},
+            {"-r", "101"},
+            {"-m", "20", "-M", "10"},
+            {"-M", "99999999"},
+            {"-n", "--populate-only"},
+            {"--key-semantics", "odd"},
+            {"--duration", "0"},
+            {"--duration", "1", "--ramp", "1"},
+            {"--json", "-m", "5", "-M", "50"},
+            {"--user", "u"},
+            {"--password-file", "/nonexistent"},
+            {"--user", "u", "--password-file", "/nonexistent"},
+            {"--port", "0"},
+            {"--port", "70000"},
+            {"--rate-limit", "-1"},
+            {"--num-ops", "0"},
+            {"extra"}};
+    for (const auto& args : bad) {
+        EXPECT_EQ(pillowfight(args), kExitUsage) << args[0];
+    }
+}
+
+TEST(PillowfightOptions, PasswordComesFromAFileWithoutItsNewline) {
+    const std::string path = testing::TempDir() + "pillowfight_password";
+    std::ofstream(path) << "s3cret word\n";
+    PillowfightOptions o;
+    ASSERT_EQ(pillowfight({"--user", "u", "--password-file", path.c_str()}, o), -1);
+    EXPECT_EQ(o.connection.session.password, "s3cret word");
+    EXPECT_EQ(pillowfight({"--user", "u", "--password-file", path.c_str(), "--plain"}), kExitUsage);
+    std::remove(path.c_str());
+}
+
+TEST(AppendOptions, ParsesAndRefuses) {
+    AppendOptions o;
+    ASSERT_EQ(
+            parse(&parseAppend,
+                  {"--items", "5000000", "--rounds", "2", "--seed", "8", "--in-flight", "50",
+                   "--threads", "2", "--vbuckets", "16", "--fields-min", "1", "--fields-max", "3"},
+                  o),
+            -1);
+    EXPECT_EQ(o.items, 5'000'000U);
+    EXPECT_EQ(o.rounds, 2U);
+    EXPECT_EQ(o.seed, 8U);
+    EXPECT_EQ(o.inFlight, 50U);
+    EXPECT_EQ(o.threads, 2U);
+    EXPECT_EQ(o.fieldsMin, 1U);
+    EXPECT_EQ(o.fieldsMax, 3U);
+    EXPECT_EQ(append({"--items", "0"}), kExitUsage);
+    EXPECT_EQ(append({"--fields-min", "9", "--fields-max", "8"}), kExitUsage);
+    EXPECT_EQ(append({"--in-flight", "2", "--threads", "3"}), kExitUsage);
+    EXPECT_EQ(append({"--bogus"}), kExitUsage);
+}
+
+}  // namespace
+}  // namespace kv::load

@@ -1,0 +1,121 @@
+#include "load/pillowfight_options.h"
+
+#include <cmath>
+#include <limits>
+
+#include "load/key_codec.h"
+
+namespace kv::load {
+
+namespace {
+
+constexpr std::uint32_t kMaxValue = 20U << 20U;
+
+void check(PillowfightOptions& o, const CLI::App& app) {
+    finishConnectionFlags(o.connection);
+    auto require = [](bool ok, const char* what) {
+        if (!ok) {
+            throw CLI::ValidationError(what);
+        }
+    };
+    // cbc-pillowfight, too, lets one size alone mean both where the other's default contradicts.
+    if (app.count("--max-size") != 0 && app.count("--min-size") == 0) {
+        o.minSize = std::min(o.minSize, o.maxSize);
+    }
+    if (app.count("--min-size") != 0 && app.count("--max-size") == 0) {
+        o.maxSize = std::max(o.minSize, o.maxSize);
+    }
+    require(o.minSize <= o.maxSize, "--min-size is larger than --max-size");
+    require(!o.json || o.minSize >= ValueSource::kJsonFrame,
+            "--json needs --min-size of at least 11");
+    require(!(o.populateOnly && o.noPopulation),
+            "--populate-only and --no-population exclude each other");
+    require(o.ramp == 0 || o.duration == 0 || o.ramp < o.duration,
+            "--ramp must be shorter than --duration");
+    require(o.keyPrefix.size() <= 230,
+            "--key-prefix is longer than 230 bytes (keys have at most 250)");
+    require(o.access.startAt <= std::numeric_limits<std::uint64_t>::max() - o.access.items,
+            "--start-at plus --num-items exceeds 64 bits");
+    require(std::uint64_t{o.access.batch} * o.effectiveWindow() <= (1U << 30U),
+            "--batch-size times --window is too large");
+}
+
+}  // namespace
+
+int parsePillowfight(int argc, const char* const* argv, PillowfightOptions& o) {
+    CLI::App app("Loads a key-value server with pipelined batches of GET and SET; prints JSON.",
+                 "pillowfight");
+    addConnectionFlags(app, o.connection);
+    auto& a = o.access;
+    const auto positive =
+            kNotNegative & CLI::Range(std::uint64_t{1}, std::numeric_limits<std::uint64_t>::max());
+    app.add_option("-I,--num-items", a.items, "number of keys")
+            ->capture_default_str()
+            ->check(positive);
+    app.add_option("-t,--num-threads", o.threads)
+            ->capture_default_str()
+            ->check(CLI::Range(1, 1024));
+    app.add_option("--connections", o.connections, "for each thread")
+            ->capture_default_str()
+            ->check(CLI::Range(1, 1024));
+    app.add_option("-B,--batch-size", a.batch, "operations in a batch")
+            ->capture_default_str()
+            ->check(CLI::Range(1, 1000000));
+    app.add_option("--window", o.window,
+                   "batches in flight on a connection (1; 64 with --rate-limit)")
+            ->check(CLI::Range(1, 65536));
+    app.add_option("-r,--set-pct", a.setPercent, "share of SETs")
+            ->capture_default_str()
+            ->check(CLI::Range(0.0, 100.0));
+    app.add_option("-m,--min-size", o.minSize, "smallest value")
+            ->capture_default_str()
+            ->check(CLI::Range(0U, kMaxValue));
+    app.add_option("-M,--max-size", o.maxSize, "largest value")
+            ->capture_default_str()
+            ->check(CLI::Range(0U, kMaxValue));
+    app.add_flag("-n,--no-population", o.noPopulation, "skip the populate phase");
+    app.add_flag("--populate-only", o.populateOnly, "end after the populate phase");
+    long long cycles = -1;
+    app.add_option("-c,--num-cycles", cycles,
+                   "batches of each thread in the mixed phase (-1: no limit)")
+            ->capture_default_str()
+            ->check(CLI::Range(-1LL, std::numeric_limits<long long>::max()));
+    app.add_option("--num-ops", a.maxOps, "operations of the mixed phase over all threads")
+            ->check(positive);
+    app.add_option("--duration", o.duration, "seconds of the mixed phase, ramp included")
+            ->check(CLI::PositiveNumber);
+    app.add_option("--ramp", o.ramp, "first seconds left out of the latency histograms")
+            ->check(CLI::NonNegativeNumber);
+    app.add_flag("--sequential", a.sequential, "access keys in order");
+    app.add_option("--start-at", a.startAt, "number of the first key")
+            ->capture_default_str()
+            ->check(kNotNegative);
+    app.add_option("-p,--key-prefix", o.keyPrefix);
+    app.add_option("--random-seed", a.seed)->capture_default_str()->check(kNotNegative);
+    app.add_option("--rate-limit", a.rate,
+                   "operations a second over all threads; latency is then from the "
+                   "time each batch was due")
+            ->check(CLI::PositiveNumber);
+    app.add_option("-e,--expiry", o.expiry, "seconds until documents expire")->check(kNotNegative);
+    app.add_flag("--json", o.json, "documents are JSON objects");
+    std::string semantics = "random";
+    app.add_option("--key-semantics", semantics,
+                   "key-mod: a key is SET if its number mod 100 < set-pct; random: a coin for each "
+                   "operation")
+            ->capture_default_str()
+            ->check(CLI::IsMember({"key-mod", "random"}));
+    app.add_flag("--shared-sequence", a.sharedSequence,
+                 "all connections draw the same keys, as cbc-pillowfight's threads");
+    app.add_option("--vbuckets", o.vbuckets, "size of the vBucket map (0: ask the server)")
+            ->check(CLI::Range(0, 65536));
+    app.add_flag("--progress", o.progress, "a line a second on stderr");
+    return parseFlags(app, argc, argv, [&] {
+        check(o, app);
+        a.semantics = semantics == "key-mod" ? KeySemantics::kKeyMod : KeySemantics::kRandom;
+        if (cycles >= 0) {
+            a.maxCycles = static_cast<std::uint64_t>(cycles);
+        }
+    });
+}
+
+}  // namespace kv::load

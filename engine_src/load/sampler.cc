@@ -1,0 +1,81 @@
+#include "load/sampler.h"
+
+#include <charconv>
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "load/clock.h"
+#include "load/load_error.h"
+#include "load/process_usage.h"
+
+namespace kv::load {
+
+using Json = nlohmann::ordered_json;
+
+Json numbersOf(const std::map<std::string, std::string>& group) {
+    Json numbers = Json::object();
+    for (const auto& [key, text] : group) {
+        const char* const end = text.data() + text.size();
+        std::int64_t whole = 0;
+        if (const auto parsed = std::from_chars(text.data(), end, whole);
+            parsed.ec == std::errc{} && parsed.ptr == end) {
+            numbers[key] = whole;
+            continue;
+        }
+        double real = 0;
+        if (const auto parsed = std::from_chars(text.data(), end, real);
+            parsed.ec == std::errc{} && parsed.ptr == end) {
+            numbers[key] = real;
+        }
+    }
+    return numbers;
+}
+
+Json takeSample(Client& client, int pid) {
+    const double t =
+            std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch())
+                    .count();
+    const auto stat = client.stat("memory");
+    const auto usage = readUsage(pid);
+    return {{"t", t},
+            {"rss", usage.rss},
+            {"pss", usage.pss},
+            {"lazyfree", usage.lazyFree},
+            {"anon_huge", usage.anonHuge},
+            {"vsz", usage.vsz},
+            {"stacks_vsz", usage.stacksVsz ? Json(*usage.stacksVsz) : Json(nullptr)},
+            {"cpu_user_s", usage.cpuUser},
+            {"cpu_sys_s", usage.cpuSystem},
+            {"threads", usage.threads},
+            {"stat", numbersOf(stat)}};
+}
+
+void runSampler(Client& client, const SamplerOptions& options) {
+    std::ofstream out(options.out, std::ios::app);
+    sigset_t end;
+    sigemptyset(&end);
+    sigaddset(&end, SIGTERM);
+    sigaddset(&end, SIGINT);
+    Nanos next = nowNanos();
+    for (bool last = false;;) {
+        out << takeSample(client, options.pid).dump() << '\n' << std::flush;
+        if (!out) {
+            throw LoadError("cannot write " + options.out);
+        }
+        if (last) {
+            return;
+        }
+        const Nanos interval = Nanos{options.intervalMs} * 1'000'000;
+        next += interval;
+        if (next < nowNanos()) {  // a sample took longer than the interval: skip what is past
+            next = nowNanos();
+        }
+        const Nanos left = std::max<Nanos>(next - nowNanos(), 0);
+        const timespec span{left / kSecond, left % kSecond};
+        last = ::sigtimedwait(&end, nullptr, &span) > 0;
+    }
+}
+
+}  // namespace kv::load

@@ -1,0 +1,129 @@
+#include "load/socket.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <memory>
+#include <system_error>
+#include <utility>
+
+#include "load/load_error.h"
+
+namespace kv::load {
+
+std::string errnoText(int error) {
+    return std::generic_category().message(error);
+}
+
+Socket& Socket::operator=(Socket&& other) noexcept {
+    if (this != &other) {
+        Socket old(std::exchange(fd_, other.release()));
+    }
+    return *this;
+}
+
+Socket::~Socket() {
+    if (fd_ >= 0) {
+        ::close(fd_);
+    }
+}
+
+int Socket::release() noexcept {
+    return std::exchange(fd_, -1);
+}
+
+void waitReady(const Socket& socket, bool forWriting, std::chrono::milliseconds timeout) {
+    const auto deadline = std::chrono::steady_clock::now() + timeout;
+    for (;;) {
+        const auto left = std::chrono::ceil<std::chrono::milliseconds>(
+                deadline - std::chrono::steady_clock::now());
+        pollfd waiting{socket.fd(), static_cast<short>(forWriting ? POLLOUT : POLLIN), 0};
+        const int ready =
+                ::poll(&waiting, 1, left.count() < 0 ? 0 : static_cast<int>(left.count()));
+        if (ready > 0) {
+            return;
+        }
+        if (ready == 0) {
+            throw LoadError("no answer within " + std::to_string(timeout.count()) + " ms");
+        }
+        if (errno != EINTR) {
+            throw LoadError("poll: " + errnoText(errno));
+        }
+    }
+}
+
+namespace {
+
+/// Connected, or the reason why not.
+Socket tryConnect(const addrinfo& address, std::chrono::milliseconds timeout, std::string& why) {
+    Socket socket(::socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (socket.fd() < 0) {
+        why = errnoText(errno);
+        return {};
+    }
+    if (::connect(socket.fd(), address.ai_addr, address.ai_addrlen) != 0) {
+        if (errno != EINPROGRESS) {
+            why = errnoText(errno);
+            return {};
+        }
+        try {
+            waitReady(socket, true, timeout);
+        } catch (const LoadError& error) {
+            why = error.what();
+            return {};
+        }
+        int failed = 0;
+        socklen_t size = sizeof(failed);
+        if (::getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &failed, &size) != 0 || failed != 0) {
+            why = errnoText(failed != 0 ? failed : errno);
+            return {};
+        }
+    }
+    const int on = 1;
+    ::setsockopt(socket.fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    return socket;
+}
+
+}  // namespace
+
+Socket connectTcp(const std::string& host, std::uint16_t port, std::chrono::milliseconds timeout) {
+    const std::string where = host + ":" + std::to_string(port);
+    addrinfo hints{};
+    hints.ai_family = AF_UNSPEC;
+    hints.ai_socktype = SOCK_STREAM;
+    addrinfo* found = nullptr;
+    const int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+    if (error != 0) {
+        throw LoadError("cannot connect to " + where + ": " + ::gai_strerror(error));
+    }
+    const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(found, &::freeaddrinfo);
+    std::string why = "no address";
+    for (const addrinfo* each = addresses.get(); each != nullptr; each = each->ai_next) {
+        Socket socket = tryConnect(*each, timeout, why);
+        if (socket.fd() >= 0) {
+            return socket;
+        }
+    }
+    throw LoadError("cannot connect to " + where + ": " + why);
+}
+
+void sendAll(const Socket& socket, std::span<const std::uint8_t> bytes,
+             std::chrono::milliseconds timeout) {
+    while (!bytes.empty()) {
+        const auto sent = ::send(socket.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+        if (sent >= 0) {
+            bytes = bytes.subspan(static_cast<std::size_t>(sent));
+        } else if (errno == EAGAIN) {
+            waitReady(socket, true, timeout);
+        } else if (errno != EINTR) {
+            throw LoadError("connection lost while sending: " + errnoText(errno));
+        }
+    }
+}
+
+}  // namespace kv::load
