@@ -1,0 +1,43 @@
+// What one run of front_end_latency is asked to do. Defaults are the historic test's.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "bucket/bucket_config.h"
+#include "dcp/producer_tasks.h"
+
+namespace kv::bench {
+
+/// The background DCP client: none, one that steps again and again, one that sleeps until it is
+/// woken.
+enum class DcpMode : uint8_t { None, Busy, Notify };
+
+struct LatencyOptions {
+    size_t items{100'000};
+    size_t valueSize{100};
+    BucketType bucket{BucketType::Persistent};
+    DcpMode dcp{DcpMode::None};
+    uint16_t producerSlots{1024};  ///< vBuckets that the producer can have streams of
+    uint32_t htSize{393'209};      ///< hash buckets
+    size_t checkpointItems{500};   ///< items that close a checkpoint
+    size_t maxCheckpoints{2};      ///< checkpoints of the vBucket, the open one included
+    size_t bufferSize{1024};       ///< DCP flow-control buffer, bytes
+    size_t acknowledgeAbove{512};  ///< the client acknowledges when it has read more
+    std::chrono::microseconds snapshotInterval{
+            dcp::kDefaultSnapshotInterval};  ///< of the snapshot task; 0 = historic
+    unsigned drainSeconds{60};  ///< bound of the wait for the client after the last phase
+    std::string dataDir;        ///< persistent: empty = a temporary directory
+};
+
+/// Parses the command line; empty when the process is to end with `exitCode`.
+std::optional<LatencyOptions> parseLatencyOptions(int argc, char** argv, int& exitCode);
+
+constexpr const char* toString(DcpMode mode) {
+    return mode == DcpMode::None ? "none" : mode == DcpMode::Busy ? "busy" : "notify";
+}
+
+}  // namespace kv::bench

@@ -1,0 +1,90 @@
+#include "benchmarks/latency_phases.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <stdexcept>
+
+namespace kv::bench {
+
+namespace {
+
+constexpr Vbid kVb{0};
+using Clock = std::chrono::steady_clock;
+
+template <class Operation>
+PhaseTimes timeEach(const char* name, BucketMemory& memory, const std::vector<std::string>& keys,
+                    Operation operation) {
+    PhaseTimes phase{name, std::vector<uint64_t>(keys.size())};
+    // A front-end thread holds one guard around its batches: answers are dropped under it.
+    const BucketMemoryGuard guard(memory);
+    for (size_t i = 0; i < keys.size(); ++i) {
+        const auto start = Clock::now();
+        const OpResult result = operation(keys[i]);
+        const auto end = Clock::now();
+        if (!result.ok()) {
+            throw std::runtime_error(std::string(name) + " of " + keys[i] + ": " +
+                                     std::string(kv::toString(result.status)));
+        }
+        phase.nanos[i] = static_cast<uint64_t>(
+                std::chrono::duration_cast<std::chrono::nanoseconds>(end - start).count());
+    }
+    return phase;
+}
+
+}  // namespace
+
+std::vector<PhaseTimes> runPhases(Bucket& bucket, size_t items, size_t valueSize) {
+    std::vector<std::string> keys;
+    keys.reserve(items);
+    for (size_t i = 0; i < items; ++i) {
+        keys.push_back("0" + std::to_string(i));
+    }
+    const std::string value(valueSize, 'x');
+    std::vector<PhaseTimes> phases;
+    const auto run = [&](const char* name, auto operation) {
+        phases.push_back(timeEach(name, bucket.memory(), keys, operation));
+    };
+    run("add", [&](const std::string& key) {
+        return bucket.store(kVb, key, StoreMode::Add, value, {}, OpTime::now());
+    });
+    run("get", [&](const std::string& key) { return bucket.get(kVb, key, OpTime::now()); });
+    run("replace", [&](const std::string& key) {
+        return bucket.store(kVb, key, StoreMode::Replace, value, {}, OpTime::now());
+    });
+    run("delete",
+        [&](const std::string& key) { return bucket.remove(kVb, key, {}, OpTime::now()); });
+    return phases;
+}
+
+PhaseSummary summarise(std::vector<uint64_t> nanos) {
+    PhaseSummary summary;
+    summary.sorted = std::move(nanos);
+    std::sort(summary.sorted.begin(), summary.sorted.end());
+    const size_t n = summary.sorted.size();
+    summary.count = n;
+    if (n == 0) {
+        return summary;
+    }
+    const auto percentile = [&](size_t p) {
+        return static_cast<double>(summary.sorted[n * p / 100]) / 1e3;
+    };
+    summary.p50Us = percentile(50);
+    summary.p95Us = percentile(95);
+    summary.p99Us = percentile(99);
+    summary.maxUs = static_cast<double>(summary.sorted.back()) / 1e3;
+    double sum = 0;
+    for (const uint64_t ns : summary.sorted) {
+        sum += static_cast<double>(ns) / 1e3;
+    }
+    summary.meanUs = sum / static_cast<double>(n);
+    double squares = 0;
+    for (const uint64_t ns : summary.sorted) {
+        const double off = static_cast<double>(ns) / 1e3 - summary.meanUs;
+        squares += off * off;
+    }
+    summary.sdUs = n > 1 ? std::sqrt(squares / static_cast<double>(n - 1)) : 0;
+    return summary;
+}
+
+}  // namespace kv::bench

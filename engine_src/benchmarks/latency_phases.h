@@ -1,0 +1,40 @@
+// The four timed phases of front_end_latency, in the historic order: Add all, Get all, Replace all,
+// Delete all.
+//
+// What is timed: add and replace from the caller's bytes to the stored document (allocation and
+// copy included), get up to the answer (dropping the value comes after the end stamp), delete.
+// Every operation reads the wall clock for itself, as a front-end thread does for a batch of one.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bucket/bucket.h"
+
+namespace kv::bench {
+
+struct PhaseTimes {
+    std::string name;             ///< "add", "get", "replace", "delete"
+    std::vector<uint64_t> nanos;  ///< one an operation, in the order of the operations
+};
+
+/// Runs all phases on vBucket 0 from the calling thread. Throws std::runtime_error when an
+/// operation does not succeed: a latency of failures is none.
+std::vector<PhaseTimes> runPhases(Bucket& bucket, size_t items, size_t valueSize);
+
+struct PhaseSummary {
+    uint64_t count{0};
+    double p50Us{0};
+    double p95Us{0};
+    double p99Us{0};
+    double maxUs{0};
+    double meanUs{0};
+    double sdUs{0};                ///< sample standard deviation
+    std::vector<uint64_t> sorted;  ///< nanoseconds
+};
+
+/// Percentile p is the element [n*p/100] of the sorted times, as in the historic test.
+PhaseSummary summarise(std::vector<uint64_t> nanos);
+
+}  // namespace kv::bench
