@@ -1,0 +1,62 @@
+"""Writes the seed corpus: small conversations from which the fuzzers start. Run it again after adding a command."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+HERE = Path(__file__).parent / "corpus"
+
+
+def frame(opcode: int, key: bytes = b"", value: bytes = b"", extras: bytes = b"", *, magic: int = 0x80,
+          vbucket: int = 0, cas: int = 0, datatype: int = 0, framing: bytes = b"") -> bytes:
+    body = framing + extras + key + value
+    if magic == 0x08:
+        lengths = bytes([len(framing), len(key)])
+    else:
+        lengths = struct.pack(">H", len(key))
+    return (bytes([magic, opcode]) + lengths + bytes([len(extras), datatype])
+            + struct.pack(">HIIQ", vbucket, len(body), 7, cas) + body)
+
+
+STORE = bytes(8)
+COUNTER = struct.pack(">QQI", 1, 5, 0)
+CONVERSATIONS = {
+    "documents": [frame(0x01, b"k", b"v", STORE), frame(0x00, b"k"), frame(0x02, b"k", b"w", STORE), frame(0x03, b"k", b"w", STORE),
+                  frame(0x0E, b"k", b"+"), frame(0x0F, b"k", b"-"), frame(0x0C, b"k"), frame(0x04, b"k"), frame(0x00, b"k")],
+    "quiet": [frame(0x11, b"k", b"1", STORE), frame(0x15, b"k", b"", COUNTER), frame(0x09, b"none"), frame(0x0D, b"k"),
+              frame(0x19, b"k", b"x"), frame(0x14, b"k"), frame(0x0A)],
+    "counters": [frame(0x05, b"n", b"", COUNTER), frame(0x06, b"n", b"", COUNTER), frame(0x00, b"n")],
+    "expiry": [frame(0x01, b"k", b"v", STORE), frame(0x1C, b"k", b"", bytes(4)), frame(0x1D, b"k", b"", b"\0\0\0\1"), frame(0x23, b"k", b"", bytes(4))],
+    "locks": [frame(0x01, b"k", b"v", STORE), frame(0x94, b"k", b"", b"\0\0\0\1"), frame(0x01, b"k", b"w", STORE), frame(0x95, b"k", cas=5)],
+    "session": [frame(0x1F, b"agent", b"\0\x03\0\x04\0\x07\0\x08\0\x0b\0\x1e"), frame(0xFE, b"", b"\0\2"), frame(0x20), frame(0x89, b"default"),
+                frame(0xB5), frame(0xB5, extras=bytes(16)), frame(0x00, b"k", vbucket=9), frame(0x01, b"k", b"{}", STORE, datatype=1),
+                frame(0xA0, b"k", extras=b"\2")],
+    "admin": [frame(0x10), frame(0x10, b"timings"), frame(0x10, b"reset"), frame(0x3E), frame(0x3D, extras=b"\2"), frame(0x96), frame(0x08),
+              frame(0x1B, extras=bytes(4)), frame(0x0B), frame(0x07)],
+    "flexible": [frame(0x01, b"k", b"v", STORE, magic=0x08, framing=b"\x13\1\0\5"), frame(0x00, b"k", magic=0x08, framing=b"\0"),
+                 frame(0x0A, magic=0x83), frame(0x0A, magic=0x81)],
+    "unknown": [frame(0x77, b"k", b"body", b"ext"), frame(0x0A), frame(0x50, b"name", b"", bytes(8))],
+    "lengths": [frame(0x00, b"k")[:9] + b"\xff\xff\xff" + bytes(12), frame(0x0A)],
+    "login": [frame(0x20), frame(0x21, b"PLAIN", b"\0ann\0secret"), frame(0x21, b"SCRAM-SHA1", b"n,,n=ann,r=x"),
+              frame(0x22, b"SCRAM-SHA1", b"c=biws,r=x,p=AAAA"), frame(0x00, b"k")],
+}
+LOGINS = {
+    "plain": b"\3\x0b\0ann\0secret",
+    "scram": b"\0\x0cn,,n=ann,r=xc=biws,r=x,p=AAAAAAAAAAAAAAAAAAAAAAAAAAA=",
+    "escaped": b"\1\x12n,a=ann,n=a=2Cn,r=xc=bixhPWFubiw=,r=x,p=AAAA",
+}
+
+
+def main() -> None:
+    for name, frames in CONVERSATIONS.items():
+        for target, head in (("frame", b""), ("connection", (b"\1" if name == "login" else b"\0") + b"\x80")):
+            (HERE / target).mkdir(parents=True, exist_ok=True)
+            (HERE / target / name).write_bytes(head + b"".join(frames))
+    (HERE / "login").mkdir(parents=True, exist_ok=True)
+    for name, text in LOGINS.items():
+        (HERE / "login" / name).write_bytes(text)
+
+
+if __name__ == "__main__":
+    main()
