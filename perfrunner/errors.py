@@ -1,0 +1,64 @@
+"""Every error that a person sees, and the exit code that each one ends the command with.
+
+Exit codes: 0 done, 1 a verdict that `--fail-on` names, 2 usage or spec error, 3 the run failed, 130 interrupted.
+Anything that is not a PerfrunnerError is a defect of the tool and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+EXIT_OK = 0
+EXIT_VERDICT = 1
+EXIT_USAGE = 2
+EXIT_FAILED = 3
+EXIT_INTERRUPTED = 130
+
+
+class PerfrunnerError(Exception):
+    """An error with a message for a person and, where there is one, a remedy (`hint`)."""
+
+    exit_code: ClassVar[int] = EXIT_FAILED
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(PerfrunnerError):
+    """The command line asks for something that cannot be."""
+
+    exit_code = EXIT_USAGE
+
+
+class SpecError(PerfrunnerError):
+    """A spec, a cluster file or an override is wrong; the message lists every problem, one a line."""
+
+    exit_code = EXIT_USAGE
+
+    def __init__(
+        self, message: str, hint: str | None = None, problems: tuple[str, ...] | None = None
+    ) -> None:
+        super().__init__(message, hint)
+        self.problems = (message,) if problems is None else problems
+
+
+class BuildError(PerfrunnerError):
+    """A variant could not be built, or a tool that the build needs is missing."""
+
+
+class HostError(PerfrunnerError):
+    """A host cannot be reached, is in use, or refuses what a run needs."""
+
+
+class TrialError(PerfrunnerError):
+    """A trial could not be carried out (crash, time-out, a load tool that failed)."""
+
+
+class ProofError(PerfrunnerError):
+    """A variant's setting does not read back from the running engine."""
+
+
+class StoreError(PerfrunnerError):
+    """The results store cannot be read or written."""

@@ -1,0 +1,166 @@
+"""`matrix`: one variant for every combination of some settings.
+
+    matrix:
+      base: {allocator: {name: jemalloc-5.1.0}}
+      axes: {allocator.name: [jemalloc-5.1.0, jemalloc-5.3.1], allocator.options.metadata_thp: [null, auto, always]}
+      exclude: [{allocator.name: jemalloc-5.3.1, allocator.options.metadata_thp: always}]
+
+An axis is a path inside a variant. null leaves the setting out. A combination's name is its values joined by commas
+("default" for null), in the order of the axes; it comes after the variants that are written out.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+from typing import Any
+
+from perfrunner.spec.document import Mark, Node, describe
+from perfrunner.spec.includes import merged
+from perfrunner.spec.problems import Problems
+from perfrunner.spec.suggest import did_you_mean, expected_name
+
+MAX_VARIANTS = 1000
+_KEYS = ("base", "axes", "exclude")
+
+
+def expand(matrix: Node, problems: Problems) -> dict[str, Node]:
+    """The variants by name, with the marks of the axes and of the base; empty after a problem was noted."""
+    if not isinstance(matrix.value, dict):
+        problems.add(
+            matrix.mark,
+            "",
+            f"expected a mapping of {', '.join(_KEYS)}, got {describe(matrix.value)}",
+        )
+        return {}
+    for key, child in matrix.value.items():
+        if key not in _KEYS:
+            text = f"unknown key{did_you_mean(key, _KEYS)}; expected one of {', '.join(_KEYS)}"
+            problems.add(child.mark, "", text)
+    axes = _axes(matrix, problems)
+    base = matrix.get("base") or Node({}, matrix.mark)
+    if not isinstance(base.value, dict):
+        problems.add(base.mark, "", f"expected a mapping, got {describe(base.value)}")
+        return {}
+    if not axes:
+        return {}
+    size = prod(len(values) for values in axes.values())
+    if size > MAX_VARIANTS:
+        problems.add(matrix.mark, "", f"expected at most {MAX_VARIANTS} combinations, got {size}")
+        return {}
+    return _combined(base, axes, _excluded(matrix, axes, problems), matrix.mark, problems)
+
+
+def _combined(
+    base: Node,
+    axes: dict[str, list[Node]],
+    excluded: list[tuple[Mark, dict[str, str]]],
+    mark: Mark,
+    problems: Problems,
+) -> dict[str, Node]:
+    used: set[int] = set()
+    variants: dict[str, Node] = {}
+    for combination in product(*axes.values()):
+        chosen = dict(zip(axes, combination, strict=True))
+        matches = [i for i, (_, rule) in enumerate(excluded) if _matches(rule, chosen)]
+        used.update(matches)
+        if matches:
+            continue
+        name = ",".join(label(node.value) for node in combination)
+        if name in variants:
+            text = f"expected different values, got {name} twice"
+            problems.add(combination[-1].mark, "", text)
+        variants[name] = _variant(base, chosen)
+    for i, (rule_mark, _) in enumerate(excluded):
+        if i not in used:
+            problems.add(rule_mark, "", "expected to match a combination of the axes, got none")
+    if not variants:
+        problems.add(mark, "exclude", "expected at least one combination to be left, got none")
+    return variants
+
+
+def label(value: Any) -> str:
+    """An axis value as part of a variant's name."""
+    if value is None:
+        return "default"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def _axes(matrix: Node, problems: Problems) -> dict[str, list[Node]]:
+    node = matrix.get("axes")
+    if node is None or not isinstance(node.value, dict) or not node.value:
+        mark = matrix.mark if node is None else node.mark
+        got = "nothing" if node is None or node.value in (None, {}) else describe(node.value)
+        below = "axes" if node is None else ""
+        problems.add(mark, below, f"expected a mapping from a setting to its values, got {got}")
+        return {}
+    axes: dict[str, list[Node]] = {}
+    for name, values in node.value.items():
+        if not isinstance(values.value, list) or not values.value:
+            got = "an empty list" if values.value == [] else describe(values.value)
+            problems.add(values.mark, "", f"expected a list of values, got {got}")
+            continue
+        if not all(name.split(".")):
+            problems.add(
+                values.mark, "", "expected a path inside a variant, such as allocator.name"
+            )
+            continue
+        wrong = [v for v in values.value if isinstance(v.value, dict | list)]
+        for value in wrong:
+            problems.add(value.mark, "", f"expected a plain value, got {describe(value.value)}")
+        if not wrong:
+            axes[name] = values.value
+    return axes if len(axes) == len(node.value) else {}
+
+
+def _excluded(
+    matrix: Node, axes: dict[str, list[Node]], problems: Problems
+) -> list[tuple[Mark, dict[str, str]]]:
+    node = matrix.get("exclude")
+    if node is None:
+        return []
+    if not isinstance(node.value, list):
+        problems.add(node.mark, "", f"expected a list of mappings, got {describe(node.value)}")
+        return []
+    rules = []
+    for item in node.value:
+        if not isinstance(item.value, dict) or not item.value:
+            problems.add(
+                item.mark,
+                "",
+                f"expected a mapping from an axis to a value, got {describe(item.value)}",
+            )
+            continue
+        rule = {}
+        for key, value in item.value.items():
+            if key not in axes:
+                problems.add(value.mark, "", expected_name("an axis", key, axes))
+                continue
+            labels = [label(v.value) for v in axes[key]]
+            if label(value.value) not in labels:
+                problems.add(
+                    value.mark, "", expected_name("a value of the axis", label(value.value), labels)
+                )
+                continue
+            rule[key] = label(value.value)
+        if len(rule) == len(item.value):
+            rules.append((item.mark, rule))
+    return rules
+
+
+def _matches(rule: dict[str, str], values: dict[str, Node]) -> bool:
+    return all(label(values[key].value) == wanted for key, wanted in rule.items())
+
+
+def _variant(base: Node, chosen: dict[str, Node]) -> Node:
+    variant = base
+    for axis, value in chosen.items():
+        if value.value is None:
+            continue
+        overlay = value
+        for key in reversed(axis.split(".")):
+            overlay = Node({key: overlay}, base.mark)
+        variant = merged(variant, overlay)
+    return variant

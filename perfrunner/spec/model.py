@@ -1,0 +1,188 @@
+"""The whole spec of one experiment, validated: what `load_spec` yields."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
+
+from perfrunner.spec.base import (
+    ExperimentName,
+    ListAsTuple,
+    Piece,
+    PlainName,
+    VariantName,
+    items_error,
+)
+from perfrunner.spec.cluster import ClusterSpec
+from perfrunner.spec.metrics import METRICS, is_metric, metric_type
+from perfrunner.spec.preconditions import check_precondition
+from perfrunner.spec.suggest import did_you_mean, expected_name
+from perfrunner.spec.units import Count, PositiveCount, PositiveDuration, Share, parse_share
+from perfrunner.spec.variant import ParamName, ParamValue, Variant
+from perfrunner.spec.workloads import ToolWorkload, Workload
+
+NO_BUCKET = "-"  # the bucket of a workload that has none
+MIN_BLOCKS_FOR_VERDICT = 6
+
+
+class EngineSpec(Piece):
+    """How the engine is started, for every variant alike. A variant's own `params` win."""
+
+    threads: Annotated[int, Field(ge=1, le=1024)] = Field(
+        default=2, description="front-end threads"
+    )
+    shards: Annotated[int, Field(ge=1, le=1024)] = Field(default=2, description="flusher shards")
+    quota_mb: PositiveCount = Field(default=1024, description="bucket quota, MiB")
+    vbuckets: Annotated[int, Field(ge=1, le=65536)] = 1024
+    port: Annotated[int, Field(ge=0, le=65535)] = Field(default=0, description="0: any free port")
+    params: dict[ParamName, ParamValue] = Field(default_factory=dict)
+
+
+class Limits(Piece):
+    """Rules, fixed beforehand, by which a trial is void or given up."""
+
+    misses: Count = Field(default=0, description="GETs of a trial that may find nothing")
+    errors: Count = Field(default=0, description="operations of a trial that may fail")
+    client_busy: Share = Field(
+        default=0.95, description="busiest load thread; above it the client is saturated"
+    )
+    max_voids: Count = Field(default=10, description="void cells that are redone at the end")
+    trial_timeout: PositiveDuration = 600.0
+
+
+def _metric(name: str) -> str:
+    if not is_metric(name):
+        raise ValueError(expected_name("a metric", name, METRICS))
+    return name
+
+
+def _margin(metric_id: str, value: Any) -> float:
+    """A share for a ratio metric, a number in the metric's own unit for a difference metric."""
+    metric = metric_type(metric_id)
+    if metric.effect == "ratio":
+        share = parse_share(value)
+        if not 0 < share < 0.5:
+            raise ValueError("expected a percentage above 0 % and below 50 %, such as 1%")
+        return share
+    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+        raise ValueError(f"expected a positive number ({metric.margin_unit}), such as 1.0")
+    return float(value)
+
+
+MetricId = Annotated[str, AfterValidator(_metric)]
+
+
+class Spec(Piece):
+    """One experiment. Field order is the order of a spec file."""
+
+    name: ExperimentName
+    description: str = ""
+    cluster: ClusterSpec
+    variants: Annotated[dict[VariantName, Variant], Field(min_length=1)]
+    baseline: str
+    engine: EngineSpec = EngineSpec()
+    buckets: Annotated[
+        tuple[Literal["persistent", "ephemeral"], ...], ListAsTuple, Field(min_length=1)
+    ] = ("persistent",)
+    workloads: Annotated[dict[PlainName, Workload], Field(min_length=1)]
+    blocks: Annotated[int, Field(ge=1, le=1000)] = 10
+    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
+    precision: Share | None = None
+    margins: dict[str, Any] = Field(default_factory=dict, description="use margin()")
+    primary: Annotated[tuple[MetricId, ...], ListAsTuple, Field(min_length=1, max_length=3)] = (
+        "ops_per_s",
+    )
+    limits: Limits = Limits()
+    preconditions: Annotated[
+        tuple[Annotated[str, AfterValidator(check_precondition)], ...], ListAsTuple
+    ] = ()
+
+    @field_validator("baseline")
+    @classmethod
+    def _is_a_variant(cls, baseline: str, info: ValidationInfo) -> str:
+        context: dict[str, Any] = info.context or {}
+        names = context.get("variant_names") or info.data.get("variants")
+        if names and not context.get("variants_unknown") and baseline not in names:
+            raise ValueError(expected_name("the name of a variant", baseline, names))
+        return baseline
+
+    @field_validator("workloads")
+    @classmethod
+    def _params_reach_something(
+        cls, workloads: dict[str, Workload], info: ValidationInfo
+    ) -> dict[str, Workload]:
+        """A variant that differs only in engine parameters would silently be compared with itself."""
+        variants: dict[str, Variant] = info.data.get("variants") or {}
+        given = [name for name, variant in variants.items() if variant.params]
+        if given and all(isinstance(workload, ToolWorkload) for workload in workloads.values()):
+            raise ValueError(
+                f"expected a workload on an engine: variant {given[0]} has params, which no program of a"
+                " microbench or latency workload takes"
+            )
+        return workloads
+
+    @field_validator("buckets", "primary", "preconditions")
+    @classmethod
+    def _no_repetition(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        for value in values:
+            if values.count(value) > 1:
+                raise ValueError(
+                    f"expected each name once; got {value} {values.count(value)} times"
+                )
+        return values
+
+    @field_validator("precision")
+    @classmethod
+    def _useful_precision(cls, precision: float | None) -> float | None:
+        if precision is not None and not 0 < precision < 0.5:
+            raise ValueError("expected a percentage above 0 % and below 50 %, such as 1%")
+        return precision
+
+    @field_validator("margins")
+    @classmethod
+    def _margins(cls, margins: dict[str, Any]) -> dict[str, float]:
+        parsed, wrong = {}, {}
+        for name, value in margins.items():
+            if not is_metric(name):
+                wrong[name] = f"unknown metric{did_you_mean(name, METRICS)}"
+                continue
+            try:
+                parsed[name] = _margin(name, value)
+            except ValueError as error:
+                wrong[name] = str(error)
+        if wrong:
+            raise items_error(wrong)
+        return parsed
+
+    def margin(self, metric_id: str) -> float:
+        """The margin of a metric: a share for a ratio, in the metric's unit for a difference."""
+        given = self.margins.get(metric_id)
+        return metric_type(metric_id).default_margin if given is None else float(given)
+
+    @property
+    def cells(self) -> tuple[tuple[str, str], ...]:
+        """Every (workload, bucket) that is compared; the bucket is `-` where a workload has none."""
+        return tuple(
+            (name, bucket)
+            for name, workload in self.workloads.items()
+            for bucket in (self.buckets if workload.per_bucket else (NO_BUCKET,))
+        )
+
+    def params_of(self, variant: str) -> dict[str, str]:
+        """The engine parameters of a variant: the engine's, overlaid by its own."""
+        return {**self.engine.params, **self.variants[variant].params}
+
+    def restricted(
+        self, workloads: tuple[str, ...] | None, variants: tuple[str, ...] | None
+    ) -> Spec:
+        """The same experiment with only these workloads and variants; the baseline always stays."""
+        kept = None if variants is None else {*variants, self.baseline}
+        return self.model_copy(
+            update={
+                "workloads": {
+                    k: v for k, v in self.workloads.items() if workloads is None or k in workloads
+                },
+                "variants": {k: v for k, v in self.variants.items() if kept is None or k in kept},
+            }
+        )

@@ -1,0 +1,98 @@
+"""Quantities as people write them: `5s`, `10m`, `1%`, `256`, `1KiB`, `100k`.
+
+Parsed values are plain numbers: seconds (float), bytes and counts (int), shares (float, 1 % = 0.01).
+k, M and G are powers of 1000; Ki, Mi and Gi powers of 1024. A bare number is taken in the base unit, so that a
+parsed value can be written and read again.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+
+SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+FACTORS = {
+    "": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9,
+    "Ki": 2**10, "Mi": 2**20, "Gi": 2**30,
+}  # fmt: skip
+
+_NUMBER = r"(\d+(?:\.\d+)?)"
+_DURATION = re.compile(rf"{_NUMBER}\s*(ms|s|min|m|h|d)")
+_COUNT = re.compile(rf"{_NUMBER}\s*(Ki|Mi|Gi|k|K|M|G|)")
+_SIZE = re.compile(rf"{_NUMBER}\s*(Ki|Mi|Gi|k|K|M|G|)B?")
+_PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%")
+
+A_DURATION = "a duration such as 5s, 1.5m or 2h"
+A_COUNT = "a whole number such as 1000, 100k or 5M"
+A_SIZE = "a size in bytes such as 256, 4k or 1KiB"
+A_SHARE = "a percentage such as 1%"
+
+
+def _number(value: object) -> float | None:
+    """The value as a finite number; None when it is none (bool is no number here)."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def parse_duration(value: object) -> float:
+    """Seconds."""
+    number = _number(value)
+    if number is not None and number >= 0:
+        return number
+    if isinstance(value, str) and (match := _DURATION.fullmatch(value.strip())):
+        return float(match[1]) * SECONDS[match[2]]
+    raise ValueError(f"expected {A_DURATION}")
+
+
+def parse_count(value: object) -> int:
+    """A number of things."""
+    return _whole(value, _COUNT, A_COUNT)
+
+
+def parse_size(value: object) -> int:
+    """Bytes."""
+    return _whole(value, _SIZE, A_SIZE)
+
+
+def parse_share(value: object) -> float:
+    """A part of one: `1%` is 0.01; a bare number must already lie in 0..1."""
+    number = _number(value)
+    if number is not None and 0 <= number <= 1:
+        return number
+    if isinstance(value, str) and (match := _PERCENT.fullmatch(value.strip())):
+        share = float(match[1]) / 100
+        if share <= 1:
+            return share
+    raise ValueError(f"expected {A_SHARE} (or a number from 0 to 1)")
+
+
+def parse_percent(value: object) -> float:
+    """Percent: `80` and `80%` are both 80."""
+    number = _number(value)
+    if isinstance(value, str) and (match := _PERCENT.fullmatch(value.strip())):
+        number = float(match[1])
+    if number is None or not 0 <= number <= 100:
+        raise ValueError("expected a percentage from 0 to 100")
+    return number
+
+
+def _whole(value: object, pattern: re.Pattern[str], wanted: str) -> int:
+    number = _number(value)
+    if isinstance(value, str) and (match := pattern.fullmatch(value.strip())):
+        number = float(match[1]) * FACTORS[match[2]]
+    if number is None or number < 0 or number != int(number):
+        raise ValueError(f"expected {wanted}")
+    return int(number)
+
+
+Duration = Annotated[float, BeforeValidator(parse_duration)]
+PositiveDuration = Annotated[float, BeforeValidator(parse_duration), Field(gt=0)]
+Count = Annotated[int, BeforeValidator(parse_count)]
+PositiveCount = Annotated[int, BeforeValidator(parse_count), Field(ge=1)]
+Size = Annotated[int, BeforeValidator(parse_size)]
+Share = Annotated[float, BeforeValidator(parse_share)]
+Percent = Annotated[float, BeforeValidator(parse_percent)]

@@ -1,0 +1,190 @@
+"""From pydantic's errors to `file:line: field: expected ..., got ... (did you mean X?)`."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from perfrunner.spec.document import Node, describe
+from perfrunner.spec.includes import USE
+from perfrunner.spec.problems import Problems
+from perfrunner.spec.suggest import did_you_mean, expected_name
+from perfrunner.spec.workloads import WORKLOAD_TYPES
+
+Loc: TypeAlias = tuple["int | str", ...]
+
+_KINDS = {
+    "string_type": "a text",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "finite_number": "a finite number",
+}
+_LIMITS = {
+    "greater_than": ("gt", "more than"),
+    "greater_than_equal": ("ge", "at least"),
+    "less_than": ("lt", "less than"),
+    "less_than_equal": ("le", "at most"),
+}
+
+
+def note_errors(
+    error: ValidationError, root: Node, model: type[BaseModel], problems: Problems
+) -> None:
+    """Put every error of a validation into `problems`, at the place where the value was written."""
+    for detail in error.errors(include_url=False):
+        items = detail.get("ctx", {}).get("items") if detail["type"] == "items" else None
+        if isinstance(items, dict):
+            for key, text in items.items():
+                _note(
+                    root,
+                    (*detail["loc"], str(key)),
+                    _with_got(str(text), root, (*detail["loc"], key)),
+                    problems,
+                )
+            continue
+        _note_one(detail, root, model, problems)
+
+
+def _note_one(detail: ErrorDetails, root: Node, model: type[BaseModel], problems: Problems) -> None:
+    loc: Loc = detail["loc"]
+    kind = detail["type"]
+    node, left = _find(root, loc)
+    if left and kind != "extra_forbidden" and problems.is_incomplete(node.mark):
+        return
+    if not left and (
+        problems.has_one_at(node.mark) or (kind in _ABSENCE and problems.is_incomplete(node.mark))
+    ):
+        return
+    if kind == "extra_forbidden":
+        parent, key = _find(root, loc[:-1])[0], str(loc[-1])
+        known = _field_names(model, loc[:-1], parent)
+        _note(
+            root,
+            loc,
+            f"unknown key{did_you_mean(key, known)}; expected one of {', '.join(known)}",
+            problems,
+        )
+    elif kind in ("union_tag_invalid", "union_tag_not_found"):
+        tag = node.get("type")
+        _note(root, (*loc, "type"), _workload_type_error(tag), problems)
+    else:
+        _note(root, loc, _text(detail, root), problems)
+
+
+def _workload_type_error(tag: Node | None) -> str:
+    if tag is None:
+        return f"expected a workload type: {', '.join(WORKLOAD_TYPES)}; got nothing (it is missing)"
+    return expected_name("a workload type", str(tag.value), WORKLOAD_TYPES)
+
+
+def _text(detail: ErrorDetails, root: Node) -> str:
+    kind, ctx = detail["type"], detail.get("ctx", {})
+    got = describe(detail["input"])
+    if kind == "missing":
+        return "expected a value, got nothing (it is missing)"
+    if kind in _KINDS:
+        return f"expected {_KINDS[kind]}, got {got}"
+    if kind in _LIMITS:
+        key, words = _LIMITS[kind]
+        return f"expected {words} {ctx[key]}, got {got}"
+    if kind == "literal_error":
+        return f"expected {ctx['expected']}, got {got}{did_you_mean(str(detail['input']), _quoted(ctx['expected']))}"
+    if kind == "too_short":
+        return f"expected at least {ctx['min_length']} entry, got {ctx['actual_length']}"
+    if kind == "too_long":
+        return f"expected at most {ctx['max_length']} entries, got {ctx['actual_length']}"
+    if kind == "value_error":
+        return _with_got(str(ctx["error"]), root, detail["loc"], detail["input"])
+    return f"{detail['msg'][:1].lower()}{detail['msg'][1:]}, got {got}"
+
+
+_ABSENCE = ("union_tag_not_found", "too_short")
+_UNSET = object()
+
+
+def _with_got(text: str, root: Node, loc: Loc, value: Any = _UNSET) -> str:
+    if "got " in text or "unknown" in text:
+        return text
+    if value is _UNSET:
+        node, left = _find(root, loc)
+        value = None if left else node.value
+    if isinstance(value, dict | BaseModel):
+        return text
+    return f"{text}, got {describe(value)}"
+
+
+def _quoted(expected: str) -> list[str]:
+    return [part.strip(" '") for part in expected.replace(" or ", ",").split(",")]
+
+
+def _note(root: Node, loc: Loc, text: str, problems: Problems) -> None:
+    node, left = _find(root, loc)
+    below = ".".join(str(part) for part in left)
+    problems.add(node.mark, below, text)
+
+
+def _find(root: Node, loc: Loc) -> tuple[Node, Loc]:
+    """The deepest node on the way, and what is left of the way (fields that are not there)."""
+    node, left = root, list(loc)
+    while left:
+        child = _child(node, left[0])
+        if child is None and not _is_pydantics_own(node, left[0]):
+            break
+        node = node if child is None else child
+        left.pop(0)
+    return node, tuple(left)
+
+
+def _child(node: Node, step: int | str) -> Node | None:
+    child: Node | None = None
+    if isinstance(node.value, dict):
+        child = node.value.get(step)
+    elif isinstance(node.value, list) and isinstance(step, int) and step < len(node.value):
+        child = node.value[step]
+    return child
+
+
+def _is_pydantics_own(node: Node, step: int | str) -> bool:
+    """A step that no file has: the mark of a key, a union's tag, an index into a single value."""
+    if isinstance(step, int):
+        return not isinstance(node.value, dict | list)
+    return step == "[key]" or (step in WORKLOAD_TYPES and _type_of(node) == step)
+
+
+def _type_of(node: Node) -> object:
+    tag = node.get("type")
+    return None if tag is None else tag.value
+
+
+def _field_names(model: type[BaseModel], loc: Loc, parent: Node) -> list[str]:
+    """The keys that the mapping at `loc` may have."""
+    tag = _type_of(parent)
+    if len(loc) >= 2 and loc[0] == "workloads" and tag in WORKLOAD_TYPES:
+        return [*WORKLOAD_TYPES[str(tag)].model_fields, USE]
+    current: Any = model
+    for step in loc:
+        current = _child_type(current, step)
+    if not (isinstance(current, type) and issubclass(current, BaseModel)):
+        return []
+    names = list(current.model_fields)
+    if current is model and "variants" in names:
+        names.insert(names.index("variants") + 1, "matrix")
+    if len(loc) == 2 and loc[0] == "variants":
+        names.remove("name")  # the variant's key is its name
+    return names
+
+
+def _child_type(current: Any, step: int | str) -> Any:
+    if isinstance(current, type) and issubclass(current, BaseModel):
+        field = current.model_fields.get(str(step))
+        return field.annotation if field else None
+    arguments = getattr(current, "__args__", ())
+    return arguments[-1] if arguments else None

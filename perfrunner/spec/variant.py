@@ -1,0 +1,61 @@
+"""One arm of an experiment: a build and its run-time settings."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, field_validator
+
+from perfrunner.spec.allocator import AllocatorSpec
+from perfrunner.spec.base import Piece, ScalarText, VariantName, items_error, matching
+from perfrunner.spec.options import check_option_name, normal_option_value
+
+ParamName = Annotated[str, matching(r"[a-z][a-z0-9_]*", "a parameter name of a-z, 0-9 and '_'")]
+ParamValue = Annotated[
+    ScalarText,
+    matching(r"[A-Za-z0-9._:/+-]+", "a value of letters, digits and '.', '_', ':', '/', '-'"),
+]
+
+# These would change the allocator behind the proof's back.
+_OWNED_BY_ALLOCATOR = ("LD_PRELOAD", "MALLOC_CONF", "_RJEM_MALLOC_CONF", "JE_MALLOC_CONF")
+
+
+def _env_name(name: str) -> str:
+    if name in _OWNED_BY_ALLOCATOR:
+        raise ValueError(
+            "expected no allocator setting here: use allocator.name and allocator.options"
+        )
+    return name
+
+
+EnvName = Annotated[
+    str,
+    matching(r"[A-Z_][A-Z0-9_]*", "an environment variable's name of A-Z, 0-9 and '_'"),
+    AfterValidator(_env_name),
+]
+EnvValue = Annotated[ScalarText, matching(r"[\x20-\x7e]*", "printable ASCII text")]
+
+
+class Variant(Piece):
+    """An arm. `name` is its key in the spec's `variants`; two arms may share one build."""
+
+    name: VariantName
+    allocator: AllocatorSpec
+    options: dict[Annotated[str, AfterValidator(check_option_name)], ScalarText] = Field(
+        default_factory=dict, description="build-time switches of the engine"
+    )
+    params: dict[ParamName, ParamValue] = Field(default_factory=dict, description="engine --param")
+    env: dict[EnvName, EnvValue] = Field(default_factory=dict, description="engine environment")
+
+    @field_validator("options")
+    @classmethod
+    def _values(cls, options: dict[str, str]) -> dict[str, str]:
+        normal, wrong = {}, {}
+        for name, value in options.items():
+            try:
+                normal[name] = normal_option_value(name, value)
+            except ValueError as error:
+                wrong[name] = str(error)
+        if wrong:
+            raise items_error(wrong)
+        return normal

@@ -1,0 +1,40 @@
+"""The workload types of a spec: one module a type, told apart by `type`.
+
+A new type is a module with a Piece that has a literal `type`, and one line in WORKLOAD_TYPES and in Workload.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+from pydantic import Field
+
+from perfrunner.spec.base import Piece
+from perfrunner.spec.workloads.append import AppendSpec
+from perfrunner.spec.workloads.base import ServerWorkload
+from perfrunner.spec.workloads.latency import LatencySpec
+from perfrunner.spec.workloads.microbench import MicrobenchSpec
+from perfrunner.spec.workloads.pillowfight import PillowfightSpec
+from perfrunner.spec.workloads.tool import ToolWorkload
+
+WORKLOAD_TYPES: dict[str, type[Piece]] = {
+    "pillowfight": PillowfightSpec,
+    "append": AppendSpec,
+    "microbench": MicrobenchSpec,
+    "latency": LatencySpec,
+}
+
+Workload: TypeAlias = Annotated[
+    PillowfightSpec | AppendSpec | MicrobenchSpec | LatencySpec, Field(discriminator="type")
+]
+
+__all__ = [
+    "WORKLOAD_TYPES",
+    "AppendSpec",
+    "LatencySpec",
+    "MicrobenchSpec",
+    "PillowfightSpec",
+    "ServerWorkload",
+    "ToolWorkload",
+    "Workload",
+]

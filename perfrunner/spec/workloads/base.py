@@ -1,0 +1,46 @@
+"""What every workload that loads a running engine declares."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from perfrunner.spec.base import ListAsTuple, Piece
+from perfrunner.spec.units import Duration, PositiveCount, Size
+
+
+class ServerWorkload(Piece):
+    """A workload on a freshly started engine node, driven from a load client over connections."""
+
+    items: PositiveCount
+    threads: Annotated[int, Field(ge=1, le=1024)] = 1
+    settle: Duration = Field(
+        default=2.0, description="seconds of rest before the settled memory reading"
+    )
+
+    @property
+    def per_bucket(self) -> bool:
+        """Whether the workload runs once for each bucket type of the spec."""
+        return True
+
+
+def _one_or_two(value: Any) -> Any:
+    return value if isinstance(value, list | tuple) else (value, value)
+
+
+def _ascending(pair: tuple[int, int]) -> tuple[int, int]:
+    if pair[0] > pair[1]:
+        raise ValueError("expected [smallest, largest] in ascending order")
+    return pair
+
+
+SizeRange = Annotated[
+    tuple[Size, Size], AfterValidator(_ascending), ListAsTuple, BeforeValidator(_one_or_two)
+]
+CountRange = Annotated[
+    tuple[PositiveCount, PositiveCount],
+    AfterValidator(_ascending),
+    ListAsTuple,
+    BeforeValidator(_one_or_two),
+]

@@ -1,0 +1,48 @@
+"""`type: pillowfight`: populate, wait for persistence, then a mixed read and write load."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from perfrunner.spec.units import Duration, Percent, PositiveCount, PositiveDuration
+from perfrunner.spec.workloads.base import ServerWorkload, SizeRange
+
+
+class PillowfightSpec(ServerWorkload):
+    """The load that cbc-pillowfight makes, with both of its meanings of the set share.
+
+    key-mod: a key is only ever set, or only ever read, by (key number mod 100) < set_share, as cbc-pillowfight does.
+    random: a coin for each operation.
+    """
+
+    type: Literal["pillowfight"]
+    set_share: Percent = 80.0
+    value_size: SizeRange = (256, 256)
+    batch: PositiveCount = 100
+    connections: Annotated[int, Field(ge=1, le=1024)] = Field(
+        default=1, description="for each thread"
+    )
+    key_semantics: Literal["key-mod", "random"] = "random"
+    shared_sequence: bool = Field(default=False, description="all threads draw identical keys")
+    ramp: Duration = Field(default=1.0, description="seconds at the start that do not count")
+    duration: PositiveDuration = Field(
+        default=10.0, description="seconds of mixed load, ramp included"
+    )
+    rate_limit: PositiveCount | None = Field(
+        default=None, description="operations a second over all threads"
+    )
+
+    @field_validator("duration")
+    @classmethod
+    def _leaves_a_steady_window(cls, duration: float, info: ValidationInfo) -> float:
+        ramp = info.data.get("ramp")
+        if ramp is not None and duration < ramp + 1:
+            raise ValueError(f"expected at least one second more than ramp ({ramp:g} s)")
+        return duration
+
+    @property
+    def expected_seconds(self) -> float:
+        """A guess of one trial's length, for a plan; measured durations replace it during a run."""
+        return 2.0 + self.items / 200_000 + self.duration + self.settle
