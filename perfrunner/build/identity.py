@@ -1,0 +1,104 @@
+"""The build id: a hash of everything that decides what an artifact's programs are.
+
+In: the engine's source (all files but tests, fuzz targets and documentation, which no program of an artifact contains),
+the build switches, the allocator with its pin, the build type and the compiler. Out: run-time settings, the clock,
+and where source, cache and tools lie.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfrunner.errors import BuildError
+
+ID_LENGTH = 12
+_SCHEMA = 1  # of this function: raise it when artifacts get another layout
+
+_OTHER_DIRS = re.compile(r"tests|fuzz|build|build-.*|cmake-build-.*|target|__pycache__|\..*")
+_OTHER_FILES = re.compile(
+    r".*_(test|fuzz)\.(cc|c|h)|.*\.(md|o|swp|orig|rej)|.*~|\..*|CMakePresets\.json|CMakeUserPresets\.json"
+)
+ALLOCATORS = "allocators"
+
+
+@dataclass(frozen=True)
+class AllocatorPin:
+    """What Cargo.lock holds fast; None for the system's allocator."""
+
+    crate: str
+    version: str
+    sha256: str
+
+
+def source_files(source_dir: Path) -> Iterator[Path]:
+    """Every file that an artifact depends on, in a fixed order; the allocators' pins aside."""
+    for directory, names, files in os.walk(source_dir):
+        here = Path(directory)
+        names[:] = sorted(name for name in names if not _OTHER_DIRS.fullmatch(name))
+        if here == source_dir / ALLOCATORS:
+            names[:] = [name for name in names if not (here / name / "Cargo.toml").exists()]
+        for name in sorted(files):
+            if not _OTHER_FILES.fullmatch(name):
+                yield here / name
+
+
+def source_hash(source_dir: Path) -> str:
+    """sha256 over names and contents."""
+    if not (source_dir / "CMakeLists.txt").is_file():
+        raise BuildError(f"{source_dir} holds no engine source (no CMakeLists.txt)")
+    return _hash_files(source_dir, source_files(source_dir))
+
+
+def allocator_hash(source_dir: Path, allocator: str) -> str:
+    """sha256 over the allocator's own folder (Cargo.toml, Cargo.lock); empty for one without a folder."""
+    folder = source_dir / ALLOCATORS / allocator
+    if not folder.is_dir():
+        return ""
+    return _hash_files(folder, (folder / name for name in ("Cargo.toml", "Cargo.lock")))
+
+
+def allocator_pin(source_dir: Path, allocator: str) -> AllocatorPin | None:
+    """Read from Cargo.lock: the package that jemalloc's source is in."""
+    lock = source_dir / ALLOCATORS / allocator / "Cargo.lock"
+    if not lock.is_file():
+        return None
+    for block in lock.read_text(encoding="utf-8").split("[[package]]"):
+        fields = dict(re.findall(r'^(\w+) = "([^"]*)"$', block, re.MULTILINE))
+        if fields.get("name", "").endswith("jemalloc-sys"):
+            return AllocatorPin(fields["name"], fields["version"], fields.get("checksum", ""))
+    raise BuildError(f"{lock} pins no jemalloc crate")
+
+
+def build_id(
+    *,
+    source: str,
+    options: Mapping[str, str],
+    allocator: str,
+    pin: str,
+    compiler: str,
+    build_type: str,
+) -> str:
+    """The first 12 hex digits of the hash of all of it."""
+    text = json.dumps(
+        [_SCHEMA, source, sorted(options.items()), allocator, pin, compiler, build_type]
+    )
+    return hashlib.sha256(text.encode()).hexdigest()[:ID_LENGTH]
+
+
+def _hash_files(root: Path, files: Iterator[Path]) -> str:
+    digest = hashlib.sha256()
+    for path in files:
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise BuildError(f"{path} cannot be read: {error.strerror}") from error
+        name = path.relative_to(root).as_posix()
+        digest.update(f"{name}\0{len(data)}\0".encode())
+        digest.update(data)
+    return digest.hexdigest()

@@ -1,0 +1,98 @@
+"""Where an artifact comes from: enough to build it again, and to tell two apart."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import json
+import platform
+import shlex
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from perfrunner.build.identity import allocator_pin
+from perfrunner.build.tree import BuildPlan
+
+PROVENANCE = "provenance.json"
+_SCHEMA = 1
+_FLAG = ("-O", "-g", "-f", "-m", "-std", "-D", "-W")
+
+
+def describe(
+    plan: BuildPlan,
+    *,
+    build_id: str,
+    source: str,
+    tree: Path,
+    libraries: list[str],
+    seconds: Mapping[str, float],
+    env: Mapping[str, str],
+) -> dict[str, Any]:
+    """The content of provenance.json."""
+    pin = allocator_pin(plan.source_dir, plan.allocator)
+    return {
+        "schema": _SCHEMA,
+        "build_id": build_id,
+        "source": {
+            "sha256": source,
+            "directory": str(plan.source_dir),
+            **git_state(plan.source_dir, env),
+        },
+        "options": dict(plan.options),
+        "allocator": {"name": plan.allocator, "pin": dataclasses.asdict(pin) if pin else None},
+        "compiler": {
+            "version": plan.toolchain.compiler,
+            "target": plan.toolchain.target,
+            "path": plan.toolchain.cxx,
+            "flags": compiler_flags(tree),
+        },
+        "build_type": plan.build_type,
+        "cmake": plan.toolchain.cmake_version,
+        "libraries": libraries,
+        "built_at": dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
+        "built_on": f"{platform.node()} {platform.platform()}",
+        "seconds": dict(seconds),
+    }
+
+
+def git_state(directory: Path, env: Mapping[str, str]) -> dict[str, Any]:
+    """Revision, and whether the source differs from it; empty outside a repository or without git."""
+    try:
+        revision = _git(directory, env, "rev-parse", "HEAD")
+        changes = _git(directory, env, "status", "--porcelain", "--", ".")
+    except (OSError, subprocess.SubprocessError):
+        return {"git_revision": None, "git_dirty": None}
+    return {"git_revision": revision.strip(), "git_dirty": bool(changes.strip())}
+
+
+def compiler_flags(tree: Path) -> list[str]:
+    """As ninja was told: the union over the engine's own C++ files."""
+    try:
+        commands = json.loads((tree / "compile_commands.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return []
+    flags: dict[str, None] = {}
+    for command in commands:
+        if command["file"].endswith((".cc", ".cpp")):
+            words = shlex.split(command["command"])
+            flags.update(dict.fromkeys(word for word in words if word.startswith(_FLAG)))
+    return list(flags)
+
+
+def read_provenance(artifact: Path) -> dict[str, Any]:
+    """Of a verified artifact."""
+    document: dict[str, Any] = json.loads((artifact / PROVENANCE).read_text(encoding="utf-8"))
+    return document
+
+
+def _git(directory: Path, env: Mapping[str, str], *arguments: str) -> str:
+    return subprocess.run(
+        ["git", "-C", str(directory), *arguments],
+        env=dict(env),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    ).stdout

@@ -1,0 +1,118 @@
+"""Do the engine's answers say what the variant asked for?
+
+Pure: a variant and two STAT groups in, the settings that agree or a ProofError out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from perfrunner.errors import ProofError
+from perfrunner.spec.allocator import SYSTEM
+from perfrunner.spec.options import BUILD_OPTIONS
+from perfrunner.spec.variant import Variant
+
+Stats = Mapping[str, Mapping[str, str]]
+
+_TRUE, _FALSE = ("true", "on", "yes"), ("false", "off", "no")
+_COMPLAINT = re.compile(r"<jemalloc>:.*\b(conf|option)", re.IGNORECASE)
+_NO_VERSION = "0.0.0"  # what the crates of 4.5.0 and 5.0.1 say: they lack jemalloc's VERSION file
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One thing asked: `key` of STAT `group` must read `expected`. `name` is how the spec calls it."""
+
+    name: str
+    group: str
+    key: str
+    expected: str
+    remedy: str
+
+
+def settings_of(variant: Variant, params: Mapping[str, str]) -> list[Setting]:
+    """Everything that a variant asks for and the engine can read back."""
+    allocator = variant.allocator.name
+    rebuild = "the build cache holds something else: `perfrunner clean --builds`, then build again"
+    wanted = [Setting("allocator.name", "allocator", "name", allocator, rebuild)]
+    wanted += [
+        Setting(
+            f"allocator.options.{key}",
+            "allocator",
+            f"opt.{key}",
+            value,
+            f"{allocator} may not know {key}, or not this value: see the options of that version",
+        )
+        for key, value in variant.allocator.all_options.items()
+    ]
+    wanted += [
+        Setting(f"options.{name}", "config", BUILD_OPTIONS[name].stat_key, value, rebuild)
+        for name, value in variant.options.items()
+    ]
+    wanted += [
+        Setting(f"params.{name}", "config", name, value, "see `kv_engine --help` for its range")
+        for name, value in params.items()
+    ]
+    return wanted
+
+
+def check_readback(variant: Variant, params: Mapping[str, str], stats: Stats) -> dict[str, str]:
+    """By setting, what was read back. ProofError at the first that is not as asked."""
+    read: dict[str, str] = {}
+    for setting in settings_of(variant, params):
+        found = stats.get(setting.group, {}).get(setting.key)
+        if found is None:
+            raise ProofError(
+                f"variant {variant.name}: {setting.name} = {setting.expected} cannot be read back:"
+                f" STAT {setting.group} has no {setting.key}",
+                hint=setting.remedy,
+            )
+        if not same_value(setting.expected, found):
+            raise ProofError(
+                f"variant {variant.name}: {setting.name}: asked for {setting.expected},"
+                f" the engine has {found}",
+                hint=setting.remedy,
+            )
+        read[setting.name] = found
+    _check_version(variant, stats)
+    return read
+
+
+def check_complaints(variant: Variant, log: str) -> None:
+    """The allocator ignores what it does not understand, but says so on standard error."""
+    for line in log.splitlines():
+        if _COMPLAINT.search(line):
+            raise ProofError(
+                f"variant {variant.name}: {variant.allocator.name} rejects its options"
+                f" ({variant.allocator.option_string or 'none in the spec'}): {line.strip()}",
+                hint="correct allocator.options: not every version knows every option",
+            )
+
+
+def same_value(expected: str, found: str) -> bool:
+    """Equal as text, as truth values or as numbers."""
+    a, b = expected.strip().lower(), found.strip().lower()
+    if a == b:
+        return True
+    for words in (_TRUE, _FALSE):
+        if a in words:
+            return b in words or b == ("1" if words is _TRUE else "0")
+    try:
+        return float(a) == float(b)
+    except ValueError:
+        return False
+
+
+def _check_version(variant: Variant, stats: Stats) -> None:
+    family, _, version = variant.allocator.name.partition("-")
+    found = stats["allocator"].get("version", "")
+    if variant.allocator.name == SYSTEM or found.startswith((f"{version}-", _NO_VERSION)):
+        return
+    if found != version:
+        raise ProofError(
+            f"variant {variant.name}: asked for {family} {version}, the allocator says that it is"
+            f" {found or 'of no version'}",
+            hint="the build cache holds something else: `perfrunner clean --builds`, then build again",
+        )

@@ -1,0 +1,125 @@
+"""The tools of a build: which ones, which versions, and what to install when one is missing."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from perfrunner.errors import BuildError
+
+CARGO_AT_LEAST = (1, 71)  # the newest allocator crate's own minimum
+
+# Settings of the caller's shell that would change what is built without being part of the build id.
+_NOT_INHERITED = (
+    "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "DESTDIR", "CMAKE_GENERATOR", "CMAKE_BUILD_TYPE", "CMAKE_PREFIX_PATH",
+    "CMAKE_TOOLCHAIN_FILE", "CMAKE_BUILD_PARALLEL_LEVEL", "CMAKE_INSTALL_PREFIX", "MAKEFLAGS", "MAKELEVEL",
+    "LD_PRELOAD", "LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "GCC_EXEC_PREFIX",
+    "MALLOC_CONF", "_RJEM_MALLOC_CONF", "CARGO_TARGET_DIR", "RUSTFLAGS",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """Absolute paths, and the texts by which the tools name themselves."""
+
+    cmake: str
+    cmake_version: str
+    ninja: str
+    cc: str
+    cxx: str
+    compiler: str  # "g++ (Debian 12.2.0-14) 12.2.0"
+    target: str  # "x86_64-linux-gnu"
+
+    @property
+    def identity(self) -> str:
+        """What of it a build id depends on: the compiler, not where it lies or what drives it."""
+        return f"{self.compiler} for {self.target}"
+
+
+def build_environment(inherited: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment of every build command: the caller's without its compiler flags, in one language."""
+    env = dict(os.environ if inherited is None else inherited)
+    for name in _NOT_INHERITED:
+        env.pop(name, None)
+    cargo_home = env.get("CARGO_HOME") or os.path.join(env.get("HOME", "/"), ".cargo")  # noqa: PTH118
+    env["PATH"] = (
+        f"{env.get('PATH', '')}:{cargo_home}/bin"  # rustup does not touch non-login shells
+    )
+    env["LC_ALL"] = "C.UTF-8"
+    env["NINJA_STATUS"] = "[%f/%t] "
+    return env
+
+
+def find_toolchain(env: Mapping[str, str]) -> Toolchain:
+    """BuildError, naming the package, when something is missing. $CXX (and $CC) choose another compiler."""
+    path = env.get("PATH", "")
+    cxx = _compiler(env.get("CXX"), ("g++", "clang++", "c++"), "C++", "g++", path)
+    cc_of = {"g++": "gcc", "clang++": "clang", "c++": "cc"}
+    directory, _, name = cxx.rpartition("/")
+    partner = re.sub(r"(clang\+\+|g\+\+|c\+\+)", lambda found: cc_of[found.group(1)], name, count=1)
+    cc = _compiler(env.get("CC"), (f"{directory}/{partner}", partner, "cc"), "C", "gcc", path)
+    cmake = _tool("cmake", "cmake", path)
+    version = _first_line([cmake, "--version"], env)
+    return Toolchain(
+        cmake=cmake,
+        cmake_version=version.removeprefix("cmake version "),
+        ninja=_tool("ninja", "ninja-build", path),
+        cc=cc,
+        cxx=cxx,
+        compiler=_first_line([cxx, "--version"], env),
+        target=_first_line([cxx, "-dumpmachine"], env),
+    )
+
+
+def require_cargo(allocator: str, env: Mapping[str, str]) -> None:
+    """BuildError when there is no cargo that can build the allocators' crates."""
+    hint = "install Rust with rustup (https://rustup.rs), or run ./scripts/quickstart, which does"
+    cargo = shutil.which("cargo", path=env.get("PATH", ""))
+    if cargo is None:
+        raise BuildError(f"allocator {allocator} needs cargo, which is not installed", hint)
+    line = _first_line([cargo, "--version"], env)
+    found = re.search(r"(\d+)\.(\d+)", line)
+    if found is None or tuple(int(part) for part in found.groups()) < CARGO_AT_LEAST:
+        least = ".".join(str(part) for part in CARGO_AT_LEAST)
+        raise BuildError(
+            f"allocator {allocator} needs cargo {least} or later; {cargo} is {line}", hint
+        )
+
+
+def _tool(name: str, package: str, path: str) -> str:
+    found = shutil.which(name, path=path)
+    if found is None:
+        raise BuildError(f"{name} is not installed", hint=f"apt-get install {package}")
+    return found
+
+
+def _compiler(
+    chosen: str | None, candidates: tuple[str, ...], language: str, package: str, path: str
+) -> str:
+    if chosen:
+        found = shutil.which(chosen, path=path)
+        if found is None:
+            variable = "CXX" if language == "C++" else "CC"
+            raise BuildError(f"${variable} names {chosen}, which is no program here")
+        return found
+    for candidate in candidates:
+        found = shutil.which(candidate, path=path)
+        if found is not None:
+            return found
+    raise BuildError(f"no {language} compiler found", hint=f"apt-get install {package}")
+
+
+def _first_line(argv: list[str], env: Mapping[str, str]) -> str:
+    try:
+        done = subprocess.run(
+            argv, env=dict(env), capture_output=True, text=True, timeout=30, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise BuildError(f"{argv[0]} cannot be run: {error}") from error
+    if done.returncode != 0 or not done.stdout.strip():
+        raise BuildError(f"{' '.join(argv)} failed: {done.stderr.strip()[:300]}")
+    return done.stdout.splitlines()[0].strip()

@@ -1,0 +1,121 @@
+"""CMake build trees, kept between builds so that little is compiled twice.
+
+One tree for each build type, compiler and source directory. The same tree is configured again for every variant:
+another ENGINE_ALLOCATOR relinks, another build switch recompiles only what includes that switch's header. A tree is
+used by one build at a time (an flock beside it); the allocators' own builds are shared by all trees.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from perfrunner.build.output import Progress, run_logged
+from perfrunner.build.toolchain import Toolchain
+from perfrunner.errors import BuildError
+
+COMPONENT = "artifact"
+
+
+@dataclass(frozen=True)
+class BuildPlan:
+    """What CMake is told. `options` are cache variables (ENGINE_HT_STATS...), without the allocator."""
+
+    source_dir: Path
+    options: Mapping[str, str]
+    allocator: str
+    build_type: str
+    toolchain: Toolchain
+
+    @property
+    def tree_key(self) -> str:
+        parts = [
+            str(self.source_dir),
+            self.build_type,
+            self.toolchain.cxx,
+            self.toolchain.identity,
+        ]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
+
+
+@contextlib.contextmanager
+def locked_tree(cache_dir: Path, plan: BuildPlan, progress: Progress) -> Iterator[Path]:
+    """The tree's directory, ours alone until we leave."""
+    trees = cache_dir / "trees"
+    trees.mkdir(parents=True, exist_ok=True)
+    tree = trees / plan.tree_key
+    fd = os.open(f"{tree}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress("waiting for another build in the same tree")
+            fcntl.flock(fd, fcntl.LOCK_EX)
+        yield tree
+    finally:
+        os.close(fd)
+
+
+def build_and_install(
+    tree: Path,
+    prefix: Path,
+    plan: BuildPlan,
+    *,
+    allocator_cache: Path,
+    log: IO[str],
+    env: Mapping[str, str],
+    progress: Progress,
+) -> dict[str, float]:
+    """Configure, build, install the component `artifact` under `prefix`; the seconds of each step."""
+    seconds: dict[str, float] = {}
+    steps = {
+        "configure": configure_argv(tree, plan, allocator_cache),
+        "build": [plan.toolchain.ninja, "-C", str(tree), f"-j{parallelism()}"],
+        "install": [
+            plan.toolchain.cmake, "--install", str(tree), "--component", COMPONENT, "--prefix", str(prefix),
+        ],
+    }  # fmt: skip
+    for step, argv in steps.items():
+        began = time.monotonic()
+        run_logged(argv, what=f"the engine's {step} step", log=log, env=env, progress=progress)
+        seconds[step] = round(time.monotonic() - began, 3)
+    if not any(prefix.glob("bin/*")):
+        raise BuildError(
+            f"the build installed no program (component {COMPONENT} of {plan.source_dir})"
+        )
+    return seconds
+
+
+def configure_argv(tree: Path, plan: BuildPlan, allocator_cache: Path) -> list[str]:
+    """-U forgets what an earlier configuration remembered, so that a switch left out has today's default."""
+    defines = {
+        "CMAKE_BUILD_TYPE": plan.build_type,
+        "CMAKE_C_COMPILER": plan.toolchain.cc,
+        "CMAKE_CXX_COMPILER": plan.toolchain.cxx,
+        "CMAKE_MAKE_PROGRAM": plan.toolchain.ninja,
+        # DT_RPATH, not DT_RUNPATH: the libraries that travel along must find each other too.
+        "CMAKE_EXE_LINKER_FLAGS": "-Wl,--disable-new-dtags",
+        "KV_TESTS": "OFF",
+        "KV_FUZZ": "OFF",
+        "KV_SANITIZER": "none",
+        "ENGINE_ALLOCATOR_CACHE": str(allocator_cache),
+        "ENGINE_ALLOCATOR": plan.allocator,
+        **plan.options,
+    }
+    return [
+        plan.toolchain.cmake, "-S", str(plan.source_dir), "-B", str(tree), "-G", "Ninja", "--no-warn-unused-cli",
+        "-UENGINE_*", "-UKV_*", *(f"-D{name}={value}" for name, value in defines.items()),
+    ]  # fmt: skip
+
+
+def parallelism() -> int:
+    """The processors that we may use."""
+    return len(os.sched_getaffinity(0))
