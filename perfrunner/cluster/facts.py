@@ -1,0 +1,149 @@
+"""What a host is and how it is set: recorded with every experiment, compared before and after.
+
+All of it is read from files, by one shell program in one exchange. A fact that a host does not show (no cpufreq in a
+virtual machine) is absent from the mapping, never guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from perfrunner.cluster.shell import ShellTransport
+
+Facts: TypeAlias = dict[str, object]
+
+# If one of these differs from the experiment's first reading, what is measured now is not comparable.
+STABLE_FACTS = (
+    "boot_id", "kernel", "machine", "distribution", "cpu_model", "cpus", "memory_bytes", "thp_enabled", "thp_defrag",
+    "governor", "clock_source", "turbo", "smt", "aslr", "numa_nodes", "glibc",
+)  # fmt: skip
+
+_SCRIPT = r"""
+show() { printf '\036%s\037' "$1"; shift; "$@" 2>/dev/null; }
+first() { head -n 1 -- "$1"; }
+show host uname -n
+show kernel uname -r
+show machine uname -m
+show os grep -E '^PRETTY_NAME=' /etc/os-release
+show model grep -m 1 -E '^(model name|Model|cpu model)' /proc/cpuinfo
+show microcode grep -m 1 '^microcode' /proc/cpuinfo
+show online cat /sys/devices/system/cpu/online
+show memory grep -E '^(MemTotal|MemAvailable|SwapTotal):' /proc/meminfo
+show thp first /sys/kernel/mm/transparent_hugepage/enabled
+show thp_defrag first /sys/kernel/mm/transparent_hugepage/defrag
+show governor sh -c 'sort -u /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor'
+show turbo_off first /sys/devices/system/cpu/intel_pstate/no_turbo
+show boost first /sys/devices/system/cpu/cpufreq/boost
+show smt first /sys/devices/system/cpu/smt/active
+show clock first /sys/devices/system/clocksource/clocksource0/current_clocksource
+show boot_id first /proc/sys/kernel/random/boot_id
+show aslr first /proc/sys/kernel/randomize_va_space
+show overcommit first /proc/sys/vm/overcommit_memory
+show swappiness first /proc/sys/vm/swappiness
+show load first /proc/loadavg
+show cgroup cat /proc/self/cgroup
+show affinity grep Cpus_allowed_list /proc/self/status
+show nodes cat /sys/devices/system/node/online
+show glibc getconf GNU_LIBC_VERSION
+show open_files sh -c 'ulimit -n'
+show disk df -Pk -- "$1"
+show virt first /sys/class/dmi/id/product_name
+show l3 sh -c '
+  for cache in /sys/devices/system/cpu/cpu*/cache/index*; do
+    read -r level <"$cache/level" && [ "$level" = 3 ] && paste -d" " "$cache/shared_cpu_list" "$cache/size"
+  done | sort -u'
+show time date +%s.%N
+"""
+
+
+def read_facts(transport: ShellTransport) -> Facts:
+    """The facts of the transport's host at this moment."""
+    done = transport.run(["sh", "-c", _SCRIPT, "sh", transport.work_dir], check=False)
+    return parse_facts(done.stdout)
+
+
+def parse_facts(text: str) -> Facts:
+    """The program's output: records split by RS, name and content by US."""
+    raw = dict(record.split("\037", 1) for record in text.split("\036") if "\037" in record)
+    shown = {name: content.strip() for name, content in raw.items() if content.strip()}
+    facts: Facts = {
+        name: shown[key]
+        for name, key in (
+            ("hostname", "host"),
+            ("kernel", "kernel"),
+            ("machine", "machine"),
+            ("clock_source", "clock"),
+            ("boot_id", "boot_id"),
+            ("aslr", "aslr"),
+            ("overcommit_memory", "overcommit"),
+            ("swappiness", "swappiness"),
+            ("numa_nodes", "nodes"),
+            ("glibc", "glibc"),
+            ("virtualization", "virt"),
+        )
+        if key in shown
+    }
+    facts.update(_cpu_facts(shown))
+    facts.update(_memory_facts(shown))
+    if "os" in shown:
+        facts["distribution"] = shown["os"].partition("=")[2].strip('"')
+    if "load" in shown:
+        facts["load_average"] = float(shown["load"].split()[0])
+    if "cgroup" in shown:
+        facts["cgroup"] = shown["cgroup"].splitlines()[-1]
+    if "open_files" in shown:
+        facts["open_files_limit"] = shown["open_files"]
+    if "disk" in shown:
+        facts["disk_free_bytes"] = int(shown["disk"].splitlines()[-1].split()[3]) * 1024
+    return facts
+
+
+def _cpu_facts(shown: dict[str, str]) -> Facts:
+    facts: Facts = {}
+    if "model" in shown:
+        facts["cpu_model"] = shown["model"].partition(":")[2].strip()
+    if "microcode" in shown:
+        facts["microcode"] = shown["microcode"].partition(":")[2].strip()
+    if "online" in shown:
+        facts["cpus"] = len(expand_list(shown["online"]))
+    if "affinity" in shown:
+        facts["cpus_allowed"] = shown["affinity"].split()[-1]
+    if "governor" in shown:
+        facts["governor"] = " ".join(shown["governor"].split())
+    if "turbo_off" in shown:
+        facts["turbo"] = shown["turbo_off"] == "0"
+    elif "boost" in shown:
+        facts["turbo"] = shown["boost"] == "1"
+    if "smt" in shown:
+        facts["smt"] = shown["smt"] == "1"
+    if "l3" in shown:
+        domains = [line.split() for line in shown["l3"].splitlines()]
+        facts["l3_domains"] = [{"cpus": words[0], "size": words[-1]} for words in domains]
+    return facts
+
+
+def _memory_facts(shown: dict[str, str]) -> Facts:
+    facts: Facts = {}
+    names = {
+        "MemTotal": "memory_bytes",
+        "MemAvailable": "memory_available_bytes",
+        "SwapTotal": "swap_bytes",
+    }
+    for line in shown.get("memory", "").splitlines():
+        key, value = line.split(":")
+        facts[names[key]] = int(value.split()[0]) * 1024
+    for fact, key in (("thp_enabled", "thp"), ("thp_defrag", "thp_defrag")):
+        if chosen := re.search(r"\[([^]]+)\]", shown.get(key, "")):
+            facts[fact] = chosen.group(1)
+    return facts
+
+
+def expand_list(text: str) -> list[int]:
+    """The kernel's `0-3,8` as numbers."""
+    numbers: list[int] = []
+    for part in text.split(","):
+        low, _, high = part.partition("-")
+        numbers.extend(range(int(low), int(high or low) + 1))
+    return numbers

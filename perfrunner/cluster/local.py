@@ -1,0 +1,112 @@
+"""This machine as a host."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from typing import IO
+
+from perfrunner.cluster.shell import CHUNK, Raw, ShellTransport, Sink, supervised
+from perfrunner.cluster.transport import CommandTimeout
+
+_TERM_PATIENCE_S = 1.0
+
+
+class LocalTransport(ShellTransport):
+    """Commands are children in a session of their own, so that a terminal's Ctrl-C reaches perfrunner only.
+
+    They end with perfrunner, however it ends; what `start` started goes on.
+    """
+
+    def _execute(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout: float,
+        source: Iterable[bytes] | None = None,
+        sink: Sink | None = None,
+    ) -> Raw:
+        out: list[bytes] = []
+        fed = source is not None
+        with tempfile.TemporaryFile() as stderr:
+            child = subprocess.Popen(
+                supervised(argv, fed=fed),
+                stdin=subprocess.PIPE,  # its end, also at our death, ends a command that is not fed
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                start_new_session=True,
+            )
+            assert child.stdin is not None
+            assert child.stdout is not None
+            try:
+                if source is not None:
+                    _feed_in_background(child.stdin, source)
+                self._drain(child, child.stdout, argv[0], timeout, sink or out.append)
+            except BaseException:
+                _end_group(child)
+                raise
+            finally:
+                child.stdout.close()
+                if not fed:
+                    child.stdin.close()
+            stderr.seek(0)
+            return Raw(child.returncode, b"".join(out), stderr.read())
+
+    def _drain(
+        self,
+        child: subprocess.Popen[bytes],
+        stdout: IO[bytes],
+        what: str,
+        timeout: float,
+        sink: Sink,
+    ) -> None:
+        deadline = time.monotonic() + timeout
+        with selectors.DefaultSelector() as selector:
+            selector.register(stdout, selectors.EVENT_READ)
+            while selector.select(max(0.0, deadline - time.monotonic())):
+                chunk = os.read(stdout.fileno(), CHUNK)
+                if not chunk:
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        child.wait(max(0.0, deadline - time.monotonic()))
+                        return
+                    break
+                sink(chunk)
+        raise CommandTimeout(f"{self.name}: {what} did not end within {timeout:g} s")
+
+    def close(self) -> None:
+        """Nothing to drop."""
+
+
+def _feed_in_background(stdin: IO[bytes], source: Iterable[bytes]) -> None:
+    def feed() -> None:
+        # A broken pipe is the command's failure, which its status tells.
+        with contextlib.suppress(BrokenPipeError), stdin:
+            for chunk in source:
+                stdin.write(chunk)
+
+    threading.Thread(target=feed, daemon=True, name="feed").start()
+
+
+def _end_group(child: subprocess.Popen[bytes]) -> None:
+    """TERM, then KILL to the whole group. The leader is reaped last: until then the group's number is its own."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGTERM)
+    deadline = time.monotonic() + _TERM_PATIENCE_S
+    while time.monotonic() < deadline and not _is_zombie(child):
+        time.sleep(0.01)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+
+
+def _is_zombie(child: subprocess.Popen[bytes]) -> bool:
+    if child.returncode is not None:
+        return True
+    return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None

@@ -1,0 +1,325 @@
+"""All of a transport but the running of one command: local and SSH hosts share this code.
+
+A subclass says how an argument list is executed (`_execute`); files, processes and the ledger are shell programs
+(perfrunner.cluster.scripts) run through it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shlex
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from posixpath import join as posix_join
+from typing import IO
+
+from perfrunner.cluster import scripts
+from perfrunner.cluster.ledger import LedgerEntry, Process
+from perfrunner.cluster.transport import DEFAULT_TIMEOUT_S, CommandFailed, Completed
+from perfrunner.cluster.tree import pack_tree
+from perfrunner.errors import HostError
+
+CHUNK = 1 << 18
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._,=+-]{0,150}")
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_TRANSFER_TIMEOUT_S = 600.0
+
+Sink = Callable[[bytes], None]
+
+
+@dataclass(frozen=True)
+class Raw:
+    """A command's end, in bytes. `stdout` is empty when a sink took it."""
+
+    exit: int
+    stdout: bytes
+    stderr: bytes
+
+
+def command_line(argv: Sequence[str]) -> str:
+    """THE place where an argument list becomes shell text."""
+    return shlex.join(argv)
+
+
+def with_environment(
+    argv: Sequence[str], env: Mapping[str, str] | None = None, cwd: str | None = None
+) -> list[str]:
+    """`env -C DIR K=V... ARGV`: no shell assigns anything, so no value needs quoting of its own."""
+    if not argv or "=" in argv[0]:
+        raise ValueError(f"not a command: {list(argv)!r}")
+    if any("\0" in word for word in argv):
+        raise ValueError("an argument holds a NUL byte")
+    prefix = ["-C", cwd] if cwd else []
+    for key, value in (env or {}).items():
+        if not _ENV_NAME.fullmatch(key) or "\0" in value:
+            raise ValueError(f"not an environment variable: {key!r}")
+        prefix.append(f"{key}={value}")
+    return ["env", *prefix, *argv] if prefix else list(argv)
+
+
+def supervised(argv: Sequence[str], *, fed: bool) -> list[str]:
+    """`argv` under the shell that ends it when our end of its standard input closes (not when it is `fed`)."""
+    return ["sh", "-c", scripts.FED if fed else scripts.TIED, "sh", *argv]
+
+
+class ShellTransport(ABC):
+    """See perfrunner.cluster.transport.Transport for what the methods promise."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._work_dir: str | None = None
+
+    @abstractmethod
+    def _execute(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout: float,
+        source: Iterable[bytes] | None = None,
+        sink: Sink | None = None,
+    ) -> Raw:
+        """Run argv to its end. `source` feeds its standard input; without one it is empty.
+
+        CommandTimeout, LinkLost; whatever the exception, the command is ended.
+        """
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def work_dir(self) -> str:
+        if self._work_dir is None:
+            raise RuntimeError(f"{self._name}: the work directory is not open yet")
+        return self._work_dir
+
+    def open_work_dir(self, directory: str) -> None:
+        """Create it and learn its real path; once, before anything else."""
+        raw = self._script(scripts.OPEN_WORK_DIR, directory, check=False)
+        lines = raw.stdout.decode().splitlines()
+        if raw.exit != 0 or not lines:
+            said = raw.stderr.decode(errors="replace").strip() or "it is not writable"
+            raise HostError(
+                f"{self._name}: the work directory {directory} cannot be used: {said}",
+                hint="give the host another work_dir in the cluster file, or free the disk",
+            )
+        self._work_dir = lines[-1]
+
+    # --- commands ---
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout: float = DEFAULT_TIMEOUT_S,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        check: bool = True,
+    ) -> Completed:
+        directory = self._path(cwd) if cwd is not None else None
+        raw = self._execute(with_environment(argv, env, directory), timeout=timeout)
+        done = Completed(
+            tuple(argv),
+            raw.exit,
+            raw.stdout.decode(errors="replace"),
+            raw.stderr.decode(errors="replace"),
+        )
+        if check and done.exit != 0:
+            raise CommandFailed(self._name, done)
+        return done
+
+    def _script(
+        self,
+        script: str,
+        *arguments: str,
+        timeout: float = DEFAULT_TIMEOUT_S,
+        check: bool = True,
+        source: Iterable[bytes] | None = None,
+        sink: Sink | None = None,
+    ) -> Raw:
+        raw = self._execute(
+            ["sh", "-c", script, "sh", *arguments], timeout=timeout, source=source, sink=sink
+        )
+        if check and raw.exit != 0:
+            said = raw.stderr.decode(errors="replace").strip()[-2000:]
+            hint = "free some space there" if "No space left" in said else None
+            raise HostError(f"{self._name}: {said or f'status {raw.exit}'}", hint)
+        return raw
+
+    def _path(self, path: str) -> str:
+        if "\0" in path or not path:
+            raise ValueError(f"not a path: {path!r}")
+        return posix_join(self.work_dir, path)
+
+    # --- processes ---
+
+    def start(
+        self,
+        argv: Sequence[str],
+        *,
+        name: str,
+        log_stdout: str,
+        log_stderr: str,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        run_id: str = "",
+    ) -> Process:
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"not a name for a process: {name!r}")
+        entry = {
+            "name": name,
+            "run_id": run_id,
+            "argv": list(argv),
+            "started_at": time.time(),
+            "stderr": self._path(log_stderr),
+        }
+        raw = self._script(
+            scripts.START,
+            scripts.KEEPER,
+            scripts.PROGRAM,
+            self._path(f"ledger/{name}"),
+            self._path(log_stdout),
+            self._path(log_stderr),
+            json.dumps(entry)[:-1],  # PROGRAM completes it with its own identity
+            *with_environment(argv, env, self._path(cwd) if cwd is not None else None),
+            check=False,
+        )
+        if raw.exit == scripts.IN_USE:
+            raise HostError(f"{self._name}: {_still_running(name, raw.stdout)}", _IN_USE_HINT)
+        if raw.exit != 0:
+            said = raw.stderr.decode(errors="replace").strip() or f"status {raw.exit}"
+            raise HostError(f"{self._name}: {name} cannot be started: {said}")
+        return Process(self, LedgerEntry.parse(raw.stdout.decode()))
+
+    def processes(self) -> list[Process]:
+        """Every process of this host's ledger, also those of earlier runs."""
+        raw = self._script(scripts.LIST_LEDGER, self._path("ledger"))
+        return [Process(self, LedgerEntry.parse(line)) for line in raw.stdout.decode().splitlines()]
+
+    def ledger_script(
+        self, script: str, entry: LedgerEntry, *arguments: str, timeout: float
+    ) -> Raw:
+        """One of the programs that take an identity first (for Process)."""
+        identity = (str(entry.id.pid), str(entry.id.start_time), entry.id.boot_id)
+        base = self._path(f"ledger/{entry.name}")
+        return self._script(script, base, *identity, *arguments, timeout=timeout, check=False)
+
+    # --- files ---
+
+    def put_bytes(self, data: bytes, remote: str, *, mode: int = 0o644) -> None:
+        self._put(iter([data]), remote, hashlib.sha256(data).hexdigest(), mode)
+
+    def put_file(self, local: Path, remote: str) -> bool:
+        try:
+            mode = local.stat().st_mode & 0o777
+            with local.open("rb") as file:
+                digest = _sha256(file)
+                path = self._path(remote)
+                if self._script(scripts.HAS_FILE, path, digest, f"{mode:o}", check=False).exit == 0:
+                    return False
+                file.seek(0)
+                self._put(_chunks(file), remote, digest, mode)
+        except OSError as error:
+            raise HostError(f"{local} cannot be read: {error.strerror}") from error
+        return True
+
+    def _put(self, source: Iterator[bytes], remote: str, digest: str, mode: int) -> None:
+        self._script(
+            scripts.PUT_FILE,
+            self._path(remote),
+            digest,
+            f"{mode:o}",
+            source=source,
+            timeout=_TRANSFER_TIMEOUT_S,
+        )
+
+    def put_tree(self, local: Path, remote: str) -> bool:
+        path = self._path(remote)
+        with tempfile.TemporaryFile() as packed:
+            digest = pack_tree(local, packed)
+            if self._script(scripts.HAS_TREE, path, digest, check=False).exit == 0:
+                return False
+            packed.seek(0)
+            self._script(
+                scripts.PUT_TREE,
+                path,
+                digest,
+                source=_chunks(packed),
+                timeout=_TRANSFER_TIMEOUT_S,
+            )
+        return True
+
+    def get_file(self, remote: str, local: Path) -> None:
+        part = local.with_name(f"{local.name}.part.{os.getpid()}")
+        header, digest, size = bytearray(), hashlib.sha256(), 0
+        try:
+            with part.open("wb") as file:
+
+                def take(chunk: bytes) -> None:
+                    nonlocal size
+                    missing = scripts.GET_FILE_HEADER - len(header)
+                    header.extend(chunk[:missing])
+                    body = chunk[missing:] if missing > 0 else chunk
+                    size += file.write(body)
+                    digest.update(body)
+
+                self._script(
+                    scripts.GET_FILE, self._path(remote), sink=take, timeout=_TRANSFER_TIMEOUT_S
+                )
+            if header.decode().split() != [digest.hexdigest(), str(size)]:
+                raise HostError(f"{self._name}: {remote} changed or was cut while it was fetched")
+            part.replace(local)
+        except OSError as error:
+            raise HostError(f"{local} cannot be written: {error.strerror}") from error
+        finally:
+            part.unlink(missing_ok=True)
+
+    def read_text(self, path: str) -> str:
+        raw = self._execute(["cat", "--", self._path(path)], timeout=DEFAULT_TIMEOUT_S)
+        if raw.exit != 0:
+            raise HostError(f"{self._name}: {raw.stderr.decode(errors='replace').strip()}")
+        return raw.stdout.decode(errors="replace")
+
+    def exists(self, path: str) -> bool:
+        return self._execute(["test", "-e", self._path(path)], timeout=DEFAULT_TIMEOUT_S).exit == 0
+
+    def makedirs(self, path: str) -> None:
+        self.run(["mkdir", "-p", "--", self._path(path)])
+
+    def remove_tree(self, path: str) -> None:
+        self._script(
+            scripts.REMOVE_TREE, self.work_dir, self._path(path), timeout=_TRANSFER_TIMEOUT_S
+        )
+
+
+_IN_USE_HINT = "`perfrunner run --resume` stops what an interrupted run left behind"
+
+
+def _still_running(name: str, ledger: bytes) -> str:
+    try:
+        entry = LedgerEntry.parse(ledger.decode())
+    except (ValueError, KeyError):
+        return f"something of {name} still runs"
+    return f"{name} (pid {entry.id.pid}, run {entry.run_id or 'unknown'}) still runs"
+
+
+def _chunks(file: IO[bytes]) -> Iterator[bytes]:
+    while chunk := file.read(CHUNK):
+        yield chunk
+
+
+def _sha256(file: IO[bytes]) -> str:
+    digest = hashlib.sha256()
+    for chunk in _chunks(file):
+        digest.update(chunk)
+    return digest.hexdigest()

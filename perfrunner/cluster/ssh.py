@@ -1,0 +1,246 @@
+"""A host behind SSH: one Fabric connection, one channel a command.
+
+Commands use the connection's channels directly rather than Connection.run: that reads output in quadratic time, takes
+40 ms more and tells a lost link and a killed command alike. What is quoted once (shell.command_line) arrives as the
+same argument list.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import select
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+from perfrunner.cluster.heartbeat import Heartbeat
+from perfrunner.cluster.hostkeys import HostKeyPolicy, KnownHosts
+from perfrunner.cluster.shell import CHUNK, Raw, ShellTransport, Sink, command_line, supervised
+from perfrunner.cluster.transport import CommandTimeout, LinkLost
+from perfrunner.errors import HostError
+
+if TYPE_CHECKING:
+    import paramiko
+
+    from perfrunner.cluster.connection import HostConnection
+
+MAX_CHANNELS = 8  # a stock sshd refuses the 11th
+CHANNEL_WAIT_S = 60.0
+CHANNEL_TIMEOUT_S = 5.0
+NO_STATUS = 255  # the wrapper itself was killed; ssh(1) says the same
+_SEND_WAIT_S = 30.0  # for the host to take one more chunk
+_STATUS_WAIT_S = 10.0  # after the end of output
+_TURNED_AWAY_S = 2.0
+_CONNECT_TRIES = 4  # a stock sshd drops some of more than ten simultaneous newcomers
+_LINK_HINT = "is the host up and its network reachable? What ran there is stopped by `perfrunner run --resume`"
+
+
+class SshTransport(ShellTransport):
+    """Connects at first use, and again after a lost link (so that a sweep can follow)."""
+
+    def __init__(
+        self,
+        name: str,
+        address: str,
+        *,
+        port: int = 22,
+        user: str | None = None,
+        key: str | None = None,
+        known_hosts: str | None = None,
+        host_keys: HostKeyPolicy = "strict",
+    ) -> None:
+        super().__init__(name)
+        from perfrunner.cluster.connection import HostConnection
+
+        self._connection: HostConnection = HostConnection(address, port=port, user=user, key=key)
+        self._known_hosts = KnownHosts(known_hosts, host_keys)
+        self._heartbeat: Heartbeat | None = None
+        self._connecting = threading.Lock()
+        self._channels = threading.BoundedSemaphore(MAX_CHANNELS)
+
+    @property
+    def peer(self) -> str:
+        """For messages: name (user@address:port)."""
+        link = self._connection
+        return f"{self._name} ({link.user}@{link.host}:{link.port})"
+
+    def close(self) -> None:
+        self._connection.close()
+
+    # --- connecting ---
+
+    def _connected(self) -> paramiko.Transport:
+        with self._connecting:
+            if not self._connection.is_connected:
+                self._connect()
+            transport: paramiko.Transport = self._connection.transport
+            return transport
+
+    def _connect(self) -> None:
+        import paramiko
+
+        link = self._connection
+        for attempt in range(1, _CONNECT_TRIES + 1):
+            self._known_hosts.install(link.client)
+            began = time.monotonic()
+            try:
+                link.open()
+                self._known_hosts.refuse_revoked(link.transport.get_remote_server_key(), self.peer)
+            except paramiko.BadHostKeyException as error:
+                raise HostError(
+                    f"{self.peer}: the host key is not the one in {self._known_hosts.path}:"
+                    f" someone else may be answering (got {error.key.fingerprint})",
+                    hint=f"if the host was reinstalled: ssh-keygen -R '{self._host_key_name}'"
+                    f" -f {self._known_hosts.path}, then add the new key",
+                ) from error
+            except HostError:
+                link.close()
+                raise
+            except (paramiko.SSHException, OSError, EOFError) as error:
+                # Turned away at once, not left without an answer.
+                crowded = time.monotonic() - began < _TURNED_AWAY_S and (
+                    "banner" in str(error) or isinstance(error, ConnectionResetError | EOFError)
+                )
+                if crowded and attempt < _CONNECT_TRIES:
+                    time.sleep(random.uniform(0.1, 0.4) * attempt)
+                    continue
+                self._explain(error)
+            else:
+                self._heartbeat = Heartbeat(link.transport)
+                return
+
+    @property
+    def _host_key_name(self) -> str:
+        link = self._connection
+        return link.host if link.port == 22 else f"[{link.host}]:{link.port}"
+
+    def _explain(self, error: Exception) -> NoReturn:
+        import paramiko
+
+        link = self._connection
+        text = str(error) or type(error).__name__
+        if "not found in known_hosts" in text:
+            raise HostError(
+                f"{self.peer}: unknown host: not in {self._known_hosts.path}",
+                hint=self._known_hosts.remedy(link.host, link.port),
+            ) from error
+        if isinstance(error, paramiko.PasswordRequiredException):
+            raise HostError(
+                f"{self.peer}: the private key has a passphrase",
+                hint="ssh-add it to an agent and leave `key` out of the cluster file",
+            ) from error
+        if isinstance(error, paramiko.AuthenticationException):
+            raise HostError(
+                f"{self.peer}: refused our key ({text})",
+                hint="check user and key in the cluster file and authorized_keys on the host",
+            ) from error
+        if isinstance(error, FileNotFoundError):
+            raise HostError(f"{self.peer}: no such key file: {error.filename}") from error
+        raise HostError(f"{self.peer}: cannot connect: {text}", hint=_LINK_HINT) from error
+
+    # --- commands ---
+
+    def _execute(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout: float,
+        source: Iterable[bytes] | None = None,
+        sink: Sink | None = None,
+    ) -> Raw:
+        out: list[bytes] = []
+        err: list[bytes] = []
+        deadline = time.monotonic() + timeout
+        with self.channel(argv, fed=source is not None) as channel:
+            if source is not None:
+                _feed(channel, source)
+            if not self._drain(channel, deadline, sink or out.append, err.append):
+                raise CommandTimeout(f"{self.peer}: {argv[0]} did not end within {timeout:g} s")
+            return Raw(self._exit_status(channel), b"".join(out), b"".join(err))
+
+    @contextlib.contextmanager
+    def channel(self, argv: Sequence[str], *, fed: bool) -> Iterator[paramiko.Channel]:
+        """A channel on which `argv` runs. Leaving it ends a command that is not `fed` by standard input."""
+        import paramiko
+
+        if not self._channels.acquire(timeout=CHANNEL_WAIT_S):
+            raise HostError(f"{self.peer}: {MAX_CHANNELS} commands are running there already")
+        try:
+            channel = self._open_channel()
+            try:
+                # `exec`: the login shell, whatever it is, gives way to a POSIX one.
+                channel.exec_command(f"exec {command_line(supervised(argv, fed=fed))}")
+                yield channel
+            except (paramiko.SSHException, EOFError) as error:
+                raise self._lost(error) from error
+            finally:
+                channel.close()
+        finally:
+            self._channels.release()
+
+    def _open_channel(self) -> paramiko.Channel:
+        import paramiko
+
+        patience = time.monotonic() + CHANNEL_TIMEOUT_S
+        while True:
+            try:
+                return self._connected().open_session(timeout=CHANNEL_TIMEOUT_S)
+            except paramiko.ChannelException as error:
+                # The server counts a session until it has reaped it, a moment after our channel has ended.
+                if time.monotonic() > patience:
+                    raise HostError(
+                        f"{self.peer}: the SSH server opens no further session ({error.text})",
+                        hint="its MaxSessions must be 10 (the default) or more",
+                    ) from error
+                time.sleep(0.02)
+            except (paramiko.SSHException, OSError, EOFError) as error:
+                raise self._lost(error) from error
+
+    def _drain(self, channel: paramiko.Channel, deadline: float, out: Sink, err: Sink) -> bool:
+        """Take all output until its end; False when the deadline passes first."""
+        while True:
+            at_end = (
+                channel.eof_received or channel.closed
+            )  # before taking: nothing arrives after it
+            while channel.recv_ready():
+                out(channel.recv(CHUNK))
+            while channel.recv_stderr_ready():
+                err(channel.recv_stderr(CHUNK))
+            if at_end:
+                return True
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            if not select.select([channel], [], [], min(left, 1.0))[0] and self._silent:
+                raise self._lost(TimeoutError("its SSH server does not answer"))
+
+    @property
+    def _silent(self) -> bool:
+        return self._heartbeat is not None and self._heartbeat.silent
+
+    def _exit_status(self, channel: paramiko.Channel) -> int:
+        channel.status_event.wait(_STATUS_WAIT_S)
+        if channel.exit_status != -1:
+            return channel.exit_status
+        if channel.get_transport().is_active():
+            return NO_STATUS
+        raise self._lost(None)
+
+    def _lost(self, error: Exception | None) -> LinkLost:
+        # Paramiko may take the dead transport for a live one a moment longer: the next command connects anew.
+        self._connection.close()
+        return LinkLost(
+            f"{self.peer}: the connection is lost{f' ({error})' if str(error or '') else ''}",
+            _LINK_HINT,
+        )
+
+
+def _feed(channel: paramiko.Channel, source: Iterable[bytes]) -> None:
+    channel.settimeout(_SEND_WAIT_S)
+    # The command may end before it has read all (disk full): its status tells why. So does a lost link.
+    with contextlib.suppress(OSError):
+        for chunk in source:
+            channel.sendall(chunk)
+        channel.shutdown_write()

@@ -1,0 +1,51 @@
+"""A directory as one tar stream that proves its own completeness.
+
+The stream holds `.sha256sums` (what `sha256sum -c` reads) beside the files; whoever unpacks it checks that list
+against the sha256 that pack_tree returned, and the files against the list.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tarfile
+from pathlib import Path
+from typing import IO
+
+from perfrunner.errors import HostError
+
+SUMS = ".sha256sums"
+
+
+def pack_tree(directory: Path, out: IO[bytes]) -> str:
+    """Write the stream to `out`; the sha256 of its list of sums. Same files, same list, on every machine."""
+    try:
+        return _pack(directory, out)
+    except OSError as error:
+        raise HostError(f"{directory} cannot be read: {error.strerror or error}") from error
+
+
+def _pack(directory: Path, out: IO[bytes]) -> str:
+    sums: list[str] = []
+    with tarfile.open(fileobj=out, mode="w|", format=tarfile.GNU_FORMAT) as tar:
+        for path in sorted(directory.rglob("*")):
+            name = path.relative_to(directory).as_posix()
+            if name == SUMS:
+                continue
+            if "\n" in name or "\\" in name:
+                raise HostError(f"{directory}: {name!r} is no name for a file of an artifact")
+            info = tar.gettarinfo(path, arcname=name)
+            info.uid = info.gid = 0
+            info.uname = info.gname = ""
+            if path.is_symlink() or not path.is_file():
+                tar.addfile(info)
+                continue
+            data = path.read_bytes()  # one reading for both, so that the sum is of what was sent
+            info.size = len(data)
+            sums.append(f"{hashlib.sha256(data).hexdigest()}  {name}\n")
+            tar.addfile(info, io.BytesIO(data))
+        listing = "".join(sums).encode()
+        info = tarfile.TarInfo(SUMS)
+        info.size = len(listing)
+        tar.addfile(info, io.BytesIO(listing))
+    return hashlib.sha256(listing).hexdigest()
