@@ -1,0 +1,235 @@
+"""What a load process reported: the JSON of `pillowfight` and `append`, checked and typed.
+
+Schema version 1 only: a tool of another version is an error, never a guess. `merge_reports` joins the processes
+of several client hosts into one report: operations and histograms are added, series are added second by second.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from perfrunner.errors import TrialError
+from perfrunner.measure.histogram import Histogram, merge
+
+SCHEMA = 1
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Second:
+    """One point of a series: the operations of the interval that ends `t` seconds after the phase began."""
+
+    t: float
+    ops: int
+    width: float  # seconds; the last interval is usually a partial one
+
+
+@dataclass(frozen=True)
+class ClientCost:
+    """CPU seconds of the load process, and how busy its busiest thread was (1 = saturated)."""
+
+    cpu_s: float
+    wall_s: float
+    threads: int
+    busiest_thread_busy: float | None
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A driven phase. `errors` counts answers that were errors, by kind; misses are not errors."""
+
+    ops: int
+    gets: int
+    sets: int
+    misses: int
+    errors: Mapping[str, int]
+    seconds: float
+    series: tuple[Second, ...] = ()
+    latency: Mapping[str, Histogram] = field(default_factory=dict)
+
+    @property
+    def error_count(self) -> int:
+        return sum(self.errors.values())
+
+
+@dataclass(frozen=True)
+class ClientReport:
+    """`prepare` is pillowfight's populate or append's load; `drive` is the measured phase. Either may be absent."""
+
+    tool: str
+    prepare: Phase | None
+    drive: Phase | None
+    client: ClientCost
+    live_bytes: (
+        int | None
+    )  # append only: the sum of key and value bytes that should be stored at the end
+    interrupted: bool
+
+
+def parse_report(text: str, where: str) -> ClientReport:
+    """Raises TrialError naming `where` and the field that is wrong."""
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        shown = text.strip()[:120] or "nothing"
+        raise TrialError(f"{where}: the load client printed no JSON ({error}): {shown}") from None
+    if not isinstance(document, dict):
+        raise TrialError(f"{where}: expected a JSON object, got {type(document).__name__}")
+    tool, schema = document.get("tool"), document.get("schema")
+    if schema != SCHEMA:
+        raise TrialError(
+            f"{where}: schema {schema!r} of {tool!r} is not known here (expected {SCHEMA})"
+        )
+    if tool == "pillowfight":
+        prepare, drive = document.get("populate"), document.get("access")
+    elif tool == "append":
+        prepare, drive = document.get("load"), document.get("update")
+    else:
+        raise TrialError(f"{where}: unknown load tool {tool!r}")
+    reader = _Reader(where)
+    return ClientReport(
+        tool=tool,
+        prepare=None if prepare is None else reader.phase(prepare, "prepare"),
+        drive=None if drive is None else reader.phase(drive, "drive"),
+        client=reader.cost(reader.mapping(document, "client")),
+        live_bytes=reader.optional(document, "live_bytes", int),
+        interrupted=bool(document.get("interrupted", False)),
+    )
+
+
+def merge_reports(reports: Sequence[ClientReport]) -> ClientReport:
+    """The processes of one phase as if they were one client."""
+    if not reports:
+        raise ValueError("nothing to merge")
+    tools = {report.tool for report in reports}
+    if len(tools) != 1:
+        raise ValueError(f"reports of different tools: {sorted(tools)}")
+    live = [report.live_bytes for report in reports]
+    busy = [
+        r.client.busiest_thread_busy for r in reports if r.client.busiest_thread_busy is not None
+    ]
+    return ClientReport(
+        tool=reports[0].tool,
+        prepare=_merge_phases([r.prepare for r in reports]),
+        drive=_merge_phases([r.drive for r in reports]),
+        client=ClientCost(
+            cpu_s=sum(r.client.cpu_s for r in reports),
+            wall_s=max(r.client.wall_s for r in reports),
+            threads=sum(r.client.threads for r in reports),
+            busiest_thread_busy=max(busy) if len(busy) == len(reports) else None,
+        ),
+        live_bytes=None if None in live else sum(value or 0 for value in live),
+        interrupted=any(r.interrupted for r in reports),
+    )
+
+
+def _merge_phases(phases: Sequence[Phase | None]) -> Phase | None:
+    present = [phase for phase in phases if phase is not None]
+    if len(present) != len(phases):
+        if present:
+            raise ValueError("some of the processes drove the phase and some did not")
+        return None
+    errors: dict[str, int] = defaultdict(int)
+    for phase in present:
+        for kind, n in phase.errors.items():
+            errors[kind] += n
+    kinds = {kind for phase in present for kind in phase.latency}
+    return Phase(
+        ops=sum(p.ops for p in present),
+        gets=sum(p.gets for p in present),
+        sets=sum(p.sets for p in present),
+        misses=sum(p.misses for p in present),
+        errors=dict(errors),
+        seconds=max(p.seconds for p in present),
+        series=_merge_series([p.series for p in present]),
+        latency={
+            kind: merge(p.latency[kind] for p in present if kind in p.latency)
+            for kind in sorted(kinds)
+        },
+    )
+
+
+def _merge_series(series: Sequence[tuple[Second, ...]]) -> tuple[Second, ...]:
+    """Adds the n-th intervals: the processes start within milliseconds of each other.
+
+    Only as far as every process reached: beyond, a sum would lack some of them.
+    """
+    merged = []
+    for points in zip(*series, strict=False):
+        width = max(point.width for point in points)
+        ops = sum(
+            round(point.ops * width / point.width) if point.width else point.ops for point in points
+        )
+        merged.append(Second(max(point.t for point in points), ops, width))
+    return tuple(merged)
+
+
+class _Reader:
+    """Takes typed values out of a document; every complaint names the file and the field."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+
+    def mapping(self, document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+        value = document.get(key)
+        if not isinstance(value, dict):
+            raise TrialError(f"{self.where}: `{key}` is missing or not an object")
+        return value
+
+    def number(self, document: Mapping[str, Any], key: str, kind: Callable[[Any], _T]) -> _T:
+        value = document.get(key)
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise TrialError(f"{self.where}: `{key}` is missing or not a number: {value!r}")
+        return kind(value)
+
+    def optional(
+        self, document: Mapping[str, Any], key: str, kind: Callable[[Any], _T]
+    ) -> _T | None:
+        return self.number(document, key, kind) if document.get(key) is not None else None
+
+    def cost(self, document: Mapping[str, Any]) -> ClientCost:
+        return ClientCost(
+            cpu_s=self.number(document, "cpu_user_s", float)
+            + self.number(document, "cpu_sys_s", float),
+            wall_s=self.number(document, "wall_s", float),
+            threads=self.number(document, "threads", int),
+            busiest_thread_busy=self.optional(document, "busiest_thread_busy", float),
+        )
+
+    def phase(self, document: Mapping[str, Any], name: str) -> Phase:
+        if not isinstance(document, dict):
+            raise TrialError(f"{self.where}: {name} is not an object")
+        gets = self.optional(document, "gets", int) or 0
+        sets = self.optional(document, "sets", int) or 0
+        # append counts read-modify-writes; the server sees a get and a set for each
+        ops = gets + sets if "rmw" in document else self.number(document, "ops", int)
+        errors = document.get("errors") or {}
+        if not isinstance(errors, dict):
+            raise TrialError(f"{self.where}: {name}.errors is not an object")
+        return Phase(
+            ops=ops,
+            gets=gets,
+            sets=sets,
+            misses=self.optional(document, "misses", int) or 0,
+            errors={str(kind): self.number(errors, kind, int) for kind in errors},
+            seconds=self.number(document, "seconds", float),
+            series=self.series(document.get("series") or []),
+            latency={
+                str(kind): Histogram.parse(h, f"{self.where}: latency_ns.{kind}")
+                for kind, h in (document.get("latency_ns") or {}).items()
+            },
+        )
+
+    def series(self, points: Sequence[Mapping[str, Any]]) -> tuple[Second, ...]:
+        seconds, before = [], 0.0
+        for point in points:
+            t = self.number(point, "t", float)
+            if t <= before:
+                raise TrialError(f"{self.where}: the series does not advance at t={t}")
+            seconds.append(Second(t, self.number(point, "ops", int), t - before))
+            before = t
+        return tuple(seconds)

@@ -1,0 +1,77 @@
+"""Latency histograms as the clients print them, and their merging.
+
+The load tools count into log-linear buckets whose layout is fixed, so buckets of two processes with the same
+upper value are the same bucket: merging is adding counts, and a percentile of the merged counts is exact to the
+bucket's width (three significant digits). Percentiles themselves are never averaged. Values are nanoseconds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from perfrunner.errors import TrialError
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Counts by upper bucket value, ascending. `total_ns` is the exact sum (mean times count)."""
+
+    buckets: tuple[tuple[int, int], ...]
+    total_ns: float
+    max_ns: int
+
+    @property
+    def count(self) -> int:
+        return sum(n for _, n in self.buckets)
+
+    @property
+    def mean_ns(self) -> float | None:
+        return self.total_ns / self.count if self.count else None
+
+    def percentile_ns(self, percent: float) -> int | None:
+        """The upper value of the bucket that holds the percentile; None of an empty histogram."""
+        if not 0 < percent <= 100:
+            raise ValueError(f"a percentile is in (0, 100], got {percent}")
+        count = self.count
+        if not count:
+            return None
+        rank = max(
+            1, -(-count * percent // 100)
+        )  # ceiling: the smallest value that covers `percent` of the counts
+        seen = 0
+        for upper, n in self.buckets:
+            seen += n
+            if seen >= rank:
+                return min(upper, self.max_ns) if self.max_ns else upper
+        return self.buckets[-1][0]
+
+    @staticmethod
+    def parse(document: Mapping[str, Any], where: str) -> Histogram:
+        try:
+            buckets = tuple(sorted((int(upper), int(n)) for upper, n in document["buckets"]))
+            count = int(document["count"])
+            mean, highest = float(document["mean"]), int(document["max"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise TrialError(f"{where}: not a histogram ({error!r})") from None
+        counted = sum(n for _, n in buckets)
+        if counted != count:
+            raise TrialError(f"{where}: the buckets hold {counted} values but `count` says {count}")
+        return Histogram(buckets, mean * count, highest)
+
+
+EMPTY = Histogram((), 0.0, 0)
+
+
+def merge(histograms: Iterable[Histogram]) -> Histogram:
+    """One histogram of all values; the order of the arguments does not matter."""
+    counts: Counter[int] = Counter()
+    total, highest = 0.0, 0
+    for histogram in histograms:
+        for upper, n in histogram.buckets:
+            counts[upper] += n
+        total += histogram.total_ns
+        highest = max(highest, histogram.max_ns)
+    return Histogram(tuple(sorted(counts.items())), total, highest)

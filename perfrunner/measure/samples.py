@@ -1,0 +1,108 @@
+"""The engine's memory over time: the JSON lines of `kvctl sample`.
+
+Each line is one instant: /proc of the engine process and `STAT memory` read back to back, so that both terms of a
+fragmentation formula belong together. Bytes and seconds. A figure the allocator does not give is absent from
+`stat`, and stays absent: it is never taken for 0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from perfrunner.errors import TrialError
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One instant of one engine process (or of several, added up)."""
+
+    t: float  # unix seconds on the engine's host
+    rss: int
+    pss: int
+    lazyfree: int
+    anon_huge: int
+    vsz: int
+    stacks_vsz: int | None
+    cpu_s: float
+    threads: int
+    stat: Mapping[str, float]
+
+    @property
+    def rss_true(self) -> int:
+        """Rss without pages already given back by MADV_FREE but not yet taken (old jemalloc frees lazily)."""
+        return self.rss - self.lazyfree
+
+    def stat_value(self, key: str) -> float | None:
+        return self.stat.get(key)
+
+
+def parse_samples(text: str, where: str) -> list[Sample]:
+    """Every whole line. The sampler is stopped by a signal, so the last line may be torn: that one is left out.
+
+    Any other unreadable line is a TrialError: a hole in the series must not go unseen.
+    """
+    lines = text.split("\n")
+    complete, tail = lines[:-1], lines[-1]
+    samples = [
+        _parse(line, f"{where}:{number}") for number, line in enumerate(complete, 1) if line.strip()
+    ]
+    if tail.strip():
+        with contextlib.suppress(TrialError):  # torn by the stop signal
+            samples.append(_parse(tail, f"{where}:{len(lines)}"))
+    return samples
+
+
+def _parse(line: str, where: str) -> Sample:
+    try:
+        document = json.loads(line)
+        stat = document["stat"]
+        stacks = document.get("stacks_vsz")
+        return Sample(
+            t=float(document["t"]),
+            rss=int(document["rss"]),
+            pss=int(document["pss"]),
+            lazyfree=int(document["lazyfree"]),
+            anon_huge=int(document["anon_huge"]),
+            vsz=int(document["vsz"]),
+            stacks_vsz=None if stacks is None else int(stacks),
+            cpu_s=float(document["cpu_user_s"]) + float(document["cpu_sys_s"]),
+            threads=int(document["threads"]),
+            stat=numbers(stat),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise TrialError(f"{where}: not a sample ({error!r})") from None
+
+
+def numbers(group: Mapping[str, Any]) -> dict[str, float]:
+    """The numeric figures of a STAT group; text figures are left out."""
+    found: dict[str, float] = {}
+    for key, value in group.items():
+        try:
+            found[key] = float(value)
+        except (TypeError, ValueError):
+            continue
+    return found
+
+
+def add_nodes(per_node: Sequence[Sample]) -> Sample:
+    """Samples of several engine nodes as one: sums. A figure that a node lacks is lacking in the sum."""
+    if not per_node:
+        raise ValueError("no samples to add")
+    shared = set(per_node[0].stat).intersection(*(sample.stat for sample in per_node[1:]))
+    stacks = [sample.stacks_vsz for sample in per_node]
+    return Sample(
+        t=max(s.t for s in per_node),
+        rss=sum(s.rss for s in per_node),
+        pss=sum(s.pss for s in per_node),
+        lazyfree=sum(s.lazyfree for s in per_node),
+        anon_huge=sum(s.anon_huge for s in per_node),
+        vsz=sum(s.vsz for s in per_node),
+        stacks_vsz=None if None in stacks else sum(value or 0 for value in stacks),
+        cpu_s=sum(s.cpu_s for s in per_node),
+        threads=sum(s.threads for s in per_node),
+        stat={key: sum(s.stat[key] for s in per_node) for key in sorted(shared)},
+    )
