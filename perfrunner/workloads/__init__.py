@@ -1,0 +1,1 @@
+"""One module a workload: a scenario that reads top to bottom."""

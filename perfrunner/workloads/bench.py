@@ -1,0 +1,107 @@
+"""What a scenario may do: the verbs of a trial, over one or several engine nodes and load clients.
+
+The run package implements `ServerBench`; the scenarios in this package know nothing of hosts, transports or files.
+Every verb raises TrialError when it cannot be done (the engine died, a client failed, the time is up).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+from perfrunner.measure.client import ClientReport
+from perfrunner.measure.counters import CrossCheck
+from perfrunner.measure.samples import Sample
+
+
+@dataclass(frozen=True)
+class Share:
+    """The part of the work of one load process: number `index` (from 0) of `count`."""
+
+    index: int
+    count: int
+
+    def slice_of(self, total: int) -> tuple[int, int]:
+        """(start, length) of this share; the shares cover `total` without gap or overlap."""
+        start = total * self.index // self.count
+        return start, total * (self.index + 1) // self.count - start
+
+    def seed(self, seed: int) -> int:
+        return seed + self.index
+
+
+Arguments: TypeAlias = Callable[[Share], Sequence[str]]
+
+
+class Sampling(Protocol):
+    """Periodic samples under way."""
+
+    def stop(self) -> list[Sample]: ...
+
+
+class ServerBench(Protocol):
+    """A trial's freshly started engine and its load clients."""
+
+    @property
+    def seed(self) -> int:
+        """Of this trial: drawn from the experiment's seed, the block and the workload, the same for every arm."""
+        ...
+
+    @property
+    def vbuckets(self) -> int: ...
+
+    def phase(self, name: str, expected_s: float | None = None) -> None: ...
+
+    def load(
+        self, tool: str, arguments: Arguments, *, output: str, per_node: bool = False
+    ) -> ClientReport:
+        """Run the load tool on every client and wait; connection and user flags are added here.
+
+        `output` names the kept JSON. `per_node`: only one process an engine node, whatever the number of clients.
+        """
+        ...
+
+    def wait_persisted(self) -> None: ...
+
+    def reset_stats(self) -> None: ...
+
+    def counters(self) -> Mapping[str, float]:
+        """The default STAT group, summed over the nodes."""
+        ...
+
+    def sample(self, name: str) -> Sample:
+        """One sample now, kept as `<name>.jsonl`."""
+        ...
+
+    def start_sampling(self, name: str) -> Sampling: ...
+
+    def settle(self, seconds: float) -> None: ...
+
+
+class ToolBench(Protocol):
+    """A trial of a program that needs no engine server: it runs by itself on the engine node."""
+
+    def phase(self, name: str, expected_s: float | None = None) -> None: ...
+
+    def tool(self, program: str, arguments: Sequence[str], *, output: str) -> str:
+        """Run a program of the artifact with the variant's environment and wait.
+
+        The answer is what it printed, which is kept as `<output>.json`.
+        """
+        ...
+
+    def check_settings(self, settings: Mapping[str, str]) -> None:
+        """TrialError unless the settings that the program reports (`build.ht_stats`, `allocator.name`,
+        `allocator.opt.narenas` ...) are those of the variant."""
+        ...
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a scenario brings home. The rules of counting look at `report` and `check`, never at `metrics`."""
+
+    metrics: Mapping[str, float]
+    report: ClientReport | None = None
+    check: CrossCheck | None = None
+    facts: Mapping[str, object] = field(default_factory=dict)
