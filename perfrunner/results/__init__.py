@@ -1,0 +1,28 @@
+"""The results store: what an experiment measured, one transaction a trial."""
+
+from __future__ import annotations
+
+from perfrunner.results.records import (
+    NO_BUCKET,
+    BuildRecord,
+    ExperimentData,
+    ExperimentRecord,
+    ExperimentState,
+    ExperimentSummary,
+    TrialRecord,
+    TrialStatus,
+)
+from perfrunner.results.store import STORE_FILE, ResultStore
+
+__all__ = [
+    "NO_BUCKET",
+    "STORE_FILE",
+    "BuildRecord",
+    "ExperimentData",
+    "ExperimentRecord",
+    "ExperimentState",
+    "ExperimentSummary",
+    "ResultStore",
+    "TrialRecord",
+    "TrialStatus",
+]

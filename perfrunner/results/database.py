@@ -1,0 +1,200 @@
+"""Connections: how the file or the server is opened, and what its errors mean to a person.
+
+SQLite runs with a rollback journal, not WAL: a trial is written every few seconds at most, so
+concurrency buys nothing, while the rollback journal keeps the results one file that can be copied
+at any time, works on network file systems, and stays readable on a full disk (a WAL reader must be
+able to create its -shm file). synchronous=EXTRA: a stored trial may have cost minutes, and it must
+survive a power cut.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import (
+    URL,
+    Connection,
+    Engine,
+    create_engine,
+    event,
+    insert,
+    inspect,
+    make_url,
+    select,
+)
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.pool import NullPool
+
+from perfrunner.errors import StoreError
+from perfrunner.results.schema import SCHEMA_VERSION, metadata, schema_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+STORE_FILE = "results.sqlite"
+BUSY_SECONDS = 30.0
+FILE_SUFFIXES = (".sqlite", ".sqlite3", ".db")  # any other new path is a directory
+
+
+def connect(path_or_url: str | Path, *, create: bool) -> tuple[Engine, str, Path | None]:
+    """An engine, the place's name for messages, and the file's directory (None for a server)."""
+    text = str(path_or_url)
+    if "://" in text:
+        url = _parse(text)
+        if not url.drivername.startswith("sqlite"):
+            return _server(url), url.render_as_string(hide_password=True), None
+        if not url.database or url.database == ":memory:":
+            raise StoreError("a store in memory would forget its results: give it a file")
+        text = url.database
+    path = Path(text)
+    if not path.is_file() and path.suffix not in FILE_SUFFIXES:
+        path = path / STORE_FILE
+    if not create and not path.exists():
+        raise StoreError(
+            f"no results in {path.parent}: {path} does not exist",
+            "start a run with perfrunner run SPEC, or name the directory with --out",
+        )
+    if create:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"cannot create {path.parent}: {error.strerror}") from error
+    engine = create_engine(
+        URL.create("sqlite", database=str(path)),
+        poolclass=NullPool,
+        connect_args={"timeout": BUSY_SECONDS},
+    )
+    event.listen(engine, "connect", _set_pragmas)
+    return engine, str(path), path.parent.absolute()
+
+
+def prepare(engine: Engine, place: str, *, create: bool) -> None:
+    """Create the tables in an empty database, or check that those it has are ours and of our
+    version.
+    """
+    with transaction(engine, place) as connection:
+        if engine.dialect.name == "sqlite" and create and not inspect(connection).get_table_names():
+            # Taken only to create: two runs that start at once must not both create the tables.
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        tables = set(inspect(connection).get_table_names())
+        if schema_table.name not in tables:
+            ours = tables & set(metadata.tables)
+            if tables and (ours or engine.dialect.name == "sqlite"):
+                raise StoreError(f"{place} is a database, but not a perfrunner store")
+            if not create:
+                raise StoreError(f"{place} is empty: no results are stored in it")
+            metadata.create_all(connection)
+            connection.execute(insert(schema_table).values(version=SCHEMA_VERSION))
+            return
+        versions = [row[0] for row in connection.execute(select(schema_table.c.version))]
+        if versions != [SCHEMA_VERSION]:
+            found = versions[0] if len(versions) == 1 else versions
+            newer = len(versions) == 1 and versions[0] > SCHEMA_VERSION
+            raise StoreError(
+                f"{place} has schema version {found}; this perfrunner knows {SCHEMA_VERSION}",
+                "it was written by a newer perfrunner: upgrade this one" if newer else None,
+            )
+        missing = set(metadata.tables) - tables
+        if missing:
+            raise StoreError(f"{place} is damaged: table {', '.join(sorted(missing))} is missing")
+
+
+@contextmanager
+def transaction(engine: Engine, place: str) -> Iterator[Connection]:
+    """One transaction; what the database or its contents get wrong becomes a StoreError."""
+    try:
+        with engine.begin() as connection:
+            yield connection
+    except SQLAlchemyError as error:
+        raise _explain(error, place) from error
+    except (ValueError, TypeError, KeyError) as error:  # JSON or a time that does not parse back
+        raise StoreError(f"{place} is damaged: {error}") from error
+
+
+# What SQLite says (the start of its error's name) -> what a person is told, and the remedy.
+SQLITE_ERRORS: tuple[tuple[str, str, str | None], ...] = (
+    (
+        "SQLITE_FULL",
+        "no space left on the disk of {place}; the trials stored before are kept",
+        "free some space and continue with --resume",
+    ),
+    (
+        "SQLITE_BUSY",
+        "{place} is locked by another process",
+        "is another perfrunner writing to the same directory?",
+    ),
+    (
+        "SQLITE_NOTADB",
+        "{place} is damaged: {text}",
+        "restore it from a copy, or move it away to start anew",
+    ),
+    (
+        "SQLITE_CORRUPT",
+        "{place} is damaged: {text}",
+        "restore it from a copy, or move it away to start anew",
+    ),
+    ("SQLITE_CANTOPEN", "cannot open {place}: {text}", "is its directory readable and writable?"),
+    ("SQLITE_READONLY", "cannot write {place}: {text}", None),
+    ("SQLITE_IOERR", "the disk of {place} failed: {text}", None),
+)
+
+
+def _explain(error: SQLAlchemyError, place: str) -> StoreError:
+    cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    text = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
+    name = getattr(cause, "sqlite_errorname", _name_on_python_3_10(text))
+    for start, message, hint in SQLITE_ERRORS:
+        if name.startswith(start):
+            return StoreError(message.format(place=place, text=text), hint)
+    return StoreError(f"{place}: {text}")
+
+
+def _name_on_python_3_10(text: str) -> str:
+    """sqlite3 tells its error's name since Python 3.11; before, the text is all there is."""
+    known = {
+        "full": "SQLITE_FULL",
+        "locked": "SQLITE_BUSY",
+        "not a database": "SQLITE_NOTADB",
+        "malformed": "SQLITE_CORRUPT",
+        "unable to open": "SQLITE_CANTOPEN",
+        "readonly": "SQLITE_READONLY",
+        "disk I/O": "SQLITE_IOERR",
+    }
+    return next((name for part, name in known.items() if part in text), "")
+
+
+def _parse(text: str) -> URL:
+    try:
+        url = make_url(text)
+    except ArgumentError as error:
+        raise StoreError(f"{text.rsplit('@', maxsplit=1)[-1]!r} is not a database URL") from error
+    if url.drivername in ("postgres", "postgresql"):
+        url = url.set(drivername="postgresql+psycopg")
+    return url
+
+
+def _server(url: URL) -> Engine:
+    try:
+        return create_engine(url, pool_pre_ping=True)
+    except NoSuchModuleError as error:
+        raise StoreError(f"no database driver for {url.drivername}") from error
+    except ModuleNotFoundError as error:
+        raise StoreError(
+            f"the driver of {url.drivername} is not installed: {error.name}",
+            "pip install 'perfrunner[postgres]'",
+        ) from error
+
+
+def _set_pragmas(connection: Any, _record: object) -> None:
+    if not isinstance(connection, sqlite3.Connection):
+        return
+    cursor = connection.cursor()
+    try:
+        cursor.execute("PRAGMA foreign_keys = ON")
+        cursor.execute("PRAGMA journal_mode = DELETE")
+        cursor.execute("PRAGMA synchronous = EXTRA")
+    finally:
+        cursor.close()

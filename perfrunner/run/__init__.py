@@ -1,0 +1,1 @@
+"""One experiment from plan to stored trials: the journal, the trial, the rules of counting, resume."""

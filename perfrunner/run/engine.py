@@ -1,0 +1,197 @@
+"""One engine process of one trial: started on empty data, asked, stopped. And the questions it answers through kvctl.
+
+The engine writes its port to a file when it is ready to serve; until then it is watched for an early death. Whoever
+starts an Engine must call `stop` (or `abandon`), whatever happens in between.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from perfrunner.cluster.process import ProcessHandle
+from perfrunner.cluster.transport import Completed, Transport
+from perfrunner.errors import TrialError
+from perfrunner.measure.samples import numbers
+from perfrunner.run.credentials import USER, CredentialFiles
+from perfrunner.run.reproduce import Recorder
+
+READY_POLL_S = 0.05
+STOP_GRACE_S = 60.0  # a clean stop persists what is queued
+LOG_TAIL = 3  # lines of the engine's log in a message
+
+
+@dataclass(frozen=True)
+class EngineSetup:
+    """All that the command line of an engine says."""
+
+    name: str  # of the process and its log: "engine", or "engine-<host>" when there are several
+    artifact: str
+    directory: str  # the trial's directory on the host
+    credentials: CredentialFiles
+    listen: str  # the address it binds
+    address: str  # where clients reach it
+    port: int  # 0: any
+    bucket: str
+    quota_mb: int
+    vbuckets: int
+    threads: int
+    shards: int
+    params: Mapping[str, str]
+    env: Mapping[str, str]
+
+    @property
+    def port_file(self) -> str:
+        return f"{self.directory}/{self.name}.port"
+
+    @property
+    def log(self) -> str:
+        return f"{self.directory}/{self.name}.log"
+
+    def argv(self) -> list[str]:
+        return [
+            f"{self.artifact}/bin/kv_engine",
+            f"--host={self.listen}",
+            f"--port={self.port}",
+            f"--port-file={self.port_file}",
+            f"--data-dir={self.directory}/data",
+            "--bucket-name=default",
+            f"--bucket-type={self.bucket}",
+            f"--quota-mb={self.quota_mb}",
+            f"--vbuckets={self.vbuckets}",
+            f"--threads={self.threads}",
+            f"--shards={self.shards}",
+            f"--users={self.credentials.users}",
+            *(f"--param={key}={value}" for key, value in self.params.items()),
+        ]
+
+
+@dataclass
+class Engine:
+    """A running engine. Not shared between threads."""
+
+    host: Transport
+    setup: EngineSetup
+    handle: ProcessHandle
+    recorder: Recorder
+    port: int = 0
+    _stopped: bool = field(default=False, init=False)
+
+    @classmethod
+    def start(cls, host: Transport, setup: EngineSetup, recorder: Recorder, run_id: str) -> Engine:
+        """Returns at once; call `wait_ready`. Call it shielded: a process that nobody holds is only swept later."""
+        host.makedirs(f"{setup.directory}/data")
+        argv = setup.argv()
+        recorder.start(host.name, setup.name, argv, setup.env)
+        handle = host.start(
+            argv,
+            name=setup.name,
+            log_stdout=f"{setup.directory}/{setup.name}.out",
+            log_stderr=setup.log,
+            env=setup.env,
+            cwd=setup.directory,
+            run_id=run_id,
+        )
+        return cls(host, setup, handle, recorder)
+
+    def wait_ready(self, deadline: float) -> None:
+        """Until the port file is there. TrialError when the engine ends first or `deadline` (monotonic) passes."""
+        while True:
+            self.check_alive("while it started")
+            if self.host.exists(self.setup.port_file):
+                text = self.host.read_text(self.setup.port_file).strip()
+                if text.isdigit():
+                    self.port = int(text)
+                    break
+            if time.monotonic() > deadline:
+                raise TrialError(f"the engine on {self.host.name} was not ready in time")
+            time.sleep(READY_POLL_S)
+        self.recorder.engine_ready(
+            self.host.name, self.setup.name, port=self.port, pid=self.handle.pid
+        )
+
+    def check_alive(self, when: str) -> None:
+        status = self.handle.poll()
+        if status is not None:
+            raise TrialError(
+                f"the engine on {self.host.name} died {when} ({status}){self._last_words()}"
+            )
+
+    def stop(self) -> None:
+        """A clean stop. TrialError when it had died, had to be killed, or ended with another status than 0."""
+        if self._stopped:
+            return
+        died = self.handle.poll()
+        self.recorder.stop(self.host.name, self.setup.name)
+        result = self.handle.stop(STOP_GRACE_S)
+        self._stopped = True
+        if died is not None:
+            raise TrialError(
+                f"the engine on {self.host.name} died before it was stopped ({died}){self._last_words()}"
+            )
+        if result.killed:
+            raise TrialError(
+                f"the engine on {self.host.name} did not stop within {STOP_GRACE_S:g} s and was killed"
+            )
+        if not result.status.ok:
+            raise TrialError(
+                f"the engine on {self.host.name} did not stop cleanly ({result.status})"
+                f"{self._last_words()}"
+            )
+
+    def abandon(self, grace_s: float) -> None:
+        """Stop it because the trial failed or the run was interrupted: what is queued does not matter."""
+        if not self._stopped:
+            self.handle.stop(grace_s)
+            self._stopped = True
+
+    # -- kvctl, on the engine's own host
+
+    def kvctl(
+        self, arguments: Sequence[str], *, timeout: float = 60.0, output: str | None = None
+    ) -> Completed:
+        argv = self.kvctl_argv(arguments)
+        self.recorder.run(self.host.name, argv, output=output)
+        completed = self.host.run(argv, timeout=timeout, check=False)
+        if completed.exit:
+            self.check_alive(f"during kvctl {arguments[0]}")
+            said = completed.stderr.strip() or completed.stdout.strip()
+            raise TrialError(
+                f"kvctl {arguments[0]} ended with status {completed.exit}: {said[-500:]}"
+            )
+        return completed
+
+    def kvctl_argv(self, arguments: Sequence[str]) -> list[str]:
+        return [
+            f"{self.setup.artifact}/bin/kvctl",
+            f"--host={local_address(self.setup.listen)}",
+            f"--port={self.port}",
+            f"--user={USER}",
+            f"--password-file={self.setup.credentials.password}",
+            *arguments,
+        ]
+
+    def stat(self, *groups: str) -> dict[str, dict[str, str]]:
+        text = self.kvctl(["stat", *groups], output=f"{self.setup.name}-stat.json").stdout
+        try:
+            document = json.loads(text)
+            return {str(g): {str(k): str(v) for k, v in d.items()} for g, d in document.items()}
+        except (ValueError, AttributeError) as error:
+            raise TrialError(f"kvctl stat printed no groups ({error}): {text[:200]}") from None
+
+    def counters(self) -> dict[str, float]:
+        """The numeric figures of the default group (the one with the empty name)."""
+        groups = self.stat()
+        return numbers(groups.get("", {}))
+
+    def _last_words(self) -> str:
+        completed = self.host.run(["tail", "-n", str(LOG_TAIL), self.setup.log], check=False)
+        words = " | ".join(line.strip() for line in completed.stdout.splitlines() if line.strip())
+        return f": {words[-600:]}" if words else ""
+
+
+def local_address(listen: str) -> str:
+    """Where the engine's own host reaches it: a wildcard address is reached by loopback."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(listen, listen)

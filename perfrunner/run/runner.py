@@ -1,0 +1,437 @@
+"""`run_experiment`: one experiment from its spec to its stored trials.
+
+    lock the results directory -> begin or resume -> open the hosts -> build -> deploy, prove -> trials -> done
+
+What is left to do is always the plan minus the trials in the store, so a run that was killed at any moment goes on with
+`resume`; what a killed run left on a host is swept before anything else. Analysis and reports are not here: they read
+the store.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+
+import perfrunner
+from perfrunner.errors import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    PerfrunnerError,
+    StoreError,
+)
+from perfrunner.results import BuildRecord, ExperimentState, ResultStore, TrialRecord
+from perfrunner.run import events as ev
+from perfrunner.run.builds import Builds, build_all, deploy_and_prove
+from perfrunner.run.describe import describe
+from perfrunner.run.diskspace import disk_is_full
+from perfrunner.run.eta import EtaEstimator
+from perfrunner.run.hosts import RunHosts, open_hosts
+from perfrunner.run.interrupt import Interrupted, InterruptedTwice, SignalGuard
+from perfrunner.run.journal import Journal, read_journal, trial_in_flight
+from perfrunner.run.lock import OutDirLock
+from perfrunner.run.opening import Opened, begin
+from perfrunner.run.opening import resume as resume_experiment
+from perfrunner.run.plan import plan_block
+from perfrunner.run.precision import decide, widest_half_width
+from perfrunner.run.schedule import Cell, Schedule, Task
+from perfrunner.run.trial import Deployed, TrialResult, TrialRunner, fresh_directory, trial_name
+from perfrunner.spec.model import Spec
+from perfrunner.workloads.registry import check_runnable
+
+STOP_GRACE_S = 5.0
+
+
+def run_experiment(
+    spec: Spec,
+    *,
+    spec_text: str,
+    spec_path: Path,
+    out_dir: Path,
+    engine_src: Path,
+    cache_dir: Path,
+    listener: ev.Listener,
+    resume: bool = False,
+    seed: int | None = None,
+    workloads: tuple[str, ...] | None = None,
+    variants: tuple[str, ...] | None = None,
+    resume_command: str | None = None,
+) -> ev.RunOutcome:
+    """Run it to its end, or until something stops it.
+
+    Returns with exit code 0 (every trial counts), 3 (some failed, the rest is stored) or 130 (interrupted). Raises
+    PerfrunnerError when the run itself cannot go on; what was measured until then is stored all the same.
+    """
+    spec = spec.restricted(workloads, variants)
+    for workload in spec.workloads.values():
+        check_runnable(workload.type)
+    command = resume_command or shlex.join(
+        ["perfrunner", "run", str(spec_path), "--out", str(out_dir), "--resume"]
+    )
+    with (
+        SignalGuard() as guard,
+        OutDirLock(out_dir),
+        ResultStore.open(out_dir) as store,
+        _clear_when_full(out_dir),
+    ):
+        if resume:
+            opened = resume_experiment(store, out_dir, spec, seed=seed)
+        else:
+            opened = begin(store, out_dir, spec, text=spec_text, path=spec_path, seed=seed)
+        journal = Journal(opened.directory / "journal.jsonl")
+        with contextlib.closing(journal):
+            run = _Run(
+                spec, opened, store, journal, guard, listener, engine_src, cache_dir, command
+            )
+            return run.execute()
+
+
+@dataclass
+class _Run:
+    """The state of a run under way; lives for one call of run_experiment."""
+
+    spec: Spec
+    opened: Opened
+    store: ResultStore
+    journal: Journal
+    guard: SignalGuard
+    listener: ev.Listener
+    engine_src: Path
+    cache_dir: Path
+    resume_command: str
+    eta: EtaEstimator = field(init=False)
+    schedule: Schedule = field(init=False)
+    blocks: int = field(init=False)
+    started: float = field(default_factory=time.monotonic)
+    counts: dict[str, int] = field(default_factory=lambda: {"ok": 0, "void": 0, "failed": 0})
+    failures: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        seed, trials = self.opened.experiment.seed, self.opened.trials
+        self.blocks = max([self.spec.blocks, *(trial.block for trial in trials)])
+        self.eta = EtaEstimator(
+            {(w, b): self.spec.workloads[w].expected_seconds for w, b in self.spec.cells}
+        )
+        self.schedule = Schedule(
+            (t for block in range(1, self.blocks + 1) for t in plan_block(self.spec, seed, block)),
+            max_voids=self.spec.limits.max_voids,
+            redo_order=self._redo_order,
+        )
+        for trial in trials:
+            task = Task(
+                trial.block,
+                trial.attempt,
+                trial.position,
+                trial.workload,
+                trial.bucket,
+                trial.variant,
+            )
+            self._count(task, trial.status, trial.reason, trial.seconds)
+
+    # -- the flow
+
+    def execute(self) -> ev.RunOutcome:
+        self._announce()
+        try:
+            with open_hosts(self.spec.cluster, self.opened.experiment.id, self.listener) as hosts:
+                try:
+                    self._describe(hosts)
+                    builds = build_all(self.spec, self.engine_src, self.cache_dir, self.listener)
+                    self._note_builds(builds)
+                    deployed = deploy_and_prove(
+                        self.spec, builds, hosts, self.listener, self._store_build
+                    )
+                    self._measure(hosts, builds, deployed)
+                except BaseException:
+                    self._stop_everything(hosts)
+                    raise
+        except Interrupted as stop:
+            return self._interrupted(stop)
+        except BaseException as error:
+            self._failed(error)
+            raise
+        return self._finished()
+
+    def _announce(self) -> None:
+        experiment = self.opened.experiment
+        self.store.set_state(experiment.id, "running")
+        if self.opened.resumed:
+            lost = trial_in_flight(list(read_journal(self.journal.path)))
+            self.journal.append("resumed", stored=len(self.opened.trials), repeated=lost)
+        else:
+            self.journal.append("begun", seed=experiment.seed, tool=perfrunner.__version__)
+        self.listener.on_event(
+            ev.PlanReady(
+                experiment_id=experiment.id,
+                name=experiment.name,
+                directory=self.opened.directory,
+                variants=tuple(self.spec.variants),
+                cells=self.spec.cells,
+                blocks=self.blocks,
+                trials_total=self._total(),
+                trials_done=sum(self.counts.values()),
+                seed=experiment.seed,
+                resumed=self.opened.resumed,
+            )
+        )
+
+    def _describe(self, hosts: RunHosts) -> None:
+        """Record what the hosts are; cells that were left half done on hosts that changed begin again."""
+        found = describe(self.spec, self.opened.experiment.facts, hosts.facts)
+        for warning in found.warnings:
+            self.listener.on_event(warning)
+        if found.changes:
+            for cell in self.schedule.begin_partial_cells_again():
+                self.journal.append("cell-again", cell=cell, why=found.changes)
+        self.store.set_facts(self.opened.experiment.id, found.facts)
+        self.journal.append("hosts", facts=hosts.facts)
+
+    def _note_builds(self, builds: Builds) -> None:
+        for name, artifact in builds.artifacts.items():
+            self.journal.append(
+                "built", variant=name, build=artifact.build_id, cached=artifact.cached
+            )
+        for name, message in builds.failures.items():
+            self.journal.append("build-failed", variant=name, message=message)
+            self.schedule.exclude(name)
+
+    def _measure(self, hosts: RunHosts, builds: Builds, deployed: dict[str, Deployed]) -> None:
+        reference = {name: dict(facts) for name, facts in hosts.facts.items()}
+        runner = TrialRunner(
+            spec=self.spec,
+            run_id=self.opened.experiment.id,
+            seed=self.opened.experiment.seed,
+            engine_nodes=hosts.engine_nodes,
+            load_clients=hosts.load_clients,
+            trials_dir=self.opened.directory / "trials",
+            shield=self.guard.shield,
+            on_phase=lambda phase, s: self.listener.on_event(ev.TrialPhase(phase, s)),
+            host_changes=lambda: hosts.changes(reference),
+            hurry=lambda: self.guard.hurry,
+        )
+        block = 0
+        self._look_at_precision(max((t.block for t in self.opened.trials), default=0))
+        while (task := self.schedule.next()) is not None:
+            if task.attempt == 1 and task.block != block:
+                block = task.block
+                self.listener.on_event(ev.BlockStarted(block, self.blocks))
+            hosts.require_locks()
+            self._start(task)
+            failed_build = builds.failures.get(task.variant)
+            if failed_build is None:
+                result = runner.run(task, deployed[task.variant])
+            else:
+                result = _not_built(task, failed_build, runner.trials_dir)
+            build_id = deployed[task.variant].build_id if failed_build is None else ""
+            self._keep(result, build_id)
+            if self.schedule.block_complete(task.block):
+                self._look_at_precision(task.block)
+
+    # -- one trial's bookkeeping
+
+    def _start(self, task: Task) -> None:
+        self.journal.append(
+            "trial-started",
+            block=task.block,
+            attempt=task.attempt,
+            workload=task.workload,
+            bucket=task.bucket,
+            variant=task.variant,
+        )
+        self.listener.on_event(
+            ev.TrialStarted(
+                number=sum(self.counts.values()) + 1,
+                total=self._total(),
+                block=task.block,
+                attempt=task.attempt,
+                workload=task.workload,
+                bucket=task.bucket,
+                variant=task.variant,
+            )
+        )
+
+    def _keep(self, result: TrialResult, build_id: str) -> None:
+        """Store first, then journal; neither is torn by a signal."""
+        task = result.task
+        with self.guard.shield():
+            self.store.add_trial(
+                self.opened.experiment.id,
+                TrialRecord(
+                    block=task.block,
+                    attempt=task.attempt,
+                    position=task.position,
+                    workload=task.workload,
+                    bucket=task.bucket,
+                    variant=task.variant,
+                    build_id=build_id,
+                    status=result.status,
+                    reason=result.reason,
+                    started_at=result.started_at,
+                    finished_at=result.finished_at,
+                    metrics=dict(result.metrics),
+                    facts=dict(result.facts),
+                    raw_dir=str(result.directory.relative_to(self.opened.directory.parent)),
+                ),
+            )
+            self.journal.append(
+                "trial-finished",
+                block=task.block,
+                attempt=task.attempt,
+                variant=task.variant,
+                status=result.status,
+                reason=result.reason,
+            )
+            self._count(task, result.status, result.reason, result.seconds)
+        self.listener.on_event(
+            ev.TrialFinished(
+                number=sum(self.counts.values()),
+                total=self._total(),
+                block=task.block,
+                attempt=task.attempt,
+                workload=task.workload,
+                bucket=task.bucket,
+                variant=task.variant,
+                status=result.status,
+                reason=result.reason,
+                seconds=result.seconds,
+                metrics=result.metrics,
+                directory=result.directory,
+            )
+        )
+        if result.status == "void":
+            self._void(task, result.reason)
+        self._tell_eta()
+
+    def _void(self, task: Task, reason: str) -> None:
+        redo = self.schedule.will_redo(task.cell)
+        self.journal.append("void", cell=task.cell, variant=task.variant, reason=reason, redo=redo)
+        self.listener.on_event(
+            ev.BlockVoid(
+                block=task.block,
+                workload=task.workload,
+                bucket=task.bucket,
+                variant=task.variant,
+                reason=reason,
+                redo=redo,
+                voids=self.counts["void"],
+                max_voids=self.spec.limits.max_voids,
+            )
+        )
+
+    def _count(self, task: Task, status: ev.TrialStatus, reason: str, seconds: float) -> None:
+        self.schedule.record(task, status)
+        self.counts[status] += 1
+        if status == "ok":
+            self.eta.add((task.workload, task.bucket), seconds)
+        elif status == "failed":
+            self.failures.append(
+                f"block {task.block}, {task.variant} · {task.bucket} · {task.workload}: {reason}"
+            )
+
+    def _total(self) -> int:
+        return sum(self.counts.values()) + len(self.schedule.left())
+
+    def _tell_eta(self) -> None:
+        left = self.schedule.left()
+        done = sum(self.counts.values())
+        self.listener.on_event(ev.Eta(self.eta.left(left), done, done + len(left)))
+
+    def _look_at_precision(self, block: int) -> None:
+        if self.spec.precision is None or block == 0 or not self.schedule.block_complete(block):
+            return
+        width = widest_half_width(self.store.load(self.opened.experiment.id))
+        decision = decide(block, self.blocks, width, self.spec.precision)
+        self.listener.on_event(decision)
+        self.journal.append("precision", block=block, half_width=width, decision=decision.decision)
+        if decision.decision == "stop":
+            self.schedule.truncate(block)
+            self.blocks = block
+        elif decision.decision == "extend":
+            self.blocks = block + 1
+            self.schedule.extend(plan_block(self.spec, self.opened.experiment.seed, self.blocks))
+
+    def _redo_order(self, cell: Cell, attempt: int) -> list[str]:
+        order = plan_block(self.spec, self.opened.experiment.seed, cell.block, attempt)
+        return [t.variant for t in order if (t.workload, t.bucket) == (cell.workload, cell.bucket)]
+
+    def _store_build(self, record: BuildRecord) -> None:
+        with self.guard.shield():
+            self.store.add_build(self.opened.experiment.id, record)
+
+    # -- the three ends
+
+    def _finished(self) -> ev.RunOutcome:
+        for cell in self.schedule.incomplete_cells():
+            self.failures.append(
+                f"block {cell.block}, {cell.workload} · {cell.bucket} does not count and was not redone"
+            )
+        code = EXIT_FAILED if self.failures else EXIT_OK
+        return self._end("done", code)
+
+    def _interrupted(self, stop: Interrupted) -> ev.RunOutcome:
+        outcome = self._end("interrupted", EXIT_INTERRUPTED)
+        self.listener.on_event(ev.Interrupted(stop.signal_name, self.resume_command))
+        return outcome
+
+    def _end(self, state: ExperimentState, code: int) -> ev.RunOutcome:
+        experiment = self.opened.experiment
+        self.store.set_state(experiment.id, state)
+        self.journal.append("interrupted" if state == "interrupted" else "finished", exit=code)
+        self.listener.on_event(
+            ev.RunFinished(
+                experiment_id=experiment.id,
+                exit_code=code,
+                ok=self.counts["ok"],
+                void=self.counts["void"],
+                failed=self.counts["failed"],
+                seconds=time.monotonic() - self.started,
+            )
+        )
+        return ev.RunOutcome(experiment.id, code, self.opened.directory, tuple(self.failures))
+
+    def _failed(self, error: BaseException) -> None:
+        """Note why; the error itself goes on to the caller. A full disk may refuse even that."""
+        with contextlib.suppress(PerfrunnerError, OSError):
+            self.store.set_state(self.opened.experiment.id, "failed")
+        with contextlib.suppress(OSError):
+            self.journal.append("failed", error=str(error))
+
+    def _stop_everything(self, hosts: RunHosts) -> None:
+        try:
+            hosts.stop_everything(0.0 if self.guard.hurry else STOP_GRACE_S)
+        except InterruptedTwice:
+            hosts.stop_everything(0.0)
+            raise
+
+
+def _not_built(task: Task, message: str, trials_dir: Path) -> TrialResult:
+    now = datetime.now(timezone.utc)
+    directory = fresh_directory(trials_dir / trial_name(task))
+    (directory / "build-error.log").write_text(message + "\n", encoding="utf-8")
+    return TrialResult(
+        task=task,
+        status="failed",
+        reason=f"the build failed: {message}",
+        started_at=now,
+        finished_at=now,
+        directory=directory,
+    )
+
+
+@contextlib.contextmanager
+def _clear_when_full(out_dir: Path) -> Iterator[None]:
+    """Whatever met the full disk first, it is said in one sentence."""
+    try:
+        yield
+    except (PerfrunnerError, OSError) as error:
+        if disk_is_full(error):
+            raise StoreError(
+                f"the disk of {out_dir} is full; what was measured until now is stored",
+                hint="free some space and go on with --resume",
+            ) from error
+        raise

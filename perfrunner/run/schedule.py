@@ -1,0 +1,230 @@
+"""What to run next: the plan minus what is stored, plus the cells of blocks that must be redone.
+
+A *cell* is one (workload, bucket). Within a block a cell holds one trial of every variant; it counts only as a
+whole. When one of its trials is void, the rest of that cell in that block is left out and the whole cell is redone at
+the end, every variant, in a fresh order, with the next attempt number. A failed trial (crash) makes its cell be
+redone too, but the other variants are still measured first, and a variant that failed twice and never succeeded is
+not waited for: it is broken, not unlucky. No arm is ever run again alone. At most `max_voids` cells are redone.
+
+The schedule is rebuilt by recording stored trials in the order they ran, so a resumed run goes on where the killed
+one would have. It does no I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from perfrunner.run.events import TrialStatus
+
+
+class Planned(Protocol):
+    """The part of a planned trial that matters here (run/plan.py's PlannedTrial)."""
+
+    @property
+    def block(self) -> int: ...
+    @property
+    def position(self) -> int: ...
+    @property
+    def workload(self) -> str: ...
+    @property
+    def bucket(self) -> str: ...
+    @property
+    def variant(self) -> str: ...
+
+
+@dataclass(frozen=True, order=True)
+class Cell:
+    """A (workload, bucket) in one block."""
+
+    block: int
+    workload: str
+    bucket: str
+
+
+@dataclass(frozen=True)
+class Task:
+    """One trial to run."""
+
+    block: int
+    attempt: int
+    position: int
+    workload: str
+    bucket: str
+    variant: str
+
+    @property
+    def cell(self) -> Cell:
+        return Cell(self.block, self.workload, self.bucket)
+
+
+@dataclass
+class _CellState:
+    attempts: list[dict[str, TrialStatus]] = field(default_factory=lambda: [{}])
+    order: list[str] = field(default_factory=list)  # variants in plan order
+
+    @property
+    def latest(self) -> dict[str, TrialStatus]:
+        return self.attempts[-1]
+
+
+class Schedule:
+    """`next()` until it gives None, `record()` after each trial."""
+
+    def __init__(
+        self,
+        trials: Iterable[Planned],
+        *,
+        max_voids: int,
+        redo_order: Callable[[Cell, int], Sequence[str]],
+    ) -> None:
+        """`redo_order` gives the fresh order of a cell's variants for an attempt after the first."""
+        self._redo_order = redo_order
+        self._max_voids = max_voids
+        self._plan: list[Planned] = []
+        self._cells: dict[Cell, _CellState] = {}
+        self._excluded: set[str] = set()
+        self.extend(trials)
+
+    def extend(self, trials: Iterable[Planned]) -> None:
+        """More blocks (a precision rule asked for them)."""
+        for trial in trials:
+            self._plan.append(trial)
+            self._state(_cell(trial)).order.append(trial.variant)
+
+    def exclude(self, variant: str) -> None:
+        """This variant cannot run at all (its build failed): its failures make nothing be redone."""
+        self._excluded.add(variant)
+
+    def record(self, task: Task, status: TrialStatus) -> None:
+        state = self._state(task.cell)
+        while len(state.attempts) < task.attempt:
+            state.attempts.append({})
+        state.attempts[task.attempt - 1][task.variant] = status
+
+    def next(self) -> Task | None:
+        return self._first_pass() or self._redo()
+
+    # -- questions about the state
+
+    @property
+    def redone(self) -> int:
+        """How many cells were begun again, the budget's measure."""
+        return sum(len(state.attempts) - 1 for state in self._cells.values())
+
+    def left(self) -> list[tuple[str, str]]:
+        """(workload, bucket) of each trial that is still to run if nothing more goes wrong."""
+        kinds = [(trial.workload, trial.bucket) for trial in self._plan if self._wanted(trial)]
+        budget = self._max_voids - self.redone
+        for cell, state in self._cells.items():
+            if self._spoiled(cell, state):
+                if budget > 0:
+                    budget -= 1
+                    kinds += [(cell.workload, cell.bucket)] * len(state.order)
+            elif len(state.attempts) > 1:
+                missing = sum(1 for variant in state.order if variant not in state.latest)
+                kinds += [(cell.workload, cell.bucket)] * missing
+        return kinds
+
+    def truncate(self, block: int) -> None:
+        """Plan no block after this one (the precision that was asked for is reached)."""
+        self._plan = [trial for trial in self._plan if trial.block <= block]
+
+    def begin_partial_cells_again(self) -> list[Cell]:
+        """Cells of which only some arms ran: their next attempt holds all arms. For a host that changed meanwhile."""
+        partial = [
+            cell
+            for cell, state in self._cells.items()
+            if state.latest and any(variant not in state.latest for variant in state.order)
+        ]
+        for cell in partial:
+            self._cells[cell].attempts.append({})
+        return partial
+
+    def block_complete(self, block: int) -> bool:
+        """Every cell of the block has been dealt with, redos aside."""
+        return not any(trial.block == block and self._wanted(trial) for trial in self._plan)
+
+    def incomplete_cells(self) -> list[Cell]:
+        """Cells that do not count: spoiled, and not redone."""
+        return sorted(cell for cell, state in self._cells.items() if self._spoiled(cell, state))
+
+    def counts(self, cell: Cell) -> bool:
+        """Whether the latest attempt of the cell is whole."""
+        state = self._state(cell)
+        return not self._spoiled(cell, state) and all(v in state.latest for v in state.order)
+
+    def will_redo(self, cell: Cell) -> bool:
+        return self._spoiled(cell, self._state(cell)) and self.redone < self._max_voids
+
+    # -- how it decides
+
+    def _first_pass(self) -> Task | None:
+        for trial in self._plan:
+            if self._wanted(trial):
+                return Task(
+                    trial.block, 1, trial.position, trial.workload, trial.bucket, trial.variant
+                )
+        return None
+
+    def _wanted(self, trial: Planned) -> bool:
+        cell = _cell(trial)
+        state = self._state(cell)
+        if len(state.attempts) > 1 or trial.variant in state.latest:
+            return False
+        # the rest of a void cell would be thrown away, unless it cannot be redone any more
+        return not (self._void(state) and self._pending_redos() <= self._max_voids)
+
+    def _redo(self) -> Task | None:
+        for cell, state in self._cells.items():  # in plan order
+            if len(state.attempts) == 1 or self._spoiled(cell, state):
+                continue
+            for position, variant in enumerate(self._redo_order(cell, len(state.attempts)), 1):
+                if variant not in state.latest:
+                    return self._task(cell, len(state.attempts), position, variant)
+        if self.redone >= self._max_voids:
+            return None
+        for cell, state in self._cells.items():
+            if self._spoiled(cell, state):
+                attempt = len(state.attempts) + 1
+                return self._task(cell, attempt, 1, self._redo_order(cell, attempt)[0])
+        return None
+
+    @staticmethod
+    def _task(cell: Cell, attempt: int, position: int, variant: str) -> Task:
+        return Task(cell.block, attempt, position, cell.workload, cell.bucket, variant)
+
+    def _void(self, state: _CellState) -> bool:
+        return "void" in state.latest.values()
+
+    def _pending_redos(self) -> int:
+        return self.redone + sum(1 for state in self._cells.values() if self._void(state))
+
+    def _spoiled(self, cell: Cell, state: _CellState) -> bool:
+        if self._void(state):
+            return True
+        return any(
+            status == "failed" and not self._broken(cell, variant)
+            for variant, status in state.latest.items()
+        )
+
+    def _broken(self, cell: Cell, variant: str) -> bool:
+        """Failed more than once in this workload and bucket, and never once succeeded, in any block."""
+        if variant in self._excluded:
+            return True
+        outcomes = [
+            attempt[variant]
+            for other, state in self._cells.items()
+            if (other.workload, other.bucket) == (cell.workload, cell.bucket)
+            for attempt in state.attempts
+            if variant in attempt
+        ]
+        return "ok" not in outcomes and outcomes.count("failed") > 1
+
+    def _state(self, cell: Cell) -> _CellState:
+        return self._cells.setdefault(cell, _CellState())
+
+
+def _cell(trial: Planned) -> Cell:
+    return Cell(trial.block, trial.workload, trial.bucket)

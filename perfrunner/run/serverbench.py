@@ -1,0 +1,272 @@
+"""The verbs of a scenario, carried out on the hosts of a trial (workloads.bench.ServerBench).
+
+Every wait is sliced, so that an engine's death is noticed within a second and the trial's deadline holds. What the
+tools print is fetched into the trial's directory as soon as it is there: a later crash does not lose it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from perfrunner.cluster.process import ProcessHandle
+from perfrunner.cluster.transport import CommandTimeout, Transport
+from perfrunner.errors import TrialError
+from perfrunner.measure.client import ClientReport, merge_reports, parse_report
+from perfrunner.measure.samples import Sample, add_nodes, parse_samples
+from perfrunner.run.credentials import USER, CredentialFiles
+from perfrunner.run.engine import Engine
+from perfrunner.run.reproduce import Recorder
+from perfrunner.workloads.bench import Arguments, Sampling, Share
+
+SLICE_S = 1.0
+SAMPLE_INTERVAL_MS = 1000
+ONE_SAMPLE_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True)
+class ClientSeat:
+    """Where a load process runs: a host, the artifact and the secret on it, the trial's directory there."""
+
+    host: Transport
+    artifact: str
+    directory: str
+    credentials: CredentialFiles
+
+
+@dataclass
+class Bench:
+    """Implements ServerBench. `processes` are those under way now; `abandon` stops them all."""
+
+    engines: Sequence[Engine]
+    seats: Sequence[ClientSeat]
+    directory: Path  # of the trial, on this machine
+    recorder: Recorder
+    run_id: str
+    seed: int
+    vbuckets: int
+    deadline: float  # monotonic
+    on_phase: Callable[[str, float | None], None]
+    shield: Callable[[], AbstractContextManager[None]]  # around starting a process and noting it
+    sample_interval_ms: int = SAMPLE_INTERVAL_MS
+    current_phase: str = "start"
+    _processes: list[ProcessHandle] = field(default_factory=list)
+
+    # -- ServerBench
+
+    def phase(self, name: str, expected_s: float | None = None) -> None:
+        self.current_phase = name
+        self.recorder.comment(name)
+        self.on_phase(name, expected_s)
+
+    def load(
+        self, tool: str, arguments: Arguments, *, output: str, per_node: bool = False
+    ) -> ClientReport:
+        pairs = _pairs(self.engines, self.seats, per_node)
+        started = []
+        for index, (engine, seat) in enumerate(pairs):
+            name = output if len(pairs) == 1 else f"{output}-{index + 1}"
+            share = Share(index, len(pairs))
+            started.append(
+                (seat, name, self._start_client(tool, engine, seat, name, arguments(share)))
+            )
+        for seat, name, handle in started:
+            self._wait_client(tool, seat, name, handle)
+        reports = []
+        for seat, name, _ in started:
+            kept = self.directory / f"{name}.json"
+            seat.host.get_file(f"{seat.directory}/{name}.json", kept)
+            reports.append(parse_report(kept.read_text(encoding="utf-8"), kept.name))
+        return merge_reports(reports)
+
+    def wait_persisted(self) -> None:
+        for engine in self.engines:
+            timeout = max(1.0, self._left())
+            engine.kvctl(["wait-persisted", f"--timeout={timeout:.0f}"], timeout=timeout + 5.0)
+
+    def reset_stats(self) -> None:
+        for engine in self.engines:
+            engine.kvctl(["reset"])
+
+    def counters(self) -> dict[str, float]:
+        """Only figures that every node gives."""
+        nodes = [engine.counters() for engine in self.engines]
+        shared = set(nodes[0]).intersection(*nodes[1:])
+        return {key: sum(node[key] for node in nodes) for key in sorted(shared)}
+
+    def sample(self, name: str) -> Sample:
+        series = self._sampling(name, interval_ms=100)
+        for sampler in series.samplers:
+            self.recorder.wait_file(sampler.engine.host.name, sampler.remote)
+        series.wait_first(min(self.deadline, time.monotonic() + ONE_SAMPLE_TIMEOUT_S))
+        return series.stop()[0]
+
+    def start_sampling(self, name: str) -> Sampling:
+        return self._sampling(name, interval_ms=self.sample_interval_ms)
+
+    def settle(self, seconds: float) -> None:
+        self.recorder.pause(seconds)
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            self.check_engines()
+            time.sleep(min(left, SLICE_S))
+
+    # -- for the trial
+
+    def check_engines(self) -> None:
+        for engine in self.engines:
+            engine.check_alive(f"during {self.current_phase}")
+
+    def abandon(self, grace_s: float) -> None:
+        for handle in reversed(self._processes):
+            handle.stop(grace_s)
+        self._processes.clear()
+
+    # -- inside
+
+    def _left(self) -> float:
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise TrialError(
+                f"the trial's time is up, in phase {self.current_phase}",
+                hint="limits.trial_timeout sets it",
+            )
+        return left
+
+    def _start_client(
+        self, tool: str, engine: Engine, seat: ClientSeat, name: str, arguments: Sequence[str]
+    ) -> ProcessHandle:
+        argv = [
+            f"{seat.artifact}/bin/{tool}",
+            f"--host={engine.setup.address}",
+            f"--port={engine.port}",
+            f"--user={USER}",
+            f"--password-file={seat.credentials.password}",
+            "--bucket=default",
+            *arguments,
+        ]
+        self.recorder.start(seat.host.name, name, argv)
+        with self.shield():
+            handle = seat.host.start(
+                argv,
+                name=name,
+                log_stdout=f"{seat.directory}/{name}.json",
+                log_stderr=f"{seat.directory}/{name}.log",
+                cwd=seat.directory,
+                run_id=self.run_id,
+            )
+            self._processes.append(handle)
+        return handle
+
+    def _wait_client(self, tool: str, seat: ClientSeat, name: str, handle: ProcessHandle) -> None:
+        self.recorder.wait(name)
+        while True:
+            try:
+                status = handle.wait(min(SLICE_S, self._left()))
+                break
+            except CommandTimeout:
+                self.check_engines()
+        self._forget(handle)
+        if not status.ok:
+            self.check_engines()
+            completed = seat.host.run(
+                ["tail", "-n", "3", f"{seat.directory}/{name}.log"], check=False
+            )
+            words = " | ".join(line.strip() for line in completed.stdout.splitlines())
+            raise TrialError(
+                f"{tool} on {seat.host.name} failed ({status}): {words[-600:] or 'silent'}"
+            )
+
+    def _forget(self, handle: ProcessHandle) -> None:
+        handle.stop(0.0)  # it has ended: this takes it out of the host's ledger
+        self._processes.remove(handle)
+
+    def _sampling(self, name: str, *, interval_ms: int) -> _Sampling:
+        samplers = []
+        for index, engine in enumerate(self.engines):
+            stem = name if len(self.engines) == 1 else f"{name}-{index + 1}"
+            samplers.append(self._start_sampler(engine, stem, interval_ms))
+        return _Sampling(self, samplers)
+
+    def _start_sampler(self, engine: Engine, stem: str, interval_ms: int) -> _Sampler:
+        remote = f"{engine.setup.directory}/{stem}.jsonl"
+        argv = engine.kvctl_argv(
+            [
+                "sample",
+                f"--pid={engine.handle.pid}",
+                f"--interval-ms={interval_ms}",
+                f"--out={remote}",
+            ]
+        )
+        self.recorder.start(engine.host.name, f"sampler-{stem}", argv)
+        with self.shield():
+            handle = engine.host.start(
+                argv,
+                name=f"sampler-{stem}",
+                log_stdout=f"{engine.setup.directory}/sampler-{stem}.out",
+                log_stderr=f"{engine.setup.directory}/sampler-{stem}.log",
+                cwd=engine.setup.directory,
+                run_id=self.run_id,
+            )
+            self._processes.append(handle)
+        return _Sampler(engine, handle, stem, remote)
+
+
+@dataclass(frozen=True)
+class _Sampler:
+    engine: Engine
+    handle: ProcessHandle
+    stem: str
+    remote: str
+
+
+@dataclass
+class _Sampling:
+    """The samplers of all engine nodes, and their series added up reading by reading."""
+
+    bench: Bench
+    samplers: Sequence[_Sampler]
+
+    def wait_first(self, deadline: float) -> None:
+        """Until every sampler has written a whole line."""
+        for sampler in self.samplers:
+            while not (
+                sampler.engine.host.exists(sampler.remote)
+                and "\n" in sampler.engine.host.read_text(sampler.remote)
+            ):
+                self.bench.check_engines()
+                status = sampler.handle.poll()
+                if status is not None:
+                    raise TrialError(
+                        f"the sampler on {sampler.engine.host.name} ended by itself ({status})"
+                    )
+                if time.monotonic() > deadline:
+                    raise TrialError(f"the sampler on {sampler.engine.host.name} wrote nothing")
+                time.sleep(0.02)
+
+    def stop(self) -> list[Sample]:
+        per_node = []
+        for sampler in self.samplers:
+            host = sampler.engine.host
+            self.bench.recorder.stop(host.name, f"sampler-{sampler.stem}")
+            ended = sampler.handle.stop(5.0).status
+            self.bench._processes.remove(sampler.handle)  # noqa: SLF001 - the two are one
+            kept = self.bench.directory / f"{sampler.stem}.jsonl"
+            host.get_file(sampler.remote, kept)
+            if not ended.ok:
+                self.bench.check_engines()
+                raise TrialError(f"the sampler on {host.name} did not last to its end ({ended})")
+            per_node.append(parse_samples(kept.read_text(encoding="utf-8"), kept.name))
+        return [add_nodes(instant) for instant in zip(*per_node, strict=False)]
+
+
+def _pairs(
+    engines: Sequence[Engine], seats: Sequence[ClientSeat], per_node: bool
+) -> list[tuple[Engine, ClientSeat]]:
+    """Which process drives which engine: every client every node, or one client for each node."""
+    if per_node:
+        return [(engine, seats[i % len(seats)]) for i, engine in enumerate(engines)]
+    return [(engine, seat) for engine in engines for seat in seats]

@@ -1,0 +1,124 @@
+"""The verbs of a scenario that needs no engine server, carried out on an engine node (workloads.bench.ToolBench).
+
+The program runs on the first engine node, in a process group of its own that the host's ledger knows, with the
+environment that an engine of the variant gets. Its temporary files lie in the trial's directory there, so that they are
+on the same disk as an engine's data and go with it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from perfrunner.build.readback import Stats, check_complaints, check_readback
+from perfrunner.cluster.process import ProcessHandle
+from perfrunner.cluster.transport import CommandTimeout, Transport
+from perfrunner.errors import ProofError, TrialError
+from perfrunner.run.reproduce import Recorder
+from perfrunner.spec.variant import Variant
+
+LOG_TAIL = 3  # lines of the program's log in a message
+_ALLOCATOR = "allocator."
+_BUILD = "build."
+
+
+@dataclass
+class ToolBench:
+    """Implements workloads.bench.ToolBench. One program at a time; `abandon` stops the one under way."""
+
+    host: Transport
+    artifact: str
+    remote: str  # the trial's directory on the host
+    directory: Path  # of the trial, on this machine
+    variant: Variant
+    env: Mapping[str, str]
+    recorder: Recorder
+    run_id: str
+    deadline: float  # monotonic
+    on_phase: Callable[[str, float | None], None]
+    shield: Callable[[], AbstractContextManager[None]]  # around starting a process and noting it
+    current_phase: str = "start"
+    _process: ProcessHandle | None = field(default=None, init=False)
+
+    def phase(self, name: str, expected_s: float | None = None) -> None:
+        self.current_phase = name
+        self.recorder.comment(name)
+        self.on_phase(name, expected_s)
+
+    def tool(self, program: str, arguments: Sequence[str], *, output: str) -> str:
+        argv = [f"{self.artifact}/bin/{program}", *arguments]
+        env = {"TMPDIR": self.remote, **self.env}
+        self.recorder.start(self.host.name, output, argv, env)
+        log = f"{self.remote}/{output}.log"
+        with self.shield():
+            self._process = self.host.start(
+                argv,
+                name=output,
+                log_stdout=f"{self.remote}/{output}.json",
+                log_stderr=log,
+                env=env,
+                cwd=self.remote,
+                run_id=self.run_id,
+            )
+        self.recorder.wait(output)
+        self._wait(self._process, program, log)
+        kept = self.directory / f"{output}.json"
+        self.host.get_file(f"{self.remote}/{output}.json", kept)
+        self._check_complaints(log)
+        return kept.read_text(encoding="utf-8")
+
+    def check_settings(self, settings: Mapping[str, str]) -> None:
+        try:
+            # A variant's params are the engine's: a program without an engine has none.
+            check_readback(self.variant, {}, stat_groups(settings))
+        except ProofError as error:
+            raise TrialError(str(error), hint=error.hint) from error
+
+    # -- for the trial
+
+    def abandon(self, grace_s: float) -> None:
+        if self._process is not None:
+            self._process.stop(grace_s)
+            self._process = None
+
+    # -- inside
+
+    def _wait(self, process: ProcessHandle, program: str, log: str) -> None:
+        left = self.deadline - time.monotonic()
+        try:
+            status = process.wait(max(0.0, left))
+        except CommandTimeout:
+            raise TrialError(
+                f"the trial's time is up, in phase {self.current_phase} ({program})",
+                hint="limits.trial_timeout sets it",
+            ) from None
+        process.stop(0.0)  # it has ended: this takes it out of the host's ledger
+        self._process = None
+        if not status.ok:
+            completed = self.host.run(["tail", "-n", str(LOG_TAIL), log], check=False)
+            words = " | ".join(line.strip() for line in completed.stdout.splitlines())
+            raise TrialError(
+                f"{program} on {self.host.name} failed ({status}): {words[-600:] or 'silent'}"
+            )
+
+    def _check_complaints(self, log: str) -> None:
+        """An option that the allocator ignores is no option: what it says of it stands in the log."""
+        try:
+            check_complaints(self.variant, self.host.read_text(log))
+        except ProofError as error:
+            raise TrialError(str(error), hint=error.hint) from error
+
+
+def stat_groups(settings: Mapping[str, str]) -> Stats:
+    """What a program reports about itself (`build.x`, `allocator.x`) as the engine's STAT groups would say it."""
+    return {
+        "config": {key: value for key, value in settings.items() if key.startswith(_BUILD)},
+        "allocator": {
+            key.removeprefix(_ALLOCATOR): value
+            for key, value in settings.items()
+            if key.startswith(_ALLOCATOR)
+        },
+    }
