@@ -1,0 +1,238 @@
+"""The comparison of an experiment: estimates for every row first, then the correction, then verdicts.
+
+The correction for multiple testing (Benjamini-Hochberg) covers every test of the report, in two
+families: the tests of the primary metrics, which the spec named before anything was measured, and
+all the exploratory rest. In one family twenty exploratory metrics would hide a real change of the
+primary one (measured: docs/reports.md).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from perfrunner.analysis.cells import CellBlocks, clean_blocks, void_trials
+from perfrunner.analysis.estimate import (
+    NotARatioError,
+    adjust,
+    paired_effect,
+    summarise,
+    unpaired_effect,
+)
+from perfrunner.analysis.model import ALPHA, Cell, Comparison, Effect, Row
+from perfrunner.analysis.plan import AnalysisPlan, type_of
+from perfrunner.analysis.verdict import decide, more_blocks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from perfrunner.results import ExperimentData
+    from perfrunner.spec.metrics import MetricType
+
+
+def compare(data: ExperimentData, baseline: str | None = None) -> Comparison:
+    """Every variant against the baseline (the spec's, or another variant), paired by block."""
+    plan = AnalysisPlan.of(data, baseline)
+    cells = _in_spec_order(clean_blocks(data.trials), plan)
+    builds = {t.variant: t.build_id for t in data.trials} | {
+        b.variant: b.build_id for b in data.builds
+    }
+    drafts = [
+        _draft(blocks, type_of(metric), variant, builds.get(variant, ""), plan)
+        for blocks in cells
+        for metric in plan.order(_metrics(blocks))
+        for variant in plan.variants
+        if blocks.values(metric, variant)
+    ]
+    rows = _with_verdicts(drafts)
+    return Comparison(
+        baseline=plan.baseline,
+        variants=plan.variants,
+        cells=tuple(blocks.cell for blocks in cells),
+        rows=rows,
+        voids=void_trials(data.trials),
+        blocks=max((len(blocks.blocks) for blocks in cells), default=0),
+        tests=_tests(rows),
+        warnings=tuple(_warnings(cells, plan)),
+    )
+
+
+def compare_unpaired(
+    a: ExperimentData, b: ExperimentData, variant_a: str, variant_b: str
+) -> Comparison:
+    """`variant_b` of experiment b against `variant_a` of experiment a: Welch intervals, no verdicts."""
+    plan = AnalysisPlan.of(a, variant_a)
+    AnalysisPlan.of(b, variant_b)  # names an unknown variant
+    base, other = f"{a.experiment.id}/{variant_a}", f"{b.experiment.id}/{variant_b}"
+    cells_a = {c.cell: c for c in _in_spec_order(clean_blocks(a.trials), plan)}
+    cells_b = clean_blocks(b.trials)
+    common = [cell for cell in cells_a if cell in cells_b]
+    build_a = next((t.build_id for t in a.trials if t.variant == variant_a), "")
+    build_b = next((t.build_id for t in b.trials if t.variant == variant_b), "")
+    drafts: list[Row] = []
+    for cell in common:
+        for name in plan.order(_metrics(cells_a[cell]) | _metrics(cells_b[cell])):
+            metric, primary = type_of(name), name in plan.primary
+            x = cells_a[cell].values(name, variant_a)
+            y = cells_b[cell].values(name, variant_b)
+            if x:
+                drafts.append(_row(cell, metric, base, build_a, x, primary=primary))
+            if y:
+                row = _row(cell, metric, other, build_b, y, primary=primary)
+                drafts.append(_with_unpaired_effect(row, base, x, y, plan.margin(metric)))
+    rows = _with_verdicts(drafts)
+    return Comparison(
+        baseline=base,
+        variants=(base, other),
+        cells=tuple(common),
+        rows=rows,
+        voids=(*void_trials(a.trials), *void_trials(b.trials)),
+        blocks=max((row.summary.n for row in rows), default=0),
+        tests=_tests(rows),
+        paired=False,
+        warnings=(
+            (
+                "the two experiments were not interleaved: drift of the machine between them is in every "
+                "interval below, so there is no verdict; run both as variants of one spec for that"
+            ),
+        ),
+    )
+
+
+def _row(
+    cell: Cell,
+    metric: MetricType,
+    variant: str,
+    build_id: str,
+    values: dict[int, float],
+    *,
+    primary: bool,
+) -> Row:
+    summary = summarise(values)
+    notes = (f"outlier in block {_listed(summary.outliers)} (kept)",) if summary.outliers else ()
+    return Row(
+        cell=cell,
+        metric=metric,
+        variant=variant,
+        build_id=build_id,
+        summary=summary,
+        effect=None,
+        primary=primary,
+        verdict=None,
+        notes=notes,
+    )
+
+
+def _draft(
+    blocks: CellBlocks, metric: MetricType, variant: str, build_id: str, plan: AnalysisPlan
+) -> Row:
+    """A row with its effect, but without q and verdict."""
+    values = blocks.values(metric.id, variant)
+    row = _row(blocks.cell, metric, variant, build_id, values, primary=metric.id in plan.primary)
+    if variant == plan.baseline:
+        return row
+    base = blocks.values(metric.id, plan.baseline)
+    shared = base.keys() & values.keys()
+    if not shared:
+        return replace(row, reason="the baseline gives none")
+    try:
+        effect = paired_effect(metric.effect, plan.baseline, base, values, plan.margin(metric))
+    except NotARatioError as error:
+        return replace(row, verdict="invalid", reason=str(error))
+    notes = list(row.notes)
+    if len(shared) < len(base.keys() | values.keys()):
+        unpaired = sorted((base.keys() | values.keys()) - shared)
+        notes.append(f"block {_listed(unpaired)} lacks one of the arms and is left out")
+    notes.extend(_disagreement(effect))
+    return replace(row, effect=effect, notes=tuple(notes))
+
+
+def _with_unpaired_effect(
+    row: Row, base: str, x: dict[int, float], y: dict[int, float], margin: float
+) -> Row:
+    if not x:
+        return replace(row, reason="the other experiment has no such metric")
+    try:
+        effect = unpaired_effect(
+            row.metric.effect, base, list(x.values()), list(y.values()), margin
+        )
+    except NotARatioError as error:
+        return replace(row, verdict="invalid", reason=str(error))
+    return replace(row, effect=effect)
+
+
+def _with_verdicts(drafts: list[Row]) -> tuple[Row, ...]:
+    families: dict[bool, list[int]] = defaultdict(list)
+    for index, row in enumerate(drafts):
+        if row.effect is not None and row.effect.p is not None:
+            families[row.primary].append(index)
+    rows = list(drafts)
+    for family in families.values():
+        p_values = [_p(rows[index]) for index in family]
+        for index, q in zip(family, adjust(p_values), strict=True):
+            effect = rows[index].effect
+            assert effect is not None
+            rows[index] = replace(rows[index], effect=replace(effect, q=q))
+    return tuple(_judge(row) for row in rows)
+
+
+def _judge(row: Row) -> Row:
+    if row.effect is None or row.verdict is not None:
+        return row
+    verdict, small, reason = decide(row.effect, row.metric.direction)
+    more = more_blocks(row.effect) if verdict == "unsure" else None
+    return replace(row, verdict=verdict, small=small, reason=reason, more_blocks=more)
+
+
+def _p(row: Row) -> float:
+    assert row.effect is not None
+    assert row.effect.p is not None
+    return row.effect.p
+
+
+def _disagreement(effect: Effect) -> Iterable[str]:
+    if effect.p is None or effect.wilcoxon_p is None or effect.t is None:
+        return
+    if (effect.p < ALPHA) != (effect.wilcoxon_p < ALPHA):
+        yield (
+            f"t test (p={effect.p:.2g}) and signed-rank test (p={effect.wilcoxon_p:.2g}) disagree: "
+            "look at the single trials"
+        )
+
+
+def _in_spec_order(cells: dict[Cell, CellBlocks], plan: AnalysisPlan) -> list[CellBlocks]:
+    def place(name: str, names: tuple[str, ...]) -> int:
+        return names.index(name) if name in names else len(names)
+
+    return sorted(
+        cells.values(),
+        key=lambda c: (place(c.cell.workload, plan.workloads), place(c.cell.bucket, plan.buckets)),
+    )
+
+
+def _metrics(blocks: CellBlocks) -> set[str]:
+    return {name for arms in blocks.blocks.values() for t in arms.values() for name in t.metrics}
+
+
+def _tests(rows: Iterable[Row]) -> int:
+    return sum(1 for row in rows if row.effect is not None and row.effect.p is not None)
+
+
+def _warnings(cells: list[CellBlocks], plan: AnalysisPlan) -> Iterable[str]:
+    for blocks in cells:
+        for variant in blocks.dead:
+            yield f"{blocks.cell}: {variant} did not finish a single trial: nothing to compare"
+        measured = {v for arms in blocks.blocks.values() for v in arms}
+        if plan.baseline not in measured:
+            yield f"{blocks.cell}: no trial of the baseline {plan.baseline} counts: no effects"
+        for variant in plan.variants:
+            if variant not in measured and variant not in blocks.dead and variant != plan.baseline:
+                yield f"{blocks.cell}: no trial of {variant} counts"
+        for name in sorted(_metrics(blocks)):
+            if not type_of(name).unit and not type_of(name).default_margin:
+                yield f"{blocks.cell}: metric {name} is unknown to this perfrunner: numbers only"
+
+
+def _listed(blocks: Iterable[int]) -> str:
+    return ", ".join(str(b) for b in blocks)

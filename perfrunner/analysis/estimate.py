@@ -1,0 +1,212 @@
+"""Numbers from numbers: summaries, paired effects, the Welch effect. All statistics are scipy's.
+
+The interval is Student's t over trials, not a bootstrap: with ten trials a bootstrap interval that
+says 95 % covers 81 to 91 %. Ratios are worked on as logarithms, so that swapping the two arms
+inverts the ratio and its interval.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from perfrunner.analysis.model import CONFIDENCE, Effect, EffectKind, Interval, Summary
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+NO_SPREAD = 1e-12  # a standard deviation below this share of the values is rounding, not spread
+MIN_FOR_FENCES = 5
+
+
+class NotARatioError(ValueError):
+    """A ratio of values that are not all positive is not defined."""
+
+
+def summarise(values: Mapping[int, float]) -> Summary:
+    """Describe one variant's trials, by block."""
+    data = np.array(list(values.values()), dtype=np.float64)
+    mean = float(data.mean())
+    sd = float(data.std(ddof=1)) if len(data) > 1 else None
+    return Summary(
+        values=dict(values),
+        mean=mean,
+        sd=sd,
+        cv=None if sd is None or mean == 0 else sd / abs(mean),
+        minimum=float(data.min()),
+        maximum=float(data.max()),
+        ci95=_interval(data, mean, sd),
+        outliers=_beyond_fences(values, data),
+    )
+
+
+def paired_effect(
+    kind: EffectKind,
+    baseline: str,
+    base: Mapping[int, float],
+    other: Mapping[int, float],
+    margin: float,
+) -> Effect:
+    """The effect over the blocks that hold both arms; at least one such block is required."""
+    blocks = sorted(base.keys() & other.keys())
+    if not blocks:
+        raise ValueError("no block holds both arms")
+    x = np.array([base[b] for b in blocks], dtype=np.float64)
+    y = np.array([other[b] for b in blocks], dtype=np.float64)
+    if kind == "ratio":
+        _require_positive(blocks, x, y)
+        d, scale = np.log(y) - np.log(x), 1.0
+    else:
+        d, scale = y - x, float(np.abs([x, y]).max())
+    found = _one_sample(d, scale)
+    return Effect(
+        kind=kind,
+        baseline=baseline,
+        n=len(blocks),
+        estimate=_back(kind, float(d.mean())),
+        ci95=_interval_back(kind, found.interval),
+        p=found.p,
+        t=found.t,
+        sd=float(d.std(ddof=1)) if len(d) > 1 else None,
+        wilcoxon_p=_wilcoxon(d),
+        margin=margin,
+    )
+
+
+def unpaired_effect(
+    kind: EffectKind, baseline: str, base: Sequence[float], other: Sequence[float], margin: float
+) -> Effect:
+    """Welch's interval between two experiments that were not interleaved."""
+    x, y = np.array(base, dtype=np.float64), np.array(other, dtype=np.float64)
+    if kind == "ratio":
+        _require_positive(range(1, len(x) + 1), x, x)
+        _require_positive(range(1, len(y) + 1), y, y)
+        x, y = np.log(x), np.log(y)
+    scale = 1.0 if kind == "ratio" else float(np.abs(np.concatenate([x, y])).max())
+    interval, p, t = _welch(x, y, scale)
+    return Effect(
+        kind=kind,
+        baseline=baseline,
+        n=min(len(x), len(y)),
+        estimate=_back(kind, float(y.mean() - x.mean())),
+        ci95=_interval_back(kind, interval),
+        p=p,
+        t=t,
+        sd=None,
+        wilcoxon_p=None,
+        margin=margin,
+        paired=False,
+    )
+
+
+def adjust(p_values: Sequence[float]) -> list[float]:
+    """Benjamini-Hochberg q values, in the order of the p values."""
+    if not p_values:
+        return []
+    from scipy import stats
+
+    return [float(q) for q in stats.false_discovery_control(p_values, method="bh")]
+
+
+class _Found:
+    """A one-sample t test; all None where there are fewer than two values."""
+
+    def __init__(self, interval: Interval | None, p: float | None, t: float | None) -> None:
+        self.interval = interval
+        self.p = p
+        self.t = t
+
+
+def _one_sample(data: Array, scale: float) -> _Found:
+    if len(data) < 2:
+        return _Found(None, None, None)
+    mean = float(data.mean())
+    if _without_spread(data, scale):
+        # Every block says the same: no error to estimate. Nothing speaks against the value found.
+        return _Found((mean, mean), 1.0 if abs(mean) <= NO_SPREAD * scale else 0.0, None)
+    from scipy import stats
+
+    result: Any = stats.ttest_1samp(data, 0.0)
+    low, high = result.confidence_interval(CONFIDENCE)
+    return _Found((float(low), float(high)), float(result.pvalue), float(result.statistic))
+
+
+def _interval(data: Array, mean: float, sd: float | None) -> Interval | None:
+    """Student's interval of a mean; a point where the values do not spread."""
+    if sd is None:
+        return None
+    if sd <= NO_SPREAD * float(np.abs(data).max()):
+        return (mean, mean)
+    from scipy import stats
+
+    n = len(data)
+    low, high = stats.t.interval(CONFIDENCE, n - 1, loc=mean, scale=sd / math.sqrt(n))
+    return (float(low), float(high))
+
+
+def _welch(x: Array, y: Array, scale: float) -> tuple[Interval | None, float | None, float | None]:
+    if len(x) < 2 or len(y) < 2:
+        return None, None, None
+    difference = float(y.mean() - x.mean())
+    if _without_spread(x, scale) and _without_spread(y, scale):
+        return (difference, difference), 1.0 if abs(difference) <= NO_SPREAD * scale else 0.0, None
+    from scipy import stats
+
+    result: Any = stats.ttest_ind(y, x, equal_var=False)
+    low, high = result.confidence_interval(CONFIDENCE)
+    return (float(low), float(high)), float(result.pvalue), float(result.statistic)
+
+
+def _wilcoxon(d: Array) -> float | None:
+    """The signed-rank p value; None where it is not defined (no difference that is not zero).
+
+    Exact without ties. With ties the normal approximation: it is only a check, and scipy's exact
+    way for ties goes through all permutations (a third of a second a row).
+    """
+    if len(d) < 2 or not np.any(d):
+        return None
+    from scipy import stats
+
+    sizes = np.abs(d)
+    tied = bool(np.any(sizes == 0)) or len(np.unique(sizes)) < len(sizes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that the sample is small for the approximation
+        return float(stats.wilcoxon(d, method="approx" if tied else "auto").pvalue)
+
+
+def _without_spread(data: Array, scale: float) -> bool:
+    return float(data.std(ddof=1)) <= NO_SPREAD * scale
+
+
+def _beyond_fences(values: Mapping[int, float], data: Array) -> tuple[int, ...]:
+    if len(data) < MIN_FOR_FENCES:
+        return ()
+    low, high = np.percentile(data, [25, 75])
+    reach = 1.5 * (high - low)
+    slack = NO_SPREAD * float(np.abs(data).max())  # equal values must not differ by rounding
+    return tuple(
+        block for block, v in values.items() if v < low - reach - slack or v > high + reach + slack
+    )
+
+
+def _require_positive(blocks: Sequence[int] | range, x: Array, y: Array) -> None:
+    for block, a, b in zip(blocks, x, y, strict=True):
+        if a <= 0 or b <= 0:
+            raise NotARatioError(f"a ratio needs positive values; block {block} has {min(a, b):g}")
+
+
+def _back(kind: EffectKind, value: float) -> float:
+    return math.exp(value) if kind == "ratio" else value
+
+
+def _interval_back(kind: EffectKind, interval: Interval | None) -> Interval | None:
+    if interval is None:
+        return None
+    return (_back(kind, interval[0]), _back(kind, interval[1]))

@@ -1,0 +1,79 @@
+"""What the recorded spec says about the analysis: baseline, primary metrics, margins, order.
+
+The spec as it was recorded counts, not the file as it is today.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from perfrunner.errors import UsageError
+from perfrunner.spec.metrics import METRICS, MetricType, metric_type
+from perfrunner.spec.suggest import did_you_mean
+from perfrunner.spec.units import parse_share
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from perfrunner.results import ExperimentData
+
+
+@dataclass(frozen=True)
+class AnalysisPlan:
+    """The spec's part of an analysis. `variants` starts with the baseline."""
+
+    baseline: str
+    variants: tuple[str, ...]
+    primary: tuple[str, ...]
+    workloads: tuple[str, ...]
+    buckets: tuple[str, ...]
+    margins: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, data: ExperimentData, baseline: str | None = None) -> AnalysisPlan:
+        """`baseline` re-bases the comparison; None takes the spec's."""
+        spec = data.experiment.spec_json
+        measured = dict.fromkeys(t.variant for t in data.trials)
+        variants = tuple(dict.fromkeys([*_names(spec.get("variants")), *measured]))
+        chosen = baseline if baseline is not None else str(spec.get("baseline", ""))
+        if not chosen and variants:
+            chosen = variants[0]
+        if chosen not in variants:
+            raise UsageError(
+                f"experiment {data.experiment.id} has no variant {chosen!r}"
+                f"{did_you_mean(chosen, variants)}"
+            )
+        return cls(
+            baseline=chosen,
+            variants=(chosen, *(v for v in variants if v != chosen)),
+            primary=tuple(spec.get("primary") or ("ops_per_s",)),
+            workloads=tuple(_names(spec.get("workloads"))),
+            buckets=tuple(spec.get("buckets") or ()),
+            margins={name: _margin(name, v) for name, v in (spec.get("margins") or {}).items()},
+        )
+
+    def margin(self, metric: MetricType) -> float:
+        return self.margins.get(metric.id, metric.default_margin)
+
+    def order(self, metrics: Iterable[str]) -> list[str]:
+        """Primary metrics as the spec names them, then the registry's order, then the rest."""
+        known = [*self.primary, *METRICS]
+        place = {name: i for i, name in reversed(list(enumerate(known)))}
+        return sorted(set(metrics), key=lambda m: (place.get(m, len(known)), m))
+
+
+def type_of(metric_id: str) -> MetricType:
+    """The registry's type; a metric it does not know has no direction, so it gets no verdict."""
+    try:
+        return metric_type(metric_id)
+    except KeyError:
+        return MetricType(metric_id, "", "none", "difference", 0.0, metric_id)
+
+
+def _names(value: Any) -> list[str]:
+    return [str(name) for name in value] if value else []
+
+
+def _margin(metric_id: str, value: Any) -> float:
+    return parse_share(value) if type_of(metric_id).effect == "ratio" else float(value)

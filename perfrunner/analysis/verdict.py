@@ -1,0 +1,107 @@
+"""From an effect, its q and its margin to a verdict; and how many more blocks would settle it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from perfrunner.analysis.model import ALPHA, CONFIDENCE, MIN_BLOCKS, Effect, Interval, Verdict
+
+if TYPE_CHECKING:
+    from perfrunner.spec.metrics import Direction
+
+POWER = 0.8  # "would settle it" means: with this probability
+MOST_BLOCKS = 1000  # beyond it the honest answer is that more blocks will not do
+
+
+def decide(effect: Effect, direction: Direction) -> tuple[Verdict | None, bool, str]:
+    """(verdict, small, reason). `effect.q` must be known.
+
+    No verdict under MIN_BLOCKS blocks, for an unpaired effect or for a metric without a direction.
+    """
+    if not effect.paired:
+        return None, False, "not interleaved: an interval, no verdict"
+    if effect.n < MIN_BLOCKS:
+        return None, False, f"{_blocks(effect.n)}: numbers only, a verdict needs {MIN_BLOCKS}"
+    if direction == "none":
+        return None, False, "neither direction is better"
+    assert effect.ci95 is not None and effect.q is not None  # noqa: PT018 - n >= MIN_BLOCKS
+    low, high = deviation(effect, effect.ci95)
+    margin = margin_deviation(effect)
+    if effect.q < ALPHA and (low > 0 or high < 0):
+        rises = low > 0
+        verdict: Verdict = "better" if rises == (direction == "higher") else "worse"
+        small = abs(deviation(effect, (effect.estimate, effect.estimate))[0]) <= margin
+        return verdict, small, ""
+    if -margin <= low and high <= margin:
+        return "same", False, ""
+    return "unsure", False, ""
+
+
+def more_blocks(effect: Effect) -> int | None:
+    """About how many more blocks would settle an *unsure* effect; None beyond MOST_BLOCKS.
+
+    It is settled when the change found so far is significant (by the noncentral t distribution, with
+    probability POWER, at the level that the correction left to this test), or when the interval
+    around it has shrunk into the margin. The cheaper of the two counts.
+    """
+    if effect.sd is None or effect.p is None or effect.q is None:
+        return None
+    d = abs(deviation(effect, (effect.estimate, effect.estimate))[0])
+    margin = margin_deviation(effect)
+    level = ALPHA * (effect.p / effect.q if effect.q > 0 else 1.0)
+    wanted = [
+        n
+        for n in (
+            _blocks_for_power(d, effect.sd, level, effect.n),
+            _blocks_for_width(margin - d, effect.sd, effect.n),
+        )
+        if n is not None
+    ]
+    return min(wanted) - effect.n if wanted else None
+
+
+def deviation(effect: Effect, interval: Interval) -> Interval:
+    """An interval as a signed distance from no change: log ratio, or difference."""
+    if effect.kind == "ratio":
+        return math.log(interval[0]), math.log(interval[1])
+    return interval
+
+
+def margin_deviation(effect: Effect) -> float:
+    """The margin on the scale of `deviation`. A 1 % margin on a ratio is 1/1.01 to 1.01."""
+    return math.log1p(effect.margin) if effect.kind == "ratio" else effect.margin
+
+
+def _blocks_for_power(d: float, sd: float, level: float, n: int) -> int | None:
+    if d <= 0 or sd <= 0:
+        return None
+    import numpy as np
+    from scipy import stats
+
+    sizes = np.arange(n + 1, n + MOST_BLOCKS + 1)
+    critical = stats.t.isf(level / 2, sizes - 1)
+    power = stats.nct.sf(critical, sizes - 1, d / sd * np.sqrt(sizes))
+    return _first(sizes, power >= POWER)
+
+
+def _blocks_for_width(room: float, sd: float, n: int) -> int | None:
+    if room <= 0:
+        return None
+    import numpy as np
+    from scipy import stats
+
+    sizes = np.arange(n + 1, n + MOST_BLOCKS + 1)
+    half = stats.t.isf((1 - CONFIDENCE) / 2, sizes - 1) * sd / np.sqrt(sizes)
+    return _first(sizes, half <= room)
+
+
+def _first(sizes: object, holds: object) -> int | None:
+    import numpy as np
+
+    found = np.flatnonzero(np.asarray(holds))
+    return int(np.asarray(sizes)[found[0]]) if len(found) else None
+
+
+def _blocks(n: int) -> str:
+    return "1 block" if n == 1 else f"{n} blocks"

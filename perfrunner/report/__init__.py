@@ -1,0 +1,14 @@
+"""From the analysis of an experiment to what people and programs read.
+
+`build_report` makes one model; each renderer shows that same model. Reads the store only, and runs
+on a laptop without an engine.
+"""
+
+from __future__ import annotations
+
+from perfrunner.report.build import build_report, report_of
+from perfrunner.report.files import write_charts, write_html
+from perfrunner.report.model import Report
+from perfrunner.report.render import FORMATS, render
+
+__all__ = ["FORMATS", "Report", "build_report", "render", "report_of", "write_charts", "write_html"]

@@ -1,0 +1,211 @@
+"""From a stored experiment to the report's model."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from perfrunner.analysis import Comparison, compare, moved_with
+from perfrunner.analysis.cells import clean_blocks
+from perfrunner.analysis.metadata_share import ENOUGH, metadata_shares
+from perfrunner.report.facts import differing_builds, differing_hosts, limited, trial_notes
+from perfrunner.report.headline import headline
+from perfrunner.report.model import Counts, Fact, Moved, Report
+from perfrunner.spec.preconditions import MEASURED, PRECONDITIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from perfrunner.results import ExperimentData
+
+MOST_MOVED = 6
+
+
+def build_report(data: ExperimentData, baseline: str | None = None) -> Report:
+    """Analyse and describe; `baseline` re-bases onto another variant."""
+    return report_of(data, compare(data, baseline))
+
+
+def report_of(data: ExperimentData, comparison: Comparison) -> Report:
+    """The report of a comparison that was made already."""
+    counts = _counts(data)
+    return Report(
+        experiment=data.experiment,
+        comparison=comparison,
+        headline=headline(comparison),
+        context=tuple(_context(data, comparison, counts)),
+        counts=counts,
+        moved=tuple(_moved(comparison)),
+        notes=(*_row_notes(comparison, primary=True), *trial_notes(data.trials)),
+        minor_notes=tuple(_row_notes(comparison, primary=False)),
+        warnings=(*_state_warnings(data), *comparison.warnings, *_circumstances(data)),
+        differing=tuple(
+            limited([*differing_hosts(data.trials), *differing_builds(data.builds)], "differences")
+        ),
+        builds=data.builds,
+        facts=data.experiment.facts,
+        reproduce=_reproduce(data),
+    )
+
+
+def _row_notes(comparison: Comparison, *, primary: bool) -> Iterable[str]:
+    for row in comparison.rows:
+        if row.primary == primary:
+            for note in row.notes:
+                yield f"{row.cell}, {row.variant}: {row.metric.id}: {note}"
+
+
+def _counts(data: ExperimentData) -> Counts:
+    ended = [t.status for t in data.trials]
+    used = sum(len(arms) for c in clean_blocks(data.trials).values() for arms in c.blocks.values())
+    return Counts(
+        ok=ended.count("ok"),
+        void=ended.count("void"),
+        failed=ended.count("failed"),
+        left_out=ended.count("ok") - used,
+    )
+
+
+def _context(data: ExperimentData, comparison: Comparison, counts: Counts) -> Iterable[Fact]:
+    spec, record = data.experiment.spec_json, data.experiment
+    yield Fact("experiment", f"{record.id} ({record.state})")
+    if spec.get("description"):
+        yield Fact("what", str(spec["description"]))
+    yield Fact(
+        "measured", f"{record.created_at:%Y-%m-%d %H:%M} UTC, perfrunner {record.tool_version}"
+    )
+    hosts = _hosts(record.facts)
+    if hosts:
+        yield Fact("hosts", hosts)
+    for name, workload in (spec.get("workloads") or {}).items():
+        if any(cell.workload == name for cell in comparison.cells):
+            yield Fact(f"workload {name}", _settings(workload))
+    blocks = f"{comparison.blocks} blocks, seed {record.seed}"
+    spoiled = f", {counts.void} void, {counts.failed} failed" if comparison.voids else ", none void"
+    yield Fact("trials", f"{counts.ok} ok{spoiled}; {blocks}")
+    yield Fact(
+        "correction", f"Benjamini-Hochberg over {comparison.tests} tests, the primary ones apart"
+    )
+    if "metadata_visible" in _preconditions(data):
+        shares = "; ".join(str(found) for found in metadata_shares(data.trials))
+        yield Fact("huge metadata pages", shares or "not measured")
+    floor = record.facts.get("noise_floor")
+    yield Fact("noise floor", _noise_floor(floor))
+
+
+def _noise_floor(floor: Any) -> str:
+    if floor is None:
+        return "not known for this host: perfrunner aa measures it"
+    if isinstance(floor, dict):
+        return ", ".join(f"{name} {value}" for name, value in floor.items())
+    return str(floor)
+
+
+def _hosts(facts: Mapping[str, Any]) -> str:
+    """The most telling facts of each host, in a line."""
+    hosts = facts.get("hosts")
+    if not isinstance(hosts, dict):
+        return ""
+    return "; ".join(_host(name, host) for name, host in hosts.items() if isinstance(host, dict))
+
+
+def _host(name: str, facts: Mapping[str, Any]) -> str:
+    shown = [str(facts["cpu_model"])] if "cpu_model" in facts else []
+    if isinstance(facts.get("cpus"), int):
+        shown.append(f"{facts['cpus']} CPUs")
+    if isinstance(facts.get("memory_bytes"), int):
+        shown.append(f"{facts['memory_bytes'] / 1e9:.1f} GB")
+    for key, label in (("kernel", "Linux"), ("thp_enabled", "THP"), ("governor", "governor")):
+        if key in facts:
+            shown.append(f"{label} {facts[key]}")
+    return f"{name} ({', '.join(shown)})" if shown else name
+
+
+def _settings(workload: Any) -> str:
+    if not isinstance(workload, dict):
+        return str(workload)
+    return ", ".join(f"{k} {_plain(v)}" for k, v in workload.items() if v is not None)
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, list):
+        return "-".join(_plain(v) for v in value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _moved(comparison: Comparison) -> Iterable[Moved]:
+    for cell in comparison.cells:
+        for variant in comparison.variants[1:]:
+            rows = moved_with(comparison, cell, variant)
+            if rows:
+                shown = tuple(rows[:MOST_MOVED])
+                yield Moved(cell, variant, shown, len(rows) - len(shown))
+
+
+def _state_warnings(data: ExperimentData) -> Iterable[str]:
+    record = data.experiment
+    if record.state == "running":
+        yield "the experiment is still running (or was killed): these are its trials so far"
+    elif record.state == "interrupted":
+        yield "the experiment was interrupted: perfrunner run --resume continues it"
+    elif record.state == "failed":
+        yield "the experiment failed: what was measured before is below"
+    builds = {b.variant: b.build_id for b in data.builds}
+    for variant in dict.fromkeys(t.variant for t in data.trials):
+        ids = {t.build_id for t in data.trials if t.variant == variant}
+        if len(ids) > 1:
+            yield f"{variant} was measured on more than one build ({', '.join(sorted(ids))})"
+        elif builds and variant in builds and builds[variant] not in ids:
+            yield f"{variant} was measured on build {ids.pop()}, not on the recorded {builds[variant]}"
+
+
+def _circumstances(data: ExperimentData) -> Iterable[str]:
+    """Preconditions that do not hold (name -> whether it does, None: not known); host changes."""
+    checked = data.experiment.facts.get("preconditions")
+    found = dict(checked) if isinstance(checked, dict) else {}
+    for name in _preconditions(data, found):
+        if name in MEASURED:
+            yield from _too_little_metadata(data)
+        elif found.get(name) is None:
+            yield f"precondition {name} could not be checked ({_meaning(name)})"
+        elif not found[name]:
+            yield f"precondition {name} does not hold: {_meaning(name)} is not so"
+    changes = data.experiment.facts.get("changes") or ()
+    for change in dict.fromkeys(str(change) for change in changes):
+        yield f"the hosts changed between two runs of this experiment: {change}"
+
+
+def _preconditions(data: ExperimentData, found: Mapping[str, Any] | None = None) -> list[str]:
+    named = data.experiment.spec_json.get("preconditions") or ()
+    return list(dict.fromkeys([*named, *(found or ())]))
+
+
+def _too_little_metadata(data: ExperimentData) -> Iterable[str]:
+    for found in metadata_shares(data.trials):
+        if found.share is None:
+            yield f"precondition metadata_visible could not be checked in {found}"
+        elif not found.enough:
+            yield (
+                "precondition metadata_visible does not hold: huge pages of allocator metadata are too few to show"
+                f" in {found}; it takes {100 * ENOUGH:g} %"
+            )
+
+
+def _meaning(name: str) -> str:
+    return PRECONDITIONS.get(name, "unknown to this perfrunner")
+
+
+def _reproduce(data: ExperimentData) -> str:
+    """The command that measures it again. `facts.command` is the one that was given, if it is known."""
+    record = data.experiment
+    given = record.facts.get("command")
+    if isinstance(given, (list, tuple)) and given:
+        words = [str(word) for word in given if word != "--resume"]
+    else:
+        words = ["perfrunner", "run", record.spec_path or f"{record.name}.yaml"]
+    if not any(word == "--seed" or word.startswith("--seed=") for word in words):
+        words += ["--seed", str(record.seed)]
+    blocks = record.spec_json.get("blocks")
+    if blocks and not any(word.startswith("--repeats") for word in words):
+        words += ["--repeats", str(blocks)]
+    return shlex.join(words)

@@ -1,0 +1,7 @@
+"""Charts by matplotlib (imported when a chart is drawn). The same data gives the same bytes."""
+
+from __future__ import annotations
+
+from perfrunner.report.charts.gallery import Chart, draw_charts
+
+__all__ = ["Chart", "draw_charts"]

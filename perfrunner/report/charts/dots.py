@@ -1,0 +1,174 @@
+"""Every trial of one metric: a panel a cell, a line of dots a variant, paired by block.
+
+The thin lines join the trials of one block, so a shift that all blocks share is seen as parallel
+lines. The diamond is the mean, its bar the 95 % interval.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perfrunner.report.charts.style import (
+    FAINT,
+    INK,
+    PAPER,
+    VERDICT,
+    WIDTH,
+    new_figure,
+    number_axis,
+)
+from perfrunner.report.numbers import change, scale_of, verdict_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from perfrunner.analysis import Cell, Comparison, Row
+
+FAR_APART = 20  # values that differ by more are drawn on a logarithmic axis
+DOTS, MEAN = 0.16, -0.2  # above and below the middle of a variant's line
+
+
+def dots_chart(comparison: Comparison, metric_id: str) -> Figure | None:
+    """None where nothing of the metric was measured."""
+    by_cell = {
+        cell: [r for v in comparison.variants if (r := comparison.row(cell, metric_id, v))]
+        for cell in comparison.cells
+    }
+    by_cell = {cell: rows for cell, rows in by_cell.items() if rows}
+    if not by_cell:
+        return None
+    columns = min(2, len(by_cell))
+    lines = -(-len(by_cell) // columns)
+    variants = [
+        v for v in comparison.variants if any(r.variant == v for g in by_cell.values() for r in g)
+    ]
+    height = lines * (0.75 + line_height(variants) * len(variants)) + 0.65
+    figure = new_figure(WIDTH, height)
+    grid = figure.subplots(lines, columns, squeeze=False, sharey=True)
+    blocks = sorted({b for rows in by_cell.values() for r in rows for b in r.summary.values})
+    for axes, (cell, rows) in zip(grid.flat, by_cell.items(), strict=False):
+        _panel(axes, cell, rows, variants, blocks)
+    for spare in list(grid.flat)[len(by_cell) :]:
+        spare.set_visible(False)
+    metric = next(iter(by_cell.values()))[0].metric
+    direction = {"higher": ", higher is better", "lower": ", lower is better", "none": ""}
+    unit = metric.unit.replace("us", "µs")
+    figure.supxlabel(f"{metric.id} ({unit}{direction[metric.direction]})", fontsize=8.5)
+    _block_scale(figure, blocks)
+    return figure
+
+
+def _panel(axes: Axes, cell: Cell, rows: list[Row], variants: list[str], blocks: list[int]) -> None:
+    place = {v: len(variants) - 1 - i for i, v in enumerate(variants)}
+    colours = block_colours(blocks)
+    _pair_lines(axes, rows, place, colours)
+    for row in rows:
+        y = place[row.variant]
+        values = row.summary.values
+        axes.scatter(
+            list(values.values()),
+            [y + DOTS] * len(values),
+            c=[colours[b] for b in values],
+            s=22,
+            linewidths=0.5,
+            edgecolors=INK,
+            zorder=3,
+        )
+        _mean(axes, row, y)
+    base = rows[0]
+    if base.effect is None and base.summary.n:
+        axes.axvline(base.summary.mean, color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
+    axes.set_yticks(list(place.values()), [wrapped(v) for v in place])
+    axes.set_ylim(-0.62, len(variants) - 0.42)
+    axes.margins(x=0.08)
+    axes.grid(visible=False, axis="y")
+    axes.set_title(str(cell))
+    drawn = [v for row in rows for v in row.summary.values.values()]
+    if min(drawn) > 0 and max(drawn) > FAR_APART * min(drawn):
+        axes.set_xscale("log")
+    else:
+        number_axis(axes.xaxis)
+
+
+def _pair_lines(
+    axes: Axes, rows: list[Row], place: dict[str, int], colours: dict[int, str]
+) -> None:
+    for block, colour in colours.items():
+        points = [
+            (r.summary.values[block], place[r.variant] + DOTS)
+            for r in rows
+            if block in r.summary.values
+        ]
+        if len(points) > 1:
+            axes.plot(*zip(*points, strict=True), color=colour, linewidth=0.8, alpha=0.55, zorder=2)
+
+
+def _mean(axes: Axes, row: Row, y: float) -> None:
+    summary = row.summary
+    colour = VERDICT.get(row.verdict or "", INK)
+    if summary.ci95 is not None:
+        axes.plot(list(summary.ci95), [y + MEAN] * 2, color=colour, linewidth=2.2, zorder=3,
+                  solid_capstyle="butt")  # fmt: skip
+    axes.plot([summary.mean], [y + MEAN], marker="D", markersize=4.5, color=colour, zorder=4)
+    if row.effect is None:
+        return
+    text = change(row.effect, row.metric, scale_of(row.metric, summary.mean))
+    mark = verdict_text(row).split(" ")[0].replace("·", "")
+    axes.annotate(f"{mark} {text}".strip(), (0.995, y - 0.46), xycoords=("axes fraction", "data"),
+                  ha="right", va="center", fontsize=7.5, color=colour, zorder=5,
+                  bbox={"facecolor": PAPER, "edgecolor": "none", "alpha": 0.8, "pad": 0.6})  # fmt: skip
+
+
+def block_colours(blocks: list[int]) -> dict[int, str]:
+    """Early blocks dark, late ones bright: drift over the run is seen as a gradient."""
+    from matplotlib import colormaps
+    from matplotlib.colors import to_hex
+
+    scale = colormaps["viridis"]
+    last = max(1, len(blocks) - 1)
+    return {b: to_hex(scale(0.05 + 0.87 * i / last)) for i, b in enumerate(blocks)}
+
+
+def _block_scale(figure: Figure, blocks: list[int]) -> None:
+    from matplotlib.lines import Line2D
+
+    if len(blocks) < 2:
+        return
+    colours = block_colours(blocks)
+    shown = blocks if len(blocks) <= 12 else [blocks[0], blocks[len(blocks) // 2], blocks[-1]]
+    handles = [
+        Line2D([], [], marker="o", linestyle="", color=colours[b], markersize=4.5, label=str(b))
+        for b in shown
+    ]
+    figure.legend(handles=handles, loc="outside upper right", ncols=len(handles),
+                           handletextpad=0.1, columnspacing=0.7, title="trials by block", title_fontsize=8,
+                           borderaxespad=0.1)  # fmt: skip
+
+
+def line_height(variants: Sequence[str]) -> float:
+    """Inches that a variant's line needs for its wrapped name."""
+    return max(0.62, *(0.16 * (wrapped(v).count("\n") + 1) + 0.08 for v in variants))
+
+
+def wrapped(name: str, width: int = 24) -> str:
+    """A long variant name on several lines, broken after a comma, a hyphen or an equals sign."""
+    lines, line = [], ""
+    for piece in _pieces(name):
+        if line and len(line) + len(piece) > width:
+            lines.append(line)
+            line = ""
+        line += piece
+    return "\n".join([*lines, line])
+
+
+def _pieces(name: str) -> list[str]:
+    pieces, current = [], ""
+    for letter in name:
+        current += letter
+        if letter in ",-+=/":
+            pieces.append(current)
+            current = ""
+    return [*pieces, current] if current else pieces

@@ -1,0 +1,137 @@
+"""The change of one metric against the baseline, with intervals: a forest plot over cells and variants."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from typing import TYPE_CHECKING
+
+from perfrunner.report.charts.dots import wrapped
+from perfrunner.report.charts.style import (
+    FAINT,
+    GRID,
+    INK,
+    VERDICT,
+    WIDTH,
+    new_figure,
+    short_number,
+)
+from perfrunner.report.numbers import (
+    DIVIDE_SIGN,
+    LARGE_RATIO,
+    TIMES_SIGN,
+    change,
+    scale_of,
+    verdict_text,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from perfrunner.analysis import Comparison, Effect, Row
+
+ROW_HEIGHT = 0.34
+
+
+def forest_chart(comparison: Comparison, metric_id: str) -> Figure | None:
+    """None where the metric has no effect with an interval."""
+    rows = [
+        row
+        for row in comparison.rows
+        if row.metric.id == metric_id and row.effect is not None and row.effect.ci95 is not None
+    ]
+    if not rows:
+        return None
+    cells = list(dict.fromkeys(row.cell for row in rows))
+    lines = len(rows) + len(cells)  # a heading for each cell
+    tall = sum(wrapped(row.variant, 26).count("\n") for row in rows)
+    figure = new_figure(WIDTH, 0.95 + ROW_HEIGHT * lines + 0.13 * tall)
+    axes = figure.subplots()
+    as_percent = not _large(rows)
+    labels: list[tuple[int, str, bool]] = []
+    y = lines - 1
+    for cell in cells:
+        labels.append((y, str(cell), True))
+        y -= 1
+        for row in (r for r in rows if r.cell == cell):
+            _draw(axes, row, y, as_percent=as_percent)
+            labels.append((y, wrapped(row.variant, 26), False))
+            y -= 1
+    _finish(axes, rows[0], labels, lines, as_percent=as_percent)
+    return figure
+
+
+def _large(rows: list[Row]) -> bool:
+    """Whether a logarithmic axis of factors serves better than one of percents."""
+    bounds = [
+        b
+        for r in rows
+        if r.effect and r.effect.ci95 and r.effect.kind == "ratio"
+        for b in r.effect.ci95
+    ]
+    return any(b > LARGE_RATIO or b < 1 / LARGE_RATIO for b in bounds)
+
+
+def _position(effect: Effect, value: float, *, as_percent: bool) -> float:
+    return (value - 1) * 100 if effect.kind == "ratio" and as_percent else value
+
+
+def _draw(axes: Axes, row: Row, y: int, *, as_percent: bool) -> None:
+    effect = row.effect
+    assert effect is not None
+    assert effect.ci95 is not None
+    colour = VERDICT.get(row.verdict or "", INK)
+    low, high = (_position(effect, b, as_percent=as_percent) for b in effect.ci95)
+    middle = _position(effect, effect.estimate, as_percent=as_percent)
+    axes.plot([low, high], [y, y], color=colour, linewidth=2.0, solid_capstyle="butt", zorder=3)
+    axes.plot([middle], [y], marker="s", markersize=5, color=colour, zorder=4)
+    text = change(effect, row.metric, scale_of(row.metric, row.summary.mean))
+    word = verdict_text(row) if row.verdict else ""
+    axes.annotate(f"{text}  {word}".rstrip(), (1.01, y), xycoords=("axes fraction", "data"),
+                  va="center", fontsize=7.8, color=colour, annotation_clip=False)  # fmt: skip
+
+
+def _finish(
+    axes: Axes, first: Row, labels: list[tuple[int, str, bool]], lines: int, *, as_percent: bool
+) -> None:
+    effect = first.effect
+    assert effect is not None
+    neutral, margin = effect.neutral, effect.margin
+    low, high = neutral - margin, neutral + margin
+    if effect.kind == "ratio":
+        low, high = 1 / (1 + margin), 1 + margin
+    low, high, neutral = (_position(effect, v, as_percent=as_percent) for v in (low, high, neutral))
+    axes.axvspan(low, high, color=GRID, zorder=0, linewidth=0)
+    axes.axvline(neutral, color=FAINT, linewidth=1.0, zorder=1)
+    axes.set_ylim(-0.6, lines - 0.4)
+    axes.set_yticks([y for y, _, _ in labels], [text for _, text, _ in labels])
+    for tick, (_, _, heading) in zip(axes.get_yticklabels(), labels, strict=True):
+        tick.set_fontweight("bold" if heading else "normal")
+    axes.tick_params(axis="y", length=0)
+    axes.grid(visible=False, axis="y")
+    if not as_percent:
+        axes.set_xscale("log")
+        _factor_ticks(axes)
+    unit = "percentage points" if first.metric.unit == "%" else first.metric.unit
+    if effect.kind == "ratio":
+        unit = "%" if as_percent else "factor"
+    label = f"change of {first.metric.id} against {effect.baseline} ({unit}); grey: the margin"
+    axes.figure.supxlabel("\n".join(textwrap.wrap(label, 95)), fontsize=8.5)
+
+
+def _factor(value: float) -> str:
+    if value >= 1:
+        return f"{TIMES_SIGN}{short_number(value)}"
+    return f"{DIVIDE_SIGN}{short_number(1 / value)}"
+
+
+def _factor_ticks(axes: Axes) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    low, high = axes.get_xlim()
+    decades = math.log10(high / low)
+    subs = (1.0,) if decades > 2 else (1.0, 2.0, 5.0)
+    axes.xaxis.set_major_locator(LogLocator(base=10, subs=subs))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: _factor(v)))
+    axes.xaxis.set_minor_formatter(NullFormatter())

@@ -1,0 +1,117 @@
+"""Which charts an experiment gets, and their names."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from perfrunner.analysis.cells import clean_blocks
+from perfrunner.report.charts.dots import dots_chart
+from perfrunner.report.charts.forest import forest_chart
+from perfrunner.report.charts.fragmentation import fragmentation_chart
+from perfrunner.report.charts.order import order_chart
+from perfrunner.report.charts.series import memory_chart, rate_chart, read_series
+from perfrunner.report.charts.style import drawing, inline_svg, png_bytes, svg_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from matplotlib.figure import Figure
+
+    from perfrunner.report.model import Report
+    from perfrunner.results import ExperimentData
+
+MOST_OTHERS = 8  # exploratory metrics that changed and get a chart of their own
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A drawn chart. `label` says in a sentence what it shows; `main` ones are not folded away."""
+
+    name: str
+    title: str
+    label: str
+    svg: bytes
+    png: bytes | None
+    main: bool
+
+    def inline(self) -> str:
+        """The SVG element for a page."""
+        return inline_svg(self.svg, self.name, self.label)
+
+
+def draw_charts(
+    report: Report, data: ExperimentData, *, png: bool = False
+) -> tuple[list[Chart], list[str]]:
+    """The charts, and notes on what could not be drawn."""
+    notes: list[str] = []
+    charts: list[Chart] = []
+    with drawing():
+        for name, title, label, main, draw in _wanted(report, data, notes):
+            figure = draw()
+            if figure is not None:
+                image = png_bytes(figure) if png else None
+                charts.append(Chart(name, title, label, svg_bytes(figure), image, main))
+    return charts, notes
+
+
+def _wanted(
+    report: Report, data: ExperimentData, notes: list[str]
+) -> Iterable[tuple[str, str, str, bool, Callable[[], Figure | None]]]:
+    comparison = report.comparison
+    primary, others = _metrics(report)
+    for metric in primary:
+        yield (f"forest-{_slug(metric)}", f"{metric}: change against {comparison.baseline}",
+               f"Forest plot of the change of {metric} against {comparison.baseline} with 95 % intervals",
+               True, partial(forest_chart, comparison, metric))  # fmt: skip
+        yield (f"trials-{_slug(metric)}", f"{metric}: every trial",
+               f"Every trial of {metric} by variant, paired by block, with means and 95 % intervals",
+               True, partial(dots_chart, comparison, metric))  # fmt: skip
+    yield ("fragmentation", "fragmentation by every formula",
+           "Fragmentation by mapped memory and by RSS for each variant, with 95 % intervals",
+           True, lambda: fragmentation_chart(comparison))  # fmt: skip
+    if not comparison.paired:
+        return  # two experiments: the raw series of one would mislead
+    cells = [c for cell in comparison.cells if (c := clean_blocks(data.trials).get(cell))]
+    for metric in primary:
+        yield (f"order-{_slug(metric)}", f"{metric} in the order the trials ran",
+               f"{metric} of each trial over the time it ran: shows drift of the machine",
+               True, partial(order_chart, comparison, cells, metric))  # fmt: skip
+    raw = read_series(data, cells)
+    if raw.problems:
+        notes.append(
+            f"the raw series of {len(raw.problems)} of {raw.trials} trials cannot be read "
+            f"(first: {raw.problems[0]})"
+        )
+    yield ("series-ops", "operations per second inside the trials",
+           "Operations per second over the seconds of every trial",
+           True, lambda: rate_chart(raw, comparison.variants))  # fmt: skip
+    yield ("series-memory", "memory inside the trials",
+           "RSS, mapped memory and mem_used over the seconds of every trial",
+           True, lambda: memory_chart(raw, comparison.variants))  # fmt: skip
+    for metric in others:
+        yield (f"trials-{_slug(metric)}", f"{metric}: every trial",
+               f"Every trial of {metric} by variant, paired by block, with means and 95 % intervals",
+               False, partial(dots_chart, comparison, metric))  # fmt: skip
+
+
+def _metrics(report: Report) -> tuple[list[str], list[str]]:
+    """Primary metrics, and the exploratory ones that changed most clearly."""
+    rows = report.comparison.rows
+    primary = list(dict.fromkeys(row.metric.id for row in rows if row.primary))
+    if not primary:
+        primary = list(dict.fromkeys(row.metric.id for row in rows))[:3]
+    clarity: dict[str, float] = {}
+    for row in rows:
+        if row.metric.id in primary or row.verdict not in ("better", "worse") or row.effect is None:
+            continue
+        t = 1e9 if row.effect.t is None else abs(row.effect.t)
+        clarity[row.metric.id] = max(t, clarity.get(row.metric.id, 0.0))
+    others = sorted(clarity, key=lambda metric: clarity[metric], reverse=True)
+    return primary, others[:MOST_OTHERS]
+
+
+def _slug(metric: str) -> str:
+    return re.sub(r"[^A-Za-z0-9]+", "-", metric).strip("-").lower()

@@ -1,0 +1,167 @@
+"""How charts look and how they are saved.
+
+Colours are told apart without red and green. Text, grid and edges use stand-in colours that an
+inlined SVG turns into the page's own, so that it follows light and dark.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+INK = "#1c1e22"
+FAINT = "#8a9099"
+GRID = "#dfe3e8"
+PAPER = "#ffffff"
+# On a page these stand for themselves in light, and for the page's own in dark.
+PAGE_COLOURS = {
+    INK: "var(--ink)",
+    FAINT: "var(--faint)",
+    GRID: "var(--grid)",
+    PAPER: "var(--paper)",
+}
+ARMS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8172b3", "#937860")
+VERDICT = {
+    "better": "#0a7d4f",
+    "worse": "#c23b22",
+    "same": "#2f6fab",
+    "unsure": "#a06a00",
+    "invalid": "#8a3ffc",
+}
+WIDTH = 7.6  # inches
+PNG_DPI = 150
+SETTINGS: dict[str, Any] = {
+    "svg.hashsalt": "perfrunner",
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 9.0,
+    "axes.titlesize": 9.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.labelsize": 8.5,
+    "xtick.labelsize": 8.0,
+    "ytick.labelsize": 8.5,
+    "legend.fontsize": 8.0,
+    "legend.frameon": False,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "xtick.color": FAINT,
+    "ytick.color": FAINT,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "axes.edgecolor": FAINT,
+    "axes.facecolor": "none",
+    "figure.facecolor": PAPER,
+    "savefig.facecolor": PAPER,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "path.simplify": True,
+}
+
+
+@contextmanager
+def drawing() -> Iterator[None]:
+    """Our settings, whatever the user's matplotlibrc says, and nothing left behind."""
+    import matplotlib as mpl
+
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        settings: Any = mpl.rcParams  # its stubs name each key; ours are a mapping
+        settings.update(SETTINGS)
+        yield
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Without pyplot: no global state and no window system."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def panels(
+    count: int, height: float, *, legend: float = 0.0, columns: int = 2
+) -> tuple[Figure, list[Axes]]:
+    """`count` axes in rows of at most `columns`; `height` inches a row, `legend` besides."""
+    columns = min(columns, count)
+    lines = -(-count // columns)
+    figure = new_figure(WIDTH, height * lines + legend + 0.2)
+    grid = figure.subplots(lines, columns, squeeze=False)
+    axes = list(grid.flat)
+    for spare in axes[count:]:
+        spare.set_visible(False)
+    return figure, axes[:count]
+
+
+def svg_bytes(figure: Figure) -> bytes:
+    """A whole SVG file, the same for the same figure."""
+    out = io.BytesIO()
+    figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+    return out.getvalue()
+
+
+def png_bytes(figure: Figure) -> bytes:
+    """A PNG of 150 dots an inch."""
+    out = io.BytesIO()
+    figure.savefig(out, format="png", dpi=PNG_DPI, metadata={"Software": None})
+    return out.getvalue()
+
+
+def inline_svg(svg: bytes, name: str, label: str) -> str:
+    """The SVG element for a page: its ids made its own, its colours the page's, its name told."""
+    text = svg.decode()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
+    text = re.sub(r'\bid="', f'id="{name}-', text)
+    text = re.sub(r'href="#', f'href="#{name}-', text)
+    text = re.sub(r"url\(#", f"url(#{name}-", text)
+    text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", text, count=1)
+    text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
+    verdicts = {colour: f"var(--{verdict})" for verdict, colour in VERDICT.items()}
+    for colour, variable in {**PAGE_COLOURS, **verdicts}.items():
+        text = text.replace(colour, variable)
+    told = label.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
+    return text.replace("<svg ", f'<svg role="img" aria-label="{told}" class="chart" ', 1)
+
+
+def number_axis(axis: Any) -> None:
+    """Ticks as 1.85M, not 1.85 with a 1e6 somewhere else; k and M are 1000."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(nbins=5, min_n_ticks=3))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: short_number(value)))
+
+
+def short_number(value: float) -> str:
+    """1.85M, 400k, 21.5."""
+    for factor, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= factor:
+            return f"{value / factor:.4g}{prefix}"
+    return f"{value:.4g}"
+
+
+def legend_height(entries: int, columns: int) -> float:
+    """Inches that a legend above the panels takes."""
+    return 0.17 * -(-entries // columns) + 0.1
+
+
+def legend_columns(names: Sequence[str]) -> int:
+    """As many columns as fit the width at the length of the longest name."""
+    longest = max((len(name) for name in names), default=1)
+    return max(1, min(4, len(names), int(WIDTH / (0.068 * longest + 0.45))))

@@ -1,0 +1,125 @@
+"""The report as text for a commit message: plain ASCII columns, at most 72 wide.
+
+The primary metrics only: runs, mean, the half-width of the interval, change with its interval,
+verdict; then the build ids and the one command that measures it again.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+from perfrunner.report.numbers import change, scale_for, significant
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from perfrunner.analysis import Cell, Row
+    from perfrunner.report.model import Report
+    from perfrunner.report.numbers import Scale
+
+WIDTH = 72
+NAME = 18
+ASCII = str.maketrans({
+    "\N{MINUS SIGN}": "-", "\N{MULTIPLICATION SIGN}": "x", "\N{DIVISION SIGN}": "1/",
+    "±": "+/-", "µ": "u", "·": "/", "…": "...",
+    "★": "*", "↑": "", "↓": "",
+})  # fmt: skip
+
+
+def commit_text(report: Report) -> str:
+    """Lines of at most 72 columns."""
+    lines: list[str] = []
+    if all(row.verdict is None for row in report.comparison.rows):
+        for sentence in report.headline[:1]:
+            lines += textwrap.wrap(sentence, WIDTH, break_on_hyphens=False)
+        lines.append("")
+    for cell in report.comparison.cells:
+        for rows in _shown(report, cell):
+            lines += [*_block(cell, rows), ""]
+    for warning in report.warnings:
+        lines += textwrap.wrap(f"note: {warning}", WIDTH, subsequent_indent="  ")
+    lines += _builds(report)
+    lines += textwrap.wrap(
+        f"seed {report.experiment.seed}, {report.comparison.blocks} blocks, "
+        f"{report.counts.void + report.counts.failed} trials void or failed, 95 % intervals (t, paired "
+        "by block)",
+        WIDTH,
+    )
+    lines.append("reproduce:")
+    lines += textwrap.wrap(
+        report.reproduce,
+        WIDTH - 2,
+        initial_indent="  ",
+        subsequent_indent="    ",
+        break_on_hyphens=False,
+    )
+    return "\n".join(line.translate(ASCII).rstrip() for line in lines) + "\n"
+
+
+def _shown(report: Report, cell: Cell) -> list[list[Row]]:
+    groups = list(report.rows(cell).values())
+    return [rows for rows in groups if rows[0].primary] or groups[:1]
+
+
+def _block(cell: Cell, rows: list[Row]) -> Iterable[str]:
+    metric = rows[0].metric
+    better = {"higher": ", higher is better", "lower": ", lower is better", "none": ""}
+    unit = {"us": "us", "B": "B"}.get(metric.unit, metric.unit)
+    heading = f"{cell}: {metric.id} ({unit}{better[metric.direction]})"
+    yield from textwrap.wrap(heading, WIDTH, subsequent_indent="  ")
+    yield f"{'':{NAME}} {'n':>3} {'mean':>11} {'+/-':>7}  change [95 %]"
+    for row in rows:
+        yield from _line(row, scale_for(row, rows))
+
+
+def _line(row: Row, scale: Scale) -> Iterable[str]:
+    name = row.variant
+    if len(name) > NAME:
+        yield name
+        name = ""
+    summary = row.summary
+    yield from _joined(
+        f"{name:{NAME}} {summary.n:>3} {_mean(row):>11} {_spread(row):>7}", _end(row, scale)
+    )
+
+
+def _end(row: Row, scale: Scale) -> list[str]:
+    if row.effect is None:
+        return [row.reason] if row.reason else []
+    return [change(row.effect, row.metric, scale).replace(" %", "%"), row.verdict or ""]
+
+
+def _joined(text: str, parts: list[str]) -> Iterable[str]:
+    """The parts behind the text, on further lines where they do not fit."""
+    gap = "  "
+    for part in filter(None, parts):
+        plain = part.translate(ASCII)
+        if len(text) + len(gap) + len(plain) <= WIDTH:
+            text += gap + plain
+        else:
+            yield text
+            text = f"{'':{NAME}} {plain}"
+        gap = " "
+    yield text
+
+
+def _mean(row: Row) -> str:
+    """In the plain unit, as the historic tables have it: 1,831,406."""
+    mean = row.summary.mean
+    return f"{mean:,.0f}" if abs(mean) >= 10_000 else significant(mean)
+
+
+def _spread(row: Row) -> str:
+    half = row.summary.half_width
+    if half is None:
+        return "?"
+    if row.metric.effect == "ratio" and row.summary.mean:
+        return f"{significant(100 * half / abs(row.summary.mean), 2)}%"
+    return significant(half, 2)
+
+
+def _builds(report: Report) -> Iterable[str]:
+    for build in report.builds:
+        line = f"build {build.build_id[:12]}  {build.variant}"
+        yield from textwrap.wrap(line, WIDTH, subsequent_indent="  ", break_on_hyphens=False)

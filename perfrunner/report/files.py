@@ -1,0 +1,54 @@
+"""Reports that are files: charts as PNG and SVG, and the HTML page. Files appear whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from perfrunner.errors import StoreError
+from perfrunner.report.charts import draw_charts
+from perfrunner.report.html import html_text
+
+if TYPE_CHECKING:
+    from perfrunner.report.model import Report
+    from perfrunner.results import ExperimentData
+
+
+def write_charts(
+    report: Report, data: ExperimentData, directory: Path
+) -> tuple[list[Path], list[str]]:
+    """Every chart as NAME.svg and NAME.png; the paths, and notes on what could not be drawn."""
+    charts, notes = draw_charts(report, data, png=True)
+    written: list[Path] = []
+    for chart in charts:
+        for suffix, content in ((".svg", chart.svg), (".png", chart.png)):
+            if content is not None:
+                written.append(write_whole(directory / f"{chart.name}{suffix}", content))
+    return written, notes
+
+
+def write_html(report: Report, data: ExperimentData, path: Path) -> Path:
+    """One self-contained page."""
+    charts, notes = draw_charts(report, data)
+    return write_whole(path, html_text(report, data, charts, notes).encode())
+
+
+def write_whole(path: Path, content: bytes) -> Path:
+    """Write beside it and rename, so that a full disk leaves the old file."""
+    path = Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+            Path(name).chmod(0o644)
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise StoreError(f"cannot write {path}: {error.strerror or error}") from error
+    return path

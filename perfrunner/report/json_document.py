@@ -1,0 +1,90 @@
+"""The report as one JSON document; every number with its unit, direction, n and interval."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from perfrunner.report.model import SCHEMA
+
+if TYPE_CHECKING:
+    from perfrunner.analysis import Row
+    from perfrunner.report.model import Report
+
+
+def json_text(report: Report) -> str:
+    """Valid JSON: what is not known is null, never NaN."""
+    return json.dumps(document(report), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def document(report: Report) -> dict[str, Any]:
+    """As plain values."""
+    record, comparison = report.experiment, report.comparison
+    return {
+        "experiment": record.id,
+        "spec": dict(record.spec_json),
+        "trials": {
+            "ok": report.counts.ok,
+            "invalid": report.counts.void,
+            "failed": report.counts.failed,
+        },
+        "results": [_result(row, comparison.baseline) for row in comparison.rows],
+        "facts": {
+            "schema": SCHEMA,
+            "name": record.name,
+            "state": record.state,
+            "seed": record.seed,
+            "created_at": record.created_at.isoformat(),
+            "tool_version": record.tool_version,
+            "spec_path": record.spec_path,
+            "blocks": comparison.blocks,
+            "tests": comparison.tests,
+            "paired": comparison.paired,
+            "headline": list(report.headline),
+            "reproduce": report.reproduce,
+            "builds": {
+                b.variant: {"build_id": b.build_id, "provenance": dict(b.provenance),
+                            "settings": dict(b.settings)}
+                for b in report.builds
+            },
+            "voids": [
+                {"block": v.block, "attempt": v.attempt, "workload": v.cell.workload,
+                 "bucket": v.cell.bucket, "variant": v.variant, "status": v.status,
+                 "reason": v.reason}
+                for v in comparison.voids
+            ],
+            "differing": list(report.differing),
+            "recorded": dict(report.facts),
+        },
+        "warnings": [*report.warnings, *report.notes, *report.minor_notes],
+    }  # fmt: skip
+
+
+def _result(row: Row, baseline: str) -> dict[str, Any]:
+    summary, effect = row.summary, row.effect
+    return {
+        "workload": row.cell.workload,
+        "bucket": row.cell.bucket,
+        "metric": row.metric.id,
+        "unit": row.metric.unit,
+        "direction": row.metric.direction,
+        "variant": row.variant,
+        "build_id": row.build_id,
+        "n": summary.n,
+        "mean": summary.mean,
+        "sd": summary.sd,
+        "cv": summary.cv,
+        "min": summary.minimum,
+        "max": summary.maximum,
+        "ci95": None if summary.ci95 is None else list(summary.ci95),
+        "baseline": baseline,
+        "effect": row.metric.effect,
+        "estimate": None if effect is None else effect.estimate,
+        "estimate_ci95": None if effect is None or effect.ci95 is None else list(effect.ci95),
+        "p_value": None if effect is None else effect.p,
+        "q_value": None if effect is None else effect.q,
+        "margin": None if effect is None else effect.margin,
+        "primary": row.primary,
+        "verdict": row.verdict,
+        "more_blocks": row.more_blocks,
+    }

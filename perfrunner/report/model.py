@@ -1,0 +1,71 @@
+"""The report: everything that any format shows, and nothing about how it looks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from perfrunner.analysis import Cell, Comparison, Row
+    from perfrunner.results import BuildRecord, ExperimentRecord
+
+SCHEMA = 1  # of the JSON format
+
+
+class Fact(NamedTuple):
+    """A labelled line of context."""
+
+    label: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What else changed with a variant in a cell, the clearest first. `more` were left out."""
+
+    cell: Cell
+    variant: str
+    rows: tuple[Row, ...]
+    more: int
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How the trials ended. A trial whose block was void through another arm is still `ok`."""
+
+    ok: int
+    void: int
+    failed: int
+    left_out: int  # ok, but in a void block: they count nowhere
+
+
+@dataclass(frozen=True)
+class Report:
+    """`headline` holds sentences that a reader can paste, one for each variant and primary metric.
+
+    `notes` are on primary metrics and on trials, `minor_notes` on exploratory metrics.
+    """
+
+    experiment: ExperimentRecord
+    comparison: Comparison
+    headline: tuple[str, ...]
+    context: tuple[Fact, ...]
+    counts: Counts
+    moved: tuple[Moved, ...]
+    notes: tuple[str, ...]
+    minor_notes: tuple[str, ...]
+    warnings: tuple[str, ...]
+    differing: tuple[str, ...]  # facts that are not the same for all arms
+    builds: tuple[BuildRecord, ...]
+    facts: Mapping[str, Any]
+    reproduce: str
+
+    def rows(self, cell: Cell) -> dict[str, list[Row]]:
+        """A cell's rows by metric id, in the order of the report."""
+        found: dict[str, list[Row]] = {}
+        for row in self.comparison.rows:
+            if row.cell == cell:
+                found.setdefault(row.metric.id, []).append(row)
+        return found

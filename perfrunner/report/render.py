@@ -1,0 +1,37 @@
+"""One report, five formats."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perfrunner.errors import UsageError
+from perfrunner.report.commit import commit_text
+from perfrunner.report.json_document import json_text
+from perfrunner.report.markdown import markdown_text
+from perfrunner.report.terminal import terminal_text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from perfrunner.report.model import Report
+
+FORMATS = ("terminal", "markdown", "commit", "json", "html")
+
+
+def render(report: Report, fmt: str, *, console: Console | None = None, every: bool = False) -> str:
+    """The report as text.
+
+    `console` gives the width and the colours of the terminal format. `every` shows the metrics
+    without a change too (markdown and terminal; JSON and HTML always hold all).
+    """
+    if fmt == "terminal":
+        return terminal_text(report, console, every=every)
+    if fmt == "markdown":
+        return markdown_text(report, every=every)
+    if fmt == "commit":
+        return commit_text(report)
+    if fmt == "json":
+        return json_text(report)
+    if fmt == "html":
+        raise UsageError("an HTML report needs the trials for its charts", "use write_html")
+    raise UsageError(f"no report format {fmt!r}", f"one of {', '.join(FORMATS)}")
