@@ -1,0 +1,202 @@
+"""`perfrunner clean`: give disk space back. Results are only removed by name."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from perfrunner.cli import options
+from perfrunner.cli.output import note, print_json, size
+from perfrunner.errors import StoreError, UsageError
+from perfrunner.spec import ClusterSpec, load_cluster
+from perfrunner.spec.cluster import DEFAULT_WORK_DIR, HostSpec
+from perfrunner.spec.suggest import did_you_mean
+
+HOST_DIRECTORIES = ("artifacts", "runs")
+
+
+@dataclass(frozen=True)
+class Target:
+    """Something to remove. `bytes` is None where it is not known (a remote host)."""
+
+    what: str
+    bytes: int | None
+    remove: Callable[[], None]
+
+
+@click.command(
+    "clean",
+    short_help="Remove builds, and leftovers on the hosts.",
+    epilog="\b\nExamples:\n  perfrunner clean                      builds, and what trials left on this machine"
+    "\n  perfrunner clean --cluster hosts.yaml what trials left on those hosts"
+    "\n  perfrunner clean --results quickstart-20260102-030405",
+)
+@click.option("--builds", is_flag=True, help="The build cache.")
+@click.option("--hosts", is_flag=True, help="Artifacts and run directories on the hosts.")
+@click.option(
+    "--cluster",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The hosts to clean (implies --hosts); otherwise this machine.",
+)
+@click.option(
+    "--results",
+    metavar="EXPERIMENT",
+    multiple=True,
+    help="Delete this experiment's results for good: its full id; repeatable.",
+)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@options.out_option
+@options.cache_option
+@options.json_option
+def command(
+    builds: bool,
+    hosts: bool,
+    cluster: Path | None,
+    results: tuple[str, ...],
+    yes: bool,
+    out_dir: Path,
+    cache_dir: Path,
+    as_json: bool,
+) -> None:
+    """Remove builds and what trials left on the hosts; results only when an experiment is named."""
+    hosts = hosts or cluster is not None
+    if not (builds or hosts or results):
+        builds = hosts = True
+    targets: list[Target] = []
+    if builds:
+        targets += _builds(cache_dir)
+    if hosts:
+        targets += _hosts(None if cluster is None else load_cluster(cluster))
+    targets += [_experiment(out_dir, experiment) for experiment in results]
+    if targets and not yes:
+        _ask(targets)
+    for target in targets:
+        target.remove()
+    if as_json:
+        print_json({"removed": [{"what": t.what, "bytes": t.bytes} for t in targets]})
+    elif not targets:
+        note("nothing to remove")
+    else:
+        for target in targets:
+            click.echo(f"removed {_line(target)}")
+
+
+def _ask(targets: list[Target]) -> None:
+    for target in targets:
+        note(f"  {_line(target)}")
+    if not _is_terminal():
+        raise UsageError("nothing was removed: there is no terminal to confirm on", "add --yes")
+    if not click.confirm("Remove all of this?", err=True):
+        raise UsageError("nothing was removed")
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
+def _line(target: Target) -> str:
+    return target.what if target.bytes is None else f"{target.what} ({size(target.bytes)})"
+
+
+def _builds(cache_dir: Path) -> list[Target]:
+    if not cache_dir.is_dir() or not any(cache_dir.iterdir()):
+        return []
+    from perfrunner.build.builder import CACHE_TAG
+
+    if not (cache_dir / CACHE_TAG).is_file():
+        raise UsageError(
+            f"{cache_dir} is not a build cache of perfrunner (it has no {CACHE_TAG})",
+            "name the right one with --cache, or remove it yourself",
+        )
+    return [Target(f"build cache {cache_dir}", _bytes(cache_dir), lambda: _remove_cache(cache_dir))]
+
+
+def _remove_cache(cache_dir: Path) -> None:
+    """Only while no build is at work: each build holds the lock of its tree."""
+    with contextlib.ExitStack() as stack:
+        for path in sorted((cache_dir / "trees").glob("*.lock")):
+            lock = stack.enter_context(path.open("r"))
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UsageError(f"a build is at work in {cache_dir}", "wait for its end") from None
+        _remove_tree(cache_dir)
+
+
+def _hosts(cluster: ClusterSpec | None) -> list[Target]:
+    if cluster is not None:
+        return [
+            Target(
+                f"artifacts and run directories in {host.work_dir} on {name}",
+                None,
+                lambda name=name, host=host: _clean_host(name, host, cluster.transport == "local"),  # type: ignore[misc]
+            )
+            for name, host in cluster.hosts.items()
+        ]
+    work_dir = Path(DEFAULT_WORK_DIR)
+    found = [work_dir / name for name in HOST_DIRECTORIES if (work_dir / name).is_dir()]
+    if not found:
+        return []
+    host = HostSpec(work_dir=DEFAULT_WORK_DIR)
+    what = f"artifacts and run directories in {work_dir}"
+    return [Target(what, sum(map(_bytes, found)), lambda: _clean_host("here", host, local=True))]
+
+
+def _clean_host(name: str, host: HostSpec, local: bool) -> None:
+    """Under the host's lock: a run that is under way there keeps its files, and this is an error."""
+    from perfrunner.cluster import open_host
+
+    with open_host(host, "local" if local else "ssh", name=name, run_id="clean") as opened:
+        opened.lock()
+        opened.sweep()
+        for directory in HOST_DIRECTORIES:
+            opened.transport.remove_tree(f"{opened.work_dir}/{directory}")
+
+
+def _experiment(out_dir: Path, experiment: str) -> Target:
+    from perfrunner.results import ResultStore
+
+    with ResultStore.open(out_dir, create=False) as store:
+        known = [summary.experiment.id for summary in store.list()]
+    if experiment not in known:
+        raise UsageError(
+            f"no experiment {experiment} in {out_dir}{did_you_mean(experiment, known)}"
+        )
+    directory = out_dir / experiment
+    return Target(
+        f"results of {experiment}", _bytes(directory), lambda: _delete(out_dir, experiment)
+    )
+
+
+def _delete(out_dir: Path, experiment: str) -> None:
+    """The record goes first: a half-removed directory without a record is rubbish, not a broken experiment."""
+    from perfrunner.results import ResultStore
+    from perfrunner.run.lock import OutDirLock
+
+    with OutDirLock(out_dir):
+        with ResultStore.open(out_dir, create=False) as store:
+            store.delete(experiment)
+        _remove_tree(out_dir / experiment)
+
+
+def _remove_tree(directory: Path) -> None:
+    try:
+        shutil.rmtree(directory)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise StoreError(f"{directory} cannot be removed: {error.strerror}") from error
+
+
+def _bytes(directory: Path) -> int:
+    return sum(
+        p.lstat().st_size for p in directory.rglob("*") if p.is_file() and not p.is_symlink()
+    )

@@ -1,0 +1,58 @@
+"""Where the engine's source is.
+
+In this order: --engine-src; $PERFRUNNER_ENGINE_SRC; a directory engine_src/ in the spec's directory or above it; the
+same from the current directory; the source that came with the package. What is named and wrong is an error, never
+passed over.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import perfrunner
+from perfrunner.errors import UsageError
+
+ENVIRONMENT = "PERFRUNNER_ENGINE_SRC"
+NAME = "engine_src"
+
+
+def find_engine_source(option: Path | None, spec_path: Path | None) -> Path:
+    """An absolute directory that holds the engine's CMake project. Raises UsageError."""
+    if option is not None:
+        return _named(option, "--engine-src")
+    named = os.environ.get(ENVIRONMENT)
+    if named:
+        return _named(Path(named), f"${ENVIRONMENT}")
+    for candidate in _candidates(spec_path):
+        if is_engine_source(candidate):
+            return candidate
+    raise UsageError(
+        "the engine's source is nowhere near the spec or the current directory, and not in the package",
+        f"name it with --engine-src DIR or {ENVIRONMENT}=DIR",
+    )
+
+
+def is_engine_source(directory: Path) -> bool:
+    """Whether this is our engine and not another project's folder of the same name."""
+    return (directory / "CMakeLists.txt").is_file() and (directory / "options").is_dir()
+
+
+def _named(directory: Path, origin: str) -> Path:
+    if not is_engine_source(directory):
+        raise UsageError(
+            f"{origin} {directory} holds no engine source (CMakeLists.txt and options/)",
+            "it is the directory engine_src/ of a checkout",
+        )
+    return directory.resolve()
+
+
+def _candidates(spec_path: Path | None) -> Iterator[Path]:
+    starts = [Path.cwd()] if spec_path is None else [spec_path.resolve().parent, Path.cwd()]
+    for start in starts:
+        for directory in (start, *start.parents):
+            yield directory / NAME
+    package = Path(perfrunner.__file__).resolve().parent
+    yield package / "_engine_src"  # an installed package
+    yield package.parent / NAME  # an editable install

@@ -1,0 +1,119 @@
+"""Options and arguments that several commands share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from perfrunner.errors import UsageError
+from perfrunner.spec import Spec, load_spec
+from perfrunner.spec.suggest import expected_name
+
+DEFAULT_OUT = Path("perfrunner-results")
+DEFAULT_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "perfrunner"
+
+
+def _expanded(ctx: click.Context, param: click.Parameter, value: Path) -> Path:
+    del ctx, param
+    return value.expanduser()
+
+
+spec_argument = click.argument("spec_path", metavar="SPEC", type=click.Path(path_type=Path))
+set_option = click.option(
+    "--set",
+    "overrides",
+    metavar="A.B=VALUE",
+    multiple=True,
+    help="Change one value of the spec; repeatable. VALUE is YAML; a key with dots is quoted.",
+)
+cluster_option = click.option(
+    "--cluster",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Run on these hosts instead of the spec's.",
+)
+out_option = click.option(
+    "--out",
+    "out_dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    envvar="PERFRUNNER_OUT",
+    default=DEFAULT_OUT,
+    show_default="./perfrunner-results",
+    help="Where results are kept.",
+)
+cache_option = click.option(
+    "--cache",
+    "cache_dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    envvar="PERFRUNNER_CACHE",
+    default=DEFAULT_CACHE,
+    show_default="~/.cache/perfrunner",
+    help="Where builds are kept.",
+    callback=_expanded,
+)
+engine_source_option = click.option(
+    "--engine-src",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="The engine's source; otherwise $PERFRUNNER_ENGINE_SRC, or engine_src/ near the spec.",
+)
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="One JSON document on stdout, and nothing else."
+)
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
+repeats_option = click.option(
+    "--repeats",
+    type=click.IntRange(1, 1000),
+    metavar="N",
+    help="Blocks, instead of the spec's number.",
+)
+seed_option = click.option(
+    "--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Seed of the random order."
+)
+workloads_option = click.option(
+    "--workloads", metavar="NAME,...", multiple=True, help="Only these workloads."
+)
+variants_option = click.option(
+    "--variants", metavar="NAME,...", multiple=True, help="Only these variants, and the baseline."
+)
+
+
+def read_spec(
+    spec_path: Path,
+    overrides: tuple[str, ...] = (),
+    cluster: Path | None = None,
+    repeats: int | None = None,
+) -> Spec:
+    """The spec as the command line changes it."""
+    extra = [f"blocks={repeats}"] if repeats is not None else []
+    return load_spec(spec_path, [*overrides, *extra], cluster)
+
+
+def selection(what: str, texts: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Names from `a,b`, where a name may hold commas itself (matrix variants do). None: no selection."""
+    if not texts:
+        return None
+    chosen: list[str] = []
+    for text in texts:
+        names = split_names(text, known)
+        if names is None:
+            wrong = [part for part in text.split(",") if part not in known]
+            raise UsageError(expected_name(f"a {what} of the spec", ",".join(wrong), known))
+        chosen += [name for name in names if name not in chosen]
+    return tuple(name for name in known if name in chosen)
+
+
+def split_names(text: str, known: tuple[str, ...]) -> list[str] | None:
+    """`text` as known names joined by commas; None when it cannot be read so."""
+    if text in known:
+        return [text]
+    for name in known:
+        if text.startswith(f"{name},"):
+            rest = split_names(text[len(name) + 1 :], known)
+            if rest is not None:
+                return [name, *rest]
+    return None

@@ -1,0 +1,121 @@
+"""`perfrunner plan`: what would run, in which order, and for how long."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from perfrunner.cli import options
+from perfrunner.cli.estimate import Estimate, estimate
+from perfrunner.cli.output import duration, print_json, result_console
+from perfrunner.run.plan import Plan, draw_seed, make_plan
+from perfrunner.spec import Spec
+
+
+@click.command(
+    "plan",
+    short_help="What would run, in order, and for how long.",
+    epilog="\b\nExamples:\n  perfrunner plan specs/experiments/quickstart.yaml --seed 41"
+    "\n  perfrunner plan spec.yaml --set blocks=20 --json",
+)
+@options.spec_argument
+@options.set_option
+@options.repeats_option
+@options.cluster_option
+@options.seed_option
+@options.workloads_option
+@options.variants_option
+@options.out_option
+@options.json_option
+def command(
+    spec_path: Path,
+    overrides: tuple[str, ...],
+    repeats: int | None,
+    cluster: Path | None,
+    seed: int | None,
+    workloads: tuple[str, ...],
+    variants: tuple[str, ...],
+    out_dir: Path,
+    as_json: bool,
+) -> None:
+    """Show what a run would do: the trials in their order, and how long they are likely to take."""
+    spec = options.read_spec(spec_path, overrides, cluster, repeats)
+    spec = spec.restricted(
+        options.selection("workload", workloads, tuple(spec.workloads)),
+        options.selection("variant", variants, tuple(spec.variants)),
+    )
+    show_plan(spec, seed, out_dir, as_json)
+
+
+def show_plan(spec: Spec, seed: int | None, out_dir: Path, as_json: bool) -> None:
+    """Print the plan of a spec; also `run --dry-run`."""
+    given = spec.seed if seed is None else seed
+    plan = make_plan(spec, draw_seed() if given is None else given)
+    expected = estimate(spec, out_dir)
+    if as_json:
+        print_json(_document(spec, plan, expected, given is None))
+    else:
+        _print(spec, plan, expected, given is None)
+
+
+def _document(spec: Spec, plan: Plan, expected: Estimate, drawn: bool) -> dict[str, object]:
+    return {
+        "experiment": spec.name,
+        "baseline": spec.baseline,
+        "cluster": spec.cluster.name,
+        "blocks": plan.blocks,
+        "seed": plan.seed,
+        "seed_drawn": drawn,
+        "expected_seconds": round(expected.total(spec), 1),
+        "variants": {k: v.model_dump(mode="json") for k, v in spec.variants.items()},
+        "trials": [vars(trial) for trial in plan.trials],
+    }
+
+
+def _print(spec: Spec, plan: Plan, expected: Estimate, drawn: bool) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = result_console()
+    console.print(
+        f"{spec.name}: {len(spec.variants)} variants x {len(spec.cells)} cells x {plan.blocks} blocks = "
+        f"{len(plan.trials)} trials, about {duration(expected.total(spec))} on {spec.cluster.name}"
+    )
+    origin = "drawn now; a run draws its own unless --seed is given" if drawn else "given"
+    console.print(f"seed {plan.seed} ({origin}); builds come first, and are not in the estimate")
+    settings = Table(
+        "variant", "allocator", "options", box=None, title="variants", title_justify="left"
+    )
+    for name, variant in spec.variants.items():
+        mark = " (baseline)" if name == spec.baseline else ""
+        allocator = " ".join(
+            filter(None, (variant.allocator.name, variant.allocator.option_string))
+        )
+        rest = {**variant.options, **variant.params, **variant.env}
+        settings.add_row(
+            escape(f"{name}{mark}"), allocator, " ".join(f"{k}={v}" for k, v in rest.items())
+        )
+    console.print(settings)
+    cells = Table(
+        "workload", "bucket", "a trial takes", box=None, title="cells", title_justify="left"
+    )
+    for cell in spec.cells:
+        known = "measured before" if cell in expected.measured else "guess"
+        cells.add_row(*cell, f"{duration(expected.seconds[cell])} ({known})")
+    console.print(cells)
+    order = Table(
+        "block",
+        "workload",
+        "bucket",
+        "variants in order",
+        box=None,
+        title="order",
+        title_justify="left",
+    )
+    rows: dict[tuple[int, str, str], list[str]] = {}
+    for trial in plan.trials:
+        rows.setdefault((trial.block, trial.workload, trial.bucket), []).append(trial.variant)
+    for (block, workload, bucket), names in rows.items():
+        order.add_row(str(block), workload, bucket, escape("  ".join(names)))
+    console.print(order)

@@ -1,0 +1,108 @@
+"""`perfrunner report`: what an experiment found, as a table, a page or a document."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from perfrunner.cli import options
+from perfrunner.cli.output import note, result_console
+
+if TYPE_CHECKING:
+    from perfrunner.report import Report
+    from perfrunner.results import ExperimentData
+
+FORMATS = ("terminal", "markdown", "commit", "json", "html")
+PAGE = "report.html"
+
+format_option = click.option(
+    "--format",
+    "fmt",
+    type=click.Choice(FORMATS),
+    default="terminal",
+    show_default=True,
+    help="How to write it. html is a file: --output, or report.html beside the trials.",
+)
+charts_option = click.option(
+    "--charts",
+    "charts_dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Also write every chart to DIR, as PNG and SVG.",
+)
+output_option = click.option(
+    "--output",
+    "output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write the report to FILE instead of stdout.",
+)
+all_option = click.option(
+    "--all", "every", is_flag=True, help="Show also the metrics without a clear change."
+)
+
+
+@click.command(
+    "report",
+    epilog="\b\nExamples:\n  perfrunner report                                the latest experiment"
+    "\n  perfrunner report quickstart --format markdown    for a pull request"
+    "\n  perfrunner report --format commit                 for a commit message"
+    "\n  perfrunner report --format html --output r.html --charts charts/"
+    "\n  perfrunner report --format json | jq '.results[] | select(.primary)'",
+)
+@click.argument("experiment", required=False)
+@format_option
+@charts_option
+@options.out_option
+@output_option
+@click.option("--baseline", metavar="VARIANT", help="Compare against this variant instead.")
+@all_option
+def command(
+    experiment: str | None,
+    fmt: str,
+    charts_dir: Path | None,
+    out_dir: Path,
+    output: Path | None,
+    baseline: str | None,
+    every: bool,
+) -> None:
+    """Report an EXPERIMENT: an id, the start of one, or a spec's name; default is the latest."""
+    from perfrunner.report import build_report
+    from perfrunner.results import ResultStore
+
+    with ResultStore.open(out_dir, create=False) as store:
+        data = store.load(store.resolve(experiment).id)
+    report = build_report(data, baseline)
+    write_report(report, data, fmt, output, charts_dir, every=every)
+
+
+def write_report(
+    report: Report,
+    data: ExperimentData,
+    fmt: str,
+    output: Path | None,
+    charts_dir: Path | None,
+    *,
+    every: bool,
+) -> None:
+    """To stdout, or to files whose paths are told on stderr."""
+    from perfrunner.report import render, write_charts, write_html
+    from perfrunner.report.files import write_whole
+
+    if fmt == "html":
+        page = output or Path(data.directory or ".") / data.experiment.id / PAGE
+        note(f"report {write_html(report, data, page)}")
+    else:
+        console = result_console() if fmt == "terminal" and output is None else None
+        text = render(report, fmt, console=console, every=every)
+        if output is None:
+            click.echo(text, nl=False)
+        else:
+            note(f"report {write_whole(output, text.encode())}")
+    if charts_dir is not None:
+        written, problems = write_charts(report, data, charts_dir)
+        for problem in problems:
+            note(f"warning: {problem}")
+        note(f"charts {charts_dir} ({len(written)} files)")

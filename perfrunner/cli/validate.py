@@ -1,0 +1,56 @@
+"""`perfrunner validate`: is a spec right?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from perfrunner.cli.options import cluster_option, json_option, set_option
+from perfrunner.cli.output import print_json
+from perfrunner.errors import EXIT_USAGE, SpecError
+from perfrunner.spec import load_spec
+from perfrunner.spec.includes import shown
+
+
+@click.command(
+    "validate",
+    short_help="Check specs without running anything.",
+    epilog="\b\nExample:\n  perfrunner validate specs/experiments/*.yaml",
+)
+@click.argument(
+    "spec_paths", metavar="SPEC...", nargs=-1, required=True, type=click.Path(path_type=Path)
+)
+@set_option
+@cluster_option
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    spec_paths: tuple[Path, ...],
+    overrides: tuple[str, ...],
+    cluster: Path | None,
+    as_json: bool,
+) -> None:
+    """Check specs without running anything: every error, with its file and line."""
+    results = [_check(path, overrides, cluster) for path in spec_paths]
+    if as_json:
+        print_json({"specs": results, "ok": all(r["ok"] for r in results)})
+    else:
+        for result in results:
+            if result["ok"]:
+                click.echo(f"{result['spec']}: ok ({result['summary']})")
+            for line in result["errors"]:
+                click.echo(f"error: {line}", err=True)
+    if not all(r["ok"] for r in results):
+        ctx.exit(EXIT_USAGE)
+
+
+def _check(path: Path, overrides: tuple[str, ...], cluster: Path | None) -> dict[str, Any]:
+    try:
+        spec = load_spec(path, overrides, cluster)
+    except SpecError as error:
+        return {"spec": shown(path), "ok": False, "errors": list(error.problems)}
+    summary = f"{len(spec.variants)} variants x {len(spec.cells)} cells x {spec.blocks} blocks"
+    return {"spec": shown(path), "ok": True, "errors": [], "summary": summary}
