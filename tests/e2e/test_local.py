@@ -1,0 +1,105 @@
+"""perfrunner run on this machine: build, prove, measure, report, with the system's allocator only."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from tests.e2e.conftest import BUILD_TIMEOUT_S, RealLab
+
+pytestmark = [pytest.mark.slow, pytest.mark.integration, pytest.mark.timeout(BUILD_TIMEOUT_S + 120)]
+
+
+def test_a_tiny_experiment_from_the_spec_to_the_report(real: RealLab) -> None:
+    real.write_spec(buckets=["persistent", "ephemeral"])
+    done, report = real.json()
+    assert done.returncode == 0, done.stderr
+    assert report["trials"] == {"ok": 8, "invalid": 0, "failed": 0}
+    metrics = {row["metric"] for row in report["results"]}
+    assert {
+        "ops_per_s",
+        "fragmentation_rss",
+        "fragmentation_mapped",
+        "server_cpu_us_per_op",
+    } <= metrics
+    data = real.stored()
+    assert data.experiment.state == "done"
+    for trial in data.trials:
+        found = trial.metrics
+        where = f"{trial.workload} {trial.bucket} {trial.variant}"
+        assert found["ops_per_s"] > 1000, where
+        assert 0 < found["mem_used_bytes"] < found["rss_bytes"], where
+        assert 0 < found["fragmentation_rss"] < 100, where
+        assert found["fragmentation_rss"] == pytest.approx(
+            100 * (1 - found["mem_used_bytes"] / found["rss_bytes"])
+        )
+        assert 0 < found["latency_get_p50_us"] <= found["latency_get_p99_us"], where
+        if trial.workload == "pillowfight":
+            assert 0 < found["server_cpu_us_per_op"] < 1000, where
+        else:  # so short that the kernel may not have counted one tick of it
+            assert 0 < found.get("server_cpu_us_per_op", 1) < 1000, where
+            live = trial.facts["live_bytes"]
+            assert isinstance(live, int)
+            assert live < found["mem_used_bytes"] < 3 * live, where
+    assert (real.out / data.experiment.id / "report.html").exists()
+    real.assert_nothing_left()
+    # the commands of a trial run by themselves
+    script = real.out / data.trials[0].raw_dir / "reproduce.sh"
+    again = subprocess.run(
+        ["bash", str(script)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert again.returncode == 0, again.stderr
+    real.assert_nothing_left()
+
+
+def test_an_engine_killed_in_mid_trial_fails_that_trial_only(real: RealLab) -> None:
+    real.write_spec(
+        workloads={
+            "pillowfight": {"type": "pillowfight", "items": 5000, "duration": 4, "settle": 0}
+        }
+    )
+    run = real.popen("--json")
+    deadline = time.monotonic() + BUILD_TIMEOUT_S
+    victim = None
+    while victim is None and time.monotonic() < deadline and run.poll() is None:
+        lines = real.processes()
+        driving = any("--no-population" in line for line in lines)
+        engines = [line for line in lines if "bin/kv_engine" in line.split(" ")[1]]
+        victim = int(engines[0].split()[0]) if driving and engines else None
+        time.sleep(0.05)
+    assert victim is not None, run.communicate()[1]
+    os.kill(victim, signal.SIGKILL)
+    _, stderr = run.communicate(timeout=300)
+    assert run.returncode == 3, stderr
+    data = real.stored()
+    (failed,) = [trial for trial in data.trials if trial.status == "failed"]
+    assert "died during access (killed by SIGKILL)" in failed.reason
+    assert {"engine.log", "reproduce.sh"} <= {p.name for p in (real.out / failed.raw_dir).iterdir()}
+    assert sum(trial.status == "ok" for trial in data.trials) >= 2
+    real.assert_nothing_left()
+
+
+def test_ctrl_c_then_resume(real: RealLab) -> None:
+    real.write_spec(
+        workloads={"append": {"type": "append", "items": 2000, "rounds": 1, "settle": 0}}, blocks=3
+    )
+    run = real.popen()
+    assert run.stderr is not None
+    for line in run.stderr:
+        if line.startswith("trial "):
+            break
+    os.kill(run.pid, signal.SIGINT)
+    _, stderr = run.communicate(timeout=60)
+    assert run.returncode == 130, stderr
+    assert "--resume" in stderr
+    real.assert_nothing_left(2.0)
+    before = len(real.stored().trials)
+    assert 1 <= before < 6
+    done = real.perfrunner("--resume")
+    assert done.returncode == 0, done.stderr
+    assert len(real.stored().trials) == 6
+    assert real.stored().experiment.state == "done"

@@ -1,0 +1,235 @@
+"""What the engine reported as persisted survives SIGKILL at any moment, again and again.
+
+A writer keeps setting and deleting keys and notes what was acknowledged. The proof of persistence is the engine's own
+word: STAT's ep_queue_size was 0 in an answer to a request sent after the acknowledgement. Values carry a version, so
+after a restart each key must have the version that was reported, or a later one that had at least been sent.
+"""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from wire import Wire, frame, set_frame
+
+pytestmark = pytest.mark.integration
+
+GET, DELETE = 0x00, 0x04
+OK, ENOENT = 0, 1
+KEYS = 600
+BATCH = 50
+
+
+def value_of(key: int, version: int) -> bytes:
+    return b"%d:%d:" % (key, version) + b"x" * (version * 37 % 300)
+
+
+class History:
+    """What was sent and acknowledged. Version 0 is "not there"; deletions are versions too."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.sent: dict[int, int] = {}
+        self.acknowledged: dict[int, int] = {}
+        self.persisted: dict[int, int] = {}
+        self.deletions: set[tuple[int, int]] = set()
+
+    def next_version(self, key: int, delete: bool) -> int:
+        with self.lock:
+            version = self.sent.get(key, 0) + 1
+            self.sent[key] = version
+            if delete:
+                self.deletions.add((key, version))
+            return version
+
+    def seen(self, keys: list[tuple[int, int]]) -> None:
+        with self.lock:
+            self.acknowledged.update(keys)
+
+
+class Writer(threading.Thread):
+    """Pipelines batches of random sets and deletes until its connection dies or it is told to stop."""
+
+    def __init__(self, port: int, history: History, seed: int) -> None:
+        super().__init__(daemon=True)
+        self.port, self.history, self.random = port, history, random.Random(seed)
+        self.stop = threading.Event()
+        self.rest = threading.Event()
+        self.batches = 0
+        self.problem: str | None = None
+
+    def batch(self, wire: Wire) -> None:
+        requests, keys = [], []
+        for key in self.random.sample(range(KEYS), BATCH):
+            delete = self.random.random() < 0.2
+            version = self.history.next_version(key, delete)
+            name = b"crash-%d" % key
+            requests.append(
+                frame(DELETE, name) if delete else set_frame(name, value_of(key, version))
+            )
+            keys.append((key, version))
+        wire.send(b"".join(requests))
+        for _ in requests:
+            status = wire.answer().status
+            if status not in (OK, ENOENT):
+                self.problem = f"status {status:#x}"
+        self.history.seen(keys)
+        self.batches += 1
+
+    def run(self) -> None:
+        try:
+            with Wire(self.port) as wire:
+                while not self.stop.is_set():
+                    self.batch(wire)
+                    if self.rest.is_set():
+                        time.sleep(0.02)
+        except (EOFError, OSError):
+            pass  # the engine was killed
+
+
+def wait_for_a_report(port: int, history: History, seconds: float = 30) -> None:
+    """Returns once the engine has said that all that was acknowledged before is persisted."""
+    deadline = time.monotonic() + seconds
+    with Wire(port) as wire:
+        while True:
+            with history.lock:
+                before = dict(history.acknowledged)
+            if wire.stats()["ep_queue_size"] == "0":
+                with history.lock:
+                    history.persisted = before
+                return
+            assert time.monotonic() < deadline, "the queue was never empty"
+
+
+def check(port: int, history: History) -> None:
+    """Compares every key with its history."""
+    with Wire(port) as wire:
+        for key in range(KEYS):
+            answer = wire.ask(GET, b"crash-%d" % key)
+            least, most = history.persisted.get(key, 0), history.sent.get(key, 0)
+            allowed = range(least, most + 1)
+            gone = least == 0 or any((key, version) in history.deletions for version in allowed)
+            if answer.status == ENOENT:
+                assert gone, f"key {key}: persisted version {least} is lost"
+                continue
+            assert answer.status == OK
+            version = int(answer.value.split(b":")[1])
+            assert version in allowed, f"key {key}: version {version} not in {least}..{most}"
+            assert (key, version) not in history.deletions
+            assert answer.value == value_of(key, version)
+
+
+def kill(engine: Any) -> None:
+    engine.process.kill()
+    engine.process.wait(timeout=30)
+
+
+def forget_what_was_not_stored(history: History) -> None:
+    """After a check: later versions of the lost ones may never come back, earlier ones neither."""
+    history.acknowledged = dict(history.persisted)
+
+
+def test_sigkill_in_mid_load_loses_nothing_reported_persisted(
+    start_engine: Callable[..., Any],
+) -> None:
+    history = History()
+    moments = random.Random(20240607)
+    for life in range(6):
+        engine = start_engine(kind="persistent")
+        check(engine.port, history)
+        forget_what_was_not_stored(history)
+        writer = Writer(engine.port, history, seed=life)
+        writer.start()
+        time.sleep(0.2)
+        writer.rest.set()  # the queue gets empty between two batches
+        wait_for_a_report(engine.port, history)
+        writer.rest.clear()
+        time.sleep(moments.uniform(0.0, 0.5))
+        kill(engine)
+        writer.stop.set()
+        writer.join(timeout=10)
+        assert writer.problem is None
+        assert writer.batches > 3
+        assert history.persisted, "nothing was ever reported persisted: the test proves nothing"
+    final = start_engine(kind="persistent")
+    check(final.port, history)
+    assert final.stop() == 0
+
+
+def test_sigkill_during_warm_up(
+    start_engine: Callable[..., Any], kv_engine: Path, tmp_path: Path
+) -> None:
+    history = History()
+    engine = start_engine(kind="persistent")
+    writer = Writer(engine.port, history, seed=1)
+    writer.start()
+    time.sleep(0.5)
+    writer.stop.set()
+    writer.join(timeout=10)
+    wait_for_a_report(engine.port, history)
+    kill(engine)
+    for delay in (0.0, 0.005, 0.02, 0.05):
+        process = subprocess.Popen(
+            [str(kv_engine), "--port", "0", "--bucket-type", "persistent", "--vbuckets", "64",
+             "--quota-mb", "512", "--data-dir", str(tmp_path / "data")],
+            stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        time.sleep(delay)
+        process.kill()
+        process.wait(timeout=30)
+    again = start_engine(kind="persistent")
+    check(again.port, history)
+
+
+def test_a_clean_stop_stores_what_was_never_reported(start_engine: Callable[..., Any]) -> None:
+    history = History()
+    engine = start_engine(kind="persistent")
+    writer = Writer(engine.port, history, seed=2)
+    writer.start()
+    time.sleep(0.3)
+    writer.stop.set()
+    writer.join(timeout=10)
+    assert engine.stop() == 0
+    history.persisted = dict(history.acknowledged)
+    again = start_engine(kind="persistent")
+    check(again.port, history)
+    with Wire(again.port) as wire:
+        assert wire.stats(b"warmup")["ep_warmup_clean_stop"] == "true"
+
+
+def test_sigkill_under_pillowfight(start_engine: Callable[..., Any], kv_engine: Path) -> None:
+    """The same with the real load generator beside a few known keys: a busy flusher must not lose them."""
+    pillowfight = kv_engine.parent / "pillowfight"
+    if not pillowfight.is_file():
+        pillowfight = kv_engine.parent.parent / "load" / "pillowfight"
+    if not pillowfight.is_file():
+        pytest.fail("pillowfight is not built beside kv_engine")
+    history = History()
+    for life in range(3):
+        engine = start_engine(kind="persistent")
+        check(engine.port, history)
+        forget_what_was_not_stored(history)
+        load = subprocess.Popen(
+            [str(pillowfight), "--host", "127.0.0.1", "--port", str(engine.port), "--num-items", "20000",
+             "--set-pct", "80", "--vbuckets", "64", "--duration", "30", "--min-size", "256", "--max-size", "256"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            time.sleep(0.5)
+            with Wire(engine.port) as wire:
+                Writer(engine.port, history, seed=life).batch(wire)
+            load.terminate()  # the queue never gets empty under this load; the kill comes while it drains or after
+            load.wait(timeout=30)
+            wait_for_a_report(engine.port, history)
+        finally:
+            load.kill()
+            load.wait(timeout=30)
+        kill(engine)
+    last = start_engine(kind="persistent")
+    check(last.port, history)

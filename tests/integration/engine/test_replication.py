@@ -1,0 +1,185 @@
+"""One engine node follows another: every item is compared, by what the replica itself streams out."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import time
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from wire import Wire, frame, set_frame
+
+from tests.support.dcp_client import (
+    DELETE_TIMES,
+    MUTATION,
+    STREAM_END,
+    TO_LATEST,
+    DcpClient,
+    Message,
+)
+
+pytestmark = pytest.mark.integration
+
+VBUCKETS = 8
+GET, DELETE, SET_VBUCKET, SELECT, ACTIVE = 0x00, 0x04, 0x3D, 0x89, 1
+
+
+def session(port: int) -> Wire:
+    wire = Wire(port)
+    wire.hello("select_bucket")
+    assert wire.ask(SELECT, b"default").status == 0
+    return wire
+
+
+def vbucket_of(key: bytes) -> int:
+    return zlib.crc32(key) % VBUCKETS
+
+
+def load(port: int, operations: int, seed: int) -> None:
+    """Sets, overwrites and deletions over all vBuckets, pipelined."""
+    draw = random.Random(seed)
+    with session(port) as wire:
+        for batch in range(0, operations, 500):
+            requests = []
+            for number in range(batch, min(batch + 500, operations)):
+                key = b"key-%d" % draw.randrange(operations // 2)
+                vbucket = vbucket_of(key)
+                if draw.random() < 0.1:
+                    requests.append(frame(DELETE, key, vbucket=vbucket))
+                else:
+                    value = b"%d:" % number + draw.randbytes(draw.randrange(200))
+                    requests.append(set_frame(key, value, flags=number, vbucket=vbucket))
+            wire.send(b"".join(requests))
+            for _ in requests:
+                assert wire.answer().status in (0, 1)
+
+
+def contents(port: int) -> list[dict[bytes, Message]]:
+    """The latest message of every key, by vBucket."""
+    with DcpClient(port, flags=DELETE_TIMES) as client:
+        for vbucket in range(VBUCKETS):
+            assert client.open_stream(vbucket, flags=TO_LATEST).status == 0
+        client.until(lambda got: sum(m.opcode == STREAM_END for m in got) == VBUCKETS, timeout=60)
+        found: list[dict[bytes, Message]] = [{} for _ in range(VBUCKETS)]
+        for message in client.messages:
+            if message.is_document:
+                found[message.vbucket][message.key] = message
+        return found
+
+
+def essence(message: Message) -> tuple[Any, ...]:
+    """Everything but the stream's number."""
+    return (message.opcode, message.cas, message.extras, message.value)
+
+
+def same(source: int, replica: int) -> bool:
+    left, right = contents(source), contents(replica)
+    return [{k: essence(m) for k, m in vb.items()} for vb in left] == [
+        {k: essence(m) for k, m in vb.items()} for vb in right
+    ]
+
+
+def wait_for(check: Callable[[], bool], timeout: float = 60) -> None:
+    deadline = time.monotonic() + timeout
+    while not check():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+@pytest.fixture
+def start_pair(start_engine: Callable[..., Any], tmp_path: Any) -> Callable[[str], Any]:
+    def start(kind: str, *flags: str, replica_of: Any = None) -> Any:
+        if replica_of is not None:
+            flags += ("--replicate-from", f"127.0.0.1:{replica_of.port}")
+        return start_engine("--vbuckets", str(VBUCKETS), *flags, kind=kind)
+
+    return start
+
+
+@pytest.mark.parametrize("kind", ["ephemeral", "persistent"])
+def test_every_item_of_a_loaded_node_arrives(kind: str, start_pair: Any, tmp_path: Any) -> None:
+    source = start_pair(kind, "--data-dir", str(tmp_path / "source"))
+    load(source.port, 6000, seed=1)
+    replica = start_pair(kind, "--data-dir", str(tmp_path / "replica"), replica_of=source)
+    load(source.port, 6000, seed=2)
+    wait_for(lambda: same(source.port, replica.port))
+    with session(replica.port) as wire:
+        stats = wire.stats(b"replication")
+        assert (stats["connected"], stats["refused"], stats["rollbacks"]) == ("true", "0", "0")
+        assert wire.ask(GET, b"key-1", vbucket=vbucket_of(b"key-1")).status == 7
+    with DcpClient(source.port) as left, DcpClient(replica.port) as right:
+        assert left.failover_log() == right.failover_log()
+
+
+def test_a_replica_of_a_replica(start_pair: Any) -> None:
+    source = start_pair("ephemeral")
+    middle = start_pair("ephemeral", replica_of=source)
+    last = start_pair("ephemeral", replica_of=middle)
+    load(source.port, 5000, seed=3)
+    wait_for(lambda: same(source.port, middle.port) and same(source.port, last.port))
+
+
+def test_a_restarted_replica_resumes(start_pair: Any, tmp_path: Any) -> None:
+    source = start_pair("persistent", "--data-dir", str(tmp_path / "source"))
+    load(source.port, 2000, seed=4)
+    directory = ("--data-dir", str(tmp_path / "replica"))
+    replica = start_pair("persistent", *directory, replica_of=source)
+    wait_for(lambda: same(source.port, replica.port))
+    assert replica.stop() == 0
+    load(source.port, 500, seed=5)
+    again = start_pair("persistent", *directory, replica_of=source)
+    wait_for(lambda: same(source.port, again.port))
+    with session(again.port) as wire:
+        stats = wire.stats(b"replication")
+        assert stats["rollbacks"] == "0"
+        assert int(stats["messages"]) < 1500, "only what it missed"
+
+
+def test_a_replica_of_another_history_starts_over(start_pair: Any, tmp_path: Any) -> None:
+    directory = ("--data-dir", str(tmp_path / "replica"))
+    first = start_pair("ephemeral")
+    load(first.port, 2000, seed=6)
+    replica = start_pair("persistent", *directory, replica_of=first)
+    wait_for(lambda: same(first.port, replica.port))
+    assert replica.stop() == 0
+    assert first.stop() == 0
+    other = start_pair("ephemeral")
+    load(other.port, 1000, seed=7)
+    again = start_pair("persistent", *directory, replica_of=other)
+    wait_for(lambda: same(other.port, again.port))
+    with session(again.port) as wire:
+        assert wire.stats(b"replication")["rollbacks"] == str(VBUCKETS)
+
+
+def test_a_promoted_replica_serves_what_it_has(start_pair: Any) -> None:
+    source = start_pair("ephemeral")
+    load(source.port, 1000, seed=8)
+    replica = start_pair("ephemeral", replica_of=source)
+    wait_for(lambda: same(source.port, replica.port))
+    expected = contents(source.port)[0]
+    with session(replica.port) as wire:
+        assert wire.ask(SET_VBUCKET, extras=bytes([ACTIVE]), vbucket=0).status == 0
+        for key, message in expected.items():
+            answer = wire.ask(GET, key, vbucket=0)
+            assert answer.status == (0 if message.opcode == MUTATION else 1)
+            if answer.status == 0:
+                assert (answer.value, answer.cas) == (message.value, message.cas)
+        wire.send(set_frame(b"mine", b"v", vbucket=0))
+        assert wire.answer().status == 0
+    with session(source.port) as wire:
+        wire.send(set_frame(b"theirs", b"v", vbucket=0))
+        assert wire.answer().status == 0
+    with DcpClient(replica.port) as client:
+        assert len(client.failover_log()) == 2, "a new history begins at the promotion"
+
+
+@pytest.mark.parametrize("address", ["nonsense", "host:", ":1", "host:99999", "host:12x"])
+def test_a_bad_address_is_a_usage_error(address: str, kv_engine: Any) -> None:
+    done = subprocess.run(
+        [str(kv_engine), "--replicate-from", address], capture_output=True, timeout=10, check=False
+    )
+    assert done.returncode == 2
+    assert b"HOST:PORT" in done.stderr

@@ -1,0 +1,188 @@
+"""An unmodified Couchbase SDK with its default settings against the real engine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from couchbase.auth import PasswordAuthenticator
+from couchbase.cluster import Cluster
+from couchbase.exceptions import (
+    AuthenticationException,
+    BucketNotFoundException,
+    CasMismatchException,
+    CouchbaseException,
+    DocumentExistsException,
+    DocumentNotFoundException,
+)
+from couchbase.options import (
+    ClusterOptions,
+    DecrementOptions,
+    DeltaValue,
+    IncrementOptions,
+    ReplaceOptions,
+    SignedInt64,
+    UpsertOptions,
+)
+from couchbase.transcoder import RawBinaryTranscoder
+
+pytestmark = pytest.mark.integration
+
+USERS = {"Administrator": "correct horse", "ann": "battery,staple=äö"}
+
+
+def connect(port: int, user: str = "Administrator", password: str | None = None) -> Cluster:
+    options = ClusterOptions(PasswordAuthenticator(user, password or USERS[user]))
+    cluster = Cluster(f"couchbase://127.0.0.1:{port}", options)
+    cluster.wait_until_ready(timedelta(seconds=10))
+    return cluster
+
+
+@pytest.fixture(params=["ephemeral", "persistent"])
+def port(request: pytest.FixtureRequest, start_engine: Callable[..., Any]) -> int:
+    return start_engine(users=USERS, kind=request.param).port
+
+
+@pytest.fixture
+def collection(port: int) -> Iterator[Any]:
+    cluster = connect(port)
+    yield cluster.bucket("default").default_collection()
+    cluster.close()
+
+
+def test_documents_round_trip(collection: Any) -> None:
+    document = {"name": "Köln", "list": [1, 2.5, None], "nested": {"deep": True}}
+    stored = collection.upsert("doc", document)
+    fetched = collection.get("doc")
+    assert fetched.content_as[dict] == document
+    assert fetched.cas == stored.cas != 0
+
+
+def test_insert_refuses_what_exists(collection: Any) -> None:
+    collection.insert("key", {"n": 1})
+    with pytest.raises(DocumentExistsException):
+        collection.insert("key", {"n": 2})
+    assert collection.get("key").content_as[dict] == {"n": 1}
+
+
+def test_replace_needs_the_document_and_its_version(collection: Any) -> None:
+    with pytest.raises(DocumentNotFoundException):
+        collection.replace("key", {"n": 1})
+    old = collection.upsert("key", {"n": 1}).cas
+    new = collection.replace("key", {"n": 2}, ReplaceOptions(cas=old)).cas
+    assert new != old
+    with pytest.raises(CasMismatchException):
+        collection.replace("key", {"n": 3}, ReplaceOptions(cas=old))
+    assert collection.get("key").content_as[dict] == {"n": 2}
+
+
+def test_remove(collection: Any) -> None:
+    collection.upsert("key", {"n": 1})
+    collection.remove("key")
+    with pytest.raises(DocumentNotFoundException):
+        collection.get("key")
+    with pytest.raises(DocumentNotFoundException):
+        collection.remove("key")
+
+
+def test_counters(collection: Any) -> None:
+    binary = collection.binary()
+    start = IncrementOptions(initial=SignedInt64(10), delta=DeltaValue(1))
+    assert binary.increment("count", start).content == 10
+    assert binary.increment("count", IncrementOptions(delta=DeltaValue(5))).content == 15
+    assert binary.decrement("count", DecrementOptions(delta=DeltaValue(100))).content == 0
+
+
+def test_append_and_prepend(collection: Any) -> None:
+    raw = RawBinaryTranscoder()
+    collection.upsert("blob", b"middle", UpsertOptions(transcoder=raw))
+    collection.binary().append("blob", b"-end")
+    collection.binary().prepend("blob", b"start-")
+    assert collection.get("blob", transcoder=raw).value == b"start-middle-end"
+    with pytest.raises(DocumentNotFoundException):
+        collection.binary().append("none", b"x")
+
+
+def test_exists(collection: Any) -> None:
+    assert not collection.exists("key").exists
+    collection.upsert("key", {"n": 1})
+    assert collection.exists("key").exists
+    collection.remove("key")
+    assert not collection.exists("key").exists
+
+
+def test_expiry_touch_and_get_and_touch(collection: Any) -> None:
+    soon = UpsertOptions(expiry=timedelta(seconds=1))
+    collection.upsert("gone", {"n": 1}, soon)
+    collection.upsert("touched", {"n": 2}, soon)
+    collection.upsert("read", {"n": 3}, soon)
+    collection.touch("touched", timedelta(seconds=60))
+    touched = collection.get_and_touch("read", timedelta(seconds=60))
+    assert touched.content_as[dict] == {"n": 3}
+    time.sleep(2.1)  # whole seconds on the server's side
+    with pytest.raises(DocumentNotFoundException):
+        collection.get("gone")
+    assert collection.get("touched").content_as[dict] == {"n": 2}
+    assert collection.get("read").content_as[dict] == {"n": 3}
+
+
+def test_lock_and_unlock(collection: Any) -> None:
+    collection.upsert("key", {"n": 1})
+    locked = collection.get_and_lock("key", timedelta(seconds=15))
+    collection.unlock("key", locked.cas)
+    collection.upsert("key", {"n": 2})
+    assert collection.get("key").content_as[dict] == {"n": 2}
+
+
+def test_multi_operations(collection: Any) -> None:
+    documents = {f"multi-{i}": {"n": i} for i in range(500)}
+    assert collection.upsert_multi(documents).all_ok
+    fetched = collection.get_multi(list(documents))
+    assert fetched.all_ok
+    assert {key: result.content_as[dict] for key, result in fetched.results.items()} == documents
+    assert collection.touch_multi(list(documents), timedelta(seconds=60)).all_ok
+    assert collection.remove_multi(list(documents)).all_ok
+    assert not collection.get_multi(["multi-0"]).all_ok
+
+
+def test_large_document(collection: Any) -> None:
+    raw = RawBinaryTranscoder()
+    # The SDK's time to read a value grows with its square: 19 MiB are test_protocol's.
+    big = bytes(range(256)) * (4 * 4096)
+    collection.upsert("big", big, UpsertOptions(transcoder=raw))
+    assert collection.get("big", transcoder=raw).value == big
+
+
+def test_what_is_not_implemented_is_said_to_be(collection: Any) -> None:
+    collection.upsert("key", {"n": 1})
+    with pytest.raises(CouchbaseException):
+        collection.upsert("key", {"n": 2}, UpsertOptions(preserve_expiry=True))
+    assert collection.get("key").content_as[dict] == {"n": 1}, "a refused request changes nothing"
+
+
+def test_ping_and_second_user(port: int) -> None:
+    cluster = connect(port, "ann")
+    bucket = cluster.bucket("default")
+    bucket.default_collection().upsert("key", 1)
+    assert bucket.ping().endpoints
+    cluster.close()
+
+
+def test_wrong_password(port: int) -> None:
+    with pytest.raises(AuthenticationException):
+        connect(port, "Administrator", "wrong")
+
+
+def test_unknown_user(port: int) -> None:
+    with pytest.raises(AuthenticationException):
+        connect(port, "nobody", "correct horse")
+
+
+def test_unknown_bucket(port: int) -> None:
+    cluster = connect(port)
+    with pytest.raises((BucketNotFoundException, CouchbaseException)):
+        cluster.bucket("other").default_collection().get("key")
+    cluster.close()

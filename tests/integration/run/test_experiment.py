@@ -1,0 +1,312 @@
+"""Whole experiments with fake programs that really run: what is stored, in which order, and what a failure does."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+
+import pytest
+
+from perfrunner.results import ExperimentData, ResultStore
+from perfrunner.run.plan import PlannedTrial, make_plan
+from perfrunner.spec import load_spec
+from tests.support.fakes import APPEND, PILLOWFIGHT, Lab, variant
+
+pytestmark = pytest.mark.integration
+
+
+def stored(lab: Lab) -> ExperimentData:
+    with ResultStore.open(lab.out, create=False) as store:
+        (summary,) = store.list()
+        return store.load(summary.experiment.id)
+
+
+def planned(lab: Lab) -> tuple[PlannedTrial, ...]:
+    return make_plan(load_spec(lab.spec_path, [], None), 7).trials
+
+
+def test_a_whole_experiment_is_stored_with_all_that_it_left(lab: Lab) -> None:
+    lab.write_spec(
+        workloads={"pf": PILLOWFIGHT, "app": APPEND}, buckets=["persistent", "ephemeral"], blocks=1
+    )
+    code, driver = lab.run()
+    assert (code, driver.stderr()) == (0, "")
+    data = stored(lab)
+    assert data.experiment.state == "done"
+    assert data.experiment.facts["hosts"]["here"]["kernel"] == os.uname().release
+    assert [build.variant for build in data.builds] == ["base", "changed"]
+    assert len(data.trials) == 8
+    for trial in data.trials:
+        assert (trial.status, trial.reason) == ("ok", "")
+        assert {"ops_per_s", "fragmentation_rss", "fragmentation_mapped", "mem_used_bytes"} <= set(
+            trial.metrics
+        )
+        kept = {path.name for path in (lab.out / trial.raw_dir).iterdir()}
+        assert {
+            "engine.log",
+            "client.json",
+            "samples.jsonl",
+            "engine-stat.json",
+            "reproduce.sh",
+        } <= kept
+    lab.assert_nothing_left()
+    assert not list((lab.work / "runs").iterdir())
+
+
+def test_the_exact_sequence_of_what_is_run(lab: Lab) -> None:
+    lab.write_spec(blocks=1)
+    code, driver = lab.run()
+    assert code == 0
+    kinds = [
+        (event["kind"], event.get("variant") or event.get("phase") or event.get("host"))
+        for event in driver.events
+        if event["kind"] not in ("BuildProgress", "Eta")
+    ]
+    trial = [
+        ("TrialPhase", p) for p in ("start", "populate", "persist", "access", "settle", "stop")
+    ]
+    first, second = (t.variant for t in planned(lab))
+    assert kinds == [
+        ("PlanReady", None), ("HostReady", "here"),
+        ("BuildStarted", "base"), ("BuildFinished", "base"),
+        ("BuildStarted", "changed"), ("BuildFinished", "changed"),
+        ("ProofPassed", "base"), ("ProofPassed", "changed"),
+        ("BlockStarted", None),
+        ("TrialStarted", first), *trial, ("TrialFinished", first),
+        ("TrialStarted", second), *trial, ("TrialFinished", second),
+        ("RunFinished", None),
+    ]  # fmt: skip
+
+
+def test_every_trial_is_a_fresh_engine_process_in_the_order_of_the_plan(lab: Lab) -> None:
+    lab.write_spec()
+    code, driver = lab.run()
+    assert code == 0
+    wanted = [(t.block, t.workload, t.bucket, t.variant) for t in planned(lab)]
+    started = [
+        (e["block"], e["workload"], e["bucket"], e["variant"]) for e in driver.of("TrialStarted")
+    ]
+    assert started == wanted
+    pids = set()
+    for trial in stored(lab).trials:
+        stats = json.loads((lab.out / trial.raw_dir / "engine-stat.json").read_text())
+        pids.add(stats[""]["pid"])
+    assert len(pids) == len(wanted)
+
+
+def test_the_password_is_nowhere_to_be_seen(lab: Lab) -> None:
+    lab.write_spec(blocks=1)
+    driver = lab.start()
+    driver.wait_for("TrialPhase", phase="access")
+    (experiment,) = (lab.work / "runs").iterdir()
+    password = (experiment / "secret" / "password").read_text()
+    for name in ("password", "users.json"):
+        assert (experiment / "secret" / name).stat().st_mode & 0o777 == 0o600
+    commands = "".join(lab.processes())
+    assert "kv_engine" in commands
+    assert password not in commands
+    assert driver.finish() == 0
+    assert not experiment.exists()
+    for path in lab.directory.rglob("*"):
+        if path.is_file():
+            assert password.encode() not in path.read_bytes(), path
+
+
+def test_reproduce_runs_by_itself(lab: Lab) -> None:
+    lab.write_spec(blocks=1)
+    assert lab.run()[0] == 0
+    trial = stored(lab).trials[0]
+    done = subprocess.run(
+        ["bash", str(lab.out / trial.raw_dir / "reproduce.sh")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    out = done.stdout.split("output goes to ")[1].strip()
+    report = json.loads((lab.directory / out / "client.out").read_text())
+    assert report["access"]["ops"] > 0
+    lab.assert_nothing_left()
+
+
+def test_an_engine_that_is_killed_fails_its_trial_with_its_logs_and_the_rest_goes_on(
+    lab: Lab,
+) -> None:
+    lab.write_spec(
+        variants={
+            "base": variant(),
+            "changed": variant(die_in="access", once=lab.directory / "died", sleep=0.5),
+        },
+    )
+    code, _ = lab.run()
+    assert code == 3
+    data = stored(lab)
+    (failed,) = [t for t in data.trials if t.status == "failed"]
+    assert failed.variant == "changed"
+    assert "died during access (killed by SIGKILL)" in failed.reason
+    assert "fake engine dies in access" in failed.reason
+    assert failed.metrics == {}
+    logs = {path.name for path in (lab.out / failed.raw_dir).iterdir()}
+    assert {"engine.log", "client.log", "reproduce.sh"} <= logs
+    # its cell is done again as a whole: both arms, next attempt
+    assert [(t.block, t.variant) for t in data.trials if t.attempt == 2] == [
+        (failed.block, v) for v in [t.variant for t in data.trials if t.attempt == 2]
+    ]
+    assert {t.variant for t in data.trials if t.attempt == 2} == {"base", "changed"}
+    assert sum(t.status == "ok" for t in data.trials) == 5
+    lab.assert_nothing_left()
+
+
+def test_an_arm_that_always_crashes_does_not_cost_the_others_theirs(lab: Lab) -> None:
+    lab.write_spec(variants={"base": variant(), "changed": variant(die_in="start")})
+    code, _ = lab.run()
+    assert code == 3
+    data = stored(lab)
+    assert [(t.variant, t.status) for t in data.trials if t.variant == "base"] == [
+        ("base", "ok")
+    ] * 2
+    failed = [t for t in data.trials if t.variant == "changed"]
+    assert [t.status for t in failed] == ["failed"] * 2
+    assert "died while it started" in failed[0].reason
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "says"),
+    [
+        ({"misses": 3}, "3 misses (limit 0)"),
+        ({"errors": 2}, "2 errors (limit 0): etmpfail 2"),
+        ({"busy": 0.99}, "saturated"),
+        ({"lie": 5000}, "the server"),
+    ],
+)
+def test_a_void_trial_makes_its_whole_cell_be_redone(
+    lab: Lab, behaviour: dict[str, float], says: str
+) -> None:
+    lab.write_spec(
+        blocks=1,
+        limits={"max_voids": 1},
+        variants={"base": variant(), "changed": variant(**behaviour, once=lab.directory / "once")},
+    )
+    code, driver = lab.run()
+    data = stored(lab)
+    void = [t for t in data.trials if t.status == "void"]
+    assert all(says in t.reason for t in void)
+    assert void[0].metrics  # kept, though they do not count
+    (event, *_) = driver.of("BlockVoid")
+    assert event["redo"] is True
+    again = [(t.variant, t.status) for t in data.trials if t.attempt == 2]
+    if "lie" in behaviour:  # it lies every time: the limit ends it
+        assert code == 3
+        assert len(void) == 2
+    else:
+        assert code == 0
+        assert len(void) == 1
+        assert sorted(again) == [("base", "ok"), ("changed", "ok")]
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "says"),
+    [({"exit": 7}, "did not stop cleanly (exit 7)"), ({"no_mapped": 1}, "")],
+)
+def test_an_unclean_stop_is_a_failure_and_a_missing_figure_is_none(
+    lab: Lab, behaviour: dict[str, int], says: str
+) -> None:
+    lab.write_spec(
+        blocks=1,
+        limits={"max_voids": 0},
+        variants={"base": variant(), "changed": variant(**behaviour)},
+    )
+    code, _ = lab.run()
+    (trial,) = [t for t in stored(lab).trials if t.variant == "changed"]
+    if says:
+        assert (code, trial.status) == (3, "failed")
+        assert says in trial.reason
+    else:
+        assert (code, trial.status) == (0, "ok")
+        assert "fragmentation_mapped" not in trial.metrics
+        assert "fragmentation_rss" in trial.metrics
+
+
+def test_a_trial_that_takes_too_long_is_ended(lab: Lab) -> None:
+    lab.write_spec(
+        blocks=1,
+        limits={"trial_timeout": 8, "max_voids": 0},
+        variants={"base": variant(), "changed": variant(sleep=60)},
+    )
+    code, _ = lab.run()
+    assert code == 3
+    (slow,) = [t for t in stored(lab).trials if t.variant == "changed"]
+    assert "time is up, in phase populate" in slow.reason
+    assert slow.seconds < 30
+    lab.assert_nothing_left()
+
+
+def test_a_port_in_use_is_said_clearly(lab: Lab) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        lab.write_spec(blocks=1, engine={"vbuckets": 16, "port": port})
+        code, _ = lab.run()
+    assert code == 3
+    for trial in stored(lab).trials:
+        assert trial.status == "failed"
+        assert f"cannot listen on port {port}: Address already in use" in trial.reason
+
+
+def test_a_build_that_fails_costs_only_its_variant(lab: Lab) -> None:
+    lab.write_spec()
+    code, driver = lab.run(fakes={"build_fails": ["changed"]})
+    assert code == 3
+    assert [event["variant"] for event in driver.of("BuildFailed")] == ["changed"]
+    data = stored(lab)
+    assert [(t.variant, t.status) for t in data.trials if t.variant == "base"] == [
+        ("base", "ok")
+    ] * 2
+    (first, second) = [t for t in data.trials if t.variant == "changed"]
+    assert first.status == second.status == "failed"
+    assert first.reason == "the build failed: the compiler refused changed"
+    assert data.experiment.state == "done"
+
+
+def test_without_the_baseline_nothing_is_run(lab: Lab) -> None:
+    lab.write_spec()
+    code, driver = lab.run(fakes={"build_fails": ["base"]})
+    assert code == 3
+    assert driver.stderr().startswith("error: the compiler refused base")
+    assert stored(lab).trials == ()
+    assert stored(lab).experiment.state == "failed"
+
+
+def test_a_setting_that_does_not_read_back_stops_the_run_before_the_first_trial(lab: Lab) -> None:
+    lab.write_spec()
+    code, driver = lab.run(fakes={"proof_fails": ["changed"]})
+    assert code == 3
+    assert "error: changed: opt.x should be 1 but reads 0" in driver.stderr()
+    assert driver.of("TrialStarted") == []
+    assert stored(lab).trials == ()
+
+
+def test_two_runs_in_one_directory(lab: Lab) -> None:
+    lab.write_spec()
+    first = lab.start()
+    first.wait_for("TrialStarted")
+    code, second = lab.run()
+    assert code == 2
+    assert f"in use by another run (pid {first.process.pid})" in second.stderr()
+    assert first.finish() == 0
+    assert len(stored(lab).trials) == 4
+
+
+@pytest.mark.slow
+def test_a_precision_ends_the_run_early_or_goes_on(lab: Lab) -> None:
+    pf = {**PILLOWFIGHT, "duration": 2, "ramp": 0}
+    lab.write_spec(blocks=12, precision="20%", workloads={"pf": pf})
+    code, driver = lab.run()
+    assert code == 0
+    last = driver.of("Precision")[-1]
+    assert (last["block"], last["decision"]) == (10, "stop")
+    assert max(t.block for t in stored(lab).trials) == 10

@@ -1,0 +1,110 @@
+"""The real programs as trials: what they report is a metric each, and a build that is another one is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from perfrunner.cluster import open_host
+from perfrunner.errors import TrialError
+from perfrunner.run.reproduce import Recorder
+from perfrunner.run.toolbench import ToolBench
+from perfrunner.spec import load_spec
+from perfrunner.spec.allocator import AllocatorSpec
+from perfrunner.spec.cluster import HostSpec
+from perfrunner.spec.metrics import is_metric
+from perfrunner.spec.variant import Variant
+from perfrunner.spec.workloads import LatencySpec, MicrobenchSpec
+from perfrunner.workloads import latency, microbench
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
+ROOT = Path(__file__).parents[3]
+DROP = "CheckpointBench/GetCursorsToDrop"
+QUICK = {"type": "microbench", "program": "checkpoint_bench", "min_time": 0.01}
+
+
+@pytest.fixture(scope="module")
+def artifact() -> str:
+    """A build of the defaults with the system's allocator (scripts/test makes it)."""
+    bin_dir = Path(os.environ.get("KV_BIN_DIR", ROOT / "build" / "artifact" / "bin"))
+    if not (bin_dir / "checkpoint_bench").is_file():
+        pytest.fail(f"no checkpoint_bench in {bin_dir}: set KV_BIN_DIR, or run scripts/test")
+    return str(bin_dir.parent)
+
+
+@contextlib.contextmanager
+def bench(artifact: str, tmp_path: Path, **options: str):
+    directory = tmp_path / "trial"
+    directory.mkdir()
+    with open_host(HostSpec(work_dir=str(tmp_path / "work")), "local", run_id="r") as host:
+        remote = f"{host.work_dir}/t"
+        host.transport.makedirs(remote)
+        recorder = Recorder("test")
+        recorder.add_host("local", ssh=None, artifact=artifact, work={remote: ""}, script_work="/w")
+        yield ToolBench(
+            host=host.transport,
+            artifact=artifact,
+            remote=remote,
+            directory=directory,
+            variant=Variant(name="v", allocator=AllocatorSpec(name="system"), options=options),
+            env={},
+            recorder=recorder,
+            run_id="r",
+            deadline=time.monotonic() + 60,
+            on_phase=lambda *_: None,
+            shield=contextlib.nullcontext,
+        )
+        assert host.processes() == []
+
+
+def test_its_figures_are_metrics(artifact: str, tmp_path: Path) -> None:
+    spec = MicrobenchSpec(
+        **QUICK, filter=f"{DROP}/(1|10|100)$", counters=["checkpoints"], growth=[DROP]
+    )
+    with bench(artifact, tmp_path, cursor_drop="compare") as tool:
+        measured = microbench.run(tool, spec)
+    assert {f"{DROP}/1", f"{DROP}/100/cpu_time", f"{DROP}/growth"} <= set(measured.metrics)
+    assert measured.metrics[f"{DROP}/100/checkpoints"] == pytest.approx(101, abs=2)
+    assert abs(measured.metrics[f"{DROP}/growth"]) < 0.3, "comparing ids does not grow"
+    assert all(is_metric(name) for name in measured.metrics)
+
+
+def test_a_build_of_another_variant_is_refused(artifact: str, tmp_path: Path) -> None:
+    spec = MicrobenchSpec(**QUICK, filter=f"{DROP}/1$")
+    with (
+        bench(artifact, tmp_path, cursor_drop="walk") as tool,
+        pytest.raises(TrialError, match="asked for walk, the engine has compare"),
+    ):
+        microbench.run(tool, spec)
+
+
+def test_a_filter_that_matches_nothing_is_said(artifact: str, tmp_path: Path) -> None:
+    spec = MicrobenchSpec(**QUICK, filter="Nothing")
+    with bench(artifact, tmp_path) as tool, pytest.raises(TrialError):
+        microbench.run(tool, spec)
+
+
+def test_front_end_latency_is_measured_in_all_its_phases(artifact: str, tmp_path: Path) -> None:
+    spec = LatencySpec(type="latency", items=2000, dcp="notify")
+    with bench(artifact, tmp_path) as tool:
+        measured = latency.run(tool, spec)
+    assert len(measured.metrics) == 16
+    assert all(value > 0 and is_metric(name) for name, value in measured.metrics.items())
+
+
+@pytest.mark.parametrize("name", ["cursors-to-drop", "flush-persistence-callback"])
+def test_every_benchmark_that_a_spec_names_exists(artifact: str, tmp_path: Path, name: str) -> None:
+    spec = load_spec(ROOT / "specs" / "experiments" / f"{name}.yaml", [], None)
+    with bench(artifact, tmp_path) as tool:
+        for index, workload in enumerate(spec.workloads.values()):
+            assert isinstance(workload, MicrobenchSpec)
+            listed = tool.tool(
+                workload.program,
+                ["--benchmark_list_tests", f"--benchmark_filter={workload.filter}"],
+                output=f"list-{index}",
+            )
+            assert listed.strip(), workload.filter

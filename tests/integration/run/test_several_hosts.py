@@ -1,0 +1,76 @@
+"""Two engine nodes, two load clients: processes are split over them and their figures added up."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+
+import pytest
+
+from perfrunner.cluster import Host, open_host
+from perfrunner.run.credentials import Credentials
+from perfrunner.run.schedule import Task
+from perfrunner.run.trial import Deployed, Seat, TrialResult, TrialRunner
+from perfrunner.spec import load_spec
+from perfrunner.spec.cluster import HostSpec
+from tests.support.fakes import APPEND, PILLOWFIGHT, Lab, write_artifact
+
+pytestmark = pytest.mark.integration
+
+
+def run_trial(lab: Lab, workload: str) -> TrialResult:
+    lab.write_spec(workloads={"pf": PILLOWFIGHT, "app": APPEND})
+    artifact = write_artifact(lab.directory / "artifact")
+    credentials = Credentials()
+    with contextlib.ExitStack() as stack:
+
+        def seat(name: str) -> Seat:
+            spec = HostSpec(work_dir=str(lab.work / name))
+            host: Host = stack.enter_context(open_host(spec, "local", name=name, run_id="r"))
+            run_dir = f"{host.work_dir}/runs/r"
+            files = credentials.install(host.transport, f"{run_dir}/secret")
+            return Seat(host.transport, run_dir, files, "127.0.0.1", "127.0.0.1", None)
+
+        seats = [seat(name) for name in ("kv1", "kv2", "load1", "load2")]
+        runner = TrialRunner(
+            spec=load_spec(lab.spec_path, [], None),
+            run_id="r",
+            seed=7,
+            engine_nodes=seats[:2],
+            load_clients=seats[2:],
+            trials_dir=lab.out / "trials",
+            shield=contextlib.nullcontext,
+            on_phase=lambda phase, seconds: None,
+            host_changes=list,
+            hurry=lambda: False,
+        )
+        paths = {s.host.name: str(artifact) for s in seats}
+        return runner.run(Task(1, 1, 1, workload, "persistent", "base"), Deployed("b", paths, {}))
+
+
+def test_every_client_drives_every_node_with_its_own_share_of_the_keys(lab: Lab) -> None:
+    result = run_trial(lab, "pf")
+    assert (result.status, result.reason) == ("ok", "")
+    reports = [json.loads((result.directory / f"client-{n}.json").read_text()) for n in range(1, 5)]
+    shares = [(r["options"]["start-at"][0], r["options"]["num-items"][0]) for r in reports]
+    assert shares == [("0", "25"), ("25", "25"), ("50", "25"), ("75", "25")]
+    assert len({r["options"]["port"][0] for r in reports}) == 2
+    assert len({r["options"]["random-seed"][0] for r in reports}) == 4
+    # each of four processes reports about 100 000 operations a second, each of two nodes 700 000 bytes
+    assert result.metrics["ops_per_s"] == pytest.approx(400_000, rel=0.05)
+    assert result.metrics["mem_used_bytes"] == 1_400_000
+    assert (
+        result.metrics["latency_set_p50_us"] == 220 or result.metrics["latency_set_p50_us"] == 110
+    )
+    kept = {path.name for path in result.directory.iterdir()}
+    assert {"engine-kv1.log", "engine-kv2.log", "samples-1.jsonl", "samples-2.jsonl"} <= kept
+    lab.assert_nothing_left()
+
+
+def test_append_has_one_process_for_each_node(lab: Lab) -> None:
+    result = run_trial(lab, "app")
+    assert (result.status, result.reason) == ("ok", "")
+    reports = [json.loads((result.directory / f"client-{n}.json").read_text()) for n in (1, 2)]
+    assert not (result.directory / "client-3.json").exists()
+    assert [r["options"]["items"][0] for r in reports] == ["50", "50"]
+    assert result.facts["live_bytes"] == 100_000

@@ -1,0 +1,390 @@
+"""What only SSH has: host keys, a link that breaks, a server with limits."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from sshd import Sshd, known_hosts_line, make_key, raised_sshd
+
+from perfrunner.cluster import Host, LinkLost, open_host
+from perfrunner.errors import HostError
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def other_key(tmp_path: Path) -> Path:
+    make_key(tmp_path / "other_key")
+    return tmp_path / "other_key"
+
+
+class TestHostKeys:
+    def connect(self, sshd: Sshd, tmp_path: Path, known_hosts: Path, **changes: object) -> Host:
+        spec = sshd.host_spec(tmp_path / "work", known_hosts=str(known_hosts), **changes)
+        return open_host(spec, "ssh", name="node")
+
+    def test_an_unknown_host_is_refused(self, sshd: Sshd, tmp_path: Path) -> None:
+        known = tmp_path / "known_hosts"
+        known.write_text("# nothing\n")
+        with pytest.raises(HostError, match=r"unknown host: not in .*known_hosts") as caught:
+            self.connect(sshd, tmp_path, known)
+        assert f"ssh-keyscan -p {sshd.port} 127.0.0.1" in (caught.value.hint or "")
+        assert known.read_text() == "# nothing\n"
+        assert not (tmp_path / "work").exists()
+
+    def test_no_file_at_all(self, sshd: Sshd, tmp_path: Path) -> None:
+        with pytest.raises(HostError, match="there is no known-hosts file") as caught:
+            self.connect(sshd, tmp_path, tmp_path / "absent")
+        assert "ssh-keyscan" in (caught.value.hint or "")
+
+    @pytest.mark.parametrize("policy", ["strict", "accept-new"])
+    def test_a_changed_key_is_refused(
+        self, sshd: Sshd, tmp_path: Path, other_key: Path, policy: str
+    ) -> None:
+        known = tmp_path / "known_hosts"
+        known.write_text(known_hosts_line(sshd.port, other_key))
+        with pytest.raises(HostError, match="host key is not the one in") as caught:
+            self.connect(sshd, tmp_path, known, host_keys=policy)
+        assert f"ssh-keygen -R '[127.0.0.1]:{sshd.port}'" in (caught.value.hint or "")
+        assert not (tmp_path / "work").exists()
+
+    def test_accept_new_remembers(self, sshd: Sshd, tmp_path: Path, other_key: Path) -> None:
+        known = tmp_path / "dir" / "known_hosts"
+        self.connect(sshd, tmp_path, known, host_keys="accept-new").close()
+        assert known.read_text() == sshd.known_hosts.read_text()
+        self.connect(sshd, tmp_path, known).close()
+        known.write_text(known_hosts_line(sshd.port, other_key))
+        with pytest.raises(HostError, match="host key is not"):
+            self.connect(sshd, tmp_path, known, host_keys="accept-new")
+
+    def test_lines_that_paramiko_cannot_read_do_not_hide_the_others(
+        self, sshd: Sshd, tmp_path: Path, other_key: Path
+    ) -> None:
+        authority = other_key.with_suffix(".pub").read_text()
+        known = tmp_path / "known_hosts"
+        known.write_text(f"@cert-authority * {authority}# x\n\n{sshd.known_hosts.read_text()}")
+        self.connect(sshd, tmp_path, known).close()
+
+    def test_hashed_names(self, sshd: Sshd, tmp_path: Path) -> None:
+        known = tmp_path / "known_hosts"
+        known.write_text(sshd.known_hosts.read_text())
+        subprocess.run(["ssh-keygen", "-H", "-f", str(known)], check=True, capture_output=True)
+        assert "127.0.0.1" not in known.read_text()
+        self.connect(sshd, tmp_path, known).close()
+
+    def test_a_revoked_key_is_refused(self, sshd: Sshd, tmp_path: Path) -> None:
+        line = sshd.known_hosts.read_text()
+        known = tmp_path / "known_hosts"
+        known.write_text(f"{line}@revoked {line}")
+        with pytest.raises(HostError, match="@revoked"):
+            self.connect(sshd, tmp_path, known)
+
+    def test_a_malformed_line_is_named(self, sshd: Sshd, tmp_path: Path) -> None:
+        known = tmp_path / "known_hosts"
+        known.write_text("host ssh-ed25519 AAA\n")
+        with pytest.raises(HostError, match="malformed line: host ssh-ed25519 AAA"):
+            self.connect(sshd, tmp_path, known)
+
+
+class TestCannotConnect:
+    def test_a_key_that_is_not_authorized(
+        self, sshd: Sshd, tmp_path: Path, other_key: Path
+    ) -> None:
+        with pytest.raises(HostError, match="refused our key") as caught:
+            open_host(sshd.host_spec(tmp_path / "work", key=str(other_key)), "ssh", name="node")
+        assert "authorized_keys" in (caught.value.hint or "")
+
+    def test_no_such_key_file(self, sshd: Sshd, tmp_path: Path) -> None:
+        with pytest.raises(HostError, match=r"no such key file: .*/absent"):
+            open_host(sshd.host_spec(tmp_path / "work", key=str(tmp_path / "absent")), "ssh")
+
+    def test_nobody_listens(self, sshd: Sshd, tmp_path: Path) -> None:
+        with socket.socket() as taken:  # bound, not listening: refused, and nobody else gets it
+            taken.bind(("127.0.0.1", 0))
+            spec = sshd.host_spec(tmp_path / "work", port=taken.getsockname()[1])
+            with pytest.raises(HostError, match=r"cannot connect: .*refused") as caught:
+                open_host(spec, "ssh", name="node")
+        assert "is the host up" in (caught.value.hint or "")
+
+    @pytest.mark.slow
+    def test_a_silent_listener_is_given_up_within_ten_seconds(
+        self, sshd: Sshd, tmp_path: Path
+    ) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            spec = sshd.host_spec(tmp_path / "work", port=silent.getsockname()[1])
+            began = time.monotonic()
+            with pytest.raises(HostError, match="cannot connect"):
+                open_host(spec, "ssh", name="node")
+            assert time.monotonic() - began < 10
+
+    def test_the_library_does_not_print(self, sshd: Sshd, tmp_path: Path) -> None:
+        """Paramiko logs a traceback for what ends as our one-line error."""
+        program = """
+            import sys
+            from perfrunner.cluster import open_host
+            from perfrunner.errors import HostError
+            from perfrunner.spec.cluster import HostSpec
+            try:
+                open_host(HostSpec.model_validate_json(sys.argv[1]), "ssh", name="node")
+            except HostError as error:
+                print(error)
+        """
+        with socket.create_server(("127.0.0.1", 0)) as rude:
+
+            def turn_away() -> None:
+                for _ in range(4):
+                    rude.accept()[0].close()
+
+            threading.Thread(target=turn_away, daemon=True).start()
+            spec = sshd.host_spec(tmp_path / "work", port=rude.getsockname()[1])
+            done = subprocess.run(
+                [sys.executable, "-c", textwrap.dedent(program), spec.model_dump_json()],
+                capture_output=True,
+                text=True,
+                timeout=30,
+                check=False,
+            )
+        assert "cannot connect" in done.stdout
+        assert done.stderr == ""
+
+    def test_a_crowded_server_is_asked_again(self, tmp_path: Path) -> None:
+        with raised_sshd(tmp_path / "sshd", MaxStartups="2:50:6") as crowded:
+            problems: list[Exception] = []
+
+            def connect(number: int) -> None:
+                try:
+                    open_host(crowded.host_spec(tmp_path / f"work{number}"), "ssh").close()
+                except HostError as error:
+                    problems.append(error)
+
+            threads = [threading.Thread(target=connect, args=(n,)) for n in range(8)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert not problems
+
+    def test_more_commands_than_the_server_has_sessions(self, tmp_path: Path) -> None:
+        with (
+            raised_sshd(tmp_path / "sshd") as stock,  # MaxSessions 10
+            open_host(stock.host_spec(tmp_path / "work"), "ssh") as host,
+        ):
+            host.lock()
+            exits: list[int] = []
+            threads = [
+                threading.Thread(
+                    target=lambda: exits.append(host.transport.run(["sleep", "0.1"]).exit)
+                )
+                for _ in range(25)
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert exits == [0] * 25
+
+
+class TestBrokenLink:
+    def cut_in(self, sshd: Sshd, seconds: float) -> threading.Timer:
+        """The sessions' processes die: the server side closes the connection."""
+
+        def cut() -> None:
+            for pid in sshd.session_pids():
+                os.kill(pid, signal.SIGKILL)
+
+        timer = threading.Timer(seconds, cut)
+        timer.start()
+        return timer
+
+    def test_during_a_command(self, sshd: Sshd, ssh_host: Host) -> None:
+        self.cut_in(sshd, 0.3)
+        began = time.monotonic()
+        with pytest.raises(LinkLost, match=r"node \(.*\): the connection is lost") as caught:
+            ssh_host.transport.run(["sleep", "60"], check=False)
+        assert time.monotonic() - began < 5
+        assert "is the host up" in (caught.value.hint or "")
+
+    def test_during_an_upload(self, sshd: Sshd, ssh_host: Host) -> None:
+        def endless():
+            self.cut_in(sshd, 0.2)
+            while True:
+                yield b"x" * 100_000
+
+        began = time.monotonic()
+        with pytest.raises(LinkLost):
+            ssh_host.transport._put(endless(), "big", "0" * 64, 0o644)
+        assert time.monotonic() - began < 5
+        deadline = time.monotonic() + 5
+        while list(Path(ssh_host.work_dir).glob("big*")):
+            assert time.monotonic() < deadline, "the remote side clears its temporary file"
+            time.sleep(0.02)
+
+    def test_the_process_goes_on_and_a_new_link_finds_it(self, sshd: Sshd, ssh_host: Host) -> None:
+        ssh_host.lock()
+        process = ssh_host.start(["sleep", "60"], name="engine", log_stdout="o", log_stderr="e")
+        self.cut_in(sshd, 0).join()
+        time.sleep(0.5)
+        with pytest.raises(HostError, match="this run's lock on the host is lost"):
+            ssh_host.require_lock()
+        deadline = time.monotonic() + 5
+        while True:  # the first command may still meet the dead connection
+            try:
+                assert process.poll() is None
+                break
+            except LinkLost:
+                assert time.monotonic() < deadline
+        (swept,) = ssh_host.sweep("run-1", grace_s=2)
+        assert swept.process.pid == process.pid
+        assert (
+            not Path(f"/proc/{process.pid}/cmdline").exists()
+            or not Path(f"/proc/{process.pid}/cmdline").read_bytes()
+        )
+
+    @pytest.mark.slow
+    def test_a_silent_host_is_noticed_within_ten_seconds(self, sshd: Sshd, tmp_path: Path) -> None:
+        """A relay that stops carrying data stands for the network: no FIN, no answer to what is sent.
+
+        Its kernel still acknowledges, so it is the heartbeat that has to notice.
+        """
+        with Relay(sshd.port) as relay:
+            spec = sshd.host_spec(tmp_path / "work", port=relay.port)
+            known = tmp_path / "known_hosts"
+            known.write_text(known_hosts_line(relay.port, sshd.directory / "host_key"))
+            with open_host(spec.model_copy(update={"known_hosts": str(known)}), "ssh") as host:
+                threading.Timer(0.5, relay.freeze).start()
+                began = time.monotonic()
+                with pytest.raises(LinkLost):
+                    host.transport.run(["sleep", "60"], timeout=40)
+                assert time.monotonic() - began < 10.5
+
+
+class Relay:
+    """Carries one loopback port to another until it is frozen."""
+
+    def __init__(self, target: int) -> None:
+        self._target = target
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._server.getsockname()[1]
+        self._flows = threading.Event()
+        self._flows.set()
+        self._sockets: list[socket.socket] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def __enter__(self) -> Relay:  # noqa: PYI034
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        for sock in (self._server, *self._sockets):
+            sock.close()
+
+    def freeze(self) -> None:
+        self._flows.clear()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                near = self._server.accept()[0]
+            except OSError:
+                return
+            far = socket.create_connection(("127.0.0.1", self._target))
+            self._sockets += [near, far]
+            for a, b in ((near, far), (far, near)):
+                threading.Thread(target=self._carry, args=(a, b), daemon=True).start()
+
+    def _carry(self, a: socket.socket, b: socket.socket) -> None:
+        try:
+            while data := a.recv(65536):
+                self._flows.wait()
+                b.sendall(data)
+        except OSError:
+            pass
+
+
+CHILD = """
+    import sys, time
+    from pathlib import Path
+    from perfrunner.cluster import open_host
+    from perfrunner.spec.cluster import HostSpec
+    host = open_host(HostSpec.model_validate_json(sys.argv[1]), "ssh", name="node")
+    print("up", flush=True)
+    try:
+        host.transport.run(["sh", "-c", "echo $$ >pid; exec sleep 600"], cwd=".", timeout=600)
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+        host.transport.run(["true"])
+        sys.exit(130)
+"""
+
+
+def test_ctrl_c_during_a_remote_command_returns_at_once(sshd: Sshd, tmp_path: Path) -> None:
+    spec = sshd.host_spec(tmp_path / "work")
+    child = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(CHILD), spec.model_dump_json()],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "up\n"
+    pid_file = tmp_path / "work" / "pid"
+    while not (pid_file.exists() and pid_file.read_text()):
+        time.sleep(0.01)
+    remote = int(pid_file.read_text())
+    began = time.monotonic()
+    child.send_signal(signal.SIGINT)
+    assert child.stdout.readline() == "interrupted\n"
+    assert time.monotonic() - began < 1
+    assert child.wait(timeout=5) == 130
+    child.stdout.close()
+    while Path(f"/proc/{remote}/comm").exists():
+        assert time.monotonic() - began < 5, "the remote command ends with its channel"
+        time.sleep(0.02)
+
+
+def test_fabrics_own_run_is_interrupted_too(sshd: Sshd) -> None:
+    """Connection.run is not what transports use; whoever reaches for it must not hang at Ctrl-C."""
+    from perfrunner.cluster.connection import HostConnection
+
+    connection = HostConnection(
+        "127.0.0.1", port=sshd.port, user=getpass.getuser(), key=str(sshd.key)
+    )
+    connection.client.load_host_keys(str(sshd.known_hosts))
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        connection.run("sleep 30")
+    assert time.monotonic() - began < 3
+    connection.close()
+
+
+def test_small_exchanges_are_quick(ssh_host: Host) -> None:
+    """Without TCP_NODELAY each takes more than 40 ms."""
+    times = []
+    for _ in range(20):
+        began = time.perf_counter()
+        ssh_host.transport.run(["true"])
+        times.append(time.perf_counter() - began)
+    assert statistics.median(times) < 0.035
+
+
+def test_the_users_ssh_config_is_not_read(
+    sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh" / "config").write_text(
+        "Host *\n  Port 1\n  User nobody\n  HostName 127.0.0.9\n"
+    )
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with open_host(sshd.host_spec(tmp_path / "work"), "ssh") as host:
+        assert host.transport.run(["true"]).exit == 0

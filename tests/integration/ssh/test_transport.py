@@ -1,0 +1,585 @@
+"""Both transports promise the same: every test here runs on each."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from perfrunner.cluster import (
+    CommandFailed,
+    CommandTimeout,
+    ExitStatus,
+    Host,
+    Process,
+    open_host,
+)
+from perfrunner.errors import HostError
+
+pytestmark = pytest.mark.integration
+
+
+def begin(host: Host, *argv: str, name: str = "worker", **kwargs: object) -> Process:
+    return host.start(argv, name=name, log_stdout="logs/out", log_stderr="logs/err", **kwargs)
+
+
+def begin_shell(host: Host, script: str, name: str = "worker") -> Process:
+    return begin(host, "sh", "-c", script, name=name)
+
+
+def until(condition, what: str, seconds: float = 5.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.01)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+class TestRun:
+    def test_returns_both_streams_and_the_status(self, host: Host) -> None:
+        done = host.transport.run(["sh", "-c", "echo out; echo err >&2; exit 3"], check=False)
+        assert (done.exit, done.stdout, done.stderr) == (3, "out\n", "err\n")
+
+    @pytest.mark.parametrize(
+        "word",
+        [
+            "",
+            "a b",
+            "'",
+            '"',
+            "$HOME",
+            "`id`",
+            "a;b",
+            "\\",
+            "*",
+            "~",
+            "line\nbreak",
+            "-n",
+            "ü",
+            "!x",
+        ],
+    )
+    def test_arguments_arrive_as_they_are(self, host: Host, word: str) -> None:
+        done = host.transport.run(["printf", "%s|", "first", word, "last"])
+        assert done.stdout == f"first|{word}|last|"
+
+    @pytest.mark.parametrize("value", ["x y", "'; echo gone", "$(id)", "", "a=b"])
+    def test_environment_values_arrive_as_they_are(self, host: Host, value: str) -> None:
+        done = host.transport.run(["printenv", "PERF_VALUE"], env={"PERF_VALUE": value})
+        assert done.stdout == f"{value}\n"
+
+    @pytest.mark.parametrize("name", ["A B", "A=B", "", "1A", "A;id"])
+    def test_odd_environment_names_are_refused(self, host: Host, name: str) -> None:
+        with pytest.raises(ValueError, match="environment"):
+            host.transport.run(["true"], env={name: "x"})
+
+    def test_cwd_is_relative_to_the_work_directory(self, host: Host) -> None:
+        assert host.transport.run(["pwd"], cwd="ledger").stdout == f"{host.work_dir}/ledger\n"
+
+    def test_a_failed_check_carries_the_commands_own_words(self, host: Host) -> None:
+        with pytest.raises(CommandFailed, match=r"node: cat ended with status 1.*No such file"):
+            host.transport.run(["cat", "/no/such/file"])
+
+    def test_an_absent_program_is_status_127(self, host: Host) -> None:
+        assert host.transport.run(["no-such-program"], check=False).exit == 127
+
+    def test_death_by_signal_is_128_and_the_signal(self, host: Host) -> None:
+        done = host.transport.run(["sh", "-c", "kill -KILL $$"], check=False)
+        assert done.exit == 128 + signal.SIGKILL
+
+    def test_standard_input_is_empty(self, host: Host) -> None:
+        assert host.transport.run(["cat"], timeout=5).stdout == ""
+
+    def test_much_output_is_quick(self, host: Host) -> None:
+        began = time.monotonic()
+        done = host.transport.run(["head", "-c", "16000000", "/dev/zero"])
+        assert len(done.stdout) == 16_000_000
+        assert time.monotonic() - began < 10  # Connection.run needs 57 s
+
+    def test_a_timeout_ends_the_command(self, host: Host, tmp_path: Path) -> None:
+        script = f"echo $$ >{tmp_path}/pid; trap '' TERM; sleep 60 & wait; sleep 60"
+        began = time.monotonic()
+        with pytest.raises(CommandTimeout, match="did not end within"):
+            host.transport.run(["sh", "-c", script], timeout=0.5)
+        assert time.monotonic() - began < 4
+        pid = int((tmp_path / "pid").read_text())
+        until(lambda: not alive(pid), "the timed-out command ends")
+
+    def test_commands_of_several_threads_run_side_by_side(self, host: Host) -> None:
+        exits: list[int] = []
+
+        def run() -> None:
+            exits.append(host.transport.run(["sleep", "0.2"]).exit)
+
+        threads = [threading.Thread(target=run) for _ in range(20)]
+        began = time.monotonic()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert exits == [0] * 20
+        assert time.monotonic() - began < 3
+
+
+class TestFiles:
+    def test_bytes_go_and_come_back(self, host: Host, tmp_path: Path) -> None:
+        data = os.urandom(3_000_000)
+        host.transport.put_bytes(data, "some/deep/file", mode=0o600)
+        host.transport.get_file("some/deep/file", tmp_path / "got")
+        assert (tmp_path / "got").read_bytes() == data
+        written = Path(host.work_dir, "some/deep/file")
+        assert stat.S_IMODE(written.stat().st_mode) == 0o600
+        assert [p.name for p in written.parent.iterdir()] == ["file"], "no temporary file is left"
+
+    @pytest.mark.parametrize("data", [b"", b"\0" * 81, b"x" * 79, "ü\n".encode()])
+    def test_small_contents(self, host: Host, tmp_path: Path, data: bytes) -> None:
+        host.transport.put_bytes(data, "f")
+        host.transport.get_file("f", tmp_path / "got")
+        assert (tmp_path / "got").read_bytes() == data
+
+    def test_upload_is_skipped_when_the_host_has_it(self, host: Host, tmp_path: Path) -> None:
+        local = tmp_path / "program"
+        local.write_bytes(b"#!/bin/sh\n" + os.urandom(1000))
+        local.chmod(0o755)
+        assert host.transport.put_file(local, "program") is True
+        remote = Path(host.work_dir, "program")
+        before = remote.stat()
+        assert host.transport.put_file(local, "program") is False
+        assert remote.stat().st_ino == before.st_ino
+        assert stat.S_IMODE(before.st_mode) == 0o755
+
+    def test_same_size_and_second_but_other_content_is_sent(
+        self, host: Host, tmp_path: Path
+    ) -> None:
+        local = tmp_path / "program"
+        for content in (b"one", b"two"):
+            local.write_bytes(content)
+            os.utime(local, (1_000_000, 1_000_000))
+            assert host.transport.put_file(local, "program") is True
+            assert host.transport.read_text("program").encode() == content
+
+    def test_a_lost_mode_is_put_right(self, host: Host, tmp_path: Path) -> None:
+        local = tmp_path / "program"
+        local.write_bytes(b"x")
+        local.chmod(0o755)
+        host.transport.put_file(local, "program")
+        Path(host.work_dir, "program").chmod(0o600)
+        assert host.transport.put_file(local, "program") is True
+        assert stat.S_IMODE(Path(host.work_dir, "program").stat().st_mode) == 0o755
+
+    def test_a_running_program_can_be_replaced(self, host: Host, tmp_path: Path) -> None:
+        host.transport.put_file(Path("/bin/sleep"), "program")
+        process = begin(host, f"{host.work_dir}/program", "60")
+        until(lambda: "program" in str(Path(f"/proc/{process.pid}/exe").readlink()), "exec")
+        host.transport.put_bytes(b"new", "program")
+        assert process.poll() is None
+
+    def test_a_damaged_upload_leaves_the_old_file(self, host: Host) -> None:
+        host.transport.put_bytes(b"old", "f")
+        with pytest.raises(HostError, match="arrived incomplete"):
+            host.transport._put(iter([b"sho"]), "f", "0" * 64, 0o644)
+        assert host.transport.read_text("f") == "old"
+        assert [p.name for p in Path(host.work_dir).glob("f*")] == ["f"]
+
+    def test_a_full_disk_is_named(self, host: Host) -> None:
+        with pytest.raises(HostError, match="No space left") as caught:
+            host.transport._script("cat >/dev/full", source=iter([b"x" * 100]))
+        assert caught.value.hint == "free some space there"
+
+    def test_an_absent_file_is_an_error_and_leaves_nothing(
+        self, host: Host, tmp_path: Path
+    ) -> None:
+        with pytest.raises(HostError, match="No such file"):
+            host.transport.get_file("absent", tmp_path / "got")
+        with pytest.raises(HostError, match="No such file"):
+            host.transport.read_text("absent")
+        assert not host.transport.exists("absent")
+        assert not list(tmp_path.glob("got*"))
+
+    def test_a_growing_file_is_fetched_as_it_is(self, host: Host, tmp_path: Path) -> None:
+        process = begin_shell(host, f"while :; do echo line; done >{host.work_dir}/growing")
+        growing = Path(host.work_dir, "growing")
+        until(lambda: growing.exists() and growing.stat().st_size > 10_000, "it grows")
+        for _ in range(3):
+            host.transport.get_file("growing", tmp_path / "got")
+            assert (tmp_path / "got").read_bytes().startswith(b"line\nline\n")
+        process.stop(1)
+
+
+class TestRemoveTree:
+    def test_removes_what_is_inside(self, host: Host) -> None:
+        host.transport.put_bytes(b"x", "data/a/b")
+        host.transport.remove_tree("data")
+        host.transport.remove_tree("data")  # absent is fine
+        assert not host.transport.exists("data")
+
+    @pytest.mark.parametrize(
+        "path", [".", "..", "../other", "/", "data/../..", "data/../../other/x"]
+    )
+    def test_refuses_what_is_outside(self, host: Host, tmp_path: Path, path: str) -> None:
+        (tmp_path / "other").mkdir()
+        (tmp_path / "other" / "x").write_text("precious")
+        host.transport.put_bytes(b"x", "data/a")
+        with pytest.raises(HostError, match="is not inside the work directory"):
+            host.transport.remove_tree(path)
+        assert (tmp_path / "other" / "x").read_text() == "precious"
+        assert host.transport.exists("data/a")
+
+    def test_refuses_to_follow_a_link_out(self, host: Host, tmp_path: Path) -> None:
+        (tmp_path / "other" / "sub").mkdir(parents=True)
+        Path(host.work_dir, "link").symlink_to(tmp_path / "other")
+        for path in ("link", "link/sub"):
+            with pytest.raises(HostError, match="is not inside"):
+                host.transport.remove_tree(path)
+        assert (tmp_path / "other" / "sub").is_dir()
+
+
+class TestDeploy:
+    @pytest.fixture
+    def artifact(self, tmp_path: Path) -> Path:
+        directory = tmp_path / "artifact"
+        (directory / "bin").mkdir(parents=True)
+        (directory / "empty").mkdir()
+        (directory / "bin" / "tool").write_text("#!/bin/sh\necho it runs\n")
+        (directory / "bin" / "tool").chmod(0o755)
+        (directory / "bin" / "data").write_bytes(os.urandom(2_000_000))
+        return directory
+
+    def test_once_per_build(self, host: Host, artifact: Path) -> None:
+        path = host.deploy(artifact, "b1")
+        assert path == f"{host.work_dir}/artifacts/b1"
+        assert host.transport.run([f"{path}/bin/tool"]).stdout == "it runs\n"
+        inode = Path(path).stat().st_ino
+        assert host.transport.put_tree(artifact, path) is False
+        assert Path(path).stat().st_ino == inode
+        assert [p.name for p in Path(path).parent.iterdir()] == ["b1"]
+
+    @pytest.mark.parametrize("damage", ["truncate", "remove", "remove-list"])
+    def test_a_damaged_copy_is_replaced(self, host: Host, artifact: Path, damage: str) -> None:
+        path = Path(host.deploy(artifact, "b1"))
+        if damage == "truncate":
+            os.truncate(path / "bin" / "data", 10)
+        else:
+            (path / ("bin/data" if damage == "remove" else ".sha256sums")).unlink()
+        assert host.transport.put_tree(artifact, str(path)) is True
+        assert (path / "bin" / "data").read_bytes() == (artifact / "bin" / "data").read_bytes()
+
+    def test_what_a_cut_upload_left_is_cleared(self, host: Host, artifact: Path) -> None:
+        (Path(host.work_dir) / "artifacts" / "b1.part.123").mkdir()
+        host.deploy(artifact, "b1")
+        assert [p.name for p in Path(host.work_dir, "artifacts").iterdir()] == ["b1"]
+
+    def test_a_damaged_stream_is_refused(self, host: Host, artifact: Path, monkeypatch) -> None:
+        from perfrunner.cluster import shell
+
+        monkeypatch.setattr(
+            shell, "pack_tree", lambda directory, out: out.write(b"no tar") and "0" * 64
+        )
+        with pytest.raises(HostError):
+            host.deploy(artifact, "b1")
+        assert not list(Path(host.work_dir, "artifacts").iterdir())
+
+
+class TestProcesses:
+    def test_lives_then_stops_at_term(self, host: Host) -> None:
+        process = begin(host, "sleep", "60", env={"MARK": "a b"}, cwd="logs")
+        assert process.poll() is None
+        assert Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n", (
+            "the pid is the program's"
+        )
+        assert b"MARK=a b" in Path(f"/proc/{process.pid}/environ").read_bytes()
+        assert os.getpgid(process.pid) == process.pid
+        began = time.monotonic()
+        result = process.stop(5)
+        assert (result.status, result.killed, result.orphans) == (ExitStatus(signal=15), False, ())
+        assert time.monotonic() - began < 1
+        assert not alive(process.pid)
+        assert not list(Path(host.work_dir, "ledger").iterdir())
+        assert process.stop(5).status == ExitStatus(signal=15), "stopping twice is harmless"
+
+    def test_output_goes_to_the_logs(self, host: Host) -> None:
+        process = begin_shell(host, "echo out; echo err >&2")
+        assert process.wait(5).ok
+        assert host.transport.read_text("logs/out") == "out\n"
+        assert host.transport.read_text("logs/err") == "err\n"
+
+    @pytest.mark.parametrize(
+        ("script", "status"),
+        [
+            ("exit 0", ExitStatus(code=0)),
+            ("exit 7", ExitStatus(code=7)),
+            ("kill -KILL $$", ExitStatus(signal=9)),
+            ("kill -SEGV $$", ExitStatus(signal=11)),
+            ("exec /no/such/program", ExitStatus(code=127)),
+        ],
+    )
+    def test_how_it_ended_is_known(self, host: Host, script: str, status: ExitStatus) -> None:
+        process = begin_shell(host, script)
+        assert process.wait(5) == status
+        assert process.poll() == status
+
+    def test_an_absent_program_ends_with_127(self, host: Host) -> None:
+        process = begin(host, "/no/such/engine")
+        assert process.wait(5) == ExitStatus(code=127)
+        assert "not found" in host.transport.read_text("logs/err")
+
+    def test_term_immune_is_killed_with_its_children(self, host: Host, tmp_path: Path) -> None:
+        script = f"trap '' TERM; sleep 600 & echo $! >{tmp_path}/child; while :; do sleep 1; done"
+        process = begin_shell(host, script)
+        until(lambda: (tmp_path / "child").exists() and (tmp_path / "child").read_text(), "child")
+        began = time.monotonic()
+        result = process.stop(0.5)
+        assert (result.status, result.killed) == (ExitStatus(signal=9), True)
+        assert 0.4 < time.monotonic() - began < 3
+        assert not alive(int((tmp_path / "child").read_text()))
+
+    def test_a_clean_stop_gives_the_programs_own_status(self, host: Host) -> None:
+        process = begin_shell(
+            host, "trap 'echo bye; exit 4' TERM; echo up; while :; do sleep 0.05; done"
+        )
+        until(lambda: host.transport.read_text("logs/out") == "up\n", "it is up")
+        assert process.stop(5).status == ExitStatus(code=4)
+        assert host.transport.read_text("logs/out") == "up\nbye\n"
+
+    def test_a_group_whose_leader_is_gone_is_stopped(self, host: Host, tmp_path: Path) -> None:
+        process = begin_shell(host, f"sleep 600 & echo $! >{tmp_path}/child")
+        until(lambda: process.poll() is not None, "the leader ends")
+        child = int((tmp_path / "child").read_text())
+        assert alive(child)
+        assert process.stop(2).orphans == ()
+        assert not alive(child)
+
+    def test_what_left_the_group_is_reported(self, host: Host, tmp_path: Path) -> None:
+        process = begin_shell(
+            host, f"setsid sh -c 'echo $$ >{tmp_path}/child; exec sleep 600' & sleep 600"
+        )
+        until(lambda: (tmp_path / "child").exists() and (tmp_path / "child").read_text(), "child")
+        child = int((tmp_path / "child").read_text())
+        try:
+            result = process.stop(2)
+            assert result.orphans == (child,)
+            with pytest.raises(HostError, match=r"worker \(pid \d+, run run-1\) still runs"):
+                begin(host, "true")
+        finally:
+            os.kill(child, signal.SIGKILL)
+        until(lambda: not alive(child), "it ends")
+        assert [swept.result.orphans for swept in host.sweep()] == [()]
+
+    def test_one_process_of_a_name(self, host: Host) -> None:
+        first = begin(host, "sleep", "60")
+        with pytest.raises(
+            HostError, match=rf"worker \(pid {first.pid}, run run-1\) still runs"
+        ) as caught:
+            begin(host, "sleep", "60")
+        assert "--resume" in (caught.value.hint or "")
+        first.stop(2)
+        second = begin(host, "true")
+        assert second.wait(5).ok
+
+    def test_a_name_is_free_again_when_its_process_ended_by_itself(self, host: Host) -> None:
+        assert begin_shell(host, "exit 3").wait(5) == ExitStatus(code=3)
+        assert begin_shell(host, "exit 4").wait(5) == ExitStatus(code=4)
+
+    def test_waiting_has_an_end(self, host: Host) -> None:
+        process = begin(host, "sleep", "60")
+        with pytest.raises(CommandTimeout, match=r"worker has not ended within 0\.2 s"):
+            process.wait(0.2)
+        assert process.poll() is None
+
+    def test_signals_reach_the_group(self, host: Host) -> None:
+        process = begin_shell(host, "trap 'exit 9' USR1; echo up; while :; do sleep 0.05; done")
+        until(lambda: host.transport.read_text("logs/out") == "up\n", "it is up")
+        assert process.signal(signal.SIGUSR1) is True
+        assert process.wait(5) == ExitStatus(code=9)
+        assert process.signal(signal.SIGUSR1) is False
+
+    def test_interrupt_is_not_ignored(self, host: Host) -> None:
+        """A shell's background jobs ignore SIGINT; what we start must not."""
+        process = begin(
+            host, sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"
+        )
+        until(lambda: host.transport.read_text("logs/out") == "up\n", "it is up")
+        process.signal(signal.SIGINT)
+        assert process.wait(5) in (ExitStatus(signal=2), ExitStatus(code=130), ExitStatus(code=1))
+
+    @pytest.mark.parametrize("name", ["", "a b", "../x", "-x", "a/b", "x\n"])
+    def test_odd_names_are_refused(self, host: Host, name: str) -> None:
+        with pytest.raises(ValueError, match="name"):
+            begin(host, "true", name=name)
+
+    def test_a_log_that_cannot_be_opened(self, host: Host) -> None:
+        host.transport.makedirs("logs/err")
+        with pytest.raises(HostError, match="worker cannot be started"):
+            begin(host, "true")
+
+    def test_another_process_with_the_same_pid_is_not_signalled(self, host: Host) -> None:
+        process = begin(host, "sleep", "60")
+        ledger = Path(host.work_dir, "ledger/worker.json")
+        entry = ledger.read_text()
+        ledger.write_text(entry.replace(f'"start_time": {process.start_time}', '"start_time": 1'))
+        (stranger,) = host.processes()
+        assert stranger.signal(signal.SIGTERM) is False
+        ledger.write_text(entry)
+        assert alive(process.pid)
+        assert process.stop(2).status == ExitStatus(signal=15)
+
+    def test_a_process_of_before_the_restart_is_stale(self, host: Host) -> None:
+        process = begin(host, "sleep", "60")
+        ledger = Path(host.work_dir, "ledger/worker.json")
+        entry = ledger.read_text()
+        ledger.write_text(entry.replace(process.boot_id, "00000000-0000-0000-0000-000000000000"))
+        (old,) = host.processes()
+        assert old.poll() == ExitStatus()
+        assert "without a recorded status" in str(old.poll())
+        assert alive(process.pid)
+        ledger.write_text(entry)
+
+
+class TestSweep:
+    ORPHANING_PARENT = """
+        import sys, time
+        from perfrunner.cluster import open_host
+        from perfrunner.spec.cluster import HostSpec
+        host = open_host(HostSpec.model_validate_json(sys.argv[1]), sys.argv[2], name="node", run_id="dead-run")
+        host.lock()
+        host.start(["sleep", "600"], name="engine", log_stdout="logs/o", log_stderr="logs/e")
+        print("up", flush=True)
+        time.sleep(600)
+    """
+
+    def test_finds_what_a_killed_perfrunner_left(self, host: Host, request, tmp_path: Path) -> None:
+        kind = request.node.callspec.params["host"]
+        spec = request.getfixturevalue("sshd").host_spec(Path(host.work_dir))
+        parent = subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                textwrap.dedent(self.ORPHANING_PARENT),
+                spec.model_dump_json(),
+                kind,
+            ],
+            stdout=subprocess.PIPE,
+        )
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == b"up\n"
+        with pytest.raises(HostError, match=r"node.* is in use by run dead-run"):
+            host.lock()
+        parent.kill()
+        parent.wait()
+        parent.stdout.close()
+        (left,) = host.processes()
+        assert alive(left.pid)
+        assert left.run_id == "dead-run"
+        until(lambda: _can_lock(host), "the lock goes with its holder")
+        assert host.sweep("another-run") == []
+        assert alive(left.pid)
+        (swept,) = host.sweep("dead-run", grace_s=2)
+        assert swept.result.status == ExitStatus(signal=15)
+        assert not alive(left.pid)
+        assert host.processes() == []
+
+    RUNNING_PARENT = """
+        import sys
+        from perfrunner.cluster import open_host
+        from perfrunner.spec.cluster import HostSpec
+        host = open_host(HostSpec.model_validate_json(sys.argv[1]), sys.argv[2], name="node")
+        host.transport.run(["sh", "-c", "echo $$ >pid.new && mv pid.new pid; exec sleep 600"], cwd=".", timeout=600)
+    """
+
+    def test_a_command_ends_with_a_killed_perfrunner(self, host: Host, request) -> None:
+        """Nothing would ever sweep it: it is in no ledger."""
+        kind = request.node.callspec.params["host"]
+        spec = request.getfixturevalue("sshd").host_spec(Path(host.work_dir))
+        parent = subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                textwrap.dedent(self.RUNNING_PARENT),
+                spec.model_dump_json(),
+                kind,
+            ]
+        )
+        pid_file = Path(host.work_dir, "pid")
+        until(pid_file.exists, "the command runs", 20)
+        pid = int(pid_file.read_text())
+        assert alive(pid)
+        parent.kill()
+        parent.wait()
+        until(lambda: not alive(pid), "the command ends")
+
+    def test_clears_stale_entries(self, host: Host) -> None:
+        begin_shell(host, "exit 5").wait(5)
+        Path(host.work_dir, "ledger/nobody.lock").touch()
+        (swept,) = host.sweep()
+        assert swept.result.status == ExitStatus(code=5)
+        host.processes()
+        assert list(Path(host.work_dir, "ledger").iterdir()) == []
+
+    def test_a_handle_of_another_connection_is_as_good(self, host: Host) -> None:
+        begin_shell(host, "trap 'exit 6' TERM; while :; do sleep 0.05; done")
+        time.sleep(0.1)
+        (again,) = host.processes()
+        assert again.poll() is None
+        assert again.stop(5).status == ExitStatus(code=6)
+
+
+def _can_lock(host: Host) -> bool:
+    try:
+        host.lock()
+    except HostError:
+        return False
+    return True
+
+
+class TestLock:
+    def test_one_run_at_a_time(self, host: Host, request, sshd) -> None:
+        host.lock()
+        host.require_lock()
+        for kind in ("local", "ssh"):
+            spec = sshd.host_spec(Path(host.work_dir))
+            with (
+                open_host(spec, kind, name="other") as rival,
+                pytest.raises(HostError, match="is in use by run run-1 of ") as caught,
+            ):
+                rival.lock()
+            assert "host.lock" in (caught.value.hint or "")
+
+    def test_it_is_given_up(self, host: Host, sshd) -> None:
+        host.lock()
+        host.close()
+        with open_host(sshd.host_spec(Path(host.work_dir)), "local", name="other") as rival:
+            until(lambda: _can_lock(rival), "the lock is free")
+        with pytest.raises(HostError, match="lost"):
+            host.require_lock()
+
+
+def test_facts(host: Host) -> None:
+    facts = host.facts()
+    assert facts["kernel"] == os.uname().release
+    assert facts["cpus"] == os.cpu_count()
+    assert facts["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert facts["thp_enabled"] in ("always", "madvise", "never")
+    assert isinstance(facts["memory_bytes"], int)
+    assert isinstance(facts["load_average"], float)
+    assert facts["l3_domains"]
+
+
+def test_a_work_dir_that_cannot_be_made(sshd, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for kind in ("local", "ssh"):
+        with pytest.raises(HostError, match=r"work directory .* cannot be used: .*Not a directory"):
+            open_host(sshd.host_spec(tmp_path / "file" / "work"), kind)

@@ -1,0 +1,151 @@
+"""An sshd of our own: its configuration, keys and port, on loopback only, ended by pid.
+
+with raised_sshd(directory) as server:
+    server.host_spec(work_dir=...)      # a HostSpec that reaches it
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from perfrunner.spec.cluster import HostSpec
+
+SSHD = "/usr/sbin/sshd"
+ADDRESS = "127.0.0.1"
+
+
+@dataclass
+class Sshd:
+    """A running server. `process` is the listener; its children are the sessions."""
+
+    directory: Path
+    port: int
+    process: subprocess.Popen[bytes]
+
+    @property
+    def key(self) -> Path:
+        return self.directory / "user_key"
+
+    @property
+    def known_hosts(self) -> Path:
+        return self.directory / "known_hosts"
+
+    def host_spec(self, work_dir: Path, **changes: object) -> HostSpec:
+        fields: dict[str, object] = {
+            "address": ADDRESS,
+            "port": self.port,
+            "user": getpass.getuser(),
+            "key": str(self.key),
+            "known_hosts": str(self.known_hosts),
+            "work_dir": str(work_dir),
+        }
+        return HostSpec.model_validate({**fields, **changes})
+
+    def session_pids(self) -> list[int]:
+        """The children of the listener: one for each connection."""
+        text = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+        return [int(pid) for pid in text.split()]
+
+    def log(self) -> str:
+        return (self.directory / "sshd.log").read_text(errors="replace")
+
+
+def make_key(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", path.name, "-f", str(path)],
+        check=True,
+        stdin=subprocess.DEVNULL,
+        timeout=20,
+    )
+
+
+def known_hosts_line(port: int, host_key: Path) -> str:
+    kind, key = host_key.with_suffix(".pub").read_text().split()[:2]
+    return f"[{ADDRESS}]:{port} {kind} {key}\n"
+
+
+@contextlib.contextmanager
+def raised_sshd(directory: Path, **options: str) -> Iterator[Sshd]:
+    """`options` are lines of sshd_config that come before (and so win over) ours."""
+    if not Path(SSHD).exists() or shutil.which("ssh-keygen") is None:
+        pytest.fail("needs openssh-server: scripts/test installs it")
+    if os.geteuid() == 0:
+        Path("/run/sshd").mkdir(exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
+    for name in ("host_key", "user_key"):
+        make_key(directory / name)
+    shutil.copy(directory / "user_key.pub", directory / "authorized_keys")
+    for _ in range(5):  # another process may take the port between its choice and sshd's bind
+        port = _free_port()
+        (directory / "known_hosts").write_text(known_hosts_line(port, directory / "host_key"))
+        process = _launch(directory, port, options)
+        if _listening(process, port):
+            break
+        process.kill()
+        process.wait()
+    else:
+        pytest.fail(f"sshd did not come up: {(directory / 'sshd.log').read_text()}")
+    server = Sshd(directory, port, process)
+    try:
+        yield server
+    finally:
+        sessions = server.session_pids()
+        process.terminate()
+        process.wait(timeout=10)
+        for pid in sessions:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, 15)
+
+
+def _free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind((ADDRESS, 0))
+        port: int = sock.getsockname()[1]
+        return port
+
+
+def _launch(directory: Path, port: int, options: dict[str, str]) -> subprocess.Popen[bytes]:
+    config = directory / "sshd_config"
+    settings = {
+        **options,
+        "ListenAddress": f"{ADDRESS}:{port}",
+        "HostKey": str(directory / "host_key"),
+        "PidFile": str(directory / "sshd.pid"),
+        "AuthorizedKeysFile": str(directory / "authorized_keys"),
+        "StrictModes": "no",
+        "UsePAM": "no",
+        "UseDNS": "no",
+        "PasswordAuthentication": "no",
+        "KbdInteractiveAuthentication": "no",
+        "PermitRootLogin": "prohibit-password",
+        "SetEnv": "SHLVL=1",  # else bash reads ~/.bashrc for every command
+        "Subsystem": "sftp internal-sftp",
+    }
+    config.write_text("".join(f"{key} {value}\n" for key, value in settings.items()))
+    return subprocess.Popen(
+        [SSHD, "-D", "-f", str(config), "-E", str(directory / "sshd.log")],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def _listening(process: subprocess.Popen[bytes], port: int) -> bool:
+    deadline = time.monotonic() + 10
+    while process.poll() is None and time.monotonic() < deadline:
+        with contextlib.suppress(OSError), socket.create_connection((ADDRESS, port), timeout=1):
+            return True
+        time.sleep(0.005)
+    return False

@@ -1,0 +1,86 @@
+"""Runs run_experiment with the fake build and proof; prints each event as a JSON line. See fakes.Lab."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from perfrunner.build import Artifact, Proof
+from perfrunner.errors import BuildError, PerfrunnerError, ProofError
+from perfrunner.run import builds
+from perfrunner.run.events import Event
+from perfrunner.run.runner import run_experiment
+from perfrunner.spec import load_spec
+from tests.support.fakes import write_artifact
+
+
+class Printer:
+    def on_event(self, event: Event) -> None:
+        line = {"kind": type(event).__name__, **dataclasses.asdict(event)}
+        print(json.dumps(line, default=str), flush=True)
+
+
+def fakes(settings: dict[str, Any]) -> tuple[Callable[..., Artifact], Callable[..., Proof]]:
+    """What stands in the place of build_variant and prove."""
+
+    def build_variant(variant: Any, source: Path, cache: Path, progress: Any = None) -> Artifact:
+        progress(f"compiling {variant.name}")
+        time.sleep(settings.get("build_sleep", 0))
+        if variant.name in settings.get("build_fails", []):
+            raise BuildError(f"the compiler refused {variant.name}")
+        return Artifact(
+            "fakebuild", write_artifact(cache / "fakebuild"), {"fake": True}, False, 0.0
+        )
+
+    def prove(host: Any, deployed: str, variant: Any, engine: Any, *, params: Any = None) -> Proof:
+        if settings.get("proof_sleep"):
+            handle = host.start(
+                ["sleep", "600", f"{host.work_dir}/"],
+                name="proof",
+                log_stdout="p.out",
+                log_stderr="p.err",
+            )
+            time.sleep(settings["proof_sleep"])
+            handle.stop(1.0)
+        if variant.name in settings.get("proof_fails", []):
+            raise ProofError(f"{variant.name}: opt.x should be 1 but reads 0")
+        return Proof({"allocator": "system"}, {"allocator": {"name": "system", "conf_env": ""}})
+
+    return build_variant, prove
+
+
+def main(settings: dict[str, Any]) -> int:
+    builds.build_variant, builds.prove = fakes(settings)  # type: ignore[assignment]
+    if limit := settings.get("file_size_limit"):
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # writes then fail with EFBIG
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    spec_path = Path(settings["spec"])
+    try:
+        outcome = run_experiment(
+            load_spec(spec_path, [], None),
+            spec_text=spec_path.read_text(),
+            spec_path=spec_path,
+            out_dir=Path(settings["out"]),
+            engine_src=Path("engine_src"),
+            cache_dir=Path(settings["cache"]),
+            listener=Printer(),
+            resume=settings.get("resume", False),
+            seed=settings.get("seed"),
+        )
+    except PerfrunnerError as error:
+        print(f"error: {error}", file=sys.stderr)
+        if error.hint:
+            print(f"hint: {error.hint}", file=sys.stderr)
+        return error.exit_code
+    return outcome.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main(json.loads(sys.argv[1])))

@@ -1,0 +1,39 @@
+"""A fake kvctl: stat, reset, wait-persisted, sample."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+
+from common import Link, one, options
+
+found = options(sys.argv[1:])
+command, *rest = found[""]
+link = Link(found)
+if command == "stat":
+    print(json.dumps(link.ask(cmd="stat", groups=rest)))
+elif command == "reset":
+    link.ask(cmd="reset")
+elif command == "wait-persisted":
+    link.ask(cmd="stat", groups=[""])
+elif command == "sample":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    pid, step = one(found, "pid"), int(one(found, "interval-ms")) / 1000
+    open(f"/proc/{pid}/stat").close()  # noqa: PTH123
+    with open(one(found, "out"), "a") as out:  # noqa: PTH123
+        while True:
+            memory = {
+                k: float(v) for k, v in link.ask(cmd="stat", groups=["memory"])["memory"].items()
+            }
+            line = {
+                "t": time.time(), "rss": 1_100_000, "pss": 1_090_000, "lazyfree": 100_000,
+                "anon_huge": 0, "vsz": 9_000_000, "stacks_vsz": 1_000_000,
+                "cpu_user_s": time.process_time(), "cpu_sys_s": 0.0, "threads": 3, "stat": memory,
+            }  # fmt: skip
+            out.write(json.dumps(line) + "\n")
+            out.flush()
+            time.sleep(step)
+else:
+    sys.exit(2)

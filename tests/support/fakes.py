@@ -1,0 +1,173 @@
+"""A laboratory without a compiler: an artifact of fake programs that really run, and a fake build and proof.
+
+`run_driver` runs perfrunner's runner in a process of its own, with the fakes in place of the build; the process prints
+each event as a JSON line, so that a test can wait for a phase and then send a signal.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = Path(__file__).parent / "fake_artifact"
+
+
+def write_artifact(directory: Path) -> Path:
+    """bin/ with the programs of the contract between perfrunner and the engine."""
+    target = directory / "bin"
+    target.mkdir(parents=True, exist_ok=True)
+    for source in PROGRAMS.glob("*.py"):
+        if source.stem == "common":
+            (target / source.name).write_text(source.read_text())
+            continue
+        program = target / source.stem
+        program.write_text(f"#!{sys.executable} -S\n{source.read_text()}")
+        program.chmod(0o755)
+    return directory
+
+
+def spec_text(work_dir: Path, **changes: object) -> str:
+    """A small spec: two variants, one pillowfight, persistent. JSON is YAML."""
+    document: dict[str, Any] = {
+        "name": "fake",
+        "cluster": {
+            "name": "here",
+            "transport": "local",
+            "hosts": {"here": {"work_dir": str(work_dir)}},
+            "engine_nodes": ["here"],
+            "load_clients": ["here"],
+        },
+        "baseline": "base",
+        "variants": {
+            "base": {"allocator": {"name": "system"}},
+            "changed": {"allocator": {"name": "system"}, "params": {"x": "1"}},
+        },
+        "engine": {"vbuckets": 16, "quota_mb": 64},
+        "workloads": {"pf": PILLOWFIGHT},
+        "blocks": 2,
+        "seed": 7,
+    }
+    return json.dumps({**document, **changes}, indent=1)
+
+
+PILLOWFIGHT = {"type": "pillowfight", "items": 100, "duration": 3, "ramp": 1, "settle": 0}
+APPEND = {"type": "append", "items": 100, "settle": 0}
+
+
+def variant(**env: object) -> dict[str, Any]:
+    """A variant whose engine behaves as the FAKE_* variables say."""
+    return {
+        "allocator": {"name": "system"},
+        "env": {f"FAKE_{key.upper()}": str(value) for key, value in env.items()},
+    }
+
+
+@dataclass
+class Driver:
+    """A runner's process. `events` are those read so far."""
+
+    process: subprocess.Popen[str]
+    events: list[dict[str, Any]] = field(default_factory=list)
+
+    def next_event(self) -> dict[str, Any] | None:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            return None
+        event: dict[str, Any] = json.loads(line)
+        self.events.append(event)
+        return event
+
+    def wait_for(self, kind: str, **wanted: object) -> dict[str, Any]:
+        """Read events until one of this kind, with these values, comes."""
+        while (event := self.next_event()) is not None:
+            if event["kind"] == kind and all(event.get(k) == v for k, v in wanted.items()):
+                return event
+        raise AssertionError(f"no {kind} {wanted}; ended with {self.finish()}: {self.events}")
+
+    def finish(self, timeout: float = 60) -> int:
+        while self.next_event() is not None:
+            pass
+        return self.process.wait(timeout)
+
+    def stderr(self) -> str:
+        assert self.process.stderr is not None
+        return self.process.stderr.read()
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        return [event for event in self.events if event["kind"] == kind]
+
+
+@dataclass
+class Lab:
+    """A directory with a spec, a results directory and a work directory of fake hosts."""
+
+    directory: Path
+
+    @property
+    def out(self) -> Path:
+        return self.directory / "out"
+
+    @property
+    def work(self) -> Path:
+        return self.directory / "work"
+
+    @property
+    def spec_path(self) -> Path:
+        return self.directory / "spec.yaml"
+
+    def write_spec(self, **changes: object) -> None:
+        self.spec_path.write_text(spec_text(self.work, **changes))
+
+    def start(
+        self, *, resume: bool = False, fakes: Mapping[str, object] | None = None, **popen: Any
+    ) -> Driver:
+        settings = {
+            "spec": str(self.spec_path), "out": str(self.out), "cache": str(self.directory / "cache"),
+            "resume": resume, **(fakes or {}),
+        }  # fmt: skip
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.driver", json.dumps(settings)],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            **popen,
+        )
+        return Driver(process)
+
+    def run(self, **kwargs: Any) -> tuple[int, Driver]:
+        driver = self.start(**kwargs)
+        return driver.finish(), driver
+
+    def processes(self) -> list[str]:
+        """Command lines of everything that runs out of this lab's work directory."""
+        return list(processes_of(self.work))
+
+    def assert_nothing_left(self, timeout: float = 10.0) -> None:
+        until = time.monotonic() + timeout
+        while self.processes() and time.monotonic() < until:
+            time.sleep(0.05)
+        assert self.processes() == []
+
+
+def processes_of(directory: Path) -> Iterator[str]:
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if f"{directory}/" in command and "tests.support.driver" not in command:
+            yield f"{entry.name} {command}"

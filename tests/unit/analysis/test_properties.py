@@ -1,0 +1,143 @@
+"""What must hold for any data."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfrunner.analysis.estimate import adjust, paired_effect, summarise
+from perfrunner.analysis.model import MIN_BLOCKS, Effect
+from perfrunner.analysis.verdict import MOST_BLOCKS, decide, more_blocks
+
+positive = st.floats(1e-3, 1e9)
+pairs = st.lists(st.tuples(positive, positive), min_size=2, max_size=12)
+signed = st.lists(st.tuples(st.floats(-1e4, 1e4), st.floats(-1e4, 1e4)), min_size=2, max_size=12)
+
+
+def arms(values):
+    return (dict(enumerate((x for x, _ in values), 1)), dict(enumerate((y for _, y in values), 1)))
+
+
+@given(pairs)
+def test_swapping_the_baseline_inverts_the_ratio(values):
+    a, b = arms(values)
+    there, back = paired_effect("ratio", "a", a, b, 0.01), paired_effect("ratio", "b", b, a, 0.01)
+    assert there.estimate == pytest.approx(1 / back.estimate, rel=1e-9)
+    assert there.ci95[0] == pytest.approx(1 / back.ci95[1], rel=1e-6)
+    assert there.p == pytest.approx(back.p, rel=1e-6, abs=1e-12)
+
+
+@given(pairs, st.floats(1e-3, 1e3))
+def test_a_ratio_does_not_depend_on_the_unit(values, factor):
+    a, b = arms(values)
+    scaled = arms([(x * factor, y * factor) for x, y in values])
+    one, other = paired_effect("ratio", "a", a, b, 0.01), paired_effect("ratio", "a", *scaled, 0.01)
+    assert one.estimate == pytest.approx(other.estimate, rel=1e-9)
+    assert one.p == pytest.approx(other.p, rel=1e-4, abs=1e-9)
+
+
+@given(signed)
+def test_swapping_the_baseline_negates_a_difference(values):
+    a, b = arms(values)
+    there = paired_effect("difference", "a", a, b, 1.0)
+    back = paired_effect("difference", "b", b, a, 1.0)
+    assert there.estimate == -back.estimate
+    assert there.ci95 == pytest.approx((-back.ci95[1], -back.ci95[0]), rel=1e-9, abs=1e-12)
+
+
+@given(signed, st.randoms())
+def test_the_order_of_the_blocks_does_not_matter(values, random):
+    a, b = arms(values)
+    keys = list(a)
+    random.shuffle(keys)
+    shuffled = paired_effect("difference", "a", {k: a[k] for k in keys}, b, 1.0)
+    assert shuffled == paired_effect("difference", "a", a, b, 1.0)
+
+
+@given(signed)
+def test_every_number_of_a_summary_is_finite_or_none(values):
+    summary = summarise(arms(values)[0])
+    low, high = summary.ci95
+    slack = 1e-9 * max(1.0, abs(summary.mean))
+    assert low - slack <= summary.mean <= high + slack
+    assert summary.minimum - slack <= summary.mean <= summary.maximum + slack
+    for number in (summary.mean, summary.sd, low, high, summary.cv or 0.0):
+        assert math.isfinite(number)
+    assert set(summary.outliers) <= summary.values.keys()
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=40))
+def test_q_is_never_below_p_and_keeps_the_order(p_values):
+    q_values = adjust(p_values)
+    assert all(q >= p - 1e-12 and q <= 1 for p, q in zip(p_values, q_values, strict=True))
+    ranked = [q for _, q in sorted(zip(p_values, q_values, strict=True))]
+    assert all(x <= y + 1e-12 for x, y in itertools.pairwise(ranked))
+
+
+def effect(estimate, half, q=0.5, n=10, kind="difference", margin=1.0):
+    from scipy import stats
+
+    sd = half * math.sqrt(n) / stats.t.isf(0.025, n - 1)
+    return Effect(
+        kind, "a", n, estimate, (estimate - half, estimate + half), q, None, sd, q, margin, q=q
+    )
+
+
+@given(st.floats(-5, 5), st.floats(0.01, 5), st.floats(0, 1), st.integers(2, 30))
+def test_each_verdict_is_for_its_reason(estimate, half, q, n):
+    found = effect(estimate, half, q, n)
+    verdict, small, reason = decide(found, "higher")
+    low, high = found.ci95
+    if n < MIN_BLOCKS:
+        assert verdict is None
+        assert reason
+    elif verdict in ("better", "worse"):
+        assert q < 0.05
+        assert low > 0 if verdict == "better" else high < 0
+        assert small == (abs(estimate) <= 1.0)
+    elif verdict == "same":
+        assert low >= -1.0
+        assert high <= 1.0
+    else:
+        assert verdict == "unsure"
+    assert decide(found, "lower")[0] == {"better": "worse", "worse": "better"}.get(verdict, verdict)
+    assert decide(found, "none")[0] is None
+
+
+@given(st.floats(-5, 5), st.floats(0.05, 5), st.integers(6, 30))
+def test_more_blocks_is_positive_and_bounded(estimate, half, n):
+    more = more_blocks(effect(estimate, half, n=n))
+    assert more is None or 1 <= more <= MOST_BLOCKS
+
+
+def test_more_blocks_settles_what_it_promises():
+    """For a true effect of its own size the promised blocks find it in about 80 % of experiments."""
+    found = effect(0.8, 1.0, q=0.1, n=8, margin=0.5)
+    more = more_blocks(found)
+    assert more is not None
+    rng = np.random.default_rng(3)
+    from scipy import stats
+
+    draws = rng.normal(0.8, found.sd, (2000, found.n + more))
+    share = (stats.ttest_1samp(draws, 0, axis=1).pvalue < 0.05).mean()
+    assert 0.75 <= share <= 0.87
+
+
+def test_more_blocks_shrinks_the_interval_into_the_margin():
+    found = effect(0.1, 1.5, q=0.9, n=8, margin=1.0)
+    n = found.n + more_blocks(found)
+    from scipy import stats
+
+    def half(count):
+        return stats.t.isf(0.025, count - 1) * found.sd / math.sqrt(count)
+
+    assert 0.1 + half(n) <= 1.0 < 0.1 + half(n - 1)
+
+
+def test_an_effect_on_the_edge_of_the_margin_asks_for_many_blocks():
+    assert more_blocks(effect(0.0, 400.0, margin=1.0)) is None

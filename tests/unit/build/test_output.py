@@ -1,0 +1,79 @@
+"""What of a failed command's output reaches the person."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from perfrunner.build.bundle import parse_ldd
+from perfrunner.build.output import excerpt, failed, missing_package
+
+GCC = """
+[1/9] Building CXX object a.cc.o
+FAILED: a.cc.o
+/usr/bin/c++ -Wall -Werror -o a.cc.o -c /src/a.cc
+/src/a.cc: In function 'int f()':
+/src/a.cc:3:12: error: 'x' was not declared in this scope
+    3 |     return x;
+      |            ^
+[2/9] Building CXX object b.cc.o
+/src/b.cc:1:5: warning: something harmless
+ninja: build stopped: subcommand failed.
+""".splitlines()
+
+
+def test_the_error_with_its_place_and_no_command_lines() -> None:
+    text = "\n".join(excerpt(GCC))
+    assert "a.cc:3:12: error: 'x' was not declared" in text
+    assert "return x;" in text
+    assert "-Wall" not in text
+    assert "harmless" not in text
+
+
+def test_without_errors_the_last_lines() -> None:
+    assert excerpt([f"line {n}" for n in range(100)])[-1] == "line 99"
+    assert excerpt([]) == []
+
+
+def test_a_flood_is_cut() -> None:
+    assert len(excerpt([f"f.cc:{n}: error: again" for n in range(1000)])) <= 15
+
+
+def test_the_message_has_the_log_and_the_signal() -> None:
+    error = failed("the build step", -9, ["c++: fatal error: Killed signal"], Path("/c/log"))
+    assert "failed (signal 9)" in str(error)
+    assert "log: /c/log" in str(error)
+
+
+def test_packages() -> None:
+    lines = [
+        'By not providing "FindRocksDB.cmake" in CMAKE_MODULE_PATH this project has',
+        'asked CMake to find a package configuration file provided by "RocksDB", but',
+    ]
+    assert missing_package(lines) == "apt-get install librocksdb-dev"
+    assert missing_package(["Package 'libevent', required by 'virtual:world', not found"]) == (
+        "apt-get install libevent-dev"
+    )
+    assert missing_package(["No package 'hwloc' found"]) == "apt-get install libhwloc-dev"
+    assert (
+        missing_package(["Could NOT find OpenSSL, try to set the path"])
+        == "apt-get install libssl-dev"
+    )
+    assert missing_package(["a.cc:1: error: x"]) is None
+    assert "disk" in (missing_package(["cannot write: No space left on device"]) or "")
+
+
+def test_ldd() -> None:
+    text = """
+        linux-vdso.so.1 (0x00007ffd)
+        librocksdb.so.7.8 => /lib/x86_64-linux-gnu/librocksdb.so.7.8 (0x00007f00)
+        libgone.so.1 => not found
+        libstdc++.so.6 => /lib/x86_64-linux-gnu/libstdc++.so.6 (0x00007f01)
+        libm.so.6 => /lib/x86_64-linux-gnu/libm.so.6 (0x00007f01)
+        libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f02)
+        /lib64/ld-linux-x86-64.so.2 (0x00007f03)
+    """
+    assert parse_ldd(text) == {
+        "librocksdb.so.7.8": Path("/lib/x86_64-linux-gnu/librocksdb.so.7.8"),
+        "libgone.so.1": None,
+        "libstdc++.so.6": Path("/lib/x86_64-linux-gnu/libstdc++.so.6"),
+    }

@@ -1,0 +1,169 @@
+"""The proof against programs that play engine and kvctl: how they are started, asked, stopped, and how they fail."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from tiny_engine import variant
+
+from perfrunner.build import proof, prove
+from perfrunner.cluster import Host, open_host
+from perfrunner.errors import ProofError
+from perfrunner.spec.cluster import HostSpec
+from perfrunner.spec.model import EngineSpec
+
+ENGINE = """#!{python}
+import json, os, signal, sys, time
+arguments = dict(a.lstrip("-").split("=", 1) for a in sys.argv[1:])
+here = os.path.dirname(os.path.abspath(__file__))
+with open(here + "/started.json", "w") as out:
+    json.dump([sys.argv[1:], dict(os.environ)], out)
+{extra}
+signal.signal(signal.SIGTERM, lambda *a: sys.exit({stop}))
+with open(arguments["port-file"], "w") as out:
+    out.write("4711\\n")
+while True:
+    time.sleep(0.05)
+"""
+KVCTL = """#!/bin/sh
+echo "$*" >"$(dirname "$0")/asked"
+cat "$(dirname "$0")/answer"
+exit {status}
+"""
+ANSWER = {
+    "allocator": {"name": "jemalloc-5.1.0", "version": "5.1.0-0-gx", "opt.metadata_thp": "always"},
+    "config": {"build.ht_stats": "llc", "ht_size": "47", "threads": "2"},
+}
+ARM = variant(
+    "jemalloc-5.1.0",
+    name="thp",
+    allocator_options={"metadata_thp": "always"},
+    options={"ht_stats": "llc"},
+    params={"ht_size": "47"},
+    env={"EXTRA": "a b"},
+)
+
+
+@pytest.fixture
+def host(tmp_path: Path):
+    with open_host(HostSpec(work_dir=str(tmp_path / "work")), "local", run_id="r") as opened:
+        yield opened
+        assert opened.processes() == [], "the proof leaves no process"
+        assert not (tmp_path / "work" / "proof").exists(), "nor files"
+
+
+def play(
+    tmp_path: Path, answer: object = ANSWER, extra: str = "", stop: int = 0, status: int = 0
+) -> str:
+    bin_dir = tmp_path / "artifact" / "bin"
+    bin_dir.mkdir(parents=True)
+    for name, text in (
+        ("kv_engine", ENGINE.format(python=sys.executable, extra=extra, stop=stop)),
+        ("kvctl", KVCTL.format(status=status)),
+    ):
+        (bin_dir / name).write_text(text)
+        (bin_dir / name).chmod(0o755)
+    (bin_dir / "answer").write_text(answer if isinstance(answer, str) else json.dumps(answer))
+    return str(tmp_path / "artifact")
+
+
+def test_a_variant_is_proved(host: Host, tmp_path: Path) -> None:
+    path = play(tmp_path)
+    result = prove(host, path, ARM, EngineSpec(threads=3, vbuckets=64))
+    assert result.settings == {
+        "allocator.name": "jemalloc-5.1.0",
+        "allocator.options.metadata_thp": "always",
+        "options.ht_stats": "llc",
+        "params.ht_size": "47",
+    }
+    assert result.stats == ANSWER
+    arguments, environment = json.loads((tmp_path / "artifact/bin/started.json").read_text())
+    assert {"--host=127.0.0.1", "--port=0", "--threads=3", "--vbuckets=64"} <= set(arguments)
+    assert {"--bucket-type=ephemeral", "--param=ht_size=47"} <= set(arguments)
+    assert environment["_RJEM_MALLOC_CONF"] == "metadata_thp:always"
+    assert environment["EXTRA"] == "a b"
+    asked = (tmp_path / "artifact/bin/asked").read_text().strip()
+    assert asked == "--host=127.0.0.1 --port=4711 stat allocator config"
+
+
+def test_the_specs_params_are_asked_too(host: Host, tmp_path: Path) -> None:
+    with pytest.raises(
+        ProofError, match=r"variant thp: params\.shard_size = 9 cannot be read back"
+    ):
+        prove(host, play(tmp_path), ARM, EngineSpec(), params={"shard_size": "9"})
+
+
+def test_a_setting_that_reads_back_otherwise(host: Host, tmp_path: Path) -> None:
+    answer = {**ANSWER, "config": {"build.ht_stats": "core", "ht_size": "47"}}
+    with pytest.raises(
+        ProofError, match=r"variant thp: options\.ht_stats: asked for llc, .* has core"
+    ):
+        prove(host, play(tmp_path, answer), ARM, EngineSpec())
+
+
+def test_an_option_that_the_allocator_rejects(host: Host, tmp_path: Path) -> None:
+    """It reads back as asked, and yet the allocator complained."""
+    extra = (
+        "print('<jemalloc>: Invalid conf pair: metadata_thp:always', file=sys.stderr, flush=True)"
+    )
+    with pytest.raises(ProofError, match=r"rejects its options .metadata_thp:always.: <jemalloc>"):
+        prove(host, play(tmp_path, extra=extra), ARM, EngineSpec())
+
+
+def test_an_engine_that_refuses_its_arguments(host: Host, tmp_path: Path) -> None:
+    extra = (
+        "print('unknown parameter ht_sise; did you mean ht_size?', file=sys.stderr); sys.exit(2)"
+    )
+    with pytest.raises(
+        ProofError,
+        match=r"the engine does not start on local \(exit 2\): unknown parameter ht_sise",
+    ):
+        prove(host, play(tmp_path, extra=extra), ARM, EngineSpec())
+
+
+def test_an_engine_that_crashes(host: Host, tmp_path: Path) -> None:
+    with pytest.raises(ProofError, match=r"does not start on local \(killed by SIGSEGV\)"):
+        prove(host, play(tmp_path, extra="os.kill(os.getpid(), 11)"), ARM, EngineSpec())
+
+
+def test_an_engine_that_is_never_ready(host: Host, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(proof, "READY_TIMEOUT_S", 0.3)
+    extra = "print('warming', file=sys.stderr, flush=True); time.sleep(60)"
+    with pytest.raises(ProofError, match=r"not ready within 0\.3 s: warming"):
+        prove(host, play(tmp_path, extra=extra), ARM, EngineSpec())
+
+
+def test_an_engine_that_stops_badly(host: Host, tmp_path: Path) -> None:
+    with pytest.raises(ProofError, match=r"did not stop cleanly \(exit 6\)"):
+        prove(host, play(tmp_path, stop=6), ARM, EngineSpec())
+
+
+@pytest.mark.parametrize(
+    "answer", ["", "no json", "[]", '{"allocator": {}}', '{"allocator": 1, "config": 2}']
+)
+def test_answers_that_are_none(host: Host, tmp_path: Path, answer: str) -> None:
+    with pytest.raises(ProofError, match="kvctl stat ended with status 0: no JSON of both groups"):
+        prove(host, play(tmp_path, answer), ARM, EngineSpec())
+
+
+def test_a_kvctl_that_fails(host: Host, tmp_path: Path) -> None:
+    with pytest.raises(ProofError, match="kvctl stat ended with status 1: cannot connect"):
+        prove(host, play(tmp_path, "cannot connect", status=1), ARM, EngineSpec())
+
+
+def test_no_such_artifact(host: Host, tmp_path: Path) -> None:
+    with pytest.raises(ProofError, match=r"does not start on local \(exit 127\): .*No such file"):
+        prove(host, str(tmp_path / "absent"), ARM, EngineSpec())
+
+
+def test_the_hosts_own_allocator_settings_do_not_leak_in(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("_RJEM_MALLOC_CONF", "narenas:1")
+    plain = variant("jemalloc-5.1.0")
+    prove(host, play(tmp_path), plain, EngineSpec())
+    environment = json.loads((tmp_path / "artifact/bin/started.json").read_text())[1]
+    assert environment["_RJEM_MALLOC_CONF"] == ""

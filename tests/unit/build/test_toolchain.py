@@ -1,0 +1,81 @@
+"""Which tools are found, and what is said of those that are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perfrunner.build.toolchain import build_environment, find_toolchain, require_cargo
+from perfrunner.errors import BuildError
+
+
+def program(directory: Path, name: str, says: str, status: int = 0) -> str:
+    directory.mkdir(exist_ok=True)
+    path = directory / name
+    path.write_text(f"#!/bin/sh\necho '{says}'\nexit {status}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_this_machines_tools() -> None:
+    tools = find_toolchain(build_environment())
+    assert Path(tools.cxx).is_absolute()
+    assert tools.cmake_version[0].isdigit()
+    assert tools.target in tools.identity
+
+
+def test_the_c_compiler_is_the_chosen_ones_partner(tmp_path: Path) -> None:
+    for name in ("clang++-14", "clang-14", "gcc", "cc", "cmake", "ninja"):
+        program(tmp_path / "bin", name, f"{name} 1.0")
+    tools = find_toolchain({"PATH": str(tmp_path / "bin"), "CXX": "clang++-14"})
+    assert (Path(tools.cxx).name, Path(tools.cc).name) == ("clang++-14", "clang-14")
+    assert tools.compiler == "clang++-14 1.0"
+
+
+def test_the_version_counts_and_the_place_does_not(tmp_path: Path) -> None:
+    def identity(where: str, version: str) -> str:
+        for name in ("g++", "gcc", "cmake", "ninja"):
+            program(tmp_path / where, name, version)
+        return find_toolchain({"PATH": str(tmp_path / where)}).identity
+
+    assert identity("a", "g++ 12.2.0") == identity("b", "g++ 12.2.0")
+    assert identity("a", "g++ 12.2.0") != identity("c", "g++ 13.1.0")
+
+
+def test_a_compiler_that_does_not_run(tmp_path: Path) -> None:
+    for name in ("gcc", "cmake", "ninja"):
+        program(tmp_path / "bin", name, "fine")
+    program(tmp_path / "bin", "g++", "", status=1)
+    with pytest.raises(BuildError, match=r"g\+\+ --version failed"):
+        find_toolchain({"PATH": str(tmp_path / "bin")})
+
+
+@pytest.mark.parametrize(
+    ("says", "message"),
+    [
+        ("cargo 1.63.0 (Debian)", r"needs cargo 1\.71 or later; .* is cargo 1\.63\.0"),
+        ("nothing known", "needs cargo 1.71 or later"),
+    ],
+)
+def test_an_old_cargo(tmp_path: Path, says: str, message: str) -> None:
+    program(tmp_path / "bin", "cargo", says)
+    with pytest.raises(BuildError, match=message) as caught:
+        require_cargo("jemalloc-5.1.0", {"PATH": str(tmp_path / "bin")})
+    assert "rustup" in (caught.value.hint or "")
+
+
+def test_cargo(tmp_path: Path) -> None:
+    program(tmp_path / "bin", "cargo", "cargo 1.95.0 (abc 2026-01-01)")
+    require_cargo("jemalloc-5.1.0", {"PATH": str(tmp_path / "bin")})
+    with pytest.raises(BuildError, match=r"jemalloc-5\.1\.0 needs cargo, which is not installed"):
+        require_cargo("jemalloc-5.1.0", {"PATH": str(tmp_path)})
+
+
+def test_the_environment_of_a_build() -> None:
+    env = build_environment(
+        {"PATH": "/bin", "HOME": "/h", "CXXFLAGS": "-O0", "LD_PRELOAD": "x", "CCACHE_DIR": "/c"}
+    )
+    assert env["PATH"] == "/bin:/h/.cargo/bin"
+    assert not {"CXXFLAGS", "LD_PRELOAD"} & env.keys()
+    assert env["CCACHE_DIR"] == "/c"

@@ -1,0 +1,54 @@
+"""Running commands in a directory with a small valid spec."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from perfrunner.cli import main
+
+SPEC = """\
+name: small
+cluster: {name: c, transport: local, hosts: {h: {}}, engine_nodes: [h], load_clients: [h]}
+baseline: glibc
+variants:
+  glibc: {allocator: {name: system}}
+matrix:
+  base: {allocator: {name: jemalloc-5.1.0}}
+  axes: {allocator.options.metadata_thp: [auto, always], params.ht_size: [3]}
+workloads:
+  pf: {type: pillowfight, items: 10k, duration: 5s}
+  ap: {type: append, items: 10k}
+blocks: 2
+"""
+
+
+class Cli:
+    """The command line; `cli("plan", "spec.yaml")`."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        (directory / "spec.yaml").write_text(SPEC)
+
+    def __call__(self, *words: str, code: int = 0, stdin: str | None = None) -> Result:
+        result = CliRunner().invoke(main, [str(w) for w in words], input=stdin)
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        assert result.exit_code == code, result.output
+        return result
+
+    def json(self, *words: str, code: int = 0) -> Any:
+        return json.loads(self(*words, "--json", code=code).stdout)
+
+
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PERFRUNNER_ENGINE_SRC", raising=False)
+    monkeypatch.delenv("PERFRUNNER_OUT", raising=False)
+    monkeypatch.setenv("PERFRUNNER_CACHE", str(tmp_path / "cache"))
+    return Cli(tmp_path)

@@ -1,0 +1,260 @@
+"""`run` and `build` around a runner that is played: arguments, output, exit codes."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from datetime import datetime, timedelta, timezone
+from types import SimpleNamespace
+
+import pytest
+
+from perfrunner.build import Artifact
+from perfrunner.cli.proofs import RememberedProofs
+from perfrunner.errors import BuildError, HostError, ProofError
+from perfrunner.results import BuildRecord, ExperimentRecord, ResultStore, TrialRecord
+from perfrunner.run import events as ev
+from perfrunner.run.builds import Builds
+from perfrunner.spec import load_spec
+
+START = datetime(2026, 1, 2, tzinfo=timezone.utc)
+
+
+class PlayedRunner:
+    """Stores six blocks of made-up trials; `always,3` is slower by `slowdown`."""
+
+    def __init__(self, exit_code=0, slowdown=0.0, failures=()):
+        self.exit_code, self.slowdown, self.failures = exit_code, slowdown, failures
+        self.arguments = None
+
+    def __call__(self, spec, **arguments):
+        self.arguments = SimpleNamespace(spec=spec, **arguments)
+        spec = spec.restricted(arguments["workloads"], arguments["variants"])
+        out = arguments["out_dir"]
+        directory = out / "small-1"
+        directory.mkdir(parents=True)
+        with ResultStore.open(out) as store:
+            store.create_experiment(
+                ExperimentRecord(
+                    "small-1", spec.name, spec.model_dump(mode="json"), arguments["spec_text"],
+                    str(arguments["spec_path"]), 7, START, "0.1.0", state="done",
+                )
+            )  # fmt: skip
+            for block in range(1, 7):
+                for position, variant in enumerate(spec.variants, start=1):
+                    slow = self.slowdown if variant == "always,3" else 0.0
+                    rate = 1e6 * (1 - slow) * (1 + 0.001 * ((block * 7 + position * 3) % 5))
+                    store.add_trial("small-1", a_trial(block, position, variant, rate))
+        arguments["listener"].on_event(ev.RunFinished("small-1", self.exit_code, 18, 0, 0, 60.0))
+        return ev.RunOutcome("small-1", self.exit_code, directory, tuple(self.failures))
+
+
+def a_trial(block, position, variant, rate):
+    start = START + timedelta(minutes=block)
+    return TrialRecord(
+        block, 1, position, "pf", "persistent", variant, f"build-{variant}", "ok", "",
+        start, start + timedelta(seconds=7), {"ops_per_s": rate}, {}, f"small-1/trials/{block}",
+    )  # fmt: skip
+
+
+@pytest.fixture
+def play(monkeypatch, cli):
+    engine = cli.directory / "engine_src"
+    (engine / "options").mkdir(parents=True)
+    (engine / "CMakeLists.txt").write_text("project(kv)\n")
+
+    def use(**settings):
+        runner = PlayedRunner(**settings)
+        monkeypatch.setattr("perfrunner.run.runner.run_experiment", runner)
+        return runner
+
+    return use
+
+
+def test_run_prints_the_report_and_leaves_a_page(cli, play):
+    play()
+    result = cli("run", "spec.yaml")
+    assert "small-1" in result.stdout
+    page = cli.directory / "perfrunner-results" / "small-1" / "report.html"
+    assert "<html" in page.read_text()
+    assert "small-1/report.html" in result.stderr
+    assert "done   small-1" in result.stderr
+    assert "done   small-1" not in result.stdout
+
+
+def test_run_hands_over_what_the_command_line_says(cli, play):
+    runner = play()
+    cli("run", "spec.yaml", "--repeats", "6", "--seed", "5", "--variants", "always,3", "--workloads", "pf",
+        "--set", "engine.threads=3", "--out", "elsewhere", "--quiet")  # fmt: skip
+    got = runner.arguments
+    assert (got.spec.blocks, got.spec.engine.threads, got.seed) == (6, 3, 5)
+    assert (got.variants, got.workloads) == (("always,3",), ("pf",))
+    assert (str(got.out_dir), got.resume) == ("elsewhere", False)
+    assert got.spec_text == (cli.directory / "spec.yaml").read_text()
+    assert got.engine_src == cli.directory / "engine_src"
+    assert got.cache_dir == cli.directory / "cache"
+    assert got.spec.seed is None  # --seed is no part of the spec: --resume must find it unchanged
+
+
+def test_the_resume_command_repeats_every_option_that_matters(cli, play):
+    runner = play()
+    cli(
+        "run",
+        "spec.yaml",
+        "--repeats",
+        "6",
+        "--set",
+        "engine.threads=3",
+        "--set",
+        "blocks=4",
+        "--out",
+        "a b",
+        "-q",
+    )
+    words = shlex.split(runner.arguments.resume_command)
+    assert words == ["perfrunner", "run", "spec.yaml", "--set", "engine.threads=3", "--set", "blocks=4",
+                     "--repeats", "6", "--out", "a b", "--cache", str(cli.directory / "cache"), "--quiet",
+                     "--resume"]  # fmt: skip
+
+
+def test_json_is_the_only_thing_on_stdout(cli, play):
+    play()
+    result = cli("run", "spec.yaml", "--json")
+    document = json.loads(result.stdout)
+    assert document["experiment"] == "small-1"
+    assert document["trials"]["ok"] == 18
+
+
+@pytest.mark.parametrize(("slowdown", "code"), [(0.0, 0), (0.10, 1)])
+def test_fail_on_worse(cli, play, slowdown, code):
+    play(slowdown=slowdown)
+    result = cli("run", "spec.yaml", "--fail-on", "worse", code=code)
+    assert ("always,3 pf persistent ops_per_s is worse" in result.stderr) is bool(code)
+
+
+def test_a_worse_variant_without_the_option_is_no_failure(cli, play):
+    play(slowdown=0.1)
+    cli("run", "spec.yaml")
+
+
+def test_failed_trials_are_listed_and_end_with_3(cli, play):
+    play(exit_code=3, failures=["block 2, je: engine killed by signal 11"])
+    result = cli("run", "spec.yaml", code=3)
+    assert "failed: block 2, je: engine killed by signal 11" in result.stderr
+    assert "small-1" in result.stdout  # what was measured is reported all the same
+
+
+def test_an_interrupted_run_ends_with_130_and_no_report(cli, play):
+    play(exit_code=130)
+    assert cli("run", "spec.yaml", code=130).stdout == ""
+
+
+def test_a_run_that_cannot_go_on_ends_with_3(cli, play, monkeypatch):
+    play()
+
+    def fail(*_, **__):
+        raise HostError("here: port 22 refused", "is sshd running?")
+
+    monkeypatch.setattr("perfrunner.run.runner.run_experiment", fail)
+    assert cli("run", "spec.yaml", code=3).stderr.endswith(
+        "error: here: port 22 refused\nhint: is sshd running?\n"
+    )
+
+
+def test_without_an_engine_source_nothing_starts(cli, play):
+    play()
+    assert (
+        "--engine-src nowhere holds no engine source"
+        in cli("run", "spec.yaml", "--engine-src", "nowhere", code=2).stderr
+    )
+
+
+@pytest.fixture
+def built(monkeypatch, cli, play):
+    """Builds that succeed at once; returns the list of variants that were started for a proof."""
+    play()
+    proved = []
+
+    def build_all(spec, source, cache_dir, listener):
+        artifacts = {n: Artifact(f"id-{v.allocator.name}", cli.directory, {"flags": "-O2"}, True, 0.1)
+                     for n, v in spec.variants.items()}  # fmt: skip
+        return Builds(artifacts, {})
+
+    def deploy_and_prove(spec, builds, hosts, listener, store):
+        for name, artifact in builds.artifacts.items():
+            proved.append(name)
+            store(BuildRecord(name, artifact.build_id, settings={"opt.x": name}))
+
+    class NoHosts:
+        def __init__(self, *_):
+            pass
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+    monkeypatch.setattr("perfrunner.run.builds.build_all", build_all)
+    monkeypatch.setattr("perfrunner.run.builds.deploy_and_prove", deploy_and_prove)
+    monkeypatch.setattr("perfrunner.run.hosts.open_hosts", NoHosts)
+    return proved
+
+
+def test_build_prints_ids_and_what_was_read_back(cli, built):
+    text = cli("build", "spec.yaml").stdout
+    assert "id-jemalloc-5.1.0" in text
+    assert "opt.x=always,3" in text
+    assert built == ["glibc", "auto,3", "always,3"]
+    document = cli.json("build", "spec.yaml")
+    assert [b["variant"] for b in document["builds"]] == ["glibc", "auto,3", "always,3"]
+    assert document["builds"][0]["provenance"] == {"flags": "-O2"}
+
+
+def test_a_repeated_build_does_not_prove_again_unless_asked_or_changed(cli, built):
+    cli("build", "spec.yaml")
+    cli("build", "spec.yaml")
+    assert len(built) == 3
+    cli("build", "spec.yaml", "--prove-again")
+    assert len(built) == 6
+    cli("build", "spec.yaml", "--set", "variants.glibc.params.ht_size=5")
+    assert built[6:] == ["glibc"]
+
+
+def test_a_damaged_proof_is_made_again(cli, built):
+    cli("build", "spec.yaml")
+    for path in (cli.directory / "cache" / "proofs").iterdir():
+        path.write_text("{")
+    cli("build", "spec.yaml")
+    assert len(built) == 6
+
+
+def test_a_failed_build_is_shown_and_ends_with_3(cli, built, monkeypatch):
+    monkeypatch.setattr(
+        "perfrunner.run.builds.build_all",
+        lambda *_: Builds(
+            {"glibc": Artifact("id", cli.directory, {}, True, 0.1)},
+            {"auto,3": "no cargo", "always,3": "x"},
+        ),
+    )
+    assert "failed" in cli("build", "spec.yaml", code=3).stdout
+
+
+@pytest.mark.parametrize("error", [BuildError("no compiler"), ProofError("glibc: asked x, got y")])
+def test_errors_of_builds_and_proofs_end_with_3(cli, built, monkeypatch, error):
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr("perfrunner.run.builds.build_all", fail)
+    assert f"error: {error.message}" in cli("build", "spec.yaml", code=3).stderr
+
+
+def test_a_proof_is_for_one_build_and_one_setting(cli):
+    spec = load_spec(cli.directory / "spec.yaml")
+    proofs = RememberedProofs(cli.directory / "cache", spec)
+    proofs.remember("glibc", "b1", {"a": "1"})
+    assert proofs.find("glibc", "b1") == {"a": "1"}
+    assert proofs.find("glibc", "b2") is None
+    assert proofs.find("auto,3", "b1") is None
+    other = load_spec(cli.directory / "spec.yaml", ["engine.shards=1"])
+    assert RememberedProofs(cli.directory / "cache", other).find("glibc", "b1") is None

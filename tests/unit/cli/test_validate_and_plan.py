@@ -1,0 +1,114 @@
+"""`validate` and `plan`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from perfrunner.cli.options import selection, split_names
+from perfrunner.errors import UsageError
+
+MATRIX = ("glibc", "auto,3", "always,3")
+
+
+def test_validate_says_ok(cli):
+    assert (
+        cli("validate", "spec.yaml").stdout == "spec.yaml: ok (3 variants x 2 cells x 2 blocks)\n"
+    )
+
+
+def test_validate_reports_every_file(cli):
+    (cli.directory / "bad.yaml").write_text("name: X\n")
+    result = cli("validate", "bad.yaml", "spec.yaml", "none.yaml", code=2)
+    assert "spec.yaml: ok" in result.stdout
+    assert "error: bad.yaml:1: name: expected a name of a-z" in result.stderr
+    assert "error: none.yaml: expected a readable file" in result.stderr
+
+
+def test_validate_json(cli):
+    (cli.directory / "bad.yaml").write_text("name: X\n")
+    document = cli.json("validate", "bad.yaml", code=2)
+    assert document["ok"] is False
+    assert any(e.startswith("bad.yaml:1: name:") for e in document["specs"][0]["errors"])
+
+
+def test_validate_takes_overrides(cli):
+    assert (
+        "--set blocks=x: blocks:"
+        in cli("validate", "spec.yaml", "--set", "blocks=x", code=2).stderr
+    )
+
+
+def test_plan_shows_variants_cells_and_order(cli):
+    text = cli("plan", "spec.yaml", "--seed", 3).stdout
+    assert "small: 3 variants x 2 cells x 2 blocks = 12 trials, about" in text
+    assert "seed 3 (given)" in text
+    assert "glibc (baseline)" in text
+    assert "metadata_thp:always" in text
+
+
+def test_plan_json_is_the_plan(cli):
+    document = cli.json("plan", "spec.yaml", "--seed", "3", "--repeats", "4")
+    assert (document["blocks"], document["seed"], document["seed_drawn"]) == (4, 3, False)
+    assert len(document["trials"]) == 24
+    assert set(document["trials"][0]) == {"block", "position", "workload", "bucket", "variant"}
+    assert document == cli.json("plan", "spec.yaml", "--seed", "3", "--repeats", "4")
+
+
+def test_plan_draws_a_seed_when_none_is_given(cli):
+    assert cli.json("plan", "spec.yaml")["seed_drawn"] is True
+
+
+def test_a_dry_run_is_a_plan(cli):
+    words = ("spec.yaml", "--seed", "3", "--workloads", "pf")
+    assert cli("run", *words, "--dry-run").stdout == cli("plan", *words).stdout
+    assert not (cli.directory / "perfrunner-results").exists()
+
+
+def test_variants_with_commas_can_be_selected(cli):
+    document = cli.json("plan", "spec.yaml", "--variants", "always,3", "--workloads", "ap")
+    assert {t["variant"] for t in document["trials"]} == {"glibc", "always,3"}
+    assert {t["workload"] for t in document["trials"]} == {"ap"}
+
+
+def test_a_mistyped_selection_is_a_usage_error(cli):
+    error = cli("plan", "spec.yaml", "--variants", "glib", code=2).stderr
+    assert (
+        "expected a variant of the spec: glibc, auto,3, always,3; got glib (did you mean glibc?)"
+        in error
+    )
+    assert (
+        "got pff (did you mean pf?)"
+        in cli("plan", "spec.yaml", "--workloads", "pff", code=2).stderr
+    )
+
+
+def test_names_are_split_at_the_right_commas():
+    assert split_names("always,3,glibc", MATRIX) == ["always,3", "glibc"]
+    assert split_names("always", MATRIX) is None
+    assert selection("variant", ("glibc,auto,3", "glibc"), MATRIX) == ("glibc", "auto,3")
+    assert selection("variant", (), MATRIX) is None
+    with pytest.raises(UsageError, match="expected a variant"):
+        selection("variant", ("glibc,nope",), MATRIX)
+
+
+def test_the_cluster_option_replaces_the_cluster(cli):
+    (cli.directory / "other.yaml").write_text(
+        "name: other\ntransport: local\nhosts: {x: {}}\nengine_nodes: [x]\nload_clients: [x]\n"
+    )
+    assert cli.json("plan", "spec.yaml", "--cluster", "other.yaml")["cluster"] == "other"
+    assert (
+        "--cluster no.yaml: cluster:"
+        in cli("plan", "spec.yaml", "--cluster", "no.yaml", code=2).stderr
+    )
+
+
+def test_a_missing_spec_is_one_clear_error(cli):
+    assert cli("run", "none.yaml", code=2).stderr.count("error:") == 1
+
+
+def test_plan_output_holds_nothing_but_json(cli):
+    result = cli("plan", "spec.yaml", "--json")
+    json.loads(result.stdout)
+    assert result.stderr == ""

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from perfrunner.errors import TrialError
+from perfrunner.measure.memory import fragmentation, memory_metrics
+from perfrunner.measure.samples import Sample
+
+BASE = Sample(
+    t=0.0, rss=1100, pss=1000, lazyfree=100, anon_huge=64, vsz=9000, stacks_vsz=1000, cpu_s=0.0, threads=2,
+    stat={"mem_used": 700.0, "total_heap_bytes": 1400.0, "total_metadata_bytes": 30.0},
+)  # fmt: skip
+
+
+def sample(**changes: object) -> Sample:
+    return dataclasses.replace(BASE, **changes)  # type: ignore[arg-type]
+
+
+def test_both_formulas_on_a_worked_example() -> None:
+    run = [sample(rss=600), sample(rss=1600)]  # Rss - LazyFree: 500, 1500
+    now = sample(rss=1100)  # 1000
+    settled = sample(rss=900, stat={"mem_used": 600.0})  # 800
+    metrics = memory_metrics(run, now, settled)
+    assert metrics["fragmentation_mapped"] == pytest.approx(100 * (1 - 700 / 1400))
+    # p99 of 500, 1000, 1500 by linear interpolation
+    assert metrics["rss_bytes"] == pytest.approx(1490)
+    assert metrics["fragmentation_rss"] == pytest.approx(100 * (1 - 700 / 1490))
+    assert metrics["fragmentation_rss_now"] == pytest.approx(100 * (1 - 700 / 1000))
+    assert metrics["fragmentation_rss_settled"] == pytest.approx(100 * (1 - 600 / 800))
+
+
+def test_lazily_freed_pages_are_not_rss_and_plain_rss_is_kept_beside_it() -> None:
+    metrics = memory_metrics([BASE], BASE, BASE)
+    assert metrics["rss_bytes"] == 1000
+    assert metrics["rss_plain_bytes"] == 1100
+
+
+def test_vsz_is_without_thread_stacks() -> None:
+    assert memory_metrics([BASE], BASE, BASE)["vsz_bytes"] == 8000
+
+
+def test_what_the_allocator_does_not_give_is_absent_and_not_zero() -> None:
+    system = sample(stat={"mem_used": 700.0})
+    metrics = memory_metrics([system], system, system)
+    for name in ("mapped_bytes", "fragmentation_mapped", "metadata_bytes", "metadata_thp_pages"):
+        assert name not in metrics
+    assert "fragmentation_rss" in metrics
+
+
+def test_no_sample_of_the_run_is_an_error() -> None:
+    with pytest.raises(TrialError, match="no sample"):
+        memory_metrics([], BASE, BASE)
+
+
+def test_no_mem_used_is_an_error() -> None:
+    with pytest.raises(TrialError, match="mem_used"):
+        memory_metrics([BASE], sample(stat={}), BASE)
+
+
+def test_fragmentation_may_be_negative_but_never_of_nothing() -> None:
+    assert fragmentation(120, 100) == pytest.approx(-20)
+    with pytest.raises(TrialError):
+        fragmentation(1, 0)

@@ -1,0 +1,172 @@
+"""Charts: drawn from the data, the same bytes for the same data, honest about what is missing."""
+
+from __future__ import annotations
+
+import shutil
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from perfrunner.analysis.cells import clean_blocks
+from perfrunner.report import build_report, write_charts
+from perfrunner.report.charts import draw_charts
+from perfrunner.report.charts.dots import dots_chart, wrapped
+from perfrunner.report.charts.forest import forest_chart
+from perfrunner.report.charts.series import across, read_series
+from perfrunner.report.charts.style import drawing, inline_svg, svg_bytes
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(scope="module")
+def charts(report, data):
+    return draw_charts(report, data)
+
+
+def test_the_wanted_charts_are_there(charts):
+    found, notes = charts
+    assert notes == []
+    names = [chart.name for chart in found]
+    assert names[:9] == [
+        "forest-ops-per-s", "trials-ops-per-s", "forest-fragmentation-rss", "trials-fragmentation-rss",
+        "fragmentation", "order-ops-per-s", "order-fragmentation-rss", "series-ops", "series-memory",
+    ]  # fmt: skip
+    assert all(not chart.main for chart in found[9:])
+    assert len(set(names)) == len(names)
+
+
+def test_charts_are_valid_svg_with_the_words_on_them(charts):
+    for chart in charts[0]:
+        root = ET.fromstring(chart.svg)
+        assert root.tag == f"{SVG}svg"
+        words = " ".join("".join(text.itertext()) for text in root.iter(f"{SVG}text"))
+        for word in ("pillowfight · persistent", "append · ephemeral"):
+            assert word in words, chart.name
+
+
+def test_the_same_data_gives_the_same_bytes(make):
+    data = make(blocks=6, workloads=("append",), buckets=("ephemeral",))
+    first, second = (draw_charts(build_report(data), data, png=True)[0] for _ in range(2))
+    assert [(c.svg, c.png) for c in first] == [(c.svg, c.png) for c in second]
+
+
+def test_every_trial_is_a_dot_and_every_block_a_line(report, data):
+    with drawing():
+        figure = dots_chart(report.comparison, "ops_per_s")
+        axes = [a for a in figure.axes if a.get_visible()]
+        assert len(axes) == 4
+        for panel, blocks in zip(axes, clean_blocks(data.trials).values(), strict=True):
+            drawn = sorted(
+                x for dots in panel.collections for x, _ in np.asarray(dots.get_offsets())
+            )
+            trials = sorted(
+                t.metrics["ops_per_s"] for arms in blocks.blocks.values() for t in arms.values()
+            )
+            assert drawn == pytest.approx(trials)
+
+
+def test_no_label_is_cut_off(report):
+    """Everything that is written lies inside the figure."""
+    for draw in (dots_chart, forest_chart):
+        with drawing():
+            figure = draw(report.comparison, "fragmentation_rss")
+            figure.canvas.draw()
+            box = figure.bbox
+            renderer = figure.canvas.get_renderer()
+            for axes in figure.axes:
+                texts = [*axes.texts, *axes.get_yticklabels(), axes.title]
+                for text in texts:
+                    if not text.get_text() or not axes.get_visible():
+                        continue
+                    extent = text.get_window_extent(renderer)
+                    assert extent.x0 >= box.x0 - 1, text.get_text()
+                    assert extent.x1 <= box.x1 + 1, text.get_text()
+
+
+def test_a_metric_nobody_measured_has_no_chart(report):
+    with drawing():
+        assert dots_chart(report.comparison, "latency_set_p99_9_us") is None
+        assert forest_chart(report.comparison, "latency_set_p99_9_us") is None
+
+
+def test_missing_raw_files_are_counted_and_said(make):
+    data = make(blocks=2, void_block=None, workloads=("append",), buckets=("ephemeral",))
+    trials = data.trials
+    base = data.directory
+    shutil.rmtree(f"{base}/{trials[0].raw_dir}")
+    with open(f"{base}/{trials[1].raw_dir}/client.json", "w") as file:  # noqa: PTH123
+        file.write("{broken")
+    raw = read_series(data, list(clean_blocks(trials).values()))
+    assert (len(raw.problems), raw.trials) == (2, 6)
+    charts, notes = draw_charts(build_report(data), data)
+    assert "the raw series of 2 of 6 trials cannot be read" in notes[0]
+    assert "series-ops" in [c.name for c in charts]
+    nowhere, notes = draw_charts(build_report(data), replace(data, directory=None))
+    assert "6 of 6" in notes[0]
+    assert "series-ops" not in [c.name for c in nowhere]
+
+
+def test_across_takes_the_median_and_lets_short_curves_end():
+    t, middle, low, high = across([[(0, 1.0), (1, 2.0), (2, 3.0)], [(0, 3.0), (1, 4.0)]])
+    assert list(t) == [0, 1, 2]
+    assert list(middle) == [2.0, 3.0, 3.0]
+    assert list(low) == [1.0, 2.0, 3.0]
+    assert list(high) == [3.0, 4.0, 3.0]
+
+
+def test_large_ratios_are_drawn_on_a_logarithmic_axis(make):
+    data = make(blocks=6, void_block=None)
+    trials = tuple(
+        replace(
+            t,
+            metrics={
+                **t.metrics,
+                "ops_per_s": t.metrics["ops_per_s"] * (200 if "5.1" in t.variant else 1),
+            },
+        )
+        for t in data.trials
+    )
+    with drawing():
+        figure = forest_chart(build_report(replace(data, trials=trials)).comparison, "ops_per_s")
+        assert figure.axes[0].get_xscale() == "log"
+        assert svg_bytes(figure)
+
+
+def test_inlined_charts_share_no_id(charts):
+    pages = "".join(chart.inline() for chart in charts[0])
+    import re
+
+    ids = re.findall(r'\bid="([^"]+)"', pages)
+    assert len(ids) == len(set(ids))
+    used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', pages))
+    assert used <= set(ids)
+
+
+def test_an_inlined_chart_has_a_name_and_the_colours_of_the_page():
+    svg = b'<?xml version="1.0"?><svg width="1pt" height="2pt" viewBox="0 0 1 2"><path fill="#1c1e22"/></svg>'
+    text = inline_svg(svg, "x", 'a "<b>" & c')
+    assert text == (
+        '<svg role="img" aria-label="a &quot;&lt;b>&quot; &amp; c" class="chart" viewBox="0 0 1 2">'
+        '<path fill="var(--ink)"/></svg>'
+    )
+
+
+def test_long_names_are_broken_and_nothing_is_lost():
+    name = "jemalloc-5.1.0,background_thread=true,metadata_thp=always"
+    lines = wrapped(name).split("\n")
+    assert "".join(lines) == name
+    assert max(map(len, lines)) <= 26
+
+
+def test_files_are_written_whole(make, tmp_path):
+    data = make(blocks=2, void_block=None, workloads=("append",), buckets=("ephemeral",))
+    report = build_report(data)
+    written, notes = write_charts(report, data, tmp_path / "charts")
+    assert notes == []
+    assert sorted(p.name for p in (tmp_path / "charts").iterdir()) == sorted(
+        p.name for p in written
+    )
+    assert {p.suffix for p in written} == {".svg", ".png"}
+    assert all(p.read_bytes().startswith(b"\x89PNG") for p in written if p.suffix == ".png")

@@ -1,0 +1,128 @@
+"""`perfrunner report` and `perfrunner compare`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import synthetic
+from click.testing import CliRunner
+
+from perfrunner.cli import main
+
+
+@pytest.fixture
+def run(demo):
+    def invoke(*words, out=demo):
+        return CliRunner().invoke(main, [*words, "--out", str(out)], catch_exceptions=False)
+
+    return invoke
+
+
+def test_report_prints_the_latest_experiment(run):
+    result = run("report")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("quickstart\n")
+    assert "\x1b" not in result.stdout
+
+
+def test_json_is_all_of_stdout(run):
+    result = run("report", "quickstart", "--format", "json")
+    assert json.loads(result.stdout)["experiment"] == "demo-20261120"
+
+
+def test_report_writes_files(run, tmp_path):
+    result = run("report", "--format", "commit", "--output", str(tmp_path / "c.txt"))
+    assert result.stdout == ""
+    assert (tmp_path / "c.txt").read_text().startswith("pillowfight / persistent: ops_per_s")
+    synthetic.write(
+        tmp_path, synthetic.Shape(blocks=6, workloads=("append",), buckets=("ephemeral",))
+    )
+    result = run(
+        "report",
+        "--format",
+        "html",
+        "--output",
+        str(tmp_path / "r.html"),
+        "--charts",
+        str(tmp_path / "c"),
+        out=tmp_path,
+    )
+    assert (tmp_path / "r.html").stat().st_size > 80_000
+    assert (tmp_path / "c" / "forest-ops-per-s.png").exists()
+    assert "r.html" in result.stderr
+
+
+def test_report_against_another_variant(run):
+    result = run("report", "--baseline", "jemalloc-5.1.0", "--format", "json")
+    assert {row["baseline"] for row in json.loads(result.stdout)["results"]} == {"jemalloc-5.1.0"}
+
+
+def test_mistakes_end_with_two_and_a_hint(run, tmp_path):
+    for words in (("report", "quikstart"), ("report", "--baseline", "jemaloc-5.1.0"),
+                  ("compare", "glibc", "jemaloc-5.1.0"), ("compare", "glibc", "glibc"),
+                  ("compare", "nothing", "nowhere")):  # fmt: skip
+        result = run(*words)
+        assert result.exit_code == 2, words
+        assert result.stderr.startswith("error: ")
+        assert result.stdout == ""
+    assert run("report", out=tmp_path / "none").exit_code == 3
+
+
+def test_compare_two_variants_takes_the_first_as_the_baseline(run):
+    result = run("compare", "jemalloc-5.1.0", "glibc", "--format", "json")
+    document = json.loads(result.stdout)
+    assert {row["variant"] for row in document["results"]} == {"jemalloc-5.1.0", "glibc"}
+    rows = [
+        r for r in document["results"] if r["metric"] == "ops_per_s" and r["variant"] == "glibc"
+    ]
+    assert {r["baseline"] for r in rows} == {"jemalloc-5.1.0"}
+    assert all(r["estimate"] < 1 for r in rows)
+    assert "worse" in {r["verdict"] for r in rows}
+
+
+def test_compare_takes_build_ids_too(run):
+    builds = {v: f"{synthetic.hash_of(v):016x}" for v in synthetic.VARIANTS}
+    by_id = run("compare", builds["glibc"], builds["jemalloc-5.1.0"][:8], "--format", "commit")
+    assert by_id.stdout == run("compare", "glibc", "jemalloc-5.1.0", "--format", "commit").stdout
+
+
+def test_compare_two_experiments_warns_and_gives_no_verdict(tmp_path):
+    for name, seed in (("first-1", 1), ("second-2", 2)):
+        synthetic.write(
+            tmp_path,
+            synthetic.Shape(
+                blocks=6, void_block=None, seed=seed, workloads=("append",), buckets=("ephemeral",)
+            ),
+            name,
+        )
+    words = [
+        "compare",
+        "first-1",
+        "second-2",
+        "--variant",
+        "jemalloc-5.1.0",
+        "--out",
+        str(tmp_path),
+    ]
+    result = CliRunner().invoke(main, [*words, "--format", "json"], catch_exceptions=False)
+    document = json.loads(result.stdout)
+    assert {row["verdict"] for row in document["results"]} == {None}
+    assert {row["variant"] for row in document["results"]} == {
+        "first-1/jemalloc-5.1.0", "second-2/jemalloc-5.1.0",
+    }  # fmt: skip
+    assert any("not interleaved" in warning for warning in document["warnings"])
+    text = CliRunner().invoke(main, words, catch_exceptions=False).stdout
+    assert "Not interleaved, so no verdict" in text
+    page = tmp_path / "two.html"
+    CliRunner().invoke(
+        main, [*words, "--format", "html", "--output", str(page)], catch_exceptions=False
+    )
+    assert "not interleaved" in page.read_text()
+
+
+@pytest.mark.parametrize("command", ["report", "compare"])
+def test_help_has_examples(command):
+    result = CliRunner().invoke(main, [command, "--help"])
+    assert result.exit_code == 0
+    assert "Examples:" in result.stdout

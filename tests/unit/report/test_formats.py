@@ -1,0 +1,259 @@
+"""The formats: one model, and each says the same."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import re
+
+import pytest
+from rich.console import Console
+
+from perfrunner.report import build_report, render
+
+RESULT_KEYS = {
+    "workload", "bucket", "metric", "unit", "direction", "variant", "build_id", "n", "mean", "sd", "cv",
+    "min", "max", "ci95", "baseline", "effect", "estimate", "estimate_ci95", "p_value", "q_value",
+    "margin", "primary", "verdict", "more_blocks",
+}  # fmt: skip
+
+
+def test_json_has_the_promised_shape(report, data):
+    document = json.loads(render(report, "json"))
+    assert list(document) == ["experiment", "spec", "trials", "results", "facts", "warnings"]
+    assert document["experiment"] == data.experiment.id
+    assert document["spec"] == data.experiment.spec_json
+    assert document["trials"] == {"ok": 98, "invalid": 1, "failed": 0}
+    assert {frozenset(row) for row in document["results"]} == {frozenset(RESULT_KEYS)}
+    assert all(
+        row["verdict"] in ("better", "worse", "same", "unsure", "invalid", None)
+        for row in document["results"]
+    )
+
+
+def test_json_agrees_with_the_trials(report, data):
+    document = json.loads(render(report, "json"))
+    (row,) = [
+        r
+        for r in document["results"]
+        if (r["workload"], r["bucket"], r["metric"], r["variant"])
+        == ("append", "ephemeral", "ops_per_s", "jemalloc-5.1.0")
+    ]
+    trials = {
+        v: {t.block: t.metrics["ops_per_s"] for t in data.trials
+            if (t.workload, t.bucket, t.variant) == ("append", "ephemeral", v)}
+        for v in ("glibc", "jemalloc-5.1.0")
+    }  # fmt: skip
+    values = trials["jemalloc-5.1.0"]
+    logs = [math.log(values[b] / trials["glibc"][b]) for b in values]
+    assert row["n"] == 8
+    assert row["mean"] == pytest.approx(sum(values.values()) / 8)
+    assert row["estimate"] == pytest.approx(math.exp(sum(logs) / 8))
+    assert row["estimate_ci95"][0] < row["estimate"] < row["estimate_ci95"][1]
+    assert row["margin"] == 0.01
+    assert row["primary"] is True
+
+
+def test_every_format_shows_every_primary_change(report):
+    from perfrunner.report.numbers import change, scale_of
+
+    texts = {fmt: render(report, fmt) for fmt in ("terminal", "markdown", "commit")}
+    rows = [r for r in report.comparison.rows if r.primary and r.effect is not None]
+    assert len(rows) == 16
+    for row in rows:
+        written = change(row.effect, row.metric, scale_of(row.metric, row.summary.mean))
+        assert written in texts["terminal"]
+        assert written in texts["markdown"]
+        plain = written.replace("\N{MINUS SIGN}", "-").replace(" %", "%")
+        assert plain in texts["commit"]
+
+
+def test_the_verdict_comes_first_and_the_command_last(report):
+    lines = render(report, "terminal").splitlines()
+    assert lines[0] == "quickstart"
+    assert "ops_per_s better" in " ".join(line.strip() for line in lines[1:4])
+    assert lines[-1] == f"reproduce: {report.reproduce}"
+    assert (
+        report.reproduce == "perfrunner run specs/experiments/quickstart.yaml --seed 41 --repeats 8"
+    )
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+def test_the_terminal_report_fits_its_width(report, width):
+    text = render(report, "terminal", console=Console(width=width, file=io.StringIO()), every=True)
+    assert max(len(line) for line in text.splitlines()) <= width
+    assert "…" not in text
+
+
+def test_the_terminal_report_has_colour_only_on_a_terminal(report):
+    plain = render(report, "terminal", console=Console(width=120, file=io.StringIO()))
+    assert "\x1b" not in plain
+    terminal = Console(width=120, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+    coloured = render(report, "terminal", console=terminal)
+    assert "\x1b[" in coloured
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured).split() == plain.split()
+    silent = Console(width=120, file=io.StringIO(), force_terminal=True, no_color=True)
+    assert "\x1b" not in render(report, "terminal", console=silent)
+
+
+def test_all_shows_what_the_short_table_leaves_out(report):
+    assert "vsz_bytes" not in render(report, "terminal")
+    assert "metrics without a clear change are not shown" in render(report, "terminal")
+    assert "vsz_bytes" in render(report, "terminal", every=True)
+    assert "vsz\\_bytes" not in render(report, "markdown").split("<details>")[0]
+
+
+def test_the_commit_text_is_plain_and_narrow(report):
+    text = render(report, "commit")
+    assert text.isascii()
+    assert max(len(line) for line in text.splitlines()) <= 72
+    for build in report.builds:
+        assert f"build {build.build_id[:12]}  {build.variant}" in text
+    assert re.search(r"glibc +8 +1,829,203 +1\.9%", text)
+    assert "reproduce:\n  perfrunner run specs/experiments/quickstart.yaml --seed 41" in text
+
+
+def test_markdown_tables_are_well_formed(report):
+    table = [
+        line for line in render(report, "markdown", every=True).splitlines() if line.startswith("|")
+    ]
+    assert table
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in table} == {10}
+    assert "jemalloc-5.1.0,metadata\\_thp=always" in render(report, "markdown")
+
+
+def test_voids_notes_and_circumstances_are_told(report):
+    text = " ".join(render(report, "terminal").split())
+    assert (
+        "block 3, pillowfight · persistent, jemalloc-5.1.0,metadata_thp=always: void: the load client"
+        in text
+    )
+    assert "the rate drifts by +14%" in text
+    assert "AMD EPYC 7B13, 2 CPUs, 8.3 GB, Linux 6.1.0-28-amd64, THP madvise" in text
+    assert "what moved with it" in text
+    assert "fragmentation_mapped" in text
+
+
+def test_few_blocks_give_numbers_and_say_why(make):
+    report = build_report(make(blocks=4, void_block=None))
+    assert report.headline[0] == "No verdict: 4 blocks, and a verdict needs 6."
+    document = json.loads(render(report, "json"))
+    assert {row["verdict"] for row in document["results"]} == {None}
+    assert all(
+        row["q_value"] is not None for row in document["results"] if row["estimate"] is not None
+    )
+    for fmt in ("terminal", "markdown", "commit"):
+        assert "No verdict: 4 blocks" in render(report, fmt)
+
+
+def test_one_block_is_reported_without_intervals(make):
+    report = build_report(make(blocks=1, void_block=None))
+    for fmt in ("terminal", "markdown", "commit", "json"):
+        text = render(report, fmt)
+        assert not re.search(r"\b(nan|inf)\b", text, re.IGNORECASE)
+
+
+def test_an_experiment_without_trials_still_reports(make):
+    report = build_report(make(blocks=0))
+    assert report.headline == ("Nothing can be compared: no block holds two arms of any cell.",)
+    for fmt in ("terminal", "markdown", "commit", "json"):
+        assert render(report, fmt)
+
+
+def test_states_preconditions_and_host_changes_become_warnings(make):
+    data = make(
+        blocks=2,
+        void_block=None,
+        facts={
+            "preconditions": {"thp_madvise": False, "two_cores": None},
+            "changes": ["a: kernel changed"],
+        },
+    )
+    text = "\n".join(build_report(data).warnings)
+    assert (
+        "precondition thp_madvise does not hold: transparent huge pages are in mode `madvise`"
+        in text
+    )
+    assert "precondition two_cores could not be checked" in text
+    assert "the hosts changed between two runs of this experiment: a: kernel changed" in text
+
+
+def test_huge_metadata_pages_are_told_beside_the_numbers_and_warned_of_when_too_few(make):
+    from dataclasses import replace
+
+    data = make(blocks=2, void_block=None)
+    spec_json = {**data.experiment.spec_json, "preconditions": ["metadata_visible"]}
+    experiment = replace(data.experiment, spec_json=spec_json)
+
+    def report_with(pages):
+        trials = [
+            replace(
+                t, metrics={**t.metrics, "metadata_thp_pages": pages, "rss_bytes": 100 * 2 * 2**20}
+            )
+            for t in data.trials
+        ]
+        return build_report(replace(data, experiment=experiment, trials=tuple(trials)))
+
+    few, many = report_with(2.0), report_with(9.0)
+    (line, *_) = [w for w in few.warnings if "metadata_visible" in w]
+    assert "2.0 % of RSS" in line
+    assert line.endswith("it takes 4 %")
+    assert not [w for w in many.warnings if "metadata_visible" in w]
+    (fact,) = [f for f in many.context if f.label == "huge metadata pages"]
+    assert "9.0 % of RSS" in fact.value
+
+
+def test_provenance_that_differs_between_arms_is_told(make):
+    from dataclasses import replace
+
+    data = make(blocks=2, void_block=None)
+    builds = [
+        replace(b, provenance={**b.provenance, "compiler": "clang 14"}) if i == 1 else b
+        for i, b in enumerate(data.builds)
+    ]
+    report = build_report(replace(data, builds=tuple(builds)))
+    assert report.differing == (
+        "builds differ in compiler: g++ 12.2.0 (glibc, jemalloc-5.1.0,metadata_thp=always); "
+        "clang 14 (jemalloc-5.1.0)",
+    )
+    assert build_report(data).differing == ()
+
+
+def test_the_command_that_was_given_is_the_one_to_reproduce_with(make):
+    given = ["perfrunner", "run", "spec.yaml", "--set", "a.b=c d", "--resume"]
+    report = build_report(make(blocks=2, void_block=None, facts={"command": given}))
+    assert report.reproduce == "perfrunner run spec.yaml --set 'a.b=c d' --seed 41 --repeats 2"
+
+
+def test_long_names_and_huge_factors_stay_within_72_columns(make):
+    from dataclasses import replace
+
+    name = "CheckpointBench/GetCursorsToDrop/" + "manifold-" * 4 + "10000"
+    data = make(blocks=6, void_block=None, workloads=("append",), buckets=("ephemeral",))
+    trials = tuple(
+        replace(t, metrics={name: t.metrics["ops_per_s"] * (1e-7 if "5.1" in t.variant else 1)})
+        for t in data.trials
+    )
+    spec = {**data.experiment.spec_json, "primary": [name]}
+    data = replace(data, trials=trials, experiment=replace(data.experiment, spec_json=spec))
+    text = render(build_report(data), "commit")
+    assert max(len(line) for line in text.splitlines()) <= 72
+    assert text.isascii()
+    assert len(re.findall(r"\bbetter$", text, re.MULTILINE)) == 2
+    assert "1/9," in text or "1/10," in text
+
+
+def test_a_cell_without_a_single_trial_says_so(make):
+    from dataclasses import replace
+
+    data = make(blocks=1, void_block=None, workloads=("append",))
+    trials = tuple(
+        replace(t, status="failed", reason="crash", metrics={}) if t.bucket == "persistent" else t
+        for t in data.trials
+    )
+    report = build_report(replace(data, trials=trials))
+    assert "append · persistent: no trial counts" in render(report, "terminal")
+    assert "append · ephemeral · 1 block\n" in render(report, "terminal")
+    assert "No trial counts." in render(report, "markdown")
+    assert all(max(map(len, line.split("\n"))) <= 72 for line in [render(report, "commit")])

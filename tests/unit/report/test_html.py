@@ -1,0 +1,107 @@
+"""The page: complete, self-contained, escaped."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from perfrunner.errors import StoreError
+from perfrunner.report import build_report, render, write_html
+
+
+@pytest.fixture(scope="module")
+def page(report, data, tmp_path_factory):
+    return write_html(report, data, tmp_path_factory.mktemp("page") / "r.html").read_text()
+
+
+class Outline(HTMLParser):
+    VOID = {"meta", "link", "br", "img", "path", "use", "stop"}  # noqa: RUF012
+
+    def __init__(self):
+        super().__init__()
+        self.stack, self.texts, self.tags = [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.stack.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag not in self.VOID:
+            assert self.stack.pop() == tag
+
+    def handle_data(self, data):
+        if self.stack and self.stack[-1] not in ("script", "style"):
+            self.texts.append(data)
+
+
+def test_every_element_is_closed_and_every_result_is_there(page, report):
+    outline = Outline()
+    outline.feed(page)
+    assert outline.stack == []
+    text = " ".join(" ".join(outline.texts).split())
+    for row in report.comparison.rows:
+        assert row.metric.id in text
+        assert row.variant in text
+    for sentence in report.headline:
+        assert sentence in text
+    assert sum(tag == "svg" for tag, _ in outline.tags) == 13
+
+
+def test_nothing_is_asked_of_any_server(page):
+    refs = re.findall(r'(?:src|href|action)\s*=\s*"([^"]*)"', page)
+    assert all(ref.startswith(("#", "data:")) for ref in refs), refs
+    assert "@import" not in page
+    assert not re.search(r"url\((?!#)", page)
+
+
+def test_what_people_wrote_is_text_not_markup(page):
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert" in page
+
+
+def test_the_raw_data_is_embedded(page, report, data):
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    content = json.loads(found.group(1))
+    assert content["report"] == json.loads(render(report, "json"))
+    assert len(content["trials"]) == len(data.trials)
+    assert content["trials"][0]["metrics"] == data.trials[0].metrics
+
+
+def test_a_hostile_reason_cannot_leave_the_data_element(make, tmp_path):
+    from dataclasses import replace
+
+    data = make(blocks=1, void_block=None)
+    evil = "</script><script>alert(1)</script><!--"
+    bad = replace(data.trials[0], status="void", reason=evil)
+    data = replace(data, trials=(bad, *data.trials[1:]))
+    page = write_html(build_report(data), data, tmp_path / "r.html").read_text()
+    assert "<script>alert(1)" not in page
+    found = re.search(r'id="data">(.*?)</script>', page, re.DOTALL)
+    assert json.loads(found.group(1))["trials"][0]["reason"] == evil
+
+
+def test_the_same_data_gives_the_same_page(make, tmp_path):
+    data = make(blocks=6, workloads=("append",), buckets=("ephemeral",))
+    first, second = (
+        write_html(build_report(data), data, tmp_path / name).read_bytes() for name in ("a", "b")
+    )
+    assert first == second
+
+
+def test_a_page_of_an_empty_experiment(make, tmp_path):
+    data = make(blocks=0)
+    page = write_html(build_report(data), data, tmp_path / "r.html").read_text()
+    assert "Nothing can be compared" in page
+    assert "Nothing to draw" in page
+
+
+def test_a_place_that_cannot_be_written_is_an_error(make, tmp_path):
+    data = make(blocks=0)
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with pytest.raises(StoreError, match="cannot write"):
+        write_html(build_report(data), data, blocked / "r.html")

@@ -1,0 +1,81 @@
+"""How numbers are written."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfrunner.analysis import Effect
+from perfrunner.report.numbers import change, p_text, scale_of, significant
+from perfrunner.spec.metrics import metric_type
+
+ASCII = str.maketrans("\N{MINUS SIGN}\N{MULTIPLICATION SIGN}\N{DIVISION SIGN}", "-x/")
+OPS, FRAG = metric_type("ops_per_s"), metric_type("fragmentation_rss")
+
+
+def ratio(estimate, low, high):
+    return Effect("ratio", "a", 10, estimate, (low, high), 0.01, 3.0, 0.01, 0.01, 0.01, q=0.02)
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "text"),
+    [
+        ("ops_per_s", 1_831_406.0, "1.831M ops/s"),
+        ("ops_per_s", 999.0, "999.0 ops/s"),
+        ("ops_per_s", 88_400.0, "88.40k ops/s"),
+        ("rss_bytes", 395_200_000.0, "395.2 MB"),
+        ("rss_bytes", 0.0, "0 B"),
+        ("latency_get_p99_us", 412.2, "412.2 µs"),
+        ("latency_get_p99_us", 41_220.0, "41.22 ms"),
+        ("CheckpointBench/GetCursorsToDrop/10000", 2_545_368.0, "2545 µs"),
+        ("CheckpointBench/GetCursorsToDrop/10", 12.7, "12.70 ns"),
+        ("fragmentation_rss", -3.25, "\N{MINUS SIGN}3.250 %"),
+        ("FlushVBucket/insert/10000/PeakBytesPerItem", 738.0, "738.0 B/item"),
+    ],
+)
+def test_a_value_with_its_unit(metric, value, text):
+    assert scale_of(metric_type(metric), value).text(value) == text
+
+
+@pytest.mark.parametrize(
+    ("effect", "text"),
+    [
+        (ratio(1.011, 1.006, 1.016), "+1.1 % [+0.6, +1.6]"),
+        (ratio(0.991, 0.985, 0.997), "-0.9 % [-1.5, -0.3]"),
+        (ratio(1.0003, 0.9996, 1.0010), "+0.03 % [-0.04, +0.10]"),
+        (ratio(0.005, 0.0049, 0.0051), "/200 [196, 204]"),
+        (ratio(1 / 200_197, 1 / 210_000, 1 / 190_000), "/200,197 [190,000, 210,000]"),
+        (ratio(0.6, 0.3, 1.2), "x0.600 [0.300, 1.20]"),
+        (ratio(2.13, 2.1, 2.16), "x2.13 [2.10, 2.16]"),
+        (ratio(1.0, 1.0, 1.0), "+0.0 % [+0.0, +0.0]"),
+    ],
+)
+def test_a_change_shows_the_width_of_its_interval(effect, text):
+    written = change(effect, OPS, scale_of(OPS, 1e6))
+    assert written.translate(ASCII) == text
+
+
+def test_a_difference_is_in_points_or_in_the_scaled_unit():
+    effect = Effect("difference", "a", 8, 3.3, (3.0, 3.6), 0.0, 9.0, 0.3, 0.01, 1.0, q=0.0)
+    assert change(effect, FRAG, scale_of(FRAG, 20.0)) == "+3.3 pt [+3.0, +3.6]"
+    huge = metric_type("anon_huge_bytes")
+    effect = Effect("difference", "a", 8, 1.05e7, (1.0e7, 1.1e7), 0.0, 9.0, 0.3, 0.01, 2e6, q=0.0)
+    assert change(effect, huge, scale_of(huge, 1e7)) == "+10.5 MB [+10.0, +11.0]"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "q<.001"), (0.0031, "q=.003"), (0.06, "q=.060"), (1.0, "q=1"), (None, "q=?")],
+)
+def test_p_values(value, text):
+    assert p_text("q", value) == text
+
+
+@given(st.floats(1e-6, 1e12), st.integers(2, 5))
+def test_significant_digits_keep_the_value(value, digits):
+    text = significant(value, digits)
+    assert re.fullmatch(r"\d+(\.\d+)?", text)
+    assert float(text) == pytest.approx(value, rel=0.6 * 10 ** (1 - digits))

@@ -1,0 +1,146 @@
+"""Errors of specs: file, line, field, expectation, nearest name; and all of them at once."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("baseline: glibc", "baseline: glib", "spec.yaml:3: baseline: expected the name of a variant: glibc, je; got glib (did you mean glibc?)"),
+        ("name: small", "name: Small Spec", "spec.yaml:1: name: expected a name of a-z, 0-9 and '-' (at most 64 characters), got the text 'Small Spec'"),
+        ("name: system", "name: jemaloc-5.1.0", "did you mean jemalloc-5.1.0?"),
+        ("name: system", "name: tcmalloc", "spec.yaml:5: variants.glibc.allocator.name: expected an allocator: system, jemalloc-4.5.0, jemalloc-5.0.1, jemalloc-5.1.0, jemalloc-5.2.1, jemalloc-5.3.0, jemalloc-5.3.1; got tcmalloc"),
+        ("name: system", "name: system, options: {narenas: 4}", "the system allocator takes none"),
+        ("metadata_thp: always", "metadata_thp: 'a,b'", "spec.yaml:6: variants.je.allocator.options.metadata_thp: expected a value of letters"),
+        ("metadata_thp: always", "'meta,data': always", "expected an option name"),
+        ("items: 10k", "items: ten", "spec.yaml:8: workloads.pf.items: expected a whole number such as 1000, 100k or 5M, got the text 'ten'"),
+        ("items: 10k", "item: 10k", "spec.yaml:8: workloads.pf.item: unknown key (did you mean items?)"),
+        ("items: 10k, ", "", "spec.yaml:8: workloads.pf.items: expected a value, got nothing (it is missing)"),
+        ("type: pillowfight", "type: pilowfight", "expected a workload type: pillowfight, append, microbench, latency; got pilowfight (did you mean pillowfight?)"),
+        ("type: pillowfight, ", "", "workloads.pf.type: expected a workload type: pillowfight, append, microbench, latency; got nothing"),
+        ("duration: 5s", "duration: 5", None),
+        ("duration: 5s", "duration: 1500ms, ramp: 1s", "expected at least one second more than ramp"),
+        ("duration: 5s", "value_size: [9, 3]", "ascending order"),
+        ("cluster: cluster.yaml", "cluster: clustr.yaml", "spec.yaml:2: cluster: expected the path of a YAML file, got clustr.yaml: no such file (did you mean cluster.yaml?)"),
+        ("cluster: cluster.yaml", "cluster: 5", "expected the path of a YAML file, got the number 5"),
+        ("cluster: cluster.yaml\n", "", "cluster: expected a value, got nothing (it is missing)"),
+        ("glibc: {allocator", "-x: {allocator", "expected a name of letters, digits"),
+        ("glibc: {allocator", "1.0: {allocator", "spec.yaml:5: variants.\"1.0\": expected a text key, got the number 1.0 (put it in quotes)"),
+        ("  je: {", "  glibc: {", "spec.yaml:6: variants.glibc: expected each key once, got a second one (the first is in line 5)"),
+        ("{name: system}", "{name: system}, options: {ht_stat: core}", "did you mean ht_stats?"),
+        ("{name: system}", "{name: system}, options: {ht_stats: cores}", "variants.glibc.options.ht_stats: expected one of single, llc, core, a whole number from 1; got cores"),
+        ("{name: system}", "{name: system}, env: {LD_PRELOAD: x}", "use allocator.name"),
+        ("{name: system}", "{name: system}, params: {'a b': 1}", "expected a parameter name"),
+        ("workloads:\n", "workloads: {}\nworkload:\n", "did you mean workloads?"),
+    ],
+)  # fmt: skip
+def test_each_kind_of_error_has_its_message(specs, old, new, message):
+    if message is None:
+        specs.changed(old, new)
+    else:
+        assert message in "\n".join(specs.changed_errors(old, new))
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ("bloks: 5", "spec.yaml:9: bloks: unknown key (did you mean blocks?); expected one of name,"),
+        ("blocks: six", "spec.yaml:9: blocks: expected a whole number, got the text 'six'"),
+        ("blocks: 0", "spec.yaml:9: blocks: expected at least 1, got the number 0"),
+        ("blocks: 2.5", "blocks: expected a whole number, got the number 2.5"),
+        ("blocks: true", "blocks: expected a whole number, got the truth value true"),
+        ("buckets: [persistant]", "buckets[0]: expected 'persistent' or 'ephemeral', got the text 'persistant' (did you mean persistent?)"),
+        ("buckets: []", "buckets: expected at least 1 entry, got 0"),
+        ("buckets: persistent", "buckets: expected a list, got the text 'persistent'"),
+        ("buckets: [ephemeral, ephemeral]", "expected each name once; got ephemeral 2 times"),
+        ("engine: {quota: 5}", "engine.quota: unknown key (did you mean quota_mb?)"),
+        ("engine: 5", "engine: expected a mapping, got the number 5"),
+        ("margins: {ops_per_sec: 1%}", "spec.yaml:9: margins.ops_per_sec: unknown metric (did you mean ops_per_s?)"),
+        ("margins: {ops_per_s: 60%}", "below 50 %"),
+        ("margins: {fragmentation_rss: 1%}", "margins.fragmentation_rss: expected a positive number (percentage points), such as 1.0, got the text '1%'"),
+        ("primary: [ops]", "primary[0]: expected a metric: ops_per_s,"),
+        ("primary: [ops_per_s, rss_bytes, pss_bytes, vsz_bytes]", "primary: expected at most 3 entries, got 4"),
+        ("precision: 1", "precision: expected a percentage above 0 % and below 50 %"),
+        ("limits: {client_busy: 2}", "limits.client_busy: expected a percentage"),
+        ("preconditions: [thp]", "preconditions[0]: expected a precondition: thp_madvise"),
+        ("seed: -1", "seed: expected at least 0, got the number -1"),
+    ],
+)  # fmt: skip
+def test_fields_of_the_whole_spec(specs, more, message):
+    assert message in "\n".join(specs.added_errors(more))
+
+
+def test_every_error_is_reported_in_the_order_of_lines(specs):
+    problems = specs.errors(
+        """\
+        name: BAD
+        cluster: nowhere.yaml
+        baseline: c
+        variants:
+          a: {allocator: {name: jemaloc-5.1.0}}
+          b: {allocator: {name: system}, optoins: {}}
+        workloads:
+          p: {type: append, items: many}
+        blocks: none
+        """
+    )
+    assert [p.split(":")[1] for p in problems] == ["1", "2", "3", "5", "6", "8", "9"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "spec.yaml:1: expected a mapping, got an empty file"),
+        ("- a\n", "spec.yaml:1: expected a mapping, got a list"),
+        ("a: [1\nb: 2\n", "spec.yaml:2: expected valid YAML, got"),
+        ("a: 1\n\tb: 2\n", "spec.yaml:2: expected valid YAML"),
+        ("a: 1\n---\nb: 2\n", "expected valid YAML, got but found another document"),
+        ("a: &x [*x]\n", "expected valid YAML"),
+        ("a: !!python/object:os.system x\n", "spec.yaml:1: expected valid YAML, got could not determine a constructor"),
+        ("a: 2001-13-45\n", "expected valid YAML"),
+        ("[a, b]: 1\n", "expected a text key, got a collection"),
+    ],
+)  # fmt: skip
+def test_text_that_is_no_spec(specs, text, message):
+    assert message in "\n".join(specs.errors(text))
+
+
+def test_anchors_cannot_blow_up_the_memory(specs):
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12)]
+    assert "more than 100000 values" in specs.errors("\n".join(lines) + "\n")[0]
+
+
+def test_bytes_that_are_no_text(specs):
+    (specs.directory / "spec.yaml").write_bytes(b"name: \xff\xfe\n")
+    assert "expected UTF-8 text" in specs.errors()[0]
+
+
+def test_a_file_that_is_not_there(specs):
+    (specs.directory / "spec.yaml").unlink()
+    problem = specs.errors()[0]
+    assert problem.startswith("spec.yaml: expected a readable file")
+    assert "no such file" in problem
+
+
+TOOL = "{type: microbench, program: checkpoint_bench}"
+
+
+def test_engine_parameters_that_no_workload_can_take_are_an_error(specs):
+    small = (specs.directory / "spec.yaml").read_text()
+    tool_only = small.replace("{type: pillowfight, items: 10k, duration: 5s}", TOOL)
+    specs.spec(tool_only)
+    with_params = tool_only.replace("{name: system}}", "{name: system}, params: {ht_size: 47}}")
+    (error,) = specs.errors(with_params)
+    assert "workloads: expected a workload on an engine: variant glibc has params" in error
+    specs.spec(with_params.replace("workloads:\n", "workloads:\n  p2: {type: append, items: 5}\n"))
+
+
+def test_a_counter_without_a_unit_is_an_error(specs):
+    tool = TOOL.replace("}", ", counters: [PeakBytesPerItm]}")
+    small = (specs.directory / "spec.yaml").read_text()
+    (error,) = specs.errors(small.replace("{type: pillowfight, items: 10k, duration: 5s}", tool))
+    assert "workloads.pf.counters[0]: expected a counter: " in error
+    assert "did you mean PeakBytesPerItem?" in error

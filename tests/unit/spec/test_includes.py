@@ -1,0 +1,107 @@
+"""Pieces in other files."""
+
+from __future__ import annotations
+
+import pytest
+
+PIECE = "type: pillowfight\nitems: 5k\nset_share: 50\n"
+USING = "{type: pillowfight, items: 10k, duration: 5s}"
+
+
+def test_a_piece_is_merged_below_the_own_keys(specs):
+    specs.write("pieces/pf.yaml", PIECE)
+    spec = specs.changed(USING, "{use: pieces/pf.yaml, set_share: 80}")
+    assert (spec.workloads["pf"].items, spec.workloads["pf"].set_share) == (5000, 80)
+
+
+def test_mappings_of_a_piece_are_merged_key_by_key(specs):
+    specs.write(
+        "je.yaml", "allocator: {name: jemalloc-5.1.0, options: {narenas: 4, dss: primary}}\n"
+    )
+    spec = specs.changed(
+        "  glibc: {allocator: {name: system}}",
+        "  glibc: {use: je.yaml, allocator: {options: {narenas: 1}}}",
+    )
+    assert spec.variants["glibc"].allocator.options == {"narenas": "1", "dss": "primary"}
+
+
+def test_errors_in_a_piece_name_its_own_file_and_line(specs):
+    specs.write("pf.yaml", PIECE.replace("50", "500"))
+    assert specs.changed_errors(USING, "{use: pf.yaml}") == [
+        "pf.yaml:3: set_share: expected a percentage from 0 to 100, got the number 500"
+    ]
+
+
+def test_an_error_in_a_shared_piece_is_said_once(specs):
+    specs.write("pf.yaml", PIECE.replace("5k", "x"))
+    problems = specs.changed_errors(f"pf: {USING}", "a: {use: pf.yaml}\n  b: {use: pf.yaml}")
+    assert len(problems) == 1
+    assert problems[0].startswith("pf.yaml:2: items: ")
+
+
+def test_pieces_are_found_relative_to_the_file_that_names_them(specs):
+    specs.write("a/one.yaml", "use: b/two.yaml\nset_share: 10\n")
+    specs.write("a/b/two.yaml", PIECE)
+    spec = specs.changed(USING, "{use: a/one.yaml}")
+    assert (spec.workloads["pf"].items, spec.workloads["pf"].set_share) == (5000, 10)
+
+
+def test_a_missing_piece_is_the_only_error(specs):
+    specs.write("pf.yaml", PIECE)
+    assert specs.changed_errors(USING, "{use: pff.yaml}") == [
+        "spec.yaml:8: workloads.pf.use: expected the path of a YAML file, got pff.yaml: no such file "
+        "(did you mean pf.yaml?)"
+    ]
+
+
+def test_pieces_that_use_each_other_are_an_error(specs):
+    specs.write("a.yaml", "use: b.yaml\n")
+    specs.write("b.yaml", "use: a.yaml\n")
+    assert "no circle of pieces" in specs.changed_errors(USING, "{use: a.yaml}")[0]
+
+
+def test_the_cluster_may_be_written_inline_or_given_on_the_command_line(specs):
+    inline = "{name: other, transport: local, hosts: {h: {}}, engine_nodes: [h], load_clients: [h]}"
+    assert specs.changed("cluster: cluster.yaml", f"cluster: {inline}").cluster.name == "other"
+    specs.write("remote.yaml", "name: r\ntransport: ssh\nhosts: {k: {address: 10.0.0.1, key: id}}\n"
+                "engine_nodes: [k]\nload_clients: [k]\n")  # fmt: skip
+    cluster = specs.spec(cluster="remote.yaml").cluster
+    assert cluster.transport == "ssh"
+    assert cluster.hosts["k"].key == str(specs.directory / "id")
+
+
+def test_errors_in_the_cluster_file_name_that_file(specs):
+    specs.write(
+        "cluster.yaml",
+        "name: c\ntransport: shh\nhosts: {h: {prt: 5, work_dir: /}}\nengine_nodes: [x]\nload_clients: []\n",
+    )
+    problems = specs.errors()
+    assert problems[0].startswith("cluster.yaml:2: transport: expected 'local' or 'ssh'")
+    assert (
+        "cluster.yaml:3: hosts.h.prt: unknown key (did you mean port?)" in problems[1] + problems[2]
+    )
+    assert any("hosts.h.work_dir: expected an absolute directory" in p for p in problems)
+    assert any(
+        p.startswith("cluster.yaml:5: load_clients: expected at least one host") for p in problems
+    )
+
+
+def test_an_unknown_engine_node_gets_the_nearest_name(specs):
+    specs.write(
+        "cluster.yaml",
+        "name: c\ntransport: ssh\nhosts: {kv1: {}}\nengine_nodes: [kv2]\nload_clients: [kv1]\n",
+    )
+    assert specs.errors() == [
+        "cluster.yaml:4: engine_nodes: expected a host of this cluster: kv1; got kv2 (did you mean kv1?)"
+    ]
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/tmp", "relative", "/a/../b", "/var/..", "~", "/a b/c", "/var/tmp/"]
+)
+def test_work_directories_that_are_too_dangerous(specs, path):
+    specs.write(
+        "cluster.yaml",
+        f"name: c\ntransport: local\nhosts: {{h: {{work_dir: '{path}'}}}}\nengine_nodes: [h]\nload_clients: [h]\n",
+    )
+    assert "hosts.h.work_dir" in specs.errors()[0]

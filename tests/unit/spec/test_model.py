@@ -1,0 +1,172 @@
+"""The valid spec: defaults, normal forms, round trips."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from perfrunner.spec import BUILD_OPTIONS, METRICS, Spec, load_cluster, load_spec, metric_type
+from perfrunner.spec.allocator import AllocatorSpec
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_defaults(specs):
+    spec = specs.spec()
+    assert (spec.blocks, spec.buckets, spec.primary) == (10, ("persistent",), ("ops_per_s",))
+    assert (spec.engine.threads, spec.engine.quota_mb, spec.limits.trial_timeout) == (2, 1024, 600)
+    assert spec.variants["je"].name == "je"
+
+
+def test_allocator_options_are_text(specs):
+    allocator = specs.spec().variants["je"].allocator
+    assert allocator.options == {"metadata_thp": "always", "background_thread": "true"}
+    assert allocator.option_string == "metadata_thp:always,background_thread:true"
+
+
+def test_switches_that_yaml_reads_as_truth_values(specs):
+    spec = specs.changed(
+        "{name: system}", "{name: system}, options: {ht_stats_padded: on, ht_stats: 4}"
+    )
+    assert spec.variants["glibc"].options == {"ht_stats_padded": "on", "ht_stats": "4"}
+    assert BUILD_OPTIONS["ht_stats"].cmake_variable == "ENGINE_HT_STATS"
+    assert BUILD_OPTIONS["ht_stats"].stat_key == "build.ht_stats"
+
+
+def test_a_spec_survives_json(specs):
+    spec = specs.changed("items: 10k", "items: 10k, value_size: [16, 1KiB]")
+    assert Spec.model_validate_json(spec.model_dump_json()) == spec
+    assert Spec.model_validate(spec.model_dump(mode="json")) == spec
+
+
+def test_a_spec_does_not_change(specs):
+    with pytest.raises(ValidationError, match="frozen"):
+        specs.spec().blocks = 3
+
+
+def test_one_size_is_a_range_of_itself(specs):
+    assert specs.spec().workloads["pf"].value_size == (256, 256)
+
+
+def test_cells_are_workloads_times_buckets(specs):
+    spec = specs.spec(None, "buckets=[persistent, ephemeral]")
+    assert spec.cells == (("pf", "persistent"), ("pf", "ephemeral"))
+
+
+def test_a_variants_own_params_win(specs):
+    spec = specs.spec(None, "engine.params={a: 1, b: 1}", "variants.je.params={b: 2}")
+    assert spec.params_of("je") == {"a": "1", "b": "2"}
+    assert spec.params_of("glibc") == {"a": "1", "b": "1"}
+
+
+def test_a_restricted_spec_keeps_its_baseline(specs):
+    spec = specs.spec().restricted(None, ("je",))
+    assert list(spec.variants) == ["glibc", "je"]
+    assert list(specs.spec().restricted(None, ("glibc",)).variants) == ["glibc"]
+
+
+def test_margins_default_by_metric(specs):
+    spec = specs.spec(None, "margins={fragmentation_rss: 2, ops_per_s: 3%}")
+    assert spec.margin("fragmentation_rss") == 2.0
+    assert spec.margin("ops_per_s") == pytest.approx(0.03)
+    assert spec.margin("rss_bytes") == 0.01
+    assert spec.margin("fragmentation_mapped") == 1.0
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "specs" / "experiments").glob("*.yaml")), ids=lambda p: p.name
+)
+def test_every_spec_of_the_repository_is_valid(path):
+    load_spec(path)
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "specs" / "clusters").glob("*.yaml")), ids=lambda p: p.name
+)
+def test_every_cluster_of_the_repository_is_valid(path):
+    load_cluster(path)
+
+
+def test_the_quickstart_is_what_the_readme_promises():
+    spec = load_spec(ROOT / "specs" / "experiments" / "quickstart.yaml")
+    assert [v.allocator.name for v in spec.variants.values()] == [
+        "system",
+        "jemalloc-5.1.0",
+        "jemalloc-5.1.0",
+    ]
+    assert spec.variants["jemalloc-5.1.0-thp"].allocator.options == {"metadata_thp": "always"}
+    assert (spec.blocks, len(spec.cells)) == (6, 4)
+    pillowfight = spec.workloads["pillowfight"]
+    assert (pillowfight.set_share, pillowfight.value_size) == (80, (256, 256))
+
+
+# Direction is a property of the metric's type: this table is the review of each.
+DIRECTIONS = {
+    "ops_per_s": ("higher", "ratio"),
+    "ops_per_s_p90": ("higher", "ratio"),
+    "latency_get_p99_us": ("lower", "ratio"),
+    "latency_set_p50_us": ("lower", "ratio"),
+    "server_cpu_us_per_op": ("lower", "ratio"),
+    "client_cpu_us_per_op": ("lower", "ratio"),
+    "mem_used_bytes": ("lower", "ratio"),
+    "rss_bytes": ("lower", "ratio"),
+    "rss_plain_bytes": ("lower", "ratio"),
+    "pss_bytes": ("lower", "ratio"),
+    "mapped_bytes": ("lower", "ratio"),
+    "vsz_bytes": ("none", "ratio"),
+    "anon_huge_bytes": ("none", "difference"),
+    "metadata_bytes": ("none", "difference"),
+    "metadata_thp_pages": ("none", "difference"),
+    "fragmentation_mapped": ("lower", "difference"),
+    "fragmentation_rss": ("lower", "difference"),
+    "fragmentation_rss_now": ("lower", "difference"),
+    "fragmentation_rss_settled": ("lower", "difference"),
+    "HTB/Insert/threads:2": ("lower", "ratio"),
+    "HTB/Insert/threads:2/items_per_second": ("higher", "ratio"),
+    "CheckpointBench/GetCursorsToDrop/10000": ("lower", "ratio"),
+    "FlushVBucket/Insert/10000/PeakBytesPerItem": ("lower", "ratio"),
+}
+
+
+@pytest.mark.parametrize(("metric", "expected"), DIRECTIONS.items())
+def test_every_metric_has_its_direction_and_effect(metric, expected):
+    kind = metric_type(metric)
+    assert (kind.direction, kind.effect) == expected
+    assert kind.id == metric
+    assert kind.unit
+    assert kind.default_margin > 0
+
+
+def test_no_metric_is_missing_from_the_review():
+    reviewed = {m for m in DIRECTIONS if m in METRICS}
+    latencies = {m for m in METRICS if m.startswith("latency_")}
+    assert set(METRICS) - latencies == reviewed - latencies
+    assert {METRICS[m].direction for m in latencies} == {"lower"}
+
+
+def test_an_unknown_metric_gets_the_nearest_name():
+    with pytest.raises(KeyError, match="did you mean ops_per_s"):
+        metric_type("ops_per_sec")
+
+
+def test_the_historic_profile_is_one_arena_and_own_options_win():
+    plain = AllocatorSpec(name="jemalloc-5.1.0", profile="historic")
+    assert plain.option_string == "narenas:1"
+    more = AllocatorSpec(
+        name="jemalloc-5.1.0", profile="historic", options={"narenas": "4", "metadata_thp": "auto"}
+    )
+    assert more.option_string == "narenas:4,metadata_thp:auto"
+
+
+@pytest.mark.parametrize(
+    ("name", "profile", "message"),
+    [
+        ("jemalloc-5.1.0", "histric", "did you mean historic"),
+        ("system", "historic", "expected no profile"),
+    ],
+)
+def test_a_profile_that_cannot_be_is_refused(name, profile, message):
+    with pytest.raises(ValueError, match=message):
+        AllocatorSpec(name=name, profile=profile)

@@ -1,0 +1,107 @@
+"""Every spec of the project: it is valid, it can be run, and its names are those that its programs report."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from perfrunner.run.plan import make_plan
+from perfrunner.spec import Spec, load_spec
+from perfrunner.spec.preconditions import MEASURED, PRECONDITIONS
+from perfrunner.spec.workloads import LatencySpec, MicrobenchSpec
+from perfrunner.workloads.registry import check_runnable
+
+ROOT = Path(__file__).parents[3]
+EXPERIMENTS = sorted((ROOT / "specs" / "experiments").glob("*.yaml"))
+HISTORIC = {
+    "jemalloc-metadata-thp",
+    "hashtable-stats-striping",
+    "dcp-ready-queue",
+    "flush-persistence-callback",
+    "cursors-to-drop",
+}
+_COMMAND = re.compile(r"perfrunner run (specs/\S+\.yaml)((?:\\\n|[^\n])*)")
+
+
+def load(path: Path) -> Spec:
+    return load_spec(path, [], None)
+
+
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda p: p.stem)
+def test_a_spec_is_valid_and_can_be_planned_and_run(path: Path) -> None:
+    spec = load(path)
+    assert spec.name == path.stem
+    assert spec.description
+    assert spec.blocks >= 6, "fewer give no verdict"
+    for workload in spec.workloads.values():
+        check_runnable(workload.type)
+    plan = make_plan(spec, 1)
+    assert len(plan.trials) == len(spec.variants) * len(spec.cells) * spec.blocks
+
+
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda p: p.stem)
+def test_the_commands_in_its_comments_are_valid(path: Path) -> None:
+    text = re.sub(r"(?m)^# ?", "", path.read_text(encoding="utf-8"))
+    for named, rest in _COMMAND.findall(text):
+        assert ROOT / named == path or named == "specs/experiments/quickstart.yaml"
+        words = _words(rest)
+        overrides = [words[i + 1] for i, word in enumerate(words) if word == "--set"]
+        spec = load_spec(path, overrides, None)
+        for name in _after(words, "--workloads"):
+            assert name in spec.workloads
+
+
+def test_the_five_historic_experiments_are_there() -> None:
+    assert {path.stem for path in EXPERIMENTS} >= HISTORIC
+
+
+@pytest.mark.parametrize("name", sorted(HISTORIC))
+def test_a_historic_experiment_keeps_its_before_and_its_after(name: str) -> None:
+    spec = load(ROOT / "specs" / "experiments" / f"{name}.yaml")
+    arms = {
+        (v.allocator.name, v.allocator.option_string, tuple(v.options.items()), tuple(v.env))
+        for v in spec.variants.values()
+    }
+    assert len(arms) == len(spec.variants) >= 2
+
+
+@pytest.mark.parametrize("name", sorted(HISTORIC))
+def test_primary_metrics_and_growth_are_benchmarks_that_the_filters_choose(name: str) -> None:
+    spec = load(ROOT / "specs" / "experiments" / f"{name}.yaml")
+    tools = [w for w in spec.workloads.values() if isinstance(w, MicrobenchSpec)]
+    latency = any(isinstance(w, LatencySpec) for w in spec.workloads.values())
+    for metric in spec.primary:
+        if "/" not in metric:
+            continue
+        family, _, last = metric.rpartition("/")
+        benchmark = family if last.isidentifier() and not last.startswith("threads") else metric
+        if metric.startswith("Latency/"):
+            assert latency
+        elif last == "growth":
+            assert any(family in w.growth and re.search(w.filter, f"{family}/1") for w in tools)
+        else:
+            assert any(re.search(w.filter, benchmark) for w in tools), metric
+
+
+def test_the_pattern_for_commands_finds_them() -> None:
+    found = [
+        c for path in EXPERIMENTS
+        for c in _COMMAND.findall(re.sub(r"(?m)^# ?", "", path.read_text(encoding="utf-8")))
+    ]  # fmt: skip
+    assert len(found) >= 5
+
+
+def test_measured_preconditions_are_preconditions() -> None:
+    assert set(PRECONDITIONS) >= MEASURED
+
+
+def _words(rest: str) -> list[str]:
+    import shlex
+
+    return shlex.split(rest.replace("\\\n", " "))
+
+
+def _after(words: list[str], flag: str) -> list[str]:
+    return [words[i + 1] for i, word in enumerate(words) if word == flag]

@@ -1,0 +1,240 @@
+"""The exact order of what a scenario does, and the arguments its tools get."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from perfrunner.errors import TrialError, UsageError
+from perfrunner.measure.client import ClientCost, ClientReport, Phase, Second
+from perfrunner.measure.histogram import Histogram
+from perfrunner.measure.samples import Sample
+from perfrunner.spec.workloads import AppendSpec, PillowfightSpec
+from perfrunner.workloads import append, pillowfight
+from perfrunner.workloads.bench import Arguments, Share
+from perfrunner.workloads.registry import check_runnable
+
+COST = ClientCost(cpu_s=0.5, wall_s=5.0, threads=2, busiest_thread_busy=0.5)
+H = Histogram(((1000, 90), (5000, 10)), 140_000.0, 5000)
+
+
+class RecordingBench:
+    """Notes every verb; answers with fixed figures."""
+
+    seed = 11
+    vbuckets = 64
+
+    def __init__(self, **answers: Any) -> None:
+        self.log: list[str] = []
+        self.answers = answers
+        self.driven = 0.0
+        self.count = 1
+
+    def phase(self, name: str, expected_s: float | None = None) -> None:
+        self.log.append(f"phase {name}")
+
+    def load(
+        self, tool: str, arguments: Arguments, *, output: str, per_node: bool = False
+    ) -> ClientReport:
+        self.log.append(f"load {tool} {output}")
+        self.arguments = list(arguments(Share(0, self.count)))
+        populating = output == "populate"
+        phase = self.answers.get("phase") or Phase(
+            ops=400, gets=80, sets=320, misses=0, errors={}, seconds=4.0,
+            series=tuple(Second(float(t), 100, 1.0) for t in range(1, 5)),
+            latency={"get": H, "set": H},
+        )  # fmt: skip
+        loaded = Phase(ops=100, gets=0, sets=100, misses=0, errors={}, seconds=1.0)
+        self.driven += 100 if populating or tool == "append" else 0
+        self.driven += 0 if populating else 400
+        return ClientReport(
+            tool,
+            loaded if populating or tool == "append" else None,
+            None if populating else phase,
+            COST,
+            12_345 if tool == "append" else None,
+            self.answers.get("interrupted", False),
+        )
+
+    def wait_persisted(self) -> None:
+        self.log.append("wait-persisted")
+
+    def reset_stats(self) -> None:
+        self.log.append("reset")
+        self.driven = 0.0
+
+    def counters(self) -> Mapping[str, float]:
+        self.log.append("counters")
+        return {"cmd_get": 0.0, "cmd_set": self.driven}
+
+    def sample(self, name: str) -> Sample:
+        self.log.append(f"sample {name}")
+        cpu = {"before": 1.0, "now": 1.0 + 5e-4, "settled": 2.0}[name]
+        return Sample(
+            0.0, 1100, 1000, 100, 0, 9000, 0, cpu, 2, {"mem_used": 500.0, "total_heap_bytes": 800.0}
+        )
+
+    def start_sampling(self, name: str) -> Any:
+        self.log.append(f"start sampling {name}")
+        bench = self
+
+        class Series:
+            def stop(self) -> list[Sample]:
+                bench.log.append("stop sampling")
+                series = [Sample(0.0, 1100, 1000, 100, 0, 9000, 0, 0.0, 2, {"mem_used": 1.0})]
+                return [] if bench.answers.get("no_samples") else series
+
+        return Series()
+
+    def settle(self, seconds: float) -> None:
+        self.log.append(f"settle {seconds:g}")
+
+
+PILLOWFIGHT = PillowfightSpec.model_validate(
+    {"type": "pillowfight", "items": 1000, "duration": 4, "ramp": 1, "batch": 10, "settle": 2}
+)
+APPEND = AppendSpec.model_validate({"type": "append", "items": 1000, "settle": 2})
+
+
+def test_pillowfight_in_its_order() -> None:
+    bench = RecordingBench()
+    pillowfight.run(bench, PILLOWFIGHT)
+    assert bench.log == [
+        "phase populate", "load pillowfight populate",
+        "phase persist", "wait-persisted", "reset", "sample before", "counters",
+        "phase access", "start sampling samples", "load pillowfight client", "stop sampling",
+        "sample now", "counters",
+        "phase settle", "settle 2", "sample settled",
+    ]  # fmt: skip
+
+
+def test_append_in_its_order() -> None:
+    bench = RecordingBench()
+    append.run(bench, APPEND)
+    assert bench.log == [
+        "sample before", "counters",
+        "phase load and update", "start sampling samples", "load append client", "stop sampling",
+        "sample now", "counters",
+        "phase settle", "settle 2", "sample settled",
+    ]  # fmt: skip
+
+
+def test_the_metrics_of_pillowfight() -> None:
+    measured = pillowfight.run(RecordingBench(), PILLOWFIGHT)
+    assert measured.metrics["ops_per_s"] == 100
+    assert measured.metrics["latency_get_p50_us"] == 1.0
+    assert measured.metrics["latency_set_p99_us"] == 5.0
+    assert measured.metrics["server_cpu_us_per_op"] == pytest.approx(5e-4 * 1e6 / 400)
+    assert measured.metrics["client_cpu_us_per_op"] == pytest.approx(0.5 * 1e6 / 400)
+    assert measured.metrics["fragmentation_mapped"] == pytest.approx(37.5)
+    assert measured.metrics["fragmentation_rss_now"] == pytest.approx(50.0)
+    assert measured.check is not None
+    assert measured.check.agrees
+    assert measured.facts["steady_seconds"] == 3
+
+
+def test_the_rate_of_a_fixed_amount_of_work_is_work_over_time_and_its_load_is_counted_too() -> None:
+    measured = append.run(RecordingBench(), APPEND)
+    assert measured.metrics["ops_per_s"] == 100  # 400 requests in 4 s
+    assert measured.metrics["server_cpu_us_per_op"] == pytest.approx(1.0)  # over 500 operations
+    assert measured.check is not None
+    assert (measured.check.client, measured.check.server) == (500, 500)
+    assert measured.facts["live_bytes"] == 12_345
+
+
+def test_every_metric_is_one_that_the_registry_knows() -> None:
+    from perfrunner.spec.metrics import is_metric
+
+    for measured in (
+        pillowfight.run(RecordingBench(), PILLOWFIGHT),
+        append.run(RecordingBench(), APPEND),
+    ):
+        assert [name for name in measured.metrics if not is_metric(name)] == []
+
+
+def test_a_short_update_has_no_p90() -> None:
+    phase = Phase(
+        ops=400,
+        gets=200,
+        sets=200,
+        misses=0,
+        errors={},
+        seconds=0.5,
+        series=(Second(0.5, 200, 0.5),),
+    )
+    measured = append.run(RecordingBench(phase=phase), APPEND)
+    assert "ops_per_s_p90" not in measured.metrics
+    assert measured.metrics["ops_per_s"] == 800
+
+
+def test_operations_that_never_happened_have_no_latency() -> None:
+    phase = Phase(
+        ops=400, gets=0, sets=400, misses=0, errors={}, seconds=4.0,
+        series=tuple(Second(float(t), 100, 1.0) for t in range(1, 5)),
+        latency={"get": Histogram((), 0.0, 0), "set": H},
+    )  # fmt: skip
+    metrics = pillowfight.run(RecordingBench(phase=phase), PILLOWFIGHT).metrics
+    assert "latency_get_p50_us" not in metrics
+    assert "latency_set_p50_us" in metrics
+
+
+@pytest.mark.parametrize("trouble", [{"interrupted": True}, {"no_samples": True}])
+def test_half_a_measurement_is_none(trouble: dict[str, bool]) -> None:
+    with pytest.raises(TrialError):
+        pillowfight.run(RecordingBench(**trouble), PILLOWFIGHT)
+
+
+def test_what_pillowfight_is_asked_for() -> None:
+    spec = PillowfightSpec.model_validate(
+        {
+            "type": "pillowfight", "items": 1000, "duration": "4s", "ramp": 1, "batch": 10, "threads": 3,
+            "connections": 2, "set_share": 20, "value_size": [100, 200], "key_semantics": "key-mod",
+            "shared_sequence": True, "rate_limit": 5000,
+        }
+    )  # fmt: skip
+    bench = RecordingBench()
+    assert set(pillowfight.access_arguments(spec, bench, Share(0, 1))) == {
+        "--num-items=1000", "--start-at=0", "--num-threads=3", "--connections=2", "--batch-size=10",
+        "--min-size=100", "--max-size=200", "--vbuckets=64", "--random-seed=11", "--no-population",
+        "--set-pct=20", "--key-semantics=key-mod", "--duration=4", "--ramp=1", "--shared-sequence",
+        "--rate-limit=5000",
+    }  # fmt: skip
+    populate = pillowfight.populate_arguments(spec, bench, Share(0, 1))
+    assert "--populate-only" in populate
+    assert not [a for a in populate if a.startswith(("--duration", "--rate-limit", "--set-pct"))]
+
+
+def test_what_append_is_asked_for() -> None:
+    assert set(append.append_arguments(APPEND, RecordingBench(), Share(0, 1))) == {
+        "--items=1000", "--rounds=5", "--in-flight=100", "--threads=1", "--fields-min=11",
+        "--fields-max=22", "--vbuckets=64", "--seed=11",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("total", [1, 7, 1000])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_shares_cover_the_keys_without_gap_or_overlap(total: int, count: int) -> None:
+    position = 0
+    for index in range(count):
+        start, length = Share(index, count).slice_of(total)
+        assert start == position
+        position += length
+    assert position == total
+
+
+def test_several_clients_split_keys_and_rate_and_draw_differently() -> None:
+    spec = PILLOWFIGHT.model_copy(update={"rate_limit": 1000})
+    first = pillowfight.access_arguments(spec, RecordingBench(), Share(0, 2))
+    second = pillowfight.access_arguments(spec, RecordingBench(), Share(1, 2))
+    assert {"--num-items=500", "--start-at=0", "--rate-limit=500", "--random-seed=11"} <= set(first)
+    assert {"--num-items=500", "--start-at=500", "--rate-limit=500", "--random-seed=12"} <= set(
+        second
+    )
+
+
+def test_a_type_without_a_scenario_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(UsageError, match="type sdk cannot be run") as caught:
+        check_runnable("sdk")
+    assert caught.value.hint == "known types: append, latency, microbench, pillowfight"
