@@ -1,11 +1,20 @@
 // CheckpointBench: what a front-end writer waits for while slow cursors are looked for and old
 // checkpoints removed.
 //
-//   GetCursorsToDrop/N               N checkpoints, only the persistence cursor, in the open one:
-//   an empty answer (historic) GetCursorsToDrop/N/cursors:C     and C cursors left behind in the
-//   oldest checkpoint: C of them are the answer ExtractClosedUnrefCheckpoints/N  the removal of the
-//   N-1 closed ones, without freeing them (historic) QueueDirtyWithManyClosedUnrefCheckpoints/N
-//   queueDirty while a thread persists and removes, N checkpoints at the start
+//   GetCursorsToDrop/N
+//       N checkpoints, only the persistence cursor, in the open one: an empty answer (historic)
+//   GetCursorsToDrop/N/cursors:C
+//       and C cursors left behind in the oldest checkpoint: C of them are the answer
+//   ExtractClosedUnrefCheckpoints/N
+//       the removal of the N-1 closed ones, without freeing them (historic)
+//   QueueDirtyWithManyClosedUnrefCheckpoints/N
+//       queueDirty while a thread persists and removes, N checkpoints at the start (historic)
+//   QueueDirtyBesideCursorSearch/N
+//       queueDirty while a thread asks again and again which cursors to drop, and a slow cursor
+//       keeps all of the N checkpoints: what the search costs the front end
+//
+// The queueDirty times are of the call alone, each timed by itself: mean, and p50_us, p95_us,
+// p99_us as counters.
 //
 // Where this differs from the historic benchmark: GetCursorsToDrop changes nothing, so it runs as
 // often as the timer needs instead of once (a single run of 6 us was the cost of
@@ -13,11 +22,14 @@
 // timer's cost subtracted; the removal thread works until the writer is done.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "benchmarks/manual_timer.h"
@@ -90,29 +102,75 @@ void extractClosedUnref(benchmark::State& state, size_t checkpoints) {
     }
 }
 
+/// Times of single calls, for the percentiles that a mean hides.
+class CallTimes {
+  public:
+    void add(double seconds) { micros_.push_back(seconds * 1e6); }
+
+    void report(benchmark::State& state) {
+        std::sort(micros_.begin(), micros_.end());
+        for (const auto& [name, percent] : {std::pair{"p50_us", 50}, {"p95_us", 95}, {"p99_us", 99}}) {
+            state.counters[name] = micros_[micros_.size() * static_cast<size_t>(percent) / 100];
+        }
+    }
+
+  private:
+    std::vector<double> micros_;
+};
+
+/// The timed loop: one queueDirty an iteration, `gap` apart, while another thread does `beside`
+/// again and again.
+template <class Beside>
+void queueDirtyBeside(benchmark::State& state, Log& log, size_t number,
+                      std::chrono::nanoseconds gap, Beside beside) {
+    std::atomic<bool> stop{false};
+    uint64_t rounds = 0;
+    std::thread other([&] {
+        for (; !stop.load(std::memory_order_relaxed); ++rounds) {
+            beside();
+        }
+    });
+    CallTimes times;
+    for (auto _ : state) {
+        const auto key = "key" + std::to_string(number++);
+        auto item = Item::create(Vbid{0}, ItemOp::Mutation, key, ItemMeta{}, BlobPtr{});
+        for (const auto due = bench::Clock::now() + gap; bench::Clock::now() < due;) {
+        }
+        const double seconds = bench::timed([&] {
+            log.manager().queueDirty(std::move(item), Seqno{}, GenerateSeqno::Yes, GenerateCas::Yes,
+                                     1);
+        });
+        state.SetIterationTime(seconds);
+        times.add(seconds);
+    }
+    stop = true;
+    other.join();
+    times.report(state);
+    state.counters["rounds_beside"] = static_cast<double>(rounds);
+}
+
 void queueDirtyBesideRemover(benchmark::State& state, size_t checkpoints) {
     Log log;
     log.fill(checkpoints);
     log.persistAll();
-    std::atomic<bool> stop{false};
-    std::atomic<uint64_t> runs{0};
-    std::thread remover([&] {
-        while (!stop.load(std::memory_order_relaxed)) {
-            log.persistAll();
-            const auto extracted = log.manager().extractClosedUnrefCheckpoints();
-            runs.fetch_add(1, std::memory_order_relaxed);
-        }
+    queueDirtyBeside(state, log, checkpoints, {}, [&] {
+        log.persistAll();
+        const auto extracted = log.manager().extractClosedUnrefCheckpoints();
     });
-    size_t number = checkpoints;
-    for (auto _ : state) {
-        const auto key = "key" + std::to_string(number++);
-        log.manager().queueDirty(
-                Item::create(Vbid{0}, ItemOp::Mutation, key, ItemMeta{}, BlobPtr{}), Seqno{},
-                GenerateSeqno::Yes, GenerateCas::Yes, 1);
-    }
-    stop = true;
-    remover.join();
-    state.counters["remover_runs"] = static_cast<double>(runs.load());
+}
+
+void queueDirtyBesideCursorSearch(benchmark::State& state, size_t checkpoints) {
+    Log log;
+    log.manager().registerCursor("slow", Seqno{});
+    log.fill(checkpoints);
+    log.persistAll();
+    // Room between two searches, and between two writes: neither thread keeps the lock from the
+    // other by taking it again at once.
+    queueDirtyBeside(state, log, checkpoints, std::chrono::microseconds(5), [&] {
+        auto found = log.manager().getListOfCursorsToDrop();
+        benchmark::DoNotOptimize(found);
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+    });
 }
 
 void registerAll() {
@@ -135,8 +193,13 @@ void registerAll() {
     }
     for (const size_t n : {size_t{10'000}, size_t{1'000'000}}) {
         const auto name = group + "QueueDirtyWithManyClosedUnrefCheckpoints/" + std::to_string(n);
-        benchmark::RegisterBenchmark(name.c_str(), queueDirtyBesideRemover, n)->UseRealTime();
+        benchmark::RegisterBenchmark(name.c_str(), queueDirtyBesideRemover, n)->UseManualTime();
     }
+    // A fixed number of writes: each adds a checkpoint, in both variants equally many.
+    benchmark::RegisterBenchmark((group + "QueueDirtyBesideCursorSearch/10000").c_str(),
+                                 queueDirtyBesideCursorSearch, size_t{10'000})
+            ->UseManualTime()
+            ->Iterations(20'000);
 }
 
 const bool kRegistered = (registerAll(), true);

@@ -98,7 +98,7 @@ COUNTERS: dict[str, MetricType] = {
     "stats_bytes_per_vb": MetricType("", "B", "lower"),
     "stripes": MetricType("", "stripes", "none", "difference", 1.0),
     "checkpoints": MetricType("", "checkpoints", "none", "difference", 1.0),
-    "remover_runs": MetricType("", "runs", "none"),
+    "rounds_beside": MetricType("", "rounds", "none"),
     "growth": MetricType("", "exponent", "lower", "difference", 0.05),
     "cpu_time": MetricType("", "ns", "lower"),
     **{f"{p}_us": MetricType("", "us", "lower") for p in ("p50", "p95", "p99", "sd")},
