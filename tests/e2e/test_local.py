@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import time
 
 import pytest
 
-from tests.e2e.conftest import BUILD_TIMEOUT_S, RealLab
+from perfrunner.spec.options import BUILD_OPTIONS
+from tests.e2e.conftest import BUILD_TIMEOUT_S, OTHER_OPTIONS, RealLab
+from tests.support.fakes import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.integration, pytest.mark.timeout(BUILD_TIMEOUT_S + 120)]
 
@@ -54,6 +57,27 @@ def test_a_tiny_experiment_from_the_spec_to_the_report(real: RealLab) -> None:
     )
     assert again.returncode == 0, again.stderr
     real.assert_nothing_left()
+
+
+def test_every_build_switch_is_compiled_in(real: RealLab) -> None:
+    defaults = dict(
+        re.findall(
+            r'^set\((ENGINE_\w+) "(\w+)" CACHE',
+            (ROOT / "engine_src/options/Options.cmake").read_text(),
+            re.MULTILINE,
+        )
+    )
+    for name, option in BUILD_OPTIONS.items():
+        assert str(OTHER_OPTIONS[name]).lower() != defaults[option.cmake_variable].lower(), name
+    real.write_spec(
+        workloads={"append": {"type": "append", "items": 1000, "rounds": 1, "settle": 0}}
+    )
+    done = real.perfrunner()
+    assert done.returncode == 0, done.stderr
+    (build,) = (build for build in real.stored().builds if build.variant == "glibc")
+    assert {f"options.{name}": str(value) for name, value in OTHER_OPTIONS.items()}.items() <= (
+        build.settings.items()
+    )
 
 
 def test_an_engine_killed_in_mid_trial_fails_that_trial_only(real: RealLab) -> None:
