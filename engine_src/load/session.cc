@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "auth/scram_client.h"
 #include "load/load_error.h"
-#include "load/scram.h"
 
 namespace kv::load {
 
@@ -52,7 +52,7 @@ std::vector<Feature> hello(Client& client, bool json) {
     return acknowledged;
 }
 
-void authenticate(Client& client, const SessionOptions& options) {
+void logIn(Client& client, const SessionOptions& options) {
     const auto list = ask(client, Opcode::kSaslListMechs, {}, {});
     if (list.status != Status::kSuccess) {
         refuse("SASL list", list);
@@ -60,19 +60,19 @@ void authenticate(Client& client, const SessionOptions& options) {
     if (list.value.empty()) {
         return;  // the server wants no authentication
     }
-    const auto mechanism = bestMechanism(list.value);
+    const auto mechanism = auth::bestMechanism(list.value);
     if (mechanism.empty()) {
         throw LoadError("authentication: no mechanism in common with the server's: " + list.value);
     }
     if (mechanism == "PLAIN") {
         const auto answer = ask(client, Opcode::kSaslAuth, mechanism,
-                                plainMessage(options.user, options.password));
+                                auth::plainMessage(options.user, options.password));
         if (answer.status != Status::kSuccess) {
             refuse("authentication of user " + options.user, answer);
         }
         return;
     }
-    ScramClient scram(mechanism, options.user, options.password);
+    auth::ScramClient scram(mechanism, options.user, options.password);
     const auto first = ask(client, Opcode::kSaslAuth, mechanism, scram.firstMessage());
     if (first.status != Status::kAuthContinue) {
         refuse("authentication of user " + options.user, first);
@@ -82,6 +82,14 @@ void authenticate(Client& client, const SessionOptions& options) {
         refuse("authentication of user " + options.user, final);
     }
     scram.verify(final.value);
+}
+
+void authenticate(Client& client, const SessionOptions& options) {
+    try {
+        logIn(client, options);
+    } catch (const auth::AuthError& error) {
+        throw LoadError(error.what());
+    }
 }
 
 }  // namespace

@@ -36,8 +36,8 @@ void parseAddress(const std::string& address, CommandLine& line) {
     if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
         host = host.substr(1, host.size() - 2);
     }
-    line.replicateHost = std::move(host);
-    line.replicatePort = static_cast<uint16_t>(port);
+    line.replicateFrom.host = std::move(host);
+    line.replicateFrom.port = static_cast<uint16_t>(port);
 }
 
 void addFlags(CLI::App& app, CommandLine& line, std::string& bucketType,
@@ -77,6 +77,8 @@ void addFlags(CLI::App& app, CommandLine& line, std::string& bucketType,
                "HOST:PORT of a node to follow: vBuckets that were never stored here start as its "
                "replicas")
             ->type_name("HOST:PORT");
+    app.add_option("--replicate-login", line.replicateLogin,
+                   R"(JSON file {"name":"password"} of one user, mode 0600, to log in there with)");
     app.add_option("--param", settings, "name=value, repeatable; see below")
             ->allow_extra_args(false);
     app.add_option("--log-level", line.logLevel, "trace, debug, info, warn, err or off")
@@ -125,10 +127,11 @@ KeyValues configStats(const CommandLine& line) {
                      {"threads", std::to_string(line.threads)},
                      {"shards", std::to_string(line.shards)},
                      {"users", line.usersFile.string()},
-                     {"replicate_from",
-                      line.replicateHost.empty()
-                              ? ""
-                              : line.replicateHost + ":" + std::to_string(line.replicatePort)},
+                     {"replicate_from", line.replicateFrom.host.empty()
+                                                ? ""
+                                                : line.replicateFrom.host + ":" +
+                                                          std::to_string(line.replicateFrom.port)},
+                     {"replicate_login", line.replicateLogin.string()},
                      {"log_level", line.logLevel}};
     for (const auto& param : paramTable()) {
         values.emplace_back(param.name, param.get(line.params));

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "server/params.h"
+#include "server/replication_source.h"
 #include "server/server_context.h"
 
 namespace kv::server {
@@ -23,8 +24,8 @@ struct CommandLine {
     uint32_t threads{2};
     uint32_t shards{2};
     std::filesystem::path usersFile;
-    std::string replicateHost;  ///< empty: this node is nobody's replica
-    uint16_t replicatePort{0};
+    ReplicationSource replicateFrom;  ///< without a host this node is nobody's replica
+    std::filesystem::path replicateLogin;
     std::string logLevel{"info"};
     EngineParams params;  ///< bucket name, quota and vBuckets are filled in from the flags
 };

@@ -21,7 +21,7 @@ EngineBucket::EngineBucket(const CommandLine& line, Executor& executor) {
     } else {
         bucket_ = Bucket::createEphemeral(line.params.bucket);
     }
-    activate(line.replicateHost.empty() ? VbState::Active : VbState::Replica);
+    activate(line.replicateFrom.host.empty() ? VbState::Active : VbState::Replica);
     if (persistent_ != nullptr) {
         persistent_->startFlushing();
     }

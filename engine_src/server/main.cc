@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 
 #include <memory>
+#include <tuple>
 
 #include "dcp/dcp_node.h"
 #include "executor/thread_executor.h"
@@ -47,11 +48,26 @@ TaskPeriods periodsOf(const EngineParams& params) {
             .checkpointRemoval = params.bucket.checkpoint.removerPeriod};
 }
 
+/// With the login that the file names, if there is one.
+ReplicationSource sourceOf(const CommandLine& line) {
+    ReplicationSource source = line.replicateFrom;
+    if (!line.replicateLogin.empty()) {
+        const auto users = readUserFile(line.replicateLogin);
+        if (users.size() != 1) {
+            throw UserFileError("--replicate-login " + line.replicateLogin.string() +
+                                ": expected one user, found " + std::to_string(users.size()));
+        }
+        std::tie(source.user, source.password) = *users.begin();
+    }
+    return source;
+}
+
 int serve(const CommandLine& line) {
     std::unique_ptr<UserStore> users;
     if (!line.usersFile.empty()) {
         users = std::make_unique<UserStore>(UserStore::load(line.usersFile));
     }
+    ReplicationSource source = sourceOf(line);
     Listener listener(line.host, line.port);
     if (!users && !listener.loopback()) {
         spdlog::error("--host {}: without --users only loopback addresses are served", line.host);
@@ -74,9 +90,8 @@ int serve(const CommandLine& line) {
     context.statSources.emplace_back("dcpagg", [&dcp] { return dcpAggregateStats(dcp); });
 
     std::unique_ptr<Replicator> replicator;
-    if (!line.replicateHost.empty()) {
-        replicator = std::make_unique<Replicator>(bucket.get(), executor, line.replicateHost,
-                                                  line.replicatePort);
+    if (!line.replicateFrom.host.empty()) {
+        replicator = std::make_unique<Replicator>(bucket.get(), executor, std::move(source));
         context.statSources.emplace_back("replication",
                                          [&replicator] { return replicator->stats(); });
     }

@@ -1,16 +1,9 @@
 #include "server/replicator.h"
 
 #include <fmt/format.h>
-#include <netdb.h>
-#include <netinet/tcp.h>
-#include <poll.h>
 #include <pthread.h>
 #include <spdlog/spdlog.h>
-#include <sys/eventfd.h>
-#include <sys/socket.h>
 
-#include <cerrno>
-#include <cstring>
 #include <stdexcept>
 
 #include "bucket/persistent_bucket.h"
@@ -29,16 +22,9 @@ namespace {
 constexpr size_t kBufferBytes = 10U << 20U;
 /// Acknowledged when a fifth of the producer's buffer has been applied, as other consumers do.
 constexpr size_t kAcknowledgeBytes = kBufferBytes / 5;
-constexpr size_t kReadBytes = 256U << 10U;
-constexpr int kRetryMillis = 1000;
-/// Without a message or a noop for this long the source is taken to be gone.
-constexpr int kSilenceMillis = 60'000;
+constexpr auto kRetryPause = std::chrono::seconds(1);
 constexpr auto kDrainPeriod = std::chrono::milliseconds(100);
 constexpr uint64_t kLastSeqno = ~uint64_t{0};
-
-std::runtime_error systemError(const std::string& what) {
-    return std::runtime_error(what + ": " + std::strerror(errno));
-}
 
 ItemPtr toItem(const FrameView& frame, ItemOp op) {
     const auto document = op == ItemOp::Mutation ? protocol::decodeDcpMutation(frame.extras)
@@ -81,11 +67,10 @@ dcp::Message toMessage(const FrameView& frame) {
 
 }  // namespace
 
-Replicator::Replicator(Bucket& bucket, Executor& executor, std::string host, uint16_t port)
+Replicator::Replicator(Bucket& bucket, Executor& executor, ReplicationSource source)
     : bucket_(bucket),
       executor_(executor),
-      host_(std::move(host)),
-      port_(port),
+      source_(std::move(source)),
       consumer_(bucket),
       drain_(executor.schedule("dcp_consumer", TaskPool::NonIO, kDrainPeriod,
                                [this] {
@@ -94,15 +79,12 @@ Replicator::Replicator(Bucket& bucket, Executor& executor, std::string host, uin
                                                   ? TaskResult::after(std::chrono::milliseconds(1))
                                                   : TaskResult::after(kDrainPeriod);
                                })),
-      stopFd_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
       thread_([this] { run(); }) {
     pthread_setname_np(thread_.native_handle(), "replicator");
 }
 
 Replicator::~Replicator() {
-    stopping_ = true;
-    const uint64_t one = 1;
-    static_cast<void>(::write(stopFd_.get(), &one, sizeof one));
+    link_.stop();
     thread_.join();
     executor_.cancel(drain_);
     const BucketMemoryGuard guard(bucket_.memory());
@@ -112,77 +94,76 @@ Replicator::~Replicator() {
 }
 
 void Replicator::run() {
-    while (!stopping_) {
+    while (!link_.stopping()) {
         try {
             replicate();
         } catch (const std::exception& error) {
-            if (!stopping_) {
-                spdlog::warn("replication from {}:{}: {}; trying again", host_, port_,
+            if (!link_.stopping()) {
+                spdlog::warn("replication from {}:{}: {}; trying again", source_.host, source_.port,
                              error.what());
             }
         }
         connected_ = false;
-        socket_ = Fd();
-        input_.clear();
-        output_.clear();
-        pollfd stop{stopFd_.get(), POLLIN, 0};
-        ::poll(&stop, 1, kRetryMillis);
+        link_.close();
+        link_.sleep(kRetryPause);
     }
 }
 
 void Replicator::replicate() {
-    connect();
+    link_.connect(source_.host, source_.port);
     connected_ = true;
     ++connections_;
-    openStreams();
-    flush();
-    while (waitFor(POLLIN, kSilenceMillis)) {
-        readAndHandle();
+    if (source_.user.empty()) {
+        openStreams();
+    } else {
+        link_.send({.opcode = Opcode::kSaslListMechs});
+    }
+    link_.flush();
+    // What the drain task applies while nothing comes must be acknowledged, or the source stays
+    // silent for ever.
+    while (link_.waitForInput([this] { acknowledge(); })) {
+        link_.readFrames([this](const FrameView& frame) { handle(frame); });
         acknowledge();
-        flush();
+        link_.flush();
     }
 }
 
-void Replicator::connect() {
-    addrinfo hints{};
-    hints.ai_socktype = SOCK_STREAM;
-    addrinfo* found = nullptr;
-    if (const int error =
-                ::getaddrinfo(host_.c_str(), std::to_string(port_).c_str(), &hints, &found)) {
-        throw std::runtime_error(::gai_strerror(error));
-    }
-    const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(found, ::freeaddrinfo);
-    socket_ = Fd(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!socket_) {
-        throw systemError("socket");
-    }
-    const int on = 1;
-    ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    if (::connect(socket_.get(), found->ai_addr, found->ai_addrlen) != 0 && errno != EINPROGRESS) {
-        throw systemError("connect");
-    }
-    if (!waitFor(POLLOUT, kSilenceMillis)) {
-        throw std::runtime_error("stopping");
-    }
-    int error = 0;
-    socklen_t size = sizeof error;
-    ::getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-    if (error != 0) {
-        errno = error;
-        throw systemError("connect");
+void Replicator::handleLogin(const FrameView& answer) {
+    const Status status = answer.header.status();
+    const auto step = [this](Opcode opcode, std::string_view mechanism, const std::string& value) {
+        link_.send({.opcode = opcode,
+                    .key = protocol::asBytes(mechanism),
+                    .value = protocol::asBytes(value)});
+    };
+    if (answer.header.opcode == Opcode::kSaslListMechs && status == Status::kSuccess) {
+        mechanism_ = auth::bestMechanism(answer.valueText());
+        login_.emplace(mechanism_, source_.user, source_.password);
+        step(Opcode::kSaslAuth, mechanism_, login_->firstMessage());
+    } else if (answer.header.opcode == Opcode::kSaslAuth && login_ &&
+               status == Status::kAuthContinue) {
+        step(Opcode::kSaslStep, mechanism_, login_->finalMessage(answer.valueText()));
+    } else if (answer.header.opcode == Opcode::kSaslStep && login_ && status == Status::kSuccess) {
+        login_->verify(answer.valueText());
+        login_.reset();
+        openStreams();
+    } else if (answer.header.opcode == Opcode::kSaslAuth && status == Status::kSuccess) {
+        throw std::runtime_error("the source has no users: follow it without a login");
+    } else {
+        throw std::runtime_error(fmt::format("the login as {} was answered {}", source_.user,
+                                             protocol::toString(status)));
     }
 }
 
 void Replicator::openStreams() {
     const auto control = [this](std::string_view key, const std::string& value) {
-        send({.opcode = Opcode::kDcpControl,
-              .key = protocol::asBytes(key),
-              .value = protocol::asBytes(value)});
+        link_.send({.opcode = Opcode::kDcpControl,
+                    .key = protocol::asBytes(key),
+                    .value = protocol::asBytes(value)});
     };
     const std::string name = "replication:" + bucket_.name();
     const auto flags = protocol::encodeDcpOpen(protocol::dcp_open::kProducer |
                                                protocol::dcp_open::kDeleteTimes);
-    send({.opcode = Opcode::kDcpOpen, .extras = flags, .key = protocol::asBytes(name)});
+    link_.send({.opcode = Opcode::kDcpOpen, .extras = flags, .key = protocol::asBytes(name)});
     control("connection_buffer_size", std::to_string(kBufferBytes));
     control("set_noop_interval", "20");
     control("enable_noop", "true");
@@ -218,45 +199,19 @@ void Replicator::requestStream(Vbid vbid) {
         const BucketMemoryGuard guard(bucket_.memory());
         consumer_.addStream(vbid, opaque);
     }
-    send({.opcode = Opcode::kDcpStreamReq,
-          .vbucketOrStatus = vbid.get(),
-          .opaque = opaque,
-          .extras = extras});
-}
-
-void Replicator::readAndHandle() {
-    const size_t kept = input_.size();
-    input_.resize(kept + kReadBytes);
-    const ssize_t count = ::recv(socket_.get(), input_.data() + kept, kReadBytes, 0);
-    if (count == 0) {
-        throw std::runtime_error("the source closed the connection");
-    }
-    if (count < 0 && errno != EAGAIN && errno != EINTR) {
-        throw systemError("recv");
-    }
-    input_.resize(kept + static_cast<size_t>(std::max<ssize_t>(count, 0)));
-    size_t used = 0;
-    while (true) {
-        const auto parsed = protocol::parseFrame(protocol::Bytes(input_).subspan(used));
-        if (parsed.outcome == protocol::ParseOutcome::kBad) {
-            throw std::runtime_error("a broken frame");
-        }
-        if (parsed.outcome == protocol::ParseOutcome::kNeedMore) {
-            break;
-        }
-        used += parsed.frame.size();
-        handle(parsed.frame);
-    }
-    input_.erase(input_.begin(), input_.begin() + static_cast<std::ptrdiff_t>(used));
+    link_.send({.opcode = Opcode::kDcpStreamReq,
+                .vbucketOrStatus = vbid.get(),
+                .opaque = opaque,
+                .extras = extras});
 }
 
 void Replicator::handle(const FrameView& frame) {
     if (frame.header.magic == Magic::kClientResponse) {
         handleAnswer(frame);
     } else if (frame.header.opcode == Opcode::kDcpNoop) {
-        send({.magic = Magic::kClientResponse,
-              .opcode = Opcode::kDcpNoop,
-              .opaque = frame.header.opaque});
+        link_.send({.magic = Magic::kClientResponse,
+                    .opcode = Opcode::kDcpNoop,
+                    .opaque = frame.header.opaque});
     } else {
         if (protocol::validate(frame) != protocol::Violation::None ||
             !bucket_.hasVBucket(Vbid{frame.header.vbucket()})) {
@@ -268,6 +223,12 @@ void Replicator::handle(const FrameView& frame) {
 
 void Replicator::handleAnswer(const FrameView& frame) {
     const Status status = frame.header.status();
+    if (const auto opcode = frame.header.opcode; opcode == Opcode::kSaslListMechs ||
+                                                 opcode == Opcode::kSaslAuth ||
+                                                 opcode == Opcode::kSaslStep) {
+        handleLogin(frame);
+        return;
+    }
     if (frame.header.opcode != Opcode::kDcpStreamReq) {
         if (status != Status::kSuccess) {
             throw std::runtime_error(fmt::format("{} was answered {}: {}",
@@ -335,56 +296,13 @@ void Replicator::rollBack(Vbid vbid) {
 void Replicator::acknowledge() {
     if (const size_t bytes = consumer_.takeAcknowledgement(kAcknowledgeBytes); bytes != 0) {
         const auto extras = protocol::encodeU32(static_cast<uint32_t>(bytes));
-        send({.opcode = Opcode::kDcpBufferAck, .extras = extras});
+        link_.send({.opcode = Opcode::kDcpBufferAck, .extras = extras});
     }
-}
-
-void Replicator::send(const protocol::FrameSpec& frame) {
-    protocol::appendFrame(output_, frame);
-}
-
-void Replicator::flush() {
-    size_t sent = 0;
-    while (sent < output_.size()) {
-        const ssize_t count =
-                ::send(socket_.get(), output_.data() + sent, output_.size() - sent, MSG_NOSIGNAL);
-        if (count >= 0) {
-            sent += static_cast<size_t>(count);
-        } else if (errno != EAGAIN && errno != EINTR) {
-            throw systemError("send");
-        } else if (!waitFor(POLLOUT, kSilenceMillis)) {
-            break;
-        }
-    }
-    output_.clear();
-}
-
-bool Replicator::waitFor(short events, int millis) {
-    // In short steps: what the drain task applies meanwhile must be acknowledged, or the source
-    // stays silent for ever.
-    constexpr int kStepMillis = 100;
-    for (int waited = 0; waited < millis; waited += kStepMillis) {
-        pollfd fds[2] = {{socket_.get(), events, 0}, {stopFd_.get(), POLLIN, 0}};
-        const int ready = ::poll(fds, 2, kStepMillis);
-        if (stopping_) {
-            return false;
-        }
-        if (ready > 0 && fds[0].revents != 0) {
-            return true;
-        }
-        if (events == POLLIN) {
-            acknowledge();
-            if (!output_.empty()) {
-                return true;
-            }
-        }
-    }
-    throw std::runtime_error("the source has been silent for too long");
 }
 
 KeyValues Replicator::stats() const {
     const auto consumer = consumer_.stats();
-    return {{"source", fmt::format("{}:{}", host_, port_)},
+    return {{"source", fmt::format("{}:{}", source_.host, source_.port)},
             {"connected", connected_ ? "true" : "false"},
             {"connections", std::to_string(connections_)},
             {"streams_opened", std::to_string(streams_)},

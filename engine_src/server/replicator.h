@@ -1,30 +1,34 @@
 // Replicator: makes this node's vBuckets replicas of another node's, over one DCP connection.
 //
-// One thread: connects, asks for a stream of every replica vBucket from where it stands, applies
-// what comes, acknowledges it, answers noops; when the connection ends it tries again every second
-// and resumes. A vBucket whose history is not the source's is emptied and starts over (a partial
-// rollback is not undone piecewise). A vBucket that is made active here is left alone from then on.
-// Ownership: bucket and executor outlive it. Construct and destroy it from one thread; stats() from
-// any. The destructor stops replication and returns when nothing is applied any more.
+// One thread: connects, logs in if it has a login (by SCRAM only: the password never crosses the
+// wire, and the source must prove that it knows it too), asks for a stream of every replica vBucket
+// from where it stands, applies what comes, acknowledges it, answers noops; when the connection
+// ends it tries again every second and resumes. A vBucket whose history is not the source's is
+// emptied and starts over (a partial rollback is not undone piecewise). A vBucket that is made
+// active here is left alone from then on. Ownership: bucket and executor outlive it. Construct and
+// destroy it from one thread; stats() from any. The destructor stops replication and returns when
+// nothing is applied any more.
 #pragma once
 
 #include <atomic>
-#include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "auth/scram_client.h"
 #include "dcp/consumer.h"
 #include "executor/executor.h"
 #include "protocol/frame.h"
-#include "server/event_ptr.h"
+#include "server/replication_link.h"
+#include "server/replication_source.h"
 #include "server/server_context.h"
 
 namespace kv::server {
 
 class Replicator {
   public:
-    Replicator(Bucket& bucket, Executor& executor, std::string host, uint16_t port);
+    Replicator(Bucket& bucket, Executor& executor, ReplicationSource source);
     Replicator(const Replicator&) = delete;
     Replicator& operator=(const Replicator&) = delete;
     ~Replicator();
@@ -36,33 +40,25 @@ class Replicator {
     void run();
     /// One connection's life; returns when it has ended, throws std::runtime_error when it failed.
     void replicate();
-    void connect();
+    void handleLogin(const protocol::FrameView& answer);
     void openStreams();
     void requestStream(Vbid vbid);
-    void readAndHandle();
     void handle(const protocol::FrameView& frame);
     void handleAnswer(const protocol::FrameView& frame);
     void handleMessage(const protocol::FrameView& frame);
     void rollBack(Vbid vbid);
     void acknowledge();
-    void send(const protocol::FrameSpec& frame);
-    void flush();
-    /// Waits for the socket or the stop; false when stopping.
-    bool waitFor(short events, int millis);
 
     Bucket& bucket_;
     Executor& executor_;
-    const std::string host_;
-    const uint16_t port_;
+    const ReplicationSource source_;
     dcp::Consumer consumer_;
     TaskPtr drain_;
 
-    Fd socket_;
-    Fd stopFd_;
-    std::vector<uint8_t> input_;
-    std::vector<uint8_t> output_;
+    std::string mechanism_;
+    std::optional<auth::ScramClient> login_;  ///< while one is under way
+    ReplicationLink link_;
     std::atomic<bool> connected_{false};
-    std::atomic<bool> stopping_{false};
     std::atomic<uint64_t> connections_{0};
     std::atomic<uint64_t> streams_{0};
     std::atomic<uint64_t> rollbacks_{0};

@@ -11,7 +11,9 @@ namespace {
 
 constexpr std::array kDigests{crypto::Digest::Sha1, crypto::Digest::Sha256, crypto::Digest::Sha512};
 
-std::map<std::string, std::string> readPasswords(const std::filesystem::path& file) {
+}  // namespace
+
+std::map<std::string, std::string> readUserFile(const std::filesystem::path& file) {
     struct stat info {};
     if (::stat(file.c_str(), &info) != 0) {
         throw UserFileError("users file " + file.string() + ": cannot be read");
@@ -38,10 +40,8 @@ std::map<std::string, std::string> readPasswords(const std::filesystem::path& fi
     return passwords;
 }
 
-}  // namespace
-
 UserStore UserStore::load(const std::filesystem::path& file) {
-    return UserStore(readPasswords(file));
+    return UserStore(readUserFile(file));
 }
 
 UserStore::UserStore(const std::map<std::string, std::string>& passwords)

@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-#include "server/crypto.h"
+#include "auth/crypto.h"
 
 namespace kv::server {
 
@@ -29,6 +29,9 @@ class UserFileError : public std::runtime_error {
   public:
     using std::runtime_error::runtime_error;
 };
+
+/// Names and passwords of such a file; throws UserFileError.
+std::map<std::string, std::string> readUserFile(const std::filesystem::path& file);
 
 class UserStore {
   public:

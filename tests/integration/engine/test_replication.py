@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import subprocess
 import time
@@ -24,7 +25,7 @@ from tests.support.dcp_client import (
 pytestmark = pytest.mark.integration
 
 VBUCKETS = 8
-GET, DELETE, SET_VBUCKET, SELECT, ACTIVE = 0x00, 0x04, 0x3D, 0x89, 1
+GET, DELETE, SASL_AUTH, SET_VBUCKET, SELECT, ACTIVE = 0x00, 0x04, 0x21, 0x3D, 0x89, 1
 
 
 def session(port: int) -> Wire:
@@ -174,6 +175,68 @@ def test_a_promoted_replica_serves_what_it_has(start_pair: Any) -> None:
         assert wire.answer().status == 0
     with DcpClient(replica.port) as client:
         assert len(client.failover_log()) == 2, "a new history begins at the promotion"
+
+
+def login_file(path: Any, users: dict[str, str]) -> str:
+    path.write_text(json.dumps(users))
+    path.chmod(0o600)
+    return str(path)
+
+
+@pytest.fixture
+def guarded(start_engine: Callable[..., Any]) -> Any:
+    """A source whose data only ann may see: 500 documents."""
+    source = start_engine("--vbuckets", str(VBUCKETS), users={"ann": "secret"})
+    with Wire(source.port) as wire:  # without HELLO: the engine maps keys to vBuckets
+        assert wire.ask(SASL_AUTH, b"PLAIN", b"\0ann\0secret").status == 0
+        wire.send(b"".join(set_frame(b"key-%d" % n, b"%d" % n) for n in range(500)))
+        for _ in range(500):
+            assert wire.answer().status == 0
+    return source
+
+
+def test_a_source_with_users_is_followed_by_one_of_them(
+    guarded: Any, start_pair: Any, tmp_path: Any
+) -> None:
+    login = login_file(tmp_path / "login.json", {"ann": "secret"})
+    replica = start_pair("ephemeral", "--replicate-login", login, replica_of=guarded)
+    wait_for(lambda: sum(map(len, contents(replica.port))) == 500)
+    found = {key: m.value for vb in contents(replica.port) for key, m in vb.items()}
+    assert found == {b"key-%d" % n: b"%d" % n for n in range(500)}
+    assert "secret" not in replica.log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("users", "says"),
+    [({"ann": "wrong"}, "the login as ann was answered"), (None, "dcp_open was answered")],
+)
+def test_a_refused_follower_says_so_and_gets_nothing(
+    guarded: Any, start_pair: Any, tmp_path: Any, users: dict[str, str] | None, says: str
+) -> None:
+    flags = []
+    if users is not None:
+        flags = ["--replicate-login", login_file(tmp_path / "login.json", users)]
+    replica = start_pair("ephemeral", *flags, replica_of=guarded)
+    wait_for(lambda: says in replica.log.read_text())
+    with session(replica.port) as wire:
+        assert wire.stats(b"replication")["streams_opened"] == "0"
+
+
+def test_a_login_at_a_source_without_users_is_refused(start_pair: Any, tmp_path: Any) -> None:
+    source = start_pair("ephemeral")
+    login = login_file(tmp_path / "login.json", {"ann": "secret"})
+    replica = start_pair("ephemeral", "--replicate-login", login, replica_of=source)
+    wait_for(lambda: "the source has no users" in replica.log.read_text())
+
+
+def test_a_login_file_holds_one_user(kv_engine: Any, tmp_path: Any) -> None:
+    login = login_file(tmp_path / "login.json", {"ann": "a", "bob": "b"})
+    done = subprocess.run(
+        [str(kv_engine), "--replicate-from", "127.0.0.1:1", "--replicate-login", login],
+        capture_output=True, timeout=10, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert b"expected one user, found 2" in done.stderr
 
 
 @pytest.mark.parametrize("address", ["nonsense", "host:", ":1", "host:99999", "host:12x"])

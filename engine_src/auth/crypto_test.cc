@@ -1,4 +1,4 @@
-#include "server/crypto.h"
+#include "auth/crypto.h"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,8 @@
-#include "load/scram.h"
+#include "auth/scram_client.h"
 
 #include <gtest/gtest.h>
 
-#include "load/load_error.h"
-
-namespace kv::load {
+namespace kv::auth {
 namespace {
 
 // RFC 5802 §5
@@ -15,8 +13,8 @@ TEST(Scram, Sha1ExampleOfTheRfc) {
                       "r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,s=QSXCR+Q6sek8bf92,i=4096"),
               "c=biws,r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,p=v0X8v3Bz2T0CJGbJQyF0X+HI4Ts=");
     EXPECT_NO_THROW(client.verify("v=rmF9pqV8S7suAoZWja4dJRkFsKQ="));
-    EXPECT_THROW(client.verify("v=rmF9pqV8S7suAoZWja4dJRkFsKA="), LoadError);
-    EXPECT_THROW(client.verify("e=other-error"), LoadError);
+    EXPECT_THROW(client.verify("v=rmF9pqV8S7suAoZWja4dJRkFsKA="), AuthError);
+    EXPECT_THROW(client.verify("e=other-error"), AuthError);
 }
 
 // RFC 7677 §3
@@ -31,20 +29,20 @@ TEST(Scram, Sha256ExampleOfTheRfc) {
 
 TEST(Scram, VerifyBeforeTheFinalMessageFails) {
     ScramClient client("SCRAM-SHA512", "user", "pencil");
-    EXPECT_THROW(client.verify("v="), LoadError);
-    EXPECT_THROW(client.verify("v=AAAA"), LoadError);
+    EXPECT_THROW(client.verify("v="), AuthError);
+    EXPECT_THROW(client.verify("v=AAAA"), AuthError);
 }
 
 TEST(Scram, RefusesHostileServerMessages) {
     ScramClient client("SCRAM-SHA512", "u", "p", "nonce");
-    EXPECT_THROW(client.finalMessage(""), LoadError);
-    EXPECT_THROW(client.finalMessage("r=other,s=AAAA,i=10"), LoadError);
-    EXPECT_THROW(client.finalMessage("r=nonce,s=AAAA,i=10"), LoadError);  // nothing added
-    EXPECT_THROW(client.finalMessage("r=nonceX,s=AAA,i=10"), LoadError);  // bad base64
-    EXPECT_THROW(client.finalMessage("r=nonceX,s=,i=10"), LoadError);
-    EXPECT_THROW(client.finalMessage("r=nonceX,s=AAAA,i=0"), LoadError);
-    EXPECT_THROW(client.finalMessage("r=nonceX,s=AAAA,i=99999999999"), LoadError);
-    EXPECT_THROW(client.finalMessage("r=nonceX,s=AAAA,i=10x"), LoadError);
+    EXPECT_THROW(client.finalMessage(""), AuthError);
+    EXPECT_THROW(client.finalMessage("r=other,s=AAAA,i=10"), AuthError);
+    EXPECT_THROW(client.finalMessage("r=nonce,s=AAAA,i=10"), AuthError);  // nothing added
+    EXPECT_THROW(client.finalMessage("r=nonceX,s=AAA,i=10"), AuthError);  // bad base64
+    EXPECT_THROW(client.finalMessage("r=nonceX,s=,i=10"), AuthError);
+    EXPECT_THROW(client.finalMessage("r=nonceX,s=AAAA,i=0"), AuthError);
+    EXPECT_THROW(client.finalMessage("r=nonceX,s=AAAA,i=99999999999"), AuthError);
+    EXPECT_THROW(client.finalMessage("r=nonceX,s=AAAA,i=10x"), AuthError);
     EXPECT_NO_THROW(client.finalMessage("r=nonceX,s=AAAA,i=10"));
 }
 
@@ -52,8 +50,8 @@ TEST(Scram, EscapesTheNameAndDrawsNonces) {
     EXPECT_EQ(ScramClient("SCRAM-SHA1", "a,b=c", "p", "n").firstMessage(), "n,,n=a=2Cb=3Dc,r=n");
     EXPECT_NE(ScramClient("SCRAM-SHA1", "u", "p").firstMessage(),
               ScramClient("SCRAM-SHA1", "u", "p").firstMessage());
-    EXPECT_THROW(ScramClient("PLAIN", "u", "p"), LoadError);
-    EXPECT_THROW(ScramClient("SCRAM-NOSUCH", "u", "p"), LoadError);
+    EXPECT_THROW(ScramClient("PLAIN", "u", "p"), AuthError);
+    EXPECT_THROW(ScramClient("SCRAM-NOSUCH", "u", "p"), AuthError);
 }
 
 TEST(Sasl, ChoosesTheStrongestKnown) {
@@ -66,4 +64,4 @@ TEST(Sasl, ChoosesTheStrongestKnown) {
 }
 
 }  // namespace
-}  // namespace kv::load
+}  // namespace kv::auth

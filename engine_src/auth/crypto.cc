@@ -1,4 +1,4 @@
-#include "server/crypto.h"
+#include "auth/crypto.h"
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>

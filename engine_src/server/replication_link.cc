@@ -1,0 +1,149 @@
+#include "server/replication_link.h"
+
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+
+namespace kv::server {
+
+namespace {
+
+constexpr size_t kReadBytes = 256U << 10U;
+constexpr auto kStep = std::chrono::milliseconds(100);
+/// Without a message or a noop for this long the other side is taken to be gone.
+constexpr auto kSilence = std::chrono::seconds(60);
+
+std::runtime_error systemError(const std::string& what) {
+    return std::runtime_error(what + ": " + std::strerror(errno));
+}
+
+}  // namespace
+
+ReplicationLink::ReplicationLink() : stopFd_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+    if (!stopFd_) {
+        throw systemError("eventfd");
+    }
+}
+
+void ReplicationLink::connect(const std::string& host, uint16_t port) {
+    addrinfo hints{};
+    hints.ai_socktype = SOCK_STREAM;
+    addrinfo* found = nullptr;
+    if (const int error =
+                ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found)) {
+        throw std::runtime_error(::gai_strerror(error));
+    }
+    const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(found, ::freeaddrinfo);
+    socket_ = Fd(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!socket_) {
+        throw systemError("socket");
+    }
+    const int on = 1;
+    ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    if (::connect(socket_.get(), found->ai_addr, found->ai_addrlen) != 0 && errno != EINPROGRESS) {
+        throw systemError("connect");
+    }
+    if (!waitFor(POLLOUT)) {
+        throw std::runtime_error("stopping");
+    }
+    int error = 0;
+    socklen_t size = sizeof error;
+    ::getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+    if (error != 0) {
+        errno = error;
+        throw systemError("connect");
+    }
+}
+
+void ReplicationLink::close() {
+    socket_ = Fd();
+    input_.clear();
+    output_.clear();
+}
+
+void ReplicationLink::flush() {
+    size_t sent = 0;
+    while (sent < output_.size()) {
+        const ssize_t count =
+                ::send(socket_.get(), output_.data() + sent, output_.size() - sent, MSG_NOSIGNAL);
+        if (count >= 0) {
+            sent += static_cast<size_t>(count);
+        } else if (errno != EAGAIN && errno != EINTR) {
+            throw systemError("send");
+        } else if (!waitFor(POLLOUT)) {
+            break;
+        }
+    }
+    output_.clear();
+}
+
+bool ReplicationLink::waitForInput(const std::function<void()>& whileWaiting) {
+    return waitFor(POLLIN, whileWaiting);
+}
+
+void ReplicationLink::readFrames(const std::function<void(const protocol::FrameView&)>& handle) {
+    const size_t kept = input_.size();
+    input_.resize(kept + kReadBytes);
+    const ssize_t count = ::recv(socket_.get(), input_.data() + kept, kReadBytes, 0);
+    if (count == 0) {
+        throw std::runtime_error("the source closed the connection");
+    }
+    if (count < 0 && errno != EAGAIN && errno != EINTR) {
+        throw systemError("recv");
+    }
+    input_.resize(kept + static_cast<size_t>(std::max<ssize_t>(count, 0)));
+    size_t used = 0;
+    while (true) {
+        const auto parsed = protocol::parseFrame(protocol::Bytes(input_).subspan(used));
+        if (parsed.outcome == protocol::ParseOutcome::kBad) {
+            throw std::runtime_error("a broken frame");
+        }
+        if (parsed.outcome == protocol::ParseOutcome::kNeedMore) {
+            break;
+        }
+        used += parsed.frame.size();
+        handle(parsed.frame);
+    }
+    input_.erase(input_.begin(), input_.begin() + static_cast<std::ptrdiff_t>(used));
+}
+
+void ReplicationLink::sleep(std::chrono::milliseconds time) {
+    pollfd stop{stopFd_.get(), POLLIN, 0};
+    ::poll(&stop, 1, static_cast<int>(time.count()));
+}
+
+void ReplicationLink::stop() {
+    stopping_ = true;
+    const uint64_t one = 1;
+    static_cast<void>(::write(stopFd_.get(), &one, sizeof one));
+}
+
+bool ReplicationLink::waitFor(short events, const std::function<void()>& whileWaiting) {
+    for (std::chrono::milliseconds waited{0}; waited < kSilence; waited += kStep) {
+        pollfd fds[2] = {{socket_.get(), events, 0}, {stopFd_.get(), POLLIN, 0}};
+        const int ready = ::poll(fds, 2, static_cast<int>(kStep.count()));
+        if (stopping_) {
+            return false;
+        }
+        if (ready > 0 && fds[0].revents != 0) {
+            return true;
+        }
+        if (whileWaiting) {
+            whileWaiting();
+            if (!output_.empty()) {
+                return true;
+            }
+        }
+    }
+    throw std::runtime_error("the source has been silent for too long");
+}
+
+}  // namespace kv::server

@@ -1,0 +1,16 @@
+// Whom a node follows.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace kv::server {
+
+struct ReplicationSource {
+    std::string host;
+    uint16_t port{0};
+    std::string user;  ///< empty: without a login
+    std::string password;
+};
+
+}  // namespace kv::server
