@@ -1,5 +1,7 @@
 #include "load/append_options.h"
 
+#include <CLI/CLI.hpp>
+
 #include "load/append_document.h"
 
 namespace kv::load {
@@ -13,11 +15,11 @@ int parseAppend(int argc, const char* const* argv, AppendOptions& o) {
     app.add_option("--items", o.items, "number of documents")
             ->capture_default_str()
             ->check(CLI::Range(std::uint64_t{1}, kMaxAppendId))
-            ->check(kNotNegative);
+            ->check(notNegative());
     app.add_option("--rounds", o.rounds, "rounds of three passes")
             ->capture_default_str()
             ->check(CLI::Range(0, 10000));
-    app.add_option("--seed", o.seed)->capture_default_str()->check(kNotNegative);
+    app.add_option("--seed", o.seed)->capture_default_str()->check(notNegative());
     app.add_option("--in-flight", o.inFlight, "requests unanswered, over all threads")
             ->capture_default_str()
             ->check(CLI::Range(1, 1000000));

@@ -1,5 +1,6 @@
 #include "load/common_options.h"
 
+#include <CLI/CLI.hpp>
 #include <chrono>
 #include <fstream>
 #include <iostream>
@@ -42,6 +43,14 @@ void finishConnectionFlags(ConnectionFlags& flags) {
             session.password.pop_back();
         }
     }
+}
+
+CLI::Validator notNegative() {
+    return CLI::Validator(
+            [](std::string& text) {
+                return text.starts_with('-') ? std::string("must not be negative") : std::string();
+            },
+            "UINT");
 }
 
 int parseFlags(CLI::App& app, int argc, const char* const* argv,

@@ -2,10 +2,16 @@
 
 // The flags that all load tools share: where the server is, and who we are.
 
-#include <CLI/CLI.hpp>
+#include <functional>
 #include <string>
 
 #include "load/session.h"
+
+// Only declared: CLI11 costs seconds in every file that includes it.
+namespace CLI {
+class App;
+class Validator;
+}  // namespace CLI
 
 namespace kv::load {
 
@@ -25,11 +31,7 @@ void addConnectionFlags(CLI::App& app, ConnectionFlags& flags);
 /// Reads the password file, if any. Throws CLI::ValidationError.
 void finishConnectionFlags(ConnectionFlags& flags);
 /// A check for 64-bit numbers: CLI11 takes "-3" for a very large one.
-inline const CLI::Validator kNotNegative(
-        [](std::string& text) {
-            return text.starts_with('-') ? std::string("must not be negative") : std::string();
-        },
-        "UINT");
+CLI::Validator notNegative();
 
 /// Parses; `finish` may throw CLI::ValidationError. Gives -1 to go on, else the exit status (0 for
 /// --help, 2 for bad usage); messages have been printed then.

@@ -1,5 +1,6 @@
 // kvctl: asks a running server. stat, wait-persisted, sample, reset.
 
+#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
 #include <iostream>

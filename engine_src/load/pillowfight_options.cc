@@ -1,5 +1,6 @@
 #include "load/pillowfight_options.h"
 
+#include <CLI/CLI.hpp>
 #include <cmath>
 #include <limits>
 
@@ -48,7 +49,7 @@ int parsePillowfight(int argc, const char* const* argv, PillowfightOptions& o) {
     addConnectionFlags(app, o.connection);
     auto& a = o.access;
     const auto positive =
-            kNotNegative & CLI::Range(std::uint64_t{1}, std::numeric_limits<std::uint64_t>::max());
+            notNegative() & CLI::Range(std::uint64_t{1}, std::numeric_limits<std::uint64_t>::max());
     app.add_option("-I,--num-items", a.items, "number of keys")
             ->capture_default_str()
             ->check(positive);
@@ -89,14 +90,14 @@ int parsePillowfight(int argc, const char* const* argv, PillowfightOptions& o) {
     app.add_flag("--sequential", a.sequential, "access keys in order");
     app.add_option("--start-at", a.startAt, "number of the first key")
             ->capture_default_str()
-            ->check(kNotNegative);
+            ->check(notNegative());
     app.add_option("-p,--key-prefix", o.keyPrefix);
-    app.add_option("--random-seed", a.seed)->capture_default_str()->check(kNotNegative);
+    app.add_option("--random-seed", a.seed)->capture_default_str()->check(notNegative());
     app.add_option("--rate-limit", a.rate,
                    "operations a second over all threads; latency is then from the "
                    "time each batch was due")
             ->check(CLI::PositiveNumber);
-    app.add_option("-e,--expiry", o.expiry, "seconds until documents expire")->check(kNotNegative);
+    app.add_option("-e,--expiry", o.expiry, "seconds until documents expire")->check(notNegative());
     app.add_flag("--json", o.json, "documents are JSON objects");
     std::string semantics = "random";
     app.add_option("--key-semantics", semantics,
