@@ -109,6 +109,10 @@ class LineProgress(QuietProgress):
                 self._say(void_line(event))
             case ev.Precision():
                 self._say(precision_line(event))
+            case ev.SamplingCheck(variant, cells):
+                self._say(
+                    f"check  what sampling costs: {escape(variant)} without samplers, {len(cells)} trials"
+                )
             case ev.RunFinished():
                 self._say(finished_line(event))
             case _:
@@ -165,6 +169,9 @@ class BarProgress(LineProgress):
                     f"{escape(f'{event.variant} · {event.bucket} · {event.workload}')}"
                 )
                 self._show("start")
+            case ev.SamplingCheck():
+                self._trial = "without samplers"
+                self._left = None
             case ev.TrialPhase(phase):
                 self._show(phase)
             case ev.TrialFinished():

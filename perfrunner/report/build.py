@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 from perfrunner.analysis import Comparison, compare, moved_with
 from perfrunner.analysis.cells import clean_blocks
 from perfrunner.analysis.metadata_share import ENOUGH, metadata_shares
+from perfrunner.analysis.sampling import SamplingCost, failed_checks, sampling_costs
 from perfrunner.report.facts import differing_builds, differing_hosts, limited, trial_notes
 from perfrunner.report.headline import headline
 from perfrunner.report.model import Counts, Fact, Moved, Report
+from perfrunner.report.numbers import percent_change
 from perfrunner.spec.preconditions import MEASURED, PRECONDITIONS
 
 if TYPE_CHECKING:
@@ -89,8 +91,19 @@ def _context(data: ExperimentData, comparison: Comparison, counts: Counts) -> It
     if "metadata_visible" in _preconditions(data):
         shares = "; ".join(str(found) for found in metadata_shares(data.trials))
         yield Fact("huge metadata pages", shares or "not measured")
+    if costs := sampling_costs(data):
+        yield Fact("sampling costs", "; ".join(_sampling_cost(cost) for cost in costs))
     floor = record.facts.get("noise_floor")
     yield Fact("noise floor", _noise_floor(floor))
+
+
+def _sampling_cost(cost: SamplingCost) -> str:
+    low, high = (percent_change(end) for end in cost.expected)
+    shown = "" if cost.visible else ", nothing that shows"
+    return (
+        f"{cost.cell} {cost.metric} {percent_change(cost.ratio)} without samplers"
+        f" (one more trial with them: {low} to {high}){shown}"
+    )
 
 
 def _noise_floor(floor: Any) -> str:
@@ -144,6 +157,7 @@ def _moved(comparison: Comparison) -> Iterable[Moved]:
 
 def _state_warnings(data: ExperimentData) -> Iterable[str]:
     record = data.experiment
+    yield from failed_checks(record.facts)
     if record.state == "running":
         yield "the experiment is still running (or was killed): these are its trials so far"
     elif record.state == "interrupted":

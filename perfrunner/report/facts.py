@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from perfrunner.results import BuildRecord, TrialRecord
 
 # Differ between builds by design: what a variant is, or merely when and where it was made.
-EXPECTED_TO_DIFFER = ("allocator", "option", "variant", "build_id", "date", "time", "path", "cached",
+EXPECTED_TO_DIFFER = ("allocator", "option", "variant", "build_id", "built_at", "date", "time", "path", "cached",
                       "seconds", "cmake", "artifact", "hash", "files", "log", "sha", "libraries")  # fmt: skip
 MOST_SHOWN = 12
 

@@ -109,6 +109,11 @@ def change(effect: Effect, metric: MetricType, scale: Scale) -> str:
     return _signed(effect.estimate / scale.factor, bounds, unit)
 
 
+def percent_change(ratio: float) -> str:
+    """A ratio as the change in percent, for a sentence."""
+    return minus(f"{(ratio - 1) * 100:+.1f} %")
+
+
 def _ratio(effect: Effect) -> str:
     """In percent; as a factor (or, below 1, as what it is divided by) when it is large."""
     value, bounds = effect.estimate, effect.ci95

@@ -166,6 +166,14 @@ class Precision:
 
 
 @dataclass(frozen=True)
+class SamplingCheck:
+    """All trials are done; the baseline runs once more in these cells, without samplers."""
+
+    variant: str
+    cells: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
 class Warned:
     """Something that a reader of the results should know."""
 
@@ -208,6 +216,7 @@ Event: TypeAlias = (
     | BlockVoid
     | Eta
     | Precision
+    | SamplingCheck
     | Warned
     | Interrupted
     | RunFinished

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import perfrunner
 from perfrunner.errors import (
@@ -39,6 +40,7 @@ from perfrunner.run.opening import Opened, begin
 from perfrunner.run.opening import resume as resume_experiment
 from perfrunner.run.plan import plan_block
 from perfrunner.run.precision import decide, widest_half_width
+from perfrunner.run.sampling_check import FACT, cells_to_check, check_sampling
 from perfrunner.run.schedule import Cell, Schedule, Task
 from perfrunner.run.trial import Deployed, TrialResult, TrialRunner, fresh_directory, trial_name
 from perfrunner.spec.model import Spec
@@ -107,6 +109,7 @@ class _Run:
     eta: EtaEstimator = field(init=False)
     schedule: Schedule = field(init=False)
     blocks: int = field(init=False)
+    facts: dict[str, Any] = field(init=False, default_factory=dict)
     started: float = field(default_factory=time.monotonic)
     counts: dict[str, int] = field(default_factory=lambda: {"ok": 0, "void": 0, "failed": 0})
     failures: list[str] = field(default_factory=list)
@@ -188,7 +191,8 @@ class _Run:
         if found.changes:
             for cell in self.schedule.begin_partial_cells_again():
                 self.journal.append("cell-again", cell=cell, why=found.changes)
-        self.store.set_facts(self.opened.experiment.id, found.facts)
+        self.facts = found.facts
+        self.store.set_facts(self.opened.experiment.id, self.facts)
         self.journal.append("hosts", facts=hosts.facts)
 
     def _note_builds(self, builds: Builds) -> None:
@@ -231,6 +235,18 @@ class _Run:
             self._keep(result, build_id)
             if self.schedule.block_complete(task.block):
                 self._look_at_precision(task.block)
+        if self.spec.baseline in deployed and FACT not in self.facts:
+            self._check_sampling(runner, deployed[self.spec.baseline])
+
+    def _check_sampling(self, runner: TrialRunner, deployed: Deployed) -> None:
+        """All cells or none is stored: a run that is killed meanwhile does it again."""
+        cells = cells_to_check(self.spec)
+        if not cells:
+            return
+        self.listener.on_event(ev.SamplingCheck(self.spec.baseline, tuple(cells)))
+        self.facts[FACT] = list(check_sampling(runner, self.spec, deployed))
+        self.store.set_facts(self.opened.experiment.id, self.facts)
+        self.journal.append("sampling-checked")
 
     # -- one trial's bookkeeping
 

@@ -28,7 +28,7 @@ from perfrunner.run.engine import Engine, EngineSetup
 from perfrunner.run.events import TrialStatus
 from perfrunner.run.reproduce import PADDING_NAME, Recorder
 from perfrunner.run.schedule import Task
-from perfrunner.run.serverbench import Bench, ClientSeat
+from perfrunner.run.serverbench import SAMPLE_INTERVAL_MS, Bench, ClientSeat
 from perfrunner.run.toolbench import ToolBench
 from perfrunner.run.validity import void_reasons
 from perfrunner.spec.model import Spec
@@ -95,13 +95,15 @@ class TrialRunner:
     host_changes: Callable[[], list[str]]  # host facts that no longer hold
     hurry: Callable[[], bool]  # a second Ctrl-C: no grace, and nothing is fetched
 
-    def run(self, task: Task, deployed: Deployed) -> TrialResult:
+    def run(
+        self, task: Task, deployed: Deployed, *, sample_interval_ms: int = SAMPLE_INTERVAL_MS
+    ) -> TrialResult:
         started_at = datetime.now(timezone.utc)
         directory = fresh_directory(self.trials_dir / trial_name(task))
         measured: Measured | None = None
         facts: dict[str, object] = {}
         try:
-            measured = self._measure(task, deployed, directory, facts)
+            measured = self._measure(task, deployed, directory, facts, sample_interval_ms)
             facts.update(measured.facts)
             reasons = void_reasons(measured, self.spec.limits) + self.host_changes()
             status: TrialStatus = "void" if reasons else "ok"
@@ -122,13 +124,19 @@ class TrialRunner:
         )
 
     def _measure(
-        self, task: Task, deployed: Deployed, directory: Path, facts: dict[str, object]
+        self,
+        task: Task,
+        deployed: Deployed,
+        directory: Path,
+        facts: dict[str, object],
+        sample_interval_ms: int,
     ) -> Measured:
         workload = self.spec.workloads[task.workload]
         if isinstance(workload, ToolWorkload):
             with self._tool_bench(task, deployed, directory, facts) as tool_bench:
                 return tool_scenario_for(workload.type)(tool_bench, workload)
         with self._bench(task, deployed, directory, facts) as bench:
+            bench.sample_interval_ms = sample_interval_ms
             measured = scenario_for(workload.type)(bench, workload)
             self._keep_final_stats(bench, directory)
             bench.phase("stop")

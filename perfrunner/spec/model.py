@@ -89,6 +89,7 @@ class Spec(Piece):
     blocks: Annotated[int, Field(ge=1, le=1000)] = 10
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
     precision: Share | None = None
+    sampling_check: bool = True
     margins: dict[str, Any] = Field(default_factory=dict, description="use margin()")
     primary: Annotated[tuple[MetricId, ...], ListAsTuple, Field(min_length=1, max_length=3)] = (
         "ops_per_s",

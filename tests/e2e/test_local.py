@@ -70,11 +70,15 @@ def test_every_build_switch_is_compiled_in(real: RealLab) -> None:
     for name, option in BUILD_OPTIONS.items():
         assert str(OTHER_OPTIONS[name]).lower() != defaults[option.cmake_variable].lower(), name
     real.write_spec(
-        workloads={"append": {"type": "append", "items": 1000, "rounds": 1, "settle": 0}}
+        workloads={"append": {"type": "append", "items": 1000, "rounds": 1, "settle": 0}},
+        sampling_check=True,
     )
     done = real.perfrunner()
     assert done.returncode == 0, done.stderr
-    (build,) = (build for build in real.stored().builds if build.variant == "glibc")
+    stored = real.stored()
+    (check,) = stored.experiment.facts["sampling_check"]
+    assert (check["status"], check["reason"]) == ("ok", "")
+    (build,) = (build for build in stored.builds if build.variant == "glibc")
     assert {f"options.{name}": str(value) for name, value in OTHER_OPTIONS.items()}.items() <= (
         build.settings.items()
     )

@@ -54,6 +54,7 @@ def spec_text(work_dir: Path, **changes: object) -> str:
         "workloads": {"pf": PILLOWFIGHT},
         "blocks": 2,
         "seed": 7,
+        "sampling_check": False,
     }
     return json.dumps({**document, **changes}, indent=1)
 

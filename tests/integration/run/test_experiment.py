@@ -310,3 +310,40 @@ def test_a_precision_ends_the_run_early_or_goes_on(lab: Lab) -> None:
     last = driver.of("Precision")[-1]
     assert (last["block"], last["decision"]) == (10, "stop")
     assert max(t.block for t in stored(lab).trials) == 10
+
+
+def test_what_sampling_costs_is_measured_once_at_the_end(lab: Lab) -> None:
+    lab.write_spec(workloads={"pf": PILLOWFIGHT, "app": APPEND}, blocks=1, sampling_check=True)
+    code, driver = lab.run()
+    assert (code, driver.stderr()) == (0, "")
+    (event,) = driver.of("SamplingCheck")
+    assert (event["variant"], event["cells"]) == (
+        "base",
+        [["pf", "persistent"], ["app", "persistent"]],
+    )
+    data = stored(lab)
+    assert len(data.trials) == 4, "no trial of the comparison"
+    records = data.experiment.facts["sampling_check"]
+    assert [(r["workload"], r["status"]) for r in records] == [("pf", "ok"), ("app", "ok")]
+    assert all(r["metrics"]["ops_per_s"] > 0 for r in records)
+    trials = lab.out / data.experiment.id / "trials"
+    without = (trials / "0-pf-persistent-base" / "samples.jsonl").read_text().splitlines()
+    sampled = (trials / "1-pf-persistent-base" / "samples.jsonl").read_text().splitlines()
+    assert len(without) == 1 < len(sampled)
+    lab.assert_nothing_left()
+
+
+def test_a_run_that_was_killed_in_the_sampling_check_does_it_again(lab: Lab) -> None:
+    lab.write_spec(blocks=1, sampling_check=True)
+    driver = lab.start()
+    driver.wait_for("SamplingCheck")
+    driver.wait_for("TrialPhase", phase="access")
+    driver.process.kill()
+    driver.finish()
+    code, resumed = lab.run(resume=True)
+    assert (code, resumed.stderr()) == (0, "")
+    assert len(resumed.of("TrialStarted")) == 0
+    data = stored(lab)
+    assert data.experiment.state == "done"
+    assert len(data.experiment.facts["sampling_check"]) == 1
+    lab.assert_nothing_left()

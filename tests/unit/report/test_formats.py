@@ -204,12 +204,36 @@ def test_huge_metadata_pages_are_told_beside_the_numbers_and_warned_of_when_too_
     assert "9.0 % of RSS" in fact.value
 
 
+def test_what_sampling_costs_is_said(make):
+    facts = {
+        "sampling_check": [
+            {
+                "workload": "pillowfight", "bucket": "persistent", "variant": "glibc",
+                "status": "ok", "reason": "", "metrics": {"ops_per_s": 3.66e6},
+            },
+            {
+                "workload": "pillowfight", "bucket": "ephemeral", "variant": "glibc",
+                "status": "failed", "reason": "no luck", "metrics": {},
+            },
+        ]
+    }  # fmt: skip
+    report = build_report(make(blocks=6, void_block=None, facts=facts))
+    (fact,) = [f for f in report.context if f.label == "sampling costs"]
+    assert fact.value.startswith("pillowfight · persistent ops_per_s +")
+    assert "nothing that shows" not in fact.value, "twice as fast shows"
+    assert (
+        "what sampling costs is not known for pillowfight · ephemeral: no luck" in report.warnings
+    )
+
+
 def test_provenance_that_differs_between_arms_is_told(make):
     from dataclasses import replace
 
     data = make(blocks=2, void_block=None)
     builds = [
-        replace(b, provenance={**b.provenance, "compiler": "clang 14"}) if i == 1 else b
+        replace(b, provenance={**b.provenance, "built_at": str(i), "compiler": "clang 14"})
+        if i == 1
+        else replace(b, provenance={**b.provenance, "built_at": str(i)})
         for i, b in enumerate(data.builds)
     ]
     report = build_report(replace(data, builds=tuple(builds)))
