@@ -1,0 +1,187 @@
+// The CheckpointManager's cursors: registration, reading, and the persistence cursor's way back
+// after a failed flush.
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+#include "checkpoint/checkpoint_manager.h"
+
+namespace kv {
+
+CursorRegistration CheckpointManagerBase::registerCursor(const std::string& name, Seqno lastSeen) {
+    auto cursor = std::make_shared<CheckpointCursor>(name);
+    const std::lock_guard lock(queueLock_);
+    if (const auto old =
+                std::find_if(cursors_.begin(), cursors_.end(),
+                             [&name](const CursorPtr& other) { return other->name() == name; });
+        old != cursors_.end()) {
+        (*old)->moveTo(nullptr, 0);
+        cursors_.erase(old);
+    }
+    const Seqno wanted = next(lastSeen);
+    if (cursors_.empty() && !list_.newest()->hasEntries()) {
+        list_.newest()->missingBefore(next(highSeqno()));
+    }
+    // Back to the checkpoint that holds `wanted`, as long as nothing is missing in between.
+    Checkpoint* checkpoint = list_.newest();
+    while (checkpoint->availableFrom() > wanted &&
+           checkpoint->availableFrom() <= checkpoint->snapshot().start &&
+           checkpoint->previous() != nullptr &&
+           next(checkpoint->previous()->snapshot().end) >= checkpoint->snapshot().start) {
+        checkpoint = checkpoint->previous();
+    }
+    CursorRegistration registration{cursor, wanted, checkpoint->availableFrom() > wanted};
+    if (registration.needsBackfill) {
+        registration.nextSeqno = checkpoint->availableFrom();
+    }
+    cursors_.push_back(cursor);
+    cursor->moveTo(checkpoint, checkpoint->positionAfter(lastSeen));
+    normalise(*cursor);
+    return registration;
+}
+
+bool CheckpointManagerBase::eraseCursor(const CheckpointCursor* cursor) {
+    const auto found =
+            std::find_if(cursors_.begin(), cursors_.end(),
+                         [cursor](const CursorPtr& other) { return other.get() == cursor; });
+    if (found == cursors_.end()) {
+        return false;
+    }
+    (*found)->moveTo(nullptr, 0);
+    std::swap(*found, cursors_.back());
+    cursors_.pop_back();
+    return true;
+}
+
+bool CheckpointManagerBase::removeCursor(const CursorPtr& cursor) {
+    ExtractedCheckpoints unreachable;
+    std::vector<ItemPtr> expelled;
+    const std::lock_guard lock(queueLock_);
+    if (!eraseCursor(cursor.get())) {
+        return false;
+    }
+    if (cursors_.empty()) {
+        // Nobody reads any more: keep nothing.
+        Checkpoint& open = *list_.newest();
+        unreachable.adopt(list_.cutBefore(&open), this);
+        releaseMemory(open.expelBefore(open.endPosition(), expelled));
+    }
+    return true;
+}
+
+CursorPtr CheckpointManagerBase::findCursor(std::string_view name) const {
+    const std::lock_guard lock(queueLock_);
+    const auto found =
+            std::find_if(cursors_.begin(), cursors_.end(),
+                         [name](const CursorPtr& cursor) { return cursor->name() == name; });
+    return found != cursors_.end() ? *found : nullptr;
+}
+
+size_t CheckpointManagerBase::countFrom(const CheckpointCursor& cursor) const {
+    size_t items = cursor.checkpoint()->liveFrom(cursor.position());
+    for (const Checkpoint* checkpoint = cursor.checkpoint()->next(); checkpoint != nullptr;
+         checkpoint = checkpoint->next()) {
+        items += checkpoint->liveItems();
+    }
+    return items;
+}
+
+size_t CheckpointManagerBase::itemsLeft(const CursorPtr& cursor) const {
+    const std::lock_guard lock(queueLock_);
+    return cursor->checkpoint() != nullptr ? countFrom(*cursor) : 0;
+}
+
+CursorItems CheckpointManagerBase::getItemsForCursor(const CursorPtr& cursor, size_t limit) {
+    const std::lock_guard lock(queueLock_);
+    return read(*cursor, limit);
+}
+
+CursorItems CheckpointManagerBase::read(CheckpointCursor& cursor, size_t limit) {
+    CursorItems result;
+    if (cursor.checkpoint() == nullptr) {
+        return result;
+    }
+    // First how much, so that the vector is allocated once and to size.
+    size_t total = 0;
+    const Checkpoint* stop = cursor.checkpoint();
+    for (size_t position = cursor.position(); stop != nullptr && (total == 0 || total < limit);
+         stop = stop->next()) {
+        total += stop->liveFrom(position);
+        position = 0;
+    }
+    result.items.reserve(total);
+    Checkpoint* checkpoint = cursor.checkpoint();
+    size_t position = cursor.position();
+    while (true) {
+        const size_t before = result.items.size();
+        for (const size_t end = checkpoint->endPosition(); position < end; ++position) {
+            if (const ItemPtr& item = checkpoint->at(position); item) {
+                result.items.push_back(item);
+            }
+        }
+        if (const size_t items = result.items.size() - before; items > 0) {
+            result.ranges.push_back({checkpoint->snapshot(), checkpoint->type(), items});
+        }
+        if (checkpoint->next() == stop) {
+            break;
+        }
+        checkpoint = checkpoint->next();
+        position = checkpoint->beginPosition();
+    }
+    cursor.moveTo(checkpoint, position);
+    normalise(cursor);
+    result.more = stop != nullptr && countFrom(cursor) > 0;
+    return result;
+}
+
+// --- persistence
+// -----------------------------------------------------------------------------------------------------
+
+void CheckpointManagerBase::registerPersistenceCursor() {
+    auto persistence = registerCursor("persistence", highSeqno()).cursor;
+    auto backup = std::make_shared<CheckpointCursor>("persistence-backup");
+    const std::lock_guard lock(queueLock_);
+    persistence_ = std::move(persistence);
+    backup_ = std::move(backup);
+}
+
+bool CheckpointManagerBase::hasPersistenceCursor() const {
+    const std::lock_guard lock(queueLock_);
+    return persistence_ != nullptr;
+}
+
+CursorItems CheckpointManagerBase::takeItemsToPersist(size_t limit) {
+    const std::lock_guard lock(queueLock_);
+    assert(persistence_ != nullptr && !backupActive_);
+    Checkpoint* checkpoint = persistence_->checkpoint();
+    const size_t position = persistence_->position();
+    CursorItems result = read(*persistence_, limit);
+    taken_ = result.items.size();
+    if (taken_ > 0) {
+        backup_->moveTo(checkpoint, position);
+        cursors_.push_back(backup_);
+        backupActive_ = true;
+    }
+    return result;
+}
+
+void CheckpointManagerBase::persisted() {
+    const std::lock_guard lock(queueLock_);
+    if (backupActive_) {
+        eraseCursor(backup_.get());
+        backupActive_ = false;
+        setUnpersisted(unpersisted() - taken_);
+    }
+}
+
+void CheckpointManagerBase::persistFailed() {
+    const std::lock_guard lock(queueLock_);
+    if (backupActive_) {
+        persistence_->moveTo(backup_->checkpoint(), backup_->position());
+        eraseCursor(backup_.get());
+        backupActive_ = false;
+        setUnpersisted(countFrom(*persistence_));
+    }
+}
+
+}  // namespace kv
