@@ -55,6 +55,10 @@ rocksdb::CompressionType compressionOf(const std::string& name) {
 
 /// Hash buckets of a memtable's index by vBucket.
 constexpr size_t kMemtableBuckets = 1024;
+/// Of the skip list of a vBucket, good for 4^12 entries. RocksDB's own default for these lists is
+/// 4, which makes them linear beyond some hundred entries.
+constexpr int32_t kSkipListHeight = 12;
+constexpr int32_t kSkipListBranching = 4;
 /// Room for the vBucket's state in a transaction's batch.
 constexpr size_t kStateBytes = 256;
 
@@ -138,7 +142,8 @@ RocksStore::RocksStore(const std::string& path, const RocksConfig& config) : con
     // One skip list per vBucket inside a memtable: shorter searches. Every reader of these two
     // families stays within one vBucket, which is what this needs.
     keys.prefix_extractor.reset(rocksdb::NewFixedPrefixTransform(sizeof(uint16_t)));
-    keys.memtable_factory.reset(rocksdb::NewHashSkipListRepFactory(kMemtableBuckets));
+    keys.memtable_factory.reset(rocksdb::NewHashSkipListRepFactory(
+            kMemtableBuckets, kSkipListHeight, kSkipListBranching));
     rocksdb::ColumnFamilyOptions seqnos = keys;
     // Most lookups of the key index are for recent or unknown keys: a bloom filter over the
     // memtable answers the latter.
