@@ -19,6 +19,7 @@ TEST(Allocator, CountsWhatTheProgramHolds) {
     const auto before = stats();
     ASSERT_TRUE(before.allocated && before.mapped);
     std::vector<std::unique_ptr<char[]>> held;
+    held.reserve(1000);
     for (int i = 0; i < 1000; ++i) {
         held.push_back(std::make_unique<char[]>(10'000));
     }

@@ -109,7 +109,8 @@ class CallTimes {
 
     void report(benchmark::State& state) {
         std::sort(micros_.begin(), micros_.end());
-        for (const auto& [name, percent] : {std::pair{"p50_us", 50}, {"p95_us", 95}, {"p99_us", 99}}) {
+        for (const auto& [name, percent] :
+             {std::pair{"p50_us", 50}, {"p95_us", 95}, {"p99_us", 99}}) {
             state.counters[name] = micros_[micros_.size() * static_cast<size_t>(percent) / 100];
         }
     }
@@ -173,18 +174,21 @@ void queueDirtyBesideCursorSearch(benchmark::State& state, size_t checkpoints) {
     });
 }
 
+std::string numbered(const std::string& name, size_t number) {
+    return "CheckpointBench/" + name + std::to_string(number);
+}
+
 void registerAll() {
-    const std::string group = "CheckpointBench/";
     for (const size_t n :
          {size_t{1}, size_t{10}, size_t{100}, size_t{1'000}, size_t{10'000}, size_t{100'000}}) {
-        const auto number = std::to_string(n);
-        const auto drop = group + "GetCursorsToDrop/" + number;
+        const auto drop = numbered("GetCursorsToDrop/", n);
         benchmark::RegisterBenchmark(drop.c_str(), getCursorsToDrop, n, size_t{0});
         for (const size_t cursors : {size_t{1}, size_t{10}, size_t{100}, size_t{1'000}}) {
-            const auto name = drop + "/cursors:" + std::to_string(cursors);
+            auto name = drop;
+            name.append("/cursors:").append(std::to_string(cursors));
             benchmark::RegisterBenchmark(name.c_str(), getCursorsToDrop, n, cursors);
         }
-        benchmark::RegisterBenchmark((group + "ExtractClosedUnrefCheckpoints/" + number).c_str(),
+        benchmark::RegisterBenchmark(numbered("ExtractClosedUnrefCheckpoints/", n).c_str(),
                                      extractClosedUnref, n)
                 ->UseManualTime()
                 ->Iterations(
@@ -192,11 +196,11 @@ void registerAll() {
                                   : 500);  // by the set-up's cost, which manual time does not see
     }
     for (const size_t n : {size_t{10'000}, size_t{1'000'000}}) {
-        const auto name = group + "QueueDirtyWithManyClosedUnrefCheckpoints/" + std::to_string(n);
+        const auto name = numbered("QueueDirtyWithManyClosedUnrefCheckpoints/", n);
         benchmark::RegisterBenchmark(name.c_str(), queueDirtyBesideRemover, n)->UseManualTime();
     }
     // A fixed number of writes: each adds a checkpoint, in both variants equally many.
-    benchmark::RegisterBenchmark((group + "QueueDirtyBesideCursorSearch/10000").c_str(),
+    benchmark::RegisterBenchmark(numbered("QueueDirtyBesideCursorSearch/", 10'000).c_str(),
                                  queueDirtyBesideCursorSearch, size_t{10'000})
             ->UseManualTime()
             ->Iterations(20'000);

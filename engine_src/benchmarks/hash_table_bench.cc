@@ -29,7 +29,7 @@ namespace {
 constexpr size_t kItemsPerThread = 100'000;
 
 const options::Topology& topology() {
-    static const options::Topology chosen = [] {
+    static const options::Topology kChosen = [] {
         // Read once, before any other thread exists.
         const char* injected = std::getenv("KV_BENCH_TOPOLOGY");  // NOLINT(concurrency-mt-unsafe)
         if (injected == nullptr) {
@@ -42,7 +42,7 @@ const options::Topology& topology() {
         }
         return options::Topology(caches);
     }();
-    return chosen;
+    return kChosen;
 }
 
 enum class Buckets { Historic, Sized };

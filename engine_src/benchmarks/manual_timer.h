@@ -16,7 +16,7 @@ using Clock = std::chrono::steady_clock;
 
 /// Seconds that an empty timed section reads: the median over many.
 inline double emptySectionSeconds() {
-    static const double cost = [] {
+    static const double kCost = [] {
         std::vector<double> readings(10'001);
         for (auto& reading : readings) {
             const auto start = Clock::now();
@@ -25,7 +25,7 @@ inline double emptySectionSeconds() {
         std::nth_element(readings.begin(), readings.begin() + 5'000, readings.end());
         return readings[5'000];
     }();
-    return cost;
+    return kCost;
 }
 
 /// Runs `section` and gives its seconds without the clock's cost; never negative.

@@ -76,13 +76,13 @@ void run(benchmark::State& state, Op op) {
     state.SetItemsProcessed(state.iterations());
 }
 
-void Get(benchmark::State& state) {
+void get(benchmark::State& state) {
     run(state, [](Load& load, size_t i, const OpTime& now) {
         return load.bucket->get(load.vbidOf(i), load.keys[i], now);
     });
 }
 
-void Set(benchmark::State& state) {
+void set(benchmark::State& state) {
     run(state, [](Load& load, size_t i, const OpTime& now) {
         return load.bucket->store(load.vbidOf(i), load.keys[i], StoreMode::Set, load.value, {},
                                   now);
@@ -90,7 +90,7 @@ void Set(benchmark::State& state) {
 }
 
 /// A set that also queues for the disk; taking the queue away (no store) is not timed.
-void SetPersistent(benchmark::State& state) {
+void setPersistent(benchmark::State& state) {
     constexpr int kFlushEvery = 20'000;
     test::UnflushedBucket bucket({.vbuckets = 16});
     for (uint16_t i = 0; i < bucket.vbucketCount(); ++i) {
@@ -129,11 +129,11 @@ void SetPersistent(benchmark::State& state) {
     state.SetItemsProcessed(state.iterations());
 }
 
-BENCHMARK(SetPersistent)->Arg(1000)->Arg(100'000);
-BENCHMARK(Get)->Arg(1000)->Arg(100'000)->Arg(1'000'000);
-BENCHMARK(Set)->Arg(1000)->Arg(100'000)->Arg(1'000'000);
-BENCHMARK(Get)->Arg(100'000)->Threads(2);
-BENCHMARK(Set)->Arg(100'000)->Threads(2);
+BENCHMARK(setPersistent)->Name("BucketCost/SetPersistent")->Arg(1000)->Arg(100'000);
+BENCHMARK(get)->Name("BucketCost/Get")->Arg(1000)->Arg(100'000)->Arg(1'000'000);
+BENCHMARK(set)->Name("BucketCost/Set")->Arg(1000)->Arg(100'000)->Arg(1'000'000);
+BENCHMARK(get)->Name("BucketCost/Get")->Arg(100'000)->Threads(2);
+BENCHMARK(set)->Name("BucketCost/Set")->Arg(100'000)->Threads(2);
 
 }  // namespace
 

@@ -32,7 +32,7 @@ TEST_P(BucketMemoryUse, LoadingAndDeletingEverythingReturnsToTheStart) {
             }
         }
         bucket->resizeHashTables();
-        EXPECT_GT(bucket->memory().precise(), start + 5000 * 350);
+        EXPECT_GT(bucket->memory().precise(), start + size_t{5000} * 350);
         bucket->flushAll(now);
     }
     for (uint16_t i = 0; i < 4; ++i) {
@@ -55,9 +55,9 @@ TEST_P(BucketMemoryUse, LoadingAndDeletingEverythingReturnsToTheStart) {
     EXPECT_EQ(stats.storedValues, 0u);
     EXPECT_EQ(stats.kvSize, 0u);
     const size_t end = bucket->memory().precise();
-    EXPECT_LE(end, start + 4 * 2048)
+    EXPECT_LE(end, start + size_t{4} * 2048)
             << "more than what each vBucket's fixed structures may have grown by";
-    EXPECT_GE(end + 4 * 2048, start);
+    EXPECT_GE(end + size_t{4} * 2048, start);
 }
 
 TEST_P(BucketMemoryUse, ADestroyedBucketHasGivenEverythingBack) {

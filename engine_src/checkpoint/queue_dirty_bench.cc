@@ -23,7 +23,7 @@ std::vector<std::string> makeKeys() {
 }
 
 /// Nobody reads: seqno and CAS only.
-void AssignOnly(benchmark::State& state) {
+void assignOnly(benchmark::State& state) {
     const CheckpointConfig config;
     CheckpointManager manager(Vbid{0}, config);
     uint64_t now = 1;
@@ -31,11 +31,11 @@ void AssignOnly(benchmark::State& state) {
         benchmark::DoNotOptimize(manager.assignOnly(++now));
     }
 }
-BENCHMARK(AssignOnly)->Name("CheckpointCost/AssignOnly");
+BENCHMARK(assignOnly)->Name("CheckpointCost/AssignOnly");
 
 /// The call alone: items are made outside the timed part, in batches. Argument: percentage of
 /// mutations that replace.
-void QueueDirty(benchmark::State& state) {
+void queueDirty(benchmark::State& state) {
     CheckpointConfig config;
     config.maxCheckpoints = 3;
     CheckpointManager manager(Vbid{0}, config);
@@ -72,7 +72,7 @@ void QueueDirty(benchmark::State& state) {
             benchmark::Counter(static_cast<double>(state.iterations()) * kKeys,
                                benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
-BENCHMARK(QueueDirty)->Name("CheckpointCost/QueueDirty")->Arg(0)->Arg(90)->UseManualTime();
+BENCHMARK(queueDirty)->Name("CheckpointCost/QueueDirty")->Arg(0)->Arg(90)->UseManualTime();
 
 }  // namespace
 }  // namespace kv

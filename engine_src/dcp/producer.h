@@ -61,6 +61,7 @@ class BasicProducer {
 
     /// Adds a stream; false when the vBucket has one. It is listed without a wake-up: the
     /// connection steps anyway.
+    // NOLINTNEXTLINE(performance-unnecessary-value-param): it is moved into the map
     bool addStream(std::shared_ptr<ActiveStream> stream) {
         const Vbid vbid = stream->vbid();
         const auto lock = exclusive();

@@ -17,34 +17,34 @@ void newDelete(benchmark::State& state) {
     }
 }
 
-void NobodyBound(benchmark::State& state) {
+void nobodyBound(benchmark::State& state) {
     newDelete(state);
 }
-BENCHMARK(NobodyBound)->Arg(64)->Arg(264);
+BENCHMARK(nobodyBound)->Name("MemoryCost/NobodyBound")->Arg(64)->Arg(264);
 
-void BucketBound(benchmark::State& state) {
+void bucketBound(benchmark::State& state) {
     BucketMemory memory(size_t{1} << 30);
     const BucketMemoryGuard guard(memory);
     newDelete(state);
 }
-BENCHMARK(BucketBound)->Arg(64)->Arg(264);
+BENCHMARK(bucketBound)->Name("MemoryCost/BucketBound")->Arg(64)->Arg(264);
 
-void BucketBoundAndPeak(benchmark::State& state) {
+void bucketBoundAndPeak(benchmark::State& state) {
     BucketMemory memory(size_t{1} << 30);
     const BucketMemoryGuard guard(memory);
     const MemoryPeak peak;
     newDelete(state);
 }
-BENCHMARK(BucketBoundAndPeak)->Arg(64)->Arg(264);
+BENCHMARK(bucketBoundAndPeak)->Name("MemoryCost/BucketBoundAndPeak")->Arg(64)->Arg(264);
 
-void Guard(benchmark::State& state) {
+void guard(benchmark::State& state) {
     BucketMemory memory(size_t{1} << 30);
     for (auto _ : state) {
         const BucketMemoryGuard guard(memory);
         benchmark::ClobberMemory();
     }
 }
-BENCHMARK(Guard);
+BENCHMARK(guard)->Name("MemoryCost/Guard");
 
 }  // namespace
 
