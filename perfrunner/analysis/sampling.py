@@ -1,8 +1,9 @@
-"""What the samplers cost: the baseline's trial without them beside its trials with them.
+"""What the samplers cost: a trial of the baseline without them beside its neighbour with them.
 
-One trial a cell cannot show a small cost. So its ratio to the sampled trials comes with the interval in which one more
-*sampled* trial would fall (a prediction interval on the logarithms, t with n - 1 degrees of freedom: Hahn and Meeker,
-Statistical Intervals, 2nd ed., 4.8): inside it, sampling costs nothing that this host could show.
+One pair a cell cannot show a small cost. So its ratio comes with the interval in which the ratio of two *sampled*
+trials would fall: exp(+-t s sqrt 2), s the standard deviation of the logarithms of the experiment's n sampled trials, t
+with n - 1 degrees of freedom. Inside it, sampling costs nothing that this host could show. s holds the host's drift over
+the experiment too, which the neighbours do not have: the interval is rather too wide.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ MIN_SAMPLED = 2
 
 @dataclass(frozen=True)
 class SamplingCost:
-    """`ratio`: without samplers / with; `expected`: where the ratio of one more sampled trial would fall (95 %)."""
+    """`ratio`: without samplers / with; `expected`: where the ratio of two sampled trials would fall (95 %)."""
 
     cell: Cell
     metric: str
@@ -44,10 +45,11 @@ def sampling_costs(data: ExperimentData) -> list[SamplingCost]:
         cell = Cell(str(record["workload"]), str(record["bucket"]))
         if record["status"] != "ok" or cell not in cells:
             continue
-        for metric, value in record["metrics"].items():
-            sampled = cells[cell].values(metric, str(record["variant"])).values()
-            if len(sampled) >= MIN_SAMPLED and value > 0 and min(sampled) > 0:
-                found.append(_cost(cell, metric, float(value), list(sampled)))
+        for metric, bare in record["bare"].items():
+            trials = list(cells[cell].values(metric, str(record["variant"])).values())
+            sampled = record["sampled"].get(metric, 0.0)
+            if len(trials) >= MIN_SAMPLED and min(bare, sampled, *trials) > 0:
+                found.append(_cost(cell, metric, float(bare) / float(sampled), trials))
     return found
 
 
@@ -59,16 +61,11 @@ def failed_checks(facts: Mapping[str, Any]) -> Iterable[str]:
             yield f"what sampling costs is not known for {cell}: {record['reason']}"
 
 
-def _cost(cell: Cell, metric: str, value: float, sampled: list[float]) -> SamplingCost:
+def _cost(cell: Cell, metric: str, ratio: float, trials: list[float]) -> SamplingCost:
     import numpy as np
     from scipy import stats
 
-    logs = np.log(sampled)
-    n = len(logs)
-    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, n - 1) * logs.std(ddof=1) * math.sqrt(1 + 1 / n))
-    return SamplingCost(
-        cell=cell,
-        metric=metric,
-        ratio=math.exp(math.log(value) - float(logs.mean())),
-        expected=(math.exp(-half), math.exp(half)),
-    )
+    logs = np.log(trials)
+    t = stats.t.ppf((1 + CONFIDENCE) / 2, len(logs) - 1)
+    half = float(t * logs.std(ddof=1) * math.sqrt(2))
+    return SamplingCost(cell, metric, ratio, (math.exp(-half), math.exp(half)))

@@ -111,7 +111,7 @@ class LineProgress(QuietProgress):
                 self._say(precision_line(event))
             case ev.SamplingCheck(variant, cells):
                 self._say(
-                    f"check  what sampling costs: {escape(variant)} without samplers, {len(cells)} trials"
+                    f"check  what sampling costs: {escape(variant)} with and without samplers, {2 * len(cells)} trials"
                 )
             case ev.RunFinished():
                 self._say(finished_line(event))
@@ -170,7 +170,7 @@ class BarProgress(LineProgress):
                 )
                 self._show("start")
             case ev.SamplingCheck():
-                self._trial = "without samplers"
+                self._trial = "what sampling costs"
                 self._left = None
             case ev.TrialPhase(phase):
                 self._show(phase)

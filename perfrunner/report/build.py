@@ -102,7 +102,7 @@ def _sampling_cost(cost: SamplingCost) -> str:
     shown = "" if cost.visible else ", nothing that shows"
     return (
         f"{cost.cell} {cost.metric} {percent_change(cost.ratio)} without samplers"
-        f" (one more trial with them: {low} to {high}){shown}"
+        f" (two trials with them: {low} to {high}){shown}"
     )
 
 

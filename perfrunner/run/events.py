@@ -167,7 +167,7 @@ class Precision:
 
 @dataclass(frozen=True)
 class SamplingCheck:
-    """All trials are done; the baseline runs once more in these cells, without samplers."""
+    """All trials are done; the baseline runs twice more in these cells, with samplers and without."""
 
     variant: str
     cells: tuple[tuple[str, str], ...]

@@ -325,11 +325,13 @@ def test_what_sampling_costs_is_measured_once_at_the_end(lab: Lab) -> None:
     assert len(data.trials) == 4, "no trial of the comparison"
     records = data.experiment.facts["sampling_check"]
     assert [(r["workload"], r["status"]) for r in records] == [("pf", "ok"), ("app", "ok")]
-    assert all(r["metrics"]["ops_per_s"] > 0 for r in records)
+    assert all(r["bare"]["ops_per_s"] > 0 < r["sampled"]["ops_per_s"] for r in records)
     trials = lab.out / data.experiment.id / "trials"
-    without = (trials / "0-pf-persistent-base" / "samples.jsonl").read_text().splitlines()
-    sampled = (trials / "1-pf-persistent-base" / "samples.jsonl").read_text().splitlines()
-    assert len(without) == 1 < len(sampled)
+    bare = (trials / "0-pf-persistent-base" / "reproduce.sh").read_text()
+    sampled = (trials / "0-pf-persistent-base-2" / "reproduce.sh").read_text()
+    assert "--interval-ms=3600000" in bare
+    assert "--interval-ms=1000" in sampled
+    assert "--interval-ms=1000" not in bare
     lab.assert_nothing_left()
 
 

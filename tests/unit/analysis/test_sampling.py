@@ -14,10 +14,10 @@ from perfrunner.analysis.sampling import failed_checks, sampling_costs
 from perfrunner.results import ExperimentData
 
 
-def check(value: float, **changes: Any) -> dict[str, Any]:
+def check(bare: float, sampled: float = 100.0, **changes: Any) -> dict[str, Any]:
     return {
         "workload": "w", "bucket": "-", "variant": "a", "status": "ok", "reason": "",
-        "metrics": {"ops_per_s": value}, **changes,
+        "sampled": {"ops_per_s": sampled}, "bare": {"ops_per_s": bare}, **changes,
     }  # fmt: skip
 
 
@@ -36,30 +36,29 @@ def experiment(data_of: Any) -> Experiment:
     return build
 
 
-def test_the_ratio_is_to_the_baselines_own_sampled_trials(experiment: Experiment) -> None:
-    (cost,) = sampling_costs(experiment([100.0, 100.0 * np.e**0.02], check(110.0)))
+def test_the_ratio_is_that_of_the_neighbours(experiment: Experiment) -> None:
+    (cost,) = sampling_costs(experiment([200.0, 200.0 * np.e**0.02], check(110.0)))
     assert cost.cell == Cell("w", "-")
-    assert cost.ratio == pytest.approx(1.1 / np.e**0.01)
+    assert cost.ratio == pytest.approx(1.1)
     # t(0.975, 1) = 12.706; the sd of two logarithms 0.02 apart is 0.02 / sqrt 2
-    half = 12.706 * 0.02 / np.sqrt(2) * np.sqrt(1.5)
-    assert cost.expected == pytest.approx((np.exp(-half), np.exp(half)), rel=1e-4)
+    assert cost.expected == pytest.approx((np.exp(-0.25412), np.exp(0.25412)), rel=1e-4)
     assert not cost.visible
 
 
-def test_one_more_trial_of_the_same_kind_is_inside_in_95_percent(experiment: Experiment) -> None:
+def test_two_trials_of_the_same_kind_are_inside_in_95_percent(experiment: Experiment) -> None:
     rng = np.random.default_rng(7)
     shown = 0
     for _ in range(1000):
-        *sampled, without = 1e6 * np.exp(rng.normal(0, 0.05, 7))
-        (cost,) = sampling_costs(experiment(sampled, check(without)))
+        *trials, bare, sampled = 1e6 * np.exp(rng.normal(0, 0.05, 8))
+        (cost,) = sampling_costs(experiment(trials, check(bare, sampled)))
         shown += cost.visible
     assert 30 <= shown <= 70
 
 
 def test_a_large_cost_shows(experiment: Experiment) -> None:
     rng = np.random.default_rng(7)
-    sampled = list(1e6 * np.exp(rng.normal(0, 0.02, 6)))
-    (cost,) = sampling_costs(experiment(sampled, check(1.3e6)))
+    trials = list(1e6 * np.exp(rng.normal(0, 0.02, 6)))
+    (cost,) = sampling_costs(experiment(trials, check(1.3e6, 1e6)))
     assert cost.visible
 
 

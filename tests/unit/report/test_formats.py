@@ -209,17 +209,17 @@ def test_what_sampling_costs_is_said(make):
         "sampling_check": [
             {
                 "workload": "pillowfight", "bucket": "persistent", "variant": "glibc",
-                "status": "ok", "reason": "", "metrics": {"ops_per_s": 3.66e6},
+                "status": "ok", "reason": "", "sampled": {"ops_per_s": 1.83e6}, "bare": {"ops_per_s": 3.66e6},
             },
             {
                 "workload": "pillowfight", "bucket": "ephemeral", "variant": "glibc",
-                "status": "failed", "reason": "no luck", "metrics": {},
+                "status": "failed", "reason": "no luck", "sampled": {}, "bare": {},
             },
         ]
     }  # fmt: skip
     report = build_report(make(blocks=6, void_block=None, facts=facts))
     (fact,) = [f for f in report.context if f.label == "sampling costs"]
-    assert fact.value.startswith("pillowfight · persistent ops_per_s +")
+    assert fact.value.startswith("pillowfight · persistent ops_per_s +100.0 % without samplers")
     assert "nothing that shows" not in fact.value, "twice as fast shows"
     assert (
         "what sampling costs is not known for pillowfight · ephemeral: no luck" in report.warnings
