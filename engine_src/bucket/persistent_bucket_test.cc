@@ -358,6 +358,7 @@ TEST_F(PersistentBucketTest, WritersFlushersRemoverAndCursorsTogether) {
     constexpr int kWriters = 3;
     constexpr int kOps = 4000;
     std::vector<std::thread> writers;
+    writers.reserve(kWriters);
     for (int writer = 0; writer < kWriters; ++writer) {
         writers.emplace_back([&, writer] {
             const BucketMemoryGuard guard(bucket.memory());

@@ -10,7 +10,7 @@
 namespace kv::test {
 
 class SequenceListTest : public testing::Test {
-  protected:
+  public:
     std::unique_ptr<Bucket> bucket = makeBucket(BucketType::Ephemeral, {.vbuckets = 1});
     Client client{*bucket};
     SequenceList& list = *client.vb().sequence();

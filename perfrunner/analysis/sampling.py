@@ -1,9 +1,9 @@
 """What the samplers cost: a trial of the baseline without them beside its neighbour with them.
 
 One pair a cell cannot show a small cost. So its ratio comes with the interval in which the ratio of two *sampled*
-trials would fall: exp(+-t s sqrt 2), s the standard deviation of the logarithms of the experiment's n sampled trials, t
-with n - 1 degrees of freedom. Inside it, sampling costs nothing that this host could show. s holds the host's drift over
-the experiment too, which the neighbours do not have: the interval is rather too wide.
+trials would fall: exp(+-t s sqrt 2), s the standard deviation of the logarithms of the experiment's n sampled trials,
+t with n - 1 degrees of freedom. Inside it, sampling costs nothing that this host could show. s holds the host's drift
+over the experiment too, which the neighbours do not have: the interval is rather too wide.
 """
 
 from __future__ import annotations
