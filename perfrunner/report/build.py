@@ -92,17 +92,25 @@ def _context(data: ExperimentData, comparison: Comparison, counts: Counts) -> It
         shares = "; ".join(str(found) for found in metadata_shares(data.trials))
         yield Fact("huge metadata pages", shares or "not measured")
     if costs := sampling_costs(data):
-        yield Fact("sampling costs", "; ".join(_sampling_cost(cost) for cost in costs))
+        yield Fact("sampling costs", _sampling(costs))
     floor = record.facts.get("noise_floor")
     yield Fact("noise floor", _noise_floor(floor))
 
 
+def _sampling(costs: list[SamplingCost]) -> str:
+    """What shows, in full; where nothing does, the primary figure of each cell."""
+    if visible := [cost for cost in costs if cost.visible]:
+        return "; ".join(_sampling_cost(cost) for cost in visible)
+    seen = [cost for cost in costs if cost.metric == "ops_per_s"]
+    changes = ", ".join(f"{percent_change(cost.ratio)} {cost.cell}" for cost in seen)
+    return f"nothing that shows; ops_per_s without samplers: {changes}"
+
+
 def _sampling_cost(cost: SamplingCost) -> str:
     low, high = (percent_change(end) for end in cost.expected)
-    shown = "" if cost.visible else ", nothing that shows"
     return (
         f"{cost.cell} {cost.metric} {percent_change(cost.ratio)} without samplers"
-        f" (two trials with them: {low} to {high}){shown}"
+        f" (two trials with them: {low} to {high})"
     )
 
 

@@ -204,12 +204,19 @@ def test_huge_metadata_pages_are_told_beside_the_numbers_and_warned_of_when_too_
     assert "9.0 % of RSS" in fact.value
 
 
-def test_what_sampling_costs_is_said(make):
+@pytest.mark.parametrize(
+    ("bare", "said"),
+    [
+        (3.66e6, "pillowfight · persistent ops_per_s +100.0 % without samplers (two trials"),
+        (1.8301e6, "nothing that shows; ops_per_s without samplers: +0.0 % pillowfight · persist"),
+    ],
+)
+def test_what_sampling_costs_is_said(make, bare, said):
     facts = {
         "sampling_check": [
             {
                 "workload": "pillowfight", "bucket": "persistent", "variant": "glibc",
-                "status": "ok", "reason": "", "sampled": {"ops_per_s": 1.83e6}, "bare": {"ops_per_s": 3.66e6},
+                "status": "ok", "reason": "", "sampled": {"ops_per_s": 1.83e6}, "bare": {"ops_per_s": bare},
             },
             {
                 "workload": "pillowfight", "bucket": "ephemeral", "variant": "glibc",
@@ -219,8 +226,7 @@ def test_what_sampling_costs_is_said(make):
     }  # fmt: skip
     report = build_report(make(blocks=6, void_block=None, facts=facts))
     (fact,) = [f for f in report.context if f.label == "sampling costs"]
-    assert fact.value.startswith("pillowfight · persistent ops_per_s +100.0 % without samplers")
-    assert "nothing that shows" not in fact.value, "twice as fast shows"
+    assert fact.value.startswith(said)
     assert (
         "what sampling costs is not known for pillowfight · ephemeral: no luck" in report.warnings
     )
