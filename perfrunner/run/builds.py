@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from perfrunner.build import Artifact, Proof, build_variant, prove
 from perfrunner.build.proof import engine_environment
 from perfrunner.errors import BuildError
-from perfrunner.results import BuildRecord
 from perfrunner.run.events import (
     BuildFailed,
     BuildFinished,
@@ -20,9 +20,12 @@ from perfrunner.run.events import (
     Listener,
     ProofPassed,
 )
-from perfrunner.run.hosts import RunHosts
-from perfrunner.run.trial import Deployed
 from perfrunner.spec.model import Spec
+
+if TYPE_CHECKING:
+    from perfrunner.results import BuildRecord
+    from perfrunner.run.hosts import RunHosts
+    from perfrunner.run.trial import Deployed
 
 
 @dataclass
@@ -70,6 +73,10 @@ def deploy_and_prove(
     store: Callable[[BuildRecord], None],
 ) -> dict[str, Deployed]:
     """By variant. ProofError stops at the first setting that does not read back, and names its variant."""
+    # Imported late: SQLAlchemy and numpy take a third of a second, and a repeated build needs neither.
+    from perfrunner.results import BuildRecord
+    from perfrunner.run.trial import Deployed
+
     deployed = {}
     for name, artifact in builds.artifacts.items():
         paths = {
