@@ -10,7 +10,7 @@
 namespace kv::test {
 
 class PersistentVBucket : public testing::Test {
-  protected:
+  public:
     UnflushedBucket bucket{{.vbuckets = 1}};
     Client client{bucket};
 
@@ -144,7 +144,7 @@ TEST_F(PersistentVBucket, TheFlushedLogRebuildsTheTable) {
 }
 
 class AnyVBucket : public testing::TestWithParam<BucketType> {
-  protected:
+  public:
     std::unique_ptr<Bucket> bucket = makeBucket(GetParam(), {.vbuckets = 1});
     Client client{*bucket};
 };

@@ -207,8 +207,9 @@ class Lab {
         if (readers_.empty()) {
             return;
         }
-        auto& [name, reader] =
-                *std::next(readers_.begin(), pick(static_cast<uint32_t>(readers_.size())));
+        auto& chosen = *std::next(readers_.begin(), pick(static_cast<uint32_t>(readers_.size())));
+        const auto& name = chosen.first;
+        auto& reader = chosen.second;
         const size_t limit = 1 + pick(60);
         std::optional<CursorItems> first;
         const bool more = forAll([&](CheckpointManagerBase& manager) {

@@ -16,6 +16,7 @@ constexpr int kKeys = 10000;
 
 std::vector<std::string> makeKeys() {
     std::vector<std::string> keys;
+    keys.reserve(kKeys);
     for (int i = 0; i < kKeys; ++i) {
         keys.push_back("key" + std::to_string(i));
     }

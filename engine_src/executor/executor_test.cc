@@ -132,6 +132,7 @@ TEST(ThreadExecutorTest, ATaskNeverRunsTwiceAtTheSameTime) {
         return TaskResult::untilWoken();
     });
     std::vector<std::thread> wakers;
+    wakers.reserve(3);
     for (int i = 0; i < 3; ++i) {
         wakers.emplace_back([&] {
             for (int n = 0; n < 2000; ++n) {

@@ -93,6 +93,8 @@ void TaskList::remove(const TaskPtr& task) {
     task->state_ = Task::State::Dead;
     // What the function holds on to is given back now, not when the last TaskPtr goes.
     task->function_ = nullptr;
+    // The argument may be an element of the list.
+    // NOLINTNEXTLINE(performance-unnecessary-copy-initialization)
     const TaskPtr keep = task;
     std::erase(tasks_, keep);
 }

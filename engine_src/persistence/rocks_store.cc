@@ -69,7 +69,7 @@ class RocksSeqnoScan final : public SeqnoScan {
                    Seqno from, Seqno to)
         : snapshot_(std::move(snapshot)),
           state_(std::move(state)),
-          end_(codec::seqnoKey(vbid, next_(to))),
+          end_(codec::seqnoKey(vbid, after(to))),
           endSlice_(slice(end_)) {
         rocksdb::ReadOptions options;
         options.snapshot = snapshot_->snapshot();
@@ -103,7 +103,7 @@ class RocksSeqnoScan final : public SeqnoScan {
     [[nodiscard]] const PersistedVbState& state() const override { return state_; }
 
   private:
-    static Seqno next_(Seqno to) { return to.get() == ~uint64_t{0} ? to : kv::next(to); }
+    static Seqno after(Seqno to) { return to.get() == ~uint64_t{0} ? to : kv::next(to); }
 
     std::unique_ptr<rocksdb::ManagedSnapshot> snapshot_;
     PersistedVbState state_;

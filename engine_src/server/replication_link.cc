@@ -8,9 +8,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <memory>
 #include <stdexcept>
+#include <system_error>
 
 namespace kv::server {
 
@@ -21,8 +21,8 @@ constexpr auto kStep = std::chrono::milliseconds(100);
 /// Without a message or a noop for this long the other side is taken to be gone.
 constexpr auto kSilence = std::chrono::seconds(60);
 
-std::runtime_error systemError(const std::string& what) {
-    return std::runtime_error(what + ": " + std::strerror(errno));
+std::system_error systemError(const char* what) {
+    return {errno, std::generic_category(), what};
 }
 
 }  // namespace
