@@ -15,6 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// NOLINTNEXTLINE(bugprone-exception-escape): of the JSON's implicit members
 struct Outcome {
     CrewResult result;
     Json report;
