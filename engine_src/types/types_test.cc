@@ -25,9 +25,11 @@ TEST(Blob, JoinsItsTwoParts) {
 TEST(Blob, IsSharedAndFreedOnceFromManyThreads) {
     auto blob = Blob::create("value");
     std::vector<std::thread> threads;
+    threads.reserve(4);
     for (int t = 0; t < 4; ++t) {
         threads.emplace_back([copy = blob] {
             for (int i = 0; i < 10000; ++i) {
+                // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): the count is the test
                 const BlobPtr mine = copy;
                 ASSERT_EQ(mine.view(), "value");
             }
