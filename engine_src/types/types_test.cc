@@ -29,7 +29,8 @@ TEST(Blob, IsSharedAndFreedOnceFromManyThreads) {
     for (int t = 0; t < 4; ++t) {
         threads.emplace_back([copy = blob] {
             for (int i = 0; i < 10000; ++i) {
-                // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): the count is the test
+                // Copied for the count's sake.
+                // NOLINTNEXTLINE(performance-unnecessary-copy-initialization)
                 const BlobPtr mine = copy;
                 ASSERT_EQ(mine.view(), "value");
             }
