@@ -94,7 +94,7 @@ int run(const LatencyOptions& options) {
             client = std::make_unique<BackgroundDcpClient>(*bucket, executor, options,
                                                            Seqno{kSeqnosPerItem * options.items});
         }
-        phases = runPhases(*bucket, options.items, options.valueSize);
+        phases = runPhases(*bucket, options);
         if (client) {
             const auto end = client->waitForEnd(std::chrono::seconds(options.drainSeconds));
             complete = end == dcp::EndStatus::Ok;

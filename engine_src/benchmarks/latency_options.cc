@@ -50,6 +50,9 @@ std::optional<LatencyOptions> parseLatencyOptions(int argc, char** argv, int& ex
                },
                "least time between two snapshots; 0 = none, as historically (default 500)")
             ->check(CLI::Range(0, 10'000'000));
+    app.add_flag("--probe-get", options.probeGet,
+                 "two more passes of Get that tell what it waits for: with its hash slot "
+                 "prefetched, and of one key again and again");
     app.add_option("--drain-seconds", options.drainSeconds,
                    "how long to wait for the client at the end")
             ->capture_default_str();

@@ -29,6 +29,7 @@ struct LatencyOptions {
     size_t acknowledgeAbove{512};  ///< the client acknowledges when it has read more
     std::chrono::microseconds snapshotInterval{
             dcp::kDefaultSnapshotInterval};  ///< of the snapshot task; 0 = historic
+    bool probeGet{false};                    ///< two more passes of Get (latency_phases.h)
     unsigned drainSeconds{60};  ///< bound of the wait for the client after the last phase
     std::string dataDir;        ///< persistent: empty = a temporary directory
 };

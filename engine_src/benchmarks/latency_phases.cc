@@ -12,13 +12,24 @@ namespace {
 constexpr Vbid kVb{0};
 using Clock = std::chrono::steady_clock;
 
-template <class Operation>
+/// Longer than a read from memory takes: what was prefetched before it has arrived after it.
+constexpr std::chrono::nanoseconds kPrefetchTime{500};
+
+void letPrefetchesArrive() {
+    const auto end = Clock::now() + kPrefetchTime;
+    while (Clock::now() < end) {
+    }
+}
+
+/// Times operation(key) for every key; prepare(key) runs before its start stamp.
+template <class Prepare, class Operation>
 PhaseTimes timeEach(const char* name, BucketMemory& memory, const std::vector<std::string>& keys,
-                    Operation operation) {
+                    Prepare prepare, Operation operation) {
     PhaseTimes phase{name, std::vector<uint64_t>(keys.size())};
     // A front-end thread holds one guard around its batches: answers are dropped under it.
     const BucketMemoryGuard guard(memory);
     for (size_t i = 0; i < keys.size(); ++i) {
+        prepare(keys[i]);
         const auto start = Clock::now();
         const OpResult result = operation(keys[i]);
         const auto end = Clock::now();
@@ -34,21 +45,33 @@ PhaseTimes timeEach(const char* name, BucketMemory& memory, const std::vector<st
 
 }  // namespace
 
-std::vector<PhaseTimes> runPhases(Bucket& bucket, size_t items, size_t valueSize) {
+std::vector<PhaseTimes> runPhases(Bucket& bucket, const LatencyOptions& options) {
     std::vector<std::string> keys;
-    keys.reserve(items);
-    for (size_t i = 0; i < items; ++i) {
+    keys.reserve(options.items);
+    for (size_t i = 0; i < options.items; ++i) {
         keys.push_back("0" + std::to_string(i));
     }
-    const std::string value(valueSize, 'x');
+    const std::string value(options.valueSize, 'x');
     std::vector<PhaseTimes> phases;
-    const auto run = [&](const char* name, auto operation) {
-        phases.push_back(timeEach(name, bucket.memory(), keys, operation));
+    const auto runAfter = [&](auto prepare, const char* name, auto operation) {
+        phases.push_back(timeEach(name, bucket.memory(), keys, prepare, operation));
     };
+    const auto run = [&](const char* name, auto operation) {
+        runAfter([](const std::string&) {}, name, operation);
+    };
+    const auto get = [&](const std::string& key) { return bucket.get(kVb, key, OpTime::now()); };
     run("add", [&](const std::string& key) {
         return bucket.store(kVb, key, StoreMode::Add, value, {}, OpTime::now());
     });
-    run("get", [&](const std::string& key) { return bucket.get(kVb, key, OpTime::now()); });
+    run("get", get);
+    if (options.probeGet) {
+        const auto prefetchSlot = [&](const std::string& key) {
+            bucket.prefetchKey(kVb, hashKey(key));
+            letPrefetchesArrive();
+        };
+        runAfter(prefetchSlot, "get/slot", get);
+        run("get/cached", [&](const std::string&) { return get(keys.front()); });
+    }
     run("replace", [&](const std::string& key) {
         return bucket.store(kVb, key, StoreMode::Replace, value, {}, OpTime::now());
     });

@@ -4,24 +4,29 @@
 // What is timed: add and replace from the caller's bytes to the stored document (allocation and
 // copy included), get up to the answer (dropping the value comes after the end stamp), delete.
 // Every operation reads the wall clock for itself, as a front-end thread does for a batch of one.
+//
+// --probe-get adds two passes after Get that tell what a Get waits for: "get/slot" finds its hash
+// slot prefetched, as a pipelined request of the server does (server/look_ahead.h), "get/cached"
+// asks for one key again and again, so that it waits for nothing.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "benchmarks/latency_options.h"
 #include "bucket/bucket.h"
 
 namespace kv::bench {
 
 struct PhaseTimes {
-    std::string name;             ///< "add", "get", "replace", "delete"
+    std::string name;             ///< "add", "get", "replace", "delete"; "get/..." the probes
     std::vector<uint64_t> nanos;  ///< one an operation, in the order of the operations
 };
 
 /// Runs all phases on vBucket 0 from the calling thread. Throws std::runtime_error when an
 /// operation does not succeed: a latency of failures is none.
-std::vector<PhaseTimes> runPhases(Bucket& bucket, size_t items, size_t valueSize);
+std::vector<PhaseTimes> runPhases(Bucket& bucket, const LatencyOptions& options);
 
 struct PhaseSummary {
     uint64_t count{0};

@@ -96,10 +96,10 @@ std::string latencyTable(const LatencyReport& report) {
     std::string text = fmt::format("Latency [{}] - {} items of {} B, {} bucket (us)\n", with,
                                    report.options.items, report.options.valueSize,
                                    kv::toString(report.options.bucket));
-    text += fmt::format("{:10}{:>10}{:>10}{:>10}{:>10}   {}\n", "", "Median", "95th %", "99th %",
+    text += fmt::format("{:11}{:>9}{:>10}{:>10}{:>10}   {}\n", "", "Median", "95th %", "99th %",
                         "Std Dev", "Histogram up to the 99th %");
     for (const auto& [name, phase] : report.phases) {
-        text += fmt::format("{:10}{:>10.3f}{:>10.3f}{:>10.3f}{:>10.3f}   {}\n", name, phase.p50Us,
+        text += fmt::format("{:11}{:>9.3f}{:>10.3f}{:>10.3f}{:>10.3f}   {}\n", name, phase.p50Us,
                             phase.p95Us, phase.p99Us, phase.sdUs, sparkline(phase));
     }
     if (report.dcp) {
