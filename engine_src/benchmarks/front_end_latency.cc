@@ -3,10 +3,11 @@
 //
 // The historic set-up ("Latency [With background DCP]"): one vBucket, 100 000 items of 100 bytes,
 // persistence stopped, one front-end thread. Where it differs: the flow control works in every
-// build, and the number of vBuckets is the producer's only (--producer-slots), since the historic
-// engine makes a vBucket's hash table when it is first used and ours at once. The variants under
-// test (dcp_ready, dcp_snapshot_queue, dcp_snapshot_yield) are chosen when this program is built;
-// "build" in its JSON reads them back.
+// build; the hash table has the size that the engine's resizer gives it (--ht-size); and the number
+// of vBuckets is the producer's only (--producer-slots), since the historic engine makes a
+// vBucket's hash table when it is first used and ours at once. The variants under test (dcp_ready,
+// dcp_snapshot_queue, dcp_snapshot_yield) are chosen when this program is built; "build" in its
+// JSON reads them back.
 //
 // Exit: 0 done, 1 an operation failed or the client did not get everything, 2 usage.
 #include <cstdio>
@@ -60,7 +61,9 @@ std::unique_ptr<Bucket> makeBucket(const LatencyOptions& options, Executor& exec
                                    const std::string& dataDir) {
     BucketConfig config;
     config.vbuckets = 1;
-    config.htSize = options.htSize;
+    if (options.htSize != 0) {
+        config.htSize = options.htSize;
+    }
     // Everything stays in the checkpoints: the quota must never speak.
     config.quotaBytes = size_t{1} << 40;
     config.checkpoint.maxItems = options.checkpointItems;
@@ -77,6 +80,10 @@ std::unique_ptr<Bucket> makeBucket(const LatencyOptions& options, Executor& exec
         bucket = std::move(persistent);
     }
     bucket->setVBucketState(Vbid{0}, VbState::Active, OpTime::now());
+    if (options.htSize == 0) {
+        HashTable& table = bucket->vbucket(Vbid{0}).hashTable();
+        table.resize(table.preferredSize(options.items));
+    }
     return bucket;
 }
 

@@ -27,8 +27,10 @@ std::optional<LatencyOptions> parseLatencyOptions(int argc, char** argv, int& ex
     app.add_option("--producer-slots", options.producerSlots, "vBuckets the producer provides for")
             ->check(CLI::Range(1, 65'535))
             ->capture_default_str();
-    app.add_option("--ht-size", options.htSize, "hash buckets")
-            ->check(CLI::Range(1, 100'000'000))
+    app.add_option("--ht-size", options.htSize,
+                   "hash buckets; 0 = what the engine's resizer gives so many items "
+                   "(historic: 393209)")
+            ->check(CLI::Range(0, 100'000'000))
             ->capture_default_str();
     app.add_option("--chk-max-items", options.checkpointItems, "items that close a checkpoint")
             ->check(CLI::Range(1, 100'000'000))
@@ -51,8 +53,8 @@ std::optional<LatencyOptions> parseLatencyOptions(int argc, char** argv, int& ex
                "least time between two snapshots; 0 = none, as historically (default 500)")
             ->check(CLI::Range(0, 10'000'000));
     app.add_flag("--probe-get", options.probeGet,
-                 "two more passes of Get that tell what it waits for: with its hash slot "
-                 "prefetched, and of one key again and again");
+                 "two more passes of Get that tell what it waits for: with its line of "
+                 "the hash table prefetched, and of one key again and again");
     app.add_option("--drain-seconds", options.drainSeconds,
                    "how long to wait for the client at the end")
             ->capture_default_str();

@@ -22,7 +22,7 @@ struct LatencyOptions {
     BucketType bucket{BucketType::Persistent};
     DcpMode dcp{DcpMode::None};
     uint16_t producerSlots{1024};  ///< vBuckets that the producer can have streams of
-    uint32_t htSize{393'209};      ///< hash buckets
+    uint32_t htSize{0};            ///< hash buckets; 0 = as the engine's resizer would choose
     size_t checkpointItems{500};   ///< items that close a checkpoint
     size_t maxCheckpoints{2};      ///< checkpoints of the vBucket, the open one included
     size_t bufferSize{1024};       ///< DCP flow-control buffer, bytes

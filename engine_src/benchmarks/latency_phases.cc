@@ -21,7 +21,7 @@ void letPrefetchesArrive() {
     }
 }
 
-/// Times operation(key) for every key; prepare(key) runs before its start stamp.
+/// Times operation(key, now) for every key; prepare(key) runs before its start stamp.
 template <class Prepare, class Operation>
 PhaseTimes timeEach(const char* name, BucketMemory& memory, const std::vector<std::string>& keys,
                     Prepare prepare, Operation operation) {
@@ -30,8 +30,9 @@ PhaseTimes timeEach(const char* name, BucketMemory& memory, const std::vector<st
     const BucketMemoryGuard guard(memory);
     for (size_t i = 0; i < keys.size(); ++i) {
         prepare(keys[i]);
+        const OpTime now = OpTime::now();
         const auto start = Clock::now();
-        const OpResult result = operation(keys[i]);
+        const OpResult result = operation(keys[i], now);
         const auto end = Clock::now();
         if (!result.ok()) {
             throw std::runtime_error(std::string(name) + " of " + keys[i] + ": " +
@@ -59,24 +60,28 @@ std::vector<PhaseTimes> runPhases(Bucket& bucket, const LatencyOptions& options)
     const auto run = [&](const char* name, auto operation) {
         runAfter([](const std::string&) {}, name, operation);
     };
-    const auto get = [&](const std::string& key) { return bucket.get(kVb, key, OpTime::now()); };
-    run("add", [&](const std::string& key) {
-        return bucket.store(kVb, key, StoreMode::Add, value, {}, OpTime::now());
+    const auto get = [&](const std::string& key, const OpTime& now) {
+        return bucket.get(kVb, key, now);
+    };
+    run("add", [&](const std::string& key, const OpTime& now) {
+        return bucket.store(kVb, key, StoreMode::Add, value, {}, now);
     });
     run("get", get);
     if (options.probeGet) {
-        const auto prefetchSlot = [&](const std::string& key) {
+        const auto prefetchLine = [&](const std::string& key) {
             bucket.prefetchKey(kVb, hashKey(key));
             letPrefetchesArrive();
         };
-        runAfter(prefetchSlot, "get/slot", get);
-        run("get/cached", [&](const std::string&) { return get(keys.front()); });
+        runAfter(prefetchLine, "get/line", get);
+        run("get/cached",
+            [&](const std::string&, const OpTime& now) { return get(keys.front(), now); });
     }
-    run("replace", [&](const std::string& key) {
-        return bucket.store(kVb, key, StoreMode::Replace, value, {}, OpTime::now());
+    run("replace", [&](const std::string& key, const OpTime& now) {
+        return bucket.store(kVb, key, StoreMode::Replace, value, {}, now);
     });
-    run("delete",
-        [&](const std::string& key) { return bucket.remove(kVb, key, {}, OpTime::now()); });
+    run("delete", [&](const std::string& key, const OpTime& now) {
+        return bucket.remove(kVb, key, {}, now);
+    });
     return phases;
 }
 

@@ -3,11 +3,12 @@
 //
 // What is timed: add and replace from the caller's bytes to the stored document (allocation and
 // copy included), get up to the answer (dropping the value comes after the end stamp), delete.
-// Every operation reads the wall clock for itself, as a front-end thread does for a batch of one.
+// The operations' time (OpTime) is read before the start stamp: a front-end thread reads it once
+// for all requests that it received together.
 //
-// --probe-get adds two passes after Get that tell what a Get waits for: "get/slot" finds its hash
-// slot prefetched, as a pipelined request of the server does (server/look_ahead.h), "get/cached"
-// asks for one key again and again, so that it waits for nothing.
+// --probe-get adds two passes after Get that tell what a Get waits for: "get/line" finds its line
+// of the hash table prefetched, as a pipelined request of the server does (server/look_ahead.h),
+// "get/cached" asks for one key again and again, so that it waits for nothing.
 #pragma once
 
 #include <cstdint>
