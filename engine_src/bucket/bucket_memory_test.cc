@@ -75,7 +75,7 @@ TEST_P(BucketMemoryUse, KvSizeIsWhatWasAskedFor) {
     Client client(*bucket);
     client.set("key", std::string(100, 'x'));
     const size_t links = GetParam() == BucketType::Ephemeral ? 16 : 0;
-    EXPECT_EQ(bucket->stats().kvSize, 48 + 3 + links + 8 + 100);
+    EXPECT_EQ(bucket->stats().kvSize, 40 + 3 + links + 8 + 100);
     EXPECT_EQ(bucket->stats().valueSize, 108u);
 }
 

@@ -154,7 +154,7 @@ TEST_P(BucketStress, EverythingAtOnceLeavesExactSums) {
     for (uint16_t i = 0; i < 2; ++i) {
         HashTable& table = bucket->vbucket(Vbid{i}).hashTable();
         HashTableCounters counters;
-        table.visit({}, [&](const HashChains::Guard&, const StoredValue& value) {
+        table.visit({}, [&](const HashIndex::Guard&, const StoredValue& value) {
             counters.apply(StoredValueFacts(), StoredValueFacts(&value));
             return true;
         });

@@ -1,4 +1,4 @@
-#include "bucket/hash_chains.h"
+#include "bucket/hash_index.h"
 
 #include <algorithm>
 #include <stdexcept>
@@ -7,44 +7,42 @@
 
 namespace kv {
 
-HashChains::HashChains(uint32_t size, uint32_t locks)
+HashIndex::HashIndex(uint32_t size, uint32_t locks)
     : size_(size),
       lockCount_(locks),
       lockMagic_(locks != 0 ? UINT64_MAX / locks + 1 : 0),
-      heads_(nullptr),
+      lines_(nullptr),
       initialSize_(size) {
     if (size == 0 || locks == 0) {
         throw std::invalid_argument("a hash table needs at least one bucket and one lock");
     }
     locks_ = std::make_unique<std::mutex[]>(locks);
-    heads_.store(new ChainPointer[size], std::memory_order_relaxed);
+    use(HashLines(lineCount(size)), size);
 }
 
-HashChains::~HashChains() {
+HashIndex::~HashIndex() {
     freeAll(lockAll());
-    delete[] heads();
 }
 
-bool HashChains::tryLockBucket(uint32_t bucket, uint32_t expectedSize,
-                               std::unique_lock<std::mutex>& lock) const {
-    lock = std::unique_lock(locks_[lockOf(bucket)]);
+bool HashIndex::tryLockLine(uint32_t line, uint32_t expectedSize,
+                            std::unique_lock<std::mutex>& lock) const {
+    lock = std::unique_lock(locks_[lockOf(line)]);
     return size() == expectedSize;
 }
 
-HashChains::Guard HashChains::lockHash(uint64_t hash) {
+HashIndex::Guard HashIndex::lockHash(uint64_t hash) {
     while (true) {
         const uint32_t tableSize = size();
-        const uint32_t bucket = bucketOf(hash, tableSize);
-        std::unique_lock<std::mutex> lock(locks_[lockOf(bucket)]);
-        // A resize may have run while we waited: the bucket, and so the lock, may be another one
-        // now.
+        const uint32_t line = lineOf(hash, lineCount(tableSize));
+        std::unique_lock<std::mutex> lock(locks_[lockOf(line)]);
+        // A resize may have run while we waited: the line, and so the lock, may be another one now.
         if (size() == tableSize) [[likely]] {
-            return Guard(std::move(lock), bucket, static_cast<uint16_t>(hash));
+            return Guard(std::move(lock), line, static_cast<uint16_t>(hash));
         }
     }
 }
 
-HashChains::AllGuard HashChains::lockAll() {
+HashIndex::AllGuard HashIndex::lockAll() {
     std::vector<std::unique_lock<std::mutex>> all;
     all.reserve(lockCount_);
     for (uint32_t i = 0; i < lockCount_; ++i) {
@@ -53,38 +51,25 @@ HashChains::AllGuard HashChains::lockAll() {
     return AllGuard(std::move(all));
 }
 
-void HashChains::link(const Guard& guard, StoredValuePtr value) {
-    ChainPointer& head = heads()[guard.bucket()];
-    StoredValue* added = value.release();
-    added->setNext(head);
-    head = ChainPointer(added, guard.tag());
+void HashIndex::link(const Guard& guard, StoredValuePtr value) {
+    lines()[guard.line()].add(TaggedPointer(value.get(), guard.tag()));
+    (void)value.release();
 }
 
-StoredValuePtr HashChains::unlink(const Guard& guard, StoredValue* value) {
-    ChainPointer& head = heads()[guard.bucket()];
-    if (head.get() == value) {
-        head = value->next();
-        return StoredValuePtr(value);
-    }
-    StoredValue* before = head.get();
-    while (before->next().get() != value) {
-        before = before->next().get();
-    }
-    before->setNext(value->next());
+StoredValuePtr HashIndex::unlink(const Guard& guard, StoredValue* value) {
+    lines()[guard.line()].remove(value);
     return StoredValuePtr(value);
 }
 
-void HashChains::freeAll(const AllGuard&) {
-    for (uint32_t bucket = 0; bucket < size(); ++bucket) {
-        ChainPointer at = std::exchange(heads()[bucket], ChainPointer());
-        while (at) {
-            const StoredValuePtr doomed(at.get());
-            at = doomed->next();
-        }
+void HashIndex::freeAll(const AllGuard&) {
+    for (uint32_t line = 0; line < lineCount(size()); ++line) {
+        lines()[line].forEach(
+                [](TaggedPointer entry) { const StoredValuePtr doomed(entry.get()); });
+        lines()[line] = HashLine();
     }
 }
 
-uint32_t HashChains::preferredSize(size_t entries) const {
+uint32_t HashIndex::preferredSize(size_t entries) const {
     const auto above = std::lower_bound(kPrimeSizes.begin(), kPrimeSizes.end(), entries);
     if (above == kPrimeSizes.end()) {
         return kPrimeSizes.back();
@@ -99,28 +84,25 @@ uint32_t HashChains::preferredSize(size_t entries) const {
     return std::max(nearest, initialSize_);
 }
 
-void HashChains::resize(uint32_t newSize) {
+void HashIndex::resize(uint32_t newSize) {
     if (newSize == 0 || newSize == size()) {
         return;
     }
-    std::unique_ptr<ChainPointer[]> fresh(new ChainPointer[newSize]);
+    const uint32_t newCount = lineCount(newSize);
+    HashLines fresh(newCount);
     const AllGuard guard = lockAll();
-    const uint32_t oldSize = size();
-    ChainPointer* old = heads();
-    for (uint32_t bucket = 0; bucket < oldSize; ++bucket) {
-        ChainPointer at = old[bucket];
-        while (at) {
-            StoredValue* moved = at.get();
-            const uint16_t tag = at.tag();
-            at = moved->next();
-            ChainPointer& head = fresh[bucketOf(hashKey(moved->key()), newSize)];
-            moved->setNext(head);
-            head = ChainPointer(moved, tag);
-        }
+    for (uint32_t line = 0; line < lineCount(size()); ++line) {
+        lines()[line].forEach([&](TaggedPointer entry) {
+            fresh[lineOf(hashKey(entry.get()->key()), newCount)].add(entry);
+        });
     }
-    heads_.store(fresh.release(), std::memory_order_relaxed);
-    size_.store(newSize, std::memory_order_relaxed);
-    delete[] old;
+    use(std::move(fresh), newSize);
+}
+
+void HashIndex::use(HashLines lines, uint32_t size) {
+    lines_.store(lines.get(), std::memory_order_relaxed);
+    size_.store(size, std::memory_order_relaxed);
+    owned_ = std::move(lines);
 }
 
 }  // namespace kv

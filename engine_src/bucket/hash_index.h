@@ -1,13 +1,14 @@
-// HashChains: the buckets, locks and resizing of a hash table, without its statistics (hash_table.h
+// HashIndex: the lines, locks and resizing of a hash table, without its statistics (hash_table.h
 // adds them).
 //
-// A vector of heads of singly linked chains; a lock guards every `locks`-th bucket. A key's bucket
-// is the high 32 bits of its hash scaled to the table's size, so buckets are in hash order whatever
-// the size: a visit that was paused goes on after a resize without missing anything.
+// `size` hash buckets, of which kBucketsPerLine share a line (hash_line.h); a lock guards every
+// `locks`-th line. A key's line is the high 32 bits of its hash scaled to the number of lines, so
+// lines are in hash order whatever the size: a visit that was paused goes on after a resize without
+// missing anything.
 //
-// Ownership: owns the StoredValues in its chains. Threads: lock() gives a Guard, the proof that
-// every function which touches a chain asks for; resize(), clear() and lockAll() take every lock.
-// Lock order: one bucket lock at a time, or all of them in index order; then a sequence list's
+// Ownership: owns the StoredValues in its lines. Threads: lock() gives a Guard, the proof that
+// every function which touches a line asks for; resize(), clear() and lockAll() take every lock.
+// Lock order: one line's lock at a time, or all of them in index order; then a sequence list's
 // lock, then a checkpoint manager's.
 #pragma once
 
@@ -18,27 +19,32 @@
 #include <string_view>
 #include <vector>
 
+#include "bucket/hash_line.h"
 #include "bucket/key_hash.h"
 #include "bucket/stored_value.h"
 
 namespace kv {
 
-class HashChains {
+class HashIndex {
   public:
-    /// Proof that the lock of one bucket is held.
+    /// At one document a bucket a line has three entries left, and 2 in 100 documents stand in a
+    /// further line (Poisson with mean 4).
+    static constexpr uint32_t kBucketsPerLine = 4;
+
+    /// Proof that the lock of one line is held.
     class Guard {
       public:
         Guard(Guard&&) = default;
         Guard& operator=(Guard&&) = delete;
-        [[nodiscard]] uint32_t bucket() const { return bucket_; }
+        [[nodiscard]] uint32_t line() const { return line_; }
         [[nodiscard]] uint16_t tag() const { return tag_; }
 
       private:
-        friend class HashChains;
-        Guard(std::unique_lock<std::mutex> lock, uint32_t bucket, uint16_t tag)
-            : lock_(std::move(lock)), bucket_(bucket), tag_(tag) {}
+        friend class HashIndex;
+        Guard(std::unique_lock<std::mutex> lock, uint32_t line, uint16_t tag)
+            : lock_(std::move(lock)), line_(line), tag_(tag) {}
         std::unique_lock<std::mutex> lock_;
-        uint32_t bucket_;
+        uint32_t line_;
         uint16_t tag_;  ///< of the key that was asked for, or is being visited
     };
     /// Proof that all locks are held.
@@ -48,7 +54,7 @@ class HashChains {
         AllGuard& operator=(AllGuard&&) = delete;
 
       private:
-        friend class HashChains;
+        friend class HashIndex;
         explicit AllGuard(std::vector<std::unique_lock<std::mutex>> locks)
             : locks_(std::move(locks)) {}
         std::vector<std::unique_lock<std::mutex>> locks_;
@@ -60,10 +66,10 @@ class HashChains {
         [[nodiscard]] bool atEnd() const { return hash > UINT32_MAX; }
     };
 
-    HashChains(uint32_t size, uint32_t locks);
-    HashChains(const HashChains&) = delete;
-    HashChains& operator=(const HashChains&) = delete;
-    ~HashChains();
+    HashIndex(uint32_t size, uint32_t locks);
+    HashIndex(const HashIndex&) = delete;
+    HashIndex& operator=(const HashIndex&) = delete;
+    ~HashIndex();
 
     [[nodiscard]] Guard lock(std::string_view key) { return lockHash(hashKey(key)); }
     [[nodiscard]] Guard lockHash(uint64_t hash);
@@ -72,22 +78,18 @@ class HashChains {
     /// The key's StoredValue, tombstones included; nullptr when there is none. `guard` is the
     /// key's.
     [[nodiscard]] StoredValue* find(const Guard& guard, std::string_view key) const {
-        for (ChainPointer at = heads()[guard.bucket()]; at; at = at.get()->next()) {
-            if (at.tag() == guard.tag() && at.get()->key() == key) {
-                return at.get();
-            }
-        }
-        return nullptr;
+        return lines()[guard.line()].find(
+                guard.tag(), [key](const StoredValue& value) { return value.key() == key; });
     }
-    /// Starts loading the key's bucket and its lock into the cache; takes no lock.
+    /// Starts loading the key's line and its lock into the cache; takes no lock.
     void prefetch(uint64_t hash) const {
-        const uint32_t bucket = bucketOf(hash, size());
-        __builtin_prefetch(heads() + bucket);
-        __builtin_prefetch(&locks_[lockOf(bucket)], 1);
+        const uint32_t line = lineOf(hash, lineCount(size()));
+        __builtin_prefetch(lines() + line);
+        __builtin_prefetch(&locks_[lockOf(line)], 1);
     }
 
-    /// Calls visit(guard, StoredValue&) for every StoredValue from `from` on, bucket by bucket;
-    /// after the bucket in which it returned false the visit pauses. A StoredValue that stays in
+    /// Calls visit(guard, StoredValue&) for every StoredValue from `from` on, line by line;
+    /// after the line in which it returned false the visit pauses. A StoredValue that stays in
     /// the table all the time is seen at least once, also across resizes. The visitor may change
     /// and unlink the StoredValue it is given, no other one.
     template <class Visit>
@@ -98,11 +100,12 @@ class HashChains {
     /// The size that suits `entries`: a prime near it, never below the initial size; the present
     /// size when that is one of the two primes around `entries` (hysteresis).
     [[nodiscard]] uint32_t preferredSize(size_t entries) const;
-    /// Moves every StoredValue into a new vector of heads. Readers and writers wait meanwhile.
+    /// Puts every StoredValue into new lines. Readers and writers wait meanwhile. Throws
+    /// std::bad_alloc, and then changed nothing.
     void resize(uint32_t newSize);
-    /// Bytes asked for heads and locks.
+    /// Bytes asked for the first lines and the locks; further lines are not in it.
     [[nodiscard]] size_t structureBytes() const {
-        return size() * sizeof(ChainPointer) + lockCount_ * sizeof(std::mutex);
+        return lineCount(size()) * sizeof(HashLine) + lockCount_ * sizeof(std::mutex);
     }
 
   protected:
@@ -112,47 +115,58 @@ class HashChains {
     void freeAll(const AllGuard& guard);
 
   private:
-    static uint32_t bucketOf(uint64_t hash, uint32_t size) {
-        return static_cast<uint32_t>(((hash >> 32) * size) >> 32);
+    static uint32_t lineCount(uint32_t size) {
+        return size / kBucketsPerLine + (size % kBucketsPerLine != 0 ? 1 : 0);
     }
-    [[nodiscard]] uint32_t lockOf(uint32_t bucket) const {
-        // bucket % lockCount_ by two multiplications: the divisor never changes.
-        const uint64_t fraction = lockMagic_ * bucket;
+    static uint32_t lineOf(uint64_t hash, uint32_t lines) {
+        return static_cast<uint32_t>(((hash >> 32) * lines) >> 32);
+    }
+    [[nodiscard]] uint32_t lockOf(uint32_t line) const {
+        // line % lockCount_ by two multiplications: the divisor never changes.
+        const uint64_t fraction = lockMagic_ * line;
         return static_cast<uint32_t>((static_cast<detail::Uint128>(fraction) * lockCount_) >> 64);
     }
-    [[nodiscard]] ChainPointer* heads() const { return heads_.load(std::memory_order_relaxed); }
-    /// Holds the lock of `bucket` of a table of `expectedSize`; false when the table has another
-    /// size now.
-    bool tryLockBucket(uint32_t bucket, uint32_t expectedSize,
-                       std::unique_lock<std::mutex>& lock) const;
+    [[nodiscard]] HashLine* lines() const { return lines_.load(std::memory_order_relaxed); }
+    /// Holds the lock of `line` of a table of `expectedSize`; false when the table has another size
+    /// now.
+    bool tryLockLine(uint32_t line, uint32_t expectedSize,
+                     std::unique_lock<std::mutex>& lock) const;
+
+    /// Needs all locks, but in the constructor.
+    void use(HashLines lines, uint32_t size);
 
     std::atomic<uint32_t> size_;
     const uint32_t lockCount_;
     const uint64_t lockMagic_;
-    std::atomic<ChainPointer*> heads_;  ///< written with all locks held; atomic for prefetch()
+    HashLines owned_;
+    std::atomic<HashLine*>
+            lines_;  ///< of owned_; written with all locks held, atomic for prefetch()
     std::unique_ptr<std::mutex[]> locks_;
     const uint32_t initialSize_;
 };
 
 template <class Visit>
-HashChains::Position HashChains::visit(Position from, Visit visit) {
+HashIndex::Position HashIndex::visit(Position from, Visit visit) {
     bool goOn = true;
+    std::vector<TaggedPointer> entries;
     while (goOn && !from.atEnd()) {
         const uint32_t tableSize = size();
-        const uint32_t bucket = bucketOf(from.hash << 32, tableSize);
+        const uint32_t count = lineCount(tableSize);
+        const uint32_t line = lineOf(from.hash << 32, count);
         std::unique_lock<std::mutex> lock;
-        if (!tryLockBucket(bucket, tableSize, lock)) {
+        if (!tryLockLine(line, tableSize, lock)) {
             continue;
         }
-        Guard guard(std::move(lock), bucket, 0);
-        for (ChainPointer at = heads()[bucket]; at;) {
-            StoredValue& value = *at.get();
-            guard.tag_ = at.tag();
-            at = value.next();
-            goOn = visit(static_cast<const Guard&>(guard), value) && goOn;
+        Guard guard(std::move(lock), line, 0);
+        // A copy: the visitor may unlink what it is given.
+        entries.clear();
+        lines()[line].forEach([&entries](TaggedPointer entry) { entries.push_back(entry); });
+        for (const TaggedPointer entry : entries) {
+            guard.tag_ = entry.tag();
+            goOn = visit(static_cast<const Guard&>(guard), *entry.get()) && goOn;
         }
-        // The lowest hash of the next bucket: ceil((bucket + 1) * 2^32 / size).
-        from.hash = (((uint64_t{bucket} + 1) << 32) + tableSize - 1) / tableSize;
+        // The lowest hash of the next line: ceil((line + 1) * 2^32 / count).
+        from.hash = (((uint64_t{line} + 1) << 32) + count - 1) / count;
     }
     return from;
 }

@@ -3,13 +3,13 @@
 //
 // Every change goes through insert(), update() or remove(), which look at the StoredValue before
 // and after (prologue, epilogue) and apply the difference to the stripe of this CPU. `StatsPolicy`
-// (options/ht_stats.h) says how many stripes there are. Threads and ownership as HashChains.
+// (options/ht_stats.h) says how many stripes there are. Threads and ownership as HashIndex.
 #pragma once
 
 #include <optional>
 #include <utility>
 
-#include "bucket/hash_chains.h"
+#include "bucket/hash_index.h"
 #include "bucket/hash_table_counters.h"
 #include "options/ht_stats.h"
 
@@ -27,14 +27,14 @@ enum class SetStatus : uint8_t {
 };
 
 template <class StatsPolicy>
-class BasicHashTable : public HashChains {
+class BasicHashTable : public HashIndex {
   public:
     using Policy = StatsPolicy;
     using Store = typename StatsPolicy::template Store<HashTableCounters>;
 
     explicit BasicHashTable(const HashTableConfig& config,
                             const options::Topology& topology = options::Topology::process())
-        : HashChains(config.size, config.locks), counters_(topology), ordered_(config.ordered) {}
+        : HashIndex(config.size, config.locks), counters_(topology), ordered_(config.ordered) {}
 
     [[nodiscard]] Ordered ordered() const { return ordered_; }
     [[nodiscard]] StoredValuePtr make(std::string_view key) const {

@@ -32,7 +32,7 @@ ItemPtr makeItem(std::string_view key, std::string_view value, uint8_t datatype 
 template <class Table>
 HashTableSums recount(Table& table) {
     HashTableCounters counters;
-    table.visit({}, [&](const HashChains::Guard&, const StoredValue& value) {
+    table.visit({}, [&](const HashIndex::Guard&, const StoredValue& value) {
         counters.apply(StoredValueFacts(), StoredValueFacts(&value));
         return true;
     });
@@ -222,10 +222,10 @@ TEST(HashTable, APausedVisitMissesNothingAcrossResizes) {
             table.set(*makeItem("k" + std::to_string(i), "v"));
         }
         std::set<std::string> seen;
-        HashChains::Position at;
+        HashIndex::Position at;
         while (!at.atEnd()) {
             auto left = 1 + random() % 50;
-            at = table.visit(at, [&](const HashChains::Guard&, const StoredValue& value) {
+            at = table.visit(at, [&](const HashIndex::Guard&, const StoredValue& value) {
                 seen.emplace(value.key());
                 return left > 0 && --left > 0;
             });
@@ -240,7 +240,7 @@ TEST(HashTable, AVisitorMayUnlinkWhatItIsGiven) {
     for (int i = 0; i < 100; ++i) {
         table.set(*makeItem("k" + std::to_string(i), "v"));
     }
-    table.visit({}, [&](const HashChains::Guard& guard, StoredValue& value) {
+    table.visit({}, [&](const HashIndex::Guard& guard, StoredValue& value) {
         const StoredValuePtr gone = table.remove(guard, value);
         return true;
     });
@@ -291,8 +291,8 @@ TEST(KeyHash, EveryByteAndTheLengthMatter) {
 TEST(StoredValue, OrderedOnesCarryTheirLinksInFront) {
     const StoredValuePtr plain = StoredValue::create("key", Ordered::No);
     const StoredValuePtr ordered = StoredValue::create("key", Ordered::Yes);
-    EXPECT_EQ(plain->metaBytes(), 51u);
-    EXPECT_EQ(ordered->metaBytes(), 67u);
+    EXPECT_EQ(plain->metaBytes(), 43u);
+    EXPECT_EQ(ordered->metaBytes(), 59u);
     EXPECT_EQ(ordered->key(), "key");
     EXPECT_EQ(ordered->links().previous, nullptr);
     ordered->links().next = plain.get();

@@ -1,10 +1,10 @@
 // hashKey: 64 well-mixed bits of a key. The hash table takes its bucket from the high 32 and its
-// chain tag from the low 16.
+// tag from the low 16.
 //
 // Own function in the multiply-and-fold family (128-bit product, halves xored), chosen because a
 // typical key of 8 to 24 bytes costs two or three multiplications and no loop. Not keyed: a client
-// that wants long chains can make them, as with the historic djb2; the vBucket's CRC spreads such
-// keys over 1024 tables. Not stored anywhere, so it may change.
+// that wants a crowded bucket can make one, as with the historic djb2; the vBucket's CRC spreads
+// such keys over 1024 tables. Not stored anywhere, so it may change.
 #pragma once
 
 #include <cstdint>

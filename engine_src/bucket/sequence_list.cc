@@ -46,19 +46,19 @@ bool SequenceList::isCovered(const Guard&, const StoredValue& value) const {
 }
 
 void SequenceList::keepStale(const Guard&, StoredValuePtr old, Seqno replacedBy) {
-    old->setStale(replacedBy);
-    ++stale_;
+    stale_.emplace(old.get(), replacedBy);
+    old->setStale();
     staleBytes_ += bytesOf(*old);
     (void)old.release();  // reachable through its neighbours
 }
 
 void SequenceList::freeUncoveredStale(const Guard& guard) {
-    StoredValue* next = stale_ != 0 ? first_ : nullptr;
+    StoredValue* next = !stale_.empty() ? first_ : nullptr;
     while (next != nullptr) {
         StoredValue* value = std::exchange(next, next->links().next);
         if (value->isStale() && !isCovered(guard, *value)) {
             unlink(guard, *value);
-            --stale_;
+            stale_.erase(value);
             staleBytes_ -= bytesOf(*value);
             const StoredValuePtr doomed(value);
         }
@@ -78,7 +78,7 @@ void SequenceList::clear(const Guard& guard) {
 
 size_t SequenceList::staleCount() const {
     const Guard guard = lock();
-    return stale_;
+    return stale_.size();
 }
 
 size_t SequenceList::staleBytes() const {
@@ -116,7 +116,7 @@ bool SequenceReader::read(std::vector<ItemPtr>& items, size_t limit) {
         const StoredValue& value = *next_;
         // A version left for another reader whose successor lies in our range as well: the
         // successor is enough.
-        if (!(value.isStale() && value.replacedBy() <= end_)) {
+        if (!(value.isStale() && list_.stale_.at(&value) <= end_)) {
             items.push_back(value.toItem(vbid_));
             ++taken;
         }

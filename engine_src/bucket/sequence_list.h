@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <unordered_map>
 #include <vector>
 
 #include "bucket/stored_value.h"
@@ -82,7 +83,7 @@ class SequenceList {
     StoredValue* first_{nullptr};
     StoredValue* last_{nullptr};
     size_t size_{0};
-    size_t stale_{0};
+    std::unordered_map<const StoredValue*, Seqno> stale_;  ///< and which seqno replaced it
     size_t staleBytes_{0};
     std::vector<SequenceReader*> readers_;
 };

@@ -1,16 +1,14 @@
-// StoredValue: one document in a hash table. 48 bytes, then the key, in one heap block; the value
+// StoredValue: one document in a hash table. 40 bytes, then the key, in one heap block; the value
 // is a Blob of its own.
 //
-//   +--------+--------+-----+---------+-------+-------+----------+-------+-----+--------+------+-----+
-//   | next 8 | value 8| cas | exptime | flags | seqno | datatype | state | rev | keyLen | side |
-//   key |
-//   +--------+--------+-----+---------+-------+-------+----------+-------+-----+--------+------+-----+
-// The chain pointer carries 16 bits of the next key's hash, so that a search passes a stranger
-// without touching it. An ordered StoredValue (ephemeral buckets) has two list pointers in front
-// (OrderedLinks), 16 bytes more.
+//   +-------+-----+---------+-------+-------+----------+-------+-----+--------+------+-----+
+//   | value | cas | exptime | flags | seqno | datatype | state | rev | keyLen | side | key |
+//   +-------+-----+---------+-------+-------+----------+-------+-----+--------+------+-----+
+// An ordered StoredValue (ephemeral buckets) has two list pointers in front (OrderedLinks), 16
+// bytes more.
 //
-// Ownership: by the hash table's chain, except stale ones, which belong to the sequence list. Made
-// by create(), freed by StoredValueDeleter only. Threads: every field under the lock of the key's
+// Ownership: by the hash table, except stale ones, which belong to the sequence list. Made by
+// create(), freed by StoredValueDeleter only. Threads: every field under the lock of the key's
 // hash bucket. What an ordered StoredValue says about its document (value, cas, exptime, flags,
 // seqno, datatype, state, rev) is changed under the sequence list's lock as well, so that range
 // readers need only that one; `side` is not for them.
@@ -28,34 +26,6 @@
 namespace kv {
 
 class StoredValue;
-
-/// Pointer with 16 bits of hash in the bits that user addresses of x86-64 and arm64 leave free.
-class ChainPointer {
-  public:
-    ChainPointer() = default;
-    ChainPointer(StoredValue* target, uint16_t tag)
-        : bits_(reinterpret_cast<uint64_t>(target) | (static_cast<uint64_t>(tag) << kAddressBits)) {
-    }
-    [[nodiscard]] StoredValue* get() const {
-        // NOLINTNEXTLINE(performance-no-int-to-ptr): a tagged pointer is what this class is
-        return reinterpret_cast<StoredValue*>(bits_ & kAddressMask);
-    }
-    [[nodiscard]] uint16_t tag() const { return static_cast<uint16_t>(bits_ >> kAddressBits); }
-    explicit operator bool() const { return bits_ != 0; }
-
-    /// A stale StoredValue has no chain: the same word says which seqno replaced it.
-    static ChainPointer fromNumber(uint64_t number) {
-        ChainPointer pointer;
-        pointer.bits_ = number;
-        return pointer;
-    }
-    [[nodiscard]] uint64_t number() const { return bits_; }
-
-  private:
-    static constexpr unsigned kAddressBits = 48;
-    static constexpr uint64_t kAddressMask = (uint64_t{1} << kAddressBits) - 1;
-    uint64_t bits_{0};
-};
 
 /// 48-bit unsigned number without alignment: seqnos and revision numbers.
 class Uint48 {
@@ -158,18 +128,11 @@ class StoredValue {
     }
     void setDirty(bool dirty) { setSide(kDirty, dirty); }
     void setLocked(bool locked) { setSide(kLocked, locked); }
-    void setStale(Seqno replacedBy) {
-        state_ |= kStale;
-        next_ = ChainPointer::fromNumber(replacedBy.get());
-    }
-    /// Of a stale one only.
-    [[nodiscard]] Seqno replacedBy() const { return Seqno{next_.number()}; }
+    void setStale() { state_ |= kStale; }
 
     /// Bytes asked for this block: fields, key and, when ordered, the links.
     [[nodiscard]] size_t metaBytes() const;
 
-    [[nodiscard]] ChainPointer next() const { return next_; }
-    void setNext(ChainPointer next) { next_ = next; }
     /// Of an ordered one only.
     [[nodiscard]] OrderedLinks& links() { return reinterpret_cast<OrderedLinks*>(this)[-1]; }
 
@@ -204,7 +167,6 @@ class StoredValue {
         side_ = static_cast<uint8_t>(on ? side_ | bit : side_ & ~bit);
     }
 
-    ChainPointer next_;
     BlobPtr value_;
     Cas cas_{};
     uint32_t exptime_{0};
@@ -216,7 +178,7 @@ class StoredValue {
     uint8_t keyLength_;
     uint8_t side_;
 };
-static_assert(sizeof(StoredValue) == 48, "a document costs 48 bytes beside its key (historic: 56)");
+static_assert(sizeof(StoredValue) == 40, "a document costs 40 bytes beside its key (historic: 56)");
 static_assert(sizeof(OrderedLinks) == 16 && alignof(StoredValue) == 8);
 
 inline size_t StoredValue::metaBytes() const {

@@ -125,7 +125,7 @@ class VBucket {
     [[nodiscard]] size_t checkpointMemory() const;
 
   private:
-    using Guard = HashChains::Guard;
+    using Guard = HashIndex::Guard;
 
     /// Tells the sink of the last seqno that was queued, when the operation's locks are gone:
     /// declare it before the guard.

@@ -1,0 +1,99 @@
+// HashLine: one cache line of a hash table: seven documents, and further lines when those are full.
+//
+// A search compares the tags of the line and touches no StoredValue but the one it looks for
+// (another one's tag agrees once in 65 536), so that it waits for two reads from memory, the line
+// and the document, where a chain through the documents waits for every stranger before its own.
+//
+// Entries are packed: only the last line of a chain has empty ones, and they are its last. A line
+// does not own the StoredValues. Threads: by the lock of the line (hash_index.h). Lines stand in a
+// HashLines array, aligned to the cache's; further lines are plain blocks, since an aligned block
+// costs some allocators as much again.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "bucket/tagged_pointer.h"
+
+namespace kv {
+
+class HashLine {
+  public:
+    static constexpr unsigned kEntries = 7;
+
+    /// The first entry with this tag for which matches(StoredValue&) holds; nullptr when there is
+    /// none.
+    template <class Matches>
+    [[nodiscard]] StoredValue* find(uint16_t tag, Matches matches) const {
+        for (const HashLine* line = this; line != nullptr; line = line->more_.get()) {
+            for (unsigned left = line->entriesWith(tag); left != 0; left &= left - 1) {
+                const TaggedPointer entry =
+                        line->entries_[static_cast<unsigned>(std::countr_zero(left))];
+                if (entry && matches(*entry.get())) {
+                    return entry.get();
+                }
+            }
+        }
+        return nullptr;
+    }
+
+    /// Throws std::bad_alloc, and then changed nothing.
+    void add(TaggedPointer added);
+    /// `value` must be here.
+    void remove(const StoredValue* value);
+
+    /// Calls visit(TaggedPointer) for every entry; visit must not change the line.
+    template <class Visit>
+    void forEach(Visit visit) const {
+        for (const HashLine* line = this; line != nullptr; line = line->more_.get()) {
+            for (const TaggedPointer entry : line->entries_) {
+                if (entry) {
+                    visit(entry);
+                }
+            }
+        }
+    }
+
+    /// True when there is a further line behind this one.
+    [[nodiscard]] bool hasMore() const { return more_ != nullptr; }
+
+  private:
+    /// Bit i: entry i has this tag. Empty entries have tag 0. Unrolled and without branches: which
+    /// entry it is cannot be predicted.
+    [[nodiscard]] unsigned entriesWith(uint16_t tag) const {
+        return [ this, tag ]<unsigned... I>(std::integer_sequence<unsigned, I...>) {
+            return ((static_cast<unsigned>(entries_[I].tag() == tag) << I) | ...);
+        }
+        (std::make_integer_sequence<unsigned, kEntries>());
+    }
+    [[nodiscard]] bool isFull() const { return static_cast<bool>(entries_.back()); }
+
+    std::array<TaggedPointer, kEntries> entries_{};
+    std::unique_ptr<HashLine> more_;
+};
+static_assert(sizeof(HashLine) == 64, "a line of the table is one line of the cache");
+
+struct HashLinesDeleter {
+    uint32_t count{0};
+    void operator()(HashLine* lines) const noexcept;
+};
+
+/// The first lines of a table, empty; owns the further ones, not the StoredValues.
+class HashLines {
+  public:
+    HashLines() = default;
+    explicit HashLines(uint32_t count);
+    HashLines(HashLines&&) = default;
+    HashLines& operator=(HashLines&&) = default;
+
+    [[nodiscard]] HashLine* get() const { return lines_.get(); }
+    HashLine& operator[](uint32_t line) const { return lines_.get()[line]; }
+
+  private:
+    std::unique_ptr<HashLine, HashLinesDeleter> lines_;
+};
+
+}  // namespace kv
