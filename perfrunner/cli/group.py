@@ -22,6 +22,7 @@ COMMANDS = {
     "plan": "perfrunner.cli.plan",
     "report": "perfrunner.cli.report",
     "compare": "perfrunner.cli.compare",
+    "aa": "perfrunner.cli.aa",
     "list": "perfrunner.cli.list_",
     "show": "perfrunner.cli.show",
     "clean": "perfrunner.cli.clean",

@@ -20,6 +20,7 @@ from perfrunner.errors import EXIT_INTERRUPTED, EXIT_VERDICT, SpecError
 
 if TYPE_CHECKING:
     from perfrunner.run.events import RunOutcome
+    from perfrunner.spec import Spec
 
 
 @click.command(
@@ -75,20 +76,64 @@ def command(
     if dry_run:
         show_plan(spec.restricted(only_workloads, only_variants), seed, out_dir, as_json)
         return
+    outcome, document = run_and_report(
+        ctx,
+        spec,
+        spec_text(spec_path),
+        spec_path,
+        out_dir=out_dir,
+        cache_dir=cache_dir,
+        resume=resume,
+        seed=seed,
+        workloads=only_workloads,
+        variants=only_variants,
+        engine_src=engine_src,
+        as_json=as_json,
+        quiet=quiet,
+    )
+    if outcome.exit_code:
+        ctx.exit(outcome.exit_code)
+    broken = failing(document, fail_on)
+    for line in broken:
+        note(f"--fail-on {fail_on}: {line}")
+    if broken:
+        ctx.exit(EXIT_VERDICT)
+
+
+def run_and_report(
+    ctx: click.Context,
+    spec: Spec,
+    text: str,
+    spec_path: Path,
+    *,
+    out_dir: Path,
+    cache_dir: Path,
+    engine_src: Path | None,
+    resume: bool,
+    seed: int | None,
+    as_json: bool,
+    quiet: bool,
+    workloads: tuple[str, ...] | None = None,
+    variants: tuple[str, ...] | None = None,
+) -> tuple[RunOutcome, dict[str, Any]]:
+    """Run `spec`, print its report, and give how it ended and the report's JSON.
+
+    `text` is kept with the results; near `spec_path` the engine's source is looked for. Ends the process after Ctrl-C.
+    """
     source = find_engine_source(engine_src, spec_path)
     from perfrunner.run.runner import run_experiment
 
     with progress_listener(quiet) as listener:
         outcome = run_experiment(
             spec,
-            spec_text=_text(spec_path),
+            spec_text=text,
             spec_path=spec_path.resolve(),
             out_dir=out_dir,
             cache_dir=cache_dir,
             resume=resume,
             seed=seed,
-            workloads=only_workloads,
-            variants=only_variants,
+            workloads=workloads,
+            variants=variants,
             engine_src=source,
             listener=listener,
             resume_command=_resume_command(ctx),
@@ -98,13 +143,7 @@ def command(
     document = _report(out_dir, outcome, as_json)
     for line in outcome.failures:
         note(f"failed: {line}")
-    if outcome.exit_code:
-        ctx.exit(outcome.exit_code)
-    broken = failing(document, fail_on)
-    for line in broken:
-        note(f"--fail-on {fail_on}: {line}")
-    if broken:
-        ctx.exit(EXIT_VERDICT)
+    return outcome, document
 
 
 def _report(out_dir: Path, outcome: RunOutcome, as_json: bool) -> dict[str, Any]:
@@ -126,7 +165,8 @@ def _report(out_dir: Path, outcome: RunOutcome, as_json: bool) -> dict[str, Any]
 
 def _resume_command(ctx: click.Context) -> str:
     """The command line that goes on where this one stopped: the same, with --resume."""
-    words = ["perfrunner", "run", str(ctx.params["spec_path"])]
+    given = ctx.params["spec_path"]
+    words = ["perfrunner", str(ctx.info_name), *([] if given is None else [str(given)])]
     for parameter in ctx.command.params:
         value = ctx.params.get(parameter.name or "")
         if not isinstance(parameter, click.Option) or parameter.name in ("resume", "dry_run"):
@@ -139,7 +179,8 @@ def _resume_command(ctx: click.Context) -> str:
     return shlex.join([*words, "--resume"])
 
 
-def _text(spec_path: Path) -> str:
+def spec_text(spec_path: Path) -> str:
+    """The spec file as it is."""
     try:
         return spec_path.read_text(encoding="utf-8")
     except OSError as error:

@@ -12,12 +12,14 @@ from perfrunner.analysis.sampling import SamplingCost, failed_checks, sampling_c
 from perfrunner.report.facts import differing_builds, differing_hosts, limited, trial_notes
 from perfrunner.report.headline import headline
 from perfrunner.report.model import Counts, Fact, Moved, Report
+from perfrunner.report.noise import aa_alarms, known_floors, noise_text
 from perfrunner.report.numbers import percent_change
 from perfrunner.spec.preconditions import MEASURED, PRECONDITIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from perfrunner.analysis.noise import NoiseFloor
     from perfrunner.results import ExperimentData
 
 MOST_MOVED = 6
@@ -31,16 +33,23 @@ def build_report(data: ExperimentData, baseline: str | None = None) -> Report:
 def report_of(data: ExperimentData, comparison: Comparison) -> Report:
     """The report of a comparison that was made already."""
     counts = _counts(data)
+    noise = known_floors(data, comparison)
     return Report(
         experiment=data.experiment,
         comparison=comparison,
         headline=headline(comparison),
-        context=tuple(_context(data, comparison, counts)),
+        context=tuple(_context(data, comparison, counts, noise)),
         counts=counts,
         moved=tuple(_moved(comparison)),
         notes=(*_row_notes(comparison, primary=True), *trial_notes(data.trials)),
         minor_notes=tuple(_row_notes(comparison, primary=False)),
-        warnings=(*_state_warnings(data), *comparison.warnings, *_circumstances(data)),
+        warnings=(
+            *_state_warnings(data),
+            *aa_alarms(data, comparison),
+            *comparison.warnings,
+            *_circumstances(data),
+        ),
+        noise=tuple(noise),
         differing=tuple(
             limited([*differing_hosts(data.trials), *differing_builds(data.builds)], "differences")
         ),
@@ -68,7 +77,9 @@ def _counts(data: ExperimentData) -> Counts:
     )
 
 
-def _context(data: ExperimentData, comparison: Comparison, counts: Counts) -> Iterable[Fact]:
+def _context(
+    data: ExperimentData, comparison: Comparison, counts: Counts, noise: list[NoiseFloor]
+) -> Iterable[Fact]:
     spec, record = data.experiment.spec_json, data.experiment
     yield Fact("experiment", f"{record.id} ({record.state})")
     if spec.get("description"):
@@ -93,8 +104,7 @@ def _context(data: ExperimentData, comparison: Comparison, counts: Counts) -> It
         yield Fact("huge metadata pages", shares or "not measured")
     if costs := sampling_costs(data):
         yield Fact("sampling costs", _sampling(costs))
-    floor = record.facts.get("noise_floor")
-    yield Fact("noise floor", _noise_floor(floor))
+    yield Fact("noise floor", noise_text(noise, comparison))
 
 
 def _sampling(costs: list[SamplingCost]) -> str:
@@ -112,14 +122,6 @@ def _sampling_cost(cost: SamplingCost) -> str:
         f"{cost.cell} {cost.metric} {percent_change(cost.ratio)} without samplers"
         f" (two trials with them: {low} to {high})"
     )
-
-
-def _noise_floor(floor: Any) -> str:
-    if floor is None:
-        return "not known for this host: perfrunner aa measures it"
-    if isinstance(floor, dict):
-        return ", ".join(f"{name} {value}" for name, value in floor.items())
-    return str(floor)
 
 
 def _hosts(facts: Mapping[str, Any]) -> str:

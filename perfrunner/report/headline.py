@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perfrunner.analysis import MIN_BLOCKS
-from perfrunner.report.numbers import change, scale_of, significant, smallest_visible
+from perfrunner.analysis.noise import smallest_visible
+from perfrunner.report.numbers import change, scale_of, significant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -53,6 +53,7 @@ def document(report: Report) -> dict[str, Any]:
                  "reason": v.reason}
                 for v in comparison.voids
             ],
+            "noise_floor": [floor.record() for floor in report.noise],
             "differing": list(report.differing),
             "recorded": dict(report.facts),
         },

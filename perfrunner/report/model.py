@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from perfrunner.analysis import Cell, Comparison, Row
+    from perfrunner.analysis.noise import NoiseFloor
     from perfrunner.results import BuildRecord, ExperimentRecord
 
 SCHEMA = 1  # of the JSON format
@@ -57,6 +58,9 @@ class Report:
     notes: tuple[str, ...]
     minor_notes: tuple[str, ...]
     warnings: tuple[str, ...]
+    noise: tuple[
+        NoiseFloor, ...
+    ]  # of these cells on these hosts, all metrics; empty when not measured
     differing: tuple[str, ...]  # facts that are not the same for all arms
     builds: tuple[BuildRecord, ...]
     facts: Mapping[str, Any]

@@ -10,8 +10,6 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from perfrunner.analysis.verdict import deviation
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -178,15 +176,3 @@ def more_text(row: Row) -> str:
     if row.verdict != "unsure":
         return ""
     return "more will not do" if row.more_blocks is None else f"~{row.more_blocks} more"
-
-
-def smallest_visible(effect: Effect) -> float | None:
-    """The half-width of the effect's interval: about the smallest change this run could have seen.
-
-    A share for a ratio, the metric's unit for a difference.
-    """
-    if effect.ci95 is None:
-        return None
-    low, high = deviation(effect, effect.ci95)
-    half = (high - low) / 2
-    return math.expm1(half) if effect.kind == "ratio" else half

@@ -36,6 +36,8 @@ from perfrunner.run.hosts import RunHosts, open_hosts
 from perfrunner.run.interrupt import Interrupted, InterruptedTwice, SignalGuard
 from perfrunner.run.journal import Journal, read_journal, trial_in_flight
 from perfrunner.run.lock import OutDirLock
+from perfrunner.run.noise_floor import FACT as NOISE_FLOOR
+from perfrunner.run.noise_floor import known_noise_floor
 from perfrunner.run.opening import Opened, begin
 from perfrunner.run.opening import resume as resume_experiment
 from perfrunner.run.plan import plan_block
@@ -192,6 +194,7 @@ class _Run:
             for cell in self.schedule.begin_partial_cells_again():
                 self.journal.append("cell-again", cell=cell, why=found.changes)
         self.facts = found.facts
+        self.facts[NOISE_FLOOR] = known_noise_floor(self.store, self.spec, hosts.facts)
         self.store.set_facts(self.opened.experiment.id, self.facts)
         self.journal.append("hosts", facts=hosts.facts)
 

@@ -24,6 +24,11 @@ from perfrunner.spec.workloads import ToolWorkload, Workload
 
 NO_BUCKET = "-"  # the bucket of a workload that has none
 MIN_BLOCKS_FOR_VERDICT = 6
+AA_PREFIX, AGAIN = (
+    "aa-",
+    "-again",
+)  # of an A/A experiment's name, and of the second name of its variant
+_LONGEST_NAME, _LONGEST_VARIANT = 64, 100
 
 
 class EngineSpec(Piece):
@@ -173,6 +178,21 @@ class Spec(Piece):
     def params_of(self, variant: str) -> dict[str, str]:
         """The engine parameters of a variant: the engine's, overlaid by its own."""
         return {**self.engine.params, **self.variants[variant].params}
+
+    def against_itself(self, variant: str | None = None) -> Spec:
+        """The A/A experiment of this one: two names of one variant (the baseline), nothing else changed."""
+        name = self.baseline if variant is None else variant
+        arm = self.variants[name]
+        again = f"{name[: _LONGEST_VARIANT - len(AGAIN)]}{AGAIN}"
+        return self.model_copy(
+            update={
+                "name": f"{AA_PREFIX}{self.name}"[:_LONGEST_NAME],
+                "description": f"A/A: {name} against itself, on the workloads of {self.name}",
+                "variants": {name: arm, again: arm.model_copy(update={"name": again})},
+                "baseline": name,
+                "sampling_check": False,
+            }
+        )
 
     def restricted(
         self, workloads: tuple[str, ...] | None, variants: tuple[str, ...] | None

@@ -67,17 +67,17 @@ class RealLab(Lab):
         limits = {"client_busy": 1.0}
         super().write_spec(**{**small, "limits": limits, **changes})
 
-    def command(self, *arguments: str) -> list[str]:
+    def command(self, *arguments: str, verb: str = "run") -> list[str]:
         return [
-            sys.executable, "-m", "perfrunner", "run", str(self.spec_path),
+            sys.executable, "-m", "perfrunner", verb, str(self.spec_path),
             "--out", str(self.out), "--cache", str(CACHE), *arguments,
         ]  # fmt: skip
 
     def perfrunner(
-        self, *arguments: str, timeout: float = BUILD_TIMEOUT_S
+        self, *arguments: str, verb: str = "run", timeout: float = BUILD_TIMEOUT_S
     ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            self.command(*arguments),
+            self.command(*arguments, verb=verb),
             capture_output=True, text=True, timeout=timeout, check=False, cwd=ROOT,
             env={**os.environ, "PYTHONPATH": str(ROOT)}, start_new_session=True,
         )  # fmt: skip
@@ -89,8 +89,10 @@ class RealLab(Lab):
             env={**os.environ, "PYTHONPATH": str(ROOT)}, start_new_session=True,
         )  # fmt: skip
 
-    def json(self, *arguments: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
-        done = self.perfrunner("--json", *arguments)
+    def json(
+        self, *arguments: str, verb: str = "run"
+    ) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+        done = self.perfrunner("--json", *arguments, verb=verb)
         document: dict[str, Any] = json.loads(done.stdout) if done.stdout else {}
         return done, document
 

@@ -84,6 +84,25 @@ def test_every_build_switch_is_compiled_in(real: RealLab) -> None:
     )
 
 
+def test_an_aa_run_gives_later_runs_their_noise_floor(real: RealLab) -> None:
+    latency = {"type": "latency", "items": 20_000, "dcp": "none"}
+    primary = "Latency/Get/p95_us"
+    real.write_spec(workloads={"latency": latency}, primary=[primary])
+    done, before = real.json()
+    assert done.returncode == 0, done.stderr
+    assert before["facts"]["noise_floor"] == []
+    done, aa = real.json("--repeats", "3", verb="aa")
+    assert done.returncode == 0, done.stderr
+    assert aa["trials"] == {"ok": 6, "invalid": 0, "failed": 0}
+    (floor,) = [f for f in aa["facts"]["noise_floor"] if f["metric"] == primary]
+    assert floor["blocks"] == 3
+    assert floor["floor"] > 0
+    done, after = real.json()
+    assert done.returncode == 0, done.stderr
+    assert floor in after["facts"]["noise_floor"]
+    assert floor["source"] == aa["experiment"]
+
+
 def test_an_engine_killed_in_mid_trial_fails_that_trial_only(real: RealLab) -> None:
     real.write_spec(
         workloads={

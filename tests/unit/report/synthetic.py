@@ -127,7 +127,8 @@ def _experiment(shape: Shape, experiment_id: str) -> ExperimentRecord:
         "description": "glibc against jemalloc 5.1.0, without and with metadata_thp",
         "baseline": shape.variants[0],
         "variants": {
-            v: {"name": v, "allocator": {"name": v.split(",")[0]}} for v in shape.variants
+            v: {"name": v, "allocator": {"name": v.split(",")[0].removesuffix("-again")}}
+            for v in shape.variants
         },
         "buckets": list(shape.buckets),
         "workloads": {w: settings[w] for w in shape.workloads},

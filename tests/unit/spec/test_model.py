@@ -170,3 +170,27 @@ def test_the_historic_profile_is_one_arena_and_own_options_win():
 def test_a_profile_that_cannot_be_is_refused(name, profile, message):
     with pytest.raises(ValueError, match=message):
         AllocatorSpec(name=name, profile=profile)
+
+
+def test_a_spec_against_itself_has_one_variant_under_two_names(specs):
+    spec = specs.spec()
+    aa = spec.against_itself("je")
+    first, second = aa.variants.values()
+    assert (aa.baseline, list(aa.variants), aa.name) == (
+        "je",
+        ["je", "je-again"],
+        f"aa-{spec.name}",
+    )
+    assert second == first.model_copy(update={"name": "je-again"})
+    assert aa.workloads == spec.workloads
+    assert Spec.model_validate_json(aa.model_dump_json()) == aa
+
+
+def test_the_longest_names_stay_valid_in_an_aa_spec(specs):
+    spec = specs.spec()
+    long = "v" * 100
+    arm = spec.variants["je"].model_copy(update={"name": long})
+    spec = spec.model_copy(update={"name": "n" * 64, "variants": {long: arm}, "baseline": long})
+    aa = spec.against_itself()
+    assert len(aa.variants) == 2
+    assert Spec.model_validate_json(aa.model_dump_json()) == aa

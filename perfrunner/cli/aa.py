@@ -1,0 +1,109 @@
+"""`perfrunner aa`: one build under two names, to learn what this host can tell apart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from perfrunner.cli import options
+from perfrunner.cli.output import note
+from perfrunner.cli.plan import show_plan
+from perfrunner.cli.run import run_and_report, spec_text
+from perfrunner.errors import UsageError
+from perfrunner.spec import Spec
+from perfrunner.spec.suggest import expected_name
+
+
+@click.command(
+    "aa",
+    short_help="Measure the noise floor of these hosts.",
+    epilog="\b\nExamples:\n  perfrunner aa specs/experiments/quickstart.yaml"
+    "\n  perfrunner aa spec.yaml --workloads pillowfight --repeats 20"
+    "\n  perfrunner aa                               the spec of the latest experiment"
+    "\n\nThe floor holds for the same workloads on the same hosts; every later report of --out prints it.",
+)
+@click.argument(
+    "spec_path", metavar="[SPEC]", required=False, type=click.Path(path_type=Path), default=None
+)
+@options.set_option
+@options.repeats_option
+@options.cluster_option
+@click.option(
+    "--variant", metavar="NAME", help="The variant to compare with itself; default: the baseline."
+)
+@options.workloads_option
+@click.option("--resume", is_flag=True, help="Go on with the latest unfinished A/A run of SPEC.")
+@click.option("--dry-run", is_flag=True, help="Show the plan and do nothing.")
+@options.seed_option
+@options.out_option
+@options.cache_option
+@options.engine_source_option
+@options.json_option
+@options.quiet_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    spec_path: Path | None,
+    overrides: tuple[str, ...],
+    repeats: int | None,
+    cluster: Path | None,
+    variant: str | None,
+    workloads: tuple[str, ...],
+    resume: bool,
+    dry_run: bool,
+    seed: int | None,
+    out_dir: Path,
+    cache_dir: Path,
+    engine_src: Path | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Run two names of one build of SPEC as if they were two, on all of its workloads.
+
+    What they seem to differ by is the noise floor: the smallest change that so many blocks can show here.
+    """
+    if spec_path is not None:
+        spec, text = options.read_spec(spec_path, overrides, cluster, repeats), spec_text(spec_path)
+    elif overrides or cluster:
+        raise UsageError("--set and --cluster change a spec file: name it, perfrunner aa SPEC")
+    else:
+        spec, text, spec_path = _latest_spec(out_dir, repeats)
+    if variant is not None and variant not in spec.variants:
+        raise UsageError(expected_name("a variant of the spec", variant, spec.variants))
+    only = options.selection("workload", workloads, tuple(spec.workloads))
+    aa = spec.against_itself(variant).restricted(only, None)
+    if dry_run:
+        show_plan(aa, seed, out_dir, as_json)
+        return
+    outcome, _ = run_and_report(
+        ctx,
+        aa,
+        text,
+        spec_path,
+        out_dir=out_dir,
+        cache_dir=cache_dir,
+        resume=resume,
+        seed=seed,
+        engine_src=engine_src,
+        as_json=as_json,
+        quiet=quiet,
+    )
+    ctx.exit(outcome.exit_code)
+
+
+def _latest_spec(out_dir: Path, repeats: int | None) -> tuple[Spec, str, Path]:
+    """The spec of the latest experiment that is no A/A itself, as its command line changed it; its text and path."""
+    from perfrunner.analysis.noise import is_aa
+    from perfrunner.results import ResultStore
+
+    with ResultStore.open(out_dir, create=False) as store:
+        experiments = [summary.experiment for summary in store.list()]
+    latest = next((e for e in reversed(experiments) if not is_aa(e.spec_json)), None)
+    if latest is None:
+        raise UsageError(f"no experiment is stored in {out_dir}", "name a spec: perfrunner aa SPEC")
+    note(f"the spec of {latest.id}")
+    spec = Spec.model_validate(latest.spec_json)
+    if repeats is not None:
+        spec = spec.model_copy(update={"blocks": repeats})
+    return spec, latest.spec_text, Path(latest.spec_path)

@@ -1,0 +1,65 @@
+"""Which noise floor is known for a run: of the same workloads, on hosts that are still what they were.
+
+`perfrunner aa` leaves an A/A experiment in the store like any other. A run that begins looks for the newest one of each
+of its cells and keeps its floors with its own facts, so that every report can print them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from perfrunner.analysis.noise import NoiseFloor, is_aa, noise_floors
+from perfrunner.cluster import STABLE_FACTS
+from perfrunner.run.opening import resolved
+from perfrunner.spec.model import NO_BUCKET
+
+if TYPE_CHECKING:
+    from perfrunner.results import ExperimentRecord, ResultStore
+    from perfrunner.run.describe import HostFacts
+    from perfrunner.spec.model import Spec
+
+FACT = "noise_floor"
+_OF_A_HOST = ("hostname", *(key for key in STABLE_FACTS if key != "boot_id"))
+
+
+def known_noise_floor(store: ResultStore, spec: Spec, hosts: HostFacts) -> list[dict[str, Any]]:
+    """The floors of this spec's cells, as records; empty where none was measured."""
+    found: dict[tuple[str, str], list[NoiseFloor]] = {}
+    for experiment in _aa_experiments(store, hosts):
+        fits = [cell for cell in spec.cells if cell not in found and _fits(experiment, spec, cell)]
+        if fits:
+            floors = noise_floors(store.load(experiment.id))
+            for cell in fits:
+                if of_cell := [floor for floor in floors if floor.cell == cell]:
+                    found[cell] = of_cell
+    return [floor.record() for floors in found.values() for floor in floors]
+
+
+def _aa_experiments(store: ResultStore, hosts: HostFacts) -> Iterator[ExperimentRecord]:
+    """Newest first: those that were finished on the same hosts."""
+    for summary in reversed(store.list()):
+        experiment = summary.experiment
+        if (
+            experiment.state == "done"
+            and is_aa(experiment.spec_json)
+            and _same_hosts(experiment.facts, hosts)
+        ):
+            yield experiment
+
+
+def _same_hosts(facts: Mapping[str, Any], hosts: HostFacts) -> bool:
+    measured = facts.get("latest_hosts") or facts.get("hosts") or {}
+    return measured.keys() == hosts.keys() and all(
+        measured[name].get(key) == hosts[name].get(key) for name in hosts for key in _OF_A_HOST
+    )
+
+
+def _fits(experiment: ExperimentRecord, spec: Spec, cell: tuple[str, str]) -> bool:
+    workload, bucket = cell
+    then, now = experiment.spec_json, resolved(spec)
+    return (
+        then.get("workloads", {}).get(workload) == now["workloads"][workload]
+        and then.get("engine") == now["engine"]
+        and bucket in [*then.get("buckets", []), NO_BUCKET]
+    )
