@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 
 STORE_FILE = "results.sqlite"
 BUSY_SECONDS = 30.0
+_CREATION_LOCKS = {  # held until the transaction ends; the number is this tool's own, by its name
+    "sqlite": "BEGIN IMMEDIATE",
+    "postgresql": f"SELECT pg_advisory_xact_lock({int.from_bytes(b'perfrunr', 'big') % 2**63})",
+}
 FILE_SUFFIXES = (".sqlite", ".sqlite3", ".db")  # any other new path is a directory
 
 
@@ -76,9 +80,9 @@ def prepare(engine: Engine, place: str, *, create: bool) -> None:
     version.
     """
     with transaction(engine, place) as connection:
-        if engine.dialect.name == "sqlite" and create and not inspect(connection).get_table_names():
+        if create and schema_table.name not in inspect(connection).get_table_names():
             # Taken only to create: two runs that start at once must not both create the tables.
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
+            connection.exec_driver_sql(_CREATION_LOCKS[engine.dialect.name])
         tables = set(inspect(connection).get_table_names())
         if schema_table.name not in tables:
             ours = tables & set(metadata.tables)
@@ -177,6 +181,11 @@ def _parse(text: str) -> URL:
 
 
 def _server(url: URL) -> Engine:
+    if url.get_backend_name() not in _CREATION_LOCKS:
+        raise StoreError(
+            f"results cannot be kept in {url.get_backend_name()}",
+            "name a directory, or a postgresql:// URL",
+        )
     try:
         return create_engine(url, pool_pre_ping=True)
     except NoSuchModuleError as error:

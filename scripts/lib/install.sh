@@ -31,6 +31,16 @@ need_engine_packages() {
         libhwloc-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev zlib1g-dev libbenchmark-dev libgtest-dev libgmock-dev
 }
 
+# The server's programs for tests that raise one of their own; Debian's package would start another at once.
+need_postgresql() {
+    [ -n "$(ls /usr/lib/postgresql/*/bin/initdb 2>/dev/null)" ] && return
+    if [ ! -e /etc/postgresql-common/createcluster.conf ]; then
+        as_root mkdir -p /etc/postgresql-common
+        echo 'create_main_cluster = false' | as_root tee /etc/postgresql-common/createcluster.conf >/dev/null
+    fi
+    apt_need postgresql
+}
+
 # cargo builds the pinned jemalloc versions; 1.71 is the oldest that their crates accept.
 need_cargo() {
     local version
