@@ -65,7 +65,7 @@ void HashIndex::freeAll(const AllGuard&) {
     for (uint32_t line = 0; line < lineCount(size()); ++line) {
         lines()[line].forEach(
                 [](TaggedPointer entry) { const StoredValuePtr doomed(entry.get()); });
-        lines()[line] = HashLine();
+        lines()[line].clear();
     }
 }
 

@@ -49,6 +49,14 @@ void HashLine::remove(const StoredValue* value) {
     }
 }
 
+void HashLine::clear() noexcept {
+    entries_.fill(TaggedPointer());
+    // One by one: a client can make a chain that is too long for a recursion.
+    while (more_ != nullptr) {
+        more_ = std::move(more_->more_);
+    }
+}
+
 HashLines::HashLines(uint32_t count) {
     auto* lines =
             static_cast<HashLine*>(::operator new (size_t{count} * sizeof(HashLine), kAlignment));

@@ -24,6 +24,11 @@ class HashLine {
   public:
     static constexpr unsigned kEntries = 7;
 
+    HashLine() = default;
+    HashLine(const HashLine&) = delete;
+    HashLine& operator=(const HashLine&) = delete;
+    ~HashLine() { clear(); }
+
     /// The first entry with this tag for which matches(StoredValue&) holds; nullptr when there is
     /// none.
     template <class Matches>
@@ -44,6 +49,7 @@ class HashLine {
     void add(TaggedPointer added);
     /// `value` must be here.
     void remove(const StoredValue* value);
+    void clear() noexcept;
 
     /// Calls visit(TaggedPointer) for every entry; visit must not change the line.
     template <class Visit>

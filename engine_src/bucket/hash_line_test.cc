@@ -1,8 +1,10 @@
 #include "bucket/hash_line.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <algorithm>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
@@ -121,6 +123,25 @@ TEST(HashLine, StaysPacked) {
     }
     EXPECT_EQ(here, HashLine::kEntries);
     EXPECT_FALSE(line.hasMore());
+}
+
+TEST(HashLine, ALongChainEndsOnASmallStack) {
+    const auto values = makeValues(1);
+    auto line = std::make_unique<HashLine>();
+    for (int i = 0; i < 20'000; ++i) {
+        line->add({values[0].get(), 1});
+    }
+    pthread_attr_t small;
+    ASSERT_EQ(pthread_attr_init(&small), 0);
+    ASSERT_EQ(pthread_attr_setstacksize(&small, size_t{128} << 10), 0);
+    pthread_t thread{};
+    const auto destroy = [](void* owned) -> void* {
+        delete static_cast<HashLine*>(owned);
+        return nullptr;
+    };
+    ASSERT_EQ(pthread_create(&thread, &small, destroy, line.release()), 0);
+    EXPECT_EQ(pthread_join(thread, nullptr), 0);
+    pthread_attr_destroy(&small);
 }
 
 }  // namespace kv
