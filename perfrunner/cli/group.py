@@ -20,6 +20,7 @@ COMMANDS = {
     "build": "perfrunner.cli.build",
     "validate": "perfrunner.cli.validate",
     "plan": "perfrunner.cli.plan",
+    "doctor": "perfrunner.cli.doctor",
     "report": "perfrunner.cli.report",
     "compare": "perfrunner.cli.compare",
     "aa": "perfrunner.cli.aa",

@@ -11,10 +11,12 @@ from perfrunner.cluster import Host, open_host
 from perfrunner.errors import HostError, PerfrunnerError
 from perfrunner.run.credentials import Credentials
 from perfrunner.run.events import HostReady, Listener
+from perfrunner.run.health import host_findings
 from perfrunner.run.trial import Seat
 from perfrunner.run.validity import changed_facts
 from perfrunner.spec.cluster import ClusterSpec, HostSpec
 
+_SAID_AT_THE_START = ("governor", "load", "clock source", "disk")
 LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 
 
@@ -87,7 +89,9 @@ def open_hosts(cluster: ClusterSpec, run_id: str, listener: Listener) -> Iterato
             facts[name] = host.facts()
             hosts[name] = host
             role = _role(cluster, name)
-            listener.on_event(HostReady(name, role, facts[name], tuple(_warnings(facts[name]))))
+            listener.on_event(
+                HostReady(name, role, facts[name], tuple(_warnings(name, facts[name])))
+            )
         yield RunHosts(hosts, cluster, run_id, seats, facts)
 
 
@@ -99,13 +103,11 @@ def ssh_command(spec: HostSpec) -> str:
     return shlex.join([*words, f"{spec.user}@{spec.address}" if spec.user else spec.address])
 
 
-def _warnings(facts: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    governor = facts.get("governor")
-    if governor is not None and governor != "performance":
-        yield f"CPU governor is {governor}", "cpupower frequency-set -g performance"
-    load, cpus = facts.get("load_average"), facts.get("cpus")
-    if isinstance(load, float) and isinstance(cpus, int) and load > 0.5 * cpus:
-        yield f"load average is {load:g} on {cpus} CPUs", "stop what else runs there"
+def _warnings(name: str, facts: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """Of all that a doctor would say, what a run should not begin without having heard."""
+    for finding in host_findings(name, facts):
+        if finding.grade != "ok" and finding.subject in _SAID_AT_THE_START:
+            yield finding.text, finding.remedy
 
 
 def _clients_are_here(cluster: ClusterSpec, name: str) -> bool:

@@ -1,0 +1,84 @@
+"""`perfrunner doctor`: what is missing, noisy or mis-set, before a run finds out."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from perfrunner.cli import options
+from perfrunner.cli.output import note, print_json, result_console
+from perfrunner.errors import EXIT_FAILED
+from perfrunner.spec import ClusterSpec, load_cluster
+from perfrunner.spec.cluster import HostSpec
+
+if TYPE_CHECKING:
+    from perfrunner.run.health import Finding
+
+MARKS = {"ok": "[green]✔[/]", "warning": "[yellow]![/]", "problem": "[red]✘[/]"}
+
+
+@click.command(
+    "doctor",
+    short_help="What is missing, noisy or mis-set on the hosts.",
+    epilog="\b\nExamples:\n  perfrunner doctor                     this machine"
+    "\n  perfrunner doctor specs/experiments/jemalloc-metadata-thp.yaml"
+    "\n  perfrunner doctor --cluster specs/clusters/loopback-ssh.yaml --json"
+    "\n\nExit code: 0, or 3 when something would stop a run (✘). A warning (!) costs precision or comparability.",
+)
+@click.argument(
+    "spec_path", metavar="[SPEC]", required=False, type=click.Path(path_type=Path), default=None
+)
+@options.set_option
+@options.cluster_option
+@options.json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    spec_path: Path | None,
+    overrides: tuple[str, ...],
+    cluster: Path | None,
+    as_json: bool,
+) -> None:
+    """Examine the tools here and the hosts of SPEC (or of --cluster; otherwise this machine). Changes nothing."""
+    spec = None if spec_path is None else options.read_spec(spec_path, overrides, cluster)
+    given = load_cluster(cluster) if cluster is not None else _this_machine()
+    hosts = given if spec is None else spec.cluster
+    from perfrunner.run.doctor import examine
+
+    findings = list(examine(hosts, spec))
+    counts = {
+        grade: sum(f.grade == grade for f in findings) for grade in ("ok", "warning", "problem")
+    }
+    if as_json:
+        print_json({"findings": [asdict(f) for f in findings], "counts": counts})
+    else:
+        _print(findings)
+        note(", ".join(f"{count} {grade}" for grade, count in counts.items()))
+    if counts["problem"]:
+        ctx.exit(EXIT_FAILED)
+
+
+def _this_machine() -> ClusterSpec:
+    name = "local"
+    return ClusterSpec(
+        name=name,
+        transport="local",
+        hosts={name: HostSpec()},
+        engine_nodes=(name,),
+        load_clients=(name,),
+    )
+
+
+def _print(findings: list[Finding]) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table("", "where", "what", "found", "remedy", box=None)
+    for f in findings:
+        table.add_row(
+            MARKS[f.grade], escape(f.place), escape(f.subject), escape(f.text), escape(f.remedy)
+        )
+    result_console().print(table)

@@ -1,0 +1,89 @@
+"""The examination behind `perfrunner doctor`: the tools here, the hosts, and whether they suit a spec.
+
+Nothing is changed or measured; of each host only its work directory is made, as a run would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from perfrunner.build.toolchain import build_environment, find_toolchain, require_cargo
+from perfrunner.cluster import Host, open_host
+from perfrunner.errors import PerfrunnerError
+from perfrunner.run.describe import describe
+from perfrunner.run.health import Finding, Grade, host_findings, watch
+from perfrunner.spec.cluster import ClusterSpec
+from perfrunner.spec.model import Spec
+
+CONTROLLER = "this machine"
+MOST_OF_MEMORY = 0.8  # that the bucket's quota may take
+
+
+def examine(cluster: ClusterSpec, spec: Spec | None) -> Iterator[Finding]:
+    """Each finding as it is made; a host takes about a second."""
+    yield from _tools(spec)
+    facts: dict[str, Mapping[str, object]] = {}
+    for name in dict.fromkeys((*cluster.engine_nodes, *cluster.load_clients)):
+        try:
+            with open_host(
+                cluster.hosts[name], cluster.transport, name=name, run_id="doctor"
+            ) as host:
+                yield Finding(name, "reached", "ok", f"{host.work_dir} can be written")
+                yield from _host(host, name)
+                facts[name] = host.facts()
+        except PerfrunnerError as error:
+            yield Finding(name, "reached", "problem", error.message, error.hint or "")
+    if spec is not None and facts.keys() >= set(cluster.engine_nodes):
+        yield from _suits(spec, facts)
+
+
+def _tools(spec: Spec | None) -> Iterator[Finding]:
+    env = build_environment()
+    try:
+        tools = find_toolchain(env)
+        text = f"{tools.compiler}, cmake {tools.cmake_version}"
+        yield Finding(CONTROLLER, "build tools", "ok", text)
+    except PerfrunnerError as error:
+        yield Finding(CONTROLLER, "build tools", "problem", error.message, error.hint or "")
+    wanted = [] if spec is None else [v.allocator.name for v in spec.variants.values()]
+    built = sorted({name for name in wanted if name != "system"})
+    try:
+        require_cargo(built[0] if built else "jemalloc", env)
+        yield Finding(CONTROLLER, "cargo", "ok", "can build the allocators")
+    except PerfrunnerError as error:
+        grade: Grade = "problem" if built else "warning"
+        yield Finding(CONTROLLER, "cargo", grade, error.message, error.hint or "")
+
+
+def _host(host: Host, name: str) -> Iterator[Finding]:
+    try:
+        host.lock()
+    except PerfrunnerError as error:
+        yield Finding(name, "free", "problem", error.message, error.hint or "")
+    else:
+        yield Finding(name, "free", "ok", "no other run measures there")
+        if left := host.processes():
+            text = f"an earlier run left {len(left)} processes or their entries"
+            yield Finding(name, "leftovers", "warning", text, "the next run stops them")
+    yield from host_findings(name, host.facts())
+    yield from watch(host, name)
+
+
+def _suits(spec: Spec, facts: Mapping[str, Mapping[str, object]]) -> Iterator[Finding]:
+    """What only this spec needs of its hosts."""
+    place = f"spec {spec.name}"
+    found = describe(spec, {}, facts)
+    for name, holds in found.facts["preconditions"].items():
+        if holds:
+            yield Finding(place, name, "ok", "holds")
+    for warned in found.warnings:
+        yield Finding(place, "preconditions", "warning", warned.message, warned.remedy)
+    for name in spec.cluster.engine_nodes:
+        memory = facts[name].get("memory_bytes")
+        quota = spec.engine.quota_mb * 2**20
+        if isinstance(memory, int):
+            text = f"bucket quota {quota / 1e9:.1f} GB of {memory / 1e9:.1f} GB on {name}"
+            if quota > MOST_OF_MEMORY * memory:
+                yield Finding(place, "memory", "warning", text, "--set engine.quota_mb=…")
+            else:
+                yield Finding(place, "memory", "ok", text)

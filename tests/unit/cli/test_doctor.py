@@ -1,0 +1,85 @@
+"""`doctor` on this machine, and on hosts that cannot be reached."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import closing
+
+import pytest
+
+from perfrunner.run import health
+
+UNREACHABLE = """\
+name: far
+transport: ssh
+hosts: {{far: {{address: 127.0.0.1, port: {port}, known_hosts: {known}, work_dir: {work}}}}}
+engine_nodes: [far]
+load_clients: [far]
+"""
+
+
+@pytest.fixture(autouse=True)
+def briefly(monkeypatch):
+    monkeypatch.setattr(health, "WATCH_S", 0.05)
+
+
+@pytest.fixture
+def here(cli, tmp_path):
+    """A cluster file of this machine with a work directory of its own."""
+    path = tmp_path / "here.yaml"
+    path.write_text(
+        "name: here\ntransport: local\nhosts: {here: {work_dir: %s}}\n"
+        "engine_nodes: [here]\nload_clients: [here]\n" % (tmp_path / "work")
+    )
+    return path
+
+
+def test_this_machine_is_examined(cli, here):
+    document = cli.json("doctor", "--cluster", here)
+    assert document["counts"]["problem"] == 0
+    found = {(f["place"], f["subject"]): f for f in document["findings"]}
+    assert found["this machine", "build tools"]["grade"] == "ok"
+    for subject in ("reached", "free", "other work", "stolen time", "clock", "disk"):
+        assert ("here", subject) in found, subject
+    assert found["here", "clock"]["grade"] == "ok"
+    table = cli("doctor", "--cluster", here)
+    assert "build tools" in table.stdout
+    assert "0 problem" in table.stderr
+
+
+def test_a_spec_adds_what_it_needs(cli, here):
+    document = cli.json(
+        "doctor", "spec.yaml", "--cluster", here, "--set", "engine.quota_mb=90000000",
+        "--set", "preconditions=[two_cores]",
+    )  # fmt: skip
+    found = {(f["place"], f["subject"]): f for f in document["findings"]}
+    assert found["spec small", "memory"]["grade"] == "warning"
+    assert ("spec small", "two_cores") in found or ("spec small", "preconditions") in found
+
+
+def test_a_host_in_use_is_a_problem(cli, here, tmp_path):
+    from perfrunner.cluster import open_host
+    from perfrunner.spec import load_cluster
+
+    spec = load_cluster(here).hosts["here"]
+    with open_host(spec, "local", name="here", run_id="somebody") as host:
+        host.lock()
+        document = cli.json("doctor", "--cluster", here, code=3)
+    (problem,) = [f for f in document["findings"] if f["grade"] == "problem"]
+    assert problem["subject"] == "free"
+    assert "somebody" in problem["text"]
+
+
+def test_a_host_that_cannot_be_reached_is_a_problem(cli, tmp_path):
+    with closing(socket.socket()) as taken:
+        taken.bind(("127.0.0.1", 0))  # bound, not listening: connections are refused
+        path = tmp_path / "far.yaml"
+        path.write_text(
+            UNREACHABLE.format(
+                port=taken.getsockname()[1], known=tmp_path / "known_hosts", work=tmp_path / "work"
+            )
+        )
+        document = cli.json("doctor", "--cluster", path, code=3)
+    (problem,) = [f for f in document["findings"] if f["grade"] == "problem"]
+    assert (problem["place"], problem["subject"]) == ("far", "reached")
+    assert problem["remedy"]

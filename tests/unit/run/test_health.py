@@ -1,0 +1,63 @@
+"""What the doctor says of facts, and of two looks at /proc/stat."""
+
+from __future__ import annotations
+
+import pytest
+
+from perfrunner.run.health import CHECKS, cpu_shares, host_findings
+
+WELL = {
+    "governor": "performance",
+    "turbo": False,
+    "load_average": 0.1,
+    "cpus": 4,
+    "cpus_allowed": "0-3",
+    "clock_source": "tsc",
+    "aslr": "2",
+    "swap_bytes": 0,
+    "disk_free_bytes": 100 * 10**9,
+    "open_files_limit": "unlimited",
+}
+
+
+def test_a_well_kept_host_passes_every_check() -> None:
+    found = host_findings("h", WELL)
+    assert [f.subject for f in found] == list(CHECKS)
+    assert {f.grade for f in found} == {"ok"}
+    assert {f.remedy for f in found} == {""}
+
+
+@pytest.mark.parametrize(
+    ("subject", "change", "grade", "text"),
+    [
+        ("governor", {"governor": "powersave"}, "warning", "powersave"),
+        ("turbo", {"turbo": True}, "warning", "turbo is on"),
+        ("load", {"load_average": 2.5}, "warning", "2.5 on 4 CPUs"),
+        ("pinning", {"cpus_allowed": "0,2"}, "warning", "only 2 of 4"),
+        ("clock source", {"clock_source": "hpet"}, "warning", "hpet"),
+        ("address layout", {"aslr": "0"}, "warning", "off"),
+        ("swap", {"swap_bytes": 2 * 10**9}, "warning", "2.0 GB"),
+        ("disk", {"disk_free_bytes": 5 * 10**9}, "warning", "5.0 GB"),
+        ("disk", {"disk_free_bytes": 10**8}, "problem", "0.1 GB"),
+        ("open files", {"open_files_limit": "256"}, "warning", "256"),
+    ],
+)
+def test_each_fault_is_named_with_a_remedy(
+    subject: str, change: dict[str, object], grade: str, text: str
+) -> None:
+    bad = [f for f in host_findings("h", {**WELL, **change}) if f.grade != "ok"]
+    assert [(f.place, f.subject, f.grade) for f in bad] == [("h", subject, grade)]
+    assert text in bad[0].text
+    assert bad[0].remedy
+
+
+def test_what_a_host_does_not_show_is_not_judged() -> None:
+    assert host_findings("h", {}) == []
+
+
+def test_shares_of_cpu_time_between_two_looks() -> None:
+    first = "cpu  100 0 50 800 10 0 0 5 0 0"
+    second = "cpu  130 5 60 840 10 2 3 15 9 9"
+    # 30 + 5 + 10 + 2 + 3 = 50 busy, 40 idle, 10 stolen; guest time is in user time already
+    assert cpu_shares(first, second) == pytest.approx((0.5, 0.1))
+    assert cpu_shares(first, first) == (0.0, 0.0)
