@@ -23,6 +23,7 @@ COMMANDS = {
     "doctor": "perfrunner.cli.doctor",
     "report": "perfrunner.cli.report",
     "compare": "perfrunner.cli.compare",
+    "history": "perfrunner.cli.history",
     "aa": "perfrunner.cli.aa",
     "list": "perfrunner.cli.list_",
     "show": "perfrunner.cli.show",

@@ -1,0 +1,103 @@
+"""How a history is written: a line of bars and the levels of each series; or everything as JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from perfrunner.report.numbers import ARROWS, MARKS, minus, p_text, scale_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from perfrunner.analysis.history import History, Level, Series
+
+BARS = "▁▂▃▄▅▆▇█"
+MOST_BARS = 80
+SCHEMA = 1
+
+
+def history_text(history: History) -> str:
+    """Plain text, a paragraph a series; the baseline's raw values last."""
+    if not history.series:
+        return f"no run has {history.metric}\n"
+    ordered = sorted(history.series, key=lambda s: s.variant == s.baseline)
+    return "\n".join("\n".join(_paragraph(series)) + "\n" for series in ordered)
+
+
+def history_document(history: History) -> dict[str, Any]:
+    """Plain values: every run, every level."""
+    return {
+        "schema": SCHEMA,
+        "spec": history.spec_name,
+        "metric": history.metric,
+        "left_out": list(history.left_out),
+        "series": [_document(series) for series in history.series],
+    }
+
+
+def _paragraph(series: Series) -> Iterator[str]:
+    arrow = ARROWS[series.metric.direction]
+    against = "" if series.kind is None else f" against {series.baseline}"
+    first, last = series.runs[0], series.runs[-1]
+    span = f"{first.created_at:%Y-%m-%d} to {last.created_at:%Y-%m-%d}"
+    yield f"{series.metric.id} {arrow}  {series.cell}: {series.variant}{against}, {len(series.runs)} runs, {span}"
+    yield f"  {_bars([run.value for run in series.runs])}"
+    for number, level in enumerate(series.levels):
+        yield f"  {_level(series, level)}{_change(series, number)}"
+
+
+def _level(series: Series, level: Level) -> str:
+    runs = "1 run" if level.runs == 1 else f"{level.runs} runs"
+    first = series.runs[level.first]
+    return f"{_value(series, level.value):>14}  {runs:>8} from {first.created_at:%Y-%m-%d}"
+
+
+def _change(series: Series, number: int) -> str:
+    """What began the level, and with which run and build."""
+    level, turn = series.levels[number], series.turn(number)
+    if turn is None:
+        return ""
+    run, before = series.runs[level.first], series.runs[level.first - 1]
+    build = f", build {before.build_id} → {run.build_id}" if run.build_id != before.build_id else ""
+    return f"  {MARKS.get(turn, '◆')} {turn} ({p_text('p', level.p)}) since {run.experiment}{build}"
+
+
+def _value(series: Series, value: float) -> str:
+    if series.kind == "ratio":
+        return minus(f"{(value - 1) * 100:+.1f} %")
+    scale = scale_of(series.metric, value)
+    if series.kind == "difference":
+        unit = "pt" if series.metric.unit == "%" else scale.unit
+        return minus(f"{value / scale.factor:+.2f} {unit}")
+    return scale.text(value)
+
+
+def _bars(values: Sequence[float]) -> str:
+    """The newest MOST_BARS runs between their least and their greatest."""
+    shown = values[-MOST_BARS:]
+    low, high = min(shown), max(shown)
+    if high == low:
+        return BARS[0] * len(shown)
+    return "".join(BARS[round((v - low) / (high - low) * (len(BARS) - 1))] for v in shown)
+
+
+def _document(series: Series) -> dict[str, Any]:
+    return {
+        "workload": series.cell.workload,
+        "bucket": series.cell.bucket,
+        "variant": series.variant,
+        "baseline": series.baseline,
+        "unit": series.metric.unit,
+        "direction": series.metric.direction,
+        "effect": series.kind,
+        "runs": [
+            {"experiment": run.experiment, "created_at": run.created_at.isoformat(), "build_id": run.build_id,
+             "value": run.value, "blocks": run.blocks}
+            for run in series.runs
+        ],
+        "levels": [
+            {"first": level.first, "last": level.last, "value": level.value, "p": level.p}
+            for level in series.levels
+        ],
+        "turn": series.turn(),
+    }  # fmt: skip

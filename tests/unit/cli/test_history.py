@@ -1,0 +1,83 @@
+"""`history` over a store of played nights."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+import numpy as np
+import pytest
+
+from perfrunner.results import ExperimentRecord, ResultStore, TrialRecord
+
+START = datetime(2026, 10, 1, 2, 0, tzinfo=timezone.utc)
+SPEC = {
+    "name": "small",
+    "baseline": "glibc",
+    "variants": {"glibc": {"allocator": "system"}, "je": {"allocator": "jemalloc"}},
+    "workloads": {"pf": {"items": 10}},
+    "buckets": ["persistent"],
+    "primary": ["ops_per_s"],
+}
+
+
+@pytest.fixture
+def nights(cli):
+    """nights(gains): one finished run a night, je faster by its gain."""
+
+    def store(gains):
+        rng = np.random.default_rng(7)
+        with ResultStore.open(cli.directory / "perfrunner-results") as opened:
+            for night, gain in enumerate(gains):
+                at = START + timedelta(days=night)
+                name = f"small-{at:%Y%m%d}"
+                build = "new" if gain == 0 else "old"
+                opened.create_experiment(
+                    ExperimentRecord(name, "small", SPEC, "", "s.yaml", 1, at, "0", state="done")
+                )
+                for block in range(1, 7):
+                    for position, variant in enumerate(SPEC["variants"], 1):
+                        rate = 1e6 * float(np.exp(rng.normal(0, 0.004)))
+                        if variant == "je":
+                            rate *= 1 + gain
+                        opened.add_trial(name, TrialRecord(
+                            block, 1, position, "pf", "persistent", variant, build, "ok", "", at, at,
+                            {"ops_per_s": rate}, {}, "raw",
+                        ))  # fmt: skip
+
+    return store
+
+
+def test_a_lost_gain_is_told_with_run_and_build(cli, nights):
+    nights([0.03] * 12 + [0.0] * 4)
+    result = cli("history")
+    assert (
+        "ops_per_s ↑  pf · persistent: je against glibc, 16 runs, 2026-10-01 to 2026-10-16"
+        in result.stdout
+    )
+    assert "✘ worse" in result.stdout
+    assert "since small-20261013, build old → new" in result.stdout
+    assert "worse: ops_per_s of je" in result.stderr
+    cli("history", "--fail-on", "worse", code=1)
+
+
+def test_an_old_change_is_no_alarm(cli, nights):
+    nights([0.03] * 12 + [0.0] * 12)
+    result = cli("history", "--fail-on", "worse")
+    assert "✘ worse" in result.stdout
+    assert result.stderr == ""
+
+
+def test_since_and_json(cli, nights):
+    nights([0.03] * 12 + [0.0] * 4)
+    document = cli.json("history", "ops_per_s", "--since", "2026-10-10")
+    (series,) = [s for s in document["series"] if s["variant"] == "je"]
+    assert len(series["runs"]) == 7
+    assert (series["effect"], series["direction"]) == ("ratio", "higher")
+    assert document["metric"] == "ops_per_s"
+
+
+def test_a_metric_that_was_not_measured(cli, nights):
+    nights([0.0] * 3)
+    assert "no run has rss_bytes" in cli("history", "rss_bytes").stdout
+    assert "ops_per_s" in cli("history", "op_per_s", code=2).stderr
+    assert "no experiment 'other'" in cli("history", "--spec", "other", code=2).stderr
