@@ -166,6 +166,10 @@ class VBucket {
     void expire(const Guard& guard, StoredValue& value, Notice& notice, const OpTime& now);
     /// The live StoredValue among `found`; expires it when its time has come.
     StoredValue* live(const Guard& guard, StoredValue* found, Notice& notice, const OpTime& now);
+    /// How most operations begin: the key's lock, the vBucket's state, the live document
+    /// (KeyNotFound without one); then use(guard, document, notice).
+    template <class Use>
+    OpResult withLive(std::string_view key, const OpTime& now, Use use);
     /// Why a mutation with `cas` may not touch the document; opens a lock that the cas fits.
     std::optional<OpStatus> refuse(StoredValue& value, Cas cas, const OpTime& now);
     [[nodiscard]] bool isLocked(StoredValue& value, const OpTime& now);

@@ -118,14 +118,20 @@ OpResult VBucket::read(StoredValue& value, const OpTime& now) {
     return result;
 }
 
-OpResult VBucket::get(std::string_view key, const OpTime& now) {
+template <class Use>
+OpResult VBucket::withLive(std::string_view key, const OpTime& now, Use use) {
     Notice notice(*this);
     const Guard guard = table_.lock(key);
     if (!isActive()) {
         return failed(OpStatus::NotMyVbucket);
     }
     StoredValue* value = live(guard, table_.find(guard, key), notice, now);
-    return value != nullptr ? read(*value, now) : failed(OpStatus::KeyNotFound);
+    return value != nullptr ? use(guard, *value, notice) : failed(OpStatus::KeyNotFound);
+}
+
+OpResult VBucket::get(std::string_view key, const OpTime& now) {
+    return withLive(key, now,
+                    [&](const Guard&, StoredValue& value, Notice&) { return read(value, now); });
 }
 
 OpResult VBucket::getMeta(std::string_view key, const OpTime&) {
@@ -170,32 +176,25 @@ OpResult VBucket::getRandom(uint32_t position, std::string& key, const OpTime& n
 }
 
 OpResult VBucket::getAndTouch(std::string_view key, uint32_t exptime, const OpTime& now) {
-    Notice notice(*this);
-    const Guard guard = table_.lock(key);
-    if (!isActive()) {
-        return failed(OpStatus::NotMyVbucket);
-    }
-    StoredValue* value = live(guard, table_.find(guard, key), notice, now);
-    if (value == nullptr) {
-        return failed(OpStatus::KeyNotFound);
-    }
-    if (isLocked(*value, now)) {
-        return failed(OpStatus::Locked);
-    }
-    OpResult result = read(*value, now);
-    if (result.ok() && value->exptime() != exptime) {
-        const QueueResult queued = commit(guard, value, key,
-                                          {.flags = value->flags(),
-                                           .exptime = exptime,
-                                           .datatype = value->datatype(),
-                                           .value = result.value},
-                                          notice, now);
-        result.exptime = exptime;
-        result.cas = queued.cas;
-        result.seqno = queued.seqno;
-        result.vbuuid = failoverLog_.uuid();
-    }
-    return result;
+    return withLive(key, now, [&](const Guard& guard, StoredValue& value, Notice& notice) {
+        if (isLocked(value, now)) {
+            return failed(OpStatus::Locked);
+        }
+        OpResult result = read(value, now);
+        if (result.ok() && value.exptime() != exptime) {
+            const QueueResult queued = commit(guard, &value, key,
+                                              {.flags = value.flags(),
+                                               .exptime = exptime,
+                                               .datatype = value.datatype(),
+                                               .value = result.value},
+                                              notice, now);
+            result.exptime = exptime;
+            result.cas = queued.cas;
+            result.seqno = queued.seqno;
+            result.vbuuid = failoverLog_.uuid();
+        }
+        return result;
+    });
 }
 
 OpResult VBucket::touch(std::string_view key, uint32_t exptime, const OpTime& now) {
@@ -208,47 +207,33 @@ OpResult VBucket::touch(std::string_view key, uint32_t exptime, const OpTime& no
 }
 
 OpResult VBucket::getAndLock(std::string_view key, uint32_t seconds, const OpTime& now) {
-    Notice notice(*this);
-    const Guard guard = table_.lock(key);
-    if (!isActive()) {
-        return failed(OpStatus::NotMyVbucket);
-    }
-    StoredValue* value = live(guard, table_.find(guard, key), notice, now);
-    if (value == nullptr) {
-        return failed(OpStatus::KeyNotFound);
-    }
-    if (isLocked(*value, now)) {
-        return failed(OpStatus::Locked);
-    }
-    OpResult result = read(*value, now);
-    if (result.ok()) {
-        const uint32_t duration =
-                seconds == 0 || seconds > kMaxLockSeconds ? kDefaultLockSeconds : seconds;
-        result.cas = keyLocks_.lock(key, now.seconds + duration);
-        value->setLocked(true);
-    }
-    return result;
+    return withLive(key, now, [&](const Guard&, StoredValue& value, Notice&) {
+        if (isLocked(value, now)) {
+            return failed(OpStatus::Locked);
+        }
+        OpResult result = read(value, now);
+        if (result.ok()) {
+            const uint32_t duration =
+                    seconds == 0 || seconds > kMaxLockSeconds ? kDefaultLockSeconds : seconds;
+            result.cas = keyLocks_.lock(key, now.seconds + duration);
+            value.setLocked(true);
+        }
+        return result;
+    });
 }
 
 OpResult VBucket::unlock(std::string_view key, Cas cas, const OpTime& now) {
-    Notice notice(*this);
-    const Guard guard = table_.lock(key);
-    if (!isActive()) {
-        return failed(OpStatus::NotMyVbucket);
-    }
-    StoredValue* value = live(guard, table_.find(guard, key), notice, now);
-    if (value == nullptr) {
-        return failed(OpStatus::KeyNotFound);
-    }
-    if (!isLocked(*value, now)) {
-        return failed(OpStatus::NotLocked);
-    }
-    if (keyLocks_.holder(key, now.seconds) != cas) {
-        return failed(OpStatus::Locked);
-    }
-    keyLocks_.unlock(key);
-    value->setLocked(false);
-    return {};
+    return withLive(key, now, [&](const Guard&, StoredValue& value, Notice&) {
+        if (!isLocked(value, now)) {
+            return failed(OpStatus::NotLocked);
+        }
+        if (keyLocks_.holder(key, now.seconds) != cas) {
+            return failed(OpStatus::Locked);
+        }
+        keyLocks_.unlock(key);
+        value.setLocked(false);
+        return OpResult();
+    });
 }
 
 OpResult VBucket::store(std::string_view key, StoreMode mode, BlobPtr value, const StoreArgs& args,
@@ -355,21 +340,14 @@ OpResult VBucket::arithmetic(std::string_view key, const ArithmeticArgs& args, c
 }
 
 OpResult VBucket::remove(std::string_view key, Cas cas, const OpTime& now) {
-    Notice notice(*this);
-    const Guard guard = table_.lock(key);
-    if (!isActive()) {
-        return failed(OpStatus::NotMyVbucket);
-    }
-    StoredValue* present = live(guard, table_.find(guard, key), notice, now);
-    if (present == nullptr) {
-        return failed(OpStatus::KeyNotFound);
-    }
-    if (const auto refused = refuse(*present, cas, now)) {
-        return failed(*refused);
-    }
-    return done(commit(guard, present, key,
-                       {.op = ItemOp::Deletion, .flags = present->flags(), .exptime = now.seconds},
-                       notice, now));
+    return withLive(key, now, [&](const Guard& guard, StoredValue& value, Notice& notice) {
+        if (const auto refused = refuse(value, cas, now)) {
+            return failed(*refused);
+        }
+        return done(commit(guard, &value, key,
+                           {.op = ItemOp::Deletion, .flags = value.flags(), .exptime = now.seconds},
+                           notice, now));
+    });
 }
 
 }  // namespace kv
