@@ -3,7 +3,6 @@
 namespace kv {
 
 void HashTableCounters::addTo(HashTableSums& sums) const noexcept {
-    sums.items += items.load(std::memory_order_relaxed);
     sums.tombstones += tombstones.load(std::memory_order_relaxed);
     sums.nonResident += nonResident.load(std::memory_order_relaxed);
     sums.expiring += expiring.load(std::memory_order_relaxed);
@@ -11,13 +10,15 @@ void HashTableCounters::addTo(HashTableSums& sums) const noexcept {
     sums.valueBytes += valueBytes.load(std::memory_order_relaxed);
     sums.savedBytes += savedBytes.load(std::memory_order_relaxed);
     for (size_t i = 0; i < kDatatypes; ++i) {
-        sums.datatypes[i] += datatypes[i].load(std::memory_order_relaxed);
+        const int64_t live = datatypes[i].load(std::memory_order_relaxed);
+        sums.datatypes[i] += live;
+        sums.items += live;
     }
 }
 
 void HashTableCounters::reset() noexcept {
     for (auto* counter :
-         {&items, &tombstones, &nonResident, &expiring, &metaBytes, &valueBytes, &savedBytes}) {
+         {&tombstones, &nonResident, &expiring, &metaBytes, &valueBytes, &savedBytes}) {
         counter->store(0, std::memory_order_relaxed);
     }
     for (auto& counter : datatypes) {

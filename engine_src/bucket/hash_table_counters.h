@@ -47,9 +47,9 @@ struct StoredValueFacts {
     explicit StoredValueFacts(const StoredValue* value);
 };
 
-/// One stripe of counters.
+/// One stripe of counters. Live documents are counted by datatype only: their number is the sum,
+/// and a change has one locked addition less.
 struct HashTableCounters {
-    std::atomic<int64_t> items{0};
     std::atomic<int64_t> tombstones{0};
     std::atomic<int64_t> nonResident{0};
     std::atomic<int64_t> expiring{0};
@@ -63,7 +63,7 @@ struct HashTableCounters {
     void addTo(HashTableSums& sums) const noexcept;
     void reset() noexcept;
 };
-static_assert(sizeof(HashTableCounters) == 120, "bytes per stripe and vBucket (historic: 144)");
+static_assert(sizeof(HashTableCounters) == 112, "bytes per stripe and vBucket (historic: 144)");
 
 /// Uncompressed minus stored size of a Snappy value; 0 when its header is not a length.
 int64_t snappySavedBytes(std::string_view compressed) noexcept;
@@ -94,7 +94,6 @@ inline void HashTableCounters::apply(const StoredValueFacts& before,
             counter.fetch_add(difference, std::memory_order_relaxed);
         }
     };
-    add(items, int64_t{after.live} - int64_t{before.live});
     add(tombstones, int64_t{after.tombstone} - int64_t{before.tombstone});
     add(nonResident, int64_t{after.nonResident} - int64_t{before.nonResident});
     add(expiring, int64_t{after.expiring} - int64_t{before.expiring});
