@@ -100,7 +100,10 @@ inline void HashTableCounters::apply(const StoredValueFacts& before,
     add(metaBytes, after.metaBytes - before.metaBytes);
     add(valueBytes, after.valueBytes - before.valueBytes);
     add(savedBytes, after.savedBytes - before.savedBytes);
-    if (before.datatype != after.datatype || before.live != after.live) {
+    // Not `a != b || c != d`: gcc makes one comparison of both pairs through memory, which waits
+    // for the two stores and for the locked additions before them.
+    const int kindDiffers = (before.datatype ^ after.datatype) | (before.live ^ after.live);
+    if (kindDiffers != 0) {
         add(datatypes[before.datatype], -int64_t{before.live});
         add(datatypes[after.datatype], int64_t{after.live});
     }
