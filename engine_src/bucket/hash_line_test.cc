@@ -108,17 +108,18 @@ TEST(HashLine, HoldsWhatASetHoldsAfterRandomSteps) {
 }
 
 TEST(HashLine, StaysPacked) {
-    const auto values = makeValues(3 * HashLine::kEntries);
+    constexpr size_t kLine = HashLine::kEntries;
+    const auto values = makeValues(3 * kLine);
     HashLine line;
     for (const auto& value : values) {
         line.add({value.get(), 1});
     }
     // The first ones leave; the last ones take their places and the further lines go away.
-    for (size_t i = 0; i < 2 * HashLine::kEntries; ++i) {
+    for (size_t i = 0; i < 2 * kLine; ++i) {
         line.remove(values[i].get());
     }
     unsigned here = 0;
-    for (size_t i = 2 * HashLine::kEntries; i < values.size(); ++i) {
+    for (size_t i = 2 * kLine; i < values.size(); ++i) {
         here += static_cast<unsigned>(findKey(line, 1, std::to_string(i)) == values[i].get());
     }
     EXPECT_EQ(here, HashLine::kEntries);
