@@ -6,6 +6,7 @@ import contextlib
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -41,8 +42,7 @@ class Postgres:
         return self.url(name)
 
     def stop(self) -> None:
-        self.process.terminate()  # SIGTERM would wait for clients; SIGINT, sent next, does not
-        self.process.send_signal(2)
+        self.process.send_signal(signal.SIGINT)  # SIGTERM would wait for the clients
         self.process.wait(20)
 
 
