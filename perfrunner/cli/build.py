@@ -20,8 +20,8 @@ from perfrunner.errors import EXIT_FAILED
 from perfrunner.spec import Spec
 
 if TYPE_CHECKING:
-    from perfrunner.run.builds import Builds
     from perfrunner.run.events import Listener
+    from perfrunner.run.preflight.builds import Builds
 
 Settings = dict[str, Mapping[str, str]]
 
@@ -58,7 +58,7 @@ def command(
     spec = options.read_spec(spec_path, overrides, cluster)
     spec = spec.restricted(None, options.selection("variant", variants, tuple(spec.variants)))
     source = find_engine_source(engine_src, spec_path)
-    from perfrunner.run.builds import build_all
+    from perfrunner.run.preflight.builds import build_all
 
     with progress_listener(quiet) as listener:
         builds = build_all(spec, source, cache_dir, listener)
@@ -81,8 +81,8 @@ def _proved(
     missing = {n: a for n, a in builds.artifacts.items() if n not in settings}
     if missing:
         from perfrunner.results import BuildRecord
-        from perfrunner.run.builds import deploy_and_prove
-        from perfrunner.run.hosts import open_hosts
+        from perfrunner.run.preflight.builds import deploy_and_prove
+        from perfrunner.run.preflight.hosts import open_hosts
 
         def keep(record: BuildRecord) -> None:
             settings[record.variant] = record.settings

@@ -15,7 +15,7 @@ from perfrunner.spec import ClusterSpec, load_cluster
 from perfrunner.spec.cluster import HostSpec
 
 if TYPE_CHECKING:
-    from perfrunner.run.health import Finding
+    from perfrunner.run.preflight.health import Finding
 
 MARKS = {"ok": "[green]✔[/]", "warning": "[yellow]![/]", "problem": "[red]✘[/]"}
 
@@ -46,7 +46,7 @@ def command(
     spec = None if spec_path is None else options.read_spec(spec_path, overrides, cluster)
     given = load_cluster(cluster) if cluster is not None else _this_machine()
     hosts = given if spec is None else spec.cluster
-    from perfrunner.run.doctor import examine
+    from perfrunner.run.preflight.doctor import examine
 
     findings = list(examine(hosts, spec))
     counts = {

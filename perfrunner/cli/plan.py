@@ -9,7 +9,7 @@ import click
 from perfrunner.cli import options
 from perfrunner.cli.estimate import Estimate, estimate
 from perfrunner.cli.output import duration, print_json, result_console
-from perfrunner.run.plan import Plan, draw_seed, make_plan
+from perfrunner.run.plan.order import Plan, draw_seed, make_plan
 from perfrunner.spec import Spec
 
 

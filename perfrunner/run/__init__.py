@@ -1,1 +1,10 @@
-"""One experiment from plan to stored trials: the journal, the trial, the rules of counting, resume."""
+"""One experiment from its spec to its stored trials.
+
+    runner.py     the flow: begin or resume, open the hosts, build, prove, measure, end
+    plan/         what to run next: the order of the blocks, the schedule, precision, the time that is left
+    preflight/    before anything is measured: the hosts, their facts and health, builds and proof
+    trial/        one cell of one block: fresh engines, the verbs of a scenario, the rules of counting
+
+Beside them what the whole run shares: its record in the store (opening), its journal, its locks, its signals,
+the events that it tells.
+"""

@@ -15,7 +15,7 @@ from typing import Any
 import perfrunner
 from perfrunner.errors import UsageError
 from perfrunner.results import ExperimentRecord, ResultStore, TrialRecord
-from perfrunner.run.plan import draw_seed
+from perfrunner.run.plan.order import draw_seed
 from perfrunner.spec.model import Spec
 
 

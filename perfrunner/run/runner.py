@@ -28,23 +28,29 @@ from perfrunner.errors import (
 )
 from perfrunner.results import BuildRecord, ExperimentState, ResultStore, TrialRecord
 from perfrunner.run import events as ev
-from perfrunner.run.builds import Builds, build_all, deploy_and_prove
-from perfrunner.run.describe import describe
 from perfrunner.run.diskspace import disk_is_full
-from perfrunner.run.eta import EtaEstimator
-from perfrunner.run.hosts import RunHosts, open_hosts
 from perfrunner.run.interrupt import Interrupted, InterruptedTwice, SignalGuard
 from perfrunner.run.journal import Journal, read_journal, trial_in_flight
 from perfrunner.run.lock import OutDirLock
-from perfrunner.run.noise_floor import FACT as NOISE_FLOOR
-from perfrunner.run.noise_floor import known_noise_floor
 from perfrunner.run.opening import Opened, begin
 from perfrunner.run.opening import resume as resume_experiment
-from perfrunner.run.plan import plan_block
-from perfrunner.run.precision import decide, widest_half_width
-from perfrunner.run.sampling_check import FACT, cells_to_check, check_sampling
-from perfrunner.run.schedule import Cell, Schedule, Task
-from perfrunner.run.trial import Deployed, TrialResult, TrialRunner, fresh_directory, trial_name
+from perfrunner.run.plan.eta import EtaEstimator
+from perfrunner.run.plan.order import plan_block
+from perfrunner.run.plan.precision import decide, widest_half_width
+from perfrunner.run.plan.schedule import Cell, Schedule, Task
+from perfrunner.run.preflight.builds import Builds, build_all, deploy_and_prove
+from perfrunner.run.preflight.describe import describe
+from perfrunner.run.preflight.hosts import RunHosts, open_hosts
+from perfrunner.run.preflight.noise_floor import FACT as NOISE_FLOOR
+from perfrunner.run.preflight.noise_floor import known_noise_floor
+from perfrunner.run.trial.runner import (
+    Deployed,
+    TrialResult,
+    TrialRunner,
+    fresh_directory,
+    trial_name,
+)
+from perfrunner.run.trial.sampling_check import FACT, cells_to_check, check_sampling
 from perfrunner.spec.model import Spec
 from perfrunner.workloads.registry import check_runnable
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from perfrunner.build import Artifact, Proof
 from perfrunner.errors import BuildError, PerfrunnerError, ProofError
-from perfrunner.run import builds
 from perfrunner.run.events import Event
+from perfrunner.run.preflight import builds
 from perfrunner.run.runner import run_experiment
 from perfrunner.spec import load_spec
 from tests.support.fakes import write_artifact

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from perfrunner.cli import main
-from perfrunner.run import builds
+from perfrunner.run.preflight import builds
 from tests.support.driver import fakes
 from tests.support.fakes import ROOT, Lab
 

@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from perfrunner.results import ExperimentData, ResultStore
-from perfrunner.run.plan import PlannedTrial, make_plan
+from perfrunner.run.plan.order import PlannedTrial, make_plan
 from perfrunner.spec import load_spec
 from tests.support.fakes import APPEND, PILLOWFIGHT, Lab, variant
 

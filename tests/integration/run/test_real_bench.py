@@ -11,8 +11,8 @@ import pytest
 
 from perfrunner.cluster import open_host
 from perfrunner.errors import TrialError
-from perfrunner.run.reproduce import Recorder
-from perfrunner.run.toolbench import ToolBench
+from perfrunner.run.trial.reproduce import Recorder
+from perfrunner.run.trial.toolbench import ToolBench
 from perfrunner.spec import load_spec
 from perfrunner.spec.allocator import AllocatorSpec
 from perfrunner.spec.cluster import HostSpec

@@ -8,9 +8,9 @@ import json
 import pytest
 
 from perfrunner.cluster import Host, open_host
-from perfrunner.run.credentials import Credentials
-from perfrunner.run.schedule import Task
-from perfrunner.run.trial import Deployed, Seat, TrialResult, TrialRunner
+from perfrunner.run.plan.schedule import Task
+from perfrunner.run.trial.credentials import Credentials
+from perfrunner.run.trial.runner import Deployed, Seat, TrialResult, TrialRunner
 from perfrunner.spec import load_spec
 from perfrunner.spec.cluster import HostSpec
 from tests.support.fakes import APPEND, PILLOWFIGHT, Lab, write_artifact

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from perfrunner.run import health
+from perfrunner.run.preflight import health
 
 UNREACHABLE = """\
 name: far

@@ -14,7 +14,7 @@ from perfrunner.cli.proofs import RememberedProofs
 from perfrunner.errors import BuildError, HostError, ProofError
 from perfrunner.results import BuildRecord, ExperimentRecord, ResultStore, TrialRecord
 from perfrunner.run import events as ev
-from perfrunner.run.builds import Builds
+from perfrunner.run.preflight.builds import Builds
 from perfrunner.spec import load_spec
 
 START = datetime(2026, 1, 2, tzinfo=timezone.utc)
@@ -195,9 +195,9 @@ def built(monkeypatch, cli, play):
         def __exit__(self, *_):
             pass
 
-    monkeypatch.setattr("perfrunner.run.builds.build_all", build_all)
-    monkeypatch.setattr("perfrunner.run.builds.deploy_and_prove", deploy_and_prove)
-    monkeypatch.setattr("perfrunner.run.hosts.open_hosts", NoHosts)
+    monkeypatch.setattr("perfrunner.run.preflight.builds.build_all", build_all)
+    monkeypatch.setattr("perfrunner.run.preflight.builds.deploy_and_prove", deploy_and_prove)
+    monkeypatch.setattr("perfrunner.run.preflight.hosts.open_hosts", NoHosts)
     return proved
 
 
@@ -231,7 +231,7 @@ def test_a_damaged_proof_is_made_again(cli, built):
 
 def test_a_failed_build_is_shown_and_ends_with_3(cli, built, monkeypatch):
     monkeypatch.setattr(
-        "perfrunner.run.builds.build_all",
+        "perfrunner.run.preflight.builds.build_all",
         lambda *_: Builds(
             {"glibc": Artifact("id", cli.directory, {}, True, 0.1)},
             {"auto,3": "no cargo", "always,3": "x"},
@@ -245,7 +245,7 @@ def test_errors_of_builds_and_proofs_end_with_3(cli, built, monkeypatch, error):
     def fail(*_, **__):
         raise error
 
-    monkeypatch.setattr("perfrunner.run.builds.build_all", fail)
+    monkeypatch.setattr("perfrunner.run.preflight.builds.build_all", fail)
     assert f"error: {error.message}" in cli("build", "spec.yaml", code=3).stderr
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from perfrunner.run.describe import describe
+from perfrunner.run.preflight.describe import describe
 from perfrunner.spec import Spec, load_spec
 from tests.support.fakes import spec_text
 

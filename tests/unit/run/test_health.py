@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfrunner.run.health import CHECKS, cpu_shares, host_findings
+from perfrunner.run.preflight.health import CHECKS, cpu_shares, host_findings
 
 WELL = {
     "governor": "performance",

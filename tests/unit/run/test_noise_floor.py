@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from perfrunner.results import ExperimentRecord, ExperimentState, ResultStore, TrialRecord
-from perfrunner.run.noise_floor import known_noise_floor
 from perfrunner.run.opening import resolved
+from perfrunner.run.preflight.noise_floor import known_noise_floor
 from perfrunner.spec import Spec, load_spec
 from tests.support.fakes import spec_text
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from perfrunner.run.reproduce import PADDING_NAME, Recorder
+from perfrunner.run.trial.reproduce import PADDING_NAME, Recorder
 
 
 def recorder(tmp_path: Path, ssh: str | None = None) -> Recorder:

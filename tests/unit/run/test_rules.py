@@ -10,13 +10,13 @@ import pytest
 
 from perfrunner.measure.client import ClientCost, ClientReport, Phase
 from perfrunner.measure.counters import CrossCheck
-from perfrunner.run.describe import check_preconditions
 from perfrunner.run.diskspace import disk_is_full
-from perfrunner.run.eta import EtaEstimator
-from perfrunner.run.precision import decide
-from perfrunner.run.schedule import Task
-from perfrunner.run.trial import padding_size, trial_name, workload_seed
-from perfrunner.run.validity import changed_facts, void_reasons
+from perfrunner.run.plan.eta import EtaEstimator
+from perfrunner.run.plan.precision import decide
+from perfrunner.run.plan.schedule import Task
+from perfrunner.run.preflight.describe import check_preconditions
+from perfrunner.run.trial.runner import padding_size, trial_name, workload_seed
+from perfrunner.run.trial.validity import changed_facts, void_reasons
 from perfrunner.spec.model import Limits
 from perfrunner.workloads.bench import Measured
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfrunner.run.events import TrialStatus
-from perfrunner.run.plan import PlannedTrial
-from perfrunner.run.schedule import Cell, Schedule, Task
+from perfrunner.run.plan.order import PlannedTrial
+from perfrunner.run.plan.schedule import Cell, Schedule, Task
 
 VARIANTS = ("a", "b", "c")
 CELLS = (("pf", "persistent"), ("app", "ephemeral"))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perfrunner.run.plan import make_plan
+from perfrunner.run.plan.order import make_plan
 from perfrunner.spec import Spec, load_spec
 from perfrunner.spec.preconditions import MEASURED, PRECONDITIONS
 from perfrunner.spec.workloads import LatencySpec, MicrobenchSpec

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from perfrunner.errors import TrialError
-from perfrunner.run.toolbench import stat_groups
+from perfrunner.run.trial.toolbench import stat_groups
 from perfrunner.spec.workloads import LatencySpec, MicrobenchSpec
 from perfrunner.workloads import latency, microbench
 

@@ -15,8 +15,8 @@ from perfrunner.cluster.process import ProcessHandle
 from perfrunner.cluster.transport import Completed, Transport
 from perfrunner.errors import TrialError
 from perfrunner.measure.samples import numbers
-from perfrunner.run.credentials import USER, CredentialFiles
-from perfrunner.run.reproduce import Recorder
+from perfrunner.run.trial.credentials import USER, CredentialFiles
+from perfrunner.run.trial.reproduce import Recorder
 
 READY_POLL_S = 0.05
 STOP_GRACE_S = 60.0  # a clean stop persists what is queued

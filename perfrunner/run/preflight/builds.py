@@ -24,8 +24,8 @@ from perfrunner.spec.model import Spec
 
 if TYPE_CHECKING:
     from perfrunner.results import BuildRecord
-    from perfrunner.run.hosts import RunHosts
-    from perfrunner.run.trial import Deployed
+    from perfrunner.run.preflight.hosts import RunHosts
+    from perfrunner.run.trial.runner import Deployed
 
 
 @dataclass
@@ -75,7 +75,7 @@ def deploy_and_prove(
     """By variant. ProofError stops at the first setting that does not read back, and names its variant."""
     # Imported late: SQLAlchemy and numpy take a third of a second, and a repeated build needs neither.
     from perfrunner.results import BuildRecord
-    from perfrunner.run.trial import Deployed
+    from perfrunner.run.trial.runner import Deployed
 
     deployed = {}
     for name, artifact in builds.artifacts.items():

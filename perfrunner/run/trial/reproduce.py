@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from perfrunner.run.credentials import USER
+from perfrunner.run.trial.credentials import USER
 
 PADDING_NAME = "PERFRUNNER_PADDING"  # of the environment, whose size is varied by it
 

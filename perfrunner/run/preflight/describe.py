@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfrunner.run.events import Warned
-from perfrunner.run.validity import changed_facts
+from perfrunner.run.trial.validity import changed_facts
 from perfrunner.spec.model import Spec
 from perfrunner.spec.preconditions import MEASURED
 

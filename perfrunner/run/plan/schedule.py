@@ -20,7 +20,7 @@ from perfrunner.run.events import TrialStatus
 
 
 class Planned(Protocol):
-    """The part of a planned trial that matters here (run/plan.py's PlannedTrial)."""
+    """The part of a planned trial that matters here (run/plan/order.py's PlannedTrial)."""
 
     @property
     def block(self) -> int: ...

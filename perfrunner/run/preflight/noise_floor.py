@@ -16,7 +16,7 @@ from perfrunner.spec.model import NO_BUCKET
 
 if TYPE_CHECKING:
     from perfrunner.results import ExperimentRecord, ResultStore
-    from perfrunner.run.describe import HostFacts
+    from perfrunner.run.preflight.describe import HostFacts
     from perfrunner.spec.model import Spec
 
 FACT = "noise_floor"

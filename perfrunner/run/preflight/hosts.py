@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from perfrunner.cluster import Host, open_host
 from perfrunner.errors import HostError, PerfrunnerError
-from perfrunner.run.credentials import Credentials
 from perfrunner.run.events import HostReady, Listener
-from perfrunner.run.health import host_findings
-from perfrunner.run.trial import Seat
-from perfrunner.run.validity import changed_facts
+from perfrunner.run.preflight.health import host_findings
+from perfrunner.run.trial.credentials import Credentials
+from perfrunner.run.trial.runner import Seat
+from perfrunner.run.trial.validity import changed_facts
 from perfrunner.spec.cluster import ClusterSpec, HostSpec
 
 _SAID_AT_THE_START = ("governor", "load", "clock source", "disk")

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from perfrunner.run.schedule import Task
-from perfrunner.run.serverbench import SAMPLE_INTERVAL_MS
-from perfrunner.run.trial import Deployed, TrialRunner
+from perfrunner.run.plan.schedule import Task
+from perfrunner.run.trial.runner import Deployed, TrialRunner
+from perfrunner.run.trial.serverbench import SAMPLE_INTERVAL_MS
 from perfrunner.spec.model import Spec
 from perfrunner.spec.workloads import ToolWorkload
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from perfrunner.build.toolchain import build_environment, find_toolchain, require_cargo
 from perfrunner.cluster import Host, open_host
 from perfrunner.errors import PerfrunnerError
-from perfrunner.run.describe import describe
-from perfrunner.run.health import Finding, Grade, host_findings, watch
+from perfrunner.run.preflight.describe import describe
+from perfrunner.run.preflight.health import Finding, Grade, host_findings, watch
 from perfrunner.spec.cluster import ClusterSpec
 from perfrunner.spec.model import Spec
 

@@ -17,7 +17,7 @@ from perfrunner.build.readback import Stats, check_complaints, check_readback
 from perfrunner.cluster.process import ProcessHandle
 from perfrunner.cluster.transport import CommandTimeout, Transport
 from perfrunner.errors import ProofError, TrialError
-from perfrunner.run.reproduce import Recorder
+from perfrunner.run.trial.reproduce import Recorder
 from perfrunner.spec.variant import Variant
 
 LOG_TAIL = 3  # lines of the program's log in a message

@@ -17,9 +17,9 @@ from perfrunner.cluster.transport import CommandTimeout, Transport
 from perfrunner.errors import TrialError
 from perfrunner.measure.client import ClientReport, merge_reports, parse_report
 from perfrunner.measure.samples import Sample, add_nodes, parse_samples
-from perfrunner.run.credentials import USER, CredentialFiles
-from perfrunner.run.engine import Engine
-from perfrunner.run.reproduce import Recorder
+from perfrunner.run.trial.credentials import USER, CredentialFiles
+from perfrunner.run.trial.engine import Engine
+from perfrunner.run.trial.reproduce import Recorder
 from perfrunner.workloads.bench import Arguments, Sampling, Share
 
 SLICE_S = 1.0

@@ -22,15 +22,15 @@ from pathlib import Path
 
 from perfrunner.cluster.transport import LinkLost, Transport
 from perfrunner.errors import HostError, PerfrunnerError, TrialError
-from perfrunner.run.credentials import CredentialFiles
 from perfrunner.run.diskspace import disk_is_full
-from perfrunner.run.engine import Engine, EngineSetup
 from perfrunner.run.events import TrialStatus
-from perfrunner.run.reproduce import PADDING_NAME, Recorder
-from perfrunner.run.schedule import Task
-from perfrunner.run.serverbench import SAMPLE_INTERVAL_MS, Bench, ClientSeat
-from perfrunner.run.toolbench import ToolBench
-from perfrunner.run.validity import void_reasons
+from perfrunner.run.plan.schedule import Task
+from perfrunner.run.trial.credentials import CredentialFiles
+from perfrunner.run.trial.engine import Engine, EngineSetup
+from perfrunner.run.trial.reproduce import PADDING_NAME, Recorder
+from perfrunner.run.trial.serverbench import SAMPLE_INTERVAL_MS, Bench, ClientSeat
+from perfrunner.run.trial.toolbench import ToolBench
+from perfrunner.run.trial.validity import void_reasons
 from perfrunner.spec.model import Spec
 from perfrunner.spec.workloads import ToolWorkload
 from perfrunner.workloads.bench import Measured

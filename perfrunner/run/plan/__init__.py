@@ -1,0 +1,1 @@
+"""What to run next: blocks in random order, minus what is stored, plus what must be redone."""

@@ -1,0 +1,1 @@
+"""Before anything is measured: hosts opened, described and judged; variants built, deployed and proved."""
