@@ -77,6 +77,11 @@ def parse_report(text: str, where: str) -> ClientReport:
     except ValueError as error:
         shown = text.strip()[:120] or "nothing"
         raise TrialError(f"{where}: the load client printed no JSON ({error}): {shown}") from None
+    return report_of(document, where)
+
+
+def report_of(document: Any, where: str) -> ClientReport:
+    """A report that has been parsed from JSON; TrialError as `parse_report`."""
     if not isinstance(document, dict):
         raise TrialError(f"{where}: expected a JSON object, got {type(document).__name__}")
     tool, schema = document.get("tool"), document.get("schema")

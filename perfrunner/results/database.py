@@ -30,6 +30,7 @@ from sqlalchemy.pool import NullPool
 
 from perfrunner.errors import StoreError
 from perfrunner.results.schema import SCHEMA_VERSION, metadata, schema_table
+from perfrunner.results.upgrade import upgrade
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,7 +94,12 @@ def prepare(engine: Engine, place: str, *, create: bool) -> None:
             metadata.create_all(connection)
             connection.execute(insert(schema_table).values(version=SCHEMA_VERSION))
             return
-        versions = [row[0] for row in connection.execute(select(schema_table.c.version))]
+        versions = _versions(connection)
+        if len(versions) == 1 and 0 < versions[0] < SCHEMA_VERSION:
+            connection.exec_driver_sql(_CREATION_LOCKS[engine.dialect.name])
+            versions = _versions(connection)  # another run may have done it meanwhile
+            upgrade(connection, versions[0])
+            versions = _versions(connection)
         if versions != [SCHEMA_VERSION]:
             found = versions[0] if len(versions) == 1 else versions
             newer = len(versions) == 1 and versions[0] > SCHEMA_VERSION
@@ -104,6 +110,10 @@ def prepare(engine: Engine, place: str, *, create: bool) -> None:
         missing = set(metadata.tables) - tables
         if missing:
             raise StoreError(f"{place} is damaged: table {', '.join(sorted(missing))} is missing")
+
+
+def _versions(connection: Connection) -> list[int]:
+    return [row[0] for row in connection.execute(select(schema_table.c.version))]
 
 
 @contextmanager

@@ -58,7 +58,8 @@ class TrialRecord:
     """One workload on one variant in one block: the unit of replication.
 
     A block that was void is repeated, every variant, under the next `attempt`. `raw_dir` is
-    relative to the directory of the store.
+    relative to the directory of the store. `ensemble` counts from 1 the groups of a cell whose
+    engines were alive side by side (the baseline is in each of them); 0: it ran alone.
     """
 
     block: int
@@ -75,6 +76,7 @@ class TrialRecord:
     metrics: Mapping[str, float] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
     raw_dir: str = ""
+    ensemble: int = 0
 
     @property
     def seconds(self) -> float:

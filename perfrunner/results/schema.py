@@ -26,7 +26,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2  # 2: trials.ensemble
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -112,6 +112,7 @@ trials = Table(
     Column("metrics", JSON, nullable=False),
     Column("facts", JSON, nullable=False),
     Column("raw_dir", Text, nullable=False),
+    Column("ensemble", Integer, nullable=False, server_default="0"),
     UniqueConstraint(
         "experiment_id",
         "block",
@@ -119,6 +120,7 @@ trials = Table(
         "workload",
         "bucket",
         "variant",
+        "ensemble",
         name="one_trial_a_place",
     ),
 )

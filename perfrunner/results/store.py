@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -108,20 +108,26 @@ class ResultStore:
 
     def add_trial(self, experiment_id: str, record: TrialRecord) -> None:
         """Store one finished trial in one transaction; afterwards it survives a power cut."""
-        _check(record.status, TrialStatus, "status")
-        for metric, value in record.metrics.items():
-            if not math.isfinite(value):
-                raise StoreError(
-                    f"metric {metric} of {record.variant} in block {record.block} is {value}",
-                    "a metric that cannot be measured is left out, never stored as NaN or infinity",
-                )
+        self.add_trials(experiment_id, (record,))
+
+    def add_trials(self, experiment_id: str, records: Sequence[TrialRecord]) -> None:
+        """Store the trials of an ensemble: all of them or, if anything goes wrong, none."""
+        for record in records:
+            _check(record.status, TrialStatus, "status")
+            for metric, value in record.metrics.items():
+                if not math.isfinite(value):
+                    raise StoreError(
+                        f"metric {metric} of {record.variant} in block {record.block} is {value}",
+                        "a metric that cannot be measured is left out, never stored as NaN or infinity",
+                    )
         with self._transaction() as connection:
             self._require(connection, experiment_id)
-            what = (
-                f"trial block {record.block} attempt {record.attempt} {record.workload} "
-                f"{record.bucket} {record.variant}"
-            )
-            _insert(connection, trials, {**_row(record), "experiment_id": experiment_id}, what)
+            for record in records:
+                what = (
+                    f"trial block {record.block} attempt {record.attempt} {record.workload} "
+                    f"{record.bucket} {record.variant}"
+                )
+                _insert(connection, trials, {**_row(record), "experiment_id": experiment_id}, what)
 
     def delete(self, experiment_id: str) -> None:
         """Forget an experiment, its builds and its trials. Its raw files are the caller's to

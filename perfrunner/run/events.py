@@ -95,7 +95,7 @@ class BlockStarted:
 
 @dataclass(frozen=True)
 class TrialStarted:
-    """A fresh engine is about to be started."""
+    """A fresh engine is about to be started, or one for each arm of an ensemble."""
 
     number: int  # 1.. of `total`, void and failed ones included
     total: int
@@ -104,6 +104,7 @@ class TrialStarted:
     workload: str
     bucket: str
     variant: str
+    beside: tuple[str, ...] = ()  # the other arms, side by side with it
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -34,27 +34,25 @@ from perfrunner.run.journal import Journal, read_journal, trial_in_flight
 from perfrunner.run.lock import OutDirLock
 from perfrunner.run.opening import Opened, begin
 from perfrunner.run.opening import resume as resume_experiment
+from perfrunner.run.plan.ensembles import FACT as LAYOUTS
+from perfrunner.run.plan.ensembles import Layout, layouts, record_layouts, stored_layouts
 from perfrunner.run.plan.eta import EtaEstimator
-from perfrunner.run.plan.order import plan_block
+from perfrunner.run.plan.order import PlannedTrial, plan_block
 from perfrunner.run.plan.precision import decide, widest_half_width
-from perfrunner.run.plan.schedule import Cell, Schedule, Task
+from perfrunner.run.plan.schedule import Arm, Cell, Schedule, Task, Unit
 from perfrunner.run.preflight.builds import Builds, build_all, deploy_and_prove
 from perfrunner.run.preflight.describe import describe
 from perfrunner.run.preflight.hosts import RunHosts, open_hosts
 from perfrunner.run.preflight.noise_floor import FACT as NOISE_FLOOR
 from perfrunner.run.preflight.noise_floor import known_noise_floor
-from perfrunner.run.trial.runner import (
-    Deployed,
-    TrialResult,
-    TrialRunner,
-    fresh_directory,
-    trial_name,
-)
+from perfrunner.run.trial.runner import TrialRunner, fresh_directory
 from perfrunner.run.trial.sampling_check import FACT, cells_to_check, check_sampling
+from perfrunner.run.trial.seats import Deployed, TrialResult, trial_name
 from perfrunner.spec.model import Spec
 from perfrunner.workloads.registry import check_runnable
 
 STOP_GRACE_S = 5.0
+LEFT_OUT = "left out of the ensemble: it failed more than once and never succeeded"
 
 
 def run_experiment(
@@ -114,6 +112,7 @@ class _Run:
     engine_src: Path
     cache_dir: Path
     resume_command: str
+    layouts: dict[str, Layout] = field(init=False)
     eta: EtaEstimator = field(init=False)
     schedule: Schedule = field(init=False)
     blocks: int = field(init=False)
@@ -123,16 +122,13 @@ class _Run:
     failures: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        seed, trials = self.opened.experiment.seed, self.opened.trials
+        trials = self.opened.trials
         self.blocks = max([self.spec.blocks, *(trial.block for trial in trials)])
         self.eta = EtaEstimator(
             {(w, b): self.spec.workloads[w].expected_seconds for w, b in self.spec.cells}
         )
-        self.schedule = Schedule(
-            (t for block in range(1, self.blocks + 1) for t in plan_block(self.spec, seed, block)),
-            max_voids=self.spec.limits.max_voids,
-            redo_order=self._redo_order,
-        )
+        # How much memory the engine node has is known later; a resumed run goes on as it began.
+        self._lay_out(stored_layouts(self.opened.experiment.facts) or layouts(self.spec, None))
         for trial in trials:
             task = Task(
                 trial.block,
@@ -141,8 +137,21 @@ class _Run:
                 trial.workload,
                 trial.bucket,
                 trial.variant,
+                trial.ensemble,
             )
             self._count(task, trial.status, trial.reason, trial.seconds)
+
+    def _lay_out(self, found: dict[str, Layout]) -> None:
+        self.layouts = found
+        self.schedule = Schedule(
+            (t for block in range(1, self.blocks + 1) for t in self._plan_block(block)),
+            max_voids=self.spec.limits.max_voids,
+            redo_order=self._redo_order,
+        )
+
+    def _plan_block(self, block: int, attempt: int = 1) -> tuple[PlannedTrial, ...]:
+        seed = self.opened.experiment.seed
+        return plan_block(self.spec, seed, block, attempt, laid_out=self.layouts)
 
     # -- the flow
 
@@ -200,9 +209,26 @@ class _Run:
             for cell in self.schedule.begin_partial_cells_again():
                 self.journal.append("cell-again", cell=cell, why=found.changes)
         self.facts = found.facts
+        if LAYOUTS not in self.facts:
+            self._fit_into_memory(hosts)
+        self.facts[LAYOUTS] = record_layouts(self.layouts)
         self.facts[NOISE_FLOOR] = known_noise_floor(self.store, self.spec, hosts.facts)
         self.store.set_facts(self.opened.experiment.id, self.facts)
         self.journal.append("hosts", facts=hosts.facts)
+
+    def _fit_into_memory(self, hosts: RunHosts) -> None:
+        """Only before the first trial: the arms of one experiment are grouped alike in all its blocks."""
+        node = hosts.facts[self.spec.cluster.engine_nodes[0]]
+        free = node.get("memory_available_bytes")
+        fitting = layouts(self.spec, free if isinstance(free, int) else None)
+        if fitting != self.layouts and not self.opened.trials:
+            for name, layout in fitting.items():
+                if layout != self.layouts[name]:
+                    how = (
+                        f"{layout.arms} arms at a time" if layout.arms > 1 else "one arm at a time"
+                    )
+                    self.listener.on_event(ev.Warned(f"{name} runs {how}: {layout.why}"))
+            self._lay_out(fitting)
 
     def _note_builds(self, builds: Builds) -> None:
         for name, artifact in builds.artifacts.items():
@@ -229,23 +255,32 @@ class _Run:
         )
         block = 0
         self._look_at_precision(max((t.block for t in self.opened.trials), default=0))
-        while (task := self.schedule.next()) is not None:
+        while (unit := self.schedule.next()) is not None:
+            task = unit.tasks[0]
             if task.attempt == 1 and task.block != block:
                 block = task.block
                 self.listener.on_event(ev.BlockStarted(block, self.blocks))
             hosts.require_locks()
-            self._start(task)
-            failed_build = builds.failures.get(task.variant)
-            if failed_build is None:
-                result = runner.run(task, deployed[task.variant])
-            else:
-                result = _not_built(task, failed_build, runner.trials_dir)
-            build_id = deployed[task.variant].build_id if failed_build is None else ""
-            self._keep(result, build_id)
+            self._start(unit)
+            self._keep(self._run_unit(unit, runner, builds, deployed), deployed)
             if self.schedule.block_complete(task.block):
                 self._look_at_precision(task.block)
         if self.spec.baseline in deployed and FACT not in self.facts:
             self._check_sampling(runner, deployed[self.spec.baseline])
+
+    def _run_unit(
+        self, unit: Unit, runner: TrialRunner, builds: Builds, deployed: dict[str, Deployed]
+    ) -> list[TrialResult]:
+        """Arms that could not be built, or that an ensemble must do without, fail; the others run."""
+        runs = [task for task in unit.tasks if task.variant in deployed]
+        results = runner.run(runs, deployed) if runs else []
+        for task in (*unit.tasks, *unit.left_out):
+            if task in runs:
+                continue
+            message = builds.failures.get(task.variant)
+            reason = LEFT_OUT if message is None else f"the build failed: {message}"
+            results.append(_not_run(task, reason, message, runner.trials_dir))
+        return results
 
     def _check_sampling(self, runner: TrialRunner, deployed: Deployed) -> None:
         """All cells or none is stored: a run that is killed meanwhile does it again."""
@@ -253,13 +288,15 @@ class _Run:
         if not cells:
             return
         self.listener.on_event(ev.SamplingCheck(self.spec.baseline, tuple(cells)))
-        self.facts[FACT] = list(check_sampling(runner, self.spec, deployed))
+        self.facts[FACT] = list(check_sampling(runner, self.spec, deployed, self.layouts))
         self.store.set_facts(self.opened.experiment.id, self.facts)
         self.journal.append("sampling-checked")
 
     # -- one trial's bookkeeping
 
-    def _start(self, task: Task) -> None:
+    def _start(self, unit: Unit) -> None:
+        task = unit.tasks[0]
+        beside = tuple(other.variant for other in unit.tasks[1:])
         self.journal.append(
             "trial-started",
             block=task.block,
@@ -267,6 +304,7 @@ class _Run:
             workload=task.workload,
             bucket=task.bucket,
             variant=task.variant,
+            beside=beside,
         )
         self.listener.on_event(
             ev.TrialStarted(
@@ -277,41 +315,56 @@ class _Run:
                 workload=task.workload,
                 bucket=task.bucket,
                 variant=task.variant,
+                beside=beside,
             )
         )
 
-    def _keep(self, result: TrialResult, build_id: str) -> None:
-        """Store first, then journal; neither is torn by a signal."""
-        task = result.task
+    def _keep(self, results: Sequence[TrialResult], deployed: Mapping[str, Deployed]) -> None:
+        """The trials of a unit, all at once: store first, then journal; neither is torn by a signal."""
         with self.guard.shield():
-            self.store.add_trial(
-                self.opened.experiment.id,
-                TrialRecord(
+            self.store.add_trials(
+                self.opened.experiment.id, [self._record(result, deployed) for result in results]
+            )
+            for result in results:
+                task = result.task
+                self.journal.append(
+                    "trial-finished",
                     block=task.block,
                     attempt=task.attempt,
-                    position=task.position,
-                    workload=task.workload,
-                    bucket=task.bucket,
                     variant=task.variant,
-                    build_id=build_id,
                     status=result.status,
                     reason=result.reason,
-                    started_at=result.started_at,
-                    finished_at=result.finished_at,
-                    metrics=dict(result.metrics),
-                    facts=dict(result.facts),
-                    raw_dir=str(result.directory.relative_to(self.opened.directory.parent)),
-                ),
-            )
-            self.journal.append(
-                "trial-finished",
-                block=task.block,
-                attempt=task.attempt,
-                variant=task.variant,
-                status=result.status,
-                reason=result.reason,
-            )
-            self._count(task, result.status, result.reason, result.seconds)
+                )
+                self._count(task, result.status, result.reason, result.seconds / len(results))
+        for result in results:
+            self._tell(result)
+        void = [result for result in results if result.status == "void"]
+        for result in void[:1]:
+            self._void(result.task, result.reason)
+        self._tell_eta()
+
+    def _record(self, result: TrialResult, deployed: Mapping[str, Deployed]) -> TrialRecord:
+        task = result.task
+        return TrialRecord(
+            block=task.block,
+            attempt=task.attempt,
+            position=task.position,
+            workload=task.workload,
+            bucket=task.bucket,
+            variant=task.variant,
+            build_id=deployed[task.variant].build_id if task.variant in deployed else "",
+            status=result.status,
+            reason=result.reason,
+            started_at=result.started_at,
+            finished_at=result.finished_at,
+            metrics=dict(result.metrics),
+            facts=dict(result.facts),
+            raw_dir=str(result.directory.relative_to(self.opened.directory.parent)),
+            ensemble=task.ensemble,
+        )
+
+    def _tell(self, result: TrialResult) -> None:
+        task = result.task
         self.listener.on_event(
             ev.TrialFinished(
                 number=sum(self.counts.values()),
@@ -328,9 +381,6 @@ class _Run:
                 directory=result.directory,
             )
         )
-        if result.status == "void":
-            self._void(task, result.reason)
-        self._tell_eta()
 
     def _void(self, task: Task, reason: str) -> None:
         redo = self.schedule.will_redo(task.cell)
@@ -378,11 +428,15 @@ class _Run:
             self.blocks = block
         elif decision.decision == "extend":
             self.blocks = block + 1
-            self.schedule.extend(plan_block(self.spec, self.opened.experiment.seed, self.blocks))
+            self.schedule.extend(self._plan_block(self.blocks))
 
-    def _redo_order(self, cell: Cell, attempt: int) -> list[str]:
-        order = plan_block(self.spec, self.opened.experiment.seed, cell.block, attempt)
-        return [t.variant for t in order if (t.workload, t.bucket) == (cell.workload, cell.bucket)]
+    def _redo_order(self, cell: Cell, attempt: int) -> list[Arm]:
+        order = self._plan_block(cell.block, attempt)
+        return [
+            (t.variant, t.ensemble)
+            for t in order
+            if (t.workload, t.bucket) == (cell.workload, cell.bucket)
+        ]
 
     def _store_build(self, record: BuildRecord) -> None:
         with self.guard.shield():
@@ -434,14 +488,15 @@ class _Run:
             raise
 
 
-def _not_built(task: Task, message: str, trials_dir: Path) -> TrialResult:
+def _not_run(task: Task, reason: str, build_error: str | None, trials_dir: Path) -> TrialResult:
     now = datetime.now(timezone.utc)
     directory = fresh_directory(trials_dir / trial_name(task))
-    (directory / "build-error.log").write_text(message + "\n", encoding="utf-8")
+    if build_error is not None:
+        (directory / "build-error.log").write_text(build_error + "\n", encoding="utf-8")
     return TrialResult(
         task=task,
         status="failed",
-        reason=f"the build failed: {message}",
+        reason=reason,
         started_at=now,
         finished_at=now,
         directory=directory,

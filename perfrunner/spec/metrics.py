@@ -42,9 +42,13 @@ def _family(unit: str, direction: Direction, titles: dict[str, str]) -> list[Met
 
 _ALL = [
     *_family("ops/s", "higher", {
-        "ops_per_s": "operations per second (mean of the steady window)",
-        "ops_per_s_p90": "operations per second (90th percentile of seconds)",
+        "ops_per_s": "operations per second (robust over rounds; alone: mean of the steady window)",
+        "ops_per_s_total": "operations per second (every slice in it, rare slow ones too)",
+        "ops_per_s_p90": "operations per second (90th percentile of slices; alone: of seconds)",
     }),
+    MetricType(
+        "slow_slices", "%", "lower", "difference", 1.0, "slices slower than twice the arm's median"
+    ),
     *_family("us", "lower", {
         f"latency_{op}_{p}_us": f"{op} latency, {p.replace('_', '.')}"
         for op in ("get", "set")

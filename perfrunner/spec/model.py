@@ -15,12 +15,13 @@ from perfrunner.spec.base import (
     items_error,
 )
 from perfrunner.spec.cluster import ClusterSpec
+from perfrunner.spec.cpus import AUTO, Cpus
 from perfrunner.spec.metrics import METRICS, is_metric, metric_type
 from perfrunner.spec.preconditions import check_precondition
 from perfrunner.spec.suggest import did_you_mean, expected_name
-from perfrunner.spec.units import Count, PositiveCount, PositiveDuration, Share, parse_share
+from perfrunner.spec.units import Count, PositiveCount, PositiveDuration, Share, Size, parse_share
 from perfrunner.spec.variant import ParamName, ParamValue, Variant
-from perfrunner.spec.workloads import ToolWorkload, Workload
+from perfrunner.spec.workloads import Schedule, ToolWorkload, Workload
 
 NO_BUCKET = "-"  # the bucket of a workload that has none
 MIN_BLOCKS_FOR_VERDICT = 6
@@ -40,8 +41,17 @@ class EngineSpec(Piece):
     shards: Annotated[int, Field(ge=1, le=1024)] = Field(default=2, description="flusher shards")
     quota_mb: PositiveCount = Field(default=1024, description="bucket quota, MiB")
     vbuckets: Annotated[int, Field(ge=1, le=65536)] = 1024
-    port: Annotated[int, Field(ge=0, le=65535)] = Field(default=0, description="0: any free port")
+    port: Annotated[int, Field(ge=0, le=65535)] = Field(
+        default=0, description="0: any free port; side by side the n-th arm gets the n-th from here"
+    )
+    cpus: Cpus = Field(default=AUTO, description="where the engine's threads run")
     params: dict[ParamName, ParamValue] = Field(default_factory=dict)
+
+
+class ClientSpec(Piece):
+    """How the load clients and samplers are started, for every variant alike."""
+
+    cpus: Cpus = Field(default=AUTO, description="where they run: beside the engine's CPUs")
 
 
 class Limits(Piece):
@@ -53,7 +63,15 @@ class Limits(Piece):
         default=0.95, description="busiest load thread; above it the client is saturated"
     )
     max_voids: Count = Field(default=10, description="void cells that are redone at the end")
-    trial_timeout: PositiveDuration = 600.0
+    trial_timeout: PositiveDuration = Field(
+        default=600.0, description="for each arm; side by side the arms' times add up"
+    )
+    arms: PositiveCount | None = Field(
+        default=None, description="engines alive side by side; none: as many as fit into memory"
+    )
+    memory: Size | None = Field(
+        default=None, description="of all arms of an ensemble; none: what the engine node has free"
+    )
 
 
 def _metric(name: str) -> str:
@@ -87,6 +105,12 @@ class Spec(Piece):
     variants: Annotated[dict[VariantName, Variant], Field(min_length=1)]
     baseline: str
     engine: EngineSpec = EngineSpec()
+    client: ClientSpec = ClientSpec()
+    schedule: Schedule = "side-by-side"
+    relink: Literal["auto", "shuffle", "never"] = Field(
+        default="auto",
+        description="each block's programs linked in an order of its own; auto: where binaries differ",
+    )
     buckets: Annotated[
         tuple[Literal["persistent", "ephemeral"], ...], ListAsTuple, Field(min_length=1)
     ] = ("persistent",)
@@ -174,6 +198,10 @@ class Spec(Piece):
             for name, workload in self.workloads.items()
             for bucket in (self.buckets if workload.per_bucket else (NO_BUCKET,))
         )
+
+    def schedule_of(self, workload: str) -> Schedule:
+        """The workload's own, or the spec's."""
+        return self.workloads[workload].schedule or self.schedule
 
     def params_of(self, variant: str) -> dict[str, str]:
         """The engine parameters of a variant: the engine's, overlaid by its own."""

@@ -2,12 +2,14 @@
 
 A fixed amount of work, so its rate is the work over the time it took. The sampler runs from the start: the p99 of
 RSS over the whole run belongs to the historic formula. One load process for each engine node, because the draws
-of one seeded process are what makes the pattern repeat exactly.
+of one seeded process are what makes the pattern repeat exactly. Side by side the arms are loaded one after the other,
+and take turns at the updates; every arm does the same ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from perfrunner.errors import TrialError
 from perfrunner.measure.client import Phase
@@ -15,44 +17,72 @@ from perfrunner.measure.counters import cross_check
 from perfrunner.measure.memory import memory_metrics
 from perfrunner.measure.window import steady_window
 from perfrunner.spec.workloads import AppendSpec
-from perfrunner.workloads.bench import Measured, ServerBench, Share
-from perfrunner.workloads.metrics import cpu_metrics, driven, latency_metrics
+from perfrunner.workloads.bench import Ensemble, Measured, ServerBench, Share
+from perfrunner.workloads.metrics import cpu_metrics, driven, latency_metrics, read
+from perfrunner.workloads.turns import Driven, driven_in_turns
 
 
-def run(bench: ServerBench, spec: AppendSpec) -> Measured:
-    before, counted_before = bench.sample("before"), bench.counters()
+def run(bench: Ensemble, spec: AppendSpec) -> list[Measured]:
+    before = [read(arm, "before") for arm in bench.arms]
 
     bench.phase("load and update")
-    sampling = bench.start_sampling("samples")
-    report = bench.load(
-        "append", lambda s: append_arguments(spec, bench, s), output="client", per_node=True
-    )
-    series = sampling.stop()
-    now, counted_after = bench.sample("now"), bench.counters()
+    sampling = [arm.start_sampling("samples") for arm in bench.arms]
+    loads = in_turns(bench, spec) if bench.side_by_side else [alone(bench.arms[0], spec)]
+    series = [one.stop() for one in sampling]
+    now = [read(arm, "now") for arm in bench.arms]
 
     bench.phase("settle", spec.settle)
     bench.settle(spec.settle)
-    settled = bench.sample("settled")
+    settled = [arm.sample("settled") for arm in bench.arms]
 
-    phase = driven(report)
-    loaded = report.prepare.ops if report.prepare else 0
-    facts: dict[str, object] = {}
-    if report.live_bytes is not None:
-        facts["live_bytes"] = report.live_bytes
-    return Measured(
-        metrics={
-            "ops_per_s": phase.ops / phase.seconds,
-            **p90(phase),
-            **latency_metrics(phase),
-            **cpu_metrics(loaded + phase.ops, report, before, now),
-            **memory_metrics(series, now, settled),
-        },
-        report=report,
-        check=cross_check(
-            loaded + phase.ops, counted_before, counted_after, spec.in_flight * spec.threads
-        ),
-        facts=facts,
+    return [
+        Measured(
+            metrics={
+                **cpu_metrics(load.ops, load.report, start.sample, end.sample),
+                **load.metrics,
+                **latency_metrics(driven(load.report)),
+                **memory_metrics(samples, end.sample, rest),
+            },
+            report=load.report,
+            check=cross_check(
+                load.ops, start.counters, end.counters, spec.in_flight * spec.threads
+            ),
+            facts={**load.facts, **live_bytes(load)},
+        )
+        for load, start, samples, end, rest in zip(loads, before, series, now, settled, strict=True)
+    ]
+
+
+def in_turns(bench: Ensemble, spec: AppendSpec) -> list[Driven]:
+    turns = bench.load_in_turns(
+        "append",
+        lambda arm, share: [*append_arguments(spec, arm, share), f"--slice-ops={spec.slice_ops}"],
+        output="client",
     )
+    return [
+        replace(load, ops=load.ops + loaded(load))
+        for load in driven_in_turns(turns, bench.baseline)
+    ]
+
+
+def alone(arm: ServerBench, spec: AppendSpec) -> Driven:
+    report = arm.load(
+        "append", lambda s: append_arguments(spec, arm, s), output="client", per_node=True
+    )
+    phase = driven(report)
+    load = Driven(report, phase.ops, {"ops_per_s": phase.ops / phase.seconds, **p90(phase)})
+    return replace(load, ops=load.ops + loaded(load))
+
+
+def loaded(load: Driven) -> int:
+    """Operations of the first phase, which the server counted too."""
+    return load.report.prepare.ops if load.report.prepare else 0
+
+
+def live_bytes(load: Driven) -> dict[str, object]:
+    """Key and value bytes that should be stored at the end."""
+    live = load.report.live_bytes
+    return {} if live is None else {"live_bytes": live}
 
 
 def p90(phase: Phase) -> dict[str, float]:

@@ -13,6 +13,7 @@ from typing import Protocol, TypeAlias
 from perfrunner.measure.client import ClientReport
 from perfrunner.measure.counters import CrossCheck
 from perfrunner.measure.samples import Sample
+from perfrunner.measure.turns import Turns
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Sampling(Protocol):
 
 
 class ServerBench(Protocol):
-    """A trial's freshly started engine and its load clients."""
+    """One arm: a trial's freshly started engine and its load clients."""
 
     @property
     def seed(self) -> int:
@@ -50,8 +51,6 @@ class ServerBench(Protocol):
 
     @property
     def vbuckets(self) -> int: ...
-
-    def phase(self, name: str, expected_s: float | None = None) -> None: ...
 
     def load(
         self, tool: str, arguments: Arguments, *, output: str, per_node: bool = False
@@ -75,6 +74,34 @@ class ServerBench(Protocol):
         ...
 
     def start_sampling(self, name: str) -> Sampling: ...
+
+
+class Ensemble(Protocol):
+    """The arms of a cell's block that are alive at once, in the order of their slots; one arm where it runs alone."""
+
+    @property
+    def arms(self) -> Sequence[ServerBench]: ...
+
+    @property
+    def side_by_side(self) -> bool:
+        """Whether the load goes round the arms in slices; else there is one arm, and it is loaded without a pause."""
+        ...
+
+    @property
+    def baseline(self) -> int:
+        """The arm (its place in `arms`) that the others are compared with."""
+        ...
+
+    def phase(self, name: str, expected_s: float | None = None) -> None: ...
+
+    def load_in_turns(
+        self, tool: str, arguments: Callable[[ServerBench, Share], Sequence[str]], *, output: str
+    ) -> Turns:
+        """Run the load tool once on all arms, slice by slice, and wait; the flags of the arms are added here.
+
+        `<output>.json` and `slices.json` are kept with each arm's trial.
+        """
+        ...
 
     def settle(self, seconds: float) -> None: ...
 

@@ -6,13 +6,28 @@ A figure that a tool or an allocator does not give yields no metric; nothing is 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from perfrunner.errors import TrialError
 from perfrunner.measure.client import ClientReport, Phase
 from perfrunner.measure.samples import Sample
 from perfrunner.measure.window import Window
+from perfrunner.workloads.bench import ServerBench
 
 PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "p99_9": 99.9}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """An arm at one instant: its memory and CPU time, and its server's counters."""
+
+    sample: Sample
+    counters: Mapping[str, float]
+
+
+def read(arm: ServerBench, name: str) -> Reading:
+    """Now; the sample is kept as `<name>.jsonl`."""
+    return Reading(arm.sample(name), arm.counters())
 
 
 def driven(report: ClientReport) -> Phase:

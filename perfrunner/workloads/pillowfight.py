@@ -1,7 +1,8 @@
 """pillowfight: populate in sequence, wait until all of it is on disk, then mixed reads and writes for a time.
 
 Sampling and counting begin after the populate phase, so that its allocations are the starting point and not a part
-of what is timed. The processes of several load clients each take a slice of the key space and of the rate.
+of what is timed. Side by side one process drives all arms in turn, with the same keys and values; alone, the processes
+of several load clients each take a part of the key space and of the rate.
 """
 
 from __future__ import annotations
@@ -12,41 +13,69 @@ from perfrunner.measure.counters import cross_check
 from perfrunner.measure.memory import memory_metrics
 from perfrunner.measure.window import steady_window
 from perfrunner.spec.workloads import PillowfightSpec
-from perfrunner.workloads.bench import Measured, ServerBench, Share
-from perfrunner.workloads.metrics import cpu_metrics, driven, latency_metrics, window_facts
+from perfrunner.workloads.bench import Ensemble, Measured, ServerBench, Share
+from perfrunner.workloads.metrics import cpu_metrics, driven, latency_metrics, read, window_facts
+from perfrunner.workloads.turns import Driven, driven_in_turns
 
 
-def run(bench: ServerBench, spec: PillowfightSpec) -> Measured:
+def run(bench: Ensemble, spec: PillowfightSpec) -> list[Measured]:
     bench.phase("populate")
-    bench.load("pillowfight", lambda s: populate_arguments(spec, bench, s), output="populate")
+    for arm in bench.arms:
+        populate(arm, spec)
 
     bench.phase("persist")
-    bench.wait_persisted()
-    bench.reset_stats()
-    before, counted_before = bench.sample("before"), bench.counters()
+    for arm in bench.arms:
+        arm.wait_persisted()
+        arm.reset_stats()
+    before = [read(arm, "before") for arm in bench.arms]
 
-    bench.phase("access", spec.duration)
-    sampling = bench.start_sampling("samples")
-    report = bench.load("pillowfight", lambda s: access_arguments(spec, bench, s), output="client")
-    series = sampling.stop()
-    now, counted_after = bench.sample("now"), bench.counters()
+    bench.phase("access", spec.duration * len(bench.arms))
+    sampling = [arm.start_sampling("samples") for arm in bench.arms]
+    loads = in_turns(bench, spec) if bench.side_by_side else [alone(bench.arms[0], spec)]
+    series = [one.stop() for one in sampling]
+    now = [read(arm, "now") for arm in bench.arms]
 
     bench.phase("settle", spec.settle)
     bench.settle(spec.settle)
-    settled = bench.sample("settled")
+    settled = [arm.sample("settled") for arm in bench.arms]
 
+    return [
+        Measured(
+            metrics={
+                **cpu_metrics(load.ops, load.report, start.sample, end.sample),
+                **load.metrics,
+                **latency_metrics(driven(load.report)),
+                **memory_metrics(samples, end.sample, rest),
+            },
+            report=load.report,
+            check=cross_check(load.ops, start.counters, end.counters, in_flight(spec)),
+            facts=load.facts,
+        )
+        for load, start, samples, end, rest in zip(loads, before, series, now, settled, strict=True)
+    ]
+
+
+def populate(arm: ServerBench, spec: PillowfightSpec) -> None:
+    arm.load("pillowfight", lambda s: populate_arguments(spec, arm, s), output="populate")
+
+
+def in_turns(bench: Ensemble, spec: PillowfightSpec) -> list[Driven]:
+    turns = bench.load_in_turns(
+        "pillowfight",
+        lambda arm, share: [*access_arguments(spec, arm, share), f"--slice={spec.slice:g}"],
+        output="client",
+    )
+    return driven_in_turns(turns, bench.baseline)
+
+
+def alone(arm: ServerBench, spec: PillowfightSpec) -> Driven:
+    report = arm.load("pillowfight", lambda s: access_arguments(spec, arm, s), output="client")
     phase = driven(report)
     window = steady_window(phase.series, spec.ramp)
-    return Measured(
-        metrics={
-            "ops_per_s": window.mean,
-            "ops_per_s_p90": window.p90,
-            **latency_metrics(phase),
-            **cpu_metrics(phase.ops, report, before, now),
-            **memory_metrics(series, now, settled),
-        },
+    return Driven(
         report=report,
-        check=cross_check(phase.ops, counted_before, counted_after, in_flight(spec)),
+        ops=phase.ops,
+        metrics={"ops_per_s": window.mean, "ops_per_s_p90": window.p90},
         facts=window_facts(window),
     )
 

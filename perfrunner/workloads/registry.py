@@ -1,6 +1,6 @@
 """Which scenario carries out which type of workload.
 
-A workload on a running server is a function of (ServerBench, its spec), one that needs no server a function of
+A workload on a running server is a function of (Ensemble, its spec), one that needs no server a function of
 (ToolBench, its spec). A type in neither table cannot be run and says so before the first build.
 """
 
@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 
 from perfrunner.errors import UsageError
 from perfrunner.workloads import append, latency, microbench, pillowfight
-from perfrunner.workloads.bench import Measured, ServerBench, ToolBench
+from perfrunner.workloads.bench import Ensemble, Measured, ToolBench
 
-Scenario: TypeAlias = Callable[[ServerBench, Any], Measured]
+Scenario: TypeAlias = Callable[[Ensemble, Any], list[Measured]]
 ToolScenario: TypeAlias = Callable[[ToolBench, Any], Measured]
 
 SERVER_SCENARIOS: dict[str, Scenario] = {

@@ -1,10 +1,12 @@
 """What to run next: the plan minus what is stored, plus the cells of blocks that must be redone.
 
 A *cell* is one (workload, bucket). Within a block a cell holds one trial of every variant; it counts only as a
-whole. When one of its trials is void, the rest of that cell in that block is left out and the whole cell is redone at
-the end, every variant, in a fresh order, with the next attempt number. A failed trial (crash) makes its cell be
-redone too, but the other variants are still measured first, and a variant that failed twice and never succeeded is
-not waited for: it is broken, not unlucky. No arm is ever run again alone. At most `max_voids` cells are redone.
+whole. What runs as one is a *unit*: a trial that runs alone, or the trials of an ensemble side by side. When one of a
+cell's trials is void, the rest of that cell in that block is left out and the whole cell is redone at the end, every
+variant, in a fresh order, with the next attempt number. A failed trial (crash) makes its cell be redone too, but the
+other variants are still measured first, and a variant that failed twice and never succeeded is not waited for: it is
+broken, not unlucky. A broken arm is left out of an ensemble, which its death would end. No arm is ever run again
+alone. At most `max_voids` cells are redone.
 
 The schedule is rebuilt by recording stored trials in the order they ran, so a resumed run goes on where the killed
 one would have. It does no I/O.
@@ -14,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from perfrunner.run.events import TrialStatus
 
@@ -32,6 +34,11 @@ class Planned(Protocol):
     def bucket(self) -> str: ...
     @property
     def variant(self) -> str: ...
+    @property
+    def ensemble(self) -> int: ...
+
+
+Arm: TypeAlias = tuple[str, int]  # a variant in an ensemble of its cell (0: alone)
 
 
 @dataclass(frozen=True, order=True)
@@ -53,19 +60,32 @@ class Task:
     workload: str
     bucket: str
     variant: str
+    ensemble: int = 0
 
     @property
     def cell(self) -> Cell:
         return Cell(self.block, self.workload, self.bucket)
 
+    @property
+    def arm(self) -> Arm:
+        return (self.variant, self.ensemble)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Trials that run at once, in the order of their slots; `left_out` are broken arms that must not join them."""
+
+    tasks: tuple[Task, ...]
+    left_out: tuple[Task, ...] = ()
+
 
 @dataclass
 class _CellState:
-    attempts: list[dict[str, TrialStatus]] = field(default_factory=lambda: [{}])
-    order: list[str] = field(default_factory=list)  # variants in plan order
+    attempts: list[dict[Arm, TrialStatus]] = field(default_factory=lambda: [{}])
+    order: list[Arm] = field(default_factory=list)  # in plan order
 
     @property
-    def latest(self) -> dict[str, TrialStatus]:
+    def latest(self) -> dict[Arm, TrialStatus]:
         return self.attempts[-1]
 
 
@@ -77,9 +97,9 @@ class Schedule:
         trials: Iterable[Planned],
         *,
         max_voids: int,
-        redo_order: Callable[[Cell, int], Sequence[str]],
+        redo_order: Callable[[Cell, int], Sequence[Arm]],
     ) -> None:
-        """`redo_order` gives the fresh order of a cell's variants for an attempt after the first."""
+        """`redo_order` gives the fresh order of a cell's arms for an attempt after the first."""
         self._redo_order = redo_order
         self._max_voids = max_voids
         self._plan: list[Planned] = []
@@ -91,7 +111,7 @@ class Schedule:
         """More blocks (a precision rule asked for them)."""
         for trial in trials:
             self._plan.append(trial)
-            self._state(_cell(trial)).order.append(trial.variant)
+            self._state(_cell(trial)).order.append(_arm(trial))
 
     def exclude(self, variant: str) -> None:
         """This variant cannot run at all (its build failed): its failures make nothing be redone."""
@@ -101,10 +121,19 @@ class Schedule:
         state = self._state(task.cell)
         while len(state.attempts) < task.attempt:
             state.attempts.append({})
-        state.attempts[task.attempt - 1][task.variant] = status
+        state.attempts[task.attempt - 1][task.arm] = status
 
-    def next(self) -> Task | None:
-        return self._first_pass() or self._redo()
+    def next(self) -> Unit | None:
+        first = self._first_pass() or self._redo()
+        if first is None:
+            return None
+        if not first.ensemble:
+            return Unit((first,))
+        tasks = self._beside(first)
+        broken = tuple(task for task in tasks if self._broken(task.cell, task.variant))
+        if len(broken) == len(tasks):  # then it may be something that they share
+            return Unit(tasks)
+        return Unit(tuple(task for task in tasks if task not in broken), broken)
 
     # -- questions about the state
 
@@ -123,7 +152,7 @@ class Schedule:
                     budget -= 1
                     kinds += [(cell.workload, cell.bucket)] * len(state.order)
             elif len(state.attempts) > 1:
-                missing = sum(1 for variant in state.order if variant not in state.latest)
+                missing = sum(1 for arm in state.order if arm not in state.latest)
                 kinds += [(cell.workload, cell.bucket)] * missing
         return kinds
 
@@ -136,7 +165,7 @@ class Schedule:
         partial = [
             cell
             for cell, state in self._cells.items()
-            if state.latest and any(variant not in state.latest for variant in state.order)
+            if state.latest and any(arm not in state.latest for arm in state.order)
         ]
         for cell in partial:
             self._cells[cell].attempts.append({})
@@ -153,7 +182,7 @@ class Schedule:
     def counts(self, cell: Cell) -> bool:
         """Whether the latest attempt of the cell is whole."""
         state = self._state(cell)
-        return not self._spoiled(cell, state) and all(v in state.latest for v in state.order)
+        return not self._spoiled(cell, state) and all(arm in state.latest for arm in state.order)
 
     def will_redo(self, cell: Cell) -> bool:
         return self._spoiled(cell, self._state(cell)) and self.redone < self._max_voids
@@ -164,14 +193,32 @@ class Schedule:
         for trial in self._plan:
             if self._wanted(trial):
                 return Task(
-                    trial.block, 1, trial.position, trial.workload, trial.bucket, trial.variant
+                    trial.block,
+                    1,
+                    trial.position,
+                    trial.workload,
+                    trial.bucket,
+                    trial.variant,
+                    trial.ensemble,
                 )
         return None
+
+    def _beside(self, first: Task) -> tuple[Task, ...]:
+        """All tasks of an ensemble of which `first` is the first that has not run."""
+        state = self._state(first.cell)
+        order = state.order if first.attempt == 1 else self._redo_order(first.cell, first.attempt)
+        begun = state.attempts[first.attempt - 1] if first.attempt <= len(state.attempts) else {}
+        members = [arm for arm in order if arm[1] == first.ensemble and arm not in begun]
+        positions = range(first.position, first.position + len(order))
+        return tuple(
+            self._task(first.cell, first.attempt, position, arm)
+            for position, arm in zip(positions, members, strict=False)
+        )
 
     def _wanted(self, trial: Planned) -> bool:
         cell = _cell(trial)
         state = self._state(cell)
-        if len(state.attempts) > 1 or trial.variant in state.latest:
+        if len(state.attempts) > 1 or _arm(trial) in state.latest:
             return False
         # the rest of a void cell would be thrown away, unless it cannot be redone any more
         return not (self._void(state) and self._pending_redos() <= self._max_voids)
@@ -180,9 +227,9 @@ class Schedule:
         for cell, state in self._cells.items():  # in plan order
             if len(state.attempts) == 1 or self._spoiled(cell, state):
                 continue
-            for position, variant in enumerate(self._redo_order(cell, len(state.attempts)), 1):
-                if variant not in state.latest:
-                    return self._task(cell, len(state.attempts), position, variant)
+            for position, arm in enumerate(self._redo_order(cell, len(state.attempts)), 1):
+                if arm not in state.latest:
+                    return self._task(cell, len(state.attempts), position, arm)
         if self.redone >= self._max_voids:
             return None
         for cell, state in self._cells.items():
@@ -192,8 +239,8 @@ class Schedule:
         return None
 
     @staticmethod
-    def _task(cell: Cell, attempt: int, position: int, variant: str) -> Task:
-        return Task(cell.block, attempt, position, cell.workload, cell.bucket, variant)
+    def _task(cell: Cell, attempt: int, position: int, arm: Arm) -> Task:
+        return Task(cell.block, attempt, position, cell.workload, cell.bucket, *arm)
 
     def _void(self, state: _CellState) -> bool:
         return "void" in state.latest.values()
@@ -206,7 +253,7 @@ class Schedule:
             return True
         return any(
             status == "failed" and not self._broken(cell, variant)
-            for variant, status in state.latest.items()
+            for (variant, _), status in state.latest.items()
         )
 
     def _broken(self, cell: Cell, variant: str) -> bool:
@@ -214,16 +261,21 @@ class Schedule:
         if variant in self._excluded:
             return True
         outcomes = [
-            attempt[variant]
+            status
             for other, state in self._cells.items()
             if (other.workload, other.bucket) == (cell.workload, cell.bucket)
             for attempt in state.attempts
-            if variant in attempt
+            for (name, _), status in attempt.items()
+            if name == variant
         ]
         return "ok" not in outcomes and outcomes.count("failed") > 1
 
     def _state(self, cell: Cell) -> _CellState:
         return self._cells.setdefault(cell, _CellState())
+
+
+def _arm(trial: Planned) -> Arm:
+    return (trial.variant, trial.ensemble)
 
 
 def _cell(trial: Planned) -> Cell:

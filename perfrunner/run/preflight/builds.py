@@ -25,7 +25,7 @@ from perfrunner.spec.model import Spec
 if TYPE_CHECKING:
     from perfrunner.results import BuildRecord
     from perfrunner.run.preflight.hosts import RunHosts
-    from perfrunner.run.trial.runner import Deployed
+    from perfrunner.run.trial.seats import Deployed
 
 
 @dataclass
@@ -75,7 +75,7 @@ def deploy_and_prove(
     """By variant. ProofError stops at the first setting that does not read back, and names its variant."""
     # Imported late: SQLAlchemy and numpy take a third of a second, and a repeated build needs neither.
     from perfrunner.results import BuildRecord
-    from perfrunner.run.trial.runner import Deployed
+    from perfrunner.run.trial.seats import Deployed
 
     deployed = {}
     for name, artifact in builds.artifacts.items():

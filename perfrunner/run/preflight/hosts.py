@@ -12,7 +12,7 @@ from perfrunner.errors import HostError, PerfrunnerError
 from perfrunner.run.events import HostReady, Listener
 from perfrunner.run.preflight.health import host_findings
 from perfrunner.run.trial.credentials import Credentials
-from perfrunner.run.trial.runner import Seat
+from perfrunner.run.trial.seats import Seat
 from perfrunner.run.trial.validity import changed_facts
 from perfrunner.spec.cluster import ClusterSpec, HostSpec
 

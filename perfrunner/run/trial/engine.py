@@ -16,7 +16,8 @@ from perfrunner.cluster.transport import Completed, Transport
 from perfrunner.errors import TrialError
 from perfrunner.measure.samples import numbers
 from perfrunner.run.trial.credentials import USER, CredentialFiles
-from perfrunner.run.trial.reproduce import Recorder
+from perfrunner.run.trial.pinning import pinned
+from perfrunner.run.trial.reproduce import ArmRecorder
 
 READY_POLL_S = 0.05
 STOP_GRACE_S = 60.0  # a clean stop persists what is queued
@@ -41,6 +42,7 @@ class EngineSetup:
     shards: int
     params: Mapping[str, str]
     env: Mapping[str, str]
+    cpus: str = ""  # where its threads run; empty: anywhere
 
     @property
     def port_file(self) -> str:
@@ -51,7 +53,7 @@ class EngineSetup:
         return f"{self.directory}/{self.name}.log"
 
     def argv(self) -> list[str]:
-        return [
+        command = [
             f"{self.artifact}/bin/kv_engine",
             f"--host={self.listen}",
             f"--port={self.port}",
@@ -66,6 +68,7 @@ class EngineSetup:
             f"--users={self.credentials.users}",
             *(f"--param={key}={value}" for key, value in self.params.items()),
         ]
+        return pinned(command, self.cpus)
 
 
 @dataclass
@@ -75,19 +78,21 @@ class Engine:
     host: Transport
     setup: EngineSetup
     handle: ProcessHandle
-    recorder: Recorder
+    recorder: ArmRecorder
     port: int = 0
     _stopped: bool = field(default=False, init=False)
 
     @classmethod
-    def start(cls, host: Transport, setup: EngineSetup, recorder: Recorder, run_id: str) -> Engine:
+    def start(
+        cls, host: Transport, setup: EngineSetup, recorder: ArmRecorder, run_id: str
+    ) -> Engine:
         """Returns at once; call `wait_ready`. Call it shielded: a process that nobody holds is only swept later."""
         host.makedirs(f"{setup.directory}/data")
         argv = setup.argv()
         recorder.start(host.name, setup.name, argv, setup.env)
         handle = host.start(
             argv,
-            name=setup.name,
+            name=recorder.job(setup.name),
             log_stdout=f"{setup.directory}/{setup.name}.out",
             log_stderr=setup.log,
             env=setup.env,

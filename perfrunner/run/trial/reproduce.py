@@ -40,13 +40,13 @@ on_{id} chmod 600 "$WORK_{id}/secret/users.json" "$WORK_{id}/secret/password"
 
 _START = """\
 on_{id} sh -c 'echo $$ > "$0"; exec "$@"' "$WORK_{id}/{name}.pid" \\
-  {command} > "$OUT/{name}.out" 2> "$OUT/{name}.log" &
+  {command} > "$OUT/{out}.out" 2> "$OUT/{out}.log" &
 job_{job}=$!
 """
 
 _ENGINE_READY = """\
 stop_{job}() {{ on_{id} sh -c 'kill -TERM "$(cat "$0")"' "$WORK_{id}/{name}.pid"; }}
-trap 'stop_{job}' EXIT
+trap '{stops}' EXIT
 until on_{id} test -s "$WORK_{id}/{name}.port" 2> /dev/null; do kill -0 "$job_{job}"; sleep 0.1; done
 PORT_{job}=$(on_{id} cat "$WORK_{id}/{name}.port")
 PID_{job}=$(on_{id} cat "$WORK_{id}/{name}.pid")
@@ -59,12 +59,16 @@ def _identifier(name: str) -> str:
 
 @dataclass
 class Recorder:
-    """The steps of one trial. Literals are replaced longest first, so that nested paths come out right."""
+    """The steps of one trial, or of an ensemble (see `arm`).
+
+    Literals are replaced longest first, so that nested paths come out right.
+    """
 
     title: str
     _lines: list[str] = field(default_factory=list)
     _paths: dict[str, dict[str, str]] = field(default_factory=dict)  # host -> literal -> variable
-    _arguments: dict[str, str] = field(default_factory=dict)  # whole argument -> its replacement
+    _values: dict[str, str] = field(default_factory=dict)  # "port=4711" -> its replacement
+    _stops: list[str] = field(default_factory=list)  # of the engines, newest first
 
     def add_host(
         self,
@@ -95,6 +99,10 @@ class Recorder:
             )
         )
 
+    def arm(self, slot: int) -> ArmRecorder:
+        """What arm `slot` (from 1) of an ensemble tells; 0: the only one, whose names need no number."""
+        return ArmRecorder(self, slot)
+
     def comment(self, text: str) -> None:
         self._lines.append(f"\n# {text}\n")
 
@@ -106,13 +114,26 @@ class Recorder:
         self._lines.append(f"sleep {seconds:g}\n")
 
     def start(
-        self, host: str, name: str, argv: Sequence[str], env: Mapping[str, str] | None = None
+        self,
+        host: str,
+        name: str,
+        argv: Sequence[str],
+        env: Mapping[str, str] | None = None,
+        *,
+        job: str = "",
     ) -> None:
+        """`name` is that of its files in the host's work directory, `job` (else `name`) unique in the script."""
         command = self._command(host, argv)
         if env:
             command = f"env {self._environment(host, env)} {command}"
         self._lines.append(
-            _START.format(id=_identifier(host), name=name, job=_identifier(name), command=command)
+            _START.format(
+                id=_identifier(host),
+                name=name,
+                out=job or name,
+                job=_identifier(job or name),
+                command=command,
+            )
         )
 
     def wait_file(self, host: str, path: str) -> None:
@@ -120,20 +141,25 @@ class Recorder:
         test = self._command(host, ["test", "-s", path])
         self._lines.append(f"until on_{_identifier(host)} {test}; do sleep 0.02; done\n")
 
-    def engine_ready(self, host: str, name: str, *, port: int, pid: int) -> None:
+    def engine_ready(self, host: str, name: str, *, port: int, pid: int, job: str = "") -> None:
         """From here on the engine's port and pid are written as variables; the script stops it however it ends."""
-        job = _identifier(name)
-        self._lines.append(_ENGINE_READY.format(id=_identifier(host), name=name, job=job))
-        self._arguments[f"--port={port}"] = f'--port="$PORT_{job}"'
-        self._arguments[f"--pid={pid}"] = f'--pid="$PID_{job}"'
+        job = _identifier(job or name)
+        self._stops.insert(0, f"stop_{job}")
+        self._lines.append(
+            _ENGINE_READY.format(
+                id=_identifier(host), name=name, job=job, stops="; ".join(self._stops)
+            )
+        )
+        self._values[f"port={port}"] = f'port="$PORT_{job}"'
+        self._values[f"pid={pid}"] = f'pid="$PID_{job}"'
 
     def wait(self, name: str) -> None:
         self._lines.append(f'wait "$job_{_identifier(name)}"\n')
 
-    def stop(self, host: str, name: str) -> None:
+    def stop(self, host: str, name: str, *, job: str = "") -> None:
         pid = f'"$WORK_{_identifier(host)}/{name}.pid"'
         self._lines.append(f'on_{_identifier(host)} sh -c \'kill -TERM "$(cat "$0")"\' {pid}\n')
-        self._lines.append(f'wait "$job_{_identifier(name)}" || true\n')
+        self._lines.append(f'wait "$job_{_identifier(job or name)}" || true\n')
 
     def script(self) -> str:
         cleared = "".join(
@@ -155,13 +181,51 @@ class Recorder:
         return " ".join(self._word(host, argument) for argument in argv)
 
     def _word(self, host: str, argument: str) -> str:
-        if argument in self._arguments:
-            return self._arguments[argument]
         paths = self._paths.get(host, {})
-        if not paths:
+        patterns = [re.escape(path) for path in sorted(paths, key=len, reverse=True)]
+        patterns += [rf"(?<=[-,]){re.escape(value)}(?![0-9])" for value in self._values]
+        if not patterns:
             return shlex.quote(argument)
-        pattern = "|".join(re.escape(p) for p in sorted(paths, key=len, reverse=True))
-        parts = re.split(f"({pattern})", argument)
-        return "".join(
-            f'"{paths[part]}"' if part in paths else shlex.quote(part) for part in parts if part
-        )
+        written = {**{path: f'"{variable}"' for path, variable in paths.items()}, **self._values}
+        parts = re.split(f"({'|'.join(patterns)})", argument)
+        return "".join(written.get(part) or shlex.quote(part) for part in parts if part)
+
+
+@dataclass(frozen=True)
+class ArmRecorder:
+    """One arm's side of a recorder: its places and jobs carry the number of its slot (0: no number)."""
+
+    script: Recorder
+    slot: int
+
+    def place(self, host: str) -> str:
+        """The host as this arm's own place: its work directory and its artifact there."""
+        return f"{host}-{self.slot}" if self.slot else host
+
+    def job(self, name: str) -> str:
+        """The name of a process, unique among all arms."""
+        return f"{name}-{self.slot}" if self.slot else name
+
+    def comment(self, text: str) -> None:
+        self.script.comment(text)
+
+    def run(self, host: str, argv: Sequence[str], *, output: str | None = None) -> None:
+        kept = self.job(output) if output else None
+        self.script.run(self.place(host), argv, output=kept)
+
+    def start(
+        self, host: str, name: str, argv: Sequence[str], env: Mapping[str, str] | None = None
+    ) -> None:
+        self.script.start(self.place(host), name, argv, env, job=self.job(name))
+
+    def wait_file(self, host: str, path: str) -> None:
+        self.script.wait_file(self.place(host), path)
+
+    def engine_ready(self, host: str, name: str, *, port: int, pid: int) -> None:
+        self.script.engine_ready(self.place(host), name, port=port, pid=pid, job=self.job(name))
+
+    def wait(self, name: str) -> None:
+        self.script.wait(self.job(name))
+
+    def stop(self, host: str, name: str) -> None:
+        self.script.stop(self.place(host), name, job=self.job(name))

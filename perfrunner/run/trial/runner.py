@@ -1,10 +1,11 @@
-"""One trial: a fresh engine on empty data, the workload's scenario, a clean stop, the verdict whether it counts.
+"""One unit of a run: fresh engines on empty data, the workload's scenario, a clean stop, and whether it counts.
 
-A workload that is a tool's (a micro-benchmark) starts no engine; all else is the same.
-Reads top to bottom in `TrialRunner.run`. Everything a trial left is in its directory on this machine when `run`
-returns or raises; nothing of it is left on the hosts. A crash, a client's failure or a time-out make it *failed*;
-a rule of validity.py makes it *void*; both keep their logs. A lost link, a full disk here and Ctrl-C are not the
-trial's: they are raised.
+A unit is one trial, or the trials of an ensemble, whose engines are alive side by side; both go the same way. A
+workload that is a tool's (a micro-benchmark) starts no engine; all else is the same. Reads top to bottom in
+`TrialRunner.run`. Everything a trial left is in its directory on this machine when `run` returns or raises; nothing of
+it is left on the hosts. A crash, a client's failure or a time-out make a trial *failed*, and those that were alive
+beside it *void*; a rule of validity.py makes it *void*; all keep their logs. A lost link, a full disk here and Ctrl-C
+are not the trial's: they are raised.
 """
 
 from __future__ import annotations
@@ -20,14 +21,17 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 
-from perfrunner.cluster.transport import LinkLost, Transport
+from perfrunner.cluster.transport import LinkLost
 from perfrunner.errors import HostError, PerfrunnerError, TrialError
 from perfrunner.run.diskspace import disk_is_full
 from perfrunner.run.events import TrialStatus
 from perfrunner.run.plan.schedule import Task
-from perfrunner.run.trial.credentials import CredentialFiles
 from perfrunner.run.trial.engine import Engine, EngineSetup
+from perfrunner.run.trial.ensemble import ArmError, EnsembleBench
+from perfrunner.run.trial.leaving import leave
+from perfrunner.run.trial.pinning import CpuSets, choose, read_topology
 from perfrunner.run.trial.reproduce import PADDING_NAME, Recorder
+from perfrunner.run.trial.seats import Deployed, Seat, TrialResult, trial_name
 from perfrunner.run.trial.serverbench import SAMPLE_INTERVAL_MS, Bench, ClientSeat
 from perfrunner.run.trial.toolbench import ToolBench
 from perfrunner.run.trial.validity import void_reasons
@@ -41,48 +45,24 @@ START_TIMEOUT_S = 60.0
 ABANDON_GRACE_S = 2.0  # for what is stopped because the trial is given up
 
 
-@dataclass(frozen=True)
-class Seat:
-    """A host of the run: where its runs lie, where its secret lies, how clients reach it."""
-
-    host: Transport
-    run_dir: str  # <work_dir>/runs/<run id>
-    credentials: CredentialFiles
-    address: str
-    listen: str
-    ssh: str | None  # the command that reaches it; None: this machine
-
-
-@dataclass(frozen=True)
-class Deployed:
-    """A variant ready to run: its artifact's place on each host, and the environment its engine gets."""
-
-    build_id: str
-    paths: Mapping[str, str]  # host name -> absolute path of the artifact
-    env: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class TrialResult:
-    """What a trial came to; `directory` holds what it left."""
+@dataclass
+class _Arm:
+    """A trial under way: what is known of it so far."""
 
     task: Task
-    status: TrialStatus
-    reason: str
-    started_at: datetime
-    finished_at: datetime
+    deployed: Deployed
     directory: Path
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    facts: Mapping[str, object] = field(default_factory=dict)
+    sample_interval_ms: int
+    facts: dict[str, object] = field(default_factory=dict)
 
     @property
-    def seconds(self) -> float:
-        return (self.finished_at - self.started_at).total_seconds()
+    def name(self) -> str:
+        return trial_name(self.task)
 
 
 @dataclass
 class TrialRunner:
-    """Runs the trials of one experiment, one at a time."""
+    """Runs the trials of one experiment, one unit at a time."""
 
     spec: Spec
     run_id: str
@@ -94,227 +74,335 @@ class TrialRunner:
     on_phase: Callable[[str, float | None], None]
     host_changes: Callable[[], list[str]]  # host facts that no longer hold
     hurry: Callable[[], bool]  # a second Ctrl-C: no grace, and nothing is fetched
+    _cpus: CpuSets | None = field(default=None, init=False)
 
     def run(
-        self, task: Task, deployed: Deployed, *, sample_interval_ms: int = SAMPLE_INTERVAL_MS
-    ) -> TrialResult:
+        self,
+        tasks: Sequence[Task],
+        deployed: Mapping[str, Deployed],
+        *,
+        sample_interval_ms: Sequence[int] | None = None,
+    ) -> list[TrialResult]:
+        """The trials of a unit, in the order of their slots. `deployed` is by variant."""
         started_at = datetime.now(timezone.utc)
-        directory = fresh_directory(self.trials_dir / trial_name(task))
-        measured: Measured | None = None
-        facts: dict[str, object] = {}
+        intervals = sample_interval_ms or [SAMPLE_INTERVAL_MS] * len(tasks)
+        arms = [
+            _Arm(task, deployed[task.variant], fresh_directory(self._directory(task)), interval)
+            for task, interval in zip(tasks, intervals, strict=True)
+        ]
+        ended: list[tuple[TrialStatus, str, Measured | None]]
         try:
-            measured = self._measure(task, deployed, directory, facts, sample_interval_ms)
-            facts.update(measured.facts)
-            reasons = void_reasons(measured, self.spec.limits) + self.host_changes()
-            status: TrialStatus = "void" if reasons else "ok"
-            reason = "; ".join(reasons)
+            measured = self._measure(arms)
+            changes = self.host_changes()
+            ended = [self._judged(one, changes) for one in measured]
         except (TrialError, HostError) as error:
             if isinstance(error, LinkLost) or disk_is_full(error):
                 raise
-            status, reason = "failed", str(error)
-        return TrialResult(
-            task=task,
-            status=status,
-            reason=reason,
-            started_at=started_at,
-            finished_at=datetime.now(timezone.utc),
-            directory=directory,
-            metrics=measured.metrics if measured is not None and status != "failed" else {},
-            facts=facts,
-        )
+            ended = [(status, reason, None) for status, reason in _blame(error, arms)]
+        finished_at = datetime.now(timezone.utc)
+        return [
+            TrialResult(
+                task=arm.task,
+                status=status,
+                reason=reason,
+                started_at=started_at,
+                finished_at=finished_at,
+                directory=arm.directory,
+                metrics={} if one is None else one.metrics,
+                facts={**arm.facts, **({} if one is None else one.facts)},
+            )
+            for arm, (status, reason, one) in zip(arms, ended, strict=True)
+        ]
 
-    def _measure(
-        self,
-        task: Task,
-        deployed: Deployed,
-        directory: Path,
-        facts: dict[str, object],
-        sample_interval_ms: int,
-    ) -> Measured:
-        workload = self.spec.workloads[task.workload]
+    def _judged(self, one: Measured, changes: list[str]) -> tuple[TrialStatus, str, Measured]:
+        reasons = void_reasons(one, self.spec.limits) + changes
+        return ("void" if reasons else "ok", "; ".join(reasons), one)
+
+    def _measure(self, arms: Sequence[_Arm]) -> list[Measured]:
+        workload = self.spec.workloads[arms[0].task.workload]
         if isinstance(workload, ToolWorkload):
-            with self._tool_bench(task, deployed, directory, facts) as tool_bench:
-                return tool_scenario_for(workload.type)(tool_bench, workload)
-        with self._bench(task, deployed, directory, facts) as bench:
-            bench.sample_interval_ms = sample_interval_ms
+            with self._tool_bench(arms[0]) as tool_bench:
+                return [tool_scenario_for(workload.type)(tool_bench, workload)]
+        with self._ensemble(arms) as bench:
             measured = scenario_for(workload.type)(bench, workload)
-            self._keep_final_stats(bench, directory)
+            for arm in bench.arms:
+                _keep_final_stats(arm)
             bench.phase("stop")
-            for engine in bench.engines:
-                engine.stop()
+            for place, arm in enumerate(bench.arms):
+                for engine in arm.engines:
+                    with _laid_to(place):
+                        engine.stop()
             return measured
 
+    # -- a program that needs no engine
+
     @contextlib.contextmanager
-    def _tool_bench(
-        self, task: Task, deployed: Deployed, directory: Path, facts: dict[str, object]
-    ) -> Iterator[ToolBench]:
+    def _tool_bench(self, arm: _Arm) -> Iterator[ToolBench]:
         """An empty directory on the first engine node, and no engine; on the way out as after a server's trial."""
         seat = self.engine_nodes[0]
+        recorder = self._recorder([arm], [seat])
         bench = ToolBench(
             host=seat.host,
-            artifact=deployed.paths[seat.host.name],
-            remote=f"{seat.run_dir}/{trial_name(task)}",
-            directory=directory,
-            variant=self.spec.variants[task.variant],
-            env=self._environment(task, deployed, facts),
-            recorder=self._recorder(task, deployed, [seat]),
+            artifact=arm.deployed.paths[seat.host.name],
+            remote=f"{seat.run_dir}/{arm.name}",
+            directory=arm.directory,
+            variant=self.spec.variants[arm.task.variant],
+            env=self._environment(arm),
+            recorder=recorder.arm(0),
             run_id=self.run_id,
             deadline=time.monotonic() + self.spec.limits.trial_timeout,
             on_phase=self.on_phase,
             shield=self.shield,
         )
-        try:
+        with self._left(recorder, [arm], [seat], bench.abandon):
             bench.phase("start")
-            seat.host.remove_tree(bench.remote)  # what a killed run left
-            seat.host.makedirs(bench.remote)
+            self._clear([arm], [seat])
             yield bench
-        finally:
-            self._leave(bench, [], {seat.host.name: seat}, trial_name(task), directory)
 
-    def _environment(
-        self, task: Task, deployed: Deployed, facts: dict[str, object]
-    ) -> dict[str, str]:
-        """The variant's, and as many bytes of padding as this trial draws."""
-        padding = padding_size(self.seed, task)
-        facts["environment_padding"] = padding
-        return {**deployed.env, PADDING_NAME: "0" * padding}
+    # -- engines
 
     @contextlib.contextmanager
-    def _bench(
-        self, task: Task, deployed: Deployed, directory: Path, facts: dict[str, object]
-    ) -> Iterator[Bench]:
+    def _ensemble(self, arms: Sequence[_Arm]) -> Iterator[EnsembleBench]:
         """Engines ready to serve; on the way out everything is stopped, fetched and cleared from the hosts."""
-        name = trial_name(task)
-        recorder = self._recorder(task, deployed, (*self.engine_nodes, *self.load_clients))
-        deadline = time.monotonic() + self.spec.limits.trial_timeout
-        facts["seed"] = workload_seed(self.seed, task)
-        env = self._environment(task, deployed, facts)
-        bench = Bench(
+        seats = list({s.host.name: s for s in (*self.engine_nodes, *self.load_clients)}.values())
+        recorder = self._recorder(arms, seats)
+        deadline = time.monotonic() + self.spec.limits.trial_timeout * len(arms)
+        first = arms[0].task
+        variants = [arm.task.variant for arm in arms]
+        baseline = self.spec.baseline
+        cpus = self._cpu_sets(arms[0].deployed)
+        benches: list[Bench] = []
+        ensemble = EnsembleBench(
+            arms=benches,
+            side_by_side=first.ensemble > 0,
+            baseline=variants.index(baseline) if baseline in variants else 0,
+            recorder=recorder,
+            directory=arms[0].directory,
+            round_seed=round_seed(self.seed, first),
+            on_phase=self.on_phase,
+        )
+
+        def abandon(grace: float) -> None:
+            for bench in benches:
+                bench.abandon(grace)
+            for bench in benches:
+                for engine in bench.engines:
+                    engine.abandon(grace)
+
+        with self._left(recorder, arms, seats, abandon):
+            ensemble.phase("start")
+            self._clear(arms, seats)
+            for slot, arm in enumerate(arms, start=1):
+                numbered = slot if len(arms) > 1 else 0
+                bench = self._bench(arm, recorder, numbered, cpus, deadline)
+                benches.append(bench)
+                env = self._environment(arm)
+                engines: list[Engine] = []
+                bench.engines = engines
+                for seat in self.engine_nodes:
+                    setup = self._setup(arm, seat, env, slot - 1, cpus)
+                    with self.shield():
+                        engines.append(Engine.start(seat.host, setup, bench.recorder, self.run_id))
+                self._note(arm, ensemble, variants, slot, cpus)
+            for place, (bench, arm) in enumerate(zip(benches, arms, strict=True)):
+                for engine in bench.engines:
+                    with _laid_to(place):
+                        engine.wait_ready(min(deadline, time.monotonic() + START_TIMEOUT_S))
+                arm.facts["port"] = bench.engines[0].port
+            try:
+                yield ensemble
+            except TrialError as error:
+                raise _explained(error, ensemble) from error
+
+    def _bench(
+        self, arm: _Arm, recorder: Recorder, slot: int, cpus: CpuSets, deadline: float
+    ) -> Bench:
+        return Bench(
             engines=[],
             seats=[
                 ClientSeat(
                     seat.host,
-                    deployed.paths[seat.host.name],
-                    f"{seat.run_dir}/{name}",
+                    arm.deployed.paths[seat.host.name],
+                    f"{seat.run_dir}/{arm.name}",
                     seat.credentials,
+                    cpus.client,
                 )
                 for seat in self.load_clients
             ],
-            directory=directory,
-            recorder=recorder,
+            directory=arm.directory,
+            recorder=recorder.arm(slot),
             run_id=self.run_id,
-            seed=workload_seed(self.seed, task),
+            seed=workload_seed(self.seed, arm.task),
             vbuckets=self.spec.engine.vbuckets,
             deadline=deadline,
-            on_phase=self.on_phase,
             shield=self.shield,
+            sampler_cpus=cpus.client if self._together else "",
+            sample_interval_ms=arm.sample_interval_ms,
         )
-        seats = {seat.host.name: seat for seat in (*self.engine_nodes, *self.load_clients)}
-        engines: list[Engine] = []
-        bench.engines = engines
-        try:
-            bench.phase("start")
-            for seat in seats.values():
-                seat.host.remove_tree(f"{seat.run_dir}/{name}")  # what a killed run left
-                seat.host.makedirs(f"{seat.run_dir}/{name}")
-            for seat in self.engine_nodes:
-                setup = self._setup(task, deployed, seat, env)
-                with self.shield():
-                    engines.append(Engine.start(seat.host, setup, recorder, self.run_id))
-            for engine in engines:
-                engine.wait_ready(min(deadline, time.monotonic() + START_TIMEOUT_S))
-            facts["port"] = engines[0].port
-            yield bench
-        finally:
-            self._leave(bench, engines, seats, name, directory)
-
-    def _leave(
-        self,
-        bench: Bench | ToolBench,
-        engines: Sequence[Engine],
-        seats: Mapping[str, Seat],
-        name: str,
-        directory: Path,
-    ) -> None:
-        """Each step is tried although one before it failed; the first failure of all is what is raised."""
-        grace = 0.0 if self.hurry() else ABANDON_GRACE_S
-        with contextlib.ExitStack() as stack:  # runs in reverse order
-            for seat in seats.values():
-                stack.callback(
-                    self._unless_hurried, seat.host.remove_tree, f"{seat.run_dir}/{name}"
-                )
-            for seat in seats.values():
-                stack.callback(
-                    self._unless_hurried,
-                    _fetch_logs,
-                    seat.host,
-                    f"{seat.run_dir}/{name}",
-                    directory,
-                )
-            stack.callback(
-                lambda: (directory / "reproduce.sh").write_text(bench.recorder.script(), "utf-8")
-            )
-            for engine in engines:
-                stack.callback(engine.abandon, grace)
-            stack.callback(bench.abandon, grace)
-
-    def _unless_hurried(self, step: Callable[..., None], *arguments: object) -> None:
-        if not self.hurry():
-            step(*arguments)
 
     def _setup(
-        self, task: Task, deployed: Deployed, seat: Seat, env: Mapping[str, str]
+        self, arm: _Arm, seat: Seat, env: Mapping[str, str], place: int, cpus: CpuSets
     ) -> EngineSetup:
         engine = self.spec.engine
         several = len(self.engine_nodes) > 1
         return EngineSetup(
             name=f"engine-{seat.host.name}" if several else "engine",
-            artifact=deployed.paths[seat.host.name],
-            directory=f"{seat.run_dir}/{trial_name(task)}",
+            artifact=arm.deployed.paths[seat.host.name],
+            directory=f"{seat.run_dir}/{arm.name}",
             credentials=seat.credentials,
             listen=seat.listen,
             address=seat.address,
-            port=engine.port,
-            bucket=task.bucket,
+            port=engine.port + place if engine.port else 0,
+            bucket=arm.task.bucket,
             quota_mb=engine.quota_mb,
             vbuckets=engine.vbuckets,
             threads=engine.threads,
             shards=engine.shards,
-            params=self.spec.params_of(task.variant),
+            params=self.spec.params_of(arm.task.variant),
             env=env,
+            cpus=cpus.engine,
         )
 
-    def _keep_final_stats(self, bench: Bench, directory: Path) -> None:
-        for engine in bench.engines:
-            stats = {**engine.stat(), **engine.stat("memory", "timings")}
-            text = json.dumps(stats, indent=1, sort_keys=True)
-            (directory / f"{engine.setup.name}-stat.json").write_text(text + "\n", "utf-8")
+    def _note(
+        self, arm: _Arm, ensemble: EnsembleBench, variants: list[str], slot: int, cpus: CpuSets
+    ) -> None:
+        """How the trial was run, as far as its arm knows."""
+        arm.facts["seed"] = workload_seed(self.seed, arm.task)
+        arm.facts["schedule"] = "side-by-side" if ensemble.side_by_side else "sequential"
+        arm.facts["cpus"] = {"engine": cpus.engine, "client": cpus.client}
+        if ensemble.side_by_side:
+            arm.facts["slot"] = slot
+            arm.facts["arms"] = variants
+            arm.facts["baseline"] = variants[ensemble.baseline]
 
-    def _recorder(self, task: Task, deployed: Deployed, used: Sequence[Seat]) -> Recorder:
-        name = trial_name(task)
-        recorder = Recorder(
-            f"{self.run_id}: block {task.block}, {task.workload}, {task.bucket}, {task.variant}"
-        )
-        for host, seat in {seat.host.name: seat for seat in used}.items():
-            recorder.add_host(
-                host,
-                ssh=seat.ssh,
-                artifact=deployed.paths[host],
-                work={f"{seat.run_dir}/{name}": "", seat.credentials.directory: "/secret"},
-                script_work=f"{seat.host.work_dir}/reproduce/{name}",
+    @property
+    def _together(self) -> bool:
+        """Whether clients and engine share a host."""
+        return {s.host.name for s in self.engine_nodes} == {s.host.name for s in self.load_clients}
+
+    def _cpu_sets(self, deployed: Deployed) -> CpuSets:
+        """Chosen once, so that it is the same for every arm and trial."""
+        if self._cpus is None:
+            node = self.engine_nodes[0].host
+            topology = read_topology(node, deployed.paths[node.name])
+            self._cpus = choose(
+                self.spec.engine.cpus, self.spec.client.cpus, topology, together=self._together
             )
+        return self._cpus
+
+    # -- what every trial has
+
+    def _directory(self, task: Task) -> Path:
+        return self.trials_dir / trial_name(task)
+
+    def _environment(self, arm: _Arm) -> dict[str, str]:
+        """The variant's, and as many bytes of padding as this trial draws."""
+        padding = padding_size(self.seed, arm.task)
+        arm.facts["environment_padding"] = padding
+        return {**arm.deployed.env, PADDING_NAME: "0" * padding}
+
+    def _clear(self, arms: Sequence[_Arm], seats: Sequence[Seat]) -> None:
+        """Empty directories on every host: whatever a killed run left goes."""
+        for arm in arms:
+            for seat in seats:
+                seat.host.remove_tree(f"{seat.run_dir}/{arm.name}")
+                seat.host.makedirs(f"{seat.run_dir}/{arm.name}")
+
+    def _recorder(self, arms: Sequence[_Arm], seats: Sequence[Seat]) -> Recorder:
+        task = arms[0].task
+        names = ", ".join(arm.task.variant for arm in arms)
+        recorder = Recorder(
+            f"{self.run_id}: block {task.block}, {task.workload}, {task.bucket}, {names}"
+        )
+        for slot, arm in enumerate(arms, start=1):
+            for seat in seats:
+                recorder.add_host(
+                    recorder.arm(slot if len(arms) > 1 else 0).place(seat.host.name),
+                    ssh=seat.ssh,
+                    artifact=arm.deployed.paths[seat.host.name],
+                    work={
+                        f"{seat.run_dir}/{arm.name}": "",
+                        seat.credentials.directory: "/secret",
+                    },
+                    script_work=f"{seat.host.work_dir}/reproduce/{arm.name}",
+                )
         return recorder
 
+    @contextlib.contextmanager
+    def _left(
+        self,
+        recorder: Recorder,
+        arms: Sequence[_Arm],
+        seats: Sequence[Seat],
+        abandon: Callable[[float], None],
+    ) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            hurry = self.hurry()
+            leave(
+                abandon=lambda: abandon(0.0 if hurry else ABANDON_GRACE_S),
+                script=recorder.script,
+                directories=[arm.directory for arm in arms],
+                remote=[]
+                if hurry
+                else [
+                    (seat.host, f"{seat.run_dir}/{arm.name}", arm.directory)
+                    for arm in arms
+                    for seat in seats
+                ],
+            )
 
-def trial_name(task: Task) -> str:
-    """The directory of a trial below `trials/`."""
-    name = f"{task.block}-{task.workload}-{task.bucket}-{task.variant}"
-    return name if task.attempt == 1 else f"{name}-{task.attempt}"
+
+@contextlib.contextmanager
+def _laid_to(place: int) -> Iterator[None]:
+    """What goes wrong inside is this arm's."""
+    try:
+        yield
+    except TrialError as error:
+        raise ArmError(place, str(error)) from error
+
+
+def _explained(error: TrialError, ensemble: EnsembleBench) -> TrialError:
+    """An engine that died is the reason, whoever noticed it first."""
+    if isinstance(error, ArmError):
+        return error
+    dead = ensemble.dead()
+    if not dead:
+        return error
+    place, said = next(iter(dead.items()))
+    return ArmError(place, said)
+
+
+def _blame(error: PerfrunnerError, arms: Sequence[_Arm]) -> list[tuple[TrialStatus, str]]:
+    """Who failed, by arm: the one that the error is laid to, or all of them; those beside it are void."""
+    if not isinstance(error, ArmError) or len(arms) == 1:
+        return [("failed", str(error))] * len(arms)
+    culprit = arms[error.arm].task.variant
+    return [
+        ("failed", str(error))
+        if place == error.arm
+        else ("void", f"{culprit}, alive beside it, failed: {error}")
+        for place in range(len(arms))
+    ]
+
+
+def _keep_final_stats(arm: Bench) -> None:
+    for engine in arm.engines:
+        stats = {**engine.stat(), **engine.stat("memory", "timings")}
+        text = json.dumps(stats, indent=1, sort_keys=True)
+        (arm.directory / f"{engine.setup.name}-stat.json").write_text(text + "\n", "utf-8")
 
 
 def workload_seed(seed: int, task: Task) -> int:
     """The same keys and values for every arm of a cell's block, others in the next block."""
     return _draw(f"{seed}/workload/{task.block}/{task.workload}/{task.bucket}") % 2**31
+
+
+def round_seed(seed: int, task: Task) -> int:
+    """Of the permutations of an ensemble's rounds."""
+    key = f"{task.block}/{task.attempt}/{task.workload}/{task.bucket}/{task.ensemble}"
+    return _draw(f"{seed}/rounds/{key}") % 2**31
 
 
 def padding_size(seed: int, task: Task) -> int:
@@ -333,16 +421,3 @@ def fresh_directory(path: Path) -> Path:
         shutil.rmtree(path)
     path.mkdir(parents=True)
     return path
-
-
-def _fetch_logs(host: Transport, remote: str, directory: Path) -> None:
-    """The text that the processes left (logs, JSON, samples), not the engine's data."""
-    listed = host.run(["find", remote, "-maxdepth", "1", "-type", "f", "-size", "+0"], check=False)
-    for path in listed.stdout.splitlines():
-        local = directory / Path(path).name
-        if Path(path).suffix in (".log", ".json", ".jsonl", ".out") and not local.exists():
-            try:
-                host.get_file(path, local)
-            except PerfrunnerError as error:
-                if disk_is_full(error) or isinstance(error, LinkLost):
-                    raise

@@ -1,17 +1,19 @@
 """What the samplers themselves cost: once an experiment, the baseline runs in every cell without them.
 
-Beside each of these trials it runs once with them, for a host drifts in the time of an experiment. Neither is a part of
-the comparison: they are kept with the experiment's facts, not among its trials, and their block is number 0. What they
-say is analysis/sampling.py's.
+Beside each of these trials it runs once with them: as an ensemble of the two where the workload's arms run side by
+side, as neighbours in time where they run alone. Neither is a part of the comparison: they are kept with the
+experiment's facts, not among its trials, and their block is number 0. What they say is analysis/sampling.py's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from perfrunner.run.plan.ensembles import Layout
 from perfrunner.run.plan.schedule import Task
-from perfrunner.run.trial.runner import Deployed, TrialRunner
+from perfrunner.run.trial.runner import TrialRunner
+from perfrunner.run.trial.seats import Deployed, TrialResult
 from perfrunner.run.trial.serverbench import SAMPLE_INTERVAL_MS
 from perfrunner.spec.model import Spec
 from perfrunner.spec.workloads import ToolWorkload
@@ -30,23 +32,45 @@ def cells_to_check(spec: Spec) -> list[tuple[str, str]]:
     return [cell for cell in spec.cells if not isinstance(spec.workloads[cell[0]], ToolWorkload)]
 
 
-def check_sampling(runner: TrialRunner, spec: Spec, deployed: Deployed) -> Iterator[dict[str, Any]]:
-    """One record a cell: what the baseline did while nobody looked, and right before or after that as ever.
+def check_sampling(
+    runner: TrialRunner, spec: Spec, deployed: Deployed, laid_out: Mapping[str, Layout]
+) -> Iterator[dict[str, Any]]:
+    """One record a cell: what the baseline did while nobody looked, and beside that, or right before or after, as ever.
 
-    The two trials are neighbours, and which of them comes first alternates, so that drift of the host is no cost.
+    Which of the two comes first alternates, so that neither the slot nor the host's drift is a cost.
     """
     for position, (workload, bucket) in enumerate(cells_to_check(spec), start=1):
-        results = {}
-        for sampled in (True, False) if position % 2 else (False, True):
-            task = Task(
-                BLOCK, SAMPLED if sampled else BARE, position, workload, bucket, spec.baseline
+        order = (True, False) if position % 2 else (False, True)
+        layout = laid_out[workload]
+        ensemble = 0 if layout.alone else 1
+        tasks = [
+            Task(
+                BLOCK,
+                SAMPLED if sampled else BARE,
+                position,
+                workload,
+                bucket,
+                spec.baseline,
+                ensemble,
             )
-            interval = SAMPLE_INTERVAL_MS if sampled else HARDLY_EVER_MS
-            results[sampled] = runner.run(task, deployed, sample_interval_ms=interval)
+            for sampled in order
+        ]
+        intervals = [SAMPLE_INTERVAL_MS if sampled else HARDLY_EVER_MS for sampled in order]
+        arms = {spec.baseline: deployed}
+        done: Sequence[TrialResult]
+        if ensemble:
+            done = runner.run(tasks, arms, sample_interval_ms=intervals)
+        else:
+            done = [
+                runner.run([task], arms, sample_interval_ms=[interval])[0]
+                for task, interval in zip(tasks, intervals, strict=True)
+            ]
+        results = dict(zip(order, done, strict=True))
         not_ok = [result for result in results.values() if result.status != "ok"]
         yield {
             "workload": workload,
             "bucket": bucket,
+            "side_by_side": bool(ensemble),
             "variant": spec.baseline,
             "status": not_ok[0].status if not_ok else "ok",
             "reason": not_ok[0].reason if not_ok else "",

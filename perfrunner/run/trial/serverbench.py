@@ -1,4 +1,4 @@
-"""The verbs of a scenario, carried out on the hosts of a trial (workloads.bench.ServerBench).
+"""The verbs of one arm, carried out on the hosts of a trial (workloads.bench.ServerBench).
 
 Every wait is sliced, so that an engine's death is noticed within a second and the trial's deadline holds. What the
 tools print is fetched into the trial's directory as soon as it is there: a later crash does not lose it.
@@ -19,7 +19,8 @@ from perfrunner.measure.client import ClientReport, merge_reports, parse_report
 from perfrunner.measure.samples import Sample, add_nodes, parse_samples
 from perfrunner.run.trial.credentials import USER, CredentialFiles
 from perfrunner.run.trial.engine import Engine
-from perfrunner.run.trial.reproduce import Recorder
+from perfrunner.run.trial.pinning import pinned
+from perfrunner.run.trial.reproduce import ArmRecorder
 from perfrunner.workloads.bench import Arguments, Sampling, Share
 
 SLICE_S = 1.0
@@ -35,6 +36,7 @@ class ClientSeat:
     artifact: str
     directory: str
     credentials: CredentialFiles
+    cpus: str = ""  # where load processes run on it; empty: anywhere
 
 
 @dataclass
@@ -44,23 +46,18 @@ class Bench:
     engines: Sequence[Engine]
     seats: Sequence[ClientSeat]
     directory: Path  # of the trial, on this machine
-    recorder: Recorder
+    recorder: ArmRecorder
     run_id: str
     seed: int
     vbuckets: int
     deadline: float  # monotonic
-    on_phase: Callable[[str, float | None], None]
     shield: Callable[[], AbstractContextManager[None]]  # around starting a process and noting it
+    sampler_cpus: str = ""  # where the samplers run on the engine's host; empty: anywhere
     sample_interval_ms: int = SAMPLE_INTERVAL_MS
     current_phase: str = "start"
     _processes: list[ProcessHandle] = field(default_factory=list)
 
     # -- ServerBench
-
-    def phase(self, name: str, expected_s: float | None = None) -> None:
-        self.current_phase = name
-        self.recorder.comment(name)
-        self.on_phase(name, expected_s)
 
     def load(
         self, tool: str, arguments: Arguments, *, output: str, per_node: bool = False
@@ -74,13 +71,29 @@ class Bench:
                 (seat, name, self._start_client(tool, engine, seat, name, arguments(share)))
             )
         for seat, name, handle in started:
-            self._wait_client(tool, seat, name, handle)
+            self.wait_client(tool, seat, name, handle)
         reports = []
         for seat, name, _ in started:
             kept = self.directory / f"{name}.json"
             seat.host.get_file(f"{seat.directory}/{name}.json", kept)
             reports.append(parse_report(kept.read_text(encoding="utf-8"), kept.name))
         return merge_reports(reports)
+
+    def start_client(self, argv: Sequence[str], seat: ClientSeat, name: str) -> ProcessHandle:
+        """A load process; its output is `<name>.json` in the seat's directory. `wait_client` waits for it."""
+        command = pinned(argv, seat.cpus)
+        self.recorder.start(seat.host.name, name, command)
+        with self.shield():
+            handle = seat.host.start(
+                command,
+                name=self.recorder.job(name),
+                log_stdout=f"{seat.directory}/{name}.json",
+                log_stderr=f"{seat.directory}/{name}.log",
+                cwd=seat.directory,
+                run_id=self.run_id,
+            )
+            self._processes.append(handle)
+        return handle
 
     def wait_persisted(self) -> None:
         for engine in self.engines:
@@ -106,13 +119,6 @@ class Bench:
 
     def start_sampling(self, name: str) -> Sampling:
         return self._sampling(name, interval_ms=self.sample_interval_ms)
-
-    def settle(self, seconds: float) -> None:
-        self.recorder.pause(seconds)
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
-            self.check_engines()
-            time.sleep(min(left, SLICE_S))
 
     # -- for the trial
 
@@ -143,35 +149,31 @@ class Bench:
             f"{seat.artifact}/bin/{tool}",
             f"--host={engine.setup.address}",
             f"--port={engine.port}",
-            f"--user={USER}",
-            f"--password-file={seat.credentials.password}",
-            "--bucket=default",
+            *common_flags(seat),
             *arguments,
         ]
-        self.recorder.start(seat.host.name, name, argv)
-        with self.shield():
-            handle = seat.host.start(
-                argv,
-                name=name,
-                log_stdout=f"{seat.directory}/{name}.json",
-                log_stderr=f"{seat.directory}/{name}.log",
-                cwd=seat.directory,
-                run_id=self.run_id,
-            )
-            self._processes.append(handle)
-        return handle
+        return self.start_client(argv, seat, name)
 
-    def _wait_client(self, tool: str, seat: ClientSeat, name: str, handle: ProcessHandle) -> None:
+    def wait_client(
+        self,
+        tool: str,
+        seat: ClientSeat,
+        name: str,
+        handle: ProcessHandle,
+        check: Callable[[], None] | None = None,
+    ) -> None:
+        """Until it has ended well. `check` looks after the engines meanwhile (this arm's, if nothing else is said)."""
+        look = check or self.check_engines
         self.recorder.wait(name)
         while True:
             try:
                 status = handle.wait(min(SLICE_S, self._left()))
                 break
             except CommandTimeout:
-                self.check_engines()
+                look()
         self._forget(handle)
         if not status.ok:
-            self.check_engines()
+            look()
             completed = seat.host.run(
                 ["tail", "-n", "3", f"{seat.directory}/{name}.log"], check=False
             )
@@ -193,19 +195,22 @@ class Bench:
 
     def _start_sampler(self, engine: Engine, stem: str, interval_ms: int) -> _Sampler:
         remote = f"{engine.setup.directory}/{stem}.jsonl"
-        argv = engine.kvctl_argv(
-            [
-                "sample",
-                f"--pid={engine.handle.pid}",
-                f"--interval-ms={interval_ms}",
-                f"--out={remote}",
-            ]
+        argv = pinned(
+            engine.kvctl_argv(
+                [
+                    "sample",
+                    f"--pid={engine.handle.pid}",
+                    f"--interval-ms={interval_ms}",
+                    f"--out={remote}",
+                ]
+            ),
+            self.sampler_cpus,
         )
         self.recorder.start(engine.host.name, f"sampler-{stem}", argv)
         with self.shield():
             handle = engine.host.start(
                 argv,
-                name=f"sampler-{stem}",
+                name=self.recorder.job(f"sampler-{stem}"),
                 log_stdout=f"{engine.setup.directory}/sampler-{stem}.out",
                 log_stderr=f"{engine.setup.directory}/sampler-{stem}.log",
                 cwd=engine.setup.directory,
@@ -261,6 +266,11 @@ class _Sampling:
                 raise TrialError(f"the sampler on {host.name} did not last to its end ({ended})")
             per_node.append(parse_samples(kept.read_text(encoding="utf-8"), kept.name))
         return [add_nodes(instant) for instant in zip(*per_node, strict=False)]
+
+
+def common_flags(seat: ClientSeat) -> list[str]:
+    """Of every load tool: who we are, and the bucket."""
+    return [f"--user={USER}", f"--password-file={seat.credentials.password}", "--bucket=default"]
 
 
 def _pairs(

@@ -17,7 +17,7 @@ from perfrunner.build.readback import Stats, check_complaints, check_readback
 from perfrunner.cluster.process import ProcessHandle
 from perfrunner.cluster.transport import CommandTimeout, Transport
 from perfrunner.errors import ProofError, TrialError
-from perfrunner.run.trial.reproduce import Recorder
+from perfrunner.run.trial.reproduce import ArmRecorder
 from perfrunner.spec.variant import Variant
 
 LOG_TAIL = 3  # lines of the program's log in a message
@@ -35,7 +35,7 @@ class ToolBench:
     directory: Path  # of the trial, on this machine
     variant: Variant
     env: Mapping[str, str]
-    recorder: Recorder
+    recorder: ArmRecorder
     run_id: str
     deadline: float  # monotonic
     on_phase: Callable[[str, float | None], None]

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from perfrunner.spec.base import Piece
 from perfrunner.spec.workloads.append import AppendSpec
-from perfrunner.spec.workloads.base import ServerWorkload
+from perfrunner.spec.workloads.base import AnyWorkload, Schedule, ServerWorkload
 from perfrunner.spec.workloads.latency import LatencySpec
 from perfrunner.spec.workloads.microbench import MicrobenchSpec
 from perfrunner.spec.workloads.pillowfight import PillowfightSpec
@@ -30,10 +30,12 @@ Workload: TypeAlias = Annotated[
 
 __all__ = [
     "WORKLOAD_TYPES",
+    "AnyWorkload",
     "AppendSpec",
     "LatencySpec",
     "MicrobenchSpec",
     "PillowfightSpec",
+    "Schedule",
     "ServerWorkload",
     "ToolWorkload",
     "Workload",

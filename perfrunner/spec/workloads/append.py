@@ -19,6 +19,10 @@ class AppendSpec(ServerWorkload):
     type: Literal["append"]
     rounds: Annotated[int, Field(ge=1, le=1000)] = 5
     in_flight: PositiveCount = Field(default=100, description="requests under way, for each thread")
+    slice_ops: PositiveCount = Field(
+        default=500,
+        description="side by side: updates of an arm before the next one's turn, some milliseconds",
+    )
     fields: CountRange = Field(
         default=(11, 22), description="fields of a new document: [smallest, largest]"
     )
@@ -27,6 +31,11 @@ class AppendSpec(ServerWorkload):
     def updates(self) -> float:
         """Read-modify-writes of one trial, about."""
         return UPDATES_PER_ITEM_AND_ROUND * self.rounds * self.items
+
+    @property
+    def item_bytes(self) -> int:
+        """A document at the end: its first fields and those that were appended, of 60 B each."""
+        return 128 + 60 * (self.fields[1] + round(self.updates / self.items))
 
     @property
     def expected_seconds(self) -> float:

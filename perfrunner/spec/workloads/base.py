@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from perfrunner.spec.base import ListAsTuple, Piece
 from perfrunner.spec.units import Duration, PositiveCount, Size
 
+# side-by-side: the arms of a cell's block are alive together and the load goes round them in slices.
+Schedule: TypeAlias = Literal["side-by-side", "sequential"]
 
-class ServerWorkload(Piece):
+
+class AnyWorkload(Piece):
+    """What every workload declares."""
+
+    schedule: Schedule | None = Field(
+        default=None, description="side-by-side or sequential; none: the spec's"
+    )
+
+
+class ServerWorkload(AnyWorkload):
     """A workload on a freshly started engine node, driven from a load client over connections."""
 
     items: PositiveCount
@@ -23,6 +34,11 @@ class ServerWorkload(Piece):
     def per_bucket(self) -> bool:
         """Whether the workload runs once for each bucket type of the spec."""
         return True
+
+    @property
+    def item_bytes(self) -> int:
+        """Key, value and what an item costs the engine beside them, about."""
+        raise NotImplementedError
 
 
 def _one_or_two(value: Any) -> Any:

@@ -28,7 +28,11 @@ class PillowfightSpec(ServerWorkload):
     shared_sequence: bool = Field(default=False, description="all threads draw identical keys")
     ramp: Duration = Field(default=1.0, description="seconds at the start that do not count")
     duration: PositiveDuration = Field(
-        default=10.0, description="seconds of mixed load, ramp included"
+        default=10.0, description="seconds of mixed load on each variant, ramp included"
+    )
+    slice: PositiveDuration = Field(
+        default=0.002,
+        description="side by side: seconds of load on an arm before the next one's turn",
     )
     rate_limit: PositiveCount | None = Field(
         default=None, description="operations a second over all threads"
@@ -41,6 +45,11 @@ class PillowfightSpec(ServerWorkload):
         if ramp is not None and duration < ramp + 1:
             raise ValueError(f"expected at least one second more than ramp ({ramp:g} s)")
         return duration
+
+    @property
+    def item_bytes(self) -> int:
+        """The larger values count: a mixture fragments."""
+        return 128 + self.value_size[1]
 
     @property
     def expected_seconds(self) -> float:

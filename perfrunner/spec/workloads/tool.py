@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from perfrunner.spec.base import Piece
+from pydantic import Field
+
+from perfrunner.spec.units import PositiveDuration
+from perfrunner.spec.workloads.base import AnyWorkload
 
 
-class ToolWorkload(Piece):
+class ToolWorkload(AnyWorkload):
     """One process is one trial: its repetitions describe the trial, they are no replicates."""
+
+    slice: PositiveDuration = Field(
+        default=0.02, description="side by side: how long a program runs before the next arm's turn"
+    )
 
     @property
     def per_bucket(self) -> bool:

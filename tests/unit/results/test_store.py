@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import threading
 import time
@@ -201,6 +202,54 @@ def test_a_newer_schema_is_left_alone(tmp_path):
     with pytest.raises(StoreError, match="schema version 99") as caught:
         ResultStore.open(tmp_path)
     assert "upgrade" in caught.value.hint
+
+
+VERSION_1_PLACE = "experiment_id, block, attempt, workload, bucket, variant"
+
+
+def as_version_1(path):
+    """What a perfrunner of schema 1 left: no column `ensemble`, not in the constraint either."""
+    with sqlite3.connect(path) as connection:
+        (sql,) = connection.execute(
+            "select sql from sqlite_master where name = 'trials'"
+        ).fetchone()
+        old = re.sub(r"\n\tensemble INTEGER[^,]*, ?", "", sql)
+        old = re.sub(r"variant, ensemble\)", "variant)", old)
+        assert "ensemble" not in old
+        names = ", ".join(
+            row[1]
+            for row in connection.execute("pragma table_info(trials)")
+            if row[1] != "ensemble"
+        )
+        connection.executescript(
+            f"alter table trials rename to new; drop index ix_trials_experiment_id; {old};"
+            f"insert into trials select {names} from new; drop table new;"
+            "create index ix_trials_experiment_id on trials (experiment_id);"
+            "update perfrunner_schema set version = 1"
+        )
+    connection.close()
+
+
+def test_a_store_of_version_1_is_brought_up_to_date(tmp_path):
+    with ResultStore.open(tmp_path) as store:
+        store.create_experiment(experiment())
+        store.add_trial("e1", trial())
+    as_version_1(tmp_path / "results.sqlite")
+    with ResultStore.open(tmp_path, create=False) as store:
+        assert store.load("e1").trials == (trial(),)
+        store.add_trials("e1", [trial(block=2, ensemble=1), trial(block=2, ensemble=2)])
+        with pytest.raises(StoreError, match="stored already"):
+            store.add_trial("e1", trial(block=2, ensemble=2))
+    with ResultStore.open(tmp_path) as store:
+        assert [t.ensemble for t in store.load("e1").trials] == [0, 1, 2]
+
+
+def test_an_ensemble_is_stored_whole_or_not_at_all(store):
+    store.create_experiment(experiment())
+    store.add_trial("e1", trial(variant="b"))
+    with pytest.raises(StoreError, match="stored already"):
+        store.add_trials("e1", [trial(variant="a"), trial(variant="b")])
+    assert [t.variant for t in store.load("e1").trials] == ["b"]
 
 
 def test_damage_in_the_middle_is_a_store_error(tmp_path):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from perfrunner.run.events import TrialStatus
 from perfrunner.run.plan.order import PlannedTrial
-from perfrunner.run.plan.schedule import Cell, Schedule, Task
+from perfrunner.run.plan.schedule import Arm, Cell, Schedule, Task, Unit
 
 VARIANTS = ("a", "b", "c")
 CELLS = (("pf", "persistent"), ("app", "ephemeral"))
@@ -28,8 +28,8 @@ def plan(blocks: int, first: int = 1) -> list[PlannedTrial]:
     ]
 
 
-def reversed_order(cell: Cell, attempt: int) -> list[str]:
-    return sorted(VARIANTS, reverse=bool(attempt % 2 == 0))
+def reversed_order(cell: Cell, attempt: int) -> list[Arm]:
+    return [(v, 0) for v in sorted(VARIANTS, reverse=bool(attempt % 2 == 0))]
 
 
 def make(blocks: int = 2, max_voids: int = 10) -> Schedule:
@@ -38,7 +38,9 @@ def make(blocks: int = 2, max_voids: int = 10) -> Schedule:
 
 def drive(schedule: Schedule, verdict: Verdict, limit: int = 500) -> list[tuple[Task, TrialStatus]]:
     done: list[tuple[Task, TrialStatus]] = []
-    while (task := schedule.next()) is not None:
+    while (unit := schedule.next()) is not None:
+        (task,) = unit.tasks
+        assert not unit.left_out
         status = verdict(task)
         schedule.record(task, status)
         done.append((task, status))
@@ -166,7 +168,7 @@ def test_left_counts_down_to_nothing_and_knows_of_redos() -> None:
     assert len(schedule.left()) == 12
     first = schedule.next()
     assert first is not None
-    schedule.record(first, "void")
+    schedule.record(first.tasks[0], "void")
     assert len(schedule.left()) == 9 + 3  # two arms are left out, three are done again
     drive(schedule, ok)
     assert schedule.left() == []
@@ -183,16 +185,113 @@ def test_a_precision_rule_may_add_and_cut_blocks() -> None:
 def test_partly_run_cells_begin_again_when_the_host_changed() -> None:
     schedule = make(1)
     for _ in range(4):  # all of pf, one arm of app
-        task = schedule.next()
-        assert task is not None
-        schedule.record(task, "ok")
+        unit = schedule.next()
+        assert unit is not None
+        schedule.record(unit.tasks[0], "ok")
     assert schedule.begin_partial_cells_again() == [Cell(1, "app", "ephemeral")]
     assert short(drive(schedule, ok)) == ["1appc2", "1appb2", "1appa2"]
 
 
 def test_a_block_is_complete_when_its_cells_are_dealt_with() -> None:
     schedule = make(1)
-    while (task := schedule.next()) is not None:
+    while (unit := schedule.next()) is not None:
         assert not schedule.block_complete(1)
-        schedule.record(task, "ok")
+        schedule.record(unit.tasks[0], "ok")
     assert schedule.block_complete(1)
+
+
+# -- side by side
+
+
+def ensembles(blocks: int, groups: tuple[tuple[str, ...], ...]) -> Schedule:
+    """One cell a block; `groups` are the ensembles of a cell."""
+    arms = [(v, n) for n, group in enumerate(groups, 1) for v in group]
+    trials = [
+        PlannedTrial(block, position, "pf", "persistent", variant, ensemble)
+        for block in range(1, blocks + 1)
+        for position, (variant, ensemble) in enumerate(arms, 1)
+    ]
+    return Schedule(trials, max_voids=10, redo_order=lambda _cell, _attempt: arms[::-1])
+
+
+def drive_units(
+    schedule: Schedule, verdict: Callable[[Unit], dict[str, TrialStatus]], limit: int = 50
+) -> list[tuple[int, int, str, str]]:
+    """(block, attempt, arms that ran, arms left out) of each unit."""
+    done = []
+    while (unit := schedule.next()) is not None:
+        ended = verdict(unit)
+        for task in unit.tasks:
+            schedule.record(task, ended.get(task.variant, "ok"))
+        for task in unit.left_out:
+            schedule.record(task, "failed")
+        first = (*unit.tasks, *unit.left_out)[0]
+        ran, out = ("".join(t.variant for t in tasks) for tasks in (unit.tasks, unit.left_out))
+        done.append((first.block, first.attempt, ran, out))
+        assert len(done) < limit
+    return done
+
+
+def crash(*variants: str) -> Callable[[Unit], dict[str, TrialStatus]]:
+    """Whoever is in an ensemble with one of them loses its trial."""
+
+    def verdict(unit: Unit) -> dict[str, TrialStatus]:
+        present = {t.variant for t in unit.tasks}
+        if not present & set(variants):
+            return {}
+        return {v: "failed" if v in variants else "void" for v in present}
+
+    return verdict
+
+
+def test_an_ensemble_is_one_unit() -> None:
+    assert drive_units(ensembles(2, (("a", "b", "c"),)), crash()) == [
+        (1, 1, "abc", ""),
+        (2, 1, "abc", ""),
+    ]
+
+
+def test_groups_follow_each_other_and_each_holds_the_baseline() -> None:
+    assert drive_units(ensembles(1, (("a", "b"), ("a", "c"))), crash()) == [
+        (1, 1, "ab", ""),
+        (1, 1, "ac", ""),
+    ]
+
+
+def test_one_crash_has_the_ensemble_redone_whole_in_a_fresh_order() -> None:
+    schedule = ensembles(2, (("a", "b", "c"),))
+
+    def first_time(unit: Unit) -> dict[str, TrialStatus]:
+        at_first = unit.tasks[0].block == unit.tasks[0].attempt == 1
+        return crash("b")(unit) if at_first else {}
+
+    assert drive_units(schedule, first_time) == [
+        (1, 1, "abc", ""),
+        (2, 1, "abc", ""),
+        (1, 2, "cba", ""),
+    ]
+    assert schedule.incomplete_cells() == []
+
+
+def test_an_arm_that_always_dies_is_left_out_and_the_others_are_measured() -> None:
+    schedule = ensembles(3, (("a", "b", "c"),))
+    assert drive_units(schedule, crash("b")) == [
+        (1, 1, "abc", ""),
+        (2, 1, "abc", ""),
+        (3, 1, "ac", "b"),
+        (1, 2, "ca", "b"),
+        (2, 2, "ca", "b"),
+    ]
+    assert schedule.incomplete_cells() == []
+
+
+def test_when_all_die_all_are_tried_again_and_nothing_is_redone_for_ever() -> None:
+    done = drive_units(ensembles(3, (("a", "b"),)), crash("a", "b"))
+    assert [(block, ran) for block, _, ran, _ in done][:3] == [(1, "ab"), (2, "ab"), (3, "ab")]
+
+
+def test_a_resumed_run_repeats_an_ensemble_that_is_not_stored() -> None:
+    schedule = ensembles(2, (("a", "b"),))
+    for variant in "ab":
+        schedule.record(Task(1, 1, 1, "pf", "persistent", variant, 1), "ok")
+    assert drive_units(schedule, crash()) == [(2, 1, "ab", "")]

@@ -1,0 +1,119 @@
+"""The arms of a cell's block that are alive at once (workloads.bench.Ensemble), and the load that goes round them.
+
+One load process drives every arm in turn, so that no slice pays for the start of a process. Its report is taken apart:
+each arm's trial keeps its own `client.json`, as if it had been alone, and its `slices.json`.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from perfrunner.errors import TrialError
+from perfrunner.measure.turns import Turns, failed_arm, parse_turns
+from perfrunner.run.trial.credentials import USER
+from perfrunner.run.trial.engine import Engine
+from perfrunner.run.trial.reproduce import Recorder
+from perfrunner.run.trial.serverbench import SLICE_S, Bench, ClientSeat, common_flags
+from perfrunner.workloads.bench import ServerBench, Share
+
+SLICES_FILE = "slices.json"
+
+
+class ArmError(TrialError):
+    """One arm ended the ensemble; the others did nothing wrong."""
+
+    def __init__(self, arm: int, message: str) -> None:
+        super().__init__(message)
+        self.arm = arm
+
+
+@dataclass
+class EnsembleBench:
+    """Implements workloads.bench.Ensemble over the benches of its arms."""
+
+    arms: Sequence[Bench]
+    side_by_side: bool
+    baseline: int
+    recorder: Recorder
+    directory: Path  # for what belongs to no arm: a load process's output before it is taken apart
+    round_seed: int
+    on_phase: Callable[[str, float | None], None]
+    notes: dict[str, object] = field(default_factory=dict)  # facts of every arm's trial
+
+    def phase(self, name: str, expected_s: float | None = None) -> None:
+        for arm in self.arms:
+            arm.current_phase = name
+        self.recorder.comment(name)
+        self.on_phase(name, expected_s)
+
+    def settle(self, seconds: float) -> None:
+        self.recorder.pause(seconds)
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            self.check_engines()
+            time.sleep(min(left, SLICE_S))
+
+    def load_in_turns(
+        self, tool: str, arguments: Callable[[ServerBench, Share], Sequence[str]], *, output: str
+    ) -> Turns:
+        base = self.arms[self.baseline]
+        seat = base.seats[0]
+        argv = [
+            f"{seat.artifact}/bin/{tool}",
+            *(f"--arm={arm_flag(arm.engines[0], seat)}" for arm in self.arms),
+            *common_flags(seat),
+            *arguments(base, Share(0, 1)),
+            f"--round-seed={self.round_seed}",
+        ]
+        handle = base.start_client(argv, seat, output)
+        try:
+            base.wait_client(tool, seat, output, handle, self.check_engines)
+        except TrialError as error:
+            raise self._blamed(seat, output, error) from error
+        kept = self.directory / f"{output}.json"
+        seat.host.get_file(f"{seat.directory}/{output}.json", kept)
+        turns = parse_turns(kept.read_text(encoding="utf-8"), kept.name)
+        if len(turns.arms) != len(self.arms):
+            raise TrialError(f"{tool} reported {len(turns.arms)} arms of {len(self.arms)}")
+        kept.unlink()
+        for arm, its in zip(self.arms, turns.arms, strict=True):
+            (arm.directory / f"{output}.json").write_text(its.report_text, encoding="utf-8")
+            text = json.dumps(its.slices.document(), separators=(",", ":"))
+            (arm.directory / SLICES_FILE).write_text(text, encoding="utf-8")
+        return turns
+
+    def check_engines(self) -> None:
+        for arm in self.arms:
+            arm.check_engines()
+
+    def dead(self) -> Mapping[int, str]:
+        """The arms (their places) whose engine has ended by itself, and what is known of it."""
+        found = {}
+        for place, arm in enumerate(self.arms):
+            try:
+                arm.check_engines()
+            except TrialError as error:
+                found[place] = str(error)
+        return found
+
+    def _blamed(self, seat: ClientSeat, output: str, error: TrialError) -> TrialError:
+        """An error of the load process, laid to the arm that it names."""
+        remote = f"{seat.directory}/{output}.json"
+        arm, said = failed_arm(seat.host.read_text(remote) if seat.host.exists(remote) else "")
+        if arm is None or not 0 <= arm < len(self.arms):
+            return error
+        return ArmError(arm, f"{error} ({said})" if said else str(error))
+
+
+def arm_flag(engine: Engine, seat: ClientSeat) -> str:
+    """What a load tool's --arm says. The engine's pid is of use on its own host only."""
+    setup = engine.setup
+    address = f"[{setup.address}]" if ":" in setup.address else setup.address
+    words = [f"host={address}", f"port={engine.port}", f"user={USER}"]
+    if engine.host.name == seat.host.name:
+        words.append(f"pid={engine.handle.pid}")
+    return ",".join(words)
