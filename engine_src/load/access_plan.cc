@@ -6,12 +6,8 @@
 namespace kv::load {
 
 AccessPlan::AccessPlan(const AccessOptions& options, LaneRange lanes, const RequestWriter& requests,
-                       const ValueSource& values, Nanos start, Nanos deadline)
-    : options_(options),
-      requests_(requests),
-      values_(values),
-      deadline_(deadline),
-      cyclesLeft_(options.maxCycles) {
+                       const ValueSource& values)
+    : options_(options), requests_(requests), values_(values), cyclesLeft_(options.maxCycles) {
     // A coin is 32 bits, so that "100 %" is a bound that no coin reaches.
     setBelow_ = static_cast<std::uint64_t>(std::llround(options.setPercent / 100.0 * 0x1p32));
     if (options.rate > 0) {
@@ -30,7 +26,7 @@ AccessPlan::AccessPlan(const AccessOptions& options, LaneRange lanes, const Requ
                   0, partBegin(options.items, global, lanes.total),
                   partBegin(options.items, global + 1, lanes.total),
                   // lanes take turns, so that a rate is even
-                  start + interval_ * static_cast<Nanos>(global) / static_cast<Nanos>(lanes.total)};
+                  interval_ * static_cast<Nanos>(global) / static_cast<Nanos>(lanes.total)};
         if (options.sharedSequence || lane.first == lane.last) {
             lane.first = 0;
             lane.last = options.items;
@@ -40,14 +36,27 @@ AccessPlan::AccessPlan(const AccessOptions& options, LaneRange lanes, const Requ
     }
 }
 
+void AccessPlan::begin(Nanos from, Nanos until) {
+    for (auto& lane : lanes_) {
+        lane.due += from - until_;
+        lane.ended = false;
+    }
+    until_ = until;
+}
+
+bool AccessPlan::exhausted() const {
+    return cyclesLeft_ == 0 || std::all_of(lanes_.begin(), lanes_.end(),
+                                           [](const Lane& lane) { return lane.opsLeft == 0; });
+}
+
 bool AccessPlan::finished(std::size_t lane) const {
     return stopped_ || lanes_[lane].ended || lanes_[lane].opsLeft == 0 || cyclesLeft_ == 0;
 }
 
 AccessPlan::Start AccessPlan::next(std::size_t index, Nanos now) {
     Lane& lane = lanes_[index];
-    // With a rate a lane is at its end when its next batch would be due too late.
-    lane.ended = lane.ended || now >= deadline_ || (interval_ != 0 && lane.due >= deadline_);
+    // A turn lasts until its end even if nothing more is due in it: the rate holds over turns.
+    lane.ended = lane.ended || now >= until_;
     if (finished(index) || (interval_ != 0 && lane.due > now)) {
         return {};
     }
@@ -64,8 +73,8 @@ AccessPlan::Start AccessPlan::next(std::size_t index, Nanos now) {
 }
 
 Nanos AccessPlan::wakeAt(std::size_t lane) const {
-    // Without a rate a batch follows only from answers, but the deadline ends an idle lane too.
-    return interval_ != 0 ? std::min(lanes_[lane].due, deadline_) : deadline_;
+    // Without a rate a batch follows only from answers, but the turn's end ends an idle lane too.
+    return interval_ != 0 ? std::min(lanes_[lane].due, until_) : until_;
 }
 
 std::size_t AccessPlan::write(std::size_t index, std::uint8_t* to, std::uint32_t opaque) {
@@ -96,7 +105,7 @@ std::uint64_t AccessPlan::overdue(Nanos end) const {
     std::uint64_t ops = 0;
     if (interval_ != 0) {
         for (const auto& lane : lanes_) {
-            const auto until = std::min(end, deadline_);
+            const auto until = std::min(end, until_);
             if (until > lane.due) {
                 const auto batches =
                         static_cast<std::uint64_t>((until - 1 - lane.due) / interval_ + 1);

@@ -1,7 +1,11 @@
 #pragma once
 
-// What the mixed phase sends: which key, GET or SET, when, and until when. One per thread; lanes
-// are its connections. See BatchTraffic for the Plan's contract.
+// What the mixed phase sends: which key, GET or SET, when, and until when. One per thread and
+// server; lanes are its connections. See BatchTraffic for the Plan's contract.
+//
+// Load is sent in turns: begin() opens one, and at its end every lane is finished until the next.
+// A single server has one turn, the whole phase. Keys and coins go on from turn to turn; so does
+// the schedule of a rate, which stands still between turns.
 
 #include <cstdint>
 #include <limits>
@@ -54,9 +58,14 @@ class AccessPlan {
         Nanos at = 0;
     };
 
-    /// Refers to `requests` and `values`, which outlive it. `start` and `deadline` bound the phase.
+    /// Refers to `requests` and `values`, which outlive it.
     AccessPlan(const AccessOptions& options, LaneRange lanes, const RequestWriter& requests,
-               const ValueSource& values, Nanos start, Nanos deadline);
+               const ValueSource& values);
+
+    /// A turn: batches begin in [from, until); kNever: until the limits of the options.
+    void begin(Nanos from, Nanos until);
+    /// Nothing is left for another turn.
+    bool exhausted() const;
 
     Start next(std::size_t lane, Nanos now);
     Nanos wakeAt(std::size_t lane) const;
@@ -66,8 +75,8 @@ class AccessPlan {
     void answered(std::size_t, std::uint32_t, protocol::Status, Nanos) noexcept {}
     void stop() { stopped_ = true; }
 
-    /// Operations that a rate made due before the deadline and that were never sent, because the
-    /// window was full: how far the server fell behind.
+    /// Operations that a rate made due in turns and that were not sent, because the window was
+    /// full: how far the server has fallen behind. `end` as in the last turn.
     std::uint64_t overdue(Nanos end) const;
 
   private:
@@ -77,8 +86,8 @@ class AccessPlan {
         std::uint64_t cursor;  // sequential: next, within [first, last)
         std::uint64_t first;
         std::uint64_t last;
-        Nanos due;           // with a rate: of the next batch
-        bool ended = false;  // the deadline has been seen
+        Nanos due;          // with a rate: of the next batch
+        bool ended = true;  // the turn's end has been seen
     };
 
     bool isSet(std::uint64_t key, std::uint64_t coin) const noexcept {
@@ -90,7 +99,7 @@ class AccessPlan {
     AccessOptions options_;
     const RequestWriter& requests_;
     const ValueSource& values_;
-    Nanos deadline_;
+    Nanos until_ = 0;     // end of the turn: the schedule stands still from there
     Nanos interval_ = 0;  // between two batches of a lane; 0: no rate
     std::uint64_t cyclesLeft_;
     std::uint64_t setBelow_;

@@ -32,7 +32,7 @@ int parseAppend(int argc, const char* const* argv, AppendOptions& o) {
     app.add_option("--fields-max", o.fieldsMax)->capture_default_str()->check(CLI::Range(1, 30000));
     app.add_flag("--progress", o.progress, "a line a second on stderr");
     return parseFlags(app, argc, argv, [&] {
-        finishConnectionFlags(o.connection);
+        finishConnectionFlags(o.connection, !o.connection.session.user.empty());
         if (o.fieldsMin > o.fieldsMax) {
             throw CLI::ValidationError("--fields-min is larger than --fields-max");
         }

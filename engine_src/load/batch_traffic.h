@@ -42,6 +42,7 @@ class BatchTraffic final : public Traffic {
     BatchTraffic(Plan& plan, Recorder& recorder, std::uint32_t window)
         : plan_(plan), recorder_(recorder), window_(window) {}
 
+    /// Each turn of the plan begins with this; between turns nothing is in flight.
     void begin(std::vector<std::unique_ptr<Channel>>& channels) override {
         lanes_.resize(channels.size());
         for (std::size_t i = 0; i < channels.size(); ++i) {
@@ -62,7 +63,8 @@ class BatchTraffic final : public Traffic {
     Nanos nextWake() const override {
         Nanos wake = kNever;
         for (std::size_t i = 0; i < lanes_.size(); ++i) {
-            if (lanes_[i].used < window_ && lanes_[i].channel->unsent() == 0) {
+            if (lanes_[i].used < window_ && lanes_[i].channel->unsent() == 0 &&
+                !plan_.finished(i)) {
                 wake = std::min(wake, plan_.wakeAt(i));
             }
         }

@@ -23,10 +23,10 @@ void addConnectionFlags(CLI::App& app, ConnectionFlags& flags) {
             ->check(CLI::Range(0.01, 3600.0));
 }
 
-void finishConnectionFlags(ConnectionFlags& flags) {
+void finishConnectionFlags(ConnectionFlags& flags, bool secret) {
     auto& session = flags.session;
     session.timeout = std::chrono::milliseconds(static_cast<long>(flags.opTimeout * 1000));
-    if (session.user.empty() != flags.passwordFile.empty()) {
+    if (secret == flags.passwordFile.empty()) {
         throw CLI::ValidationError("--user and --password-file belong together");
     }
     if (session.plain && !session.user.empty()) {

@@ -28,8 +28,9 @@ struct ConnectionFlags {
 
 /// Adds --host --port --user --password-file --bucket --plain --op-timeout.
 void addConnectionFlags(CLI::App& app, ConnectionFlags& flags);
-/// Reads the password file, if any. Throws CLI::ValidationError.
-void finishConnectionFlags(ConnectionFlags& flags);
+/// Reads the password file, which must be given if and only if `secret`: somebody has to prove that
+/// he knows a password. Throws CLI::ValidationError.
+void finishConnectionFlags(ConnectionFlags& flags, bool secret);
 /// A check for 64-bit numbers: CLI11 takes "-3" for a very large one.
 CLI::Validator notNegative();
 

@@ -4,7 +4,6 @@
 
 #include <csignal>
 #include <ctime>
-#include <exception>
 #include <thread>
 #include <vector>
 
@@ -37,28 +36,36 @@ void Crew::blockSignals() {
     ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
 }
 
-Nanos Crew::inStep() {
+Nanos Crew::inStep(const std::function<void()>& last) {
+    if (threads_ == 1) {
+        last();
+        return nowNanos();
+    }
     std::unique_lock lock(mutex_);
-    const auto round = round_;
-    if (++waiting_ == running_) {
-        ++round_;
-        waiting_ = 0;
-        roundStart_ = nowNanos();
-        changed_.notify_all();
+    if (waiting_ + 1 == running_) {
+        last();  // if it throws, this thread leaves without having arrived: see leave()
+        release();
     } else {
-        changed_.wait(lock, [&] { return round_ != round; });
+        const auto round = round_;
+        ++waiting_;
+        step_.wait(lock, [&] { return round_ != round; });
     }
     return roundStart_;
+}
+
+void Crew::release() {
+    ++round_;
+    waiting_ = 0;
+    roundStart_ = nowNanos();
+    step_.notify_all();
 }
 
 void Crew::leave() {
     const std::lock_guard lock(mutex_);
     if (--running_ != 0 && waiting_ == running_) {  // the others wait for nobody else
-        ++round_;
-        waiting_ = 0;
-        roundStart_ = nowNanos();
+        release();
     }
-    changed_.notify_all();
+    ended_.notify_all();
 }
 
 CrewResult Crew::run(const std::function<void(std::size_t)>& body,
@@ -75,6 +82,7 @@ CrewResult Crew::run(const std::function<void(std::size_t)>& body,
                 const std::lock_guard lock(mutex_);
                 if (result.failure.empty()) {
                     result.failure = error.what();
+                    result.cause = std::current_exception();
                 }
                 stop_.store(true, std::memory_order_relaxed);
             }
@@ -87,8 +95,8 @@ CrewResult Crew::run(const std::function<void(std::size_t)>& body,
     for (;;) {
         {
             std::unique_lock lock(mutex_);
-            if (changed_.wait_for(lock, std::chrono::milliseconds(20),
-                                  [&] { return running_ == 0; })) {
+            if (ended_.wait_for(lock, std::chrono::milliseconds(20),
+                                [&] { return running_ == 0; })) {
                 break;
             }
         }

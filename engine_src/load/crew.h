@@ -5,6 +5,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
+#include <exception>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -21,6 +22,11 @@ struct CpuTime {
     CpuTime operator-(const CpuTime& other) const noexcept {
         return {user - other.user, system - other.system};
     }
+    CpuTime& operator+=(const CpuTime& other) noexcept {
+        user += other.user;
+        system += other.system;
+        return *this;
+    }
 };
 /// Of the calling thread, so far.
 CpuTime threadCpu();
@@ -29,6 +35,7 @@ CpuTime threadCpu();
 struct CrewResult {
     bool interrupted = false;  // SIGINT or SIGTERM
     std::string failure;       // what the first failing thread said; empty if none failed
+    std::exception_ptr cause;  // of that failure
 };
 
 class Crew {
@@ -40,7 +47,12 @@ class Crew {
 
     /// Called by each thread: returns when all still running have called it, to all the same
     /// instant. Throws nothing; after stop() phases should be left at once.
-    Nanos inStep();
+    Nanos inStep() {
+        return inStep([] {});
+    }
+    /// The same; the last thread to call runs `last` before anybody goes on, so what it reads and
+    /// writes needs no lock of its own. An exception of `last` leaves through that thread alone.
+    Nanos inStep(const std::function<void()>& last);
 
     /// Runs body(0) .. body(threads - 1), each on its own thread, and waits for them; calls
     /// onTick() about once a second meanwhile. SIGINT and SIGTERM, which must be blocked in the
@@ -53,11 +65,13 @@ class Crew {
 
   private:
     void leave();
+    void release();  // lets those that wait go on; mutex_ is held
 
     std::size_t threads_;
     std::atomic<bool> stop_{false};
     std::mutex mutex_;
-    std::condition_variable changed_;
+    std::condition_variable step_;   // all have arrived
+    std::condition_variable ended_;  // a thread has left
     std::size_t running_ = 0;
     std::size_t waiting_ = 0;
     std::size_t round_ = 0;

@@ -48,6 +48,12 @@ void Histogram::merge(const Histogram& other) noexcept {
     sum_ += other.sum_;
 }
 
+void Histogram::clear() noexcept {
+    std::fill(counts_.begin(), counts_.end(), 0);
+    count_ = max_ = 0;
+    sum_ = 0;
+}
+
 double Histogram::mean() const noexcept {
     return count_ == 0 ? 0.0 : sum_ / static_cast<double>(count_);
 }

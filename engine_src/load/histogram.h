@@ -28,6 +28,7 @@ class Histogram {
 
     void record(std::uint64_t value, std::uint64_t times = 1) noexcept;
     void merge(const Histogram& other) noexcept;
+    void clear() noexcept;
 
     std::uint64_t count() const noexcept { return count_; }
     std::uint64_t max() const noexcept { return max_; }

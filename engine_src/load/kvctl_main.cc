@@ -89,8 +89,9 @@ int run(int argc, const char* const* argv) {
 
     auto* reset = app.add_subcommand("reset", "zero the server's counters and timings");
 
-    const int exit =
-            kv::load::parseFlags(app, argc, argv, [&] { kv::load::finishConnectionFlags(flags); });
+    const int exit = kv::load::parseFlags(app, argc, argv, [&] {
+        kv::load::finishConnectionFlags(flags, !flags.session.user.empty());
+    });
     if (exit >= 0) {
         return exit;
     }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "load/arms.h"
 #include "load/batch_traffic.h"
 #include "load/populate_plan.h"
 #include "load/report_json.h"
@@ -15,12 +16,54 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+Nanos nanos(double seconds) {
+    return static_cast<Nanos>(seconds * static_cast<double>(kSecond));
+}
+
+/// What a thread saw of one arm in the mixed phase.
+struct ArmResult {
+    Recorder recorder{0, 0};
+    std::optional<bool> measuring;  // what the recorder holds: warm-up or measured; empty: nothing
+    Tally warmup;
+    std::uint64_t overdue = 0;
+
+    /// A turn begins: warm-up and what is measured are kept apart.
+    void begin(const Turns::Turn& turn, Nanos ramp) {
+        if (measuring != turn.measured) {
+            const auto before = recorder.restart(turn.begin, ramp);
+            if (measuring) {
+                warmup = before;
+            }
+            measuring = turn.measured;
+        }
+    }
+    /// The load has ended.
+    void finish() {
+        if (measuring == false) {
+            warmup = recorder.restart(recorder.start(), 0);
+        }
+    }
+    void merge(const ArmResult& other) {
+        recorder.merge(other.recorder);
+        warmup.add(other.warmup);
+        overdue += other.overdue;
+    }
+};
+
 /// What a thread leaves behind. Written by that thread, read when all have ended.
 struct ThreadResult {
     std::optional<Recorder> populate;
-    std::optional<Recorder> access;
-    CpuTime accessCpu;
-    std::uint64_t overdue = 0;
+    std::vector<ArmResult> access;  // by arm; empty if the mixed phase was not reached
+};
+
+/// One thread's connections to one arm.
+struct Connected {
+    Connected(const RequestWriter& writer, std::vector<std::unique_ptr<Channel>> channels,
+              const std::atomic<bool>& stop, Nanos stallTimeout)
+        : requests(writer), loop(std::move(channels), stop, stallTimeout) {}
+
+    RequestWriter requests;
+    EventLoop loop;
 };
 
 class Pillowfight {
@@ -28,6 +71,8 @@ class Pillowfight {
     explicit Pillowfight(const PillowfightOptions& options)
         : options_(options),
           crew_(options.threads),
+          arms_(options.ensemble, options.connection),
+          turns_(crew_, turnOptions(options, arms_), arms_.openClock()),
           keys_(options.keyPrefix, KeyCodec::kMaxDigits),
           values_(options.json ? ValueSource::Kind::kJson : ValueSource::Kind::kBinary,
                   options.minSize, options.maxSize, options.access.seed),
@@ -40,35 +85,43 @@ class Pillowfight {
     }
 
   private:
+    static TurnOptions turnOptions(const PillowfightOptions& options, const Arms& arms) {
+        // Durations are per arm. A single server's ramp is within its only turn.
+        const auto all = static_cast<double>(arms.size());
+        return {.arms = arms.size(),
+                .seed = options.ensemble.roundSeed,
+                .warmup = arms.ensemble() ? nanos(all * options.ramp) : 0,
+                .end = options.duration > 0 ? nanos(all * options.duration) : kNever};
+    }
+
     LaneRange lanes(std::size_t thread) const {
         return {thread * options_.connections, options_.connections,
                 std::size_t{options_.threads} * options_.connections};
     }
 
     void work(std::size_t thread) {
-        std::vector<std::unique_ptr<Channel>> channels;
-        const RequestWriter requests = connect(channels);
-        EventLoop loop(
-                std::move(channels), crew_.stop(),
-                static_cast<Nanos>(options_.connection.opTimeout * static_cast<double>(kSecond)));
-        const Nanos populateStart = crew_.inStep();
-        if (!options_.noPopulation && !crew_.stop()) {
-            populate(thread, loop, requests, populateStart);
+        std::vector<std::unique_ptr<Connected>> servers;
+        for (std::size_t arm = 0; arm < arms_.size() && !crew_.stop(); ++arm) {
+            servers.push_back(arms_.with(arm, [&] { return connect(arms_[arm].session); }));
+            crew_.inStep();  // slots fill one after the other
         }
-        const Nanos accessStart = crew_.inStep();
+        if (!options_.noPopulation && !crew_.stop()) {
+            populate(thread, *servers.front());
+        }
+        crew_.inStep();
         if (!options_.populateOnly && !crew_.stop()) {
-            access(thread, loop, requests, accessStart);
+            access(thread, servers);
         }
     }
 
-    RequestWriter connect(std::vector<std::unique_ptr<Channel>>& channels) {
+    std::unique_ptr<Connected> connect(SessionOptions sessionOptions) {
         RequestWriter::Shape shape;
         shape.vbuckets = options_.vbuckets;
         shape.expiry = options_.expiry;
         // The common flags by which the SDKs know what a document is.
         shape.flags = options_.json ? 0x02000000U : 0x03000002U;
-        auto sessionOptions = options_.connection.session;
         sessionOptions.json = options_.json;
+        std::vector<std::unique_ptr<Channel>> channels;
         for (std::uint32_t i = 0; i < options_.connections; ++i) {
             auto session = openSession(sessionOptions);
             if (session.jsonAcknowledged) {
@@ -82,13 +135,12 @@ class Pillowfight {
         if (sessionOptions.plain) {
             shape.vbuckets = 0;
         }
-        return {keys_, shape};
+        return std::make_unique<Connected>(RequestWriter(keys_, shape), std::move(channels),
+                                           crew_.stop(), nanos(options_.connection.opTimeout));
     }
 
     /// Runs the traffic; keeps what was recorded also when the connection is lost on the way.
-    template <class Plan>
-    void drive(EventLoop& loop, Plan& plan, Recorder& recorder) {
-        BatchTraffic<Plan> traffic(plan, recorder, options_.effectiveWindow());
+    static void drive(EventLoop& loop, Traffic& traffic, Recorder& recorder) {
         try {
             loop.run(traffic);
         } catch (const Stalled& stalled) {
@@ -98,30 +150,56 @@ class Pillowfight {
         }
     }
 
-    void populate(std::size_t thread, EventLoop& loop, const RequestWriter& requests, Nanos start) {
+    void populate(std::size_t thread, Connected& server) {
         PopulatePlan plan(options_.access.items, options_.access.startAt, options_.access.seed,
                           options_.access.batch, options_.effectiveWindow(), lanes(thread),
-                          requests, values_);
-        drive(loop, plan, results_[thread].populate.emplace(start, 0, &populated_));
+                          server.requests, values_);
+        auto& recorder = results_[thread].populate.emplace(nowNanos(), 0, &populated_);
+        BatchTraffic<PopulatePlan> traffic(plan, recorder, options_.effectiveWindow());
+        drive(server.loop, traffic, recorder);
     }
 
-    void access(std::size_t thread, EventLoop& loop, const RequestWriter& requests, Nanos start) {
-        const auto nanos = [](double s) {
-            return static_cast<Nanos>(s * static_cast<double>(kSecond));
+    void access(std::size_t thread, std::vector<std::unique_ptr<Connected>>& servers) {
+        struct Load {
+            AccessPlan plan;
+            BatchTraffic<AccessPlan> traffic;
+            Load(AccessPlan accessPlan, Recorder& recorder, std::uint32_t window)
+                : plan(std::move(accessPlan)), traffic(plan, recorder, window) {}
         };
-        const Nanos deadline = options_.duration > 0 ? start + nanos(options_.duration) : kNever;
-        AccessPlan plan(options_.access, lanes(thread), requests, values_, start, deadline);
-        auto& result = results_[thread];
-        auto& recorder = result.access.emplace(start, nanos(options_.ramp), &accessed_);
-        const auto before = threadCpu();
-        try {
-            drive(loop, plan, recorder);
-        } catch (...) {
-            result.accessCpu = threadCpu() - before;
-            throw;
+        auto& results = results_[thread].access;
+        results.resize(arms_.size());
+        std::vector<std::unique_ptr<Load>> loads;
+        for (std::size_t arm = 0; arm < arms_.size(); ++arm) {
+            results[arm].recorder = Recorder(0, 0, &accessed_);
+            loads.push_back(std::make_unique<Load>(
+                    AccessPlan(options_.access, lanes(thread), servers[arm]->requests, values_),
+                    results[arm].recorder, options_.effectiveWindow()));
         }
-        result.accessCpu = threadCpu() - before;
-        result.overdue = plan.overdue(nowNanos());
+        Turns::Done done;
+        while (const auto turn = turns_.next(thread, done)) {
+            auto& load = *loads[turn->arm];
+            auto& result = results[turn->arm];
+            result.begin(*turn, arms_.ensemble() ? 0 : nanos(options_.ramp));
+            load.plan.begin(turn->begin, turnEnd(turn->begin));
+            const auto before = result.recorder.total().ops();
+            try {
+                arms_.with(turn->arm,
+                           [&] { drive(servers[turn->arm]->loop, load.traffic, result.recorder); });
+            } catch (...) {
+                turns_.abandon(thread);
+                throw;
+            }
+            done = {result.recorder.total().ops() - before, load.plan.exhausted()};
+        }
+        for (std::size_t arm = 0; arm < arms_.size(); ++arm) {
+            results[arm].finish();
+            results[arm].overdue = loads[arm]->plan.overdue(nowNanos());
+        }
+    }
+
+    Nanos turnEnd(Nanos begin) const {
+        const double length = arms_.ensemble() ? options_.slice : options_.duration;
+        return length > 0 ? begin + nanos(length) : kNever;
     }
 
     void tick() {
@@ -139,77 +217,103 @@ class Pillowfight {
         const auto limit = [](std::uint64_t n) {
             return n == ~std::uint64_t{0} ? Json(nullptr) : Json(n);
         };
-        return {{"host", o.connection.session.host},
-                {"port", o.connection.session.port},
-                {"bucket", o.connection.session.bucket},
-                {"plain", o.connection.session.plain},
-                {"authenticated", !o.connection.session.user.empty()},
-                {"num_items", a.items},
-                {"num_threads", o.threads},
-                {"connections", o.connections},
-                {"batch_size", a.batch},
-                {"window", o.effectiveWindow()},
-                {"set_pct", a.setPercent},
-                {"min_size", o.minSize},
-                {"max_size", o.maxSize},
-                {"no_population", o.noPopulation},
-                {"populate_only", o.populateOnly},
-                {"num_cycles", limit(a.maxCycles)},
-                {"num_ops", limit(a.maxOps)},
-                {"duration", o.duration},
-                {"ramp", o.ramp},
-                {"sequential", a.sequential},
-                {"start_at", a.startAt},
-                {"key_prefix", o.keyPrefix},
-                {"random_seed", a.seed},
-                {"rate_limit", a.rate},
-                {"expiry", o.expiry},
-                {"json", o.json},
-                {"key_semantics", a.semantics == KeySemantics::kKeyMod ? "key-mod" : "random"},
-                {"shared_sequence", a.sharedSequence},
-                {"vbuckets", o.vbuckets}};
+        Json json = arms_.ensemble() ? Json{{"slice", o.slice},
+                                            {"round_seed", o.ensemble.roundSeed},
+                                            {"arms", arms_.size()}}
+                                     : Json{{"host", o.connection.session.host},
+                                            {"port", o.connection.session.port}};
+        json.update({{"bucket", o.connection.session.bucket},
+                     {"plain", o.connection.session.plain},
+                     {"authenticated", !arms_[0].session.user.empty()},
+                     {"num_items", a.items},
+                     {"num_threads", o.threads},
+                     {"connections", o.connections},
+                     {"batch_size", a.batch},
+                     {"window", o.effectiveWindow()},
+                     {"set_pct", a.setPercent},
+                     {"min_size", o.minSize},
+                     {"max_size", o.maxSize},
+                     {"no_population", o.noPopulation},
+                     {"populate_only", o.populateOnly},
+                     {"num_cycles", limit(a.maxCycles)},
+                     {"num_ops", limit(a.maxOps)},
+                     {"duration", o.duration},
+                     {"ramp", o.ramp},
+                     {"sequential", a.sequential},
+                     {"start_at", a.startAt},
+                     {"key_prefix", o.keyPrefix},
+                     {"random_seed", a.seed},
+                     {"rate_limit", a.rate},
+                     {"expiry", o.expiry},
+                     {"json", o.json},
+                     {"key_semantics", a.semantics == KeySemantics::kKeyMod ? "key-mod" : "random"},
+                     {"shared_sequence", a.sharedSequence},
+                     {"vbuckets", o.vbuckets}});
+        return json;
+    }
+
+    /// The threads' results of an arm, merged; nothing if the mixed phase was not reached.
+    std::optional<ArmResult> merged(std::size_t arm) const {
+        std::optional<ArmResult> sum;
+        for (const auto& thread : results_) {
+            if (!thread.access.empty()) {
+                mergeInto(sum, thread.access[arm]);
+            }
+        }
+        return sum;
     }
 
     void describe(Json& report, const CrewResult& result) const {
-        std::optional<Recorder> populate;
-        std::optional<Recorder> access;
-        std::vector<CpuTime> cpu;
-        std::uint64_t overdue = 0;
-        for (const auto& thread : results_) {
-            const auto merge = [](std::optional<Recorder>& sum,
-                                  const std::optional<Recorder>& one) {
-                if (one && sum) {
-                    sum->merge(*one);
-                } else if (one) {
-                    sum = one;
-                }
-            };
-            merge(populate, thread.populate);
-            merge(access, thread.access);
-            cpu.push_back(thread.accessCpu);
-            overdue += thread.overdue;
-        }
         report = {{"tool", "pillowfight"}, {"schema", 1}, {"options", optionsJson()}};
+        arms_.ensemble() ? describeEnsemble(report) : describeServer(report);
+        addEnding(report, result);
+    }
+
+    void describeServer(Json& report) const {
+        std::optional<Recorder> populate;
+        std::vector<CpuTime> cpu;
+        for (std::size_t thread = 0; thread < results_.size(); ++thread) {
+            if (results_[thread].populate) {
+                mergeInto(populate, *results_[thread].populate);
+            }
+            cpu.push_back(turns_.cpu(thread));
+        }
+        const auto access = merged(0);
         report["populate"] = populate ? Json{{"ops", populate->total().ops()},
                                              {"seconds", seconds(populate->elapsed())},
                                              {"errors", toJson(populate->total().errors)}}
                                       : Json(nullptr);
-        report["access"] = access ? phaseJson(*access) : Json(nullptr);
-        if (access && options_.access.rate > 0) {
-            report["access"]["overdue"] = overdue;
+        report["access"] = access ? accessJson(*access, std::nullopt) : Json(nullptr);
+        report["client"] = clientJson(cpu, access ? seconds(access->recorder.elapsed()) : 0,
+                                      access ? access->recorder.total().ops() : 0);
+    }
+
+    void describeEnsemble(Json& report) const {
+        std::vector<ArmReport> parts;
+        for (std::size_t arm = 0; arm < arms_.size(); ++arm) {
+            const auto access = merged(arm);
+            Json part{{"tool", "pillowfight"}, {"schema", 1}, {"populate", nullptr}};
+            part["access"] = access ? accessJson(*access, turns_.log(arm).inTurn()) : Json(nullptr);
+            part["client"] = armClientJson(turns_, options_.threads, arm,
+                                           access ? access->recorder.total().ops() : 0);
+            parts.push_back({std::move(part), access ? access->warmup : Tally{}});
         }
-        report["client"] = clientJson(cpu, access ? seconds(access->elapsed()) : 0,
-                                      access ? access->total().ops() : 0);
-        if (result.interrupted) {
-            report["interrupted"] = true;
+        addEnsemble(report, arms_, turns_, options_.threads, {{"slice_s", options_.slice}},
+                    options_.ensemble.roundSeed, std::move(parts));
+    }
+
+    Json accessJson(const ArmResult& access, std::optional<Nanos> inTurn) const {
+        Json json = phaseJson(access.recorder, inTurn);
+        if (options_.access.rate > 0) {
+            json["overdue"] = access.overdue;
         }
-        if (!result.failure.empty()) {
-            report["failure"] = result.failure;
-        }
+        return json;
     }
 
     const PillowfightOptions& options_;
     Crew crew_;
+    Arms arms_;
+    Turns turns_;
     KeyCodec keys_;
     ValueSource values_;
     std::vector<ThreadResult> results_;

@@ -13,7 +13,7 @@ namespace {
 constexpr std::uint32_t kMaxValue = 20U << 20U;
 
 void check(PillowfightOptions& o, const CLI::App& app) {
-    finishConnectionFlags(o.connection);
+    finishEnsembleFlags(app, "--slice", o.connection, o.ensemble);
     auto require = [](bool ok, const char* what) {
         if (!ok) {
             throw CLI::ValidationError(what);
@@ -31,6 +31,8 @@ void check(PillowfightOptions& o, const CLI::App& app) {
             "--json needs --min-size of at least 11");
     require(!(o.populateOnly && o.noPopulation),
             "--populate-only and --no-population exclude each other");
+    require(!o.ensemble.given() || o.noPopulation,
+            "--arm needs --no-population: servers are populated one by one");
     require(o.ramp == 0 || o.duration == 0 || o.ramp < o.duration,
             "--ramp must be shorter than --duration");
     require(o.keyPrefix.size() <= 230,
@@ -47,6 +49,12 @@ int parsePillowfight(int argc, const char* const* argv, PillowfightOptions& o) {
     CLI::App app("Loads a key-value server with pipelined batches of GET and SET; prints JSON.",
                  "pillowfight");
     addConnectionFlags(app, o.connection);
+    addEnsembleFlags(app, o.ensemble);
+    app.add_option("--slice", o.slice,
+                   "seconds that an arm is loaded in each round; --duration and --ramp (whole "
+                   "rounds that are left out of all figures) are then per arm")
+            ->capture_default_str()
+            ->check(CLI::PositiveNumber);
     auto& a = o.access;
     const auto positive =
             notNegative() & CLI::Range(std::uint64_t{1}, std::numeric_limits<std::uint64_t>::max());

@@ -6,12 +6,15 @@
 #include "load/access_plan.h"
 #include "load/batch_traffic.h"
 #include "load/common_options.h"
+#include "load/ensemble_options.h"
 
 namespace kv::load {
 
 /// Command line of pillowfight. Names follow cbc-pillowfight where they mean the same.
 struct PillowfightOptions {
     ConnectionFlags connection;
+    EnsembleFlags ensemble;
+    double slice = 0.002;  // seconds; of an ensemble
     AccessOptions access;
     std::uint32_t threads = 1;
     std::uint32_t connections = 1;  // per thread

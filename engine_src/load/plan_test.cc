@@ -18,7 +18,9 @@ namespace {
 class Plans : public testing::Test {
   protected:
     AccessPlan access(LaneRange lanes = {}, Nanos start = 0, Nanos deadline = kNever) {
-        return {options_, lanes, requests_, values_, start, deadline};
+        AccessPlan plan(options_, lanes, requests_, values_);
+        plan.begin(start, deadline);
+        return plan;
     }
 
     protocol::FrameView write(AccessPlan& plan, std::size_t lane = 0, std::uint32_t opaque = 7) {

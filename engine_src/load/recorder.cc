@@ -1,6 +1,7 @@
 #include "load/recorder.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace kv::load {
 
@@ -56,6 +57,15 @@ void Recorder::add(Nanos now, const Tally& tally) {
     if (live_ != nullptr) {
         live_->fetch_add(tally.ops(), std::memory_order_relaxed);
     }
+}
+
+Tally Recorder::restart(Nanos start, Nanos ramp) noexcept {
+    start_ = end_ = start;
+    rampEnd_ = start + ramp;
+    series_.clear();
+    gets_.clear();
+    sets_.clear();
+    return std::exchange(total_, {});
 }
 
 void Recorder::merge(const Recorder& other) {

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "load/clock.h"
@@ -85,6 +86,8 @@ class Recorder {
         }
     }
     void countTimeouts(std::uint64_t requests) noexcept { total_.errors.timeout += requests; }
+    /// Begins anew; gives what was counted before.
+    Tally restart(Nanos start, Nanos ramp) noexcept;
     /// Ends the phase; series and seconds reach up to `now`.
     void finish(Nanos now) noexcept { end_ = now; }
     void merge(const Recorder& other);
@@ -108,5 +111,15 @@ class Recorder {
     Histogram sets_;
     std::atomic<std::uint64_t>* live_;
 };
+
+/// Merges one thread's part into a sum that is empty until the first.
+template <class Part>
+void mergeInto(std::optional<Part>& sum, const Part& part) {
+    if (sum) {
+        sum->merge(part);
+    } else {
+        sum = part;
+    }
+}
 
 }  // namespace kv::load

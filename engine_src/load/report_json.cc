@@ -56,17 +56,20 @@ Json seriesJson(const Recorder& recorder) {
     return series;
 }
 
-Json phaseJson(const Recorder& recorder) {
+Json phaseJson(const Recorder& recorder, std::optional<Nanos> inTurn) {
     const Tally& total = recorder.total();
-    return {{"ops", total.ops()},
-            {"gets", total.gets},
-            {"sets", total.sets},
-            {"hits", total.hits},
-            {"misses", total.misses},
-            {"errors", toJson(total.errors)},
-            {"seconds", seconds(recorder.elapsed())},
-            {"series", seriesJson(recorder)},
-            {"latency_ns", latencyJson(recorder)}};
+    Json phase{{"ops", total.ops()},
+               {"gets", total.gets},
+               {"sets", total.sets},
+               {"hits", total.hits},
+               {"misses", total.misses},
+               {"errors", toJson(total.errors)},
+               {"seconds", seconds(inTurn.value_or(recorder.elapsed()))}};
+    if (!inTurn) {
+        phase["series"] = seriesJson(recorder);
+    }
+    phase["latency_ns"] = latencyJson(recorder);
+    return phase;
 }
 
 Json clientJson(const std::vector<CpuTime>& cpu, double wallSeconds, std::uint64_t ops) {

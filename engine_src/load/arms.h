@@ -1,0 +1,63 @@
+#pragma once
+
+// The servers of a run as both generators need them: who failed, their CPU clocks, the report.
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "load/ensemble_options.h"
+#include "load/recorder.h"
+#include "load/turns.h"
+
+namespace kv::load {
+
+class Arms {
+  public:
+    Arms(const EnsembleFlags& flags, const ConnectionFlags& connection);
+
+    std::size_t size() const noexcept { return arms_.size(); }
+    const Arm& operator[](std::size_t arm) const noexcept { return arms_[arm]; }
+    /// Servers given by --arm; otherwise there is one, and reports are those of a single server.
+    bool ensemble() const noexcept { return ensemble_; }
+
+    /// Does something with an arm: of an ensemble, a LoadError becomes an ArmFailure that names it.
+    template <class Work>
+    auto with(std::size_t arm, Work&& work) const {
+        try {
+            return work();
+        } catch (const LoadError& error) {
+            fail(arm, error);
+        }
+    }
+
+    Turns::OpenClock openClock() const;
+
+  private:
+    [[noreturn]] void fail(std::size_t arm, const LoadError& error) const;
+
+    std::vector<Arm> arms_;
+    bool ensemble_;
+};
+
+/// One arm's part of an ensemble's report.
+struct ArmReport {
+    nlohmann::ordered_json report;  // as of a single server
+    Tally warmup;
+};
+
+/// What the load threads cost: in the arm's measured slices, or in all the measured time.
+nlohmann::ordered_json armClientJson(const Turns& turns, std::size_t threads, std::size_t arm,
+                                     std::uint64_t ops);
+
+/// Adds "ensemble" and "client" to a report. `slice` says how long slices are; `reports` has an
+/// entry for each arm.
+void addEnsemble(nlohmann::ordered_json& report, const Arms& arms, const Turns& turns,
+                 std::size_t threads, const nlohmann::ordered_json& slice, std::uint64_t roundSeed,
+                 std::vector<ArmReport> reports);
+
+/// Adds "interrupted", "failure" and "failed_arm" where they apply.
+void addEnding(nlohmann::ordered_json& report, const CrewResult& result);
+
+}  // namespace kv::load

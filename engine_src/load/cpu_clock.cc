@@ -1,0 +1,26 @@
+#include "load/cpu_clock.h"
+
+#include <cerrno>
+#include <string>
+
+#include "load/load_error.h"
+#include "load/socket.h"
+
+namespace kv::load {
+
+ProcessCpuClock::ProcessCpuClock(int pid) : pid_(pid) {
+    const int error = ::clock_getcpuclockid(pid, &clock_);
+    if (error != 0) {
+        throw LoadError("CPU clock of process " + std::to_string(pid) + ": " + errnoText(error));
+    }
+}
+
+Nanos ProcessCpuClock::read() {
+    timespec time{};
+    if (::clock_gettime(clock_, &time) != 0) {
+        throw LoadError("CPU clock of process " + std::to_string(pid_) + ": " + errnoText(errno));
+    }
+    return time.tv_sec * kSecond + time.tv_nsec;
+}
+
+}  // namespace kv::load
