@@ -9,7 +9,9 @@
 namespace kv::load {
 
 ProcessCpuClock::ProcessCpuClock(int pid) : pid_(pid) {
-    const int error = ::clock_getcpuclockid(pid, &clock_);
+    // A clock's id has 29 bits for the pid: a larger number would be the clock of somebody else.
+    constexpr int kLargest = 1 << 22;  // the kernel's own limit
+    const int error = pid < 1 || pid > kLargest ? ESRCH : ::clock_getcpuclockid(pid, &clock_);
     if (error != 0) {
         throw LoadError("CPU clock of process " + std::to_string(pid) + ": " + errnoText(error));
     }

@@ -87,13 +87,14 @@ std::optional<Address> parseAddress(std::string_view text) {
     if (colon == std::string_view::npos || colon == 0) {
         return std::nullopt;
     }
-    const auto host = text.substr(0, colon);
     const auto port = parsePort(text.substr(colon + 1));
-    const bool bare = host.find(':') == std::string_view::npos;  // not a piece of ::1
-    if (!port || (!bare && withoutBrackets(host) == host)) {
+    const auto given = text.substr(0, colon);
+    const auto host = withoutBrackets(given);
+    // Without brackets a colon is a piece of an IPv6 address, not the port's.
+    if (!port || (host == given && given.find_first_of("[]:") != std::string_view::npos)) {
         return std::nullopt;
     }
-    return Address{std::string(withoutBrackets(host)), *port};
+    return Address{std::string(host), *port};
 }
 
 void addEnsembleFlags(CLI::App& app, EnsembleFlags& flags) {

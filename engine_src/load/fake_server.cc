@@ -167,6 +167,9 @@ bool FakeServer::answerData(const FrameView& request, FrameSpec& spec, std::stri
     const std::string key(request.keyText());
     auto status = Status::kSuccess;
     const std::lock_guard lock(mutex_);
+    if (options_.keepRequests) {
+        requests_.push_back((get ? "G " : "S ") + key);
+    }
     if (request.header.vbucket() != vbucketOf(crcOf(key), options_.vbuckets)) {
         misrouted_.insert(key);
     }
@@ -218,6 +221,11 @@ void FakeServer::answerStat(const FrameView& request, std::vector<std::uint8_t>&
 std::map<std::string, std::string> FakeServer::contents() {
     const std::lock_guard lock(mutex_);
     return contents_;
+}
+
+std::vector<std::string> FakeServer::requests() {
+    const std::lock_guard lock(mutex_);
+    return requests_;
 }
 
 std::set<std::string> FakeServer::misrouted() {

@@ -30,6 +30,7 @@ struct FakeServerOptions {
     std::uint32_t silentAfter = 0;        // data requests after which nothing is answered
     std::uint32_t dribble = 0;            // answers leave in pieces of so many bytes
     bool shuffleOpaques = false;          // answers carry wrong opaques
+    bool keepRequests = false;            // for requests()
     std::map<std::string, std::string> stats{};
     std::uint32_t queueDrainsAfter = 0;  // ep_queue_size is "5" for so many STATs, then "0"
 };
@@ -46,6 +47,9 @@ class FakeServer {
     std::map<std::string, std::string> contents();
     /// Keys whose request came with another vBucket than the map's; must be empty.
     std::set<std::string> misrouted();
+    /// "G key" and "S key" of all data requests, in the order of a connection; of several
+    /// connections intermingled.
+    std::vector<std::string> requests();
     std::uint64_t gets() const noexcept { return gets_; }
     std::uint64_t sets() const noexcept { return sets_; }
     std::uint64_t sessions() const noexcept { return hellos_; }
@@ -65,6 +69,7 @@ class FakeServer {
     std::mutex mutex_;
     std::map<std::string, std::string> contents_;
     std::set<std::string> misrouted_;
+    std::vector<std::string> requests_;
     std::list<int> open_;
     bool stopping_ = false;
     std::atomic<std::uint64_t> gets_{0};

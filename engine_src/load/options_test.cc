@@ -168,6 +168,79 @@ TEST(PillowfightOptions, PasswordComesFromAFileWithoutItsNewline) {
     std::remove(path.c_str());
 }
 
+TEST(PillowfightOptions, ArmsAreServersInSlotOrder) {
+    const std::string path = testing::TempDir() + "ensemble_password";
+    std::ofstream(path) << "secret\n";
+    PillowfightOptions o;
+    ASSERT_EQ(pillowfight({"--arm", "host=h1,port=11", "--arm",
+                           "pid=7,port=12,host=[::1],user=other,clock=[fe80::2]:99", "-n", "--user",
+                           "u", "--password-file", path.c_str(), "--slice=0.005",
+                           "--round-seed=18446744073709551615", "--bucket", "b"},
+                          o),
+              -1);
+    ASSERT_EQ(o.ensemble.arms.size(), 2U);
+    const auto& first = o.ensemble.arms[0];
+    EXPECT_EQ(first.session.host, "h1");
+    EXPECT_EQ(first.session.port, 11);
+    EXPECT_EQ(first.session.user, "u");
+    EXPECT_EQ(first.session.password, "secret");
+    EXPECT_EQ(first.session.bucket, "b");
+    EXPECT_FALSE(first.pid);
+    EXPECT_FALSE(first.clock);
+    const auto& second = o.ensemble.arms[1];
+    EXPECT_EQ(second.session.host, "::1");
+    EXPECT_EQ(second.session.port, 12);
+    EXPECT_EQ(second.session.user, "other");
+    EXPECT_EQ(second.session.password, "secret");
+    EXPECT_EQ(second.pid, 7);
+    ASSERT_TRUE(second.clock);
+    EXPECT_EQ(second.clock->host, "fe80::2");
+    EXPECT_EQ(second.clock->port, 99);
+    EXPECT_EQ(o.slice, 0.005);
+    EXPECT_EQ(o.ensemble.roundSeed, ~std::uint64_t{0});
+    std::remove(path.c_str());
+}
+
+TEST(PillowfightOptions, BadEnsemblesAreExitTwo) {
+    const char* good = "host=h,port=1";
+    const std::vector<std::vector<const char*>> bad{
+            {"--slice", "0.002"},
+            {"--round-seed", "1"},
+            {"--arm", good},  // would have to populate
+            {"-n", "--arm", good, "--host", "h"},
+            {"-n", "--arm", good, "--port", "1"},
+            {"-n", "--arm", good, "--slice", "0"},
+            {"-n", "--arm", good, "--user", "u"},  // no password
+            {"-n", "--arm", "host=h,port=1,user=u"},
+            {"-n", "--arm", "host=h,port=1,pid=3,clock=c:1"},
+            {"-n", "--arm", "host=h"},
+            {"-n", "--arm", "port=1"},
+            {"-n", "--arm", ""},
+            {"-n", "--arm", "host=h,port=0"},
+            {"-n", "--arm", "host=h,port=1x"},
+            {"-n", "--arm", "host=,port=1"},
+            {"-n", "--arm", "host=h,port=1,port=2"},
+            {"-n", "--arm", "host=h,port=1,pid=-1"},
+            {"-n", "--arm", "host=h,port=1,clock=c:1"},  // of which process?
+            {"-n", "--arm", "host=h,port=1,colour=red"},
+            {"-n", "--arm", "host=h,port=1,pid"},
+            {"-n", "--arm"}};
+    for (const auto& args : bad) {
+        EXPECT_EQ(pillowfight(args), kExitUsage) << args.back();
+    }
+    EXPECT_EQ(pillowfight({"-n", "--arm", good}), -1);
+}
+
+TEST(ParseAddress, WantsBracketsAroundColons) {
+    EXPECT_EQ(parseAddress("host:1")->host, "host");
+    EXPECT_EQ(parseAddress("127.0.0.1:65535")->port, 65535);
+    EXPECT_EQ(parseAddress("[::1]:8")->host, "::1");
+    for (const char* text :
+         {"", "host", "host:", ":1", "host:0", "host:65536", "::1:8", "[::1]", "host:1 ", "[]:1"}) {
+        EXPECT_FALSE(parseAddress(text)) << text;
+    }
+}
+
 TEST(AppendOptions, ParsesAndRefuses) {
     AppendOptions o;
     ASSERT_EQ(

@@ -131,6 +131,62 @@ TEST_F(Plans, TheDeadlineEndsALane) {
     EXPECT_EQ(open.next(0, 1).ops, 0U);
 }
 
+TEST_F(Plans, AScheduleStandsStillBetweenTurns) {
+    options_.rate = 1000;
+    options_.batch = 10;  // due at 0, 10, 20 ... ms of the time in turn
+    constexpr Nanos kMilli = 1'000'000;
+    auto plan = access({}, 1000 * kMilli, 1015 * kMilli);
+    EXPECT_EQ(plan.next(0, 1000 * kMilli).ops, 10U);
+    EXPECT_EQ(plan.next(0, 1010 * kMilli).at, 1010 * kMilli);
+    EXPECT_EQ(plan.next(0, 1014 * kMilli).ops, 0U);
+    EXPECT_FALSE(plan.finished(0));  // nothing more is due, but the turn is not over
+    EXPECT_EQ(plan.wakeAt(0), 1015 * kMilli);
+    EXPECT_EQ(plan.next(0, 1015 * kMilli).ops, 0U);
+    EXPECT_TRUE(plan.finished(0));
+    EXPECT_FALSE(plan.exhausted());
+
+    plan.begin(5000 * kMilli, 5015 * kMilli);  // 15 ms have been in turn: the next is due at 20
+    EXPECT_FALSE(plan.finished(0));
+    EXPECT_EQ(plan.next(0, 5004 * kMilli).ops, 0U);
+    EXPECT_EQ(plan.wakeAt(0), 5005 * kMilli);
+    EXPECT_EQ(plan.next(0, 5006 * kMilli).at, 5005 * kMilli);
+    EXPECT_EQ(plan.overdue(5015 * kMilli), 0U);
+
+    plan.begin(9000 * kMilli, 9015 * kMilli);  // 30 and 40 are due; the window stays full
+    EXPECT_EQ(plan.overdue(9015 * kMilli), 20U);
+    // What was late stays late by as much: 30 was due at once, 40 with 5 ms left in the turn.
+    plan.begin(9900 * kMilli, 9915 * kMilli);
+    EXPECT_EQ(plan.next(0, 9900 * kMilli).at, 9885 * kMilli);
+    EXPECT_EQ(plan.next(0, 9900 * kMilli).at, 9895 * kMilli);
+}
+
+TEST_F(Plans, KeysGoOnFromTurnToTurn) {
+    auto text = [this](AccessPlan& plan) {
+        const auto size = plan.write(0, buffer_.data(), 0);
+        return std::string(buffer_.begin(), buffer_.begin() + static_cast<std::ptrdiff_t>(size));
+    };
+    auto whole = access({}, 0, kNever);
+    auto cut = access({}, 0, 10);
+    for (int i = 0; i < 200; ++i) {
+        if (i % 7 == 0) {
+            cut.begin(100 * i, 100 * i + 10);
+        }
+        EXPECT_EQ(text(whole), text(cut));
+    }
+}
+
+TEST_F(Plans, LimitsAreForAllTurnsTogether) {
+    options_.maxOps = 150;
+    auto plan = access({}, 0, 10);
+    EXPECT_EQ(plan.next(0, 1).ops, 100U);
+    EXPECT_FALSE(plan.exhausted());
+    plan.begin(20, 30);
+    EXPECT_EQ(plan.next(0, 21).ops, 50U);
+    EXPECT_TRUE(plan.exhausted());
+    plan.begin(40, 50);
+    EXPECT_TRUE(plan.finished(0));
+}
+
 TEST_F(Plans, PopulateRetriesWhatWasRefusedAfterAPause) {
     PopulatePlan plan(5, 100, 1, 3, 1, {}, requests_, values_);
     auto keyOf = [&](std::uint32_t opaque) {

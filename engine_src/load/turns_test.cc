@@ -1,0 +1,275 @@
+// Slices and rounds without any connection: orders, accounts, ends.
+#include "load/turns.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <map>
+#include <set>
+#include <string_view>
+#include <thread>
+
+namespace kv::load {
+namespace {
+
+TEST(RoundOrder, IsUniformOverAllPermutations) {
+    RoundOrder order(4, 77);
+    std::map<std::array<std::size_t, 4>, int> seen;
+    for (int i = 0; i < 24'000; ++i) {
+        order.shuffle();
+        ++seen[{order[0], order[1], order[2], order[3]}];
+    }
+    ASSERT_EQ(seen.size(), 24U);
+    double chiSquare = 0;
+    for (const auto& [permutation, count] : seen) {
+        EXPECT_EQ(std::set<std::size_t>(permutation.begin(), permutation.end()).size(), 4U);
+        chiSquare += (count - 1000.0) * (count - 1000.0) / 1000.0;
+    }
+    EXPECT_LT(chiSquare, 49.7);  // 23 degrees of freedom, p = .001
+    EXPECT_GT(chiSquare, 7.5);   // nor more even than chance: p = .999
+}
+
+TEST(RoundOrder, FollowsFromTheSeed) {
+    const auto draw = [](std::uint64_t seed) {
+        RoundOrder order(5, seed);
+        std::vector<std::size_t> all;
+        for (int i = 0; i < 20; ++i) {
+            order.shuffle();
+            for (std::size_t at = 0; at < order.size(); ++at) {
+                all.push_back(order[at]);
+            }
+        }
+        return all;
+    };
+    EXPECT_EQ(draw(1), draw(1));
+    EXPECT_NE(draw(1), draw(2));
+    RoundOrder alone(1, 0);
+    alone.shuffle();
+    EXPECT_EQ(alone[0], 0U);
+}
+
+TEST(ThreadMeter, ReadsTheRunDelay) {
+    const auto parse = [](std::string_view text) {
+        return parseRunDelay(text.data(), text.data() + text.size());
+    };
+    EXPECT_EQ(parse("123456 789 42\n"), 789);
+    EXPECT_EQ(parse("0 0 0\n"), 0);
+    EXPECT_EQ(parse("123456"), std::nullopt);
+    EXPECT_EQ(parse(""), std::nullopt);
+    EXPECT_EQ(parse("1 x 2"), std::nullopt);
+}
+
+TEST(ThreadMeter, CpuTimeGrowsWithWork) {
+    const auto before = ThreadMeter::cpu();
+    while (ThreadMeter::cpu() == before) {
+    }
+    EXPECT_GT(ThreadMeter::cpu(), before);
+}
+
+TEST(ProcessCpuClock, IsOfTheProcess) {
+    ProcessCpuClock clock(::getpid());
+    const auto before = clock.read();
+    const auto thread = ThreadMeter::cpu();
+    while (ThreadMeter::cpu() - thread < 2'000'000) {
+    }
+    EXPECT_GE(clock.read() - before, 2'000'000);
+    for (const int none : {0, -1, 1 << 22, 0x3fffffff}) {
+        EXPECT_THROW(ProcessCpuClock{none}, LoadError) << none;
+    }
+}
+
+/// Advances by 10 a reading; from the `failAt`-th reading on it fails.
+class FakeClock final : public CpuClock {
+  public:
+    explicit FakeClock(int failAt) : failAt_(failAt) {}
+    Nanos read() override {
+        if (++readings_ == failAt_) {
+            throw LoadError("clock is gone");
+        }
+        return 1000 + 10 * readings_;
+    }
+
+  private:
+    int failAt_;
+    int readings_ = 0;
+};
+
+std::unique_ptr<CpuClock> noClock(std::size_t) {
+    return nullptr;
+}
+
+/// What one thread was told.
+using Seen = std::vector<Turns::Turn>;
+
+struct Run {
+    CrewResult result;
+    std::vector<Seen> seen;  // by thread
+};
+
+/// Runs all turns; `slice` is the load of a thread.
+Run runTurns(Crew& crew, Turns& turns,
+             const std::function<Turns::Done(std::size_t thread, const Turns::Turn&)>& slice) {
+    Run run;
+    run.seen.resize(crew.threads());
+    run.result = crew.run(
+            [&](std::size_t thread) {
+                Turns::Done done;
+                while (const auto turn = turns.next(thread, done)) {
+                    run.seen[thread].push_back(*turn);
+                    done = slice(thread, *turn);
+                }
+            },
+            [] {});
+    return run;
+}
+
+TEST(Turns, EveryRoundHasEveryArmOnceAndTheAccountsAddUp) {
+    for (const std::size_t threads : {1U, 3U}) {
+        Crew crew(threads);
+        Turns turns(crew, {.arms = 4, .seed = 3}, [](std::size_t arm) -> std::unique_ptr<CpuClock> {
+            return arm == 2 ? nullptr : std::make_unique<FakeClock>(0);
+        });
+        const auto run = runTurns(crew, turns, [](std::size_t thread, const Turns::Turn& turn) {
+            return Turns::Done{100 * turn.arm + thread, turn.round == 49};
+        });
+        EXPECT_EQ(run.result.failure, "");
+        ASSERT_EQ(run.seen[0].size(), 4 * 50U);
+        RoundOrder order(4, 3);
+        for (std::size_t i = 0; i < run.seen[0].size(); ++i) {
+            if (i % 4 == 0) {
+                order.shuffle();
+            }
+            EXPECT_EQ(run.seen[0][i].arm, order[i % 4]);
+            EXPECT_EQ(run.seen[0][i].round, i / 4);
+            EXPECT_TRUE(run.seen[0][i].measured);
+            for (const auto& thread : run.seen) {
+                EXPECT_EQ(thread[i].arm, run.seen[0][i].arm);
+                EXPECT_EQ(thread[i].begin, run.seen[0][i].begin);
+            }
+        }
+        const std::uint64_t threadSum = threads * (threads - 1) / 2;
+        Nanos inTurn = 0;
+        for (std::size_t arm = 0; arm < 4; ++arm) {
+            const auto& log = turns.log(arm);
+            ASSERT_EQ(log.rounds(), 50U);
+            EXPECT_EQ(log.ops, std::vector<std::uint64_t>(50, 100 * arm * threads + threadSum));
+            EXPECT_EQ(log.cpu, std::vector<Nanos>(arm == 2 ? 0 : 50, 10));
+            EXPECT_EQ(log.clientCpu.size(), 50U);
+            inTurn += log.inTurn();
+            for (std::size_t round = 0; round < 50; ++round) {
+                const auto& turn = run.seen[0][4 * round + log.position[round]];
+                EXPECT_EQ(turn.arm, arm);
+                EXPECT_EQ(turn.begin - run.seen[0][0].begin, log.start[round]);
+            }
+        }
+        EXPECT_EQ(turns.warmupRounds(), 0U);
+        EXPECT_GE(turns.measuredTime(), inTurn);  // and the switches between slices
+    }
+}
+
+TEST(Turns, ThreadsAreOnOneArmAtATime) {
+    Crew crew(3);
+    Turns turns(crew, {.arms = 2, .seed = 1}, noClock);
+    std::array<std::atomic<int>, 2> inside{};
+    std::atomic<int> mixed{0};
+    runTurns(crew, turns, [&](std::size_t thread, const Turns::Turn& turn) {
+        ++inside[turn.arm];
+        if (thread == turn.round % 3) {
+            std::this_thread::yield();
+        }
+        mixed += inside[1 - turn.arm];
+        --inside[turn.arm];
+        return Turns::Done{1, turn.round == 300};
+    });
+    EXPECT_EQ(mixed, 0);
+    EXPECT_EQ(turns.log(0).ops, std::vector<std::uint64_t>(301, 3));
+}
+
+TEST(Turns, WarmUpAndEndAreByTimeAndWholeRounds) {
+    Crew crew(1);
+    constexpr Nanos kMilli = 1'000'000;
+    Turns turns(crew, {.arms = 2, .seed = 0, .warmup = 3 * kMilli, .end = 9 * kMilli}, noClock);
+    const auto run = runTurns(crew, turns, [](std::size_t, const Turns::Turn& turn) {
+        while (nowNanos() < turn.begin + kMilli) {
+        }
+        return Turns::Done{1, false};
+    });
+    const auto& seen = run.seen[0];
+    ASSERT_EQ(seen.size() % 2, 0U);
+    const auto first = seen.front().begin;
+    for (std::size_t i = 0; i < seen.size(); i += 2) {
+        EXPECT_EQ(seen[i].measured, seen[i + 1].measured);  // a round is one or the other
+        EXPECT_EQ(seen[i].measured, i >= 2 * turns.warmupRounds());
+        EXPECT_TRUE(!seen[i].measured || seen[i].begin - first >= 3 * kMilli);
+    }
+    EXPECT_GE(turns.warmupRounds(), 1U);
+    EXPECT_LE(turns.warmupRounds(), 2U);  // of 2 ms or more
+    EXPECT_GE(turns.log(0).rounds(), 1U);
+    EXPECT_EQ(turns.warmupRounds() + turns.log(0).rounds(), seen.size() / 2);
+    EXPECT_EQ(turns.log(0).start.front() + turns.log(1).start.front(),
+              seen[2 * turns.warmupRounds() + 1].begin - seen[2 * turns.warmupRounds()].begin);
+}
+
+TEST(Turns, ALateEndStillMeasuresOneRound) {
+    Crew crew(2);
+    Turns turns(crew, {.arms = 2, .seed = 0, .warmup = 1, .end = 2}, noClock);
+    runTurns(crew, turns, [](std::size_t, const Turns::Turn&) { return Turns::Done{7, false}; });
+    EXPECT_EQ(turns.warmupRounds(), 1U);
+    EXPECT_EQ(turns.log(1).ops, std::vector<std::uint64_t>{14});
+}
+
+TEST(Turns, GoOnUntilTheSlowestArmIsExhausted) {
+    Crew crew(2);
+    Turns turns(crew, {.arms = 2, .seed = 5}, noClock);
+    runTurns(crew, turns, [](std::size_t, const Turns::Turn& turn) {
+        const std::uint64_t last = turn.arm == 0 ? 3 : 6;
+        return Turns::Done{turn.round <= last ? 5U : 0U, turn.round >= last};
+    });
+    EXPECT_EQ(turns.log(0).ops, (std::vector<std::uint64_t>{10, 10, 10, 10, 0, 0, 0}));
+    EXPECT_EQ(turns.log(1).ops, std::vector<std::uint64_t>(7, 10));
+}
+
+TEST(Turns, AClockThatFailsEndsAllThreadsAndNamesTheArm) {
+    for (const std::size_t threads : {1U, 3U}) {
+        for (const int failAt : {1, 6}) {
+            Crew crew(threads);
+            Turns turns(crew, {.arms = 3, .seed = 1},
+                        [&](std::size_t arm) -> std::unique_ptr<CpuClock> {
+                            return std::make_unique<FakeClock>(arm == 1 ? failAt : 0);
+                        });
+            const auto run = runTurns(crew, turns, [](std::size_t, const Turns::Turn&) {
+                return Turns::Done{1, false};
+            });
+            EXPECT_EQ(run.result.failure, "clock is gone");
+            try {
+                std::rethrow_exception(run.result.cause);
+            } catch (const ArmFailure& failure) {
+                EXPECT_EQ(failure.arm, 1U);
+            }
+            // Reading 1 is before the first slice; reading 6 would have ended the fifth round.
+            for (std::size_t arm = 0; arm < 3; ++arm) {
+                EXPECT_EQ(turns.log(arm).rounds(), failAt == 1 ? 0U : 4U);
+            }
+        }
+    }
+}
+
+TEST(Turns, AFailureInASliceBreaksItsRoundOff) {
+    for (const std::size_t threads : {1U, 3U}) {
+        Crew crew(threads);
+        Turns turns(crew, {.arms = 2, .seed = 1}, noClock);
+        const auto run = runTurns(crew, turns, [&](std::size_t thread, const Turns::Turn& turn) {
+            if (turn.round == 10 && turn.arm == 0 && thread == threads - 1) {
+                throw LoadError("lost");
+            }
+            return Turns::Done{1, false};
+        });
+        EXPECT_EQ(run.result.failure, "lost");
+        EXPECT_EQ(turns.log(0).rounds(), 10U);
+        EXPECT_EQ(turns.log(1).rounds(), 10U);
+    }
+}
+
+}  // namespace
+}  // namespace kv::load
