@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import subprocess
 
@@ -12,7 +13,7 @@ import pytest
 from perfrunner.results import ExperimentData, ResultStore
 from perfrunner.run.plan.order import PlannedTrial, make_plan
 from perfrunner.spec import load_spec
-from tests.support.fakes import APPEND, PILLOWFIGHT, Lab, variant
+from tests.support.fakes import APPEND, PILLOWFIGHT, Driver, Lab, variant
 
 pytestmark = pytest.mark.integration
 
@@ -47,6 +48,7 @@ def test_a_whole_experiment_is_stored_with_all_that_it_left(lab: Lab) -> None:
         assert {
             "engine.log",
             "client.json",
+            "slices.json",
             "samples.jsonl",
             "engine-stat.json",
             "reproduce.sh",
@@ -55,29 +57,89 @@ def test_a_whole_experiment_is_stored_with_all_that_it_left(lab: Lab) -> None:
     assert not list((lab.work / "runs").iterdir())
 
 
-def test_the_exact_sequence_of_what_is_run(lab: Lab) -> None:
-    lab.write_spec(blocks=1)
-    code, driver = lab.run()
-    assert code == 0
-    kinds = [
+PREPARED = [
+    ("PlanReady", None), ("HostReady", "here"),
+    ("BuildStarted", "base"), ("BuildFinished", "base"),
+    ("BuildStarted", "changed"), ("BuildFinished", "changed"),
+    ("ProofPassed", "base"), ("ProofPassed", "changed"),
+    ("BlockStarted", None),
+]  # fmt: skip
+PHASES = [("TrialPhase", p) for p in ("start", "populate", "persist", "access", "settle", "stop")]
+
+
+def sequence(driver: Driver) -> list[tuple[str, str | None]]:
+    return [
         (event["kind"], event.get("variant") or event.get("phase") or event.get("host"))
         for event in driver.events
         if event["kind"] not in ("BuildProgress", "Eta")
     ]
-    trial = [
-        ("TrialPhase", p) for p in ("start", "populate", "persist", "access", "settle", "stop")
-    ]
+
+
+def test_the_exact_sequence_of_what_is_run_alone(lab: Lab) -> None:
+    lab.write_spec(blocks=1, schedule="sequential")
+    code, driver = lab.run()
+    assert code == 0
     first, second = (t.variant for t in planned(lab))
-    assert kinds == [
-        ("PlanReady", None), ("HostReady", "here"),
-        ("BuildStarted", "base"), ("BuildFinished", "base"),
-        ("BuildStarted", "changed"), ("BuildFinished", "changed"),
-        ("ProofPassed", "base"), ("ProofPassed", "changed"),
-        ("BlockStarted", None),
-        ("TrialStarted", first), *trial, ("TrialFinished", first),
-        ("TrialStarted", second), *trial, ("TrialFinished", second),
+    assert sequence(driver) == [
+        *PREPARED,
+        ("TrialStarted", first), *PHASES, ("TrialFinished", first),
+        ("TrialStarted", second), *PHASES, ("TrialFinished", second),
         ("RunFinished", None),
     ]  # fmt: skip
+    assert {t.facts["schedule"] for t in stored(lab).trials} == {"sequential"}
+
+
+def test_the_exact_sequence_of_what_is_run_side_by_side(lab: Lab) -> None:
+    lab.write_spec(blocks=1)
+    code, driver = lab.run()
+    assert code == 0
+    first, second = (t.variant for t in planned(lab))
+    assert sequence(driver) == [
+        *PREPARED,
+        ("TrialStarted", first), *PHASES, ("TrialFinished", first), ("TrialFinished", second),
+        ("RunFinished", None),
+    ]  # fmt: skip
+    assert driver.of("TrialStarted")[0]["beside"] == [second]
+    one, other = stored(lab).trials
+    assert (one.variant, one.facts["slot"], one.ensemble) == (first, 1, 1)
+    assert (other.variant, other.facts["slot"], other.ensemble) == (second, 2, 1)
+    assert one.facts["arms"] == other.facts["arms"] == [first, second]
+    assert one.facts["seed"] == other.facts["seed"], "the same keys and values"
+    assert one.started_at == other.started_at
+    slices = json.loads((lab.out / one.raw_dir / "slices.json").read_text())
+    assert len(slices["ops"]) == one.facts["rounds"]
+
+
+def test_both_arms_are_alive_while_either_is_loaded(lab: Lab) -> None:
+    lab.write_spec(blocks=1)
+    driver = lab.start()
+    driver.wait_for("TrialPhase", phase="access")
+    commands = " ".join(lab.processes())
+    assert driver.finish() == 0
+    assert len(set(re.findall(r"--port-file=(\S+)", commands))) == 2
+
+
+def test_arms_that_may_not_all_live_at_once_form_groups_with_the_baseline(lab: Lab) -> None:
+    arms = {name: variant() for name in ("base", "b", "c", "d")}
+    lab.write_spec(blocks=1, variants=arms, limits={"arms": 3})
+    code, driver = lab.run()
+    assert (code, driver.stderr()) == (0, "")
+    groups: dict[int, set[str]] = {}
+    for trial in stored(lab).trials:
+        groups.setdefault(trial.ensemble, set()).add(trial.variant)
+    assert sorted(groups) == [1, 2]
+    assert groups[1] & groups[2] == {"base"}
+    assert groups[1] | groups[2] == set(arms)
+
+
+def test_what_does_not_fit_into_memory_runs_alone_and_says_so(lab: Lab) -> None:
+    lab.write_spec(blocks=1, limits={"memory": "100M"})
+    code, _ = lab.run()
+    assert code == 0
+    assert {t.ensemble for t in stored(lab).trials} == {0}
+    layout = stored(lab).experiment.facts["layouts"]["pf"]
+    assert layout["schedule"] == "sequential"
+    assert "an arm needs" in layout["why"]
 
 
 def test_every_trial_is_a_fresh_engine_process_in_the_order_of_the_plan(lab: Lab) -> None:
@@ -85,10 +147,10 @@ def test_every_trial_is_a_fresh_engine_process_in_the_order_of_the_plan(lab: Lab
     code, driver = lab.run()
     assert code == 0
     wanted = [(t.block, t.workload, t.bucket, t.variant) for t in planned(lab)]
-    started = [
-        (e["block"], e["workload"], e["bucket"], e["variant"]) for e in driver.of("TrialStarted")
+    finished = [
+        (e["block"], e["workload"], e["bucket"], e["variant"]) for e in driver.of("TrialFinished")
     ]
-    assert started == wanted
+    assert finished == wanted
     pids = set()
     for trial in stored(lab).trials:
         stats = json.loads((lab.out / trial.raw_dir / "engine-stat.json").read_text())
@@ -114,8 +176,9 @@ def test_the_password_is_nowhere_to_be_seen(lab: Lab) -> None:
             assert password.encode() not in path.read_bytes(), path
 
 
-def test_reproduce_runs_by_itself(lab: Lab) -> None:
-    lab.write_spec(blocks=1)
+@pytest.mark.parametrize("schedule", ["side-by-side", "sequential"])
+def test_reproduce_runs_by_itself(lab: Lab, schedule: str) -> None:
+    lab.write_spec(blocks=1, schedule=schedule)
     assert lab.run()[0] == 0
     trial = stored(lab).trials[0]
     done = subprocess.run(
@@ -127,8 +190,11 @@ def test_reproduce_runs_by_itself(lab: Lab) -> None:
     )
     assert done.returncode == 0, done.stderr
     out = done.stdout.split("output goes to ")[1].strip()
-    report = json.loads((lab.directory / out / "client.out").read_text())
-    assert report["access"]["ops"] > 0
+    said = next((lab.directory / out).glob("client*.out")).read_text()
+    report = json.loads(said)
+    arms = [a["report"] for a in report["ensemble"]["arms"]] if "ensemble" in report else [report]
+    assert len(arms) == (2 if schedule == "side-by-side" else 1)
+    assert all(arm["access"]["ops"] > 0 for arm in arms)
     lab.assert_nothing_left()
 
 
@@ -150,27 +216,32 @@ def test_an_engine_that_is_killed_fails_its_trial_with_its_logs_and_the_rest_goe
     assert "fake engine dies in access" in failed.reason
     assert failed.metrics == {}
     logs = {path.name for path in (lab.out / failed.raw_dir).iterdir()}
-    assert {"engine.log", "client.log", "reproduce.sh"} <= logs
+    assert {"engine.log", "reproduce.sh"} <= logs
+    (beside,) = [t for t in data.trials if t.status == "void"]
+    assert beside.variant == "base"
+    assert beside.reason.startswith("changed, alive beside it, failed: ")
     # its cell is done again as a whole: both arms, next attempt
     assert [(t.block, t.variant) for t in data.trials if t.attempt == 2] == [
         (failed.block, v) for v in [t.variant for t in data.trials if t.attempt == 2]
     ]
     assert {t.variant for t in data.trials if t.attempt == 2} == {"base", "changed"}
-    assert sum(t.status == "ok" for t in data.trials) == 5
+    assert sum(t.status == "ok" for t in data.trials) == 4
     lab.assert_nothing_left()
 
 
 def test_an_arm_that_always_crashes_does_not_cost_the_others_theirs(lab: Lab) -> None:
-    lab.write_spec(variants={"base": variant(), "changed": variant(die_in="start")})
+    lab.write_spec(blocks=3, variants={"base": variant(), "changed": variant(die_in="start")})
     code, _ = lab.run()
     assert code == 3
     data = stored(lab)
-    assert [(t.variant, t.status) for t in data.trials if t.variant == "base"] == [
-        ("base", "ok")
-    ] * 2
+    good = [t for t in data.trials if t.status == "ok"]
+    assert {t.variant for t in good} == {"base"}
+    assert sorted(t.block for t in good) == [1, 2, 3]
     failed = [t for t in data.trials if t.variant == "changed"]
-    assert [t.status for t in failed] == ["failed"] * 2
+    assert {t.status for t in failed} == {"failed"}
     assert "died while it started" in failed[0].reason
+    assert "left out of the ensemble" in failed[-1].reason
+    lab.assert_nothing_left()
 
 
 @pytest.mark.parametrize(
@@ -238,9 +309,9 @@ def test_a_trial_that_takes_too_long_is_ended(lab: Lab) -> None:
     )
     code, _ = lab.run()
     assert code == 3
-    (slow,) = [t for t in stored(lab).trials if t.variant == "changed"]
+    slow = next(t for t in stored(lab).trials if t.status == "failed")
     assert "time is up, in phase populate" in slow.reason
-    assert slow.seconds < 30
+    assert slow.seconds < 40
     lab.assert_nothing_left()
 
 
@@ -252,9 +323,8 @@ def test_a_port_in_use_is_said_clearly(lab: Lab) -> None:
         lab.write_spec(blocks=1, engine={"vbuckets": 16, "port": port})
         code, _ = lab.run()
     assert code == 3
-    for trial in stored(lab).trials:
-        assert trial.status == "failed"
-        assert f"cannot listen on port {port}: Address already in use" in trial.reason
+    failed = [t.reason for t in stored(lab).trials if t.status == "failed"]
+    assert f"cannot listen on port {port}: Address already in use" in failed[0]
 
 
 def test_a_build_that_fails_costs_only_its_variant(lab: Lab) -> None:
@@ -327,11 +397,10 @@ def test_what_sampling_costs_is_measured_once_at_the_end(lab: Lab) -> None:
     assert [(r["workload"], r["status"]) for r in records] == [("pf", "ok"), ("app", "ok")]
     assert all(r["bare"]["ops_per_s"] > 0 < r["sampled"]["ops_per_s"] for r in records)
     trials = lab.out / data.experiment.id / "trials"
-    bare = (trials / "0-pf-persistent-base" / "reproduce.sh").read_text()
-    sampled = (trials / "0-pf-persistent-base-2" / "reproduce.sh").read_text()
-    assert "--interval-ms=3600000" in bare
-    assert "--interval-ms=1000" in sampled
-    assert "--interval-ms=1000" not in bare
+    assert all(r["side_by_side"] for r in records)
+    script = (trials / "0-pf-persistent-base" / "reproduce.sh").read_text()
+    assert "--interval-ms=3600000" in script
+    assert "--interval-ms=1000" in script
     lab.assert_nothing_left()
 
 

@@ -6,26 +6,36 @@ import json
 import sys
 import time
 
-from common import Link, histogram, one, options
+from common import ROUNDS, ArmLink, Link, histogram, in_turns, one, options, slices
 
 found = options(sys.argv[1:])
-link = Link(found)
 items, rounds = int(one(found, "items")), int(one(found, "rounds"))
-behaviour = link.ask(cmd="phase", name="load")
-time.sleep(behaviour["sleep"])
 updates = int(items * rounds * 1.3125)
-link.ask(cmd="ops", gets=updates, sets=items + updates)
-document = {
-    "tool": "append", "schema": 1, "options": found,
-    "load": {"ops": items, "seconds": 0.5},
-    "update": {
-        "rmw": updates, "seconds": 2.0, "gets": updates, "sets": updates, "misses": behaviour["misses"],
-        "errors": {"etmpfail": behaviour["errors"]},
-        "series": [{"t": 1.0, "ops": updates // 2}, {"t": 2.0, "ops": updates // 2}],
-        "latency_ns": {"get": histogram(updates, 90_000), "set": histogram(updates, 95_000)},
-    },
-    "live_bytes": items * 1000,
-    "client": {"cpu_user_s": 0.1, "cpu_sys_s": 0.1, "wall_s": 1.0, "threads": 1,
-               "cpu_us_per_op": 0.1, "busiest_thread_busy": behaviour["busy"]},
-}  # fmt: skip
-print(json.dumps(document))
+
+
+def report(link: Link) -> dict:
+    behaviour = link.ask(cmd="phase", name="load")
+    time.sleep(behaviour["sleep"])
+    link.ask(cmd="ops", gets=updates, sets=items + updates)
+    return {
+        "tool": "append", "schema": 1, "options": found,
+        "load": {"ops": items, "seconds": 0.5},
+        "update": {
+            "rmw": updates, "seconds": 2.0, "gets": updates, "sets": updates, "misses": behaviour["misses"],
+            "errors": {"etmpfail": behaviour["errors"]},
+            "series": [{"t": 1.0, "ops": updates // 2}, {"t": 2.0, "ops": updates // 2}],
+            "latency_ns": {"get": histogram(updates, 90_000), "set": histogram(updates, 95_000)},
+        },
+        "live_bytes": items * 1000,
+        "client": {"cpu_user_s": 0.1, "cpu_sys_s": 0.1, "wall_s": 1.0, "threads": 1,
+                   "cpu_us_per_op": 0.1, "busiest_thread_busy": behaviour["busy"]},
+    }  # fmt: skip
+
+
+def turns(link: ArmLink, place: int) -> dict:
+    return {"report": report(link), "slices": slices(50_000, ROUNDS, place)}
+
+
+if "arm" in found:
+    in_turns(found, "append", turns)
+print(json.dumps(report(Link(found))))

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import random
 import socket
 import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+ROUNDS = 60  # of a fake ensemble
 
 
 def options(argv: list[str]) -> dict[str, list[str]]:
@@ -23,19 +28,26 @@ def one(found: dict[str, list[str]], key: str, default: str = "") -> str:
     return found.get(key, [default])[-1]
 
 
+class LinkError(Exception):
+    """The fake engine cannot be reached, or went away."""
+
+
 class Link:
-    """A connection to the fake engine: one JSON object a line, each way."""
+    """A connection to the fake engine: one JSON object a line, each way. Ends the program when that is lost."""
 
     def __init__(self, found: dict[str, list[str]]) -> None:
         try:
             self.socket = socket.create_connection((one(found, "host"), int(one(found, "port"))), 5)
         except OSError as error:
-            sys.exit(f"cannot connect: {error}")
+            self.lost(f"cannot connect: {error}")
         self.file = self.socket.makefile("rw")
         with open(one(found, "password-file")) as file:  # noqa: PTH123 - pathlib doubles the start-up time
             answer = self.ask(cmd="auth", user=one(found, "user"), password=file.read().strip())
         if answer != {"ok": True}:
             sys.exit("authentication failed")
+
+    def lost(self, why: str) -> NoReturn:
+        sys.exit(why)
 
     def ask(self, **request: object) -> dict:
         try:
@@ -43,10 +55,54 @@ class Link:
             self.file.flush()
             line = self.file.readline()
         except OSError as error:
-            sys.exit(f"the connection broke: {error}")
+            self.lost(f"the connection broke: {error}")
         if not line:
-            sys.exit("the engine closed the connection")
+            self.lost("the engine closed the connection")
         return json.loads(line)
+
+
+class ArmLink(Link):
+    """The connection to one arm of an ensemble: its loss is an exception."""
+
+    def __init__(self, found: dict[str, list[str]], arm: str) -> None:
+        words = dict(word.split("=", 1) for word in arm.split(","))
+        super().__init__({**found, "host": [words["host"]], "port": [words["port"]]})
+
+    def lost(self, why: str) -> NoReturn:
+        raise LinkError(why)
+
+
+def slices(rate: float, rounds: int, place: int) -> dict:
+    """An arm's turns: 100 operations each, at about `rate`."""
+    rng = random.Random()
+    ops = 100
+    wall = [max(1, int(1e9 * ops / (rate * (1 + rng.gauss(0, 0.003))))) for _ in range(rounds)]
+    return {
+        "start_ns": [n * 1_000_000 for n in range(rounds)], "wall_ns": wall, "ops": [ops] * rounds,
+        "cpu_ns": [w // 2 for w in wall], "client_cpu_ns": [w // 4 for w in wall],
+        "client_delay_ns": None, "position": [(place + n) % 2 for n in range(rounds)],
+    }  # fmt: skip
+
+
+def in_turns(found: dict[str, list[str]], tool: str, drive: Callable[[ArmLink, int], dict]) -> NoReturn:  # fmt: skip
+    """The report of an ensemble: `drive` loads one arm and gives its part. Ends the program."""
+    document: dict = {"tool": tool, "schema": 1, "options": found}
+    arms: list[dict] = []
+    status = 0
+    for place, arm in enumerate(found["arm"]):
+        try:
+            arms.append(drive(ArmLink(found, arm), place))
+        except LinkError as error:
+            document |= {"failure": str(error), "failed_arm": place}
+            print(error, file=sys.stderr)
+            status = 1
+            break
+    document["ensemble"] = {
+        "slice_s": 0.002, "round_seed": int(one(found, "round-seed")), "warmup_rounds": 0,
+        "rounds": ROUNDS, "seconds": 1.0, "arms": arms,
+    }  # fmt: skip
+    print(json.dumps(document), flush=True)
+    sys.exit(status)
 
 
 def histogram(count: int, value: int) -> dict:

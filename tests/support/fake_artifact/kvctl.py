@@ -1,8 +1,9 @@
-"""A fake kvctl: stat, reset, wait-persisted, sample."""
+"""A fake kvctl: stat, reset, wait-persisted, sample, topology."""
 
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import time
@@ -11,6 +12,10 @@ from common import Link, one, options
 
 found = options(sys.argv[1:])
 command, *rest = found[""]
+if command == "topology":
+    cpus = sorted(os.sched_getaffinity(0))
+    print(json.dumps({"cpus": [{"os_index": n, "core": n, "package": 0, "l3": None, "numa": 0} for n in cpus]}))  # fmt: skip  # noqa: E501
+    sys.exit(0)
 link = Link(found)
 if command == "stat":
     print(json.dumps(link.ask(cmd="stat", groups=rest)))

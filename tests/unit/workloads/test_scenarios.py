@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
 from perfrunner.errors import TrialError, UsageError
 from perfrunner.measure.client import ClientCost, ClientReport, Phase, Second
 from perfrunner.measure.histogram import Histogram
 from perfrunner.measure.samples import Sample
+from perfrunner.measure.turns import ArmTurns, Slices, Turns
 from perfrunner.spec.workloads import AppendSpec, PillowfightSpec
 from perfrunner.workloads import append, pillowfight
 from perfrunner.workloads.bench import Arguments, Share
@@ -31,9 +33,6 @@ class RecordingBench:
         self.answers = answers
         self.driven = 0.0
         self.count = 1
-
-    def phase(self, name: str, expected_s: float | None = None) -> None:
-        self.log.append(f"phase {name}")
 
     def load(
         self, tool: str, arguments: Arguments, *, output: str, per_node: bool = False
@@ -88,8 +87,76 @@ class RecordingBench:
 
         return Series()
 
+
+class RecordingEnsemble:
+    """Arms that note into one log; side by side when there are several."""
+
+    def __init__(self, *arms: RecordingBench, turns: Turns | None = None) -> None:
+        self.arms = arms
+        self.turns = turns
+        self.side_by_side = turns is not None
+        self.baseline = 0
+        self.log = arms[0].log
+        for place, arm in enumerate(arms):
+            arm.log = self.log if len(arms) == 1 else Numbered(self.log, place)
+
+    def phase(self, name: str, expected_s: float | None = None) -> None:
+        self.log.append(f"phase {name}")
+
     def settle(self, seconds: float) -> None:
         self.log.append(f"settle {seconds:g}")
+
+    def load_in_turns(
+        self, tool: str, arguments: Callable[[Any, Share], Sequence[str]], *, output: str
+    ) -> Turns:
+        self.log.append(f"turns {tool} {output}")
+        self.arguments = list(arguments(self.arms[self.baseline], Share(0, 1)))
+        assert self.turns is not None
+        for arm, its in zip(self.arms, self.turns.arms, strict=True):
+            loaded = its.report.prepare.ops if its.report.prepare else 0
+            assert its.report.drive is not None
+            arm.driven += its.warmup_ops + loaded + its.report.drive.ops
+        return self.turns
+
+
+class Numbered(list[str]):
+    """The log of one arm of several: its lines go to the common one, with its place."""
+
+    def __init__(self, common: list[str], place: int) -> None:
+        super().__init__()
+        self.common, self.place = common, place
+
+    def append(self, line: str) -> None:
+        self.common.append(f"{self.place}: {line}")
+
+
+def alone(scenario: Any, spec: Any, **answers: Any) -> Any:
+    """What one arm measures that runs alone."""
+    (measured,) = scenario.run(RecordingEnsemble(RecordingBench(**answers)), spec)
+    return measured
+
+
+def turns(rates: Sequence[float], rounds: int = 40, *, loaded: int = 0, cpu: bool = True) -> Turns:
+    """Every slice 100 operations; the last round is ten times slower for the last arm."""
+    arms = []
+    for place, rate in enumerate(rates):
+        wall = np.full(rounds, 100 / rate * 1e9).astype(np.int64)
+        if place == len(rates) - 1:
+            wall[-1] *= 10
+        ops = 100 * rounds
+        drive = Phase(
+            ops=ops, gets=ops // 2, sets=ops // 2, misses=0, errors={}, seconds=float(wall.sum()) / 1e9,
+            latency={"get": H, "set": H},
+        )  # fmt: skip
+        prepare = Phase(loaded, 0, loaded, 0, {}, 1.0) if loaded else None
+        slices = Slices(
+            start_ns=np.arange(rounds), wall_ns=wall, ops=np.full(rounds, 100),
+            client_cpu_ns=np.full(rounds, 50_000), position=np.zeros(rounds, np.int64),
+            cpu_ns=np.full(rounds, 200_000) if cpu else None,
+        )  # fmt: skip
+        report = ClientReport("tool", prepare, drive, COST, 77 if loaded else None, False)
+        arms.append(ArmTurns(report, "{}", slices, 0 if loaded else 30, 0 if loaded else 2, {}))
+    return Turns("tool", 0.002, 5, 0 if loaded else 3, rounds, 1.0, tuple(arms))
 
 
 PILLOWFIGHT = PillowfightSpec.model_validate(
@@ -99,7 +166,7 @@ APPEND = AppendSpec.model_validate({"type": "append", "items": 1000, "settle": 2
 
 
 def test_pillowfight_in_its_order() -> None:
-    bench = RecordingBench()
+    bench = RecordingEnsemble(RecordingBench())
     pillowfight.run(bench, PILLOWFIGHT)
     assert bench.log == [
         "phase populate", "load pillowfight populate",
@@ -110,8 +177,54 @@ def test_pillowfight_in_its_order() -> None:
     ]  # fmt: skip
 
 
+def test_pillowfight_side_by_side_populates_in_the_order_of_the_slots() -> None:
+    bench = RecordingEnsemble(RecordingBench(), RecordingBench(), turns=turns([100, 50]))
+    pillowfight.run(bench, PILLOWFIGHT)
+    both = lambda line: [f"0: {line}", f"1: {line}"]  # noqa: E731
+    assert bench.log == [
+        "phase populate", *both("load pillowfight populate"),
+        "phase persist", "0: wait-persisted", "0: reset", "1: wait-persisted", "1: reset",
+        "0: sample before", "0: counters", "1: sample before", "1: counters",
+        "phase access", *both("start sampling samples"), "turns pillowfight client", *both("stop sampling"),
+        "0: sample now", "0: counters", "1: sample now", "1: counters",
+        "phase settle", "settle 2", *both("sample settled"),
+    ]  # fmt: skip
+    assert "--slice=0.002" in bench.arguments
+
+
+def test_throughput_side_by_side_is_robust_and_has_its_totals_beside_it() -> None:
+    bench = RecordingEnsemble(RecordingBench(), RecordingBench(), turns=turns([100, 50]))
+    base, other = pillowfight.run(bench, PILLOWFIGHT)
+    assert base.metrics["ops_per_s"] == pytest.approx(100)
+    assert other.metrics["ops_per_s"] == pytest.approx(50)
+    assert other.metrics["ops_per_s_total"] == pytest.approx(50 * 40 / 49)
+    assert (base.metrics["slow_slices"], other.metrics["slow_slices"]) == (0, 2.5)
+    assert base.metrics["server_cpu_us_per_op"] == pytest.approx(2.0)
+    assert base.metrics["client_cpu_us_per_op"] == pytest.approx(0.5)
+    assert base.check is not None
+    assert (base.check.client, base.check.server) == (4030, 4030)
+    assert base.report is not None
+    assert base.report.prepare is not None
+    assert base.report.prepare.misses == 2, "the warm-up's misses count"
+    assert base.facts == {"slice": 0.002, "rounds": 40, "warmup_rounds": 3, "round_seed": 5}
+
+
+def test_append_side_by_side_counts_its_load() -> None:
+    bench = RecordingEnsemble(
+        RecordingBench(), RecordingBench(), turns=turns([100, 50], loaded=10, cpu=False)
+    )
+    base, other = append.run(bench, APPEND)
+    assert "--slice-ops=500" in bench.arguments
+    for measured in (base, other):
+        assert measured.check is not None
+        assert (measured.check.client, measured.check.server) == (4010, 4010)
+        assert measured.facts["live_bytes"] == 77
+    # no clock of the process: the kernel's ticks over all operations between the two samples
+    assert base.metrics["server_cpu_us_per_op"] == pytest.approx(5e-4 * 1e6 / 4010)
+
+
 def test_append_in_its_order() -> None:
-    bench = RecordingBench()
+    bench = RecordingEnsemble(RecordingBench())
     append.run(bench, APPEND)
     assert bench.log == [
         "sample before", "counters",
@@ -122,7 +235,7 @@ def test_append_in_its_order() -> None:
 
 
 def test_the_metrics_of_pillowfight() -> None:
-    measured = pillowfight.run(RecordingBench(), PILLOWFIGHT)
+    measured = alone(pillowfight, PILLOWFIGHT)
     assert measured.metrics["ops_per_s"] == 100
     assert measured.metrics["latency_get_p50_us"] == 1.0
     assert measured.metrics["latency_set_p99_us"] == 5.0
@@ -136,7 +249,7 @@ def test_the_metrics_of_pillowfight() -> None:
 
 
 def test_the_rate_of_a_fixed_amount_of_work_is_work_over_time_and_its_load_is_counted_too() -> None:
-    measured = append.run(RecordingBench(), APPEND)
+    measured = alone(append, APPEND)
     assert measured.metrics["ops_per_s"] == 100  # 400 requests in 4 s
     assert measured.metrics["server_cpu_us_per_op"] == pytest.approx(1.0)  # over 500 operations
     assert measured.check is not None
@@ -148,8 +261,8 @@ def test_every_metric_is_one_that_the_registry_knows() -> None:
     from perfrunner.spec.metrics import is_metric
 
     for measured in (
-        pillowfight.run(RecordingBench(), PILLOWFIGHT),
-        append.run(RecordingBench(), APPEND),
+        alone(pillowfight, PILLOWFIGHT),
+        alone(append, APPEND),
     ):
         assert [name for name in measured.metrics if not is_metric(name)] == []
 
@@ -164,7 +277,7 @@ def test_a_short_update_has_no_p90() -> None:
         seconds=0.5,
         series=(Second(0.5, 200, 0.5),),
     )
-    measured = append.run(RecordingBench(phase=phase), APPEND)
+    measured = alone(append, APPEND, phase=phase)
     assert "ops_per_s_p90" not in measured.metrics
     assert measured.metrics["ops_per_s"] == 800
 
@@ -175,7 +288,7 @@ def test_operations_that_never_happened_have_no_latency() -> None:
         series=tuple(Second(float(t), 100, 1.0) for t in range(1, 5)),
         latency={"get": Histogram((), 0.0, 0), "set": H},
     )  # fmt: skip
-    metrics = pillowfight.run(RecordingBench(phase=phase), PILLOWFIGHT).metrics
+    metrics = alone(pillowfight, PILLOWFIGHT, phase=phase).metrics
     assert "latency_get_p50_us" not in metrics
     assert "latency_set_p50_us" in metrics
 
@@ -183,7 +296,7 @@ def test_operations_that_never_happened_have_no_latency() -> None:
 @pytest.mark.parametrize("trouble", [{"interrupted": True}, {"no_samples": True}])
 def test_half_a_measurement_is_none(trouble: dict[str, bool]) -> None:
     with pytest.raises(TrialError):
-        pillowfight.run(RecordingBench(**trouble), PILLOWFIGHT)
+        alone(pillowfight, PILLOWFIGHT, **trouble)
 
 
 def test_what_pillowfight_is_asked_for() -> None:
