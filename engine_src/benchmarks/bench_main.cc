@@ -11,12 +11,15 @@
 
 #include "benchmarks/benchmark_source.h"
 #include "benchmarks/build_context.h"
+#include "benchmarks/pass.h"
 #include "slices/slice_server.h"
 
 int main(int argc, char** argv) {
     if (argc == 2 && std::string_view(argv[1]) == "--slices") {
         kv::bench::BenchmarkSource source;
-        return kv::slices::serveSlices(source, std::cin, std::cout);
+        const int status = kv::slices::serveSlices(source, std::cin, std::cout);
+        kv::bench::Pass::current().close();
+        return status;
     }
     for (const auto& [key, value] : kv::bench::buildContext()) {
         benchmark::AddCustomContext(key, value);
@@ -26,6 +29,8 @@ int main(int argc, char** argv) {
         return 2;
     }
     benchmark::RunSpecifiedBenchmarks();
+    // Not left to the end of the process: a store must go before what its library keeps.
+    kv::bench::Pass::current().close();
     benchmark::Shutdown();
     return 0;
 }
