@@ -91,7 +91,7 @@ def parse_turns(text: str, where: str) -> Turns:
         found = document["ensemble"]
         turns = Turns(
             tool=str(document["tool"]),
-            slice=float(found.get("slice_s", found.get("slice_ops"))),
+            slice=float(found["slice_ops"] if found.get("slice_s") is None else found["slice_s"]),
             round_seed=int(found["round_seed"]),
             warmup_rounds=int(found["warmup_rounds"]),
             rounds=int(found["rounds"]),
