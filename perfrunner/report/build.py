@@ -68,7 +68,7 @@ def _row_notes(comparison: Comparison, *, primary: bool) -> Iterable[str]:
 
 def _counts(data: ExperimentData) -> Counts:
     ended = [t.status for t in data.trials]
-    used = sum(len(arms) for c in clean_blocks(data.trials).values() for arms in c.blocks.values())
+    used = sum(1 for cell in clean_blocks(data.trials).values() for _ in cell.trials)
     return Counts(
         ok=ended.count("ok"),
         void=ended.count("void"),

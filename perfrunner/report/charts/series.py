@@ -47,15 +47,14 @@ def read_series(data: ExperimentData, cells: Sequence[CellBlocks]) -> RawSeries:
     """Read the raw files of every trial that counts."""
     raw = RawSeries()
     for blocks in cells:
-        for arms in blocks.blocks.values():
-            for variant, trial in arms.items():
-                if not trial.raw_dir:
-                    continue
-                raw.trials += 1
-                try:
-                    _read(raw, blocks.cell, variant, _directory(data, trial))
-                except (OSError, TrialError, UnicodeDecodeError) as error:
-                    raw.problems.append(f"{trial.raw_dir}: {error}")
+        for trial in blocks.trials:
+            if not trial.raw_dir:
+                continue
+            raw.trials += 1
+            try:
+                _read(raw, blocks.cell, trial.variant, _directory(data, trial))
+            except (OSError, TrialError, UnicodeDecodeError) as error:
+                raw.problems.append(f"{trial.raw_dir}: {error}")
     return raw
 
 
