@@ -13,7 +13,7 @@ from perfrunner.report.facts import differing_builds, differing_hosts, limited, 
 from perfrunner.report.headline import headline
 from perfrunner.report.model import Counts, Fact, Moved, Report
 from perfrunner.report.noise import aa_alarms, known_floors, noise_text
-from perfrunner.report.numbers import percent_change
+from perfrunner.report.numbers import percent_change, significant
 from perfrunner.spec.preconditions import MEASURED, PRECONDITIONS
 
 if TYPE_CHECKING:
@@ -108,12 +108,12 @@ def _context(
 
 
 def _sampling(costs: list[SamplingCost]) -> str:
-    """What shows, in full; where nothing does, the primary figure of each cell."""
+    """What shows, in full; where nothing does, how little could have shown: no figure that is only noise."""
     if visible := [cost for cost in costs if cost.visible]:
         return "; ".join(_sampling_cost(cost) for cost in visible)
     seen = [cost for cost in costs if cost.metric == "ops_per_s"]
-    changes = ", ".join(f"{percent_change(cost.ratio)} {cost.cell}" for cost in seen)
-    return f"nothing that shows; ops_per_s without samplers: {changes}"
+    widths = ", ".join(f"0 ± {significant(100 * cost.floor, 2)} % {cost.cell}" for cost in seen)
+    return "nothing that shows" + (f": ops_per_s without samplers {widths}" if widths else "")
 
 
 def _sampling_cost(cost: SamplingCost) -> str:
