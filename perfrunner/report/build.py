@@ -11,6 +11,7 @@ from perfrunner.analysis.metadata_share import ENOUGH, metadata_shares
 from perfrunner.analysis.sampling import SamplingCost, failed_checks, sampling_costs
 from perfrunner.report.facts import differing_builds, differing_hosts, limited, trial_notes
 from perfrunner.report.headline import headline
+from perfrunner.report.method import method_facts, methods
 from perfrunner.report.model import Counts, Fact, Moved, Report
 from perfrunner.report.noise import aa_alarms, known_floors, noise_text
 from perfrunner.report.numbers import percent_change, significant
@@ -34,6 +35,7 @@ def report_of(data: ExperimentData, comparison: Comparison) -> Report:
     """The report of a comparison that was made already."""
     counts = _counts(data)
     noise = known_floors(data, comparison)
+    measured = methods(data) if comparison.paired else ()
     return Report(
         experiment=data.experiment,
         comparison=comparison,
@@ -56,6 +58,8 @@ def report_of(data: ExperimentData, comparison: Comparison) -> Report:
         builds=data.builds,
         facts=data.experiment.facts,
         reproduce=_reproduce(data),
+        methods=measured,
+        method=method_facts(measured, data.trials),
     )
 
 
