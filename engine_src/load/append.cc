@@ -5,7 +5,9 @@
 #include <optional>
 #include <utility>
 
+#include "load/access_plan.h"
 #include "load/append_traffic.h"
+#include "load/arms.h"
 #include "load/report_json.h"
 
 namespace kv::load {
@@ -16,23 +18,75 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::uint32_t kSteps = 3;  // passes of a round: all, half, a quarter of the documents
 
-/// What a thread leaves behind. Written by that thread, read when all have ended.
-struct ThreadResult {
+/// Part of a pass that an arm does in one turn.
+struct UpdateSlice {
+    std::uint32_t pass = 0;
+    std::uint64_t draws = 0;
+};
+
+/// All passes cut into nearly equal slices of at most `sliceOps` draws; 0: a pass is one slice.
+std::vector<UpdateSlice> cutIntoSlices(std::uint64_t items, std::uint32_t passes,
+                                       std::uint64_t sliceOps) {
+    std::vector<UpdateSlice> slices;
+    for (std::uint32_t pass = 0; pass < passes; ++pass) {
+        const auto draws = appendPass(items, pass / kSteps, pass % kSteps).draws;
+        const auto parts = sliceOps == 0 ? std::uint64_t{draws != 0}
+                                         : draws / sliceOps + (draws % sliceOps != 0 ? 1 : 0);
+        for (std::uint64_t part = 0; part < parts; ++part) {
+            slices.push_back(
+                    {pass, partBegin(draws, part + 1, parts) - partBegin(draws, part, parts)});
+        }
+    }
+    return slices;
+}
+
+/// What a thread did to one arm.
+struct ArmResult {
     std::optional<Recorder> load;
     std::optional<Recorder> update;
     std::uint64_t loaded = 0;
     std::uint64_t updated = 0;
-    CpuTime updateCpu;
+
+    void merge(const ArmResult& other) {
+        for (const auto phase : {&ArmResult::load, &ArmResult::update}) {
+            if (other.*phase) {
+                mergeInto(this->*phase, *(other.*phase));
+            }
+        }
+        loaded += other.loaded;
+        updated += other.updated;
+    }
+};
+
+/// Adds what a traffic finishes, also when it fails on the way.
+class CountFinished {
+  public:
+    CountFinished(const AppendTraffic& traffic, std::uint64_t& sum)
+        : traffic_(traffic), before_(traffic.finished()), sum_(sum) {}
+    CountFinished(const CountFinished&) = delete;
+    CountFinished& operator=(const CountFinished&) = delete;
+    ~CountFinished() { sum_ += traffic_.finished() - before_; }
+
+  private:
+    const AppendTraffic& traffic_;
+    std::uint64_t before_;
+    std::uint64_t& sum_;
 };
 
 class Append {
   public:
-    Append(const AppendOptions& options, AppendStore& store)
+    explicit Append(const AppendOptions& options)
         : options_(options),
-          store_(store),
           crew_(options.threads),
+          arms_(options.ensemble, options.connection),
+          turns_(crew_, {.arms = arms_.size(), .seed = options.ensemble.roundSeed},
+                 arms_.openClock()),
+          slices_(cutIntoSlices(options.items, options.rounds * kSteps,
+                                arms_.ensemble() ? options.sliceOps : 0)),
+          stores_(arms_.size(),
+                  AppendStore(options.items, options.seed, options.fieldsMin, options.fieldsMax)),
           keys_("AB_", 12, "_0"),
-          results_(options.threads) {}
+          results_(options.threads, std::vector<ArmResult>(arms_.size())) {}
 
     CrewResult run(Json& report) {
         auto result = crew_.run([this](std::size_t thread) { work(thread); }, [this] { tick(); });
@@ -49,31 +103,20 @@ class Append {
     }
 
     void work(std::size_t thread) {
-        std::vector<std::unique_ptr<Channel>> channels;
-        const RequestWriter requests = connect(channels);
-        EventLoop loop(
-                std::move(channels), crew_.stop(),
-                static_cast<Nanos>(options_.connection.opTimeout * static_cast<double>(kSecond)));
-        auto& result = results_[thread];
-
-        auto& loadRecorder = result.load.emplace(crew_.inStep(), 0, &loaded_);
-        if (!crew_.stop()) {
-            AppendLoad load(store_, share(thread), requests, loadRecorder);
-            drive(loop, load, loadRecorder, result.loaded);
+        std::vector<std::unique_ptr<Connected>> servers;
+        for (std::size_t arm = 0; arm < arms_.size() && !crew_.stop(); ++arm) {
+            servers.push_back(arms_.with(arm, [&] { return connect(arms_[arm].session); }));
+            crew_.inStep();  // slots fill one after the other
         }
-        auto& recorder = result.update.emplace(crew_.inStep(), 0, &updated_);
-        const auto before = threadCpu();
-        for (std::uint32_t pass = 0; pass < options_.rounds * kSteps && !crew_.stop(); ++pass) {
-            AppendUpdate update(store_, share(thread), requests, recorder,
-                                appendPass(store_.items(), pass / kSteps, pass % kSteps));
-            drive(loop, update, recorder, result.updated);
-            result.updateCpu = threadCpu() - before;
-            crew_.inStep();  // the working set shrinks for all threads at once
+        for (std::size_t arm = 0; arm < arms_.size() && !crew_.stop(); ++arm) {
+            load(thread, arm, *servers[arm]);
+        }
+        if (!crew_.stop()) {
+            update(thread, servers);
         }
     }
 
-    RequestWriter connect(std::vector<std::unique_ptr<Channel>>& channels) {
-        const auto& sessionOptions = options_.connection.session;
+    std::unique_ptr<Connected> connect(const SessionOptions& sessionOptions) {
         RequestWriter::Shape shape;
         shape.flags = 0x02000000U;  // JSON, for the SDKs
         shape.vbuckets = sessionOptions.plain ? 0 : options_.vbuckets;
@@ -81,24 +124,58 @@ class Append {
         if (shape.vbuckets == 0 && !sessionOptions.plain) {
             shape.vbuckets = askVbuckets(session.client);
         }
+        std::vector<std::unique_ptr<Channel>> channels;
         channels.push_back(std::make_unique<Channel>(session.client.takeSocket(), 0));
-        return {keys_, shape};
+        return std::make_unique<Connected>(
+                RequestWriter(keys_, shape), std::move(channels), crew_.stop(),
+                static_cast<Nanos>(options_.connection.opTimeout * static_cast<double>(kSecond)));
     }
 
-    static void drive(EventLoop& loop, AppendTraffic& traffic, Recorder& recorder,
-                      std::uint64_t& finished) {
-        try {
-            loop.run(traffic);
-        } catch (const Stalled& stalled) {
-            recorder.countTimeouts(stalled.inFlight);
-            recorder.finish(nowNanos());
-            finished += traffic.finished();
-            throw;
-        } catch (...) {
-            finished += traffic.finished();
-            throw;
+    void load(std::size_t thread, std::size_t arm, Connected& server) {
+        auto& result = results_[thread][arm];
+        auto& recorder = result.load.emplace(nowNanos(), 0, &loaded_);
+        AppendLoad traffic(stores_[arm], share(thread), server.requests, recorder);
+        {
+            const CountFinished count(traffic, result.loaded);
+            arms_.with(arm, [&] { server.drive(traffic, recorder); });
         }
-        finished += traffic.finished();
+        crew_.inStep();
+    }
+
+    void update(std::size_t thread, std::vector<std::unique_ptr<Connected>>& servers) {
+        auto& results = results_[thread];
+        for (auto& result : results) {
+            result.update.emplace(nowNanos(), 0, &updated_);
+        }
+        if (slices_.empty()) {
+            return;  // too few documents to draw from
+        }
+        std::vector<std::unique_ptr<AppendUpdate>> passes(arms_.size());  // that each arm is in
+        Turns::Done done;
+        while (const auto turn = turns_.next(thread, done)) {
+            const auto arm = turn->arm;
+            const auto& slice = slices_[turn->round];
+            auto& recorder = *results[arm].update;
+            if (turn->round == 0) {
+                recorder.restart(turn->begin, 0);
+            }
+            // The working set shrinks from pass to pass, for all threads at once.
+            if (turn->round == 0 || slices_[turn->round - 1].pass != slice.pass) {
+                passes[arm] = std::make_unique<AppendUpdate>(
+                        stores_[arm], share(thread), servers[arm]->requests, recorder,
+                        appendPass(options_.items, slice.pass / kSteps, slice.pass % kSteps));
+            }
+            passes[arm]->allow(slice.draws);
+            const auto before = recorder.total().ops();
+            try {
+                const CountFinished count(*passes[arm], results[arm].updated);
+                arms_.with(arm, [&] { servers[arm]->drive(*passes[arm], recorder); });
+            } catch (...) {
+                turns_.abandon(thread);
+                throw;
+            }
+            done = {recorder.total().ops() - before, turn->round + 1 == slices_.size()};
+        }
     }
 
     void tick() {
@@ -111,79 +188,85 @@ class Append {
 
     Json optionsJson() const {
         const auto& o = options_;
-        return {{"host", o.connection.session.host},
-                {"port", o.connection.session.port},
-                {"bucket", o.connection.session.bucket},
-                {"plain", o.connection.session.plain},
-                {"authenticated", !o.connection.session.user.empty()},
-                {"items", o.items},
-                {"rounds", o.rounds},
-                {"seed", o.seed},
-                {"in_flight", o.inFlight},
-                {"threads", o.threads},
-                {"vbuckets", o.vbuckets},
-                {"fields_min", o.fieldsMin},
-                {"fields_max", o.fieldsMax}};
+        Json json = arms_.ensemble() ? Json{{"slice_ops", o.sliceOps},
+                                            {"round_seed", o.ensemble.roundSeed},
+                                            {"arms", arms_.size()}}
+                                     : Json{{"host", o.connection.session.host},
+                                            {"port", o.connection.session.port}};
+        json.update({{"bucket", o.connection.session.bucket},
+                     {"plain", o.connection.session.plain},
+                     {"authenticated", !arms_[0].session.user.empty()},
+                     {"items", o.items},
+                     {"rounds", o.rounds},
+                     {"seed", o.seed},
+                     {"in_flight", o.inFlight},
+                     {"threads", o.threads},
+                     {"vbuckets", o.vbuckets},
+                     {"fields_min", o.fieldsMin},
+                     {"fields_max", o.fieldsMax}});
+        return json;
+    }
+
+    /// Adds the phases of an arm and what they cost the client.
+    void describeArm(Json& report, std::size_t arm) const {
+        ArmResult sum;
+        for (const auto& thread : results_) {
+            sum.merge(thread[arm]);
+        }
+        report["load"] = sum.load ? Json{{"ops", sum.loaded},
+                                         {"seconds", seconds(sum.load->elapsed())},
+                                         {"errors", toJson(sum.load->total().errors)}}
+                                  : Json(nullptr);
+        const auto inTurn =
+                arms_.ensemble() ? std::optional(turns_.log(arm).inTurn()) : std::optional<Nanos>();
+        report["update"] = nullptr;
+        if (sum.update) {
+            report["update"] = {{"rmw", sum.updated}};
+            report["update"].update(phaseJson(*sum.update, inTurn));
+        }
+        // Known only if every document was stored; a failed or interrupted load leaves it open.
+        const auto& store = stores_[arm];
+        report["live_bytes"] = sum.loaded == store.items()
+                                       ? Json(store.valueBytes() + store.items() * keys_.size())
+                                       : Json(nullptr);
+        const auto wall = inTurn.value_or(sum.update ? sum.update->elapsed() : 0);
+        report["client"] = clientJson(armCpu(turns_, options_.threads, arm), seconds(wall),
+                                      sum.update ? sum.update->total().ops() : 0);
     }
 
     void describe(Json& report, const CrewResult& result) const {
-        std::optional<Recorder> load;
-        std::optional<Recorder> update;
-        std::uint64_t loaded = 0;
-        std::uint64_t updated = 0;
-        std::vector<CpuTime> cpu;
-        for (const auto& thread : results_) {
-            const auto merge = [](std::optional<Recorder>& sum,
-                                  const std::optional<Recorder>& one) {
-                if (one && sum) {
-                    sum->merge(*one);
-                } else if (one) {
-                    sum = one;
-                }
-            };
-            merge(load, thread.load);
-            merge(update, thread.update);
-            loaded += thread.loaded;
-            updated += thread.updated;
-            cpu.push_back(thread.updateCpu);
-        }
         report = {{"tool", "append"}, {"schema", 1}, {"options", optionsJson()}};
-        report["load"] = load ? Json{{"ops", loaded},
-                                     {"seconds", seconds(load->elapsed())},
-                                     {"errors", toJson(load->total().errors)}}
-                              : Json(nullptr);
-        report["update"] = nullptr;
-        if (update) {
-            report["update"] = {{"rmw", updated}};
-            report["update"].update(phaseJson(*update));
+        if (arms_.ensemble()) {
+            std::vector<ArmReport> parts(arms_.size());
+            for (std::size_t arm = 0; arm < arms_.size(); ++arm) {
+                parts[arm].report = {{"tool", "append"}, {"schema", 1}};
+                describeArm(parts[arm].report, arm);
+            }
+            addEnsemble(report, arms_, turns_, options_.threads,
+                        {{"slice_s", nullptr}, {"slice_ops", options_.sliceOps}},
+                        options_.ensemble.roundSeed, std::move(parts));
+        } else {
+            describeArm(report, 0);
         }
-        // Known only if every document was stored; a failed or interrupted load leaves it open.
-        report["live_bytes"] = loaded == store_.items()
-                                       ? Json(store_.valueBytes() + store_.items() * keys_.size())
-                                       : Json(nullptr);
-        report["client"] = clientJson(cpu, update ? seconds(update->elapsed()) : 0,
-                                      update ? update->total().ops() : 0);
-        if (result.interrupted) {
-            report["interrupted"] = true;
-        }
-        if (!result.failure.empty()) {
-            report["failure"] = result.failure;
-        }
+        addEnding(report, result);
     }
 
     const AppendOptions& options_;
-    AppendStore& store_;
     Crew crew_;
+    Arms arms_;
+    Turns turns_;
+    std::vector<UpdateSlice> slices_;
+    std::vector<AppendStore> stores_;  // by arm
     KeyCodec keys_;
-    std::vector<ThreadResult> results_;
+    std::vector<std::vector<ArmResult>> results_;  // by thread and arm
     std::atomic<std::uint64_t> loaded_{0};
     std::atomic<std::uint64_t> updated_{0};
 };
 
 }  // namespace
 
-CrewResult runAppend(const AppendOptions& options, AppendStore& store, Json& report) {
-    return Append(options, store).run(report);
+CrewResult runAppend(const AppendOptions& options, Json& report) {
+    return Append(options).run(report);
 }
 
 }  // namespace kv::load

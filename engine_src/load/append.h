@@ -3,15 +3,12 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "load/append_options.h"
-#include "load/append_store.h"
 #include "load/crew.h"
 
 namespace kv::load {
 
-/// The whole append workload: connect, load, rounds of passes, report. `store` holds the documents'
-/// expected state afterwards; it must have been made from the same options. Fills `report` with
-/// what was measured even when it was interrupted or failed.
-CrewResult runAppend(const AppendOptions& options, AppendStore& store,
-                     nlohmann::ordered_json& report);
+/// The whole append workload: connect, load, rounds of passes, report. Fills `report` with what was
+/// measured even when it was interrupted or failed.
+CrewResult runAppend(const AppendOptions& options, nlohmann::ordered_json& report);
 
 }  // namespace kv::load

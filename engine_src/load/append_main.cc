@@ -13,9 +13,8 @@ int run(int argc, const char* const* argv) {
         return exit;
     }
     kv::load::Crew::blockSignals();
-    kv::load::AppendStore store(options.items, options.seed, options.fieldsMin, options.fieldsMax);
     nlohmann::ordered_json report;
-    const auto result = kv::load::runAppend(options, store, report);
+    const auto result = kv::load::runAppend(options, report);
     return kv::load::finishTool("append", result, report);
 }
 

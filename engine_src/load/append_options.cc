@@ -12,6 +12,13 @@ int parseAppend(int argc, const char* const* argv, AppendOptions& o) {
             "prints JSON.",
             "append");
     addConnectionFlags(app, o.connection);
+    addEnsembleFlags(app, o.ensemble);
+    app.add_option("--slice-ops", o.sliceOps,
+                   "read-modify-writes of an arm in each round, at most: every pass is cut into "
+                   "equal slices")
+            ->capture_default_str()
+            ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 40U))
+            ->check(notNegative());
     app.add_option("--items", o.items, "number of documents")
             ->capture_default_str()
             ->check(CLI::Range(std::uint64_t{1}, kMaxAppendId))
@@ -32,7 +39,7 @@ int parseAppend(int argc, const char* const* argv, AppendOptions& o) {
     app.add_option("--fields-max", o.fieldsMax)->capture_default_str()->check(CLI::Range(1, 30000));
     app.add_flag("--progress", o.progress, "a line a second on stderr");
     return parseFlags(app, argc, argv, [&] {
-        finishConnectionFlags(o.connection, !o.connection.session.user.empty());
+        finishEnsembleFlags(app, "--slice-ops", o.connection, o.ensemble);
         if (o.fieldsMin > o.fieldsMax) {
             throw CLI::ValidationError("--fields-min is larger than --fields-max");
         }

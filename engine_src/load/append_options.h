@@ -2,13 +2,15 @@
 
 #include <cstdint>
 
-#include "load/common_options.h"
+#include "load/ensemble_options.h"
 
 namespace kv::load {
 
 /// Command line of append, the fragmentation driver.
 struct AppendOptions {
     ConnectionFlags connection;
+    EnsembleFlags ensemble;
+    std::uint64_t sliceOps = 1000;  // read-modify-writes; of an ensemble
     std::uint64_t items = 100'000;
     std::uint32_t rounds = 5;
     std::uint64_t seed = 0;

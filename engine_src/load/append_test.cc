@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "load/append_store.h"
 #include "load/fake_server.h"
 
 namespace kv::load {
@@ -18,7 +19,6 @@ struct Outcome {
     CrewResult result;
     Json report;
     std::map<std::string, std::string> contents;
-    std::uint64_t expectedFields = 0;
 
     std::uint32_t checksum() const {
         auto crc = crc32(0, nullptr, 0);
@@ -43,9 +43,8 @@ Outcome run(FakeServerOptions faults, std::uint32_t threads, std::uint32_t inFli
     options.threads = threads;
     options.inFlight = inFlight;
     options.rounds = 3;
-    AppendStore store(items, seed, options.fieldsMin, options.fieldsMax);
     Outcome outcome;
-    outcome.result = runAppend(options, store, outcome.report);
+    outcome.result = runAppend(options, outcome.report);
     outcome.contents = server.contents();
     EXPECT_TRUE(server.misrouted().empty());
     return outcome;
@@ -133,6 +132,100 @@ TEST(Append, FinalContentsDoNotDependOnTiming) {
     EXPECT_NE(run({}, 1, 1, 400, 10).checksum(), reference.checksum());
 }
 
+AppendOptions optionsFor(const std::vector<const FakeServer*>& servers) {
+    AppendOptions options;
+    for (const auto* server : servers) {
+        Arm arm;
+        arm.session.port = server->port();
+        options.ensemble.arms.push_back(arm);
+    }
+    options.connection.opTimeout = 5;
+    options.items = 400;
+    options.sliceOps = 40;
+    return options;
+}
+
+/// Three arms, the second of which is slow and refuses: contents must not depend on it.
+TEST(AppendEnsemble, LeavesTheSameContentsAsSeparateRuns) {
+    const auto reference = run({}, 1, 100);
+    for (const std::uint32_t threads : {1U, 3U}) {
+        FakeServer one;
+        FakeServer two({.tmpfailEvery = 9, .dribble = 777});
+        FakeServer three;
+        FakeServer* const servers[] = {&one, &two, &three};
+        auto options = optionsFor({&one, &two, &three});
+        options.seed = 9;
+        options.rounds = 3;
+        options.threads = threads;
+        options.inFlight = 50;
+        Json report;
+        const auto result = runAppend(options, report);
+        EXPECT_EQ(result.failure, "");
+        const auto& ensemble = report["ensemble"];
+        EXPECT_EQ(ensemble["slice_ops"], 40);
+        EXPECT_EQ(ensemble["warmup_rounds"], 0);
+        // Passes of 300, 150 and 75 draws, in slices of at most 40.
+        EXPECT_EQ(ensemble["rounds"], 3 * (8 + 4 + 2));
+        for (std::size_t n = 0; n < 3; ++n) {
+            const auto& arm = ensemble["arms"][n];
+            const auto& part = arm["report"];
+            EXPECT_EQ(part["tool"], "append");
+            EXPECT_EQ(part["load"]["ops"], 400);
+            EXPECT_EQ(part["update"]["rmw"], reference.report["update"]["rmw"]);
+            EXPECT_EQ(part["update"]["errors"]["other"], 0);
+            EXPECT_FALSE(part["update"].contains("series"));
+            EXPECT_EQ(part["live_bytes"], reference.report["live_bytes"]);
+            EXPECT_EQ(arm["warmup"]["ops"], 0);
+            const auto& slices = arm["slices"];
+            ASSERT_EQ(slices["ops"].size(), 42U);
+            std::int64_t ops = 0;
+            std::int64_t wall = 0;
+            for (std::size_t i = 0; i < slices["ops"].size(); ++i) {
+                ops += slices["ops"][i].get<std::int64_t>();
+                wall += slices["wall_ns"][i].get<std::int64_t>();
+                if (n != 1) {  // nothing is refused: 37 or 38 read-modify-writes
+                    EXPECT_LE(slices["ops"][i], 2 * 38);
+                    EXPECT_GE(slices["ops"][i], 2 * 37);
+                }
+            }
+            EXPECT_EQ(ops, part["update"]["ops"]);
+            EXPECT_NEAR(part["update"]["seconds"].get<double>(), static_cast<double>(wall) * 1e-9,
+                        1e-6);
+            EXPECT_TRUE(servers[n]->contents() == reference.contents);
+            EXPECT_TRUE(servers[n]->misrouted().empty());
+        }
+        EXPECT_GT(ensemble["arms"][1]["report"]["update"]["errors"]["etmpfail"], 10);
+    }
+}
+
+TEST(AppendEnsemble, ALostConnectionNamesItsArm) {
+    for (const std::uint32_t closeAfter : {100U, 700U}) {  // while loading, while updating
+        FakeServer good;
+        FakeServer bad({.closeAfter = closeAfter});
+        Json report;
+        const auto result = runAppend(optionsFor({&good, &bad}), report);
+        EXPECT_TRUE(result.failure.starts_with("arm 1 (")) << result.failure;
+        EXPECT_EQ(report["failed_arm"], 1);
+        const auto& arms = report["ensemble"]["arms"];
+        EXPECT_EQ(arms[0]["report"]["load"]["ops"], 400);
+        EXPECT_EQ(arms[1]["report"]["update"].is_null(), closeAfter == 100);
+        EXPECT_EQ(arms[0]["slices"]["ops"].size(), report["ensemble"]["rounds"]);
+        EXPECT_EQ(arms[0]["slices"]["ops"].empty(), closeAfter == 100);
+    }
+}
+
+TEST(AppendEnsemble, TooFewDocumentsToUpdateEndAtOnce) {
+    FakeServer one;
+    FakeServer two;
+    auto options = optionsFor({&one, &two});
+    options.items = 1;
+    Json report;
+    EXPECT_EQ(runAppend(options, report).failure, "");
+    EXPECT_EQ(report["ensemble"]["rounds"], 0);
+    EXPECT_EQ(one.contents(), two.contents());
+    EXPECT_EQ(one.contents().size(), 1U);
+}
+
 TEST(Append, CountsWhatTheServerRefuses) {
     const auto outcome = run({.tmpfailEvery = 5}, 1, 50);
     EXPECT_EQ(outcome.result.failure, "");
@@ -164,9 +257,8 @@ TEST(Append, ASilentServerTimesOut) {
     options.connection.opTimeout = 0.3;
     options.items = 400;
     options.inFlight = 10;
-    AppendStore store(400, 0, 11, 22);
     Json report;
-    const auto result = runAppend(options, store, report);
+    const auto result = runAppend(options, report);
     EXPECT_NE(result.failure.find("no answer"), std::string::npos);
     EXPECT_EQ(report["update"]["errors"]["timeout"], 10);
 }

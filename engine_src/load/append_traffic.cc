@@ -158,8 +158,7 @@ AppendUpdate::AppendUpdate(AppendStore& store, AppendShare share, const RequestW
                            Recorder& recorder, AppendPass pass)
     : AppendTraffic(store, share, requests, recorder),
       pass_(pass),
-      random_(store.seed() ^ 0x64726177U, pass.stream),
-      drawsLeft_(pass.draws) {}
+      random_(store.seed() ^ 0x64726177U, pass.stream) {}
 
 void AppendUpdate::startMore() {
     while (drawsLeft_ != 0 && slotFree()) {

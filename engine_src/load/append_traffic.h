@@ -110,11 +110,14 @@ class AppendLoad final : public AppendTraffic {
     std::uint64_t next_;  // id to store next, 0 when none is left
 };
 
-/// One pass of read-modify-writes.
+/// One pass of read-modify-writes, as many of its draws at a time as are allowed.
 class AppendUpdate final : public AppendTraffic {
   public:
     AppendUpdate(AppendStore& store, AppendShare share, const RequestWriter& requests,
                  Recorder& recorder, AppendPass pass);
+
+    /// So many more draws of the pass, of all threads' documents.
+    void allow(std::uint64_t draws) noexcept { drawsLeft_ += draws; }
 
   protected:
     void startMore() override;
@@ -126,7 +129,7 @@ class AppendUpdate final : public AppendTraffic {
   private:
     AppendPass pass_;
     Random random_;
-    std::uint64_t drawsLeft_;
+    std::uint64_t drawsLeft_ = 0;  // of those that are allowed
 };
 
 }  // namespace kv::load

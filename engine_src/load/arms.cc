@@ -61,12 +61,30 @@ Turns::OpenClock Arms::openClock() const {
     };
 }
 
-Json armClientJson(const Turns& turns, std::size_t threads, std::size_t arm, std::uint64_t ops) {
+void Connected::drive(Traffic& traffic, Recorder& recorder) {
+    try {
+        loop.run(traffic);
+    } catch (const Stalled& stalled) {
+        recorder.countTimeouts(stalled.inFlight);
+        recorder.finish(nowNanos());
+        throw;
+    }
+}
+
+std::vector<CpuTime> armCpu(const Turns& turns, std::size_t threads, std::size_t arm) {
     std::vector<CpuTime> cpu;
     for (std::size_t thread = 0; thread < threads; ++thread) {
         cpu.push_back(turns.cpu(thread, arm));
     }
-    return clientJson(cpu, seconds(turns.log(arm).inTurn()), ops);
+    return cpu;
+}
+
+std::vector<CpuTime> wholeCpu(const Turns& turns, std::size_t threads) {
+    std::vector<CpuTime> cpu;
+    for (std::size_t thread = 0; thread < threads; ++thread) {
+        cpu.push_back(turns.cpu(thread));
+    }
+    return cpu;
 }
 
 void addEnsemble(Json& report, const Arms& arms, const Turns& turns, std::size_t threads,
@@ -85,11 +103,7 @@ void addEnsemble(Json& report, const Arms& arms, const Turns& turns, std::size_t
         ensemble["arms"].push_back(armJson(arms[arm], turns.log(arm), reports[arm]));
     }
     report["ensemble"] = std::move(ensemble);
-    std::vector<CpuTime> cpu;
-    for (std::size_t thread = 0; thread < threads; ++thread) {
-        cpu.push_back(turns.cpu(thread));
-    }
-    report["client"] = clientJson(cpu, seconds(turns.measuredTime()), ops);
+    report["client"] = clientJson(wholeCpu(turns, threads), seconds(turns.measuredTime()), ops);
 }
 
 void addEnding(Json& report, const CrewResult& result) {

@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "load/ensemble_options.h"
+#include "load/event_loop.h"
 #include "load/recorder.h"
+#include "load/request_writer.h"
 #include "load/turns.h"
 
 namespace kv::load {
@@ -41,15 +43,29 @@ class Arms {
     bool ensemble_;
 };
 
+/// One thread's connections to one arm.
+struct Connected {
+    Connected(const RequestWriter& writer, std::vector<std::unique_ptr<Channel>> channels,
+              const std::atomic<bool>& stop, Nanos stallTimeout)
+        : requests(writer), loop(std::move(channels), stop, stallTimeout) {}
+
+    /// Until traffic.done(). Requests that were never answered are counted as timeouts.
+    void drive(Traffic& traffic, Recorder& recorder);
+
+    RequestWriter requests;
+    EventLoop loop;
+};
+
 /// One arm's part of an ensemble's report.
 struct ArmReport {
     nlohmann::ordered_json report;  // as of a single server
     Tally warmup;
 };
 
-/// What the load threads cost: in the arm's measured slices, or in all the measured time.
-nlohmann::ordered_json armClientJson(const Turns& turns, std::size_t threads, std::size_t arm,
-                                     std::uint64_t ops);
+/// CPU of each thread in the arm's measured slices.
+std::vector<CpuTime> armCpu(const Turns& turns, std::size_t threads, std::size_t arm);
+/// CPU of each thread in all the measured time.
+std::vector<CpuTime> wholeCpu(const Turns& turns, std::size_t threads);
 
 /// Adds "ensemble" and "client" to a report. `slice` says how long slices are; `reports` has an
 /// entry for each arm.

@@ -257,6 +257,14 @@ TEST(AppendOptions, ParsesAndRefuses) {
     EXPECT_EQ(o.fieldsMin, 1U);
     EXPECT_EQ(o.fieldsMax, 3U);
     EXPECT_EQ(append({"--items", "0"}), kExitUsage);
+    EXPECT_EQ(append({"--slice-ops", "5"}), kExitUsage);
+    EXPECT_EQ(append({"--arm", "host=h,port=1", "--slice-ops", "0"}), kExitUsage);
+    AppendOptions e;
+    ASSERT_EQ(parse(&parseAppend,
+                    {"--arm", "host=h,port=1", "--arm", "host=h,port=2", "--slice-ops", "5"}, e),
+              -1);
+    EXPECT_EQ(e.ensemble.arms[1].session.port, 2);
+    EXPECT_EQ(e.sliceOps, 5U);
     EXPECT_EQ(append({"--fields-min", "9", "--fields-max", "8"}), kExitUsage);
     EXPECT_EQ(append({"--in-flight", "2", "--threads", "3"}), kExitUsage);
     EXPECT_EQ(append({"--bogus"}), kExitUsage);

@@ -56,16 +56,6 @@ struct ThreadResult {
     std::vector<ArmResult> access;  // by arm; empty if the mixed phase was not reached
 };
 
-/// One thread's connections to one arm.
-struct Connected {
-    Connected(const RequestWriter& writer, std::vector<std::unique_ptr<Channel>> channels,
-              const std::atomic<bool>& stop, Nanos stallTimeout)
-        : requests(writer), loop(std::move(channels), stop, stallTimeout) {}
-
-    RequestWriter requests;
-    EventLoop loop;
-};
-
 class Pillowfight {
   public:
     explicit Pillowfight(const PillowfightOptions& options)
@@ -139,24 +129,13 @@ class Pillowfight {
                                            crew_.stop(), nanos(options_.connection.opTimeout));
     }
 
-    /// Runs the traffic; keeps what was recorded also when the connection is lost on the way.
-    static void drive(EventLoop& loop, Traffic& traffic, Recorder& recorder) {
-        try {
-            loop.run(traffic);
-        } catch (const Stalled& stalled) {
-            recorder.countTimeouts(stalled.inFlight);
-            recorder.finish(nowNanos());
-            throw;
-        }
-    }
-
     void populate(std::size_t thread, Connected& server) {
         PopulatePlan plan(options_.access.items, options_.access.startAt, options_.access.seed,
                           options_.access.batch, options_.effectiveWindow(), lanes(thread),
                           server.requests, values_);
         auto& recorder = results_[thread].populate.emplace(nowNanos(), 0, &populated_);
         BatchTraffic<PopulatePlan> traffic(plan, recorder, options_.effectiveWindow());
-        drive(server.loop, traffic, recorder);
+        server.drive(traffic, recorder);
     }
 
     void access(std::size_t thread, std::vector<std::unique_ptr<Connected>>& servers) {
@@ -184,7 +163,7 @@ class Pillowfight {
             const auto before = result.recorder.total().ops();
             try {
                 arms_.with(turn->arm,
-                           [&] { drive(servers[turn->arm]->loop, load.traffic, result.recorder); });
+                           [&] { servers[turn->arm]->drive(load.traffic, result.recorder); });
             } catch (...) {
                 turns_.abandon(thread);
                 throw;
@@ -271,12 +250,10 @@ class Pillowfight {
 
     void describeServer(Json& report) const {
         std::optional<Recorder> populate;
-        std::vector<CpuTime> cpu;
-        for (std::size_t thread = 0; thread < results_.size(); ++thread) {
-            if (results_[thread].populate) {
-                mergeInto(populate, *results_[thread].populate);
+        for (const auto& thread : results_) {
+            if (thread.populate) {
+                mergeInto(populate, *thread.populate);
             }
-            cpu.push_back(turns_.cpu(thread));
         }
         const auto access = merged(0);
         report["populate"] = populate ? Json{{"ops", populate->total().ops()},
@@ -284,7 +261,8 @@ class Pillowfight {
                                              {"errors", toJson(populate->total().errors)}}
                                       : Json(nullptr);
         report["access"] = access ? accessJson(*access, std::nullopt) : Json(nullptr);
-        report["client"] = clientJson(cpu, access ? seconds(access->recorder.elapsed()) : 0,
+        report["client"] = clientJson(wholeCpu(turns_, options_.threads),
+                                      access ? seconds(access->recorder.elapsed()) : 0,
                                       access ? access->recorder.total().ops() : 0);
     }
 
@@ -294,8 +272,9 @@ class Pillowfight {
             const auto access = merged(arm);
             Json part{{"tool", "pillowfight"}, {"schema", 1}, {"populate", nullptr}};
             part["access"] = access ? accessJson(*access, turns_.log(arm).inTurn()) : Json(nullptr);
-            part["client"] = armClientJson(turns_, options_.threads, arm,
-                                           access ? access->recorder.total().ops() : 0);
+            part["client"] = clientJson(armCpu(turns_, options_.threads, arm),
+                                        seconds(turns_.log(arm).inTurn()),
+                                        access ? access->recorder.total().ops() : 0);
             parts.push_back({std::move(part), access ? access->warmup : Tally{}});
         }
         addEnsemble(report, arms_, turns_, options_.threads, {{"slice_s", options_.slice}},

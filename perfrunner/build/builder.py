@@ -1,7 +1,6 @@
-"""From a variant to an artifact: found in the cache, or built, bundled, listed and renamed into it.
+"""From a variant to an artifact: found in the cache (see cache.py), or built, bundled, listed and renamed into it.
 
-The cache directory holds `artifacts/<build_id>/`, `trees/<key>/` (see tree.py), `allocators/` (cargo's target
-directories) and `logs/<build_id>.log`. An artifact appears there complete or not at all.
+An artifact appears there complete or not at all, and only after what linking it again takes was kept (see links.py).
 """
 
 from __future__ import annotations
@@ -14,8 +13,10 @@ from pathlib import Path
 
 from perfrunner.build.artifact import Artifact
 from perfrunner.build.bundle import bundle_libraries
+from perfrunner.build.cache import move_into_place, own_cache, space_hint, usable
 from perfrunner.build.identity import allocator_hash, build_id, source_hash
-from perfrunner.build.manifest import damage, write_manifest
+from perfrunner.build.links import has_links, keep_links
+from perfrunner.build.manifest import write_manifest
 from perfrunner.build.output import Progress
 from perfrunner.build.provenance import PROVENANCE, describe, read_provenance
 from perfrunner.build.toolchain import build_environment, find_toolchain, require_cargo
@@ -26,11 +27,6 @@ from perfrunner.spec.options import BUILD_OPTIONS
 from perfrunner.spec.variant import Variant
 
 BUILD_TYPE = "RelWithDebInfo"
-CACHE_TAG = "CACHEDIR.TAG"
-_TAG_TEXT = (
-    "Signature: 8a477f597d28d172789f06886806bc55\n"
-    "# perfrunner's build cache (https://bford.info/cachedir): `perfrunner clean` removes all of it.\n"
-)
 
 
 def build_variant(
@@ -44,43 +40,23 @@ def build_variant(
     source = source_hash(plan.source_dir)
     identity = _identity(plan, source)
     cache_dir = cache_dir.expanduser().absolute()
-    _own_cache(cache_dir)
+    own_cache(cache_dir)
     path = cache_dir / "artifacts" / identity
     try:
-        cached = _usable(path, identity, tell)
+        cached = _usable(cache_dir, path, identity, tell)
         if not cached:
             with locked_tree(cache_dir, plan, tell) as tree:
-                cached = _usable(path, identity, tell)  # another build may have made it meanwhile
+                cached = _usable(
+                    cache_dir, path, identity, tell
+                )  # another build may have made it meanwhile
                 if not cached:
                     _build(plan, identity, source, tree, path, cache_dir, env, tell)
         provenance = read_provenance(path)
     except OSError as error:
-        hint = (
-            "free some disk space; `perfrunner clean` removes old builds"
-            if error.errno == 28
-            else None
-        )
-        raise BuildError(f"{error.filename or cache_dir}: {error.strerror}", hint) from error
+        raise BuildError(
+            f"{error.filename or cache_dir}: {error.strerror}", space_hint(error)
+        ) from error
     return Artifact(identity, path, provenance, cached, time.monotonic() - began)
-
-
-def _own_cache(cache_dir: Path) -> None:
-    """Create and mark the cache. A directory with other things in it is not taken: clean would remove them."""
-    try:
-        cache_dir.mkdir(parents=True, exist_ok=True)
-        if (cache_dir / CACHE_TAG).exists():
-            return
-        if any(cache_dir.iterdir()) and not (cache_dir / CACHE_TAG).exists():
-            raise BuildError(
-                f"{cache_dir} holds other things (it has no {CACHE_TAG})",
-                hint="give the build cache a directory of its own with --cache",
-            )
-        with tempfile.TemporaryDirectory(dir=cache_dir.parent) as aside:
-            tag = Path(aside) / CACHE_TAG
-            tag.write_text(_TAG_TEXT, encoding="ascii")
-            tag.replace(cache_dir / CACHE_TAG)  # complete at once, whoever else starts now
-    except OSError as error:
-        raise BuildError(f"the build cache {cache_dir} cannot be used: {error.strerror}") from error
 
 
 def _silent(line: str) -> None:
@@ -108,13 +84,13 @@ def _identity(plan: BuildPlan, source: str) -> str:
     )
 
 
-def _usable(path: Path, identity: str, tell: Progress) -> bool:
-    if not path.exists():
+def _usable(cache_dir: Path, path: Path, identity: str, tell: Progress) -> bool:
+    if not usable(path, identity, tell):
         return False
-    wrong = damage(path, identity)
-    if wrong is not None:
-        tell(f"the cached artifact {identity} is damaged ({wrong}): building it again")
-    return wrong is None
+    if not has_links(cache_dir, identity):
+        tell(f"what linking the cached artifact {identity} again takes is gone: building it again")
+        return False
+    return True
 
 
 def _build(
@@ -157,19 +133,16 @@ def _build(
             env=env,
         )
         (staging / PROVENANCE).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        keep_links(
+            cache_dir,
+            identity,
+            tree,
+            (program.name for program in (staging / "bin").iterdir()),
+            ninja=plan.toolchain.ninja,
+            env=env,
+        )
         staging.chmod(0o755)
         write_manifest(staging, identity)
-        _move_into_place(staging, path, identity)
+        move_into_place(staging, path, identity)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-
-
-def _move_into_place(staging: Path, path: Path, identity: str) -> None:
-    """A tree's lock does not exclude a build of the same id from another source directory: the first one stays."""
-    if path.exists() and damage(path, identity) is not None:
-        shutil.rmtree(path)
-    try:
-        staging.rename(path)
-    except OSError:
-        if damage(path, identity) is not None:
-            raise

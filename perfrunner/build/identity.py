@@ -1,8 +1,8 @@
 """The build id: a hash of everything that decides what an artifact's programs are.
 
 In: the engine's source (all files but tests, fuzz targets and documentation, which no program of an artifact contains),
-the build switches, the allocator with its pin, the build type and the compiler. Out: run-time settings, the clock,
-and where source, cache and tools lie.
+the build switches, the allocator with its pin, the build type, the compiler and the linker. Out: run-time settings, the
+clock, and where source, cache and tools lie.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from perfrunner.errors import BuildError
 
 ID_LENGTH = 12
-_SCHEMA = 1  # of this function: raise it when artifacts get another layout
+_SCHEMA = 2  # of this function: raise it when artifacts get another layout
 
 _OTHER_DIRS = re.compile(r"tests|fuzz|build|build-.*|cmake-build-.*|target|__pycache__|\..*")
 _OTHER_FILES = re.compile(

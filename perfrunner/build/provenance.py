@@ -48,6 +48,7 @@ def describe(
             "path": plan.toolchain.cxx,
             "flags": compiler_flags(tree),
         },
+        "linker": plan.toolchain.linker,
         "build_type": plan.build_type,
         "cmake": plan.toolchain.cmake_version,
         "libraries": libraries,

@@ -33,11 +33,12 @@ class Toolchain:
     cxx: str
     compiler: str  # "g++ (Debian 12.2.0-14) 12.2.0"
     target: str  # "x86_64-linux-gnu"
+    linker: str  # "Debian LLD 14.0.6 (compatible with GNU linkers)"
 
     @property
     def identity(self) -> str:
-        """What of it a build id depends on: the compiler, not where it lies or what drives it."""
-        return f"{self.compiler} for {self.target}"
+        """What of it a build id depends on: compiler and linker, not where they lie or what drives them."""
+        return f"{self.compiler} for {self.target}, {self.linker}"
 
 
 def build_environment(inherited: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -72,7 +73,13 @@ def find_toolchain(env: Mapping[str, str]) -> Toolchain:
         cxx=cxx,
         compiler=_first_line([cxx, "--version"], env),
         target=_first_line([cxx, "-dumpmachine"], env),
+        linker=linker_version(env),
     )
+
+
+def linker_version(env: Mapping[str, str]) -> str:
+    """How the linker that the engine's CMakeLists.txt asks for names itself. BuildError when it is missing."""
+    return _first_line([_tool("ld.lld", "lld", env.get("PATH", "")), "--version"], env)
 
 
 def require_cargo(allocator: str, env: Mapping[str, str]) -> None:

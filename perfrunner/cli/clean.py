@@ -109,7 +109,7 @@ def _line(target: Target) -> str:
 def _builds(cache_dir: Path) -> list[Target]:
     if not cache_dir.is_dir() or not any(cache_dir.iterdir()):
         return []
-    from perfrunner.build.builder import CACHE_TAG
+    from perfrunner.build.cache import CACHE_TAG
 
     if not (cache_dir / CACHE_TAG).is_file():
         raise UsageError(

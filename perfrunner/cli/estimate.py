@@ -49,7 +49,9 @@ def _measured(spec: Spec, out_dir: Path) -> dict[Cell, float]:
                 continue
             for trial in store.load(summary.experiment.id).trials:
                 if trial.status == "ok" and trial.workload in same:
-                    seconds.setdefault((trial.workload, trial.bucket), []).append(trial.seconds)
+                    arms = trial.facts.get("arms") or [trial.variant]  # they share the time
+                    cell = (trial.workload, trial.bucket)
+                    seconds.setdefault(cell, []).append(trial.seconds / len(arms))
     return {cell: fmean(values) for cell, values in seconds.items() if cell in spec.cells}
 
 

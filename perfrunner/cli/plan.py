@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -9,6 +10,8 @@ import click
 from perfrunner.cli import options
 from perfrunner.cli.estimate import Estimate, estimate
 from perfrunner.cli.output import duration, print_json, result_console
+from perfrunner.cluster.facts import memory_available_here
+from perfrunner.run.plan.ensembles import Layout, layouts, record_layouts
 from perfrunner.run.plan.order import Plan, draw_seed, make_plan
 from perfrunner.spec import Spec
 
@@ -39,7 +42,7 @@ def command(
     out_dir: Path,
     as_json: bool,
 ) -> None:
-    """Show what a run would do: the trials in their order, and how long they are likely to take."""
+    """Show what a run would do: the trials in their order (side by side: that of their slots), and for how long."""
     spec = options.read_spec(spec_path, overrides, cluster, repeats)
     spec = spec.restricted(
         options.selection("workload", workloads, tuple(spec.workloads)),
@@ -49,17 +52,21 @@ def command(
 
 
 def show_plan(spec: Spec, seed: int | None, out_dir: Path, as_json: bool) -> None:
-    """Print the plan of a spec; also `run --dry-run`."""
+    """Print the plan of a spec; also `run --dry-run`. What memory allows is known beforehand on this machine only."""
     given = spec.seed if seed is None else seed
-    plan = make_plan(spec, draw_seed() if given is None else given)
+    free = memory_available_here() if spec.cluster.transport == "local" else None
+    laid_out = layouts(spec, free)
+    plan = make_plan(spec, draw_seed() if given is None else given, laid_out)
     expected = estimate(spec, out_dir)
     if as_json:
-        print_json(_document(spec, plan, expected, given is None))
+        print_json(_document(spec, plan, expected, laid_out, given is None))
     else:
-        _print(spec, plan, expected, given is None)
+        _print(spec, plan, expected, laid_out, given is None)
 
 
-def _document(spec: Spec, plan: Plan, expected: Estimate, drawn: bool) -> dict[str, object]:
+def _document(
+    spec: Spec, plan: Plan, expected: Estimate, laid_out: Mapping[str, Layout], drawn: bool
+) -> dict[str, object]:
     return {
         "experiment": spec.name,
         "baseline": spec.baseline,
@@ -68,12 +75,15 @@ def _document(spec: Spec, plan: Plan, expected: Estimate, drawn: bool) -> dict[s
         "seed": plan.seed,
         "seed_drawn": drawn,
         "expected_seconds": round(expected.total(spec), 1),
+        "layouts": record_layouts(laid_out),
         "variants": {k: v.model_dump(mode="json") for k, v in spec.variants.items()},
         "trials": [vars(trial) for trial in plan.trials],
     }
 
 
-def _print(spec: Spec, plan: Plan, expected: Estimate, drawn: bool) -> None:
+def _print(
+    spec: Spec, plan: Plan, expected: Estimate, laid_out: Mapping[str, Layout], drawn: bool
+) -> None:
     from rich.markup import escape
     from rich.table import Table
 
@@ -98,11 +108,18 @@ def _print(spec: Spec, plan: Plan, expected: Estimate, drawn: bool) -> None:
         )
     console.print(settings)
     cells = Table(
-        "workload", "bucket", "a trial takes", box=None, title="cells", title_justify="left"
+        "workload",
+        "bucket",
+        "a trial takes",
+        "arms run",
+        box=None,
+        title="cells",
+        title_justify="left",
     )
     for cell in spec.cells:
         known = "measured before" if cell in expected.measured else "guess"
-        cells.add_row(*cell, f"{duration(expected.seconds[cell])} ({known})")
+        takes = f"{duration(expected.seconds[cell])} ({known})"
+        cells.add_row(*cell, takes, escape(how(laid_out[cell[0]], len(spec.variants))))
     console.print(cells)
     order = Table(
         "block",
@@ -113,9 +130,19 @@ def _print(spec: Spec, plan: Plan, expected: Estimate, drawn: bool) -> None:
         title="order",
         title_justify="left",
     )
-    rows: dict[tuple[int, str, str], list[str]] = {}
+    rows: dict[tuple[int, str, str, int], list[str]] = {}
     for trial in plan.trials:
-        rows.setdefault((trial.block, trial.workload, trial.bucket), []).append(trial.variant)
-    for (block, workload, bucket), names in rows.items():
+        place = (trial.block, trial.workload, trial.bucket, trial.ensemble)
+        rows.setdefault(place, []).append(trial.variant)
+    for (block, workload, bucket, _), names in rows.items():
         order.add_row(str(block), workload, bucket, escape("  ".join(names)))
     console.print(order)
+
+
+def how(layout: Layout, arms: int) -> str:
+    """How the arms of a workload run, and why not all of them side by side."""
+    if layout.alone:
+        return f"one after the other: {layout.why}"
+    if layout.arms < arms:
+        return f"side by side, at most {layout.arms} of {arms} at a time: {layout.why}"
+    return "side by side"

@@ -164,9 +164,10 @@ class BarProgress(LineProgress):
             case ev.PlanReady():
                 self._bar.update(self._task, total=event.trials_total, completed=event.trials_done)
             case ev.TrialStarted():
+                arms = f"{1 + len(event.beside)} arms" if event.beside else event.variant
                 self._trial = (
                     f"block {event.block}/{self._blocks}  "
-                    f"{escape(f'{event.variant} · {event.bucket} · {event.workload}')}"
+                    f"{escape(f'{arms} · {event.bucket} · {event.workload}')}"
                 )
                 self._show("start")
             case ev.SamplingCheck():

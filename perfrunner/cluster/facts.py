@@ -7,7 +7,10 @@ virtual machine) is absent from the mapping, never guessed.
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
+
+from perfrunner.spec.cpus import cpu_numbers
 
 if TYPE_CHECKING:
     from perfrunner.cluster.shell import ShellTransport
@@ -64,6 +67,16 @@ def read_facts(transport: ShellTransport) -> Facts:
     return parse_facts(done.stdout)
 
 
+def memory_available_here() -> int | None:
+    """Bytes that this machine has available now; None where the kernel does not say."""
+    try:
+        text = Path("/proc/meminfo").read_text(encoding="ascii")
+    except OSError:
+        return None
+    lines = [line for line in text.splitlines() if line.startswith("MemAvailable:")]
+    return int(lines[0].split()[1]) * 1024 if lines else None
+
+
 def parse_facts(text: str) -> Facts:
     """The program's output: records split by RS, name and content by US."""
     raw = dict(record.split("\037", 1) for record in text.split("\036") if "\037" in record)
@@ -107,7 +120,7 @@ def _cpu_facts(shown: dict[str, str]) -> Facts:
     if "microcode" in shown:
         facts["microcode"] = shown["microcode"].partition(":")[2].strip()
     if "online" in shown:
-        facts["cpus"] = len(expand_list(shown["online"]))
+        facts["cpus"] = len(cpu_numbers(shown["online"]))
     if "affinity" in shown:
         facts["cpus_allowed"] = shown["affinity"].split()[-1]
     if "governor" in shown:
@@ -138,12 +151,3 @@ def _memory_facts(shown: dict[str, str]) -> Facts:
         if chosen := re.search(r"\[([^]]+)\]", shown.get(key, "")):
             facts[fact] = chosen.group(1)
     return facts
-
-
-def expand_list(text: str) -> list[int]:
-    """The kernel's `0-3,8` as numbers."""
-    numbers: list[int] = []
-    for part in text.split(","):
-        low, _, high = part.partition("-")
-        numbers.extend(range(int(low), int(high or low) + 1))
-    return numbers

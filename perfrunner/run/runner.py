@@ -45,6 +45,7 @@ from perfrunner.run.preflight.describe import describe
 from perfrunner.run.preflight.hosts import RunHosts, open_hosts
 from perfrunner.run.preflight.noise_floor import FACT as NOISE_FLOOR
 from perfrunner.run.preflight.noise_floor import known_noise_floor
+from perfrunner.run.trial.relinks import Relinks
 from perfrunner.run.trial.runner import TrialRunner, fresh_directory
 from perfrunner.run.trial.sampling_check import FACT, cells_to_check, check_sampling
 from perfrunner.run.trial.seats import Deployed, TrialResult, trial_name
@@ -253,6 +254,13 @@ class _Run:
             host_changes=lambda: hosts.changes(reference),
             hurry=lambda: self.guard.hurry,
         )
+        relinks = Relinks(
+            self.spec,
+            self.opened.experiment.seed,
+            builds.artifacts,
+            deployed,
+            list(hosts.seats.values()),
+        )
         block = 0
         self._look_at_precision(max((t.block for t in self.opened.trials), default=0))
         while (unit := self.schedule.next()) is not None:
@@ -262,14 +270,15 @@ class _Run:
                 self.listener.on_event(ev.BlockStarted(block, self.blocks))
             hosts.require_locks()
             self._start(unit)
-            self._keep(self._run_unit(unit, runner, builds, deployed), deployed)
+            arms = relinks.of_block(task.block, task.attempt)
+            self._keep(self._run_unit(unit, runner, builds, arms), deployed)
             if self.schedule.block_complete(task.block):
                 self._look_at_precision(task.block)
         if self.spec.baseline in deployed and FACT not in self.facts:
             self._check_sampling(runner, deployed[self.spec.baseline])
 
     def _run_unit(
-        self, unit: Unit, runner: TrialRunner, builds: Builds, deployed: dict[str, Deployed]
+        self, unit: Unit, runner: TrialRunner, builds: Builds, deployed: Mapping[str, Deployed]
     ) -> list[TrialResult]:
         """Arms that could not be built, or that an ensemble must do without, fail; the others run."""
         runs = [task for task in unit.tasks if task.variant in deployed]

@@ -41,7 +41,7 @@ def _tools(spec: Spec | None) -> Iterator[Finding]:
     env = build_environment()
     try:
         tools = find_toolchain(env)
-        text = f"{tools.compiler}, cmake {tools.cmake_version}"
+        text = f"{tools.compiler}, cmake {tools.cmake_version}, {tools.linker}"
         yield Finding(CONTROLLER, "build tools", "ok", text)
     except PerfrunnerError as error:
         yield Finding(CONTROLLER, "build tools", "problem", error.message, error.hint or "")

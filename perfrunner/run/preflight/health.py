@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from perfrunner.cluster.facts import expand_list
+from perfrunner.spec.cpus import cpu_numbers
 
 if TYPE_CHECKING:
     from perfrunner.cluster import Host
@@ -145,7 +145,7 @@ def _pinning(facts: Facts) -> Judgement | None:
     allowed, cpus = facts.get("cpus_allowed"), facts.get("cpus")
     if not isinstance(allowed, str) or not isinstance(cpus, int):
         return None
-    count = len(expand_list(allowed))
+    count = len(cpu_numbers(allowed))
     if count < cpus:
         return Judgement(
             "warning",

@@ -299,6 +299,8 @@ class TrialRunner:
         """The variant's, and as many bytes of padding as this trial draws."""
         padding = padding_size(self.seed, arm.task)
         arm.facts["environment_padding"] = padding
+        if arm.deployed.layout_seed is not None:
+            arm.facts["relinked"] = arm.deployed.layout_seed
         return {**arm.deployed.env, PADDING_NAME: "0" * padding}
 
     def _clear(self, arms: Sequence[_Arm], seats: Sequence[Seat]) -> None:

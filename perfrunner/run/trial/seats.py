@@ -32,6 +32,9 @@ class Deployed:
     build_id: str
     paths: Mapping[str, str]  # host name -> absolute path of the artifact
     env: Mapping[str, str]
+    layout_seed: int | None = (
+        None  # of the order that its programs are linked in; None: as they were built
+    )
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +15,9 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "unit" / "build"))  # importl
 
 from tiny_engine import variant
 
-from perfrunner.build import prove
+from perfrunner.build import Artifact, prove, relink
+from perfrunner.build.links import keep_links
+from perfrunner.build.toolchain import build_environment, find_toolchain
 from perfrunner.cluster import Host, open_host
 from perfrunner.errors import ProofError
 from perfrunner.spec.cluster import HostSpec
@@ -75,3 +79,38 @@ def test_a_parameter_that_the_engine_refuses(
 ) -> None:
     with pytest.raises(ProofError, match=rf"does not start on local \(exit 2\): .*{message}"):
         prove(host, artifact, variant(params=params), ENGINE)
+
+
+def test_the_same_engine_in_other_orders(host: Host, artifact: str, tmp_path: Path) -> None:
+    """What the build tree linked, linked again: the functions lie elsewhere, and the engine is the same."""
+    tree = Path(artifact).parent / "release"
+    if not (tree / "build.ninja").is_file():
+        pytest.fail(f"no build tree {tree} beside the programs: run scripts/test")
+    env = build_environment()
+    tools = find_toolchain(env)
+    base = tmp_path / "cache" / "artifacts" / "base"
+    (base / "bin").mkdir(parents=True)
+    for name in ("kv_engine", "kvctl"):
+        shutil.copy2(Path(artifact) / "bin" / name, base / "bin")
+    keep_links(tmp_path / "cache", "base", tree, ["kv_engine"], ninja=tools.ninja, env=env)
+
+    built = Artifact("base", base, {"linker": tools.linker}, cached=True, seconds=0.0)
+    arms = [built, relink(built, 1), relink(built, 2)]
+    orders = [_functions(arm.path / "bin" / "kv_engine") for arm in arms]
+    assert sorted(orders[0]) == sorted(orders[1]) == sorted(orders[2])
+    assert sum(name.startswith("_ZN2kv") for name in orders[0]) > 500
+    for a, b in ((0, 1), (0, 2), (1, 2)):
+        in_place = sum(x == y for x, y in zip(orders[a], orders[b], strict=True))
+        assert in_place < len(orders[0]) / 10, "hardly a function stands where it stood"
+
+    proofs = [prove(host, str(arm.path), variant(), ENGINE) for arm in arms]
+    assert proofs[0].settings == proofs[1].settings == proofs[2].settings
+    configs = [proof.stats["config"] for proof in proofs]
+    assert configs[0] == configs[1] == configs[2]
+    assert configs[0]["build.ht_stats"] == "core"
+
+
+def _functions(program: Path) -> list[str]:
+    """The names of its functions by address."""
+    nm = subprocess.check_output(["nm", "-n", program], text=True)
+    return [line.split()[2] for line in nm.splitlines() if line.split()[-2] in {"t", "T", "W"}]

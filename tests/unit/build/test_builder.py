@@ -231,7 +231,7 @@ class TestFailures:
 
     def test_a_link_error_is_quoted(self, engine: Path, cache: Path) -> None:
         (engine / "allocator_system.cc").write_text("\n")
-        with pytest.raises(BuildError, match=r"undefined reference to .allocator\(\)"):
+        with pytest.raises(BuildError, match=r"undefined symbol: allocator\(\)"):
             build_variant(variant(), engine, cache)
 
     def test_a_missing_library_names_its_package(self, engine: Path, cache: Path) -> None:
@@ -248,6 +248,11 @@ class TestFailures:
             (("g++",), "no C compiler found", "apt-get install gcc"),
             (("g++", "gcc"), "cmake is not installed", "apt-get install cmake"),
             (("g++", "gcc", "cmake"), "ninja is not installed", "apt-get install ninja-build"),
+            (
+                ("g++", "gcc", "cmake", "ninja"),
+                r"ld\.lld is not installed",
+                "apt-get install lld",
+            ),
         ],
     )
     def test_a_missing_tool(

@@ -26,7 +26,7 @@ def test_this_machines_tools() -> None:
 
 
 def test_the_c_compiler_is_the_chosen_ones_partner(tmp_path: Path) -> None:
-    for name in ("clang++-14", "clang-14", "gcc", "cc", "cmake", "ninja"):
+    for name in ("clang++-14", "clang-14", "gcc", "cc", "cmake", "ninja", "ld.lld"):
         program(tmp_path / "bin", name, f"{name} 1.0")
     tools = find_toolchain({"PATH": str(tmp_path / "bin"), "CXX": "clang++-14"})
     assert (Path(tools.cxx).name, Path(tools.cc).name) == ("clang++-14", "clang-14")
@@ -34,13 +34,15 @@ def test_the_c_compiler_is_the_chosen_ones_partner(tmp_path: Path) -> None:
 
 
 def test_the_version_counts_and_the_place_does_not(tmp_path: Path) -> None:
-    def identity(where: str, version: str) -> str:
+    def identity(where: str, version: str, linker: str = "LLD 14.0.6") -> str:
         for name in ("g++", "gcc", "cmake", "ninja"):
             program(tmp_path / where, name, version)
+        program(tmp_path / where, "ld.lld", linker)
         return find_toolchain({"PATH": str(tmp_path / where)}).identity
 
     assert identity("a", "g++ 12.2.0") == identity("b", "g++ 12.2.0")
     assert identity("a", "g++ 12.2.0") != identity("c", "g++ 13.1.0")
+    assert identity("a", "g++ 12.2.0") != identity("d", "g++ 12.2.0", "LLD 16.0.0")
 
 
 def test_a_compiler_that_does_not_run(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfrunner.cluster.facts import STABLE_FACTS, expand_list, parse_facts
+from perfrunner.cluster.facts import STABLE_FACTS, parse_facts
 
 
 def printed(**records: str) -> str:
@@ -64,11 +64,6 @@ def test_what_a_host_does_not_show_is_absent() -> None:
         "turbo": True,
     }
     assert parse_facts("") == {}
-
-
-def test_lists_of_cpus() -> None:
-    assert expand_list("0-3,8,10-11") == [0, 1, 2, 3, 8, 10, 11]
-    assert expand_list("0") == [0]
 
 
 def test_what_varies_by_nature_is_not_stable() -> None:
