@@ -139,10 +139,11 @@ def _cpus(text: str) -> str:
     return f"CPU{'' if text.isdigit() else 's'} {text}"
 
 
-def _linked(trials: Iterable[TrialRecord]) -> str:
-    seeds = {t.facts["relinked"] for t in trials if t.facts.get("relinked") is not None}
-    if seeds:
-        return f"anew for each block, {len(seeds)} orders of the functions: what a lucky order does is in the interval"
+def _linked(trials: Sequence[TrialRecord]) -> str:
+    if any(t.facts.get("relinked") is not None for t in trials):
+        return "anew for each block, functions in an order of its own: the intervals cover the luck of layout"
+    if len({t.build_id for t in trials}) == 1:
+        return "once: all arms share one binary, and with it the order of its functions"
     return "once: functions lie in the same order in every block, so a lucky order is a part of a difference"
 
 

@@ -80,7 +80,16 @@ def test_groups_their_reason_and_new_links_are_said(turned):
         for label in ("pillowfight", "linked")
     )
     assert "groups of at most 2 of 3 arms, the baseline in each: limits.arms is 2" in arms
-    assert linked.startswith("anew for each block, 6 orders of the functions")
+    assert linked.startswith("anew for each block, functions in an order of its own")
+
+
+def test_arms_of_one_binary_share_its_layout(turned):
+    data = turned(blocks=2, rounds=50)
+    trials = tuple(replace(t, build_id="one") for t in data.trials)
+    linked = next(
+        f.value for f in build_report(replace(data, trials=trials)).method if f.label == "linked"
+    )
+    assert linked == "once: all arms share one binary, and with it the order of its functions"
 
 
 def test_a_workload_that_ran_alone_says_why(make):
