@@ -40,10 +40,16 @@ class Slices:
         return self.ops / (self.wall_ns * 1e-9)
 
     @property
-    def slow_share(self) -> float:
-        """Share of slices whose time per operation is beyond SLOW times the arm's own median."""
+    def slow(self) -> NDArray[np.bool_]:
+        """Which slices took beyond SLOW times the arm's own median time per operation."""
         per_op = self.wall_ns / self.ops
-        return float(np.mean(per_op > SLOW * np.median(per_op)))
+        found: NDArray[np.bool_] = per_op > SLOW * np.median(per_op)
+        return found
+
+    @property
+    def slow_share(self) -> float:
+        """How many of all slices are slow, as a share."""
+        return float(np.mean(self.slow))
 
     def document(self) -> dict[str, Any]:
         """As it is kept with a trial."""
