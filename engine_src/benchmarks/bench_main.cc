@@ -1,25 +1,36 @@
 // main() of every micro-benchmark: Google Benchmark's, with what this binary was built with in the
 // report's context, so that the proof step can read it back ("build.cursor_drop": "compare",
 // "allocator.name": "system").
+//
+// With --slices as its only argument it runs nothing by itself, but answers a conductor
+// (slices/README.md).
 #include <benchmark/benchmark.h>
 
-#include "allocators/allocator.h"
-#include "options/build_info.h"
+#include <iostream>
+#include <string_view>
+
+#include "benchmarks/benchmark_source.h"
+#include "benchmarks/build_context.h"
+#include "benchmarks/pass.h"
+#include "slices/slice_server.h"
 
 int main(int argc, char** argv) {
-    for (const auto& [option, value] : kv::options::buildInfo()) {
-        benchmark::AddCustomContext("build." + option, value);
+    if (argc == 2 && std::string_view(argv[1]) == "--slices") {
+        kv::bench::BenchmarkSource source;
+        const int status = kv::slices::serveSlices(source, std::cin, std::cout);
+        kv::bench::Pass::current().close();
+        return status;
     }
-    benchmark::AddCustomContext("allocator.name", kv::allocator::name());
-    benchmark::AddCustomContext("allocator.version", kv::allocator::version());
-    for (const auto& [option, value] : kv::allocator::options()) {
-        benchmark::AddCustomContext("allocator." + option, value);
+    for (const auto& [key, value] : kv::bench::buildContext()) {
+        benchmark::AddCustomContext(key, value);
     }
     benchmark::Initialize(&argc, argv);
     if (benchmark::ReportUnrecognizedArguments(argc, argv)) {
         return 2;
     }
     benchmark::RunSpecifiedBenchmarks();
+    // Not left to the end of the process: a store must go before what its library keeps.
+    kv::bench::Pass::current().close();
     benchmark::Shutdown();
     return 0;
 }

@@ -33,6 +33,8 @@
 #include <vector>
 
 #include "benchmarks/manual_timer.h"
+#include "benchmarks/pass.h"
+#include "benchmarks/registry.h"
 #include "checkpoint/checkpoint_manager.h"
 
 namespace kv {
@@ -69,13 +71,22 @@ class Log {
     CheckpointManager manager_;
 };
 
+template <class Make>
+Log& kept(const std::string& name, int64_t length, Make make) {
+    return bench::Pass::current().open<Log>(name, length, make);
+}
+
 void getCursorsToDrop(benchmark::State& state, size_t checkpoints, size_t lagging) {
-    Log log;
-    for (size_t c = 0; c < lagging; ++c) {
-        log.manager().registerCursor("slow" + std::to_string(c), Seqno{});
-    }
-    log.fill(checkpoints);
-    log.persistAll();
+    // Nothing that is timed changes it: any number of runs may share it.
+    Log& log = kept("drop/" + std::to_string(checkpoints) + "/" + std::to_string(lagging), 0, [&] {
+        auto made = std::make_unique<Log>();
+        for (size_t c = 0; c < lagging; ++c) {
+            made->manager().registerCursor("slow" + std::to_string(c), Seqno{});
+        }
+        made->fill(checkpoints);
+        made->persistAll();
+        return made;
+    });
     for (auto _ : state) {
         auto found = log.manager().getListOfCursorsToDrop();
         benchmark::DoNotOptimize(found);
@@ -88,6 +99,7 @@ void getCursorsToDrop(benchmark::State& state, size_t checkpoints, size_t laggin
 }
 
 void extractClosedUnref(benchmark::State& state, size_t checkpoints) {
+    bench::Pass::current().close();  // what another benchmark left does not lie about in the heap
     for (auto _ : state) {
         Log log;
         log.fill(checkpoints);
@@ -119,11 +131,15 @@ class CallTimes {
     std::vector<double> micros_;
 };
 
+/// Writes of a pass of queueDirty: each adds a checkpoint, in both variants equally many.
+constexpr int64_t kWrites = 20'000;
+
 /// The timed loop: one queueDirty an iteration, `gap` apart, while another thread does `beside`
-/// again and again.
+/// again and again. Keys from number `first` on.
 template <class Beside>
-void queueDirtyBeside(benchmark::State& state, Log& log, size_t number,
+void queueDirtyBeside(benchmark::State& state, Log& log, size_t first,
                       std::chrono::nanoseconds gap, Beside beside) {
+    size_t number = first + static_cast<size_t>(bench::Pass::current().position());
     std::atomic<bool> stop{false};
     uint64_t rounds = 0;
     std::thread other([&] {
@@ -148,12 +164,16 @@ void queueDirtyBeside(benchmark::State& state, Log& log, size_t number,
     other.join();
     times.report(state);
     state.counters["rounds_beside"] = static_cast<double>(rounds);
+    bench::Pass::current().advance(static_cast<int64_t>(state.iterations()));
 }
 
 void queueDirtyBesideRemover(benchmark::State& state, size_t checkpoints) {
-    Log log;
-    log.fill(checkpoints);
-    log.persistAll();
+    Log& log = kept("remover/" + std::to_string(checkpoints), kWrites, [&] {
+        auto made = std::make_unique<Log>();
+        made->fill(checkpoints);
+        made->persistAll();
+        return made;
+    });
     queueDirtyBeside(state, log, checkpoints, {}, [&] {
         log.persistAll();
         const auto extracted = log.manager().extractClosedUnrefCheckpoints();
@@ -161,10 +181,13 @@ void queueDirtyBesideRemover(benchmark::State& state, size_t checkpoints) {
 }
 
 void queueDirtyBesideCursorSearch(benchmark::State& state, size_t checkpoints) {
-    Log log;
-    log.manager().registerCursor("slow", Seqno{});
-    log.fill(checkpoints);
-    log.persistAll();
+    Log& log = kept("search/" + std::to_string(checkpoints), kWrites, [&] {
+        auto made = std::make_unique<Log>();
+        made->manager().registerCursor("slow", Seqno{});
+        made->fill(checkpoints);
+        made->persistAll();
+        return made;
+    });
     // Room between two searches, and between two writes: neither thread keeps the lock from the
     // other by taking it again at once.
     queueDirtyBeside(state, log, checkpoints, std::chrono::microseconds(5), [&] {
@@ -182,28 +205,26 @@ void registerAll() {
     for (const size_t n :
          {size_t{1}, size_t{10}, size_t{100}, size_t{1'000}, size_t{10'000}, size_t{100'000}}) {
         const auto drop = numbered("GetCursorsToDrop/", n);
-        benchmark::RegisterBenchmark(drop.c_str(), getCursorsToDrop, n, size_t{0});
+        bench::add(drop, getCursorsToDrop, n, size_t{0});
         for (const size_t cursors : {size_t{1}, size_t{10}, size_t{100}, size_t{1'000}}) {
             auto name = drop;
             name.append("/cursors:").append(std::to_string(cursors));
-            benchmark::RegisterBenchmark(name.c_str(), getCursorsToDrop, n, cursors);
+            bench::add(name, getCursorsToDrop, n, cursors);
         }
-        benchmark::RegisterBenchmark(numbered("ExtractClosedUnrefCheckpoints/", n).c_str(),
-                                     extractClosedUnref, n)
+        bench::add(numbered("ExtractClosedUnrefCheckpoints/", n), extractClosedUnref, n)
                 ->UseManualTime()
                 ->Iterations(
                         n > 1'000 ? 20
                                   : 500);  // by the set-up's cost, which manual time does not see
     }
     for (const size_t n : {size_t{10'000}, size_t{1'000'000}}) {
-        const auto name = numbered("QueueDirtyWithManyClosedUnrefCheckpoints/", n);
-        benchmark::RegisterBenchmark(name.c_str(), queueDirtyBesideRemover, n)->UseManualTime();
+        bench::addPass(numbered("QueueDirtyWithManyClosedUnrefCheckpoints/", n), kWrites,
+                       queueDirtyBesideRemover, n)
+                ->UseManualTime();
     }
-    // A fixed number of writes: each adds a checkpoint, in both variants equally many.
-    benchmark::RegisterBenchmark(numbered("QueueDirtyBesideCursorSearch/", 10'000).c_str(),
-                                 queueDirtyBesideCursorSearch, size_t{10'000})
-            ->UseManualTime()
-            ->Iterations(20'000);
+    bench::addPass(numbered("QueueDirtyBesideCursorSearch/", 10'000), kWrites,
+                   queueDirtyBesideCursorSearch, size_t{10'000})
+            ->UseManualTime();
 }
 
 const bool kRegistered = (registerAll(), true);

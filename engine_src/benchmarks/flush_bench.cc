@@ -18,9 +18,12 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "benchmarks/pass.h"
+#include "benchmarks/registry.h"
 #include "bucket/persistent_bucket.h"
 #include "bucket/vbucket.h"
 #include "executor/fake_executor.h"
@@ -140,12 +143,20 @@ class Node {
     std::unique_ptr<PersistentBucket> bucket_;
 };
 
+/// Flushes of a pass: as many as a node sees before the next gets a new one.
+int64_t flushes(size_t items) { return items >= 1'000'000 ? 1 : items >= 10'000 ? 10 : 100; }
+
 void flushVBucket(benchmark::State& state, Store store, Mode mode, size_t items) {
     MemoryPeak peak;
-    Node node(store, mode, items);
-    if (mode == Mode::Replace && !(node.load() && node.flush())) {
-        state.SkipWithError("the first load failed");
-    }
+    const auto name = std::to_string(static_cast<int>(store)) + "/" +
+                      std::to_string(static_cast<int>(mode)) + "/" + std::to_string(items);
+    Node& node = bench::Pass::current().open<Node>(name, flushes(items), [&] {
+        auto made = std::make_unique<Node>(store, mode, items);
+        if (mode == Mode::Replace && !(made->load() && made->flush())) {
+            throw std::runtime_error("the first load failed");
+        }
+        return made;
+    });
     int64_t highest = 0;
     for (auto _ : state) {
         state.PauseTiming();
@@ -171,12 +182,10 @@ void flushVBucket(benchmark::State& state, Store store, Mode mode, size_t items)
     state.SetItemsProcessed(static_cast<int64_t>(state.iterations()) * static_cast<int64_t>(items));
     state.counters["PeakFlushBytes"] = static_cast<double>(highest);
     state.counters["PeakBytesPerItem"] = static_cast<double>(highest) / static_cast<double>(items);
+    bench::Pass::current().advance(static_cast<int64_t>(state.iterations()));
 }
 
 void registerAll() {
-    const auto iterations = [](size_t items) {
-        return items >= 1'000'000 ? 1 : items >= 10'000 ? 10 : 100;
-    };
     for (const auto& [storeName, store] :
          {std::pair{"rocksdb", Store::Rocks}, std::pair{"rocksdb-fsync", Store::RocksFsync},
           std::pair{"discard", Store::Discard}}) {
@@ -185,8 +194,7 @@ void registerAll() {
             for (const size_t items : {size_t{1}, size_t{100}, size_t{10'000}, size_t{1'000'000}}) {
                 const auto name = std::string("FlushVBucket/") + storeName + "/" + modeName + "/" +
                                   std::to_string(items);
-                benchmark::RegisterBenchmark(name.c_str(), flushVBucket, store, mode, items)
-                        ->Iterations(iterations(items));
+                bench::addPass(name, flushes(items), flushVBucket, store, mode, items);
             }
         }
     }

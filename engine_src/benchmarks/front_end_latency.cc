@@ -9,116 +9,34 @@
 // dcp_snapshot_queue, dcp_snapshot_yield) are chosen when this program is built; "build" in its
 // JSON reads them back.
 //
+// With --slices it runs nothing by itself, but answers a conductor (slices/README.md): its phases are
+// benchmarks that are passed once, an operation an iteration, each slice with its own percentiles
+// (counters p50_us, p95_us, p99_us); `report` gives the JSON.
+//
 // Exit: 0 done, 1 an operation failed or the client did not get everything, 2 usage.
 #include <cstdio>
 #include <exception>
-#include <filesystem>
-#include <memory>
-#include <random>
+#include <iostream>
 
-#include "benchmarks/background_dcp_client.h"
 #include "benchmarks/latency_options.h"
-#include "benchmarks/latency_phases.h"
-#include "benchmarks/latency_report.h"
-#include "bucket/persistent_bucket.h"
-#include "executor/thread_executor.h"
+#include "benchmarks/latency_session.h"
+#include "benchmarks/latency_source.h"
+#include "slices/slice_server.h"
 
 namespace {
 
-using namespace kv;
 using namespace kv::bench;
 
-/// Seqnos a run makes: add, replace and delete of every item.
-constexpr uint64_t kSeqnosPerItem = 3;
-
-/// A directory that is gone when the run is over.
-class ScratchDir {
-  public:
-    explicit ScratchDir(const std::string& asked)
-        : path_(asked.empty()
-                        ? std::filesystem::temp_directory_path() /
-                                  ("front_end_latency-" + std::to_string(std::random_device{}()))
-                        : std::filesystem::path(asked)),
-          own_(asked.empty()) {
-        std::filesystem::create_directories(path_);
-    }
-    ScratchDir(const ScratchDir&) = delete;
-    ScratchDir& operator=(const ScratchDir&) = delete;
-    ~ScratchDir() {
-        if (own_) {
-            std::error_code ignored;
-            std::filesystem::remove_all(path_, ignored);
-        }
-    }
-    [[nodiscard]] std::string path() const { return path_.string(); }
-
-  private:
-    std::filesystem::path path_;
-    bool own_;
-};
-
-std::unique_ptr<Bucket> makeBucket(const LatencyOptions& options, Executor& executor,
-                                   const std::string& dataDir) {
-    BucketConfig config;
-    config.vbuckets = 1;
-    if (options.htSize != 0) {
-        config.htSize = options.htSize;
-    }
-    // Everything stays in the checkpoints: the quota must never speak.
-    config.quotaBytes = size_t{1} << 40;
-    config.checkpoint.maxItems = options.checkpointItems;
-    config.checkpoint.maxCheckpoints = options.maxCheckpoints;
-    std::unique_ptr<Bucket> bucket;
-    if (options.bucket == BucketType::Ephemeral) {
-        bucket = Bucket::createEphemeral(config);
-    } else {
-        auto persistent = std::make_unique<PersistentBucket>(
-                config,
-                PersistenceConfig{.dataDir = dataDir, .shards = 1, .rocks = {}, .flusher = {}},
-                executor);
-        persistent->warmUp();
-        bucket = std::move(persistent);
-    }
-    bucket->setVBucketState(Vbid{0}, VbState::Active, OpTime::now());
-    if (options.htSize == 0) {
-        HashTable& table = bucket->vbucket(Vbid{0}).hashTable();
-        table.resize(table.preferredSize(options.items));
-    }
-    return bucket;
-}
-
 int run(const LatencyOptions& options) {
-    const ScratchDir dir(options.dataDir);
-    // No writer: the flusher is told of every mutation, as in the server, and never runs.
-    ThreadExecutor executor({.writers = 0, .auxIo = 1, .nonIo = 0});
-    const auto bucket = makeBucket(options, executor, dir.path());
-    LatencyReport report{options, {}, {}};
-    std::vector<PhaseTimes> phases;
-    bool complete = true;
-    {
-        std::unique_ptr<BackgroundDcpClient> client;
-        if (options.dcp != DcpMode::None) {
-            client = std::make_unique<BackgroundDcpClient>(*bucket, executor, options,
-                                                           Seqno{kSeqnosPerItem * options.items});
-        }
-        phases = runPhases(*bucket, options);
-        if (client) {
-            const auto end = client->waitForEnd(std::chrono::seconds(options.drainSeconds));
-            complete = end == dcp::EndStatus::Ok;
-            if (complete) {
-                report.dcp = client->counts();
-            } else {
-                std::fprintf(stderr, "error: the DCP client did not get everything (%s)\n",
-                             end ? "its stream ended early" : "time-out");
-            }
-        }
+    if (options.slices) {
+        LatencySource source(options);
+        return kv::slices::serveSlices(source, std::cin, std::cout);
     }
-    if (!complete) {
-        return 1;
+    LatencySession session(options);
+    while (!session.phases().done()) {
+        session.advance(session.phases().left());
     }
-    for (PhaseTimes& phase : phases) {
-        report.phases.emplace_back(phase.name, summarise(std::move(phase.nanos)));
-    }
+    const LatencyReport report = session.finish();
     std::fputs(latencyTable(report).c_str(), stderr);
     std::puts(latencyJson(report).c_str());
     return 0;

@@ -3,6 +3,8 @@
 //   Insert, Replace, Delete, Find   own keys for every thread, one pass over them an iteration each
 //   HTStatsEpilogue                 the statistics alone: StoredValues outside the table, no lock
 //
+// A pass may be run in parts (pass.h); the items are made once, the table anew for each pass.
+//
 // Two sets of parameters. `historic`: 100 000 items a thread in a table of 100 000 buckets whatever
 // the number of threads, so that chains and the 47 locks weigh more than the statistics. `sized`:
 // as many buckets as items. Both differ from the historic benchmark in that threads wait for each
@@ -20,6 +22,8 @@
 #include <thread>
 #include <vector>
 
+#include "benchmarks/pass.h"
+#include "benchmarks/registry.h"
 #include "bucket/hash_table.h"
 #include "types/item.h"
 
@@ -46,139 +50,141 @@ const options::Topology& topology() {
 }
 
 enum class Buckets { Historic, Sized };
+enum class Filled { No, Yes };
 
-/// The table that all threads of one run share. Google Benchmark's own barrier stands between
-/// thread 0's set-up, the timed loop of all, and thread 0's tear-down.
-class Shared {
-  public:
-    void open(const benchmark::State& state, Buckets buckets) {
-        table_ = std::make_unique<HashTable>(HashTableConfig{}, topology());
-        const auto threads = buckets == Buckets::Sized ? static_cast<size_t>(state.threads()) : 1;
-        table_->resize(static_cast<uint32_t>(kItemsPerThread * threads));
+using Items = std::vector<ItemPtr>;
+
+/// The items of each of so many threads: always the same, made once.
+const std::vector<Items>& itemsOf(int threads) {
+    static std::vector<Items> all;
+    for (size_t thread = all.size(); thread < static_cast<size_t>(threads); ++thread) {
+        Items& items = all.emplace_back();
+        items.reserve(kItemsPerThread);
+        for (size_t i = 0; i < kItemsPerThread; ++i) {
+            const auto key = "Thread" + std::to_string(thread) + "::" + std::to_string(i);
+            items.push_back(
+                    Item::create(Vbid{0}, ItemOp::Mutation, key, ItemMeta{}, Blob::create("x")));
+        }
     }
-    void close() { table_.reset(); }
-    HashTable& table() { return *table_; }
+    return all;
+}
 
-  private:
-    std::unique_ptr<HashTable> table_;
-};
-Shared shared;  // NOLINT(readability-identifier-naming): one run at a time, see Shared
+/// The table that all threads share for a pass. The library's own barrier stands around the timed
+/// loops.
+HashTable* table = nullptr;  // NOLINT(readability-identifier-naming): one pass at a time
 
-std::vector<ItemPtr> makeItems(int thread) {
-    std::vector<ItemPtr> items;
-    items.reserve(kItemsPerThread);
-    for (size_t i = 0; i < kItemsPerThread; ++i) {
-        const auto key = "Thread" + std::to_string(thread) + "::" + std::to_string(i);
-        items.push_back(
-                Item::create(Vbid{0}, ItemOp::Mutation, key, ItemMeta{}, Blob::create("x")));
+std::unique_ptr<HashTable> makeTable(Buckets buckets, Filled filled, int threads) {
+    auto made = std::make_unique<HashTable>(HashTableConfig{}, topology());
+    const auto sized = buckets == Buckets::Sized ? static_cast<size_t>(threads) : 1;
+    made->resize(static_cast<uint32_t>(kItemsPerThread * sized));
+    const auto& items = itemsOf(threads);
+    for (size_t thread = 0; filled == Filled::Yes && thread < static_cast<size_t>(threads);
+         ++thread) {
+        for (const auto& item : items[thread]) {
+            made->set(*item);
+        }
     }
-    return items;
+    return made;
+}
+
+/// Before the threads of a run exist. `kLength`: iterations of a pass; 0: it has no end.
+template <size_t kName, Buckets kBuckets, Filled kFilled, int64_t kLength>
+void open(const benchmark::State& state) {
+    const int threads = state.threads();
+    table = &bench::Pass::current().open<HashTable>(
+            std::to_string(kName) + "/" + std::to_string(static_cast<int>(kBuckets)) + "/" +
+                    std::to_string(threads),
+            kLength, [threads] { return makeTable(kBuckets, kFilled, threads); });
 }
 
 void finish(benchmark::State& state) {
     state.SetItemsProcessed(static_cast<int64_t>(state.iterations()));
     if (state.thread_index() == 0) {
-        state.counters["stripes"] = shared.table().statsStripes();
-        state.counters["stats_bytes_per_vb"] = static_cast<double>(shared.table().statsBytes());
-        shared.close();
+        state.counters["stripes"] = table->statsStripes();
+        state.counters["stats_bytes_per_vb"] = static_cast<double>(table->statsBytes());
+        bench::Pass::current().advance(static_cast<int64_t>(state.iterations()));
     }
 }
 
-void insert(benchmark::State& state, Buckets buckets) {
-    if (state.thread_index() == 0) {
-        shared.open(state, buckets);
-    }
-    const auto items = makeItems(state.thread_index());
-    size_t next = 0;
-    bool wrong = false;
-    for (auto _ : state) {
-        wrong |= shared.table().set(*items[next++]) != SetStatus::WasClean;
-    }
-    if (wrong) {
-        state.SkipWithError("an insert found its key");
-    }
-    finish(state);
-}
-
-/// `body(table, item)` over items that are in the table; false from it is an error.
+/// `body(table, item)` over the next of the thread's items; false from it is an error.
 template <class Body>
-void overPresent(benchmark::State& state, Buckets buckets, Body body) {
-    static std::vector<std::vector<ItemPtr>> all;
-    if (state.thread_index() == 0) {
-        shared.open(state, buckets);
-        all.clear();
-        for (int thread = 0; thread < state.threads(); ++thread) {
-            all.push_back(makeItems(thread));
-            for (const auto& item : all.back()) {
-                shared.table().set(*item);
-            }
-        }
-    }
-    const auto index = static_cast<size_t>(state.thread_index());
-    size_t next = 0;
+void overItems(benchmark::State& state, Body body) {
+    const Items& items = itemsOf(state.threads())[static_cast<size_t>(state.thread_index())];
+    HashTable& shared = *table;
+    auto next = static_cast<size_t>(bench::Pass::current().position());
     bool wrong = false;
     for (auto _ : state) {
-        wrong |= !body(shared.table(), *all[index][next++]);
+        wrong |= !body(shared, *items[next++]);
     }
     if (wrong) {
-        state.SkipWithError("an operation missed its key");
+        state.SkipWithError("an operation found, or missed, its key");
     }
     finish(state);
 }
 
-void replace(benchmark::State& state, Buckets buckets) {
-    overPresent(state, buckets, [](HashTable& table, const Item& item) {
-        return table.set(item) == SetStatus::WasDirty;
+void insert(benchmark::State& state) {
+    overItems(state, [](HashTable& shared, const Item& item) {
+        return shared.set(item) == SetStatus::WasClean;
     });
 }
 
-void erase(benchmark::State& state, Buckets buckets) {
-    overPresent(state, buckets, [](HashTable& table, const Item& item) {
-        const auto guard = table.lock(item.key());
-        StoredValue* found = table.find(guard, item.key());
-        return found != nullptr && table.remove(guard, *found) != nullptr;
+void replace(benchmark::State& state) {
+    overItems(state, [](HashTable& shared, const Item& item) {
+        return shared.set(item) == SetStatus::WasDirty;
     });
 }
 
-void find(benchmark::State& state, Buckets buckets) {
-    overPresent(state, buckets, [](HashTable& table, const Item& item) {
-        const auto guard = table.lock(item.key());
-        const StoredValue* found = table.find(guard, item.key());
+void erase(benchmark::State& state) {
+    overItems(state, [](HashTable& shared, const Item& item) {
+        const auto guard = shared.lock(item.key());
+        StoredValue* found = shared.find(guard, item.key());
+        return found != nullptr && shared.remove(guard, *found) != nullptr;
+    });
+}
+
+void find(benchmark::State& state) {
+    overItems(state, [](HashTable& shared, const Item& item) {
+        const auto guard = shared.lock(item.key());
+        const StoredValue* found = shared.find(guard, item.key());
         benchmark::DoNotOptimize(found);
         return found != nullptr;
     });
 }
 
 void statsEpilogue(benchmark::State& state) {
-    if (state.thread_index() == 0) {
-        shared.open(state, Buckets::Historic);
-    }
     const auto value =
             StoredValue::create("Thread" + std::to_string(state.thread_index()), Ordered::No);
     value->setDocument(ItemMeta{}, Blob::create("x"));
+    HashTable& shared = *table;
     for (auto _ : state) {
-        shared.table().epilogue(StoredValueFacts(), value.get());
+        shared.epilogue(StoredValueFacts(), value.get());
     }
     finish(state);
 }
 
-void registerAll() {
+/// One pass over the items, by every number of threads.
+template <size_t kName, Filled kFilled>
+void addBoth(const std::string& name, void (*body)(benchmark::State&)) {
+    constexpr auto kLength = static_cast<int64_t>(kItemsPerThread);
     const int cpus = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-    const auto pass = [cpus](const std::string& name, void (*body)(benchmark::State&, Buckets)) {
-        for (const auto buckets : {Buckets::Historic, Buckets::Sized}) {
-            const auto full =
-                    "HTB/" + name + (buckets == Buckets::Historic ? "/historic" : "/sized");
-            benchmark::RegisterBenchmark(full.c_str(), body, buckets)
-                    ->Iterations(kItemsPerThread)
-                    ->ThreadRange(1, cpus)
-                    ->UseRealTime();
-        }
-    };
-    pass("Insert", insert);
-    pass("Replace", replace);
-    pass("Delete", erase);
-    pass("Find", find);
-    benchmark::RegisterBenchmark("HTB/HTStatsEpilogue", statsEpilogue)
+    bench::addPass("HTB/" + name + "/historic", kLength, body)
+            ->Setup(open<kName, Buckets::Historic, kFilled, kLength>)
+            ->ThreadRange(1, cpus)
+            ->UseRealTime();
+    bench::addPass("HTB/" + name + "/sized", kLength, body)
+            ->Setup(open<kName, Buckets::Sized, kFilled, kLength>)
+            ->ThreadRange(1, cpus)
+            ->UseRealTime();
+}
+
+void registerAll() {
+    addBoth<0, Filled::No>("Insert", insert);
+    addBoth<1, Filled::Yes>("Replace", replace);
+    addBoth<2, Filled::Yes>("Delete", erase);
+    addBoth<3, Filled::Yes>("Find", find);
+    const int cpus = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    bench::add("HTB/HTStatsEpilogue", statsEpilogue)
+            ->Setup(open<4, Buckets::Historic, Filled::No, 0>)
             ->ThreadRange(1, cpus)
             ->UseRealTime();
 }

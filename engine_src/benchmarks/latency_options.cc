@@ -55,6 +55,7 @@ std::optional<LatencyOptions> parseLatencyOptions(int argc, char** argv, int& ex
     app.add_flag("--probe-get", options.probeGet,
                  "two more passes of Get that tell what it waits for: with its line of "
                  "the hash table prefetched, and of one key again and again");
+    app.add_flag("--slices", options.slices, "run nothing, but answer a conductor on stdin");
     app.add_option("--drain-seconds", options.drainSeconds,
                    "how long to wait for the client at the end")
             ->capture_default_str();

@@ -31,6 +31,7 @@ struct LatencyOptions {
             dcp::kDefaultSnapshotInterval};  ///< of the snapshot task; 0 = historic
     bool probeGet{false};                    ///< two more passes of Get (latency_phases.h)
     unsigned drainSeconds{60};  ///< bound of the wait for the client after the last phase
+    bool slices{false};         ///< answers a conductor instead of running
     std::string dataDir;        ///< persistent: empty = a temporary directory
 };
 

@@ -23,9 +23,8 @@ void letPrefetchesArrive() {
 
 /// Times operation(key, now) for every key; prepare(key) runs before its start stamp.
 template <class Prepare, class Operation>
-PhaseTimes timeEach(const char* name, BucketMemory& memory, const std::vector<std::string>& keys,
-                    Prepare prepare, Operation operation) {
-    PhaseTimes phase{name, std::vector<uint64_t>(keys.size())};
+void timeEach(const std::string& name, BucketMemory& memory, std::span<const std::string> keys,
+              std::span<uint64_t> times, Prepare prepare, Operation operation) {
     // A front-end thread holds one guard around its batches: answers are dropped under it.
     const BucketMemoryGuard guard(memory);
     for (size_t i = 0; i < keys.size(); ++i) {
@@ -35,54 +34,85 @@ PhaseTimes timeEach(const char* name, BucketMemory& memory, const std::vector<st
         const OpResult result = operation(keys[i], now);
         const auto end = Clock::now();
         if (!result.ok()) {
-            throw std::runtime_error(std::string(name) + " of " + keys[i] + ": " +
+            throw std::runtime_error(name + " of " + keys[i] + ": " +
                                      std::string(kv::toString(result.status)));
         }
-        phase.nanos[i] = static_cast<uint64_t>(
+        times[i] = static_cast<uint64_t>(
                 std::chrono::duration_cast<std::chrono::nanoseconds>(end - start).count());
     }
-    return phase;
 }
 
 }  // namespace
 
-std::vector<PhaseTimes> runPhases(Bucket& bucket, const LatencyOptions& options) {
-    std::vector<std::string> keys;
-    keys.reserve(options.items);
+LatencyPhases::LatencyPhases(Bucket& bucket, const LatencyOptions& options)
+    : value_(options.valueSize, 'x') {
+    keys_.reserve(options.items);
     for (size_t i = 0; i < options.items; ++i) {
-        keys.push_back("0" + std::to_string(i));
+        keys_.push_back("0" + std::to_string(i));
     }
-    const std::string value(options.valueSize, 'x');
-    std::vector<PhaseTimes> phases;
-    const auto runAfter = [&](auto prepare, const char* name, auto operation) {
-        phases.push_back(timeEach(name, bucket.memory(), keys, prepare, operation));
+    const auto addAfter = [&](auto prepare, const std::string& name, auto operation) {
+        const auto run = [this, &bucket, name, prepare, operation](size_t first,
+                                                                   std::span<uint64_t> times) {
+            const auto keys = std::span<const std::string>(keys_).subspan(first, times.size());
+            timeEach(name, bucket.memory(), keys, times, prepare, operation);
+        };
+        phases_.push_back({name, run, {}});
     };
-    const auto run = [&](const char* name, auto operation) {
-        runAfter([](const std::string&) {}, name, operation);
+    const auto add = [&](const std::string& name, auto operation) {
+        addAfter([](const std::string&) {}, name, operation);
     };
-    const auto get = [&](const std::string& key, const OpTime& now) {
+    const auto get = [&bucket](const std::string& key, const OpTime& now) {
         return bucket.get(kVb, key, now);
     };
-    run("add", [&](const std::string& key, const OpTime& now) {
-        return bucket.store(kVb, key, StoreMode::Add, value, {}, now);
+    add("add", [this, &bucket](const std::string& key, const OpTime& now) {
+        return bucket.store(kVb, key, StoreMode::Add, value_, {}, now);
     });
-    run("get", get);
+    add("get", get);
     if (options.probeGet) {
-        const auto prefetchLine = [&](const std::string& key) {
+        const auto prefetchLine = [&bucket](const std::string& key) {
             bucket.prefetchKey(kVb, hashKey(key));
             letPrefetchesArrive();
         };
-        runAfter(prefetchLine, "get/line", get);
-        run("get/cached",
-            [&](const std::string&, const OpTime& now) { return get(keys.front(), now); });
+        addAfter(prefetchLine, "get/line", get);
+        add("get/cached", [this, get](const std::string&, const OpTime& now) {
+            return get(keys_.front(), now);
+        });
     }
-    run("replace", [&](const std::string& key, const OpTime& now) {
-        return bucket.store(kVb, key, StoreMode::Replace, value, {}, now);
+    add("replace", [this, &bucket](const std::string& key, const OpTime& now) {
+        return bucket.store(kVb, key, StoreMode::Replace, value_, {}, now);
     });
-    run("delete", [&](const std::string& key, const OpTime& now) {
+    add("delete", [&bucket](const std::string& key, const OpTime& now) {
         return bucket.remove(kVb, key, {}, now);
     });
-    return phases;
+}
+
+std::vector<std::string> LatencyPhases::names() const {
+    std::vector<std::string> names;
+    for (const Phase& phase : phases_) {
+        names.push_back(phase.name);
+    }
+    return names;
+}
+
+std::span<const uint64_t> LatencyPhases::advance(size_t count) {
+    Phase& phase = phases_[current_];
+    phase.nanos.resize(keys_.size());  // at once: no operation waits for its page
+    const auto times = std::span<uint64_t>(phase.nanos).subspan(position_, count);
+    phase.run(position_, times);
+    position_ += count;
+    if (left() == 0) {
+        ++current_;
+        position_ = 0;
+    }
+    return times;
+}
+
+std::vector<PhaseTimes> LatencyPhases::take() {
+    std::vector<PhaseTimes> times;
+    for (Phase& phase : phases_) {
+        times.push_back({phase.name, std::move(phase.nanos)});
+    }
+    return times;
 }
 
 PhaseSummary summarise(std::vector<uint64_t> nanos) {

@@ -12,6 +12,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,9 +27,40 @@ struct PhaseTimes {
     std::vector<uint64_t> nanos;  ///< one an operation, in the order of the operations
 };
 
-/// Runs all phases on vBucket 0 from the calling thread. Throws std::runtime_error when an
-/// operation does not succeed: a latency of failures is none.
-std::vector<PhaseTimes> runPhases(Bucket& bucket, const LatencyOptions& options);
+/// The phases on vBucket 0, one after the other, each in as many parts as one likes. From one thread,
+/// the same for all; the bucket outlives it.
+class LatencyPhases {
+  public:
+    LatencyPhases(Bucket& bucket, const LatencyOptions& options);
+
+    /// In their order.
+    [[nodiscard]] std::vector<std::string> names() const;
+    [[nodiscard]] bool done() const { return current_ == phases_.size(); }
+    /// Of the phase under way: not when done().
+    [[nodiscard]] const std::string& current() const { return phases_[current_].name; }
+    /// Its operations to come.
+    [[nodiscard]] size_t left() const { return keys_.size() - position_; }
+    /// Does the next `count` (at most left()) operations of the phase under way and gives their
+    /// times, valid until take(); the last of them ends it. Throws std::runtime_error when an operation does not
+    /// succeed: a latency of failures is none.
+    std::span<const uint64_t> advance(size_t count);
+    /// All times; once, when done().
+    std::vector<PhaseTimes> take();
+
+  private:
+    struct Phase {
+        std::string name;
+        /// Times the operations of the keys [first, first + times.size()).
+        std::function<void(size_t first, std::span<uint64_t> times)> run;
+        std::vector<uint64_t> nanos;
+    };
+
+    std::vector<std::string> keys_;
+    std::string value_;
+    std::vector<Phase> phases_;
+    size_t current_{0};
+    size_t position_{0};
+};
 
 struct PhaseSummary {
     uint64_t count{0};

@@ -10,7 +10,8 @@ import pytest
 from perfrunner.cluster import Host, open_host
 from perfrunner.run.plan.schedule import Task
 from perfrunner.run.trial.credentials import Credentials
-from perfrunner.run.trial.runner import Deployed, Seat, TrialResult, TrialRunner
+from perfrunner.run.trial.runner import TrialRunner
+from perfrunner.run.trial.seats import Deployed, Seat, TrialResult
 from perfrunner.spec import load_spec
 from perfrunner.spec.cluster import HostSpec
 from tests.support.fakes import APPEND, PILLOWFIGHT, Lab, write_artifact
@@ -45,7 +46,9 @@ def run_trial(lab: Lab, workload: str) -> TrialResult:
             hurry=lambda: False,
         )
         paths = {s.host.name: str(artifact) for s in seats}
-        return runner.run(Task(1, 1, 1, workload, "persistent", "base"), Deployed("b", paths, {}))
+        task = Task(1, 1, 1, workload, "persistent", "base")
+        (result,) = runner.run([task], {"base": Deployed("b", paths, {})})
+        return result
 
 
 def test_every_client_drives_every_node_with_its_own_share_of_the_keys(lab: Lab) -> None:

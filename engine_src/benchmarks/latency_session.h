@@ -1,0 +1,56 @@
+// One run of front_end_latency: a bucket, the background DCP client, the phases, the report.
+//
+// Threads: one, the same for all.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "benchmarks/background_dcp_client.h"
+#include "benchmarks/latency_options.h"
+#include "benchmarks/latency_phases.h"
+#include "benchmarks/latency_report.h"
+#include "bucket/bucket.h"
+#include "executor/thread_executor.h"
+
+namespace kv::bench {
+
+/// A directory that is gone when the run is over.
+class ScratchDir {
+  public:
+    /// `asked`: an existing one, or one to be made, that stays; empty: a temporary one.
+    explicit ScratchDir(const std::string& asked);
+    ScratchDir(const ScratchDir&) = delete;
+    ScratchDir& operator=(const ScratchDir&) = delete;
+    ~ScratchDir();
+    [[nodiscard]] const std::string& path() const { return path_; }
+
+  private:
+    std::string path_;
+    bool own_;
+};
+
+class LatencySession {
+  public:
+    explicit LatencySession(const LatencyOptions& options);
+
+    [[nodiscard]] size_t items() const { return options_.items; }
+    [[nodiscard]] const LatencyPhases& phases() const { return phases_; }
+    /// LatencyPhases::advance; the client starts with the first operation.
+    std::span<const uint64_t> advance(size_t count);
+    /// When the phases are done, once: waits until the client has everything. Throws
+    /// std::runtime_error when it does not get it.
+    LatencyReport finish();
+
+  private:
+    const LatencyOptions options_;
+    ScratchDir dir_;
+    ThreadExecutor executor_;
+    std::unique_ptr<Bucket> bucket_;
+    LatencyPhases phases_;
+    std::unique_ptr<BackgroundDcpClient> client_;
+    bool started_{false};
+};
+
+}  // namespace kv::bench

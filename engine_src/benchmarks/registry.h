@@ -1,0 +1,44 @@
+// The benchmarks of this program, by name: Google Benchmark keeps its own list to itself, and to run
+// one for a given number of iterations takes the object that its registration gave.
+#pragma once
+
+#include <benchmark/benchmark.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace kv::bench {
+
+struct Registered {
+    std::string family;
+    benchmark::internal::Benchmark* benchmark;
+    std::optional<int64_t> pass;  ///< iterations of a pass (pass.h)
+};
+
+/// In the order of their registration.
+std::vector<Registered>& registered();
+
+/// benchmark::RegisterBenchmark, remembered.
+template <class Body, class... Arguments>
+benchmark::internal::Benchmark* add(const std::string& family, Body&& body,
+                                    Arguments&&... arguments) {
+    auto* made = benchmark::RegisterBenchmark(family.c_str(), std::forward<Body>(body),
+                                              std::forward<Arguments>(arguments)...);
+    registered().push_back({family, made, std::nullopt});
+    return made;
+}
+
+/// The same for a benchmark whose runs are parts of a pass of `length` iterations: by itself it runs
+/// a whole one.
+template <class Body, class... Arguments>
+benchmark::internal::Benchmark* addPass(const std::string& family, int64_t length, Body&& body,
+                                        Arguments&&... arguments) {
+    auto* made = add(family, std::forward<Body>(body), std::forward<Arguments>(arguments)...);
+    registered().back().pass = length;
+    return made->Iterations(length);
+}
+
+}  // namespace kv::bench

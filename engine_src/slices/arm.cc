@@ -1,0 +1,145 @@
+#include "slices/arm.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace kv::slices {
+
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int kProtocol = 1;
+constexpr size_t kQuoted = 200;  ///< characters of rubbish in a message
+
+template <class Value>
+std::optional<Value> optional(const Json& json) {
+    return json.is_null() ? std::nullopt : std::optional<Value>(json.get<Value>());
+}
+
+double duration(const Json& json) {
+    const auto value = json.get<double>();
+    if (!std::isfinite(value) || value < 0) {
+        throw std::invalid_argument("a time of " + json.dump());
+    }
+    return value;
+}
+
+Offer toOffer(const Json& json) {
+    return {.name = json.at("name"),
+            .full = json.at("full"),
+            .pass = optional<int64_t>(json.at("pass")),
+            .once = json.at("once")};
+}
+
+TimedSlice toSlice(const Json& json) {
+    TimedSlice slice;
+    slice.iterations = json.at("iterations");
+    slice.realNs = duration(json.at("real_ns"));
+    if (!json.at("cpu_ns").is_null()) {
+        slice.cpuNs = duration(json["cpu_ns"]);
+    }
+    slice.setupNs = duration(json.at("setup_ns"));
+    slice.left = optional<int64_t>(json.at("left"));
+    slice.counters = json.at("counters").get<std::map<std::string, double>>();
+    slice.wallNs = duration(json.at("wall_ns"));
+    if (slice.iterations <= 0) {
+        throw std::invalid_argument("a slice of no iteration");
+    }
+    return slice;
+}
+
+}  // namespace
+
+Arm::Arm(const ArmPlan& plan, std::chrono::nanoseconds timeout, const SignalWatch& signals)
+    : name_(plan.name), child_(plan, timeout, signals) {}
+
+void Arm::meet() {
+    const Json greeting = receive();
+    if (greeting.value("protocol", 0) != kProtocol || !greeting.contains("context")) {
+        throw ArmError(name_, "greeted with " + greeting.dump().substr(0, kQuoted));
+    }
+    context_ = greeting["context"].dump();
+    cpus_ = child_.affinity();
+}
+
+std::vector<Offer> Arm::list() {
+    const Json answer = ask("list");
+    try {
+        std::vector<Offer> offers;
+        for (const Json& offer : answer.at("benchmarks")) {
+            offers.push_back(toOffer(offer));
+        }
+        return offers;
+    } catch (const std::exception& error) {
+        throw ArmError(name_, std::string("listed no benchmarks: ") + error.what());
+    }
+}
+
+TimedSlice Arm::run(const std::string& name, int64_t iterations) {
+    const Json answer = ask("run " + name + " " + std::to_string(iterations));
+    try {
+        if (answer.at("name") != name) {
+            throw std::invalid_argument("it ran " + answer["name"].dump());
+        }
+        return toSlice(answer);
+    } catch (const std::exception& error) {
+        throw ArmError(name_, "no answer to a run of " + name + ": " + error.what());
+    }
+}
+
+void Arm::report() {
+    const Json answer = ask("report");
+    if (!answer.contains("report")) {
+        throw ArmError(name_, "no report: " + answer.dump().substr(0, kQuoted));
+    }
+    report_ = answer["report"].dump();
+}
+
+nlohmann::ordered_json Arm::json() const {
+    using Ordered = nlohmann::ordered_json;
+    return {{"name", name_},
+            {"pid", child_.pid()},
+            {"cpus", cpus_},
+            {"context", Ordered::parse(context_)},
+            {"report", Ordered::parse(report_)},
+            {"stderr", child_.stderrText()}};
+}
+
+void Arm::quit() {
+    child_.send("quit");
+    if (frozen_) {
+        child_.thaw();
+    }
+    child_.expectEnd();
+}
+
+void Arm::freeze() {
+    child_.freeze();
+    frozen_ = true;
+}
+
+Json Arm::ask(const std::string& line) {
+    child_.send(line);
+    if (frozen_) {
+        child_.thaw();
+        frozen_ = false;
+    }
+    Json answer = receive();
+    if (const auto error = answer.find("error"); error != answer.end()) {
+        throw ArmError(name_, line + ": " + (error->is_string() ? error->get<std::string>()
+                                                                : error->dump()));
+    }
+    return answer;
+}
+
+Json Arm::receive() {
+    const std::string line = child_.receive();
+    Json answer = Json::parse(line, nullptr, false);
+    if (!answer.is_object()) {
+        throw ArmError(name_, "wrote what is no answer: " + line.substr(0, kQuoted));
+    }
+    return answer;
+}
+
+}  // namespace kv::slices

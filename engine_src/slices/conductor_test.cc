@@ -1,0 +1,362 @@
+#include "slices/conductor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <thread>
+
+#include "slices/child.h"
+
+namespace kv::slices {
+namespace {
+
+using Json = nlohmann::json;
+using testing::Each;
+using testing::HasSubstr;
+
+ArmPlan fake(const std::string& name, const std::vector<std::string>& arguments = {}) {
+    ArmPlan arm{.name = name, .argv = {KV_FAKE_ARM}, .env = {"A=" + name}};
+    arm.argv.insert(arm.argv.end(), arguments.begin(), arguments.end());
+    return arm;
+}
+
+/// Short slices of arms "a", "b", ...
+Plan shortPlan(std::vector<ArmPlan> arms, const std::string& filter = "Fake/pure") {
+    Plan plan;
+    plan.arms = std::move(arms);
+    plan.filter = filter;
+    plan.slice = std::chrono::microseconds(100);
+    plan.atLeast = std::chrono::milliseconds(5);
+    plan.minRounds = 12;
+    plan.seed = 1;
+    return plan;
+}
+
+Json conducted(const Plan& plan) {
+    const Outcome outcome = conduct(plan);
+    EXPECT_EQ(outcome.failure, "");
+    return Json::parse(outcome.document);
+}
+
+class FakeDir {
+  public:
+    FakeDir() {
+        std::string name = (std::filesystem::temp_directory_path() / "slices_test.XXXXXX").string();
+        if (mkdtemp(name.data()) == nullptr) {
+            throw std::runtime_error("no directory");
+        }
+        path_ = name;
+    }
+    FakeDir(const FakeDir&) = delete;
+    FakeDir& operator=(const FakeDir&) = delete;
+    ~FakeDir() { std::filesystem::remove_all(path_); }
+    [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+    [[nodiscard]] std::vector<pid_t> pids() const {
+        std::vector<pid_t> all;
+        for (const auto& entry : std::filesystem::directory_iterator(path_)) {
+            all.push_back(std::stoi(entry.path().filename()));
+        }
+        return all;
+    }
+
+  private:
+    std::filesystem::path path_;
+};
+
+std::vector<int64_t> numbers(const Json& array) { return array.get<std::vector<int64_t>>(); }
+
+TEST(Conductor, GoesRoundTheArmsInAnOrderDrawnForEachRound) {
+    const Json document = conducted(shortPlan({fake("a"), fake("b"), fake("c")}));
+    ASSERT_EQ(document["benchmarks"].size(), 1U);
+    const Json& benchmark = document["benchmarks"][0];
+    EXPECT_EQ(benchmark["name"], "Fake/pure");
+    const auto rounds = benchmark["rounds"].get<size_t>();
+    EXPECT_GE(rounds, 12U);
+    EXPECT_GE(benchmark["warm_up"], 1);
+    std::set<std::vector<int64_t>> orders;
+    for (size_t round = 0; round < rounds; ++round) {
+        std::vector<int64_t> order;
+        for (const Json& arm : benchmark["arms"]) {
+            order.push_back(arm["position"][round]);
+        }
+        orders.insert(order);
+        EXPECT_TRUE(std::is_permutation(order.begin(), order.end(),
+                                        std::array<int64_t, 3>{0, 1, 2}.begin()));
+    }
+    EXPECT_GE(orders.size(), 3U);
+    for (const Json& arm : benchmark["arms"]) {
+        for (const char* column : {"iterations", "real_ns", "cpu_ns", "wall_ns", "setup_ns"}) {
+            EXPECT_EQ(arm[column].size(), rounds) << column;
+        }
+        EXPECT_EQ(arm["counters"]["peers"].size(), rounds);
+        EXPECT_THAT(numbers(arm["real_ns"]), Each(testing::Ge(10'000)));
+    }
+    for (const Json& arm : document["arms"]) {
+        EXPECT_EQ(arm["context"], Json({{"env.A", arm["name"]}}));  // nothing is inherited
+        EXPECT_GE(arm["report"]["runs"], rounds);
+        EXPECT_EQ(kill(arm["pid"].get<pid_t>(), 0), -1);
+    }
+}
+
+TEST(Conductor, ASeedGivesTheSameOrders) {
+    const auto orders = [](uint64_t seed) {
+        Plan plan = shortPlan({fake("a"), fake("b"), fake("c")});
+        plan.seed = seed;
+        const Json document = conducted(plan);
+        std::vector<std::vector<int64_t>> all;
+        for (const Json& arm : document["benchmarks"][0]["arms"]) {
+            all.push_back(numbers(arm["position"]));
+            all.back().resize(12);
+        }
+        return all;
+    };
+    const auto first = orders(7);
+    EXPECT_EQ(first, orders(7));
+    EXPECT_NE(first, orders(8));
+}
+
+TEST(Conductor, APassIsRunWholeAndInStep) {
+    const Json document = conducted(shortPlan({fake("a"), fake("b")}, "Fake/pass"));
+    const Json& arms = document["benchmarks"][0]["arms"];
+    const auto iterations = numbers(arms[0]["iterations"]);
+    EXPECT_EQ(iterations, numbers(arms[1]["iterations"]));
+    EXPECT_EQ(std::accumulate(iterations.begin(), iterations.end(), int64_t{0}) % 60, 0);
+    int64_t done = 0;
+    for (const int64_t slice : iterations) {
+        done += slice;
+        EXPECT_LE(done, 60) << "over the end of a pass";
+        done %= 60;
+    }
+    EXPECT_EQ(document["benchmarks"][0]["pass"], 60);
+}
+
+TEST(Conductor, WhatCanBePassedOnlyOnceIsKeptFromItsFirstSlice) {
+    const Json document = conducted(shortPlan({fake("a"), fake("b")}, "Fake/once"));
+    const Json& benchmark = document["benchmarks"][0];
+    EXPECT_EQ(benchmark["warm_up"], 0);
+    for (const Json& arm : benchmark["arms"]) {
+        const auto iterations = numbers(arm["iterations"]);
+        EXPECT_EQ(std::accumulate(iterations.begin(), iterations.end(), int64_t{0}), 90);
+        EXPECT_EQ(arm["cpu_ns"], nullptr);
+    }
+}
+
+TEST(Conductor, TakesWhatTheFilterTakes) {
+    const auto names = [](const std::string& filter) {
+        const Json document = conducted(shortPlan({fake("a")}, filter));
+        std::vector<std::string> all;
+        for (const Json& benchmark : document["benchmarks"]) {
+            all.push_back(benchmark["name"]);
+        }
+        return all;
+    };
+    EXPECT_THAT(names("."), testing::ElementsAre("Fake/pure", "Fake/pass", "Fake/once"));
+    EXPECT_THAT(names("real_time|iterations"), testing::ElementsAre("Fake/pure", "Fake/pass"));
+    EXPECT_THAT(names("-pa"), testing::ElementsAre("Fake/pure", "Fake/once"));
+    const Outcome none = conduct(shortPlan({fake("a")}, "Flake"));
+    EXPECT_THAT(none.failure, HasSubstr("has no benchmark that Flake takes"));
+}
+
+TEST(Conductor, WhoIsNotInTurnStandsStill) {
+    for (const bool freeze : {true, false}) {
+        const FakeDir dir;
+        Plan plan = shortPlan({fake("a"), fake("b"), fake("c")}, ".");
+        plan.freeze = freeze;
+        for (ArmPlan& arm : plan.arms) {
+            arm.env.push_back("FAKE_DIR=" + dir.path().string());
+        }
+        const Json document = conducted(plan);
+        for (const Json& benchmark : document["benchmarks"]) {
+            for (const Json& arm : benchmark["arms"]) {
+                EXPECT_THAT(numbers(arm["counters"]["peers"]), Each(2));
+                EXPECT_THAT(numbers(arm["counters"]["stopped"]), Each(freeze ? 2 : 0));
+            }
+        }
+    }
+}
+
+TEST(Conductor, PinsAnArmAndSaysWhere) {
+    cpu_set_t own;
+    ASSERT_EQ(sched_getaffinity(0, sizeof own, &own), 0);
+    std::vector<size_t> cpus;
+    for (size_t cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+        if (CPU_ISSET(cpu, &own)) {
+            cpus.push_back(cpu);
+        }
+    }
+    Plan plan = shortPlan({fake("pinned"), fake("free")});
+    plan.arms[0].cpus = {cpus.back()};
+    const Json document = conducted(plan);
+    EXPECT_EQ(document["arms"][0]["cpus"], Json({cpus.back()}));
+    EXPECT_EQ(document["arms"][1]["cpus"], Json(cpus));
+}
+
+struct Misdeed {
+    const char* name;
+    const char* at;
+    const char* said;
+};
+class FailingArm : public testing::TestWithParam<Misdeed> {};
+
+TEST_P(FailingArm, EndsAllAndIsNamed) {
+    const FakeDir dir;
+    Plan plan = shortPlan({fake("good"), fake("bad", {GetParam().name, GetParam().at})},
+                          "Fake/pass");
+    plan.arms[0].env.push_back("FAKE_DIR=" + dir.path().string());
+    plan.arms[1].env.push_back("FAKE_DIR=" + dir.path().string());
+    for (const bool freeze : {false, true}) {
+        plan.freeze = freeze;
+        const Outcome outcome = conduct(plan);
+        const Json document = Json::parse(outcome.document);
+        EXPECT_THAT(outcome.failure, HasSubstr(GetParam().said));
+        EXPECT_EQ(document["failure"], outcome.failure);
+        EXPECT_EQ(document["failed_arm"], "bad");
+        ASSERT_EQ(document["arms"].size(), 2U);
+        EXPECT_EQ(document["arms"][0]["stderr"], "");
+        if (GetParam().name == std::string("die")) {
+            EXPECT_EQ(document["arms"][1]["stderr"], "fake_arm: no more of this\n");
+        }
+    }
+    for (const pid_t pid : dir.pids()) {
+        EXPECT_EQ(kill(pid, 0), -1) << "an arm is left";
+        EXPECT_EQ(errno, ESRCH);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+        Misdeeds, FailingArm,
+        testing::Values(Misdeed{"die", "3", "ended with status 3"},
+                        Misdeed{"die", "0", "ended with status 3"},
+                        Misdeed{"kill", "3", "was killed by signal 9"},
+                        Misdeed{"rubbish", "3", "no answer: Segmentation fault"},
+                        Misdeed{"wrong-name", "3", "it ran \"Fake/other\""},
+                        Misdeed{"chatter", "3", "no answer to a run of Fake/pass"},
+                        Misdeed{"fail", "3", "an insert found its key"},
+                        Misdeed{"out-of-step", "3", "is out of step in Fake/pass"}),
+        [](const auto& misdeed) {
+            std::string name = std::string(misdeed.param.name) + misdeed.param.at;
+            std::erase(name, '-');
+            return name;
+        });
+
+TEST(Conductor, DoesNotWaitForEver) {
+    Plan plan = shortPlan({fake("bad", {"silence", "2"})});
+    plan.timeout = std::chrono::seconds(1);
+    EXPECT_THAT(conduct(plan).failure, HasSubstr("did not answer for 1.0"));
+}
+
+TEST(Conductor, SaysWhyAnArmCannotBeStarted) {
+    Plan plan = shortPlan({fake("good"), fake("bad")});
+    plan.arms[1].argv[0] = "/there/is/no/such/program";
+    const Outcome outcome = conduct(plan);
+    EXPECT_THAT(outcome.failure, HasSubstr("could not be executed: No such file"));
+    EXPECT_EQ(Json::parse(outcome.document)["failed_arm"], "bad");
+}
+
+/// The program, in rounds without an end.
+class EndlessConductor {
+  public:
+    explicit EndlessConductor(bool freeze) {
+        Json arms = Json::array();
+        for (const char* name : {"a", "b"}) {
+            arms.push_back({{"name", name},
+                            {"argv", Json::array({KV_FAKE_ARM})},
+                            {"env", Json{{"FAKE_DIR", dir_.path().string()}}}});
+        }
+        std::ofstream(file_) << Json{{"arms", arms},
+                                     {"filter", "Fake/pure"},
+                                     {"min_seconds", 3600},
+                                     {"freeze", freeze}};
+        child_.emplace(ArmPlan{.name = "conductor", .argv = {KV_CONDUCTOR, file_}, .env = {}},
+                       std::chrono::seconds(60), signals_);
+        while (dir_.pids().size() < 2) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            siginfo_t end{};
+            waitid(P_PID, static_cast<id_t>(child_->pid()), &end, WEXITED | WNOHANG | WNOWAIT);
+            if (end.si_pid != 0) {
+                throw std::runtime_error("the conductor has ended: " + child_->stderrText());
+            }
+        }
+    }
+    EndlessConductor(const EndlessConductor&) = delete;
+    EndlessConductor& operator=(const EndlessConductor&) = delete;
+    ~EndlessConductor() { std::filesystem::remove(file_); }
+
+    Child& child() { return *child_; }
+    [[nodiscard]] std::vector<pid_t> arms() const { return dir_.pids(); }
+
+  private:
+    FakeDir dir_;
+    std::string file_{dir_.path().string() + ".json"};
+    SignalWatch signals_;
+    std::optional<Child> child_;
+};
+
+/// What killed it; waits for its end.
+int endOfOrphan(pid_t pid) {
+    int status = 0;
+    EXPECT_EQ(waitpid(pid, &status, 0), pid);
+    return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+TEST(ConductorProgram, LeavesNothingBehindWhenItIsKilled) {
+    ASSERT_EQ(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);  // orphans come to this process
+    for (const bool freeze : {false, true}) {
+        EndlessConductor conductor(freeze);
+        kill(conductor.child().pid(), SIGKILL);
+        EXPECT_THROW(conductor.child().receive(), ArmError);
+        for (const pid_t pid : conductor.arms()) {
+            EXPECT_EQ(endOfOrphan(pid), SIGKILL);
+        }
+    }
+}
+
+TEST(ConductorProgram, ASignalEndsAllAndIsReported) {
+    EndlessConductor conductor(true);
+    kill(conductor.child().pid(), SIGTERM);
+    const Json document = Json::parse(conductor.child().receive());
+    EXPECT_EQ(document["failure"], "interrupted by signal 15");
+    EXPECT_EQ(document["failed_arm"], nullptr);
+    try {
+        conductor.child().expectEnd();
+        FAIL() << "its status was 0";
+    } catch (const ArmError& error) {
+        EXPECT_STREQ(error.what(), "ended with status 143");
+    }
+    for (const pid_t pid : conductor.arms()) {
+        EXPECT_EQ(kill(pid, 0), -1);
+    }
+}
+
+TEST(ConductorProgram, RefusesAPlanItDoesNotUnderstand) {
+    const FakeDir dir;
+    const std::string file = dir.path() / "plan.json";
+    std::ofstream(file) << R"({"arms": []})";
+    const SignalWatch signals;
+    for (const auto& arguments : {std::vector<std::string>{file}, {file + "x"}, {}}) {
+        ArmPlan plan{.name = "conductor", .argv = {KV_CONDUCTOR}, .env = {}};
+        plan.argv.insert(plan.argv.end(), arguments.begin(), arguments.end());
+        Child child(plan, std::chrono::seconds(60), signals);
+        try {
+            child.receive();
+            FAIL() << "it wrote to stdout";
+        } catch (const ArmError& error) {
+            EXPECT_STREQ(error.what(), "ended with status 2");
+            EXPECT_THAT(child.stderrText(), testing::MatchesRegex("(conductor|usage): .*\n"));
+        }
+    }
+}
+
+}  // namespace
+}  // namespace kv::slices

@@ -1,0 +1,131 @@
+#include "slices/plan.h"
+
+#include <sched.h>
+
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
+#include <stdexcept>
+
+namespace kv::slices {
+
+namespace {
+
+using Json = nlohmann::json;
+
+[[noreturn]] void refuse(const std::string& key, const std::string& why) {
+    throw std::invalid_argument("plan: " + key + ": " + why);
+}
+
+void onlyKeys(const Json& object, const std::string& where, const std::set<std::string>& known) {
+    if (!object.is_object()) {
+        refuse(where, "expected an object");
+    }
+    for (const auto& [key, value] : object.items()) {
+        if (!known.contains(key)) {
+            refuse(where + "." + key, "there is no such key");
+        }
+    }
+}
+
+template <class Value>
+Value get(const Json& object, const std::string& where, const std::string& key) {
+    const auto found = object.find(key);
+    if (found == object.end()) {
+        refuse(where + "." + key, "missing");
+    }
+    try {
+        return found->get<Value>();
+    } catch (const Json::exception& error) {
+        refuse(where + "." + key, error.what());
+    }
+}
+
+template <class Value>
+Value getOr(const Json& plan, const std::string& key, Value otherwise) {
+    return plan.contains(key) ? get<Value>(plan, "$", key) : otherwise;
+}
+
+/// `factor` nanoseconds a unit; > 0, or 0 where that is allowed.
+std::chrono::nanoseconds duration(const Json& plan, const std::string& key, double factor,
+                                  std::chrono::nanoseconds otherwise, bool zero = false) {
+    const double value = getOr<double>(plan, key, static_cast<double>(otherwise.count()) / factor);
+    const double ns = value * factor;
+    if (!std::isfinite(ns) || ns > 1e17 || ns < (zero ? 0.0 : 1.0)) {
+        refuse("$." + key, "no time that can be kept");
+    }
+    return std::chrono::nanoseconds(std::llround(ns));
+}
+
+ArmPlan parseArm(const Json& json, const std::string& where) {
+    onlyKeys(json, where, {"name", "argv", "env", "cpus"});
+    ArmPlan arm;
+    arm.name = get<std::string>(json, where, "name");
+    arm.argv = get<std::vector<std::string>>(json, where, "argv");
+    if (arm.argv.empty() || arm.argv.front().find('/') == std::string::npos) {
+        refuse(where + ".argv", "expected a program's path and its arguments");
+    }
+    const auto environment = get<std::map<std::string, std::string>>(json, where, "env");
+    for (const auto& [key, value] : environment) {
+        arm.env.push_back(key + "=" + value);
+    }
+    if (json.contains("cpus") && !json["cpus"].is_null()) {
+        arm.cpus = get<std::vector<size_t>>(json, where, "cpus");
+        if (arm.cpus->empty()) {
+            refuse(where + ".cpus", "no CPU at all; null leaves the arm where the conductor is");
+        }
+        for (const size_t cpu : *arm.cpus) {
+            if (cpu >= CPU_SETSIZE) {
+                refuse(where + ".cpus", std::to_string(cpu) + " is too large");
+            }
+        }
+    }
+    return arm;
+}
+
+}  // namespace
+
+Plan parsePlan(const std::string& text) {
+    Json json;
+    try {
+        json = Json::parse(text);
+    } catch (const Json::exception& error) {
+        throw std::invalid_argument(std::string("plan: ") + error.what());
+    }
+    onlyKeys(json, "$",
+             {"arms", "filter", "slice_ms", "min_seconds", "min_rounds", "seed", "freeze",
+              "timeout_s"});
+    Plan plan;
+    const auto arms = get<std::vector<Json>>(json, "$", "arms");
+    if (arms.empty()) {
+        refuse("$.arms", "expected at least one arm");
+    }
+    std::set<std::string> names;
+    for (size_t i = 0; i < arms.size(); ++i) {
+        const auto where = "$.arms[" + std::to_string(i) + "]";
+        plan.arms.push_back(parseArm(arms[i], where));
+        if (!names.insert(plan.arms.back().name).second) {
+            refuse(where + ".name", "an arm before has it");
+        }
+    }
+    plan.filter = getOr<std::string>(json, "filter", plan.filter);
+    try {
+        const std::regex understood(plan.filter, std::regex::extended);
+    } catch (const std::regex_error& error) {
+        refuse("$.filter", error.what());
+    }
+    plan.slice = duration(json, "slice_ms", 1e6, plan.slice);
+    plan.atLeast = duration(json, "min_seconds", 1e9, plan.atLeast, true);
+    plan.minRounds = getOr<size_t>(json, "min_rounds", plan.minRounds);
+    if (plan.minRounds == 0) {
+        refuse("$.min_rounds", "expected at least 1");
+    }
+    plan.seed = getOr<uint64_t>(json, "seed", plan.seed);
+    plan.freeze = getOr<bool>(json, "freeze", plan.freeze);
+    plan.timeout = duration(json, "timeout_s", 1e9, plan.timeout);
+    return plan;
+}
+
+}  // namespace kv::slices

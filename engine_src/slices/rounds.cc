@@ -1,0 +1,179 @@
+#include "slices/rounds.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+
+namespace kv::slices {
+
+namespace {
+
+constexpr double kGrowth = 10;  ///< of a size that is far too small, in one step
+
+/// Fisher and Yates, by hand: std::shuffle's order is the library's own affair, and a seed is to
+/// give the same everywhere.
+void shuffle(std::vector<size_t>& order, std::mt19937_64& random) {
+    for (size_t left = order.size(); left > 1; --left) {
+        std::swap(order[left - 1], order[random() % left]);
+    }
+}
+
+class Rounds {
+  public:
+    Rounds(const Plan& plan, const Offer& offer, std::vector<Arm*> arms, uint64_t seed)
+        : plan_(plan),
+          offer_(offer),
+          arms_(std::move(arms)),
+          seed_(seed),
+          random_(seed),
+          sizes_(offer.pass ? 1 : arms_.size(),
+                 SliceSize(static_cast<double>(plan.slice.count()))),
+          order_(arms_.size()),
+          left_(offer.pass.value_or(0)) {
+        std::iota(order_.begin(), order_.end(), size_t{0});
+        result_.offer = offer;
+        result_.arms.resize(arms_.size());
+    }
+
+    BenchmarkRounds run() {
+        do {
+            round();
+        } while (!warm());
+        // Without passes the rounds so far were too short, but for a first one that is long enough.
+        const bool good = offer_.pass || rounds() == 1;
+        if (!offer_.once && !(good && filled())) {
+            result_.warmUp = rounds();
+            result_.arms.assign(arms_.size(), {});
+            // However many rounds it took to warm up: those that count begin alike.
+            random_.seed(seed_);
+            std::iota(order_.begin(), order_.end(), size_t{0});
+        }
+        while (!complete()) {
+            round();
+        }
+        return std::move(result_);
+    }
+
+  private:
+    void round() {
+        shuffle(order_, random_);
+        std::vector<int64_t> asked(arms_.size());
+        std::vector<TimedSlice> slices(arms_.size());
+        for (const size_t arm : order_) {
+            asked[arm] = iterations(arm);
+            slices[arm] = arms_[arm]->run(offer_.name, asked[arm]);
+            if (plan_.freeze) {
+                arms_[arm]->freeze();
+            }
+        }
+        check(slices);
+        learn(asked, slices);
+        for (size_t position = 0; position < order_.size(); ++position) {
+            ArmSlices& own = result_.arms[order_[position]];
+            own.slices.push_back(std::move(slices[order_[position]]));
+            own.positions.push_back(position);
+        }
+    }
+
+    /// Of a pass: what is left is shared evenly among the slices it will take.
+    int64_t iterations(size_t arm) const {
+        if (!offer_.pass) {
+            return sizes_[arm].iterations();
+        }
+        const auto wanted = static_cast<double>(sizes_.front().iterations());
+        const auto left = static_cast<double>(left_);
+        return static_cast<int64_t>(std::ceil(left / std::max(1.0, std::round(left / wanted))));
+    }
+
+    /// In step: the same place of the pass in every arm.
+    void check(const std::vector<TimedSlice>& slices) {
+        if (!offer_.pass) {
+            return;
+        }
+        for (size_t arm = 0; arm < arms_.size(); ++arm) {
+            if (!slices[arm].left || slices[arm].left != slices.front().left) {
+                throw ArmError(arms_[arm]->name(), "is out of step in " + offer_.name);
+            }
+        }
+        left_ = *slices.front().left == 0 ? *offer_.pass : *slices.front().left;
+    }
+
+    /// By what was asked for: a run counts the iterations of all its threads.
+    void learn(const std::vector<int64_t>& asked, const std::vector<TimedSlice>& slices) {
+        double longest = 0;
+        for (size_t arm = 0; arm < arms_.size(); ++arm) {
+            const double ns = slices[arm].wallNs - slices[arm].setupNs;
+            longest = std::max(longest, ns);
+            if (!offer_.pass) {
+                sizes_[arm].learn(asked[arm], ns);
+            }
+        }
+        if (offer_.pass) {
+            sizes_.front().learn(asked.front(), longest);
+        }
+    }
+
+    /// Whether the first pass is over, or the sizes have settled.
+    bool warm() const {
+        if (offer_.pass) {
+            return left_ == *offer_.pass;
+        }
+        return std::all_of(sizes_.begin(), sizes_.end(),
+                           [](const SliceSize& size) { return size.settled(); });
+    }
+
+    /// Whether every arm had the time, and the plan its rounds.
+    bool filled() const {
+        const auto wanted = static_cast<double>(plan_.atLeast.count());
+        return rounds() >= plan_.minRounds &&
+               std::all_of(result_.arms.begin(), result_.arms.end(), [&](const ArmSlices& own) {
+                   double sum = 0;
+                   for (const TimedSlice& slice : own.slices) {
+                       sum += slice.wallNs;
+                   }
+                   return sum >= wanted;
+               });
+    }
+
+    bool complete() const {
+        if (!offer_.pass) {
+            return filled();
+        }
+        const bool whole = rounds() != 0 && left_ == *offer_.pass;
+        return whole && (offer_.once || filled());
+    }
+
+    size_t rounds() const { return result_.arms.front().slices.size(); }
+
+    const Plan& plan_;
+    const Offer& offer_;
+    std::vector<Arm*> arms_;
+    uint64_t seed_;
+    std::mt19937_64 random_;
+    std::vector<SliceSize> sizes_;  ///< one for all arms where they go in step
+    std::vector<size_t> order_;
+    int64_t left_;  ///< iterations to the end of the pass under way
+    BenchmarkRounds result_;
+};
+
+}  // namespace
+
+int64_t SliceSize::iterations() const { return std::max<int64_t>(1, std::llround(size_)); }
+
+void SliceSize::learn(int64_t iterations, double ns) {
+    const double ideal = static_cast<double>(iterations) * wantedNs_ / std::max(1.0, ns);
+    if (!settled_) {
+        settled_ = ns >= wantedNs_ / 2;
+        size_ = std::clamp(ideal, 1.0, static_cast<double>(iterations) * kGrowth);
+    } else {
+        size_ = std::max(1.0, std::clamp(std::sqrt(size_ * ideal), size_ / 4, size_ * 4));
+    }
+}
+
+BenchmarkRounds runRounds(const Plan& plan, const Offer& offer, std::vector<Arm*> arms,
+                          uint64_t seed) {
+    return Rounds(plan, offer, std::move(arms), seed).run();
+}
+
+}  // namespace kv::slices
