@@ -1,7 +1,8 @@
 """Runs the experiments of a study, one after the other, and keeps what each measured as soon as it is done.
 
 A campaign that was killed at any moment goes on when it is started again: what is kept is skipped, what is finished
-but not kept is read again, and an experiment under way is resumed by the runner's own rules.
+but not kept is read again, an experiment under way is resumed by the runner's own rules, and one of which nothing
+counts ends the campaign.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfrunner.errors import EXIT_INTERRUPTED, EXIT_OK, UsageError
+from perfrunner.errors import EXIT_INTERRUPTED, EXIT_OK, TrialError, UsageError
 from perfrunner.evidence import extract, kept
 from perfrunner.evidence.studies import Planned
 from perfrunner.results import ExperimentRecord, ResultStore
@@ -60,16 +61,19 @@ def run(
             continue
         path, text, spec = _spec(one, places.out)
         record = _newest(one.name, places.out)
-        if record is not None and record.state == "done":
+        done = record is not None and record.state == "done"
+        if record is not None and done:
             _require_same(record, spec, places.out)
-        else:
+        if not (done and _keep(one, places)):
             if until is not None and time.monotonic() >= until:
                 return code
-            outcome = _run(spec, text, path, places, listener, resume=record is not None)
+            again = record is not None and not done
+            outcome = _run(spec, text, path, places, listener, resume=again)
             if outcome.exit_code == EXIT_INTERRUPTED:
                 return EXIT_INTERRUPTED
+            if not _keep(one, places):
+                raise TrialError(f"{one.name}: no block counts: {'; '.join(outcome.failures[:1])}")
             code = max(code, outcome.exit_code)
-        _keep(one, places)
         tell(Progress(one.name, number, len(planned), time.monotonic() - began))
     return code
 
@@ -130,11 +134,15 @@ def _run(
     )
 
 
-def _keep(one: Planned, places: Places) -> None:
-    before = kept.read(places.keep, one.study)
+def _keep(one: Planned, places: Places) -> bool:
+    """Of the newest experiment; whether any of its blocks counts."""
     with ResultStore.open(places.out, create=False) as store:
         record = store.latest(one.name)
         if record is None:
             raise UsageError(f"{places.out} holds no experiment {one.name}")
         data = store.load(record.id)
-    kept.write(places.keep, before.having(extract.comparisons(one, data), extract.host(data)))
+    found = extract.comparisons(one, data)
+    if found:
+        before = kept.read(places.keep, one.study)
+        kept.write(places.keep, before.having(found, extract.host(data)))
+    return bool(found)
