@@ -1,6 +1,7 @@
 // Reading and changing documents: the commands that make up nearly all traffic.
 #include <zlib.h>
 
+#include "options/planted.h"
 #include "protocol/extras.h"
 #include "server/command.h"
 #include "server/expiry.h"
@@ -154,6 +155,7 @@ bool refuseLongValue(CommandContext& context, const FrameView& request, Vbid vbi
 
 After store(CommandContext& context, const FrameView& request) {
     context.stats.sets.add();
+    options::PlantedFault::stored();
     const Vbid vbid = targetOf(context, request);
     if (refuseLongValue(context, request, vbid)) {
         return After::Continue;
@@ -176,6 +178,7 @@ After store(CommandContext& context, const FrameView& request) {
 
 After concat(CommandContext& context, const FrameView& request) {
     context.stats.sets.add();
+    options::PlantedFault::stored();
     const Opcode opcode = request.header.opcode;
     const auto where = opcode == Opcode::kAppend || opcode == Opcode::kAppendQ ? Concat::Append
                                                                                : Concat::Prepend;

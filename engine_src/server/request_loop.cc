@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "options/planted.h"
 #include "server/look_ahead.h"
 
 namespace kv::server {
@@ -57,6 +58,7 @@ Progress runRequests(CommandContext& context, protocol::Bytes input, TurnBudget 
     // One guard for the batch: values that handlers drop are the bucket's. Output buffers use
     // malloc, which charges nobody.
     const BucketMemoryGuard guard(context.server.bucket.memory());
+    options::PlantedFault::turn();
     Progress progress;
     LookAhead ahead(context, input);
     for (uint32_t done = 0;; ++done) {
@@ -88,7 +90,8 @@ Progress runRequests(CommandContext& context, protocol::Bytes input, TurnBudget 
             progress.stop = Stop::CloseFlushed;
             return progress;
         }
-        const After after = timedExecute(context, parsed.frame);
+        const After after = timedExecute(
+                options::PlantedFault::operation(context, progress.consumed), parsed.frame);
         if (after != After::Continue) [[unlikely]] {
             progress.stop = stopOf(after);
             return progress;

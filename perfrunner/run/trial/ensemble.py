@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from perfrunner.cluster.transport import Transport
 from perfrunner.errors import TrialError
 from perfrunner.measure.turns import Turns, failed_arm, parse_turns
 from perfrunner.run.trial.credentials import USER
@@ -73,7 +74,8 @@ class EnsembleBench:
         try:
             base.wait_client(tool, seat, output, handle, self.check_engines)
         except TrialError as error:
-            raise self._blamed(seat, output, error) from error
+            remote = f"{seat.directory}/{output}.json"
+            raise blamed(seat.host, remote, len(self.arms), error) from error
         kept = self.directory / f"{output}.json"
         seat.host.get_file(f"{seat.directory}/{output}.json", kept)
         turns = parse_turns(kept.read_text(encoding="utf-8"), kept.name)
@@ -100,13 +102,13 @@ class EnsembleBench:
                 found[place] = str(error)
         return found
 
-    def _blamed(self, seat: ClientSeat, output: str, error: TrialError) -> TrialError:
-        """An error of the load process, laid to the arm that it names."""
-        remote = f"{seat.directory}/{output}.json"
-        arm, said = failed_arm(seat.host.read_text(remote) if seat.host.exists(remote) else "")
-        if arm is None or not 0 <= arm < len(self.arms):
-            return error
-        return ArmError(arm, f"{error} ({said})" if said else str(error))
+
+def blamed(host: Transport, report: str, arms: int, error: TrialError) -> TrialError:
+    """An error of a program that drives all arms, laid to the one that its report (on the host) names."""
+    arm, said = failed_arm(host.read_text(report) if host.exists(report) else "")
+    if arm is None or not 0 <= arm < arms:
+        return error
+    return ArmError(arm, f"{error} ({said})" if said else str(error))
 
 
 def arm_flag(engine: Engine, seat: ClientSeat) -> str:
