@@ -13,8 +13,7 @@ from perfrunner.analysis.cells import clean_blocks
 from perfrunner.errors import StoreError
 from perfrunner.evidence.kept import Comparison, rounded
 from perfrunner.evidence.studies import Planned
-from perfrunner.measure.rounds import levels
-from perfrunner.measure.turns import read_slices
+from perfrunner.measure.turns import Slices, paired_levels, read_slices
 from perfrunner.results import ExperimentData, TrialRecord
 
 SLICES_FILE = "slices.json"
@@ -79,12 +78,12 @@ def _pair_anew(
     for arm in arms:
         values[arm]["ops_per_s"] = []
     for block in blocks:
-        rates = np.column_stack([_rates(block[arm], data) for arm in arms])
-        for arm, level in zip(arms, levels(rates, 0), strict=True):
-            values[arm]["ops_per_s"].append(rounded(float(level)))
+        found = paired_levels([_slices(block[arm], data) for arm in arms], 0)
+        for arm, level in zip(arms, found, strict=True):
+            values[arm]["ops_per_s"].append(rounded(level))
 
 
-def _rates(trial: TrialRecord, data: ExperimentData) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _slices(trial: TrialRecord, data: ExperimentData) -> Slices:
     if data.directory is None:
         raise StoreError(f"{data.experiment.id}: slices are files, and this store has none")
     path = Path(data.directory) / trial.raw_dir / SLICES_FILE
@@ -92,7 +91,7 @@ def _rates(trial: TrialRecord, data: ExperimentData) -> np.ndarray[Any, np.dtype
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise StoreError(f"{path}: no slices: {error}") from error
-    return read_slices(document, str(path)).rates
+    return read_slices(document, str(path))
 
 
 def _load_average(data: ExperimentData) -> float:
