@@ -173,14 +173,13 @@ size_t VBucket::removeAll(const OpTime& now) {
             return false;
         }
         if (!value.isDeleted()) {
-            value.setLocked(false);
+            openLock(value);
             commit(guard, &value, value.key(), {.op = ItemOp::Deletion, .exptime = now.seconds},
                    notice, now);
             ++removed;
         }
         return true;
     });
-    keyLocks_.clear();
     return removed;
 }
 

@@ -121,6 +121,7 @@ class VBucket {
     /// nullptr in a persistent bucket.
     SequenceList* sequence() { return sequence_.get(); }
     [[nodiscard]] const SequenceList* sequence() const { return sequence_.get(); }
+    [[nodiscard]] const KeyLocks& keyLocks() const { return keyLocks_; }
     /// Bytes of checkpoints beyond what an empty vBucket has.
     [[nodiscard]] size_t checkpointMemory() const;
 
@@ -173,6 +174,8 @@ class VBucket {
     /// Why a mutation with `cas` may not touch the document; opens a lock that the cas fits.
     std::optional<OpStatus> refuse(StoredValue& value, Cas cas, const OpTime& now);
     [[nodiscard]] bool isLocked(StoredValue& value, const OpTime& now);
+    /// Ends the document's lock, if it has one, whoever holds it.
+    void openLock(StoredValue& value);
     OpResult read(StoredValue& value, const OpTime& now);
     [[nodiscard]] OpResult done(const QueueResult& queued) const;
     /// Relaxed: the caller holds a hash-bucket lock.

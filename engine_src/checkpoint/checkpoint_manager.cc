@@ -213,6 +213,11 @@ Cas CheckpointManagerBase::maxCas() const {
     return Cas{maxCas_};
 }
 
+Cas CheckpointManagerBase::newCas(uint64_t coarseNowNs) {
+    const std::lock_guard lock(queueLock_);
+    return nextCas(coarseNowNs);
+}
+
 SnapshotRange CheckpointManagerBase::currentSnapshot() const {
     const std::lock_guard lock(queueLock_);
     const SnapshotRange open = list_.newest()->snapshot();

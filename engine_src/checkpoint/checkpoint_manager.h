@@ -148,6 +148,8 @@ class CheckpointManagerBase {
         return Seqno{highSeqno_.load(std::memory_order_acquire)};
     }
     [[nodiscard]] Cas maxCas() const;
+    /// A CAS that no mutation gets: the key locks' are from the same clock.
+    [[nodiscard]] Cas newCas(uint64_t coarseNowNs);
     /// Range of the snapshot that the high seqno lies in.
     [[nodiscard]] SnapshotRange currentSnapshot() const;
 
