@@ -59,7 +59,6 @@ OpResult VBucket::done(const QueueResult& queued) const {
 }
 
 void VBucket::expire(const Guard& guard, StoredValue& value, Notice& notice, const OpTime& now) {
-    openLock(value);
     commit(guard, &value, value.key(), {.op = ItemOp::Expiration, .exptime = now.seconds}, notice,
            now);
 }
@@ -100,7 +99,6 @@ std::optional<OpStatus> VBucket::refuse(StoredValue& value, Cas cas, const OpTim
         if (cas != keyLocks_.holder(value.key(), now.seconds)) {
             return OpStatus::Locked;
         }
-        openLock(value);
         return std::nullopt;
     }
     if (cas != Cas{} && cas != value.cas()) {
@@ -264,8 +262,6 @@ OpResult VBucket::store(std::string_view key, StoreMode mode, BlobPtr value, con
         if (const auto refused = refuse(*found, args.cas, now)) {
             return failed(*refused);
         }
-    } else if (found != nullptr) {
-        openLock(*found);
     }
     return done(commit(guard, found, key,
                        {.flags = args.flags,
