@@ -59,7 +59,6 @@ OpResult VBucket::done(const QueueResult& queued) const {
 }
 
 void VBucket::expire(const Guard& guard, StoredValue& value, Notice& notice, const OpTime& now) {
-    value.setLocked(false);
     commit(guard, &value, value.key(), {.op = ItemOp::Expiration, .exptime = now.seconds}, notice,
            now);
 }
@@ -75,6 +74,13 @@ StoredValue* VBucket::live(const Guard& guard, StoredValue* found, Notice& notic
         return nullptr;
     }
     return found;
+}
+
+void VBucket::openLock(StoredValue& value) {
+    if (value.isLocked()) [[unlikely]] {
+        keyLocks_.unlock(value.key());
+        value.setLocked(false);
+    }
 }
 
 bool VBucket::isLocked(StoredValue& value, const OpTime& now) {
@@ -93,8 +99,6 @@ std::optional<OpStatus> VBucket::refuse(StoredValue& value, Cas cas, const OpTim
         if (cas != keyLocks_.holder(value.key(), now.seconds)) {
             return OpStatus::Locked;
         }
-        keyLocks_.unlock(value.key());
-        value.setLocked(false);
         return std::nullopt;
     }
     if (cas != Cas{} && cas != value.cas()) {
@@ -215,7 +219,8 @@ OpResult VBucket::getAndLock(std::string_view key, uint32_t seconds, const OpTim
         if (result.ok()) {
             const uint32_t duration =
                     seconds == 0 || seconds > kMaxLockSeconds ? kDefaultLockSeconds : seconds;
-            result.cas = keyLocks_.lock(key, now.seconds + duration);
+            result.cas = checkpoints_.newCas(now.nanos);
+            keyLocks_.lock(key, result.cas, now.seconds, now.seconds + duration);
             value.setLocked(true);
         }
         return result;
@@ -230,8 +235,7 @@ OpResult VBucket::unlock(std::string_view key, Cas cas, const OpTime& now) {
         if (keyLocks_.holder(key, now.seconds) != cas) {
             return failed(OpStatus::Locked);
         }
-        keyLocks_.unlock(key);
-        value.setLocked(false);
+        openLock(value);
         return OpResult();
     });
 }
@@ -258,8 +262,6 @@ OpResult VBucket::store(std::string_view key, StoreMode mode, BlobPtr value, con
         if (const auto refused = refuse(*found, args.cas, now)) {
             return failed(*refused);
         }
-    } else if (found != nullptr) {
-        found->setLocked(false);
     }
     return done(commit(guard, found, key,
                        {.flags = args.flags,
