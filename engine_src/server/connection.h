@@ -17,9 +17,9 @@
 #include <cstdint>
 
 #include "server/byte_buffer.h"
-#include "server/event_ptr.h"
-#include "server/request_loop.h"
+#include "server/inbox.h"
 #include "server/session.h"
+#include "server/watched_socket.h"
 
 namespace kv::server {
 
@@ -27,7 +27,7 @@ class FrontEndThread;
 
 class Connection {
   public:
-    using Clock = std::chrono::steady_clock;
+    using Clock = Inbox::Clock;
 
     /// Starts reading. Throws std::runtime_error when the event loop refuses.
     Connection(FrontEndThread& thread, Fd socket, uint64_t id);
@@ -51,21 +51,19 @@ class Connection {
 
   private:
     enum class State : uint8_t { Open, Paused, Closing, Lingering };
-    enum class Reading : uint8_t { Yes, No };
 
     static void onReadable(int, short, void* self);
     static void onWritable(int, short, void* self);
     static void onPauseOver(int, short, void* self);
 
     void readAndRun();
-    /// Bytes read, 0 when there is nothing now; closes and returns -1 at the end of the stream.
-    ssize_t receive(uint8_t* to, size_t room);
+    /// Bytes read, 0 when there is nothing to go on with: nothing came, or the stream has ended
+    /// and the connection is gone.
+    size_t receive(uint8_t* to, size_t room);
     void readLargeFrame();
     void run(protocol::Bytes input);
     /// Adds what the conversation has ready to the thread's output buffer.
     void produce();
-    /// Keeps `rest`, which may lie inside input_, for later.
-    void keepInput(protocol::Bytes rest);
     /// Sends the thread's output buffer; keeps what the socket does not take.
     void sendBatch();
     /// Sends kept output; false when the connection is gone.
@@ -74,29 +72,22 @@ class Connection {
     void pause();
     void startClosing();
     void discardInput();
-    void setReading(Reading reading);
-    void setWriting(bool on);
     /// Brings ServerContext::bufferedBytes up to date; closes when all connections together hold
     /// too much.
     bool accountBuffers();
     void close();
 
     FrontEndThread& thread_;
-    Fd socket_;
+    WatchedSocket socket_;
     Session session_;
-    ByteBuffer input_;     ///< front part of an incomplete request, or requests of a later turn
+    Inbox inbox_;
     ByteBuffer output_;    ///< answers the socket has not taken
-    size_t wanted_{0};     ///< size input_ must reach before it is worth parsing again
-    size_t accounted_{0};  ///< bytes of input_ and output_ counted in bufferedBytes
+    size_t accounted_{0};  ///< bytes of inbox_ and output_ counted in bufferedBytes
     State state_{State::Open};
-    bool reading_{false};
-    bool writing_{false};
-    bool blocked_{false};    ///< the client has not taken what it was sent
-    bool moreToSay_{false};  ///< the conversation stopped at its limit
-    bool queued_{false};     ///< waits in the thread's list of connections with requests left over
-    Clock::time_point since_{};  ///< last byte of a partial request, or start of the closing
-    EventPtr readEvent_;
-    EventPtr writeEvent_;
+    bool blocked_{false};        ///< the client has not taken what it was sent
+    bool moreToSay_{false};      ///< the conversation stopped at its limit
+    bool queued_{false};         ///< waits in the thread's list of connections to resume
+    Clock::time_point since_{};  ///< start of the closing
     EventPtr pauseEvent_;
 };
 
