@@ -88,7 +88,7 @@ After refuseViolation(CommandContext& context, const FrameView& request, Violati
 }
 
 After refuseAccess(CommandContext& context, const FrameView& request) {
-    if (context.session.dataAccess() == DataAccess::NoBucket && context.session.mayAdminister()) {
+    if (context.session.dataAccess() == DataAccess::NoBucket && context.session.authenticated()) {
         replyError(context, request, Status::kNoBucket, "No bucket selected");
     } else if (context.session.couchbase()) {
         replyError(context, request, Status::kEaccess, "Not authenticated");
@@ -121,6 +121,9 @@ After execute(CommandContext& context, const FrameView& request) {
     const Command& command = context.server.commands.at(request.header.opcode);
     const Violation violation = protocol::validate(request);
     if (violation != Violation::None || command.handler == nullptr) [[unlikely]] {
+        if (violation == Violation::ValueTooLong) {
+            return refuseTooLong(context, request);
+        }
         return refuseViolation(context, request,
                                command.handler == nullptr ? Violation::UnknownOpcode : violation);
     }
@@ -136,12 +139,33 @@ After execute(CommandContext& context, const FrameView& request) {
         }
         return command.handler(context, request);
     }
-    if (command.needs == Command::Needs::Login && !context.session.mayAdminister()) {
+    if (command.needs == Command::Needs::Login && !context.session.authenticated()) {
         return refuseAccess(context, request);
     }
     // Everything else allocates for the connection, not for the bucket.
     const NonBucketGuard guard;
     return command.handler(context, request);
+}
+
+After refuseTooLong(CommandContext& context, const FrameView& request) {
+    const Command& command = context.server.commands.at(request.header.opcode);
+    if (command.handler == nullptr) {
+        return refuseViolation(context, request, Violation::UnknownOpcode);
+    }
+    if (request.key.size() > protocol::kMaxKeyLength) {
+        return refuseViolation(context, request, Violation::KeyTooLong);
+    }
+    const bool allowed = command.needs == Command::Needs::Nothing ||
+                         (command.needs == Command::Needs::Login
+                                  ? context.session.authenticated()
+                                  : context.session.dataAccess() == DataAccess::Granted);
+    if (!allowed) {
+        return refuseAccess(context, request);
+    }
+    if (command.tooLong != nullptr && !request.key.empty()) {
+        return command.tooLong(context, request);
+    }
+    return refuseViolation(context, request, Violation::ValueTooLong);
 }
 
 }  // namespace kv::server

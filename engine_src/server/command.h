@@ -43,6 +43,8 @@ struct Command {
     };
     Handler handler{nullptr};
     Needs needs{Needs::Nothing};
+    /// Answers a request whose value is too long to be looked at; nullptr: E2big, no more.
+    Handler tooLong{nullptr};
 };
 
 class CommandTable {
@@ -92,5 +94,8 @@ void replyRefusal(CommandContext& context, const protocol::FrameView& request, O
 
 /// Runs one request through checks and handler.
 After execute(CommandContext& context, const protocol::FrameView& request);
+
+/// Answers a request that is longer than the connection may send (ParseOutcome::kTooLong).
+After refuseTooLong(CommandContext& context, const protocol::FrameView& request);
 
 }  // namespace kv::server

@@ -29,7 +29,7 @@ Connection::Connection(FrontEndThread& thread, Fd socket, uint64_t id)
 
 Connection::~Connection() {
     session_.disconnectWaker();
-    thread_.server().bufferedBytes.fetch_sub(accounted_, std::memory_order_relaxed);
+    thread_.server().buffers.remove(id());
     thread_.server().connections.fetch_sub(1, std::memory_order_relaxed);
 }
 
@@ -58,6 +58,10 @@ void Connection::readAndRun() {
         discardInput();
         return;
     }
+    if (inbox_.toSkip() != 0) {
+        skipInput();
+        return;
+    }
     if (inbox_.wanted() > thread_.readBufferSize()) {
         readLargeFrame();
         return;
@@ -65,9 +69,23 @@ void Connection::readAndRun() {
     // The kept front part goes before what is read now, so that the loop sees one piece.
     uint8_t* buffer = thread_.readBuffer();
     const size_t kept = inbox_.copyTo(buffer);
-    if (const size_t count = receive(buffer + kept, thread_.readBufferSize() - kept)) {
+    if (const size_t count = receive(buffer + kept, readLimit() - kept)) {
         inbox_.forgetCopied();
         run({buffer, kept + count});
+    }
+}
+
+size_t Connection::readLimit() const {
+    const size_t room = thread_.readBufferSize();
+    // What stays of a read is kept: little before login. A request that is awaited fits.
+    const size_t little = protocol::kHeaderSize + thread_.server().settings.maxBeforeLoginBytes;
+    return session_.authenticated() ? room : std::min(room, std::max(little, inbox_.wanted()));
+}
+
+void Connection::skipInput() {
+    const size_t room = std::min(inbox_.toSkip(), thread_.readBufferSize());
+    if (const size_t count = receive(thread_.readBuffer(), room)) {
+        inbox_.skipped(count, Clock::now());
     }
 }
 
@@ -97,8 +115,8 @@ void Connection::readLargeFrame() {
 void Connection::run(protocol::Bytes input) {
     auto& server = thread_.server();
     CommandContext context{server, session_, thread_.output(), thread_.stats(), OpTime::now()};
-    const size_t room = server.settings.maxUnsentBytes -
-                        std::min(server.settings.maxUnsentBytes, output_.size());
+    const size_t limit = unsentLimit();
+    const size_t room = limit - std::min(limit, output_.size());
     Progress progress;
     try {
         progress = runRequests(context, input, {server.settings.maxRequestsPerTurn, room});
@@ -204,7 +222,7 @@ void Connection::afterSending() {
     }
     // A client that does not read is not served until it has taken everything: its memory stays
     // bounded.
-    const bool blocked = output_.size() >= thread_.server().settings.maxUnsentBytes;
+    const bool blocked = output_.size() >= unsentLimit();
     if (blocked && !blocked_) {
         thread_.stats().slowReaders.add();
     }
@@ -221,8 +239,7 @@ void Connection::afterSending() {
 
 void Connection::resume() {
     queued_ = false;
-    if (state_ == State::Open && inbox_.hasRequests() &&
-        output_.size() < thread_.server().settings.maxUnsentBytes) {
+    if (state_ == State::Open && inbox_.hasRequests() && output_.size() < unsentLimit()) {
         run(inbox_.view());
     } else if (moreToSay_) {
         speak();
@@ -266,16 +283,39 @@ void Connection::discardInput() {
     }
 }
 
-void Connection::sweep(Clock::time_point now) {
-    const auto patience = std::chrono::seconds(thread_.server().settings.idlePartialSeconds);
-    const bool stalled =
-            state_ == State::Open && inbox_.underWay() && now - inbox_.lastByte() > patience;
-    const bool unread = state_ == State::Closing && now - since_ > patience;
-    const bool lingered = state_ == State::Lingering && now - since_ > kLingerTime;
-    if (stalled) {
-        spdlog::info("connection {}: closed, a request stopped half-way", id());
+std::string_view Connection::overdue(Clock::time_point now) const {
+    using std::chrono::seconds;
+    const auto& settings = thread_.server().settings;
+    const seconds patience(settings.idlePartialSeconds);
+    if (state_ == State::Closing) {
+        return now - since_ > patience ? "its last answers were not read" : "";
     }
-    if (stalled || unread || lingered) {
+    if (state_ == State::Lingering) {
+        return now - since_ > kLingerTime ? "done" : "";
+    }
+    if (now - strangerSince_ > seconds(settings.loginSeconds)) {
+        return "did not log in";
+    }
+    if (state_ == State::Open && inbox_.underWay()) {
+        if (now - inbox_.lastByte() > patience) {
+            return "a request stopped half-way";
+        }
+        if (now - inbox_.firstByte() > seconds(settings.frameDeadlineSeconds)) {
+            return "a request came too slowly";
+        }
+    }
+    return {};
+}
+
+void Connection::sweep(Clock::time_point now) {
+    if (session_.authenticated()) {
+        strangerSince_ = now;
+    }
+    if (const auto why = overdue(now); !why.empty()) {
+        if (state_ == State::Open || state_ == State::Paused) {
+            spdlog::info("connection {}: closed, {}", id(), why);
+            thread_.stats().overdueCloses.add();
+        }
         close();
         return;
     }
@@ -289,23 +329,40 @@ void Connection::sweep(Clock::time_point now) {
     }
 }
 
+size_t Connection::unsentLimit() const {
+    const auto& settings = thread_.server().settings;
+    return session_.authenticated()
+                   ? settings.maxUnsentBytes
+                   : std::min(settings.maxUnsentBytes, settings.maxBeforeLoginBytes);
+}
+
 bool Connection::accountBuffers() {
     const size_t held = inbox_.capacity() + output_.capacity();
     if (held == accounted_) {
         return true;
     }
-    auto& total = thread_.server().bufferedBytes;
-    const size_t now =
-            total.fetch_add(held - accounted_, std::memory_order_relaxed) + held - accounted_;
-    const bool grew = held > accounted_;
     accounted_ = held;
-    if (grew && now > thread_.server().settings.maxBufferedBytes) {
-        spdlog::warn("connection {}: closed, all connections together hold {} bytes", id(), now);
-        thread_.stats().bufferLimitCloses.add();
-        close();
-        return false;
+    auto& server = thread_.server();
+    bool mine = false;
+    for (const auto& doomed :
+         server.buffers.update({&thread_, id()}, held, server.settings.maxBufferedBytes)) {
+        if (doomed.id == id()) {
+            mine = true;
+        } else {
+            doomed.thread->closeHolderLater(doomed.id);
+        }
     }
-    return true;
+    if (mine) {
+        closeAsLargestHolder();
+    }
+    return !mine;
+}
+
+void Connection::closeAsLargestHolder() {
+    spdlog::warn("connection {}: closed, it holds {} bytes and all connections too much", id(),
+                 accounted_);
+    thread_.stats().bufferLimitCloses.add();
+    close();
 }
 
 void Connection::close() {

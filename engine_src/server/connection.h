@@ -5,7 +5,7 @@
 // buffers: bytes are read into the thread's buffer, answers are built in the thread's buffer and
 // sent with one call. It keeps bytes of its own only for the front part of a request that has not
 // fully arrived, and for answers that the client has not taken; both are counted in
-// ServerContext::bufferedBytes.
+// ServerContext::buffers. Before login it may hold little, and not for long.
 //
 //   reading ──output over the limit──▶ blocked (not read, nothing executed) ──all sent──▶ reading
 //   reading ──login failed──▶ paused (answers held back) ──timer──▶ reading
@@ -44,6 +44,9 @@ class Connection {
     /// Sends what the session's conversation has to say, if it has one. The connection may be gone
     /// afterwards.
     void speak();
+    /// All connections together hold too much, this one the most. The connection is gone
+    /// afterwards.
+    void closeAsLargestHolder();
     /// Sends what is ready as far as the socket takes it; for the end of the server.
     void flushOnce() { send(); }
 
@@ -61,6 +64,10 @@ class Connection {
     /// and the connection is gone.
     size_t receive(uint8_t* to, size_t room);
     void readLargeFrame();
+    /// Reads what is left of a request that was refused as too long, and forgets it.
+    void skipInput();
+    /// Bytes that the inbox and one read may have together.
+    [[nodiscard]] size_t readLimit() const;
     void run(protocol::Bytes input);
     /// Adds what the conversation has ready to the thread's output buffer.
     void produce();
@@ -72,9 +79,13 @@ class Connection {
     void pause();
     void startClosing();
     void discardInput();
-    /// Brings ServerContext::bufferedBytes up to date; closes when all connections together hold
-    /// too much.
+    /// Brings ServerContext::buffers up to date; when all connections together hold too much the
+    /// largest are closed. False when this one was.
     bool accountBuffers();
+    /// Unsent answers with which the client is not served any more.
+    [[nodiscard]] size_t unsentLimit() const;
+    /// Why the connection has to be closed now; empty: it has not.
+    [[nodiscard]] std::string_view overdue(Clock::time_point now) const;
     void close();
 
     FrontEndThread& thread_;
@@ -82,12 +93,13 @@ class Connection {
     Session session_;
     Inbox inbox_;
     ByteBuffer output_;    ///< answers the socket has not taken
-    size_t accounted_{0};  ///< bytes of inbox_ and output_ counted in bufferedBytes
+    size_t accounted_{0};  ///< bytes of inbox_ and output_ counted in the ledger
     State state_{State::Open};
-    bool blocked_{false};        ///< the client has not taken what it was sent
-    bool moreToSay_{false};      ///< the conversation stopped at its limit
-    bool queued_{false};         ///< waits in the thread's list of connections to resume
-    Clock::time_point since_{};  ///< start of the closing
+    bool blocked_{false};    ///< the client has not taken what it was sent
+    bool moreToSay_{false};  ///< the conversation stopped at its limit
+    bool queued_{false};     ///< waits in the thread's list of connections to resume
+    Clock::time_point strangerSince_{Clock::now()};  ///< last time it was seen logged in
+    Clock::time_point since_{};                      ///< start of the closing
     EventPtr pauseEvent_;
 };
 

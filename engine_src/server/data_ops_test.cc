@@ -237,6 +237,9 @@ TEST_F(DataOps, MemcachedLimitsOnPlainConnections) {
     set("big", "old");
     EXPECT_EQ(set("big", std::string((1 << 20) + 1, 'x')).status, Status::kE2big);
     EXPECT_EQ(get("big").status, Status::kKeyEnoent) << "the old value is gone";
+    set("big", "old");
+    EXPECT_EQ(set("big", std::string((20 << 20) + 1, 'x')).status, Status::kE2big);
+    EXPECT_EQ(get("big").status, Status::kKeyEnoent) << "also where no client may go";
     EXPECT_EQ(set("big", std::string(1 << 20, 'x')).status, Status::kSuccess);
     EXPECT_EQ(bench_.ask({.opcode = Opcode::kDelete, .key = "big"}).cas, 0U);
 

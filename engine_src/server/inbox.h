@@ -58,12 +58,21 @@ class Inbox {
         if (progress.consumed != 0 || !underWay_) {
             firstByte_ = now;
         }
-        underWay_ = wanted_ != 0 && !bytes_.empty();
+        toSkip_ = progress.stop == Stop::NeedInput ? progress.skip : 0;
+        underWay_ = toSkip_ != 0 || (wanted_ != 0 && !bytes_.empty());
+    }
+    /// Bytes that will come and belong to a request that was refused as too long.
+    [[nodiscard]] size_t toSkip() const { return toSkip_; }
+    void skipped(size_t count, Clock::time_point now) {
+        toSkip_ -= count;
+        lastByte_ = now;
+        underWay_ = toSkip_ != 0;
     }
     void release() {
         bytes_.clear();
         bytes_.releaseAbove(0);
         wanted_ = 0;
+        toSkip_ = 0;
         underWay_ = false;
     }
 
@@ -78,6 +87,7 @@ class Inbox {
 
     ByteBuffer bytes_;
     size_t wanted_{0};
+    size_t toSkip_{0};
     bool underWay_{false};
     Clock::time_point firstByte_{};
     Clock::time_point lastByte_{};
