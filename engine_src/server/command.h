@@ -25,12 +25,18 @@ enum class After : uint8_t {
     Close,         ///< close at once; what could be sent is lost
 };
 
+/// What the framing extras of a request ask for.
+struct FrameOptions {
+    bool preserveExpiry{false};  ///< a document that exists keeps its expiry time
+};
+
 struct CommandContext {
     ServerContext& server;
     Session& session;
     ByteBuffer& out;
     FrontEndStats& stats;
-    OpTime now;  ///< read once per wake-up
+    OpTime now;              ///< read once per wake-up
+    FrameOptions options{};  ///< of the request at work
 };
 
 using Handler = After (*)(CommandContext&, const protocol::FrameView&);

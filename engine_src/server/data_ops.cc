@@ -113,6 +113,10 @@ After unlock(CommandContext& context, const FrameView& request) {
 }
 
 After getMeta(CommandContext& context, const FrameView& request) {
+    if (!request.extras.empty() && request.extras[0] != 1 && request.extras[0] != 2) {
+        replyError(context, request, Status::kEinval, "Invalid arguments: version of the answer");
+        return After::Continue;
+    }
     const auto result = context.server.bucket.getMeta(targetOf(context, request), request.keyText(),
                                                       context.now);
     if (!result.ok()) {
@@ -162,6 +166,7 @@ After store(CommandContext& context, const FrameView& request) {
     const StoreArgs args{.flags = extras.flags,
                          .exptime = absoluteExpiry(extras.expiry, context.now),
                          .datatype = request.header.datatype,
+                         .preserveExpiry = context.options.preserveExpiry,
                          .cas = Cas{request.header.cas}};
     const auto mode = modeOf(request.header.opcode);
     if (mode == StoreMode::Add && request.header.cas != 0) {
