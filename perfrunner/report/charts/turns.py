@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfrunner.errors import TrialError
-from perfrunner.measure.rounds import levels
-from perfrunner.measure.turns import Slices, read_slices
+from perfrunner.measure.turns import Slices, paired_levels, read_slices
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -46,15 +45,22 @@ class Pair:
     arm: Slices
 
     @property
+    def answered(self) -> NDArray[np.bool_]:
+        """The rounds in which both were answered at all."""
+        found: NDArray[np.bool_] = (self.base.ops > 0) & (self.arm.ops > 0)
+        return found
+
+    @property
     def log_ratios(self) -> Floats:
-        """Of each round: log of the arm's rate over the baseline's."""
-        found: Floats = np.log(self.arm.rates / self.base.rates)
+        """Of each answered round: log of the arm's rate over the baseline's."""
+        answered = self.answered
+        found: Floats = np.log(self.arm.rates[answered] / self.base.rates[answered])
         return found
 
     @property
     def robust(self) -> float:
         """The block's estimate as the trials have it (measure/rounds.py), as a log ratio."""
-        base, arm = levels(np.column_stack([self.base.rates, self.arm.rates]), 0)
+        base, arm = paired_levels([self.base, self.arm], 0)
         return float(np.log(arm / base))
 
     @property
@@ -65,9 +71,9 @@ class Pair:
 
     @property
     def seconds(self) -> Floats:
-        """When each round began, from the first measured one."""
+        """When each answered round began, from the first measured one."""
         first = np.minimum(self.base.start_ns, self.arm.start_ns)
-        found: Floats = (first - first[0]) * 1e-9
+        found: Floats = ((first - first[0]) * 1e-9)[self.answered]
         return found
 
 
