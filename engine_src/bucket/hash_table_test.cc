@@ -1,6 +1,7 @@
 #include "bucket/hash_table.h"
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <atomic>
 #include <map>
@@ -297,6 +298,18 @@ TEST(StoredValue, OrderedOnesCarryTheirLinksInFront) {
     EXPECT_EQ(ordered->links().previous, nullptr);
     ordered->links().next = plain.get();
     EXPECT_EQ(ordered->key(), "key");
+}
+
+TEST(StoredValue, APlantedFaultMakesBlocksLonger) {
+    using Fault = options::SixteenBytesMore;
+    for (const auto ordered : {Ordered::No, Ordered::Yes}) {
+        const auto plain = StoredValue::create<options::NoItemFault>("key", ordered);
+        const auto longer = StoredValue::create<Fault>("key", ordered);
+        EXPECT_EQ(longer->key(), "key");
+        EXPECT_EQ(longer->metaBytes<Fault>(), plain->metaBytes<options::NoItemFault>() + 16);
+        void* block = ordered == Ordered::Yes ? static_cast<void*>(&longer->links()) : longer.get();
+        EXPECT_GE(::malloc_usable_size(block), longer->metaBytes<Fault>());
+    }
 }
 
 TEST(StoredValue, KeepsAllFieldsAtTheirLimits) {

@@ -19,6 +19,7 @@
 #include <memory>
 #include <string_view>
 
+#include "options/planted_item.h"
 #include "types/blob.h"
 #include "types/ids.h"
 #include "types/item.h"
@@ -64,6 +65,7 @@ class StoredValue {
 
     /// An empty one, clean and not resident; the caller fills it in. `key` has at most kMaxKey
     /// bytes.
+    template <class Fault = options::PlantedItemFault>
     static StoredValuePtr create(std::string_view key, Ordered ordered);
 
     [[nodiscard]] std::string_view key() const {
@@ -131,6 +133,7 @@ class StoredValue {
     void setStale() { state_ |= kStale; }
 
     /// Bytes asked for this block: fields, key and, when ordered, the links.
+    template <class Fault = options::PlantedItemFault>
     [[nodiscard]] size_t metaBytes() const;
 
     /// Of an ordered one only.
@@ -181,13 +184,17 @@ class StoredValue {
 static_assert(sizeof(StoredValue) == 40, "a document costs 40 bytes beside its key (historic: 56)");
 static_assert(sizeof(OrderedLinks) == 16 && alignof(StoredValue) == 8);
 
+template <class Fault>
 inline size_t StoredValue::metaBytes() const {
-    return sizeof(StoredValue) + keyLength_ + (isOrdered() ? sizeof(OrderedLinks) : 0);
+    return sizeof(StoredValue) + keyLength_ + (isOrdered() ? sizeof(OrderedLinks) : 0) +
+           Fault::kBytes;
 }
 
+template <class Fault>
 inline StoredValuePtr StoredValue::create(std::string_view key, Ordered ordered) {
     const size_t before = ordered == Ordered::Yes ? sizeof(OrderedLinks) : 0;
-    auto* memory = static_cast<char*>(::operator new(before + sizeof(StoredValue) + key.size()));
+    auto* memory = static_cast<char*>(
+            ::operator new(before + sizeof(StoredValue) + key.size() + Fault::kBytes));
     if (before != 0) {
         ::new (memory) OrderedLinks();
     }

@@ -1,5 +1,6 @@
 #include "load/arms.h"
 
+#include "load/remote_cpu_clock.h"
 #include "load/report_json.h"
 
 namespace kv::load {
@@ -53,9 +54,13 @@ void Arms::fail(std::size_t arm, const LoadError& error) const {
 
 Turns::OpenClock Arms::openClock() const {
     return [this](std::size_t arm) -> std::unique_ptr<CpuClock> {
-        const auto& pid = arms_[arm].pid;
+        const auto& [session, pid, clock] = arms_[arm];
         if (!pid) {
             return nullptr;
+        }
+        if (clock) {
+            return std::make_unique<RemoteCpuClock>(*clock, session.password, *pid,
+                                                    session.timeout);
         }
         return std::make_unique<ProcessCpuClock>(*pid);
     };

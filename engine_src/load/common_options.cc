@@ -27,7 +27,8 @@ void finishConnectionFlags(ConnectionFlags& flags, bool secret) {
     auto& session = flags.session;
     session.timeout = std::chrono::milliseconds(static_cast<long>(flags.opTimeout * 1000));
     if (secret == flags.passwordFile.empty()) {
-        throw CLI::ValidationError("--user and --password-file belong together");
+        throw CLI::ValidationError(secret ? "--password-file is missing: a password is to be proved"
+                                          : "--password-file is for nobody: --user is missing");
     }
     if (session.plain && !session.user.empty()) {
         throw CLI::ValidationError("--plain sends no session commands, so it cannot authenticate");

@@ -97,6 +97,11 @@ std::optional<Address> parseAddress(std::string_view text) {
     return Address{std::string(host), *port};
 }
 
+Address parseListen(std::string_view text) {
+    const auto whole = parseAddress(text);
+    return whole ? *whole : Address{std::string(withoutBrackets(text)), 0};
+}
+
 void addEnsembleFlags(CLI::App& app, EnsembleFlags& flags) {
     app.add_option("--arm", flags.texts,
                    "a server of an ensemble, loaded in turn with the others: "

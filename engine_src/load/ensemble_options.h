@@ -33,6 +33,8 @@ struct EnsembleFlags {
 
 /// "HOST:PORT", an IPv6 address in brackets. Empty if it is not that.
 std::optional<Address> parseAddress(std::string_view text);
+/// "ADDR[:PORT]" to listen on; port 0 if none is given.
+Address parseListen(std::string_view text);
 
 /// Adds --arm and --round-seed.
 void addEnsembleFlags(CLI::App& app, EnsembleFlags& flags);

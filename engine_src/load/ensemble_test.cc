@@ -88,10 +88,9 @@ void expectAccountsAddUp(const Outcome& outcome, std::uint32_t threads) {
         const auto cpu = client["cpu_user_s"].get<double>() + client["cpu_sys_s"].get<double>();
         const auto counted = static_cast<double>(sum(slices["client_cpu_ns"])) * 1e-9;
         EXPECT_GT(counted, 0);
-        // getrusage counts microseconds, and the readings lie beside each other.
-        EXPECT_NEAR(
-                cpu, counted,
-                0.2 * counted + 5e-6 * static_cast<double>(threads) * static_cast<double>(rounds));
+        // Read side by side; getrusage counts microseconds.
+        EXPECT_GE(cpu, counted - 2e-6 * static_cast<double>(threads * rounds));
+        EXPECT_LE(cpu, 1.5 * counted + 20e-6 * static_cast<double>(threads * rounds));
         for (std::size_t round = 0; round < rounds; ++round) {
             positions[round].insert(slices["position"][round].get<int>());
             all.emplace_back(slices["start_ns"][round], slices["wall_ns"][round]);

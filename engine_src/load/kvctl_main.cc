@@ -1,7 +1,12 @@
-// kvctl: asks a running server. stat, wait-persisted, sample, reset.
+// kvctl: asks a running server (stat, wait-persisted, sample, reset) or this host (topology,
+// clock-server).
+
+#include <sys/signalfd.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -9,8 +14,10 @@
 #include <vector>
 
 #include "load/clock.h"
+#include "load/clock_server.h"
 #include "load/common_options.h"
 #include "load/crew.h"
+#include "load/host_topology.h"
 #include "load/load_error.h"
 #include "load/sampler.h"
 #include "load/session.h"
@@ -61,8 +68,24 @@ void waitPersisted(Client& client, double timeout) {
     }
 }
 
+/// Until SIGTERM or SIGINT, which must be blocked.
+void serveClocks(const std::string& listen, const std::string& password,
+                 const std::vector<int>& pids) {
+    kv::load::ClockServer server(kv::load::parseListen(listen), password, pids);
+    sigset_t end;
+    sigemptyset(&end);
+    sigaddset(&end, SIGTERM);
+    sigaddset(&end, SIGINT);
+    const kv::load::Socket stop(::signalfd(-1, &end, SFD_CLOEXEC));
+    if (stop.fd() < 0) {
+        throw LoadError("signalfd: " + kv::load::errnoText(errno));
+    }
+    std::cout << Json{{"port", server.port()}}.dump() << std::endl;
+    server.run(stop);
+}
+
 int run(int argc, const char* const* argv) {
-    CLI::App app("Asks a running key-value server.", "kvctl");
+    CLI::App app("Asks a running key-value server, or this host.", "kvctl");
     kv::load::ConnectionFlags flags;
     kv::load::addConnectionFlags(app, flags);
     app.require_subcommand(1);
@@ -89,14 +112,38 @@ int run(int argc, const char* const* argv) {
 
     auto* reset = app.add_subcommand("reset", "zero the server's counters and timings");
 
+    auto* topology =
+            app.add_subcommand("topology", "print this host's CPUs and their caches as JSON");
+
+    std::string listen;
+    std::vector<int> pids;
+    auto* clocks = app.add_subcommand(
+            "clock-server",
+            "serve the CPU clocks of processes of this host to load clients that know the password "
+            "(--password-file) until SIGTERM; prints the port as JSON");
+    clocks->add_option("--listen", listen, "ADDR[:PORT]")->required();
+    clocks->add_option("--pid", pids, "a process to serve; repeated")
+            ->required()
+            ->expected(1)
+            ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+            ->check(CLI::PositiveNumber);
+
     const int exit = kv::load::parseFlags(app, argc, argv, [&] {
-        kv::load::finishConnectionFlags(flags, !flags.session.user.empty());
+        kv::load::finishConnectionFlags(flags, !flags.session.user.empty() || clocks->parsed());
     });
     if (exit >= 0) {
         return exit;
     }
-    if (sample->parsed()) {
+    if (topology->parsed()) {
+        std::cout << kv::load::hostTopology().dump() << std::endl;
+        return kv::load::kExitOk;
+    }
+    if (sample->parsed() || clocks->parsed()) {
         kv::load::Crew::blockSignals();
+    }
+    if (clocks->parsed()) {
+        serveClocks(listen, flags.session.password, pids);
+        return kv::load::kExitOk;
     }
     auto client = kv::load::openSession(flags.session).client;
     if (stat->parsed()) {

@@ -65,6 +65,7 @@ std::optional<Turns::Turn> Turns::next(std::size_t thread, Done done) {
         place->delayBefore = place->meter.runDelay();
     } else {
         place->cpuSpent = ThreadMeter::cpu() - place->cpuBegin;
+        settleUsage(*place);
         const auto delay = place->meter.runDelay();
         place->delay = delay && place->delayBefore ? std::optional(*delay - *place->delayBefore)
                                                    : std::nullopt;
@@ -72,7 +73,6 @@ std::optional<Turns::Turn> Turns::next(std::size_t thread, Done done) {
         place->ended = now;
         place->ops = done.ops;
         place->exhausted[turn_.arm] = done.exhausted;
-        settleUsage(*place);
     }
     crew_.inStep([this] { switchOver(); });
     if (over_ || crew_.stop()) {

@@ -15,6 +15,7 @@ set(ENGINE_FLUSH_FREE "before" CACHE STRING "flush batch freed before | after co
 set(ENGINE_FLUSH_DEDUP "set" CACHE STRING "keys seen in a commit: map | set")
 set(ENGINE_CURSOR_DROP "compare" CACHE STRING "cursors to drop: walk the list | compare checkpoint ids")
 set(ENGINE_CHECKPOINT_EXTRACT "distance" CACHE STRING "closed unreferenced checkpoints by walk | id distance")
+set(ENGINE_PLANTED "none" CACHE STRING "a known fault, for perfrunner's own tests: none | burn1 | burn2 | stall | bytes16 | leak")
 
 # kv_option(VARIABLE value...) checks a switch; NUMBER among the values allows a positive number.
 function(kv_option variable)
@@ -40,3 +41,4 @@ kv_option(ENGINE_FLUSH_FREE before after)
 kv_option(ENGINE_FLUSH_DEDUP map set)
 kv_option(ENGINE_CURSOR_DROP walk compare)
 kv_option(ENGINE_CHECKPOINT_EXTRACT walk distance)
+kv_option(ENGINE_PLANTED none burn1 burn2 stall bytes16 leak)

@@ -10,6 +10,7 @@
 #include "options/flush_free.h"
 #include "options/flush_ids.h"
 #include "options/ht_stats.h"
+#include "options/planted.h"
 #include "options/selected/build.h"
 
 namespace kv::options {
@@ -28,6 +29,7 @@ std::vector<std::pair<std::string, std::string>> buildInfo() {
             {"flush_dedup", std::string(SelectedFlushDedup::kName)},
             {"cursor_drop", std::string(SelectedCursorDrop::kName)},
             {"checkpoint_extract", std::string(SelectedCheckpointExtract::kName)},
+            {"planted", std::string(PlantedFault::kName)},
             {"type", KV_BUILD_TYPE},
     };
 }

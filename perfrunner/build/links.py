@@ -47,10 +47,11 @@ def keep_links(
 ) -> None:
     """While the tree's lock is held and after its build: store what relinking these programs takes."""
     sums: dict[Path, str] = {}
+    wanted = set(programs)
     found = {
         name: _describe(argv, tree, cache_dir, sums)
         for name, argv in link_commands(tree, ninja, env).items()
-        if name in set(programs)
+        if name in wanted
     }
     document = {"schema": _SCHEMA, "programs": {name: asdict(found[name]) for name in found}}
     path = _path(cache_dir, build_id)

@@ -121,11 +121,16 @@ def _counts(entry: Mapping[str, Any]) -> bool:
     return int(entry.get("repetitions", 1)) <= 1
 
 
+def plain_name(run_name: str) -> str:
+    """A benchmark's name without Google Benchmark's bookkeeping."""
+    return _BOOKKEEPING.sub("", run_name)
+
+
 def _row(entry: Mapping[str, Any]) -> MicrobenchRow:
     factor = _NS[entry["time_unit"]]
     by_hand = "/manual_time" in str(entry["run_name"])
     return MicrobenchRow(
-        name=_BOOKKEEPING.sub("", str(entry["run_name"])),
+        name=plain_name(str(entry["run_name"])),
         real_ns=float(entry["real_time"]) * factor,
         cpu_ns=None if by_hand else float(entry["cpu_time"]) * factor,
         counters={

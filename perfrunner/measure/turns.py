@@ -41,9 +41,9 @@ class Slices:
 
     @property
     def slow(self) -> NDArray[np.bool_]:
-        """Which slices took beyond SLOW times the arm's own median time per operation."""
-        per_op = self.wall_ns / self.ops
-        found: NDArray[np.bool_] = per_op > SLOW * np.median(per_op)
+        """Which slices took beyond SLOW times the arm's own median time per operation, or were not answered at all."""
+        rates = self.rates
+        found: NDArray[np.bool_] = rates < np.median(rates) / SLOW
         return found
 
     @property
@@ -84,8 +84,23 @@ class Turns:
 
     def levels(self, baseline: int) -> list[float]:
         """Operations a second of each arm, robust over rounds (measure/rounds.py)."""
-        rates = np.column_stack([arm.slices.rates for arm in self.arms])
-        return [float(level) for level in levels(rates, baseline)]
+        return paired_levels([arm.slices for arm in self.arms], baseline)
+
+
+def paired_levels(arms: Sequence[Slices], baseline: int) -> list[float]:
+    """Operations a second of each arm, robust over rounds. TrialError when no round says anything.
+
+    A round in which some arm was not answered at all (a busy host took the CPU for longer than a slice) gives no ratio
+    and is left out, for all arms alike; the totals have it.
+    """
+    rates = np.column_stack([slices.rates for slices in arms])
+    answered = rates[(rates > 0).all(axis=1)]
+    if not len(answered):
+        raise TrialError(
+            f"in none of {len(rates)} rounds every arm was answered",
+            hint="the host is too busy, or the slice too short",
+        )
+    return [float(level) for level in levels(answered, baseline)]
 
 
 def parse_turns(text: str, where: str) -> Turns:
@@ -97,7 +112,7 @@ def parse_turns(text: str, where: str) -> Turns:
         found = document["ensemble"]
         turns = Turns(
             tool=str(document["tool"]),
-            slice=float(found.get("slice_s", found.get("slice_ops"))),
+            slice=float(found["slice_ops"] if found.get("slice_s") is None else found["slice_s"]),
             round_seed=int(found["round_seed"]),
             warmup_rounds=int(found["warmup_rounds"]),
             rounds=int(found["rounds"]),
@@ -137,8 +152,8 @@ def read_slices(document: Mapping[str, Any], where: str) -> Slices:
     if len(lengths) != 1:
         raise TrialError(f"{where}: arrays of different lengths {sorted(lengths)}")
     slices = Slices(**{name: array for name, array in arrays.items() if array is not None})
-    if len(slices.ops) and (int(slices.ops.min()) <= 0 or int(slices.wall_ns.min()) <= 0):
-        raise TrialError(f"{where}: a slice without operations or without time")
+    if len(slices.ops) and (int(slices.ops.min()) < 0 or int(slices.wall_ns.min()) <= 0):
+        raise TrialError(f"{where}: a slice without time, or with less than no operation")
     return slices
 
 

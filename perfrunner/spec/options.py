@@ -54,6 +54,7 @@ _ALL = (
     BuildOption("flush_dedup", ("map", "set")),
     BuildOption("cursor_drop", ("walk", "compare")),
     BuildOption("checkpoint_extract", ("walk", "distance")),
+    BuildOption("planted", ("none", "burn1", "burn2", "stall", "bytes16", "leak")),
 )
 BUILD_OPTIONS = {option.name: option for option in _ALL}
 _BOOLEAN_WORDS = {"true": "on", "false": "off", "yes": "on", "no": "off", "ON": "on", "OFF": "off"}

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from perfrunner.measure.client import ClientReport
+from perfrunner.measure.conducted import Conducted
 from perfrunner.measure.counters import CrossCheck
+from perfrunner.measure.instructions import CountedLoad, Instructions
 from perfrunner.measure.samples import Sample
 from perfrunner.measure.turns import Turns
 
@@ -75,6 +77,10 @@ class ServerBench(Protocol):
 
     def start_sampling(self, name: str) -> Sampling: ...
 
+    def count_instructions(self, load: CountedLoad, ops: int) -> Instructions:
+        """Of another engine of this arm, started for the count alone; no neighbour can disturb it."""
+        ...
+
 
 class Ensemble(Protocol):
     """The arms of a cell's block that are alive at once, in the order of their slots; one arm where it runs alone."""
@@ -107,9 +113,7 @@ class Ensemble(Protocol):
 
 
 class ToolBench(Protocol):
-    """A trial of a program that needs no engine server: it runs by itself on the engine node."""
-
-    def phase(self, name: str, expected_s: float | None = None) -> None: ...
+    """One arm: a trial of a program that needs no engine server. It runs by itself on the engine node."""
 
     def tool(self, program: str, arguments: Sequence[str], *, output: str) -> str:
         """Run a program of the artifact with the variant's environment and wait.
@@ -121,6 +125,42 @@ class ToolBench(Protocol):
     def check_settings(self, settings: Mapping[str, str]) -> None:
         """TrialError unless the settings that the program reports (`build.ht_stats`, `allocator.name`,
         `allocator.opt.narenas` ...) are those of the variant."""
+        ...
+
+
+@dataclass(frozen=True)
+class Slicing:
+    """How a conductor goes round programs. `frozen`: an arm that is not in turn is stopped, its background with it."""
+
+    slice_s: float
+    at_least_s: float  # of each benchmark and arm
+    filter: str = "."  # regular expression over the benchmarks' own names
+    frozen: bool = False
+
+
+class ToolEnsemble(Protocol):
+    """The programs of all arms of a cell's block, alive at once; one arm where it runs alone."""
+
+    @property
+    def arms(self) -> Sequence[ToolBench]: ...
+
+    @property
+    def side_by_side(self) -> bool: ...
+
+    @property
+    def baseline(self) -> int:
+        """The arm (its place in `arms`) that the others are compared with."""
+        ...
+
+    def phase(self, name: str, expected_s: float | None = None) -> None: ...
+
+    def conduct(
+        self, program: str, arguments: Sequence[str], slicing: Slicing, *, output: str
+    ) -> Conducted:
+        """Run the arms' programs slice by slice and wait; what each reports of its settings has been checked.
+
+        Each arm's part is kept as `<output>.json` with its trial.
+        """
         ...
 
 

@@ -1,40 +1,100 @@
-"""latency: the front-end latency program, one process; its report says what it was built with, and that is checked."""
+"""latency: the front-end latency program; its report says what it was built with, and that is checked.
+
+Side by side the programs of all arms take turns at the operations of a phase. A program that is not in turn is frozen,
+so that its DCP client finds things as if it had run without a pause, and takes no CPU from the others.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 from perfrunner.errors import TrialError
+from perfrunner.measure.conducted import Conducted
 from perfrunner.spec.workloads import LatencySpec
-from perfrunner.workloads.bench import Measured, ToolBench
+from perfrunner.workloads.bench import Measured, Slicing, ToolBench, ToolEnsemble
 
 PHASES = ("add", "get", "replace", "delete")
 FIGURES = ("p50_us", "p95_us", "p99_us", "sd_us")
+PAIRED = (
+    "p50_us",
+)  # of slices, robust over rounds; the tails and the spread are of all operations together
+PROGRAM = "front_end_latency"
 
 
-def run(bench: ToolBench, spec: LatencySpec) -> Measured:
-    bench.phase("measure", spec.expected_seconds)
-    arguments = [
-        f"--items={spec.items}",
-        f"--value-size={spec.value_size}",
-        f"--dcp={spec.dcp}",
-        f"--bucket-type={spec.bucket}",
-    ]
-    if spec.snapshot_interval_us is not None:
-        arguments.append(f"--snapshot-interval-us={spec.snapshot_interval_us}")
-    text = bench.tool("front_end_latency", arguments, output="latency")
+def run(bench: ToolEnsemble, spec: LatencySpec) -> list[Measured]:
+    bench.phase("measure", spec.expected_seconds * len(bench.arms))
+    return in_turns(bench, spec) if bench.side_by_side else [alone(bench.arms[0], spec)]
+
+
+def in_turns(bench: ToolEnsemble, spec: LatencySpec) -> list[Measured]:
+    slicing = Slicing(spec.slice, 0.0, frozen=True)
+    conducted = bench.conduct(PROGRAM, arguments(spec), slicing, output="latency")
+    paired = paired_figures(conducted, bench.baseline)
+    measured = []
+    for place, arm in enumerate(conducted.arms):
+        if arm.report is None:
+            raise TrialError(f"{PROGRAM} ended without a report")
+        whole = figures(arm.report)
+        facts: dict[str, object] = {
+            "dcp": arm.report.get("dcp", {}),
+            "context": dict(arm.context),
+            "slice": spec.slice,
+            "rounds": conducted.rounds,
+            "frozen": "programs that are not in turn",
+        }
+        measured.append(Measured(metrics={**whole, **paired[place]}, facts=facts))
+    return measured
+
+
+def paired_figures(conducted: Conducted, baseline: int) -> list[dict[str, float]]:
+    """By arm: the figures of slices, each compared with the baseline's of the same round."""
+    found: list[dict[str, float]] = [{} for _ in conducted.arms]
+    for benchmark in conducted.benchmarks:
+        for figure in PAIRED:
+            values = benchmark.counter(figure, baseline)
+            if values is None:
+                raise TrialError(f"the slices of {benchmark.name} have no {figure}")
+            for place, value in enumerate(values):
+                found[place][f"Latency/{benchmark.name.capitalize()}/{figure}"] = value
+    return found
+
+
+def alone(arm: ToolBench, spec: LatencySpec) -> Measured:
+    text = arm.tool(PROGRAM, arguments(spec), output="latency")
     try:
         document = json.loads(text)
         settings = {f"build.{k}": str(v) for k, v in document["build"].items()}
         allocator = dict(document["allocator"])
         allocator |= allocator.pop("options", {})  # named opt.x, as in STAT allocator
         settings |= {f"allocator.{k}": str(v) for k, v in allocator.items()}
-        metrics = {
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise TrialError(f"latency.json is no report of {PROGRAM}: {error!r}") from None
+    metrics = figures(document)
+    arm.check_settings(settings)
+    return Measured(metrics=metrics, facts={"dcp": document.get("dcp", {}), "context": settings})
+
+
+def figures(document: Mapping[str, Any]) -> dict[str, float]:
+    """The metrics of a report: percentiles and spread of each phase."""
+    try:
+        return {
             f"Latency/{phase.capitalize()}/{figure}": float(document["phases"][phase][figure])
             for phase in PHASES
             for figure in FIGURES
         }
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise TrialError(f"latency.json is no report of front_end_latency: {error!r}") from None
-    bench.check_settings(settings)
-    return Measured(metrics=metrics, facts={"dcp": document.get("dcp", {}), "context": settings})
+    except (KeyError, TypeError, ValueError) as error:
+        raise TrialError(f"latency.json is no report of {PROGRAM}: {error!r}") from None
+
+
+def arguments(spec: LatencySpec) -> list[str]:
+    found = [
+        f"--items={spec.items}",
+        f"--value-size={spec.value_size}",
+        f"--dcp={spec.dcp}",
+        f"--bucket-type={spec.bucket}",
+    ]
+    if spec.snapshot_interval_us is not None:
+        found.append(f"--snapshot-interval-us={spec.snapshot_interval_us}")
+    return found

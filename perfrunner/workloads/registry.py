@@ -1,7 +1,7 @@
 """Which scenario carries out which type of workload.
 
 A workload on a running server is a function of (Ensemble, its spec), one that needs no server a function of
-(ToolBench, its spec). A type in neither table cannot be run and says so before the first build.
+(ToolEnsemble, its spec). A type in neither table cannot be run and says so before the first build.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 
 from perfrunner.errors import UsageError
 from perfrunner.workloads import append, latency, microbench, pillowfight
-from perfrunner.workloads.bench import Ensemble, Measured, ToolBench
+from perfrunner.workloads.bench import Ensemble, Measured, ToolEnsemble
 
 Scenario: TypeAlias = Callable[[Ensemble, Any], list[Measured]]
-ToolScenario: TypeAlias = Callable[[ToolBench, Any], Measured]
+ToolScenario: TypeAlias = Callable[[ToolEnsemble, Any], list[Measured]]
 
 SERVER_SCENARIOS: dict[str, Scenario] = {
     "pillowfight": pillowfight.run,

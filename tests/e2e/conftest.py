@@ -40,6 +40,7 @@ OTHER_OPTIONS = {
     "flush_dedup": "map",
     "cursor_drop": "walk",
     "checkpoint_extract": "walk",
+    "planted": "bytes16",
 }
 VARIANTS = {
     "glibc": {"allocator": {"name": "system"}, "options": OTHER_OPTIONS},

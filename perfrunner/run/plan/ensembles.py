@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from perfrunner.spec.model import Spec
-from perfrunner.spec.workloads import Schedule, ServerWorkload, ToolWorkload
+from perfrunner.spec.workloads import Schedule, ServerWorkload
 
 FACT = "layouts"  # of an experiment: how each of its workloads was laid out
 USABLE = 0.8  # of the memory that a host has available
@@ -82,9 +82,7 @@ def _layout(spec: Spec, workload: str, free_bytes: int | None) -> Layout:
     if spec.schedule_of(workload) == "sequential":
         return Layout("sequential", 1, "the spec asks for it")
     chosen = spec.workloads[workload]
-    if isinstance(chosen, ToolWorkload):
-        return Layout("sequential", 1, "its program runs alone")
-    if len(spec.cluster.load_clients) > 1:
+    if len(spec.cluster.load_clients) > 1 and isinstance(chosen, ServerWorkload):
         return Layout("sequential", 1, "slices of several load clients would not be in step")
     fit, why = arms, ""
     if spec.limits.arms is not None and spec.limits.arms < fit:

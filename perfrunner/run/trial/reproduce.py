@@ -110,6 +110,15 @@ class Recorder:
         kept = f' > "$OUT/{output}"' if output else ""
         self._lines.append(f"on_{_identifier(host)} {self._command(host, argv)}{kept}\n")
 
+    def write_file(self, host: str, path: str, text: str) -> None:
+        """A small file that a program reads; it may name the places of every arm."""
+        everywhere = {path: to for paths in self._paths.values() for path, to in paths.items()}
+        target = self._word(host, path)
+        self._lines.append(
+            f"printf '%s' {self._written(text, everywhere)} | "
+            f"on_{_identifier(host)} tee {target} > /dev/null\n"
+        )
+
     def pause(self, seconds: float) -> None:
         self._lines.append(f"sleep {seconds:g}\n")
 
@@ -181,7 +190,9 @@ class Recorder:
         return " ".join(self._word(host, argument) for argument in argv)
 
     def _word(self, host: str, argument: str) -> str:
-        paths = self._paths.get(host, {})
+        return self._written(argument, self._paths.get(host, {}))
+
+    def _written(self, argument: str, paths: Mapping[str, str]) -> str:
         patterns = [re.escape(path) for path in sorted(paths, key=len, reverse=True)]
         patterns += [rf"(?<=[-,]){re.escape(value)}(?![0-9])" for value in self._values]
         if not patterns:
@@ -217,6 +228,9 @@ class ArmRecorder:
         self, host: str, name: str, argv: Sequence[str], env: Mapping[str, str] | None = None
     ) -> None:
         self.script.start(self.place(host), name, argv, env, job=self.job(name))
+
+    def write_file(self, host: str, path: str, text: str) -> None:
+        self.script.write_file(self.place(host), path, text)
 
     def wait_file(self, host: str, path: str) -> None:
         self.script.wait_file(self.place(host), path)

@@ -34,6 +34,7 @@ from perfrunner.run.trial.reproduce import PADDING_NAME, Recorder
 from perfrunner.run.trial.seats import Deployed, Seat, TrialResult, trial_name
 from perfrunner.run.trial.serverbench import SAMPLE_INTERVAL_MS, Bench, ClientSeat
 from perfrunner.run.trial.toolbench import ToolBench
+from perfrunner.run.trial.toolensemble import ToolEnsembleBench
 from perfrunner.run.trial.validity import void_reasons
 from perfrunner.spec.model import Spec
 from perfrunner.spec.workloads import ToolWorkload
@@ -121,8 +122,8 @@ class TrialRunner:
     def _measure(self, arms: Sequence[_Arm]) -> list[Measured]:
         workload = self.spec.workloads[arms[0].task.workload]
         if isinstance(workload, ToolWorkload):
-            with self._tool_bench(arms[0]) as tool_bench:
-                return [tool_scenario_for(workload.type)(tool_bench, workload)]
+            with self._tool_ensemble(arms) as tools:
+                return tool_scenario_for(workload.type)(tools, workload)
         with self._ensemble(arms) as bench:
             measured = scenario_for(workload.type)(bench, workload)
             for arm in bench.arms:
@@ -137,27 +138,47 @@ class TrialRunner:
     # -- a program that needs no engine
 
     @contextlib.contextmanager
-    def _tool_bench(self, arm: _Arm) -> Iterator[ToolBench]:
-        """An empty directory on the first engine node, and no engine; on the way out as after a server's trial."""
+    def _tool_ensemble(self, arms: Sequence[_Arm]) -> Iterator[ToolEnsembleBench]:
+        """Empty directories on the first engine node, and no engine; on the way out as after a server's trials."""
         seat = self.engine_nodes[0]
-        recorder = self._recorder([arm], [seat])
-        bench = ToolBench(
-            host=seat.host,
-            artifact=arm.deployed.paths[seat.host.name],
-            remote=f"{seat.run_dir}/{arm.name}",
-            directory=arm.directory,
-            variant=self.spec.variants[arm.task.variant],
-            env=self._environment(arm),
-            recorder=recorder.arm(0),
-            run_id=self.run_id,
-            deadline=time.monotonic() + self.spec.limits.trial_timeout,
+        recorder = self._recorder(arms, [seat])
+        deadline = time.monotonic() + self.spec.limits.trial_timeout * len(arms)
+        variants = [arm.task.variant for arm in arms]
+        benches = [
+            ToolBench(
+                host=seat.host,
+                artifact=arm.deployed.paths[seat.host.name],
+                remote=f"{seat.run_dir}/{arm.name}",
+                directory=arm.directory,
+                variant=self.spec.variants[arm.task.variant],
+                env=self._environment(arm),
+                recorder=recorder.arm(slot if len(arms) > 1 else 0),
+                run_id=self.run_id,
+                deadline=deadline,
+                shield=self.shield,
+            )
+            for slot, arm in enumerate(arms, start=1)
+        ]
+        ensemble = ToolEnsembleBench(
+            arms=benches,
+            side_by_side=arms[0].task.ensemble > 0,
+            baseline=self._baseline(variants),
+            recorder=recorder,
+            cpus=self.spec.engine.cpus,
+            round_seed=round_seed(self.seed, arms[0].task),
             on_phase=self.on_phase,
-            shield=self.shield,
         )
-        with self._left(recorder, [arm], [seat], bench.abandon):
-            bench.phase("start")
-            self._clear([arm], [seat])
-            yield bench
+
+        def abandon(grace: float) -> None:
+            for bench in benches:
+                bench.abandon(grace)
+
+        with self._left(recorder, arms, [seat], abandon):
+            ensemble.phase("start")
+            self._clear(arms, [seat])
+            for slot, arm in enumerate(arms, start=1):
+                self._note(arm, ensemble, variants, slot)
+            yield ensemble
 
     # -- engines
 
@@ -169,13 +190,12 @@ class TrialRunner:
         deadline = time.monotonic() + self.spec.limits.trial_timeout * len(arms)
         first = arms[0].task
         variants = [arm.task.variant for arm in arms]
-        baseline = self.spec.baseline
         cpus = self._cpu_sets(arms[0].deployed)
         benches: list[Bench] = []
         ensemble = EnsembleBench(
             arms=benches,
             side_by_side=first.ensemble > 0,
-            baseline=variants.index(baseline) if baseline in variants else 0,
+            baseline=self._baseline(variants),
             recorder=recorder,
             directory=arms[0].directory,
             round_seed=round_seed(self.seed, first),
@@ -203,7 +223,9 @@ class TrialRunner:
                     setup = self._setup(arm, seat, env, slot - 1, cpus)
                     with self.shield():
                         engines.append(Engine.start(seat.host, setup, bench.recorder, self.run_id))
-                self._note(arm, ensemble, variants, slot, cpus)
+                self._note(arm, ensemble, variants, slot)
+                arm.facts["seed"] = bench.seed
+                arm.facts["cpus"] = {"engine": cpus.engine, "client": cpus.client}
             for place, (bench, arm) in enumerate(zip(benches, arms, strict=True)):
                 for engine in bench.engines:
                     with _laid_to(place):
@@ -264,16 +286,18 @@ class TrialRunner:
         )
 
     def _note(
-        self, arm: _Arm, ensemble: EnsembleBench, variants: list[str], slot: int, cpus: CpuSets
+        self, arm: _Arm, ensemble: EnsembleBench | ToolEnsembleBench, variants: list[str], slot: int
     ) -> None:
         """How the trial was run, as far as its arm knows."""
-        arm.facts["seed"] = workload_seed(self.seed, arm.task)
         arm.facts["schedule"] = "side-by-side" if ensemble.side_by_side else "sequential"
-        arm.facts["cpus"] = {"engine": cpus.engine, "client": cpus.client}
         if ensemble.side_by_side:
             arm.facts["slot"] = slot
             arm.facts["arms"] = variants
             arm.facts["baseline"] = variants[ensemble.baseline]
+
+    def _baseline(self, variants: list[str]) -> int:
+        """The arm that the others are compared with: the first where the baseline itself cannot run."""
+        return variants.index(self.spec.baseline) if self.spec.baseline in variants else 0
 
     @property
     def _together(self) -> bool:

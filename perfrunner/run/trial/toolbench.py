@@ -1,4 +1,4 @@
-"""The verbs of a scenario that needs no engine server, carried out on an engine node (workloads.bench.ToolBench).
+"""The verbs of an arm that needs no engine server, carried out on an engine node (workloads.bench.ToolBench).
 
 The program runs on the first engine node, in a process group of its own that the host's ledger knows, with the
 environment that an engine of the variant gets. Its temporary files lie in the trial's directory there, so that they are
@@ -38,36 +38,18 @@ class ToolBench:
     recorder: ArmRecorder
     run_id: str
     deadline: float  # monotonic
-    on_phase: Callable[[str, float | None], None]
     shield: Callable[[], AbstractContextManager[None]]  # around starting a process and noting it
     current_phase: str = "start"
     _process: ProcessHandle | None = field(default=None, init=False)
 
-    def phase(self, name: str, expected_s: float | None = None) -> None:
-        self.current_phase = name
-        self.recorder.comment(name)
-        self.on_phase(name, expected_s)
-
     def tool(self, program: str, arguments: Sequence[str], *, output: str) -> str:
         argv = [f"{self.artifact}/bin/{program}", *arguments]
         env = {"TMPDIR": self.remote, **self.env}
-        self.recorder.start(self.host.name, output, argv, env)
-        log = f"{self.remote}/{output}.log"
-        with self.shield():
-            self._process = self.host.start(
-                argv,
-                name=output,
-                log_stdout=f"{self.remote}/{output}.json",
-                log_stderr=log,
-                env=env,
-                cwd=self.remote,
-                run_id=self.run_id,
-            )
-        self.recorder.wait(output)
-        self._wait(self._process, program, log)
+        self.start(argv, env, output)
+        self.wait(program, output)
         kept = self.directory / f"{output}.json"
         self.host.get_file(f"{self.remote}/{output}.json", kept)
-        self._check_complaints(log)
+        self.check_complaints(self.host.read_text(f"{self.remote}/{output}.log"))
         return kept.read_text(encoding="utf-8")
 
     def check_settings(self, settings: Mapping[str, str]) -> None:
@@ -77,7 +59,34 @@ class ToolBench:
         except ProofError as error:
             raise TrialError(str(error), hint=error.hint) from error
 
+    def check_complaints(self, said: str) -> None:
+        """An option that the allocator ignores is no option: what it says of it stands in the log."""
+        try:
+            check_complaints(self.variant, said)
+        except ProofError as error:
+            raise TrialError(str(error), hint=error.hint) from error
+
     # -- for the trial
+
+    def start(self, argv: Sequence[str], env: Mapping[str, str], output: str) -> None:
+        """A process on the engine node that prints `<output>.json`; `wait` is to follow."""
+        self.recorder.start(self.host.name, output, argv, env)
+        with self.shield():
+            self._process = self.host.start(
+                argv,
+                name=self.recorder.job(output),
+                log_stdout=f"{self.remote}/{output}.json",
+                log_stderr=f"{self.remote}/{output}.log",
+                env=env,
+                cwd=self.remote,
+                run_id=self.run_id,
+            )
+
+    def wait(self, program: str, output: str) -> None:
+        """Until it has ended well."""
+        assert self._process is not None
+        self.recorder.wait(output)
+        self._wait(self._process, program, f"{self.remote}/{output}.log")
 
     def abandon(self, grace_s: float) -> None:
         if self._process is not None:
@@ -103,13 +112,6 @@ class ToolBench:
             raise TrialError(
                 f"{program} on {self.host.name} failed ({status}): {words[-600:] or 'silent'}"
             )
-
-    def _check_complaints(self, log: str) -> None:
-        """An option that the allocator ignores is no option: what it says of it stands in the log."""
-        try:
-            check_complaints(self.variant, self.host.read_text(log))
-        except ProofError as error:
-            raise TrialError(str(error), hint=error.hint) from error
 
 
 def stat_groups(settings: Mapping[str, str]) -> Stats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import time
@@ -20,7 +21,9 @@ BENCH = {
     "program": "checkpoint_bench",
     "counters": ["PeakBytesPerItem"],
     "growth": ["CheckpointBench/GetCursorsToDrop"],
+    "schedule": "sequential",
 }
+BESIDE = {**BENCH, "schedule": "side-by-side"}
 TEN = "CheckpointBench/GetCursorsToDrop/10"
 PRIMARY = [TEN, "CheckpointBench/GetCursorsToDrop/growth"]
 
@@ -62,6 +65,81 @@ def test_a_tool_is_measured_beside_a_server_and_starts_no_engine(lab: Lab) -> No
         }
     assert len(data.trials) == 6
     lab.assert_nothing_left()
+
+
+def test_programs_side_by_side_take_turns_and_each_trial_keeps_its_part(lab: Lab) -> None:
+    lab.write_spec(
+        workloads={"bench": BESIDE},
+        variants={"base": variant(bench_ns=100), "changed": variant(bench_ns=50)},
+        blocks=1,
+        primary=PRIMARY,
+    )
+    code, driver = lab.run()
+    assert (code, driver.stderr()) == (0, "")
+    trials = {t.variant: t for t in stored(lab).trials}
+    assert {v: t.metrics[TEN] for v, t in trials.items()} == pytest.approx(
+        {"base": 1000.0, "changed": 500.0}
+    )
+    for trial in trials.values():
+        assert trial.ensemble == 1
+        assert trial.facts["schedule"] == "side-by-side"
+        assert int(trial.facts["context"]["padding"]) == trial.facts["environment_padding"]
+        part = json.loads((kept(lab, trial) / "bench.json").read_text())
+        assert [b["name"] for b in part["benchmarks"]] == [
+            f"CheckpointBench/GetCursorsToDrop/{n}" for n in (1, 10, 100)
+        ]
+    lab.assert_nothing_left()
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "reason"),
+    [
+        ({"bench_crash": 1}, "killed by signal 11"),
+        ({"bench_says": "<jemalloc>: Invalid conf pair: metadata_thp:auto"}, "rejects its options"),
+        ({"bench_drop": "walk"}, "asked for compare, the engine has walk"),
+    ],
+)
+def test_a_program_that_fails_beside_others_is_the_one_that_is_named(
+    lab: Lab, behaviour: dict[str, object], reason: str
+) -> None:
+    bad = {**variant(**behaviour), "options": {"cursor_drop": "compare"}}
+    lab.write_spec(
+        workloads={"bench": BESIDE},
+        variants={"base": variant(), "bad": bad},
+        blocks=1,
+        primary=[TEN],
+        limits={"max_voids": 0},
+    )
+    code, _ = lab.run()
+    assert code == 3
+    by_variant = {t.variant: t for t in stored(lab).trials}
+    assert by_variant["bad"].status == "failed"
+    assert reason in by_variant["bad"].reason
+    assert by_variant["base"].status == "void"
+    lab.assert_nothing_left()
+
+
+def test_a_conductors_reproduce_script_writes_its_plan_again(lab: Lab) -> None:
+    lab.write_spec(
+        workloads={"bench": BESIDE},
+        variants={"base": variant(bench_ns=3), "other": variant(bench_ns=4)},
+        blocks=1,
+        primary=[TEN],
+    )
+    assert lab.run()[0] == 0
+    again = lab.directory / "again"
+    again.mkdir()
+    done = subprocess.run(
+        ["bash", str(kept(lab, stored(lab).trials[0]) / "reproduce.sh")],
+        env={"PATH": "/usr/bin:/bin", "OUT": str(again), "TMPDIR": "/tmp"},
+        check=False,
+        timeout=30,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    (said,) = again.glob("bench*.out")
+    assert len(json.loads(said.read_text())["arms"]) == 2
 
 
 def test_every_figure_of_a_tool_is_a_row_of_the_report(lab: Lab) -> None:

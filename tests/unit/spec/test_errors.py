@@ -22,6 +22,8 @@ import pytest
         ("type: pillowfight, ", "", "workloads.pf.type: expected a workload type: pillowfight, append, microbench, latency; got nothing"),
         ("duration: 5s", "duration: 5", None),
         ("duration: 5s", "duration: 1500ms, ramp: 1s", "expected at least one second more than ramp"),
+        ("duration: 5s", "duration: 300ms, ramp: 200ms, schedule: side-by-side", None),
+        ("duration: 5s", "duration: 250ms, ramp: 200ms, schedule: side-by-side", "expected at least 100 ms more than ramp"),
         ("duration: 5s", "value_size: [9, 3]", "ascending order"),
         ("cluster: cluster.yaml", "cluster: clustr.yaml", "spec.yaml:2: cluster: expected the path of a YAML file, got clustr.yaml: no such file (did you mean cluster.yaml?)"),
         ("cluster: cluster.yaml", "cluster: 5", "expected the path of a YAML file, got the number 5"),

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from perfrunner.errors import TrialError
+from perfrunner.measure.conducted import Conducted, parse_conducted
 from perfrunner.run.trial.toolbench import stat_groups
 from perfrunner.spec.workloads import LatencySpec, MicrobenchSpec
 from perfrunner.workloads import latency, microbench
+from perfrunner.workloads.bench import Slicing
 
 
 class RecordingToolBench:
@@ -24,9 +26,6 @@ class RecordingToolBench:
         self.arguments: list[str] = []
         self.settings: dict[str, str] = {}
 
-    def phase(self, name: str, expected_s: float | None = None) -> None:
-        self.log.append(f"phase {name}")
-
     def tool(self, program: str, arguments: Sequence[str], *, output: str) -> str:
         self.log.append(f"tool {program} {output}")
         self.arguments = list(arguments)
@@ -37,6 +36,33 @@ class RecordingToolBench:
         self.settings = dict(settings)
         if self.refuse:
             raise TrialError("another build")
+
+
+class RecordingTools:
+    """Programs side by side when there is a conductor's document, else one arm alone."""
+
+    def __init__(self, *arms: RecordingToolBench, conducted: Conducted | None = None) -> None:
+        self.arms = arms
+        self.log = arms[0].log
+        self.conducted = conducted
+        self.side_by_side = conducted is not None
+        self.baseline = 0
+        self.asked: Any = None
+
+    def phase(self, name: str, expected_s: float | None = None) -> None:
+        self.log.append(f"phase {name}")
+
+    def conduct(
+        self, program: str, arguments: Sequence[str], slicing: Slicing, *, output: str
+    ) -> Conducted:
+        self.asked = (program, list(arguments), slicing, output)
+        assert self.conducted is not None
+        return self.conducted
+
+
+def alone(scenario: Any, bench: RecordingToolBench, spec: Any) -> Any:
+    (measured,) = scenario.run(RecordingTools(bench), spec)
+    return measured
 
 
 def gb_report() -> dict[str, Any]:
@@ -61,7 +87,7 @@ MICROBENCH = MicrobenchSpec(
 
 def test_a_benchmark_is_asked_for_json_and_its_settings_are_checked() -> None:
     bench = RecordingToolBench(gb_report())
-    measured = microbench.run(bench, MICROBENCH)
+    measured = alone(microbench, bench, MICROBENCH)
     assert bench.log == ["phase measure", "tool flush_bench bench", "check"]
     assert bench.arguments == [
         "--benchmark_format=json",
@@ -95,7 +121,7 @@ def latency_report(**changes: Any) -> dict[str, Any]:
 def test_the_latency_program_is_asked_for_what_the_spec_says() -> None:
     bench = RecordingToolBench(latency_report())
     spec = LatencySpec(type="latency", items=500, value_size=64, dcp="busy", bucket="ephemeral")
-    measured = latency.run(bench, spec)
+    measured = alone(latency, bench, spec)
     assert bench.log == ["phase measure", "tool front_end_latency latency", "check"]
     assert bench.arguments == [
         "--items=500",
@@ -110,7 +136,7 @@ def test_the_latency_program_is_asked_for_what_the_spec_says() -> None:
 
 def test_allocator_options_are_checked_under_the_names_of_stat_allocator() -> None:
     bench = RecordingToolBench(latency_report())
-    latency.run(bench, LatencySpec(type="latency"))
+    alone(latency, bench, LatencySpec(type="latency"))
     assert bench.settings == {
         "build.dcp_ready": "onelock",
         "allocator.name": "jemalloc-5.1.0",
@@ -124,14 +150,82 @@ def test_allocator_options_are_checked_under_the_names_of_stat_allocator() -> No
 )
 def test_what_is_no_latency_report_fails_the_trial(report: object) -> None:
     with pytest.raises(TrialError, match="no report of front_end_latency"):
-        latency.run(RecordingToolBench(report), LatencySpec(type="latency"))
+        alone(latency, RecordingToolBench(report), LatencySpec(type="latency"))
 
 
 def test_another_build_fails_the_trial() -> None:
     with pytest.raises(TrialError, match="another build"):
-        latency.run(RecordingToolBench(latency_report(), refuse=True), LatencySpec(type="latency"))
+        alone(
+            latency, RecordingToolBench(latency_report(), refuse=True), LatencySpec(type="latency")
+        )
     with pytest.raises(TrialError, match="another build"):
-        microbench.run(RecordingToolBench(gb_report(), refuse=True), MICROBENCH)
+        alone(microbench, RecordingToolBench(gb_report(), refuse=True), MICROBENCH)
+
+
+def document(names: Mapping[str, tuple[float, float]], **arm: Any) -> str:
+    """Two arms, five rounds of 10 iterations; by benchmark the ns an iteration of each. One slice is a slow one."""
+    benchmarks = []
+    for name, pair in names.items():
+        arms = []
+        for ns in pair:
+            real = [10 * ns] * 5
+            real[3] *= 50 if ns == pair[-1] else 1
+            arms.append({
+                "iterations": [10] * 5, "real_ns": real, "cpu_ns": [5 * ns] * 5, "position": [0] * 5,
+                "counters": {"PeakBytesPerItem": [700.0] * 5, "p50_us": [ns / 1000] * 5},
+            })  # fmt: skip
+        benchmarks.append({"name": name, "full": name, "pass": None, "rounds": 5, "arms": arms})
+    one = {"name": "0", "pid": 1, "context": {"build.x": "y"}, "report": None, "stderr": "", **arm}
+    return json.dumps({"tool": "conductor", "schema": 1, "failure": None, "failed_arm": None,
+                       "arms": [one, one], "benchmarks": benchmarks})  # fmt: skip
+
+
+def test_benchmarks_side_by_side_are_robust_over_rounds() -> None:
+    family = "FlushVBucket/discard/insert"
+    sizes = {f"{family}/{n}/iterations:10": (n * 2e3, n * 1e3) for n in (1, 100, 10_000)}
+    conducted = parse_conducted(document(sizes), "conductor.json")
+    tools = RecordingTools(RecordingToolBench({}), RecordingToolBench({}), conducted=conducted)
+    base, other = microbench.run(tools, MICROBENCH)
+    assert tools.asked == (
+        "flush_bench", [], Slicing(0.02, 1.5, "discard/(1|100)$"), "bench",
+    )  # fmt: skip
+    assert base.metrics["FlushVBucket/discard/insert/100"] == pytest.approx(200_000)
+    assert other.metrics["FlushVBucket/discard/insert/100"] == pytest.approx(100_000)
+    assert other.metrics["FlushVBucket/discard/insert/100/cpu_time"] == pytest.approx(50_000)
+    assert other.metrics["FlushVBucket/discard/insert/100/PeakBytesPerItem"] == pytest.approx(700)
+    assert other.metrics["FlushVBucket/discard/insert/growth"] == pytest.approx(1.0)
+    assert other.facts["rounds"] == 5
+    assert conducted.benchmarks[0].totals()[1] > 10 * 1e3, "the totals have the slow slice in them"
+
+
+def test_latency_side_by_side_freezes_and_pairs_the_medians() -> None:
+    text = document(
+        dict.fromkeys(("add", "get", "replace", "delete"), (1000.0, 500.0)), report=latency_report()
+    )
+    conducted = parse_conducted(text, "conductor.json")
+    tools = RecordingTools(RecordingToolBench({}), RecordingToolBench({}), conducted=conducted)
+    base, other = latency.run(tools, LatencySpec(type="latency"))
+    assert tools.asked[2].frozen
+    assert base.metrics["Latency/Add/p50_us"] == pytest.approx(1.0)
+    assert other.metrics["Latency/Add/p50_us"] == pytest.approx(0.5)
+    assert other.metrics["Latency/Add/p99_us"] == 3.0, "of all operations together"
+    assert len(other.metrics) == 16
+
+
+@pytest.mark.parametrize(
+    ("broken", "says"),
+    [
+        ("", "no conductor's report"),
+        ('{"tool": "conductor", "schema": 2}', "of schema 1"),
+        (document({}), "holds no benchmark"),
+        (document({"A/1": (1.0, 1.0)}).replace('"rounds": 5', '"rounds": 4'), "lists of other lengths"),
+        (document({"A/1": (1.0, 1.0)}).replace('"failure": null', '"failure": "it died"'), "it died"),
+        (document({"A/1": (1.0, float("nan"))}), "no conductor's report"),
+    ],
+)  # fmt: skip
+def test_half_a_document_is_none(broken: str, says: str) -> None:
+    with pytest.raises(TrialError, match=says):
+        parse_conducted(broken, "conductor.json")
 
 
 def test_a_programs_context_reads_like_the_engines_stat_groups() -> None:

@@ -1,0 +1,315 @@
+"""The generated part of docs/statistics.md: a section a study, between markers, rewritten as a whole."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from perfrunner.analysis.model import Effect
+from perfrunner.errors import StoreError
+from perfrunner.evidence import figures, kept
+from perfrunner.evidence.kept import Comparison, Kept
+from perfrunner.evidence.studies import BURNS, MEMORY, PRIMARY
+from perfrunner.report.numbers import change, minus, percent_change, scale_of, significant
+from perfrunner.spec.metrics import metric_type
+
+STUDIES = ("aa", "planted", "slices", "relink", "memory")
+NOTHING = "Nothing is kept yet: `scripts/evidence {study}` measures it."
+
+
+def update(document: Path, keep: Path) -> bool:
+    """Rewrite the generated sections of `document` from what `keep` holds; whether anything changed."""
+    before = document.read_text(encoding="utf-8")
+    after = before
+    for study in STUDIES:
+        after = _between(after, study, section(keep, study), document)
+    if after != before:
+        document.write_text(after, encoding="utf-8")
+    return after != before
+
+
+def section(keep: Path, study: str) -> str:
+    """A study's tables as Markdown."""
+    found = kept.read(keep, study)
+    if not found.comparisons:
+        return NOTHING.format(study=study)
+    parts = [_RENDER[study](found, keep)]
+    parts += [f"Measured on {_host(host)}." for host in found.hosts]
+    return "\n\n".join(part.strip() for part in parts)
+
+
+# -- the studies
+
+
+def _aa(found: Kept, keep: Path) -> str:
+    del keep
+    return _alarm_tables(found.comparisons, ("bucket", "load_s"))
+
+
+def _relink(found: Kept, keep: Path) -> str:
+    del keep
+    return _alarm_tables(found.comparisons, ("relink", "bucket"))
+
+
+def _alarm_tables(comparisons: Sequence[Comparison], by: Sequence[str]) -> str:
+    rows = []
+    for group in figures.grouped(
+        comparisons, lambda one: (*(_of(one, key) for key in by), one.blocks)
+    ).values():
+        for its in figures.alarms(group, PRIMARY):
+            low, high = its.alarms.interval
+            sd = sorted(its.sds)[len(its.sds) // 2]
+            rows.append(
+                [
+                    *(_shown(_of(group[0], key), key) for key in by),
+                    f"`{its.metric}`",
+                    str(group[0].blocks),
+                    f"{its.alarms.hits} of {its.alarms.of} ({100 * low:.1f} to {100 * high:.1f} %)",
+                    f"± {100 * its.half_width(0.5):.2f} %",
+                    f"± {100 * its.half_width(0.9):.2f} %",
+                    f"{100 * sd:.2f} %",
+                ]
+            )
+    heads = [
+        {"load_s": "load of an arm and block", "bucket": "bucket", "relink": "`relink`"}[k]
+        for k in by
+    ]
+    return _table(
+        [
+            *heads,
+            "metric",
+            "blocks",
+            "alarms (95 % of the share)",
+            "half-width, median",
+            "p90",
+            "sd over blocks",
+        ],
+        rows,
+    )
+
+
+def _planted(found: Kept, keep: Path) -> str:
+    truth = figures.read_truth(keep)
+    burns = [one for one in found.comparisons if "stall" in one.values]
+    parts = []
+    for group in figures.grouped(burns, lambda one: (one.bucket, _of(one, "relink"))).values():
+        arms = len(group[0].values)
+        seconds = float(_of(group[0], "load_s")) * group[0].blocks * arms
+        parts.append(
+            f"{len(group)} experiments of {group[0].blocks} blocks, {arms} arms and {seconds:.0f} s of load each, "
+            f"{group[0].bucket}, `relink: {_of(group[0], 'relink')}`:"
+        )
+        parts.append(
+            _table(
+                [
+                    "fault",
+                    "metric",
+                    "true change",
+                    "mean estimate",
+                    "half-width, median",
+                    "verdict worse",
+                    "interval covers",
+                ],
+                [
+                    [
+                        f"`{its.fault}`",
+                        f"`{its.metric}`",
+                        "all others' mean" if its.truth is None else percent_change(its.truth),
+                        _percent(its.mean),
+                        f"± {100 * its.half_width:.2f} %",
+                        f"{its.worse.hits} of {its.worse.of}",
+                        f"{its.covers.hits} of {its.covers.of}",
+                    ]
+                    for its in figures.planted(group, BURNS, PRIMARY, truth)
+                ],
+            )
+        )
+        parts.append(_stall(group))
+    parts += [_planted_memory(one) for one in found.comparisons if "leak" in one.values]
+    return "\n\n".join(parts)
+
+
+def _stall(group: Sequence[Comparison]) -> str:
+    """One experiment at a time, and all of them as one long run."""
+    (long,) = figures.together(group)
+    named = [
+        row
+        for one in group
+        if (row := figures.verdicts(one).get(("stall", "ops_per_s"))) is not None
+        and any("rare slices" in note for note in row.notes)
+    ]
+    rows = []
+    for arm in (*BURNS, "stall"):
+        apart = [figures.totals_against_robust(one, arm) for one in group]
+        below = sum(one is not None and one.ci95 is not None and one.ci95[1] < 1 for one in apart)
+        rows.append(
+            [
+                f"`{arm}`",
+                *(
+                    _change(figures.effect(long, metric, arm), metric)
+                    for metric in ("ops_per_s", "ops_per_s_total")
+                ),
+                _change(figures.totals_against_robust(long, arm), "ops_per_s"),
+                f"{below} of {len(group)}",
+                *(
+                    _change(figures.effect(long, metric, arm), metric)
+                    for metric in ("slow_slices", "latency_set_p99_9_us")
+                ),
+            ]
+        )
+    text = _table(
+        [
+            "fault",
+            "robust",
+            "totals",
+            "totals / robust",
+            "below 1 in one experiment",
+            "slow slices",
+            "p99.9 of SET",
+        ],
+        rows,
+    )
+    return (
+        f"The rare stall, all {long.blocks} blocks as one long run beside the burns:\n\n{text}\n\n"
+        f'A report names it ("rare slices") in {len(named)} of {len(group)} single experiments.'
+    )
+
+
+def _planted_memory(one: Comparison) -> str:
+    table = figures.verdicts(one)
+    items, operations = int(one.facts.get("items", 0)), float(one.facts.get("ops", 0))
+    rows = []
+    for fault in one.others:
+        for metric in MEMORY:
+            row = table.get((fault, metric))
+            if row is None or row.effect is None:
+                continue
+            base, its = one.by_block(one.baseline, metric), one.by_block(fault, metric)
+            mean = sum(its[b] - base[b] for b in base) / len(base)
+            unit = metric_type(metric).unit
+            rows.append(
+                [
+                    f"`{fault}`",
+                    f"`{metric}`",
+                    _change(row.effect, metric),
+                    f"{minus(f'{mean / 1e3:+.1f}')} kB" if unit == "B" else "",
+                    row.verdict or "",
+                ]
+            )
+    return (
+        f"Memory, {items} items, about {operations / 1e6:.1f} million operations an arm and block, "
+        f"{one.blocks} blocks, {one.bucket} (16 B an item are {16 * items / 1e3:.0f} kB; 32 B per 1000 "
+        f"SETs about {0.032 * 0.8 * operations / 1e3:.0f} kB):\n\n"
+        + _table(["fault", "metric", "change", "difference", "verdict"], rows)
+    )
+
+
+def _slices(found: Kept, keep: Path) -> str:
+    del keep
+    ordered = sorted(found.comparisons, key=lambda one: (one.bucket, float(_of(one, "slice_s"))))
+    rows = [
+        [
+            one.bucket,
+            f"{1000 * float(_of(one, 'slice_s')):g} ms",
+            *(_change(figures.effect(one, metric, other), metric) for metric in PRIMARY),
+        ]
+        for one in ordered
+        for other in one.others
+    ]
+    return _table(["bucket", "slice", *(f"`{metric}`" for metric in PRIMARY)], rows)
+
+
+def _memory(found: Kept, keep: Path) -> str:
+    del keep
+    rows = []
+    for one, variant in figures.schedules(found.comparisons):
+        for metric in MEMORY:
+            its = figures.effect(one, metric, "side-by-side")
+            if its is None:
+                continue
+            scale = scale_of(
+                metric_type(metric), next(iter(one.by_block("sequential", metric).values()))
+            )
+            means = [
+                scale.text(sum(values.values()) / len(values))
+                for arm in one.values
+                if (values := one.by_block(arm, metric))
+            ]
+            rows.append(
+                [
+                    f"{one.workload} · {one.bucket}",
+                    variant,
+                    f"`{metric}`",
+                    *means,
+                    _change(its, metric),
+                ]
+            )
+    return _table(
+        ["cell", "variant", "metric", "one at a time", "side by side", "difference"], rows
+    )
+
+
+_RENDER: dict[str, Callable[[Kept, Path], str]] = {
+    "aa": _aa,
+    "planted": _planted,
+    "slices": _slices,
+    "relink": _relink,
+    "memory": _memory,
+}
+
+# -- pieces
+
+
+def _between(text: str, study: str, body: str, document: Path) -> str:
+    begin, end = f"<!-- evidence: {study} -->", f"<!-- end of evidence: {study} -->"
+    pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
+    if len(pattern.findall(text)) != 1:
+        raise StoreError(f"{document} has no place for {study}", hint=f"{begin} ... {end}")
+    return pattern.sub(lambda _: f"{begin}\n\n{body}\n\n{end}", text)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _change(its: Effect | None, metric: str) -> str:
+    if its is None:
+        return "none"
+    if its.kind == "ratio" and its.ci95 is not None:
+        low, high = (f"{100 * (bound - 1):+.2f}" for bound in its.ci95)
+        return minus(f"{100 * (its.estimate - 1):+.2f} % [{low}, {high}]")
+    kind = metric_type(metric)
+    return change(its, kind, scale_of(kind, its.estimate))
+
+
+def _percent(ratio: float) -> str:
+    return minus(f"{100 * (ratio - 1):+.2f} %")
+
+
+def _of(one: Comparison, key: str) -> Any:
+    """A fact of it, or its bucket."""
+    return one.bucket if key == "bucket" else one.facts.get(key, "")
+
+
+def _shown(value: Any, key: str) -> str:
+    return f"{value:g} s" if key == "load_s" else str(value)
+
+
+def _host(host: dict[str, Any] | Any) -> str:
+    words = [str(host.get("cpu_model", "an unnamed CPU"))]
+    if "cpus" in host:
+        words.append(f"{host['cpus']} CPUs")
+    if "memory_bytes" in host:
+        words.append(f"{significant(host['memory_bytes'] / 1e9, 2)} GB")
+    if "kernel" in host:
+        words.append(f"Linux {host['kernel']}")
+    if host.get("virtualization"):
+        words.append(
+            "a virtual machine"
+            if "Virtual" in str(host["virtualization"])
+            else str(host["virtualization"])
+        )
+    return ", ".join(words)
