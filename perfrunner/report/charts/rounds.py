@@ -25,10 +25,13 @@ if TYPE_CHECKING:
 
     from perfrunner.analysis import Cell
 
-BINS, FEWEST, MOST = 320, 6, 60  # over all blocks, and of one block
+BINS, FEWEST, MOST = 320, 4, 60  # over all blocks, and of one block
+ROUNDS_A_BIN = 8  # fewer would show single rounds, and nothing else
+WIDE = 100.0  # percent; what reaches further is drawn by factors, so that half and twice are alike
+FACTORS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 GAP = 0.06  # between two blocks, of a block's length
 BARS = 60
-HISTOGRAM = 0.58  # of its panel; the rest is for the figures
+HISTOGRAM = 0.54  # of its panel; the rest is for the figures
 MARK = 0.05  # height of a slow slice's mark, of the panel
 MOST_BLOCK_LABELS = 20
 
@@ -55,7 +58,9 @@ def rounds_chart(turns: Sequence[Turn], cell: Cell, variants: Sequence[str]) -> 
 
 
 def _over_time(axes: Axes, its: list[Pair], colour: str) -> None:
-    bins = max(FEWEST, min(MOST, BINS // len(its)))
+    rounds = min(len(pair.arm.ops) for pair in its)
+    places = max(FEWEST, min(MOST, BINS // len(its)))  # of marks
+    bins = max(FEWEST, min(places, rounds // ROUNDS_A_BIN))
     reach, ticks = [], []
     slow_arm: list[float] = []
     slow_base: list[float] = []
@@ -73,23 +78,24 @@ def _over_time(axes: Axes, its: list[Pair], colour: str) -> None:
         axes.plot([left + 0.5], [_percent(pair.total)], marker="D", markersize=4, zorder=5,
                   markerfacecolor="none", markeredgecolor=INK, markeredgewidth=0.9)  # fmt: skip
         for slices, marks in ((pair.arm, slow_arm), (pair.base, slow_base)):
-            marks += [left + (n + 0.5) / bins for n in np.unique(index[slices.slow])]
-        reach += [*np.percentile(middles, [3, 97]), pair.robust, pair.total]
+            slow = np.unique((share[slices.slow] * places).astype(np.int64))
+            marks += [left + min((n + 0.5) / places, 1.0) for n in slow]
+        reach += [*np.percentile(middles, [4, 96]), pair.robust, pair.total]
         ticks.append((left + 0.5, str(pair.block)))
         if place:
             axes.axvline(left - GAP / 2, color=GRID, linewidth=0.8, zorder=0)
     _marks(axes, slow_arm, 0.0, colour)
     _marks(axes, slow_base, 1.0 - MARK, FAINT)
     axes.axhline(0.0, color=FAINT, linewidth=0.9, zorder=1)
-    low, high = _percent(min(*reach, 0.0)), _percent(max(*reach, 0.0))
-    room = 0.18 * max(high - low, 0.2)
-    axes.set_ylim(low - room, high + room)
+    low, high = min(*reach, 0.0), max(*reach, 0.0)
+    room = 0.18 * max(high - low, 0.002)
+    axes.set_ylim(_percent(low - room), _percent(high + room))
     axes.set_xlim(-GAP, len(its) * (1 + GAP))
     step = -(-len(ticks) // MOST_BLOCK_LABELS)
     axes.set_xticks([x for x, _ in ticks[::step]], [label for _, label in ticks[::step]])
     axes.tick_params(axis="x", length=0)
     axes.grid(visible=False, axis="x")
-    _plain_ticks(axes.yaxis)
+    _ticks(axes.yaxis, *axes.get_ylim())
 
 
 def _marks(axes: Axes, places: list[float], bottom: float, colour: str) -> None:
@@ -100,14 +106,16 @@ def _marks(axes: Axes, places: list[float], bottom: float, colour: str) -> None:
 
 
 def _distribution(axes: Axes, its: list[Pair], colour: str) -> None:
-    ratios = _percent(np.concatenate([pair.log_ratios for pair in its]))
-    low, high = np.percentile(ratios, [0.5, 99.5])
-    low, high = min(float(low), -0.5), max(float(high), 0.5)
+    ratios = np.concatenate([pair.log_ratios for pair in its])
+    levels = [
+        float(np.mean(each)) for each in zip(*((p.robust, p.total) for p in its), strict=True)
+    ]
+    outer = np.percentile(ratios, [0.5, 99.5])
+    low, high = min(*outer, *levels, -0.005), max(*outer, *levels, 0.005)
     inside = ratios[(ratios >= low) & (ratios <= high)]
     counts, edges = np.histogram(inside, BARS, (low, high))
-    axes.stairs(counts, edges, fill=True, color=colour, alpha=0.35, linewidth=0)
-    robust = _percent(float(np.mean([pair.robust for pair in its])))
-    total = _percent(float(np.mean([pair.total for pair in its])))
+    axes.stairs(counts, _percent(edges), fill=True, color=colour, alpha=0.35, linewidth=0)
+    robust, total = (_percent(level) for level in levels)
     axes.axvline(0.0, ymax=HISTOGRAM, color=FAINT, linewidth=0.9, zorder=1)
     axes.axvline(robust, ymax=HISTOGRAM, color=INK, linewidth=1.6, zorder=4)
     axes.axvline(total, ymax=HISTOGRAM, color=INK, linewidth=1.1, linestyle=(0, (2, 1.6)), zorder=4)
@@ -119,7 +127,8 @@ def _distribution(axes: Axes, its: list[Pair], colour: str) -> None:
               linespacing=1.25, zorder=6)  # fmt: skip
     axes.set_yticks([])
     axes.grid(visible=False)
-    _plain_ticks(axes.xaxis)
+    axes.set_xlim(_percent(low), _percent(high))
+    _ticks(axes.xaxis, *axes.get_xlim())
 
 
 def _slow(its: list[Pair]) -> str:
@@ -138,10 +147,21 @@ def _signed(value: float) -> str:
     return minus(f"{value:+.2f} %")
 
 
-def _plain_ticks(axis: Any) -> None:
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
+def _ticks(axis: Any, low: float, high: float) -> None:
+    """In percent; far ones at the places of factors."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
-    axis.set_major_locator(MaxNLocator(nbins=4, min_n_ticks=3))
+    if high > WIDE:
+        functions = (lambda x: np.log1p(np.maximum(x, -99.99) / 100.0), _percent)
+        scale = axis.axes.set_xscale if axis.axis_name == "x" else axis.axes.set_yscale
+        scale("function", functions=functions)
+        places = [100.0 * (f - 1.0) for f in FACTORS]
+        seen = [place for place in places if low <= place <= high]
+        axis.set_major_locator(
+            FixedLocator(seen[:: -(-len(seen) // 5)] if axis.axis_name == "x" else seen)
+        )
+    else:
+        axis.set_major_locator(MaxNLocator(nbins=4, min_n_ticks=3))
     axis.set_major_formatter(FuncFormatter(lambda value, _: minus(f"{value:.4g}")))
 
 

@@ -224,3 +224,29 @@ def test_long_loads_have_a_point_a_second_and_no_partial_one():
 
 def test_a_load_shorter_than_a_bin_has_one_point():
     assert rate_points(slices([0.01, 0.01], [10, 30])) == [(0.02, 2000.0)]
+
+
+def test_rounds_that_differ_by_factors_are_drawn_by_factors(turned):
+    """A host so busy that slices differ tenfold: half and twice are equally far from no change."""
+    raw = raw_of(turned())
+    rng = np.random.default_rng(1)
+    wild = [
+        replace(
+            turn,
+            slices=replace(
+                turn.slices,
+                wall_ns=(
+                    turn.slices.wall_ns * np.exp(rng.normal(0, 1, len(turn.slices.ops)))
+                ).astype(np.int64),
+            ),
+        )
+        for turn in raw.turns
+    ]
+    with drawing():
+        axes = rounds_chart(wild, CELL, VARIANTS).axes[1]
+        assert axes.get_xscale() == "function"
+        place = axes.transData.transform
+        middle = place((0.0, 0))[0]
+        assert place((100.0, 0))[0] - middle == pytest.approx(middle - place((-50.0, 0))[0])
+        plain = rounds_chart(raw.turns, CELL, VARIANTS).axes[1]
+        assert plain.get_xscale() == "linear"
