@@ -22,6 +22,7 @@ from perfrunner.analysis.estimate import (
 )
 from perfrunner.analysis.model import ALPHA, Cell, Comparison, Effect, Row
 from perfrunner.analysis.plan import AnalysisPlan, type_of
+from perfrunner.analysis.rare import ROBUST, rare_slices
 from perfrunner.analysis.verdict import decide, more_blocks
 
 if TYPE_CHECKING:
@@ -133,18 +134,25 @@ def _draft(
     if variant == plan.baseline:
         return row
     base = blocks.values(metric.id, plan.baseline)
-    shared = base.keys() & values.keys()
-    if not shared:
+    paired = blocks.paired(metric.id, plan.baseline, variant)
+    if not paired.base:
         return replace(row, reason="the baseline gives none")
+    margin = plan.margin(metric)
     try:
-        effect = paired_effect(metric.effect, plan.baseline, base, values, plan.margin(metric))
+        effect = paired_effect(metric.effect, plan.baseline, paired.base, paired.other, margin)
     except NotARatioError as error:
         return replace(row, verdict="invalid", reason=str(error))
     notes = list(row.notes)
-    if len(shared) < len(base.keys() | values.keys()):
-        unpaired = sorted((base.keys() | values.keys()) - shared)
+    if unpaired := sorted((base.keys() | values.keys()) - paired.base.keys()):
         notes.append(f"block {_listed(unpaired)} lacks one of the arms and is left out")
+    if paired.apart:
+        notes.append(
+            f"in block {_listed(paired.apart)} the two were of different ensembles: not side by side, "
+            "paired by block only"
+        )
     notes.extend(_disagreement(effect))
+    if metric.id == ROBUST:
+        notes.extend(rare_slices(blocks, plan.baseline, variant, margin))
     return replace(row, effect=effect, notes=tuple(notes))
 
 
@@ -212,7 +220,7 @@ def _in_spec_order(cells: dict[Cell, CellBlocks], plan: AnalysisPlan) -> list[Ce
 
 
 def _metrics(blocks: CellBlocks) -> set[str]:
-    return {name for arms in blocks.blocks.values() for t in arms.values() for name in t.metrics}
+    return {name for trial in blocks.trials for name in trial.metrics}
 
 
 def _tests(rows: Iterable[Row]) -> int:
@@ -223,7 +231,7 @@ def _warnings(cells: list[CellBlocks], plan: AnalysisPlan) -> Iterable[str]:
     for blocks in cells:
         for variant in blocks.dead:
             yield f"{blocks.cell}: {variant} did not finish a single trial: nothing to compare"
-        measured = {v for arms in blocks.blocks.values() for v in arms}
+        measured = {trial.variant for trial in blocks.trials}
         if plan.baseline not in measured:
             yield f"{blocks.cell}: no trial of the baseline {plan.baseline} counts: no effects"
         for variant in plan.variants:

@@ -40,10 +40,16 @@ class Slices:
         return self.ops / (self.wall_ns * 1e-9)
 
     @property
-    def slow_share(self) -> float:
-        """Share of slices whose time per operation is beyond SLOW times the arm's own median."""
+    def slow(self) -> NDArray[np.bool_]:
+        """Which slices took beyond SLOW times the arm's own median time per operation."""
         rates = self.rates
-        return float(np.mean(rates < np.median(rates) / SLOW))
+        found: NDArray[np.bool_] = rates < np.median(rates) / SLOW
+        return found
+
+    @property
+    def slow_share(self) -> float:
+        """How many of all slices are slow, as a share."""
+        return float(np.mean(self.slow))
 
     def document(self) -> dict[str, Any]:
         """As it is kept with a trial."""
@@ -106,7 +112,7 @@ def parse_turns(text: str, where: str) -> Turns:
         found = document["ensemble"]
         turns = Turns(
             tool=str(document["tool"]),
-            slice=float(found.get("slice_s", found.get("slice_ops"))),
+            slice=float(found["slice_ops"] if found.get("slice_s") is None else found["slice_s"]),
             round_seed=int(found["round_seed"]),
             warmup_rounds=int(found["warmup_rounds"]),
             rounds=int(found["rounds"]),

@@ -11,9 +11,10 @@ from perfrunner.analysis.metadata_share import ENOUGH, metadata_shares
 from perfrunner.analysis.sampling import SamplingCost, failed_checks, sampling_costs
 from perfrunner.report.facts import differing_builds, differing_hosts, limited, trial_notes
 from perfrunner.report.headline import headline
+from perfrunner.report.method import method_facts, methods
 from perfrunner.report.model import Counts, Fact, Moved, Report
 from perfrunner.report.noise import aa_alarms, known_floors, noise_text
-from perfrunner.report.numbers import percent_change
+from perfrunner.report.numbers import percent_change, significant
 from perfrunner.spec.preconditions import MEASURED, PRECONDITIONS
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def report_of(data: ExperimentData, comparison: Comparison) -> Report:
     """The report of a comparison that was made already."""
     counts = _counts(data)
     noise = known_floors(data, comparison)
+    measured = methods(data) if comparison.paired else ()
     return Report(
         experiment=data.experiment,
         comparison=comparison,
@@ -56,6 +58,8 @@ def report_of(data: ExperimentData, comparison: Comparison) -> Report:
         builds=data.builds,
         facts=data.experiment.facts,
         reproduce=_reproduce(data),
+        methods=measured,
+        method=method_facts(measured, data.trials),
     )
 
 
@@ -68,7 +72,7 @@ def _row_notes(comparison: Comparison, *, primary: bool) -> Iterable[str]:
 
 def _counts(data: ExperimentData) -> Counts:
     ended = [t.status for t in data.trials]
-    used = sum(len(arms) for c in clean_blocks(data.trials).values() for arms in c.blocks.values())
+    used = sum(1 for cell in clean_blocks(data.trials).values() for _ in cell.trials)
     return Counts(
         ok=ended.count("ok"),
         void=ended.count("void"),
@@ -108,12 +112,12 @@ def _context(
 
 
 def _sampling(costs: list[SamplingCost]) -> str:
-    """What shows, in full; where nothing does, the primary figure of each cell."""
+    """What shows, in full; where nothing does, how little could have shown: no figure that is only noise."""
     if visible := [cost for cost in costs if cost.visible]:
         return "; ".join(_sampling_cost(cost) for cost in visible)
     seen = [cost for cost in costs if cost.metric == "ops_per_s"]
-    changes = ", ".join(f"{percent_change(cost.ratio)} {cost.cell}" for cost in seen)
-    return f"nothing that shows; ops_per_s without samplers: {changes}"
+    widths = ", ".join(f"0 ± {significant(100 * cost.floor, 2)} % {cost.cell}" for cost in seen)
+    return "nothing that shows" + (f": ops_per_s without samplers {widths}" if widths else "")
 
 
 def _sampling_cost(cost: SamplingCost) -> str:

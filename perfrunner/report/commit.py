@@ -9,6 +9,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
+from perfrunner.report.method import method_line
 from perfrunner.report.numbers import change, scale_for, significant
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ def commit_text(report: Report) -> str:
         "by block)",
         WIDTH,
     )
+    if report.methods:
+        lines += textwrap.wrap(method_line(report.methods), WIDTH, subsequent_indent="  ")
     lines.append("reproduce:")
     lines += textwrap.wrap(
         report.reproduce,

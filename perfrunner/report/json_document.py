@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from perfrunner.report.method import method_record
 from perfrunner.report.model import SCHEMA
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def document(report: Report) -> dict[str, Any]:
                 for v in comparison.voids
             ],
             "noise_floor": [floor.record() for floor in report.noise],
+            "method": [method_record(method) for method in report.methods],
             "differing": list(report.differing),
             "recorded": dict(report.facts),
         },

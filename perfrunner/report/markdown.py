@@ -73,6 +73,12 @@ def _lines(report: Report, *, every: bool) -> Iterable[str]:
             ]
             yield f"- {_plain(moved.variant)} · {_plain(str(moved.cell))}: {'; '.join(changes)}"
         yield ""
+    if report.method:
+        yield "**How it was measured**"
+        yield ""
+        for fact in report.method:
+            yield f"- {_plain(fact.label)}: {_plain(fact.value)}"
+        yield ""
     yield from _folded("Not the same for all arms", report.differing)
     yield from _folded("Notes", report.notes)
     voids = [

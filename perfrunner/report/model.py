@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from perfrunner.analysis import Cell, Comparison, Row
     from perfrunner.analysis.noise import NoiseFloor
+    from perfrunner.report.method import Method
     from perfrunner.results import BuildRecord, ExperimentRecord
 
 SCHEMA = 1  # of the JSON format
@@ -65,6 +66,8 @@ class Report:
     builds: tuple[BuildRecord, ...]
     facts: Mapping[str, Any]
     reproduce: str
+    methods: tuple[Method, ...] = ()  # how it was measured, by workload: as figures
+    method: tuple[Fact, ...] = ()  # and as lines
 
     def rows(self, cell: Cell) -> dict[str, list[Row]]:
         """A cell's rows by metric id, in the order of the report."""

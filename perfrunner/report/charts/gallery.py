@@ -12,6 +12,7 @@ from perfrunner.report.charts.dots import dots_chart
 from perfrunner.report.charts.forest import forest_chart
 from perfrunner.report.charts.fragmentation import fragmentation_chart
 from perfrunner.report.charts.order import order_chart
+from perfrunner.report.charts.rounds import rounds_chart
 from perfrunner.report.charts.series import memory_chart, rate_chart, read_series
 from perfrunner.report.charts.style import drawing, inline_svg, png_bytes, svg_bytes
 
@@ -85,6 +86,10 @@ def _wanted(
             f"the raw series of {len(raw.problems)} of {raw.trials} trials cannot be read "
             f"(first: {raw.problems[0]})"
         )
+    for blocks in cells:
+        yield (f"rounds-{_slug(str(blocks.cell))}", f"{blocks.cell}: round by round",
+               f"Each arm's operations per second in {blocks.cell} against {comparison.baseline} in the same round",
+               True, partial(rounds_chart, raw.turns, blocks.cell, comparison.variants))  # fmt: skip
     yield ("series-ops", "operations per second inside the trials",
            "Operations per second over the seconds of every trial",
            True, lambda: rate_chart(raw, comparison.variants))  # fmt: skip

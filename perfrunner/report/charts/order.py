@@ -17,14 +17,10 @@ MARKERS = "osD^vPX*"
 
 def order_chart(comparison: Comparison, cells: list[CellBlocks], metric_id: str) -> Figure | None:
     """None where nothing of the metric was measured."""
-    found = [
-        c
-        for c in cells
-        if any(metric_id in t.metrics for a in c.blocks.values() for t in a.values())
-    ]
+    found = [c for c in cells if any(metric_id in t.metrics for t in c.trials)]
     if not found:
         return None
-    start = min(t.started_at for c in found for arms in c.blocks.values() for t in arms.values())
+    start = min(t.started_at for c in found for t in c.trials)
     figure, all_axes = panels(
         len(found),
         2.0,
@@ -35,12 +31,9 @@ def order_chart(comparison: Comparison, cells: list[CellBlocks], metric_id: str)
     for axes, blocks in zip(all_axes, found, strict=True):
         for index, variant in enumerate(comparison.variants):
             points = sorted(
-                (
-                    (arms[variant].started_at - start).total_seconds() / 60,
-                    arms[variant].metrics[metric_id],
-                )
-                for arms in blocks.blocks.values()
-                if variant in arms and metric_id in arms[variant].metrics
+                ((t.started_at - start).total_seconds() / 60, t.metrics[metric_id])
+                for t in blocks.trials
+                if t.variant == variant and metric_id in t.metrics
             )
             if not points:
                 continue

@@ -1,5 +1,8 @@
 """What happened inside the trials: operations per second, and memory over time, from the raw files.
 
+A trial that ran alone has a point a second. Side by side the points come from its slices, over the time that the load
+spent on it: a second of the arm, not of the clock.
+
 Raw files may be gone (cleaned, or left on another machine): what cannot be read is counted and said.
 """
 
@@ -20,6 +23,7 @@ from perfrunner.report.charts.style import (
     number_axis,
     panels,
 )
+from perfrunner.report.charts.turns import Turn, rate_points, read_turn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,6 +43,7 @@ class RawSeries:
 
     rates: dict[Cell, dict[str, list[Points]]] = field(default_factory=dict)
     memory: dict[Cell, dict[str, list[dict[str, Points]]]] = field(default_factory=dict)
+    turns: list[Turn] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     trials: int = 0
 
@@ -47,15 +52,14 @@ def read_series(data: ExperimentData, cells: Sequence[CellBlocks]) -> RawSeries:
     """Read the raw files of every trial that counts."""
     raw = RawSeries()
     for blocks in cells:
-        for arms in blocks.blocks.values():
-            for variant, trial in arms.items():
-                if not trial.raw_dir:
-                    continue
-                raw.trials += 1
-                try:
-                    _read(raw, blocks.cell, variant, _directory(data, trial))
-                except (OSError, TrialError, UnicodeDecodeError) as error:
-                    raw.problems.append(f"{trial.raw_dir}: {error}")
+        for trial in blocks.trials:
+            if not trial.raw_dir:
+                continue
+            raw.trials += 1
+            try:
+                _read(raw, blocks.cell, trial, _directory(data, trial))
+            except (OSError, TrialError, UnicodeDecodeError) as error:
+                raw.problems.append(f"{trial.raw_dir}: {error}")
     return raw
 
 
@@ -81,9 +85,8 @@ def rate_chart(raw: RawSeries, variants: Sequence[str]) -> Figure | None:
         axes.set_title(str(cell))
         axes.set_ylim(bottom=0)
         number_axis(axes.yaxis)
-    figure.supxlabel(
-        "seconds since the load began (thin: trials, thick: their median)", fontsize=8.5
-    )
+    since = "of load on the arm" if raw.turns else "since the load began"
+    figure.supxlabel(f"seconds {since} (thin: trials, thick: their median)", fontsize=8.5)
     figure.supylabel("operations per second", fontsize=8.5)
     figure.legend(
         list(handles.values()),
@@ -166,9 +169,21 @@ def _directory(data: ExperimentData, trial: TrialRecord) -> Path:
     return Path(data.directory) / path
 
 
-def _read(raw: RawSeries, cell: Cell, variant: str, directory: Path) -> None:
+def _read(raw: RawSeries, cell: Cell, trial: TrialRecord, directory: Path) -> None:
     if not directory.is_dir():
         raise TrialError("the directory is gone")
+    variant = trial.variant
+    for path in sorted(directory.glob("samples*.jsonl")):
+        samples = parse_samples(path.read_text(), path.name)
+        if samples:
+            kinds = _memory(samples)
+            raw.memory.setdefault(cell, {}).setdefault(variant, []).append(kinds)
+    turn = read_turn(directory, cell, trial)
+    if turn is not None:
+        raw.turns.append(turn)
+        points = rate_points(turn.slices)
+        raw.rates.setdefault(cell, {}).setdefault(variant, []).append(points)
+        return
     reports = [
         parse_report(path.read_text(), path.name) for path in sorted(directory.glob("client*.json"))
     ]
@@ -179,11 +194,6 @@ def _read(raw: RawSeries, cell: Cell, variant: str, directory: Path) -> None:
         )
         if points:
             raw.rates.setdefault(cell, {}).setdefault(variant, []).append(points)
-    for path in sorted(directory.glob("samples*.jsonl")):
-        samples = parse_samples(path.read_text(), path.name)
-        if samples:
-            kinds = _memory(samples)
-            raw.memory.setdefault(cell, {}).setdefault(variant, []).append(kinds)
 
 
 def _memory(samples: list[Sample]) -> dict[str, Points]:

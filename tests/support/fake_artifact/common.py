@@ -98,7 +98,8 @@ def in_turns(found: dict[str, list[str]], tool: str, drive: Callable[[ArmLink, i
             status = 1
             break
     document["ensemble"] = {
-        "slice_s": 0.002, "round_seed": int(one(found, "round-seed")), "warmup_rounds": 0,
+        "slice_s": 0.002 if tool == "pillowfight" else None,
+        "slice_ops": 500 if tool == "append" else None, "round_seed": int(one(found, "round-seed")), "warmup_rounds": 0,
         "rounds": ROUNDS, "seconds": 1.0, "arms": arms,
     }  # fmt: skip
     print(json.dumps(document), flush=True)

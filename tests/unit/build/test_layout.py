@@ -139,6 +139,13 @@ def test_a_damaged_relinked_artifact_is_made_again(base: Artifact) -> None:
     assert says(again) == says(base) == "system core"
 
 
+def test_every_program_can_be_linked_again(base: Artifact) -> None:
+    both = relink(base, 7, ("a_tool", "kv_engine"))
+    for name in ("a_tool", "kv_engine"):
+        program = (both.path / "bin" / name).read_bytes()
+        assert program != (base.path / "bin" / name).read_bytes()
+
+
 def test_what_is_refused(base: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="seed 0"):
         relink(base, 0)
@@ -146,7 +153,7 @@ def test_what_is_refused(base: Artifact, monkeypatch: pytest.MonkeyPatch) -> Non
         relink(base, 1, ())
     with pytest.raises(BuildError, match="links no program no_such") as caught:
         relink(base, 1, ("no_such",))
-    assert caught.value.hint == "its programs: kv_engine"
+    assert caught.value.hint == "its programs: a_tool, kv_engine"
     monkeypatch.setattr("perfrunner.build.layout.linker_version", lambda env: "LLD 99")
     with pytest.raises(BuildError, match=r"was linked by .*LLD.*, here is LLD 99"):
         relink(base, 6)

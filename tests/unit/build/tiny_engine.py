@@ -25,7 +25,9 @@ CMAKELISTS = """
     target_link_libraries(room PUBLIC store)
     add_executable(kv_engine main.cc allocator_${ENGINE_ALLOCATOR}.cc)
     target_link_libraries(kv_engine room -Wl,--no-as-needed z)
-    install(TARGETS kv_engine DESTINATION bin COMPONENT artifact)
+    add_executable(a_tool tool.cc)
+    target_link_libraries(a_tool room)
+    install(TARGETS a_tool kv_engine DESTINATION bin COMPONENT artifact)
     if(KV_TESTS)
       message(FATAL_ERROR "tests are no part of an artifact")
     endif()
@@ -40,6 +42,11 @@ SOURCES = {
         const char* room();
         const char* allocator();
         int main() { std::printf("%s %s\\n", allocator(), room()); }
+    """,
+    "tool.cc": """
+        const char* room();
+        int used(int n) { return n + room()[0]; }
+        int main(int argc, char**) { return used(argc) == 0; }
     """,
     "allocator_system.cc": 'const char* allocator() { return "system"; }\n',
     "allocator_jemalloc-5.1.0.cc": 'const char* allocator() { return "jemalloc-5.1.0"; }\n',

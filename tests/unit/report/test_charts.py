@@ -61,9 +61,7 @@ def test_every_trial_is_a_dot_and_every_block_a_line(report, data):
             drawn = sorted(
                 x for dots in panel.collections for x, _ in np.asarray(dots.get_offsets())
             )
-            trials = sorted(
-                t.metrics["ops_per_s"] for arms in blocks.blocks.values() for t in arms.values()
-            )
+            trials = sorted(t.metrics["ops_per_s"] for t in blocks.trials)
             assert drawn == pytest.approx(trials)
 
 

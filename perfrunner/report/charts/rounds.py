@@ -1,0 +1,170 @@
+"""The rounds of one cell: each arm against the baseline of the same round, over time and as a distribution.
+
+Left: the blocks side by side, in bins, with each block's estimate: what a trial's one number was made of. Right: every
+round, with the robust level and the totals. Rounds spread many times wider than their blocks' estimates do, so the two
+panels have scales of their own.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from perfrunner.report.charts.dots import wrapped
+from perfrunner.report.charts.style import ARMS, FAINT, GRID, INK, WIDTH, new_figure
+from perfrunner.report.charts.turns import Pair, Turn, pairs
+from perfrunner.report.numbers import minus
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from perfrunner.analysis import Cell
+
+BINS, FEWEST, MOST = 320, 6, 60  # over all blocks, and of one block
+GAP = 0.06  # between two blocks, of a block's length
+BARS = 60
+HISTOGRAM = 0.58  # of its panel; the rest is for the figures
+MARK = 0.05  # height of a slow slice's mark, of the panel
+MOST_BLOCK_LABELS = 20
+
+
+def rounds_chart(turns: Sequence[Turn], cell: Cell, variants: Sequence[str]) -> Figure | None:
+    """`variants` begin with the baseline. None where no arm of the cell ran side by side with it."""
+    baseline = variants[0]
+    found = {v: list(pairs(turns, cell, baseline, v)) for v in variants[1:]}
+    found = {v: its for v, its in found.items() if its}
+    if not found:
+        return None
+    figure = new_figure(WIDTH, 1.55 * len(found) + 1.15)
+    grid = figure.subplots(len(found), 2, squeeze=False, width_ratios=[2.6, 1])
+    for (over_time, spread), (variant, its) in zip(grid, found.items(), strict=True):
+        colour = ARMS[variants.index(variant) % len(ARMS)]
+        _over_time(over_time, its, colour)
+        _distribution(spread, its, colour)
+        over_time.set_title(wrapped(variant, 60))
+    grid[-1][0].set_xlabel(_time_label(found))
+    grid[-1][1].set_xlabel("every round (%)")
+    figure.supylabel(f"change against {baseline} in the same round (%)", fontsize=8.5)
+    _legend(figure, cell)
+    return figure
+
+
+def _over_time(axes: Axes, its: list[Pair], colour: str) -> None:
+    bins = max(FEWEST, min(MOST, BINS // len(its)))
+    reach, ticks = [], []
+    slow_arm: list[float] = []
+    slow_base: list[float] = []
+    for place, pair in enumerate(its):
+        left = place * (1 + GAP)
+        share = pair.seconds / max(pair.seconds[-1], 1e-9)
+        index = np.minimum((share * bins).astype(np.int64), bins - 1)
+        ratios = pair.log_ratios
+        used = np.unique(index)
+        middles = np.array([np.median(ratios[index == n]) for n in used])
+        axes.plot(
+            left + (used + 0.5) / bins, _percent(middles), color=colour, linewidth=0.8, alpha=0.6
+        )
+        axes.plot([left, left + 1], [_percent(pair.robust)] * 2, color=INK, linewidth=1.8, zorder=4)
+        axes.plot([left + 0.5], [_percent(pair.total)], marker="D", markersize=4, zorder=5,
+                  markerfacecolor="none", markeredgecolor=INK, markeredgewidth=0.9)  # fmt: skip
+        for slices, marks in ((pair.arm, slow_arm), (pair.base, slow_base)):
+            marks += [left + (n + 0.5) / bins for n in np.unique(index[slices.slow])]
+        reach += [*np.percentile(middles, [3, 97]), pair.robust, pair.total]
+        ticks.append((left + 0.5, str(pair.block)))
+        if place:
+            axes.axvline(left - GAP / 2, color=GRID, linewidth=0.8, zorder=0)
+    _marks(axes, slow_arm, 0.0, colour)
+    _marks(axes, slow_base, 1.0 - MARK, FAINT)
+    axes.axhline(0.0, color=FAINT, linewidth=0.9, zorder=1)
+    low, high = _percent(min(*reach, 0.0)), _percent(max(*reach, 0.0))
+    room = 0.18 * max(high - low, 0.2)
+    axes.set_ylim(low - room, high + room)
+    axes.set_xlim(-GAP, len(its) * (1 + GAP))
+    step = -(-len(ticks) // MOST_BLOCK_LABELS)
+    axes.set_xticks([x for x, _ in ticks[::step]], [label for _, label in ticks[::step]])
+    axes.tick_params(axis="x", length=0)
+    axes.grid(visible=False, axis="x")
+    _plain_ticks(axes.yaxis)
+
+
+def _marks(axes: Axes, places: list[float], bottom: float, colour: str) -> None:
+    """Short lines at the edge of the panel, one path for all: a figure stays small."""
+    x = [value for place in places for value in (place, place, math.nan)]
+    y = [value for _ in places for value in (bottom, bottom + MARK, math.nan)]
+    axes.plot(x, y, color=colour, linewidth=0.9, transform=axes.get_xaxis_transform(), zorder=3)
+
+
+def _distribution(axes: Axes, its: list[Pair], colour: str) -> None:
+    ratios = _percent(np.concatenate([pair.log_ratios for pair in its]))
+    low, high = np.percentile(ratios, [0.5, 99.5])
+    low, high = min(float(low), -0.5), max(float(high), 0.5)
+    inside = ratios[(ratios >= low) & (ratios <= high)]
+    counts, edges = np.histogram(inside, BARS, (low, high))
+    axes.stairs(counts, edges, fill=True, color=colour, alpha=0.35, linewidth=0)
+    robust = _percent(float(np.mean([pair.robust for pair in its])))
+    total = _percent(float(np.mean([pair.total for pair in its])))
+    axes.axvline(0.0, ymax=HISTOGRAM, color=FAINT, linewidth=0.9, zorder=1)
+    axes.axvline(robust, ymax=HISTOGRAM, color=INK, linewidth=1.6, zorder=4)
+    axes.axvline(total, ymax=HISTOGRAM, color=INK, linewidth=1.1, linestyle=(0, (2, 1.6)), zorder=4)
+    text = [f"robust {_signed(robust)}", f"totals {_signed(total)}", _slow(its)]
+    if beyond := len(ratios) - len(inside):
+        text.append(f"outer {100 * beyond / len(ratios):.2g} % not drawn")
+    axes.set_ylim(0, max(counts) / (HISTOGRAM - 0.03))
+    axes.text(0.02, 1.0, "\n".join(text), transform=axes.transAxes, va="top", fontsize=7,
+              linespacing=1.25, zorder=6)  # fmt: skip
+    axes.set_yticks([])
+    axes.grid(visible=False)
+    _plain_ticks(axes.xaxis)
+
+
+def _slow(its: list[Pair]) -> str:
+    arm, base = (
+        100 * float(np.mean(np.concatenate([slices.slow for slices in one])))
+        for one in ([p.arm for p in its], [p.base for p in its])
+    )
+    return f"slow {arm:.2g} %, baseline {base:.2g} %"
+
+
+def _percent(log_ratio: Any) -> Any:
+    return 100.0 * np.expm1(log_ratio)
+
+
+def _signed(value: float) -> str:
+    return minus(f"{value:+.2f} %")
+
+
+def _plain_ticks(axis: Any) -> None:
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(nbins=4, min_n_ticks=3))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: minus(f"{value:.4g}")))
+
+
+def _time_label(found: dict[str, list[Pair]]) -> str:
+    seconds = [float(pair.seconds[-1]) for its in found.values() for pair in its]
+    rounds = [len(pair.arm.ops) for its in found.values() for pair in its]
+    return f"block (each {np.median(seconds):.3g} s, {int(np.median(rounds)):,} rounds)"
+
+
+def _legend(figure: Figure, cell: Cell) -> None:
+    from matplotlib.lines import Line2D
+
+    def line(label: str, **style: Any) -> Line2D:
+        return Line2D([], [], label=label, **style)
+
+    handles = [
+        line("median of the rounds in a bin", color=FAINT, linewidth=0.9),
+        line("block's estimate, robust", color=INK, linewidth=1.8),
+        line("block's totals", color=INK, linestyle="", marker="D", markersize=4,
+             markerfacecolor="none"),
+        line("slow slices of the arm (below), of the baseline (above)", color=FAINT, linestyle="",
+             marker="|", markersize=6),
+        line("totals over blocks", color=INK, linewidth=1.1, linestyle=(0, (2, 1.6))),
+    ]  # fmt: skip
+    figure.legend(handles=handles, loc="outside upper center", ncols=3, title=str(cell),
+                  title_fontproperties={"weight": "bold", "size": 9.5})  # fmt: skip

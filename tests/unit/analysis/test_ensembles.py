@@ -1,0 +1,176 @@
+"""Arms that ran side by side in groups: each is compared with the baseline of its own group."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from perfrunner.analysis import Cell, Row, compare
+from perfrunner.analysis.cells import clean_blocks
+from perfrunner.analysis.rare import rare_slices
+from perfrunner.results import ExperimentData, TrialRecord
+
+CELL = Cell("w", "-")
+Make = Callable[..., Any]
+
+
+def row_of(data: ExperimentData, variant: str, baseline: str | None = None) -> Row:
+    row = compare(data, baseline).row(CELL, "ops_per_s", variant)
+    assert row is not None
+    return row
+
+
+@pytest.fixture
+def grouped(trial: Make, rng: np.random.Generator) -> Callable[..., list[TrialRecord]]:
+    """Ensembles (a, b) and (a, c) in each block. b = 1.02 a and c = 0.97 a; the second ensemble met a slower host."""
+
+    def build(blocks: int = 8) -> list[TrialRecord]:
+        trials = []
+        for block in range(1, blocks + 1):
+            for ensemble, (variant, factor) in enumerate((("b", 1.02), ("c", 0.97)), 1):
+                host = float(np.exp(rng.normal(-0.2 * (ensemble - 1), 0.1)))
+                for name, its in (("a", 1.0), (variant, factor)):
+                    ops = 1e6 * host * its * float(np.exp(rng.normal(0, 0.001)))
+                    trials.append(trial(block, name, {"ops_per_s": ops}, ensemble=ensemble))
+        return trials
+
+    return build
+
+
+def test_an_arm_is_paired_with_the_baseline_of_its_own_ensemble(data: Make, grouped: Make) -> None:
+    experiment = data(grouped(), ("a", "b", "c"))
+    for variant, factor in (("b", 1.02), ("c", 0.97)):
+        effect = row_of(experiment, variant).effect
+        assert effect is not None
+        assert effect.n == 8
+        assert effect.estimate == pytest.approx(factor, rel=0.003)
+        assert effect.sd is not None
+        assert effect.sd < 0.005  # the hosts' 10 % between ensembles are not in it
+
+
+def test_the_baseline_has_one_value_a_block_the_mean_over_its_ensembles(
+    data: Make, grouped: Make
+) -> None:
+    trials = grouped()
+    summary = row_of(data(trials, ("a", "b", "c")), "a").summary
+    own = [t.metrics["ops_per_s"] for t in trials if t.block == 3 and t.variant == "a"]
+    assert len(own) == 2
+    assert summary.n == 8
+    assert summary.values[3] == pytest.approx(sum(own) / 2)
+
+
+def test_a_void_ensemble_takes_the_whole_block_and_the_redo_counts(
+    data: Make, grouped: Make
+) -> None:
+    trials = grouped()
+    spoiled = [replace(t, status="void") if (t.block, t.variant) == (2, "c") else t for t in trials]
+    assert set(row_of(data(spoiled, ("a", "b", "c")), "b").summary.values) == {1, 3, 4, 5, 6, 7, 8}
+    redone = [replace(t, attempt=2) for t in trials if t.block == 2]
+    assert row_of(data([*spoiled, *redone], ("a", "b", "c")), "b").summary.n == 8
+
+
+def test_an_arm_that_always_crashes_takes_only_its_own_ensemble(data: Make, grouped: Make) -> None:
+    dead = [
+        replace(t, status="failed" if t.variant == "c" else "void") if t.ensemble == 2 else t
+        for t in grouped()
+    ]
+    comparison = compare(data(dead, ("a", "b", "c")))
+    assert row_of(data(dead, ("a", "b", "c")), "b").summary.n == 8
+    assert any("c did not finish a single trial" in warning for warning in comparison.warnings)
+
+
+def test_arms_that_were_never_side_by_side_are_paired_by_block_and_said(
+    data: Make, grouped: Make
+) -> None:
+    row = row_of(data(grouped(), ("a", "b", "c")), "c", baseline="b")
+    assert row.effect is not None
+    assert row.effect.n == 8
+    assert any("not side by side, paired by block only" in note for note in row.notes)
+    usual = row_of(data(grouped(), ("a", "b", "c")), "c")
+    assert not any("side by side" in note for note in usual.notes)
+
+
+def test_a_metric_that_one_ensembles_baseline_lacks_pairs_nothing_there(
+    data: Make, trial: Make
+) -> None:
+    trials = []
+    for block in range(1, 8):
+        for ensemble, variant in ((1, "b"), (2, "c")):
+            base = {"ops_per_s": 100.0 + block}
+            if ensemble == 2:
+                base["mapped_bytes"] = 1e8
+            trials.append(trial(block, "a", base, ensemble=ensemble))
+            trials.append(trial(block, variant, {"ops_per_s": 101.0 + block}, ensemble=ensemble))
+    comparison = compare(data(trials, ("a", "b", "c")))
+    assert comparison.row(CELL, "mapped_bytes", "b") is None
+    assert row_of(data(trials, ("a", "b", "c")), "b").effect is not None
+
+
+# -- the robust estimate and the totals
+
+
+def stalled(
+    rng: np.random.Generator, data: Make, trial: Make, stall: float, blocks: int = 10
+) -> ExperimentData:
+    """Arm b loses the share `stall` of its time to rare slices; the host stalls both arms now and then."""
+    trials = []
+    for block in range(1, blocks + 1):
+        common = rng.normal(0, 0.1)
+        for variant, lost in (("a", 0.0), ("b", stall)):
+            robust = 1e6 * math.exp(common + rng.normal(0, 0.003))
+            total = robust * math.exp(-abs(rng.normal(0.02, 0.004)) - lost)
+            slow = 0.05 + (1.5 if lost else 0.0)
+            metrics = {"ops_per_s": robust, "ops_per_s_total": total, "slow_slices": slow}
+            trials.append(trial(block, variant, metrics, ensemble=1))
+    result: ExperimentData = data(trials)
+    return result
+
+
+def rare_notes(data: ExperimentData) -> list[str]:
+    row = compare(data).row(CELL, "ops_per_s", "b")
+    assert row is not None
+    return [note for note in row.notes if "rare slices" in note]
+
+
+def test_an_arm_with_rare_stalls_is_named(
+    rng: np.random.Generator, data: Make, trial: Make
+) -> None:
+    (note,) = rare_notes(stalled(rng, data, trial, 0.03))
+    assert note.startswith("by totals \N{MINUS SIGN}")
+    assert note.endswith(
+        "the difference sits in rare slices (1.6 % of its slices are slower than twice its median, "
+        "0.05 % of the baseline's)"
+    )
+
+
+def test_arms_that_stall_alike_are_not_named(
+    rng: np.random.Generator, data: Make, trial: Make
+) -> None:
+    named = sum(bool(rare_notes(stalled(rng, data, trial, 0.0))) for _ in range(200))
+    assert named <= 18  # 5 % of 200, and two standard deviations
+
+
+def test_a_certain_but_tiny_disagreement_is_not_worth_a_note(data: Make, trial: Make) -> None:
+    trials = [
+        trial(b, v, {"ops_per_s": 1e6, "ops_per_s_total": 1e6 * (0.999 if v == "b" else 1)})
+        for b in range(1, 9)
+        for v in "ab"
+    ]
+    assert rare_notes(data(trials)) == []
+    blocks = clean_blocks(trials)[CELL]
+    assert list(rare_slices(blocks, "a", "b", 0.001)) != []
+
+
+def test_without_totals_or_with_one_block_there_is_no_note(data: Make, trial: Make) -> None:
+    only_robust = [trial(b, v, {"ops_per_s": 1e6}) for b in range(1, 9) for v in "ab"]
+    assert rare_notes(data(only_robust)) == []
+    one = [
+        trial(1, v, {"ops_per_s": 1e6, "ops_per_s_total": 1e6 * (0.5 if v == "b" else 1)})
+        for v in "ab"
+    ]
+    assert rare_notes(data(one)) == []

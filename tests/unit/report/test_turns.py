@@ -1,0 +1,226 @@
+"""Trials that ran side by side: how it was measured in every format, rounds as a picture, rates from slices."""
+
+from __future__ import annotations
+
+import math
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import synthetic_turns
+from synthetic_turns import VARIANTS
+
+from perfrunner.analysis import Cell
+from perfrunner.analysis.cells import clean_blocks
+from perfrunner.measure.turns import Slices
+from perfrunner.report import build_report, render
+from perfrunner.report.charts import draw_charts
+from perfrunner.report.charts.rounds import rounds_chart
+from perfrunner.report.charts.series import read_series
+from perfrunner.report.charts.style import drawing, svg_bytes
+from perfrunner.report.charts.turns import pairs, rate_points
+from perfrunner.report.files import write_html
+from perfrunner.results import ResultStore
+
+CELL = Cell("pillowfight", "persistent")
+
+
+@pytest.fixture(scope="module")
+def turned(tmp_path_factory):
+    """turned(**shape) stores an experiment whose arms took turns, and gives its data."""
+    known = {}
+
+    def build(**shape):
+        key = repr(sorted(shape.items()))
+        if key not in known:
+            directory = tmp_path_factory.mktemp("turns")
+            made = synthetic_turns.write(directory, synthetic_turns.Shape(**shape))
+            with ResultStore.open(directory, create=False) as store:
+                known[key] = store.load(made)
+        return known[key]
+
+    return build
+
+
+def raw_of(data):
+    return read_series(data, list(clean_blocks(data.trials).values()))
+
+
+# -- how it was measured
+
+
+def test_every_format_says_how_it_was_measured(turned, tmp_path):
+    data = turned()
+    report = build_report(data)
+    page = write_html(report, data, tmp_path / "page.html").read_text()
+    for text in (
+        render(report, "terminal"),
+        render(report, "markdown").replace("\\", ""),
+        page,
+    ):
+        told = " ".join(text.split())
+        assert "side by side, 3 arms at once; slices of 2 ms, 400 rounds a block (median)" in told
+        assert "after 120 of warm-up" in told
+        assert "engines on CPU 0, load on CPU 1" in told
+        assert "background work of the arms that are not in turn goes on" in told
+        assert "so a lucky order is a part of a difference" in told
+    commit = render(report, "commit")
+    assert "side by side (pillowfight: slices of 2 ms, 400 rounds a block)" in commit
+    assert max(map(len, commit.splitlines())) <= 72
+    assert 'id="chart-rounds-pillowfight-persistent"' in page
+
+
+def test_groups_their_reason_and_new_links_are_said(turned):
+    groups = ((VARIANTS[1],), (VARIANTS[2],))
+    report = build_report(turned(groups=groups, relinked=True, blocks=6))
+    (arms, linked) = (
+        next(fact.value for fact in report.method if fact.label == label)
+        for label in ("pillowfight", "linked")
+    )
+    assert "groups of at most 2 of 3 arms, the baseline in each: limits.arms is 2" in arms
+    assert linked.startswith("anew for each block, functions in an order of its own")
+
+
+def test_arms_of_one_binary_share_its_layout(turned):
+    data = turned(blocks=2, rounds=50)
+    trials = tuple(replace(t, build_id="one") for t in data.trials)
+    linked = next(
+        f.value for f in build_report(replace(data, trials=trials)).method if f.label == "linked"
+    )
+    assert linked == "once: all arms share one binary, and with it the order of its functions"
+
+
+def test_a_workload_that_ran_alone_says_why(make):
+    why = {"schedule": "sequential", "arms": 1, "why": "the spec asks for it"}
+    data = make(
+        blocks=2, void_block=None, workloads=("append",), facts={"layouts": {"append": why}}
+    )
+    report = build_report(data)
+    assert report.method[0] == (
+        "append",
+        "one after the other, each engine alone: the spec asks for it",
+    )
+    assert not any(fact.label == "frozen" for fact in report.method)
+    assert "one after the other: append" in render(report, "commit")
+
+
+def test_an_older_store_says_nothing_of_it(report):
+    assert report.method == ()
+    assert "how it was measured" not in render(report, "terminal")
+
+
+def test_slices_of_append_are_operations(turned):
+    data = turned(workloads=("append",), blocks=2, rounds=50)
+    trials = tuple(replace(t, facts={**t.facts, "slice": 400}) for t in data.trials)
+    (method, *_) = build_report(replace(data, trials=trials)).methods
+    assert method.slice_text == "400 operations"
+
+
+# -- rounds
+
+
+def test_a_blocks_estimate_is_the_trials_own_number(turned):
+    data = turned()
+    raw = raw_of(data)
+    assert raw.problems == []
+    for variant in VARIANTS[1:]:
+        found = list(pairs(raw.turns, CELL, VARIANTS[0], variant))
+        assert [pair.block for pair in found] == list(range(1, 9))
+        for pair in found:
+            own = {t.variant: t.metrics for t in data.trials if t.block == pair.block}
+            for metric, value in (("ops_per_s", pair.robust), ("ops_per_s_total", pair.total)):
+                ratio = own[variant][metric] / own[VARIANTS[0]][metric]
+                assert value == pytest.approx(math.log(ratio))
+
+
+def test_an_arm_is_drawn_against_the_baseline_of_its_own_ensemble(turned):
+    data = turned(groups=((VARIANTS[1],), (VARIANTS[2],)), blocks=6)
+    raw = raw_of(data)
+    for ensemble, variant in ((1, VARIANTS[1]), (2, VARIANTS[2])):
+        for pair in pairs(raw.turns, CELL, VARIANTS[0], variant):
+            (base,) = [
+                t.slices
+                for t in raw.turns
+                if (t.block, t.ensemble, t.variant) == (pair.block, ensemble, VARIANTS[0])
+            ]
+            assert pair.base is base
+
+
+def test_the_rounds_are_drawn_and_the_figure_stays_small(turned):
+    raw = raw_of(turned())
+    with drawing():
+        figure = rounds_chart(raw.turns, CELL, VARIANTS)
+        drawn = [line for line in figure.axes[0].lines if len(line.get_xdata()) == 2]
+        found = list(pairs(raw.turns, CELL, VARIANTS[0], VARIANTS[1]))
+        levels = {round(float(line.get_ydata()[0]), 9) for line in drawn}
+        assert levels >= {round(100 * math.expm1(pair.robust), 9) for pair in found}
+        svg = svg_bytes(figure)
+    assert len(svg) < 120_000
+    words = " ".join("".join(t.itertext()) for t in ET.fromstring(svg).iter() if "text" in t.tag)
+    for word in ("against glibc in the same round", "400 rounds", "robust", "totals", VARIANTS[2]):
+        assert word in words
+
+
+def test_nothing_written_on_the_rounds_is_cut_off(turned):
+    raw = raw_of(turned())
+    with drawing():
+        figure = rounds_chart(raw.turns, CELL, VARIANTS)
+        figure.canvas.draw()
+        renderer, box = figure.canvas.get_renderer(), figure.bbox
+        texts = [t for axes in figure.axes for t in (*axes.texts, axes.title)]
+        for text in (*texts, *figure.legends[0].get_texts()):
+            extent = text.get_window_extent(renderer)
+            assert extent.x0 >= box.x0 - 1, text.get_text()
+            assert extent.x1 <= box.x1 + 1, text.get_text()
+
+
+def test_missing_and_broken_slices_are_said_and_the_rest_is_drawn(turned):
+    data = turned(blocks=3, rounds=60)
+    places = [Path(data.directory) / t.raw_dir for t in data.trials]
+    kept = [(place / "slices.json").read_text() for place in places[:2]]
+    (places[0] / "slices.json").unlink()
+    (places[1] / "slices.json").write_text('{"start_ns": [0]}')
+    try:
+        charts, notes = draw_charts(build_report(data), data)
+    finally:
+        for place, text in zip(places, kept, strict=False):
+            (place / "slices.json").write_text(text)
+    assert notes[0].startswith("the raw series of 2 of 9 trials cannot be read")
+    assert "slices.json" in notes[0]
+    assert "rounds-pillowfight-persistent" in [chart.name for chart in charts]
+
+
+def test_trials_that_ran_alone_have_no_rounds(data):
+    cells = list(clean_blocks(data.trials).values())[:1]
+    raw = read_series(data, cells)
+    assert raw.turns == []
+    with drawing():
+        assert rounds_chart(raw.turns, cells[0].cell, VARIANTS) is None
+
+
+# -- rates over time
+
+
+def slices(wall_s, ops):
+    wall = np.array([s * 1e9 for s in wall_s], dtype=np.int64)
+    counts = np.array(ops, dtype=np.int64)
+    return Slices(np.cumsum(wall) - wall, wall, counts, wall, np.zeros_like(wall))
+
+
+def test_rates_are_of_the_time_in_turn():
+    # 1.2 s in slices of 4 ms; from 0.6 s on half as fast
+    points = rate_points(slices([0.004] * 300, [400] * 150 + [200] * 150))
+    assert [t for t, _ in points] == pytest.approx([0.1 * n for n in range(1, 13)])
+    assert [rate for _, rate in points] == pytest.approx([100_000] * 6 + [50_000] * 6)
+
+
+def test_long_loads_have_a_point_a_second_and_no_partial_one():
+    points = rate_points(slices([0.01] * 1530, [10] * 1530))
+    assert [t for t, _ in points] == pytest.approx(range(1, 16))
+    assert [rate for _, rate in points] == pytest.approx([1000] * 15)
+
+
+def test_a_load_shorter_than_a_bin_has_one_point():
+    assert rate_points(slices([0.01, 0.01], [10, 30])) == [(0.02, 2000.0)]
