@@ -114,9 +114,48 @@ OpStatus Bucket::setVBucketState(Vbid vbid, VbState state, const OpTime& now) {
         return OpStatus::NotMyVbucket;
     }
     const BucketMemoryGuard guard(memory_);
+    const auto lock = vbucket(vbid).lockState();
     vbucket(vbid).setState(state);
     onStateChange(vbucket(vbid), now);
     return OpStatus::Ok;
+}
+
+Bucket::RollBack Bucket::rollBackReplica(Vbid vbid, Seqno seqno, const OpTime& now) {
+    const BucketMemoryGuard guard(memory_);
+    VBucket& target = vbucket(vbid);
+    const auto lock = target.lockState();
+    if (target.state() != VbState::Replica) {
+        return RollBack::NotReplica;
+    }
+    target.setState(VbState::Dead);
+    const bool done = discardAbove(target, seqno, now);
+    target.setState(VbState::Replica);
+    onStateChange(target, now);
+    if (!done) {
+        return RollBack::StoreFailed;
+    }
+    const std::shared_lock listenersLock(listenersMutex_);
+    for (SeqnoListener* listener : listeners_) {
+        listener->onRolledBack(vbid);
+    }
+    return RollBack::Done;
+}
+
+bool Bucket::adoptHistory(Vbid vbid, std::vector<FailoverEntry> log, const OpTime& now) {
+    const BucketMemoryGuard guard(memory_);
+    VBucket& target = vbucket(vbid);
+    const auto lock = target.lockState();
+    if (target.state() != VbState::Replica) {
+        return false;
+    }
+    target.failoverLog().replace(std::move(log));
+    onStateChange(target, now);
+    return true;
+}
+
+bool Bucket::discardAbove(VBucket& vbucket, Seqno /*seqno*/, const OpTime& now) {
+    vbucket.clear({}, now);
+    return true;
 }
 
 // --- admission

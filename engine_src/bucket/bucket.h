@@ -38,6 +38,8 @@ class SeqnoListener {
   public:
     virtual ~SeqnoListener() = default;
     virtual void onSeqno(Vbid vbid, Seqno seqno) noexcept = 0;
+    /// A replica rolled back: seqnos that it has had are not its history any more.
+    virtual void onRolledBack(Vbid) noexcept {}
 };
 
 /// Counters of the bucket that are not sums over its vBuckets; relaxed, never reset except by
@@ -123,6 +125,13 @@ class Bucket : private MutationSink {
     [[nodiscard]] const VBucket& vbucket(Vbid vbid) const { return *vbuckets_[vbid.get()]; }
     /// NotMyVbucket when the number is out of range.
     OpStatus setVBucketState(Vbid vbid, VbState state, const OpTime& now);
+    enum class RollBack : uint8_t { Done, NotReplica, StoreFailed };
+    /// Gives up what a replica has above `seqno`, or more, and tells the listeners; its high seqno
+    /// is what is left. Nothing is done to a vBucket that is no replica (any more).
+    RollBack rollBackReplica(Vbid vbid, Seqno seqno, const OpTime& now);
+    /// A replica's history is this one from now on; false, and nothing done, when it is no replica
+    /// (any more).
+    bool adoptHistory(Vbid vbid, std::vector<FailoverEntry> log, const OpTime& now);
 
     // --- background work: called by tasks, or by hand in tests; each returns what it did
     /// Deletes expired documents of all active vBuckets.
@@ -180,6 +189,9 @@ class Bucket : private MutationSink {
     virtual void onMutation(VBucket&, Seqno) noexcept {}
     /// A vBucket changed its state; no lock is held. Persistent buckets store it.
     virtual void onStateChange(VBucket&, const OpTime&) {}
+    /// Forgets at least what the vBucket has above `seqno`. It is dead meanwhile; false when the
+    /// store refuses, and then nothing has changed.
+    virtual bool discardAbove(VBucket& vbucket, Seqno seqno, const OpTime& now);
     /// Frees the vBuckets; a derived class whose threads use them calls it after stopping those, in
     /// its destructor.
     void destroyVBuckets();

@@ -260,6 +260,58 @@ TEST_P(BucketOps, ALockEndsByUnlockAndByTime) {
     EXPECT_TRUE(client.remove("k").ok());
 }
 
+TEST_P(BucketOps, ALockHasACasOfTheMutationsClock) {
+    const OpResult stored = client.set("k", "v");
+    const OpResult held = client.getAndLock("k", 10);
+    EXPECT_GT(held.cas, stored.cas);
+    EXPECT_LT(held.cas, Cas{client.now.nanos + 1'000});
+    EXPECT_GT(client.set("k", "mine", {.cas = held.cas}).cas, held.cas);
+}
+
+TEST_P(BucketOps, ALockOfBeforeARestartDoesNotOpenOneOfAfterIt) {
+    client.set("k", "v");
+    const OpResult before = client.getAndLock("k", 10);
+    const auto restarted = makeBucket(GetParam(), bucket->config());
+    Client after(*restarted);
+    after.now = client.now;
+    after.wait(1);
+    after.set("k", "v");
+    const OpResult held = after.getAndLock("k", 10);
+    ASSERT_TRUE(held.ok());
+    EXPECT_EQ(after.set("k", "x", {.cas = before.cas}).status, OpStatus::Locked);
+    EXPECT_EQ(after.unlock("k", before.cas).status, OpStatus::Locked);
+}
+
+TEST_P(BucketOps, TheLockOfADocumentThatExpiresIsForgotten) {
+    const auto lockOne = [&](const std::string& key) {
+        client.set(key, "v", {.exptime = client.now.seconds + 5});
+        EXPECT_TRUE(client.getAndLock(key, 30).ok());
+    };
+    lockOne("read");
+    lockOne("stored");
+    lockOne("passed");
+    EXPECT_EQ(client.vb().keyLocks().size(), 3u);
+    client.wait(5);
+    EXPECT_EQ(client.get("read").status, OpStatus::KeyNotFound);
+    EXPECT_TRUE(client.set("stored", "v").ok());
+    EXPECT_EQ(bucket->expirePass(client.now), 1u);
+    EXPECT_EQ(client.vb().keyLocks().size(), 0u);
+}
+
+TEST_P(BucketOps, LocksThatRanOutDoNotPileUp) {
+    size_t most = 0;
+    for (int round = 0; round < 50; ++round) {
+        for (int key = 0; key < 100; ++key) {
+            const std::string name = std::to_string(round) + "-" + std::to_string(key);
+            client.set(name, "v");
+            ASSERT_TRUE(client.getAndLock(name, 1).ok());
+        }
+        client.wait(1);
+        most = std::max(most, client.vb().keyLocks().size());
+    }
+    EXPECT_LE(most, 300u);
+}
+
 TEST_P(BucketOps, OperationsNeedAnActiveVBucket) {
     const Vbid other{1};
     for (const auto state : {VbState::Replica, VbState::Pending, VbState::Dead}) {

@@ -56,6 +56,12 @@ void HashIndex::link(const Guard& guard, StoredValuePtr value) {
     (void)value.release();
 }
 
+StoredValuePtr HashIndex::exchange(const Guard& guard, StoredValue* old, StoredValuePtr fresh) {
+    lines()[guard.line()].replace(old, TaggedPointer(fresh.get(), guard.tag()));
+    (void)fresh.release();
+    return StoredValuePtr(old);
+}
+
 StoredValuePtr HashIndex::unlink(const Guard& guard, StoredValue* value) {
     lines()[guard.line()].remove(value);
     return StoredValuePtr(value);

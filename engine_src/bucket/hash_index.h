@@ -109,7 +109,11 @@ class HashIndex {
     }
 
   protected:
+    void reserveEntry(const Guard& guard) { lines()[guard.line()].reserve(); }
     void link(const Guard& guard, StoredValuePtr value);
+    /// `fresh`, of the same key, takes the place of `old`; allocates nothing.
+    [[nodiscard]] StoredValuePtr exchange(const Guard& guard, StoredValue* old,
+                                          StoredValuePtr fresh);
     [[nodiscard]] StoredValuePtr unlink(const Guard& guard, StoredValue* value);
     /// Frees every StoredValue.
     void freeAll(const AllGuard& guard);

@@ -11,6 +11,27 @@ constexpr std::align_val_t kAlignment{sizeof(HashLine)};
 
 }  // namespace
 
+void HashLine::reserve() {
+    HashLine* line = this;
+    while (line->isFull()) {
+        if (line->more_ == nullptr) {
+            line->more_ = std::make_unique<HashLine>();
+        }
+        line = line->more_.get();
+    }
+}
+
+void HashLine::replace(const StoredValue* old, TaggedPointer fresh) {
+    for (HashLine* line = this; line != nullptr; line = line->more_.get()) {
+        const auto entry = std::find_if(line->entries_.begin(), line->entries_.end(),
+                                        [old](TaggedPointer held) { return held.get() == old; });
+        if (entry != line->entries_.end()) {
+            *entry = fresh;
+            return;
+        }
+    }
+}
+
 void HashLine::add(TaggedPointer added) {
     HashLine* line = this;
     while (line->isFull()) {
@@ -32,6 +53,9 @@ void HashLine::remove(const StoredValue* value) {
             if (entry.get() == value) {
                 hole = &entry;
             }
+        }
+        if (line->more_ != nullptr && line->more_->isEmpty()) {
+            line->more_.reset();  // room that nobody used
         }
         if (line->more_ == nullptr) {
             break;

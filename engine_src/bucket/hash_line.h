@@ -4,7 +4,8 @@
 // (another one's tag agrees once in 65 536), so that it waits for two reads from memory, the line
 // and the document, where a chain through the documents waits for every stranger before its own.
 //
-// Entries are packed: only the last line of a chain has empty ones, and they are its last. A line
+// Entries are packed: only the last line of a chain has empty ones, and they are its last; an empty
+// further line stands behind full ones only where reserve() has made room. A line
 // does not own the StoredValues. Threads: by the lock of the line (hash_index.h). Lines stand in a
 // HashLines array, aligned to the cache's; further lines are plain blocks, since an aligned block
 // costs some allocators as much again.
@@ -45,8 +46,13 @@ class HashLine {
         return nullptr;
     }
 
+    /// Makes room for one more entry: the next add() allocates nothing. Throws std::bad_alloc, and
+    /// then changed nothing.
+    void reserve();
     /// Throws std::bad_alloc, and then changed nothing.
     void add(TaggedPointer added);
+    /// Puts `fresh`, of the same tag, in the place of `old`, which must be here.
+    void replace(const StoredValue* old, TaggedPointer fresh);
     /// `value` must be here.
     void remove(const StoredValue* value);
     void clear() noexcept;
@@ -75,6 +81,7 @@ class HashLine {
         }
         (std::make_integer_sequence<unsigned, kEntries>());
     }
+    [[nodiscard]] bool isEmpty() const { return !entries_.front(); }
     [[nodiscard]] bool isFull() const { return static_cast<bool>(entries_.back()); }
 
     std::array<TaggedPointer, kEntries> entries_{};

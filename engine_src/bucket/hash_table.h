@@ -41,6 +41,8 @@ class BasicHashTable : public HashIndex {
         return StoredValue::create(key, ordered_);
     }
 
+    /// Makes room in the key's line: the next insert() there, under this guard, allocates nothing.
+    void reserve(const Guard& guard) { reserveEntry(guard); }
     /// Adds a filled-in StoredValue whose key is not in the table.
     StoredValue& insert(const Guard& guard, StoredValuePtr value) {
         StoredValue& added = *value;
@@ -60,11 +62,14 @@ class BasicHashTable : public HashIndex {
         epilogue(StoredValueFacts(&value), nullptr);
         return unlink(guard, &value);
     }
-    /// Puts `fresh`, of the same key, in the place of `old`, which the caller then owns.
+    /// Puts `fresh`, of the same key, in the place of `old`, which the caller then owns. Allocates
+    /// nothing.
     [[nodiscard]] StoredValuePtr replace(const Guard& guard, StoredValue& old,
                                          StoredValuePtr fresh) {
-        StoredValuePtr removed = remove(guard, old);
-        insert(guard, std::move(fresh));
+        const StoredValueFacts before(&old);
+        StoredValue& added = *fresh;
+        StoredValuePtr removed = exchange(guard, &old, std::move(fresh));
+        epilogue(before, &added);
         return removed;
     }
     /// Inserts or overwrites a document as a whole, dirty: what the historic ht.set() did
@@ -91,8 +96,8 @@ class BasicHashTable : public HashIndex {
         return SetStatus::WasClean;
     }
     /// Frees every StoredValue and zeroes every counter of every stripe.
-    void clear() {
-        const AllGuard guard = lockAll();
+    void clear() { clear(lockAll()); }
+    void clear(const AllGuard& guard) {
         freeAll(guard);
         counters_.forEach([](HashTableCounters& stripe) { stripe.reset(); });
     }

@@ -1,12 +1,17 @@
 #include "bucket/key_locks.h"
 
+#include <algorithm>
+
 namespace kv {
 
-Cas KeyLocks::lock(std::string_view key, uint32_t untilSeconds) {
+void KeyLocks::lock(std::string_view key, Cas cas, uint32_t nowSeconds, uint32_t untilSeconds) {
     const std::lock_guard lock(mutex_);
-    const Cas cas{kLockCas | ++count_};
+    if (held_.size() >= clearAt_) {
+        std::erase_if(held_,
+                      [&](const auto& entry) { return entry.second.untilSeconds <= nowSeconds; });
+        clearAt_ = std::max(kLeastToClear, 2 * held_.size());
+    }
     held_.insert_or_assign(std::string(key), Held{cas, untilSeconds});
-    return cas;
 }
 
 Cas KeyLocks::holder(std::string_view key, uint32_t nowSeconds) {
@@ -30,6 +35,11 @@ void KeyLocks::unlock(std::string_view key) {
 void KeyLocks::clear() {
     const std::lock_guard lock(mutex_);
     held_.clear();
+}
+
+size_t KeyLocks::size() const {
+    const std::lock_guard lock(mutex_);
+    return held_.size();
 }
 
 }  // namespace kv

@@ -1,9 +1,11 @@
 // KeyLocks: the keys of one vBucket that get-and-lock holds, beside the hash table because they are
 // few.
 //
-// A lock does not change the document: it has a CAS of its own, from a range that mutations never
-// get (highest bit set), valid until the lock goes. Threads: any; lock order: hash-bucket lock,
-// then this one.
+// A lock does not change the document: it has a CAS of its own, valid until the lock goes, which
+// the caller takes from the clock of the mutations' CAS: no mutation and no other lock has it,
+// before a restart or after it. Locks that have run out are forgotten at the latest when there are
+// twice as many as were left at the last clearing. Threads: any; lock order: hash-bucket lock, then
+// this one.
 #pragma once
 
 #include <cstdint>
@@ -18,23 +20,25 @@ namespace kv {
 
 class KeyLocks {
   public:
-    /// Locks the key until `untilSeconds`; the returned CAS opens it.
-    Cas lock(std::string_view key, uint32_t untilSeconds);
+    /// Locks the key from now on until `untilSeconds`; `cas` opens it.
+    void lock(std::string_view key, Cas cas, uint32_t nowSeconds, uint32_t untilSeconds);
     /// The CAS that opens the key, or Cas{0} when its lock has run out (it is forgotten then).
     [[nodiscard]] Cas holder(std::string_view key, uint32_t nowSeconds);
     void unlock(std::string_view key);
     void clear();
+    /// Locks that are remembered, run out or not.
+    [[nodiscard]] size_t size() const;
 
   private:
     struct Held {
         Cas cas;
         uint32_t untilSeconds;
     };
-    static constexpr uint64_t kLockCas = uint64_t{1} << 63;
+    static constexpr size_t kLeastToClear = 64;
 
-    std::mutex mutex_;
+    mutable std::mutex mutex_;
     std::unordered_map<std::string, Held> held_;
-    uint64_t count_{0};
+    size_t clearAt_{kLeastToClear};
 };
 
 }  // namespace kv

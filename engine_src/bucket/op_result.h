@@ -61,7 +61,8 @@ struct StoreArgs {
     uint32_t exptime{0};  ///< absolute seconds since the epoch, 0 = never (the server resolves
                           ///< relative times)
     uint8_t datatype{0};  ///< protocol bits: 1 JSON, 2 Snappy, 4 Xattr
-    Cas cas{};            ///< required version; Cas{0} = any
+    bool preserveExpiry{false};  ///< a document that exists keeps its expiry time
+    Cas cas{};                   ///< required version; Cas{0} = any
 };
 
 struct ArithmeticArgs {

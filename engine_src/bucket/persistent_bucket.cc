@@ -116,15 +116,41 @@ bool PersistentBucket::persistAll() {
     return false;
 }
 
+bool PersistentBucket::discardAbove(VBucket& vbucket, Seqno seqno, const OpTime& now) {
+    const Vbid vbid = vbucket.id();
+    VbFlushTarget& target = *targets_[vbid.get()];
+    const auto lock = target.lockForFlush();
+    KVStore& store = storeOf(vbid);
+    // What is not stored yet goes in any case: the memory has no older versions of its documents.
+    const Seqno kept = std::min(seqno, target.persistedSeqno());
+    if (kept != Seqno{} && store.rollback(vbid, kept)) {
+        const auto scan = store.openSeqnoScan(vbid, Seqno{1}, Seqno{~uint64_t{0}});
+        if (scan != nullptr) {
+            WarmupResult loaded;
+            loadDocuments(*scan, vbucket, loaded);
+            target.assumeStored(scan->state());
+            return true;
+        }
+    }
+    return forget(target, now);
+}
+
+bool PersistentBucket::forget(VbFlushTarget& target, const OpTime& now) {
+    if (!storeOf(target.vbid()).delVBucket(target.vbid())) {
+        return false;
+    }
+    target.vbucket().clear({}, now);
+    target.assumeStored({});
+    return true;
+}
+
 bool PersistentBucket::resetVBucket(Vbid vbid, const OpTime& now) {
     const BucketMemoryGuard guard(memory());
     VbFlushTarget& target = *targets_[vbid.get()];
     const auto lock = target.lockForFlush();
-    if (!storeOf(vbid).delVBucket(vbid)) {
+    if (!forget(target, now)) {
         return false;
     }
-    vbucket(vbid).clear({}, now);
-    target.assumeStored({});
     target.stateChanged();
     queueFlush(vbid);
     return true;
@@ -222,19 +248,7 @@ void PersistentBucket::loadVBucket(KVStore& store, Vbid vbid, bool clean, Warmup
         throw StoreError("vBucket " + std::to_string(vbid.get()) + " has an unknown stored state");
     }
     VBucket& target = vbucket(vbid);
-    target.clear({.highSeqno = state.highSeqno, .snapshot = state.snapshot, .maxCas = state.maxCas},
-                 OpTime{});
-    for (StoredDoc doc; scan->next(doc);) {
-        target.loadStored(doc.key, doc.op, doc.meta,
-                          isDeletion(doc.op) ? BlobPtr{} : Blob::create(doc.value));
-        if (isDeletion(doc.op)) {
-            // As after a flush: the vBucket learns the revision and lets the tombstone go.
-            target.onPersisted(*Item::create(vbid, doc.op, doc.key, doc.meta, {}));
-            ++result.tombstones;
-        } else {
-            ++result.documents;
-        }
-    }
+    loadDocuments(*scan, target, result);
     // Becoming active begins a new history, which is right after a crash only.
     const auto stored = static_cast<VbState>(state.state);
     target.failoverLog().replace(state.failoverLog);
@@ -248,6 +262,23 @@ void PersistentBucket::loadVBucket(KVStore& store, Vbid vbid, bool clean, Warmup
         queueFlush(vbid);
     }
     ++result.vbuckets;
+}
+
+void PersistentBucket::loadDocuments(SeqnoScan& scan, VBucket& target, WarmupResult& result) {
+    const PersistedVbState& state = scan.state();
+    target.clear({.highSeqno = state.highSeqno, .snapshot = state.snapshot, .maxCas = state.maxCas},
+                 OpTime{});
+    for (StoredDoc doc; scan.next(doc);) {
+        target.loadStored(doc.key, doc.op, doc.meta,
+                          isDeletion(doc.op) ? BlobPtr{} : Blob::create(doc.value));
+        if (isDeletion(doc.op)) {
+            // As after a flush: the vBucket learns the revision and lets the tombstone go.
+            target.onPersisted(*Item::create(target.id(), doc.op, doc.key, doc.meta, {}));
+            ++result.tombstones;
+        } else {
+            ++result.documents;
+        }
+    }
 }
 
 }  // namespace kv

@@ -98,10 +98,16 @@ class PersistentBucket final : public Bucket {
 
     void onMutation(VBucket& vbucket, Seqno seqno) noexcept override;
     void onStateChange(VBucket& vbucket, const OpTime& now) override;
+    /// By the store's rollback where it can, or else everything: the next seqno is 1 then.
+    bool discardAbove(VBucket& vbucket, Seqno seqno, const OpTime& now) override;
     void queueFlush(Vbid vbid) noexcept;
     void stopFlushing();
     void loadShard(Shard& shard, bool clean, WarmupResult& result);
     void loadVBucket(KVStore& store, Vbid vbid, bool clean, WarmupResult& result);
+    /// The vBucket's flush lock is held.
+    bool forget(VbFlushTarget& target, const OpTime& now);
+    /// Makes the vBucket's documents and log those of the scan.
+    void loadDocuments(SeqnoScan& scan, VBucket& target, WarmupResult& result);
     Shard& shardOf(Vbid vbid) { return shards_[vbid.get() % shards_.size()]; }
     FlushTarget& targetOf(Vbid vbid) { return *targets_[vbid.get()]; }
 

@@ -45,8 +45,19 @@ bool SequenceList::isCovered(const Guard&, const StoredValue& value) const {
     });
 }
 
-void SequenceList::keepStale(const Guard&, StoredValuePtr old, Seqno replacedBy) {
-    stale_.emplace(old.get(), replacedBy);
+SequenceList::StaleRoom SequenceList::makeRoomForStale(const Guard&) {
+    StaleRoom room;
+    decltype(stale_) one;
+    one.emplace(nullptr, Seqno{});
+    room.node_ = one.extract(one.begin());
+    stale_.reserve(stale_.size() + 1);
+    return room;
+}
+
+void SequenceList::keepStale(const Guard&, StoredValuePtr old, Seqno replacedBy, StaleRoom room) {
+    room.node_.key() = old.get();
+    room.node_.mapped() = replacedBy;
+    stale_.insert(std::move(room.node_));
     old->setStale();
     staleBytes_ += bytesOf(*old);
     (void)old.release();  // reachable through its neighbours

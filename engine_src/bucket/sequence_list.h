@@ -64,8 +64,14 @@ class SequenceList {
     void unlink(const Guard& guard, StoredValue& value);
     /// True when a reader has yet to read it: it must stay as it is.
     [[nodiscard]] bool isCovered(const Guard& guard, const StoredValue& value) const;
+    /// Room for one stale version: what keepStale() needs to allocate nothing.
+    class StaleRoom {
+        friend class SequenceList;
+        std::unordered_map<const StoredValue*, Seqno>::node_type node_;
+    };
+    [[nodiscard]] StaleRoom makeRoomForStale(const Guard& guard);
     /// Keeps a version, out of the hash table already, for the readers that cover it.
-    void keepStale(const Guard& guard, StoredValuePtr old, Seqno replacedBy);
+    void keepStale(const Guard& guard, StoredValuePtr old, Seqno replacedBy, StaleRoom room);
     /// Forgets every document (their owner is about to free them) and frees the stale ones; readers
     /// end aborted.
     void clear(const Guard& guard);

@@ -18,6 +18,10 @@ PersistedVbState VbFlushTarget::stateToPersist() {
     PersistedVbState state = stored_;
     state.state = static_cast<uint8_t>(vbucket_.state());
     state.failoverLog = vbucket_.failoverLog().entries();
+    if (vbucket_.state() == VbState::Active) {
+        // What was promised of a snapshot while this was a replica will not come.
+        state.snapshot.end = std::min(state.snapshot.end, state.highSeqno);
+    }
     return state;
 }
 

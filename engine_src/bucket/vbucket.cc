@@ -30,22 +30,26 @@ VBucket::~VBucket() {
 
 void VBucket::setState(VbState state) {
     const auto guard = table_.lockAll();
-    const VbState before = state_.exchange(state, std::memory_order_acq_rel);
-    if (state == VbState::Active && before != VbState::Active) {
-        failoverLog_.begin(checkpoints_.highSeqno());
+    // The history first: who sees the vBucket active, the flusher that stores it, sees whose it is.
+    if (state == VbState::Active && state_.load(std::memory_order_relaxed) != VbState::Active) {
+        failoverLog_.begin(checkpoints_.beginActive(OpTime::now().nanos));
     }
+    state_.store(state, std::memory_order_release);
     keyLocks_.clear();
 }
 
 void VBucket::clear(const CheckpointStart& start, const OpTime& now) {
-    // Not atomic as a whole: callers make the vBucket dead first.
+    // List and table at once: a purge in between would unlink a document from a list that has
+    // forgotten it, and make the list point at what the table then frees.
+    const auto guard = table_.lockAll();
     if (sequence_ != nullptr) {
         sequence_->clear(sequence_->lock());
     }
-    table_.clear();
+    table_.clear(guard);
     keyLocks_.clear();
     purgedSeqno_.store(0, std::memory_order_release);
     checkpoints_.clear(start, now.nanos);
+    clears_.fetch_add(1, std::memory_order_release);
 }
 
 size_t VBucket::checkpointMemory() const {
@@ -65,8 +69,24 @@ QueueResult VBucket::queue(std::string_view key, ItemOp op, const ItemMeta& meta
                                    GenerateSeqno::Yes, GenerateCas::Yes, now.nanos);
 }
 
-void VBucket::put(const Guard& guard, StoredValue* present, StoredValuePtr fresh, ItemOp op,
-                  const ItemMeta& meta, BlobPtr value, const SequenceList::Guard* listGuard) {
+VBucket::Room VBucket::makeRoom(const Guard& guard, const StoredValue* present,
+                                std::string_view key) {
+    Room room;
+    if (sequence_ != nullptr) {
+        room.listGuard = sequence_->lock();
+    }
+    if (present == nullptr) {
+        room.fresh = table_.make(key);
+        table_.reserve(guard);
+    } else if (sequence_ != nullptr && sequence_->isCovered(room.listGuard, *present)) {
+        room.fresh = table_.make(key);
+        room.stale = sequence_->makeRoomForStale(room.listGuard);
+    }
+    return room;
+}
+
+void VBucket::put(const Guard& guard, StoredValue* present, Room& room, ItemOp op,
+                  const ItemMeta& meta, BlobPtr value) noexcept {
     const auto fill = [&](StoredValue& target) {
         if (kv::isDeletion(op)) {
             target.setDeleted(meta, op == ItemOp::Expiration);
@@ -75,25 +95,25 @@ void VBucket::put(const Guard& guard, StoredValue* present, StoredValuePtr fresh
         }
         target.setDirty(persistent_);
     };
-    if (fresh == nullptr) {
+    if (room.fresh == nullptr) {
         table_.update(guard, *present, fill);
-        if (listGuard != nullptr) {
-            sequence_->moveToEnd(*listGuard, *present);
+        if (sequence_ != nullptr) {
+            sequence_->moveToEnd(room.listGuard, *present);
         }
         return;
     }
-    fill(*fresh);
-    StoredValue& added = *fresh;
+    fill(*room.fresh);
+    StoredValue& added = *room.fresh;
     if (present != nullptr) {
         // A reader has yet to see the present version: it stays in the list, the new one takes its
         // place in the table.
-        StoredValuePtr old = table_.replace(guard, *present, std::move(fresh));
-        sequence_->keepStale(*listGuard, std::move(old), meta.seqno);
+        StoredValuePtr old = table_.replace(guard, *present, std::move(room.fresh));
+        sequence_->keepStale(room.listGuard, std::move(old), meta.seqno, std::move(room.stale));
     } else {
-        table_.insert(guard, std::move(fresh));
+        table_.insert(guard, std::move(room.fresh));
     }
-    if (listGuard != nullptr) {
-        sequence_->append(*listGuard, added);
+    if (sequence_ != nullptr) {
+        sequence_->append(room.listGuard, added);
     }
 }
 
@@ -103,22 +123,14 @@ QueueResult VBucket::commit(const Guard& guard, StoredValue* present, std::strin
     meta.revSeqno = 1 + (present != nullptr ? present->revSeqno()
                                             : maxDeletedRev_.load(std::memory_order_relaxed));
     const Seqno previous = present != nullptr ? present->seqno() : Seqno{};
-
-    SequenceList::Guard listGuard;
-    StoredValuePtr fresh;
-    if (sequence_ != nullptr) {
-        listGuard = sequence_->lock();
-    }
-    // Everything that may fail for want of memory comes before the seqno: a seqno without its
-    // document cannot be undone.
-    if (present == nullptr || (sequence_ != nullptr && sequence_->isCovered(listGuard, *present))) {
-        fresh = table_.make(key);
-    }
+    Room room = makeRoom(guard, present, key);
     const QueueResult queued = queue(key, change.op, meta, change.value, previous, now);
     meta.seqno = queued.seqno;
     meta.cas = queued.cas;
-    put(guard, present, std::move(fresh), change.op, meta, std::move(change.value),
-        sequence_ != nullptr ? &listGuard : nullptr);
+    if (present != nullptr) {
+        openLock(*present);
+    }
+    put(guard, present, room, change.op, meta, std::move(change.value));
     notice.queued(queued.seqno);
     return queued;
 }
@@ -133,18 +145,10 @@ OpStatus VBucket::applyReplicated(std::string_view key, ItemOp op, const ItemMet
     }
     StoredValue* present = table_.find(guard, key);
     const Seqno previous = present != nullptr ? present->seqno() : Seqno{};
-    SequenceList::Guard listGuard;
-    StoredValuePtr fresh;
-    if (sequence_ != nullptr) {
-        listGuard = sequence_->lock();
-    }
-    if (present == nullptr || (sequence_ != nullptr && sequence_->isCovered(listGuard, *present))) {
-        fresh = table_.make(key);
-    }
+    Room room = makeRoom(guard, present, key);
     checkpoints_.queueDirty(Item::create(vbid_, op, key, meta, value), previous, GenerateSeqno::No,
                             GenerateCas::No, now.nanos);
-    put(guard, present, std::move(fresh), op, meta, std::move(value),
-        sequence_ != nullptr ? &listGuard : nullptr);
+    put(guard, present, room, op, meta, std::move(value));
     notice.queued(meta.seqno);
     return OpStatus::Ok;
 }
@@ -173,14 +177,12 @@ size_t VBucket::removeAll(const OpTime& now) {
             return false;
         }
         if (!value.isDeleted()) {
-            value.setLocked(false);
             commit(guard, &value, value.key(), {.op = ItemOp::Deletion, .exptime = now.seconds},
                    notice, now);
             ++removed;
         }
         return true;
     });
-    keyLocks_.clear();
     return removed;
 }
 

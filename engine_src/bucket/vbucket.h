@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string_view>
 
@@ -80,11 +81,17 @@ class VBucket {
     // --- state
     [[nodiscard]] Vbid id() const { return vbid_; }
     [[nodiscard]] VbState state() const { return state_.load(std::memory_order_acquire); }
-    /// Waits for running operations; becoming active begins a new history in the failover log.
+    /// Waits for running operations; becoming active begins a new history in the failover log, at
+    /// the end of the last complete snapshot.
     void setState(VbState state);
+    /// Held by whoever changes the state while what he decided must stay true. Comes before every
+    /// other lock.
+    [[nodiscard]] std::unique_lock<std::mutex> lockState() { return std::unique_lock(stateMutex_); }
     /// Forgets every document and all of the log; the next seqno follows `start`. State and history
     /// stay.
     void clear(const CheckpointStart& start, const OpTime& now);
+    /// How often that happened: what was read before and after has nothing to do with each other.
+    [[nodiscard]] uint64_t clears() const { return clears_.load(std::memory_order_acquire); }
     FailoverLog& failoverLog() { return failoverLog_; }
     [[nodiscard]] const FailoverLog& failoverLog() const { return failoverLog_; }
     [[nodiscard]] Seqno highSeqno() const { return checkpoints_.highSeqno(); }
@@ -121,6 +128,7 @@ class VBucket {
     /// nullptr in a persistent bucket.
     SequenceList* sequence() { return sequence_.get(); }
     [[nodiscard]] const SequenceList* sequence() const { return sequence_.get(); }
+    [[nodiscard]] const KeyLocks& keyLocks() const { return keyLocks_; }
     /// Bytes of checkpoints beyond what an empty vBucket has.
     [[nodiscard]] size_t checkpointMemory() const;
 
@@ -161,8 +169,19 @@ class VBucket {
                        Change change, Notice& notice, const OpTime& now);
     QueueResult queue(std::string_view key, ItemOp op, const ItemMeta& meta, const BlobPtr& value,
                       Seqno previous, const OpTime& now);
-    void put(const Guard& guard, StoredValue* present, StoredValuePtr fresh, ItemOp op,
-             const ItemMeta& meta, BlobPtr value, const SequenceList::Guard* listGuard);
+    /// Everything that a change of a document may fail for: had before its seqno, since a seqno
+    /// without its document cannot be undone.
+    struct Room {
+        SequenceList::Guard listGuard{};
+        StoredValuePtr fresh{};  ///< unless the present StoredValue is to be changed
+        SequenceList::StaleRoom stale{};
+    };
+    /// `present` is the key's StoredValue or nullptr. Throws std::bad_alloc.
+    [[nodiscard]] Room makeRoom(const Guard& guard, const StoredValue* present,
+                                std::string_view key);
+    /// Makes the change in the hash table. Does not fail.
+    void put(const Guard& guard, StoredValue* present, Room& room, ItemOp op, const ItemMeta& meta,
+             BlobPtr value) noexcept;
     void expire(const Guard& guard, StoredValue& value, Notice& notice, const OpTime& now);
     /// The live StoredValue among `found`; expires it when its time has come.
     StoredValue* live(const Guard& guard, StoredValue* found, Notice& notice, const OpTime& now);
@@ -170,9 +189,12 @@ class VBucket {
     /// (KeyNotFound without one); then use(guard, document, notice).
     template <class Use>
     OpResult withLive(std::string_view key, const OpTime& now, Use use);
-    /// Why a mutation with `cas` may not touch the document; opens a lock that the cas fits.
+    /// Why a mutation with `cas` may not touch the document. A lock that the cas fits is opened by
+    /// the mutation's commit().
     std::optional<OpStatus> refuse(StoredValue& value, Cas cas, const OpTime& now);
     [[nodiscard]] bool isLocked(StoredValue& value, const OpTime& now);
+    /// Ends the document's lock, if it has one, whoever holds it. Every commit() does.
+    void openLock(StoredValue& value);
     OpResult read(StoredValue& value, const OpTime& now);
     [[nodiscard]] OpResult done(const QueueResult& queued) const;
     /// Relaxed: the caller holds a hash-bucket lock.
@@ -184,7 +206,9 @@ class VBucket {
     const bool persistent_;
     const BucketConfig& config_;
     MutationSink& sink_;
+    std::mutex stateMutex_;
     std::atomic<VbState> state_{VbState::Dead};
+    std::atomic<uint64_t> clears_{0};
     /// Highest revision among tombstones that are gone: a key that comes back continues above it.
     std::atomic<uint64_t> maxDeletedRev_{0};
     std::atomic<uint64_t> purgedSeqno_{0};

@@ -22,14 +22,24 @@ OpResult failed(OpStatus status) {
     return result;
 }
 
+constexpr bool isSpace(char c) {
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+/// As memcached reads a counter, with strtoull: white space and a sign may stand before the number,
+/// anything after white space behind it is not looked at, and a negative number is none.
 std::optional<uint64_t> parseDecimal(std::string_view text) {
-    // Some clients pad a counter that became shorter with spaces.
-    while (!text.empty() && text.back() == ' ') {
-        text.remove_suffix(1);
+    while (!text.empty() && isSpace(text.front())) {
+        text.remove_prefix(1);
+    }
+    const bool negative = text.starts_with('-');
+    if (negative || text.starts_with('+')) {
+        text.remove_prefix(1);
     }
     uint64_t number = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (text.empty() || error != std::errc() || end != text.data() + text.size()) {
+    const char* last = text.data() + text.size();
+    const auto [end, error] = std::from_chars(text.data(), last, number);
+    if (error != std::errc() || (end != last && !isSpace(*end)) || (negative && number != 0)) {
         return std::nullopt;
     }
     return number;
@@ -59,7 +69,6 @@ OpResult VBucket::done(const QueueResult& queued) const {
 }
 
 void VBucket::expire(const Guard& guard, StoredValue& value, Notice& notice, const OpTime& now) {
-    value.setLocked(false);
     commit(guard, &value, value.key(), {.op = ItemOp::Expiration, .exptime = now.seconds}, notice,
            now);
 }
@@ -75,6 +84,13 @@ StoredValue* VBucket::live(const Guard& guard, StoredValue* found, Notice& notic
         return nullptr;
     }
     return found;
+}
+
+void VBucket::openLock(StoredValue& value) {
+    if (value.isLocked()) [[unlikely]] {
+        keyLocks_.unlock(value.key());
+        value.setLocked(false);
+    }
 }
 
 bool VBucket::isLocked(StoredValue& value, const OpTime& now) {
@@ -93,8 +109,6 @@ std::optional<OpStatus> VBucket::refuse(StoredValue& value, Cas cas, const OpTim
         if (cas != keyLocks_.holder(value.key(), now.seconds)) {
             return OpStatus::Locked;
         }
-        keyLocks_.unlock(value.key());
-        value.setLocked(false);
         return std::nullopt;
     }
     if (cas != Cas{} && cas != value.cas()) {
@@ -134,12 +148,12 @@ OpResult VBucket::get(std::string_view key, const OpTime& now) {
                     [&](const Guard&, StoredValue& value, Notice&) { return read(value, now); });
 }
 
-OpResult VBucket::getMeta(std::string_view key, const OpTime&) {
+OpResult VBucket::getMeta(std::string_view key, const OpTime& now) {
     const Guard guard = table_.lock(key);
     if (!isActive()) {
         return failed(OpStatus::NotMyVbucket);
     }
-    const StoredValue* value = table_.find(guard, key);
+    StoredValue* value = table_.find(guard, key);
     if (value == nullptr) {
         return failed(OpStatus::KeyNotFound);
     }
@@ -148,7 +162,7 @@ OpResult VBucket::getMeta(std::string_view key, const OpTime&) {
     result.deleted = value->isDeleted();
     result.flags = value->flags();
     result.exptime = value->exptime();
-    result.cas = value->cas();
+    result.cas = isLocked(*value, now) ? kLockedCas : value->cas();
     result.seqno = value->seqno();
     result.number = value->revSeqno();
     return result;
@@ -215,7 +229,8 @@ OpResult VBucket::getAndLock(std::string_view key, uint32_t seconds, const OpTim
         if (result.ok()) {
             const uint32_t duration =
                     seconds == 0 || seconds > kMaxLockSeconds ? kDefaultLockSeconds : seconds;
-            result.cas = keyLocks_.lock(key, now.seconds + duration);
+            result.cas = checkpoints_.newCas(now.nanos);
+            keyLocks_.lock(key, result.cas, now.seconds, now.seconds + duration);
             value.setLocked(true);
         }
         return result;
@@ -230,8 +245,7 @@ OpResult VBucket::unlock(std::string_view key, Cas cas, const OpTime& now) {
         if (keyLocks_.holder(key, now.seconds) != cas) {
             return failed(OpStatus::Locked);
         }
-        keyLocks_.unlock(key);
-        value.setLocked(false);
+        openLock(value);
         return OpResult();
     });
 }
@@ -258,12 +272,10 @@ OpResult VBucket::store(std::string_view key, StoreMode mode, BlobPtr value, con
         if (const auto refused = refuse(*found, args.cas, now)) {
             return failed(*refused);
         }
-    } else if (found != nullptr) {
-        found->setLocked(false);
     }
     return done(commit(guard, found, key,
                        {.flags = args.flags,
-                        .exptime = args.exptime,
+                        .exptime = present && args.preserveExpiry ? found->exptime() : args.exptime,
                         .datatype = args.datatype,
                         .value = std::move(value)},
                        notice, now));
@@ -310,7 +322,8 @@ OpResult VBucket::arithmetic(std::string_view key, const ArithmeticArgs& args, c
     StoredValue* found = table_.find(guard, key);
     StoredValue* present = live(guard, found, notice, now);
     uint64_t number = args.initial;
-    Change change{.exptime = args.exptime};
+    // A number is JSON.
+    Change change{.exptime = args.exptime, .datatype = kJson};
     if (present == nullptr) {
         if (!args.createIfMissing || args.cas != Cas{}) {
             return failed(OpStatus::KeyNotFound);
@@ -331,7 +344,6 @@ OpResult VBucket::arithmetic(std::string_view key, const ArithmeticArgs& args, c
         number = applyDelta(*old, args);
         change.flags = present->flags();
         change.exptime = present->exptime();
-        change.datatype = present->datatype();
     }
     change.value = decimalBlob(number);
     OpResult result = done(commit(guard, found, key, std::move(change), notice, now));

@@ -5,11 +5,18 @@
 
 namespace kv {
 
-void Checkpoint::reuse(SnapshotRange snapshot, CheckpointType type) {
+void Checkpoint::reuse(SnapshotRange snapshot, Seqno first, CheckpointType type) {
     snapshot_ = snapshot;
     type_ = type;
-    availableFrom_ = snapshot.start;
+    first_ = first;
+    availableFrom_ = first;
     base_ = 0;
+}
+
+void Checkpoint::reserveEntry() {
+    if (entries_.size() == entries_.capacity()) {
+        entries_.reserve(std::max<size_t>(1, 2 * entries_.size()));
+    }
 }
 
 void Checkpoint::append(ItemPtr item) {
@@ -121,17 +128,18 @@ void Checkpoint::noteTombstone(std::string_view key, Seqno seqno) {
     tombstones_->insert_or_assign(std::string(key), seqno);
 }
 
-Seqno Checkpoint::takeTombstone(std::string_view key) {
+Seqno Checkpoint::tombstone(std::string_view key) const {
     if (tombstones_ == nullptr) {
         return Seqno{};
     }
     const auto found = tombstones_->find(key);
-    if (found == tombstones_->end()) {
-        return Seqno{};
+    return found != tombstones_->end() ? found->second : Seqno{};
+}
+
+void Checkpoint::forgetTombstone(std::string_view key) {
+    if (const auto found = tombstones_->find(key); found != tombstones_->end()) {
+        tombstones_->erase(found);
     }
-    const Seqno seqno = found->second;
-    tombstones_->erase(found);
-    return seqno;
 }
 
 }  // namespace kv

@@ -8,6 +8,7 @@
 // renumbers; the manager moves the cursors along.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -25,13 +26,16 @@ enum class CheckpointType : uint8_t { Memory, Disk };
 
 class Checkpoint {
   public:
-    /// `start` is the first seqno the checkpoint may hold, `end` the last one promised (== start -
-    /// 1 when empty).
-    Checkpoint(CheckpointId id, SnapshotRange snapshot, CheckpointType type, uint64_t createdAtNs)
+    /// `first` is the first seqno the checkpoint may hold; the snapshot begins there, or earlier
+    /// when this is the rest of one that an earlier checkpoint holds the beginning of. `end` is the
+    /// last seqno promised (== start - 1 when empty).
+    Checkpoint(CheckpointId id, SnapshotRange snapshot, Seqno first, CheckpointType type,
+               uint64_t createdAtNs)
         : id_(id),
           snapshot_(snapshot),
           createdAtNs_(createdAtNs),
-          availableFrom_(snapshot.start),
+          first_(first),
+          availableFrom_(first),
           type_(type) {}
     Checkpoint(const Checkpoint&) = delete;
     Checkpoint& operator=(const Checkpoint&) = delete;
@@ -41,6 +45,7 @@ class Checkpoint {
     [[nodiscard]] CheckpointType type() const { return type_; }
     [[nodiscard]] bool isOpen() const { return open_; }
     [[nodiscard]] SnapshotRange snapshot() const { return snapshot_; }
+    [[nodiscard]] Seqno first() const { return first_; }
     [[nodiscard]] uint64_t createdAtNs() const { return createdAtNs_; }
     [[nodiscard]] Checkpoint* next() const { return next_; }
     [[nodiscard]] Checkpoint* previous() const { return previous_; }
@@ -54,11 +59,16 @@ class Checkpoint {
     /// Bytes this checkpoint accounts for: itself, its entries, the items and their values.
     [[nodiscard]] size_t memory() const { return bytes_; }
 
+    /// Makes room: the next append() allocates nothing. Throws std::bad_alloc, and then changed
+    /// nothing.
+    void reserveEntry();
     void append(ItemPtr item);
     void close() { open_ = false; }
     void extendSnapshot(Seqno end) { snapshot_.end = end; }
+    /// What was promised above `end` will not come.
+    void cutSnapshot(Seqno end) { snapshot_.end = std::min(snapshot_.end, end); }
     /// Makes an empty checkpoint another one, its id aside.
-    void reuse(SnapshotRange snapshot, CheckpointType type);
+    void reuse(SnapshotRange snapshot, Seqno first, CheckpointType type);
     /// The age counts from the first item, not from the time when the checkpoint was opened.
     void startClock(uint64_t nowNs) { createdAtNs_ = nowNs; }
     [[nodiscard]] bool hasEntries() const { return !entries_.empty(); }
@@ -91,8 +101,9 @@ class Checkpoint {
 
     /// A tombstone's StoredValue is gone though its deletion is in this checkpoint: remember where.
     void noteTombstone(std::string_view key, Seqno seqno);
-    /// The remembered seqno of `key` (forgotten by this call); none when not noted.
-    [[nodiscard]] Seqno takeTombstone(std::string_view key);
+    /// The remembered seqno of `key`; none when not noted.
+    [[nodiscard]] Seqno tombstone(std::string_view key) const;
+    void forgetTombstone(std::string_view key);
 
     void cursorArrived() { ++cursorCount_; }
     void cursorLeft() { --cursorCount_; }
@@ -119,6 +130,7 @@ class Checkpoint {
     size_t liveItems_{0};
     size_t bytes_{sizeof(Checkpoint)};
     uint64_t createdAtNs_;
+    Seqno first_;
     Seqno availableFrom_;
     std::unique_ptr<TombstoneTable>
             tombstones_;  ///< allocated on first use: few checkpoints need it

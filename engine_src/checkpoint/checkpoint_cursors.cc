@@ -25,9 +25,9 @@ CursorRegistration CheckpointManagerBase::registerCursor(const std::string& name
     // Back to the checkpoint that holds `wanted`, as long as nothing is missing in between.
     Checkpoint* checkpoint = list_.newest();
     while (checkpoint->availableFrom() > wanted &&
-           checkpoint->availableFrom() <= checkpoint->snapshot().start &&
+           checkpoint->availableFrom() <= checkpoint->first() &&
            checkpoint->previous() != nullptr &&
-           next(checkpoint->previous()->snapshot().end) >= checkpoint->snapshot().start) {
+           next(checkpoint->previous()->snapshot().end) >= checkpoint->first()) {
         checkpoint = checkpoint->previous();
     }
     CursorRegistration registration{cursor, wanted, checkpoint->availableFrom() > wanted};
@@ -101,15 +101,19 @@ CursorItems CheckpointManagerBase::read(CheckpointCursor& cursor, size_t limit) 
     if (cursor.checkpoint() == nullptr) {
         return result;
     }
-    // First how much, so that the vector is allocated once and to size.
+    // First how much, so that the vectors are allocated once and to size, and before the cursor
+    // moves.
     size_t total = 0;
+    size_t ranges = 0;
     const Checkpoint* stop = cursor.checkpoint();
     for (size_t position = cursor.position(); stop != nullptr && (total == 0 || total < limit);
          stop = stop->next()) {
         total += stop->liveFrom(position);
         position = 0;
+        ++ranges;
     }
     result.items.reserve(total);
+    result.ranges.reserve(ranges);
     Checkpoint* checkpoint = cursor.checkpoint();
     size_t position = cursor.position();
     while (true) {
@@ -153,6 +157,7 @@ bool CheckpointManagerBase::hasPersistenceCursor() const {
 CursorItems CheckpointManagerBase::takeItemsToPersist(size_t limit) {
     const std::lock_guard lock(queueLock_);
     assert(persistence_ != nullptr && !backupActive_);
+    cursors_.reserve(cursors_.size() + 1);  // before the cursor moves: nothing may fail after that
     Checkpoint* checkpoint = persistence_->checkpoint();
     const size_t position = persistence_->position();
     CursorItems result = read(*persistence_, limit);

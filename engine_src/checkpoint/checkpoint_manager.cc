@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <new>
 #include <utility>
 
 namespace kv {
@@ -72,7 +73,7 @@ void CheckpointManagerBase::openCheckpoint(SnapshotRange snapshot, CheckpointTyp
     }
     if (before != nullptr && !before->hasEntries()) {
         // Nobody can have read anything of it: it becomes the new one.
-        before->reuse(snapshot, type);
+        before->reuse(snapshot, next(highSeqno()), type);
         before->startClock(nowNs);
         for (const CursorPtr& cursor : cursors_) {
             if (cursor->checkpoint() == before) {
@@ -82,7 +83,7 @@ void CheckpointManagerBase::openCheckpoint(SnapshotRange snapshot, CheckpointTyp
         return;
     }
     const CheckpointId id = before != nullptr ? next(before->id()) : CheckpointId{1};
-    auto checkpoint = std::make_unique<Checkpoint>(id, snapshot, type, nowNs);
+    auto checkpoint = std::make_unique<Checkpoint>(id, snapshot, next(highSeqno()), type, nowNs);
     addMemory(checkpoint->memory());
     if (before != nullptr) {
         before->close();
@@ -132,13 +133,18 @@ QueueResult CheckpointManagerBase::queueDirty(ItemPtr item, Seqno previous,
         return result;
     }
 
-    if (previous == Seqno{}) {
-        previous = open.takeTombstone(item->key());
+    const bool noted = previous == Seqno{};
+    if (noted) {
+        previous = open.tombstone(item->key());
     }
     const size_t old =
             previous >= open.availableFrom() ? open.positionOf(previous) : Checkpoint::kNowhere;
     if (!open.hasEntries()) {
         open.startClock(coarseNowNs);
+    }
+    open.reserveEntry();
+    if (noted && previous != Seqno{}) {
+        open.forgetTombstone(item->key());
     }
     const size_t memoryBefore = open.memory();
     assert(old == Checkpoint::kNowhere || !open.at(old) || open.at(old)->key() == item->key());
@@ -193,13 +199,40 @@ void CheckpointManagerBase::createSnapshot(SnapshotRange snapshot, CheckpointTyp
         list_.newest()->extendSnapshot(snapshot.end);
         return;
     }
+    if (const SnapshotRange begun = snapshotOfHigh(); isPartial(begun)) {
+        snapshot.start = begun.start;
+    }
     openCheckpoint(snapshot, type, coarseNowNs);
     replica_ = true;
+}
+
+Seqno CheckpointManagerBase::beginActive(uint64_t coarseNowNs) {
+    const std::lock_guard lock(queueLock_);
+    const Seqno high = highSeqno();
+    const SnapshotRange received = snapshotOfHigh();
+    const bool partial = isPartial(received);
+    if (replica_) {
+        list_.newest()->cutSnapshot(high);
+        openCheckpoint({next(high), high}, CheckpointType::Memory, coarseNowNs);
+        replica_ = false;
+    }
+    lastSnapshot_.end = std::min(lastSnapshot_.end, high);
+    return partial && received.start != Seqno{} ? Seqno{received.start.get() - 1} : high;
+}
+
+SnapshotRange CheckpointManagerBase::snapshotOfHigh() const {
+    const SnapshotRange open = list_.newest()->snapshot();
+    return highSeqno() >= open.start ? open : lastSnapshot_;
 }
 
 void CheckpointManagerBase::compactOpen() {
     Checkpoint& open = *list_.newest();
     std::vector<size_t*> positions;
+    try {
+        positions.reserve(cursors_.size());
+    } catch (const std::bad_alloc&) {
+        return;  // the mutation is in the log already; the next one tries again
+    }
     for (const CursorPtr& cursor : cursors_) {
         if (cursor->checkpoint() == &open) {
             positions.push_back(cursor->positionSlot());
@@ -213,10 +246,14 @@ Cas CheckpointManagerBase::maxCas() const {
     return Cas{maxCas_};
 }
 
+Cas CheckpointManagerBase::newCas(uint64_t coarseNowNs) {
+    const std::lock_guard lock(queueLock_);
+    return nextCas(coarseNowNs);
+}
+
 SnapshotRange CheckpointManagerBase::currentSnapshot() const {
     const std::lock_guard lock(queueLock_);
-    const SnapshotRange open = list_.newest()->snapshot();
-    return highSeqno() >= open.start ? open : lastSnapshot_;
+    return snapshotOfHigh();
 }
 
 // --- memory
@@ -251,7 +288,8 @@ void CheckpointManagerBase::clear(const CheckpointStart& start, uint64_t coarseN
     cursors_.clear();
     const CheckpointId id = next(list_.newest()->id());
     const SnapshotRange empty{next(start.highSeqno), start.highSeqno};
-    auto fresh = std::make_unique<Checkpoint>(id, empty, CheckpointType::Memory, coarseNowNs);
+    auto fresh = std::make_unique<Checkpoint>(id, empty, empty.start, CheckpointType::Memory,
+                                              coarseNowNs);
     addMemory(fresh->memory());
     Checkpoint* open = fresh.get();
     list_.newest()->close();

@@ -140,7 +140,8 @@ class CheckpointManagerBase {
     void noteTombstoneRemoved(std::string_view key, Seqno seqno);
 
     /// Replica: a snapshot marker. Opens a checkpoint for it (or extends the open one when
-    /// `extend`).
+    /// `extend`). A marker that comes in the middle of a snapshot is for the rest of it: the
+    /// snapshot keeps its beginning, since nothing before its end is consistent.
     void createSnapshot(SnapshotRange snapshot, CheckpointType type, bool extend,
                         uint64_t coarseNowNs);
 
@@ -148,8 +149,14 @@ class CheckpointManagerBase {
         return Seqno{highSeqno_.load(std::memory_order_acquire)};
     }
     [[nodiscard]] Cas maxCas() const;
+    /// A CAS that no mutation gets: the key locks' are from the same clock.
+    [[nodiscard]] Cas newCas(uint64_t coarseNowNs);
     /// Range of the snapshot that the high seqno lies in.
     [[nodiscard]] SnapshotRange currentSnapshot() const;
+    /// The vBucket becomes active: what was received of a snapshot is all that there will be of it.
+    /// Returns the last seqno up to which the log is consistent (the high seqno unless a snapshot
+    /// was under way, else the seqno before that snapshot).
+    Seqno beginActive(uint64_t coarseNowNs);
 
     // --- cursors
     // -----------------------------------------------------------------------------------------------------
@@ -237,6 +244,10 @@ class CheckpointManagerBase {
     void openCheckpoint(SnapshotRange snapshot, CheckpointType type, uint64_t nowNs);
     [[nodiscard]] bool shouldClose(uint64_t nowNs) const;
     [[nodiscard]] Cas nextCas(uint64_t nowNs);
+    [[nodiscard]] SnapshotRange snapshotOfHigh() const;
+    [[nodiscard]] bool isPartial(const SnapshotRange& snapshot) const {
+        return highSeqno() < snapshot.end;
+    }
     void normalise(CheckpointCursor& cursor);
     void compactOpen();
     [[nodiscard]] size_t countFrom(const CheckpointCursor& cursor) const;

@@ -289,7 +289,7 @@ TEST_F(CheckpointManagerTest, AReplicaKeepsTheSnapshotsItIsSent) {
                 previous, GenerateSeqno::No, GenerateCas::No, 1);
     };
     receive("a", 2);
-    receive("b", 9);  // gaps: the active copy had de-duplicated
+    receive("b", 10);  // gaps: the active copy had de-duplicated
     EXPECT_EQ(manager().currentSnapshot(), (SnapshotRange{Seqno{1}, Seqno{10}}));
     manager().createSnapshot({Seqno{11}, Seqno{12}}, CheckpointType::Memory, false, 1);
     EXPECT_EQ(manager().currentSnapshot(),
@@ -307,6 +307,68 @@ TEST_F(CheckpointManagerTest, AReplicaKeepsTheSnapshotsItIsSent) {
     // Becoming active: what follows is no part of the replica's snapshot.
     EXPECT_EQ(queue("c").seqno, Seqno{21});
     EXPECT_EQ(manager().currentSnapshot(), (SnapshotRange{Seqno{21}, Seqno{21}}));
+}
+
+class PartialSnapshotTest : public CheckpointManagerTest {
+  protected:
+    void marker(uint64_t start, uint64_t end) {
+        manager().createSnapshot({Seqno{start}, Seqno{end}}, CheckpointType::Memory, false, 1);
+    }
+    void receive(uint64_t seqno) {
+        manager().queueDirty(Item::create(Vbid{0}, ItemOp::Mutation, "k" + std::to_string(seqno),
+                                          {.cas = Cas{seqno}, .seqno = Seqno{seqno}}, {}),
+                             Seqno{}, GenerateSeqno::No, GenerateCas::No, 1);
+    }
+};
+
+TEST_F(PartialSnapshotTest, ALogIsConsistentAtTheEndOfACompleteSnapshot) {
+    manager().registerPersistenceCursor();
+    EXPECT_EQ(manager().beginActive(1), Seqno{0});
+    marker(1, 2);
+    EXPECT_EQ(manager().beginActive(1), Seqno{0}) << "nothing of it has come";
+    marker(1, 2);
+    receive(1);
+    receive(2);
+    EXPECT_EQ(manager().beginActive(1), Seqno{2});
+    EXPECT_EQ(queue("mine").seqno, Seqno{3});
+    EXPECT_EQ(manager().beginActive(1), Seqno{3});
+}
+
+TEST_F(PartialSnapshotTest, InTheMiddleOfASnapshotItIsConsistentBeforeIt) {
+    manager().registerPersistenceCursor();
+    marker(1, 2);
+    receive(1);
+    receive(2);
+    marker(3, 9);
+    receive(5);
+    EXPECT_EQ(manager().beginActive(1), Seqno{2});
+    EXPECT_EQ(manager().currentSnapshot(), (SnapshotRange{Seqno{3}, Seqno{5}}))
+            << "the rest will not come";
+    const auto batch = manager().takeItemsToPersist(100);
+    EXPECT_EQ(batch.ranges.back().snapshot, (SnapshotRange{Seqno{3}, Seqno{5}}));
+    manager().persisted();
+}
+
+TEST_F(PartialSnapshotTest, TheRestOfASnapshotKeepsItsBeginning) {
+    manager().registerPersistenceCursor();
+    const auto reader = manager().registerCursor("dcp", Seqno{0});
+    marker(1, 9);
+    receive(4);
+    marker(5, 9);  // another connection went on with it
+    EXPECT_EQ(manager().currentSnapshot(), (SnapshotRange{Seqno{1}, Seqno{9}}));
+    receive(7);
+    EXPECT_EQ(manager().currentSnapshot(), (SnapshotRange{Seqno{1}, Seqno{9}}));
+    EXPECT_THAT(keys(manager().getItemsForCursor(reader.cursor, 10)), ElementsAre("k4", "k7"));
+    EXPECT_FALSE(manager().registerCursor("late", Seqno{2}).needsBackfill);
+    EXPECT_EQ(manager().beginActive(1), Seqno{0});
+}
+
+TEST_F(PartialSnapshotTest, AfterARestartTheRestKeepsItsBeginningToo) {
+    manager().registerPersistenceCursor();
+    manager().clear({.highSeqno = Seqno{5}, .snapshot = {Seqno{3}, Seqno{9}}}, 1);
+    marker(6, 9);
+    receive(6);
+    EXPECT_EQ(manager().beginActive(1), Seqno{2});
 }
 
 TEST_F(CheckpointManagerTest, ClearStartsOver) {

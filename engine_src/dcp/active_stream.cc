@@ -94,12 +94,17 @@ bool ActiveStream::takeSnapshot() {
                    candidate->seqno() > request_.end;
         });
         if (item != stop) {
-            const uint32_t flags =
-                    (range.type == CheckpointType::Disk ? kMarkerDisk : kMarkerMemory) |
-                    kMarkerCheckpoint;
-            push(Message::marker(vbid(), opaque(), (*item)->seqno(), (*std::prev(stop))->seqno(),
-                                 flags),
-                 lock);
+            // A replica has perhaps received a part of the snapshot: its end is the sender's, and
+            // the rest needs no marker of its own.
+            const Seqno end = std::min(std::max((*std::prev(stop))->seqno(), range.snapshot.end),
+                                       request_.end);
+            if (end != markedEnd_ || (*item)->seqno() > markedEnd_) {
+                const uint32_t flags =
+                        (range.type == CheckpointType::Disk ? kMarkerDisk : kMarkerMemory) |
+                        kMarkerCheckpoint;
+                push(Message::marker(vbid(), opaque(), (*item)->seqno(), end, flags), lock);
+                markedEnd_ = end;
+            }
             for (auto it = item; it != stop; ++it) {
                 ++fromMemory_;
                 push(Message::document(opaque(), std::move(*it), request_.format), lock);
@@ -148,7 +153,7 @@ ActiveStream::Scanned ActiveStream::scan() {
             return Scanned::Failed;
         }
     }
-    const Seqno snapshotEnd = std::min(scan_->high(), request_.end);
+    const Seqno snapshotEnd = std::min(scan_->snapshotEnd(), request_.end);
     ItemPtr item;
     while (true) {
         switch (scan_->next(item)) {
@@ -165,6 +170,7 @@ ActiveStream::Scanned ActiveStream::scan() {
         }
         if (!std::exchange(marked_, true)) {
             push(Message::marker(vbid(), opaque(), item->seqno(), snapshotEnd, kMarkerDisk), lock);
+            markedEnd_ = snapshotEnd;
         }
         lastRead_ = item->seqno();
         ++backfilled_;
@@ -243,6 +249,11 @@ void ActiveStream::endLocked(EndStatus status, bool silently, const Lock& lock) 
     if (cursor_) {
         checkpoints_.removeCursor(cursor_);
         cursor_.reset();
+    }
+    if (status == EndStatus::Rollback) {
+        // What waits is of a history that is none.
+        ready_.clear();
+        readyBytes_ = 0;
     }
     if (!silently) {
         push(Message::streamEnd(vbid(), opaque(), status), lock);

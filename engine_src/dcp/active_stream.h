@@ -131,6 +131,7 @@ class ActiveStream {
     CursorPtr cursor_;  ///< empty after it was dropped, until the next backfill
     Seqno cursorNext_;  ///< first seqno that the cursor can deliver
     Seqno lastRead_;    ///< highest seqno put into ready_
+    Seqno markedEnd_;   ///< end of the last snapshot marker put into ready_
     Seqno lastSent_;
     uint64_t backfilled_{0};
     uint64_t fromMemory_{0};

@@ -27,6 +27,9 @@ class StoreScan final : public BackfillScan {
         }
     }
     [[nodiscard]] Seqno high() const override { return scan_->state().highSeqno; }
+    [[nodiscard]] Seqno snapshotEnd() const override {
+        return std::max(high(), scan_->state().snapshot.end);
+    }
 
   private:
     const Vbid vbid_;
@@ -35,7 +38,13 @@ class StoreScan final : public BackfillScan {
 
 class ListScan final : public BackfillScan {
   public:
-    ListScan(SequenceList& list, Vbid vbid, Seqno from) : reader_(list, vbid, from) {}
+    ListScan(VBucket& vbucket, Seqno from)
+        : reader_(*vbucket.sequence(), vbucket.id(), from), snapshotEnd_(reader_.end()) {
+        const SnapshotRange snapshot = vbucket.checkpoints().currentSnapshot();
+        if (snapshot.start <= reader_.end()) {
+            snapshotEnd_ = std::max(snapshotEnd_, snapshot.end);
+        }
+    }
 
     Step next(ItemPtr& item) override {
         // The list's lock is what every mutation of the vBucket takes: few items at a time.
@@ -58,9 +67,11 @@ class ListScan final : public BackfillScan {
         return Step::Item;
     }
     [[nodiscard]] Seqno high() const override { return reader_.end(); }
+    [[nodiscard]] Seqno snapshotEnd() const override { return snapshotEnd_; }
 
   private:
     SequenceReader reader_;
+    Seqno snapshotEnd_;
     std::vector<ItemPtr> items_;
     size_t next_{0};
     bool more_{true};
@@ -70,7 +81,7 @@ class ListScan final : public BackfillScan {
 
 std::unique_ptr<BackfillScan> BucketBackfill::open(Vbid vbid, Seqno after) {
     if (persistent_ == nullptr) {
-        return std::make_unique<ListScan>(*bucket_.vbucket(vbid).sequence(), vbid, kv::next(after));
+        return std::make_unique<ListScan>(bucket_.vbucket(vbid), kv::next(after));
     }
     try {
         auto scan = persistent_->storeOf(vbid).openSeqnoScan(vbid, kv::next(after),

@@ -21,7 +21,7 @@ BucketProducer::~BucketProducer() {
     bucket_.removeSeqnoListener(this);
 }
 
-bool BucketProducer::open(const StreamRequest& request) {
+bool BucketProducer::open(const StreamRequest& request, uint64_t clears) {
     if (producer_.findStream(request.vbid)) {
         return false;
     }
@@ -29,8 +29,14 @@ bool BucketProducer::open(const StreamRequest& request) {
     // still hold.
     std::string cursor = producer_.name() + "/" + std::to_string(request.vbid.get()) + "/" +
                          std::to_string(++opened_);
-    return producer_.addStream(std::make_shared<ActiveStream>(
-            request, std::move(cursor), bucket_.vbucket(request.vbid).checkpoints(), source_));
+    VBucket& vbucket = bucket_.vbucket(request.vbid);
+    const bool added = producer_.addStream(std::make_shared<ActiveStream>(
+            request, std::move(cursor), vbucket.checkpoints(), source_));
+    if (added && vbucket.clears() != clears) {
+        // It rolled back between the check of the request and here: nobody told this stream.
+        producer_.endStream(request.vbid, EndStatus::Rollback);
+    }
+    return added;
 }
 
 }  // namespace kv::dcp

@@ -27,13 +27,16 @@ class BucketProducer final : private SeqnoListener {
     ~BucketProducer() override;
 
     /// Opens a stream of an existing vBucket; false when it has one already. `request` has been
-    /// checked.
-    bool open(const StreamRequest& request);
+    /// checked; `clears` is the vBucket's clears() of before the check.
+    bool open(const StreamRequest& request, uint64_t clears);
     Producer& producer() { return producer_; }
     [[nodiscard]] const Producer& producer() const { return producer_; }
 
   private:
     void onSeqno(Vbid vbid, Seqno) noexcept override { producer_.onSeqno(vbid); }
+    void onRolledBack(Vbid vbid) noexcept override {
+        producer_.endStream(vbid, EndStatus::Rollback);
+    }
 
     Bucket& bucket_;
     BackfillSource& source_;

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "bucket/bucket.h"
@@ -39,6 +40,11 @@ class StreamSlot {
         const Spin spin(busy_);
         stream_.swap(stream);  // the old one is freed after the lock
         taken_.store(stream_ != nullptr, std::memory_order_release);
+    }
+    std::shared_ptr<PassiveStream> take() {
+        const Spin spin(busy_);
+        taken_.store(false, std::memory_order_release);
+        return std::exchange(stream_, nullptr);
     }
 
   private:
@@ -77,7 +83,14 @@ class BasicConsumer {
     void addStream(Vbid vbid, uint32_t opaque) {
         slots_[vbid.get()].set(std::make_shared<PassiveStream>(bucket_.vbucket(vbid), opaque));
     }
-    void closeStream(Vbid vbid) { slots_[vbid.get()].set(nullptr); }
+    /// When it returns nothing of the stream is applied any more. What it held back counts as
+    /// applied for the producer's flow control.
+    void closeStream(Vbid vbid) {
+        if (const auto stream = slots_[vbid.get()].take()) {
+            unacknowledged_ += stream->close();
+        }
+    }
+    [[nodiscard]] bool hasStream(Vbid vbid) const { return slots_[vbid.get()].test(); }
     [[nodiscard]] std::shared_ptr<PassiveStream> findStream(Vbid vbid) const {
         return vbid.get() < slots_.size() ? slots_[vbid.get()].copy() : nullptr;
     }
@@ -124,6 +137,8 @@ class BasicConsumer {
     size_t takeAcknowledgement(size_t least) {
         return unacknowledged_.load() < least ? 0 : unacknowledged_.exchange(0);
     }
+    /// A new connection: what the former one's producer waits for does not matter any more.
+    void forgetAcknowledgement() { unacknowledged_.store(0); }
     [[nodiscard]] ConsumerStats stats() const { return {messages_, bytes_, heldBack_, refused_}; }
 
   private:

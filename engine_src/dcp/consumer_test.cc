@@ -61,6 +61,43 @@ TYPED_TEST(ConsumerTest, AppliesSnapshotsWithSeqnoCasAndRevision) {
     EXPECT_EQ(b.number, 3u);
 }
 
+TYPED_TEST(ConsumerTest, AVBucketPromotedInMidSnapshotBeginsItsHistoryBeforeThatSnapshot) {
+    auto& consumer = this->consumer_;
+    consumer.addStream(kVb, kOpaque);
+    consumer.receive(marker(kVb, 1, 2), this->now_);
+    consumer.receive(document(kVb, 1, "a"), this->now_);
+    consumer.receive(document(kVb, 2, "b"), this->now_);
+    consumer.receive(marker(kVb, 3, 9), this->now_);
+    consumer.receive(document(kVb, 3, "a"), this->now_);
+    // The connection breaks; another one goes on.
+    consumer.closeStream(kVb);
+    consumer.addStream(kVb, kOpaque + 1);
+    auto rest = marker(kVb, 4, 9);
+    rest.opaque = kOpaque + 1;
+    EXPECT_EQ(consumer.receive(std::move(rest), this->now_), Applied::Ok);
+    auto next = document(kVb, 4, "c");
+    next.opaque = kOpaque + 1;
+    EXPECT_EQ(consumer.receive(std::move(next), this->now_), Applied::Ok);
+    this->bucket_->setVBucketState(kVb, VbState::Active, this->now_);
+    // Who has the old history up to 4 has documents of 3..9 without the others.
+    EXPECT_EQ(this->bucket_->vbucket(kVb).failoverLog().entries().front().seqno, Seqno{2});
+}
+
+TYPED_TEST(ConsumerTest, WhatAClosedStreamHeldBackIsAcknowledged) {
+    auto& consumer = this->consumer_;
+    consumer.addStream(kVb, kOpaque);
+    consumer.receive(marker(kVb, 1, 9), this->now_);
+    const size_t before = consumer.takeAcknowledgement(1);
+    EXPECT_GT(before, 0u);
+    this->bucket_->setQuota(1);
+    const size_t bytes = document(kVb, 1, "a").wireSize();
+    consumer.receive(document(kVb, 1, "a"), this->now_);
+    EXPECT_EQ(consumer.takeAcknowledgement(1), 0u) << "held back";
+    consumer.closeStream(kVb);
+    EXPECT_EQ(consumer.takeAcknowledgement(1), bytes);
+    EXPECT_EQ(this->bucket_->vbucket(kVb).highSeqno(), Seqno{0});
+}
+
 TYPED_TEST(ConsumerTest, RefusesWhatDoesNotFitAndClosesTheStream) {
     auto& consumer = this->consumer_;
     const auto fresh = [&] {

@@ -7,6 +7,10 @@ namespace kv::dcp {
 Applied PassiveStream::receive(Message message, bool hold, const OpTime& now,
                                size_t& appliedBytes) {
     const std::scoped_lock lock(mutex_);
+    if (closed_) {
+        appliedBytes += message.wireSize();
+        return Applied::Ok;
+    }
     if (hold || !buffer_.empty()) {
         buffer_.push_back(std::move(message));
         return Applied::Ok;
@@ -26,6 +30,18 @@ Applied PassiveStream::processBuffered(size_t limit, const OpTime& now, size_t& 
         }
     }
     return Applied::Ok;
+}
+
+size_t PassiveStream::close() {
+    std::deque<Message> dropped;
+    const std::scoped_lock lock(mutex_);
+    closed_ = true;
+    dropped.swap(buffer_);
+    size_t bytes = 0;
+    for (const Message& message : dropped) {
+        bytes += message.wireSize();
+    }
+    return bytes;
 }
 
 Applied PassiveStream::apply(const Message& message, const OpTime& now) {

@@ -30,6 +30,8 @@ class PassiveStream {
     Applied receive(Message message, bool hold, const OpTime& now, size_t& appliedBytes);
     /// Applies up to `limit` buffered messages.
     Applied processBuffered(size_t limit, const OpTime& now, size_t& appliedBytes);
+    /// Applies nothing from now on; returns the bytes that were held back, which are dropped.
+    size_t close();
     [[nodiscard]] size_t buffered() const {
         const std::scoped_lock lock(mutex_);
         return buffer_.size();
@@ -51,6 +53,7 @@ class PassiveStream {
     std::deque<Message> buffer_;
     Seqno snapshotEnd_{};
     std::optional<EndStatus> ended_;
+    bool closed_{false};
 };
 
 }  // namespace kv::dcp

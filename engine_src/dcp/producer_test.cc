@@ -25,6 +25,7 @@ class MemoryStore final : public BackfillSource {
             return Step::Item;
         }
         [[nodiscard]] Seqno high() const override { return highSeqno; }
+        [[nodiscard]] Seqno snapshotEnd() const override { return highSeqno; }
         std::vector<ItemPtr> items;
         size_t position{0};
         Seqno highSeqno{};
@@ -317,6 +318,49 @@ TYPED_TEST(ProducerTest, StopsWhenTheBufferIsFullAndGoesOnAfterAnAcknowledgement
         EXPECT_TRUE(total == 11 || node.woken) << "room in a full buffer wakes the connection";
     }
     EXPECT_EQ(total, 11u);
+}
+
+TYPED_TEST(ProducerTest, AReplicaDoesNotCallASnapshotCompleteThatItHasInPart) {
+    Node<TypeParam> node;
+    const Vbid vb{7};
+    auto& manager = *node.managers[vb.get()];
+    const auto receive = [&](uint64_t seqno) {
+        manager.queueDirty(Item::create(vb, ItemOp::Mutation, "k" + std::to_string(seqno),
+                                        {.cas = Cas{seqno}, .seqno = Seqno{seqno}}, {}),
+                           Seqno{}, GenerateSeqno::No, GenerateCas::No, 1);
+        node.producer.onSeqno(vb);
+    };
+    node.stream(vb);
+    manager.createSnapshot({Seqno{1}, Seqno{9}}, CheckpointType::Memory, false, 1);
+    receive(2);
+    receive(4);
+    auto got = node.drain();
+    ASSERT_EQ(got.size(), 3u);
+    EXPECT_EQ(got[0].end, Seqno{9});
+    receive(9);
+    got = node.drain();
+    ASSERT_EQ(got.size(), 1u) << "the rest belongs to the snapshot that was announced";
+    EXPECT_EQ(got[0].item->seqno(), Seqno{9});
+    manager.createSnapshot({Seqno{10}, Seqno{12}}, CheckpointType::Memory, false, 1);
+    receive(12);
+    got = node.drain();
+    ASSERT_EQ(got.size(), 2u);
+    EXPECT_EQ(got[0].end, Seqno{12});
+}
+
+TYPED_TEST(ProducerTest, AStreamOfAVBucketThatRolledBackSaysOnlyThat) {
+    Node<TypeParam> node;
+    const Vbid vb{6};
+    node.write(vb, "a");
+    node.stream(vb);
+    while (!node.producer.step()) {  // the marker; the document waits
+        node.producer.runSnapshots();
+    }
+    EXPECT_TRUE(node.producer.endStream(vb, EndStatus::Rollback));
+    const auto got = node.drain();
+    ASSERT_EQ(got.size(), 1u);
+    EXPECT_EQ(got[0].kind, MessageKind::StreamEnd);
+    EXPECT_EQ(got[0].detail, static_cast<uint32_t>(EndStatus::Rollback));
 }
 
 TYPED_TEST(ProducerTest, EndsAStreamOnRequest) {

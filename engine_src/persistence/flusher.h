@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -93,11 +94,18 @@ class BasicFlusher {
     /// Stores what the vBucket has.
     FlushResult flushVBucket(FlushTarget& target) {
         const auto lock = target.lockForFlush();
-        FlushBatch batch = target.takeItemsToPersist(config_.batchItems);
-        const bool stateChanged = target.takeStateChange();
-        PersistedVbState state = target.stateToPersist();
-        if (batch.items.empty()) {
-            return stateChanged ? flushState(target, state) : FlushResult::Nothing;
+        FlushBatch batch;
+        bool stateChanged = false;
+        PersistedVbState state;
+        try {
+            batch = target.takeItemsToPersist(config_.batchItems);
+            stateChanged = target.takeStateChange();
+            state = target.stateToPersist();
+            if (batch.items.empty()) {
+                return stateChanged ? flushState(target, state) : FlushResult::Nothing;
+            }
+        } catch (const std::bad_alloc&) {
+            return failed(target, batch.items.size(), stateChanged, "no memory");
         }
         const size_t taken = batch.items.size();
         for (const ItemPtr& item : batch.items) {
@@ -111,15 +119,12 @@ class BasicFlusher {
             stored = store(target, batch, state);
         } catch (const StoreError& error) {
             why = error.what();
+        } catch (const std::bad_alloc&) {
+            why = "no memory";  // it may even be stored: storing it again changes nothing
+            stored = false;
         }
         if (!stored) {
-            stats_.failedFlushes.fetch_add(1, std::memory_order_relaxed);
-            logFlushFailure(target.vbid(), taken, why);
-            if (stateChanged) {
-                target.stateChangeFailed();
-            }
-            target.persistFailed();
-            return FlushResult::Failed;
+            return failed(target, taken, stateChanged, why);
         }
         stats_.flushes.fetch_add(1, std::memory_order_relaxed);
         target.persisted(state);
@@ -204,6 +209,17 @@ class BasicFlusher {
             std::vector<ItemPtr>().swap(batch.items);
         }
         return transaction.commit(state);
+    }
+
+    FlushResult failed(FlushTarget& target, size_t items, bool stateChanged,
+                       const std::string& why) {
+        stats_.failedFlushes.fetch_add(1, std::memory_order_relaxed);
+        logFlushFailure(target.vbid(), items, why);
+        if (stateChanged) {
+            target.stateChangeFailed();
+        }
+        target.persistFailed();
+        return FlushResult::Failed;
     }
 
     FlushResult flushState(FlushTarget& target, const PersistedVbState& state) {

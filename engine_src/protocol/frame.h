@@ -37,6 +37,8 @@ inline std::string_view asText(Bytes bytes) noexcept {
 struct Limits {
     // 20 MiB value + 1 MiB xattr + room for key, extras and framing.
     std::uint32_t maxBody = (21U << 20U) + 1024U;
+    // Larger bodies up to this are reported as kTooLong, larger ones still as kBad; 0: all as kBad.
+    std::uint32_t maxSkipped = 0;
 };
 
 // A decoded header: plain numbers in host order.
@@ -115,6 +117,8 @@ struct FrameView {
 enum class ParseOutcome : std::uint8_t {
     kFrame,     // `frame` is valid; consume frame.size() bytes
     kNeedMore,  // `wanted` = bytes the buffer must hold before it is worth trying again
+    kTooLong,   // frame.header, framing, extras and key are valid, the value is not looked at: the
+                // caller may answer and drop frame.size() bytes, however many of them are there
     kBad,       // `error` says why; nothing after this byte can be trusted
 };
 
@@ -153,23 +157,26 @@ constexpr ParseResult parseFrame(Bytes buffer, const Limits& limits = {}) noexce
         result.error = ParseError::kLengthMismatch;
         return result;
     }
-    if (header.bodyLength > limits.maxBody) {
+    const bool tooLong = header.bodyLength > limits.maxBody;
+    const std::uint32_t parts =
+            std::uint32_t{header.framingLength} + header.extrasLength + header.keyLength;
+    if (tooLong && (header.bodyLength > limits.maxSkipped || parts > limits.maxBody)) {
         result.outcome = ParseOutcome::kBad;
         result.error = ParseError::kBodyTooLarge;
         return result;
     }
-    result.wanted = header.frameSize();
+    result.wanted = tooLong ? kHeaderSize + parts : header.frameSize();
     if (buffer.size() < result.wanted) {
         return result;
     }
-    Bytes body = buffer.subspan(kHeaderSize, header.bodyLength);
+    Bytes body = buffer.subspan(kHeaderSize, result.wanted - kHeaderSize);
     result.frame.framing = body.first(header.framingLength);
     body = body.subspan(header.framingLength);
     result.frame.extras = body.first(header.extrasLength);
     body = body.subspan(header.extrasLength);
     result.frame.key = body.first(header.keyLength);
     result.frame.value = body.subspan(header.keyLength);
-    result.outcome = ParseOutcome::kFrame;
+    result.outcome = tooLong ? ParseOutcome::kTooLong : ParseOutcome::kFrame;
     return result;
 }
 

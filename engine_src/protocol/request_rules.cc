@@ -28,6 +28,13 @@ class RuleTable {
     constexpr void add(Opcode opcode, uint64_t extras, Part key, Part value) {
         rules_[raw(opcode)] = {extras, key, value, true};
     }
+    /// A request about a document that brings none: it has no datatype, and a CAS where `cas` says.
+    constexpr void bringsNothing(std::initializer_list<Opcode> opcodes, Part cas) {
+        for (const Opcode opcode : opcodes) {
+            rules_[raw(opcode)].cas = cas;
+            rules_[raw(opcode)].datatypes = Datatype::kRaw;
+        }
+    }
     constexpr void add(std::initializer_list<Opcode> opcodes, uint64_t extras, Part key,
                        Part value) {
         for (const Opcode opcode : opcodes) {
@@ -53,6 +60,11 @@ class RuleTable {
         add(Opcode::kGetLocked, kNoExtras | bytes(4), Required, Forbidden);
         add(Opcode::kUnlockKey, kNoExtras, Required, Forbidden);
         add({Opcode::kGetMeta, Opcode::kGetMetaQ}, kNoExtras | bytes(1), Required, Forbidden);
+        bringsNothing({Opcode::kGet, Opcode::kGetQ, Opcode::kGetK, Opcode::kGetKQ, Opcode::kTouch,
+                       Opcode::kGat, Opcode::kGatQ, Opcode::kGatK, Opcode::kGatKQ,
+                       Opcode::kGetLocked, Opcode::kGetMeta, Opcode::kGetMetaQ},
+                      Forbidden);
+        bringsNothing({Opcode::kUnlockKey}, Required);
     }
 
     constexpr void sessionOps() {
@@ -133,8 +145,11 @@ Violation validate(const FrameView& frame) noexcept {
     }
     // Clients send the JSON bit whatever HELLO answered. Compressed values and xattrs are never
     // negotiated; taken as plain bytes they would come back as something else to the next client.
-    if ((frame.header.datatype & ~Datatype::kJson) != 0) {
+    if ((frame.header.datatype & ~rule.datatypes) != 0) {
         return Violation::Datatype;
+    }
+    if (frame.header.cas == 0 ? rule.cas == Part::Required : rule.cas == Part::Forbidden) {
+        return frame.header.cas == 0 ? Violation::CasMissing : Violation::CasUnexpected;
     }
     return Violation::None;
 }
@@ -160,7 +175,11 @@ std::string_view toString(Violation violation) noexcept {
         case Violation::ValueTooLong:
             return "Too large.";
         case Violation::Datatype:
-            return "Invalid arguments: datatype not negotiated";
+            return "Invalid arguments: datatype not negotiated, or not allowed here";
+        case Violation::CasMissing:
+            return "Invalid arguments: CAS required";
+        case Violation::CasUnexpected:
+            return "Invalid arguments: CAS not allowed";
     }
     return "Invalid arguments";
 }

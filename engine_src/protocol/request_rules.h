@@ -27,6 +27,8 @@ struct RequestRule {
     Part key{Part::Forbidden};
     Part value{Part::Forbidden};
     bool known{false};  ///< false: answer UnknownCommand
+    Part cas{Part::Optional};
+    uint8_t datatypes{Datatype::kJson};  ///< bits that the request may carry
 };
 
 enum class Violation : uint8_t {
@@ -40,6 +42,8 @@ enum class Violation : uint8_t {
     ValueUnexpected,
     ValueTooLong,
     Datatype,
+    CasMissing,
+    CasUnexpected,
 };
 
 /// The rule of `opcode`; `known` is false for opcodes this engine does not implement.

@@ -25,6 +25,7 @@ enum class Status : std::uint16_t {
     kErange = 0x22,
     kRollback = 0x23,
     kEaccess = 0x24,
+    kUnknownFrameInfo = 0x80,
     kUnknownCommand = 0x81,
     kEnomem = 0x82,
     kNotSupported = 0x83,
@@ -81,6 +82,8 @@ constexpr std::string_view toString(Status status) noexcept {
             return "Rollback";
         case Status::kEaccess:
             return "Eaccess";
+        case Status::kUnknownFrameInfo:
+            return "UnknownFrameInfo";
         case Status::kUnknownCommand:
             return "UnknownCommand";
         case Status::kEnomem:

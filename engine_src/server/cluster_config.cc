@@ -21,7 +21,7 @@ ClusterConfig::ClusterConfig(std::string_view bucket, uint16_t vbuckets, uint16_
                                        {"thisNode", true},
                                        {"hostname", "$HOST"}}});
     // No "collections" here and no such feature in HELLO: clients need both or neither.
-    config["bucketCapabilities"] = Json::array({"cbhello", "nodesExt"});
+    config["bucketCapabilities"] = Json::array({"cbhello", "durableWrite", "nodesExt"});
     config["bucketCapabilitiesVer"] = "";
     auto map = Json::array();
     for (uint16_t vbucket = 0; vbucket < vbuckets; ++vbucket) {

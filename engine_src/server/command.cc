@@ -60,14 +60,105 @@ constexpr Refusal refusalOf(OpStatus status) {
     return {Status::kEinternal, "Internal error"};
 }
 
-/// Framing extras that may be ignored change nothing; all others would be promises that are not
-/// kept.
-std::optional<Refusal> checkFraming(const FrameView& request) {
+/// Clients that did not ask for XERROR know nothing of locks: to a mutation somebody else's lock is
+/// a CAS that does not fit, to all others a failure that passes.
+constexpr Status withoutXerror(Status status, Opcode opcode) {
+    if (status == Status::kNotLocked) {
+        return Status::kEtmpfail;
+    }
+    if (status != Status::kLocked) {
+        return status;
+    }
+    switch (opcode) {
+        case Opcode::kGetLocked:
+        case Opcode::kUnlockKey:
+        case Opcode::kDelete:
+        case Opcode::kDeleteQ:
+            return Status::kEtmpfail;
+        default:
+            return Status::kKeyEexists;
+    }
+}
+
+constexpr bool isStore(Opcode opcode) {
+    return opcode == Opcode::kSet || opcode == Opcode::kSetQ || opcode == Opcode::kReplace ||
+           opcode == Opcode::kReplaceQ;
+}
+constexpr bool isMutation(Opcode opcode) {
+    switch (opcode) {
+        case Opcode::kAdd:
+        case Opcode::kAddQ:
+        case Opcode::kDelete:
+        case Opcode::kDeleteQ:
+        case Opcode::kIncrement:
+        case Opcode::kIncrementQ:
+        case Opcode::kDecrement:
+        case Opcode::kDecrementQ:
+        case Opcode::kAppend:
+        case Opcode::kAppendQ:
+        case Opcode::kPrepend:
+        case Opcode::kPrependQ:
+            return true;
+        default:
+            return isStore(opcode);
+    }
+}
+
+/// One node has no replicas: a majority holds a mutation as soon as it is made here. That it is on
+/// disk is never waited for.
+std::optional<Refusal> checkDurability(Opcode opcode, protocol::Bytes data) {
+    constexpr uint8_t kMajority = 1;
+    if (!isMutation(opcode)) {
+        return Refusal{Status::kNotSupported, "Durability is for mutations"};
+    }
+    if (data.size() != 1 && data.size() != 3) {
+        return Refusal{Status::kEinval, "Invalid arguments: durability"};
+    }
+    if (data.size() == 3) {
+        const auto millis = protocol::loadBig<uint16_t>(data.data() + 1);
+        if (millis == 0 || millis == 0xffff) {
+            return Refusal{Status::kEinval, "Invalid arguments: durability time-out"};
+        }
+    }
+    if (data[0] != kMajority) {
+        return Refusal{Status::kDurabilityInvalidLevel, "Only majority is served"};
+    }
+    return std::nullopt;
+}
+
+/// What a framing extra asks for is either done or refused; none is ignored.
+std::optional<Refusal> readFrame(const protocol::FrameInfo& info, Opcode opcode,
+                                 FrameOptions& options) {
+    using Id = protocol::RequestFrameId;
+    switch (static_cast<Id>(info.id)) {
+        case Id::kBarrier:
+            // Requests are executed in order, so a barrier is always satisfied.
+            return info.data.empty()
+                           ? std::nullopt
+                           : std::optional(Refusal{Status::kEinval, "Invalid arguments: barrier"});
+        case Id::kDurability:
+            return checkDurability(opcode, info.data);
+        case Id::kPreserveTtl:
+            if (!info.data.empty() || opcode == Opcode::kAdd || opcode == Opcode::kAddQ) {
+                return Refusal{Status::kEinval, "Invalid arguments: preserve expiry"};
+            }
+            if (!isMutation(opcode)) {
+                return Refusal{Status::kNotSupported, "Preserving the expiry is for mutations"};
+            }
+            options.preserveExpiry = true;
+            return std::nullopt;
+        case Id::kDcpStreamId:
+        case Id::kImpersonate:
+            return Refusal{Status::kNotSupported, "Framing extra not supported"};
+    }
+    return Refusal{Status::kUnknownFrameInfo, "Unknown framing extra"};
+}
+
+std::optional<Refusal> readFraming(const FrameView& request, FrameOptions& options) {
     protocol::FrameInfoReader reader(request.framing);
     while (const auto info = reader.next()) {
-        // Requests are executed in order, so a barrier is always satisfied.
-        if (info->id != static_cast<uint16_t>(protocol::RequestFrameId::kBarrier)) {
-            return Refusal{Status::kNotSupported, "Framing extra not supported"};
+        if (auto refusal = readFrame(*info, request.header.opcode, options)) {
+            return refusal;
         }
     }
     if (reader.bad()) {
@@ -88,7 +179,7 @@ After refuseViolation(CommandContext& context, const FrameView& request, Violati
 }
 
 After refuseAccess(CommandContext& context, const FrameView& request) {
-    if (context.session.dataAccess() == DataAccess::NoBucket && context.session.mayAdminister()) {
+    if (context.session.dataAccess() == DataAccess::NoBucket && context.session.authenticated()) {
         replyError(context, request, Status::kNoBucket, "No bucket selected");
     } else if (context.session.couchbase()) {
         replyError(context, request, Status::kEaccess, "Not authenticated");
@@ -101,7 +192,10 @@ After refuseAccess(CommandContext& context, const FrameView& request) {
 }  // namespace
 
 void replyRefusal(CommandContext& context, const FrameView& request, OpStatus status) {
-    const Refusal refusal = refusalOf(status);
+    Refusal refusal = refusalOf(status);
+    if (!context.session.features().xerror) {
+        refusal.status = withoutXerror(refusal.status, request.header.opcode);
+    }
     if (status != OpStatus::NotMyVbucket) {
         replyError(context, request, refusal.status, refusal.text);
         return;
@@ -121,11 +215,15 @@ After execute(CommandContext& context, const FrameView& request) {
     const Command& command = context.server.commands.at(request.header.opcode);
     const Violation violation = protocol::validate(request);
     if (violation != Violation::None || command.handler == nullptr) [[unlikely]] {
+        if (violation == Violation::ValueTooLong) {
+            return refuseTooLong(context, request);
+        }
         return refuseViolation(context, request,
                                command.handler == nullptr ? Violation::UnknownOpcode : violation);
     }
+    context.options = {};
     if (!request.framing.empty()) [[unlikely]] {
-        if (const auto refusal = checkFraming(request)) {
+        if (const auto refusal = readFraming(request, context.options)) {
             replyError(context, request, refusal->status, refusal->text);
             return After::Continue;
         }
@@ -136,12 +234,33 @@ After execute(CommandContext& context, const FrameView& request) {
         }
         return command.handler(context, request);
     }
-    if (command.needs == Command::Needs::Login && !context.session.mayAdminister()) {
+    if (command.needs == Command::Needs::Login && !context.session.authenticated()) {
         return refuseAccess(context, request);
     }
     // Everything else allocates for the connection, not for the bucket.
     const NonBucketGuard guard;
     return command.handler(context, request);
+}
+
+After refuseTooLong(CommandContext& context, const FrameView& request) {
+    const Command& command = context.server.commands.at(request.header.opcode);
+    if (command.handler == nullptr) {
+        return refuseViolation(context, request, Violation::UnknownOpcode);
+    }
+    if (request.key.size() > protocol::kMaxKeyLength) {
+        return refuseViolation(context, request, Violation::KeyTooLong);
+    }
+    const bool allowed = command.needs == Command::Needs::Nothing ||
+                         (command.needs == Command::Needs::Login
+                                  ? context.session.authenticated()
+                                  : context.session.dataAccess() == DataAccess::Granted);
+    if (!allowed) {
+        return refuseAccess(context, request);
+    }
+    if (command.tooLong != nullptr && !request.key.empty()) {
+        return command.tooLong(context, request);
+    }
+    return refuseViolation(context, request, Violation::ValueTooLong);
 }
 
 }  // namespace kv::server

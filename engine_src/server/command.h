@@ -25,12 +25,18 @@ enum class After : uint8_t {
     Close,         ///< close at once; what could be sent is lost
 };
 
+/// What the framing extras of a request ask for.
+struct FrameOptions {
+    bool preserveExpiry{false};  ///< a document that exists keeps its expiry time
+};
+
 struct CommandContext {
     ServerContext& server;
     Session& session;
     ByteBuffer& out;
     FrontEndStats& stats;
-    OpTime now;  ///< read once per wake-up
+    OpTime now;              ///< read once per wake-up
+    FrameOptions options{};  ///< of the request at work
 };
 
 using Handler = After (*)(CommandContext&, const protocol::FrameView&);
@@ -43,6 +49,8 @@ struct Command {
     };
     Handler handler{nullptr};
     Needs needs{Needs::Nothing};
+    /// Answers a request whose value is too long to be looked at; nullptr: E2big, no more.
+    Handler tooLong{nullptr};
 };
 
 class CommandTable {
@@ -92,5 +100,8 @@ void replyRefusal(CommandContext& context, const protocol::FrameView& request, O
 
 /// Runs one request through checks and handler.
 After execute(CommandContext& context, const protocol::FrameView& request);
+
+/// Answers a request that is longer than the connection may send (ParseOutcome::kTooLong).
+After refuseTooLong(CommandContext& context, const protocol::FrameView& request);
 
 }  // namespace kv::server

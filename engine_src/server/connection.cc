@@ -1,11 +1,8 @@
 #include "server/connection.h"
 
 #include <spdlog/spdlog.h>
-#include <sys/socket.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <stdexcept>
 
 #include "server/front_end_thread.h"
 
@@ -20,30 +17,19 @@ constexpr size_t kLargeFrameStep = 256 << 10;
 constexpr size_t kKeepCapacity = 4 << 10;
 constexpr auto kLingerTime = std::chrono::seconds(2);
 
-EventPtr makeEvent(event_base* base, int fd, short what, event_callback_fn callback, void* self) {
-    EventPtr made(event_new(base, fd, what, callback, self));
-    if (!made) {
-        throw std::runtime_error("libevent: event_new failed");
-    }
-    return made;
-}
-
 }  // namespace
 
 Connection::Connection(FrontEndThread& thread, Fd socket, uint64_t id)
     : thread_(thread),
-      socket_(std::move(socket)),
-      session_(id, thread.server().users != nullptr),
-      readEvent_(makeEvent(thread.base(), socket_.get(), EV_READ | EV_PERSIST, onReadable, this)),
-      writeEvent_(
-              makeEvent(thread.base(), socket_.get(), EV_WRITE | EV_PERSIST, onWritable, this)) {
+      socket_(thread.base(), std::move(socket), onReadable, onWritable, this),
+      session_(id, thread.server().users != nullptr) {
     session_.waker()->connect([&thread, id] { thread.speakLater(id); });
-    setReading(Reading::Yes);
+    socket_.watchReadable(true);
 }
 
 Connection::~Connection() {
     session_.disconnectWaker();
-    thread_.server().bufferedBytes.fetch_sub(accounted_, std::memory_order_relaxed);
+    thread_.server().buffers.remove(id());
     thread_.server().connections.fetch_sub(1, std::memory_order_relaxed);
 }
 
@@ -72,68 +58,75 @@ void Connection::readAndRun() {
         discardInput();
         return;
     }
-    if (wanted_ > thread_.readBufferSize()) {
+    if (inbox_.toSkip() != 0) {
+        skipInput();
+        return;
+    }
+    if (inbox_.wanted() > thread_.readBufferSize()) {
         readLargeFrame();
         return;
     }
     // The kept front part goes before what is read now, so that the loop sees one piece.
     uint8_t* buffer = thread_.readBuffer();
-    const size_t kept = input_.size();
-    if (kept != 0) {
-        std::copy_n(input_.view().data(), kept, buffer);
+    const size_t kept = inbox_.copyTo(buffer);
+    if (const size_t count = receive(buffer + kept, readLimit() - kept)) {
+        inbox_.forgetCopied();
+        run({buffer, kept + count});
     }
-    const ssize_t count = receive(buffer + kept, thread_.readBufferSize() - kept);
-    if (count <= 0) {
-        return;
-    }
-    input_.clear();
-    run({buffer, kept + static_cast<size_t>(count)});
 }
 
-ssize_t Connection::receive(uint8_t* to, size_t room) {
-    const ssize_t count = ::recv(socket_.get(), to, room, 0);
-    if (count > 0) {
-        thread_.stats().bytesRead.add(static_cast<uint64_t>(count));
-        return count;
+size_t Connection::readLimit() const {
+    const size_t room = thread_.readBufferSize();
+    // What stays of a read is kept: little before login. A request that is awaited fits.
+    const size_t little = protocol::kHeaderSize + thread_.server().settings.maxBeforeLoginBytes;
+    return session_.authenticated() ? room : std::min(room, std::max(little, inbox_.wanted()));
+}
+
+void Connection::skipInput() {
+    const size_t room = std::min(inbox_.toSkip(), thread_.readBufferSize());
+    if (const size_t count = receive(thread_.readBuffer(), room)) {
+        inbox_.skipped(count, Clock::now());
     }
-    if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) {
+}
+
+size_t Connection::receive(uint8_t* to, size_t room) {
+    const auto count = socket_.receive(to, room);
+    if (!count) {
+        close();
         return 0;
     }
-    close();
-    return -1;
+    thread_.stats().bytesRead.add(*count);
+    return *count;
 }
 
 void Connection::readLargeFrame() {
-    const size_t room = std::min(wanted_ - input_.size(), kLargeFrameStep);
-    const ssize_t count = receive(input_.reserve(room), room);
-    if (count <= 0) {
+    const size_t room = std::min(inbox_.wanted() - inbox_.view().size(), kLargeFrameStep);
+    const size_t count = receive(inbox_.reserve(room), room);
+    if (count == 0) {
         return;
     }
-    input_.commit(static_cast<size_t>(count));
-    since_ = Clock::now();
-    if (input_.size() < wanted_) {
+    if (inbox_.commit(count, Clock::now())) {
+        run(inbox_.view());
+    } else {
         accountBuffers();
-        return;
     }
-    run(input_.view());
 }
 
 void Connection::run(protocol::Bytes input) {
     auto& server = thread_.server();
     CommandContext context{server, session_, thread_.output(), thread_.stats(), OpTime::now()};
-    const size_t room = server.settings.maxUnsentBytes -
-                        std::min(server.settings.maxUnsentBytes, output_.size());
+    const size_t limit = unsentLimit();
+    const size_t room = limit - std::min(limit, output_.size());
     Progress progress;
     try {
         progress = runRequests(context, input, {server.settings.maxRequestsPerTurn, room});
-        keepInput(input.subspan(progress.consumed));
+        inbox_.keep(input, progress, Clock::now());
     } catch (const std::exception& error) {
         // One client's request that cannot be served (no memory for its answer) must not end the
         // others'.
         spdlog::error("connection {}: closed: {}", id(), error.what());
         progress.stop = Stop::Close;
     }
-    wanted_ = progress.stop == Stop::NeedInput ? progress.wanted : 0;
     switch (progress.stop) {
         case Stop::Close:
             thread_.output().clear();
@@ -176,35 +169,20 @@ void Connection::speak() {
     }
 }
 
-void Connection::keepInput(protocol::Bytes rest) {
-    if (rest.data() >= input_.view().data() && rest.data() < input_.view().data() + input_.size() &&
-        !input_.empty()) {
-        input_.consume(input_.size() - rest.size());
-    } else {
-        input_.clear();
-        input_.append(rest);
-    }
-    input_.releaseAbove(kKeepCapacity);
-    if (!input_.empty()) {
-        since_ = Clock::now();
-    }
-}
-
 void Connection::sendBatch() {
     auto& batch = thread_.output();
     if (!output_.empty()) {
         output_.append(batch.view());
     } else if (!batch.empty()) {
         const auto bytes = batch.view();
-        const ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-        if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
+        const auto sent = socket_.send(bytes);
+        if (!sent) {
             batch.clear();
             close();
             return;
         }
-        const auto count = static_cast<size_t>(std::max<ssize_t>(sent, 0));
-        thread_.stats().bytesWritten.add(count);
-        output_.append(bytes.subspan(count));
+        thread_.stats().bytesWritten.add(*sent);
+        output_.append(bytes.subspan(*sent));
     }
     batch.clear();
     batch.releaseAbove(2 * thread_.server().settings.maxUnsentBytes);
@@ -214,16 +192,16 @@ void Connection::sendBatch() {
 bool Connection::send() {
     while (!output_.empty()) {
         const auto bytes = output_.view();
-        const ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-        if (sent < 0) {
-            if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) {
-                break;
-            }
+        const auto sent = socket_.send(bytes);
+        if (!sent) {
             close();
             return false;
         }
-        thread_.stats().bytesWritten.add(static_cast<uint64_t>(sent));
-        output_.consume(static_cast<size_t>(sent));
+        if (*sent == 0) {
+            break;
+        }
+        thread_.stats().bytesWritten.add(*sent);
+        output_.consume(*sent);
     }
     output_.releaseAbove(kKeepCapacity);
     return true;
@@ -237,20 +215,20 @@ void Connection::afterSending() {
     if (!accountBuffers()) {
         return;
     }
-    setWriting(!output_.empty());
+    socket_.watchWritable(!output_.empty());
     if (state_ != State::Open) {
-        setReading(Reading::No);
+        socket_.watchReadable(false);
         return;
     }
     // A client that does not read is not served until it has taken everything: its memory stays
     // bounded.
-    const bool blocked = output_.size() >= thread_.server().settings.maxUnsentBytes;
+    const bool blocked = output_.size() >= unsentLimit();
     if (blocked && !blocked_) {
         thread_.stats().slowReaders.add();
     }
     blocked_ = blocked;
-    const bool leftOver = wanted_ == 0 && !input_.empty();
-    setReading(blocked || leftOver ? Reading::No : Reading::Yes);
+    const bool leftOver = inbox_.hasRequests();
+    socket_.watchReadable(!blocked && !leftOver);
     // A conversation goes on when the client has taken what was said.
     const bool speaks = moreToSay_ && output_.empty();
     if (((leftOver && !blocked) || speaks) && !queued_) {
@@ -261,9 +239,8 @@ void Connection::afterSending() {
 
 void Connection::resume() {
     queued_ = false;
-    if (state_ == State::Open && wanted_ == 0 && !input_.empty() &&
-        output_.size() < thread_.server().settings.maxUnsentBytes) {
-        run(input_.view());
+    if (state_ == State::Open && inbox_.hasRequests() && output_.size() < unsentLimit()) {
+        run(inbox_.view());
     } else if (moreToSay_) {
         speak();
     }
@@ -274,8 +251,8 @@ void Connection::pause() {
     output_.append(batch.view());
     batch.clear();
     state_ = State::Paused;
-    setReading(Reading::No);
-    setWriting(false);
+    socket_.watchReadable(false);
+    socket_.watchWritable(false);
     if (!pauseEvent_) {
         pauseEvent_ = makeEvent(thread_.base(), -1, 0, onPauseOver, this);
     }
@@ -289,16 +266,15 @@ void Connection::pause() {
 void Connection::startClosing() {
     // Closing with unread input would send a reset, which may overtake the last answer: close our
     // half, then read and forget what the client had already sent.
-    setWriting(false);
-    input_.clear();
-    input_.releaseAbove(0);
+    socket_.watchWritable(false);
+    inbox_.release();
     if (!accountBuffers()) {
         return;
     }
-    ::shutdown(socket_.get(), SHUT_WR);
+    socket_.endSending();
     state_ = State::Lingering;
     since_ = Clock::now();
-    setReading(Reading::Yes);
+    socket_.watchReadable(true);
 }
 
 void Connection::discardInput() {
@@ -307,16 +283,39 @@ void Connection::discardInput() {
     }
 }
 
-void Connection::sweep(Clock::time_point now) {
-    const auto patience = std::chrono::seconds(thread_.server().settings.idlePartialSeconds);
-    const bool stalled =
-            state_ == State::Open && wanted_ != 0 && !input_.empty() && now - since_ > patience;
-    const bool unread = state_ == State::Closing && now - since_ > patience;
-    const bool lingered = state_ == State::Lingering && now - since_ > kLingerTime;
-    if (stalled) {
-        spdlog::info("connection {}: closed, a request stopped half-way", id());
+std::string_view Connection::overdue(Clock::time_point now) const {
+    using std::chrono::seconds;
+    const auto& settings = thread_.server().settings;
+    const seconds patience(settings.idlePartialSeconds);
+    if (state_ == State::Closing) {
+        return now - since_ > patience ? "its last answers were not read" : "";
     }
-    if (stalled || unread || lingered) {
+    if (state_ == State::Lingering) {
+        return now - since_ > kLingerTime ? "done" : "";
+    }
+    if (now - strangerSince_ > seconds(settings.loginSeconds)) {
+        return "did not log in";
+    }
+    if (state_ == State::Open && inbox_.underWay()) {
+        if (now - inbox_.lastByte() > patience) {
+            return "a request stopped half-way";
+        }
+        if (now - inbox_.firstByte() > seconds(settings.frameDeadlineSeconds)) {
+            return "a request came too slowly";
+        }
+    }
+    return {};
+}
+
+void Connection::sweep(Clock::time_point now) {
+    if (session_.authenticated()) {
+        strangerSince_ = now;
+    }
+    if (const auto why = overdue(now); !why.empty()) {
+        if (state_ == State::Open || state_ == State::Paused) {
+            spdlog::info("connection {}: closed, {}", id(), why);
+            thread_.stats().overdueCloses.add();
+        }
         close();
         return;
     }
@@ -330,46 +329,40 @@ void Connection::sweep(Clock::time_point now) {
     }
 }
 
-void Connection::setReading(Reading reading) {
-    const bool on = reading == Reading::Yes;
-    if (on != reading_) {
-        reading_ = on;
-        if (on) {
-            event_add(readEvent_.get(), nullptr);
-        } else {
-            event_del(readEvent_.get());
-        }
-    }
-}
-
-void Connection::setWriting(bool on) {
-    if (on != writing_) {
-        writing_ = on;
-        if (on) {
-            event_add(writeEvent_.get(), nullptr);
-        } else {
-            event_del(writeEvent_.get());
-        }
-    }
+size_t Connection::unsentLimit() const {
+    const auto& settings = thread_.server().settings;
+    return session_.authenticated()
+                   ? settings.maxUnsentBytes
+                   : std::min(settings.maxUnsentBytes, settings.maxBeforeLoginBytes);
 }
 
 bool Connection::accountBuffers() {
-    const size_t held = input_.capacity() + output_.capacity();
+    const size_t held = inbox_.capacity() + output_.capacity();
     if (held == accounted_) {
         return true;
     }
-    auto& total = thread_.server().bufferedBytes;
-    const size_t now =
-            total.fetch_add(held - accounted_, std::memory_order_relaxed) + held - accounted_;
-    const bool grew = held > accounted_;
     accounted_ = held;
-    if (grew && now > thread_.server().settings.maxBufferedBytes) {
-        spdlog::warn("connection {}: closed, all connections together hold {} bytes", id(), now);
-        thread_.stats().bufferLimitCloses.add();
-        close();
-        return false;
+    auto& server = thread_.server();
+    bool mine = false;
+    for (const auto& doomed :
+         server.buffers.update({&thread_, id()}, held, server.settings.maxBufferedBytes)) {
+        if (doomed.id == id()) {
+            mine = true;
+        } else {
+            doomed.thread->closeHolderLater(doomed.id);
+        }
     }
-    return true;
+    if (mine) {
+        closeAsLargestHolder();
+    }
+    return !mine;
+}
+
+void Connection::closeAsLargestHolder() {
+    spdlog::warn("connection {}: closed, it holds {} bytes and all connections too much", id(),
+                 accounted_);
+    thread_.stats().bufferLimitCloses.add();
+    close();
 }
 
 void Connection::close() {

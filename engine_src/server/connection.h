@@ -5,7 +5,7 @@
 // buffers: bytes are read into the thread's buffer, answers are built in the thread's buffer and
 // sent with one call. It keeps bytes of its own only for the front part of a request that has not
 // fully arrived, and for answers that the client has not taken; both are counted in
-// ServerContext::bufferedBytes.
+// ServerContext::buffers. Before login it may hold little, and not for long.
 //
 //   reading ──output over the limit──▶ blocked (not read, nothing executed) ──all sent──▶ reading
 //   reading ──login failed──▶ paused (answers held back) ──timer──▶ reading
@@ -17,9 +17,9 @@
 #include <cstdint>
 
 #include "server/byte_buffer.h"
-#include "server/event_ptr.h"
-#include "server/request_loop.h"
+#include "server/inbox.h"
 #include "server/session.h"
+#include "server/watched_socket.h"
 
 namespace kv::server {
 
@@ -27,7 +27,7 @@ class FrontEndThread;
 
 class Connection {
   public:
-    using Clock = std::chrono::steady_clock;
+    using Clock = Inbox::Clock;
 
     /// Starts reading. Throws std::runtime_error when the event loop refuses.
     Connection(FrontEndThread& thread, Fd socket, uint64_t id);
@@ -44,6 +44,9 @@ class Connection {
     /// Sends what the session's conversation has to say, if it has one. The connection may be gone
     /// afterwards.
     void speak();
+    /// All connections together hold too much, this one the most. The connection is gone
+    /// afterwards.
+    void closeAsLargestHolder();
     /// Sends what is ready as far as the socket takes it; for the end of the server.
     void flushOnce() { send(); }
 
@@ -51,21 +54,23 @@ class Connection {
 
   private:
     enum class State : uint8_t { Open, Paused, Closing, Lingering };
-    enum class Reading : uint8_t { Yes, No };
 
     static void onReadable(int, short, void* self);
     static void onWritable(int, short, void* self);
     static void onPauseOver(int, short, void* self);
 
     void readAndRun();
-    /// Bytes read, 0 when there is nothing now; closes and returns -1 at the end of the stream.
-    ssize_t receive(uint8_t* to, size_t room);
+    /// Bytes read, 0 when there is nothing to go on with: nothing came, or the stream has ended
+    /// and the connection is gone.
+    size_t receive(uint8_t* to, size_t room);
     void readLargeFrame();
+    /// Reads what is left of a request that was refused as too long, and forgets it.
+    void skipInput();
+    /// Bytes that the inbox and one read may have together.
+    [[nodiscard]] size_t readLimit() const;
     void run(protocol::Bytes input);
     /// Adds what the conversation has ready to the thread's output buffer.
     void produce();
-    /// Keeps `rest`, which may lie inside input_, for later.
-    void keepInput(protocol::Bytes rest);
     /// Sends the thread's output buffer; keeps what the socket does not take.
     void sendBatch();
     /// Sends kept output; false when the connection is gone.
@@ -74,29 +79,27 @@ class Connection {
     void pause();
     void startClosing();
     void discardInput();
-    void setReading(Reading reading);
-    void setWriting(bool on);
-    /// Brings ServerContext::bufferedBytes up to date; closes when all connections together hold
-    /// too much.
+    /// Brings ServerContext::buffers up to date; when all connections together hold too much the
+    /// largest are closed. False when this one was.
     bool accountBuffers();
+    /// Unsent answers with which the client is not served any more.
+    [[nodiscard]] size_t unsentLimit() const;
+    /// Why the connection has to be closed now; empty: it has not.
+    [[nodiscard]] std::string_view overdue(Clock::time_point now) const;
     void close();
 
     FrontEndThread& thread_;
-    Fd socket_;
+    WatchedSocket socket_;
     Session session_;
-    ByteBuffer input_;     ///< front part of an incomplete request, or requests of a later turn
+    Inbox inbox_;
     ByteBuffer output_;    ///< answers the socket has not taken
-    size_t wanted_{0};     ///< size input_ must reach before it is worth parsing again
-    size_t accounted_{0};  ///< bytes of input_ and output_ counted in bufferedBytes
+    size_t accounted_{0};  ///< bytes of inbox_ and output_ counted in the ledger
     State state_{State::Open};
-    bool reading_{false};
-    bool writing_{false};
     bool blocked_{false};    ///< the client has not taken what it was sent
     bool moreToSay_{false};  ///< the conversation stopped at its limit
-    bool queued_{false};     ///< waits in the thread's list of connections with requests left over
-    Clock::time_point since_{};  ///< last byte of a partial request, or start of the closing
-    EventPtr readEvent_;
-    EventPtr writeEvent_;
+    bool queued_{false};     ///< waits in the thread's list of connections to resume
+    Clock::time_point strangerSince_{Clock::now()};  ///< last time it was seen logged in
+    Clock::time_point since_{};                      ///< start of the closing
     EventPtr pauseEvent_;
 };
 

@@ -114,6 +114,10 @@ After unlock(CommandContext& context, const FrameView& request) {
 }
 
 After getMeta(CommandContext& context, const FrameView& request) {
+    if (!request.extras.empty() && request.extras[0] != 1 && request.extras[0] != 2) {
+        replyError(context, request, Status::kEinval, "Invalid arguments: version of the answer");
+        return After::Continue;
+    }
     const auto result = context.server.bucket.getMeta(targetOf(context, request), request.keyText(),
                                                       context.now);
     if (!result.ok()) {
@@ -142,28 +146,29 @@ constexpr StoreMode modeOf(Opcode opcode) {
                                                                      : StoreMode::Set;
 }
 
-/// A plain memcached value ends at 1 MiB; one that is too long also takes the old value away, so
-/// that no reader gets what its writer meant to replace.
-bool refuseLongValue(CommandContext& context, const FrameView& request, Vbid vbid) {
-    if (request.value.size() <= protocol::kMaxMemcachedValue || context.session.couchbase()) {
-        return false;
+/// On a plain memcached connection a value that is too long also takes the old value away, so that
+/// no reader gets what its writer meant to replace.
+After refuseLongValue(CommandContext& context, const FrameView& request) {
+    if (!context.session.couchbase()) {
+        context.server.bucket.remove(targetOf(context, request), request.keyText(), Cas{},
+                                     context.now);
     }
-    context.server.bucket.remove(vbid, request.keyText(), Cas{}, context.now);
     replyRefusal(context, request, OpStatus::TooBig);
-    return true;
+    return After::Continue;
 }
 
 After store(CommandContext& context, const FrameView& request) {
     context.stats.sets.add();
     options::PlantedFault::stored();
-    const Vbid vbid = targetOf(context, request);
-    if (refuseLongValue(context, request, vbid)) {
-        return After::Continue;
+    if (request.value.size() > protocol::kMaxMemcachedValue && !context.session.couchbase()) {
+        return refuseLongValue(context, request);
     }
+    const Vbid vbid = targetOf(context, request);
     const auto extras = protocol::decodeStoreExtras(request.extras);
     const StoreArgs args{.flags = extras.flags,
                          .exptime = absoluteExpiry(extras.expiry, context.now),
                          .datatype = request.header.datatype,
+                         .preserveExpiry = context.options.preserveExpiry,
                          .cas = Cas{request.header.cas}};
     const auto mode = modeOf(request.header.opcode);
     if (mode == StoreMode::Add && request.header.cas != 0) {
@@ -220,9 +225,10 @@ void addDataOps(CommandTable& table) {
     add({Opcode::kGetMeta, Opcode::kGetMetaQ}, getMeta);
     add({Opcode::kGetLocked}, getAndLock);
     add({Opcode::kUnlockKey}, unlock);
-    add({Opcode::kSet, Opcode::kSetQ, Opcode::kAdd, Opcode::kAddQ, Opcode::kReplace,
-         Opcode::kReplaceQ},
-        store);
+    for (const Opcode opcode : {Opcode::kSet, Opcode::kSetQ, Opcode::kAdd, Opcode::kAddQ,
+                                Opcode::kReplace, Opcode::kReplaceQ}) {
+        table.add(opcode, {store, Command::Needs::Data, refuseLongValue});
+    }
     add({Opcode::kAppend, Opcode::kAppendQ, Opcode::kPrepend, Opcode::kPrependQ}, concat);
     add({Opcode::kDelete, Opcode::kDeleteQ}, remove);
     add({Opcode::kTouch}, touch);

@@ -123,6 +123,24 @@ TEST_F(DataOps, Counters) {
     EXPECT_EQ(get("n").value, "0");
     set("text", "abc");
     EXPECT_EQ(count(Opcode::kIncrement, "text", 1, 0, 0).status, Status::kDeltaBadval);
+    for (const auto& text : {" 41", "+41", "\t\n41\r\n", "41 apples", "41"}) {
+        set("n", text);
+        EXPECT_EQ(count(Opcode::kIncrement, "n", 1, 0, 0).value, u64(42)) << text;
+    }
+    for (const auto& text : {"", " ", "-1", "+", "4x", "18446744073709551616", "+ 1"}) {
+        set("n", text);
+        EXPECT_EQ(count(Opcode::kIncrement, "n", 1, 0, 0).status, Status::kDeltaBadval) << text;
+    }
+}
+
+TEST_F(DataOps, CountersAreJson) {
+    bench_.becomeCouchbase("\0\x08\0\x0b"s);
+    count(Opcode::kIncrement, "n", 1, 7, 0);
+    EXPECT_EQ(get("n").datatype, protocol::Datatype::kJson);
+    set("n", "5");
+    EXPECT_EQ(get("n").datatype, protocol::Datatype::kRaw);
+    count(Opcode::kDecrement, "n", 1, 7, 0);
+    EXPECT_EQ(get("n").datatype, protocol::Datatype::kJson);
 }
 
 TEST_F(DataOps, ExpiryIsRelativeUpTo30DaysAndAbsoluteAbove) {
@@ -146,15 +164,53 @@ TEST_F(DataOps, ExpiryIsRelativeUpTo30DaysAndAbsoluteAbove) {
 }
 
 TEST_F(DataOps, LockedDocumentsRefuseOthers) {
+    const auto lock = [this] {
+        return bench_.ask({.opcode = Opcode::kGetLocked, .key = "key", .extras = u32(5)});
+    };
+    const auto unlock = [this](uint64_t cas) {
+        return bench_.ask({.opcode = Opcode::kUnlockKey, .key = "key", .cas = cas}).status;
+    };
+    const auto remove = [this] { return bench_.ask({.opcode = Opcode::kDelete, .key = "key"}); };
     set("key", "1");
-    const auto locked = bench_.ask({.opcode = Opcode::kGetLocked, .key = "key", .extras = u32(5)});
-    EXPECT_EQ(locked.value, "1");
-    EXPECT_EQ(set("key", "2").status, Status::kLocked);
-    EXPECT_EQ(bench_.ask({.opcode = Opcode::kUnlockKey, .key = "key", .cas = locked.cas}).status,
-              Status::kSuccess);
-    EXPECT_EQ(bench_.ask({.opcode = Opcode::kUnlockKey, .key = "key", .cas = locked.cas}).status,
-              Status::kNotLocked);
-    EXPECT_EQ(set("key", "2").status, Status::kSuccess);
+    // What clients without XERROR know, and what those with it are told.
+    for (const bool xerror : {false, true}) {
+        if (xerror) {
+            bench_.becomeCouchbase("\0\x07\0\x08"s);
+            bench_.ask({.opcode = Opcode::kSet, .key = "key", .extras = storeExtras(0, 0)});
+        }
+        const auto locked = lock();
+        EXPECT_EQ(locked.status, Status::kSuccess);
+        EXPECT_EQ(set("key", "2").status, xerror ? Status::kLocked : Status::kKeyEexists);
+        EXPECT_EQ(bench_.ask({.opcode = Opcode::kTouch, .key = "key", .extras = u32(5)}).status,
+                  xerror ? Status::kLocked : Status::kKeyEexists);
+        const auto others = xerror ? Status::kLocked : Status::kEtmpfail;
+        EXPECT_EQ(lock().status, others);
+        EXPECT_EQ(remove().status, others);
+        EXPECT_EQ(unlock(locked.cas + 1), others);
+        EXPECT_EQ(unlock(0), Status::kEinval);
+        EXPECT_EQ(bench_.ask({.opcode = Opcode::kGetMeta, .key = "key"}).cas, ~uint64_t{0})
+                << "the CAS that would open it is the holder's";
+        EXPECT_EQ(unlock(locked.cas), Status::kSuccess);
+        EXPECT_EQ(unlock(locked.cas), xerror ? Status::kNotLocked : Status::kEtmpfail);
+        EXPECT_EQ(set("key", "2").status, Status::kSuccess);
+    }
+}
+
+TEST_F(DataOps, ReadsBringNeitherCasNorDatatype) {
+    set("key", "1");
+    for (const Opcode opcode : {Opcode::kGet, Opcode::kGetK, Opcode::kTouch, Opcode::kGat,
+                                Opcode::kGetLocked, Opcode::kGetMeta}) {
+        const auto extras = opcode == Opcode::kTouch || opcode == Opcode::kGat ? u32(0) : ""s;
+        EXPECT_EQ(bench_.ask({.opcode = opcode, .key = "key", .extras = extras, .cas = 1}).status,
+                  Status::kEinval);
+        EXPECT_EQ(bench_.ask({.opcode = opcode, .key = "key", .extras = extras, .datatype = 1})
+                          .status,
+                  Status::kEinval);
+    }
+    for (const auto& version : {"\0"s, "\x03"s, std::string(7, '\0')}) {
+        EXPECT_EQ(bench_.ask({.opcode = Opcode::kGetMeta, .key = "key", .extras = version}).status,
+                  Status::kEinval);
+    }
 }
 
 TEST_F(DataOps, GetMetaTellsAlsoOfDeletions) {
@@ -194,23 +250,60 @@ TEST_F(DataOps, MutationTokensWhereNegotiated) {
     EXPECT_EQ(bench_.ask({.opcode = Opcode::kDelete, .key = "key"}).extras.size(), 16U);
 }
 
-TEST_F(DataOps, FramingExtrasAreRefusedUnlessTheyPromiseNothing) {
-    const auto framed = [this](std::string framing) {
+TEST_F(DataOps, FramingExtrasAreKeptOrRefused) {
+    const auto framed = [this](std::string framing, Opcode opcode = Opcode::kSet,
+                               uint32_t expiry = 0) {
+        const bool store = opcode == Opcode::kSet || opcode == Opcode::kAdd;
         return bench_
-                .ask({.opcode = Opcode::kSet,
+                .ask({.opcode = opcode,
                       .key = "key",
-                      .value = "new",
-                      .extras = storeExtras(0, 0),
+                      .value = store ? "new" : "",
+                      .extras = store ? storeExtras(0, expiry) : "",
                       .magic = protocol::Magic::kAltClientRequest,
                       .framing = std::move(framing)})
                 .status;
     };
-    EXPECT_EQ(framed("\x11\x01"s), Status::kNotSupported) << "durability";
-    EXPECT_EQ(framed("\x50"s), Status::kNotSupported) << "preserve expiry";
+    EXPECT_EQ(framed("\x11\x02"s), Status::kDurabilityInvalidLevel) << "the disk is not waited for";
+    EXPECT_EQ(framed("\x13\x01\0\0"s), Status::kEinval) << "a time-out of 0";
+    EXPECT_EQ(framed("\x12\x01\0"s), Status::kEinval) << "durability of two bytes";
     EXPECT_EQ(framed("\x13"s), Status::kEinval) << "cut short";
+    EXPECT_EQ(framed("\x42"
+                     "ab"s),
+              Status::kNotSupported)
+            << "somebody else's name";
+    EXPECT_EQ(framed("\x60"s), Status::kUnknownFrameInfo);
+    EXPECT_EQ(framed("\xf0\x09"s), Status::kUnknownFrameInfo) << "an escaped number";
+    EXPECT_EQ(framed("\x01x"s), Status::kEinval) << "a barrier has no data";
+    EXPECT_EQ(framed("\x50"s, Opcode::kAdd), Status::kEinval) << "nothing to preserve";
+    EXPECT_EQ(framed("\x50"s, Opcode::kGet), Status::kNotSupported);
+    EXPECT_EQ(framed("\x11\x01"s, Opcode::kGet), Status::kNotSupported);
     EXPECT_EQ(get("key").status, Status::kKeyEnoent) << "refused requests change nothing";
     EXPECT_EQ(framed(""), Status::kSuccess);
     EXPECT_EQ(framed("\0"s), Status::kSuccess) << "barrier";
+    EXPECT_EQ(framed("\x11\x01"s), Status::kSuccess) << "a majority of one node";
+    EXPECT_EQ(framed("\x13\x01\x10\0"s, Opcode::kDelete), Status::kSuccess);
+}
+
+TEST_F(DataOps, PreserveExpiryKeepsThatOfADocumentThatIsThere) {
+    const auto preserving = [this](const std::string& key) {
+        return bench_.ask({.opcode = Opcode::kSet,
+                           .key = key,
+                           .value = "new",
+                           .extras = storeExtras(0, 1000),
+                           .magic = protocol::Magic::kAltClientRequest,
+                           .framing = "\x50"});
+    };
+    const auto expiry = [this](const std::string& key) {
+        return bench_.ask({.opcode = Opcode::kGetMeta, .key = key}).extras.substr(8, 4);
+    };
+    set("old", "x", Opcode::kSet, 0, 100);
+    preserving("old");
+    preserving("none");
+    EXPECT_EQ(get("old").value, "new");
+    EXPECT_EQ(expiry("old"), u32(bench_.now.seconds + 100));
+    EXPECT_EQ(expiry("none"), u32(bench_.now.seconds + 1000));
+    set("old", "x", Opcode::kSet, 0, 50);
+    EXPECT_EQ(expiry("old"), u32(bench_.now.seconds + 50)) << "only where it is asked for";
 }
 
 TEST_F(DataOps, PlainClientsAndCouchbaseClientsSeeTheSameDocuments) {
@@ -237,6 +330,9 @@ TEST_F(DataOps, MemcachedLimitsOnPlainConnections) {
     set("big", "old");
     EXPECT_EQ(set("big", std::string((1 << 20) + 1, 'x')).status, Status::kE2big);
     EXPECT_EQ(get("big").status, Status::kKeyEnoent) << "the old value is gone";
+    set("big", "old");
+    EXPECT_EQ(set("big", std::string((20 << 20) + 1, 'x')).status, Status::kE2big);
+    EXPECT_EQ(get("big").status, Status::kKeyEnoent) << "also where no client may go";
     EXPECT_EQ(set("big", std::string(1 << 20, 'x')).status, Status::kSuccess);
     EXPECT_EQ(bench_.ask({.opcode = Opcode::kDelete, .key = "big"}).cas, 0U);
 

@@ -98,6 +98,7 @@ DcpProducerConnection::StreamAnswer DcpProducerConnection::openStream(
         return Status::kNotMyVbucket;
     }
     VBucket& vbucket = bucket.vbucket(vbid);
+    const uint64_t clears = vbucket.clears();
     const VbState state = vbucket.state();
     if (state == VbState::Dead ||
         ((request.flags & flags::kActiveOnly) != 0 && state != VbState::Active)) {
@@ -129,7 +130,8 @@ DcpProducerConnection::StreamAnswer DcpProducerConnection::openStream(
                      .start = Seqno{request.start},
                      .end = toLatest ? std::max(high, Seqno{request.start}) : Seqno{request.end},
                      .diskOnly = (request.flags & flags::kDiskOnly) != 0,
-                     .format = format_});
+                     .format = format_},
+                    clears);
     return log;
 }
 

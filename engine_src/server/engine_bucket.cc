@@ -15,7 +15,7 @@ int64_t millis(std::chrono::nanoseconds time) {
 
 }  // namespace
 
-EngineBucket::EngineBucket(const CommandLine& line, Executor& executor) {
+EngineBucket::EngineBucket(const CommandLine& line, Executor& executor) : executor_(executor) {
     if (line.bucketType == BucketType::Persistent) {
         open(line, executor);
     } else {
@@ -73,7 +73,12 @@ void EngineBucket::addStats(ServerContext& context) const {
     });
 }
 
+void EngineBucket::startBackground(const TaskPeriods& periods) {
+    tasks_ = std::make_unique<BackgroundTasks>(executor_, *bucket_, periods);
+}
+
 bool EngineBucket::persistAll() {
+    tasks_.reset();
     return persistent_ == nullptr || persistent_->persistAll();
 }
 

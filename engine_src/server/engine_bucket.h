@@ -10,6 +10,7 @@
 
 #include "bucket/persistent_bucket.h"
 #include "executor/executor.h"
+#include "server/background_tasks.h"
 #include "server/command_line.h"
 #include "server/server_context.h"
 
@@ -23,19 +24,23 @@ class EngineBucket {
     EngineBucket& operator=(const EngineBucket&) = delete;
 
     Bucket& get() { return *bucket_; }
+    /// Starts the recurring work (expiry and so on).
+    void startBackground(const TaskPeriods& periods);
     /// Adds the STAT figures that only a persistent bucket has.
     void addStats(ServerContext& context) const;
-    /// Returns when everything queued is on disk (at once for an ephemeral bucket); false when the
-    /// store refuses.
+    /// Ends the background work, which would queue more, and returns when everything queued is on
+    /// disk (at once for an ephemeral bucket); false when the store refuses.
     bool persistAll();
 
   private:
     void open(const CommandLine& line, Executor& executor);
     void activate(VbState initial);
 
+    Executor& executor_;
     std::unique_ptr<Bucket> bucket_;
     PersistentBucket* persistent_{nullptr};  ///< bucket_, where it is persistent
     WarmupResult warmup_;
+    std::unique_ptr<BackgroundTasks> tasks_;
 };
 
 }  // namespace kv::server

@@ -50,6 +50,7 @@ std::vector<Entry> entries() {
              {"special-handling"}},
             {Status::kErange, "ERANGE", "Out of range", {"invalid-input"}},
             {Status::kEaccess, "EACCESS", "No access", {"support"}},
+            {Status::kUnknownFrameInfo, "UNKNOWN_FRAME_INFO", "Unknown framing extra", {"support"}},
             {Status::kUnknownCommand, "UNKNOWN_COMMAND", "Unknown command", {"support"}},
             {Status::kEnomem, "ENOMEM", "Out of memory", {"support"}},
             {Status::kNotSupported, "NOT_SUPPORTED", "Not supported", {"support"}},

@@ -27,8 +27,9 @@ void FrontEndStats::record(protocol::Opcode opcode, std::chrono::steady_clock::d
 }
 
 void FrontEndStats::reset() {
-    for (Counter* counter : {&requests, &gets, &getHits, &sets, &bytesRead, &bytesWritten, &wakeups,
-                             &yields, &slowReaders, &authErrors, &bufferLimitCloses}) {
+    for (Counter* counter :
+         {&requests, &gets, &getHits, &sets, &bytesRead, &bytesWritten, &wakeups, &yields,
+          &slowReaders, &authErrors, &bufferLimitCloses, &overdueCloses}) {
         counter->reset();
     }
     resetPending_.store(true, std::memory_order_release);

@@ -53,6 +53,7 @@ class alignas(64) FrontEndStats {
     Counter slowReaders;  ///< times a connection was not read because its client does not read
     Counter authErrors;
     Counter bufferLimitCloses;
+    Counter overdueCloses;  ///< a request, or a login, did not come in time
 
     /// True when the operation that starts now should be timed.
     bool sample() {

@@ -124,6 +124,14 @@ void FrontEndThread::speakLater(uint64_t id) {
     });
 }
 
+void FrontEndThread::closeHolderLater(uint64_t id) {
+    post([this, id] {
+        if (const auto found = connections_.find(id); found != connections_.end()) {
+            found->second->closeAsLargestHolder();
+        }
+    });
+}
+
 void FrontEndThread::remove(Connection& connection) {
     connections_.erase(connection.id());
 }

@@ -46,6 +46,8 @@ class FrontEndThread {
     /// Calls connection.resume() after other connections had their turn.
     void resumeLater(Connection& connection);
     void remove(Connection& connection);
+    /// Closes the connection, soon, because it holds too much; from any thread.
+    void closeHolderLater(uint64_t id);
     /// Lets the connection speak, soon; from any thread, does nothing when it is gone by then.
     void speakLater(uint64_t id);
 

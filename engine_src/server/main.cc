@@ -11,7 +11,6 @@
 
 #include "dcp/dcp_node.h"
 #include "executor/thread_executor.h"
-#include "server/background_tasks.h"
 #include "server/command_line.h"
 #include "server/dcp_stats.h"
 #include "server/engine_bucket.h"
@@ -77,7 +76,7 @@ int serve(const CommandLine& line) {
     EngineBucket bucket(line, executor);
     dcp::DcpNode dcp(bucket.get(), executor,
                      std::chrono::microseconds(line.params.dcpSnapshotIntervalUs));
-    const BackgroundTasks tasks(executor, bucket.get(), periodsOf(line.params));
+    bucket.startBackground(periodsOf(line.params));
 
     Server server(std::move(listener), bucket.get(), users.get(),
                   {.threads = line.threads, .settings = line.params.server});

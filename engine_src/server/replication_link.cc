@@ -42,13 +42,32 @@ void ReplicationLink::connect(const std::string& host, uint16_t port) {
         throw std::runtime_error(::gai_strerror(error));
     }
     const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(found, ::freeaddrinfo);
-    socket_ = Fd(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    connect(*addresses);
+}
+
+void ReplicationLink::connect(const addrinfo& addresses) {
+    for (const addrinfo* address = &addresses;; address = address->ai_next) {
+        try {
+            connectTo(*address);
+            return;
+        } catch (const std::runtime_error&) {
+            socket_ = Fd();
+            if (address->ai_next == nullptr || stopping_) {
+                throw;
+            }
+        }
+    }
+}
+
+void ReplicationLink::connectTo(const addrinfo& address) {
+    socket_ = Fd(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!socket_) {
         throw systemError("socket");
     }
     const int on = 1;
     ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    if (::connect(socket_.get(), found->ai_addr, found->ai_addrlen) != 0 && errno != EINPROGRESS) {
+    if (::connect(socket_.get(), address.ai_addr, address.ai_addrlen) != 0 &&
+        errno != EINPROGRESS) {
         throw systemError("connect");
     }
     if (!waitFor(POLLOUT)) {

@@ -15,13 +15,18 @@
 #include "protocol/frame.h"
 #include "server/event_ptr.h"
 
+struct addrinfo;
+
 namespace kv::server {
 
 class ReplicationLink {
   public:
     ReplicationLink();
 
+    /// To the first of the host's addresses that answers.
     void connect(const std::string& host, uint16_t port);
+    /// The same of addresses in the order of getaddrinfo(), at least one.
+    void connect(const addrinfo& addresses);
     void close();
 
     /// Queues a frame for flush().
@@ -41,6 +46,7 @@ class ReplicationLink {
     [[nodiscard]] bool stopping() const { return stopping_; }
 
   private:
+    void connectTo(const addrinfo& address);
     /// Waits for the socket; false when stopping.
     bool waitFor(short events, const std::function<void()>& whileWaiting = {});
 

@@ -6,7 +6,6 @@
 
 #include <stdexcept>
 
-#include "bucket/persistent_bucket.h"
 #include "protocol/dcp.h"
 #include "protocol/request_rules.h"
 
@@ -25,6 +24,11 @@ constexpr size_t kAcknowledgeBytes = kBufferBytes / 5;
 constexpr auto kRetryPause = std::chrono::seconds(1);
 constexpr auto kDrainPeriod = std::chrono::milliseconds(100);
 constexpr uint64_t kLastSeqno = ~uint64_t{0};
+
+/// A stream's opaque: which request of which vBucket.
+uint32_t opaqueOf(Vbid vbid, uint16_t request) {
+    return uint32_t{request} << 16U | vbid.get();
+}
 
 ItemPtr toItem(const FrameView& frame, ItemOp op) {
     const auto document = op == ItemOp::Mutation ? protocol::decodeDcpMutation(frame.extras)
@@ -79,6 +83,8 @@ Replicator::Replicator(Bucket& bucket, Executor& executor, ReplicationSource sou
                                                   ? TaskResult::after(std::chrono::milliseconds(1))
                                                   : TaskResult::after(kDrainPeriod);
                                })),
+      requests_(bucket.vbucketCount()),
+      refused_(bucket.vbucketCount()),
       thread_([this] { run(); }) {
     pthread_setname_np(thread_.native_handle(), "replicator");
 }
@@ -112,6 +118,7 @@ void Replicator::run() {
 void Replicator::replicate() {
     link_.connect(source_.host, source_.port);
     connected_ = true;
+    streaming_ = false;
     ++connections_;
     if (source_.user.empty()) {
         openStreams();
@@ -121,9 +128,13 @@ void Replicator::replicate() {
     link_.flush();
     // What the drain task applies while nothing comes must be acknowledged, or the source stays
     // silent for ever.
-    while (link_.waitForInput([this] { acknowledge(); })) {
-        link_.readFrames([this](const FrameView& frame) { handle(frame); });
+    const auto upkeep = [this] {
         acknowledge();
+        requestMissing();
+    };
+    while (link_.waitForInput(upkeep)) {
+        link_.readFrames([this](const FrameView& frame) { handle(frame); });
+        upkeep();
         link_.flush();
     }
 }
@@ -168,23 +179,49 @@ void Replicator::openStreams() {
     control("set_noop_interval", "20");
     control("enable_noop", "true");
     control("enable_expiry_opcode", "true");
+    // What an earlier connection's streams still hold back is asked for again.
+    const BucketMemoryGuard guard(bucket_.memory());
     for (uint16_t vb = 0; vb < bucket_.vbucketCount(); ++vb) {
-        if (bucket_.vbucket(Vbid{vb}).state() == VbState::Replica) {
-            requestStream(Vbid{vb});
+        consumer_.closeStream(Vbid{vb});
+    }
+    consumer_.forgetAcknowledgement();
+    streaming_ = true;
+    nextRequests_ = {};
+    requestMissing();
+}
+
+void Replicator::requestMissing() {
+    const auto now = std::chrono::steady_clock::now();
+    if (!streaming_ || now < nextRequests_) {
+        return;
+    }
+    nextRequests_ = now + kRetryPause;
+    for (uint16_t vb = 0; vb < bucket_.vbucketCount(); ++vb) {
+        const bool replica = bucket_.vbucket(Vbid{vb}).state() == VbState::Replica;
+        if (replica != consumer_.hasStream(Vbid{vb})) {
+            replica ? requestStream(Vbid{vb}) : closeStream(Vbid{vb});
         }
     }
 }
 
-void Replicator::requestStream(Vbid vbid) {
-    VBucket& vbucket = bucket_.vbucket(vbid);
+void Replicator::closeStream(Vbid vbid) {
     {
-        // What an earlier connection's stream still holds back is asked for again.
         const BucketMemoryGuard guard(bucket_.memory());
         consumer_.closeStream(vbid);
     }
+    link_.send({.opcode = Opcode::kDcpCloseStream,
+                .vbucketOrStatus = vbid.get(),
+                .opaque = opaqueOf(vbid, requests_[vbid.get()])});
+}
+
+void Replicator::requestStream(Vbid vbid) {
+    VBucket& vbucket = bucket_.vbucket(vbid);
     const Seqno high = vbucket.highSeqno();
     SnapshotRange snapshot = vbucket.checkpoints().currentSnapshot();
-    if (high < snapshot.start || snapshot.end < high) {
+    if (snapshot.start <= high && high < snapshot.end && snapshot.start != Seqno{}) {
+        // Of a snapshot that is here in part not even the beginning is of use without the rest.
+        snapshot.start = Seqno{snapshot.start.get() - 1};
+    } else {
         snapshot = {high, high};
     }
     const auto extras =
@@ -194,7 +231,7 @@ void Replicator::requestStream(Vbid vbid) {
                                               .uuid = vbucket.failoverLog().uuid().get(),
                                               .snapshotStart = snapshot.start.get(),
                                               .snapshotEnd = snapshot.end.get()});
-    const uint32_t opaque = vbid.get() + 1U;
+    const uint32_t opaque = opaqueOf(vbid, ++requests_[vbid.get()]);
     {
         const BucketMemoryGuard guard(bucket_.memory());
         consumer_.addStream(vbid, opaque);
@@ -229,6 +266,9 @@ void Replicator::handleAnswer(const FrameView& frame) {
         handleLogin(frame);
         return;
     }
+    if (frame.header.opcode == Opcode::kDcpCloseStream) {
+        return;  // a source that has ended the stream itself knows of none
+    }
     if (frame.header.opcode != Opcode::kDcpStreamReq) {
         if (status != Status::kSuccess) {
             throw std::runtime_error(fmt::format("{} was answered {}: {}",
@@ -237,60 +277,83 @@ void Replicator::handleAnswer(const FrameView& frame) {
         }
         return;
     }
-    const Vbid vbid{static_cast<uint16_t>(frame.header.opaque - 1)};
-    if (frame.header.opaque == 0 || !bucket_.hasVBucket(vbid)) {
+    const Vbid vbid{static_cast<uint16_t>(frame.header.opaque)};
+    if (!bucket_.hasVBucket(vbid)) {
         throw std::runtime_error("an answer to no stream request");
     }
+    if (frame.header.opaque != opaqueOf(vbid, requests_[vbid.get()]) ||
+        !consumer_.hasStream(vbid)) {
+        return;  // closed meanwhile, and the source was told
+    }
     if (status == Status::kRollback) {
-        rollBack(vbid);
-        requestStream(vbid);
+        if (frame.value.size() != sizeof(uint64_t)) {
+            throw std::runtime_error("a rollback to nowhere");
+        }
+        rollBack(vbid, Seqno{protocol::loadBig<uint64_t>(frame.value.data())});
         return;
     }
     if (status != Status::kSuccess || frame.value.size() % 16 != 0) {
-        spdlog::warn("replication: vBucket {}: {}", vbid.get(), protocol::toString(status));
-        const BucketMemoryGuard guard(bucket_.memory());
-        consumer_.closeStream(vbid);
+        if (!refused_[vbid.get()]) {
+            spdlog::warn("replication: vBucket {}: {}", vbid.get(), protocol::toString(status));
+        }
+        refused_[vbid.get()] = true;
+        closeStream(vbid);
         return;
     }
+    refused_[vbid.get()] = false;
     // From here on this copy's history is the source's.
     std::vector<FailoverEntry> log;
     for (size_t at = 0; at < frame.value.size(); at += 16) {
         log.push_back({VbUuid{protocol::loadBig<uint64_t>(frame.value.data() + at)},
                        Seqno{protocol::loadBig<uint64_t>(frame.value.data() + at + 8)}});
     }
-    const BucketMemoryGuard guard(bucket_.memory());
-    bucket_.vbucket(vbid).failoverLog().replace(std::vector<FailoverEntry>(log));
-    bucket_.setVBucketState(vbid, VbState::Replica, OpTime::now());  // stores the log, too
+    bool adopted = false;
+    {
+        const BucketMemoryGuard guard(bucket_.memory());
+        adopted = bucket_.adoptHistory(vbid, std::vector<FailoverEntry>(log), OpTime::now());
+    }
+    if (!adopted) {
+        closeStream(vbid);  // it was promoted meanwhile: its history is its own
+        return;
+    }
     ++streams_;
 }
 
 void Replicator::handleMessage(const FrameView& frame) {
-    const BucketMemoryGuard guard(bucket_.memory());
     const Vbid vbid{frame.header.vbucket()};
-    const dcp::Applied applied = consumer_.receive(toMessage(frame), OpTime::now());
-    if (applied == dcp::Applied::Refused && bucket_.vbucket(vbid).state() == VbState::Replica) {
-        throw std::runtime_error(
-                fmt::format("vBucket {}: a message that does not fit", vbid.get()));
+    dcp::Applied applied{};
+    {
+        const BucketMemoryGuard guard(bucket_.memory());
+        applied = consumer_.receive(toMessage(frame), OpTime::now());
     }
     if (applied == dcp::Applied::Ended) {
         spdlog::info("replication: vBucket {}: the source ended the stream", vbid.get());
+    } else if (applied == dcp::Applied::Refused) {
+        if (bucket_.vbucket(vbid).state() == VbState::Replica) {
+            throw std::runtime_error(
+                    fmt::format("vBucket {}: a message that does not fit", vbid.get()));
+        }
+        closeStream(vbid);
     }
 }
 
-void Replicator::rollBack(Vbid vbid) {
-    ++rollbacks_;
-    spdlog::info("replication: vBucket {} has another history: it starts over", vbid.get());
-    const auto now = OpTime::now();
-    bucket_.setVBucketState(vbid, VbState::Dead, now);
-    if (auto* persistent = dynamic_cast<PersistentBucket*>(&bucket_)) {
-        if (!persistent->resetVBucket(vbid, now)) {
-            throw std::runtime_error("the store refused to forget a vBucket");
-        }
-    } else {
+void Replicator::rollBack(Vbid vbid, Seqno seqno) {
+    {
         const BucketMemoryGuard guard(bucket_.memory());
-        bucket_.vbucket(vbid).clear({}, now);
+        consumer_.closeStream(vbid);
     }
-    bucket_.setVBucketState(vbid, VbState::Replica, now);
+    switch (bucket_.rollBackReplica(vbid, seqno, OpTime::now())) {
+        case Bucket::RollBack::NotReplica:
+            return;  // promoted while the request was under way: what it has is the truth now
+        case Bucket::RollBack::StoreFailed:
+            throw std::runtime_error("the store refused to roll a vBucket back");
+        case Bucket::RollBack::Done:
+            break;
+    }
+    ++rollbacks_;
+    spdlog::info("replication: vBucket {} has another history: back to seqno {}", vbid.get(),
+                 bucket_.vbucket(vbid).highSeqno().get());
+    requestStream(vbid);
 }
 
 void Replicator::acknowledge() {

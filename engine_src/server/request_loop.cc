@@ -1,5 +1,6 @@
 #include "server/request_loop.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "options/planted.h"
@@ -39,6 +40,21 @@ Stop refuseStream(CommandContext& context, const protocol::ParseResult& parsed) 
     return Stop::CloseFlushed;
 }
 
+/// What this connection may make us hold.
+protocol::Limits limitsOf(const CommandContext& context) {
+    // More is a broken stream rather than a large value: skipping it could take for ever.
+    constexpr uint32_t kMaxSkipped = 64U << 20U;
+    protocol::Limits limits{.maxSkipped = kMaxSkipped};
+    if (!context.session.authenticated()) [[unlikely]] {
+        limits.maxBody = static_cast<uint32_t>(context.server.settings.maxBeforeLoginBytes);
+    }
+    return limits;
+}
+
+bool isClientRequest(Magic magic) {
+    return magic == Magic::kClientRequest || magic == Magic::kAltClientRequest;
+}
+
 Stop stopOf(After after) {
     switch (after) {
         case After::Penalty:
@@ -62,7 +78,8 @@ Progress runRequests(CommandContext& context, protocol::Bytes input, TurnBudget 
     Progress progress;
     LookAhead ahead(context, input);
     for (uint32_t done = 0;; ++done) {
-        const auto parsed = protocol::parseFrame(input.subspan(progress.consumed));
+        const auto rest = input.subspan(progress.consumed);
+        const auto parsed = protocol::parseFrame(rest, limitsOf(context));
         if (parsed.outcome == ParseOutcome::kNeedMore) {
             progress.wanted = parsed.wanted;
             return progress;
@@ -75,10 +92,27 @@ Progress runRequests(CommandContext& context, protocol::Bytes input, TurnBudget 
             progress.stop = done == budget.requests ? Stop::TurnOver : Stop::OutputFull;
             return progress;
         }
+        const Magic magic = parsed.frame.header.magic;
+        if (parsed.outcome == ParseOutcome::kTooLong) [[unlikely]] {
+            const size_t here = std::min(parsed.frame.size(), rest.size());
+            progress.consumed += here;
+            progress.skip = parsed.frame.size() - here;
+            context.stats.requests.add();
+            const After after = isClientRequest(magic) ? refuseTooLong(context, parsed.frame)
+                                                       : After::CloseFlushed;
+            if (after != After::Continue) {
+                progress.stop = stopOf(after);
+                return progress;
+            }
+            if (progress.skip != 0) {
+                progress.wanted = protocol::kHeaderSize;
+                return progress;
+            }
+            continue;
+        }
         progress.consumed += parsed.frame.size();
         ahead.advance();
-        const Magic magic = parsed.frame.header.magic;
-        if (magic != Magic::kClientRequest && magic != Magic::kAltClientRequest) [[unlikely]] {
+        if (!isClientRequest(magic)) [[unlikely]] {
             Conversation* conversation = context.session.conversation();
             if (magic == Magic::kClientResponse && conversation != nullptr &&
                 conversation->onAnswer(parsed.frame)) {

@@ -32,6 +32,8 @@ struct Progress {
     size_t consumed{0};  ///< bytes at the front of the input that are done with
     size_t wanted{0};  ///< only with NeedInput: size of the next frame as far as known (at least a
                        ///< header)
+    size_t skip{0};  ///< only with NeedInput: bytes still to come that belong to a request that was
+                     ///< refused as too long
     Stop stop{Stop::NeedInput};
 };
 

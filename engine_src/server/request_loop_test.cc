@@ -149,6 +149,46 @@ TEST(RequestLoop, OversizedBodiesAreRefusedFromTheHeaderAlone) {
     EXPECT_EQ(answers[0].status, Status::kE2big);
 }
 
+TEST(RequestLoop, ALittleTooLongIsAnsweredAndSkipped) {
+    // 22 MiB: beyond what is ever buffered, in pieces and in one.
+    const std::string tooLong = setBytes("key", std::string(22 << 20, 'x'), 1);
+    for (const size_t first : {protocol::kHeaderSize + 8 + 3, size_t{100'000}, tooLong.size()}) {
+        Bench bench;
+        bench.feed(setBytes("key", "old"));
+        bench.answers();
+        const std::string_view bytes(tooLong);
+        EXPECT_EQ(bench.feed(bytes.substr(0, first)).stop, Stop::NeedInput);
+        EXPECT_TRUE(bench.pending.empty()) << "nothing of it is kept";
+        const auto refused = bench.answers();
+        ASSERT_EQ(refused.size(), 1U);
+        EXPECT_EQ(refused[0].status, Status::kE2big);
+        bench.feed(bytes.substr(first));
+        bench.feed(getBytes("key", 2));
+        const auto after = bench.answers();
+        ASSERT_EQ(after.size(), 1U);
+        EXPECT_EQ(after[0].status, Status::kKeyEnoent) << "the old value went with it";
+    }
+}
+
+TEST(RequestLoop, StrangersMaySendLittle) {
+    const UserStore users(std::map<std::string, std::string>{{"ann", "secret"}});
+    Bench bench(&users);
+    const auto large = setBytes("key", std::string(100'000, 'x'), 1);
+    EXPECT_EQ(bench.feed(std::string_view(large).substr(0, 50)).stop, Stop::NeedInput);
+    EXPECT_TRUE(bench.pending.empty());
+    auto answers = bench.answers();
+    ASSERT_EQ(answers.size(), 1U) << "refused before the value has come";
+    EXPECT_EQ(answers[0].status, Status::kAuthError);
+    bench.feed(std::string_view(large).substr(50));
+    // Nothing that a stranger may ask for is that long.
+    bench.feed(Frame{.opcode = Opcode::kSaslAuth, .key = "PLAIN", .value = std::string(20'000, 'x')}
+                       .bytes());
+    answers = bench.answers();
+    ASSERT_EQ(answers.size(), 1U);
+    EXPECT_EQ(answers[0].status, Status::kE2big);
+    EXPECT_EQ(bench.ask({.opcode = Opcode::kNoop}).status, Status::kSuccess);
+}
+
 TEST(RequestLoop, TimingsAreTakenPerOpcode) {
     Bench bench;
     bench.feed(conversation());

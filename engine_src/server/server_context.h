@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bucket/bucket.h"
+#include "server/buffer_ledger.h"
 #include "server/cluster_config.h"
 #include "server/front_end_stats.h"
 #include "server/settings.h"
@@ -52,8 +53,7 @@ struct ServerContext {
     std::atomic<uint32_t> connections{0};
     std::atomic<uint64_t> acceptedConnections{0};
     std::atomic<uint64_t> rejectedConnections{0};
-    std::atomic<size_t> bufferedBytes{
-            0};  ///< held for partial requests and unsent answers of all connections
+    BufferLedger buffers{};  ///< partial requests and unsent answers of all connections
 };
 
 }  // namespace kv::server

@@ -156,8 +156,8 @@ TEST_F(ServerTest, RequestsLargerThanTheReadBuffer) {
         EXPECT_EQ(answers[0].status, Status::kSuccess) << size;
         EXPECT_TRUE(answers[1].value == value) << size;
     }
-    EXPECT_TRUE(eventually([this] { return context().bufferedBytes.load() < 20'000; }))
-            << "buffers of large requests are given back: " << context().bufferedBytes.load();
+    EXPECT_TRUE(eventually([this] { return context().buffers.held() < 20'000; }))
+            << "buffers of large requests are given back: " << context().buffers.held();
 }
 
 TEST_F(ServerTest, SingleByteWrites) {
@@ -184,7 +184,7 @@ TEST_F(ServerTest, ASlowReaderIsNotServedBeyondItsBound) {
     }
     const size_t taken = client.sendWhatFits(flood, 500ms);
     EXPECT_LT(taken, flood.size()) << "the server must stop reading";
-    EXPECT_LT(context().bufferedBytes.load(), size_t{1} << 20);
+    EXPECT_LT(context().buffers.held(), size_t{1} << 20);
     EXPECT_GE(sum(&FrontEndStats::slowReaders), 1U);
 
     auto other = connect();
@@ -254,7 +254,74 @@ TEST_F(ServerTest, ConnectionsTogetherHoldABoundedAmount) {
                                     50ms);
     }
     EXPECT_TRUE(eventually([this] { return sum(&FrontEndStats::bufferLimitCloses) >= 8; }));
-    EXPECT_LT(context().bufferedBytes.load(), size_t{6} << 20);
+    EXPECT_LT(context().buffers.held(), size_t{6} << 20);
+}
+
+TEST_F(ServerTest, TheLargestHolderGoesFirst) {
+    start({.maxBufferedBytes = 4 << 20});
+    const auto half = setBytes("k", std::string(8 << 20, 'x')).substr(0, 3 << 20);
+    auto large = connect();
+    large.send(half);
+    ASSERT_TRUE(eventually([this] { return context().buffers.held() >= size_t{3} << 20; }));
+    std::vector<Client> small;
+    for (int i = 0; i < 6; ++i) {
+        small.push_back(connect());
+        small.back().send(half.substr(0, 400 << 10));
+    }
+    EXPECT_TRUE(large.atEnd());
+    EXPECT_TRUE(eventually([this] { return context().connections.load() == 6; }));
+    EXPECT_EQ(sum(&FrontEndStats::bufferLimitCloses), 1U);
+    for (auto& client : small) {  // the rest of theirs is still wanted
+        client.send(half.substr(0, 1000));
+    }
+    EXPECT_EQ(context().connections.load(), 6U);
+}
+
+TEST_F(ServerTest, StrangersHoldLittle) {
+    const UserStore users(std::map<std::string, std::string>{{"ann", "secret"}});
+    start({}, &users);
+    std::vector<Client> strangers;
+    const auto large = setBytes("k", std::string(20 << 20, 'x'));
+    for (int i = 0; i < 8; ++i) {
+        strangers.push_back(connect());
+        strangers.back().send(std::string_view(large).substr(0, 1 << 20));
+    }
+    for (auto& stranger : strangers) {
+        const auto answers = stranger.receive(1);
+        ASSERT_EQ(answers.size(), 1U) << "refused before all of it is there";
+        EXPECT_EQ(answers[0].status, Status::kAuthError);
+    }
+    EXPECT_LT(context().buffers.held(), 8U * (24 << 10));
+    strangers[0].send(std::string_view(large).substr(1 << 20));
+    strangers[0].send(Frame{.opcode = Opcode::kNoop}.bytes());
+    EXPECT_EQ(strangers[0].receive(1).size(), 1U) << "the rest was skipped";
+}
+
+TEST_F(ServerTest, WhatTakesTooLongIsClosed) {
+    const UserStore users(std::map<std::string, std::string>{{"ann", "secret"}});
+    start({.frameDeadlineSeconds = 1, .loginSeconds = 1}, &users);
+    using namespace std::string_literals;
+    const auto login =
+            Frame{.opcode = Opcode::kSaslAuth, .key = "PLAIN", .value = "\0ann\0secret"s}.bytes();
+    auto stranger = connect();
+    auto dripping = connect();
+    auto known = connect();
+    for (auto* client : {&dripping, &known}) {
+        client->send(login);
+        ASSERT_EQ(client->receive(1).size(), 1U);
+    }
+    const auto request = setBytes("key", std::string(10'000, 'x'));
+    size_t sent = 0;
+    while (sent < request.size() && dripping.sendWhatFits(request.substr(sent, 1), 5ms) == 1) {
+        ++sent;
+        stranger.sendWhatFits(Frame{.opcode = Opcode::kNoop}.bytes(), 5ms);
+        std::this_thread::sleep_for(20ms);
+    }
+    EXPECT_LT(sent, request.size()) << "a byte now and then must not hold a connection for ever";
+    EXPECT_TRUE(eventually([this] { return context().connections.load() == 1; }));
+    known.send(Frame{.opcode = Opcode::kNoop}.bytes());
+    EXPECT_EQ(known.receive(1).size(), 1U) << "idle, but logged in";
+    EXPECT_EQ(sum(&FrontEndStats::overdueCloses), 2U);
 }
 
 TEST_F(ServerTest, MoreConnectionsThanAllowedAreClosedAndCounted) {

@@ -23,7 +23,8 @@ class Session {
 
     [[nodiscard]] uint64_t id() const { return id_; }
     [[nodiscard]] DataAccess dataAccess() const { return access_; }
-    [[nodiscard]] bool mayAdminister() const { return !needsLogin_ || !user_.empty(); }
+    /// Logged in, or nobody needs to.
+    [[nodiscard]] bool authenticated() const { return !needsLogin_ || !user_.empty(); }
 
     /// HELLO or SELECT_BUCKET seen: Couchbase semantics. Otherwise plain memcached semantics in the
     /// default bucket: keys are mapped to vBuckets here, values end at 1 MiB, DELETE answers CAS 0,

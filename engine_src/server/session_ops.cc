@@ -40,6 +40,9 @@ std::string agentName(std::string_view text) {
 bool accept(Feature feature, Session::Features& features) {
     switch (feature) {
         case Feature::kTcpNoDelay:
+        case Feature::kAltRequest:
+        case Feature::kSyncReplication:
+        case Feature::kPreserveTtl:
             return true;  // always on
         case Feature::kMutationSeqno:
             return features.mutationSeqno = true;

@@ -16,6 +16,11 @@ struct ServerSettings {
             256u << 20};  ///< partial requests and unsent answers of all connections together
     uint32_t idlePartialSeconds{
             30};  ///< a request that stops coming half-way for this long ends its connection
+    uint32_t frameDeadlineSeconds{
+            300};               ///< a request must be complete so long after its first byte
+    uint32_t loginSeconds{30};  ///< a connection that has not logged in so long is closed
+    size_t maxBeforeLoginBytes{
+            16 << 10};  ///< before login: body of a request, one read, and unsent answers
     uint32_t authDelayMillis{250};  ///< the answer to a failed login waits this long
     uint32_t maxFailedLogins{5};    ///< in a row on one connection; then it is closed
     uint32_t timingSample{32};      ///< one operation in so many is timed; 0 = none

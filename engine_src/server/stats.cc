@@ -53,6 +53,7 @@ void addTraffic(Group& out, const ServerContext& server) {
     out.add("conn_yields", sum(server, &FrontEndStats::yields));
     out.add("conn_slow_readers", sum(server, &FrontEndStats::slowReaders));
     out.add("conn_buffer_limit_closes", sum(server, &FrontEndStats::bufferLimitCloses));
+    out.add("conn_overdue_closes", sum(server, &FrontEndStats::overdueCloses));
     out.add("auth_errors", sum(server, &FrontEndStats::authErrors));
 }
 
@@ -68,7 +69,7 @@ KeyValues defaultGroup(ServerContext& server) {
     out.add("total_connections", server.acceptedConnections.load());
     out.add("rejected_conns", server.rejectedConnections.load());
     out.add("max_connections", server.settings.maxConnections);
-    out.add("conn_buffered_bytes", server.bufferedBytes.load());
+    out.add("conn_buffered_bytes", server.buffers.held());
     addTraffic(out, server);
     const auto& bucket = server.bucket;
     const auto stats = bucket.stats();

@@ -111,10 +111,13 @@ class Bench {  // NOLINT(clang-analyzer-optin.performance.Padding)
 
     /// Feeds `bytes` as they come after what was left over, and returns what the loop said.
     Progress feed(std::string_view bytes, TurnBudget budget = {1'000'000, size_t{1} << 30}) {
-        pending += bytes;
+        const size_t skipped = std::min(toSkip, bytes.size());
+        toSkip -= skipped;
+        pending += bytes.substr(skipped);
         CommandContext context{server, session, out, stats, now};
         const auto progress = runRequests(context, protocol::asBytes(pending), budget);
         pending.erase(0, progress.consumed);
+        toSkip += progress.skip;
         return progress;
     }
     /// Everything answered since the last call.
@@ -142,6 +145,7 @@ class Bench {  // NOLINT(clang-analyzer-optin.performance.Padding)
     Session session;
     ByteBuffer out;
     std::string pending;
+    size_t toSkip{0};  ///< bytes to come of a request that was refused as too long
     OpTime now{OpTime::now()};
 };
 

@@ -21,25 +21,16 @@ HOST = ("cpu_model", "cpus", "memory_bytes", "kernel", "distribution", "virtuali
 
 
 def comparisons(planned: Planned, data: ExperimentData) -> list[Comparison]:
-    """Of every cell and every group of arms that the study compares; without blocks that count there is none.
-
-    The arms of a block that did not fit into one ensemble would make their comparison another one: refused.
-    """
+    """Of every cell and every group of arms that the study compares; without blocks that count there is none."""
     found = []
     for cell in clean_blocks(data.trials).values():
         blocks = [
-            {trial.variant: trial for trial in cell.blocks[number]}
-            for number in sorted(cell.blocks)
+            {trial.variant: trial for trial in trials} for _, trials in sorted(cell.blocks.items())
         ]
         for arms in planned.pairs:
             whole = [arms_of for arms_of in blocks if all(arm in arms_of for arm in arms)]
             if not whole:
                 continue
-            if any(len({block[arm].ensemble for arm in arms}) > 1 for block in whole):
-                raise StoreError(
-                    f"{planned.name}: its arms were not alive together",
-                    hint="give fewer --arms, or free some memory",
-                )
             values = {
                 arm: _values([block[arm] for block in whole], planned.metrics) for arm in arms
             }

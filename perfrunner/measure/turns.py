@@ -41,7 +41,7 @@ class Slices:
 
     @property
     def slow(self) -> NDArray[np.bool_]:
-        """Which slices took beyond SLOW times the arm's own median time per operation."""
+        """Which slices took beyond SLOW times the arm's own median time per operation, or were not answered at all."""
         rates = self.rates
         found: NDArray[np.bool_] = rates < np.median(rates) / SLOW
         return found

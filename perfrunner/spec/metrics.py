@@ -58,6 +58,13 @@ _ALL = [
         "server_cpu_us_per_op": "server CPU per operation",
         "client_cpu_us_per_op": "load client CPU per operation",
     }),
+    MetricType(
+        "instructions_per_op",
+        "instructions",
+        "lower",
+        default_margin=0.002,
+        title="user instructions of the engine's front end per operation",
+    ),
     *_family("B", "lower", {
         "mem_used_bytes": "memory charged to the bucket",
         "rss_bytes": "resident memory without lazily freed pages (p99)",

@@ -13,6 +13,7 @@ from typing import Protocol, TypeAlias
 from perfrunner.measure.client import ClientReport
 from perfrunner.measure.conducted import Conducted
 from perfrunner.measure.counters import CrossCheck
+from perfrunner.measure.instructions import CountedLoad, Instructions
 from perfrunner.measure.samples import Sample
 from perfrunner.measure.turns import Turns
 
@@ -75,6 +76,10 @@ class ServerBench(Protocol):
         ...
 
     def start_sampling(self, name: str) -> Sampling: ...
+
+    def count_instructions(self, load: CountedLoad, ops: int) -> Instructions:
+        """Of another engine of this arm, started for the count alone; no neighbour can disturb it."""
+        ...
 
 
 class Ensemble(Protocol):

@@ -7,9 +7,11 @@ of several load clients each take a part of the key space and of the rate.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from perfrunner.measure.counters import cross_check
+from perfrunner.measure.instructions import CountedLoad
 from perfrunner.measure.memory import memory_metrics
 from perfrunner.measure.window import steady_window
 from perfrunner.spec.workloads import PillowfightSpec
@@ -38,6 +40,7 @@ def run(bench: Ensemble, spec: PillowfightSpec) -> list[Measured]:
     bench.phase("settle", spec.settle)
     bench.settle(spec.settle)
     settled = [arm.sample("settled") for arm in bench.arms]
+    counted = count_instructions(bench, spec)
 
     return [
         Measured(
@@ -46,12 +49,15 @@ def run(bench: Ensemble, spec: PillowfightSpec) -> list[Measured]:
                 **load.metrics,
                 **latency_metrics(driven(load.report)),
                 **memory_metrics(samples, end.sample, rest),
+                **count.metrics,
             },
             report=load.report,
             check=cross_check(load.ops, start.counters, end.counters, in_flight(spec)),
-            facts=load.facts,
+            facts={**load.facts, **count.facts},
         )
-        for load, start, samples, end, rest in zip(loads, before, series, now, settled, strict=True)
+        for load, start, samples, end, rest, count in zip(
+            loads, before, series, now, settled, counted, strict=True
+        )
     ]
 
 
@@ -80,6 +86,30 @@ def alone(arm: ServerBench, spec: PillowfightSpec) -> Driven:
     )
 
 
+@dataclass(frozen=True)
+class Counted:
+    """An arm's exact count, and what it cannot see; both empty where none was asked for."""
+
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    facts: Mapping[str, object] = field(default_factory=dict)
+
+
+def count_instructions(bench: Ensemble, spec: PillowfightSpec) -> list[Counted]:
+    """What background threads do goes by the clock, so the front end's share is the figure where it is known."""
+    if not spec.instructions:
+        return [Counted() for _ in bench.arms]
+    bench.phase("count instructions")
+    found = []
+    for arm in bench.arms:
+        share = Share(0, 1)
+        load = CountedLoad(common_arguments(spec, arm, share), mix_arguments(spec, arm, share))
+        count = arm.count_instructions(load, spec.instructions)
+        per_op = count.per_op if count.front_end_per_op is None else count.front_end_per_op
+        facts = {"method": count.method, "ops": count.ops, "blind_to": list(count.blind_to)}
+        found.append(Counted({"instructions_per_op": per_op}, {"instructions": facts}))
+    return found
+
+
 def in_flight(spec: PillowfightSpec) -> int:
     """Operations a process may have under way when the time is up."""
     return spec.batch * spec.connections * spec.threads
@@ -104,12 +134,19 @@ def populate_arguments(spec: PillowfightSpec, bench: ServerBench, share: Share) 
     return [*common_arguments(spec, bench, share), "--populate-only"]
 
 
-def access_arguments(spec: PillowfightSpec, bench: ServerBench, share: Share) -> Sequence[str]:
-    arguments = [
+def mix_arguments(spec: PillowfightSpec, bench: ServerBench, share: Share) -> list[str]:
+    """Which operations on which keys."""
+    return [
         *common_arguments(spec, bench, share),
-        "--no-population",
         f"--set-pct={spec.set_share:g}",
         f"--key-semantics={spec.key_semantics}",
+    ]
+
+
+def access_arguments(spec: PillowfightSpec, bench: ServerBench, share: Share) -> Sequence[str]:
+    arguments = [
+        *mix_arguments(spec, bench, share),
+        "--no-population",
         f"--duration={spec.duration:g}",
         f"--ramp={spec.ramp:g}",
     ]

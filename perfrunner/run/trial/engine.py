@@ -60,15 +60,21 @@ class EngineSetup:
             f"--port-file={self.port_file}",
             f"--data-dir={self.directory}/data",
             "--bucket-name=default",
+            f"--users={self.credentials.users}",
+            *self.settings(),
+        ]
+        return pinned(command, self.cpus)
+
+    def settings(self) -> list[str]:
+        """The flags that say what the engine is like, not where."""
+        return [
             f"--bucket-type={self.bucket}",
             f"--quota-mb={self.quota_mb}",
             f"--vbuckets={self.vbuckets}",
             f"--threads={self.threads}",
             f"--shards={self.shards}",
-            f"--users={self.credentials.users}",
             *(f"--param={key}={value}" for key, value in self.params.items()),
         ]
-        return pinned(command, self.cpus)
 
 
 @dataclass

@@ -18,10 +18,11 @@ from perfrunner.measure.turns import Turns, failed_arm, parse_turns
 from perfrunner.run.trial.credentials import USER
 from perfrunner.run.trial.engine import Engine
 from perfrunner.run.trial.reproduce import Recorder
-from perfrunner.run.trial.serverbench import SLICE_S, Bench, ClientSeat, common_flags
+from perfrunner.run.trial.serverbench import SLICE_S, Bench, common_flags
 from perfrunner.workloads.bench import ServerBench, Share
 
 SLICES_FILE = "slices.json"
+CLOCK_TIMEOUT_S = 20.0
 
 
 class ArmError(TrialError):
@@ -63,14 +64,21 @@ class EnsembleBench:
     ) -> Turns:
         base = self.arms[self.baseline]
         seat = base.seats[0]
-        argv = [
-            f"{seat.artifact}/bin/{tool}",
-            *(f"--arm={arm_flag(arm.engines[0], seat)}" for arm in self.arms),
-            *common_flags(seat),
-            *arguments(base, Share(0, 1)),
-            f"--round-seed={self.round_seed}",
-        ]
-        handle = base.start_client(argv, seat, output)
+        apart = base.engines[0].host.name != seat.host.name
+        clock = self._clock(base) if apart else None
+
+        def command(of: str | None, *, pids: bool) -> list[str]:
+            return [
+                f"{seat.artifact}/bin/{tool}",
+                *(f"--arm={arm_flag(arm.engines[0], of, pid=pids)}" for arm in self.arms),
+                *common_flags(seat),
+                *arguments(base, Share(0, 1)),
+                f"--round-seed={self.round_seed}",
+            ]
+
+        handle = base.start_client(
+            command(clock, pids=True), seat, output, recorded=command(None, pids=not apart)
+        )
         try:
             base.wait_client(tool, seat, output, handle, self.check_engines)
         except TrialError as error:
@@ -87,6 +95,28 @@ class EnsembleBench:
             text = json.dumps(its.slices.document(), separators=(",", ":"))
             (arm.directory / SLICES_FILE).write_text(text, encoding="utf-8")
         return turns
+
+    def _clock(self, base: Bench) -> str:
+        """The address of a helper on the engines' host that serves their CPU clocks."""
+        engine = base.engines[0]
+        argv = [
+            f"{engine.setup.artifact}/bin/kvctl",
+            "clock-server",
+            f"--listen={bracketed(engine.setup.listen)}",
+            f"--password-file={engine.setup.credentials.password}",
+            *(f"--pid={arm.engines[0].handle.pid}" for arm in self.arms),
+        ]
+        said = f"{engine.setup.directory}/clock.out"
+        base.start_helper(engine, "clock", argv)
+        until = time.monotonic() + CLOCK_TIMEOUT_S
+        while True:
+            text = engine.host.read_text(said) if engine.host.exists(said) else ""
+            if text.endswith("\n"):
+                return f"{bracketed(engine.setup.address)}:{int(json.loads(text)['port'])}"
+            self.check_engines()
+            if time.monotonic() > until:
+                raise TrialError(f"no CPU clocks are served on {engine.host.name}")
+            time.sleep(0.02)
 
     def check_engines(self) -> None:
         for arm in self.arms:
@@ -111,11 +141,15 @@ def blamed(host: Transport, report: str, arms: int, error: TrialError) -> TrialE
     return ArmError(arm, f"{error} ({said})" if said else str(error))
 
 
-def arm_flag(engine: Engine, seat: ClientSeat) -> str:
-    """What a load tool's --arm says. The engine's pid is of use on its own host only."""
-    setup = engine.setup
-    address = f"[{setup.address}]" if ":" in setup.address else setup.address
+def arm_flag(engine: Engine, clock: str | None, *, pid: bool) -> str:
+    """What a load tool's --arm says; `clock` serves the CPU time of the engine's pid when that is another host's."""
+    address = bracketed(engine.setup.address)
     words = [f"host={address}", f"port={engine.port}", f"user={USER}"]
-    if engine.host.name == seat.host.name:
+    if pid:
         words.append(f"pid={engine.handle.pid}")
-    return ",".join(words)
+    return ",".join([*words, *([] if clock is None else [f"clock={clock}"])])
+
+
+def bracketed(address: str) -> str:
+    """An IPv6 address as it stands before a port."""
+    return f"[{address}]" if ":" in address else address

@@ -16,6 +16,12 @@ from perfrunner.cluster.process import ProcessHandle
 from perfrunner.cluster.transport import CommandTimeout, Transport
 from perfrunner.errors import TrialError
 from perfrunner.measure.client import ClientReport, merge_reports, parse_report
+from perfrunner.measure.instructions import (
+    CountedEngine,
+    CountedLoad,
+    Instructions,
+    count_instructions,
+)
 from perfrunner.measure.samples import Sample, add_nodes, parse_samples
 from perfrunner.run.trial.credentials import USER, CredentialFiles
 from perfrunner.run.trial.engine import Engine
@@ -79,10 +85,34 @@ class Bench:
             reports.append(parse_report(kept.read_text(encoding="utf-8"), kept.name))
         return merge_reports(reports)
 
-    def start_client(self, argv: Sequence[str], seat: ClientSeat, name: str) -> ProcessHandle:
-        """A load process; its output is `<name>.json` in the seat's directory. `wait_client` waits for it."""
+    def start_helper(self, engine: Engine, name: str, argv: Sequence[str]) -> ProcessHandle:
+        """A process beside the engine, until `abandon`; it prints into `<name>.out` in the engine's directory."""
+        with self.shield():
+            handle = engine.host.start(
+                argv,
+                name=self.recorder.job(name),
+                log_stdout=f"{engine.setup.directory}/{name}.out",
+                log_stderr=f"{engine.setup.directory}/{name}.log",
+                cwd=engine.setup.directory,
+                run_id=self.run_id,
+            )
+            self._processes.append(handle)
+        return handle
+
+    def start_client(
+        self,
+        argv: Sequence[str],
+        seat: ClientSeat,
+        name: str,
+        *,
+        recorded: Sequence[str] | None = None,
+    ) -> ProcessHandle:
+        """A load process; its output is `<name>.json` in the seat's directory. `wait_client` waits for it.
+
+        `recorded`: what reproduce.sh says instead, where `argv` names what only this run has.
+        """
         command = pinned(argv, seat.cpus)
-        self.recorder.start(seat.host.name, name, command)
+        self.recorder.start(seat.host.name, name, pinned(recorded or argv, seat.cpus))
         with self.shield():
             handle = seat.host.start(
                 command,
@@ -119,6 +149,18 @@ class Bench:
 
     def start_sampling(self, name: str) -> Sampling:
         return self._sampling(name, interval_ms=self.sample_interval_ms)
+
+    def count_instructions(self, load: CountedLoad, ops: int) -> Instructions:
+        engine = self.engines[0]
+        setup = engine.setup
+        return count_instructions(
+            engine.host,
+            CountedEngine(setup.artifact, setup.settings(), setup.env),
+            load,
+            directory=f"{setup.directory}/counted",
+            ops=ops,
+            timeout_s=self._left(),
+        )
 
     # -- for the trial
 
@@ -207,16 +249,7 @@ class Bench:
             self.sampler_cpus,
         )
         self.recorder.start(engine.host.name, f"sampler-{stem}", argv)
-        with self.shield():
-            handle = engine.host.start(
-                argv,
-                name=self.recorder.job(f"sampler-{stem}"),
-                log_stdout=f"{engine.setup.directory}/sampler-{stem}.out",
-                log_stderr=f"{engine.setup.directory}/sampler-{stem}.log",
-                cwd=engine.setup.directory,
-                run_id=self.run_id,
-            )
-            self._processes.append(handle)
+        handle = self.start_helper(engine, f"sampler-{stem}", argv)
         return _Sampler(engine, handle, stem, remote)
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from perfrunner.spec.units import Duration, Percent, PositiveCount, PositiveDuration
+from perfrunner.spec.units import Count, Duration, Percent, PositiveCount, PositiveDuration
 from perfrunner.spec.workloads.base import ServerWorkload, SizeRange
 
 LEAST_ALONE_S = 1.0  # of load after the ramp
@@ -36,6 +36,10 @@ class PillowfightSpec(ServerWorkload):
     slice: PositiveDuration = Field(
         default=0.002,
         description="side by side: seconds of load on an arm before the next one's turn",
+    )
+    instructions: Count = Field(
+        default=0,
+        description="operations over which the engine's instructions are counted, apart; 0: not at all",
     )
     rate_limit: PositiveCount | None = Field(
         default=None, description="operations a second over all threads"

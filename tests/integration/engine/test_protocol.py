@@ -183,14 +183,19 @@ def test_a_vbucket_outside_the_map_brings_the_map(engine: Any) -> None:
         assert len(config["vBucketServerMap"]["vBucketMap"]) == 64
 
 
-def test_durable_writes_are_refused_not_confirmed(engine: Any) -> None:
+@pytest.mark.parametrize(
+    ("level", "status", "then"), [(1, 0, 0), (2, 0xA0, ENOENT), (3, 0xA0, ENOENT)]
+)
+def test_durable_writes_are_kept_or_refused(
+    engine: Any, level: int, status: int, then: int
+) -> None:
     with couchbase(engine.port) as wire:
-        framing = b"\x11\x01"  # durability level majority
+        framing = bytes([0x11, level])  # one node is a majority; its disk is not waited for
         body = framing + bytes(8) + b"k" + b"v"
         head = struct.pack(">BBBBBBHIIQ", 0x08, SET, len(framing), 1, 8, 0, 0, len(body), 7, 0)
         wire.send(head + body)
-        assert wire.answer().status == 0x83
-        assert wire.ask(GET, b"k").status == ENOENT
+        assert wire.answer().status == status
+        assert wire.ask(GET, b"k").status == then
 
 
 # --- login ---------------------------------------------------------------------------------------

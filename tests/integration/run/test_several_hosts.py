@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Sequence
 
 import pytest
 
@@ -20,6 +21,16 @@ pytestmark = pytest.mark.integration
 
 
 def run_trial(lab: Lab, workload: str) -> TrialResult:
+    """Alone, over two engine nodes and two load clients."""
+    (result,) = run_unit(
+        lab, [Task(1, 1, 1, workload, "persistent", "base")], ("kv1", "kv2"), ("load1", "load2")
+    )
+    return result
+
+
+def run_unit(
+    lab: Lab, tasks: Sequence[Task], nodes: Sequence[str], clients: Sequence[str]
+) -> list[TrialResult]:
     lab.write_spec(workloads={"pf": PILLOWFIGHT, "app": APPEND})
     artifact = write_artifact(lab.directory / "artifact")
     credentials = Credentials()
@@ -32,13 +43,13 @@ def run_trial(lab: Lab, workload: str) -> TrialResult:
             files = credentials.install(host.transport, f"{run_dir}/secret")
             return Seat(host.transport, run_dir, files, "127.0.0.1", "127.0.0.1", None)
 
-        seats = [seat(name) for name in ("kv1", "kv2", "load1", "load2")]
+        seats = [seat(name) for name in (*nodes, *clients)]
         runner = TrialRunner(
             spec=load_spec(lab.spec_path, [], None),
             run_id="r",
             seed=7,
-            engine_nodes=seats[:2],
-            load_clients=seats[2:],
+            engine_nodes=seats[: len(nodes)],
+            load_clients=seats[len(nodes) :],
             trials_dir=lab.out / "trials",
             shield=contextlib.nullcontext,
             on_phase=lambda phase, seconds: None,
@@ -46,9 +57,8 @@ def run_trial(lab: Lab, workload: str) -> TrialResult:
             hurry=lambda: False,
         )
         paths = {s.host.name: str(artifact) for s in seats}
-        task = Task(1, 1, 1, workload, "persistent", "base")
-        (result,) = runner.run([task], {"base": Deployed("b", paths, {})})
-        return result
+        deployed = {task.variant: Deployed("b", paths, {}) for task in tasks}
+        return runner.run(tasks, deployed)
 
 
 def test_every_client_drives_every_node_with_its_own_share_of_the_keys(lab: Lab) -> None:
@@ -77,3 +87,18 @@ def test_append_has_one_process_for_each_node(lab: Lab) -> None:
     assert not (result.directory / "client-3.json").exists()
     assert [r["options"]["items"][0] for r in reports] == ["50", "50"]
     assert result.facts["live_bytes"] == 100_000
+
+
+def test_an_ensemble_on_another_host_than_its_load_asks_a_helper_for_cpu_clocks(lab: Lab) -> None:
+    tasks = [Task(1, 1, n, "pf", "persistent", v, 1) for n, v in enumerate(("changed", "base"), 1)]
+    results = run_unit(lab, tasks, ["kv1"], ["load1"])
+    assert [(r.status, r.reason) for r in results] == [("ok", "")] * 2
+    arms = json.loads((results[0].directory / "client.json").read_text())["options"]["arm"]
+    assert len(arms) == 2
+    for arm in arms:
+        assert dict(word.split("=", 1) for word in arm.split(","))["clock"] == "127.0.0.1:4711"
+    for result in results:
+        assert "server_cpu_us_per_op" in result.metrics
+        assert result.facts["cpus"] == {"engine": "", "client": ""}, "hosts apart are not pinned"
+    assert "clock=" not in (results[0].directory / "reproduce.sh").read_text()
+    lab.assert_nothing_left()

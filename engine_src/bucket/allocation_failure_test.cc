@@ -1,0 +1,317 @@
+// Every allocation that an operation makes fails once, one after the other: whichever it is, the
+// operation has either happened or not, and the vBucket goes on.
+//
+// The heap of this program is its own (no memory hooks are linked): operator new fails where the
+// test wants it.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <new>
+#include <set>
+#include <string>
+
+#include "bucket/test_support.h"
+
+namespace {
+
+/// Allocations of this thread until one fails; below 0: none does.
+thread_local long allocationsLeft = -1;
+
+void* allocate(std::size_t size, std::size_t alignment) {
+    if (allocationsLeft >= 0 && allocationsLeft-- == 0) {
+        throw std::bad_alloc();
+    }
+    const std::size_t rounded = (std::max<std::size_t>(size, 1) + alignment - 1) & ~(alignment - 1);
+    void* memory = std::aligned_alloc(alignment, rounded);
+    if (memory == nullptr) {
+        throw std::bad_alloc();
+    }
+    return memory;
+}
+
+}  // namespace
+
+void* operator new(std::size_t size) {
+    return allocate(size, alignof(std::max_align_t));
+}
+void* operator new(std::size_t size, std::align_val_t alignment) {
+    return allocate(size, static_cast<std::size_t>(alignment));
+}
+void operator delete(void* memory) noexcept {
+    std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+    std::free(memory);
+}
+void operator delete(void* memory, std::align_val_t) noexcept {
+    std::free(memory);
+}
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
+    std::free(memory);
+}
+
+namespace kv::test {
+namespace {
+
+/// One hash bucket, so that documents share a line and its further lines; small checkpoints.
+BucketConfig smallConfig() {
+    BucketConfig config;
+    config.vbuckets = 1;
+    config.htSize = 1;
+    config.htLocks = 1;
+    config.checkpoint.maxItems = 8;
+    return config;
+}
+
+class AllocationFailure : public testing::TestWithParam<BucketType> {
+  public:
+    using Prepare = std::function<void(AllocationFailure&)>;
+    using Operation = std::function<OpResult(Client&)>;
+
+    /// Runs `operation` with its first, second, ... allocation failing, on a bucket that `prepare`
+    /// has filled, until it needs no more of them. How many failed.
+    int failEach(const Prepare& prepare, const Operation& operation) {
+        for (long nth = 0;; ++nth) {
+            bucket_ = makeBucket(GetParam(), smallConfig());
+            Client client(*bucket_);
+            client_ = &client;
+            CheckpointManager& log = client.vb().checkpoints();
+            const auto cursor = log.registerCursor("reader", Seqno{0});
+            prepare(*this);
+            const Seqno before = log.highSeqno();
+            const int64_t entries = static_cast<int64_t>(client.vb().hashTable().entries());
+            bool failed = false;
+            try {
+                allocationsLeft = nth;
+                operation(client);
+            } catch (const std::bad_alloc&) {
+                failed = true;
+            }
+            allocationsLeft = -1;
+            if (failed) {
+                EXPECT_EQ(log.highSeqno(), before) << "allocation " << nth;
+                EXPECT_EQ(static_cast<int64_t>(client.vb().hashTable().entries()), entries);
+            }
+            checkAndGoOn(client, cursor.cursor, "allocation " + std::to_string(nth));
+            reader_.reset();
+            if (!failed) {
+                return static_cast<int>(nth);
+            }
+        }
+    }
+
+    void checkAndGoOn(Client& client, const CursorPtr& cursor, const std::string& which) {
+        // The next mutations have the next seqnos, whatever failed before.
+        Seqno last = client.vb().highSeqno();
+        for (int i = 0; i < 20; ++i) {
+            const OpResult stored = client.set("after" + std::to_string(i % 5), "v");
+            ASSERT_TRUE(stored.ok()) << which;
+            ASSERT_EQ(stored.seqno, next(last)) << which;
+            last = stored.seqno;
+        }
+        EXPECT_TRUE(client.set("k", "at last", {}).ok()) << which;
+        EXPECT_EQ(client.valueOf("k"), "at last") << which;
+        last = client.vb().highSeqno();
+        // The log has every document's latest version, each key once in a checkpoint.
+        std::map<std::string, Seqno> latest;
+        while (true) {
+            const auto read = client.vb().checkpoints().getItemsForCursor(cursor, 1000);
+            size_t at = 0;
+            for (const auto& range : read.ranges) {
+                std::set<std::string> keys;
+                for (size_t i = 0; i < range.items; ++i, ++at) {
+                    const std::string key(read.items[at]->key());
+                    EXPECT_TRUE(keys.insert(key).second) << which << ": " << key << " twice";
+                    latest[key] = read.items[at]->seqno();
+                }
+            }
+            if (!read.more) {
+                break;
+            }
+        }
+        EXPECT_EQ(latest["k"], last) << which;
+        const HashTableSums sums = client.vb().hashTable().sums();
+        size_t found = 0;
+        client.vb().hashTable().visit({}, [&](const auto&, StoredValue& value) {
+            ++found;
+            EXPECT_EQ(value.seqno(), latest[std::string(value.key())]) << which;
+            return true;
+        });
+        EXPECT_EQ(static_cast<size_t>(sums.items + sums.tombstones), found) << which;
+        if (client.vb().sequence() != nullptr) {
+            EXPECT_EQ(client.vb().sequence()->size(), found + client.vb().sequence()->staleCount())
+                    << which;
+        } else {
+            auto& bucket = static_cast<UnflushedBucket&>(*bucket_);
+            bucket.flush(Vbid{0});
+            EXPECT_EQ(bucket.itemsToPersist(), 0u) << which;
+        }
+    }
+
+    static void nothing(AllocationFailure&) {}
+    static void stored(AllocationFailure& test) { test.client_->set("k", "v"); }
+    /// A range reader has yet to read the document: a change must leave this version.
+    static void covered(AllocationFailure& test) {
+        stored(test);
+        if (SequenceList* list = test.client_->vb().sequence()) {
+            test.reader_ = std::make_unique<SequenceReader>(*list, Vbid{0}, Seqno{1});
+        }
+    }
+    /// So many documents that the next one needs another line.
+    static void fullLine(AllocationFailure& test) {
+        for (unsigned i = 0; i < HashLine::kEntries; ++i) {
+            test.client_->set("full" + std::to_string(i), "v");
+        }
+    }
+    /// The next replacement squeezes the open checkpoint's holes out.
+    static void fullOfHoles(AllocationFailure& test) {
+        for (int i = 0; i < 66; ++i) {
+            test.client_->set("k", "v");
+        }
+    }
+
+    std::unique_ptr<Bucket> bucket_;
+    std::unique_ptr<SequenceReader> reader_;
+    Client* client_{nullptr};
+};
+INSTANTIATE_TEST_SUITE_P(BothTypes, AllocationFailure,
+                         testing::Values(BucketType::Persistent, BucketType::Ephemeral),
+                         [](const auto& made) { return std::string(toString(made.param)); });
+
+OpResult set(Client& client) {
+    return client.set("k", "a value");
+}
+
+TEST_P(AllocationFailure, AtANewDocument) {
+    EXPECT_GE(failEach(nothing, set), 3);
+}
+
+TEST_P(AllocationFailure, AtADocumentThatNeedsAFurtherLine) {
+    EXPECT_GE(failEach(fullLine, set), 4);
+}
+
+TEST_P(AllocationFailure, AtANewVersion) {
+    EXPECT_GE(failEach(stored, set), 2);
+}
+
+TEST_P(AllocationFailure, AtANewVersionOfWhatAReaderNeeds) {
+    EXPECT_GE(failEach(covered, set), GetParam() == BucketType::Ephemeral ? 4 : 2);
+}
+
+TEST_P(AllocationFailure, AtTheCompactionOfACheckpoint) {
+    EXPECT_GE(failEach(fullOfHoles, set), 2);
+}
+
+TEST_P(AllocationFailure, AtADeletion) {
+    const auto remove = [](Client& client) { return client.remove("k"); };
+    EXPECT_GE(failEach(stored, remove), 1);
+    EXPECT_GE(failEach(covered, remove), 1);
+}
+
+TEST_P(AllocationFailure, AtAnExpiration) {
+    const auto expired = [](AllocationFailure& test) {
+        test.client_->set("k", "v", {.exptime = test.client_->now.seconds + 1});
+        test.client_->wait(2);
+    };
+    EXPECT_GE(failEach(expired, [](Client& client) { return client.get("k"); }), 1);
+}
+
+TEST_P(AllocationFailure, AtAppendTouchAndCounters) {
+    EXPECT_GE(failEach(stored,
+                       [](Client& client) {
+                           return client.concat("k", Concat::Append, std::string(100, 'x'));
+                       }),
+              2);
+    EXPECT_GE(failEach(stored, [](Client& client) { return client.touch("k", UINT32_MAX); }), 1);
+    EXPECT_GE(failEach(nothing,
+                       [](Client& client) {
+                           return client.arithmetic("k", {.initial = 9, .createIfMissing = true});
+                       }),
+              3);
+}
+
+TEST_P(AllocationFailure, AtALock) {
+    EXPECT_GE(failEach(stored,
+                       [](Client& client) {
+                           const OpResult held = client.getAndLock("k", 10);
+                           return client.unlock("k", held.cas);
+                       }),
+              1);
+}
+
+TEST_P(AllocationFailure, AHoldersLockOutlivesItsFailedMutation) {
+    bucket_ = makeBucket(GetParam(), smallConfig());
+    Client client(*bucket_);
+    const auto cursor = client.vb().checkpoints().registerCursor("reader", Seqno{0});
+    client.set("k", "v");
+    const OpResult held = client.getAndLock("k", 10);
+    allocationsLeft = 1;  // the value, then what the commit needs
+    EXPECT_THROW(client.set("k", "mine", {.cas = held.cas}), std::bad_alloc);
+    allocationsLeft = -1;
+    EXPECT_EQ(client.set("k", "theirs").status, OpStatus::Locked);
+    EXPECT_TRUE(client.set("k", "mine", {.cas = held.cas}).ok());
+}
+
+TEST_P(AllocationFailure, AtWhatAReplicaReceives) {
+    for (long nth = 0;; ++nth) {
+        bucket_ = makeBucket(GetParam(), smallConfig());
+        Client client(*bucket_);
+        bucket_->setVBucketState(Vbid{0}, VbState::Replica, client.now);
+        VBucket& vbucket = client.vb();
+        vbucket.checkpoints().createSnapshot({Seqno{1}, Seqno{9}}, CheckpointType::Memory, false,
+                                             1);
+        const auto receive = [&] {
+            return vbucket.applyReplicated("k", ItemOp::Mutation,
+                                           {.cas = Cas{7}, .seqno = Seqno{3}, .revSeqno = 1},
+                                           Blob::create("v"), client.now);
+        };
+        bool failed = false;
+        try {
+            allocationsLeft = nth;
+            receive();
+        } catch (const std::bad_alloc&) {
+            failed = true;
+        }
+        allocationsLeft = -1;
+        if (!failed) {
+            EXPECT_GE(nth, 2);
+            break;
+        }
+        EXPECT_EQ(vbucket.highSeqno(), Seqno{0});
+        EXPECT_EQ(vbucket.hashTable().entries(), 0u);
+        EXPECT_EQ(receive(), OpStatus::Ok);
+        EXPECT_EQ(vbucket.highSeqno(), Seqno{3});
+    }
+}
+
+TEST(AllocationFailureOfTheFlusher, TakesNothingOrEverything) {
+    for (long nth = 0;; ++nth) {
+        UnflushedBucket bucket(smallConfig());
+        bucket.setVBucketState(Vbid{0}, VbState::Active, OpTime::now());
+        Client client(bucket);
+        for (int i = 0; i < 30; ++i) {
+            client.set("k" + std::to_string(i), "v");
+        }
+        CheckpointManager& log = client.vb().checkpoints();
+        bool failed = false;
+        try {
+            allocationsLeft = nth;
+            log.takeItemsToPersist(1000);
+        } catch (const std::bad_alloc&) {
+            failed = true;
+        }
+        allocationsLeft = -1;
+        if (!failed) {
+            EXPECT_GE(nth, 2);
+            break;
+        }
+        EXPECT_EQ(log.unpersisted(), 30u);
+        EXPECT_EQ(log.takeItemsToPersist(1000).items.size(), 30u) << "allocation " << nth;
+        log.persisted();
+    }
+}
+
+}  // namespace
+}  // namespace kv::test

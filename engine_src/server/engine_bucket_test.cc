@@ -1,0 +1,43 @@
+#include "server/engine_bucket.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "executor/fake_executor.h"
+
+namespace kv::server {
+namespace {
+
+using namespace std::chrono_literals;
+
+class EngineBucketTest : public testing::Test {
+  protected:
+    EngineBucketTest() {
+        std::string pattern =
+                (std::filesystem::temp_directory_path() / "kv-engine-XXXXXX").string();
+        line_.dataDir = mkdtemp(pattern.data());
+        line_.params.bucket.vbuckets = 4;
+    }
+    ~EngineBucketTest() override { std::filesystem::remove_all(line_.dataDir); }
+
+    CommandLine line_;
+    FakeExecutor executor_;
+};
+
+TEST_F(EngineBucketTest, NothingIsQueuedAfterTheLastFlush) {
+    EngineBucket bucket(line_, executor_);
+    bucket.startBackground({.expiry = 1s});
+    auto now = OpTime::now();
+    bucket.get().store(Vbid{0}, "soon gone", StoreMode::Set, "v", {.exptime = now.seconds - 1},
+                       now);
+    EXPECT_TRUE(bucket.persistAll());
+    // The pager would find the document expired, and queue that, while the engine leaves.
+    executor_.advance(10s);
+    EXPECT_EQ(bucket.get().counters().expiredByPass.load(), 0u);
+    EXPECT_EQ(bucket.get().itemsToPersist(), 0u);
+}
+
+}  // namespace
+}  // namespace kv::server

@@ -1,0 +1,163 @@
+"""What a replica does with answers that come late, and with a history that is not its own any more."""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from wire import Wire
+
+from tests.support.dcp_client import LAST, ROLLBACK, STREAM_END, DcpClient
+from tests.support.dcp_source import DcpSource, StreamRequest
+
+pytestmark = pytest.mark.integration
+
+GET, SET_VBUCKET, GET_VBUCKET, SELECT = 0x00, 0x3D, 0x3E, 0x89
+ACTIVE = 1
+OLD, NEW = 77, 88
+STATE_CHANGED, ROLLED_BACK = 2, 6
+
+
+def session(port: int) -> Wire:
+    wire = Wire(port)
+    wire.hello("select_bucket")
+    assert wire.ask(SELECT, b"default").status == 0
+    return wire
+
+
+def wait_for(check: Callable[[], bool], timeout: float = 60) -> None:
+    deadline = time.monotonic() + timeout
+    while not check():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def source() -> Iterator[DcpSource]:
+    with DcpSource() as made:
+        yield made
+
+
+@pytest.fixture(params=["ephemeral", "persistent"])
+def replica(request: Any, source: DcpSource, start_engine: Callable[..., Any]) -> Any:
+    """One vBucket that has documents 1 to 5 of the history OLD."""
+    engine = start_engine(
+        "--vbuckets", "1", "--replicate-from", f"127.0.0.1:{source.port}", kind=request.param
+    )
+    first = source.next_request()
+    assert (first.start, first.vbucket) == (0, 0)
+    source.accept(first, [(OLD, 0)])
+    source.snapshot(first, 1, 5, {n: b"old-%d" % n for n in range(1, 6)})
+    source.wait_until_read(first)
+    with session(engine.port) as wire:
+        wait_for(lambda: wire.stats(b"replication")["messages"] == "6")
+        wait_for(lambda: wire.stats()["ep_queue_size"] == "0")
+    return engine
+
+
+def reconnected(source: DcpSource) -> StreamRequest:
+    source.drop()
+    request = source.next_request()
+    assert (request.start, request.uuid) == (5, OLD)
+    return request
+
+
+def found(engine: Any) -> set[bytes]:
+    """The keys that the vBucket streams."""
+    with DcpClient(engine.port) as client:
+        assert client.open_stream(flags=4).status == 0
+        return {message.key for message in client.until_end() if message.is_document}
+
+
+@pytest.mark.parametrize("answer", ["rollback", "accept"])
+def test_a_promotion_outlives_a_late_answer(answer: str, replica: Any, source: DcpSource) -> None:
+    request = reconnected(source)
+    with session(replica.port) as wire:
+        assert wire.ask(SET_VBUCKET, extras=bytes([ACTIVE])).status == 0
+        with DcpClient(replica.port) as client:
+            promoted = client.failover_log()
+        if answer == "rollback":
+            source.answer(request, ROLLBACK, struct.pack(">Q", 0))
+        else:
+            source.accept(request, [(NEW, 5)])
+        source.wait_until_read(request)
+        assert wire.ask(GET_VBUCKET).value == struct.pack(">I", ACTIVE)
+        for number in range(1, 6):
+            key = b"old-%d" % number
+            assert wire.ask(GET, key).value == b"value of " + key
+        with DcpClient(replica.port) as client:
+            assert client.failover_log() == promoted
+
+
+def test_a_replica_keeps_what_it_shares_with_its_source(replica: Any, source: DcpSource) -> None:
+    source.answer(reconnected(source), ROLLBACK, struct.pack(">Q", 3))
+    again = source.next_request()
+    if "persistent" in replica.process.args:
+        assert (again.start, again.uuid, again.snapshot) == (3, OLD, (3, 3))
+        source.accept(again, [(NEW, 3), (OLD, 0)])
+        source.snapshot(again, 4, 4, {4: b"new-4"})
+        expected = {b"old-1", b"old-2", b"old-3", b"new-4"}
+    else:  # memory has no older versions: from the beginning
+        assert again.start == 0
+        source.accept(again, [(NEW, 3), (OLD, 0)])
+        source.snapshot(again, 1, 4, {1: b"new-1"})
+        source.snapshot(again, 4, 4, {4: b"new-4"})
+        expected = {b"new-1", b"new-4"}
+    source.wait_until_read(again)
+    assert found(replica) == expected
+
+
+def test_who_follows_a_replica_that_rolled_back_follows_it(
+    replica: Any, source: DcpSource, start_engine: Callable[..., Any], tmp_path: Any
+) -> None:
+    leaf = start_engine("--vbuckets", "1", "--replicate-from", f"127.0.0.1:{replica.port}")
+    wait_for(lambda: len(found(leaf)) == 5)
+    with DcpClient(replica.port) as client:
+        assert client.open_stream().status == 0
+        client.until_seqno(5)
+        request = reconnected(source)
+        source.answer(request, ROLLBACK, struct.pack(">Q", 0))
+        again = source.next_request()
+        assert again.start == 0
+        source.accept(again, [(NEW, 0)])
+        source.snapshot(again, 1, 2, {1: b"new-1", 2: b"new-2"})
+        end = client.until_end()[-1]
+        assert (end.opcode, end.status) == (STREAM_END, ROLLED_BACK)
+        assert client.open_stream(start=5, uuid=OLD).status == ROLLBACK
+    wait_for(lambda: found(leaf) == {b"new-1", b"new-2"})
+    with session(leaf.port) as wire:
+        assert wire.stats(b"replication")["rollbacks"] == "1"
+
+
+def test_a_stream_that_the_source_ended_is_asked_for_again(replica: Any, source: DcpSource) -> None:
+    request = reconnected(source)
+    source.accept(request, [(OLD, 0)])
+    source.end_stream(request, STATE_CHANGED)
+    again = source.next_request()
+    assert (again.start, again.uuid, again.opaque != request.opaque) == (5, OLD, True)
+    source.accept(again, [(OLD, 0)])
+    source.snapshot(again, 6, 6, {6: b"old-6"})
+    source.wait_until_read(again)
+    assert b"old-6" in found(replica)
+
+
+def test_a_partial_snapshot_is_never_called_complete(replica: Any, source: DcpSource) -> None:
+    request = reconnected(source)
+    source.accept(request, [(OLD, 0)])
+    source.snapshot(request, 6, 9, {6: b"old-6", 7: b"old-7"})
+    source.wait_until_read(request)
+    with DcpClient(replica.port) as client:
+        assert client.open_stream(end=LAST).status == 0
+        client.until_seqno(7)
+        ends = [message.marker[1] for message in client.messages if not message.is_document]
+        assert ends[-1] == 9
+    source.drop()
+    again = source.next_request()
+    assert (again.start, again.snapshot) == (7, (5, 9))
+    with session(replica.port) as wire:
+        assert wire.ask(SET_VBUCKET, extras=bytes([ACTIVE])).status == 0
+    with DcpClient(replica.port) as client:
+        assert [seqno for _, seqno in client.failover_log()] == [5, 0]
