@@ -31,6 +31,11 @@ def comparisons(planned: Planned, data: ExperimentData) -> list[Comparison]:
             whole = [arms_of for arms_of in blocks if all(arm in arms_of for arm in arms)]
             if not whole:
                 continue
+            if any(len({block[arm].ensemble for arm in arms}) > 1 for block in whole):
+                raise StoreError(
+                    f"{planned.name}: its arms were not alive together",
+                    hint="give fewer --arms, or free some memory",
+                )
             values = {
                 arm: _values([block[arm] for block in whole], planned.metrics) for arm in arms
             }

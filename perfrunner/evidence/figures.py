@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -51,12 +52,30 @@ class Alarms:
 
 
 @dataclass(frozen=True)
+class Truth:
+    """What a fault really costs, where it was calibrated by other means.
+
+    `cpu_ns_per_op` is what it adds to the engine's CPU time of an operation, whatever the rest of it takes.
+    """
+
+    ratios: Mapping[str, float] = field(default_factory=dict)  # by metric
+    cpu_ns_per_op: float | None = None
+
+    def ratio(self, metric: str, comparison: Comparison) -> float | None:
+        """Of an experiment; None where nothing is known."""
+        if metric == "server_cpu_us_per_op" and self.cpu_ns_per_op is not None:
+            base = comparison.by_block(comparison.baseline, metric).values()
+            return 1 + self.cpu_ns_per_op / 1000 / (sum(base) / len(base))
+        return self.ratios.get(metric)
+
+
+@dataclass(frozen=True)
 class Found:
     """A planted fault in a metric: how often it was found, and how often the interval holds the true change."""
 
     fault: str
     metric: str
-    truth: float | None  # a ratio; None: that of all other experiments together
+    truth: float | None  # a ratio, the mean over experiments; None: that of all others together
     mean: float  # of the estimates, a ratio
     half_width: float  # median
     worse: Count
@@ -102,31 +121,37 @@ def planted(
     comparisons: Sequence[Comparison],
     faults: Sequence[str],
     metrics: Sequence[str],
-    truth: Mapping[str, Mapping[str, float]],
+    truth: Mapping[str, Truth],
 ) -> list[Found]:
     """Verdicts are those that a report of the experiment gives, correction for several tests included."""
     rows = [verdicts(one) for one in comparisons]
     found = []
     for fault in faults:
         for metric in metrics:
-            its = [table[fault, metric] for table in rows if (fault, metric) in table]
-            effects = [row.effect for row in its if row.effect is not None]
+            its = [
+                (one, table[fault, metric])
+                for one, table in zip(comparisons, rows, strict=True)
+                if (fault, metric) in table
+            ]
+            effects = [row.effect for _, row in its if row.effect is not None]
             if not effects:
                 continue
-            known = truth.get(fault, {}).get(metric)
+            known = truth.get(fault, Truth())
             logs = np.log([one.estimate for one in effects])
+            truths = [known.ratio(metric, one) for one, _ in its]
             held = sum(
-                _holds(one, known if known is not None else _others(logs, place))
-                for place, one in enumerate(effects)
+                _holds(one, _others(logs, place) if ratio is None else ratio)
+                for place, (one, ratio) in enumerate(zip(effects, truths, strict=True))
             )
+            ratios = [ratio for ratio in truths if ratio is not None]
             found.append(
                 Found(
                     fault,
                     metric,
-                    known,
+                    float(np.mean(ratios)) if ratios else None,
                     float(np.exp(logs.mean())),
                     float(np.median([smallest_visible(one) or math.nan for one in effects])),
-                    Count(sum(row.verdict == "worse" for row in its), len(its)),
+                    Count(sum(row.verdict == "worse" for _, row in its), len(its)),
                     Count(held, len(effects)),
                 )
             )
@@ -189,21 +214,27 @@ def grouped(
     return groups
 
 
-def read_truth(directory: Path) -> dict[str, dict[str, float]]:
-    """Fault -> metric -> the true ratio, where it was calibrated by other means; empty without the file."""
+def read_truth(directory: Path) -> dict[str, Truth]:
+    """By fault; empty without the file."""
     path = directory / TRUTH_FILE
     if not path.exists():
         return {}
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        return {
-            str(fault): {
-                str(metric_type(metric).id): float(ratio) for metric, ratio in its["ratios"].items()
-            }
-            for fault, its in document.items()
-        }
+        return {str(fault): _truth(its) for fault, its in document.items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise StoreError(f"{path} holds no true ratios: {error!r}") from error
+        raise StoreError(f"{path} holds no true changes: {error!r}") from error
+
+
+def _truth(its: Mapping[str, Any]) -> Truth:
+    unknown = its.keys() - {"how", "ratios", "cpu_ns_per_op"}
+    if unknown:
+        raise ValueError(f"unknown {', '.join(sorted(unknown))}")
+    cost = its.get("cpu_ns_per_op")
+    return Truth(
+        {metric_type(m).id: float(ratio) for m, ratio in its.get("ratios", {}).items()},
+        None if cost is None else float(cost),
+    )
 
 
 def _holds(one: Effect, value: float) -> bool:

@@ -1,0 +1,181 @@
+"""From kept comparisons to figures, on data whose truth is known."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from perfrunner.errors import StoreError
+from perfrunner.evidence import figures, kept
+from perfrunner.evidence.figures import Truth
+from perfrunner.evidence.kept import Comparison, Kept
+
+HOST = {"cpu_model": "a CPU", "cpus": 2, "memory_bytes": 8e9, "kernel": "6.1"}
+
+
+def comparison(values, name="e-001", bucket="ephemeral", **facts):
+    """`values`: arm -> metric -> a value a block."""
+    plain = {
+        arm: {metric: [float(v) for v in series] for metric, series in its.items()}
+        for arm, its in values.items()
+    }
+    return Comparison(name, "pillowfight", bucket, plain, ("ops_per_s",), facts)
+
+
+def noisy(rng, level, blocks=10, sd=0.005):
+    return level * np.exp(rng.normal(0, sd, blocks))
+
+
+def test_alarms_are_intervals_that_leave_out_no_change(rng):
+    same = [1.0, 1.01, 0.99, 1.0, 1.005, 0.995]
+    quiet = comparison({"a": {"ops_per_s": [1.0] * 6}, "b": {"ops_per_s": same}})
+    loud = comparison({"a": {"ops_per_s": [1.0] * 6}, "b": {"ops_per_s": np.array(same) * 1.1}})
+    (found,) = figures.alarms([quiet, loud, quiet], ["ops_per_s", "rss_bytes"])
+    assert (found.alarms.hits, found.alarms.of) == (1, 3)
+    logs = np.log(same)
+    half = stats.t.isf(0.025, 5) * logs.std(ddof=1) / np.sqrt(6)
+    assert found.half_width(0.5) == pytest.approx(np.expm1(half))
+    assert found.sds[0] == pytest.approx(logs.std(ddof=1))
+
+
+def test_the_share_has_the_exact_binomial_interval():
+    low, high = figures.Count(5, 100).interval
+    assert low == pytest.approx(stats.beta.ppf(0.025, 5, 96))
+    assert high == pytest.approx(stats.beta.ppf(0.975, 6, 95))
+
+
+def planted_run(rng, name, change=0.98):
+    return comparison(
+        {
+            "none": {"ops_per_s": noisy(rng, 1e6)},
+            "burn1": {"ops_per_s": noisy(rng, 1e6)},
+            "burn2": {"ops_per_s": noisy(rng, 1e6 * change)},
+        },
+        name,
+    )
+
+
+def test_a_planted_change_is_counted_where_the_verdict_is_worse(rng):
+    runs = [planted_run(rng, f"p-{n}") for n in range(8)]
+    nothing, burn2 = figures.planted(runs, ("burn1", "burn2"), ["ops_per_s"], {})
+    assert (burn2.fault, burn2.worse.hits) == ("burn2", 8)
+    assert nothing.worse.hits <= 1
+    assert burn2.mean == pytest.approx(0.98, abs=0.002)
+    assert burn2.covers.hits >= 6, "of what the others say together"
+
+
+def test_the_interval_is_held_against_the_true_change_where_it_is_known(rng):
+    runs = [planted_run(rng, f"p-{n}") for n in range(8)]
+    (right,) = figures.planted(
+        runs, ["burn2"], ["ops_per_s"], {"burn2": Truth({"ops_per_s": 0.98})}
+    )
+    (wrong,) = figures.planted(
+        runs, ["burn2"], ["ops_per_s"], {"burn2": Truth({"ops_per_s": 1.02})}
+    )
+    assert (right.truth, right.covers.hits >= 6) == (0.98, True)
+    assert wrong.covers.hits == 0
+
+
+def test_of_one_experiment_alone_the_truth_is_not_known(rng):
+    (found,) = figures.planted([planted_run(rng, "p")], ["burn2"], ["ops_per_s"], {})
+    assert found.covers.hits == 0
+
+
+def test_rare_slices_stand_out_where_totals_and_robust_differ(rng):
+    base = noisy(rng, 1e6)
+    other = noisy(rng, 1e6)
+    one = comparison(
+        {
+            "none": {"ops_per_s": base, "ops_per_s_total": base * noisy(rng, 1, sd=0.0005)},
+            "stall": {
+                "ops_per_s": other,
+                "ops_per_s_total": other * 0.995 * noisy(rng, 1, sd=0.0005),
+            },
+        }
+    )
+    effect = figures.totals_against_robust(one, "stall")
+    assert effect.ci95[1] < 1
+    assert effect.estimate == pytest.approx(0.995, abs=0.0005)
+    assert (
+        figures.totals_against_robust(
+            comparison({"a": {"ops_per_s": base}, "b": {"ops_per_s": base}}), "b"
+        )
+        is None
+    )
+
+
+def test_experiments_of_the_same_arms_make_one_long_run(rng):
+    runs = [planted_run(rng, f"p-{n}") for n in range(3)]
+    (long,) = figures.together(runs)
+    assert long.blocks == 30
+    assert long.values["burn2"]["ops_per_s"] == [
+        value for run in runs for value in run.values["burn2"]["ops_per_s"]
+    ]
+
+
+def test_schedules_are_compared_for_each_cell_and_variant():
+    beside, alone = (
+        comparison({"glibc": {"rss_bytes": [1, 2]}, "je": {"rss_bytes": [3, 4]}}, f"m-{s}", schedule=s)
+        for s in ("side-by-side", "sequential")
+    )  # fmt: skip
+    lonely = comparison({"glibc": {"rss_bytes": [9]}}, "m", "persistent", schedule="sequential")
+    found = figures.schedules([beside, alone, lonely])
+    assert [variant for _, variant in found] == ["glibc", "je"]
+    its = {"rss_bytes": [3, 4]}
+    assert found[1][0].values == {"sequential": its, "side-by-side": its}
+    assert found[1][0].baseline == "sequential"
+
+
+def test_what_is_kept_is_read_again_as_it_was(tmp_path, rng):
+    first = planted_run(rng, "p-2")
+    assert kept.read(tmp_path, "planted") == Kept("planted")
+    whole = Kept("planted").having([first], HOST).having([planted_run(rng, "p-1")], HOST)
+    path = kept.write(tmp_path, whole)
+    again = kept.read(tmp_path, "planted")
+    assert [one.experiment for one in again.comparisons] == ["p-1", "p-2"]
+    assert (again.comparisons[1], again.hosts) == (first, (HOST,))
+    replaced = again.having([planted_run(rng, "p-1")], {**HOST, "cpus": 4})
+    assert (len(replaced.comparisons), len(replaced.hosts)) == (2, 2)
+    path.write_text(json.dumps({"schema": 99, "study": "planted"}))
+    with pytest.raises(StoreError, match="holds no kept results: schema 99"):
+        kept.read(tmp_path, "planted")
+
+
+def test_the_tools_own_comparison_reads_what_is_kept(rng):
+    one = planted_run(rng, "p")
+    rows = figures.verdicts(one)
+    assert rows["burn2", "ops_per_s"].verdict == "worse"
+    assert rows["burn2", "ops_per_s"].effect.n == 10
+    assert rows["burn2", "ops_per_s"].primary
+    effect = figures.effect(one, "ops_per_s", "burn2")
+    assert rows["burn2", "ops_per_s"].effect.estimate == pytest.approx(effect.estimate)
+    assert figures.effect(one, "rss_bytes", "burn2") is None
+
+
+def test_true_ratios_are_read_and_checked(tmp_path):
+    assert figures.read_truth(tmp_path) == {}
+    path = tmp_path / figures.TRUTH_FILE
+    path.write_text(
+        '{"burn1": {"how": "counted", "ratios": {"ops_per_s": 0.99}, "cpu_ns_per_op": 20}}'
+    )
+    truth = figures.read_truth(tmp_path)["burn1"]
+    assert truth == Truth({"ops_per_s": 0.99}, 20.0)
+    one = comparison({"none": {"server_cpu_us_per_op": [1.5, 2.5]}, "burn1": {}})
+    assert truth.ratio("server_cpu_us_per_op", one) == pytest.approx(1.01)
+    assert (truth.ratio("ops_per_s", one), truth.ratio("rss_bytes", one)) == (0.99, None)
+    path.write_text('{"burn1": {"ratio": {}}}')
+    with pytest.raises(StoreError, match="unknown ratio"):
+        figures.read_truth(tmp_path)
+    path.write_text('{"burn1": {"ratios": {"server_cpu": 1.01}}}')
+    with pytest.raises(StoreError, match="unknown metric"):
+        figures.read_truth(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("value", "kept_as"), [(12345678.0, 12345678.0), (0.123456789, 0.1234568), (2.5, 2.5)]
+)
+def test_whole_numbers_are_kept_whole(value, kept_as):
+    assert kept.rounded(value) == kept_as
