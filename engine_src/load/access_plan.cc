@@ -42,6 +42,7 @@ void AccessPlan::begin(Nanos from, Nanos until) {
         lane.ended = false;
     }
     until_ = until;
+    begun_ = false;
 }
 
 bool AccessPlan::exhausted() const {
@@ -56,7 +57,7 @@ bool AccessPlan::finished(std::size_t lane) const {
 AccessPlan::Start AccessPlan::next(std::size_t index, Nanos now) {
     Lane& lane = lanes_[index];
     // A turn lasts until its end even if nothing more is due in it: the rate holds over turns.
-    lane.ended = lane.ended || now >= until_;
+    lane.ended = lane.ended || (now >= until_ && (begun_ || interval_ != 0));
     if (finished(index) || (interval_ != 0 && lane.due > now)) {
         return {};
     }
@@ -68,6 +69,7 @@ AccessPlan::Start AccessPlan::next(std::size_t index, Nanos now) {
     const auto ops =
             static_cast<std::uint32_t>(std::min<std::uint64_t>(options_.batch, lane.opsLeft));
     lane.opsLeft -= ops;
+    begun_ = true;
     --cyclesLeft_;
     return {ops, at};
 }

@@ -62,7 +62,8 @@ class AccessPlan {
     AccessPlan(const AccessOptions& options, LaneRange lanes, const RequestWriter& requests,
                const ValueSource& values);
 
-    /// A turn: batches begin in [from, until); kNever: until the limits of the options.
+    /// A turn: batches begin in [from, until); kNever: until the limits of the options. Without a
+    /// rate one batch begins in any case, even if the host did not let this thread run meanwhile.
     void begin(Nanos from, Nanos until);
     /// Nothing is left for another turn.
     bool exhausted() const;
@@ -104,6 +105,7 @@ class AccessPlan {
     std::uint64_t cyclesLeft_;
     std::uint64_t setBelow_;
     std::vector<Lane> lanes_;
+    bool begun_ = false;  // a batch, in this turn
     bool stopped_ = false;
 };
 

@@ -160,6 +160,17 @@ TEST_F(Plans, AScheduleStandsStillBetweenTurns) {
     EXPECT_EQ(plan.next(0, 9900 * kMilli).at, 9895 * kMilli);
 }
 
+TEST_F(Plans, ATurnWithoutARateHasABatchHoweverLateItIs) {
+    auto plan = access({0, 2, 2}, 0, 10);
+    EXPECT_EQ(plan.next(0, 99).ops, 100U);
+    EXPECT_EQ(plan.next(0, 99).ops, 0U);
+    EXPECT_EQ(plan.next(1, 99).ops, 0U);
+    EXPECT_TRUE(plan.finished(0));
+    EXPECT_TRUE(plan.finished(1));
+    plan.begin(200, 210);
+    EXPECT_EQ(plan.next(1, 300).ops, 100U);
+}
+
 TEST_F(Plans, KeysGoOnFromTurnToTurn) {
     auto text = [this](AccessPlan& plan) {
         const auto size = plan.write(0, buffer_.data(), 0);
