@@ -7,7 +7,7 @@ arms are compared within their rounds (perfrunner.measure.rounds).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -85,7 +85,8 @@ class SlicesReport:
     def reports(self, baseline: str, trim: float = DEFAULT_TRIM) -> dict[str, MicrobenchReport]:
         """One report an arm, as if its program had run alone: the figures are levels over rounds.
 
-        A counter that is not above zero in every slice has no ratio: its figure is the mean over the slices.
+        What is not above zero in every slice has no ratio: a time shorter than the clock can see is that of all
+        slices / iterations of all slices, a counter its mean over the slices.
         """
         column = self.index(baseline)
         rows = [_rows(benchmark, column, trim) for benchmark in self.benchmarks]
@@ -177,14 +178,12 @@ def _benchmark(entry: Mapping[str, Any], arms: int) -> SlicedBenchmark:
 def _rows(benchmark: SlicedBenchmark, baseline: int, trim: float) -> list[MicrobenchRow]:
     """One row an arm."""
 
-    def figures(of: Callable[[ArmSlices], Column], what: str) -> list[float]:
-        table = np.column_stack([of(arm) for arm in benchmark.arms])
-        if not (table > 0).all():
-            raise TrialError(
-                f"{benchmark.name}: a slice took no time at all ({what})",
-                hint="longer slices have more iterations in them",
-            )
-        return [float(level) for level in levels(table, baseline, trim)]
+    def figures(times: Sequence[Column]) -> list[float]:
+        done = [arm.iterations for arm in benchmark.arms]
+        table = np.column_stack([ns / n for ns, n in zip(times, done, strict=True)])
+        if (table > 0).all():
+            return [float(level) for level in levels(table, baseline, trim)]
+        return [float(ns.sum() / n.sum()) for ns, n in zip(times, done, strict=True)]
 
     def counter(name: str) -> list[float]:
         table = np.column_stack([arm.counters[name] for arm in benchmark.arms])
@@ -192,10 +191,10 @@ def _rows(benchmark: SlicedBenchmark, baseline: int, trim: float) -> list[Microb
             return [float(level) for level in levels(table, baseline, trim)]
         return [float(mean) for mean in table.mean(axis=0)]
 
-    real = figures(lambda arm: arm.real_ns / arm.iterations, "real time")
-    cpu: Sequence[float | None] = [None] * len(benchmark.arms)
-    if all(arm.cpu_ns is not None for arm in benchmark.arms):
-        cpu = figures(lambda arm: _present(arm.cpu_ns) / arm.iterations, "CPU time")
+    real = figures([arm.real_ns for arm in benchmark.arms])
+    by_arm = [arm.cpu_ns for arm in benchmark.arms if arm.cpu_ns is not None]
+    timed = len(by_arm) == len(benchmark.arms)
+    cpu: Sequence[float | None] = figures(by_arm) if timed else [None] * len(benchmark.arms)
     shared = set.intersection(*(set(arm.counters) for arm in benchmark.arms))
     counters = {name: counter(name) for name in sorted(shared)}
     return [
@@ -215,8 +214,3 @@ def _totals(arm: ArmSlices) -> Totals:
         real_ns=float(arm.real_ns.sum() / done),
         cpu_ns=None if arm.cpu_ns is None else float(arm.cpu_ns.sum() / done),
     )
-
-
-def _present(column: Column | None) -> Column:
-    assert column is not None
-    return column

@@ -147,7 +147,14 @@ def test_what_is_no_document_is_refused(text: str, said: str) -> None:
         parse_slices(text, "bench.json")
 
 
-def test_a_slice_without_time_has_no_level() -> None:
-    report = parsed(benchmark("A", slices([1.0, 0.0]), slices([1.0, 1.0])))
-    with pytest.raises(TrialError, match="A: a slice took no time at all"):
-        report.reports("single")
+def test_a_time_below_the_clock_is_that_of_all_slices() -> None:
+    report = parsed(
+        benchmark(
+            "A",
+            slices([10.0, 0.0, 20.0], by_hand=True),
+            slices([10.0, 10.0, 10.0], by_hand=True),
+        )
+    )
+    arms = report.reports("single")
+    assert arms["single"].rows["A"].real_ns == pytest.approx(1.0)
+    assert arms["core"].rows["A"].real_ns == pytest.approx(1.0)
