@@ -151,7 +151,7 @@ def slices_study(base: Base, *, sweep: str, **its: Any) -> Iterable[Planned]:
     return studies.slices(base, sweep=lengths, **its)
 
 
-@_study(0.5)
+@_study(0.4, ramp=0.1)
 @click.option(
     "--comparisons", type=click.IntRange(1), default=12, show_default=True, help="Of each kind."
 )
