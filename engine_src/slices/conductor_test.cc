@@ -317,7 +317,8 @@ TEST(ConductorProgram, LeavesNothingBehindWhenItIsKilled) {
         kill(conductor.child().pid(), SIGKILL);
         EXPECT_THROW(conductor.child().receive(), ArmError);
         for (const pid_t pid : conductor.arms()) {
-            EXPECT_EQ(endOfOrphan(pid), SIGKILL);
+            // Killed with its parent, unless it saw the end of its input even before.
+            EXPECT_THAT(endOfOrphan(pid), testing::AnyOf(SIGKILL, 0));
         }
     }
 }

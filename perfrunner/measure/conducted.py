@@ -46,11 +46,13 @@ class ConductedBenchmark:
         return _levels([arm.real_ns / arm.iterations for arm in self.arms], baseline)
 
     def cpu_times(self, baseline: int) -> list[float] | None:
-        """CPU nanoseconds an iteration; None where a program does not tell, or a slice is below the clock's grain."""
-        found = [arm.cpu_ns / arm.iterations for arm in self.arms if arm.cpu_ns is not None]
-        if len(found) < len(self.arms) or any(not (column > 0).all() for column in found):
+        """CPU nanoseconds an iteration, over all slices where one is below the clock's grain; None where untold."""
+        told = [(arm.cpu_ns, arm.iterations) for arm in self.arms if arm.cpu_ns is not None]
+        if len(told) < len(self.arms):
             return None
-        return _levels(found, baseline)
+        if any(not (cpu > 0).all() for cpu, _ in told):
+            return [float(cpu.sum() / iterations.sum()) for cpu, iterations in told]
+        return _levels([cpu / iterations for cpu, iterations in told], baseline)
 
     def counter(self, name: str, baseline: int) -> list[float] | None:
         """A counter of every arm: paired like a time, or its mean where it may be zero or negative."""

@@ -6,14 +6,14 @@ cannot tell them apart. `relink: shuffle` gives each arm an order of its own wha
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from perfrunner.build import Artifact, relink
-from perfrunner.build.layout import ENGINE_PROGRAM, SEEDS
+from perfrunner.build.layout import ENGINE_PROGRAM
 from perfrunner.cluster.transport import Transport
+from perfrunner.run.trial.draws import layout_seed
 from perfrunner.run.trial.seats import Deployed, Seat
 from perfrunner.spec.model import Spec
 from perfrunner.spec.workloads import LatencySpec, MicrobenchSpec
@@ -78,13 +78,6 @@ class Relinks:
         for seat in self.seats:
             seat.host.remove_tree(_directory(seat))
         self._now.clear()
-
-
-def layout_seed(seed: int, shared: str, block: int, attempt: int) -> int:
-    """Of one order: the same for all that have `shared` in common."""
-    text = f"{seed}/layout/{block}/{attempt}/{shared}"
-    drawn = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
-    return SEEDS.start + drawn % len(SEEDS)
 
 
 def _directory(seat: Seat) -> str:

@@ -11,7 +11,6 @@ are not the trial's: they are raised.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import shutil
 import time
@@ -26,6 +25,7 @@ from perfrunner.errors import HostError, PerfrunnerError, TrialError
 from perfrunner.run.diskspace import disk_is_full
 from perfrunner.run.events import TrialStatus
 from perfrunner.run.plan.schedule import Task
+from perfrunner.run.trial.draws import padding_size, round_seed, workload_seed
 from perfrunner.run.trial.engine import Engine, EngineSetup
 from perfrunner.run.trial.ensemble import ArmError, EnsembleBench
 from perfrunner.run.trial.leaving import leave
@@ -41,7 +41,6 @@ from perfrunner.spec.workloads import ToolWorkload
 from perfrunner.workloads.bench import Measured
 from perfrunner.workloads.registry import scenario_for, tool_scenario_for
 
-PADDING_MAX = 4096  # bytes of environment that are varied: stack placement depends on it
 START_TIMEOUT_S = 60.0
 ABANDON_GRACE_S = 2.0  # for what is stopped because the trial is given up
 
@@ -418,27 +417,6 @@ def _keep_final_stats(arm: Bench) -> None:
         stats = {**engine.stat(), **engine.stat("memory", "timings")}
         text = json.dumps(stats, indent=1, sort_keys=True)
         (arm.directory / f"{engine.setup.name}-stat.json").write_text(text + "\n", "utf-8")
-
-
-def workload_seed(seed: int, task: Task) -> int:
-    """The same keys and values for every arm of a cell's block, others in the next block."""
-    return _draw(f"{seed}/workload/{task.block}/{task.workload}/{task.bucket}") % 2**31
-
-
-def round_seed(seed: int, task: Task) -> int:
-    """Of the permutations of an ensemble's rounds."""
-    key = f"{task.block}/{task.attempt}/{task.workload}/{task.bucket}/{task.ensemble}"
-    return _draw(f"{seed}/rounds/{key}") % 2**31
-
-
-def padding_size(seed: int, task: Task) -> int:
-    """1..PADDING_MAX bytes, drawn for each trial."""
-    key = f"{seed}/padding/{task.block}/{task.attempt}/{task.workload}/{task.bucket}/{task.variant}"
-    return 1 + _draw(key) % PADDING_MAX
-
-
-def _draw(key: str) -> int:
-    return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big")
 
 
 def fresh_directory(path: Path) -> Path:

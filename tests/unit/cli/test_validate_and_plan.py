@@ -52,7 +52,10 @@ def test_plan_json_is_the_plan(cli):
     document = cli.json("plan", "spec.yaml", "--seed", "3", "--repeats", "4")
     assert (document["blocks"], document["seed"], document["seed_drawn"]) == (4, 3, False)
     assert len(document["trials"]) == 24
-    assert set(document["trials"][0]) == {"block", "position", "workload", "bucket", "variant"}
+    assert set(document["trials"][0]) == {
+        "block", "position", "workload", "bucket", "variant", "ensemble",
+    }  # fmt: skip
+    assert document["layouts"]["pf"]["schedule"] == "side-by-side"
     assert document == cli.json("plan", "spec.yaml", "--seed", "3", "--repeats", "4")
 
 

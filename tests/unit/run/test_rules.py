@@ -15,7 +15,7 @@ from perfrunner.run.plan.eta import EtaEstimator
 from perfrunner.run.plan.precision import decide
 from perfrunner.run.plan.schedule import Task
 from perfrunner.run.preflight.describe import check_preconditions
-from perfrunner.run.trial.runner import padding_size, workload_seed
+from perfrunner.run.trial.draws import padding_size, workload_seed
 from perfrunner.run.trial.seats import trial_name
 from perfrunner.run.trial.validity import changed_facts, void_reasons
 from perfrunner.spec.model import Limits

@@ -97,7 +97,7 @@ def test_the_quickstart_is_what_the_readme_promises():
         "jemalloc-5.1.0",
     ]
     assert spec.variants["jemalloc-5.1.0-thp"].allocator.options == {"metadata_thp": "always"}
-    assert (spec.blocks, len(spec.cells)) == (6, 4)
+    assert (spec.blocks, len(spec.cells)) == (10, 4)
     pillowfight = spec.workloads["pillowfight"]
     assert (pillowfight.set_share, pillowfight.value_size) == (80, (256, 256))
 
@@ -105,7 +105,10 @@ def test_the_quickstart_is_what_the_readme_promises():
 # Direction is a property of the metric's type: this table is the review of each.
 DIRECTIONS = {
     "ops_per_s": ("higher", "ratio"),
+    "ops_per_s_total": ("higher", "ratio"),
     "ops_per_s_p90": ("higher", "ratio"),
+    "slow_slices": ("lower", "difference"),
+    "instructions_per_op": ("lower", "ratio"),
     "latency_get_p99_us": ("lower", "ratio"),
     "latency_set_p50_us": ("lower", "ratio"),
     "server_cpu_us_per_op": ("lower", "ratio"),
