@@ -116,7 +116,7 @@ def _relink(default: str) -> Callable[[Function], Function]:
     )
 
 
-@_study(0.5)
+@_study(0.4, ramp=0.1)
 @click.option("--comparisons", type=click.IntRange(1), default=100, show_default=True)
 @_bucket
 @_arms
@@ -125,7 +125,7 @@ def aa_study(base: Base, **its: Any) -> Iterable[Planned]:
     return studies.aa(base, **_paired(its))
 
 
-@_study(1.0)
+@_study(0.8)
 @click.option("--experiments", type=click.IntRange(1), default=20, show_default=True)
 @_bucket
 @_relink("auto")
@@ -151,7 +151,7 @@ def slices_study(base: Base, *, sweep: str, **its: Any) -> Iterable[Planned]:
     return studies.slices(base, sweep=lengths, **its)
 
 
-@_study(0.5)
+@_study(0.4, ramp=0.1)
 @click.option(
     "--comparisons", type=click.IntRange(1), default=12, show_default=True, help="Of each kind."
 )

@@ -36,7 +36,8 @@ def section(keep: Path, study: str) -> str:
     if not found.comparisons:
         return NOTHING.format(study=study)
     parts = [_RENDER[study](found, keep)]
-    parts += [f"Measured on {_host(host)}." for host in found.hosts]
+    hosts = "; ".join(_host(host) for host in found.hosts)
+    parts.append(f"Measured {_when(found.comparisons)} on {hosts}.")
     return "\n\n".join(part.strip() for part in parts)
 
 
@@ -296,6 +297,18 @@ def _of(one: Comparison, key: str) -> Any:
 
 def _shown(value: Any, key: str) -> str:
     return f"{value:g} s" if key == "load_s" else str(value)
+
+
+def _when(comparisons: Sequence[Comparison]) -> str:
+    """The days, and how busy the host was with other things."""
+    days = sorted({str(one.facts["began"])[:10] for one in comparisons if "began" in one.facts})
+    busy = [float(one.facts["busy"]) for one in comparisons if "busy" in one.facts]
+    words = []
+    if days:
+        words.append(days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}")
+    if busy:
+        words.append(f"(load average before an experiment {min(busy):.1f} to {max(busy):.1f})")
+    return " ".join(words)
 
 
 def _host(host: dict[str, Any] | Any) -> str:
