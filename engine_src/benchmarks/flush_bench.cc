@@ -43,6 +43,7 @@ class DiscardStore final : public KVStore {
     }
     bool commit(const PersistedVbState&) override { return true; }
     void abandon() override {}
+    bool sync() override { return true; }
     bool saveVbState(Vbid, const PersistedVbState&) override { return true; }
     std::optional<PersistedVbState> loadVbState(Vbid) override { return std::nullopt; }
     std::vector<Vbid> listPersistedVbuckets() override { return {}; }

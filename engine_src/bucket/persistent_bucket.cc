@@ -1,5 +1,8 @@
 #include "bucket/persistent_bucket.h"
 
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
 #include <exception>
 #include <stdexcept>
 #include <thread>
@@ -18,6 +21,7 @@ PersistentBucket::PersistentBucket(const BucketConfig& config, const Persistence
                                    Executor& executor, const StoreFactory& factory)
     : Bucket(BucketType::Persistent, config),
       executor_(executor),
+      syncInterval_(persistence.syncInterval),
       dataDir_(persistence.dataDir, persistence.shards, config.vbuckets) {
     if (persistence.shards == 0) {
         throw std::invalid_argument("a persistent bucket needs at least one shard");
@@ -87,9 +91,21 @@ void PersistentBucket::startFlushing() {
     for (Shard& shard : shards_) {
         executor_.wake(shard.task);
     }
+    if (syncInterval_ != TaskTime::zero()) {
+        syncTask_ = executor_.schedule("store_sync", TaskPool::Writer, syncInterval_, [this] {
+            if (!syncStores()) {
+                const NonBucketGuard nobody;
+                spdlog::warn("the stores could not be synced: tried again");
+            }
+            return TaskResult::after(syncInterval_);
+        });
+    }
 }
 
 void PersistentBucket::stopFlushing() {
+    if (syncTask_ != nullptr) {
+        executor_.cancel(syncTask_);
+    }
     for (Shard& shard : shards_) {
         if (shard.task != nullptr) {
             executor_.cancel(shard.task);
@@ -109,11 +125,18 @@ bool PersistentBucket::persistAll() {
         }
         stored = stored && done;
     }
-    if (stored && itemsToPersist() == 0) {
+    // Synced first: after a power cut the mark must not say more than the stores have, or seqnos
+    // that are gone would be given again in the same history.
+    if (stored && itemsToPersist() == 0 && syncStores()) {
         dataDir_.markClean();
         return true;
     }
     return false;
+}
+
+bool PersistentBucket::syncStores() {
+    return std::all_of(shards_.begin(), shards_.end(),
+                       [](const Shard& shard) { return shard.store->sync(); });
 }
 
 bool PersistentBucket::discardAbove(VBucket& vbucket, Seqno seqno, const OpTime& now) {
@@ -183,7 +206,10 @@ PersistenceStats PersistentBucket::persistenceStats() const {
         sum.store.sets += store.sets;
         sum.store.deletes += store.deletes;
         sum.store.bytesWritten += store.bytesWritten;
-        sum.store.memoryBytes += store.memoryBytes;
+        sum.store.syncs += store.syncs;
+        sum.store.memtableBytes += store.memtableBytes;
+        sum.store.blockCacheBytes += store.blockCacheBytes;
+        sum.store.tableReaderBytes += store.tableReaderBytes;
         sum.store.diskBytes += store.diskBytes;
     }
     sum.queueSize = itemsToPersist();

@@ -12,6 +12,7 @@
 #include "executor/fake_executor.h"
 #include "executor/thread_executor.h"
 #include "persistence/faulty_store.h"
+#include "persistence/power_cut_store.h"
 
 namespace kv {
 namespace {
@@ -240,6 +241,84 @@ TEST_F(PersistentBucketTest, AResetForgetsTheVBucketOnDiskToo) {
     EXPECT_EQ(get("a"), "[key not found]");
     EXPECT_EQ(get("b"), "2");
     EXPECT_EQ(get("a", Vbid{2}), "1");
+}
+
+/// After any number of stops, crashes and power cuts: no seqno of a history has two documents.
+TEST_F(PersistentBucketTest, NoSeqnoIsUsedTwiceInOneHistoryAfterAPowerCut) {
+    PowerCut power;
+    factory_ = [&](const std::string& path) {
+        return std::make_unique<PowerCutStore>(
+                std::make_unique<RocksStore>(path, persistence_.rocks), path, power);
+    };
+    std::mt19937 random(29);
+    std::map<std::pair<uint64_t, uint64_t>, std::string> given;
+    for (int life = 0; life < 12; ++life) {
+        open(fake_);
+        for (int i = 0; i < 20; ++i) {
+            const std::string value = std::to_string(life) + ":" + std::to_string(i);
+            const OpResult stored = set("k" + std::to_string(random() % 9), value);
+            ASSERT_TRUE(stored.ok());
+            const auto added = given.try_emplace({stored.vbuuid.get(), stored.seqno.get()}, value);
+            EXPECT_TRUE(added.second) << "seqno " << stored.seqno.get() << " in life " << life
+                                      << " was that of " << added.first->second;
+            if (random() % 4 == 0) {
+                fake_.advance(1s);
+            }
+        }
+        if (life % 3 != 2) {
+            EXPECT_TRUE(bucket_->persistAll());
+        }
+        close();
+        if (life % 2 == 0) {
+            power.strike();
+        }
+    }
+}
+
+TEST_F(PersistentBucketTest, ACleanStopSurvivesAPowerCut) {
+    PowerCut power;
+    factory_ = [&](const std::string& path) {
+        return std::make_unique<PowerCutStore>(
+                std::make_unique<RocksStore>(path, persistence_.rocks), path, power);
+    };
+    open(fake_);
+    set("a", "1");
+    EXPECT_TRUE(bucket_->persistAll());
+    close();
+    power.strike();
+    open(fake_);
+    EXPECT_TRUE(warmup_.clean);
+    EXPECT_EQ(get("a"), "1");
+}
+
+TEST_F(PersistentBucketTest, WithoutASyncAStopIsNotClean) {
+    auto faults = std::make_shared<StoreFaults>();
+    factory_ = [&](const std::string& path) {
+        return std::make_unique<FaultyStore>(std::make_unique<RocksStore>(path, persistence_.rocks),
+                                             faults);
+    };
+    open(fake_);
+    set("a", "1");
+    faults->failSyncs = 1;
+    EXPECT_FALSE(bucket_->persistAll());
+    close();
+    open(fake_);
+    EXPECT_FALSE(warmup_.clean);
+    EXPECT_EQ(get("a"), "1");
+}
+
+TEST_F(PersistentBucketTest, TheStoresAreSyncedAtTheirInterval) {
+    persistence_.syncInterval = 500ms;
+    open(fake_);
+    set("a", "1");
+    fake_.advance(2s);
+    EXPECT_GE(bucket_->persistenceStats().store.syncs, 3U * 2);
+    close();
+    persistence_.syncInterval = 0ms;
+    open(fake_);
+    set("a", "1");
+    fake_.advance(2s);
+    EXPECT_EQ(bucket_->persistenceStats().store.syncs, 0U);
 }
 
 TEST_F(PersistentBucketTest, MemoryComesBackToWhereItWas) {

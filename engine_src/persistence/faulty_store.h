@@ -15,6 +15,7 @@ struct StoreFaults {
     std::atomic<int> failCommits{0};  ///< so many commits are refused
     std::atomic<int> throwAtPut{0};   ///< the n-th put from now throws StoreError
     std::atomic<int> failStates{0};   ///< so many saveVbState are refused
+    std::atomic<int> failSyncs{0};    ///< so many syncs are refused
 };
 
 class FaultyStore final : public KVStore {
@@ -37,6 +38,7 @@ class FaultyStore final : public KVStore {
         return real_->commit(state);
     }
     void abandon() override { real_->abandon(); }
+    bool sync() override { return !strike(faults_->failSyncs) && real_->sync(); }
     bool saveVbState(Vbid vbid, const PersistedVbState& state) override {
         return !strike(faults_->failStates) && real_->saveVbState(vbid, state);
     }

@@ -44,6 +44,7 @@ class MemoryStore final : public KVStore {
         return true;
     }
     void abandon() override { ++abandoned; }
+    bool sync() override { return true; }
     bool saveVbState(Vbid, const PersistedVbState& state) override {
         if (failCommits > 0) {
             --failCommits;

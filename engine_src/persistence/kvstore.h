@@ -70,6 +70,9 @@ class KVStore {
     virtual bool commit(const PersistedVbState& state) = 0;
     /// Drops the transaction.
     virtual void abandon() = 0;
+    /// Everything that was stored before the call survives the loss of power from now on. False on
+    /// a write error. Any thread.
+    virtual bool sync() = 0;
 
     /// Stores a vBucket's state alone. False on a write error.
     virtual bool saveVbState(Vbid vbid, const PersistedVbState& state) = 0;

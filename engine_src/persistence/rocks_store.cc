@@ -153,6 +153,7 @@ RocksStore::RocksStore(const std::string& path, const RocksConfig& config) : con
     seqnos.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
     rocksdb::ColumnFamilyOptions states;
     states.write_buffer_size = config.writeBufferBytes / 8;
+    states.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));  // the same cache
 
     rocksdb::DB* db = nullptr;
     check(rocksdb::DB::Open(
@@ -244,6 +245,14 @@ bool RocksStore::commit(const PersistedVbState& state) {
 void RocksStore::abandon() {
     const NonBucketGuard guard;
     batch_.reset();
+}
+
+bool RocksStore::sync() {
+    const NonBucketGuard guard;
+    // Table files and the manifest are synced when they are written: the log is what is left.
+    const bool synced = db_->SyncWAL().ok();
+    syncs_.fetch_add(synced ? 1U : 0U, std::memory_order_relaxed);
+    return synced;
 }
 
 bool RocksStore::saveVbState(Vbid vbid, const PersistedVbState& state) {
@@ -372,16 +381,18 @@ KVStoreStats RocksStore::stats() {
     const NonBucketGuard guard;
     KVStoreStats result{.commits = commits_.load(std::memory_order_relaxed),
                         .failedCommits = failedCommits_.load(std::memory_order_relaxed),
+                        .syncs = syncs_.load(std::memory_order_relaxed),
                         .sets = sets_.load(std::memory_order_relaxed),
                         .deletes = deletes_.load(std::memory_order_relaxed),
                         .bytesWritten = bytesWritten_.load(std::memory_order_relaxed)};
     for (rocksdb::ColumnFamilyHandle* handle : handles_) {
         uint64_t value = 0;
-        for (const auto& property : {rocksdb::DB::Properties::kSizeAllMemTables,
-                                     rocksdb::DB::Properties::kEstimateTableReadersMem}) {
-            if (db_->GetIntProperty(handle, property, &value)) {
-                result.memoryBytes += value;
-            }
+        if (db_->GetIntProperty(handle, rocksdb::DB::Properties::kSizeAllMemTables, &value)) {
+            result.memtableBytes += value;
+        }
+        if (db_->GetIntProperty(handle, rocksdb::DB::Properties::kEstimateTableReadersMem,
+                                &value)) {
+            result.tableReaderBytes += value;
         }
         if (db_->GetIntProperty(handle, rocksdb::DB::Properties::kLiveSstFilesSize, &value)) {
             result.diskBytes += value;
@@ -389,7 +400,7 @@ KVStoreStats RocksStore::stats() {
     }
     uint64_t cache = 0;
     if (db_->GetIntProperty(keys_, rocksdb::DB::Properties::kBlockCacheUsage, &cache)) {
-        result.memoryBytes += cache;
+        result.blockCacheBytes += cache;
     }
     return result;
 }

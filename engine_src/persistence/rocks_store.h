@@ -32,7 +32,7 @@ class WriteBatch;
 namespace kv {
 
 struct RocksConfig {
-    bool sync{false};  ///< rocksdb_sync: fsync at every commit
+    bool sync{false};  ///< fsync at every commit (--fsync commit)
     size_t writeBufferBytes{
             16u << 20};  ///< rocksdb_write_buffer_mb: all memtables of a shard together
     size_t blockCacheBytes{16u << 20};  ///< rocksdb_block_cache_mb: per shard
@@ -49,6 +49,7 @@ class RocksStore final : public KVStore {
     bool put(const Item& item) override;
     bool commit(const PersistedVbState& state) override;
     void abandon() override;
+    bool sync() override;
 
     bool saveVbState(Vbid vbid, const PersistedVbState& state) override;
     [[nodiscard]] std::optional<PersistedVbState> loadVbState(Vbid vbid) override;
@@ -81,6 +82,7 @@ class RocksStore final : public KVStore {
     Vbid vbid_{};          ///< of the open transaction
 
     std::atomic<uint64_t> commits_{0};
+    std::atomic<uint64_t> syncs_{0};
     std::atomic<uint64_t> failedCommits_{0};
     std::atomic<uint64_t> sets_{0};
     std::atomic<uint64_t> deletes_{0};
