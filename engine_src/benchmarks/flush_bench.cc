@@ -50,6 +50,10 @@ class DiscardStore final : public KVStore {
     bool delVBucket(Vbid) override { return true; }
     std::unique_ptr<SeqnoScan> openSeqnoScan(Vbid, Seqno, Seqno) override { return nullptr; }
     bool rollback(Vbid, Seqno) override { return false; }
+    bool removeTombstones(Vbid, const std::vector<std::pair<std::string, Seqno>>&,
+                          const PersistedVbState&) override {
+        return false;
+    }
     size_t countLive(Vbid) override { return 0; }
     KVStoreStats stats() override { return {}; }
 

@@ -1,5 +1,6 @@
 #include "bucket/persistent_bucket.h"
 
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -179,6 +180,24 @@ bool PersistentBucket::resetVBucket(Vbid vbid, const OpTime& now) {
     return true;
 }
 
+size_t PersistentBucket::purgeTombstones(const OpTime& now) {
+    const BucketMemoryGuard guard(memory());
+    const uint32_t until = now.seconds - std::min(now.seconds, config().persistentPurgeAgeS);
+    size_t purged = 0;
+    for (const auto& target : targets_) {
+        if (target->oldestTombstone() > until) {
+            continue;
+        }
+        try {
+            purged += target->purgeStored(storeOf(target->vbid()), until);
+        } catch (const StoreError& error) {
+            const NonBucketGuard nobody;
+            spdlog::warn("vb {}: purge of tombstones: {}", target->vbid().get(), error.what());
+        }
+    }
+    return purged;
+}
+
 size_t PersistentBucket::itemsToPersist() const {
     size_t items = 0;
     for (const auto& target : targets_) {
@@ -300,11 +319,20 @@ void PersistentBucket::loadDocuments(SeqnoScan& scan, VBucket& target, WarmupRes
         if (isDeletion(doc.op)) {
             // As after a flush: the vBucket learns the revision and lets the tombstone go.
             target.onPersisted(*Item::create(target.id(), doc.op, doc.key, doc.meta, {}));
+            targets_[target.id().get()]->noteTombstone(doc.meta.exptime);
             ++result.tombstones;
         } else {
             ++result.documents;
         }
+        if (memory().estimate() > memory().quota()) {
+            throw StoreError(fmt::format(
+                    "the documents in {} need more memory than the quota of {} bytes: start with "
+                    "a larger one",
+                    dataDir_.path().string(), memory().quota()));
+        }
     }
+    target.notePurged(state.purgedSeqno);
+    target.noteDeletedRev(state.maxDeletedRev);
 }
 
 }  // namespace kv

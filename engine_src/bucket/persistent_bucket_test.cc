@@ -321,6 +321,66 @@ TEST_F(PersistentBucketTest, TheStoresAreSyncedAtTheirInterval) {
     EXPECT_EQ(bucket_->persistenceStats().store.syncs, 0U);
 }
 
+TEST_F(PersistentBucketTest, AWarmUpThatDoesNotFitTheQuotaSaysSo) {
+    open(fake_);
+    for (int i = 0; i < 64; ++i) {
+        set("k" + std::to_string(i), std::string(64 << 10, 'x'));
+    }
+    EXPECT_TRUE(bucket_->persistAll());
+    close();
+    config_.quotaBytes = 2 << 20;
+    EXPECT_THROW(open(fake_), StoreError);
+    close();
+    config_.quotaBytes = 64 << 20;
+    open(fake_);
+    EXPECT_EQ(get("k63").size(), size_t{64} << 10);
+}
+
+TEST_F(PersistentBucketTest, OldTombstonesLeaveTheDisk) {
+    config_.persistentPurgeAgeS = 100;
+    PersistentBucket& bucket = open(fake_);
+    const auto tombstones = [&] {
+        size_t count = 0;
+        const auto scan =
+                bucket_->storeOf(Vbid{0}).openSeqnoScan(Vbid{0}, Seqno{1}, Seqno{~uint64_t{0}});
+        for (StoredDoc doc; scan->next(doc);) {
+            count += isDeletion(doc.op) ? 1U : 0U;
+        }
+        return count;
+    };
+    OpTime now = OpTime::now();
+    const auto remove = [&](const std::string& key) {
+        set(key, "1");
+        bucket.remove(Vbid{0}, key, {}, now);
+    };
+    remove("old1");
+    remove("old2");
+    now = OpTime::fromNanos(now.nanos + 60'000'000'000);
+    remove("young");
+    fake_.advance(1s);
+    EXPECT_EQ(tombstones(), 3U);
+    EXPECT_EQ(bucket.purgeTombstones(now), 0U);
+    now = OpTime::fromNanos(now.nanos + 41'000'000'000);
+    EXPECT_EQ(bucket.purgeTombstones(now), 2U);
+    EXPECT_EQ(tombstones(), 1U);
+    EXPECT_EQ(bucket.vbucket(Vbid{0}).purgedSeqno(), Seqno{4});
+    EXPECT_EQ(bucket.purgeTombstones(now), 0U);
+    // The last seqno stays, however old it is.
+    now = OpTime::fromNanos(now.nanos + 100'000'000'000);
+    EXPECT_EQ(bucket.purgeTombstones(now), 0U);
+    EXPECT_EQ(tombstones(), 1U);
+    EXPECT_TRUE(bucket.persistAll());
+    close();
+    open(fake_);
+    // What a client must know of them outlives a restart.
+    EXPECT_EQ(bucket_->vbucket(Vbid{0}).purgedSeqno(), Seqno{4});
+    EXPECT_GE(bucket_->vbucket(Vbid{0}).maxDeletedRev(), 2U);
+    EXPECT_FALSE(bucket_->storeOf(Vbid{0}).rollback(Vbid{0}, Seqno{3})) << "a deletion is missing";
+    set("old1", "again");
+    const BucketMemoryGuard guard(bucket_->memory());
+    EXPECT_EQ(bucket_->getMeta(Vbid{0}, "old1", now).number, 3U);
+}
+
 TEST_F(PersistentBucketTest, MemoryComesBackToWhereItWas) {
     config_.checkpoint.maxItems = 10;
     PersistentBucket& bucket = open(fake_);

@@ -26,6 +26,7 @@ class DataDir {
     bool takeCleanMark();
     /// The stores have synced.
     void markClean();
+    [[nodiscard]] const std::filesystem::path& path() const { return path_; }
     [[nodiscard]] std::string shardPath(unsigned shard) const;
 
   private:

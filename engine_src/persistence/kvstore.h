@@ -17,6 +17,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "memory/bucket_memory.h"
@@ -99,9 +100,14 @@ class KVStore {
     [[nodiscard]] virtual std::unique_ptr<SeqnoScan> openSeqnoScan(Vbid vbid, Seqno from,
                                                                    Seqno to) = 0;
     /// Removes every document above `seqno` and makes it the high seqno. False, with nothing
-    /// changed, when one of them had replaced an older version, which is gone (the caller then
-    /// starts the vBucket over), or on a write error.
+    /// changed, when one of them had replaced an older version, which is gone, or was a tombstone
+    /// that has been removed (the caller then starts the vBucket over), or on a write error.
     virtual bool rollback(Vbid vbid, Seqno seqno) = 0;
+    /// Removes tombstones, by key and seqno, each its key's only version, and stores the state. No
+    /// transaction of the vBucket is open. False on a write error.
+    virtual bool removeTombstones(Vbid vbid,
+                                  const std::vector<std::pair<std::string, Seqno>>& tombstones,
+                                  const PersistedVbState& state) = 0;
     /// Live documents of the vBucket. Counts: O(documents).
     [[nodiscard]] virtual size_t countLive(Vbid vbid) = 0;
     [[nodiscard]] virtual KVStoreStats stats() = 0;

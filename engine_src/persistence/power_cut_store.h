@@ -68,6 +68,10 @@ class PowerCutStore final : public KVStore {
         return real_->openSeqnoScan(vbid, from, to);
     }
     bool rollback(Vbid vbid, Seqno seqno) override { return real_->rollback(vbid, seqno); }
+    bool removeTombstones(Vbid vbid, const std::vector<std::pair<std::string, Seqno>>& tombstones,
+                          const PersistedVbState& state) override {
+        return real_->removeTombstones(vbid, tombstones, state);
+    }
     size_t countLive(Vbid vbid) override { return real_->countLive(vbid); }
     KVStoreStats stats() override { return real_->stats(); }
 

@@ -335,7 +335,7 @@ std::unique_ptr<SeqnoScan> RocksStore::openSeqnoScan(Vbid vbid, Seqno from, Seqn
 bool RocksStore::rollback(Vbid vbid, Seqno seqno) {
     const NonBucketGuard guard;
     auto state = loadVbState(vbid);
-    if (!state) {
+    if (!state || seqno < state->purgedSeqno) {
         return false;
     }
     rocksdb::WriteBatch batch;
@@ -358,6 +358,19 @@ bool RocksStore::rollback(Vbid vbid, Seqno seqno) {
     state->highSeqno = std::min(state->highSeqno, seqno);
     state->snapshot = {seqno, seqno};
     putState(batch, vbid, *state);
+    return write(batch);
+}
+
+bool RocksStore::removeTombstones(Vbid vbid,
+                                  const std::vector<std::pair<std::string, Seqno>>& tombstones,
+                                  const PersistedVbState& state) {
+    const NonBucketGuard guard;
+    rocksdb::WriteBatch batch;
+    for (const auto& [key, seqno] : tombstones) {
+        check(batch.Delete(keys_, keyOf(vbid, key)), "batch");
+        check(batch.Delete(seqnos_, slice(codec::seqnoKey(vbid, seqno))), "batch");
+    }
+    putState(batch, vbid, state);
     return write(batch);
 }
 

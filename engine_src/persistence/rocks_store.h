@@ -58,6 +58,8 @@ class RocksStore final : public KVStore {
     [[nodiscard]] std::unique_ptr<SeqnoScan> openSeqnoScan(Vbid vbid, Seqno from,
                                                            Seqno to) override;
     bool rollback(Vbid vbid, Seqno seqno) override;
+    bool removeTombstones(Vbid vbid, const std::vector<std::pair<std::string, Seqno>>& tombstones,
+                          const PersistedVbState& state) override;
     [[nodiscard]] size_t countLive(Vbid vbid) override;
     [[nodiscard]] KVStoreStats stats() override;
 

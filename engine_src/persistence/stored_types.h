@@ -44,11 +44,11 @@ struct KVStoreStats {
     uint64_t syncs{0};  ///< calls of sync() that succeeded
     uint64_t sets{0};
     uint64_t deletes{0};
-    uint64_t bytesWritten{0};  ///< of transactions as handed to the store
+    uint64_t bytesWritten{0};      ///< of transactions as handed to the store
     uint64_t memtableBytes{0};     ///< write buffers
     uint64_t blockCacheBytes{0};   ///< blocks read from table files, their indexes and filters
     uint64_t tableReaderBytes{0};  ///< what open table files take beside the cache
-    uint64_t diskBytes{0};     ///< live table files
+    uint64_t diskBytes{0};         ///< live table files
 };
 
 }  // namespace kv

@@ -69,7 +69,8 @@ void addFlags(CLI::App& app, CommandLine& line, std::string& bucketType,
             ->capture_default_str()
             ->check(CLI::Range(1, 64));
     app.add_option_function<std::string>(
-               "--fsync", [&settings](const std::string& when) { settings.push_back("fsync=" + when); },
+               "--fsync",
+               [&settings](const std::string& when) { settings.push_back("fsync=" + when); },
                "When what is persisted begins to survive the loss of power: commit, interval (see "
                "fsync_interval_ms) or never, the default: it survives the death of the process")
             ->check(CLI::IsMember({"commit", "interval", "never"}));

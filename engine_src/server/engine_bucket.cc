@@ -38,9 +38,10 @@ void EngineBucket::open(const CommandLine& line, Executor& executor) {
         persistence.syncInterval = line.params.fsyncInterval;
     }
     survives_ = line.params.fsync == "commit"     ? "power loss"
-                : line.params.fsync == "interval" ? fmt::format("process death; power loss after "
-                                                                "{} ms",
-                                                                millis(persistence.syncInterval))
+                : line.params.fsync == "interval" ? fmt::format(
+                                                            "process death; power loss after "
+                                                            "{} ms",
+                                                            millis(persistence.syncInterval))
                                                   : "process death";
     auto bucket = std::make_unique<PersistentBucket>(line.params.bucket, persistence, executor);
     persistent_ = bucket.get();

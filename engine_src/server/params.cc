@@ -77,9 +77,8 @@ Param period(std::string name, std::chrono::nanoseconds Part::*member,
 
 /// One of some words, in `member` of the part that `part` gives.
 template <class Part>
-Param choice(std::string name, std::string Part::*member,
-             std::function<Part&(EngineParams&)> part, std::vector<std::string> values,
-             std::string description) {
+Param choice(std::string name, std::string Part::*member, std::function<Part&(EngineParams&)> part,
+             std::vector<std::string> values, std::string description) {
     auto range = fmt::format("{}", fmt::join(values, "|"));
     return {std::move(name), range, std::move(description),
             [=](EngineParams& params, std::string_view text) {
@@ -161,6 +160,8 @@ std::vector<Param> makeTable() {
                     "share of the quota above which mutations are refused"),
             integer("ephemeral_purge_age_s", &E::bucket, &B::ephemeralPurgeAgeS, 0, 31'536'000,
                     "age in seconds at which tombstones of an ephemeral bucket are freed"),
+            integer("persistent_purge_age_s", &E::bucket, &B::persistentPurgeAgeS, 0, 31'536'000,
+                    "age in seconds at which stored tombstones of a persistent bucket are removed"),
             integer("expiry_pass_s", &E::expiryPassSeconds, 1, 86'400,
                     "seconds between two passes that delete expired documents"),
             integer("ht_resize_ms", &E::hashResizeMillis, 10, 3'600'000,
@@ -168,7 +169,7 @@ std::vector<Param> makeTable() {
             integer("dcp_snapshot_interval_us", &E::dcpSnapshotIntervalUs, 0, 10'000'000,
                     "least time between two DCP snapshots of a connection under load; 0 = none"),
             integer("ephemeral_purge_interval_s", &E::tombstonePurgeSeconds, 1, 86'400,
-                    "seconds between two purges of an ephemeral bucket's tombstones"),
+                    "seconds between two purges of tombstones"),
             checkpointInteger("chk_max_items", &CheckpointConfig::maxItems, 1, 100'000'000,
                               "live items that close a checkpoint"),
             checkpointInteger("max_checkpoints", &CheckpointConfig::maxCheckpoints, 2, 10'000'000,
@@ -188,8 +189,9 @@ std::vector<Param> makeTable() {
             integer("rocksdb_block_cache_mb", &E::rocks, &RocksConfig::blockCacheBytes, 0,
                     1'048'576, "block cache of a shard, MiB", 1 << 20),
             choice<RocksConfig>(
-                   "rocksdb_compression", &RocksConfig::compression,
-                   [](E& params) -> RocksConfig& { return params.rocks; }, {"none", "lz4", "snappy", "zstd"}, "compression of the store's files"),
+                    "rocksdb_compression", &RocksConfig::compression,
+                    [](E& params) -> RocksConfig& { return params.rocks; },
+                    {"none", "lz4", "snappy", "zstd"}, "compression of the store's files"),
             integer("flusher_batch_split_trigger", &E::flusher, &FlusherConfig::batchItems, 1,
                     1'000'000'000, "items of one transaction, in whole checkpoints"),
             flusherPeriod("flusher_interval_ms", &FlusherConfig::interval,
