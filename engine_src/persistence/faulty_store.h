@@ -24,6 +24,7 @@ class FaultyStore final : public KVStore {
         : real_(std::move(real)), faults_(std::move(faults)) {}
 
     void begin(Vbid vbid, size_t bytesHint) override { real_->begin(vbid, bytesHint); }
+    void expect(std::span<const ItemPtr> items) override { real_->expect(items); }
     bool put(const Item& item) override {
         if (faults_->throwAtPut > 0 && --faults_->throwAtPut == 0) {
             throw StoreError("put refused by the test");

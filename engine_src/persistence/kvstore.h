@@ -14,6 +14,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -64,6 +65,9 @@ class KVStore {
     /// Opens a transaction. `bytesHint`: bytes of keys and values to come, to reserve once; 0 when
     /// unknown.
     virtual void begin(Vbid vbid, size_t bytesHint) = 0;
+    /// Which items will be put, in this order: the store may look for their older versions in one
+    /// go. They stay until the last of them is put. A hint: other puts are as good.
+    virtual void expect(std::span<const ItemPtr> /*items*/) {}
     /// Adds a mutation or deletion to the transaction; the store keeps no reference to the item.
     /// Answers whether the key was a live document before the transaction.
     virtual bool put(const Item& item) = 0;

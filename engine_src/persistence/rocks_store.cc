@@ -176,35 +176,85 @@ RocksStore::~RocksStore() {
     db_.reset();
 }
 
-std::string RocksStore::keyOf(Vbid vbid, std::string_view key) {
+void RocksStore::setKey(std::string& to, Vbid vbid, std::string_view key) {
     const auto prefix = codec::vbPrefix(vbid);
-    std::string result(prefix.data(), prefix.size());
-    result.append(key);
+    to.assign(prefix.data(), prefix.size());
+    to.append(key);
+}
+
+std::string RocksStore::keyOf(Vbid vbid, std::string_view key) {
+    std::string result;
+    setKey(result, vbid, key);
     return result;
 }
 
 void RocksStore::begin(Vbid vbid, size_t bytesHint) {
     const NonBucketGuard guard;
     vbid_ = vbid;
+    expect({});
     batch_ = std::make_unique<rocksdb::WriteBatch>(bytesHint + kStateBytes);
+}
+
+void RocksStore::expect(std::span<const ItemPtr> items) {
+    expected_ = items;
+    foundLeft_ = 0;
+}
+
+std::optional<codec::KeyEntry> RocksStore::lookUp(const std::string& key) {
+    const rocksdb::Status status = db_->Get({}, keys_, key, &scratch_);
+    if (status.IsNotFound()) {
+        return std::nullopt;
+    }
+    check(status, "look a key up");
+    return codec::decodeKeyEntry(scratch_);
+}
+
+void RocksStore::lookUpExpected() {
+    foundCount_ = std::min(kLookUps, expected_.size());
+    std::array<rocksdb::Slice, kLookUps> keys;
+    std::array<rocksdb::PinnableSlice, kLookUps> values;
+    std::array<rocksdb::Status, kLookUps> statuses;
+    for (size_t i = 0; i < foundCount_; ++i) {
+        setKey(found_[i].key, vbid_, expected_[i]->key());
+        keys[i] = found_[i].key;
+    }
+    db_->MultiGet({}, keys_, foundCount_, keys.data(), values.data(), statuses.data());
+    for (size_t i = 0; i < foundCount_; ++i) {
+        found_[i].entry.reset();
+        if (!statuses[i].IsNotFound()) {
+            check(statuses[i], "look a key up");
+            found_[i].entry = codec::decodeKeyEntry(view(values[i]));
+        }
+    }
+    foundLeft_ = foundCount_;
 }
 
 bool RocksStore::put(const Item& item) {
     const NonBucketGuard guard;
-    const std::string key = keyOf(vbid_, item.key());
-    codec::KeyEntry old;
-    const rocksdb::Status found = db_->Get({}, keys_, key, &scratch_);
-    if (found.ok()) {
-        old = codec::decodeKeyEntry(scratch_);
-        check(batch_->Delete(seqnos_, slice(codec::seqnoKey(vbid_, old.seqno))), "batch");
-    } else if (!found.IsNotFound()) {
-        check(found, "look a key up");
+    std::optional<codec::KeyEntry> old;
+    if (!expected_.empty() && expected_.front().get() == &item) {
+        if (foundLeft_ == 0) {
+            lookUpExpected();
+        }
+        const Found& found = found_[foundCount_ - foundLeft_--];
+        expected_ = expected_.subspan(1);
+        return put(item, found.key, found.entry);
+    }
+    setKey(found_.front().key, vbid_, item.key());
+    foundLeft_ = 0;
+    return put(item, found_.front().key, lookUp(found_.front().key));
+}
+
+bool RocksStore::put(const Item& item, const std::string& key,
+                     const std::optional<codec::KeyEntry>& old) {
+    if (old) {
+        check(batch_->Delete(seqnos_, slice(codec::seqnoKey(vbid_, old->seqno))), "batch");
     }
     const auto entry = codec::encode({item.seqno(), !item.isDeletion()});
     check(batch_->Put(keys_, key, slice(entry)), "batch");
 
     const auto seqnoKey = codec::seqnoKey(vbid_, item.seqno());
-    const auto header = codec::encodeHeader(item, found.ok());
+    const auto header = codec::encodeHeader(item, old.has_value());
     const rocksdb::Slice keySlice = slice(seqnoKey);
     const std::array<rocksdb::Slice, 3> value{slice(header), slice(item.key()),
                                               slice(item.value())};
@@ -213,7 +263,7 @@ bool RocksStore::put(const Item& item) {
           "batch");
     auto& counter = item.isDeletion() ? deletes_ : sets_;
     counter.fetch_add(1, std::memory_order_relaxed);
-    return old.live;
+    return old && old->live;
 }
 
 void RocksStore::putState(rocksdb::WriteBatch& batch, Vbid vbid, const PersistedVbState& state) {

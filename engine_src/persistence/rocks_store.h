@@ -15,11 +15,15 @@
 // Memory: bounded by the config, charged to no bucket. Thread rules: as KVStore says; one writer.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "persistence/doc_codec.h"
 #include "persistence/kvstore.h"
 
 namespace rocksdb {
@@ -46,6 +50,7 @@ class RocksStore final : public KVStore {
     ~RocksStore() override;
 
     void begin(Vbid vbid, size_t bytesHint) override;
+    void expect(std::span<const ItemPtr> items) override;
     bool put(const Item& item) override;
     bool commit(const PersistedVbState& state) override;
     void abandon() override;
@@ -67,8 +72,14 @@ class RocksStore final : public KVStore {
     bool read(Vbid vbid, std::string_view key, std::string& buffer, StoredDoc& doc) override;
 
   private:
+    /// Where a key's document is. Throws StoreError.
+    std::optional<codec::KeyEntry> lookUp(const std::string& key);
+    /// The same of the next expected items at once, into found_.
+    void lookUpExpected();
     bool write(rocksdb::WriteBatch& batch);
     void putState(rocksdb::WriteBatch& batch, Vbid vbid, const PersistedVbState& state);
+    bool put(const Item& item, const std::string& key, const std::optional<codec::KeyEntry>& old);
+    static void setKey(std::string& to, Vbid vbid, std::string_view key);
     static std::string keyOf(Vbid vbid, std::string_view key);
 
     RocksConfig config_;
@@ -81,7 +92,16 @@ class RocksStore final : public KVStore {
 
     std::unique_ptr<rocksdb::WriteBatch> batch_;
     std::string scratch_;  ///< value of the last key lookup, kept for its capacity
-    Vbid vbid_{};          ///< of the open transaction
+    static constexpr size_t kLookUps = 64;
+    struct Found {
+        std::string key;  ///< as in the key index; kept for its capacity
+        std::optional<codec::KeyEntry> entry;
+    };
+    std::array<Found, kLookUps> found_;  ///< of expected_[foundFrom_] and so on
+    std::span<const ItemPtr> expected_;  ///< what is still to be put
+    size_t foundLeft_{0};                ///< of found_, its last ones
+    size_t foundCount_{0};
+    Vbid vbid_{};  ///< of the open transaction
 
     std::atomic<uint64_t> commits_{0};
     std::atomic<uint64_t> syncs_{0};
