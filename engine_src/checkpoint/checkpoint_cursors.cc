@@ -1,10 +1,10 @@
 // The CheckpointManager's cursors: registration, reading, and the persistence cursor's way back
 // after a failed flush.
 #include <algorithm>
-#include <cassert>
 #include <utility>
 
 #include "checkpoint/checkpoint_manager.h"
+#include "types/invariant.h"
 
 namespace kv {
 
@@ -210,7 +210,7 @@ bool CheckpointManagerBase::hasPersistenceCursor() const {
 
 CursorItems CheckpointManagerBase::takeItemsToPersist(size_t limit) {
     const std::lock_guard lock(queueLock_);
-    assert(persistence_ != nullptr && !backupActive_);
+    invariant(persistence_ != nullptr && !backupActive_, "one flush of a vBucket at a time");
     cursors_.reserve(cursors_.size() + 1);  // before the cursor moves: nothing may fail after that
     Checkpoint* checkpoint = persistence_->checkpoint();
     const size_t position = persistence_->position();
