@@ -2,7 +2,8 @@
 
 A trial that is void or failed takes its whole block of that cell with it, all arms of all ensembles alike, and the
 attempt that repeats the block counts instead. One exception: an arm that never once succeeded in a cell cannot be
-compared at all; it is left out, and does not take the other arms' blocks with it (only an ensemble that its death ended).
+compared at all; it is left out, and does not take the other arms' blocks with it (only an ensemble that its death
+ended).
 """
 
 from __future__ import annotations
