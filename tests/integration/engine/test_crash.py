@@ -139,7 +139,7 @@ def forget_what_was_not_stored(history: History) -> None:
 
 
 @pytest.mark.parametrize(
-    "lives", [6, pytest.param(100, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])]
+    "lives", [6, pytest.param(100, marks=[pytest.mark.long, pytest.mark.timeout(1800)])]
 )
 def test_sigkill_in_mid_load_loses_nothing_reported_persisted(
     lives: int, start_engine: Callable[..., Any]
@@ -199,7 +199,7 @@ def seqnos(port: int) -> list[int]:
         return last
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_sigkill_of_the_active_node_and_promotion_of_its_replica(
     start_engine: Callable[..., Any], tmp_path: Path
