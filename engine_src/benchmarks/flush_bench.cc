@@ -46,12 +46,17 @@ class DiscardStore final : public KVStore {
     }
     bool commit(const PersistedVbState&) override { return true; }
     void abandon() override {}
+    bool sync() override { return true; }
     bool saveVbState(Vbid, const PersistedVbState&) override { return true; }
     std::optional<PersistedVbState> loadVbState(Vbid) override { return std::nullopt; }
     std::vector<Vbid> listPersistedVbuckets() override { return {}; }
     bool delVBucket(Vbid) override { return true; }
     std::unique_ptr<SeqnoScan> openSeqnoScan(Vbid, Seqno, Seqno) override { return nullptr; }
     bool rollback(Vbid, Seqno) override { return false; }
+    bool removeTombstones(Vbid, const std::vector<std::pair<std::string, Seqno>>&,
+                          const PersistedVbState&) override {
+        return false;
+    }
     size_t countLive(Vbid) override { return 0; }
     KVStoreStats stats() override { return {}; }
 

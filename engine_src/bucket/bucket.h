@@ -138,9 +138,9 @@ class Bucket : private MutationSink {
     size_t expirePass(const OpTime& now);
     /// Resizes hash tables that have become too small or too large; one table at a time.
     size_t resizeHashTables();
-    /// Ephemeral: frees tombstones past the purge age and stale versions that no reader needs.
-    /// Persistent: nothing.
-    size_t purgeTombstones(const OpTime& now);
+    /// Frees tombstones past the purge age (ephemeral: in memory; persistent: on disk, it waits for
+    /// the store). A DCP client that has seen less than they say starts over. How many.
+    virtual size_t purgeTombstones(const OpTime& now);
     /// Closes due checkpoints and frees those that no cursor needs; how many were freed. When
     /// checkpoints take too much of the quota, or the bucket is above its high watermark, also
     /// expels what all cursors have passed and drops slow cursors

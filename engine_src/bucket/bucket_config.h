@@ -23,7 +23,8 @@ struct BucketConfig {
     uint32_t htLocks{47};  ///< bucket locks of a vBucket
     uint32_t maxKeyBytes{250};
     uint32_t maxValueBytes{20u << 20};
-    uint32_t ephemeralPurgeAgeS{60};  ///< ephemeral: tombstones older than this may go
+    uint32_t ephemeralPurgeAgeS{60};           ///< ephemeral: tombstones older than this may go
+    uint32_t persistentPurgeAgeS{3 * 86'400};  ///< persistent: the same for those on disk
     double lowWatermark{0.75};
     double highWatermark{0.85};
     double mutationThreshold{0.93};  ///< above it mutations get TmpFail or NoMemory

@@ -1,5 +1,9 @@
 #include "bucket/persistent_bucket.h"
 
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
 #include <exception>
 #include <stdexcept>
 #include <thread>
@@ -18,6 +22,7 @@ PersistentBucket::PersistentBucket(const BucketConfig& config, const Persistence
                                    Executor& executor, const StoreFactory& factory)
     : Bucket(BucketType::Persistent, config),
       executor_(executor),
+      syncInterval_(persistence.syncInterval),
       dataDir_(persistence.dataDir, persistence.shards, config.vbuckets) {
     if (persistence.shards == 0) {
         throw std::invalid_argument("a persistent bucket needs at least one shard");
@@ -87,9 +92,21 @@ void PersistentBucket::startFlushing() {
     for (Shard& shard : shards_) {
         executor_.wake(shard.task);
     }
+    if (syncInterval_ != TaskTime::zero()) {
+        syncTask_ = executor_.schedule("store_sync", TaskPool::Writer, syncInterval_, [this] {
+            if (!syncStores()) {
+                const NonBucketGuard nobody;
+                spdlog::warn("the stores could not be synced: tried again");
+            }
+            return TaskResult::after(syncInterval_);
+        });
+    }
 }
 
 void PersistentBucket::stopFlushing() {
+    if (syncTask_ != nullptr) {
+        executor_.cancel(syncTask_);
+    }
     for (Shard& shard : shards_) {
         if (shard.task != nullptr) {
             executor_.cancel(shard.task);
@@ -109,11 +126,18 @@ bool PersistentBucket::persistAll() {
         }
         stored = stored && done;
     }
-    if (stored && itemsToPersist() == 0) {
+    // Synced first: after a power cut the mark must not say more than the stores have, or seqnos
+    // that are gone would be given again in the same history.
+    if (stored && itemsToPersist() == 0 && syncStores()) {
         dataDir_.markClean();
         return true;
     }
     return false;
+}
+
+bool PersistentBucket::syncStores() {
+    return std::all_of(shards_.begin(), shards_.end(),
+                       [](const Shard& shard) { return shard.store->sync(); });
 }
 
 bool PersistentBucket::discardAbove(VBucket& vbucket, Seqno seqno, const OpTime& now) {
@@ -156,6 +180,24 @@ bool PersistentBucket::resetVBucket(Vbid vbid, const OpTime& now) {
     return true;
 }
 
+size_t PersistentBucket::purgeTombstones(const OpTime& now) {
+    const BucketMemoryGuard guard(memory());
+    const uint32_t until = now.seconds - std::min(now.seconds, config().persistentPurgeAgeS);
+    size_t purged = 0;
+    for (const auto& target : targets_) {
+        if (target->oldestTombstone() > until) {
+            continue;
+        }
+        try {
+            purged += target->purgeStored(storeOf(target->vbid()), until);
+        } catch (const StoreError& error) {
+            const NonBucketGuard nobody;
+            spdlog::warn("vb {}: purge of tombstones: {}", target->vbid().get(), error.what());
+        }
+    }
+    return purged;
+}
+
 size_t PersistentBucket::itemsToPersist() const {
     size_t items = 0;
     for (const auto& target : targets_) {
@@ -183,7 +225,10 @@ PersistenceStats PersistentBucket::persistenceStats() const {
         sum.store.sets += store.sets;
         sum.store.deletes += store.deletes;
         sum.store.bytesWritten += store.bytesWritten;
-        sum.store.memoryBytes += store.memoryBytes;
+        sum.store.syncs += store.syncs;
+        sum.store.memtableBytes += store.memtableBytes;
+        sum.store.blockCacheBytes += store.blockCacheBytes;
+        sum.store.tableReaderBytes += store.tableReaderBytes;
         sum.store.diskBytes += store.diskBytes;
     }
     sum.queueSize = itemsToPersist();
@@ -274,11 +319,20 @@ void PersistentBucket::loadDocuments(SeqnoScan& scan, VBucket& target, WarmupRes
         if (isDeletion(doc.op)) {
             // As after a flush: the vBucket learns the revision and lets the tombstone go.
             target.onPersisted(*Item::create(target.id(), doc.op, doc.key, doc.meta, {}));
+            targets_[target.id().get()]->noteTombstone(doc.meta.exptime);
             ++result.tombstones;
         } else {
             ++result.documents;
         }
+        if (memory().estimate() > memory().quota()) {
+            throw StoreError(fmt::format(
+                    "the documents in {} need more memory than the quota of {} bytes: start with "
+                    "a larger one",
+                    dataDir_.path().string(), memory().quota()));
+        }
     }
+    target.notePurged(state.purgedSeqno);
+    target.noteDeletedRev(state.maxDeletedRev);
 }
 
 }  // namespace kv

@@ -9,7 +9,8 @@
 // charged to nobody.
 //
 // Promise: itemsToPersist() == 0 means that every mutation that was answered before the call is in
-// the store and survives the death of the process.
+// the store and survives the death of the process. The loss of power it survives when the store
+// syncs at every commit, or from the next sync on (PersistenceConfig::syncInterval).
 #pragma once
 
 #include <chrono>
@@ -32,6 +33,8 @@ struct PersistenceConfig {
     unsigned shards{2};
     RocksConfig rocks{};
     FlusherConfig flusher{};
+    /// Time between two syncs of the stores; 0: none but at a clean stop.
+    std::chrono::nanoseconds syncInterval{0};
 };
 
 struct WarmupResult {
@@ -75,6 +78,7 @@ class PersistentBucket final : public Bucket {
     /// data is lost.
     bool persistAll();
 
+    size_t purgeTombstones(const OpTime& now) override;
     [[nodiscard]] size_t itemsToPersist() const override;
     [[nodiscard]] Seqno persistedSeqno(Vbid vbid) const {
         return targets_[vbid.get()]->persistedSeqno();
@@ -111,10 +115,15 @@ class PersistentBucket final : public Bucket {
     Shard& shardOf(Vbid vbid) { return shards_[vbid.get() % shards_.size()]; }
     FlushTarget& targetOf(Vbid vbid) { return *targets_[vbid.get()]; }
 
+    /// False when a store refuses.
+    bool syncStores();
+
     Executor& executor_;
+    const std::chrono::nanoseconds syncInterval_;
     DataDir dataDir_;
     std::vector<std::unique_ptr<VbFlushTarget>> targets_;
     std::vector<Shard> shards_;
+    TaskPtr syncTask_;
 };
 
 }  // namespace kv

@@ -12,6 +12,7 @@
 #include "executor/fake_executor.h"
 #include "executor/thread_executor.h"
 #include "persistence/faulty_store.h"
+#include "persistence/power_cut_store.h"
 
 namespace kv {
 namespace {
@@ -240,6 +241,144 @@ TEST_F(PersistentBucketTest, AResetForgetsTheVBucketOnDiskToo) {
     EXPECT_EQ(get("a"), "[key not found]");
     EXPECT_EQ(get("b"), "2");
     EXPECT_EQ(get("a", Vbid{2}), "1");
+}
+
+/// After any number of stops, crashes and power cuts: no seqno of a history has two documents.
+TEST_F(PersistentBucketTest, NoSeqnoIsUsedTwiceInOneHistoryAfterAPowerCut) {
+    PowerCut power;
+    factory_ = [&](const std::string& path) {
+        return std::make_unique<PowerCutStore>(
+                std::make_unique<RocksStore>(path, persistence_.rocks), path, power);
+    };
+    std::mt19937 random(29);
+    std::map<std::pair<uint64_t, uint64_t>, std::string> given;
+    for (int life = 0; life < 12; ++life) {
+        open(fake_);
+        for (int i = 0; i < 20; ++i) {
+            const std::string value = std::to_string(life) + ":" + std::to_string(i);
+            const OpResult stored = set("k" + std::to_string(random() % 9), value);
+            ASSERT_TRUE(stored.ok());
+            const auto added = given.try_emplace({stored.vbuuid.get(), stored.seqno.get()}, value);
+            EXPECT_TRUE(added.second) << "seqno " << stored.seqno.get() << " in life " << life
+                                      << " was that of " << added.first->second;
+            if (random() % 4 == 0) {
+                fake_.advance(1s);
+            }
+        }
+        if (life % 3 != 2) {
+            EXPECT_TRUE(bucket_->persistAll());
+        }
+        close();
+        if (life % 2 == 0) {
+            power.strike();
+        }
+    }
+}
+
+TEST_F(PersistentBucketTest, ACleanStopSurvivesAPowerCut) {
+    PowerCut power;
+    factory_ = [&](const std::string& path) {
+        return std::make_unique<PowerCutStore>(
+                std::make_unique<RocksStore>(path, persistence_.rocks), path, power);
+    };
+    open(fake_);
+    set("a", "1");
+    EXPECT_TRUE(bucket_->persistAll());
+    close();
+    power.strike();
+    open(fake_);
+    EXPECT_TRUE(warmup_.clean);
+    EXPECT_EQ(get("a"), "1");
+}
+
+TEST_F(PersistentBucketTest, WithoutASyncAStopIsNotClean) {
+    auto faults = std::make_shared<StoreFaults>();
+    factory_ = [&](const std::string& path) {
+        return std::make_unique<FaultyStore>(std::make_unique<RocksStore>(path, persistence_.rocks),
+                                             faults);
+    };
+    open(fake_);
+    set("a", "1");
+    faults->failSyncs = 1;
+    EXPECT_FALSE(bucket_->persistAll());
+    close();
+    open(fake_);
+    EXPECT_FALSE(warmup_.clean);
+    EXPECT_EQ(get("a"), "1");
+}
+
+TEST_F(PersistentBucketTest, TheStoresAreSyncedAtTheirInterval) {
+    persistence_.syncInterval = 500ms;
+    open(fake_);
+    set("a", "1");
+    fake_.advance(2s);
+    EXPECT_GE(bucket_->persistenceStats().store.syncs, 3U * 2);
+    close();
+    persistence_.syncInterval = 0ms;
+    open(fake_);
+    set("a", "1");
+    fake_.advance(2s);
+    EXPECT_EQ(bucket_->persistenceStats().store.syncs, 0U);
+}
+
+TEST_F(PersistentBucketTest, AWarmUpThatDoesNotFitTheQuotaSaysSo) {
+    open(fake_);
+    for (int i = 0; i < 64; ++i) {
+        set("k" + std::to_string(i), std::string(64 << 10, 'x'));
+    }
+    EXPECT_TRUE(bucket_->persistAll());
+    close();
+    config_.quotaBytes = 2 << 20;
+    EXPECT_THROW(open(fake_), StoreError);
+    close();
+    config_.quotaBytes = 64 << 20;
+    open(fake_);
+    EXPECT_EQ(get("k63").size(), size_t{64} << 10);
+}
+
+TEST_F(PersistentBucketTest, OldTombstonesLeaveTheDisk) {
+    config_.persistentPurgeAgeS = 100;
+    PersistentBucket& bucket = open(fake_);
+    const auto tombstones = [&] {
+        size_t count = 0;
+        const auto scan =
+                bucket_->storeOf(Vbid{0}).openSeqnoScan(Vbid{0}, Seqno{1}, Seqno{~uint64_t{0}});
+        for (StoredDoc doc; scan->next(doc);) {
+            count += isDeletion(doc.op) ? 1U : 0U;
+        }
+        return count;
+    };
+    OpTime now = OpTime::now();
+    const auto remove = [&](const std::string& key) {
+        set(key, "1");
+        bucket.remove(Vbid{0}, key, {}, now);
+    };
+    remove("old1");
+    remove("old2");
+    now = OpTime::fromNanos(now.nanos + 60'000'000'000);
+    remove("young");
+    fake_.advance(1s);
+    EXPECT_EQ(tombstones(), 3U);
+    EXPECT_EQ(bucket.purgeTombstones(now), 0U);
+    now = OpTime::fromNanos(now.nanos + 41'000'000'000);
+    EXPECT_EQ(bucket.purgeTombstones(now), 2U);
+    EXPECT_EQ(tombstones(), 1U);
+    EXPECT_EQ(bucket.vbucket(Vbid{0}).purgedSeqno(), Seqno{4});
+    EXPECT_EQ(bucket.purgeTombstones(now), 0U);
+    // The last seqno stays, however old it is.
+    now = OpTime::fromNanos(now.nanos + 100'000'000'000);
+    EXPECT_EQ(bucket.purgeTombstones(now), 0U);
+    EXPECT_EQ(tombstones(), 1U);
+    EXPECT_TRUE(bucket.persistAll());
+    close();
+    open(fake_);
+    // What a client must know of them outlives a restart.
+    EXPECT_EQ(bucket_->vbucket(Vbid{0}).purgedSeqno(), Seqno{4});
+    EXPECT_GE(bucket_->vbucket(Vbid{0}).maxDeletedRev(), 2U);
+    EXPECT_FALSE(bucket_->storeOf(Vbid{0}).rollback(Vbid{0}, Seqno{3})) << "a deletion is missing";
+    set("old1", "again");
+    const BucketMemoryGuard guard(bucket_->memory());
+    EXPECT_EQ(bucket_->getMeta(Vbid{0}, "old1", now).number, 3U);
 }
 
 TEST_F(PersistentBucketTest, MemoryComesBackToWhereItWas) {

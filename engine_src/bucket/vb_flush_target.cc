@@ -18,6 +18,8 @@ PersistedVbState VbFlushTarget::stateToPersist() {
     PersistedVbState state = stored_;
     state.state = static_cast<uint8_t>(vbucket_.state());
     state.failoverLog = vbucket_.failoverLog().entries();
+    state.purgedSeqno = vbucket_.purgedSeqno();
+    state.maxDeletedRev = vbucket_.maxDeletedRev();
     if (vbucket_.state() == VbState::Active) {
         // What was promised of a snapshot while this was a replica will not come.
         state.snapshot.end = std::min(state.snapshot.end, state.highSeqno);
@@ -29,6 +31,49 @@ void VbFlushTarget::assumeStored(const PersistedVbState& state) {
     stored_ = state;
     persistedSeqno_.store(state.highSeqno.get(), std::memory_order_release);
     isStored_.store(true, std::memory_order_release);
+}
+
+size_t VbFlushTarget::purgeStored(KVStore& store, uint32_t until) {
+    constexpr size_t kBatch = 10'000;
+    const auto lock = lockForFlush();
+    const auto scan = store.openSeqnoScan(vbid(), Seqno{1}, Seqno{~uint64_t{0}});
+    if (scan == nullptr) {
+        return 0;
+    }
+    std::vector<std::pair<std::string, Seqno>> doomed;
+    size_t purged = 0;
+    uint32_t oldest = UINT32_MAX;
+    const auto remove = [&] {
+        // Before they go: a client that is told where to go on must not be told too late.
+        vbucket_.notePurged(doomed.back().second);
+        const PersistedVbState state = stateToPersist();
+        if (!store.removeTombstones(vbid(), doomed, state)) {
+            return false;
+        }
+        stored_ = state;
+        purged += doomed.size();
+        doomed.clear();
+        return true;
+    };
+    for (StoredDoc doc; scan->next(doc);) {
+        if (!isDeletion(doc.op) || doc.meta.seqno == scan->state().highSeqno) {
+            continue;
+        }
+        if (doc.meta.exptime > until) {
+            oldest = std::min(oldest, doc.meta.exptime);
+            continue;
+        }
+        doomed.emplace_back(doc.key, doc.meta.seqno);
+        if (doomed.size() == kBatch && !remove()) {
+            return purged;
+        }
+    }
+    if (!doomed.empty() && !remove()) {
+        return purged;
+    }
+    // A tombstone at the last seqno is not counted: it is looked at again after the next one.
+    oldestTombstone_.store(oldest, std::memory_order_relaxed);
+    return purged;
 }
 
 void VbFlushTarget::persisted(const PersistedVbState& state) {

@@ -4,11 +4,14 @@
 // stateChanged() from any thread, the FlushTarget functions from the flusher.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <mutex>
 
 #include "bucket/vbucket.h"
 #include "persistence/flush_target.h"
+#include "persistence/kvstore.h"
 
 namespace kv {
 
@@ -27,7 +30,10 @@ class VbFlushTarget final : public FlushTarget {
     }
     void stateChangeFailed() override { stateChanged_.store(true, std::memory_order_release); }
     void persistedSet(const Item& item) override { vbucket_.onPersisted(item); }
-    void persistedDelete(const Item& item) override { vbucket_.onPersisted(item); }
+    void persistedDelete(const Item& item) override {
+        vbucket_.onPersisted(item);
+        noteTombstone(item.exptime());
+    }
     void persisted(const PersistedVbState& state) override;
     void persistFailed() override { vbucket_.checkpoints().persistFailed(); }
 
@@ -44,6 +50,19 @@ class VbFlushTarget final : public FlushTarget {
     [[nodiscard]] bool isStored() const { return isStored_.load(std::memory_order_acquire); }
     VBucket& vbucket() { return vbucket_; }
 
+    /// The store has a tombstone of a deletion at that time. The caller holds lockForFlush() or is
+    /// alone.
+    void noteTombstone(uint32_t deletedAt) {
+        oldestTombstone_.store(std::min(deletedAt, oldestTombstone()), std::memory_order_relaxed);
+    }
+    /// Time of the oldest deletion whose tombstone may be stored; UINT32_MAX: none is.
+    [[nodiscard]] uint32_t oldestTombstone() const {
+        return oldestTombstone_.load(std::memory_order_relaxed);
+    }
+    /// Removes the stored tombstones of deletions up to `until`, but for the last seqno, which must
+    /// stay what it is. How many. Takes the flush lock; `store` is the vBucket's.
+    size_t purgeStored(KVStore& store, uint32_t until);
+
   private:
     VBucket& vbucket_;
     std::mutex flushMutex_;
@@ -51,6 +70,7 @@ class VbFlushTarget final : public FlushTarget {
     std::atomic<uint64_t> persistedSeqno_{0};
     std::atomic<bool> stateChanged_{false};
     std::atomic<bool> isStored_{false};
+    std::atomic<uint32_t> oldestTombstone_{UINT32_MAX};  ///< written under flushMutex_
 };
 
 }  // namespace kv

@@ -153,6 +153,24 @@ OpStatus VBucket::applyReplicated(std::string_view key, ItemOp op, const ItemMet
     return OpStatus::Ok;
 }
 
+namespace {
+
+void raise(std::atomic<uint64_t>& highest, uint64_t value) {
+    uint64_t seen = highest.load(std::memory_order_relaxed);
+    while (value > seen && !highest.compare_exchange_weak(seen, value)) {
+    }
+}
+
+}  // namespace
+
+void VBucket::noteDeletedRev(uint64_t rev) {
+    raise(maxDeletedRev_, rev);
+}
+
+void VBucket::notePurged(Seqno seqno) {
+    raise(purgedSeqno_, seqno.get());
+}
+
 size_t VBucket::expirePass(const OpTime& now) {
     if (!isActive() || table_.sums().expiring <= 0) {
         return 0;
@@ -195,15 +213,8 @@ size_t VBucket::purgeTombstones(uint32_t ageSeconds, const OpTime& now) {
         if (value.isDeleted() && uint64_t{value.exptime()} + ageSeconds <= now.seconds) {
             const auto listGuard = sequence_->lock();
             if (!sequence_->isCovered(listGuard, value)) {
-                uint64_t highest = maxDeletedRev_.load(std::memory_order_relaxed);
-                while (value.revSeqno() > highest &&
-                       !maxDeletedRev_.compare_exchange_weak(highest, value.revSeqno(),
-                                                             std::memory_order_relaxed)) {
-                }
-                // Under the list's lock: one purge at a time.
-                if (value.seqno() > purgedSeqno()) {
-                    purgedSeqno_.store(value.seqno().get(), std::memory_order_release);
-                }
+                noteDeletedRev(value.revSeqno());
+                notePurged(value.seqno());
                 sequence_->unlink(listGuard, value);
                 checkpoints_.noteTombstoneRemoved(value.key(), value.seqno());
                 const StoredValuePtr doomed = table_.remove(guard, value);
@@ -240,11 +251,7 @@ void VBucket::onPersisted(const Item& item) {
     if (!value->isDeleted()) {
         return;
     }
-    uint64_t highest = maxDeletedRev_.load(std::memory_order_relaxed);
-    while (value->revSeqno() > highest &&
-           !maxDeletedRev_.compare_exchange_weak(highest, value->revSeqno(),
-                                                 std::memory_order_relaxed)) {
-    }
+    noteDeletedRev(value->revSeqno());
     checkpoints_.noteTombstoneRemoved(value->key(), value->seqno());
     const StoredValuePtr doomed = table_.remove(guard, *value);
 }

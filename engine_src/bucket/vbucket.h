@@ -101,6 +101,14 @@ class VBucket {
         return Seqno{purgedSeqno_.load(std::memory_order_acquire)};
     }
 
+    /// Tombstones up to `seqno` may be gone from now on.
+    void notePurged(Seqno seqno);
+    [[nodiscard]] uint64_t maxDeletedRev() const {
+        return maxDeletedRev_.load(std::memory_order_relaxed);
+    }
+    /// A tombstone of that revision exists nowhere, or only on disk.
+    void noteDeletedRev(uint64_t rev);
+
     // --- background
     /// Turns expired documents into expirations; how many.
     size_t expirePass(const OpTime& now);

@@ -1,10 +1,10 @@
 // The CheckpointManager's cursors: registration, reading, and the persistence cursor's way back
 // after a failed flush.
 #include <algorithm>
-#include <cassert>
 #include <utility>
 
 #include "checkpoint/checkpoint_manager.h"
+#include "types/invariant.h"
 
 namespace kv {
 
@@ -91,12 +91,63 @@ size_t CheckpointManagerBase::itemsLeft(const CursorPtr& cursor) const {
     return cursor->checkpoint() != nullptr ? countFrom(*cursor) : 0;
 }
 
-CursorItems CheckpointManagerBase::getItemsForCursor(const CursorPtr& cursor, size_t limit) {
-    const std::lock_guard lock(queueLock_);
-    return read(*cursor, limit);
+size_t CheckpointManagerBase::bytesLeft(const CheckpointCursor& cursor, size_t enough) {
+    const Checkpoint& checkpoint = *cursor.checkpoint();
+    size_t bytes = 0;
+    for (size_t at = cursor.position(); at < checkpoint.endPosition() && bytes <= enough; ++at) {
+        const ItemPtr& item = checkpoint.at(at);
+        bytes += item ? Checkpoint::itemMemory(*item) : 0;
+    }
+    return bytes;
 }
 
-CursorItems CheckpointManagerBase::read(CheckpointCursor& cursor, size_t limit) {
+CursorItems CheckpointManagerBase::getItemsForCursor(const CursorPtr& cursor, size_t limit,
+                                                     size_t limitBytes) {
+    const std::lock_guard lock(queueLock_);
+    const Checkpoint* checkpoint = cursor->checkpoint();
+    if (checkpoint == nullptr || limitBytes == SIZE_MAX ||
+        bytesLeft(*cursor, limitBytes) <= limitBytes) {
+        return read(*cursor, limit, limitBytes);
+    }
+    // Of a replica's open checkpoint nothing is replaced: its snapshot has each key once.
+    if (checkpoint->isOpen() && !replica_) {
+        if (list_.size() >= config_.maxCheckpoints) {
+            return read(*cursor, 1, limitBytes);
+        }
+        openCheckpoint({next(highSeqno()), highSeqno()}, CheckpointType::Memory,
+                       checkpoint->createdAtNs());
+    }
+    return readPart(*cursor, limitBytes);
+}
+
+CursorItems CheckpointManagerBase::readPart(CheckpointCursor& cursor, size_t limitBytes) {
+    CursorItems result;
+    Checkpoint& checkpoint = *cursor.checkpoint();
+    size_t position = cursor.position();
+    size_t items = 0;
+    for (size_t bytes = 0; position < checkpoint.endPosition() && bytes < limitBytes; ++position) {
+        if (const ItemPtr& item = checkpoint.at(position); item) {
+            bytes += Checkpoint::itemMemory(*item);
+            ++items;
+        }
+    }
+    result.items.reserve(items);
+    result.ranges.reserve(1);
+    for (size_t at = cursor.position(); at < position; ++at) {
+        if (const ItemPtr& item = checkpoint.at(at); item) {
+            result.items.push_back(item);
+        }
+    }
+    if (items > 0) {
+        result.ranges.push_back({checkpoint.snapshot(), checkpoint.type(), items});
+    }
+    cursor.moveTo(&checkpoint, position);
+    normalise(cursor);
+    result.more = countFrom(cursor) > 0;
+    return result;
+}
+
+CursorItems CheckpointManagerBase::read(CheckpointCursor& cursor, size_t limit, size_t limitBytes) {
     CursorItems result;
     if (cursor.checkpoint() == nullptr) {
         return result;
@@ -105,10 +156,13 @@ CursorItems CheckpointManagerBase::read(CheckpointCursor& cursor, size_t limit) 
     // moves.
     size_t total = 0;
     size_t ranges = 0;
+    size_t bytes = 0;
     const Checkpoint* stop = cursor.checkpoint();
-    for (size_t position = cursor.position(); stop != nullptr && (total == 0 || total < limit);
+    for (size_t position = cursor.position();
+         stop != nullptr && (total == 0 || (total < limit && bytes + stop->memory() <= limitBytes));
          stop = stop->next()) {
         total += stop->liveFrom(position);
+        bytes += stop->memory();
         position = 0;
         ++ranges;
     }
@@ -156,11 +210,11 @@ bool CheckpointManagerBase::hasPersistenceCursor() const {
 
 CursorItems CheckpointManagerBase::takeItemsToPersist(size_t limit) {
     const std::lock_guard lock(queueLock_);
-    assert(persistence_ != nullptr && !backupActive_);
+    invariant(persistence_ != nullptr && !backupActive_, "one flush of a vBucket at a time");
     cursors_.reserve(cursors_.size() + 1);  // before the cursor moves: nothing may fail after that
     Checkpoint* checkpoint = persistence_->checkpoint();
     const size_t position = persistence_->position();
-    CursorItems result = read(*persistence_, limit);
+    CursorItems result = read(*persistence_, limit, SIZE_MAX);
     taken_ = result.items.size();
     if (taken_ > 0) {
         backup_->moveTo(checkpoint, position);

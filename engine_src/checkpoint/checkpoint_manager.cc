@@ -5,6 +5,8 @@
 #include <new>
 #include <utility>
 
+#include "types/invariant.h"
+
 namespace kv {
 
 namespace {
@@ -118,7 +120,7 @@ QueueResult CheckpointManagerBase::queueDirty(ItemPtr item, Seqno previous,
     if (active) {
         item->setSeqno(next(high));
     }
-    assert(item->seqno() > high);
+    invariant(item->seqno() > high, "seqnos ascend");
     if (generateCas == GenerateCas::Yes) {
         item->setCas(nextCas(coarseNowNs));
     } else {
@@ -281,7 +283,7 @@ size_t CheckpointManagerBase::expel() {
 void CheckpointManagerBase::clear(const CheckpointStart& start, uint64_t coarseNowNs) {
     ExtractedCheckpoints dropped;
     const std::lock_guard lock(queueLock_);
-    assert(!backupActive_);
+    invariant(!backupActive_, "no vBucket is cleared while it is flushed");
     for (const CursorPtr& cursor : cursors_) {
         cursor->moveTo(nullptr, 0);
     }

@@ -65,7 +65,7 @@ struct CursorRange {
 struct CursorItems {
     std::vector<ItemPtr> items;       ///< ascending seqnos
     std::vector<CursorRange> ranges;  ///< ascending; empty when there was nothing to read
-    bool more{false};                 ///< the limit stopped the read at a checkpoint's end
+    bool more{false};                 ///< a limit stopped the read
 };
 
 struct CursorRegistration {
@@ -169,8 +169,11 @@ class CheckpointManagerBase {
     bool removeCursor(const CursorPtr& cursor);
     [[nodiscard]] CursorPtr findCursor(std::string_view name) const;
     /// Reads on from the cursor: whole checkpoints until at least `limit` items. Empty when the
-    /// cursor was removed.
-    CursorItems getItemsForCursor(const CursorPtr& cursor, size_t limit);
+    /// cursor was removed. With a byte limit it stops in the middle of a closed checkpoint, whose
+    /// snapshot does not change any more; an open one that is longer is closed for that, as long as
+    /// there may be more checkpoints.
+    CursorItems getItemsForCursor(const CursorPtr& cursor, size_t limit,
+                                  size_t limitBytes = SIZE_MAX);
     /// Live items the cursor has not read yet. O(checkpoints after the cursor + entries of one).
     [[nodiscard]] size_t itemsLeft(const CursorPtr& cursor) const;
 
@@ -251,7 +254,10 @@ class CheckpointManagerBase {
     void normalise(CheckpointCursor& cursor);
     void compactOpen();
     [[nodiscard]] size_t countFrom(const CheckpointCursor& cursor) const;
-    CursorItems read(CheckpointCursor& cursor, size_t limit);
+    /// Bytes of the cursor's checkpoint that it has not read, as soon as they are more than enough.
+    [[nodiscard]] static size_t bytesLeft(const CheckpointCursor& cursor, size_t enough);
+    CursorItems read(CheckpointCursor& cursor, size_t limit, size_t limitBytes);
+    CursorItems readPart(CheckpointCursor& cursor, size_t limitBytes);
     bool eraseCursor(const CheckpointCursor* cursor);
     void publishHigh(Seqno seqno) { highSeqno_.store(seqno.get(), std::memory_order_release); }
     void addMemory(size_t bytes) {

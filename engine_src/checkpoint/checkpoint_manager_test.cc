@@ -389,6 +389,18 @@ TEST_F(CheckpointManagerTest, ClearStartsOver) {
     manager().persisted();
 }
 
+// In every build: a release build has no asserts.
+TEST_F(CheckpointManagerTest, ASeqnoThatWasGivenIsNotTakenAgain) {
+    manager().registerPersistenceCursor();
+    const auto receive = [&] {
+        manager().queueDirty(Item::create(Vbid{0}, ItemOp::Mutation, "k",
+                                          {.cas = Cas{7}, .seqno = Seqno{3}}, {}),
+                             Seqno{}, GenerateSeqno::No, GenerateCas::No, 1);
+    };
+    receive();
+    EXPECT_DEATH(receive(), "seqnos ascend");
+}
+
 TEST(CheckpointPolicyTest, TheSelectedPoliciesAreTheBuildsSwitches) {
     EXPECT_EQ(CheckpointManager::Drop::kName, KV_SELECTED_CURSOR_DROP);
     EXPECT_EQ(CheckpointManager::Extract::kName, KV_SELECTED_CHECKPOINT_EXTRACT);

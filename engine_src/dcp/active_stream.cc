@@ -83,7 +83,7 @@ bool ActiveStream::takeSnapshot() {
     if (state_.load(std::memory_order_relaxed) != StreamState::InMemory) {
         return !ready_.empty();
     }
-    auto read = checkpoints_.getItemsForCursor(cursor_, kSnapshotItems);
+    auto read = checkpoints_.getItemsForCursor(cursor_, kSnapshotItems, kSnapshotBytes);
     auto item = read.items.begin();
     for (const auto& range : read.ranges) {
         const auto last = item + static_cast<std::ptrdiff_t>(range.items);
@@ -152,6 +152,9 @@ ActiveStream::Scanned ActiveStream::scan() {
         if (!scan_) {
             return Scanned::Failed;
         }
+        if (const Seqno known = lastRead(); known != Seqno{} && known < scan_->purged()) {
+            return Scanned::MissedDeletions;
+        }
     }
     const Seqno snapshotEnd = std::min(scan_->snapshotEnd(), request_.end);
     ItemPtr item;
@@ -188,6 +191,10 @@ void ActiveStream::finishBackfill(Scanned scanned, Seqno high) {
     }
     if (scanned == Scanned::Failed) {
         endLocked(EndStatus::BackfillFailed, false, lock);
+        return;
+    }
+    if (scanned == Scanned::MissedDeletions) {
+        endLocked(EndStatus::Rollback, false, lock);
         return;
     }
     lastRead_ = std::max(lastRead_, std::min(high, request_.end));

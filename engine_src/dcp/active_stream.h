@@ -71,6 +71,8 @@ class ActiveStream {
     /// when they are sent.
     void runBackfill();
     static constexpr size_t kBackfillBytes = size_t{4} << 20;
+    /// Bytes of documents that one look at the checkpoints brings, and then the rest of one.
+    static constexpr size_t kSnapshotBytes = size_t{4} << 20;
 
     /// Memory recovery wants this cursor gone: true when it was this stream's. The stream sends
     /// what it has already read, then goes on by backfill.
@@ -106,7 +108,7 @@ class ActiveStream {
     void push(Message message, const Lock& lock);
     void finishIfComplete(const Lock& lock);
     bool prepareBackfill();
-    enum class Scanned : uint8_t { Paused, Complete, Failed };
+    enum class Scanned : uint8_t { Paused, Complete, Failed, MissedDeletions };
     Scanned scan();
     void finishBackfill(Scanned scanned, Seqno high);
     void endLocked(EndStatus status, bool silently, const Lock& lock);

@@ -26,6 +26,9 @@ class BackfillScan {
     virtual Step next(ItemPtr& item) = 0;
     /// The view's high seqno.
     [[nodiscard]] virtual Seqno high() const = 0;
+    /// Highest seqno of a tombstone that is gone: who has something, but less than that, has missed
+    /// a deletion.
+    [[nodiscard]] virtual Seqno purged() const = 0;
     /// Last seqno of the snapshot that high() lies in: beyond it on a replica that has received a
     /// part.
     [[nodiscard]] virtual Seqno snapshotEnd() const = 0;

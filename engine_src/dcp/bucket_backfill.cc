@@ -27,6 +27,7 @@ class StoreScan final : public BackfillScan {
         }
     }
     [[nodiscard]] Seqno high() const override { return scan_->state().highSeqno; }
+    [[nodiscard]] Seqno purged() const override { return scan_->state().purgedSeqno; }
     [[nodiscard]] Seqno snapshotEnd() const override {
         return std::max(high(), scan_->state().snapshot.end);
     }
@@ -39,7 +40,9 @@ class StoreScan final : public BackfillScan {
 class ListScan final : public BackfillScan {
   public:
     ListScan(VBucket& vbucket, Seqno from)
-        : reader_(*vbucket.sequence(), vbucket.id(), from), snapshotEnd_(reader_.end()) {
+        : reader_(*vbucket.sequence(), vbucket.id(), from),
+          snapshotEnd_(reader_.end()),
+          purged_(vbucket.purgedSeqno()) {
         const SnapshotRange snapshot = vbucket.checkpoints().currentSnapshot();
         if (snapshot.start <= reader_.end()) {
             snapshotEnd_ = std::max(snapshotEnd_, snapshot.end);
@@ -68,10 +71,12 @@ class ListScan final : public BackfillScan {
     }
     [[nodiscard]] Seqno high() const override { return reader_.end(); }
     [[nodiscard]] Seqno snapshotEnd() const override { return snapshotEnd_; }
+    [[nodiscard]] Seqno purged() const override { return purged_; }
 
   private:
     SequenceReader reader_;
     Seqno snapshotEnd_;
+    const Seqno purged_;
     std::vector<ItemPtr> items_;
     size_t next_{0};
     bool more_{true};

@@ -26,9 +26,11 @@ class MemoryStore final : public BackfillSource {
         }
         [[nodiscard]] Seqno high() const override { return highSeqno; }
         [[nodiscard]] Seqno snapshotEnd() const override { return highSeqno; }
+        [[nodiscard]] Seqno purged() const override { return purgedSeqno; }
         std::vector<ItemPtr> items;
         size_t position{0};
         Seqno highSeqno{};
+        Seqno purgedSeqno{};
     };
 
   public:
@@ -49,6 +51,7 @@ class MemoryStore final : public BackfillSource {
         const Documents& documents = stored_[vbid];
         auto scan = std::make_unique<Scan>();
         scan->highSeqno = documents.high;
+        scan->purgedSeqno = purged;
         for (auto it = documents.bySeqno.upper_bound(after.get()); it != documents.bySeqno.end();
              ++it) {
             scan->items.push_back(it->second);
@@ -56,6 +59,7 @@ class MemoryStore final : public BackfillSource {
         return scan;
     }
     bool fails{false};
+    Seqno purged{};
 
   private:
     struct Documents {
@@ -278,6 +282,58 @@ TYPED_TEST(ProducerTest, ADroppedCursorGoesOnByBackfillWithoutLossOrRepetition) 
     EXPECT_EQ(got.size(), 21u);
     EXPECT_EQ(got.back().second, "last");
     EXPECT_EQ(stream->stats().cursorDrops, 1u);
+}
+
+TYPED_TEST(ProducerTest, AStreamThatMissedAPurgedDeletionRollsBack) {
+    Node<TypeParam> node;
+    node.config.maxItems = 4;
+    const Vbid vb{2};
+    node.stream(vb);
+    node.write(vb, "k");
+    node.drain();
+    for (int i = 0; i < 20; ++i) {
+        node.write(vb, "k" + std::to_string(i));
+        node.persist(vb);
+    }
+    const auto victims = node.managers[vb.get()]->getListOfCursorsToDrop();
+    ASSERT_EQ(victims.size(), 1u);
+    ASSERT_TRUE(node.producer.dropCursor(vb, victims[0]));
+    node.persist(vb);
+    node.store.purged = Seqno{5};
+    const auto got = node.drain();
+    ASSERT_EQ(got.size(), 1u);
+    EXPECT_EQ(got[0].kind, MessageKind::StreamEnd);
+    EXPECT_EQ(got[0].detail, static_cast<uint32_t>(EndStatus::Rollback));
+}
+
+TYPED_TEST(ProducerTest, ReadsNoMoreThanItMaySendSoon) {
+    Node<TypeParam> node;
+    const Vbid vb{3};
+    constexpr size_t kValue = 256 << 10;
+    constexpr int kItems = 200;
+    const BlobPtr value = Blob::create(std::string(kValue, 'x'));
+    const auto stream = node.stream(vb);
+    for (int i = 0; i < kItems; ++i) {
+        node.managers[vb.get()]->queueDirty(
+                Item::create(vb, ItemOp::Mutation, "k" + std::to_string(i), ItemMeta{}, value),
+                Seqno{}, GenerateSeqno::Yes, GenerateCas::Yes, 1);
+        node.producer.onSeqno(vb);
+    }
+    size_t most = 0;
+    std::vector<Message> got;
+    bool moved = true;
+    while (moved) {
+        moved = false;
+        while (auto message = node.producer.step()) {
+            most = std::max(most, stream->stats().readyBytes);
+            got.push_back(std::move(*message));
+            moved = true;
+        }
+        moved = moved || node.snapshotWakes.exchange(0) != 0;
+        node.producer.runSnapshots();
+    }
+    EXPECT_EQ(documents(got, vb).size(), static_cast<size_t>(kItems));
+    EXPECT_LE(most, ActiveStream::kSnapshotBytes + 2 * kValue);
 }
 
 TYPED_TEST(ProducerTest, AFailedBackfillEndsTheStreamAndSaysSo) {

@@ -1,6 +1,8 @@
 #include "persistence/data_dir.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -15,19 +17,31 @@ namespace {
 
 constexpr int kFormat = 1;
 
-/// A crash leaves the old file or the new one, never half of one.
+/// Makes what was done to a file, or to the names in a directory, survive the loss of power.
+bool syncPath(const std::filesystem::path& path) {
+    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0) {
+        return false;
+    }
+    const bool synced = ::fsync(descriptor) == 0;
+    ::close(descriptor);
+    return synced;
+}
+
+/// A crash or a power cut leaves the old file or the new one, never half of one.
 void writeFile(const std::filesystem::path& path, const std::string& text) {
     const std::filesystem::path temporary = path.string() + ".new";
     std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
     out << text;
     out.close();
     std::error_code error;
-    if (out) {
+    if (out && syncPath(temporary)) {
         std::filesystem::rename(temporary, path, error);
+        if (!error && syncPath(path.parent_path())) {
+            return;
+        }
     }
-    if (!out || error) {
-        throw StoreError("cannot write " + path.string());
-    }
+    throw StoreError("cannot write " + path.string());
 }
 
 void checkLayout(const std::filesystem::path& path, unsigned shards, unsigned vbuckets) {
@@ -69,7 +83,13 @@ DataDir::DataDir(std::filesystem::path path, unsigned shards, unsigned vbuckets)
 
 bool DataDir::takeCleanMark() {
     std::error_code error;
-    return std::filesystem::remove(path_ / "clean", error);
+    if (!std::filesystem::remove(path_ / "clean", error)) {
+        return false;
+    }
+    if (!syncPath(path_)) {
+        throw StoreError("cannot sync " + path_.string());
+    }
+    return true;
 }
 
 void DataDir::markClean() {

@@ -6,7 +6,8 @@
 //                      would be looked for in the wrong shard
 //   clean              present while the bucket is closed after everything was stored
 //   shard-0, shard-1   the stores
-// Thread rules: one thread.
+// What is written or removed here is on the disk when the call returns: it survives the loss of
+// power. Thread rules: one thread.
 #pragma once
 
 #include <filesystem>
@@ -23,7 +24,9 @@ class DataDir {
     [[nodiscard]] bool isNew() const { return new_; }
     /// Whether the last stop was clean; forgets it, so that a crash from now on is seen.
     bool takeCleanMark();
+    /// The stores have synced.
     void markClean();
+    [[nodiscard]] const std::filesystem::path& path() const { return path_; }
     [[nodiscard]] std::string shardPath(unsigned shard) const;
 
   private:

@@ -10,7 +10,8 @@ namespace {
 
 constexpr uint64_t kLiveBit = uint64_t{1} << 63;
 constexpr uint8_t kReplacedBit = 0x80;
-constexpr uint8_t kStateVersion = 1;
+/// Version 1 had no purgedSeqno and maxDeletedRev.
+constexpr uint8_t kStateVersion = 2;
 
 template <class T>
 char* putLittle(char* out, T value) {
@@ -152,13 +153,15 @@ bool replacedOlder(std::string_view bytes) {
 
 std::string encode(const PersistedVbState& state) {
     std::string out;
-    out.reserve(64 + state.failoverLog.size() * 16);
+    out.reserve(80 + state.failoverLog.size() * 16);
     append<uint8_t>(out, kStateVersion);
     append<uint8_t>(out, state.state);
     append<uint64_t>(out, state.highSeqno.get());
     append<uint64_t>(out, state.snapshot.start.get());
     append<uint64_t>(out, state.snapshot.end.get());
     append<uint64_t>(out, state.maxCas.get());
+    append<uint64_t>(out, state.purgedSeqno.get());
+    append<uint64_t>(out, state.maxDeletedRev);
     append<uint32_t>(out, static_cast<uint32_t>(state.failoverLog.size()));
     for (const FailoverEntry& entry : state.failoverLog) {
         append<uint64_t>(out, entry.uuid.get());
@@ -168,19 +171,24 @@ std::string encode(const PersistedVbState& state) {
 }
 
 PersistedVbState decodeVbState(std::string_view bytes) {
-    constexpr size_t kFixed = 2 + 4 * 8 + 4;
-    need(bytes.size() >= kFixed && static_cast<uint8_t>(bytes[0]) == kStateVersion,
-         "vBucket state");
+    need(!bytes.empty() && bytes[0] >= 1 && bytes[0] <= kStateVersion, "vBucket state");
+    const size_t numbers = bytes[0] == 1 ? 4 : 6;
+    const size_t fixed = 2 + numbers * 8 + 4;
+    need(bytes.size() >= fixed, "vBucket state");
     const char* in = bytes.data();
     PersistedVbState state;
     state.state = getLittle<uint8_t>(in + 1);
     state.highSeqno = Seqno{getLittle<uint64_t>(in + 2)};
     state.snapshot = {Seqno{getLittle<uint64_t>(in + 10)}, Seqno{getLittle<uint64_t>(in + 18)}};
     state.maxCas = Cas{getLittle<uint64_t>(in + 26)};
-    const size_t entries = getLittle<uint32_t>(in + 34);
-    need(bytes.size() == kFixed + entries * 16, "vBucket state");
+    if (numbers == 6) {
+        state.purgedSeqno = Seqno{getLittle<uint64_t>(in + 34)};
+        state.maxDeletedRev = getLittle<uint64_t>(in + 42);
+    }
+    const size_t entries = getLittle<uint32_t>(in + fixed - 4);
+    need(bytes.size() == fixed + entries * 16, "vBucket state");
     state.failoverLog.reserve(entries);
-    for (const char* at = in + kFixed; at != in + bytes.size(); at += 16) {
+    for (const char* at = in + fixed; at != in + bytes.size(); at += 16) {
         state.failoverLog.push_back(
                 {VbUuid{getLittle<uint64_t>(at)}, Seqno{getLittle<uint64_t>(at + 8)}});
     }

@@ -15,6 +15,7 @@ struct StoreFaults {
     std::atomic<int> failCommits{0};  ///< so many commits are refused
     std::atomic<int> throwAtPut{0};   ///< the n-th put from now throws StoreError
     std::atomic<int> failStates{0};   ///< so many saveVbState are refused
+    std::atomic<int> failSyncs{0};    ///< so many syncs are refused
 };
 
 class FaultyStore final : public KVStore {
@@ -23,6 +24,7 @@ class FaultyStore final : public KVStore {
         : real_(std::move(real)), faults_(std::move(faults)) {}
 
     void begin(Vbid vbid, size_t bytesHint) override { real_->begin(vbid, bytesHint); }
+    void expect(std::span<const ItemPtr> items) override { real_->expect(items); }
     bool put(const Item& item) override {
         if (faults_->throwAtPut > 0 && --faults_->throwAtPut == 0) {
             throw StoreError("put refused by the test");
@@ -37,6 +39,7 @@ class FaultyStore final : public KVStore {
         return real_->commit(state);
     }
     void abandon() override { real_->abandon(); }
+    bool sync() override { return !strike(faults_->failSyncs) && real_->sync(); }
     bool saveVbState(Vbid vbid, const PersistedVbState& state) override {
         return !strike(faults_->failStates) && real_->saveVbState(vbid, state);
     }
@@ -49,6 +52,10 @@ class FaultyStore final : public KVStore {
         return real_->openSeqnoScan(vbid, from, to);
     }
     bool rollback(Vbid vbid, Seqno seqno) override { return real_->rollback(vbid, seqno); }
+    bool removeTombstones(Vbid vbid, const std::vector<std::pair<std::string, Seqno>>& tombstones,
+                          const PersistedVbState& state) override {
+        return real_->removeTombstones(vbid, tombstones, state);
+    }
     size_t countLive(Vbid vbid) override { return real_->countLive(vbid); }
     KVStoreStats stats() override { return real_->stats(); }
 

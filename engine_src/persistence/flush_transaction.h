@@ -9,6 +9,7 @@
 
 #include <deque>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "persistence/flush_options.h"
@@ -36,6 +37,8 @@ class BasicFlushTransaction {
         }
     }
 
+    /// What set() and del() will be called for, in this order.
+    void expect(std::span<const ItemPtr> items) { store_.expect(items); }
     void set(typename Callback::Set request) { add(*itemOf(request), std::move(request)); }
     void del(typename Callback::Delete request) { add(*itemOf(request), std::move(request)); }
 

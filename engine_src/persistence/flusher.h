@@ -198,6 +198,7 @@ class BasicFlusher {
         BasicFlushTransaction<Options> transaction(
                 store_, std::make_unique<PersistenceContext>(target, stats_),
                 transactionBytes(batch.items));
+        transaction.expect(batch.items);
         for (const ItemPtr& item : batch.items) {
             if (item->isDeletion()) {
                 transaction.del(Options::Callback::makeDelete(item));

@@ -44,6 +44,7 @@ class MemoryStore final : public KVStore {
         return true;
     }
     void abandon() override { ++abandoned; }
+    bool sync() override { return true; }
     bool saveVbState(Vbid, const PersistedVbState& state) override {
         if (failCommits > 0) {
             --failCommits;
@@ -57,6 +58,10 @@ class MemoryStore final : public KVStore {
     bool delVBucket(Vbid) override { return true; }
     std::unique_ptr<SeqnoScan> openSeqnoScan(Vbid, Seqno, Seqno) override { return nullptr; }
     bool rollback(Vbid, Seqno) override { return false; }
+    bool removeTombstones(Vbid, const std::vector<std::pair<std::string, Seqno>>&,
+                          const PersistedVbState&) override {
+        return false;
+    }
     size_t countLive(Vbid) override { return 0; }
     KVStoreStats stats() override { return {}; }
 

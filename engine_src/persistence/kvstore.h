@@ -14,9 +14,11 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "memory/bucket_memory.h"
@@ -63,6 +65,9 @@ class KVStore {
     /// Opens a transaction. `bytesHint`: bytes of keys and values to come, to reserve once; 0 when
     /// unknown.
     virtual void begin(Vbid vbid, size_t bytesHint) = 0;
+    /// Which items will be put, in this order: the store may look for their older versions in one
+    /// go. They stay until the last of them is put. A hint: other puts are as good.
+    virtual void expect(std::span<const ItemPtr> /*items*/) {}
     /// Adds a mutation or deletion to the transaction; the store keeps no reference to the item.
     /// Answers whether the key was a live document before the transaction.
     virtual bool put(const Item& item) = 0;
@@ -70,6 +75,9 @@ class KVStore {
     virtual bool commit(const PersistedVbState& state) = 0;
     /// Drops the transaction.
     virtual void abandon() = 0;
+    /// Everything that was stored before the call survives the loss of power from now on. False on
+    /// a write error. Any thread.
+    virtual bool sync() = 0;
 
     /// Stores a vBucket's state alone. False on a write error.
     virtual bool saveVbState(Vbid vbid, const PersistedVbState& state) = 0;
@@ -96,9 +104,14 @@ class KVStore {
     [[nodiscard]] virtual std::unique_ptr<SeqnoScan> openSeqnoScan(Vbid vbid, Seqno from,
                                                                    Seqno to) = 0;
     /// Removes every document above `seqno` and makes it the high seqno. False, with nothing
-    /// changed, when one of them had replaced an older version, which is gone (the caller then
-    /// starts the vBucket over), or on a write error.
+    /// changed, when one of them had replaced an older version, which is gone, or was a tombstone
+    /// that has been removed (the caller then starts the vBucket over), or on a write error.
     virtual bool rollback(Vbid vbid, Seqno seqno) = 0;
+    /// Removes tombstones, by key and seqno, each its key's only version, and stores the state. No
+    /// transaction of the vBucket is open. False on a write error.
+    virtual bool removeTombstones(Vbid vbid,
+                                  const std::vector<std::pair<std::string, Seqno>>& tombstones,
+                                  const PersistedVbState& state) = 0;
     /// Live documents of the vBucket. Counts: O(documents).
     [[nodiscard]] virtual size_t countLive(Vbid vbid) = 0;
     [[nodiscard]] virtual KVStoreStats stats() = 0;

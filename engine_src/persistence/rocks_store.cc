@@ -153,6 +153,7 @@ RocksStore::RocksStore(const std::string& path, const RocksConfig& config) : con
     seqnos.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
     rocksdb::ColumnFamilyOptions states;
     states.write_buffer_size = config.writeBufferBytes / 8;
+    states.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));  // the same cache
 
     rocksdb::DB* db = nullptr;
     check(rocksdb::DB::Open(
@@ -175,35 +176,85 @@ RocksStore::~RocksStore() {
     db_.reset();
 }
 
-std::string RocksStore::keyOf(Vbid vbid, std::string_view key) {
+void RocksStore::setKey(std::string& to, Vbid vbid, std::string_view key) {
     const auto prefix = codec::vbPrefix(vbid);
-    std::string result(prefix.data(), prefix.size());
-    result.append(key);
+    to.assign(prefix.data(), prefix.size());
+    to.append(key);
+}
+
+std::string RocksStore::keyOf(Vbid vbid, std::string_view key) {
+    std::string result;
+    setKey(result, vbid, key);
     return result;
 }
 
 void RocksStore::begin(Vbid vbid, size_t bytesHint) {
     const NonBucketGuard guard;
     vbid_ = vbid;
+    expect({});
     batch_ = std::make_unique<rocksdb::WriteBatch>(bytesHint + kStateBytes);
+}
+
+void RocksStore::expect(std::span<const ItemPtr> items) {
+    expected_ = items;
+    foundLeft_ = 0;
+}
+
+std::optional<codec::KeyEntry> RocksStore::lookUp(const std::string& key) {
+    const rocksdb::Status status = db_->Get({}, keys_, key, &scratch_);
+    if (status.IsNotFound()) {
+        return std::nullopt;
+    }
+    check(status, "look a key up");
+    return codec::decodeKeyEntry(scratch_);
+}
+
+void RocksStore::lookUpExpected() {
+    foundCount_ = std::min(kLookUps, expected_.size());
+    std::array<rocksdb::Slice, kLookUps> keys;
+    std::array<rocksdb::PinnableSlice, kLookUps> values;
+    std::array<rocksdb::Status, kLookUps> statuses;
+    for (size_t i = 0; i < foundCount_; ++i) {
+        setKey(found_[i].key, vbid_, expected_[i]->key());
+        keys[i] = found_[i].key;
+    }
+    db_->MultiGet({}, keys_, foundCount_, keys.data(), values.data(), statuses.data());
+    for (size_t i = 0; i < foundCount_; ++i) {
+        found_[i].entry.reset();
+        if (!statuses[i].IsNotFound()) {
+            check(statuses[i], "look a key up");
+            found_[i].entry = codec::decodeKeyEntry(view(values[i]));
+        }
+    }
+    foundLeft_ = foundCount_;
 }
 
 bool RocksStore::put(const Item& item) {
     const NonBucketGuard guard;
-    const std::string key = keyOf(vbid_, item.key());
-    codec::KeyEntry old;
-    const rocksdb::Status found = db_->Get({}, keys_, key, &scratch_);
-    if (found.ok()) {
-        old = codec::decodeKeyEntry(scratch_);
-        check(batch_->Delete(seqnos_, slice(codec::seqnoKey(vbid_, old.seqno))), "batch");
-    } else if (!found.IsNotFound()) {
-        check(found, "look a key up");
+    std::optional<codec::KeyEntry> old;
+    if (!expected_.empty() && expected_.front().get() == &item) {
+        if (foundLeft_ == 0) {
+            lookUpExpected();
+        }
+        const Found& found = found_[foundCount_ - foundLeft_--];
+        expected_ = expected_.subspan(1);
+        return put(item, found.key, found.entry);
+    }
+    setKey(found_.front().key, vbid_, item.key());
+    foundLeft_ = 0;
+    return put(item, found_.front().key, lookUp(found_.front().key));
+}
+
+bool RocksStore::put(const Item& item, const std::string& key,
+                     const std::optional<codec::KeyEntry>& old) {
+    if (old) {
+        check(batch_->Delete(seqnos_, slice(codec::seqnoKey(vbid_, old->seqno))), "batch");
     }
     const auto entry = codec::encode({item.seqno(), !item.isDeletion()});
     check(batch_->Put(keys_, key, slice(entry)), "batch");
 
     const auto seqnoKey = codec::seqnoKey(vbid_, item.seqno());
-    const auto header = codec::encodeHeader(item, found.ok());
+    const auto header = codec::encodeHeader(item, old.has_value());
     const rocksdb::Slice keySlice = slice(seqnoKey);
     const std::array<rocksdb::Slice, 3> value{slice(header), slice(item.key()),
                                               slice(item.value())};
@@ -212,7 +263,7 @@ bool RocksStore::put(const Item& item) {
           "batch");
     auto& counter = item.isDeletion() ? deletes_ : sets_;
     counter.fetch_add(1, std::memory_order_relaxed);
-    return old.live;
+    return old && old->live;
 }
 
 void RocksStore::putState(rocksdb::WriteBatch& batch, Vbid vbid, const PersistedVbState& state) {
@@ -244,6 +295,14 @@ bool RocksStore::commit(const PersistedVbState& state) {
 void RocksStore::abandon() {
     const NonBucketGuard guard;
     batch_.reset();
+}
+
+bool RocksStore::sync() {
+    const NonBucketGuard guard;
+    // Table files and the manifest are synced when they are written: the log is what is left.
+    const bool synced = db_->SyncWAL().ok();
+    syncs_.fetch_add(synced ? 1U : 0U, std::memory_order_relaxed);
+    return synced;
 }
 
 bool RocksStore::saveVbState(Vbid vbid, const PersistedVbState& state) {
@@ -326,7 +385,7 @@ std::unique_ptr<SeqnoScan> RocksStore::openSeqnoScan(Vbid vbid, Seqno from, Seqn
 bool RocksStore::rollback(Vbid vbid, Seqno seqno) {
     const NonBucketGuard guard;
     auto state = loadVbState(vbid);
-    if (!state) {
+    if (!state || seqno < state->purgedSeqno) {
         return false;
     }
     rocksdb::WriteBatch batch;
@@ -352,6 +411,19 @@ bool RocksStore::rollback(Vbid vbid, Seqno seqno) {
     return write(batch);
 }
 
+bool RocksStore::removeTombstones(Vbid vbid,
+                                  const std::vector<std::pair<std::string, Seqno>>& tombstones,
+                                  const PersistedVbState& state) {
+    const NonBucketGuard guard;
+    rocksdb::WriteBatch batch;
+    for (const auto& [key, seqno] : tombstones) {
+        check(batch.Delete(keys_, keyOf(vbid, key)), "batch");
+        check(batch.Delete(seqnos_, slice(codec::seqnoKey(vbid, seqno))), "batch");
+    }
+    putState(batch, vbid, state);
+    return write(batch);
+}
+
 size_t RocksStore::countLive(Vbid vbid) {
     const NonBucketGuard guard;
     const auto end = codec::vbEnd(vbid);
@@ -372,16 +444,18 @@ KVStoreStats RocksStore::stats() {
     const NonBucketGuard guard;
     KVStoreStats result{.commits = commits_.load(std::memory_order_relaxed),
                         .failedCommits = failedCommits_.load(std::memory_order_relaxed),
+                        .syncs = syncs_.load(std::memory_order_relaxed),
                         .sets = sets_.load(std::memory_order_relaxed),
                         .deletes = deletes_.load(std::memory_order_relaxed),
                         .bytesWritten = bytesWritten_.load(std::memory_order_relaxed)};
     for (rocksdb::ColumnFamilyHandle* handle : handles_) {
         uint64_t value = 0;
-        for (const auto& property : {rocksdb::DB::Properties::kSizeAllMemTables,
-                                     rocksdb::DB::Properties::kEstimateTableReadersMem}) {
-            if (db_->GetIntProperty(handle, property, &value)) {
-                result.memoryBytes += value;
-            }
+        if (db_->GetIntProperty(handle, rocksdb::DB::Properties::kSizeAllMemTables, &value)) {
+            result.memtableBytes += value;
+        }
+        if (db_->GetIntProperty(handle, rocksdb::DB::Properties::kEstimateTableReadersMem,
+                                &value)) {
+            result.tableReaderBytes += value;
         }
         if (db_->GetIntProperty(handle, rocksdb::DB::Properties::kLiveSstFilesSize, &value)) {
             result.diskBytes += value;
@@ -389,7 +463,7 @@ KVStoreStats RocksStore::stats() {
     }
     uint64_t cache = 0;
     if (db_->GetIntProperty(keys_, rocksdb::DB::Properties::kBlockCacheUsage, &cache)) {
-        result.memoryBytes += cache;
+        result.blockCacheBytes += cache;
     }
     return result;
 }

@@ -15,11 +15,15 @@
 // Memory: bounded by the config, charged to no bucket. Thread rules: as KVStore says; one writer.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "persistence/doc_codec.h"
 #include "persistence/kvstore.h"
 
 namespace rocksdb {
@@ -32,7 +36,7 @@ class WriteBatch;
 namespace kv {
 
 struct RocksConfig {
-    bool sync{false};  ///< rocksdb_sync: fsync at every commit
+    bool sync{false};  ///< fsync at every commit (--fsync commit)
     size_t writeBufferBytes{
             16u << 20};  ///< rocksdb_write_buffer_mb: all memtables of a shard together
     size_t blockCacheBytes{16u << 20};  ///< rocksdb_block_cache_mb: per shard
@@ -46,9 +50,11 @@ class RocksStore final : public KVStore {
     ~RocksStore() override;
 
     void begin(Vbid vbid, size_t bytesHint) override;
+    void expect(std::span<const ItemPtr> items) override;
     bool put(const Item& item) override;
     bool commit(const PersistedVbState& state) override;
     void abandon() override;
+    bool sync() override;
 
     bool saveVbState(Vbid vbid, const PersistedVbState& state) override;
     [[nodiscard]] std::optional<PersistedVbState> loadVbState(Vbid vbid) override;
@@ -57,6 +63,8 @@ class RocksStore final : public KVStore {
     [[nodiscard]] std::unique_ptr<SeqnoScan> openSeqnoScan(Vbid vbid, Seqno from,
                                                            Seqno to) override;
     bool rollback(Vbid vbid, Seqno seqno) override;
+    bool removeTombstones(Vbid vbid, const std::vector<std::pair<std::string, Seqno>>& tombstones,
+                          const PersistedVbState& state) override;
     [[nodiscard]] size_t countLive(Vbid vbid) override;
     [[nodiscard]] KVStoreStats stats() override;
 
@@ -64,8 +72,14 @@ class RocksStore final : public KVStore {
     bool read(Vbid vbid, std::string_view key, std::string& buffer, StoredDoc& doc) override;
 
   private:
+    /// Where a key's document is. Throws StoreError.
+    std::optional<codec::KeyEntry> lookUp(const std::string& key);
+    /// The same of the next expected items at once, into found_.
+    void lookUpExpected();
     bool write(rocksdb::WriteBatch& batch);
     void putState(rocksdb::WriteBatch& batch, Vbid vbid, const PersistedVbState& state);
+    bool put(const Item& item, const std::string& key, const std::optional<codec::KeyEntry>& old);
+    static void setKey(std::string& to, Vbid vbid, std::string_view key);
     static std::string keyOf(Vbid vbid, std::string_view key);
 
     RocksConfig config_;
@@ -78,9 +92,19 @@ class RocksStore final : public KVStore {
 
     std::unique_ptr<rocksdb::WriteBatch> batch_;
     std::string scratch_;  ///< value of the last key lookup, kept for its capacity
-    Vbid vbid_{};          ///< of the open transaction
+    static constexpr size_t kLookUps = 64;
+    struct Found {
+        std::string key;  ///< as in the key index; kept for its capacity
+        std::optional<codec::KeyEntry> entry;
+    };
+    std::array<Found, kLookUps> found_;  ///< of expected_[foundFrom_] and so on
+    std::span<const ItemPtr> expected_;  ///< what is still to be put
+    size_t foundLeft_{0};                ///< of found_, its last ones
+    size_t foundCount_{0};
+    Vbid vbid_{};  ///< of the open transaction
 
     std::atomic<uint64_t> commits_{0};
+    std::atomic<uint64_t> syncs_{0};
     std::atomic<uint64_t> failedCommits_{0};
     std::atomic<uint64_t> sets_{0};
     std::atomic<uint64_t> deletes_{0};

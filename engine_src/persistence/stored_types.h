@@ -24,6 +24,8 @@ struct PersistedVbState {
     Seqno highSeqno{};         ///< of the last stored mutation
     SnapshotRange snapshot{};  ///< the snapshot that highSeqno lies in
     Cas maxCas{};
+    Seqno purgedSeqno{};        ///< highest seqno of a tombstone that was purged
+    uint64_t maxDeletedRev{0};  ///< highest revision among tombstones, purged ones included
     std::vector<FailoverEntry> failoverLog;
     friend bool operator==(const PersistedVbState&, const PersistedVbState&) = default;
 };
@@ -39,11 +41,14 @@ struct StoredDoc {
 struct KVStoreStats {
     uint64_t commits{0};
     uint64_t failedCommits{0};
+    uint64_t syncs{0};  ///< calls of sync() that succeeded
     uint64_t sets{0};
     uint64_t deletes{0};
-    uint64_t bytesWritten{0};  ///< of transactions as handed to the store
-    uint64_t memoryBytes{0};   ///< write buffers, block cache and table readers
-    uint64_t diskBytes{0};     ///< live table files
+    uint64_t bytesWritten{0};      ///< of transactions as handed to the store
+    uint64_t memtableBytes{0};     ///< write buffers
+    uint64_t blockCacheBytes{0};   ///< blocks read from table files, their indexes and filters
+    uint64_t tableReaderBytes{0};  ///< what open table files take beside the cache
+    uint64_t diskBytes{0};         ///< live table files
 };
 
 }  // namespace kv

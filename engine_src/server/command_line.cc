@@ -68,6 +68,12 @@ void addFlags(CLI::App& app, CommandLine& line, std::string& bucketType,
     app.add_option("--shards", line.shards, "Flushers of a persistent bucket")
             ->capture_default_str()
             ->check(CLI::Range(1, 64));
+    app.add_option_function<std::string>(
+               "--fsync",
+               [&settings](const std::string& when) { settings.push_back("fsync=" + when); },
+               "When what is persisted begins to survive the loss of power: commit, interval (see "
+               "fsync_interval_ms) or never, the default: it survives the death of the process")
+            ->check(CLI::IsMember({"commit", "interval", "never"}));
     app.add_option(
             "--users", line.usersFile,
             R"(JSON file {"name":"password"}, mode 0600; without it only loopback is served)");

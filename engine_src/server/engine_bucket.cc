@@ -1,5 +1,6 @@
 #include "server/engine_bucket.h"
 
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <chrono>
@@ -28,10 +29,20 @@ EngineBucket::EngineBucket(const CommandLine& line, Executor& executor) : execut
 }
 
 void EngineBucket::open(const CommandLine& line, Executor& executor) {
-    const PersistenceConfig persistence{.dataDir = line.dataDir.string(),
-                                        .shards = line.shards,
-                                        .rocks = line.params.rocks,
-                                        .flusher = line.params.flusher};
+    PersistenceConfig persistence{.dataDir = line.dataDir.string(),
+                                  .shards = line.shards,
+                                  .rocks = line.params.rocks,
+                                  .flusher = line.params.flusher};
+    persistence.rocks.sync = line.params.fsync == "commit";
+    if (line.params.fsync == "interval") {
+        persistence.syncInterval = line.params.fsyncInterval;
+    }
+    survives_ = line.params.fsync == "commit"     ? "power loss"
+                : line.params.fsync == "interval" ? fmt::format(
+                                                            "process death; power loss after "
+                                                            "{} ms",
+                                                            millis(persistence.syncInterval))
+                                                  : "process death";
     auto bucket = std::make_unique<PersistentBucket>(line.params.bucket, persistence, executor);
     persistent_ = bucket.get();
     bucket_ = std::move(bucket);
@@ -62,7 +73,17 @@ void EngineBucket::addStats(ServerContext& context) const {
                          {"ep_total_del_items", std::to_string(stats.deletes)},
                          {"ep_commit_num", std::to_string(stats.flushes)},
                          {"ep_item_commit_failed", std::to_string(stats.failedFlushes)},
-                         {"ep_flush_failed_items", std::to_string(stats.failedItems)}};
+                         {"ep_flush_failed_items", std::to_string(stats.failedItems)},
+                         {"ep_persisted_survives", survives_},
+                         {"ep_store_syncs", std::to_string(stats.store.syncs)}};
+    });
+    context.statSources.emplace_back("memory", [this] {
+        const auto store = persistent_->persistenceStats().store;
+        const auto sum = store.memtableBytes + store.blockCacheBytes + store.tableReaderBytes;
+        return KeyValues{{"ep_store_memtable_bytes", std::to_string(store.memtableBytes)},
+                         {"ep_store_block_cache_bytes", std::to_string(store.blockCacheBytes)},
+                         {"ep_store_table_reader_bytes", std::to_string(store.tableReaderBytes)},
+                         {"ep_store_memory", std::to_string(sum)}};
     });
     context.statSources.emplace_back("warmup", [this] {
         return KeyValues{{"ep_warmup_value_count", std::to_string(warmup_.documents)},

@@ -40,6 +40,7 @@ class EngineBucket {
     std::unique_ptr<Bucket> bucket_;
     PersistentBucket* persistent_{nullptr};  ///< bucket_, where it is persistent
     WarmupResult warmup_;
+    std::string survives_;  ///< what a persisted mutation survives, for STAT
     std::unique_ptr<BackgroundTasks> tasks_;
 };
 

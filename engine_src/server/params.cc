@@ -75,29 +75,21 @@ Param period(std::string name, std::chrono::nanoseconds Part::*member,
             }};
 }
 
-Param choice(std::string name, std::string RocksConfig::*member, std::vector<std::string> values,
-             std::string description) {
+/// One of some words, in `member` of the part that `part` gives.
+template <class Part>
+Param choice(std::string name, std::string Part::*member, std::function<Part&(EngineParams&)> part,
+             std::vector<std::string> values, std::string description) {
     auto range = fmt::format("{}", fmt::join(values, "|"));
     return {std::move(name), range, std::move(description),
             [=](EngineParams& params, std::string_view text) {
                 if (std::find(values.begin(), values.end(), text) == values.end()) {
                     throw ParamError(fmt::format("'{}' is not one of {}", text, range));
                 }
-                params.rocks.*member = text;
-            },
-            [=](const EngineParams& params) { return params.rocks.*member; }};
-}
-
-Param onOff(std::string name, bool RocksConfig::*member, std::string description) {
-    return {std::move(name), "off|on", std::move(description),
-            [=](EngineParams& params, std::string_view text) {
-                if (text != "on" && text != "off") {
-                    throw ParamError(fmt::format("'{}' is not one of off|on", text));
-                }
-                params.rocks.*member = text == "on";
+                part(params).*member = text;
             },
             [=](const EngineParams& params) {
-                return std::string(params.rocks.*member ? "on" : "off");
+                auto copy = params;
+                return part(copy).*member;
             }};
 }
 
@@ -133,6 +125,7 @@ std::vector<Param> makeTable() {
     using E = EngineParams;
     using S = ServerSettings;
     using B = BucketConfig;
+    const auto whole = [](E& params) -> E& { return params; };
     return {
             integer("max_connections", &E::server, &S::maxConnections, 1, 1'000'000,
                     "connections served at a time; more are closed at once"),
@@ -175,6 +168,8 @@ std::vector<Param> makeTable() {
                     "share of the quota above which mutations are refused"),
             integer("ephemeral_purge_age_s", &E::bucket, &B::ephemeralPurgeAgeS, 0, 31'536'000,
                     "age in seconds at which tombstones of an ephemeral bucket are freed"),
+            integer("persistent_purge_age_s", &E::bucket, &B::persistentPurgeAgeS, 0, 31'536'000,
+                    "age in seconds at which stored tombstones of a persistent bucket are removed"),
             integer("expiry_pass_s", &E::expiryPassSeconds, 1, 86'400,
                     "seconds between two passes that delete expired documents"),
             integer("ht_resize_ms", &E::hashResizeMillis, 10, 3'600'000,
@@ -182,7 +177,7 @@ std::vector<Param> makeTable() {
             integer("dcp_snapshot_interval_us", &E::dcpSnapshotIntervalUs, 0, 10'000'000,
                     "least time between two DCP snapshots of a connection under load; 0 = none"),
             integer("ephemeral_purge_interval_s", &E::tombstonePurgeSeconds, 1, 86'400,
-                    "seconds between two purges of an ephemeral bucket's tombstones"),
+                    "seconds between two purges of tombstones"),
             checkpointInteger("chk_max_items", &CheckpointConfig::maxItems, 1, 100'000'000,
                               "live items that close a checkpoint"),
             checkpointInteger("max_checkpoints", &CheckpointConfig::maxCheckpoints, 2, 10'000'000,
@@ -191,13 +186,20 @@ std::vector<Param> makeTable() {
                              "age in milliseconds that closes a checkpoint with items"),
             checkpointPeriod("chk_remover_ms", &CheckpointConfig::removerPeriod,
                              "milliseconds between two removals of checkpoints nobody needs"),
-            onOff("rocksdb_sync", &RocksConfig::sync, "fsync at every commit"),
+            choice<E>("fsync", &E::fsync, whole, {"never", "interval", "commit"},
+                      "when stored mutations begin to survive the loss of power, not only the "
+                      "death of the process: at a clean stop, every fsync_interval_ms, at every "
+                      "commit"),
+            period<E>("fsync_interval_ms", &E::fsyncInterval, whole, 1,
+                      "time between two syncs of the stores with fsync=interval"),
             integer("rocksdb_write_buffer_mb", &E::rocks, &RocksConfig::writeBufferBytes, 1, 65'536,
                     "memory tables of a shard together, MiB", 1 << 20),
             integer("rocksdb_block_cache_mb", &E::rocks, &RocksConfig::blockCacheBytes, 0,
                     1'048'576, "block cache of a shard, MiB", 1 << 20),
-            choice("rocksdb_compression", &RocksConfig::compression,
-                   {"none", "lz4", "snappy", "zstd"}, "compression of the store's files"),
+            choice<RocksConfig>(
+                    "rocksdb_compression", &RocksConfig::compression,
+                    [](E& params) -> RocksConfig& { return params.rocks; },
+                    {"none", "lz4", "snappy", "zstd"}, "compression of the store's files"),
             integer("flusher_batch_split_trigger", &E::flusher, &FlusherConfig::batchItems, 1,
                     1'000'000'000, "items of one transaction, in whole checkpoints"),
             flusherPeriod("flusher_interval_ms", &FlusherConfig::interval,

@@ -23,6 +23,8 @@ struct EngineParams {
     BucketConfig bucket;
     RocksConfig rocks;
     FlusherConfig flusher;
+    std::string fsync{"never"};
+    std::chrono::nanoseconds fsyncInterval{std::chrono::seconds(1)};
     uint32_t expiryPassSeconds{60};
     uint32_t hashResizeMillis{1000};
     uint32_t tombstonePurgeSeconds{10};

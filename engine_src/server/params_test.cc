@@ -55,7 +55,7 @@ TEST(Params, MistakesAreNamed) {
     EXPECT_EQ(errorOf("ht_size"), "'ht_size': expected name=value");
     EXPECT_EQ(errorOf("ht_size=0"), "parameter ht_size: '0' is not a number in 1..100000000");
     for (const char* bad : {"ht_size=", "ht_size=12x", "ht_size=-1", "ht_size=1e3", "ht_size= 5",
-                            "rocksdb_sync=yes", "rocksdb_compression=", "mem_low_wat_pct=0",
+                            "fsync=yes", "rocksdb_compression=", "mem_low_wat_pct=0",
                             "mem_low_wat_pct=nan", "mem_low_wat_pct=101"}) {
         EXPECT_FALSE(errorOf(bad).empty()) << bad;
     }

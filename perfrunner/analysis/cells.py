@@ -2,8 +2,8 @@
 
 A trial that is void or failed takes its whole block of that cell with it, all arms of all ensembles alike, and the
 attempt that repeats the block counts instead. One exception: an arm that never once succeeded in a cell cannot be
-compared at all; it is left out, and does not take the other arms' blocks with it (only those that were alive beside it:
-its ensemble).
+compared at all; it is left out, and does not take the other arms' blocks with it (only an ensemble that its death
+ended).
 """
 
 from __future__ import annotations
@@ -107,8 +107,10 @@ def _clean(cell: Cell, trials: list[TrialRecord]) -> CellBlocks:
     blocks: dict[int, tuple[TrialRecord, ...]] = {}
     for (block, _), arms in sorted(attempts.items()):
         blocks.pop(block, None)  # only the latest attempt counts, whole or not
-        spoiled = {t.ensemble for t in arms if t.ensemble and t.variant in dead}
-        left = tuple(t for t in arms if t.ensemble not in spoiled and t.variant not in dead)
+        alive = [t for t in arms if t.variant not in dead]
+        ended = {t.ensemble for t in arms if t.ensemble and t.variant in dead}
+        ended &= {t.ensemble for t in alive if t.status != "ok"}  # else it was left out of them
+        left = tuple(t for t in alive if t.ensemble not in ended)
         if left and all(t.status == "ok" for t in left):
             blocks[block] = left
     return CellBlocks(cell, blocks, dead)

@@ -67,7 +67,7 @@ def _over_time(axes: Axes, its: list[Pair], colour: str) -> None:
     for place, pair in enumerate(its):
         left = place * (1 + GAP)
         share = pair.seconds / max(pair.seconds[-1], 1e-9)
-        index = np.minimum((share * bins).astype(np.int64), bins - 1)
+        index = np.minimum((share[pair.answered] * bins).astype(np.int64), bins - 1)
         ratios = pair.log_ratios
         used = np.unique(index)
         middles = np.array([np.median(ratios[index == n]) for n in used])

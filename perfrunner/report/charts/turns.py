@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfrunner.errors import TrialError
-from perfrunner.measure.turns import Slices, paired_levels, read_slices
+from perfrunner.measure.rounds import levels
+from perfrunner.measure.turns import Slices, read_slices
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -43,12 +44,7 @@ class Pair:
     block: int
     base: Slices
     arm: Slices
-
-    @property
-    def answered(self) -> NDArray[np.bool_]:
-        """The rounds in which both were answered at all."""
-        found: NDArray[np.bool_] = (self.base.ops > 0) & (self.arm.ops > 0)
-        return found
+    answered: NDArray[np.bool_]  # the rounds in which every arm of the ensemble was answered at all
 
     @property
     def log_ratios(self) -> Floats:
@@ -60,7 +56,8 @@ class Pair:
     @property
     def robust(self) -> float:
         """The block's estimate as the trials have it (measure/rounds.py), as a log ratio."""
-        base, arm = paired_levels([self.base, self.arm], 0)
+        rates = np.column_stack([self.base.rates, self.arm.rates])
+        base, arm = levels(rates[self.answered], 0)
         return float(np.log(arm / base))
 
     @property
@@ -71,9 +68,9 @@ class Pair:
 
     @property
     def seconds(self) -> Floats:
-        """When each answered round began, from the first measured one."""
+        """When each round began (those that were not answered, too), from the first measured one."""
         first = np.minimum(self.base.start_ns, self.arm.start_ns)
-        found: Floats = ((first - first[0]) * 1e-9)[self.answered]
+        found: Floats = (first - first[0]) * 1e-9
         return found
 
 
@@ -96,13 +93,15 @@ def read_turn(directory: Path, cell: Cell, trial: TrialRecord) -> Turn | None:
 
 def pairs(turns: Iterable[Turn], cell: Cell, baseline: str, variant: str) -> Iterator[Pair]:
     """By block; where the rounds of the two do not match there is none."""
-    own: dict[tuple[int, int], dict[str, Slices]] = {}
+    ensembles: dict[tuple[int, int], dict[str, Slices]] = {}
     for turn in turns:
-        if turn.cell == cell and turn.variant in (baseline, variant):
-            own.setdefault((turn.block, turn.ensemble), {})[turn.variant] = turn.slices
-    for (block, _), arms in sorted(own.items()):
-        if len(arms) == 2 and len(arms[baseline].ops) == len(arms[variant].ops):
-            yield Pair(block, arms[baseline], arms[variant])
+        if turn.cell == cell:
+            ensembles.setdefault((turn.block, turn.ensemble), {})[turn.variant] = turn.slices
+    for (block, _), arms in sorted(ensembles.items()):
+        if {baseline, variant} <= arms.keys() and len({len(s.ops) for s in arms.values()}) == 1:
+            answered = np.all([s.ops > 0 for s in arms.values()], axis=0)
+            if answered.any():
+                yield Pair(block, arms[baseline], arms[variant], answered)
 
 
 def rate_points(slices: Slices) -> list[tuple[float, float]]:

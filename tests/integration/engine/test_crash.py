@@ -18,9 +18,12 @@ from typing import Any
 import pytest
 from wire import Wire, frame, set_frame
 
+from tests.support.dcp_client import STREAM_END, TO_LATEST, DcpClient
+
 pytestmark = pytest.mark.integration
 
-GET, DELETE = 0x00, 0x04
+GET, DELETE, SET_VBUCKET = 0x00, 0x04, 0x3D
+VBUCKETS = 8
 OK, ENOENT = 0, 1
 KEYS = 600
 BATCH = 50
@@ -135,12 +138,15 @@ def forget_what_was_not_stored(history: History) -> None:
     history.acknowledged = dict(history.persisted)
 
 
+@pytest.mark.parametrize(
+    "lives", [6, pytest.param(100, marks=[pytest.mark.long, pytest.mark.timeout(1800)])]
+)
 def test_sigkill_in_mid_load_loses_nothing_reported_persisted(
-    start_engine: Callable[..., Any],
+    lives: int, start_engine: Callable[..., Any]
 ) -> None:
     history = History()
     moments = random.Random(20240607)
-    for life in range(6):
+    for life in range(lives):
         engine = start_engine(kind="persistent")
         check(engine.port, history)
         forget_what_was_not_stored(history)
@@ -160,6 +166,73 @@ def test_sigkill_in_mid_load_loses_nothing_reported_persisted(
     final = start_engine(kind="persistent")
     check(final.port, history)
     assert final.stop() == 0
+
+
+def replicated(source: int, replica: int, history: History, seconds: float = 60) -> None:
+    """Returns once the replica has everything that was acknowledged before, and has stored it."""
+    deadline = time.monotonic() + seconds
+    with history.lock:
+        before = dict(history.acknowledged)
+    with Wire(source) as left, Wire(replica) as right:
+        wanted = left.stats()["curr_items"]
+        while not (
+            right.stats(b"replication")["connected"] == "true"
+            and right.stats()["curr_items"] == wanted
+            and seqnos(source) == seqnos(replica)
+            and right.stats()["ep_queue_size"] == "0"
+        ):
+            assert time.monotonic() < deadline, "the replica never had everything"
+            time.sleep(0.05)
+    history.persisted = before
+
+
+def seqnos(port: int) -> list[int]:
+    """What an update of every vBucket's stream to its latest seqno ends with."""
+    with DcpClient(port) as client:
+        for vbucket in range(VBUCKETS):
+            assert client.open_stream(vbucket, flags=TO_LATEST).status == 0
+        client.until(lambda got: sum(m.opcode == STREAM_END for m in got) == VBUCKETS, timeout=60)
+        last = [0] * VBUCKETS
+        for message in client.messages:
+            if message.is_document:
+                last[message.vbucket] = message.seqno
+        return last
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_sigkill_of_the_active_node_and_promotion_of_its_replica(
+    start_engine: Callable[..., Any], tmp_path: Path
+) -> None:
+    """The replica takes over, a new one follows it, and so on; each is also killed and restarted once."""
+    history = History()
+    flags = ("--vbuckets", str(VBUCKETS))
+    active = start_engine(*flags, "--data-dir", str(tmp_path / "node-0"), kind="persistent")
+    for life in range(10):
+        directory = ("--data-dir", str(tmp_path / f"node-{life + 1}"))
+        follow = ("--replicate-from", f"127.0.0.1:{active.port}")
+        replica = start_engine(*flags, *directory, *follow, kind="persistent")
+        writer = Writer(active.port, history, seed=life)
+        writer.start()
+        time.sleep(0.3)
+        kill(replica)  # in the middle of what it receives
+        replica = start_engine(*flags, *directory, *follow, kind="persistent")
+        time.sleep(0.2)
+        writer.stop.set()
+        writer.join(timeout=10)
+        assert writer.problem is None
+        replicated(active.port, replica.port, history)
+        kill(active)
+        with Wire(replica.port) as wire:
+            for vbucket in range(VBUCKETS):
+                assert wire.ask(SET_VBUCKET, extras=b"\x01", vbucket=vbucket).status == OK
+        check(replica.port, history)
+        forget_what_was_not_stored(history)
+        wait_for_a_report(replica.port, history)
+        kill(replica)
+        active = start_engine(*flags, *directory, kind="persistent")
+        check(active.port, history)
+    assert active.stop() == 0
 
 
 def test_sigkill_during_warm_up(

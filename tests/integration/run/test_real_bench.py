@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from perfrunner.cluster import open_host
 from perfrunner.errors import TrialError
 from perfrunner.run.trial.reproduce import Recorder
 from perfrunner.run.trial.toolbench import ToolBench
+from perfrunner.run.trial.toolensemble import ToolEnsembleBench
 from perfrunner.spec import load_spec
 from perfrunner.spec.allocator import AllocatorSpec
 from perfrunner.spec.cluster import HostSpec
@@ -37,26 +39,49 @@ def artifact() -> str:
 
 
 @contextlib.contextmanager
-def bench(artifact: str, tmp_path: Path, **options: str):
-    directory = tmp_path / "trial"
-    directory.mkdir()
+def bench(
+    artifact: str, tmp_path: Path, arms: int = 1, **options: str
+) -> Iterator[ToolEnsembleBench]:
+    """Of one artifact: alone, or `arms` times side by side."""
     with open_host(HostSpec(work_dir=str(tmp_path / "work")), "local", run_id="r") as host:
-        remote = f"{host.work_dir}/t"
-        host.transport.makedirs(remote)
         recorder = Recorder("test")
-        recorder.add_host("local", ssh=None, artifact=artifact, work={remote: ""}, script_work="/w")
-        yield ToolBench(
-            host=host.transport,
-            artifact=artifact,
-            remote=remote,
-            directory=directory,
-            variant=Variant(name="v", allocator=AllocatorSpec(name="system"), options=options),
-            env={},
+        tools = []
+        for slot in range(1, arms + 1):
+            directory, remote = tmp_path / f"trial-{slot}", f"{host.work_dir}/t{slot}"
+            directory.mkdir()
+            host.transport.makedirs(remote)
+            mine = recorder.arm(slot if arms > 1 else 0)
+            recorder.add_host(
+                mine.place("local"),
+                ssh=None,
+                artifact=artifact,
+                work={remote: ""},
+                script_work="/w",
+            )
+            tools.append(
+                ToolBench(
+                    host=host.transport,
+                    artifact=artifact,
+                    remote=remote,
+                    directory=directory,
+                    variant=Variant(
+                        name="v", allocator=AllocatorSpec(name="system"), options=options
+                    ),
+                    env={},
+                    recorder=mine,
+                    run_id="r",
+                    deadline=time.monotonic() + 120,
+                    shield=contextlib.nullcontext,
+                )
+            )
+        yield ToolEnsembleBench(
+            arms=tools,
+            side_by_side=arms > 1,
+            baseline=0,
             recorder=recorder,
-            run_id="r",
-            deadline=time.monotonic() + 60,
+            cpus="auto",
+            round_seed=7,
             on_phase=lambda *_: None,
-            shield=contextlib.nullcontext,
         )
         assert host.processes() == []
 
@@ -65,33 +90,60 @@ def test_its_figures_are_metrics(artifact: str, tmp_path: Path) -> None:
     spec = MicrobenchSpec(
         **QUICK, filter=f"{DROP}/(1|10|100)$", counters=["checkpoints"], growth=[DROP]
     )
-    with bench(artifact, tmp_path, cursor_drop="compare") as tool:
-        measured = microbench.run(tool, spec)
+    with bench(artifact, tmp_path, cursor_drop="compare") as tools:
+        (measured,) = microbench.run(tools, spec)
     assert {f"{DROP}/1", f"{DROP}/100/cpu_time", f"{DROP}/growth"} <= set(measured.metrics)
     assert measured.metrics[f"{DROP}/100/checkpoints"] == pytest.approx(101, abs=2)
     assert abs(measured.metrics[f"{DROP}/growth"]) < 0.3, "comparing ids does not grow"
     assert all(is_metric(name) for name in measured.metrics)
 
 
-def test_a_build_of_another_variant_is_refused(artifact: str, tmp_path: Path) -> None:
+def test_side_by_side_every_arm_has_the_same_metrics(artifact: str, tmp_path: Path) -> None:
+    spec = MicrobenchSpec(
+        **QUICK, filter=f"{DROP}/(1|10|100)$", counters=["checkpoints"], growth=[DROP]
+    )
+    with bench(artifact, tmp_path, arms=2, cursor_drop="compare") as tools:
+        one, other = microbench.run(tools, spec)
+    assert set(one.metrics) == set(other.metrics)
+    assert {f"{DROP}/1", f"{DROP}/100/cpu_time", f"{DROP}/growth"} <= set(one.metrics)
+    assert one.metrics[f"{DROP}/100/checkpoints"] == pytest.approx(101, abs=2)
+    assert all(is_metric(name) for name in one.metrics)
+    assert 0.5 < other.metrics[f"{DROP}/100"] / one.metrics[f"{DROP}/100"] < 2, "one build"
+
+
+def test_side_by_side_latency_takes_turns_at_each_phase(artifact: str, tmp_path: Path) -> None:
+    spec = LatencySpec(type="latency", items=4000, dcp="busy", slice=0.002)
+    with bench(artifact, tmp_path, arms=2) as tools:
+        one, other = latency.run(tools, spec)
+    for measured in (one, other):
+        assert len(measured.metrics) == 16
+        assert all(value > 0 and is_metric(name) for name, value in measured.metrics.items())
+        rounds = measured.facts["rounds"]
+        assert isinstance(rounds, int)
+        assert rounds >= 1
+
+
+@pytest.mark.parametrize("arms", [1, 2])
+def test_a_build_of_another_variant_is_refused(artifact: str, tmp_path: Path, arms: int) -> None:
     spec = MicrobenchSpec(**QUICK, filter=f"{DROP}/1$")
     with (
-        bench(artifact, tmp_path, cursor_drop="walk") as tool,
+        bench(artifact, tmp_path, arms=arms, cursor_drop="walk") as tools,
         pytest.raises(TrialError, match="asked for walk, the engine has compare"),
     ):
-        microbench.run(tool, spec)
+        microbench.run(tools, spec)
 
 
-def test_a_filter_that_matches_nothing_is_said(artifact: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("arms", [1, 2])
+def test_a_filter_that_matches_nothing_is_said(artifact: str, tmp_path: Path, arms: int) -> None:
     spec = MicrobenchSpec(**QUICK, filter="Nothing")
-    with bench(artifact, tmp_path) as tool, pytest.raises(TrialError):
-        microbench.run(tool, spec)
+    with bench(artifact, tmp_path, arms=arms) as tools, pytest.raises(TrialError):
+        microbench.run(tools, spec)
 
 
 def test_front_end_latency_is_measured_in_all_its_phases(artifact: str, tmp_path: Path) -> None:
     spec = LatencySpec(type="latency", items=2000, dcp="notify")
-    with bench(artifact, tmp_path) as tool:
-        measured = latency.run(tool, spec)
+    with bench(artifact, tmp_path) as tools:
+        (measured,) = latency.run(tools, spec)
     assert len(measured.metrics) == 16
     assert all(value > 0 and is_metric(name) for name, value in measured.metrics.items())
 
@@ -99,7 +151,8 @@ def test_front_end_latency_is_measured_in_all_its_phases(artifact: str, tmp_path
 @pytest.mark.parametrize("name", ["cursors-to-drop", "flush-persistence-callback"])
 def test_every_benchmark_that_a_spec_names_exists(artifact: str, tmp_path: Path, name: str) -> None:
     spec = load_spec(ROOT / "specs" / "experiments" / f"{name}.yaml", [], None)
-    with bench(artifact, tmp_path) as tool:
+    with bench(artifact, tmp_path) as tools:
+        tool = tools.arms[0]
         for index, workload in enumerate(spec.workloads.values()):
             assert isinstance(workload, MicrobenchSpec)
             listed = tool.tool(

@@ -84,6 +84,19 @@ def test_an_arm_that_always_crashes_takes_only_its_own_ensemble(data: Make, grou
     assert any("c did not finish a single trial" in warning for warning in comparison.warnings)
 
 
+def test_what_ran_without_the_arm_that_always_crashed_counts(data: Make, grouped: Make) -> None:
+    """After two deaths the runner leaves it out: its trials stay failed, those beside it are whole."""
+    trials = [replace(t, ensemble=1) for t in grouped() if (t.variant, t.ensemble) != ("a", 2)]
+    crashed = [
+        replace(t, status="failed" if t.variant == "c" else "void") for t in trials if t.block <= 2
+    ]
+    left_out = [
+        replace(t, attempt=2 if t.block <= 2 else 1, status="failed" if t.variant == "c" else "ok")
+        for t in trials
+    ]
+    assert row_of(data([*crashed, *left_out], ("a", "b", "c")), "b").summary.n == 8
+
+
 def test_arms_that_were_never_side_by_side_are_paired_by_block_and_said(
     data: Make, grouped: Make
 ) -> None:

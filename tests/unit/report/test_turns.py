@@ -226,6 +226,26 @@ def test_a_load_shorter_than_a_bin_has_one_point():
     assert rate_points(slices([0.01, 0.01], [10, 30])) == [(0.02, 2000.0)]
 
 
+def test_rounds_that_were_not_answered_have_no_ratio_and_are_marked_slow(turned):
+    raw = raw_of(turned(blocks=2, rounds=50))
+    missed = [replace(turn, slices=unanswered(turn)) for turn in raw.turns]
+    for pair in pairs(missed, CELL, VARIANTS[0], VARIANTS[1]):
+        assert len(pair.log_ratios) == 47  # such a round is left out for all arms alike
+        assert np.isfinite([pair.robust, pair.total]).all()
+    with drawing():
+        figure = rounds_chart(missed, CELL, VARIANTS)
+        assert svg_bytes(figure)
+        (text,) = figure.axes[1].texts
+        assert "slow 2 %, baseline 4 %" in text.get_text()
+
+
+def unanswered(turn):
+    """Of the baseline's slices two, of every other arm's one."""
+    ops = turn.slices.ops.copy()
+    ops[[5, 6] if turn.variant == VARIANTS[0] else [7]] = 0
+    return replace(turn.slices, ops=ops)
+
+
 def test_rounds_that_differ_by_factors_are_drawn_by_factors(turned):
     """A host so busy that slices differ tenfold: half and twice are equally far from no change."""
     raw = raw_of(turned())
