@@ -167,6 +167,13 @@ def verdicts(comparison: Comparison) -> dict[tuple[str, str], Row]:
     }
 
 
+def named_rare(comparison: Comparison, arm: str) -> str | None:
+    """What a report says of the arm's rare slices; None where it names none."""
+    row = verdicts(comparison).get((arm, "ops_per_s"))
+    notes = () if row is None else row.notes
+    return next((note for note in notes if "rare slices" in note), None)
+
+
 def totals_against_robust(comparison: Comparison, other: str) -> Effect | None:
     """The ratio by totals over the robust ratio, block by block: what rare slices cost an arm beyond the baseline."""
     series = []
@@ -256,4 +263,6 @@ def _joined(group: Sequence[Comparison]) -> Comparison:
         }
         for arm, its in first.values.items()
     }
-    return Comparison(first.experiment, first.workload, first.bucket, values, first.primary)
+    return Comparison(
+        first.experiment, first.workload, first.bucket, values, first.primary, first.facts
+    )

@@ -64,6 +64,7 @@ class Comparison:
                 "baseline": self.baseline,
                 "variants": dict.fromkeys(self.values),
                 "primary": list(self.primary),
+                "margins": self.facts.get("margins", {}),
                 "workloads": {self.workload: None},
                 "buckets": [self.bucket],
             },

@@ -135,12 +135,8 @@ def _planted(found: Kept, keep: Path) -> str:
 def _stall(group: Sequence[Comparison]) -> str:
     """One experiment at a time, and all of them as one long run."""
     (long,) = figures.together(group)
-    named = [
-        row
-        for one in group
-        if (row := figures.verdicts(one).get(("stall", "ops_per_s"))) is not None
-        and any("rare slices" in note for note in row.notes)
-    ]
+    named = [one for one in group if figures.named_rare(one, "stall")]
+    said = figures.named_rare(long, "stall")
     rows = []
     for arm in (*BURNS, "stall"):
         apart = [figures.totals_against_robust(one, arm) for one in group]
@@ -174,7 +170,8 @@ def _stall(group: Sequence[Comparison]) -> str:
     )
     return (
         f"The rare stall, all {long.blocks} blocks as one long run beside the burns:\n\n{text}\n\n"
-        f'A report names it ("rare slices") in {len(named)} of {len(group)} single experiments.'
+        f"A report names it in {len(named)} of {len(group)} single experiments; that of all blocks "
+        + (f"says: {said}." if said else "does not.")
     )
 
 

@@ -50,7 +50,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
     return Places(tmp_path / "out", tmp_path / "keep", tmp_path / "cache", Path("engine_src"))
 
 
-def plan(tmp_path: Path, *, comparisons: int, blocks: int = 1) -> list[Planned]:
+def plan(tmp_path: Path, *, comparisons: int, blocks: int = 1, arms: int = 2) -> list[Planned]:
     cluster = tmp_path / "cluster.yaml"
     host = {"address": "127.0.0.1", "work_dir": str(tmp_path / "work")}
     cluster.write_text(
@@ -66,7 +66,7 @@ def plan(tmp_path: Path, *, comparisons: int, blocks: int = 1) -> list[Planned]:
             Base.read(QUICKSTART, cluster),
             bucket="ephemeral",
             comparisons=comparisons,
-            arms=2 if blocks > 1 else 4,
+            arms=arms,
             load=Load(0.1, 0.0, blocks),
         )
     )
@@ -80,7 +80,7 @@ def run(planned: list[Planned], places: Places, watch: Watch) -> tuple[int, list
 def test_a_pair_is_measured_by_its_own_slices_and_not_measured_again(
     tmp_path: Path, places: Places
 ) -> None:
-    planned, watch = plan(tmp_path, comparisons=2), Watch()
+    planned, watch = plan(tmp_path, comparisons=2, arms=4), Watch()
     code, (told,) = run(planned, places, watch)
     assert (code, told.done, told.total) == (0, 1, 1)
     first, second = kept.read(places.keep, "aa").comparisons
@@ -104,7 +104,7 @@ def test_a_pair_is_measured_by_its_own_slices_and_not_measured_again(
     assert watch.begun == [False], "what is stored is only read again"
     assert kept.read(places.keep, "aa").comparisons == (first, second)
 
-    changed = plan(tmp_path, comparisons=2)
+    changed = plan(tmp_path, comparisons=2, arms=4)
     changed[0].facts["load_s"] = 5.0  # type: ignore[index]
     with pytest.raises(UsageError, match="with other settings: load_s differs"):
         run(changed, places, watch)

@@ -97,6 +97,7 @@ def test_rare_slices_stand_out_where_totals_and_robust_differ(rng):
         }
     )
     effect = figures.totals_against_robust(one, "stall")
+    assert "rare slices" in figures.named_rare(one, "stall")
     assert effect.ci95[1] < 1
     assert effect.estimate == pytest.approx(0.995, abs=0.0005)
     assert (
@@ -153,6 +154,9 @@ def test_the_tools_own_comparison_reads_what_is_kept(rng):
     effect = figures.effect(one, "ops_per_s", "burn2")
     assert rows["burn2", "ops_per_s"].effect.estimate == pytest.approx(effect.estimate)
     assert figures.effect(one, "rss_bytes", "burn2") is None
+    assert figures.named_rare(one, "burn2") is None
+    fine = comparison(one.values, margins={"ops_per_s": "0.5%"})
+    assert figures.verdicts(fine)["burn2", "ops_per_s"].effect.margin == 0.005
 
 
 def test_true_ratios_are_read_and_checked(tmp_path):
