@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -26,7 +26,7 @@ from perfrunner.errors import (
     PerfrunnerError,
     StoreError,
 )
-from perfrunner.results import BuildRecord, ExperimentState, ResultStore, TrialRecord
+from perfrunner.results import BuildRecord, ExperimentState, ResultStore
 from perfrunner.run import events as ev
 from perfrunner.run.diskspace import disk_is_full
 from perfrunner.run.interrupt import Interrupted, InterruptedTwice, SignalGuard
@@ -36,7 +36,6 @@ from perfrunner.run.opening import Opened, begin
 from perfrunner.run.opening import resume as resume_experiment
 from perfrunner.run.plan.ensembles import FACT as LAYOUTS
 from perfrunner.run.plan.ensembles import Layout, layouts, record_layouts, stored_layouts
-from perfrunner.run.plan.eta import EtaEstimator
 from perfrunner.run.plan.order import PlannedTrial, plan_block
 from perfrunner.run.plan.precision import decide, widest_half_width
 from perfrunner.run.plan.schedule import Arm, Cell, Schedule, Task, Unit
@@ -45,6 +44,7 @@ from perfrunner.run.preflight.describe import describe
 from perfrunner.run.preflight.hosts import RunHosts, open_hosts
 from perfrunner.run.preflight.noise_floor import FACT as NOISE_FLOOR
 from perfrunner.run.preflight.noise_floor import known_noise_floor
+from perfrunner.run.tally import Tally
 from perfrunner.run.trial.relinks import Relinks
 from perfrunner.run.trial.runner import TrialRunner, fresh_directory
 from perfrunner.run.trial.sampling_check import FACT, cells_to_check, check_sampling
@@ -114,37 +114,33 @@ class _Run:
     cache_dir: Path
     resume_command: str
     layouts: dict[str, Layout] = field(init=False)
-    eta: EtaEstimator = field(init=False)
-    schedule: Schedule = field(init=False)
+    tally: Tally = field(init=False)
     blocks: int = field(init=False)
     facts: dict[str, Any] = field(init=False, default_factory=dict)
     started: float = field(default_factory=time.monotonic)
-    counts: dict[str, int] = field(default_factory=lambda: {"ok": 0, "void": 0, "failed": 0})
-    failures: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         trials = self.opened.trials
         self.blocks = max([self.spec.blocks, *(trial.block for trial in trials)])
-        self.eta = EtaEstimator(
-            {(w, b): self.spec.workloads[w].expected_seconds for w, b in self.spec.cells}
-        )
         # How much memory the engine node has is known later; a resumed run goes on as it began.
-        self._lay_out(stored_layouts(self.opened.experiment.facts) or layouts(self.spec, None))
-        for trial in trials:
-            task = Task(
-                trial.block,
-                trial.attempt,
-                trial.position,
-                trial.workload,
-                trial.bucket,
-                trial.variant,
-                trial.ensemble,
-            )
-            self._count(task, trial.status, trial.reason, trial.seconds)
+        self.layouts = stored_layouts(self.opened.experiment.facts) or layouts(self.spec, None)
+        self.tally = Tally(
+            self.spec,
+            self.opened,
+            self.store,
+            self.journal,
+            self.guard,
+            self.listener,
+            self._schedule(),
+        )
+        self.tally.recall()
 
-    def _lay_out(self, found: dict[str, Layout]) -> None:
-        self.layouts = found
-        self.schedule = Schedule(
+    @property
+    def schedule(self) -> Schedule:
+        return self.tally.schedule
+
+    def _schedule(self) -> Schedule:
+        return Schedule(
             (t for block in range(1, self.blocks + 1) for t in self._plan_block(block)),
             max_voids=self.spec.limits.max_voids,
             redo_order=self._redo_order,
@@ -194,8 +190,8 @@ class _Run:
                 variants=tuple(self.spec.variants),
                 cells=self.spec.cells,
                 blocks=self.blocks,
-                trials_total=self._total(),
-                trials_done=sum(self.counts.values()),
+                trials_total=self.tally.total,
+                trials_done=self.tally.done,
                 seed=experiment.seed,
                 resumed=self.opened.resumed,
             )
@@ -229,7 +225,8 @@ class _Run:
                         f"{layout.arms} arms at a time" if layout.arms > 1 else "one arm at a time"
                     )
                     self.listener.on_event(ev.Warned(f"{name} runs {how}: {layout.why}"))
-            self._lay_out(fitting)
+            self.layouts = fitting
+            self.tally.schedule = self._schedule()
 
     def _note_builds(self, builds: Builds) -> None:
         for name, artifact in builds.artifacts.items():
@@ -269,9 +266,9 @@ class _Run:
                 block = task.block
                 self.listener.on_event(ev.BlockStarted(block, self.blocks))
             hosts.require_locks()
-            self._start(unit)
+            self.tally.start(unit)
             arms = relinks.of_block(task.block, task.attempt)
-            self._keep(self._run_unit(unit, runner, builds, arms), deployed)
+            self.tally.keep(self._run_unit(unit, runner, builds, arms), deployed)
             if self.schedule.block_complete(task.block):
                 self._look_at_precision(task.block)
         if self.spec.baseline in deployed and FACT not in self.facts:
@@ -300,130 +297,6 @@ class _Run:
         self.facts[FACT] = list(check_sampling(runner, self.spec, deployed, self.layouts))
         self.store.set_facts(self.opened.experiment.id, self.facts)
         self.journal.append("sampling-checked")
-
-    # -- one trial's bookkeeping
-
-    def _start(self, unit: Unit) -> None:
-        task = unit.tasks[0]
-        beside = tuple(other.variant for other in unit.tasks[1:])
-        self.journal.append(
-            "trial-started",
-            block=task.block,
-            attempt=task.attempt,
-            workload=task.workload,
-            bucket=task.bucket,
-            variant=task.variant,
-            beside=beside,
-        )
-        self.listener.on_event(
-            ev.TrialStarted(
-                number=sum(self.counts.values()) + 1,
-                total=self._total(),
-                block=task.block,
-                attempt=task.attempt,
-                workload=task.workload,
-                bucket=task.bucket,
-                variant=task.variant,
-                beside=beside,
-            )
-        )
-
-    def _keep(self, results: Sequence[TrialResult], deployed: Mapping[str, Deployed]) -> None:
-        """The trials of a unit, all at once: store first, then journal; neither is torn by a signal."""
-        with self.guard.shield():
-            self.store.add_trials(
-                self.opened.experiment.id, [self._record(result, deployed) for result in results]
-            )
-            for result in results:
-                task = result.task
-                self.journal.append(
-                    "trial-finished",
-                    block=task.block,
-                    attempt=task.attempt,
-                    variant=task.variant,
-                    status=result.status,
-                    reason=result.reason,
-                )
-                self._count(task, result.status, result.reason, result.seconds / len(results))
-        for result in results:
-            self._tell(result)
-        void = [result for result in results if result.status == "void"]
-        for result in void[:1]:
-            self._void(result.task, result.reason)
-        self._tell_eta()
-
-    def _record(self, result: TrialResult, deployed: Mapping[str, Deployed]) -> TrialRecord:
-        task = result.task
-        return TrialRecord(
-            block=task.block,
-            attempt=task.attempt,
-            position=task.position,
-            workload=task.workload,
-            bucket=task.bucket,
-            variant=task.variant,
-            build_id=deployed[task.variant].build_id if task.variant in deployed else "",
-            status=result.status,
-            reason=result.reason,
-            started_at=result.started_at,
-            finished_at=result.finished_at,
-            metrics=dict(result.metrics),
-            facts=dict(result.facts),
-            raw_dir=str(result.directory.relative_to(self.opened.directory.parent)),
-            ensemble=task.ensemble,
-        )
-
-    def _tell(self, result: TrialResult) -> None:
-        task = result.task
-        self.listener.on_event(
-            ev.TrialFinished(
-                number=sum(self.counts.values()),
-                total=self._total(),
-                block=task.block,
-                attempt=task.attempt,
-                workload=task.workload,
-                bucket=task.bucket,
-                variant=task.variant,
-                status=result.status,
-                reason=result.reason,
-                seconds=result.seconds,
-                metrics=result.metrics,
-                directory=result.directory,
-            )
-        )
-
-    def _void(self, task: Task, reason: str) -> None:
-        redo = self.schedule.will_redo(task.cell)
-        self.journal.append("void", cell=task.cell, variant=task.variant, reason=reason, redo=redo)
-        self.listener.on_event(
-            ev.BlockVoid(
-                block=task.block,
-                workload=task.workload,
-                bucket=task.bucket,
-                variant=task.variant,
-                reason=reason,
-                redo=redo,
-                voids=self.counts["void"],
-                max_voids=self.spec.limits.max_voids,
-            )
-        )
-
-    def _count(self, task: Task, status: ev.TrialStatus, reason: str, seconds: float) -> None:
-        self.schedule.record(task, status)
-        self.counts[status] += 1
-        if status == "ok":
-            self.eta.add((task.workload, task.bucket), seconds)
-        elif status == "failed":
-            self.failures.append(
-                f"block {task.block}, {task.variant} · {task.bucket} · {task.workload}: {reason}"
-            )
-
-    def _total(self) -> int:
-        return sum(self.counts.values()) + len(self.schedule.left())
-
-    def _tell_eta(self) -> None:
-        left = self.schedule.left()
-        done = sum(self.counts.values())
-        self.listener.on_event(ev.Eta(self.eta.left(left), done, done + len(left)))
 
     def _look_at_precision(self, block: int) -> None:
         if self.spec.precision is None or block == 0 or not self.schedule.block_complete(block):
@@ -455,10 +328,10 @@ class _Run:
 
     def _finished(self) -> ev.RunOutcome:
         for cell in self.schedule.incomplete_cells():
-            self.failures.append(
+            self.tally.failures.append(
                 f"block {cell.block}, {cell.workload} · {cell.bucket} does not count and was not redone"
             )
-        code = EXIT_FAILED if self.failures else EXIT_OK
+        code = EXIT_FAILED if self.tally.failures else EXIT_OK
         return self._end("done", code)
 
     def _interrupted(self, stop: Interrupted) -> ev.RunOutcome:
@@ -474,13 +347,13 @@ class _Run:
             ev.RunFinished(
                 experiment_id=experiment.id,
                 exit_code=code,
-                ok=self.counts["ok"],
-                void=self.counts["void"],
-                failed=self.counts["failed"],
+                ok=self.tally.counts["ok"],
+                void=self.tally.counts["void"],
+                failed=self.tally.counts["failed"],
                 seconds=time.monotonic() - self.started,
             )
         )
-        return ev.RunOutcome(experiment.id, code, self.opened.directory, tuple(self.failures))
+        return ev.RunOutcome(experiment.id, code, self.opened.directory, tuple(self.tally.failures))
 
     def _failed(self, error: BaseException) -> None:
         """Note why; the error itself goes on to the caller. A full disk may refuse even that."""

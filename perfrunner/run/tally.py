@@ -1,0 +1,181 @@
+"""What is kept and told of each trial: in the store, in the journal, to the listener, and in the count of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from perfrunner.results import ResultStore, TrialRecord
+from perfrunner.run import events as ev
+from perfrunner.run.interrupt import SignalGuard
+from perfrunner.run.journal import Journal
+from perfrunner.run.opening import Opened
+from perfrunner.run.plan.eta import EtaEstimator
+from perfrunner.run.plan.schedule import Schedule, Task, Unit
+from perfrunner.run.trial.seats import Deployed, TrialResult
+from perfrunner.spec.model import Spec
+
+
+@dataclass
+class Tally:
+    """Of one run. `schedule` may be another one until the first trial of the experiment has been recorded."""
+
+    spec: Spec
+    opened: Opened
+    store: ResultStore
+    journal: Journal
+    guard: SignalGuard
+    listener: ev.Listener
+    schedule: Schedule
+    eta: EtaEstimator = field(init=False)
+    counts: dict[str, int] = field(default_factory=lambda: {"ok": 0, "void": 0, "failed": 0})
+    failures: list[str] = field(default_factory=list)  # a line each
+
+    def __post_init__(self) -> None:
+        self.eta = EtaEstimator(
+            {(w, b): self.spec.workloads[w].expected_seconds for w, b in self.spec.cells}
+        )
+
+    @property
+    def done(self) -> int:
+        """Trials that ended, before a resume too."""
+        return sum(self.counts.values())
+
+    @property
+    def total(self) -> int:
+        """Those that ended, and those that are left."""
+        return self.done + len(self.schedule.left())
+
+    def recall(self) -> None:
+        """The trials that were stored before this run."""
+        for trial in self.opened.trials:
+            task = Task(
+                trial.block,
+                trial.attempt,
+                trial.position,
+                trial.workload,
+                trial.bucket,
+                trial.variant,
+                trial.ensemble,
+            )
+            arms = trial.facts.get("arms") or [trial.variant]  # they shared the time
+            self._count(task, trial.status, trial.reason, trial.seconds / len(arms))
+
+    def start(self, unit: Unit) -> None:
+        """A unit is about to run."""
+        task = unit.tasks[0]
+        beside = tuple(other.variant for other in unit.tasks[1:])
+        self.journal.append(
+            "trial-started",
+            block=task.block,
+            attempt=task.attempt,
+            workload=task.workload,
+            bucket=task.bucket,
+            variant=task.variant,
+            beside=beside,
+        )
+        self.listener.on_event(
+            ev.TrialStarted(
+                number=self.done + 1,
+                total=self.total,
+                block=task.block,
+                attempt=task.attempt,
+                workload=task.workload,
+                bucket=task.bucket,
+                variant=task.variant,
+                beside=beside,
+            )
+        )
+
+    def keep(self, results: Sequence[TrialResult], deployed: Mapping[str, Deployed]) -> None:
+        """The trials of a unit, all at once: store first, then journal; neither is torn by a signal."""
+        with self.guard.shield():
+            self.store.add_trials(
+                self.opened.experiment.id, [self._record(result, deployed) for result in results]
+            )
+            for result in results:
+                task = result.task
+                self.journal.append(
+                    "trial-finished",
+                    block=task.block,
+                    attempt=task.attempt,
+                    variant=task.variant,
+                    status=result.status,
+                    reason=result.reason,
+                )
+                self._count(task, result.status, result.reason, result.seconds / len(results))
+        for result in results:
+            self._tell(result)
+        void = [result for result in results if result.status == "void"]
+        for result in void[:1]:
+            self._void(result.task, result.reason)
+        self._tell_eta()
+
+    def _record(self, result: TrialResult, deployed: Mapping[str, Deployed]) -> TrialRecord:
+        task = result.task
+        return TrialRecord(
+            block=task.block,
+            attempt=task.attempt,
+            position=task.position,
+            workload=task.workload,
+            bucket=task.bucket,
+            variant=task.variant,
+            build_id=deployed[task.variant].build_id if task.variant in deployed else "",
+            status=result.status,
+            reason=result.reason,
+            started_at=result.started_at,
+            finished_at=result.finished_at,
+            metrics=dict(result.metrics),
+            facts=dict(result.facts),
+            raw_dir=str(result.directory.relative_to(self.opened.directory.parent)),
+            ensemble=task.ensemble,
+        )
+
+    def _tell(self, result: TrialResult) -> None:
+        task = result.task
+        self.listener.on_event(
+            ev.TrialFinished(
+                number=self.done,
+                total=self.total,
+                block=task.block,
+                attempt=task.attempt,
+                workload=task.workload,
+                bucket=task.bucket,
+                variant=task.variant,
+                status=result.status,
+                reason=result.reason,
+                seconds=result.seconds,
+                metrics=result.metrics,
+                directory=result.directory,
+            )
+        )
+
+    def _void(self, task: Task, reason: str) -> None:
+        redo = self.schedule.will_redo(task.cell)
+        self.journal.append("void", cell=task.cell, variant=task.variant, reason=reason, redo=redo)
+        self.listener.on_event(
+            ev.BlockVoid(
+                block=task.block,
+                workload=task.workload,
+                bucket=task.bucket,
+                variant=task.variant,
+                reason=reason,
+                redo=redo,
+                voids=self.counts["void"],
+                max_voids=self.spec.limits.max_voids,
+            )
+        )
+
+    def _count(self, task: Task, status: ev.TrialStatus, reason: str, seconds: float) -> None:
+        self.schedule.record(task, status)
+        self.counts[status] += 1
+        if status == "ok":
+            self.eta.add((task.workload, task.bucket), seconds)
+        elif status == "failed":
+            self.failures.append(
+                f"block {task.block}, {task.variant} · {task.bucket} · {task.workload}: {reason}"
+            )
+
+    def _tell_eta(self) -> None:
+        left = self.schedule.left()
+        self.listener.on_event(ev.Eta(self.eta.left(left), self.done, self.done + len(left)))
