@@ -9,6 +9,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "persistence/kvstore.h"
@@ -21,8 +22,8 @@ class PowerCut {
     /// The disk has what is in the directory.
     void synced(const std::string& path) {
         paths_.insert(path);
-        std::filesystem::remove_all(copyOf(path));
-        std::filesystem::copy(path, copyOf(path), std::filesystem::copy_options::recursive);
+        while (!copied(path)) {
+        }
         ++syncs;
     }
     void strike() {
@@ -34,6 +35,16 @@ class PowerCut {
     int syncs{0};
 
   private:
+    /// False when a file went away meanwhile: a store removes its obsolete files in the background.
+    static bool copied(const std::string& path) {
+        std::error_code error;
+        std::filesystem::remove_all(copyOf(path));
+        std::filesystem::copy(path, copyOf(path), std::filesystem::copy_options::recursive, error);
+        if (error && error != std::errc::no_such_file_or_directory) {
+            throw std::filesystem::filesystem_error("copy", path, copyOf(path), error);
+        }
+        return !error;
+    }
     static std::string copyOf(const std::string& path) { return path + ".disk"; }
     std::set<std::string> paths_;
 };

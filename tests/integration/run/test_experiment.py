@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
+import time
 
 import pytest
 
@@ -140,6 +142,41 @@ def test_what_does_not_fit_into_memory_runs_alone_and_says_so(lab: Lab) -> None:
     layout = stored(lab).experiment.facts["layouts"]["pf"]
     assert layout["schedule"] == "sequential"
     assert "an arm needs" in layout["why"]
+
+
+@pytest.mark.timeout(400)  # a hundred fake programs, each an interpreter of its own
+def test_one_arm_and_twelve_arms_are_ensembles_too(lab: Lab) -> None:
+    lab.write_spec(blocks=1, variants={"base": variant()})
+    assert lab.run()[0] == 0
+    arms = {"base": variant(), **{f"v{n}": variant() for n in range(11)}}
+    lab.write_spec(blocks=1, variants=arms)
+    assert lab.run()[0] == 0
+    with ResultStore.open(lab.out, create=False) as store:
+        alone, many = (store.load(summary.experiment.id).trials for summary in store.list())
+    assert [(t.status, t.ensemble) for t in alone] == [("ok", 1)]
+    assert sorted(t.facts["slot"] for t in many) == list(range(1, 13))
+    assert {t.status for t in many} == {"ok"}
+    assert len({t.facts["port"] for t in many}) == 12
+    lab.assert_nothing_left()
+
+
+def test_a_load_client_that_dies_fails_its_ensemble_which_is_redone(lab: Lab) -> None:
+    lab.write_spec(blocks=1, variants={"base": variant(sleep=1), "changed": variant(sleep=1)})
+    driver = lab.start()
+    driver.wait_for("TrialPhase", phase="access")
+    clients: list[int] = []
+    until = time.monotonic() + 30
+    while not clients and time.monotonic() < until:
+        found = (line.split(" ", 1) for line in lab.processes())
+        clients = [int(pid) for pid, command in found if "--arm=" in command and "-S" in command]
+    for pid in clients:
+        os.kill(pid, signal.SIGKILL)
+    assert driver.finish() == 3
+    trials = stored(lab).trials
+    assert [t.status for t in trials if t.attempt == 1] == ["failed", "failed"]
+    assert "pillowfight on here failed (killed by SIGKILL)" in trials[0].reason
+    assert [t.status for t in trials if t.attempt == 2] == ["ok", "ok"]
+    lab.assert_nothing_left()
 
 
 def test_every_trial_is_a_fresh_engine_process_in_the_order_of_the_plan(lab: Lab) -> None:
