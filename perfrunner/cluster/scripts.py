@@ -157,11 +157,13 @@ ours() {
   for holder in $(holders); do stat_of "$holder" && is_member $line && return 0; done
   return 1
 }
+# On a busy host the keeper may wait seconds for the CPU; without an entry there is none to wait for.
 status() {
-  tries=0
+  tries=0 patience=1  # seconds
+  [ ! -e "$base.json" ] || patience=10
   until [ -e "$base.status" ]; do
     tries=$((tries + 1))
-    if ! booted || [ $tries -gt 50 ]; then echo lost; return; fi
+    if ! booted || [ $tries -gt $((patience * 50)) ]; then echo lost; return; fi
     sleep 0.02
   done
   cat -- "$base.status"
