@@ -262,7 +262,8 @@ TEST(KeyHash, SpreadsSimilarKeysOverBucketsAndTags) {
     std::set<uint16_t> tags;
     constexpr int kKeys = 20000;
     for (int i = 0; i < kKeys; ++i) {
-        const uint64_t hash = hashKey("AB_" + std::to_string(100000000000 + i) + "_0");
+        const uint64_t hash =
+                hashKey("AB_" + std::to_string(100000000000 + i) + "_0", HashSecrets{});
         ++buckets[((hash >> 32) * 97) >> 32];
         tags.insert(static_cast<uint16_t>(hash));
     }
@@ -274,6 +275,22 @@ TEST(KeyHash, SpreadsSimilarKeysOverBucketsAndTags) {
     }
     EXPECT_LT(chiSquare, 150);       // 96 degrees of freedom: beyond 150 once in 2000 cases
     EXPECT_GT(tags.size(), 16000u);  // 65536 * (1 - e^(-20000/65536)) = 17 235 expected
+}
+
+TEST(KeyHash, NobodyOutsideCanCrowdABucket) {
+    // A first word that equals a secret makes the product 0: the second word does not count then.
+    const HashSecrets known;
+    std::string key(reinterpret_cast<const char*>(&known.second), sizeof known.second);
+    key += "........rest of the key";
+    std::set<uint64_t> guessed;
+    std::set<uint64_t> real;
+    for (int i = 0; i < 1000; ++i) {
+        key.replace(8, 4, std::to_string(1000 + i));
+        guessed.insert(hashKey(key, known));
+        real.insert(hashKey(key));
+    }
+    EXPECT_EQ(guessed.size(), 1U) << "that is how it is done";
+    EXPECT_EQ(real.size(), 1000U) << "this process's secrets are not known";
 }
 
 TEST(KeyHash, EveryByteAndTheLengthMatter) {

@@ -2,12 +2,16 @@
 // tag from the low 16.
 //
 // Own function in the multiply-and-fold family (128-bit product, halves xored), chosen because a
-// typical key of 8 to 24 bytes costs two or three multiplications and no loop. Not keyed: a client
-// that wants a crowded bucket can make one, as with the historic djb2; the vBucket's CRC spreads
-// such keys over 1024 tables. Not stored anywhere, so it may change.
+// typical key of 8 to 24 bytes costs two or three multiplications and no loop. Keyed by secrets
+// that are drawn anew in each process: nobody outside can choose keys that crowd one bucket. (With
+// known constants a key whose first word equals one of them makes the product 0, whatever follows.)
+// Not stored anywhere, so it may change.
 #pragma once
 
+#include <sys/random.h>
+
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <string_view>
 
@@ -17,9 +21,7 @@ namespace detail {
 
 __extension__ using Uint128 = unsigned __int128;
 
-constexpr uint64_t kHashSeed0 = 0x9e3779b97f4a7c15ULL;
-constexpr uint64_t kHashSeed1 = 0xd1b54a32d192ed03ULL;
-constexpr uint64_t kHashSeed2 = 0xaef17502108ef2d9ULL;
+constexpr uint64_t kHashMultiplier = 0xaef17502108ef2d9ULL;
 
 inline uint64_t foldedProduct(uint64_t a, uint64_t b) {
     const Uint128 product = static_cast<Uint128>(a) * b;
@@ -35,13 +37,31 @@ uint64_t loadWord(const char* bytes) {
 
 }  // namespace detail
 
-inline uint64_t hashKey(std::string_view key) {
+/// What keys hashKey: each word of a key is mixed with one of the two.
+struct HashSecrets {
+    uint64_t first{0x9e3779b97f4a7c15ULL};
+    uint64_t second{0xd1b54a32d192ed03ULL};
+
+    /// From the kernel, which always has as much.
+    static HashSecrets random() noexcept {
+        HashSecrets drawn;
+        if (getentropy(&drawn, sizeof drawn) != 0) {
+            std::abort();
+        }
+        return drawn;
+    }
+};
+
+/// This process's; read-only.
+inline const HashSecrets kHashSecrets = HashSecrets::random();
+
+inline uint64_t hashKey(std::string_view key, const HashSecrets& secrets = kHashSecrets) {
     using namespace detail;
     const char* bytes = key.data();
     size_t left = key.size();
-    uint64_t state = kHashSeed0 ^ (key.size() * kHashSeed2);
+    uint64_t state = secrets.first ^ (key.size() * kHashMultiplier);
     while (left > 16) {
-        state = foldedProduct(loadWord<uint64_t>(bytes) ^ kHashSeed1,
+        state = foldedProduct(loadWord<uint64_t>(bytes) ^ secrets.second,
                               loadWord<uint64_t>(bytes + 8) ^ state);
         bytes += 16;
         left -= 16;
@@ -60,8 +80,8 @@ inline uint64_t hashKey(std::string_view key) {
         last = (static_cast<uint64_t>(static_cast<uint8_t>(bytes[left / 2])) << 8) |
                static_cast<uint8_t>(bytes[left - 1]);
     }
-    state = foldedProduct(first ^ kHashSeed1, last ^ state);
-    return foldedProduct(state ^ kHashSeed0, kHashSeed2);
+    state = foldedProduct(first ^ secrets.second, last ^ state);
+    return foldedProduct(state ^ secrets.first, kHashMultiplier);
 }
 
 }  // namespace kv
