@@ -4,8 +4,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <random>
-#include <regex>
 
+#include "slices/filter.h"
 #include "slices/rounds.h"
 
 namespace kv::slices {
@@ -65,21 +65,6 @@ Json roundsJson(const BenchmarkRounds& rounds) {
             {"rounds", rounds.arms.front().slices.size()},
             {"arms", std::move(arms)}};
 }
-
-/// As Google Benchmark filters.
-class Filter {
-  public:
-    explicit Filter(const std::string& expression)
-        : negative_(expression.starts_with('-')),
-          expression_(expression.substr(negative_ ? 1 : 0), std::regex::extended) {}
-    [[nodiscard]] bool takes(const Offer& offer) const {
-        return std::regex_search(offer.full, expression_) != negative_;
-    }
-
-  private:
-    bool negative_;
-    std::regex expression_;
-};
 
 class Conductor {
   public:
@@ -151,7 +136,7 @@ class Conductor {
         for (const auto& arm : arms_) {
             std::vector<Offer> own = arm->list();
             rest(*arm);
-            std::erase_if(own, [&](const Offer& offer) { return !filter_.takes(offer); });
+            std::erase_if(own, [&](const Offer& offer) { return !filter_.takes(offer.full); });
             if (own.empty()) {
                 throw ArmError(arm->name(), "has no benchmark that " + plan_.filter + " takes");
             }

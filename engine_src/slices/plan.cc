@@ -5,9 +5,10 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <regex>
 #include <set>
 #include <stdexcept>
+
+#include "slices/filter.h"
 
 namespace kv::slices {
 
@@ -112,8 +113,8 @@ Plan parsePlan(const std::string& text) {
     }
     plan.filter = getOr<std::string>(json, "filter", plan.filter);
     try {
-        const std::regex understood(plan.filter, std::regex::extended);
-    } catch (const std::regex_error& error) {
+        const Filter understood(plan.filter);
+    } catch (const std::invalid_argument& error) {
         refuse("$.filter", error.what());
     }
     plan.slice = duration(json, "slice_ms", 1e6, plan.slice);
