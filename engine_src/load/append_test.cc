@@ -254,7 +254,7 @@ TEST(Append, ASilentServerTimesOut) {
     FakeServer server({.silentAfter = 500});
     AppendOptions options;
     options.connection.session.port = server.port();
-    options.connection.opTimeout = 0.3;
+    options.connection.opTimeout = 1;
     options.items = 400;
     options.inFlight = 10;
     Json report;

@@ -245,7 +245,7 @@ TEST(Ensemble, AStallNamesItsArmAndCountsWhatWasNeverAnswered) {
     FakeServer silent({.silentAfter = 1000});
     FakeServer good;
     auto options = optionsFor({&silent, &good});
-    options.connection.opTimeout = 0.3;
+    options.connection.opTimeout = 1;
     options.duration = 60;
     const auto outcome = run(options);
     EXPECT_NE(outcome.result.failure.find("no answer"), std::string::npos);
