@@ -86,7 +86,15 @@ class RuleTable {
         add({Opcode::kFlush, Opcode::kFlushQ}, kNoExtras | bytes(4), Forbidden, Forbidden);
         add(Opcode::kGetVBucket, kNoExtras, Forbidden, Forbidden);
         add(Opcode::kSetVBucket, kNoExtras | bytes(1) | bytes(4), Forbidden, Optional);
-        add(Opcode::kGetFailoverLog, kNoExtras, Forbidden, Forbidden);
+        add({Opcode::kGetFailoverLog, Opcode::kListBuckets, Opcode::kGetRandomKey}, kNoExtras,
+            Forbidden, Forbidden);
+        add(Opcode::kObserve, kNoExtras, Forbidden, Required);
+        add(Opcode::kObserveSeqno, kNoExtras, Forbidden, Required);
+        add(Opcode::kSeqnoPersistence, bytes(8), Forbidden, Forbidden);
+        add(Opcode::kGetAllVBSeqnos, kNoExtras | bytes(4), Forbidden, Forbidden);
+        add(Opcode::kGetReplica, kNoExtras, Required, Forbidden);
+        add(Opcode::kGetKeys, kNoExtras | bytes(4), Required, Forbidden);
+        bringsNothing({Opcode::kGetReplica, Opcode::kGetRandomKey, Opcode::kGetKeys}, Forbidden);
     }
 
     constexpr void dcpOps() {

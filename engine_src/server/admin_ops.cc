@@ -20,6 +20,7 @@ After flush(CommandContext& context, const FrameView& request) {
         replyError(context, request, Status::kNotSupported, "Delayed flush is not supported");
         return After::Continue;
     }
+    context.stats.flushes.add();
     const auto result = context.server.bucket.flushAll(context.now);
     if (!result.ok()) {
         replyRefusal(context, request, result.status);
@@ -102,13 +103,13 @@ After getFailoverLog(CommandContext& context, const FrameView& request) {
 }  // namespace
 
 void addAdminOps(CommandTable& table) {
-    using enum Command::Needs;
-    table.add(Opcode::kFlush, {flush, Data});
-    table.add(Opcode::kFlushQ, {flush, Data});
-    table.add(Opcode::kVerbosity, {verbosity, Login});
-    table.add(Opcode::kGetVBucket, {getVBucket, Data});
-    table.add(Opcode::kSetVBucket, {setVBucket, Data});
-    table.add(Opcode::kGetFailoverLog, {getFailoverLog, Data});
+    using enum Needs;
+    table.add(Opcode::kFlush, {flush, Manage});
+    table.add(Opcode::kFlushQ, {flush, Manage});
+    table.add(Opcode::kVerbosity, {verbosity, Admin});
+    table.add(Opcode::kGetVBucket, {getVBucket, Read});
+    table.add(Opcode::kSetVBucket, {setVBucket, Manage});
+    table.add(Opcode::kGetFailoverLog, {getFailoverLog, Read});
 }
 
 }  // namespace kv::server

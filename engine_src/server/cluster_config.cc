@@ -5,7 +5,8 @@
 namespace kv::server {
 
 ClusterConfig::ClusterConfig(std::string_view bucket, uint16_t vbuckets, uint16_t port,
-                             std::string_view uuid) {
+                             std::string_view uuid)
+    : uuid_(uuid) {
     using Json = nlohmann::ordered_json;
     const std::string address = "$HOST:" + std::to_string(port);
     Json config;

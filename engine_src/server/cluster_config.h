@@ -20,10 +20,12 @@ class ClusterConfig {
     ClusterConfig(std::string_view bucket, uint16_t vbuckets, uint16_t port, std::string_view uuid);
 
     [[nodiscard]] const std::string& json() const { return json_; }
+    [[nodiscard]] const std::string& uuid() const { return uuid_; }
     /// The map never changes while the server runs.
     [[nodiscard]] static constexpr protocol::ConfigVersion version() { return {1, 1}; }
 
   private:
+    std::string uuid_;
     std::string json_;
 };
 

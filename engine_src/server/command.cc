@@ -16,6 +16,7 @@ CommandTable::CommandTable() {
     addSessionOps(*this);
     addStatOps(*this);
     addAdminOps(*this);
+    addObserveOps(*this);
     addDcpOps(*this);
 }
 
@@ -178,10 +179,13 @@ After refuseViolation(CommandContext& context, const FrameView& request, Violati
     return close ? After::CloseFlushed : After::Continue;
 }
 
-After refuseAccess(CommandContext& context, const FrameView& request) {
-    if (context.session.dataAccess() == DataAccess::NoBucket && context.session.authenticated()) {
+After refuseAccess(CommandContext& context, const FrameView& request, Needs needs) {
+    const Session& session = context.session;
+    if (session.authenticated() && needsBucket(needs) && !session.hasBucket()) {
         replyError(context, request, Status::kNoBucket, "No bucket selected");
-    } else if (context.session.couchbase()) {
+    } else if (session.authenticated()) {
+        replyError(context, request, Status::kEaccess, "Not allowed for this user");
+    } else if (session.couchbase()) {
         replyError(context, request, Status::kEaccess, "Not authenticated");
     } else {
         replyError(context, request, Status::kAuthError, "Auth failure.");
@@ -228,14 +232,11 @@ After execute(CommandContext& context, const FrameView& request) {
             return After::Continue;
         }
     }
-    if (command.needs == Command::Needs::Data) [[likely]] {
-        if (context.session.dataAccess() != DataAccess::Granted) [[unlikely]] {
-            return refuseAccess(context, request);
-        }
-        return command.handler(context, request);
+    if (!context.session.allows(command.needs)) [[unlikely]] {
+        return refuseAccess(context, request, command.needs);
     }
-    if (command.needs == Command::Needs::Login && !context.session.authenticated()) {
-        return refuseAccess(context, request);
+    if (needsBucket(command.needs)) [[likely]] {
+        return command.handler(context, request);
     }
     // Everything else allocates for the connection, not for the bucket.
     const NonBucketGuard guard;
@@ -250,12 +251,8 @@ After refuseTooLong(CommandContext& context, const FrameView& request) {
     if (request.key.size() > protocol::kMaxKeyLength) {
         return refuseViolation(context, request, Violation::KeyTooLong);
     }
-    const bool allowed = command.needs == Command::Needs::Nothing ||
-                         (command.needs == Command::Needs::Login
-                                  ? context.session.authenticated()
-                                  : context.session.dataAccess() == DataAccess::Granted);
-    if (!allowed) {
-        return refuseAccess(context, request);
+    if (!context.session.allows(command.needs)) {
+        return refuseAccess(context, request, command.needs);
     }
     if (command.tooLong != nullptr && !request.key.empty()) {
         return command.tooLong(context, request);

@@ -20,6 +20,7 @@ namespace kv::server {
 /// What becomes of the connection after a command.
 enum class After : uint8_t {
     Continue,
+    AgainLater,    ///< what it waits for has not come: nothing was answered, execute it again
     Penalty,       ///< hold the answers back for a while: a login failed
     CloseFlushed,  ///< close when the answers have been sent
     Close,         ///< close at once; what could be sent is lost
@@ -42,11 +43,6 @@ struct CommandContext {
 using Handler = After (*)(CommandContext&, const protocol::FrameView&);
 
 struct Command {
-    enum class Needs : uint8_t {
-        Nothing,  ///< allowed before login
-        Login,    ///< where users are configured
-        Data,     ///< login and a bucket; runs with the bucket's memory bound to the thread
-    };
     Handler handler{nullptr};
     Needs needs{Needs::Nothing};
     /// Answers a request whose value is too long to be looked at; nullptr: E2big, no more.
@@ -75,6 +71,7 @@ void addCounterOps(CommandTable& table);
 void addSessionOps(CommandTable& table);
 void addStatOps(CommandTable& table);
 void addAdminOps(CommandTable& table);
+void addObserveOps(CommandTable& table);
 void addDcpOps(CommandTable& table);
 
 /// Appends `response` as the answer to `request`: opcode and opaque are the request's.

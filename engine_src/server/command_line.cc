@@ -76,7 +76,8 @@ void addFlags(CLI::App& app, CommandLine& line, std::string& bucketType,
             ->check(CLI::IsMember({"commit", "interval", "never"}));
     app.add_option(
             "--users", line.usersFile,
-            R"(JSON file {"name":"password"}, mode 0600; without it only loopback is served)");
+            R"(JSON file {"name":"password"} or {"name":{"password":"...","role":"read-only"}}, mode 0600; )"
+            "without it only loopback is served");
     app.add_option_function<std::string>(
                "--replicate-from",
                [&line](const std::string& address) { parseAddress(address, line); },

@@ -15,6 +15,8 @@ namespace {
 constexpr size_t kLargeFrameStep = 256 << 10;
 /// Kept for the next time when a connection's own buffers run empty.
 constexpr size_t kKeepCapacity = 4 << 10;
+/// Between two looks at what a request waits for.
+constexpr auto kWaitStep = std::chrono::milliseconds(5);
 constexpr auto kLingerTime = std::chrono::seconds(2);
 
 }  // namespace
@@ -118,6 +120,7 @@ void Connection::run(protocol::Bytes input) {
     const size_t limit = unsentLimit();
     const size_t room = limit - std::min(limit, output_.size());
     Progress progress;
+    bool waiting = false;
     try {
         progress = runRequests(context, input, {server.settings.maxRequestsPerTurn, room});
         inbox_.keep(input, progress, Clock::now());
@@ -137,8 +140,13 @@ void Connection::run(protocol::Bytes input) {
             since_ = Clock::now();
             break;
         case Stop::Penalty:
-            pause();
+            output_.append(thread_.output().view());
+            thread_.output().clear();
+            pause(std::chrono::milliseconds(server.settings.authDelayMillis));
             return;
+        case Stop::Waiting:
+            waiting = true;
+            break;
         case Stop::TurnOver:
             thread_.stats().yields.add();
             break;
@@ -147,6 +155,15 @@ void Connection::run(protocol::Bytes input) {
             break;
     }
     produce();
+    if (waiting) {
+        // The answers so far leave with the pause's end at the latest.
+        output_.append(thread_.output().view());
+        thread_.output().clear();
+        if (send()) {
+            pause(kWaitStep);
+        }
+        return;
+    }
     sendBatch();
 }
 
@@ -246,19 +263,15 @@ void Connection::resume() {
     }
 }
 
-void Connection::pause() {
-    auto& batch = thread_.output();
-    output_.append(batch.view());
-    batch.clear();
+void Connection::pause(std::chrono::milliseconds time) {
     state_ = State::Paused;
     socket_.watchReadable(false);
     socket_.watchWritable(false);
     if (!pauseEvent_) {
         pauseEvent_ = makeEvent(thread_.base(), -1, 0, onPauseOver, this);
     }
-    const auto millis = thread_.server().settings.authDelayMillis;
-    const timeval delay{static_cast<time_t>(millis / 1000),
-                        static_cast<suseconds_t>(millis % 1000 * 1000)};
+    const timeval delay{static_cast<time_t>(time.count() / 1000),
+                        static_cast<suseconds_t>(time.count() % 1000 * 1000)};
     event_add(pauseEvent_.get(), &delay);
     accountBuffers();
 }

@@ -8,7 +8,7 @@
 // ServerContext::buffers. Before login it may hold little, and not for long.
 //
 //   reading ──output over the limit──▶ blocked (not read, nothing executed) ──all sent──▶ reading
-//   reading ──login failed──▶ paused (answers held back) ──timer──▶ reading
+//   reading ──login failed, or a request waits──▶ paused (answers held back) ──timer──▶ reading
 //   reading ──quit, bad stream──▶ closing (send the rest, half-close, discard input for a short
 //   while) ──▶ gone
 #pragma once
@@ -76,7 +76,8 @@ class Connection {
     /// Sends kept output; false when the connection is gone.
     bool send();
     void afterSending();
-    void pause();
+    /// Reads, runs and sends nothing for a while.
+    void pause(std::chrono::milliseconds time);
     void startClosing();
     void discardInput();
     /// Brings ServerContext::buffers up to date; when all connections together hold too much the

@@ -12,6 +12,7 @@ using protocol::Opcode;
 namespace {
 
 After arithmetic(CommandContext& context, const FrameView& request) {
+    context.stats.otherMutations.add();
     const auto extras = protocol::decodeCounterExtras(request.extras);
     const Opcode opcode = request.header.opcode;
     const bool create = extras.expiry != protocol::kCounterNoCreate;
@@ -34,7 +35,7 @@ After arithmetic(CommandContext& context, const FrameView& request) {
 void addCounterOps(CommandTable& table) {
     for (const Opcode opcode :
          {Opcode::kIncrement, Opcode::kIncrementQ, Opcode::kDecrement, Opcode::kDecrementQ}) {
-        table.add(opcode, {arithmetic, Command::Needs::Data});
+        table.add(opcode, {arithmetic, Needs::Write});
     }
 }
 

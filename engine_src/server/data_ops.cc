@@ -56,6 +56,8 @@ void replyMiss(CommandContext& context, const FrameView& request) {
     reply(context, request, response);
 }
 
+}  // namespace
+
 After replyDocument(CommandContext& context, const FrameView& request, const OpResult& result) {
     context.stats.gets.add();
     if (!result.ok()) {
@@ -82,6 +84,8 @@ After replyDocument(CommandContext& context, const FrameView& request, const OpR
     return After::Continue;
 }
 
+namespace {
+
 After get(CommandContext& context, const FrameView& request) {
     return replyDocument(
             context, request,
@@ -89,6 +93,7 @@ After get(CommandContext& context, const FrameView& request) {
 }
 
 After getAndTouch(CommandContext& context, const FrameView& request) {
+    context.stats.otherMutations.add();
     const uint32_t expiry = absoluteExpiry(protocol::decodeU32(request.extras), context.now);
     return replyDocument(context, request,
                          context.server.bucket.getAndTouch(targetOf(context, request),
@@ -195,6 +200,7 @@ After concat(CommandContext& context, const FrameView& request) {
 }
 
 After remove(CommandContext& context, const FrameView& request) {
+    context.stats.otherMutations.add();
     auto result = context.server.bucket.remove(targetOf(context, request), request.keyText(),
                                                Cas{request.header.cas}, context.now);
     if (!context.session.couchbase()) {
@@ -205,6 +211,7 @@ After remove(CommandContext& context, const FrameView& request) {
 }
 
 After touch(CommandContext& context, const FrameView& request) {
+    context.stats.otherMutations.add();
     const uint32_t expiry = absoluteExpiry(protocol::decodeU32(request.extras), context.now);
     replyMutation(context, request,
                   context.server.bucket.touch(targetOf(context, request), request.keyText(), expiry,
@@ -215,23 +222,23 @@ After touch(CommandContext& context, const FrameView& request) {
 }  // namespace
 
 void addDataOps(CommandTable& table) {
-    const auto add = [&table](std::initializer_list<Opcode> opcodes, Handler handler) {
+    const auto add = [&table](std::initializer_list<Opcode> opcodes, Command command) {
         for (const Opcode opcode : opcodes) {
-            table.add(opcode, {handler, Command::Needs::Data});
+            table.add(opcode, command);
         }
     };
-    add({Opcode::kGet, Opcode::kGetQ, Opcode::kGetK, Opcode::kGetKQ}, get);
-    add({Opcode::kGat, Opcode::kGatQ, Opcode::kGatK, Opcode::kGatKQ}, getAndTouch);
-    add({Opcode::kGetMeta, Opcode::kGetMetaQ}, getMeta);
-    add({Opcode::kGetLocked}, getAndLock);
-    add({Opcode::kUnlockKey}, unlock);
-    for (const Opcode opcode : {Opcode::kSet, Opcode::kSetQ, Opcode::kAdd, Opcode::kAddQ,
-                                Opcode::kReplace, Opcode::kReplaceQ}) {
-        table.add(opcode, {store, Command::Needs::Data, refuseLongValue});
-    }
-    add({Opcode::kAppend, Opcode::kAppendQ, Opcode::kPrepend, Opcode::kPrependQ}, concat);
-    add({Opcode::kDelete, Opcode::kDeleteQ}, remove);
-    add({Opcode::kTouch}, touch);
+    using enum Needs;
+    add({Opcode::kGet, Opcode::kGetQ, Opcode::kGetK, Opcode::kGetKQ}, {get, Read});
+    add({Opcode::kGetMeta, Opcode::kGetMetaQ}, {getMeta, Read});
+    add({Opcode::kGat, Opcode::kGatQ, Opcode::kGatK, Opcode::kGatKQ}, {getAndTouch, Write});
+    add({Opcode::kGetLocked}, {getAndLock, Write});
+    add({Opcode::kUnlockKey}, {unlock, Write});
+    add({Opcode::kSet, Opcode::kSetQ, Opcode::kAdd, Opcode::kAddQ, Opcode::kReplace,
+         Opcode::kReplaceQ},
+        {store, Write, refuseLongValue});
+    add({Opcode::kAppend, Opcode::kAppendQ, Opcode::kPrepend, Opcode::kPrependQ}, {concat, Write});
+    add({Opcode::kDelete, Opcode::kDeleteQ}, {remove, Write});
+    add({Opcode::kTouch}, {touch, Write});
 }
 
 }  // namespace kv::server

@@ -142,14 +142,14 @@ After noop(CommandContext& context, const FrameView& request) {
 }  // namespace
 
 void addDcpOps(CommandTable& table) {
-    using enum Command::Needs;
-    table.add(Opcode::kDcpOpen, {open, Data});
-    table.add(Opcode::kDcpControl, {control, Data});
-    table.add(Opcode::kDcpStreamReq, {streamRequest, Data});
-    table.add(Opcode::kDcpCloseStream, {closeStream, Data});
-    table.add(Opcode::kDcpBufferAck, {bufferAck, Data});
-    table.add(Opcode::kDcpGetFailoverLog, {failoverLog, Data});
-    table.add(Opcode::kDcpNoop, {noop, Data});
+    using enum Needs;
+    table.add(Opcode::kDcpOpen, {open, Read});
+    table.add(Opcode::kDcpControl, {control, Read});
+    table.add(Opcode::kDcpStreamReq, {streamRequest, Read});
+    table.add(Opcode::kDcpCloseStream, {closeStream, Read});
+    table.add(Opcode::kDcpBufferAck, {bufferAck, Read});
+    table.add(Opcode::kDcpGetFailoverLog, {failoverLog, Read});
+    table.add(Opcode::kDcpNoop, {noop, Read});
 }
 
 }  // namespace kv::server

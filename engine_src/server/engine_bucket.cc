@@ -64,6 +64,17 @@ void EngineBucket::addStats(ServerContext& context) const {
     if (persistent_ == nullptr) {
         return;
     }
+    context.persistedSeqno = [this](Vbid vbid) { return persistent_->persistedSeqno(vbid); };
+    context.statSources.emplace_back("kvstore", [this] {
+        const auto stats = persistent_->persistenceStats().store;
+        return KeyValues{{"rw:commits", std::to_string(stats.commits)},
+                         {"rw:failed_commits", std::to_string(stats.failedCommits)},
+                         {"rw:sets", std::to_string(stats.sets)},
+                         {"rw:deletes", std::to_string(stats.deletes)},
+                         {"rw:bytes_written", std::to_string(stats.bytesWritten)},
+                         {"rw:memory_bytes", std::to_string(stats.memoryBytes)},
+                         {"rw:disk_bytes", std::to_string(stats.diskBytes)}};
+    });
     context.statSources.emplace_back("", [this] {
         const auto stats = persistent_->persistenceStats();
         return KeyValues{{"ep_total_persisted", std::to_string(stats.totalPersisted)},

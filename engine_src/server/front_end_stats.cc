@@ -28,8 +28,8 @@ void FrontEndStats::record(protocol::Opcode opcode, std::chrono::steady_clock::d
 
 void FrontEndStats::reset() {
     for (Counter* counter :
-         {&requests, &gets, &getHits, &sets, &bytesRead, &bytesWritten, &wakeups, &yields,
-          &slowReaders, &authErrors, &bufferLimitCloses, &overdueCloses}) {
+         {&requests, &gets, &getHits, &sets, &otherMutations, &flushes, &bytesRead, &bytesWritten,
+          &wakeups, &yields, &slowReaders, &authErrors, &bufferLimitCloses, &overdueCloses}) {
         counter->reset();
     }
     resetPending_.store(true, std::memory_order_release);

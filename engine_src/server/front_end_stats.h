@@ -45,7 +45,9 @@ class alignas(64) FrontEndStats {
     Counter requests;  ///< all commands, known or not
     Counter gets;      ///< Get, GetK, Gat, GetLocked and their quiet forms
     Counter getHits;
-    Counter sets;  ///< Set, Add, Replace, Append, Prepend and their quiet forms
+    Counter sets;            ///< Set, Add, Replace, Append, Prepend and their quiet forms
+    Counter otherMutations;  ///< Delete, Increment, Decrement, Touch, Gat, and their quiet forms
+    Counter flushes;
     Counter bytesRead;
     Counter bytesWritten;
     Counter wakeups;  ///< times a connection was read

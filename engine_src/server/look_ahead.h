@@ -61,8 +61,7 @@ class LookAhead {
         }
         const auto key = asText(rest_.subspan(kHeaderSize + header.extrasLength, header.keyLength));
         rest_ = rest_.subspan(header.frameSize());
-        if (key.empty() ||
-            context_.server.commands.at(header.opcode).needs != Command::Needs::Data) {
+        if (key.empty() || !needsBucket(context_.server.commands.at(header.opcode).needs)) {
             return {};
         }
         const Vbid vbid = context_.session.couchbase()

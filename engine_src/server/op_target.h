@@ -28,4 +28,8 @@ inline Vbid targetOf(const CommandContext& context, const protocol::FrameView& r
 void replyMutation(CommandContext& context, const protocol::FrameView& request,
                    const OpResult& result, protocol::Bytes value = {});
 
+/// The answer of every command that reads a document; a miss of a quiet form is silent.
+After replyDocument(CommandContext& context, const protocol::FrameView& request,
+                    const OpResult& result);
+
 }  // namespace kv::server

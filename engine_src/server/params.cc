@@ -149,6 +149,8 @@ std::vector<Param> makeTable() {
                     "largest request (KiB), and unsent answers, of a connection that has not "
                     "logged in",
                     1024),
+            integer("persist_wait_s", &E::server, &S::persistWaitSeconds, 1, 3600,
+                    "seconds that SEQNO_PERSISTENCE waits for the disk"),
             integer("auth_delay_ms", &E::server, &S::authDelayMillis, 0, 60'000,
                     "delay of the answer to a failed login"),
             integer("max_failed_logins", &E::server, &S::maxFailedLogins, 1, 1000,

@@ -57,6 +57,8 @@ bool isClientRequest(Magic magic) {
 
 Stop stopOf(After after) {
     switch (after) {
+        case After::AgainLater:
+            return Stop::Waiting;
         case After::Penalty:
             return Stop::Penalty;
         case After::CloseFlushed:
@@ -127,6 +129,10 @@ Progress runRequests(CommandContext& context, protocol::Bytes input, TurnBudget 
         const After after = timedExecute(
                 options::PlantedFault::operation(context, progress.consumed), parsed.frame);
         if (after != After::Continue) [[unlikely]] {
+            if (after == After::AgainLater) {
+                progress.consumed -= parsed.frame.size();
+                context.stats.requests.add(~uint64_t{0});  // it is counted when it is executed
+            }
             progress.stop = stopOf(after);
             return progress;
         }

@@ -23,6 +23,7 @@ enum class Stop : uint8_t {
     NeedInput,     ///< all complete requests are done; `wanted` bytes make the next one complete
     TurnOver,      ///< the budget of requests is used up
     OutputFull,    ///< the budget of output is used up
+    Waiting,       ///< the next request waits: send the answers, run it again in a while
     Penalty,       ///< hold the answers back, then go on
     CloseFlushed,  ///< send the answers, then close
     Close,         ///< close now

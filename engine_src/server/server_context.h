@@ -48,6 +48,8 @@ struct ServerContext {
     /// Run by STAT reset after the server's own counters.
     std::vector<std::function<void()>> statResets;
 
+    /// How far a vBucket is on disk; empty where nothing is persisted.
+    std::function<Seqno(Vbid)> persistedSeqno{};
     dcp::DcpNode* dcp{nullptr};  ///< nullptr: DCP is not served
 
     std::atomic<uint32_t> connections{0};

@@ -258,15 +258,17 @@ TEST_F(ServerTest, ConnectionsTogetherHoldABoundedAmount) {
 }
 
 TEST_F(ServerTest, TheLargestHolderGoesFirst) {
-    start({.maxBufferedBytes = 4 << 20});
-    const auto half = setBytes("k", std::string(8 << 20, 'x')).substr(0, 3 << 20);
+    start({.maxBufferedBytes = 8 << 20});
+    // A buffer holds up to half as much again as has come: 5 MiB fit, with 6 times 700 KiB they do
+    // not, and these alone do.
+    const auto half = setBytes("k", std::string(12 << 20, 'x')).substr(0, 5 << 20);
     auto large = connect();
     large.send(half);
-    ASSERT_TRUE(eventually([this] { return context().buffers.held() >= size_t{3} << 20; }));
+    ASSERT_TRUE(eventually([this] { return context().buffers.held() >= size_t{5} << 20; }));
     std::vector<Client> small;
     for (int i = 0; i < 6; ++i) {
         small.push_back(connect());
-        small.back().send(half.substr(0, 400 << 10));
+        small.back().send(half.substr(0, 700 << 10));
     }
     EXPECT_TRUE(large.atEnd());
     EXPECT_TRUE(eventually([this] { return context().connections.load() == 6; }));

@@ -4,6 +4,7 @@
 // Owned by its connection and touched by that connection's front-end thread only.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -14,15 +15,32 @@
 
 namespace kv::server {
 
-/// Whether data commands may run, decided when something changes instead of at every command.
-enum class DataAccess : uint8_t { Granted, NotAuthenticated, NoBucket };
+/// What a command needs to run.
+enum class Needs : uint8_t {
+    Nothing,  ///< allowed before login
+    Login,    ///< where users are configured
+    Admin,    ///< login as an administrator
+    // The others need a bucket too, and run with its memory bound to the thread.
+    Read,
+    Write,   ///< a user who may change documents
+    Manage,  ///< an administrator
+};
+constexpr bool needsBucket(Needs needs) noexcept {
+    return needs >= Needs::Read;
+}
 
 class Session {
   public:
     Session(uint64_t id, bool needsLogin) : id_(id), needsLogin_(needsLogin) { update(); }
 
     [[nodiscard]] uint64_t id() const { return id_; }
-    [[nodiscard]] DataAccess dataAccess() const { return access_; }
+    /// Decided when something changes instead of at every command.
+    [[nodiscard]] bool allows(Needs needs) const {
+        return ((allowed_ >> static_cast<unsigned>(needs)) & 1U) != 0;
+    }
+    [[nodiscard]] bool hasBucket() const {
+        return !couchbase_ || !features_.selectBucket || bucketSelected_;
+    }
     /// Logged in, or nobody needs to.
     [[nodiscard]] bool authenticated() const { return !needsLogin_ || !user_.empty(); }
 
@@ -59,8 +77,9 @@ class Session {
     // --- login
     [[nodiscard]] const std::string& user() const { return user_; }
     std::optional<SaslExchange>& login() { return login_; }
-    void loggedIn(std::string user) {
+    void loggedIn(std::string user, Role role) {
         user_ = std::move(user);
+        role_ = role;
         failedLogins_ = 0;
         update();
     }
@@ -80,6 +99,18 @@ class Session {
         configSent_ = true;
         return true;
     }
+
+    // --- a request that waits for something and is executed again until it has come
+    /// True while the request at work, first seen at the first call, has not waited `patience`.
+    bool waits(std::chrono::steady_clock::time_point now, std::chrono::seconds patience) {
+        waitsSince_ = waitsSince_ ? waitsSince_ : now;
+        if (now - *waitsSince_ < patience) {
+            return true;
+        }
+        endWait();
+        return false;
+    }
+    void endWait() { waitsSince_.reset(); }
 
     // --- DCP
     /// What makes the connection speak by itself; nullptr on most connections.
@@ -103,12 +134,26 @@ class Session {
 
   private:
     void update() {
-        if (needsLogin_ && user_.empty()) {
-            access_ = DataAccess::NotAuthenticated;
-        } else if (couchbase_ && features_.selectBucket && !bucketSelected_) {
-            access_ = DataAccess::NoBucket;
-        } else {
-            access_ = DataAccess::Granted;
+        const auto allow = [this](Needs needs) { allowed_ |= 1U << static_cast<unsigned>(needs); };
+        allowed_ = 0;
+        allow(Needs::Nothing);
+        if (!authenticated()) {
+            return;
+        }
+        const Role role = needsLogin_ ? role_ : Role::Admin;
+        allow(Needs::Login);
+        if (role == Role::Admin) {
+            allow(Needs::Admin);
+        }
+        if (!hasBucket()) {
+            return;
+        }
+        allow(Needs::Read);
+        if (role != Role::ReadOnly) {
+            allow(Needs::Write);
+        }
+        if (role == Role::Admin) {
+            allow(Needs::Manage);
         }
     }
 
@@ -117,9 +162,11 @@ class Session {
     bool couchbase_{false};
     bool bucketSelected_{false};
     bool configSent_{false};
-    DataAccess access_{DataAccess::Granted};
+    unsigned allowed_{0};  ///< a bit for each of Needs
+    Role role_{Role::ReadOnly};
     Features features_;
     unsigned failedLogins_{0};
+    std::optional<std::chrono::steady_clock::time_point> waitsSince_;
     std::string user_;
     std::string agent_;
     std::optional<SaslExchange> login_;

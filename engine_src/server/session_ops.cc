@@ -107,7 +107,7 @@ After answerLogin(CommandContext& context, const FrameView& request, const SaslA
             replyText(context, request, answer.message, Status::kAuthContinue);
             return After::Continue;
         case SaslStatus::Success:
-            context.session.loggedIn(login->user());
+            context.session.loggedIn(login->user(), context.server.users->role(login->user()));
             login.reset();
             replyText(context, request,
                       answer.message.empty() ? std::string_view("Authenticated") : answer.message);
@@ -207,7 +207,7 @@ After quit(CommandContext& context, const FrameView& request) {
 }  // namespace
 
 void addSessionOps(CommandTable& table) {
-    using enum Command::Needs;
+    using enum Needs;
     table.add(Opcode::kHello, {hello, Nothing});
     table.add(Opcode::kSaslListMechs, {listMechanisms, Nothing});
     table.add(Opcode::kSaslAuth, {saslAuth, Nothing});

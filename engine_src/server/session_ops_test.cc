@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "server/test_support.h"
 
@@ -126,6 +127,52 @@ TEST_F(Login, AFailedLoginForgetsAnEarlierOne) {
     EXPECT_EQ(bench_.ask({.opcode = Opcode::kGet, .key = "k"}).status, Status::kAuthError);
     EXPECT_EQ(bench_.ask({.opcode = Opcode::kSaslStep, .key = "SCRAM-SHA1", .value = "x"}).status,
               Status::kAuthError);
+}
+
+TEST(Roles, EachMayDoWhatTheOnesBeforeMay) {
+    const UserStore users(std::map<std::string, User>{{"reader", {"p", Role::ReadOnly}},
+                                                      {"writer", {"p", Role::ReadWrite}},
+                                                      {"chief", {"p", Role::Admin}}});
+    const std::string store(8, '\0');
+    const std::vector<Frame> reading{{.opcode = Opcode::kGet, .key = "k"},
+                                     {.opcode = Opcode::kGetMeta, .key = "k"},
+                                     {.opcode = Opcode::kGetVBucket},
+                                     {.opcode = Opcode::kGetClusterConfig},
+                                     {.opcode = Opcode::kGetFailoverLog}};
+    const std::vector<Frame> writing{
+            {.opcode = Opcode::kSet, .key = "k", .value = "v", .extras = store},
+            {.opcode = Opcode::kSet,
+             .key = "k",
+             .value = std::string(21 << 20, 'v'),
+             .extras = store},
+            {.opcode = Opcode::kAppend, .key = "k", .value = "v"},
+            {.opcode = Opcode::kIncrement, .key = "k", .extras = std::string(20, '\0')},
+            {.opcode = Opcode::kTouch, .key = "k", .extras = "\0\0\0\0"s},
+            {.opcode = Opcode::kGat, .key = "k", .extras = "\0\0\0\0"s},
+            {.opcode = Opcode::kGetLocked, .key = "k"},
+            {.opcode = Opcode::kDelete, .key = "k"}};
+    const std::vector<Frame> managing{{.opcode = Opcode::kFlush},
+                                      {.opcode = Opcode::kSetVBucket, .extras = "\x01"},
+                                      {.opcode = Opcode::kVerbosity, .extras = "\0\0\0\x01"s},
+                                      {.opcode = Opcode::kStat, .key = "reset"}};
+    const auto allowed = [&](const std::string& name, const std::vector<Frame>& frames) {
+        Bench bench(&users);
+        bench.ask({.opcode = Opcode::kSaslAuth, .key = "PLAIN", .value = "\0"s + name + "\0p"s});
+        std::set<bool> answers;
+        for (const auto& frame : frames) {
+            answers.insert(bench.ask(frame).status != Status::kEaccess);
+        }
+        EXPECT_EQ(answers.size(), 1U) << name << ": all of them, or none";
+        return *answers.begin();
+    };
+    EXPECT_TRUE(allowed("reader", reading));
+    EXPECT_FALSE(allowed("reader", writing));
+    EXPECT_FALSE(allowed("reader", managing));
+    EXPECT_TRUE(allowed("writer", reading));
+    EXPECT_TRUE(allowed("writer", writing));
+    EXPECT_FALSE(allowed("writer", managing));
+    EXPECT_TRUE(allowed("chief", writing));
+    EXPECT_TRUE(allowed("chief", managing));
 }
 
 TEST(Stats, GroupsHaveTheirFigures) {

@@ -21,9 +21,10 @@ struct ServerSettings {
     uint32_t loginSeconds{30};  ///< a connection that has not logged in so long is closed
     size_t maxBeforeLoginBytes{
             16 << 10};  ///< before login: body of a request, one read, and unsent answers
-    uint32_t authDelayMillis{250};  ///< the answer to a failed login waits this long
-    uint32_t maxFailedLogins{5};    ///< in a row on one connection; then it is closed
-    uint32_t timingSample{32};      ///< one operation in so many is timed; 0 = none
+    uint32_t persistWaitSeconds{30};  ///< how long SEQNO_PERSISTENCE waits
+    uint32_t authDelayMillis{250};    ///< the answer to a failed login waits this long
+    uint32_t maxFailedLogins{5};      ///< in a row on one connection; then it is closed
+    uint32_t timingSample{32};        ///< one operation in so many is timed; 0 = none
 };
 
 }  // namespace kv::server

@@ -11,13 +11,28 @@ using protocol::Status;
 
 namespace {
 
+constexpr std::string_view whyNone(Status status) {
+    switch (status) {
+        case Status::kEinval:
+            return "Invalid arguments: a number of a vBucket is expected";
+        case Status::kNotMyVbucket:
+            return "No such vBucket";
+        default:
+            return "No such group of statistics, or no such document";
+    }
+}
+
 After stat(CommandContext& context, const FrameView& request) {
-    const auto group = collectStats(context.server, request.keyText());
-    if (!group) {
-        replyError(context, request, Status::kKeyEnoent, "No such group of statistics");
+    if (request.keyText() == "reset" && !context.session.allows(Needs::Admin)) {
+        replyError(context, request, Status::kEaccess, "Not allowed for this user");
         return After::Continue;
     }
-    for (const auto& [key, value] : *group) {
+    const auto answer = collectStats(context.server, request.keyText());
+    if (answer.status != Status::kSuccess) {
+        replyError(context, request, answer.status, whyNone(answer.status));
+        return After::Continue;
+    }
+    for (const auto& [key, value] : answer.values) {
         Response response;
         response.key = protocol::asBytes(key);
         response.value = protocol::asBytes(value);
@@ -30,7 +45,7 @@ After stat(CommandContext& context, const FrameView& request) {
 }  // namespace
 
 void addStatOps(CommandTable& table) {
-    table.add(Opcode::kStat, {stat, Command::Needs::Login});
+    table.add(Opcode::kStat, {stat, Needs::Login});
 }
 
 }  // namespace kv::server

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "allocators/allocator.h"
+#include "server/vbucket_stats.h"
 #include "server/version.h"
 
 namespace kv::server {
@@ -44,7 +45,13 @@ void addTraffic(Group& out, const ServerContext& server) {
     const auto hits = sum(server, &FrontEndStats::getHits);
     out.add("cmd_total", sum(server, &FrontEndStats::requests));
     out.add("cmd_get", gets);
-    out.add("cmd_set", sum(server, &FrontEndStats::sets));
+    const auto sets = sum(server, &FrontEndStats::sets);
+    out.add("cmd_set", sets);
+    out.add("cmd_flush", sum(server, &FrontEndStats::flushes));
+    const auto mutations = sets + sum(server, &FrontEndStats::otherMutations);
+    out.add("cmd_total_gets", gets);
+    out.add("cmd_total_sets", mutations);
+    out.add("cmd_total_ops", gets + mutations);
     out.add("get_hits", hits);
     out.add("get_misses", gets - std::min(hits, gets));
     out.add("bytes_read", sum(server, &FrontEndStats::bytesRead));
@@ -166,6 +173,10 @@ KeyValues hashGroup(ServerContext& server) {
     return out.take();
 }
 
+KeyValues uuidGroup(ServerContext& server) {
+    return {{"uuid", server.config.uuid()}};
+}
+
 KeyValues configGroup(ServerContext& server) {
     return server.configStats;
 }
@@ -188,26 +199,29 @@ struct Named {
 constexpr Named kGroups[] = {
         {"", defaultGroup},        {"memory", memoryGroup}, {"allocator", allocatorGroup},
         {"timings", timingsGroup}, {"hash", hashGroup},     {"config", configGroup},
-        {"settings", configGroup}, {"reset", resetGroup}};
+        {"settings", configGroup}, {"uuid", uuidGroup},     {"reset", resetGroup}};
 
 }  // namespace
 
-std::optional<KeyValues> collectStats(ServerContext& server, std::string_view group) {
-    std::optional<KeyValues> values;
+StatAnswer collectStats(ServerContext& server, std::string_view group) {
+    if (auto answer = vbucketStats(server, group)) {
+        return *std::move(answer);
+    }
+    StatAnswer answer{protocol::Status::kKeyEnoent, {}};
     for (const auto& known : kGroups) {
         if (known.name == group) {
-            values = known.collect(server);
+            answer = {protocol::Status::kSuccess, known.collect(server)};
         }
     }
     for (const auto& [name, source] : server.statSources) {
         if (name == group) {
             auto more = source();
-            values = values ? std::move(values) : KeyValues{};
-            values->insert(values->end(), std::make_move_iterator(more.begin()),
-                           std::make_move_iterator(more.end()));
+            answer.status = protocol::Status::kSuccess;
+            answer.values.insert(answer.values.end(), std::make_move_iterator(more.begin()),
+                                 std::make_move_iterator(more.end()));
         }
     }
-    return values;
+    return answer;
 }
 
 }  // namespace kv::server

@@ -4,15 +4,21 @@
 // exact only when quiet.
 #pragma once
 
-#include <optional>
 #include <string_view>
 
+#include "protocol/status.h"
 #include "server/server_context.h"
 
 namespace kv::server {
 
-/// Keys and values of `group`; nothing when there is no such group. "reset" zeroes counters and
+/// A group that was asked for: its figures, or why there are none.
+struct StatAnswer {
+    protocol::Status status{protocol::Status::kSuccess};
+    KeyValues values{};
+};
+
+/// Keys and values of `group`; KeyEnoent when there is no such group. "reset" zeroes counters and
 /// timings.
-std::optional<KeyValues> collectStats(ServerContext& server, std::string_view group);
+StatAnswer collectStats(ServerContext& server, std::string_view group);
 
 }  // namespace kv::server

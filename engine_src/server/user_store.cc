@@ -4,6 +4,8 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
 namespace kv::server {
 
@@ -11,9 +13,38 @@ namespace {
 
 constexpr std::array kDigests{crypto::Digest::Sha1, crypto::Digest::Sha256, crypto::Digest::Sha512};
 
+constexpr std::pair<std::string_view, Role> kRoles[] = {
+        {"read-only", Role::ReadOnly}, {"read-write", Role::ReadWrite}, {"admin", Role::Admin}};
+
+/// A non-empty text, or nothing.
+std::optional<std::string> textOf(const nlohmann::json& json) {
+    if (!json.is_string() || json.get_ref<const std::string&>().empty()) {
+        return std::nullopt;
+    }
+    return json.get<std::string>();
+}
+
+std::optional<User> userOf(const nlohmann::json& json) {
+    if (auto password = textOf(json)) {
+        return User{*password, Role::Admin};
+    }
+    if (!json.is_object() || json.size() != 2 || !json.contains("password") ||
+        !json.contains("role")) {
+        return std::nullopt;
+    }
+    const auto password = textOf(json["password"]);
+    const auto role = textOf(json["role"]);
+    for (const auto& [name, value] : kRoles) {
+        if (password && role == name) {
+            return User{*password, value};
+        }
+    }
+    return std::nullopt;
+}
+
 }  // namespace
 
-std::map<std::string, std::string> readUserFile(const std::filesystem::path& file) {
+std::map<std::string, User> readUsers(const std::filesystem::path& file) {
     struct stat info {};
     if (::stat(file.c_str(), &info) != 0) {
         throw UserFileError("users file " + file.string() + ": cannot be read");
@@ -28,35 +59,66 @@ std::map<std::string, std::string> readUserFile(const std::filesystem::path& fil
         throw UserFileError("users file " + file.string() +
                             R"(: expected a JSON object {"name": "password"})");
     }
-    std::map<std::string, std::string> passwords;
-    for (const auto& [name, password] : json.items()) {
-        if (name.empty() || !password.is_string() ||
-            password.get_ref<const std::string&>().empty()) {
-            throw UserFileError("users file " + file.string() + ": user '" + name +
-                                "' needs a non-empty name and a non-empty string as password");
+    std::map<std::string, User> users;
+    for (const auto& [name, entry] : json.items()) {
+        auto user = userOf(entry);
+        if (name.empty() || !user) {
+            throw UserFileError(
+                    "users file " + file.string() + ": user '" + name +
+                    "' needs a non-empty name and a non-empty password, or "
+                    R"({"password": "...", "role": "read-only", "read-write" or "admin"})");
         }
-        passwords.emplace(name, password.get<std::string>());
+        users.emplace(name, *std::move(user));
+    }
+    return users;
+}
+
+std::map<std::string, std::string> readUserFile(const std::filesystem::path& file) {
+    std::map<std::string, std::string> passwords;
+    for (auto& [name, user] : readUsers(file)) {
+        passwords.emplace(name, user.password);
     }
     return passwords;
 }
 
 UserStore UserStore::load(const std::filesystem::path& file) {
-    return UserStore(readUserFile(file));
+    return UserStore(readUsers(file));
 }
 
-UserStore::UserStore(const std::map<std::string, std::string>& passwords)
-    : secret_(crypto::randomBytes(32)) {
+namespace {
+
+std::map<std::string, User> administrators(const std::map<std::string, std::string>& passwords) {
+    std::map<std::string, User> users;
     for (const auto& [name, password] : passwords) {
+        users.emplace(name, User{password, Role::Admin});
+    }
+    return users;
+}
+
+}  // namespace
+
+UserStore::UserStore(const std::map<std::string, std::string>& passwords)
+    : UserStore(administrators(passwords)) {}
+
+UserStore::UserStore(const std::map<std::string, User>& users) : secret_(crypto::randomBytes(32)) {
+    for (const auto& [name, user] : users) {
         Entry entry;
         for (const auto digest : kDigests) {
-            const auto salted = crypto::pbkdf2(digest, password, salt(digest, name), kIterations);
+            const auto salted =
+                    crypto::pbkdf2(digest, user.password, salt(digest, name), kIterations);
             entry.scram[static_cast<size_t>(digest)] = {
                     crypto::hash(digest, crypto::hmac(digest, salted, "Client Key")),
                     crypto::hmac(digest, salted, "Server Key")};
         }
-        entry.passwordMac = mac("plain", name, password);
+        entry.passwordMac = mac("plain", name, user.password);
+        entry.role = user.role;
         users_.emplace(name, std::move(entry));
     }
+}
+
+Role UserStore::role(std::string_view name) const {
+    const auto found = users_.find(name);
+    return found == users_.end() ? Role::ReadOnly : found->second.role;
 }
 
 std::string UserStore::mac(std::string_view purpose, std::string_view name,

@@ -36,6 +36,18 @@ TEST_F(UserFile, IsLoaded) {
     EXPECT_FALSE(users.checkPassword("eve", ""));
 }
 
+TEST_F(UserFile, UsersHaveRoles) {
+    write(R"({"ann": "secret", "bob": {"password": "other", "role": "read-only"},
+              "cyd": {"password": "third", "role": "read-write"}})");
+    const auto users = UserStore::load(file_);
+    EXPECT_TRUE(users.checkPassword("bob", "other"));
+    EXPECT_EQ(users.role("ann"), Role::Admin);
+    EXPECT_EQ(users.role("bob"), Role::ReadOnly);
+    EXPECT_EQ(users.role("cyd"), Role::ReadWrite);
+    EXPECT_EQ(users.role("eve"), Role::ReadOnly);
+    EXPECT_EQ(readUserFile(file_).at("cyd"), "third");
+}
+
 TEST_F(UserFile, ReadableByOthersIsRefused) {
     for (const unsigned mode : {0640U, 0604U, 0644U, 0620U}) {
         write(R"({"ann": "secret"})", mode);
@@ -46,7 +58,10 @@ TEST_F(UserFile, ReadableByOthersIsRefused) {
 TEST_F(UserFile, ContentThatIsNotUsersIsRefused) {
     EXPECT_NE(errorOf().find("cannot be read"), std::string::npos) << "absent";
     for (const char* text :
-         {"", "[]", "{}", "not json", R"({"ann": 5})", R"({"ann": ""})", R"({"": "x"})"}) {
+         {"", "[]", "{}", "not json", R"({"ann": 5})", R"({"ann": ""})", R"({"": "x"})",
+          R"({"ann": {"password": "x"}})", R"({"ann": {"password": "x", "role": "root"}})",
+          R"({"ann": {"password": "", "role": "admin"}})",
+          R"({"ann": {"password": "x", "role": "admin", "more": 1}})"}) {
         write(text);
         EXPECT_FALSE(errorOf().empty()) << text;
     }
