@@ -116,10 +116,9 @@ const std::vector<Known>& known() {
         std::vector<Known> all;
         for (const std::string& full : listAll()) {
             const Registered& family = familyOf(full);
-            all.push_back({{.name = plainName(full, family.family),
-                            .full = full,
-                            .pass = family.pass},
-                           &family});
+            all.push_back(
+                    {{.name = plainName(full, family.family), .full = full, .pass = family.pass},
+                     &family});
         }
         return all;
     }();
@@ -188,8 +187,7 @@ Slice BenchmarkSource::run(const std::string& name, int64_t iterations) {
     }
     const auto length = benchmark.offer.pass;
     if (length && iterations > pass.left().value_or(*length)) {
-        throw std::invalid_argument(name + " has " +
-                                    std::to_string(pass.left().value_or(*length)) +
+        throw std::invalid_argument(name + " has " + std::to_string(pass.left().value_or(*length)) +
                                     " iterations left");
     }
     benchmark.family->benchmark->Iterations(iterations);

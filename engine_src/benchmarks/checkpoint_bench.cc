@@ -137,8 +137,8 @@ constexpr int64_t kWrites = 20'000;
 /// The timed loop: one queueDirty an iteration, `gap` apart, while another thread does `beside`
 /// again and again. Keys from number `first` on.
 template <class Beside>
-void queueDirtyBeside(benchmark::State& state, Log& log, size_t first,
-                      std::chrono::nanoseconds gap, Beside beside) {
+void queueDirtyBeside(benchmark::State& state, Log& log, size_t first, std::chrono::nanoseconds gap,
+                      Beside beside) {
     size_t number = first + static_cast<size_t>(bench::Pass::current().position());
     std::atomic<bool> stop{false};
     uint64_t rounds = 0;

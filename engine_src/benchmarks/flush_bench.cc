@@ -149,7 +149,9 @@ class Node {
 };
 
 /// Flushes of a pass: as many as a node sees before the next gets a new one.
-int64_t flushes(size_t items) { return items >= 1'000'000 ? 1 : items >= 10'000 ? 10 : 100; }
+int64_t flushes(size_t items) {
+    return items >= 1'000'000 ? 1 : items >= 10'000 ? 10 : 100;
+}
 
 void flushVBucket(benchmark::State& state, Store store, Mode mode, size_t items) {
     MemoryPeak peak;

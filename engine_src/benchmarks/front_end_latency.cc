@@ -9,9 +9,9 @@
 // dcp_snapshot_queue, dcp_snapshot_yield) are chosen when this program is built; "build" in its
 // JSON reads them back.
 //
-// With --slices it runs nothing by itself, but answers a conductor (slices/README.md): its phases are
-// benchmarks that are passed once, an operation an iteration, each slice with its own percentiles
-// (counters p50_us, p95_us, p99_us); `report` gives the JSON.
+// With --slices it runs nothing by itself, but answers a conductor (slices/README.md): its phases
+// are benchmarks that are passed once, an operation an iteration, each slice with its own
+// percentiles (counters p50_us, p95_us, p99_us); `report` gives the JSON.
 //
 // Exit: 0 done, 1 an operation failed or the client did not get everything, 2 usage.
 #include <cstdio>

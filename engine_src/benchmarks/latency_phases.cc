@@ -74,9 +74,8 @@ LatencyPhases::LatencyPhases(Bucket& bucket, const LatencyOptions& options)
             letPrefetchesArrive();
         };
         addAfter(prefetchLine, "get/line", get);
-        add("get/cached", [this, get](const std::string&, const OpTime& now) {
-            return get(keys_.front(), now);
-        });
+        add("get/cached",
+            [this, get](const std::string&, const OpTime& now) { return get(keys_.front(), now); });
     }
     add("replace", [this, &bucket](const std::string& key, const OpTime& now) {
         return bucket.store(kVb, key, StoreMode::Replace, value_, {}, now);

@@ -27,8 +27,8 @@ struct PhaseTimes {
     std::vector<uint64_t> nanos;  ///< one an operation, in the order of the operations
 };
 
-/// The phases on vBucket 0, one after the other, each in as many parts as one likes. From one thread,
-/// the same for all; the bucket outlives it.
+/// The phases on vBucket 0, one after the other, each in as many parts as one likes. From one
+/// thread, the same for all; the bucket outlives it.
 class LatencyPhases {
   public:
     LatencyPhases(Bucket& bucket, const LatencyOptions& options);
@@ -41,8 +41,8 @@ class LatencyPhases {
     /// Its operations to come.
     [[nodiscard]] size_t left() const { return keys_.size() - position_; }
     /// Does the next `count` (at most left()) operations of the phase under way and gives their
-    /// times, valid until take(); the last of them ends it. Throws std::runtime_error when an operation does not
-    /// succeed: a latency of failures is none.
+    /// times, valid until take(); the last of them ends it. Throws std::runtime_error when an
+    /// operation does not succeed: a latency of failures is none.
     std::span<const uint64_t> advance(size_t count);
     /// All times; once, when done().
     std::vector<PhaseTimes> take();

@@ -83,9 +83,8 @@ LatencyReport LatencySession::finish() {
     if (client_) {
         const auto end = client_->waitForEnd(std::chrono::seconds(options_.drainSeconds));
         if (end != dcp::EndStatus::Ok) {
-            throw std::runtime_error(
-                    std::string("the DCP client did not get everything: ") +
-                    (end ? "its stream ended early" : "time-out"));
+            throw std::runtime_error(std::string("the DCP client did not get everything: ") +
+                                     (end ? "its stream ended early" : "time-out"));
         }
         report.dcp = client_->counts();
         client_.reset();

@@ -6,7 +6,9 @@
 
 namespace kv::bench {
 
-std::vector<std::pair<std::string, std::string>> LatencySource::context() { return buildContext(); }
+std::vector<std::pair<std::string, std::string>> LatencySource::context() {
+    return buildContext();
+}
 
 std::vector<slices::Offer> LatencySource::offers() {
     std::vector<slices::Offer> offers;

@@ -1,9 +1,9 @@
 // A run in slices and a run at once do the same operations in the same order.
+#include "benchmarks/latency_source.h"
+
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
-
-#include "benchmarks/latency_source.h"
 
 namespace kv::bench {
 namespace {

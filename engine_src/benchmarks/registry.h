@@ -1,5 +1,5 @@
-// The benchmarks of this program, by name: Google Benchmark keeps its own list to itself, and to run
-// one for a given number of iterations takes the object that its registration gave.
+// The benchmarks of this program, by name: Google Benchmark keeps its own list to itself, and to
+// run one for a given number of iterations takes the object that its registration gave.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -31,8 +31,8 @@ benchmark::internal::Benchmark* add(const std::string& family, Body&& body,
     return made;
 }
 
-/// The same for a benchmark whose runs are parts of a pass of `length` iterations: by itself it runs
-/// a whole one.
+/// The same for a benchmark whose runs are parts of a pass of `length` iterations: by itself it
+/// runs a whole one.
 template <class Body, class... Arguments>
 benchmark::internal::Benchmark* addPass(const std::string& family, int64_t length, Body&& body,
                                         Arguments&&... arguments) {

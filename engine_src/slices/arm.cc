@@ -127,8 +127,9 @@ Json Arm::ask(const std::string& line) {
     }
     Json answer = receive();
     if (const auto error = answer.find("error"); error != answer.end()) {
-        throw ArmError(name_, line + ": " + (error->is_string() ? error->get<std::string>()
-                                                                : error->dump()));
+        throw ArmError(
+                name_,
+                line + ": " + (error->is_string() ? error->get<std::string>() : error->dump()));
     }
     return answer;
 }

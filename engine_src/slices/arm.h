@@ -45,7 +45,7 @@ class Arm {
 
     std::string name_;
     Child child_;
-    std::vector<size_t> cpus_;  ///< that it may use
+    std::vector<size_t> cpus_;     ///< that it may use
     std::string context_{"null"};  ///< JSON
     std::string report_{"null"};   ///< JSON
     bool frozen_{false};

@@ -133,7 +133,9 @@ SignalWatch::SignalWatch() {
     }
 }
 
-SignalWatch::~SignalWatch() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
+SignalWatch::~SignalWatch() {
+    sigprocmask(SIG_SETMASK, &before_, nullptr);
+}
 
 void SignalWatch::check() const {
     signalfd_siginfo info{};
@@ -154,10 +156,9 @@ Child::Child(const ArmPlan& plan, std::chrono::nanoseconds timeout, const Signal
     Pipe out;
     Pipe complaints;
     const cpu_set_t cpus = cpuSet(plan.cpus.value_or(std::vector<size_t>{}));
-    const Launch launch{pointers(plan.argv), pointers(plan.env),
-                        plan.cpus ? &cpus : nullptr, in.read.get(),
-                        out.write.get(),         stderr_.get(),
-                        complaints.write.get(),  getpid()};
+    const Launch launch{
+            pointers(plan.argv), pointers(plan.env), plan.cpus ? &cpus : nullptr, in.read.get(),
+            out.write.get(),     stderr_.get(),      complaints.write.get(),      getpid()};
     pid_ = fork();
     if (pid_ < 0) {
         throwErrno("fork");
@@ -261,7 +262,9 @@ void Child::freeze() {
     waitid(P_PID, static_cast<id_t>(pid_), &change, WSTOPPED | WNOHANG);
 }
 
-void Child::thaw() { kill(pid_, SIGCONT); }
+void Child::thaw() {
+    kill(pid_, SIGCONT);
+}
 
 void Child::expectEnd() {
     in_ = Fd();
@@ -321,7 +324,9 @@ std::string Child::stderrText() const {
            " bytes left out]\n" + readAt(stderr_.get(), size - kStderrKept, kStderrKept);
 }
 
-void Child::fail(const std::string& what) const { throw ArmError(name_, what); }
+void Child::fail(const std::string& what) const {
+    throw ArmError(name_, what);
+}
 
 std::optional<siginfo_t> Child::reapIfEnded() {
     siginfo_t end{};

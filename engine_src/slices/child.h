@@ -20,7 +20,8 @@
 
 namespace kv::slices {
 
-/// SIGINT and SIGTERM, blocked and readable, while it lives. Of one thread: before there are others.
+/// SIGINT and SIGTERM, blocked and readable, while it lives. Of one thread: before there are
+/// others.
 class SignalWatch {
   public:
     SignalWatch();

@@ -68,8 +68,7 @@ Json roundsJson(const BenchmarkRounds& rounds) {
 
 class Conductor {
   public:
-    explicit Conductor(const Plan& plan)
-        : plan_(plan), filter_(plan.filter), random_(plan.seed) {}
+    explicit Conductor(const Plan& plan) : plan_(plan), filter_(plan.filter), random_(plan.seed) {}
 
     Outcome run() {
         Outcome outcome;
@@ -143,8 +142,7 @@ class Conductor {
             if (first.empty()) {
                 first = std::move(own);
             } else if (own != first) {
-                throw ArmError(arm->name(),
-                               "has other benchmarks than " + arms_.front()->name());
+                throw ArmError(arm->name(), "has other benchmarks than " + arms_.front()->name());
             }
         }
         return first;
@@ -160,6 +158,8 @@ class Conductor {
 
 }  // namespace
 
-Outcome conduct(const Plan& plan) { return Conductor(plan).run(); }
+Outcome conduct(const Plan& plan) {
+    return Conductor(plan).run();
+}
 
 }  // namespace kv::slices

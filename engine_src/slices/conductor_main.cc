@@ -1,5 +1,5 @@
-// conductor PLAN.json: the programs of all arms alive at once, asked for slices in turn (README.md).
-// One JSON document on stdout.
+// conductor PLAN.json: the programs of all arms alive at once, asked for slices in turn
+// (README.md). One JSON document on stdout.
 //
 // Exit: 0 done, 1 an arm failed (the document says which, and why), 2 usage, 128 + N signal N.
 #include <cstdio>

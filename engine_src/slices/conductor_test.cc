@@ -74,7 +74,9 @@ class FakeDir {
     std::filesystem::path path_;
 };
 
-std::vector<int64_t> numbers(const Json& array) { return array.get<std::vector<int64_t>>(); }
+std::vector<int64_t> numbers(const Json& array) {
+    return array.get<std::vector<int64_t>>();
+}
 
 TEST(Conductor, GoesRoundTheArmsInAnOrderDrawnForEachRound) {
     const Json document = conducted(shortPlan({fake("a"), fake("b"), fake("c")}));
@@ -211,8 +213,8 @@ class FailingArm : public testing::TestWithParam<Misdeed> {};
 
 TEST_P(FailingArm, EndsAllAndIsNamed) {
     const FakeDir dir;
-    Plan plan = shortPlan({fake("good"), fake("bad", {GetParam().name, GetParam().at})},
-                          "Fake/pass");
+    Plan plan =
+            shortPlan({fake("good"), fake("bad", {GetParam().name, GetParam().at})}, "Fake/pass");
     plan.arms[0].env.push_back("FAKE_DIR=" + dir.path().string());
     plan.arms[1].env.push_back("FAKE_DIR=" + dir.path().string());
     for (const bool freeze : {false, true}) {
@@ -234,21 +236,21 @@ TEST_P(FailingArm, EndsAllAndIsNamed) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-        Misdeeds, FailingArm,
-        testing::Values(Misdeed{"die", "3", "ended with status 3"},
-                        Misdeed{"die", "0", "ended with status 3"},
-                        Misdeed{"kill", "3", "was killed by signal 9"},
-                        Misdeed{"rubbish", "3", "no answer: Segmentation fault"},
-                        Misdeed{"wrong-name", "3", "it ran \"Fake/other\""},
-                        Misdeed{"chatter", "3", "no answer to a run of Fake/pass"},
-                        Misdeed{"fail", "3", "an insert found its key"},
-                        Misdeed{"out-of-step", "3", "is out of step in Fake/pass"}),
-        [](const auto& misdeed) {
-            std::string name = std::string(misdeed.param.name) + misdeed.param.at;
-            std::erase(name, '-');
-            return name;
-        });
+INSTANTIATE_TEST_SUITE_P(Misdeeds, FailingArm,
+                         testing::Values(Misdeed{"die", "3", "ended with status 3"},
+                                         Misdeed{"die", "0", "ended with status 3"},
+                                         Misdeed{"kill", "3", "was killed by signal 9"},
+                                         Misdeed{"rubbish", "3", "no answer: Segmentation fault"},
+                                         Misdeed{"wrong-name", "3", "it ran \"Fake/other\""},
+                                         Misdeed{"chatter", "3", "no answer to a run of Fake/pass"},
+                                         Misdeed{"fail", "3", "an insert found its key"},
+                                         Misdeed{"out-of-step", "3",
+                                                 "is out of step in Fake/pass"}),
+                         [](const auto& misdeed) {
+                             std::string name = std::string(misdeed.param.name) + misdeed.param.at;
+                             std::erase(name, '-');
+                             return name;
+                         });
 
 TEST(Conductor, DoesNotWaitForEver) {
     Plan plan = shortPlan({fake("bad", {"silence", "2"})});
@@ -274,10 +276,8 @@ class EndlessConductor {
                             {"argv", Json::array({KV_FAKE_ARM})},
                             {"env", Json{{"FAKE_DIR", dir_.path().string()}}}});
         }
-        std::ofstream(file_) << Json{{"arms", arms},
-                                     {"filter", "Fake/pure"},
-                                     {"min_seconds", 3600},
-                                     {"freeze", freeze}};
+        std::ofstream(file_) << Json{
+                {"arms", arms}, {"filter", "Fake/pure"}, {"min_seconds", 3600}, {"freeze", freeze}};
         child_.emplace(ArmPlan{.name = "conductor", .argv = {KV_CONDUCTOR, file_}, .env = {}},
                        std::chrono::seconds(60), signals_);
         while (dir_.pids().size() < 2) {

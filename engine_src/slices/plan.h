@@ -18,13 +18,13 @@ struct ArmPlan {
 };
 
 struct Plan {
-    std::vector<ArmPlan> arms;    ///< in the order in which they are started
-    std::string filter{"."};      ///< POSIX extended regular expression; "-..." takes the others
+    std::vector<ArmPlan> arms;  ///< in the order in which they are started
+    std::string filter{"."};    ///< POSIX extended regular expression; "-..." takes the others
     std::chrono::nanoseconds slice{std::chrono::milliseconds(2)};
     std::chrono::nanoseconds atLeast{std::chrono::seconds(1)};  ///< per benchmark and arm
-    size_t minRounds{1};          ///< per benchmark
-    uint64_t seed{0};             ///< of the orders within the rounds
-    bool freeze{false};           ///< an arm that is not in turn is stopped
+    size_t minRounds{1};                                        ///< per benchmark
+    uint64_t seed{0};                                           ///< of the orders within the rounds
+    bool freeze{false};  ///< an arm that is not in turn is stopped
     std::chrono::nanoseconds timeout{std::chrono::seconds(60)};  ///< for an answer
 };
 

@@ -59,7 +59,8 @@ INSTANTIATE_TEST_SUITE_P(
         testing::Values(
                 Wrong{"[", "plan: "}, Wrong{"[]", "expected an object"},
                 Wrong{"{}", "$.arms: missing"}, Wrong{R"({"arms": []})", "at least one arm"},
-                Wrong{R"({"arms": [)" KV_ARM R"(], "slices": 1})", "$.slices: there is no such key"},
+                Wrong{R"({"arms": [)" KV_ARM R"(], "slices": 1})",
+                      "$.slices: there is no such key"},
                 Wrong{R"({"arms": [)" KV_ARM "," KV_ARM "]}", "$.arms[1].name: an arm before"},
                 Wrong{R"({"arms": [)" KV_ARM R"json(], "filter": "(a"})json", "$.filter: "},
                 Wrong{R"({"arms": [)" KV_ARM R"(], "slice_ms": 0})", "$.slice_ms: "},

@@ -27,8 +27,7 @@ class Rounds {
           arms_(std::move(arms)),
           seed_(seed),
           random_(seed),
-          sizes_(offer.pass ? 1 : arms_.size(),
-                 SliceSize(static_cast<double>(plan.slice.count()))),
+          sizes_(offer.pass ? 1 : arms_.size(), SliceSize(static_cast<double>(plan.slice.count()))),
           order_(arms_.size()),
           left_(offer.pass.value_or(0)) {
         std::iota(order_.begin(), order_.end(), size_t{0});
@@ -159,7 +158,9 @@ class Rounds {
 
 }  // namespace
 
-int64_t SliceSize::iterations() const { return std::max<int64_t>(1, std::llround(size_)); }
+int64_t SliceSize::iterations() const {
+    return std::max<int64_t>(1, std::llround(size_));
+}
 
 void SliceSize::learn(int64_t iterations, double ns) {
     const double ideal = static_cast<double>(iterations) * wantedNs_ / std::max(1.0, ns);

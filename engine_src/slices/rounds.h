@@ -48,8 +48,8 @@ class SliceSize {
 /// compared in the same state, and whole passes are run. Else each arm's slice is as long as was
 /// asked. The orders follow from `seed` alone.
 ///
-/// The first rounds settle the size and warm up, and are dropped: the first pass, or until the sizes
-/// have settled; unless there is no other pass, or they fill the time that was asked.
+/// The first rounds settle the size and warm up, and are dropped: the first pass, or until the
+/// sizes have settled; unless there is no other pass, or they fill the time that was asked.
 BenchmarkRounds runRounds(const Plan& plan, const Offer& offer, std::vector<Arm*> arms,
                           uint64_t seed);
 

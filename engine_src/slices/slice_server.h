@@ -30,7 +30,7 @@ struct Slice {
     int64_t iterations{0};  ///< of all threads together
     double realNs{0};       ///< timed, over all iterations: per iteration realNs / iterations
     std::optional<double> cpuNs{};  ///< empty where it would count what is not timed
-    double setupNs{0};              ///< opening a pass; neither timed nor part of the slice's length
+    double setupNs{0};  ///< opening a pass; neither timed nor part of the slice's length
     std::optional<int64_t> left{};  ///< iterations to the end of the pass
     std::map<std::string, double> counters{};
 };

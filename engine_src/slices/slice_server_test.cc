@@ -90,7 +90,8 @@ TEST(SliceServer, AnswersARun) {
 }
 
 TEST(SliceServer, SaysWhatIsWrongAndGoesOn) {
-    const auto said = answers("run\nrun A/1 0\nrun A/1 x\nwalk\nrun broken 1\nreport\nquit\nlist\n");
+    const auto said =
+            answers("run\nrun A/1 0\nrun A/1 x\nwalk\nrun broken 1\nreport\nquit\nlist\n");
     ASSERT_EQ(said.size(), 7U);  // nothing after quit
     for (const size_t wrong : {1U, 2U, 3U, 4U}) {
         EXPECT_THAT(said[wrong]["error"].get<std::string>(), testing::HasSubstr("expected: "));

@@ -1,5 +1,6 @@
-// invariant(): a condition that what is stored and replicated rests on, checked in every build, also
-// where assert() is compiled out. For what costs next to nothing; what costs more is an assert().
+// invariant(): a condition that what is stored and replicated rests on, checked in every build,
+// also where assert() is compiled out. For what costs next to nothing; what costs more is an
+// assert().
 #pragma once
 
 #include <cstdio>
