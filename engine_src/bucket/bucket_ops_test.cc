@@ -122,7 +122,7 @@ TEST_P(BucketOps, ArithmeticWrapsAndRefusesWhatIsNoNumber) {
     const OpResult wrapped = client.arithmetic("k", {.delta = 2});
     EXPECT_EQ(wrapped.number, 1u);
     EXPECT_EQ(client.get("k").flags, 9u);
-    for (const std::string bad : {"abc", "", "1x", "-1", "18446744073709551616", "1.5"}) {
+    for (const std::string bad : {"abc", "", " ", "1x", "-1", "18446744073709551616", "1.5"}) {
         client.set("bad", bad);
         EXPECT_EQ(client.arithmetic("bad", {}).status, OpStatus::DeltaBadValue) << bad;
     }

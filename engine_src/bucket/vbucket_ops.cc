@@ -159,7 +159,9 @@ OpResult VBucket::getMeta(std::string_view key, const OpTime& now) {
     }
     OpResult result;
     result.datatype = value->datatype();
-    result.deleted = value->isDeleted();
+    // What nobody can read any more is as good as deleted; getting rid of it is not a reader's
+    // work.
+    result.deleted = value->isDeleted() || value->isExpired(now.seconds);
     result.flags = value->flags();
     result.exptime = value->exptime();
     result.cas = isLocked(*value, now) ? kLockedCas : value->cas();

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import struct
 from pathlib import Path
 
@@ -46,6 +47,13 @@ LOGINS = {
     "scram": b"\0\x0cn,,n=ann,r=xc=biws,r=x,p=AAAAAAAAAAAAAAAAAAAAAAAAAAA=",
     "escaped": b"\1\x12n,a=ann,n=a=2Cn,r=xc=bixhPWFubiw=,r=x,p=AAAA",
 }
+# Operation, key, argument, choices of CAS, expiry, value and time (fuzz_sequence.cc).
+SEQUENCES = {
+    "locks": bytes([1, 0, 3, 0, 9, 0, 0, 0, 1, 0, 4, 0, 10, 0, 0, 2, 9, 0, 0, 0, 1, 0, 5, 2, 4, 0, 0, 3, 4, 0, 0, 2]),
+    "expiry": bytes([1, 1, 9, 4, 8, 1, 20, 4, 0, 1, 10, 0xC0, 7, 1, 3, 8, 0, 1, 30, 0xC0, 2, 1, 1, 8, 5, 1, 7, 0]),
+    "counters": bytes([5, 2, 1, 0, 5, 2, 1, 0, 6, 2, 99, 0, 7, 2, 1, 0, 5, 2, 1, 0, 11, 0, 0, 0, 3, 2, 1, 0]),
+    "random": random.Random(20).randbytes(1600),
+}
 
 
 def main() -> None:
@@ -53,6 +61,9 @@ def main() -> None:
         for target, head in (("frame", b""), ("connection", (b"\1" if name == "login" else b"\0") + b"\x80")):
             (HERE / target).mkdir(parents=True, exist_ok=True)
             (HERE / target / name).write_bytes(head + b"".join(frames))
+    (HERE / "sequence").mkdir(parents=True, exist_ok=True)
+    for name, steps in SEQUENCES.items():
+        (HERE / "sequence" / name).write_bytes(steps)
     (HERE / "login").mkdir(parents=True, exist_ok=True)
     for name, text in LOGINS.items():
         (HERE / "login" / name).write_bytes(text)

@@ -225,6 +225,10 @@ TEST_F(DataOps, GetMetaTellsAlsoOfDeletions) {
     EXPECT_EQ(meta("").extras.size(), 20U);
     bench_.ask({.opcode = Opcode::kDelete, .key = "key"});
     EXPECT_EQ(meta("\x02").extras.substr(0, 4), u32(1));
+    set("key", "1", Opcode::kSet, 0, 5);
+    EXPECT_EQ(meta("").extras.substr(0, 4), u32(0));
+    bench_.now = OpTime::fromNanos(bench_.now.nanos + 6'000'000'000ULL);
+    EXPECT_EQ(meta("").extras.substr(0, 4), u32(1)) << "expired, though nobody has read it since";
 }
 
 TEST_F(DataOps, JsonBitComesBackOnlyWhereNegotiated) {

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from couchbase.auth import PasswordAuthenticator
 from couchbase.cluster import Cluster
+from couchbase.durability import Durability, ServerDurability
 from couchbase.exceptions import (
     AuthenticationException,
     BucketNotFoundException,
@@ -156,10 +157,22 @@ def test_large_document(collection: Any) -> None:
     assert collection.get("big", transcoder=raw).value == big
 
 
-def test_what_is_not_implemented_is_said_to_be(collection: Any) -> None:
-    collection.upsert("key", {"n": 1})
+def test_preserve_expiry(collection: Any) -> None:
+    collection.upsert("key", 1, UpsertOptions(expiry=timedelta(seconds=2)))
+    collection.upsert("key", 2, UpsertOptions(preserve_expiry=True))
+    assert collection.get("key").content_as[int] == 2
+    deadline = time.monotonic() + 20
+    while collection.exists("key").exists:
+        assert time.monotonic() < deadline, "the expiry time was lost"
+        time.sleep(0.1)
+
+
+def test_durability_is_kept_or_refused(collection: Any) -> None:
+    majority = ServerDurability(Durability.MAJORITY)
+    collection.upsert("key", {"n": 1}, UpsertOptions(durability=majority))
+    on_disk = ServerDurability(Durability.PERSIST_TO_MAJORITY)
     with pytest.raises(CouchbaseException):
-        collection.upsert("key", {"n": 2}, UpsertOptions(preserve_expiry=True))
+        collection.upsert("key", {"n": 2}, UpsertOptions(durability=on_disk))
     assert collection.get("key").content_as[dict] == {"n": 1}, "a refused request changes nothing"
 
 
