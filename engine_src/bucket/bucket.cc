@@ -251,6 +251,10 @@ OpResult Bucket::unlock(Vbid vbid, std::string_view key, Cas cas, const OpTime& 
     return vbucket(vbid).unlock(key, cas, now);
 }
 
+namespace {
+constexpr uint32_t kRandomSkips = 8;  // more than documents share a hash bucket, as a rule
+}  // namespace
+
 OpResult Bucket::getRandom(std::string& key, const OpTime& now) {
     static thread_local std::minstd_rand random{std::random_device{}()};
     const auto first = static_cast<size_t>(random());
@@ -259,7 +263,8 @@ OpResult Bucket::getRandom(std::string& key, const OpTime& now) {
         if (candidate.state() != VbState::Active || candidate.hashTable().sums().items <= 0) {
             continue;
         }
-        OpResult result = candidate.getRandom(static_cast<uint32_t>(random()) << 1, key, now);
+        const auto position = static_cast<uint32_t>(random()) << 1;
+        OpResult result = candidate.getRandom(position, random() % kRandomSkips, key, now);
         if (result.ok()) {
             return result;
         }

@@ -60,8 +60,10 @@ class VBucket {
     OpResult arithmetic(std::string_view key, const ArithmeticArgs& args, const OpTime& now);
     OpResult remove(std::string_view key, Cas cas, const OpTime& now);
     OpResult touch(std::string_view key, uint32_t exptime, const OpTime& now);
-    /// A live document from the bucket at `position` on (32 random bits), wrapping round.
-    OpResult getRandom(uint32_t position, std::string& key, const OpTime& now);
+    /// A live document from the bucket at `position` on (32 random bits), wrapping round. Up to
+    /// `skip` are passed before it: else of those that share a bucket only the first would ever be
+    /// found.
+    OpResult getRandom(uint32_t position, uint32_t skip, std::string& key, const OpTime& now);
 
     // --- replication: what another node decided, with its own cas and seqno. Replica and pending
     // only.

@@ -170,16 +170,18 @@ OpResult VBucket::getMeta(std::string_view key, const OpTime& now) {
     return result;
 }
 
-OpResult VBucket::getRandom(uint32_t position, std::string& key, const OpTime& now) {
+OpResult VBucket::getRandom(uint32_t position, uint32_t skip, std::string& key, const OpTime& now) {
     OpResult result = failed(OpStatus::KeyNotFound);
+    bool taken = false;  // a visit ends behind the bucket, not behind the document
     const auto take = [&](const Guard&, StoredValue& value) {
-        if (result.ok() || value.isDeleted() || value.isExpired(now.seconds) ||
-            !value.isResident()) {
+        if (taken || value.isDeleted() || value.isExpired(now.seconds) || !value.isResident()) {
             return true;
         }
         key = value.key();
         result = read(value, now);
-        return false;
+        taken = skip == 0;
+        --skip;
+        return !taken;
     };
     if (state() != VbState::Active) {
         return failed(OpStatus::NotMyVbucket);
