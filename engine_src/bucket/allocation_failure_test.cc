@@ -39,6 +39,14 @@ void* operator new(std::size_t size) {
 void* operator new(std::size_t size, std::align_val_t alignment) {
     return allocate(size, static_cast<std::size_t>(alignment));
 }
+// The library asks so for a buffer that it can do without.
+void* operator new(std::size_t size, const std::nothrow_t& /*tag*/) noexcept {
+    try {
+        return operator new(size);
+    } catch (const std::bad_alloc&) {
+        return nullptr;
+    }
+}
 // Not inlined: gcc 12 would see free() beside an operator new that it does not look into, and warn.
 [[gnu::noinline]] void operator delete(void* memory) noexcept {
     std::free(memory);
