@@ -148,6 +148,8 @@ TEST(Conductor, WhatCanBePassedOnlyOnceIsKeptFromItsFirstSlice) {
     for (const Json& arm : benchmark["arms"]) {
         const auto iterations = numbers(arm["iterations"]);
         EXPECT_EQ(std::accumulate(iterations.begin(), iterations.end(), int64_t{0}), 90);
+        EXPECT_THAT(iterations, Each(testing::AllOf(testing::Ge(18), testing::Le(23))))
+                << "of the size that it asks for, shared evenly";
         EXPECT_EQ(arm["cpu_ns"], nullptr);
     }
 }
