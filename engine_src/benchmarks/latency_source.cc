@@ -1,10 +1,17 @@
 #include "benchmarks/latency_source.h"
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "benchmarks/build_context.h"
 
 namespace kv::bench {
+
+namespace {
+/// Of a phase. By number and not by time: a median is of so many operations, also of those that the
+/// client was in the way of.
+constexpr int64_t kSlices = 100;
+}  // namespace
 
 std::vector<std::pair<std::string, std::string>> LatencySource::context() {
     return buildContext();
@@ -12,11 +19,13 @@ std::vector<std::pair<std::string, std::string>> LatencySource::context() {
 
 std::vector<slices::Offer> LatencySource::offers() {
     std::vector<slices::Offer> offers;
+    const auto items = static_cast<int64_t>(session_.items());
     for (const std::string& name : session_.phases().names()) {
         offers.push_back({.name = name,
                           .full = name,
-                          .pass = static_cast<int64_t>(session_.items()),
-                          .once = true});
+                          .pass = items,
+                          .once = true,
+                          .step = std::max<int64_t>(1, items / kSlices)});
     }
     return offers;
 }

@@ -25,6 +25,7 @@ TEST(LatencySource, PassesItsPhasesOnceAndInOrder) {
     EXPECT_EQ(offers[2].name, "replace");
     EXPECT_EQ(offers[2].pass, 300);
     EXPECT_TRUE(offers[2].once);
+    EXPECT_EQ(offers[2].step, 3);
     EXPECT_THROW(source.run("get", 1), std::invalid_argument);
     for (const auto& offer : offers) {
         EXPECT_EQ(source.report(), "null");

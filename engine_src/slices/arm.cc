@@ -29,7 +29,8 @@ Offer toOffer(const Json& json) {
     return {.name = json.at("name"),
             .full = json.at("full"),
             .pass = optional<int64_t>(json.at("pass")),
-            .once = json.at("once")};
+            .once = json.at("once"),
+            .step = optional<int64_t>(json.at("step"))};
 }
 
 TimedSlice toSlice(const Json& json) {

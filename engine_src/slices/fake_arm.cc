@@ -60,7 +60,7 @@ class FakeSource final : public SliceSource {
     std::vector<Offer> offers() override {
         return {{.name = "Fake/pure", .full = "Fake/pure/real_time"},
                 {.name = "Fake/pass", .full = "Fake/pass/iterations:60", .pass = 60},
-                {.name = "Fake/once", .full = "Fake/once", .pass = 90, .once = true}};
+                {.name = "Fake/once", .full = "Fake/once", .pass = 90, .once = true, .step = 20}};
     }
     Slice run(const std::string& name, int64_t iterations) override {
         ++runs_;

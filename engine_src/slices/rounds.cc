@@ -10,6 +10,8 @@ namespace kv::slices {
 namespace {
 
 constexpr double kGrowth = 10;  ///< of a size that is far too small, in one step
+/// Of a pass: what a slice costs besides its iterations must not eat them up on a busy machine.
+constexpr int64_t kMostSlices = 1000;
 
 /// Fisher and Yates, by hand: std::shuffle's order is the library's own affair, and a seed is to
 /// give the same everywhere.
@@ -78,9 +80,11 @@ class Rounds {
     /// Of a pass: what is left is shared evenly among the slices it will take.
     int64_t iterations(size_t arm) const {
         if (!offer_.pass) {
-            return sizes_[arm].iterations();
+            return offer_.step.value_or(sizes_[arm].iterations());
         }
-        const auto wanted = static_cast<double>(sizes_.front().iterations());
+        const auto least = std::max<int64_t>(1, *offer_.pass / kMostSlices);
+        const auto wanted = static_cast<double>(
+                offer_.step.value_or(std::max(least, sizes_.front().iterations())));
         const auto left = static_cast<double>(left_);
         return static_cast<int64_t>(std::ceil(left / std::max(1.0, std::round(left / wanted))));
     }
@@ -118,8 +122,8 @@ class Rounds {
         if (offer_.pass) {
             return left_ == *offer_.pass;
         }
-        return std::all_of(sizes_.begin(), sizes_.end(),
-                           [](const SliceSize& size) { return size.settled(); });
+        return offer_.step || std::all_of(sizes_.begin(), sizes_.end(),
+                                          [](const SliceSize& size) { return size.settled(); });
     }
 
     /// Whether every arm had the time, and the plan its rounds.

@@ -39,6 +39,7 @@ Json list(SliceSource& source, const std::map<std::string, double>& lastNs) {
                           {"full", offer.full},
                           {"pass", orNull(offer.pass)},
                           {"once", offer.once},
+                          {"step", orNull(offer.step)},
                           {"ns", last == lastNs.end() ? Json(nullptr) : Json(last->second)}});
     }
     return {{"benchmarks", std::move(offers)}};

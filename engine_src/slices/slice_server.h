@@ -21,6 +21,7 @@ struct Offer {
     std::string full;  ///< what a filter looks at: with the library's bookkeeping in it
     std::optional<int64_t> pass{};  ///< iterations of a pass; empty: every run is like every other
     bool once{false};               ///< there is one pass in the life of the process
+    std::optional<int64_t> step{};  ///< iterations of a slice; empty: as many as fill its time
 
     friend bool operator==(const Offer&, const Offer&) = default;
 };

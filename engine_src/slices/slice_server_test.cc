@@ -19,7 +19,7 @@ class TwoBenchmarks final : public SliceSource {
     }
     std::vector<Offer> offers() override {
         return {{.name = "A/1", .full = "A/1/real_time"},
-                {.name = "B", .full = "B/iterations:7", .pass = 7, .once = true}};
+                {.name = "B", .full = "B/iterations:7", .pass = 7, .once = true, .step = 2}};
     }
     Slice run(const std::string& name, int64_t iterations) override {
         if (name == "broken") {
@@ -60,16 +60,11 @@ TEST(SliceServer, GreetsWithWhatItWasBuiltWith) {
 TEST(SliceServer, ListsWithTheTimeLastSeen) {
     const auto said = answers("list\nrun A/1 5\nlist\n");
     ASSERT_EQ(said.size(), 4U);
-    const Json first{{"name", "A/1"},
-                     {"full", "A/1/real_time"},
-                     {"pass", nullptr},
-                     {"once", false},
-                     {"ns", nullptr}};
-    const Json second{{"name", "B"},
-                      {"full", "B/iterations:7"},
-                      {"pass", 7},
-                      {"once", true},
-                      {"ns", nullptr}};
+    const Json first{{"name", "A/1"}, {"full", "A/1/real_time"}, {"pass", nullptr},
+                     {"once", false}, {"step", nullptr},         {"ns", nullptr}};
+    const Json second{{"name", "B"}, {"full", "B/iterations:7"},
+                      {"pass", 7},   {"once", true},
+                      {"step", 2},   {"ns", nullptr}};
     EXPECT_EQ(said[1], Json({{"benchmarks", {first, second}}}));
     EXPECT_EQ(said[3]["benchmarks"][0]["ns"], 10.0);
 }

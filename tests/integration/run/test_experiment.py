@@ -118,7 +118,7 @@ def test_both_arms_are_alive_while_either_is_loaded(lab: Lab) -> None:
     driver.wait_for("TrialPhase", phase="access")
     commands = " ".join(lab.processes())
     assert driver.finish() == 0
-    assert len(set(re.findall(r"--port-file=(\S+)", commands))) == 2
+    assert len(set(re.findall(r'--port-file=([^\s"]+)', commands))) == 2
 
 
 def test_arms_that_may_not_all_live_at_once_form_groups_with_the_baseline(lab: Lab) -> None:

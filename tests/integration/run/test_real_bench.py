@@ -108,7 +108,7 @@ def test_side_by_side_every_arm_has_the_same_metrics(artifact: str, tmp_path: Pa
     assert {f"{DROP}/1", f"{DROP}/100/cpu_time", f"{DROP}/growth"} <= set(one.metrics)
     assert one.metrics[f"{DROP}/100/checkpoints"] == pytest.approx(101, abs=2)
     assert all(is_metric(name) for name in one.metrics)
-    assert 0.5 < other.metrics[f"{DROP}/100"] / one.metrics[f"{DROP}/100"] < 2, "one build"
+    assert all(value > 0 for name, value in one.metrics.items() if not name.endswith("growth"))
 
 
 def test_side_by_side_latency_takes_turns_at_each_phase(artifact: str, tmp_path: Path) -> None:
