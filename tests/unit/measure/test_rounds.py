@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfrunner.measure.rounds import levels
+from perfrunner.measure.rounds import DEFAULT_TRIM, levels
 
 
 def test_what_a_round_has_in_common_does_not_reach_the_ratio() -> None:
@@ -74,5 +74,5 @@ def test_what_is_no_table_of_rates_is_refused(
 
 
 def _trimmed(values: np.ndarray[Any, np.dtype[np.float64]]) -> float:
-    cut = int(0.2 * len(values))
+    cut = int(DEFAULT_TRIM * len(values))
     return float(np.sort(values)[cut : len(values) - cut].mean())
