@@ -139,7 +139,9 @@ def _draft(
         return replace(row, reason="the baseline gives none")
     margin = plan.margin(metric)
     try:
-        effect = paired_effect(metric.effect, plan.baseline, paired.base, paired.other, margin)
+        effect = paired_effect(
+            metric.effect, plan.baseline, paired.base, paired.other, margin, metric.resolution
+        )
     except NotARatioError as error:
         return replace(row, verdict="invalid", reason=str(error))
     notes = list(row.notes)
@@ -163,7 +165,12 @@ def _with_unpaired_effect(
         return replace(row, reason="the other experiment has no such metric")
     try:
         effect = unpaired_effect(
-            row.metric.effect, base, list(x.values()), list(y.values()), margin
+            row.metric.effect,
+            base,
+            list(x.values()),
+            list(y.values()),
+            margin,
+            row.metric.resolution,
         )
     except NotARatioError as error:
         return replace(row, verdict="invalid", reason=str(error))

@@ -14,7 +14,7 @@ import contextlib
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -53,11 +53,8 @@ class _Arm:
     deployed: Deployed
     directory: Path
     sample_interval_ms: int
+    name: str  # of its directories on the hosts
     facts: dict[str, object] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        return trial_name(self.task)
 
 
 @dataclass
@@ -87,7 +84,13 @@ class TrialRunner:
         started_at = datetime.now(timezone.utc)
         intervals = sample_interval_ms or [SAMPLE_INTERVAL_MS] * len(tasks)
         arms = [
-            _Arm(task, deployed[task.variant], fresh_directory(self._directory(task)), interval)
+            _Arm(
+                task,
+                deployed[task.variant],
+                fresh_directory(self._directory(task)),
+                interval,
+                remote_name(task, self.spec.variants),
+            )
             for task, interval in zip(tasks, intervals, strict=True)
         ]
         ended: list[tuple[TrialStatus, str, Measured | None]]
@@ -417,6 +420,11 @@ def _keep_final_stats(arm: Bench) -> None:
         stats = {**engine.stat(), **engine.stat("memory", "timings")}
         text = json.dumps(stats, indent=1, sort_keys=True)
         (arm.directory / f"{engine.setup.name}-stat.json").write_text(text + "\n", "utf-8")
+
+
+def remote_name(task: Task, variants: Iterable[str]) -> str:
+    """Of a trial's directory on the hosts: as long for every variant, for the heap holds paths and grows with them."""
+    return trial_name(task) + "_" * (max(map(len, variants)) - len(task.variant))
 
 
 def fresh_directory(path: Path) -> Path:
