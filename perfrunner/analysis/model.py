@@ -90,8 +90,9 @@ class Effect:
 class Row:
     """One line of a report. The baseline's own row has no effect.
 
-    `verdict` is None for the baseline, for a metric without a direction and where there are too few
-    blocks; `reason` says why, and why a row is invalid. `more_blocks` is set for *unsure* only.
+    `verdict` is None for the baseline, for a metric without a direction, where there are too few
+    blocks and where trials are too short; `reason` says why, and why a row is invalid.
+    `more_blocks` is set for *unsure* only.
     """
 
     cell: Cell

@@ -52,6 +52,20 @@ def _family(
     ]
 
 
+def _fragmentation(stem: str, words: str) -> dict[str, str]:
+    """Titles of 100·(1 - asked for / held) by what is held (measure/memory.py)."""
+    held = {
+        "mapped": "mapped memory",
+        "mapped_no_store": "mapped memory without the store's",
+        "rss": "RSS (p99 of the run)",
+        "rss_plain": "RSS with lazily freed pages (p99 of the run)",
+        "rss_now": "RSS at the end",
+        "rss_now_no_store": "RSS at the end without the store's memory",
+        "rss_settled": "RSS after settling",
+    }
+    return {f"{stem}_{name}": f"{words}, by {title}" for name, title in held.items()}
+
+
 _ALL = [
     *_family("ops/s", "higher", {
         "ops_per_s": "operations per second (robust over rounds; alone: mean of the steady window)",
@@ -85,12 +99,16 @@ _ALL = [
         "pss_bytes": "proportional resident memory",
         "mapped_bytes": "memory mapped by the allocator",
     }, HEAP_STEP),
-    *_family("B", "none", {"vsz_bytes": "virtual memory"}),
+    *_family("B", "none", {
+        "vsz_bytes": "virtual memory",
+        "payload_bytes": "bytes requested for keys, values and per-item structures",
+    }),
     *[
         MetricType(name, "B", "none", "difference", 2 * 2**20, title)
         for name, title in {
             "anon_huge_bytes": "memory in transparent huge pages",
             "metadata_bytes": "the allocator's own metadata",
+            "store_bytes": "what the store of a persistent bucket holds in memory",
         }.items()
     ],
     MetricType(
@@ -99,13 +117,20 @@ _ALL = [
     *[
         MetricType(name, "%", "lower", "difference", 1.0, title, FRAGMENTATION_STEP)
         for name, title in {
-            "fragmentation_mapped": "fragmentation by mapped memory",
-            "fragmentation_rss": "fragmentation by RSS (p99 of the run)",
-            "fragmentation_rss_now": "fragmentation by RSS at the end",
-            "fragmentation_rss_settled": "fragmentation by RSS after settling",
+            **_fragmentation("fragmentation", "fragmentation"),
+            **_fragmentation("fragmentation_payload", "held and not payload"),
+        }.items()
+    ],
+    *[
+        MetricType(name, "%", "none", "difference", 1.0, title)
+        for name, title in {
+            "fragmentation_vsz": "fragmentation by virtual memory",
+            "fragmentation_payload_vsz": "held and not payload, by virtual memory",
         }.items()
     ],
 ]  # fmt: skip
+# By mem_used, which is usable sizes: what each allocator rounds up to. Between two allocators payload compares.
+BY_USABLE_SIZE = tuple(_fragmentation("fragmentation", ""))
 METRICS: dict[str, MetricType] = {metric.id: metric for metric in _ALL}
 
 # Micro-benchmarks keep their historic names: benchmark/arguments[/counter]. The last part decides; without a counter of

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from perfrunner.errors import TrialError
 from perfrunner.measure.client import ClientReport, Phase
 from perfrunner.measure.samples import Sample
-from perfrunner.measure.window import Window
+from perfrunner.measure.window import LOAD_FACT, OPS_FACT, Window
 from perfrunner.workloads.bench import ServerBench
 
 PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "p99_9": 99.9}
@@ -51,6 +51,12 @@ def latency_metrics(phase: Phase) -> dict[str, float]:
             if value is not None:
                 metrics[f"latency_{operation}_{name}_us"] = value / 1000.0
     return metrics
+
+
+def load_facts(phase: Phase, seconds: float | None = None) -> dict[str, object]:
+    """How much a trial's figures rest on: seconds of load that counted (the phase's, if not said), operations timed."""
+    timed = {kind: histogram.count for kind, histogram in sorted(phase.latency.items())}
+    return {LOAD_FACT: round(phase.seconds if seconds is None else seconds, 6), OPS_FACT: timed}
 
 
 def cpu_metrics(ops: int, report: ClientReport, before: Sample, after: Sample) -> dict[str, float]:

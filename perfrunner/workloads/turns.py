@@ -13,7 +13,7 @@ import numpy as np
 
 from perfrunner.measure.client import ClientReport, Phase
 from perfrunner.measure.turns import ArmTurns, Turns
-from perfrunner.workloads.metrics import driven
+from perfrunner.workloads.metrics import driven, load_facts
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,10 @@ def driven_in_turns(turns: Turns, baseline: int) -> list[Driven]:
             report=_with_warmup(arm),
             ops=arm.warmup_ops + driven(arm.report).ops,
             metrics={"ops_per_s": level, **slice_metrics(arm)},
-            facts=facts,
+            facts={
+                **facts,
+                **load_facts(driven(arm.report), float(arm.slices.wall_ns.sum()) * 1e-9),
+            },
         )
         for arm, level in zip(turns.arms, turns.levels(baseline), strict=True)
     ]
