@@ -24,6 +24,7 @@ from perfrunner.analysis.estimate import (
 from perfrunner.analysis.model import ALPHA, Cell, Comparison, Effect, Row
 from perfrunner.analysis.plan import AnalysisPlan, type_of
 from perfrunner.analysis.rare import ROBUST, rare_slices
+from perfrunner.analysis.saturation import busy_hosts, saturated
 from perfrunner.analysis.verdict import decide, more_blocks
 from perfrunner.spec.metrics import BY_USABLE_SIZE
 
@@ -57,7 +58,7 @@ def compare(data: ExperimentData, baseline: str | None = None) -> Comparison:
         voids=void_trials(data.trials),
         blocks=max((len(blocks.blocks) for blocks in cells), default=0),
         tests=_tests(rows),
-        warnings=(*_warnings(cells, plan), *_rounded(rows, plan)),
+        warnings=(*_warnings(cells, plan), *_rounded(rows, plan), *busy_hosts(cells)),
     )
 
 
@@ -163,7 +164,10 @@ def _draft(
         (plan.baseline, variant),
         short_wanted=blocks.cell.workload in plan.short,
     )
-    return replace(row, effect=effect, notes=tuple(notes), reason=too_short)
+    drafted = replace(row, effect=effect, notes=tuple(notes), reason=too_short)
+    if why := saturated(blocks, metric.id, (plan.baseline, variant), plan.client_busy):
+        return replace(drafted, verdict="invalid", reason=why)
+    return drafted
 
 
 def _with_unpaired_effect(

@@ -30,6 +30,7 @@ class AnalysisPlan:
     buckets: tuple[str, ...]
     margins: Mapping[str, float] = field(default_factory=dict)
     short: frozenset[str] = frozenset()  # workloads whose trials may be short: the spec says so
+    client_busy: float = 1.0  # of the busiest load thread: above it the client is saturated
     allocators: Mapping[str, str] = field(default_factory=dict)  # by variant, where the spec says
 
     @classmethod
@@ -54,6 +55,7 @@ class AnalysisPlan:
             buckets=tuple(spec.get("buckets") or ()),
             margins={name: _margin(name, v) for name, v in (spec.get("margins") or {}).items()},
             short=frozenset(_short(spec.get("workloads"))),
+            client_busy=float((spec.get("limits") or {}).get("client_busy", 1.0)),
             allocators=dict(_allocators(spec.get("variants"))),
         )
 

@@ -30,15 +30,17 @@ from perfrunner.run.trial.engine import Engine, EngineSetup
 from perfrunner.run.trial.ensemble import ArmError, EnsembleBench
 from perfrunner.run.trial.leaving import leave
 from perfrunner.run.trial.pinning import CpuSets, choose, read_topology
+from perfrunner.run.trial.pressure import read_pressure
 from perfrunner.run.trial.reproduce import PADDING_NAME, Recorder
 from perfrunner.run.trial.seats import Deployed, Seat, TrialResult, trial_name
 from perfrunner.run.trial.serverbench import SAMPLE_INTERVAL_MS, Bench, ClientSeat
 from perfrunner.run.trial.toolbench import ToolBench
 from perfrunner.run.trial.toolensemble import ToolEnsembleBench
-from perfrunner.run.trial.validity import void_reasons
+from perfrunner.run.trial.validity import ensemble_reasons, void_reasons
 from perfrunner.spec.model import Spec
 from perfrunner.spec.workloads import ToolWorkload
 from perfrunner.workloads.bench import Measured
+from perfrunner.workloads.metrics import client_facts
 from perfrunner.workloads.registry import scenario_for, tool_scenario_for
 
 START_TIMEOUT_S = 60.0
@@ -93,11 +95,16 @@ class TrialRunner:
             )
             for task, interval in zip(tasks, intervals, strict=True)
         ]
+        hosts = list({seat.host.name: seat.host for seat in self._seats}.values())
         ended: list[tuple[TrialStatus, str, Measured | None]]
         try:
+            before = read_pressure(hosts)
             measured = self._measure(arms)
-            changes = self.host_changes()
-            ended = [self._judged(one, changes) for one in measured]
+            pressure = read_pressure(hosts).share_since(before)
+            for arm in arms:
+                arm.facts["cpu_pressure"] = pressure
+            common = [*ensemble_reasons(measured, self.spec.limits), *self.host_changes()]
+            ended = [self._judged(one, common) for one in measured]
         except (TrialError, HostError) as error:
             if isinstance(error, LinkLost) or disk_is_full(error):
                 raise
@@ -112,13 +119,17 @@ class TrialRunner:
                 finished_at=finished_at,
                 directory=arm.directory,
                 metrics={} if one is None else one.metrics,
-                facts={**arm.facts, **({} if one is None else one.facts)},
+                facts={**arm.facts, **({} if one is None else {**one.facts, **client_facts(one)})},
             )
             for arm, (status, reason, one) in zip(arms, ended, strict=True)
         ]
 
-    def _judged(self, one: Measured, changes: list[str]) -> tuple[TrialStatus, str, Measured]:
-        reasons = void_reasons(one, self.spec.limits) + changes
+    @property
+    def _seats(self) -> Sequence[Seat]:
+        return (*self.engine_nodes, *self.load_clients)
+
+    def _judged(self, one: Measured, common: list[str]) -> tuple[TrialStatus, str, Measured]:
+        reasons = void_reasons(one, self.spec.limits) + common
         return ("void" if reasons else "ok", "; ".join(reasons), one)
 
     def _measure(self, arms: Sequence[_Arm]) -> list[Measured]:
@@ -187,7 +198,7 @@ class TrialRunner:
     @contextlib.contextmanager
     def _ensemble(self, arms: Sequence[_Arm]) -> Iterator[EnsembleBench]:
         """Engines ready to serve; on the way out everything is stopped, fetched and cleared from the hosts."""
-        seats = list({s.host.name: s for s in (*self.engine_nodes, *self.load_clients)}.values())
+        seats = list({s.host.name: s for s in self._seats}.values())
         recorder = self._recorder(arms, seats)
         deadline = time.monotonic() + self.spec.limits.trial_timeout * len(arms)
         first = arms[0].task
