@@ -72,6 +72,7 @@ void addSessionOps(CommandTable& table);
 void addStatOps(CommandTable& table);
 void addAdminOps(CommandTable& table);
 void addObserveOps(CommandTable& table);
+void addVersionOps(CommandTable& table);
 void addDcpOps(CommandTable& table);
 
 /// Appends `response` as the answer to `request`: opcode and opaque are the request's.
