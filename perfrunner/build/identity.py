@@ -49,6 +49,12 @@ def source_files(source_dir: Path) -> Iterator[Path]:
                 yield here / name
 
 
+def is_source(name: str) -> bool:
+    """Whether a file of this name (relative to the engine's source) is among those that a build reads."""
+    *directories, file = name.split("/")
+    return not _OTHER_FILES.fullmatch(file) and not any(map(_OTHER_DIRS.fullmatch, directories))
+
+
 def source_hash(source_dir: Path) -> str:
     """sha256 over names and contents."""
     if not (source_dir / "CMakeLists.txt").is_file():
