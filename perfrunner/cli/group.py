@@ -17,6 +17,7 @@ from perfrunner.spec.suggest import nearest
 # keeps --help and completion quick: numpy, matplotlib and fabric together cost more than a second.
 COMMANDS = {
     "run": "perfrunner.cli.run",
+    "ab": "perfrunner.cli.ab",
     "build": "perfrunner.cli.build",
     "validate": "perfrunner.cli.validate",
     "plan": "perfrunner.cli.plan",

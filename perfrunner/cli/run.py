@@ -94,6 +94,13 @@ def command(
         as_json=as_json,
         quiet=quiet,
     )
+    end(ctx, outcome, document, fail_on)
+
+
+def end(
+    ctx: click.Context, outcome: RunOutcome, document: dict[str, Any], fail_on: str | None
+) -> None:
+    """Leave with the exit code of the run, or of the gate."""
     if outcome.exit_code:
         ctx.exit(outcome.exit_code)
     broken = failing(document, fail_on)
@@ -168,8 +175,9 @@ def _report(out_dir: Path, outcome: RunOutcome, as_json: bool) -> dict[str, Any]
 
 def _resume_command(ctx: click.Context) -> str:
     """The command line that goes on where this one stopped: the same, with --resume."""
-    given = ctx.params["spec_path"]
-    words = ["perfrunner", str(ctx.info_name), *([] if given is None else [str(given)])]
+    arguments = [p.name or "" for p in ctx.command.params if isinstance(p, click.Argument)]
+    given = [ctx.params[name] for name in arguments]
+    words = ["perfrunner", str(ctx.info_name), *(str(word) for word in given if word is not None)]
     for parameter in ctx.command.params:
         value = ctx.params.get(parameter.name or "")
         if not isinstance(parameter, click.Option) or parameter.name in ("resume", "dry_run"):
