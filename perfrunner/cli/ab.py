@@ -126,7 +126,7 @@ def command(
         ctx,
         spec,
         text,
-        _keep(text, spec.name, out_dir),
+        keep_spec(text, spec.name, out_dir),
         out_dir=out_dir,
         cache_dir=cache_dir,
         resume=resume,
@@ -180,7 +180,7 @@ def _same(spec: Spec, engine_src: Path, cache_dir: Path) -> str | None:
     )
 
 
-def _keep(text: str, name: str, out_dir: Path) -> Path:
+def keep_spec(text: str, name: str, out_dir: Path) -> Path:
     """The spec as a file, for `perfrunner run` to measure it again, and to be edited."""
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]
     path = out_dir / DIRECTORY / f"{name}-{digest}.yaml"

@@ -23,6 +23,7 @@ COMMANDS = {
     "plan": "perfrunner.cli.plan",
     "doctor": "perfrunner.cli.doctor",
     "report": "perfrunner.cli.report",
+    "bisect": "perfrunner.cli.bisect",
     "compare": "perfrunner.cli.compare",
     "history": "perfrunner.cli.history",
     "aa": "perfrunner.cli.aa",

@@ -146,7 +146,7 @@ def run_and_report(
             variants=variants,
             engine_src=source,
             listener=listener,
-            resume_command=_resume_command(ctx),
+            resume_command=resume_command(ctx),
         )
     if outcome.exit_code == EXIT_INTERRUPTED:
         ctx.exit(EXIT_INTERRUPTED)
@@ -173,7 +173,7 @@ def _report(out_dir: Path, outcome: RunOutcome, as_json: bool) -> dict[str, Any]
     return document
 
 
-def _resume_command(ctx: click.Context) -> str:
+def resume_command(ctx: click.Context) -> str:
     """The command line that goes on where this one stopped: the same, with --resume."""
     arguments = [p.name or "" for p in ctx.command.params if isinstance(p, click.Argument)]
     given = [ctx.params[name] for name in arguments]
