@@ -161,6 +161,7 @@ class TrialRunner:
             ToolBench(
                 host=seat.host,
                 artifact=arm.deployed.paths[seat.host.name],
+                tools=arm.deployed.tools[seat.host.name],
                 remote=f"{seat.run_dir}/{arm.name}",
                 directory=arm.directory,
                 variant=self.spec.variants[arm.task.variant],
@@ -257,7 +258,7 @@ class TrialRunner:
             seats=[
                 ClientSeat(
                     seat.host,
-                    arm.deployed.paths[seat.host.name],
+                    arm.deployed.tools[seat.host.name],
                     f"{seat.run_dir}/{arm.name}",
                     seat.credentials,
                     cpus.client,
@@ -283,6 +284,7 @@ class TrialRunner:
         return EngineSetup(
             name=f"engine-{seat.host.name}" if several else "engine",
             artifact=arm.deployed.paths[seat.host.name],
+            tools=arm.deployed.tools[seat.host.name],
             directory=f"{seat.run_dir}/{arm.name}",
             credentials=seat.credentials,
             listen=seat.listen,
@@ -321,7 +323,7 @@ class TrialRunner:
         """Chosen once, so that it is the same for every arm and trial."""
         if self._cpus is None:
             node = self.engine_nodes[0].host
-            topology = read_topology(node, deployed.paths[node.name])
+            topology = read_topology(node, deployed.tools[node.name])
             self._cpus = choose(
                 self.spec.engine.cpus, self.spec.client.cpus, topology, together=self._together
             )
@@ -359,6 +361,7 @@ class TrialRunner:
                     recorder.arm(slot if len(arms) > 1 else 0).place(seat.host.name),
                     ssh=seat.ssh,
                     artifact=arm.deployed.paths[seat.host.name],
+                    tools=arm.deployed.tools[seat.host.name],
                     work={
                         f"{seat.run_dir}/{arm.name}": "",
                         seat.credentials.directory: "/secret",
