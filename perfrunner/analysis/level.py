@@ -72,11 +72,11 @@ def _first(data: Array, start: int, p_look: float, resolution: float) -> Change 
 def _of_means(
     data: Array, start: int, window: int, p_look: float, resolution: float
 ) -> Change | None:
-    from scipy import stats
+    from scipy import special  # scipy.stats takes a second to import
 
     for nights, references, latest in _looks(data, start, window):
         scores = _scores(references, latest, resolution)
-        p = stats.t.sf(np.abs(scores), references.shape[1] - 1)
+        p = special.stdtr(references.shape[1] - 1, -np.abs(scores))
         hits = np.flatnonzero(p < p_look)
         if len(hits):
             first = hits[0]
@@ -87,7 +87,7 @@ def _of_means(
 
 
 def _sudden(data: Array, start: int, resolution: float) -> Change | None:
-    from scipy import stats
+    from scipy import special
 
     for nights, references, latest in _looks(data, start, SUDDEN):
         middle, scale, _ = _usual(references, resolution)
@@ -96,7 +96,7 @@ def _sudden(data: Array, start: int, resolution: float) -> Change | None:
         if len(hits):
             first = hits[0]
             known = int(nights[first])
-            p = float(stats.t.sf(FAR, references.shape[1] - 1)) ** SUDDEN
+            p = float(special.stdtr(references.shape[1] - 1, -FAR)) ** SUDDEN
             return Change(known - SUDDEN + 1, known, bool(away[first, 0] > 0), p)
     return None
 
