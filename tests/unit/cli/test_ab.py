@@ -135,6 +135,7 @@ def test_a_gate(cli, repository, slowdown, code):
 def test_a_dry_run_shows_both(cli, repository):
     plan = cli.json("ab", "main~1", "main", "--dry-run")
     assert list(plan["variants"]) == ["main-1", "main"]
+    assert "source=main~1" in cli("ab", "main~1", "main", "--dry-run").stdout
 
 
 @pytest.mark.parametrize(
