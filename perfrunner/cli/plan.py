@@ -104,7 +104,8 @@ def _print(
         allocator = " ".join(
             filter(None, (variant.allocator.name, variant.allocator.option_string))
         )
-        rest = {**variant.options, **variant.params, **variant.env}
+        source = {} if variant.source is None else {"source": variant.source.text}
+        rest = {**source, **variant.options, **variant.params, **variant.env}
         settings.add_row(
             escape(f"{name}{mark}"), allocator, " ".join(f"{k}={v}" for k, v in rest.items())
         )

@@ -15,7 +15,7 @@ from perfrunner.report.method import method_facts, methods
 from perfrunner.report.model import Counts, Fact, Moved, Report
 from perfrunner.report.noise import aa_alarms, known_floors, noise_text
 from perfrunner.report.numbers import percent_change, significant
-from perfrunner.report.sources import same_builds, source_facts
+from perfrunner.report.sources import pinned_sources, same_builds, source_facts
 from perfrunner.spec.preconditions import MEASURED, PRECONDITIONS
 
 if TYPE_CHECKING:
@@ -239,4 +239,5 @@ def _reproduce(data: ExperimentData) -> str:
     blocks = record.spec_json.get("blocks")
     if blocks and not any(word.startswith("--repeats") for word in words):
         words += ["--repeats", str(blocks)]
+    words += pinned_sources(data)
     return shlex.join(words)

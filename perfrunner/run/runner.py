@@ -50,7 +50,7 @@ from perfrunner.run.trial.runner import TrialRunner, fresh_directory
 from perfrunner.run.trial.sampling_check import FACT, cells_to_check, check_sampling
 from perfrunner.run.trial.seats import Deployed, TrialResult, trial_name
 from perfrunner.source import FACT as SOURCES
-from perfrunner.source import Sources, resolve_sources, restore_sources
+from perfrunner.source import Sources, resolve_sources, restore_sources, same_arms
 from perfrunner.spec.model import Spec
 from perfrunner.workloads.registry import check_runnable
 
@@ -95,6 +95,8 @@ def run_experiment(
             sources = _sources_again(opened, spec, engine_src, cache_dir, listener)
         else:
             sources = resolve_sources(spec, engine_src, cache_dir)
+            for text in same_arms(spec, sources):
+                listener.on_event(ev.Warned(text))
             facts = {SOURCES: sources.record()}
             opened = begin(
                 store, out_dir, spec, text=spec_text, path=spec_path, seed=seed, facts=facts
