@@ -23,9 +23,13 @@ class Estimate:
     seconds: Mapping[Cell, float]
     measured: frozenset[Cell]
 
-    def total(self, spec: Spec) -> float:
-        """All trials, builds aside."""
-        return spec.blocks * len(spec.variants) * sum(self.seconds[cell] for cell in spec.cells)
+    def total(self, spec: Spec, blocks: int | None = None) -> float:
+        """All trials of so many blocks (the spec's), builds aside."""
+        return (
+            (blocks or spec.blocks)
+            * len(spec.variants)
+            * sum(self.seconds[cell] for cell in spec.cells)
+        )
 
 
 def estimate(spec: Spec, out_dir: Path) -> Estimate:

@@ -124,10 +124,9 @@ def _sampling(costs: list[SamplingCost]) -> str:
 
 
 def _sampling_cost(cost: SamplingCost) -> str:
-    low, high = (percent_change(end) for end in cost.expected)
+    low, high = (percent_change(end) for end in cost.interval)
     return (
-        f"{cost.cell} {cost.metric} {percent_change(cost.ratio)} without samplers"
-        f" (two trials with them: {low} to {high})"
+        f"{cost.cell} {cost.metric} {percent_change(cost.ratio)} [{low}, {high}] without samplers"
     )
 
 
