@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, field_validator
 from perfrunner.spec.allocator import AllocatorSpec
 from perfrunner.spec.base import Piece, ScalarText, VariantName, items_error, matching
 from perfrunner.spec.options import check_option_name, normal_option_value
+from perfrunner.spec.tunables import env_problems
 
 ParamName = Annotated[str, matching(r"[a-z][a-z0-9_]*", "a parameter name of a-z, 0-9 and '_'")]
 ParamValue = Annotated[
@@ -59,3 +60,10 @@ class Variant(Piece):
         if wrong:
             raise items_error(wrong)
         return normal
+
+    @field_validator("env")
+    @classmethod
+    def _nothing_is_ignored(cls, env: dict[str, str]) -> dict[str, str]:
+        if wrong := env_problems(env):
+            raise items_error(wrong)
+        return env

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 
+from perfrunner.cluster.environment import whole_environment
 from perfrunner.cluster.transport import LinkLost
 from perfrunner.errors import HostError, PerfrunnerError, TrialError
 from perfrunner.run.diskspace import disk_is_full
@@ -322,6 +323,7 @@ class TrialRunner:
         """The variant's, and as many bytes of padding as this trial draws."""
         padding = padding_size(self.seed, arm.task)
         arm.facts["environment_padding"] = padding
+        arm.facts["environment"] = whole_environment(arm.deployed.env)
         if arm.deployed.layout_seed is not None:
             arm.facts["relinked"] = arm.deployed.layout_seed
         return {**arm.deployed.env, PADDING_NAME: "0" * padding}
