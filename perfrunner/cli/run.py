@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ import click
 from perfrunner.cli import options
 from perfrunner.cli.engine_source import find_engine_source
 from perfrunner.cli.gate import FAIL_ON, failing
+from perfrunner.cli.invocation import measuring_command, resume_command
 from perfrunner.cli.output import note, result_console
 from perfrunner.cli.plan import show_plan
 from perfrunner.cli.progress import progress_listener
@@ -19,6 +19,8 @@ from perfrunner.cli.report import PAGE
 from perfrunner.errors import EXIT_INTERRUPTED, EXIT_VERDICT, SpecError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from perfrunner.run.events import RunOutcome
     from perfrunner.spec import Spec
 
@@ -115,10 +117,12 @@ def run_and_report(
     quiet: bool,
     workloads: tuple[str, ...] | None = None,
     variants: tuple[str, ...] | None = None,
+    command: Sequence[str] = (),
 ) -> tuple[RunOutcome, dict[str, Any]]:
     """Run `spec`, print its report, and give how it ended and the report's JSON.
 
-    `text` is kept with the results; near `spec_path` the engine's source is looked for. Ends the process after Ctrl-C.
+    `text` is kept with the results; near `spec_path` the engine's source is looked for. `command` measures the same
+    again (if it is not this command line). Ends the process after Ctrl-C.
     """
     source = find_engine_source(engine_src, spec_path)
     from perfrunner.run.runner import run_experiment
@@ -136,7 +140,8 @@ def run_and_report(
             variants=variants,
             engine_src=source,
             listener=listener,
-            resume_command=_resume_command(ctx),
+            resume_command=resume_command(ctx),
+            command=command or measuring_command(ctx, spec_path),
         )
     if outcome.exit_code == EXIT_INTERRUPTED:
         ctx.exit(EXIT_INTERRUPTED)
@@ -161,22 +166,6 @@ def _report(out_dir: Path, outcome: RunOutcome, as_json: bool) -> dict[str, Any]
     note(f"report {write_html(report, data, outcome.directory / PAGE)}")
     document: dict[str, Any] = json.loads(machine)
     return document
-
-
-def _resume_command(ctx: click.Context) -> str:
-    """The command line that goes on where this one stopped: the same, with --resume."""
-    given = ctx.params["spec_path"]
-    words = ["perfrunner", str(ctx.info_name), *([] if given is None else [str(given)])]
-    for parameter in ctx.command.params:
-        value = ctx.params.get(parameter.name or "")
-        if not isinstance(parameter, click.Option) or parameter.name in ("resume", "dry_run"):
-            continue
-        if value in (None, False, (), parameter.default):
-            continue
-        flag = max(parameter.opts, key=len)
-        values = value if isinstance(value, tuple) else (value,)
-        words += [flag] if value is True else [w for v in values for w in (flag, str(v))]
-    return shlex.join([*words, "--resume"])
 
 
 def spec_text(spec_path: Path) -> str:

@@ -15,6 +15,7 @@ from perfrunner.report.method import method_facts, methods
 from perfrunner.report.model import Counts, Fact, Moved, Report
 from perfrunner.report.noise import aa_alarms, known_floors, noise_text
 from perfrunner.report.numbers import percent_change, significant
+from perfrunner.report.variants import variant_facts
 from perfrunner.spec.preconditions import MEASURED, PRECONDITIONS
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ def _context(
     hosts = _hosts(record.facts)
     if hosts:
         yield Fact("hosts", hosts)
+    yield from variant_facts(data, comparison.variants)
     for name, workload in (spec.get("workloads") or {}).items():
         if any(cell.workload == name for cell in comparison.cells):
             yield Fact(f"workload {name}", _settings(workload))

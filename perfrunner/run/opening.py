@@ -6,7 +6,7 @@ that was recorded, so that trials of two different specs never mix.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -42,9 +42,16 @@ def differences(recorded: Mapping[str, Any], spec: Spec) -> list[str]:
 
 
 def begin(
-    store: ResultStore, out_dir: Path, spec: Spec, *, text: str, path: Path, seed: int | None
+    store: ResultStore,
+    out_dir: Path,
+    spec: Spec,
+    *,
+    text: str,
+    path: Path,
+    seed: int | None,
+    command: Sequence[str] = (),
 ) -> Opened:
-    """A new experiment: its record and its directory."""
+    """A new experiment: its record and its directory. `command`: what measures the same again."""
     chosen = next(s for s in (seed, spec.seed, draw_seed()) if s is not None)
     now = datetime.now(timezone.utc)
     taken = {summary.experiment.id for summary in store.list()}
@@ -58,6 +65,7 @@ def begin(
         seed=chosen,
         created_at=now,
         tool_version=perfrunner.__version__,
+        facts={"command": list(command)} if command else {},
     )
     directory = out_dir / experiment_id
     (directory / "trials").mkdir(parents=True)

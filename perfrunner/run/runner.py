@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -70,16 +70,18 @@ def run_experiment(
     workloads: tuple[str, ...] | None = None,
     variants: tuple[str, ...] | None = None,
     resume_command: str | None = None,
+    command: Sequence[str] = (),
 ) -> ev.RunOutcome:
     """Run it to its end, or until something stops it.
 
     Returns with exit code 0 (every trial counts), 3 (some failed, the rest is stored) or 130 (interrupted). Raises
-    PerfrunnerError when the run itself cannot go on; what was measured until then is stored all the same.
+    PerfrunnerError when the run itself cannot go on; what was measured until then is stored all the same. `command` is
+    kept for the report: what measures the same again.
     """
     spec = spec.restricted(workloads, variants)
     for workload in spec.workloads.values():
         check_runnable(workload.type)
-    command = resume_command or shlex.join(
+    go_on = resume_command or shlex.join(
         ["perfrunner", "run", str(spec_path), "--out", str(out_dir), "--resume"]
     )
     with (
@@ -91,12 +93,12 @@ def run_experiment(
         if resume:
             opened = resume_experiment(store, out_dir, spec, seed=seed)
         else:
-            opened = begin(store, out_dir, spec, text=spec_text, path=spec_path, seed=seed)
+            opened = begin(
+                store, out_dir, spec, text=spec_text, path=spec_path, seed=seed, command=command
+            )
         journal = Journal(opened.directory / "journal.jsonl")
         with contextlib.closing(journal):
-            run = _Run(
-                spec, opened, store, journal, guard, listener, engine_src, cache_dir, command
-            )
+            run = _Run(spec, opened, store, journal, guard, listener, engine_src, cache_dir, go_on)
             return run.execute()
 
 

@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import json
+import shlex
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from perfrunner.cli import main
+from perfrunner.results import ResultStore
 from perfrunner.run.preflight import builds
 from tests.support.driver import fakes
-from tests.support.fakes import ROOT, Lab
+from tests.support.fakes import PILLOWFIGHT, ROOT, Lab
 
 pytestmark = pytest.mark.integration
 
 
 def invoke(lab: Lab, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Result:
+    words = ["run", str(lab.spec_path), "--out", str(lab.out), *arguments]
+    return invoke_words(monkeypatch, words, lab)
+
+
+def invoke_words(monkeypatch: pytest.MonkeyPatch, words: list[str], lab: Lab) -> Result:
     build, prove = fakes({})
     monkeypatch.setattr(builds, "build_variant", build)
     monkeypatch.setattr(builds, "prove", prove)
-    words = [
-        "run", str(lab.spec_path), "--out", str(lab.out), "--cache", str(lab.directory / "cache"),
-        "--engine-src", str(ROOT / "engine_src"), *arguments,
-    ]  # fmt: skip
-    return CliRunner().invoke(main, words)
+    places = ["--cache", str(lab.directory / "cache"), "--engine-src", str(ROOT / "engine_src")]
+    return CliRunner().invoke(main, [*words, *places])
 
 
 def test_json_is_one_document_on_stdout_and_nothing_else(
@@ -54,3 +58,49 @@ def test_ctrl_c_in_the_analysis_keeps_the_results(
     shown = CliRunner().invoke(main, ["report", "--out", str(lab.out), "--format", "json"])
     assert shown.exit_code == 0, shown.output
     assert json.loads(shown.stdout)["trials"]["ok"] == 2
+
+
+def plan_of(words: list[str]) -> list[tuple[Any, ...]]:
+    """What `words` would run, in order; they are a command line of the report."""
+    assert words[0] == "perfrunner"
+    shown = CliRunner().invoke(main, [*words[1:], "--dry-run", "--json"])
+    assert shown.exit_code == 0, shown.output
+    keys = ("block", "workload", "bucket", "variant", "position")
+    return [tuple(trial[key] for key in keys) for trial in json.loads(shown.stdout)["trials"]]
+
+
+def reproduced(lab: Lab) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """The command in the latest report, and the trials that were run, in order."""
+    shown = CliRunner().invoke(main, ["report", "--out", str(lab.out), "--format", "json"])
+    assert shown.exit_code == 0, shown.output
+    words = shlex.split(json.loads(shown.stdout)["facts"]["reproduce"])
+    with ResultStore.open(lab.out, create=False) as store:
+        trials = store.load(store.resolve(None).id).trials
+    return words, [(t.block, t.workload, t.bucket, t.variant, t.position) for t in trials]
+
+
+def test_the_command_of_the_report_measures_the_same_again(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(lab.directory)
+    third = {"allocator": {"name": "system"}, "params": {"x": "2"}}
+    system = {"allocator": {"name": "system"}}
+    lab.write_spec(
+        blocks=9,
+        variants={"base": system, "changed": {**system, "params": {"x": "1"}}, "third": third},
+        workloads={"pf": PILLOWFIGHT, "other": PILLOWFIGHT},
+    )
+    done = invoke(
+        lab, monkeypatch, "--set", "blocks=2", "--set", "workloads.pf.items=50", "--variants", "third",
+        "--workloads", "pf",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    words, ran = reproduced(lab)
+    assert words[2] == "spec.yaml", "the path is as the caller sees it"
+    assert plan_of(words) == ran
+    again = invoke_words(monkeypatch, ["aa", "--repeats", "1", "--out", str(lab.out)], lab)
+    assert again.exit_code == 0, again.output
+    words, ran = reproduced(lab)
+    assert words[1:3] == ["aa", "spec.yaml"]
+    assert plan_of(words) == ran
+    assert {trial[3] for trial in ran} == {"base", "base-again"}
