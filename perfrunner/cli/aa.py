@@ -10,7 +10,7 @@ from perfrunner.cli import options
 from perfrunner.cli.invocation import measuring_command, options_of
 from perfrunner.cli.output import note
 from perfrunner.cli.plan import show_plan
-from perfrunner.cli.run import run_and_report, spec_text
+from perfrunner.cli.run import run_and_report, spec_or_run, spec_text
 from perfrunner.errors import UsageError
 from perfrunner.spec import Spec
 from perfrunner.spec.suggest import expected_name
@@ -40,7 +40,7 @@ INHERITED = (
     "--variant", metavar="NAME", help="The variant to compare with itself; default: the baseline."
 )
 @options.workloads_option
-@click.option("--resume", is_flag=True, help="Go on with the latest unfinished A/A run of SPEC.")
+@options.resume_option
 @click.option("--dry-run", is_flag=True, help="Show the plan and do nothing.")
 @options.seed_option
 @options.out_option
@@ -57,7 +57,7 @@ def command(
     cluster: Path | None,
     variant: str | None,
     workloads: tuple[str, ...],
-    resume: bool,
+    resume: str | None,
     dry_run: bool,
     seed: int | None,
     out_dir: Path,
@@ -70,6 +70,7 @@ def command(
 
     What they seem to differ by is the noise floor: the smallest change that so many blocks can show here.
     """
+    spec_path, resume = spec_or_run(spec_path, resume)
     changes: list[str] = []
     if spec_path is not None:
         spec, text = options.read_spec(spec_path, overrides, cluster, repeats), spec_text(spec_path)

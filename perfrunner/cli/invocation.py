@@ -12,7 +12,7 @@ import click
 
 from perfrunner.cli.engine_source import ENVIRONMENT
 
-ONCE = ("resume", "dry_run")  # they belong to one call, not to the experiment
+ONCE = ("resume", "extend", "dry_run")  # they belong to one call, not to the experiment
 # Where things are kept, and what is said of the result: nothing of what is measured.
 NOT_MEASURED = (*ONCE, "out_dir", "cache_dir", "as_json", "quiet", "fail_on")
 

@@ -16,7 +16,7 @@ from perfrunner.cli.output import note, result_console
 from perfrunner.cli.plan import show_plan
 from perfrunner.cli.progress import progress_listener
 from perfrunner.cli.report import PAGE
-from perfrunner.errors import EXIT_INTERRUPTED, EXIT_VERDICT, SpecError
+from perfrunner.errors import EXIT_INTERRUPTED, EXIT_VERDICT, SpecError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,13 +31,21 @@ if TYPE_CHECKING:
     epilog="\b\nExamples:\n  perfrunner run specs/experiments/quickstart.yaml"
     "\n  perfrunner run spec.yaml --repeats 20 --set workloads.pillowfight.duration=30s"
     "\n  perfrunner run spec.yaml --cluster specs/clusters/loopback-ssh.yaml --fail-on worse"
-    "\n  perfrunner run spec.yaml --resume           go on after an interruption",
+    "\n  perfrunner run spec.yaml --resume           go on after an interruption"
+    "\n  perfrunner run --resume quickstart-20261120-220000"
+    "\n  perfrunner run spec.yaml --extend 10        10 blocks more for the latest run of it",
 )
-@options.spec_argument
+@click.argument("spec_path", metavar="[SPEC]", required=False, type=click.Path(path_type=Path))
 @options.set_option
 @options.repeats_option
 @options.cluster_option
-@click.option("--resume", is_flag=True, help="Go on with the latest unfinished run of this spec.")
+@options.resume_option
+@click.option(
+    "--extend",
+    type=click.IntRange(1, 10_000),
+    metavar="N",
+    help="Add N blocks to the latest run of SPEC, or to --resume RUN; a spec's precision may end it sooner.",
+)
 @click.option("--dry-run", is_flag=True, help="Show the plan and do nothing.")
 @options.seed_option
 @options.workloads_option
@@ -55,11 +63,12 @@ if TYPE_CHECKING:
 @click.pass_context
 def command(
     ctx: click.Context,
-    spec_path: Path,
+    spec_path: Path | None,
     overrides: tuple[str, ...],
     repeats: int | None,
     cluster: Path | None,
-    resume: bool,
+    resume: str | None,
+    extend: int | None,
     dry_run: bool,
     seed: int | None,
     workloads: tuple[str, ...],
@@ -72,7 +81,17 @@ def command(
     quiet: bool,
 ) -> None:
     """Build every variant of SPEC, prove it, run the trials interleaved, and report."""
-    spec = options.read_spec(spec_path, overrides, cluster, repeats)
+    spec_path, resume = spec_or_run(spec_path, resume)
+    if spec_path is None:
+        if resume is None and extend is None:
+            raise UsageError("which spec?", "perfrunner run SPEC, or --resume [RUN]")
+        if overrides or cluster or repeats:
+            raise UsageError(
+                "a run goes on as it was begun: --set, --cluster and --repeats do not fit"
+            )
+        spec, text, spec_path, resume = recorded_spec(out_dir, resume, finished=extend is not None)
+    else:
+        spec, text = options.read_spec(spec_path, overrides, cluster, repeats), spec_text(spec_path)
     only_workloads = options.selection("workload", workloads, tuple(spec.workloads))
     only_variants = options.selection("variant", variants, tuple(spec.variants))
     if dry_run:
@@ -81,7 +100,7 @@ def command(
     outcome, document = run_and_report(
         ctx,
         spec,
-        spec_text(spec_path),
+        text,
         spec_path,
         out_dir=out_dir,
         cache_dir=cache_dir,
@@ -92,6 +111,7 @@ def command(
         engine_src=engine_src,
         as_json=as_json,
         quiet=quiet,
+        extend=extend or 0,
     )
     if outcome.exit_code:
         ctx.exit(outcome.exit_code)
@@ -111,10 +131,11 @@ def run_and_report(
     out_dir: Path,
     cache_dir: Path,
     engine_src: Path | None,
-    resume: bool,
+    resume: str | None,
     seed: int | None,
     as_json: bool,
     quiet: bool,
+    extend: int = 0,
     workloads: tuple[str, ...] | None = None,
     variants: tuple[str, ...] | None = None,
     command: Sequence[str] = (),
@@ -134,7 +155,9 @@ def run_and_report(
             spec_path=spec_path.resolve(),
             out_dir=out_dir,
             cache_dir=cache_dir,
-            resume=resume,
+            resume=resume is not None,
+            run=resume or None,
+            extend=extend,
             seed=seed,
             workloads=workloads,
             variants=variants,
@@ -166,6 +189,35 @@ def _report(out_dir: Path, outcome: RunOutcome, as_json: bool) -> dict[str, Any]
     note(f"report {write_html(report, data, outcome.directory / PAGE)}")
     document: dict[str, Any] = json.loads(machine)
     return document
+
+
+def spec_or_run(spec_path: Path | None, resume: str | None) -> tuple[Path | None, str | None]:
+    """`--resume SPEC` without a SPEC behind it is read as it was meant: the newest unfinished run of that file."""
+    if spec_path is None and resume and Path(resume).is_file():
+        return Path(resume), ""
+    return spec_path, resume
+
+
+def recorded_spec(out_dir: Path, run: str | None, *, finished: bool) -> tuple[Spec, str, Path, str]:
+    """Of `run`, or of the newest unfinished one (`finished`: of the newest): spec, text, path, id."""
+    from perfrunner.results import ResultStore
+    from perfrunner.spec import Spec
+
+    with ResultStore.open(out_dir, create=False) as store:
+        if run:
+            record = store.resolve(run)
+        else:
+            known = [s.experiment for s in store.list()]
+            fitting = [e for e in known if finished or e.state != "done"]
+            if not fitting:
+                raise UsageError(
+                    f"nothing to resume: every experiment in {out_dir} is finished",
+                    "--resume RUN finishes failed cells of one, --extend N adds blocks",
+                )
+            record = fitting[-1]
+    note(f"going on with {record.id}")
+    spec = Spec.model_validate(record.spec_json)
+    return spec, record.spec_text, Path(record.spec_path), record.id
 
 
 def spec_text(spec_path: Path) -> str:

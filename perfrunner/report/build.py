@@ -99,7 +99,11 @@ def _context(
     for name, workload in (spec.get("workloads") or {}).items():
         if any(cell.workload == name for cell in comparison.cells):
             yield Fact(f"workload {name}", _settings(workload))
-    blocks = f"{comparison.blocks} blocks, seed {record.seed}"
+    added = "".join(
+        f" (from {e['from']} to {e['to']} on {str(e['at'])[:10]})"
+        for e in record.facts.get("extended", ())
+    )
+    blocks = f"{comparison.blocks} blocks{added}, seed {record.seed}"
     spoiled = f", {counts.void} void, {counts.failed} failed" if comparison.voids else ", none void"
     yield Fact("trials", f"{counts.ok} ok{spoiled}; {blocks}")
     yield Fact(
@@ -235,7 +239,18 @@ def _reproduce(data: ExperimentData) -> str:
         words = ["perfrunner", "run", record.spec_path or f"{record.name}.yaml"]
     if not any(word == "--seed" or word.startswith("--seed=") for word in words):
         words += ["--seed", str(record.seed)]
-    blocks = record.spec_json.get("blocks")
+    extended = record.facts.get("extended")
+    blocks = extended[-1]["to"] if extended else record.spec_json.get("blocks")
+    if extended:
+        words = _without(words, "--repeats")
     if blocks and not any(word.startswith("--repeats") for word in words):
         words += ["--repeats", str(blocks)]
     return shlex.join(words)
+
+
+def _without(words: list[str], flag: str) -> list[str]:
+    """Without an option and its value."""
+    if flag not in words:
+        return words
+    place = words.index(flag)
+    return [*words[:place], *words[place + 2 :]]

@@ -25,6 +25,7 @@ from perfrunner.errors import (
     EXIT_OK,
     PerfrunnerError,
     StoreError,
+    UsageError,
 )
 from perfrunner.results import BuildRecord, ExperimentState, ResultStore
 from perfrunner.run import events as ev
@@ -32,12 +33,12 @@ from perfrunner.run.diskspace import disk_is_full
 from perfrunner.run.interrupt import Interrupted, InterruptedTwice, SignalGuard
 from perfrunner.run.journal import Journal, read_journal, trial_in_flight
 from perfrunner.run.lock import OutDirLock
-from perfrunner.run.opening import Opened, begin
+from perfrunner.run.opening import EXTENDED, Opened, begin, planned_blocks
 from perfrunner.run.opening import resume as resume_experiment
 from perfrunner.run.plan.ensembles import FACT as LAYOUTS
 from perfrunner.run.plan.ensembles import Layout, layouts, record_layouts, stored_layouts
 from perfrunner.run.plan.order import PlannedTrial, plan_block
-from perfrunner.run.plan.precision import decide, widest_half_width
+from perfrunner.run.plan.precision import MAX_BLOCKS, decide, widest_half_width
 from perfrunner.run.plan.schedule import Arm, Cell, Schedule, Task, Unit
 from perfrunner.run.preflight.builds import Builds, build_all, deploy_and_prove
 from perfrunner.run.preflight.describe import describe
@@ -71,12 +72,15 @@ def run_experiment(
     variants: tuple[str, ...] | None = None,
     resume_command: str | None = None,
     command: Sequence[str] = (),
+    run: str | None = None,
+    extend: int = 0,
 ) -> ev.RunOutcome:
     """Run it to its end, or until something stops it.
 
     Returns with exit code 0 (every trial counts), 3 (some failed, the rest is stored) or 130 (interrupted). Raises
     PerfrunnerError when the run itself cannot go on; what was measured until then is stored all the same. `command` is
-    kept for the report: what measures the same again.
+    kept for the report: what measures the same again. `resume` goes on with the newest unfinished experiment of the
+    spec, or with `run`; `extend` adds blocks.
     """
     spec = spec.restricted(workloads, variants)
     for workload in spec.workloads.values():
@@ -90,16 +94,24 @@ def run_experiment(
         ResultStore.open(out_dir) as store,
         _clear_when_full(out_dir),
     ):
-        if resume:
-            opened = resume_experiment(store, out_dir, spec, seed=seed)
+        if resume or extend:
+            opened = resume_experiment(store, out_dir, spec, seed=seed, run=run, extend=extend)
         else:
             opened = begin(
                 store, out_dir, spec, text=spec_text, path=spec_path, seed=seed, command=command
             )
         journal = Journal(opened.directory / "journal.jsonl")
         with contextlib.closing(journal):
-            run = _Run(spec, opened, store, journal, guard, listener, engine_src, cache_dir, go_on)
-            return run.execute()
+            running = _Run(
+                spec, opened, store, journal, guard, listener, engine_src, cache_dir, go_on
+            )
+            if opened.experiment.state == "done" and running.schedule.next() is None:
+                raise UsageError(
+                    f"nothing to resume: every cell of {opened.experiment.id} counts",
+                    hint="--extend N adds blocks to it",
+                )
+            store.set_facts(opened.experiment.id, opened.experiment.facts)
+            return running.execute()
 
 
 @dataclass
@@ -122,8 +134,7 @@ class _Run:
     started: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
-        trials = self.opened.trials
-        self.blocks = max([self.spec.blocks, *(trial.block for trial in trials)])
+        self.blocks = planned_blocks(self.opened, self.spec)
         # How much memory the engine node has is known later; a resumed run goes on as it began.
         self.layouts = stored_layouts(self.opened.experiment.facts) or layouts(self.spec, None)
         self.tally = Tally(
@@ -304,7 +315,9 @@ class _Run:
         if self.spec.precision is None or block == 0 or not self.schedule.block_complete(block):
             return
         width = widest_half_width(self.store.load(self.opened.experiment.id))
-        decision = decide(block, self.blocks, width, self.spec.precision)
+        extended = EXTENDED in self.opened.experiment.facts  # then so far and no further
+        most = self.blocks if extended else MAX_BLOCKS
+        decision = decide(block, self.blocks, width, self.spec.precision, most)
         self.listener.on_event(decision)
         self.journal.append("precision", block=block, half_width=width, decision=decision.decision)
         if decision.decision == "stop":

@@ -35,10 +35,12 @@ def widest_half_width(data: ExperimentData) -> float | None:
     return max(widths) if widths else None
 
 
-def decide(block: int, planned: int, half_width: float | None, wanted: float) -> Precision:
-    """After whole block `block` of `planned`. Under 10 blocks the run simply continues."""
+def decide(
+    block: int, planned: int, half_width: float | None, wanted: float, most: int = MAX_BLOCKS
+) -> Precision:
+    """After whole block `block` of `planned`, never more than `most`. Under 10 blocks the run simply continues."""
     if block >= MIN_BLOCKS and half_width is not None and half_width <= wanted:
         return Precision(block, half_width, wanted, "stop")
-    if block >= MAX_BLOCKS:
+    if block >= most:
         return Precision(block, half_width, wanted, "stop")
     return Precision(block, half_width, wanted, "extend" if block >= planned else "continue")

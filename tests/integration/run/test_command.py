@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from perfrunner.cli import main
-from perfrunner.results import ResultStore
+from perfrunner.results import ExperimentData, ResultStore
 from perfrunner.run.preflight import builds
 from tests.support.driver import fakes
 from tests.support.fakes import PILLOWFIGHT, ROOT, Lab
@@ -23,8 +23,10 @@ def invoke(lab: Lab, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Result
     return invoke_words(monkeypatch, words, lab)
 
 
-def invoke_words(monkeypatch: pytest.MonkeyPatch, words: list[str], lab: Lab) -> Result:
-    build, prove = fakes({})
+def invoke_words(
+    monkeypatch: pytest.MonkeyPatch, words: list[str], lab: Lab, **settings: object
+) -> Result:
+    build, prove = fakes(settings)
     monkeypatch.setattr(builds, "build_variant", build)
     monkeypatch.setattr(builds, "prove", prove)
     places = ["--cache", str(lab.directory / "cache"), "--engine-src", str(ROOT / "engine_src")]
@@ -104,3 +106,50 @@ def test_the_command_of_the_report_measures_the_same_again(
     assert words[1:3] == ["aa", "spec.yaml"]
     assert plan_of(words) == ran
     assert {trial[3] for trial in ran} == {"base", "base-again"}
+
+
+def stored(lab: Lab) -> ExperimentData:
+    with ResultStore.open(lab.out, create=False) as store:
+        (summary,) = store.list()
+        return store.load(summary.experiment.id)
+
+
+def test_a_finished_run_gets_more_blocks(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab.write_spec(blocks=1)
+    assert invoke(lab, monkeypatch).exit_code == 0
+    assert invoke(lab, monkeypatch, "--resume").exit_code == 2, "nothing is unfinished"
+    extended = invoke(lab, monkeypatch, "--extend", "2", "--json")
+    assert extended.exit_code == 0, extended.output
+    document = json.loads(extended.stdout)
+    assert {t.block for t in stored(lab).trials} == {1, 2, 3}
+    assert document["facts"]["blocks"] == 3
+    assert "--repeats 3" in document["facts"]["reproduce"]
+    name = document["experiment"]
+    words = ["run", "--resume", name, "--extend", "1", "--out", str(lab.out)]
+    assert invoke_words(monkeypatch, words, lab).exit_code == 0, "the recorded spec will do"
+    assert {t.block for t in stored(lab).trials} == {1, 2, 3, 4}
+    nothing = invoke_words(monkeypatch, ["run", "--resume", name, "--out", str(lab.out)], lab)
+    assert nothing.exit_code == 2
+    assert f"every cell of {name} counts" in nothing.stderr
+    assert stored(lab).experiment.state == "done"
+
+
+def test_a_finished_run_with_failed_cells_is_finished(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.write_spec(blocks=3)
+    words = ["run", str(lab.spec_path), "--out", str(lab.out), "--json"]
+    failed = invoke_words(monkeypatch, words, lab, build_fails=["changed"])
+    assert failed.exit_code == 3, failed.output
+    data = stored(lab)
+    assert data.experiment.state == "done"
+    again = [*words, "--resume", data.experiment.id]
+    done = invoke_words(monkeypatch, again, lab)
+    assert done.exit_code == 0, done.output
+    assert {(row["variant"], row["n"]) for row in json.loads(done.stdout)["results"]} == {
+        ("base", 3), ("changed", 3),
+    }  # fmt: skip
+    redone = [t for t in stored(lab).trials if t.attempt == 2]
+    assert sorted((t.block, t.variant) for t in redone) == [
+        (block, variant) for block in (1, 2, 3) for variant in ("base", "changed")
+    ], "never one arm alone"
