@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import perfrunner
+from perfrunner.cluster import LinkLost
 from perfrunner.errors import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
@@ -41,7 +42,7 @@ from perfrunner.run.plan.order import PlannedTrial, plan_block
 from perfrunner.run.plan.precision import MAX_BLOCKS, decide, widest_half_width
 from perfrunner.run.plan.schedule import Arm, Cell, Schedule, Task, Unit
 from perfrunner.run.preflight.builds import Builds, build_all, deploy_and_prove
-from perfrunner.run.preflight.describe import describe
+from perfrunner.run.preflight.describe import HostFacts, describe, note_changes
 from perfrunner.run.preflight.hosts import RunHosts, open_hosts
 from perfrunner.run.preflight.noise_floor import FACT as NOISE_FLOOR
 from perfrunner.run.preflight.noise_floor import known_noise_floor
@@ -54,6 +55,8 @@ from perfrunner.spec.model import Spec
 from perfrunner.workloads.registry import check_runnable
 
 STOP_GRACE_S = 5.0
+REGAIN_PATIENCE_S = 600.0  # a host that restarts is back by then
+LOCK_LOST = "this run's lock on a host was lost with the connection"
 LEFT_OUT = "left out of the ensemble: it failed more than once and never succeeded"
 
 
@@ -131,6 +134,7 @@ class _Run:
     tally: Tally = field(init=False)
     blocks: int = field(init=False)
     facts: dict[str, Any] = field(init=False, default_factory=dict)
+    reference: HostFacts = field(init=False, default_factory=dict)  # what must hold still
     started: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
@@ -251,7 +255,7 @@ class _Run:
             self.schedule.exclude(name)
 
     def _measure(self, hosts: RunHosts, builds: Builds, deployed: dict[str, Deployed]) -> None:
-        reference = {name: dict(facts) for name, facts in hosts.facts.items()}
+        self.reference = hosts.facts
         runner = TrialRunner(
             spec=self.spec,
             run_id=self.opened.experiment.id,
@@ -261,7 +265,7 @@ class _Run:
             trials_dir=self.opened.directory / "trials",
             shield=self.guard.shield,
             on_phase=lambda phase, s: self.listener.on_event(ev.TrialPhase(phase, s)),
-            host_changes=lambda: hosts.changes(reference),
+            host_changes=lambda: hosts.changes(self.reference),
             hurry=lambda: self.guard.hurry,
         )
         relinks = Relinks(
@@ -278,14 +282,43 @@ class _Run:
             if task.attempt == 1 and task.block != block:
                 block = task.block
                 self.listener.on_event(ev.BlockStarted(block, self.blocks))
-            hosts.require_locks()
+            if not hosts.locked:
+                self._regain(hosts, LOCK_LOST)
             self.tally.start(unit)
-            arms = relinks.of_block(task.block, task.attempt)
-            self.tally.keep(self._run_unit(unit, runner, builds, arms), deployed)
+            self.tally.keep(self._run_linked(unit, runner, builds, hosts, relinks), deployed)
             if self.schedule.block_complete(task.block):
                 self._look_at_precision(task.block)
         if self.spec.baseline in deployed and FACT not in self.facts:
             self._check_sampling(runner, deployed[self.spec.baseline])
+
+    def _run_linked(
+        self, unit: Unit, runner: TrialRunner, builds: Builds, hosts: RunHosts, relinks: Relinks
+    ) -> list[TrialResult]:
+        """A lost link costs the unit, not the run: it is void, and the run goes on when the hosts are back."""
+        started = datetime.now(timezone.utc)
+        try:
+            arms = relinks.of_block(unit.tasks[0].block, unit.tasks[0].attempt)
+            results = self._run_unit(unit, runner, builds, arms)
+            if hosts.locked:
+                return results
+            reason = LOCK_LOST
+        except LinkLost as lost:
+            reason = str(lost)
+        self._regain(hosts, reason)
+        return [_lost(task, reason, started, runner.trials_dir) for task in unit.tasks]
+
+    def _regain(self, hosts: RunHosts, why: str) -> None:
+        """HostError when a host stays away. One that comes back as another (it restarted) is noted."""
+        self.listener.on_event(ev.Warned(f"{why}; waiting for the hosts"))
+        self.journal.append("link-lost", why=why)
+        hosts.regain(REGAIN_PATIENCE_S)
+        if changes := hosts.changes(self.reference):
+            note_changes(self.facts, hosts.facts, changes)
+            self.store.set_facts(self.opened.experiment.id, self.facts)
+            for cell in self.schedule.begin_partial_cells_again():
+                self.journal.append("cell-again", cell=cell, why=changes)
+        self.reference = hosts.facts
+        self.journal.append("link-regained", changes=changes)
 
     def _run_unit(
         self, unit: Unit, runner: TrialRunner, builds: Builds, deployed: Mapping[str, Deployed]
@@ -398,6 +431,14 @@ def _not_run(task: Task, reason: str, build_error: str | None, trials_dir: Path)
         finished_at=now,
         directory=directory,
     )
+
+
+def _lost(task: Task, reason: str, started: datetime, trials_dir: Path) -> TrialResult:
+    """Void; what was fetched before stays."""
+    directory = trials_dir / trial_name(task)
+    directory.mkdir(parents=True, exist_ok=True)
+    now = datetime.now(timezone.utc)
+    return TrialResult(task, "void", reason, started, now, directory)
 
 
 @contextlib.contextmanager
