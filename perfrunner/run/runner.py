@@ -31,6 +31,7 @@ from perfrunner.errors import (
 from perfrunner.results import BuildRecord, ExperimentState, ResultStore
 from perfrunner.run import events as ev
 from perfrunner.run.diskspace import disk_is_full
+from perfrunner.run.failfast import IN_A_ROW, FailingInARow
 from perfrunner.run.interrupt import Interrupted, InterruptedTwice, SignalGuard
 from perfrunner.run.journal import Journal, read_journal, trial_in_flight
 from perfrunner.run.lock import OutDirLock
@@ -135,9 +136,13 @@ class _Run:
     blocks: int = field(init=False)
     facts: dict[str, Any] = field(init=False, default_factory=dict)
     reference: HostFacts = field(init=False, default_factory=dict)  # what must hold still
+    failing: FailingInARow = field(init=False)
+    not_built: set[str] = field(init=False, default_factory=set)
+    stopped: str = field(init=False, default="")
     started: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
+        self.failing = FailingInARow(len(self.spec.variants))
         self.blocks = planned_blocks(self.opened, self.spec)
         # How much memory the engine node has is known later; a resumed run goes on as it began.
         self.layouts = stored_layouts(self.opened.experiment.facts) or layouts(self.spec, None)
@@ -253,6 +258,7 @@ class _Run:
         for name, message in builds.failures.items():
             self.journal.append("build-failed", variant=name, message=message)
             self.schedule.exclude(name)
+            self.not_built.add(name)
 
     def _measure(self, hosts: RunHosts, builds: Builds, deployed: dict[str, Deployed]) -> None:
         self.reference = hosts.facts
@@ -285,11 +291,31 @@ class _Run:
             if not hosts.locked:
                 self._regain(hosts, LOCK_LOST)
             self.tally.start(unit)
-            self.tally.keep(self._run_linked(unit, runner, builds, hosts, relinks), deployed)
+            results = self._run_linked(unit, runner, builds, hosts, relinks)
+            self.tally.keep(results, deployed)
+            if self._hopeless([result for result in results if result.task in unit.tasks]):
+                return
             if self.schedule.block_complete(task.block):
                 self._look_at_precision(task.block)
         if self.spec.baseline in deployed and FACT not in self.facts:
             self._check_sampling(runner, deployed[self.spec.baseline])
+
+    def _hopeless(self, results: Sequence[TrialResult]) -> bool:
+        """Whether to stop here, and why: told like a failure."""
+        cause = self.failing.add([r for r in results if r.task.variant not in self.not_built])
+        if cause is not None:
+            self.stopped = f"stopped: {IN_A_ROW} trials in a row failed of one cause: {cause}"
+        elif self.schedule.past_budget:
+            void = next(result for result in results if result.status == "void")
+            self.stopped = (
+                f"stopped: more than max_voids = {self.spec.limits.max_voids} cells are void; the last one:"
+                f" {void.task.variant}: {void.reason}"
+            )
+        else:
+            return False
+        self.tally.failures.append(self.stopped)
+        self.journal.append("stopped", why=self.stopped)
+        return True
 
     def _run_linked(
         self, unit: Unit, runner: TrialRunner, builds: Builds, hosts: RunHosts, relinks: Relinks
@@ -380,7 +406,7 @@ class _Run:
                 f"block {cell.block}, {cell.workload} · {cell.bucket} does not count and was not redone"
             )
         code = EXIT_FAILED if self.tally.failures else EXIT_OK
-        return self._end("done", code)
+        return self._end("failed" if self.stopped else "done", code)
 
     def _interrupted(self, stop: Interrupted) -> ev.RunOutcome:
         outcome = self._end("interrupted", EXIT_INTERRUPTED)

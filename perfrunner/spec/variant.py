@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, field_validator
 from perfrunner.spec.allocator import AllocatorSpec
 from perfrunner.spec.base import Piece, ScalarText, VariantName, items_error, matching
 from perfrunner.spec.options import check_option_name, normal_option_value
+from perfrunner.spec.params import PARAMS, misspelt
 from perfrunner.spec.tunables import env_problems
 
 ParamName = Annotated[str, matching(r"[a-z][a-z0-9_]*", "a parameter name of a-z, 0-9 and '_'")]
@@ -37,6 +38,13 @@ EnvName = Annotated[
 EnvValue = Annotated[ScalarText, matching(r"[\x20-\x7e]*", "printable ASCII text")]
 
 
+def check_params(params: dict[str, str]) -> dict[str, str]:
+    """As they are; an error names each that is misspelt."""
+    if wrong := misspelt(params, PARAMS):
+        raise items_error(wrong)
+    return params
+
+
 class Variant(Piece):
     """An arm. `name` is its key in the spec's `variants`; two arms may share one build."""
 
@@ -60,6 +68,11 @@ class Variant(Piece):
         if wrong:
             raise items_error(wrong)
         return normal
+
+    @field_validator("params")
+    @classmethod
+    def _params(cls, params: dict[str, str]) -> dict[str, str]:
+        return check_params(params)
 
     @field_validator("env")
     @classmethod

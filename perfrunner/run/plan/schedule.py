@@ -192,6 +192,11 @@ class Schedule:
         state = self._state(cell)
         return not self._spoiled(cell, state) and all(arm in state.latest for arm in state.order)
 
+    @property
+    def past_budget(self) -> bool:
+        """More cells are void than may be redone: the experiment cannot become whole any more."""
+        return self._pending_redos() > self._budget
+
     def will_redo(self, cell: Cell) -> bool:
         return self._spoiled(cell, self._state(cell)) and self.redone < self._budget
 

@@ -13,7 +13,7 @@ from perfrunner.cli import main
 from perfrunner.results import ExperimentData, ResultStore
 from perfrunner.run.preflight import builds
 from tests.support.driver import fakes
-from tests.support.fakes import PILLOWFIGHT, ROOT, Lab
+from tests.support.fakes import PILLOWFIGHT, ROOT, Lab, variant
 
 pytestmark = pytest.mark.integration
 
@@ -153,3 +153,32 @@ def test_a_finished_run_with_failed_cells_is_finished(
     assert sorted((t.block, t.variant) for t in redone) == [
         (block, variant) for block in (1, 2, 3) for variant in ("base", "changed")
     ], "never one arm alone"
+
+
+def test_a_cause_that_meets_every_trial_ends_the_run(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.write_spec(blocks=9, variants={"base": variant(exit=7), "changed": variant(exit=7)})
+    result = invoke(lab, monkeypatch)
+    assert result.exit_code == 3
+    said = "stopped: 3 trials in a row failed of one cause: the engine on here did not stop cleanly"
+    assert said in result.stderr
+    data = stored(lab)
+    assert data.experiment.state == "failed", "it can be resumed"
+    assert len(data.trials) == 6, "three ensembles of two"
+
+
+def test_more_voids_than_may_be_redone_end_the_run(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.write_spec(
+        blocks=9,
+        limits={"max_voids": 1},
+        variants={"base": variant(), "changed": variant(lie=5000)},
+    )
+    result = invoke(lab, monkeypatch)
+    assert result.exit_code == 3
+    assert (
+        "stopped: more than max_voids = 1 cells are void; the last one: changed: " in result.stderr
+    )
+    assert {t.block for t in stored(lab).trials} == {1, 2}
