@@ -19,8 +19,7 @@ NOT_MEASURED = (*ONCE, "out_dir", "cache_dir", "as_json", "quiet", "fail_on")
 
 def resume_command(ctx: click.Context) -> str:
     """The command line that goes on where this one stopped: the same, with --resume."""
-    given = ctx.params["spec_path"]
-    words = [] if given is None else [str(given)]
+    words = [str(word) for word in _arguments(ctx).values() if word is not None]
     return shlex.join(["perfrunner", str(ctx.info_name), *words, *_options(ctx, ONCE), "--resume"])
 
 
@@ -29,7 +28,10 @@ def measuring_command(ctx: click.Context, spec_path: Path) -> list[str]:
 
     The seed is not in it unless it was given: the experiment knows it.
     """
-    words = ["perfrunner", str(ctx.info_name), _relative(spec_path)]
+    given = _arguments(ctx)
+    if "spec_path" in given:
+        given["spec_path"] = _relative(spec_path)
+    words = ["perfrunner", str(ctx.info_name), *map(str, given.values())]
     words += _options(ctx, NOT_MEASURED, _relative)
     if ctx.params.get("engine_src") is None and os.environ.get(ENVIRONMENT):
         words += ["--engine-src", _relative(Path(os.environ[ENVIRONMENT]))]
@@ -40,6 +42,11 @@ def options_of(command: Sequence[str], names: Sequence[str]) -> list[str]:
     """Of a measuring command, the options of these flags with their values."""
     pairs = itertools.pairwise(command)
     return [word for flag, value in pairs if flag in names for word in (flag, value)]
+
+
+def _arguments(ctx: click.Context) -> dict[str, object]:
+    names = [p.name or "" for p in ctx.command.params if isinstance(p, click.Argument)]
+    return {name: ctx.params[name] for name in names}
 
 
 def _options(

@@ -31,12 +31,14 @@ if TYPE_CHECKING:
     epilog="\b\nExamples:\n  perfrunner run specs/experiments/quickstart.yaml"
     "\n  perfrunner run spec.yaml --repeats 20 --set workloads.pillowfight.duration=30s"
     "\n  perfrunner run spec.yaml --cluster specs/clusters/loopback-ssh.yaml --fail-on worse"
+    "\n  perfrunner run spec.yaml --source after=my-branch"
     "\n  perfrunner run spec.yaml --resume           go on after an interruption"
     "\n  perfrunner run --resume quickstart-20261120-220000"
     "\n  perfrunner run spec.yaml --extend 10        10 blocks more for the latest run of it",
 )
 @click.argument("spec_path", metavar="[SPEC]", required=False, type=click.Path(path_type=Path))
 @options.set_option
+@options.source_option
 @options.repeats_option
 @options.cluster_option
 @options.resume_option
@@ -65,6 +67,7 @@ def command(
     ctx: click.Context,
     spec_path: Path | None,
     overrides: tuple[str, ...],
+    named_sources: tuple[str, ...],
     repeats: int | None,
     cluster: Path | None,
     resume: str | None,
@@ -85,13 +88,14 @@ def command(
     if spec_path is None:
         if resume is None and extend is None:
             raise UsageError("which spec?", "perfrunner run SPEC, or --resume [RUN]")
-        if overrides or cluster or repeats:
+        if overrides or cluster or repeats or named_sources:
             raise UsageError(
-                "a run goes on as it was begun: --set, --cluster and --repeats do not fit"
+                "a run goes on as it was begun: --set, --cluster, --repeats and --source do not fit"
             )
         spec, text, spec_path, resume = recorded_spec(out_dir, resume, finished=extend is not None)
     else:
-        spec, text = options.read_spec(spec_path, overrides, cluster, repeats), spec_text(spec_path)
+        spec = options.read_spec(spec_path, overrides, cluster, repeats, named_sources)
+        text = spec_text(spec_path)
     only_workloads = options.selection("workload", workloads, tuple(spec.workloads))
     only_variants = options.selection("variant", variants, tuple(spec.variants))
     if dry_run:
@@ -113,6 +117,13 @@ def command(
         quiet=quiet,
         extend=extend or 0,
     )
+    end(ctx, outcome, document, fail_on)
+
+
+def end(
+    ctx: click.Context, outcome: RunOutcome, document: dict[str, Any], fail_on: str | None
+) -> None:
+    """Leave with the exit code of the run, or of the gate."""
     if outcome.exit_code:
         ctx.exit(outcome.exit_code)
     broken = failing(document, fail_on)

@@ -15,6 +15,7 @@ from perfrunner.report.method import method_facts, methods
 from perfrunner.report.model import Counts, Fact, Moved, Report
 from perfrunner.report.noise import aa_alarms, known_floors, noise_text
 from perfrunner.report.numbers import percent_change, significant
+from perfrunner.report.sources import same_builds, source_facts
 from perfrunner.report.variants import variant_facts
 from perfrunner.spec.preconditions import MEASURED, PRECONDITIONS
 
@@ -48,6 +49,7 @@ def report_of(data: ExperimentData, comparison: Comparison) -> Report:
         minor_notes=tuple(_row_notes(comparison, primary=False)),
         warnings=(
             *_state_warnings(data),
+            *same_builds(data),
             *aa_alarms(data, comparison),
             *comparison.warnings,
             *_circumstances(data),
@@ -61,6 +63,7 @@ def report_of(data: ExperimentData, comparison: Comparison) -> Report:
         reproduce=_reproduce(data),
         methods=measured,
         method=method_facts(measured, data.trials),
+        sources=source_facts(data),
     )
 
 
@@ -241,10 +244,11 @@ def _reproduce(data: ExperimentData) -> str:
         words += ["--seed", str(record.seed)]
     extended = record.facts.get("extended")
     blocks = extended[-1]["to"] if extended else record.spec_json.get("blocks")
+    flag = "--blocks" if words[1:2] == ["ab"] else "--repeats"
     if extended:
-        words = _without(words, "--repeats")
-    if blocks and not any(word.startswith("--repeats") for word in words):
-        words += ["--repeats", str(blocks)]
+        words = _without(words, flag)
+    if blocks and not any(word.startswith(flag) for word in words):
+        words += [flag, str(blocks)]
     return shlex.join(words)
 
 

@@ -52,9 +52,9 @@ def begin(
     text: str,
     path: Path,
     seed: int | None,
-    command: Sequence[str] = (),
+    facts: Mapping[str, Any] | None = None,
 ) -> Opened:
-    """A new experiment: its record and its directory. `command`: what measures the same again."""
+    """A new experiment: its record, with what is known of it already (`facts`), and its directory."""
     chosen = next(s for s in (seed, spec.seed, draw_seed()) if s is not None)
     now = datetime.now(timezone.utc)
     taken = {summary.experiment.id for summary in store.list()}
@@ -68,7 +68,7 @@ def begin(
         seed=chosen,
         created_at=now,
         tool_version=perfrunner.__version__,
-        facts={"command": list(command)} if command else {},
+        facts=dict(facts or {}),
     )
     directory = out_dir / experiment_id
     (directory / "trials").mkdir(parents=True)

@@ -300,3 +300,28 @@ def test_two_experiments_are_told_apart_in_all_that_matters(data_of):
         "schedule: side-by-side or sequential", "variant a params.x: none or 1",
     }  # fmt: skip
     assert compare_unpaired(first, first, "a", "b").warnings[1:] == ()
+
+
+ALLOCATORS = {
+    "a": {"allocator": {"name": "system"}},
+    "b": {"allocator": {"name": "jemalloc-5.1.0"}},
+}
+
+
+@pytest.mark.parametrize(
+    ("metric", "variants", "warned"),
+    [
+        ("fragmentation_rss", ALLOCATORS, True),
+        ("fragmentation_payload_rss", ALLOCATORS, False),
+        ("fragmentation_rss", {"a": ALLOCATORS["b"], "b": ALLOCATORS["b"]}, False),
+        ("ops_per_s", ALLOCATORS, False),
+    ],
+)
+def test_fragmentation_by_usable_size_is_no_comparison_of_allocators(
+    data_of, metric, variants, warned
+):
+    base = [21.0, 21.4, 20.8, 21.1, 21.3, 20.9]
+    data = data_of({"a": base, "b": by(base)}, metric)
+    data.experiment.spec_json["variants"] = variants
+    found = compare(data).warnings
+    assert any("fragmentation_payload_rss compares" in line for line in found) == warned
