@@ -12,7 +12,7 @@ from perfrunner.cli import options
 from perfrunner.cli.engine_source import find_engine_source
 from perfrunner.cli.gate import FAIL_ON, failing
 from perfrunner.cli.invocation import measuring_command, resume_command
-from perfrunner.cli.output import note, result_console
+from perfrunner.cli.output import note, result, result_console
 from perfrunner.cli.plan import show_plan
 from perfrunner.cli.progress import progress_listener
 from perfrunner.cli.report import PAGE
@@ -194,10 +194,8 @@ def _report(out_dir: Path, outcome: RunOutcome, as_json: bool) -> dict[str, Any]
         data = store.load(outcome.experiment_id)
     report = build_report(data)
     machine = render(report, "json")
-    click.echo(
-        machine if as_json else render(report, "terminal", console=result_console()), nl=False
-    )
     note(f"report {write_html(report, data, outcome.directory / PAGE)}")
+    result(machine if as_json else render(report, "terminal", console=result_console()))
     document: dict[str, Any] = json.loads(machine)
     return document
 
