@@ -60,6 +60,14 @@ def build_variant(
     return Artifact(identity, path, provenance, cached, time.monotonic() - began)
 
 
+def is_built(variant: Variant, source_dir: Path, cache_dir: Path) -> bool:
+    """Whether the cache holds a variant's artifact. Changes nothing; BuildError without a toolchain."""
+    plan = _plan(variant, source_dir.resolve(), build_environment())
+    identity = _identity(plan, source_hash(plan.source_dir))
+    cache_dir = cache_dir.expanduser().absolute()
+    return _usable(cache_dir, cache_dir / "artifacts" / identity, identity, _silent)
+
+
 def _silent(line: str) -> None:
     del line
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from perfrunner.cli import options
+from perfrunner.cli.estimate import estimate
 from perfrunner.cli.invocation import measuring_command, options_of
 from perfrunner.cli.output import note
 from perfrunner.cli.plan import show_plan
@@ -83,7 +84,8 @@ def command(
     only = options.selection("workload", workloads, tuple(spec.workloads))
     aa = spec.against_itself(variant).restricted(only, None)
     if dry_run:
-        show_plan(aa, seed, out_dir, as_json)
+        expected = estimate(aa, spec_path, out_dir, engine_src, cache_dir)
+        show_plan(aa, seed, expected, as_json)
         return
     outcome, _ = run_and_report(
         ctx,

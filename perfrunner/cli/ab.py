@@ -9,6 +9,7 @@ import click
 
 from perfrunner.cli import options
 from perfrunner.cli.engine_source import find_engine_source
+from perfrunner.cli.estimate import estimate
 from perfrunner.cli.gate import FAIL_ON
 from perfrunner.cli.output import note, print_json
 from perfrunner.cli.plan import show_plan
@@ -109,7 +110,8 @@ def command(
     arms = _arms(first, second)
     spec = pair(base, f"ab-{'-'.join(arms)}", arms)
     if dry_run:
-        show_plan(spec, seed, out_dir, as_json)
+        expected = estimate(spec, spec_path, out_dir, engine_src, cache_dir)
+        show_plan(spec, seed, expected, as_json)
         return
     if not resume and if_same != "measure" and (same := _same(spec, source, cache_dir)):
         if if_same == "refuse":

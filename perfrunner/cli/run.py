@@ -10,6 +10,7 @@ import click
 
 from perfrunner.cli import options
 from perfrunner.cli.engine_source import find_engine_source
+from perfrunner.cli.estimate import estimate
 from perfrunner.cli.gate import FAIL_ON, failing
 from perfrunner.cli.invocation import measuring_command, resume_command
 from perfrunner.cli.output import note, result, result_console
@@ -99,7 +100,9 @@ def command(
     only_workloads = options.selection("workload", workloads, tuple(spec.workloads))
     only_variants = options.selection("variant", variants, tuple(spec.variants))
     if dry_run:
-        show_plan(spec.restricted(only_workloads, only_variants), seed, out_dir, as_json)
+        chosen = spec.restricted(only_workloads, only_variants)
+        expected = estimate(chosen, spec_path, out_dir, engine_src, cache_dir)
+        show_plan(chosen, seed, expected, as_json)
         return
     outcome, document = run_and_report(
         ctx,
