@@ -73,6 +73,13 @@ def build_variant(
     return Artifact(identity, path, provenance, cached, time.monotonic() - began)
 
 
+def is_built(variant: Variant, source_dir: Path, cache_dir: Path) -> bool:
+    """Whether the cache holds a variant's artifact. Changes nothing; BuildError without a toolchain."""
+    plan = _plan(variant, source_dir.resolve(), build_environment())
+    recipe = _recipe(plan, source_hash(plan.source_dir))
+    return _found(cache_dir.expanduser().absolute(), recipe, _silent) is not None
+
+
 def _artifact(cache_dir: Path, identity: str) -> Path:
     return cache_dir / "artifacts" / identity
 

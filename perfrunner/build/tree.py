@@ -55,10 +55,15 @@ class BuildPlan:
 
 @dataclass(frozen=True)
 class Tree:
-    """`source` is the tree's own copy of the engine's source, `build` what CMake makes of it."""
+    """`source` is the tree's own copy of the engine's source, `build` what CMake makes of it.
+
+    `lock` is the descriptor of its lock. Whatever works in the tree inherits it: should perfrunner be killed, its
+    compilers go on for a while, and nobody else may enter until the last of them has ended.
+    """
 
     source: Path
     build: Path
+    lock: int
 
 
 @contextlib.contextmanager
@@ -74,7 +79,7 @@ def locked_tree(cache_dir: Path, plan: BuildPlan, progress: Progress) -> Iterato
         except BlockingIOError:
             progress("waiting for another build in the same tree")
             fcntl.flock(fd, fcntl.LOCK_EX)
-        yield Tree(tree / "source", tree / "build")
+        yield Tree(tree / "source", tree / "build", fd)
     finally:
         os.close(fd)
 
@@ -100,7 +105,8 @@ def build_and_install(
     }  # fmt: skip
     for step, argv in steps.items():
         began = time.monotonic()
-        run_logged(argv, what=f"the engine's {step} step", log=log, env=env, progress=progress)
+        what = f"the engine's {step} step"
+        run_logged(argv, what=what, log=log, env=env, progress=progress, inherited=(tree.lock,))
         seconds[step] = round(time.monotonic() - began, 3)
     if not any(prefix.glob("bin/*")):
         raise BuildError(

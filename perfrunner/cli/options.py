@@ -83,6 +83,14 @@ repeats_option = click.option(
 seed_option = click.option(
     "--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Seed of the random order."
 )
+resume_option = click.option(
+    "--resume",
+    is_flag=False,
+    flag_value="",
+    default=None,
+    metavar="[RUN]",
+    help="Go on with the newest unfinished run of SPEC, or with RUN: then SPEC may be left out.",
+)
 workloads_option = click.option(
     "--workloads", metavar="NAME,...", multiple=True, help="Only these workloads."
 )

@@ -143,6 +143,22 @@ def test_the_resume_command_repeats_every_option_that_matters(cli, play):
                      "--resume"]  # fmt: skip
 
 
+def test_the_command_for_the_report_has_all_that_is_measured_and_nothing_else(
+    cli, play, monkeypatch
+):
+    runner = play()
+    engine = cli.directory / "engine_src"
+    cli("run", str(cli.directory / "spec.yaml"), "--set", "engine.threads=3", "--variants", "always,3", "--workloads",
+        "pf", "--engine-src", str(engine), "--out", "x", "--json", "-q", "--fail-on", "worse")  # fmt: skip
+    assert list(runner.arguments.command) == [
+        "perfrunner", "run", "spec.yaml", "--set", "engine.threads=3", "--workloads", "pf", "--variants", "always,3",
+        "--engine-src", "engine_src",
+    ]  # fmt: skip
+    monkeypatch.setenv("PERFRUNNER_ENGINE_SRC", str(engine))
+    cli("run", "spec.yaml", "--out", "y")
+    assert list(runner.arguments.command)[2:] == ["spec.yaml", "--engine-src", "engine_src"]
+
+
 def test_json_is_the_only_thing_on_stdout(cli, play):
     play()
     result = cli("run", "spec.yaml", "--json")
