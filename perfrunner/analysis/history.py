@@ -10,11 +10,19 @@ several, and then shows much sooner), half for each cell by itself.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from perfrunner.analysis.circumstances import (
+    differences,
+    shared_circumstances,
+    shortened,
+    variant_circumstances,
+    workload_circumstances,
+)
 from perfrunner.analysis.level import ROUNDING, TO_SD, Change, changes
 from perfrunner.analysis.model import Cell, EffectKind
 from perfrunner.analysis.nights import Night, NightRow
@@ -22,6 +30,7 @@ from perfrunner.analysis.nights import Night, NightRow
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from perfrunner.results import ExperimentRecord
     from perfrunner.spec.metrics import MetricType
 
 FALSE_ALARM_YEARS = 5.0  # of a spec that runs every night; only changes for the worse are alarms
@@ -111,12 +120,17 @@ class Alarm:
 
 @dataclass(frozen=True)
 class History:
-    """Every series of a metric. `left_out`: runs whose workload was another one than the newest run's."""
+    """Every series of a metric.
+
+    `left_out`: runs that were not measured as the newest one was, in some series or in all; `why`: in what they
+    differ, a line for all runs with the same differences.
+    """
 
     spec_name: str
     metric: str
     series: tuple[Series, ...]
     left_out: tuple[str, ...]
+    why: tuple[str, ...] = ()
     alarms: tuple[Alarm, ...] = ()
     newest: str = ""
 
@@ -129,16 +143,20 @@ class History:
 def history(nights: Sequence[Night], metric: str, *, metrics: int = 1) -> History:
     """Over finished runs of one spec, oldest first. The newest says what is compared.
 
+    A run whose hosts, engine settings or schedule were others is no part of any series; one in which a workload or a
+    variant (or the baseline) was defined otherwise is no part of that one's.
     `metrics`: how many are looked at, this one included; they share the false alarms.
     """
     if not nights:
         return History("", metric, (), ())
     newest = nights[-1]
-    like_it = [night for night in nights if night.like == newest.like]
+    unlike = _Unlike(newest.record)
     found: dict[Place, list[tuple[Night, NightRow]]] = {}
-    for night in like_it:
+    for night in nights:
+        if unlike.as_a_whole(night.record):
+            continue
         for row in night.rows:
-            if row.metric.id == metric:
+            if row.metric.id == metric and not unlike.in_series(night.record, row):
                 found.setdefault((row.cell, row.variant), []).append((night, row))
     latest = {(row.cell, row.variant) for row in newest.rows if row.metric.id == metric}
     kept = {place: rows for place, rows in found.items() if place in latest}
@@ -153,13 +171,61 @@ def history(nights: Sequence[Night], metric: str, *, metrics: int = 1) -> Histor
         for variant in dict.fromkeys(variant for _, variant in kept):
             alarms += _pooled([one for one in series if one.variant == variant], pool)
     return History(
-        spec_name=newest.spec_name,
+        spec_name=newest.record.name,
         metric=metric,
         series=series,
-        left_out=tuple(night.experiment for night in nights if night.like != newest.like),
+        left_out=tuple(unlike.found),
+        why=unlike.lines(),
         alarms=tuple(_told_once(alarms)),
         newest=newest.experiment,
     )
+
+
+class _Unlike:
+    """In what older runs differ from the newest one, by their ids."""
+
+    def __init__(self, newest: ExperimentRecord) -> None:
+        self.found: dict[str, list[str]] = {}
+        self._newest = newest
+        self._shared = shared_circumstances(newest)
+        self._known: dict[tuple[str, str, str], list[str]] = {}  # most nights run the same spec
+        self._specs: dict[str, str] = {}
+
+    def as_a_whole(self, record: ExperimentRecord) -> bool:
+        return self._note(record, differences(shared_circumstances(record), self._shared))
+
+    def in_series(self, record: ExperimentRecord, row: NightRow) -> bool:
+        if record.id not in self._specs:
+            self._specs[record.id] = json.dumps(record.spec_json, sort_keys=True, default=str)
+        place = (self._specs[record.id], row.cell.workload, row.variant)
+        if place not in self._known:
+            then, now = (self._series(one, row) for one in (record, self._newest))
+            self._known[place] = differences(then, now)
+        return self._note(record, self._known[place])
+
+    def lines(self) -> tuple[str, ...]:
+        alike: dict[str, list[str]] = {}
+        for run, differs in self.found.items():
+            alike.setdefault(shortened(differs), []).append(run)
+        return tuple(
+            f"{runs[0] if len(runs) == 1 else f'{len(runs)} runs, {runs[0]} to {runs[-1]}'}: {text}"
+            for text, runs in alike.items()
+        )
+
+    def _series(self, record: ExperimentRecord, row: NightRow) -> dict[str, str]:
+        baseline = str(record.spec_json.get("baseline", ""))
+        return {
+            "baseline": baseline,
+            **workload_circumstances(record, row.cell.workload),
+            **variant_circumstances(record, baseline),
+            **variant_circumstances(record, row.variant),
+        }
+
+    def _note(self, record: ExperimentRecord, differs: Sequence[str]) -> bool:
+        if differs:
+            known = self.found.setdefault(record.id, [])
+            known += [line for line in differs if line not in known]
+        return bool(differs)
 
 
 def _level_of_a_look(share: float, series: int) -> float:

@@ -7,7 +7,6 @@ out is kept in a file beside the store, which may be removed at any time; a run 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -42,14 +41,22 @@ class NightRow:
 
 @dataclass(frozen=True)
 class Night:
-    """A finished run. `like`: runs with another one are no runs of the same thing."""
+    """A finished run: what was asked for, on which hosts, and what came of it."""
 
-    experiment: str
-    spec_name: str
-    created_at: datetime
-    baseline: str
-    like: str
+    record: ExperimentRecord
     rows: tuple[NightRow, ...]
+
+    @property
+    def experiment(self) -> str:
+        return self.record.id
+
+    @property
+    def created_at(self) -> datetime:
+        return self.record.created_at
+
+    @property
+    def baseline(self) -> str:
+        return str(self.record.spec_json.get("baseline", ""))
 
 
 def primary_metrics(record: ExperimentRecord) -> tuple[str, ...]:
@@ -77,7 +84,7 @@ def night_of(data: ExperimentData, metrics: Sequence[str]) -> Night:
         )
         for row in compare(replace(data, trials=trials)).rows
     )
-    return _night(data.experiment, rows)
+    return Night(data.experiment, rows)
 
 
 def nights(
@@ -96,7 +103,7 @@ def nights(
         line = kept.get(record.id)
         if line is not None and line["key"] == key and set(metrics) <= set(line["metrics"]):
             rows = tuple(_row(row) for row in line["rows"])
-            found.append(_night(record, tuple(r for r in rows if r.metric.id in metrics)))
+            found.append(Night(record, tuple(r for r in rows if r.metric.id in metrics)))
             continue
         night = night_of(load(record.id), metrics)
         found.append(night)
@@ -112,23 +119,6 @@ def nights(
     if fresh and directory is not None:
         _append(directory / FILE, fresh)
     return found
-
-
-def _night(record: ExperimentRecord, rows: tuple[NightRow, ...]) -> Night:
-    return Night(
-        experiment=record.id,
-        spec_name=record.name,
-        created_at=record.created_at,
-        baseline=str(record.spec_json.get("baseline", "")),
-        like=like(record),
-        rows=rows,
-    )
-
-
-def like(record: ExperimentRecord) -> str:
-    """What must be the same for two runs to be of the same thing: the workloads."""
-    text = json.dumps(record.spec_json.get("workloads"), sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _key(summary: ExperimentSummary) -> list[Any]:

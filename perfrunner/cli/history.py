@@ -81,8 +81,8 @@ def command(
         print_json(history_document(found))
     else:
         click.echo(history_text(found), nl=False)
-    if left_out := found[0].left_out:
-        note(f"{len(left_out)} runs of another workload are left out: {', '.join(left_out)}")
+    for line in dict.fromkeys(line for one in found for line in one.why):
+        note(f"left out, for it was not measured as the latest run was: {line}")
     news = [alarm for one in found for alarm in one.news]
     for alarm in news:
         note(str(alarm))

@@ -36,7 +36,8 @@ def history_document(histories: Sequence[History]) -> dict[str, Any]:
         "spec": first.spec_name,
         "metric": first.metric if len(histories) == 1 else None,
         "newest": first.newest,
-        "left_out": list(first.left_out),
+        "left_out": list(dict.fromkeys(run for one in histories for run in one.left_out)),
+        "why_left_out": list(dict.fromkeys(line for one in histories for line in one.why)),
         "series": [_document(series) for history in histories for series in history.series],
         "alarms": [_alarm(alarm, history) for history in histories for alarm in history.alarms],
     }

@@ -10,7 +10,7 @@ from perfrunner.results import ResultStore, TrialRecord
 from perfrunner.run import events as ev
 from perfrunner.run.interrupt import SignalGuard
 from perfrunner.run.journal import Journal
-from perfrunner.run.opening import Opened
+from perfrunner.run.opening import GRANTED, Opened
 from perfrunner.run.plan.eta import EtaEstimator, Kind
 from perfrunner.run.plan.schedule import Schedule, Task, Unit
 from perfrunner.run.trial.seats import Deployed, TrialResult
@@ -60,7 +60,10 @@ class Tally:
 
     def recall(self) -> None:
         """The trials that were stored before this run."""
-        for trial in self.opened.trials:
+        granted = set(self.opened.experiment.facts.get(GRANTED, ()))
+        for number, trial in enumerate(self.opened.trials):
+            if number in granted:
+                self._forget_failures()
             task = Task(
                 trial.block,
                 trial.attempt,
@@ -72,6 +75,8 @@ class Tally:
             )
             arms = trial.facts.get("arms") or [trial.variant]  # they shared the time
             self._count(task, trial.status, trial.reason, trial.seconds / len(arms))
+        if len(self.opened.trials) in granted:
+            self._forget_failures()
 
     def start(self, unit: Unit) -> None:
         """A unit is about to run."""
@@ -187,6 +192,11 @@ class Tally:
             self.failures.append(
                 f"block {task.block}, {task.variant} · {task.bucket} · {task.workload}: {reason}"
             )
+
+    def _forget_failures(self) -> None:
+        """What failed before the run was taken up again is redone, or is told as a cell that does not count."""
+        self.schedule.grant_anew()
+        self.failures.clear()
 
     def _tell_eta(self) -> None:
         left = self._likely_left()

@@ -62,15 +62,24 @@ def cell_widths(data: ExperimentData) -> dict[Cell, Width]:
     return found
 
 
-def decide(cell: Cell, block: int, planned: int, width: Width | None, wanted: float) -> Precision:
-    """For one cell after whole block `block` of `planned`. `width`: None where no primary metric can be judged so.
+def decide(
+    cell: Cell,
+    block: int,
+    planned: int,
+    width: Width | None,
+    wanted: float,
+    most: int = MAX_BLOCKS,
+) -> Precision:
+    """For one cell after whole block `block` of `planned`, never more than `most`.
+
+    `width`: None where no primary metric can be judged so.
 
     Such a cell has the blocks that the spec says; the others go on until 10 clean blocks at least.
     """
     if width is None:
         return Precision(cell, block, 0, None, wanted, "stop" if block >= planned else "continue")
     narrow = width.half_width is not None and width.half_width <= wanted
-    if (width.blocks >= MIN_BLOCKS and narrow) or max(block, width.blocks) >= MAX_BLOCKS:
+    if (width.blocks >= MIN_BLOCKS and narrow) or max(block, width.blocks) >= most:
         return Precision(cell, block, width.blocks, width.half_width, wanted, "stop")
     decision: Decision = "extend" if block >= planned else "continue"
     return Precision(cell, block, width.blocks, width.half_width, wanted, decision)

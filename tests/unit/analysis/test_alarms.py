@@ -10,9 +10,11 @@ import pytest
 from perfrunner.analysis.history import history
 from perfrunner.analysis.model import Cell
 from perfrunner.analysis.nights import Night, NightRow
+from perfrunner.results import ExperimentRecord
 from perfrunner.spec.metrics import metric_type
 
 START = datetime(2026, 1, 1, 2, tzinfo=timezone.utc)
+SPEC = {"baseline": "a", "variants": {"a": {"x": 1}, "b": {"x": 2}}, "workloads": {"pf": {}}}
 METRIC = metric_type("ops_per_s")
 CELLS = (Cell("pf", "persistent"), Cell("pf", "ephemeral"))
 NOISE = {
@@ -31,7 +33,12 @@ def played(columns, cells=CELLS, first=0):
             rows.append(NightRow(cell, "a", METRIC, "build", 1e6 * raw, None, 10))
             rows.append(NightRow(cell, "b", METRIC, "build", 1e6, effect, 10))
         found.append(
-            Night(f"e{night}", "s", START + timedelta(days=night), "a", "same", tuple(rows))
+            Night(
+                ExperimentRecord(
+                    f"e{night}", "s", SPEC, "", "s.yaml", 1, START + timedelta(days=night), "0"
+                ),
+                tuple(rows),
+            )
         )
     return found
 
