@@ -99,7 +99,9 @@ def shown(path: Path) -> str:
         return str(path)
 
 
-def absolute_paths(cluster: Node, keys: tuple[str, ...] = ("key", "known_hosts")) -> Node:
+def absolute_paths(
+    cluster: Node, keys: tuple[str, ...] = ("key", "known_hosts", "ssh_config")
+) -> Node:
     """Host keys' files are named relative to the file they are written in; make them absolute."""
     hosts = cluster.get("hosts")
     if hosts is None or not isinstance(hosts.value, dict):
