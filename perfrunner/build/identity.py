@@ -1,8 +1,10 @@
 """The build id: a hash of everything that decides what an artifact's programs are.
 
-In: the engine's source (all files but tests, fuzz targets and documentation, which no program of an artifact contains),
-the build switches, the allocator with its pin, the build type, the compiler and the linker. Out: run-time settings, the
-clock, and where source, cache and tools lie.
+The *recipe*: the engine's source (all files but tests, fuzz targets and documentation, which no program of an artifact
+contains), the build switches, the allocator with its pin, the build type, the compilers (Rust's too, where an allocator
+is built with cargo) and the linker. The build id is the recipe and the content of every file of the system that the
+build reads (see inputs.py): headers, static and shared libraries. Out: run-time settings, the clock, the caller's
+environment, and where source, cache and tools lie.
 """
 
 from __future__ import annotations
@@ -18,13 +20,14 @@ from pathlib import Path
 from perfrunner.errors import BuildError
 
 ID_LENGTH = 12
-_SCHEMA = 2  # of this function: raise it when artifacts get another layout
+_SCHEMA = 3  # of this function: raise it when artifacts get another layout
 
 _OTHER_DIRS = re.compile(r"tests|fuzz|build|build-.*|cmake-build-.*|target|__pycache__|\..*")
 _OTHER_FILES = re.compile(
     r".*_(test|fuzz)\.(cc|c|h)|.*\.(md|o|swp|orig|rej)|.*~|\..*|CMakePresets\.json|CMakeUserPresets\.json"
 )
 ALLOCATORS = "allocators"
+PINS = ("Cargo.toml", "Cargo.lock")  # of each allocator, in its folder
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,12 @@ def source_files(source_dir: Path) -> Iterator[Path]:
                 yield here / name
 
 
+def is_source(name: str) -> bool:
+    """Whether a file of this name (relative to the engine's source) is among those that a build reads."""
+    *directories, file = name.split("/")
+    return not _OTHER_FILES.fullmatch(file) and not any(map(_OTHER_DIRS.fullmatch, directories))
+
+
 def source_hash(source_dir: Path) -> str:
     """sha256 over names and contents."""
     if not (source_dir / "CMakeLists.txt").is_file():
@@ -55,12 +64,26 @@ def source_hash(source_dir: Path) -> str:
     return _hash_files(source_dir, source_files(source_dir))
 
 
+def tree_files(source_dir: Path) -> Iterator[Path]:
+    """Every file that a build can read: the source's, and every allocator's pin."""
+    yield from source_files(source_dir)
+    for lock in sorted((source_dir / ALLOCATORS).glob("*/Cargo.toml")):
+        yield from (lock.with_name(name) for name in PINS if lock.with_name(name).is_file())
+
+
+def content_hash(source_dir: Path) -> str:
+    """sha256 over names and contents of all that a build can read: what two equal sources have in common."""
+    if not (source_dir / "CMakeLists.txt").is_file():
+        raise BuildError(f"{source_dir} holds no engine source (no CMakeLists.txt)")
+    return _hash_files(source_dir, tree_files(source_dir))
+
+
 def allocator_hash(source_dir: Path, allocator: str) -> str:
     """sha256 over the allocator's own folder (Cargo.toml, Cargo.lock); empty for one without a folder."""
     folder = source_dir / ALLOCATORS / allocator
     if not folder.is_dir():
         return ""
-    return _hash_files(folder, (folder / name for name in ("Cargo.toml", "Cargo.lock")))
+    return _hash_files(folder, (folder / name for name in PINS))
 
 
 def allocator_pin(source_dir: Path, allocator: str) -> AllocatorPin | None:
@@ -75,7 +98,7 @@ def allocator_pin(source_dir: Path, allocator: str) -> AllocatorPin | None:
     raise BuildError(f"{lock} pins no jemalloc crate")
 
 
-def build_id(
+def recipe_id(
     *,
     source: str,
     options: Mapping[str, str],
@@ -85,10 +108,21 @@ def build_id(
     build_type: str,
 ) -> str:
     """The first 12 hex digits of the hash of all of it."""
-    text = json.dumps(
-        [_SCHEMA, source, sorted(options.items()), allocator, pin, compiler, build_type]
-    )
-    return hashlib.sha256(text.encode()).hexdigest()[:ID_LENGTH]
+    return _digest([_SCHEMA, source, sorted(options.items()), allocator, pin, compiler, build_type])
+
+
+def build_id(recipe: str, inputs: Mapping[str, str]) -> str:
+    """Of a recipe and the sums of what it reads of the system (inputs.input_sums)."""
+    return _digest([_SCHEMA, recipe, sorted(inputs.items())])
+
+
+def allocator_key(pin: str, toolchain: str) -> str:
+    """What an allocator's own build depends on; empty for one that has no pin."""
+    return _digest([_SCHEMA, pin, toolchain]) if pin else ""
+
+
+def _digest(parts: list[object]) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:ID_LENGTH]
 
 
 def _hash_files(root: Path, files: Iterator[Path]) -> str:

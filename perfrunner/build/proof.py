@@ -10,8 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from perfrunner.build.readback import Stats, check_complaints, check_readback
+from perfrunner.build.tunables import LIST, check_tunables, loader_of, wants_tunables
+from perfrunner.cluster.environment import foreign_variables
 from perfrunner.errors import HostError, ProofError
 from perfrunner.spec.allocator import SYSTEM
+from perfrunner.spec.tunables import TUNABLES
 
 if TYPE_CHECKING:
     from perfrunner.cluster import Host, Process
@@ -42,11 +45,13 @@ def prove(
     engine: EngineSpec,
     *,
     params: Mapping[str, str] | None = None,
+    tools: str | None = None,
 ) -> Proof:
     """Start the engine of `deployed` (Host.deploy's answer) as `variant` and read every setting back.
 
     `params` are the engine's and the variant's together (Spec.params_of); without them the variant's alone.
-    ProofError names the variant, the setting, what was expected and what was found. On port 0, without data.
+    `tools`: the artifact whose kvctl asks; the engine's own if nothing is said. On port 0, without data.
+    ProofError names the variant, the setting, what was expected and what was found.
     """
     asked = dict(variant.params if params is None else params)
     directory = f"{host.work_dir}/{_NAME}"
@@ -63,7 +68,8 @@ def prove(
             cwd=directory,
         )
         try:
-            stats = _ask(host, process, variant, deployed, directory)
+            stats = _ask(host, process, variant, tools or deployed, directory)
+            tunables = _prove_environment(host, process, variant)
         except BaseException:
             with contextlib.suppress(HostError):
                 process.stop(2.0)
@@ -77,7 +83,7 @@ def prove(
                 f"variant {variant.name}: the engine did not stop cleanly ({stopped.status})"
                 f"{_last_words(transport.read_text(f'{directory}/log'))}"
             )
-        return Proof(settings, stats)
+        return Proof({**settings, **tunables}, stats)
     finally:
         with contextlib.suppress(HostError):
             transport.remove_tree(directory)
@@ -90,6 +96,25 @@ def engine_environment(variant: Variant) -> dict[str, str]:
         # Also when it is empty: nothing may come from the host's own environment.
         env[CONF_VARIABLE] = variant.allocator.option_string
     return env
+
+
+def _prove_environment(host: Host, process: Process, variant: Variant) -> dict[str, str]:
+    """The running engine has its variables and no others; its loader took every tunable among them."""
+    env = engine_environment(variant)
+    transport = host.transport
+    if foreign := foreign_variables(transport.read_text(f"/proc/{process.pid}/environ"), env):
+        raise ProofError(
+            f"variant {variant.name}: the engine on {host.name} has another environment than it was given:"
+            f" {', '.join(foreign)}"
+        )
+    if not wants_tunables(env):
+        return {}
+    loader = loader_of(transport.read_text(f"/proc/{process.pid}/maps"))
+    if loader is None:
+        raise ProofError(
+            f"variant {variant.name}: env.{TUNABLES} cannot be proved: the engine has no dynamic loader"
+        )
+    return check_tunables(variant, transport.run([loader, LIST], env=env, check=False).stdout)
 
 
 def _engine_argv(
@@ -110,10 +135,10 @@ def _engine_argv(
     ]
 
 
-def _ask(host: Host, process: Process, variant: Variant, deployed: str, directory: str) -> Stats:
+def _ask(host: Host, process: Process, variant: Variant, tools: str, directory: str) -> Stats:
     port = _wait_ready(host, process, variant, directory)
     argv = [
-        f"{deployed}/bin/kvctl",
+        f"{tools}/bin/kvctl",
         "--host=127.0.0.1",
         f"--port={port}",
         "stat",
@@ -146,7 +171,8 @@ def _wait_ready(host: Host, process: Process, variant: Variant, directory: str) 
             check_complaints(variant, log)
             raise ProofError(
                 f"variant {variant.name}: the engine does not start on {host.name} ({ended})"
-                f"{_last_words(log)}"
+                f"{_last_words(log)}",
+                hint=_of_another_time(variant),
             )
         if transport.exists(f"{directory}/port"):
             text = transport.read_text(f"{directory}/port").strip()
@@ -158,6 +184,16 @@ def _wait_ready(host: Host, process: Process, variant: Variant, directory: str) 
                 f" {READY_TIMEOUT_S:g} s{_last_words(transport.read_text(f'{directory}/log'))}"
             )
         time.sleep(_READY_POLL_S)
+
+
+def _of_another_time(variant: Variant) -> str | None:
+    """What may be behind it when the engine is not the one in use."""
+    if variant.source is None:
+        return None
+    return (
+        f"the engine of {variant.source.text} may lack a flag or a parameter"
+        " that this perfrunner or the spec gives it"
+    )
 
 
 def _last_words(log: str) -> str:

@@ -68,6 +68,7 @@ class Report:
     reproduce: str
     methods: tuple[Method, ...] = ()  # how it was measured, by workload: as figures
     method: tuple[Fact, ...] = ()  # and as lines
+    sources: tuple[Fact, ...] = ()  # what was built
 
     def rows(self, cell: Cell) -> dict[str, list[Row]]:
         """A cell's rows by metric id, in the order of the report."""

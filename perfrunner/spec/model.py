@@ -20,7 +20,7 @@ from perfrunner.spec.metrics import METRICS, is_metric, metric_type
 from perfrunner.spec.preconditions import check_precondition
 from perfrunner.spec.suggest import did_you_mean, expected_name
 from perfrunner.spec.units import Count, PositiveCount, PositiveDuration, Share, Size, parse_share
-from perfrunner.spec.variant import ParamName, ParamValue, Variant
+from perfrunner.spec.variant import ParamName, ParamValue, Variant, check_params
 from perfrunner.spec.workloads import Schedule, ToolWorkload, Workload
 
 NO_BUCKET = "-"  # the bucket of a workload that has none
@@ -49,7 +49,9 @@ class EngineSpec(Piece):
         default=None,
         description="replicas: after each trial every copy of every document is compared",
     )
-    params: dict[ParamName, ParamValue] = Field(default_factory=dict)
+    params: Annotated[dict[ParamName, ParamValue], AfterValidator(check_params)] = Field(
+        default_factory=dict
+    )
 
 
 class ClientSpec(Piece):
@@ -64,7 +66,12 @@ class Limits(Piece):
     misses: Count = Field(default=0, description="GETs of a trial that may find nothing")
     errors: Count = Field(default=0, description="operations of a trial that may fail")
     client_busy: Share = Field(
-        default=0.95, description="busiest load thread; above it the client is saturated"
+        default=0.95,
+        description="busiest load thread of a cell; above it the client is saturated, and rates have no verdict",
+    )
+    client_waits: Share = Field(
+        default=1.0,
+        description="slices, of all arms, in which the load waited for a CPU; 100%: never void",
     )
     max_voids: Count = Field(default=10, description="void cells that are redone at the end")
     trial_timeout: PositiveDuration = Field(
@@ -165,6 +172,26 @@ class Spec(Piece):
                     f"expected each name once; got {value} {values.count(value)} times"
                 )
         return values
+
+    @field_validator("primary")
+    @classmethod
+    def _is_measured(cls, primary: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        """By the kind of workload: which benchmarks a program has, only the program knows."""
+        workloads: dict[str, Workload] = info.data.get("workloads") or {}
+        for name in primary:
+            if workloads and not any(workload.may_give(name) for workload in workloads.values()):
+                raise ValueError(f"expected a metric that some workload gives; none gives {name}")
+        return primary
+
+    @field_validator("limits")
+    @classmethod
+    def _leaves_time(cls, limits: Limits, info: ValidationInfo) -> Limits:
+        workloads: dict[str, Workload] = info.data.get("workloads") or {}
+        for name, workload in workloads.items():
+            if limits.trial_timeout < workload.least_seconds:
+                least = f"at least the {workload.least_seconds:g} s that a trial of {name} takes"
+                raise items_error({"trial_timeout": f"expected {least}"})
+        return limits
 
     @field_validator("precision")
     @classmethod

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+)
 
 from perfrunner.spec.allocator import AllocatorSpec
 from perfrunner.spec.base import Piece, ScalarText, VariantName, items_error, matching
 from perfrunner.spec.options import check_option_name, normal_option_value
+from perfrunner.spec.params import PARAMS, misspelt
+from perfrunner.spec.source import SourceSpec
+from perfrunner.spec.tunables import env_problems
 
 ParamName = Annotated[str, matching(r"[a-z][a-z0-9_]*", "a parameter name of a-z, 0-9 and '_'")]
 ParamValue = Annotated[
@@ -36,10 +45,18 @@ EnvName = Annotated[
 EnvValue = Annotated[ScalarText, matching(r"[\x20-\x7e]*", "printable ASCII text")]
 
 
+def check_params(params: dict[str, str]) -> dict[str, str]:
+    """As they are; an error names each that is misspelt."""
+    if wrong := misspelt(params, PARAMS):
+        raise items_error(wrong)
+    return params
+
+
 class Variant(Piece):
     """An arm. `name` is its key in the spec's `variants`; two arms may share one build."""
 
     name: VariantName
+    source: SourceSpec | None = Field(default=None, description="none: the engine source in use")
     allocator: AllocatorSpec
     options: dict[Annotated[str, AfterValidator(check_option_name)], ScalarText] = Field(
         default_factory=dict, description="build-time switches of the engine"
@@ -59,3 +76,23 @@ class Variant(Piece):
         if wrong:
             raise items_error(wrong)
         return normal
+
+    @field_validator("params")
+    @classmethod
+    def _params(cls, params: dict[str, str]) -> dict[str, str]:
+        return check_params(params)
+
+    @field_validator("env")
+    @classmethod
+    def _nothing_is_ignored(cls, env: dict[str, str]) -> dict[str, str]:
+        if wrong := env_problems(env):
+            raise items_error(wrong)
+        return env
+
+    @model_serializer(mode="wrap")
+    def _without_nothing(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A variant of the source in use is recorded as it was before variants had sources."""
+        fields: dict[str, Any] = handler(self)
+        if self.source is None:
+            fields.pop("source", None)  # an exclusion may have taken it already
+        return fields

@@ -41,10 +41,10 @@ HELPER_TIMEOUT_S = 20.0
 
 @dataclass(frozen=True)
 class ClientSeat:
-    """Where a load process runs: a host, the artifact and the secret on it, the trial's directory there."""
+    """Where a load process runs: a host, the tools and the secret on it, the trial's directory there."""
 
     host: Transport
-    artifact: str
+    tools: str
     directory: str
     credentials: CredentialFiles
     cpus: str = ""  # where load processes run on it; empty: anywhere
@@ -174,7 +174,7 @@ class Bench:
         setup = engine.setup
         return count_instructions(
             engine.host,
-            CountedEngine(setup.artifact, setup.settings(), setup.env),
+            CountedEngine(setup.artifact, setup.settings(), setup.env, setup.tools),
             load,
             directory=f"{setup.directory}/counted",
             ops=ops,
@@ -213,7 +213,7 @@ class Bench:
         barrier: str | None,
     ) -> ProcessHandle:
         argv = [
-            f"{seat.artifact}/bin/{tool}",
+            f"{seat.tools}/bin/{tool}",
             f"--host={engine.setup.address}",
             f"--port={engine.port}",
             *common_flags(seat),
@@ -226,7 +226,7 @@ class Bench:
         """Where the load processes of several hosts wait for each other; on the first engine's host."""
         engine = self.engines[0]
         listen = f"--listen={bracketed(engine.setup.listen)}"
-        kvctl = f"{engine.setup.artifact}/bin/kvctl"
+        kvctl = f"{engine.setup.tools}/bin/kvctl"
         name = f"barrier-{next(self._barriers)}"
         self.start_helper(engine, name, [kvctl, "barrier", listen, f"--parties={parties}"])
         port = self.helper_port(engine, name)

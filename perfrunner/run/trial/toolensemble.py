@@ -1,6 +1,6 @@
 """The programs of a cell's arms, alive at once and asked for slices in turn (workloads.bench.ToolEnsemble).
 
-The baseline's artifact brings the conductor (engine_src/slices), which starts every arm's own program and prints one
+The tools' artifact brings the conductor (engine_src/slices), which starts every arm's own program and prints one
 document; each arm's trial keeps its part of it.
 """
 
@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from perfrunner.cluster.environment import whole_environment
 from perfrunner.errors import TrialError
 from perfrunner.measure.conducted import Conducted, parse_conducted
 from perfrunner.run.trial.ensemble import ArmError, blamed
@@ -19,7 +20,6 @@ from perfrunner.spec.cpus import ANY, AUTO, cpu_numbers
 from perfrunner.workloads.bench import Slicing
 
 ANSWER_TIMEOUT_S = 120.0  # of one slice, the making of a benchmark's state included
-_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
 @dataclass
@@ -48,7 +48,7 @@ class ToolEnsembleBench:
         text = json.dumps(self._plan(program, arguments, slicing), indent=1)
         base.host.put_bytes(text.encode(), plan)
         base.recorder.write_file(base.host.name, plan, text)
-        base.start([f"{base.artifact}/bin/conductor", plan], {}, output)
+        base.start([f"{base.tools}/bin/conductor", plan], {}, output)
         try:
             base.wait("conductor", output)
         except TrialError as error:
@@ -76,7 +76,7 @@ class ToolEnsembleBench:
                 {
                     "name": str(place),
                     "argv": [f"{arm.artifact}/bin/{program}", *arguments, "--slices"],
-                    "env": {"PATH": _PATH, "LANG": "C.UTF-8", "TMPDIR": arm.remote, **arm.env},
+                    "env": whole_environment({"TMPDIR": arm.remote, **arm.env}),
                     "cpus": cpus,
                 }
                 for place, arm in enumerate(self.arms)

@@ -67,7 +67,7 @@ class Cluster:
 
     def deploy(self, hosts: RunHosts) -> Deployed:
         paths = {name: host.deploy(self.artifact, "real") for name, host in hosts.hosts.items()}
-        return Deployed("real", paths, {})
+        return Deployed("real", paths, {}, paths)
 
     def runner(self, hosts: RunHosts) -> TrialRunner:
         return TrialRunner(

@@ -66,7 +66,7 @@ def run_unit(
         )
         paths = {s.host.name: str(artifact) for s in seats}
         env = {name: dict(variant.env) for name, variant in runner.spec.variants.items()}
-        deployed = {task.variant: Deployed("b", paths, env[task.variant]) for task in tasks}
+        deployed = {task.variant: Deployed("b", paths, env[task.variant], paths) for task in tasks}
         return runner.run(tasks, deployed)
 
 

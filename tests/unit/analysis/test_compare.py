@@ -277,3 +277,51 @@ def test_two_experiments_get_an_interval_but_no_verdict(data_of):
         [math.log(v) for v in by(BASE, 1.1)], [math.log(v) for v in BASE], equal_var=False
     ).confidence_interval()
     assert row.effect.ci95 == pytest.approx((math.exp(welch.low), math.exp(welch.high)))
+
+
+def test_two_experiments_are_told_apart_in_all_that_matters(data_of):
+    from dataclasses import replace
+
+    def run(cpus, **spec):
+        data = data_of({"a": BASE, "b": BASE})
+        facts = {"hosts": {"n": {"hostname": "h", "cpus": cpus}}}
+        spec = {**data.experiment.spec_json, **spec}
+        return replace(data, experiment=replace(data.experiment, facts=facts, spec_json=spec))
+
+    arms = {"a": {"allocator": {"name": "system"}}, "b": {}}
+    first = run(2, engine={"threads": 2}, variants=arms)
+    second = run(
+        4, engine={"threads": 8}, workloads={"w": {"items": 7}}, schedule="sequential",
+        variants={**arms, "a": {"allocator": {"name": "system"}, "params": {"x": "1"}}},
+    )  # fmt: skip
+    said = compare_unpaired(first, second, "a", "a").warnings[1:]
+    assert {line.removeprefix("the two experiments differ in ") for line in said} == {
+        "host n cpus: 2 or 4", "engine threads: 2 or 8", "workload w items: none or 7",
+        "schedule: side-by-side or sequential", "variant a params.x: none or 1",
+    }  # fmt: skip
+    assert compare_unpaired(first, first, "a", "b").warnings[1:] == ()
+
+
+ALLOCATORS = {
+    "a": {"allocator": {"name": "system"}},
+    "b": {"allocator": {"name": "jemalloc-5.1.0"}},
+}
+
+
+@pytest.mark.parametrize(
+    ("metric", "variants", "warned"),
+    [
+        ("fragmentation_rss", ALLOCATORS, True),
+        ("fragmentation_payload_rss", ALLOCATORS, False),
+        ("fragmentation_rss", {"a": ALLOCATORS["b"], "b": ALLOCATORS["b"]}, False),
+        ("ops_per_s", ALLOCATORS, False),
+    ],
+)
+def test_fragmentation_by_usable_size_is_no_comparison_of_allocators(
+    data_of, metric, variants, warned
+):
+    base = [21.0, 21.4, 20.8, 21.1, 21.3, 20.9]
+    data = data_of({"a": base, "b": by(base)}, metric)
+    data.experiment.spec_json["variants"] = variants
+    found = compare(data).warnings
+    assert any("fragmentation_payload_rss compares" in line for line in found) == warned

@@ -21,7 +21,7 @@ from perfrunner.errors import BuildError
 @pytest.fixture(autouse=True)
 def cargo_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tiny engine's jemalloc is a source file."""
-    monkeypatch.setattr("perfrunner.build.builder.require_cargo", lambda allocator, env: None)
+    monkeypatch.setattr("perfrunner.build.builder.require_cargo", lambda allocator, env: "cargo 1")
 
 
 def says(artifact: Artifact) -> str:
@@ -107,6 +107,34 @@ def test_changed_source_is_built_again_and_only_what_changed(engine: Path, cache
     assert compiled(lines) == ["room.cc.o"]
 
 
+def test_another_revision_compiles_only_what_differs(
+    engine: Path, cache: Path, tmp_path: Path
+) -> None:
+    """Two checkouts, in turn: each build compiles the one file in which they differ, and none when asked again."""
+    other = Path(shutil.copytree(engine, tmp_path / "elsewhere"))
+    (other / "room.cc").write_text('const char* room() { return "other"; }\n')
+    (other / "notes.h").write_text("\n")
+    assert says(build_variant(variant(), engine, cache)) == "system core"
+    for source, said in ((other, "system other"), (engine, "system core")):
+        for name in ("cached", "built"):
+            if name == "built":
+                shutil.rmtree(cache / "artifacts")
+            lines: list[str] = []
+            assert says(build_variant(variant(), source, cache, lines.append)) == said
+            if source is other and name == "cached":
+                assert compiled(lines) == ["room.cc.o"]
+    assert len([p for p in (cache / "trees").iterdir() if p.is_dir()]) == 1
+
+
+def test_the_same_source_in_another_directory_is_the_same_build(
+    engine: Path, cache: Path, tmp_path: Path
+) -> None:
+    first = build_variant(variant(), engine, cache)
+    copy = Path(shutil.copytree(engine, tmp_path / "copy", ignore=shutil.ignore_patterns("tests")))
+    again = build_variant(variant(), copy, cache)
+    assert (again.build_id, again.cached) == (first.build_id, True)
+
+
 def test_a_changed_test_is_no_new_build(engine: Path, cache: Path) -> None:
     build_variant(variant(), engine, cache)
     (engine / "room_test.cc").write_text("changed")
@@ -156,6 +184,78 @@ def test_provenance(engine: Path, cache: Path) -> None:
     assert facts["built_at"].endswith("+00:00")
     (engine / "room.cc").write_text('const char* room() { return "new"; }\n')
     assert build_variant(variant(), engine, cache).provenance["source"]["git_dirty"] is True
+
+
+class TestWhatTheSystemBrings:
+    """A static library and a header that are not the engine's: their content is a part of the build id."""
+
+    @pytest.fixture
+    def outside(self, engine: Path, tmp_path: Path) -> Path:
+        made = tmp_path / "outside"
+        made.mkdir()
+        self.write(made, "first")
+        lists = engine / "CMakeLists.txt"
+        lists.write_text(
+            lists.read_text()
+            + f"target_include_directories(kv_engine SYSTEM PRIVATE {made})\n"
+            + f"target_link_libraries(kv_engine {made}/libext.a)\n"
+        )
+        (engine / "main.cc").write_text(
+            "#include <cstdio>\n#include <ext.h>\nconst char* ext();\n"
+            'int main() { std::printf("%s %s\\n", ext(), HEADER); }\n'
+        )
+        return made
+
+    def write(self, made: Path, library: str, header: str = "one") -> None:
+        (made / "ext.h").write_text(f'#define HEADER "{header}"\n')
+        (made / "ext.cc").write_text(f'const char* ext() {{ return "{library}"; }}\n')
+        argv = ["g++", "-c", made / "ext.cc", "-o", made / "ext.o"]
+        subprocess.run(argv, check=True)
+        (made / "libext.a").unlink(missing_ok=True)
+        subprocess.run(["ar", "rcD", made / "libext.a", made / "ext.o"], check=True)
+
+    def test_another_library_or_header_is_another_build(
+        self, engine: Path, cache: Path, outside: Path
+    ) -> None:
+        first = build_variant(variant(), engine, cache)
+        assert says(first) == "first one"
+        assert build_variant(variant(), engine, cache).cached is True
+        self.write(outside, "second")
+        second = build_variant(variant(), engine, cache)
+        assert (says(second), second.cached) == ("second one", False)
+        self.write(outside, "second", "two")
+        third = build_variant(variant(), engine, cache)
+        assert (says(third), third.cached) == ("second two", False)
+        self.write(outside, "first")
+        again = build_variant(variant(), engine, cache)
+        assert (again.build_id, again.cached) == (first.build_id, True)
+        assert len({first.build_id, second.build_id, third.build_id}) == 3
+
+    def test_provenance_names_them(self, engine: Path, cache: Path, outside: Path) -> None:
+        linked = build_variant(variant(), engine, cache).provenance["linked"]
+        assert len(linked["libext.a"]["sha256"]) == 64
+        assert linked["libext.a"]["package"] == ""
+        (zlib,) = (facts for name, facts in linked.items() if name.startswith("libz.so"))
+        if shutil.which("dpkg-query"):
+            assert zlib["package"].startswith("zlib1g ")
+
+
+def test_another_cargo_is_another_build_of_what_it_builds(
+    engine: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def with_cargo(version: str) -> tuple[str, str]:
+        monkeypatch.setattr(
+            "perfrunner.build.builder.require_cargo", lambda allocator, env: f"cargo {version}"
+        )
+        made = [
+            build_variant(variant(name), engine, cache) for name in ("jemalloc-5.1.0", "system")
+        ]
+        assert made[0].provenance["cargo"] == f"cargo {version}"
+        return made[0].build_id, made[1].build_id
+
+    one, two = with_cargo("1.80"), with_cargo("1.95")
+    assert one[0] != two[0]
+    assert one[1] == two[1]
 
 
 @pytest.mark.parametrize("damage", ["truncate", "remove", "add", "manifest", "no-manifest"])
@@ -275,13 +375,16 @@ class TestFailures:
             build_variant(variant(), engine, cache)
 
     def test_source_that_changes_meanwhile(self, engine: Path, cache: Path) -> None:
-        def meddle(line: str) -> None:
-            if "Linking" in line:
-                (engine / "room.cc").write_text("// changed\n")
+        """The build has a copy: what comes of it is what its id says."""
 
-        with pytest.raises(BuildError, match="changed while it was built"):
-            build_variant(variant(), engine, cache, meddle)
-        assert list((cache / "artifacts").iterdir()) == []
+        def meddle(line: str) -> None:
+            if line.startswith("["):
+                (engine / "room.cc").write_text("no C++ at all\n")
+
+        built = build_variant(variant(), engine, cache, meddle)
+        assert says(built) == "system core"
+        with pytest.raises(BuildError, match="build step failed"):
+            build_variant(variant(), engine, cache)
 
     def test_an_interrupted_build_leaves_no_process_and_can_go_on(
         self, engine: Path, cache: Path
@@ -344,7 +447,7 @@ def test_the_manifest_lists_every_file(engine: Path, cache: Path) -> None:
 
 def test_trees_do_not_depend_on_the_variant() -> None:
     class AnyToolchain:
-        cxx, identity = "g++", "g++ 12"
+        cxx, cc, identity = "g++", "gcc", "g++ 12"
 
     def key(**changes: object) -> str:
         fields = {
@@ -357,7 +460,8 @@ def test_trees_do_not_depend_on_the_variant() -> None:
         return BuildPlan(**{**fields, **changes}).tree_key
 
     assert key() == key(allocator="jemalloc-5.1.0") == key(options={"A": "1"})
-    assert len({key(), key(build_type="Debug"), key(source_dir=Path("/t"))}) == 3
+    assert key(source_dir=Path("/t")) == key(), "nor on where the source lies"
+    assert key(build_type="Debug") != key()
 
 
 def _read(path: Path) -> bytes:
