@@ -45,6 +45,10 @@ class EngineSpec(Piece):
         default=0, description="0: any free port; side by side the n-th arm gets the n-th from here"
     )
     cpus: Cpus = Field(default=AUTO, description="where the engine's threads run")
+    verify: Literal["replicas"] | None = Field(
+        default=None,
+        description="replicas: after each trial every copy of every document is compared",
+    )
     params: Annotated[dict[ParamName, ParamValue], AfterValidator(check_params)] = Field(
         default_factory=dict
     )
