@@ -171,7 +171,8 @@ def _wait_ready(host: Host, process: Process, variant: Variant, directory: str) 
             check_complaints(variant, log)
             raise ProofError(
                 f"variant {variant.name}: the engine does not start on {host.name} ({ended})"
-                f"{_last_words(log)}"
+                f"{_last_words(log)}",
+                hint=_of_another_time(variant),
             )
         if transport.exists(f"{directory}/port"):
             text = transport.read_text(f"{directory}/port").strip()
@@ -183,6 +184,16 @@ def _wait_ready(host: Host, process: Process, variant: Variant, directory: str) 
                 f" {READY_TIMEOUT_S:g} s{_last_words(transport.read_text(f'{directory}/log'))}"
             )
         time.sleep(_READY_POLL_S)
+
+
+def _of_another_time(variant: Variant) -> str | None:
+    """What may be behind it when the engine is not the one in use."""
+    if variant.source is None:
+        return None
+    return (
+        f"the engine of {variant.source.text} may lack a flag or a parameter"
+        " that this perfrunner or the spec gives it"
+    )
 
 
 def _last_words(log: str) -> str:

@@ -1,4 +1,4 @@
-"""Which artifacts of the cache were used last, and how the others go: with their links, logs and objects.
+"""Which artifacts of the cache were used last, and how the others go: with their links and objects.
 
 An artifact's directory has the time of its last use (a build that was found in the cache is used, too).
 """
@@ -53,7 +53,6 @@ def forget(cache_dir: Path, build_ids: Iterable[str]) -> None:
     for build_id in build_ids:
         (cache_dir / "links" / f"{build_id}.json").unlink(missing_ok=True)
         shutil.rmtree(cache_dir / "artifacts" / build_id)
-        (cache_dir / "logs" / f"{build_id}.log").unlink(missing_ok=True)
     needed = {
         path
         for links in (cache_dir / "links").glob("*.json")

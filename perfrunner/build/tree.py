@@ -29,17 +29,27 @@ _SCHEMA = 2  # of a tree's directory: raise it when that gets another layout
 
 @dataclass(frozen=True)
 class BuildPlan:
-    """What CMake is told. `options` are cache variables (ENGINE_HT_STATS...), without the allocator."""
+    """What CMake is told. `options` are cache variables (ENGINE_HT_STATS...), without the allocator.
+
+    `cargo` is how the tool that fetches and builds the allocator names itself; empty where none is needed.
+    """
 
     source_dir: Path
     options: Mapping[str, str]
     allocator: str
     build_type: str
     toolchain: Toolchain
+    cargo: str = ""
 
     @property
     def tree_key(self) -> str:
-        parts = [_SCHEMA, self.build_type, self.toolchain.cxx, self.toolchain.identity]
+        parts = [
+            _SCHEMA,
+            self.build_type,
+            self.toolchain.cxx,
+            self.toolchain.cc,
+            self.toolchain.identity,
+        ]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
 
 

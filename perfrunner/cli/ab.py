@@ -113,16 +113,21 @@ def command(
         expected = estimate(spec, spec_path, out_dir, engine_src, cache_dir)
         show_plan(spec, seed, expected, as_json)
         return
-    if not resume and if_same != "measure" and (same := _same(spec, source, cache_dir)):
-        if if_same == "refuse":
+    look = not resume or if_same == "measure"  # a run that was begun knows its sources
+    if look and (same := _same(spec, source, cache_dir)):
+        if if_same == "measure":  # one source under two names, which the report knows as an A/A
+            arms = dict.fromkeys(arms, next(iter(arms.values())))
+            spec = pair(base, spec.name, arms)
+        elif if_same == "refuse":
             raise UsageError(
                 same, "--if-same skip ends with 0 then, --if-same measure shows the noise"
             )
-        if as_json:
-            print_json({"same": True, "message": same})
         else:
-            click.echo(same)
-        return
+            if as_json:
+                print_json({"same": True, "message": same})
+            else:
+                click.echo(same)
+            return
     text = spec_document(spec)
     outcome, document = run_and_report(
         ctx,

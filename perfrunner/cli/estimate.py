@@ -28,17 +28,21 @@ class Estimate:
     measured: frozenset[Cell]
     builds: int
 
-    def trials(self, spec: Spec) -> float:
-        """Seconds of all trials of the plan."""
-        return spec.blocks * len(spec.variants) * sum(self.seconds[cell] for cell in spec.cells)
+    def trials(self, spec: Spec, blocks: int | None = None) -> float:
+        """Seconds of all trials of so many blocks (the spec's)."""
+        return (
+            (blocks or spec.blocks)
+            * len(spec.variants)
+            * sum(self.seconds[cell] for cell in spec.cells)
+        )
 
     def sampling_check(self, spec: Spec) -> float:
         """Seconds of the two trials a cell that say what sampling costs."""
         return 2 * sum(self.seconds[cell] for cell in cells_to_check(spec))
 
-    def total(self, spec: Spec) -> float:
-        """Of builds, trials and the sampling check."""
-        return self.builds * BUILD_SECONDS + self.trials(spec) + self.sampling_check(spec)
+    def total(self, spec: Spec, blocks: int | None = None) -> float:
+        """Of builds, trials (of so many blocks, or the spec's) and the sampling check."""
+        return self.builds * BUILD_SECONDS + self.trials(spec, blocks) + self.sampling_check(spec)
 
 
 def estimate(

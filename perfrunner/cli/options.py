@@ -35,7 +35,7 @@ source_option = click.option(
     metavar="NAME=REV",
     multiple=True,
     help="Build this variant from another revision, or from the directory that a path beginning with '.', '/' or '~'"
-    " names; repeatable.",
+    " names; a patch of the spec stays; repeatable.",
 )
 cluster_option = click.option(
     "--cluster",
@@ -124,9 +124,10 @@ def with_sources(spec: Spec, texts: tuple[str, ...]) -> Spec:
                 raise UsageError(f"--source {text}: expected NAME=REVISION or NAME=DIRECTORY")
             expected = expected_name("a variant of the spec", splits[0][0], variants)
             raise UsageError(f"--source {text}: {expected}")
-        variants[name] = variants[name].model_copy(
-            update={"source": named_source(source, f"--source {text}")}
-        )
+        given, old = named_source(source, f"--source {text}"), variants[name].source
+        if given.git is not None and old is not None:
+            given = given.model_copy(update={"patch": old.patch})  # the patch stays on top
+        variants[name] = variants[name].model_copy(update={"source": given})
     return spec.model_copy(update={"variants": variants})
 
 

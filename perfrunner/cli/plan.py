@@ -13,6 +13,7 @@ from perfrunner.cli.output import duration, print_json, result_console
 from perfrunner.cluster.facts import memory_available_here
 from perfrunner.run.plan.ensembles import Layout, layouts, record_layouts
 from perfrunner.run.plan.order import Plan, draw_seed, make_plan
+from perfrunner.run.plan.precision import MAX_BLOCKS, MIN_BLOCKS
 from perfrunner.spec import Spec
 
 
@@ -81,6 +82,8 @@ def _document(
         "seed": plan.seed,
         "seed_drawn": drawn,
         "expected_seconds": round(expected.total(spec), 1),
+        "blocks_range": list(block_range(spec)),
+        "expected_seconds_range": [round(expected.total(spec, n), 1) for n in block_range(spec)],
         "builds_to_make": expected.builds,
         "layouts": record_layouts(laid_out),
         "variants": {k: v.model_dump(mode="json") for k, v in spec.variants.items()},
@@ -112,6 +115,12 @@ def _print(
     )
     origin = "drawn now; a run draws its own unless --seed is given" if drawn else "given"
     console.print(f"seed {plan.seed} ({origin}); {_beside(spec, expected)}")
+    if spec.precision is not None:
+        least, most = (duration(expected.total(spec, n)) for n in block_range(spec))
+        console.print(
+            f"precision ±{100 * spec.precision:g} %: each cell ends by itself between {MIN_BLOCKS} and {MAX_BLOCKS} "
+            f"clean blocks, so it takes {least} to {most}"
+        )
     settings = Table(
         "variant", "allocator", "options", box=None, title="variants", title_justify="left"
     )
@@ -120,7 +129,8 @@ def _print(
         allocator = " ".join(
             filter(None, (variant.allocator.name, variant.allocator.option_string))
         )
-        rest = {**variant.options, **variant.params, **variant.env}
+        source = {} if variant.source is None else {"source": variant.source.text}
+        rest = {**source, **variant.options, **variant.params, **variant.env}
         settings.add_row(
             escape(f"{name}{mark}"), allocator, " ".join(f"{k}={v}" for k, v in rest.items())
         )
@@ -155,6 +165,11 @@ def _print(
     for (block, workload, bucket, _), names in rows.items():
         order.add_row(str(block), workload, bucket, escape("  ".join(names)))
     console.print(order)
+
+
+def block_range(spec: Spec) -> tuple[int, int]:
+    """The fewest and the most blocks that a cell may come to."""
+    return (spec.blocks, spec.blocks) if spec.precision is None else (MIN_BLOCKS, MAX_BLOCKS)
 
 
 def how(layout: Layout, arms: int) -> str:

@@ -240,7 +240,11 @@ def void_line(event: ev.BlockVoid) -> str:
 def precision_line(event: ev.Precision) -> str:
     """Where the wanted precision stands after a block."""
     now = "not known yet" if event.half_width is None else f"{100 * event.half_width:.2f} %"
-    return f"width  after block {event.block}: ±{now}, wanted ±{100 * event.wanted:.2f} %: {event.decision}"
+    cell = " · ".join(part for part in event.cell if part != "-")
+    return (
+        f"width  {escape(cell)}, {event.clean} clean blocks of {event.block}: ±{now}, "
+        f"wanted ±{100 * event.wanted:.2f} %: {event.decision}"
+    )
 
 
 def finished_line(event: ev.RunFinished) -> str:

@@ -11,7 +11,7 @@ import click
 from perfrunner.cli import options
 from perfrunner.cli.engine_source import find_engine_source
 from perfrunner.cli.estimate import estimate
-from perfrunner.cli.gate import FAIL_ON, failing
+from perfrunner.cli.gate import FAIL_ON, judge
 from perfrunner.cli.invocation import measuring_command, resume_command
 from perfrunner.cli.output import note, result, result_console
 from perfrunner.cli.plan import show_plan
@@ -60,7 +60,8 @@ if TYPE_CHECKING:
 @click.option(
     "--fail-on",
     type=click.Choice(FAIL_ON),
-    help="End with 1 when a primary metric of a variant has this verdict, beyond its margin.",
+    help="worse: end with 1 when a primary metric is worse and its interval reaches beyond the margin, or none has a "
+    "verdict. unsure: also when one is unsure, invalid or without a verdict.",
 )
 @options.quiet_option
 @click.pass_context
@@ -129,10 +130,12 @@ def end(
     """Leave with the exit code of the run, or of the gate."""
     if outcome.exit_code:
         ctx.exit(outcome.exit_code)
-    broken = failing(document, fail_on)
-    for line in broken:
+    judgement = judge(document, fail_on)
+    for line in judgement.passed_unknown:
+        note(f"--fail-on {fail_on} lets pass what it does not know: {line}")
+    for line in judgement.failing:
         note(f"--fail-on {fail_on}: {line}")
-    if broken:
+    if judgement.failing:
         ctx.exit(EXIT_VERDICT)
 
 

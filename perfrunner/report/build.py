@@ -15,7 +15,7 @@ from perfrunner.report.method import method_facts, methods
 from perfrunner.report.model import Counts, Fact, Moved, Report
 from perfrunner.report.noise import aa_alarms, known_floors, noise_text
 from perfrunner.report.numbers import percent_change, significant
-from perfrunner.report.sources import same_builds, source_facts
+from perfrunner.report.sources import pinned_sources, same_builds, source_facts
 from perfrunner.report.variants import variant_facts
 from perfrunner.spec.preconditions import MEASURED, PRECONDITIONS
 
@@ -130,10 +130,9 @@ def _sampling(costs: list[SamplingCost]) -> str:
 
 
 def _sampling_cost(cost: SamplingCost) -> str:
-    low, high = (percent_change(end) for end in cost.expected)
+    low, high = (percent_change(end) for end in cost.interval)
     return (
-        f"{cost.cell} {cost.metric} {percent_change(cost.ratio)} without samplers"
-        f" (two trials with them: {low} to {high})"
+        f"{cost.cell} {cost.metric} {percent_change(cost.ratio)} [{low}, {high}] without samplers"
     )
 
 
@@ -249,6 +248,7 @@ def _reproduce(data: ExperimentData) -> str:
         words = _without(words, flag)
     if blocks and not any(word.startswith(flag) for word in words):
         words += [flag, str(blocks)]
+    words += pinned_sources(data)
     return shlex.join(words)
 
 

@@ -40,7 +40,7 @@ from perfrunner.run.opening import resume as resume_experiment
 from perfrunner.run.plan.ensembles import FACT as LAYOUTS
 from perfrunner.run.plan.ensembles import Layout, layouts, record_layouts, stored_layouts
 from perfrunner.run.plan.order import PlannedTrial, plan_block
-from perfrunner.run.plan.precision import MAX_BLOCKS, decide, widest_half_width
+from perfrunner.run.plan.precision import MAX_BLOCKS, cell_widths, decide
 from perfrunner.run.plan.schedule import Arm, Cell, Schedule, Task, Unit
 from perfrunner.run.preflight.builds import Builds, build_all, deploy_and_prove
 from perfrunner.run.preflight.describe import HostFacts, describe, note_changes
@@ -53,7 +53,7 @@ from perfrunner.run.trial.runner import TrialRunner, fresh_directory
 from perfrunner.run.trial.sampling_check import FACT, cells_to_check, check_sampling
 from perfrunner.run.trial.seats import Deployed, TrialResult, trial_name
 from perfrunner.source import FACT as SOURCES
-from perfrunner.source import Sources, resolve_sources, restore_sources
+from perfrunner.source import Sources, resolve_sources, restore_sources, same_arms
 from perfrunner.spec.model import Spec
 from perfrunner.workloads.registry import check_runnable
 
@@ -105,6 +105,8 @@ def run_experiment(
             sources = _sources_again(opened, spec, engine_src, cache_dir, listener)
         else:
             sources = resolve_sources(spec, engine_src, cache_dir)
+            for text in same_arms(spec, sources):
+                listener.on_event(ev.Warned(text))
             facts = {SOURCES: sources.record(), **({"command": list(command)} if command else {})}
             opened = begin(
                 store, out_dir, spec, text=spec_text, path=spec_path, seed=seed, facts=facts
@@ -156,6 +158,7 @@ class _Run:
     not_built: set[str] = field(init=False, default_factory=set)
     stopped: str = field(init=False, default="")
     started: float = field(default_factory=time.monotonic)
+    precise: set[tuple[str, str]] = field(init=False, default_factory=set)  # cells that are done
 
     def __post_init__(self) -> None:
         self.failing = FailingInARow(len(self.spec.variants))
@@ -300,6 +303,7 @@ class _Run:
             list(hosts.seats.values()),
         )
         block = 0
+        self._recall_precision()
         self._look_at_precision(max((t.block for t in self.opened.trials), default=0))
         while (unit := self.schedule.next()) is not None:
             task = unit.tasks[0]
@@ -391,18 +395,48 @@ class _Run:
     def _look_at_precision(self, block: int) -> None:
         if self.spec.precision is None or block == 0 or not self.schedule.block_complete(block):
             return
-        width = widest_half_width(self.store.load(self.opened.experiment.id))
+        widths = cell_widths(self.store.load(self.opened.experiment.id))
+        planned, wanted = self.blocks, self.spec.precision
         extended = EXTENDED in self.opened.experiment.facts  # then so far and no further
-        most = self.blocks if extended else MAX_BLOCKS
-        decision = decide(block, self.blocks, width, self.spec.precision, most)
-        self.listener.on_event(decision)
-        self.journal.append("precision", block=block, half_width=width, decision=decision.decision)
-        if decision.decision == "stop":
-            self.schedule.truncate(block)
-            self.blocks = block
-        elif decision.decision == "extend":
-            self.blocks = block + 1
-            self.schedule.extend(self._plan_block(self.blocks))
+        most = planned if extended else MAX_BLOCKS
+        more: set[tuple[str, str]] = set()
+        for cell in self.spec.cells:
+            if cell in self.precise:
+                continue
+            width = widths.get(cell)
+            found = decide(cell, block, planned, width, wanted, most)
+            self.listener.on_event(found)
+            self.journal.append("precision", **vars(found))
+            if found.decision == "stop":
+                self._close(cell, block)
+            else:
+                another = found.decision == "extend"
+                more |= {cell} if another else set()
+                expected = planned if width is None else width.expected_blocks(wanted)
+                beyond = min(expected, most) - (planned + 1 if another else planned)
+                self.tally.foresee(cell, beyond * self._trials_of(cell))
+        if more:
+            self.blocks = planned + 1
+            self.schedule.extend(
+                t for t in self._plan_block(self.blocks) if (t.workload, t.bucket) in more
+            )
+
+    def _close(self, cell: tuple[str, str], block: int) -> None:
+        self.precise.add(cell)
+        self.schedule.close(*cell, block)
+        self.tally.foresee(cell, 0)
+
+    def _recall_precision(self) -> None:
+        """Cells that an earlier run of this experiment has ended are not begun again."""
+        for record in read_journal(self.journal.path) if self.opened.resumed else ():
+            if record["event"] == "precision" and record.get("decision") == "stop":
+                for cell in self.spec.cells:
+                    if list(cell) == record.get("cell"):
+                        self._close(cell, int(record["block"]))
+
+    def _trials_of(self, cell: tuple[str, str]) -> int:
+        """In a block."""
+        return sum(1 for t in self._plan_block(1) if (t.workload, t.bucket) == cell)
 
     def _redo_order(self, cell: Cell, attempt: int) -> list[Arm]:
         order = self._plan_block(cell.block, attempt)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -10,7 +11,7 @@ from perfrunner.run import events as ev
 from perfrunner.run.interrupt import SignalGuard
 from perfrunner.run.journal import Journal
 from perfrunner.run.opening import GRANTED, Opened
-from perfrunner.run.plan.eta import EtaEstimator
+from perfrunner.run.plan.eta import EtaEstimator, Kind
 from perfrunner.run.plan.schedule import Schedule, Task, Unit
 from perfrunner.run.trial.seats import Deployed, TrialResult
 from perfrunner.spec.model import Spec
@@ -30,6 +31,7 @@ class Tally:
     eta: EtaEstimator = field(init=False)
     counts: dict[str, int] = field(default_factory=lambda: {"ok": 0, "void": 0, "failed": 0})
     failures: list[str] = field(default_factory=list)  # a line each
+    _foreseen: dict[Kind, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.eta = EtaEstimator(
@@ -44,7 +46,17 @@ class Tally:
     @property
     def total(self) -> int:
         """Those that ended, and those that are left."""
-        return self.done + len(self.schedule.left())
+        return self.done + len(self._likely_left())
+
+    def foresee(self, kind: Kind, trials: int) -> None:
+        """So many trials beyond those that are planned (below 0: fewer) are likely, as far as its precision tells."""
+        self._foreseen[kind] = trials
+
+    def _likely_left(self) -> list[Kind]:
+        kinds = Counter(self.schedule.left())
+        for kind, trials in self._foreseen.items():
+            kinds[kind] = max(kinds[kind] + trials, 0)
+        return list(kinds.elements())
 
     def recall(self) -> None:
         """The trials that were stored before this run."""
@@ -187,5 +199,5 @@ class Tally:
         self.failures.clear()
 
     def _tell_eta(self) -> None:
-        left = self.schedule.left()
+        left = self._likely_left()
         self.listener.on_event(ev.Eta(self.eta.left(left), self.done, self.done + len(left)))

@@ -164,9 +164,13 @@ class Schedule:
                 kinds += [(cell.workload, cell.bucket)] * missing
         return kinds
 
-    def truncate(self, block: int) -> None:
-        """Plan no block after this one (the precision that was asked for is reached)."""
-        self._plan = [trial for trial in self._plan if trial.block <= block]
+    def close(self, workload: str, bucket: str, block: int) -> None:
+        """Plan no block of this kind of cell after this one (the precision that was asked for is reached)."""
+        self._plan = [
+            trial
+            for trial in self._plan
+            if trial.block <= block or (trial.workload, trial.bucket) != (workload, bucket)
+        ]
 
     def begin_partial_cells_again(self) -> list[Cell]:
         """Cells of which only some arms ran: their next attempt holds all arms. For a host that changed meanwhile."""

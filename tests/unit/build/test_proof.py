@@ -14,6 +14,7 @@ from perfrunner.cluster import Host, open_host
 from perfrunner.errors import ProofError
 from perfrunner.spec.cluster import HostSpec
 from perfrunner.spec.model import EngineSpec
+from perfrunner.spec.source import SourceSpec
 
 ENGINE = """#!{python}
 import json, os, signal, sys, time
@@ -122,6 +123,14 @@ def test_an_engine_that_refuses_its_arguments(host: Host, tmp_path: Path) -> Non
         match=r"the engine does not start on local \(exit 2\): unknown parameter ht_sise",
     ):
         prove(host, play(tmp_path, extra=extra), ARM, EngineSpec())
+
+
+def test_an_old_engine_that_refuses_todays_flags(host: Host, tmp_path: Path) -> None:
+    old = ARM.model_copy(update={"source": SourceSpec(git="v0.9")})
+    extra = "print('unknown option --shards', file=sys.stderr); sys.exit(2)"
+    with pytest.raises(ProofError, match="unknown option --shards") as caught:
+        prove(host, play(tmp_path, extra=extra), old, EngineSpec())
+    assert "the engine of v0.9 may lack a flag" in str(caught.value.hint)
 
 
 def test_an_engine_that_crashes(host: Host, tmp_path: Path) -> None:

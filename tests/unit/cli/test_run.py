@@ -97,6 +97,31 @@ def test_run_hands_over_what_the_command_line_says(cli, play):
     assert got.spec.seed is None  # --seed is no part of the spec: --resume must find it unchanged
 
 
+def test_a_source_of_the_command_line(cli, play, tmp_path):
+    runner = play()
+    (cli.directory / "fix.patch").touch()
+    cli("run", "spec.yaml", "--set", "variants.glibc.source={git: main, patch: fix.patch}",
+        "--source", "glibc=v1", "--source", "always,3=.")  # fmt: skip
+    variants = runner.arguments.spec.variants
+    assert variants["glibc"].source.git == "v1"
+    assert variants["glibc"].source.patch == str(cli.directory / "fix.patch"), "it stays on top"
+    assert variants["always,3"].source.dir == str(cli.directory)
+    assert variants["auto,3"].source is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("glbc=v1", "--source glbc=v1: expected a variant of the spec"),
+        ("glibc", "--source glibc: expected NAME=REVISION or NAME=DIRECTORY"),
+        ("glibc=--x", "expected a revision, tag or branch of git, or a directory, got '--x'"),
+    ],
+)
+def test_a_wrong_source_of_the_command_line(cli, play, text, message):
+    play()
+    assert message in cli("run", "spec.yaml", "--source", text, code=2).stderr
+
+
 def test_the_resume_command_repeats_every_option_that_matters(cli, play):
     runner = play()
     cli(

@@ -174,12 +174,14 @@ def test_left_counts_down_to_nothing_and_knows_of_redos() -> None:
     assert schedule.left() == []
 
 
-def test_a_precision_rule_may_add_and_cut_blocks() -> None:
+def test_a_precision_rule_may_add_and_cut_blocks_of_one_cell() -> None:
     schedule = make(1)
     schedule.extend(plan(1, first=2))
     assert len(schedule.left()) == 12
-    schedule.truncate(1)
-    assert {task.block for task, _ in drive(schedule, ok)} == {1}
+    schedule.close("app", "ephemeral", 1)
+    ran = {(task.workload, task.block) for task, _ in drive(schedule, ok)}
+    assert ran == {("app", 1), ("pf", 1), ("pf", 2)}
+    assert schedule.incomplete_cells() == []
 
 
 def test_partly_run_cells_begin_again_when_the_host_changed() -> None:
