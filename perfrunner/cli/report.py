@@ -40,7 +40,10 @@ output_option = click.option(
     help="Write the report to FILE instead of stdout.",
 )
 all_option = click.option(
-    "--all", "every", is_flag=True, help="Show also the metrics without a clear change."
+    "--all",
+    "every",
+    is_flag=True,
+    help="Show also the metrics without a clear change; commit: the reference's whole tables.",
 )
 
 
@@ -49,6 +52,7 @@ all_option = click.option(
     epilog="\b\nExamples:\n  perfrunner report                                the latest experiment"
     "\n  perfrunner report quickstart --format markdown    for a pull request"
     "\n  perfrunner report --format commit                 for a commit message"
+    "\n  perfrunner report --format commit --all           and the historic table beside ours"
     "\n  perfrunner report --format html --output r.html --charts charts/"
     "\n  perfrunner report --format json | jq '.results[] | select(.primary)'",
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from perfrunner.report.beside import beside_texts, counts_text, reference_facts
 from perfrunner.report.numbers import (
     ARROWS,
     change,
@@ -62,6 +63,13 @@ def _lines(report: Report, *, every: bool) -> Iterable[str]:
         f"by Benjamini-Hochberg ({report.comparison.tests} tests). k, M are 1000."
     )
     yield ""
+    if report.beside:
+        yield f"### Beside the reference: {counts_text(report)}"
+        yield ""
+        for label, text in reference_facts(report):
+            yield f"- {_plain(label)}: {_plain(text)}"
+        yield ""
+        yield from beside_tables(report)
     if report.moved:
         yield "**What moved with it** (clearest first)"
         yield ""
@@ -126,6 +134,19 @@ def _columns(row: Row, scale: Scale, *, first: bool) -> tuple[str, ...]:
         "" if effect is None or effect.q is None else p_text("", effect.q).lstrip("="),
         _plain(", ".join(t for t in (verdict_text(row), more_text(row), row.reason) if t)),
     )
+
+
+def beside_tables(report: Report) -> Iterable[str]:
+    """Every reference table with ours beside it."""
+    for title, lines in beside_texts(report).items():
+        yield f"| {_plain(title)} | variant | theirs | ours | their change | our change [95 %] | |"
+        yield "|:--|:--|--:|--:|--:|--:|:--|"
+        for line in lines:
+            word = ": ".join(text for text in (line.agreement, line.why) if text)
+            cells = (_plain(line.label), _plain(line.variant), line.theirs, line.ours,
+                     line.their_change, line.our_change, word)  # fmt: skip
+            yield "| " + " | ".join(cells) + " |"
+        yield ""
 
 
 def _folded(title: str, lines: Iterable[str]) -> Iterable[str]:

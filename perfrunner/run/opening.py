@@ -35,9 +35,12 @@ def resolved(spec: Spec) -> dict[str, Any]:
 
 
 def differences(recorded: Mapping[str, Any], spec: Spec) -> list[str]:
-    """The keys in which a recorded spec differs. The seed does not count: the experiment has its own."""
+    """The keys in which a recorded spec differs. The seed does not count: the experiment has its own.
+
+    Nor does the reference: it changes nothing of a run.
+    """
     new = resolved(spec)
-    keys = {*recorded, *new} - {"seed"}
+    keys = {*recorded, *new} - {"seed", "reference"}
     return [key for key in sorted(keys) if recorded.get(key) != new.get(key)]
 
 

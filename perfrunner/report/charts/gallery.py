@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from perfrunner.analysis.cells import clean_blocks
+from perfrunner.report.charts.beside import beside_chart
 from perfrunner.report.charts.dots import dots_chart
 from perfrunner.report.charts.forest import forest_chart
 from perfrunner.report.charts.fragmentation import fragmentation_chart
@@ -73,6 +74,9 @@ def _wanted(
     yield ("fragmentation", "fragmentation by every formula",
            "Fragmentation by mapped memory and by RSS for each variant, with 95 % intervals",
            True, lambda: fragmentation_chart(comparison))  # fmt: skip
+    yield ("reference", "beside the reference: their change and ours",
+           "The changes of the published values and ours with 95 % intervals, line by line",
+           True, partial(beside_chart, report))  # fmt: skip
     if not comparison.paired:
         return  # two experiments: the raw series of one would mislead
     cells = [c for cell in comparison.cells if (c := clean_blocks(data.trials).get(cell))]
