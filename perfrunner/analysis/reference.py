@@ -77,7 +77,7 @@ def _lines(
     cell = Cell(workload, bucket or NO_BUCKET)
     baseline = comparison.baseline
     measured = (m for m in row.metric if comparison.row(cell, m, baseline) is not None)
-    metric = metric_type(next(measured, row.metric[0]))
+    metric = metric_type(next(measured, row.metric[-1]))
     base = row.values.get(baseline)
     for variant, value in row.values.items():
         ours = comparison.row(cell, metric.id, variant)
@@ -132,7 +132,9 @@ def _judge(theirs: float, ours: Row | None) -> tuple[Agreement, str]:
     if way == 0:
         if within:
             return "disagrees", "ours stays within the margin"
-        return "cannot tell", "the interval is too wide"
+        low, high = effect.ci95
+        excluded = "" if low <= theirs <= high else "; it excludes theirs"
+        return "cannot tell", f"the interval is too wide for a direction{excluded}"
     if (theirs > effect.neutral) == (way > 0):
         return "agrees", "the same direction"
     return "disagrees", "the other direction"

@@ -19,7 +19,7 @@ from perfrunner.report.numbers import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from perfrunner.analysis.reference import BesideLine
+    from perfrunner.analysis.reference import BesideLine, Theirs
     from perfrunner.report.model import Report
 
 MARKS = {"agrees": "✔", "disagrees": "✘", "cannot tell": "?"}
@@ -96,8 +96,15 @@ def beside_records(report: Report) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
+def published_text(theirs: Theirs, line: BesideLine) -> str:
+    """A published value: a small one with the digits that it was published with."""
+    if abs(theirs.value) < 1000:
+        return f"{theirs.value:g} {line.metric.unit.replace('us', 'µs')}"
+    return value_text(theirs.value, line)
+
+
 def value_text(value: float, line: BesideLine) -> str:
-    """A published or measured value in its unit: in plain digits to seven, as the historic tables have them."""
+    """A value in its unit: in plain digits to seven, as the historic tables have them."""
     if 1000 <= abs(value) < 10_000_000 and line.metric.unit not in ("ns", "us"):
         return f"{value:,.0f} {line.metric.unit}"
     return scale_of(line.metric, value).text(value)
@@ -137,9 +144,9 @@ def significant_signed(value: float) -> str:
 
 def _text(line: BesideLine, baseline: str) -> BesideText:
     word = f"{MARKS[line.agreement]} {line.agreement}" if line.agreement else ""
-    theirs, ours = value_text(line.theirs.value, line), "not measured"
+    theirs, ours = published_text(line.theirs, line), "not measured"
     if line.variant != baseline and line.theirs_baseline is not None:
-        theirs = f"{value_text(line.theirs_baseline.value, line)} {ARROW} {theirs}"
+        theirs = f"{published_text(line.theirs_baseline, line)} {ARROW} {theirs}"
     if line.ours is not None:
         ours = value_text(line.ours.summary.mean, line)
         if line.variant != baseline and line.ours_baseline is not None:

@@ -6,7 +6,13 @@ import textwrap
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from perfrunner.report.beside import counts_text, our_change, their_change, value_text
+from perfrunner.report.beside import (
+    counts_text,
+    our_change,
+    published_text,
+    their_change,
+    value_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -76,7 +82,7 @@ def _interval(line: BesideLine) -> str:
 
 
 _KINDS: tuple[tuple[str, Callable[[BesideLine], str]], ...] = (
-    ("  theirs", lambda line: value_text(line.theirs.value, line)),
+    ("  theirs", lambda line: published_text(line.theirs, line)),
     ("  ours", _ours),
     ("  their change", their_change),
     ("  our change", _change),

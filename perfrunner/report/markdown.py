@@ -45,13 +45,13 @@ def markdown_text(report: Report, *, every: bool) -> str:
 
 
 def _lines(report: Report, *, every: bool) -> Iterable[str]:
-    yield f"## {_plain(report.experiment.name)}"
+    yield f"## {plain(report.experiment.name)}"
     yield ""
     for sentence in report.headline:
-        yield f"- **{_plain(sentence)}**"
+        yield f"- **{plain(sentence)}**"
     yield ""
     for warning in report.warnings:
-        yield f"> ⚠ {_plain(warning)}"
+        yield f"> ⚠ {plain(warning)}"
         yield ">"
     if report.warnings:
         yield ""
@@ -67,7 +67,7 @@ def _lines(report: Report, *, every: bool) -> Iterable[str]:
         yield f"### Beside the reference: {counts_text(report)}"
         yield ""
         for label, text in reference_facts(report):
-            yield f"- {_plain(label)}: {_plain(text)}"
+            yield f"- {plain(label)}: {plain(text)}"
         yield ""
         yield from beside_tables(report)
     if report.moved:
@@ -79,13 +79,13 @@ def _lines(report: Report, *, every: bool) -> Iterable[str]:
                 for r in moved.rows
                 if r.effect is not None
             ]
-            yield f"- {_plain(moved.variant)} · {_plain(str(moved.cell))}: {'; '.join(changes)}"
+            yield f"- {plain(moved.variant)} · {plain(str(moved.cell))}: {'; '.join(changes)}"
         yield ""
     if report.method:
         yield "**How it was measured**"
         yield ""
         for fact in report.method:
-            yield f"- {_plain(fact.label)}: {_plain(fact.value)}"
+            yield f"- {plain(fact.label)}: {plain(fact.value)}"
         yield ""
     yield from _folded("Not the same for all arms", report.differing)
     yield from _folded("Notes", report.notes)
@@ -102,7 +102,7 @@ def _lines(report: Report, *, every: bool) -> Iterable[str]:
 
 def _cell(report: Report, cell: Cell, *, every: bool) -> Iterable[str]:
     groups, left_out = selected(report, cell, every=every)
-    yield f"### {_plain(str(cell))}"
+    yield f"### {plain(str(cell))}"
     yield ""
     if not groups:
         yield "No trial counts."
@@ -125,25 +125,25 @@ def _columns(row: Row, scale: Scale, *, first: bool) -> tuple[str, ...]:
     extremes = f"{scale.number(summary.minimum)} … {scale.number(summary.maximum)}"
     return (
         name,
-        _plain(row.variant),
+        plain(row.variant),
         str(summary.n),
         f"{scale.text(summary.mean)} {spread(summary, metric, scale)}",
         "" if summary.cv is None else f"{significant(100 * summary.cv, 2)} %",
         extremes,
         "" if effect is None else change(effect, metric, scale),
         "" if effect is None or effect.q is None else p_text("", effect.q).lstrip("="),
-        _plain(", ".join(t for t in (verdict_text(row), more_text(row), row.reason) if t)),
+        plain(", ".join(t for t in (verdict_text(row), more_text(row), row.reason) if t)),
     )
 
 
 def beside_tables(report: Report) -> Iterable[str]:
     """Every reference table with ours beside it."""
     for title, lines in beside_texts(report).items():
-        yield f"| {_plain(title)} | variant | theirs | ours | their change | our change [95 %] | |"
+        yield f"| {plain(title)} | variant | theirs | ours | their change | our change [95 %] | |"
         yield "|:--|:--|--:|--:|--:|--:|:--|"
         for line in lines:
             word = ": ".join(text for text in (line.agreement, line.why) if text)
-            cells = (_plain(line.label), _plain(line.variant), line.theirs, line.ours,
+            cells = (plain(line.label), plain(line.variant), line.theirs, line.ours,
                      line.their_change, line.our_change, word)  # fmt: skip
             yield "| " + " | ".join(cells) + " |"
         yield ""
@@ -156,13 +156,13 @@ def _folded(title: str, lines: Iterable[str]) -> Iterable[str]:
     yield f"<details><summary>{title} ({len(found)})</summary>"
     yield ""
     for line in found:
-        yield f"- {_plain(line)}"
+        yield f"- {plain(line)}"
     yield ""
     yield "</details>"
     yield ""
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Names and reasons must not become markup."""
     for mark in ("\\", "|", "*", "_", "`", "<", "[", "#"):
         text = text.replace(mark, f"\\{mark}")

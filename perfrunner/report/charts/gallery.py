@@ -18,7 +18,7 @@ from perfrunner.report.charts.series import memory_chart, rate_chart, read_serie
 from perfrunner.report.charts.style import drawing, inline_svg, png_bytes, svg_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from matplotlib.figure import Figure
 
@@ -45,14 +45,14 @@ class Chart:
 
 
 def draw_charts(
-    report: Report, data: ExperimentData, *, png: bool = False
+    report: Report, data: ExperimentData, *, png: bool = False, only: Collection[str] | None = None
 ) -> tuple[list[Chart], list[str]]:
-    """The charts, and notes on what could not be drawn."""
+    """The charts (or those of these names), and notes on what could not be drawn."""
     notes: list[str] = []
     charts: list[Chart] = []
     with drawing():
         for name, title, label, main, draw in _wanted(report, data, notes):
-            figure = draw()
+            figure = draw() if only is None or name in only else None
             if figure is not None:
                 image = png_bytes(figure) if png else None
                 charts.append(Chart(name, title, label, svg_bytes(figure), image, main))
