@@ -34,6 +34,7 @@ Settings = dict[str, Mapping[str, str]]
 )
 @options.spec_argument
 @options.set_option
+@options.profile_option
 @options.cluster_option
 @options.variants_option
 @options.cache_option
@@ -46,6 +47,7 @@ def command(
     ctx: click.Context,
     spec_path: Path,
     overrides: tuple[str, ...],
+    profile: str | None,
     cluster: Path | None,
     variants: tuple[str, ...],
     cache_dir: Path,
@@ -55,7 +57,7 @@ def command(
     quiet: bool,
 ) -> None:
     """Build every variant of SPEC, start each on its host, read its settings back, and print the build ids."""
-    spec = options.read_spec(spec_path, overrides, cluster)
+    spec = options.read_spec(spec_path, overrides, cluster, None, profile)
     spec = spec.restricted(None, options.selection("variant", variants, tuple(spec.variants)))
     source = find_engine_source(engine_src, spec_path)
     from perfrunner.run.preflight.builds import build_all

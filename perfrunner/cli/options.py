@@ -65,6 +65,11 @@ json_option = click.option(
     "--json", "as_json", is_flag=True, help="One JSON document on stdout, and nothing else."
 )
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
+profile_option = click.option(
+    "--profile",
+    metavar="NAME",
+    help="Put this overlay of the spec's `profiles` over the rest of it, before --set.",
+)
 repeats_option = click.option(
     "--repeats",
     type=click.IntRange(1, 1000),
@@ -87,10 +92,11 @@ def read_spec(
     overrides: tuple[str, ...] = (),
     cluster: Path | None = None,
     repeats: int | None = None,
+    profile: str | None = None,
 ) -> Spec:
     """The spec as the command line changes it."""
     extra = [f"blocks={repeats}"] if repeats is not None else []
-    return load_spec(spec_path, [*overrides, *extra], cluster)
+    return load_spec(spec_path, [*overrides, *extra], cluster, profile)
 
 
 def selection(what: str, texts: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...] | None:

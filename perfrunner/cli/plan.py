@@ -20,10 +20,12 @@ from perfrunner.spec import Spec
     "plan",
     short_help="What would run, in order, and for how long.",
     epilog="\b\nExamples:\n  perfrunner plan specs/experiments/quickstart.yaml --seed 41"
-    "\n  perfrunner plan spec.yaml --set blocks=20 --json",
+    "\n  perfrunner plan spec.yaml --set blocks=20 --json"
+    "\n  perfrunner plan spec.yaml --profile historic      how long the historic size takes",
 )
 @options.spec_argument
 @options.set_option
+@options.profile_option
 @options.repeats_option
 @options.cluster_option
 @options.seed_option
@@ -34,6 +36,7 @@ from perfrunner.spec import Spec
 def command(
     spec_path: Path,
     overrides: tuple[str, ...],
+    profile: str | None,
     repeats: int | None,
     cluster: Path | None,
     seed: int | None,
@@ -43,7 +46,7 @@ def command(
     as_json: bool,
 ) -> None:
     """Show what a run would do: the trials in their order (side by side: that of their slots), and for how long."""
-    spec = options.read_spec(spec_path, overrides, cluster, repeats)
+    spec = options.read_spec(spec_path, overrides, cluster, repeats, profile)
     spec = spec.restricted(
         options.selection("workload", workloads, tuple(spec.workloads)),
         options.selection("variant", variants, tuple(spec.variants)),

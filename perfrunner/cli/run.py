@@ -29,10 +29,12 @@ if TYPE_CHECKING:
     epilog="\b\nExamples:\n  perfrunner run specs/experiments/quickstart.yaml"
     "\n  perfrunner run spec.yaml --repeats 20 --set workloads.pillowfight.duration=30s"
     "\n  perfrunner run spec.yaml --cluster specs/clusters/loopback-ssh.yaml --fail-on worse"
+    "\n  perfrunner run spec.yaml --profile historic --repeats 3"
     "\n  perfrunner run spec.yaml --resume           go on after an interruption",
 )
 @options.spec_argument
 @options.set_option
+@options.profile_option
 @options.repeats_option
 @options.cluster_option
 @click.option("--resume", is_flag=True, help="Go on with the latest unfinished run of this spec.")
@@ -55,6 +57,7 @@ def command(
     ctx: click.Context,
     spec_path: Path,
     overrides: tuple[str, ...],
+    profile: str | None,
     repeats: int | None,
     cluster: Path | None,
     resume: bool,
@@ -70,7 +73,7 @@ def command(
     quiet: bool,
 ) -> None:
     """Build every variant of SPEC, prove it, run the trials interleaved, and report."""
-    spec = options.read_spec(spec_path, overrides, cluster, repeats)
+    spec = options.read_spec(spec_path, overrides, cluster, repeats, profile)
     only_workloads = options.selection("workload", workloads, tuple(spec.workloads))
     only_variants = options.selection("variant", variants, tuple(spec.variants))
     if dry_run:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perfrunner.report.beside import beside_texts, counts_text, reference_facts
+from perfrunner.report.beside_markdown import beside_section
+from perfrunner.report.beside_markdown import plain as _plain
 from perfrunner.report.numbers import (
     ARROWS,
     change,
-    minus,
     more_text,
     p_text,
     scale_for,
@@ -45,13 +45,13 @@ def markdown_text(report: Report, *, every: bool) -> str:
 
 
 def _lines(report: Report, *, every: bool) -> Iterable[str]:
-    yield f"## {plain(report.experiment.name)}"
+    yield f"## {_plain(report.experiment.name)}"
     yield ""
     for sentence in report.headline:
-        yield f"- **{plain(sentence)}**"
+        yield f"- **{_plain(sentence)}**"
     yield ""
     for warning in report.warnings:
-        yield f"> ⚠ {plain(warning)}"
+        yield f"> ⚠ {_plain(warning)}"
         yield ">"
     if report.warnings:
         yield ""
@@ -63,13 +63,7 @@ def _lines(report: Report, *, every: bool) -> Iterable[str]:
         f"by Benjamini-Hochberg ({report.comparison.tests} tests). k, M are 1000."
     )
     yield ""
-    if report.beside:
-        yield f"### Beside the reference: {counts_text(report)}"
-        yield ""
-        for label, text in reference_facts(report):
-            yield f"- {plain(label)}: {plain(text)}"
-        yield ""
-        yield from beside_tables(report)
+    yield from beside_section(report)
     if report.moved:
         yield "**What moved with it** (clearest first)"
         yield ""
@@ -79,13 +73,13 @@ def _lines(report: Report, *, every: bool) -> Iterable[str]:
                 for r in moved.rows
                 if r.effect is not None
             ]
-            yield f"- {plain(moved.variant)} · {plain(str(moved.cell))}: {'; '.join(changes)}"
+            yield f"- {_plain(moved.variant)} · {_plain(str(moved.cell))}: {'; '.join(changes)}"
         yield ""
     if report.method:
         yield "**How it was measured**"
         yield ""
         for fact in report.method:
-            yield f"- {plain(fact.label)}: {plain(fact.value)}"
+            yield f"- {_plain(fact.label)}: {_plain(fact.value)}"
         yield ""
     yield from _folded("Not the same for all arms", report.differing)
     yield from _folded("Notes", report.notes)
@@ -102,7 +96,7 @@ def _lines(report: Report, *, every: bool) -> Iterable[str]:
 
 def _cell(report: Report, cell: Cell, *, every: bool) -> Iterable[str]:
     groups, left_out = selected(report, cell, every=every)
-    yield f"### {plain(str(cell))}"
+    yield f"### {_plain(str(cell))}"
     yield ""
     if not groups:
         yield "No trial counts."
@@ -125,28 +119,15 @@ def _columns(row: Row, scale: Scale, *, first: bool) -> tuple[str, ...]:
     extremes = f"{scale.number(summary.minimum)} … {scale.number(summary.maximum)}"
     return (
         name,
-        plain(row.variant),
+        _plain(row.variant),
         str(summary.n),
         f"{scale.text(summary.mean)} {spread(summary, metric, scale)}",
         "" if summary.cv is None else f"{significant(100 * summary.cv, 2)} %",
         extremes,
         "" if effect is None else change(effect, metric, scale),
         "" if effect is None or effect.q is None else p_text("", effect.q).lstrip("="),
-        plain(", ".join(t for t in (verdict_text(row), more_text(row), row.reason) if t)),
+        _plain(", ".join(t for t in (verdict_text(row), more_text(row), row.reason) if t)),
     )
-
-
-def beside_tables(report: Report) -> Iterable[str]:
-    """Every reference table with ours beside it."""
-    for title, lines in beside_texts(report).items():
-        yield f"| {plain(title)} | variant | theirs | ours | their change | our change [95 %] | |"
-        yield "|:--|:--|--:|--:|--:|--:|:--|"
-        for line in lines:
-            word = ": ".join(text for text in (line.agreement, line.why) if text)
-            cells = (plain(line.label), plain(line.variant), line.theirs, line.ours,
-                     line.their_change, line.our_change, word)  # fmt: skip
-            yield "| " + " | ".join(cells) + " |"
-        yield ""
 
 
 def _folded(title: str, lines: Iterable[str]) -> Iterable[str]:
@@ -156,14 +137,7 @@ def _folded(title: str, lines: Iterable[str]) -> Iterable[str]:
     yield f"<details><summary>{title} ({len(found)})</summary>"
     yield ""
     for line in found:
-        yield f"- {plain(line)}"
+        yield f"- {_plain(line)}"
     yield ""
     yield "</details>"
     yield ""
-
-
-def plain(text: str) -> str:
-    """Names and reasons must not become markup."""
-    for mark in ("\\", "|", "*", "_", "`", "<", "[", "#"):
-        text = text.replace(mark, f"\\{mark}")
-    return minus(text) if text.startswith("-") else text.replace("\n", " ")

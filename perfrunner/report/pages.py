@@ -30,8 +30,8 @@ from perfrunner.analysis import Cell, Comparison
 from perfrunner.analysis.reference import beside
 from perfrunner.errors import UsageError
 from perfrunner.report.beside import MARKS, our_change, published_text, their_change
+from perfrunner.report.beside_markdown import beside_tables, plain
 from perfrunner.report.build import build_report
-from perfrunner.report.markdown import beside_tables, plain
 from perfrunner.report.numbers import change, scale_for, scale_of, spread, verdict_text
 from perfrunner.results import NO_BUCKET
 from perfrunner.results.archive import read_archive

@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from perfrunner.report.beside import beside_texts, counts_text, reference_facts
+from perfrunner.report.beside_terminal import beside_section
 from perfrunner.report.numbers import (
     ARROWS,
     change,
@@ -77,7 +77,7 @@ def _parts(report: Report, width: int, *, every: bool) -> Iterable[RenderableTyp
     for cell in report.comparison.cells:
         yield from _cell_tables(report, cell, width, every=every)
     yield Text(LEGEND, style="dim")
-    yield from _beside(report)
+    yield from beside_section(report)
     yield from _lists(report)
     yield Text(f"reproduce: {report.reproduce}", style="dim", overflow="fold")
 
@@ -157,34 +157,6 @@ def _arm(row: Row | None, rows: list[Row]) -> RenderableType:
     elif row.effect.q is not None and row.verdict in ("better", "worse"):
         second.append(f" {p_text('q', row.effect.q)}", style="dim")
     return Group(value, second)
-
-
-AGREEMENT_STYLES = {"✔": STYLES["better"], "✘": STYLES["worse"], "?": STYLES["unsure"]}
-
-
-def _beside(report: Report) -> Iterable[RenderableType]:
-    if not report.beside:
-        return
-    yield Text(f"\nbeside the reference: {counts_text(report)}", style="bold")
-    for label, text in reference_facts(report):
-        yield Padding(Text(f"{label}: {text}", style="dim"), (0, 0, 0, 2))
-    for title, lines in beside_texts(report).items():
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-        for name in (escape(title), "variant", "theirs", "ours", "agree?"):
-            table.add_column(name, overflow="fold")
-        for line in lines:
-            word = Text(line.agreement, style=AGREEMENT_STYLES.get(line.agreement[:1], ""))
-            if line.why:
-                word.append(f"\n{line.why}", style="dim")
-            table.add_row(
-                Text(line.label),
-                Text(line.variant),
-                Text(f"{line.theirs}\n{line.their_change}".rstrip()),
-                Text(f"{line.ours}\n{line.our_change}".rstrip()),
-                word,
-            )
-        yield Text()
-        yield table
 
 
 def _lists(report: Report) -> Iterable[RenderableType]:

@@ -174,6 +174,7 @@ def _field_names(model: type[BaseModel], loc: Loc, parent: Node) -> list[str]:
     names = list(current.model_fields)
     if current is model and "variants" in names:
         names.insert(names.index("variants") + 1, "matrix")
+        names[names.index("profile")] = "profiles"
     if len(loc) == 2 and loc[0] == "variants":
         names.remove("name")  # the variant's key is its name
     return names

@@ -66,7 +66,12 @@ def _panel(axes: Axes, unit: str, lines: list[BesideLine]) -> None:
                       (1.01, y), xycoords=("axes fraction", "data"), va="center", fontsize=7.2,
                       color=colour, annotation_clip=False)  # fmt: skip
     axes.axvline(neutral, color=FAINT, linewidth=1.0, zorder=1)
-    names = [wrapped(f"{line.label} {line.variant}", 44) for line in lines]
+    metrics = {line.metric.id for line in lines}
+    several = len(metrics) > 1 and not any("/" in metric for metric in metrics)
+    names = [
+        wrapped(f"{line.metric.id + ', ' if several else ''}{line.label}, {line.variant}", 48)
+        for line in lines
+    ]
     axes.set_yticks(range(len(lines) - 1, -1, -1), names, fontsize=7.0)
     axes.set_ylim(-0.7, len(lines) - 0.3)
     axes.tick_params(axis="y", length=0)
