@@ -141,6 +141,24 @@ def test_an_archive_gives_the_same_report_and_the_same_bytes(data, tmp_path):
     assert archive_bytes([back]) == content
 
 
+def test_what_stripes_cost_is_what_the_types_say():
+    """The table of the page, beside the one that the C++ test checks against the types."""
+    source = EXPERIMENTS.parents[1] / "engine_src" / "bucket" / "hash_table_memory_test.cc"
+    computed = [
+        tuple(map(int, row.split(","))) for row in re.findall(r"\{([\d, ]+)\},", source.read_text())
+    ]
+    page = (EXPERIMENTS / "hashtable-stats-striping.md").read_text()
+    shown = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in page.splitlines()
+        if line.endswith(" MiB |")
+    ]
+    assert [tuple(map(int, row[:6])) for row in shown] == computed
+    for row in shown:
+        for bytes_each, text in ((row[4], row[6]), (row[5], row[7])):
+            assert text == f"{int(bytes_each) * 1024 / 2**20:.2f} MiB"
+
+
 def test_an_archive_names_no_path_of_the_machine():
     for path in (EXPERIMENTS / "data").glob("*.json.gz"):
         text = gzip.decompress(path.read_bytes()).decode()

@@ -75,10 +75,11 @@ def test_what_is_wrong_is_said(specs, text, profile, message):
     assert message in str(caught.value)
 
 
+REFERENCES = EXPERIMENTS.parent / "references"
+
+
 @pytest.mark.parametrize(
-    "path",
-    [p for p in sorted(EXPERIMENTS.glob("*.yaml")) if p.stem != "quickstart"],
-    ids=lambda p: p.stem,
+    "path", [EXPERIMENTS / p.name for p in sorted(REFERENCES.glob("*.yaml"))], ids=lambda p: p.stem
 )
 def test_the_historic_size_of_each_experiment_is_a_profile(path):
     assert "historic" in profile_names(path)
