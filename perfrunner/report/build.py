@@ -16,6 +16,7 @@ from perfrunner.report.method import method_facts, methods
 from perfrunner.report.model import Counts, Fact, Moved, Report
 from perfrunner.report.noise import aa_alarms, known_floors, noise_text
 from perfrunner.report.numbers import percent_change, significant
+from perfrunner.report.sources import same_builds, source_facts
 from perfrunner.spec.preconditions import MEASURED, PRECONDITIONS
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def report_of(
         minor_notes=tuple(_row_notes(comparison, primary=False)),
         warnings=(
             *_state_warnings(data),
+            *same_builds(data),
             *aa_alarms(data, comparison),
             *comparison.warnings,
             *_circumstances(data),
@@ -69,6 +71,7 @@ def report_of(
         method=method_facts(measured, data.trials),
         reference=reference,
         beside=() if reference is None else beside(reference, comparison),
+        sources=source_facts(data),
     )
 
 

@@ -71,6 +71,10 @@ def _place(row: Row, *, named: bool) -> str:
 def _remarks(row: Row, *, alone: bool) -> Iterable[str]:
     if row.small:
         yield "small"
+    if row.verdict is None and row.effect is not None and row.effect.n >= MIN_BLOCKS:
+        yield from [row.reason] if row.effect.paired and row.reason else []
+    if row.verdict == "invalid" and row.reason:
+        yield row.reason
     if row.verdict != "unsure" or row.effect is None:
         return
     if row.more_blocks is None:

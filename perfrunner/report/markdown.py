@@ -75,12 +75,16 @@ def _lines(report: Report, *, every: bool) -> Iterable[str]:
             ]
             yield f"- {_plain(moved.variant)} · {_plain(str(moved.cell))}: {'; '.join(changes)}"
         yield ""
-    if report.method:
-        yield "**How it was measured**"
-        yield ""
-        for fact in report.method:
-            yield f"- {_plain(fact.label)}: {_plain(fact.value)}"
-        yield ""
+    for title, lines in (
+        ("What was built", report.sources),
+        ("How it was measured", report.method),
+    ):
+        if lines:
+            yield f"**{title}**"
+            yield ""
+            for fact in lines:
+                yield f"- {_plain(fact.label)}: {_plain(fact.value)}"
+            yield ""
     yield from _folded("Not the same for all arms", report.differing)
     yield from _folded("Notes", report.notes)
     voids = [

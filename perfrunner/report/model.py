@@ -72,6 +72,7 @@ class Report:
     method: tuple[Fact, ...] = ()  # and as lines
     reference: Reference | None = None  # values published before, if the spec has any
     beside: tuple[BesideLine, ...] = ()  # each of them beside ours
+    sources: tuple[Fact, ...] = ()  # what was built
 
     def rows(self, cell: Cell) -> dict[str, list[Row]]:
         """A cell's rows by metric id, in the order of the report."""

@@ -173,6 +173,7 @@ def _lists(report: Report) -> Iterable[RenderableType]:
                 Text(f"{moved.variant} · {moved.cell}: {'; '.join(changes)}{more}"), (0, 0, 0, 2)
             )
     for title, lines in (
+        ("what was built", [f"{fact.label}: {fact.value}" for fact in report.sources]),
         ("how it was measured", [f"{fact.label}: {fact.value}" for fact in report.method]),
         ("not the same for all arms", report.differing),
         ("notes", report.notes),
