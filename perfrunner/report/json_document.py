@@ -81,6 +81,7 @@ def _result(row: Row, baseline: str) -> dict[str, Any]:
         "cv": summary.cv,
         "min": summary.minimum,
         "max": summary.maximum,
+        "max_deviation": summary.max_deviation,
         "ci95": None if summary.ci95 is None else list(summary.ci95),
         "baseline": baseline,
         "effect": row.metric.effect,

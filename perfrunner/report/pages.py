@@ -11,6 +11,7 @@ What stands between `<!-- generated: WHAT -->` and `<!-- end -->` is made anew b
     beside                             the reference's tables, ours beside them
     table WORKLOAD METRICS [BASELINE]  ours: a line a metric (glob patterns joined by commas), a column a variant;
                                        WORKLOAD may be NAME/BUCKET
+    deviations WORKLOAD METRICS        the same metrics: the largest distance of a block from the mean
     chart NAME                         the report's chart of that name, an image of its own
     overview PAGE...                   (of an index) a line a page: claim, theirs, ours, verdict, why
 
@@ -38,7 +39,7 @@ from perfrunner.results.archive import read_archive
 from perfrunner.spec import Spec, load_spec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from perfrunner.analysis import Row
     from perfrunner.analysis.reference import BesideLine
@@ -148,6 +149,8 @@ def _region(page: Page | None, path: Path, what: str, words: list[str]) -> Itera
         return beside_tables(merged(page.reports(), page))
     if what == "table" and len(words) in (2, 3):
         return _table(page, *words)
+    if what == "deviations" and len(words) == 2:
+        return _table(page, words[0], words[1], text=_deviation)
     if what == "chart" and len(words) == 1:
         image = IMAGES / f"{path.stem}-{words[0]}.svg"
         return [f"![{words[0].replace('-', ' ')}]({image.as_posix()})"]
@@ -245,7 +248,14 @@ def _named(line: BesideLine) -> str:
     return f"{text}, ours {ours})" if ours else f"{text}; {line.why})"
 
 
-def _table(page: Page, place: str, patterns: str, baseline: str | None = None) -> Iterable[str]:
+def _table(
+    page: Page,
+    place: str,
+    patterns: str,
+    baseline: str | None = None,
+    *,
+    text: Callable[[Row, list[Row]], str] | None = None,
+) -> Iterable[str]:
     workload, _, bucket = place.partition("/")
     cell = Cell(workload, bucket or NO_BUCKET)
     report = next((r for r in page.reports(baseline) if cell in r.comparison.cells), None)
@@ -264,13 +274,21 @@ def _table(page: Page, place: str, patterns: str, baseline: str | None = None) -
     yield "|:--|" + "--:|" * len(report.comparison.variants)
     for metric, rows in groups.items():
         found = {row.variant: row for row in rows}
-        cells = [_cell(found.get(v), rows) for v in report.comparison.variants]
+        cells = [
+            (text or _cell)(found[v], rows) if v in found else ""
+            for v in report.comparison.variants
+        ]
         yield f"| `{metric}` | " + " | ".join(cells) + " |"
 
 
-def _cell(row: Row | None, rows: list[Row]) -> str:
-    if row is None:
-        return ""
+def _deviation(row: Row, rows: list[Row]) -> str:
+    del rows
+    deviation = row.summary.max_deviation
+    unit = scale_of(row.metric, deviation)
+    return f"{unit.number(deviation, 3)} pt" if row.metric.unit == "%" else unit.text(deviation)
+
+
+def _cell(row: Row, rows: list[Row]) -> str:
     scale = scale_for(row, rows)
     text = f"{scale.text(row.summary.mean)} {spread(row.summary, row.metric, scale)}"
     if row.effect is None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from perfrunner.analysis import Cell
 from perfrunner.errors import StoreError, UsageError
 from perfrunner.report import build_report, render
 from perfrunner.report.pages import charts_of, data_file, image_file, renewed
@@ -59,6 +60,7 @@ def page(tmp_path, data):
     regions = (
         "run",
         "beside",
+        "deviations append/ephemeral ops_per_s",
         "table append/ephemeral ops_per_s,latency_*_p99_us",
         "findings",
         "chart reference",
@@ -75,7 +77,7 @@ def page(tmp_path, data):
 def test_before_anything_is_kept_the_page_shows_theirs_and_what_was_typed(page):
     text = renewed(page)
     assert "| ops/s | 1,000 ops/s | 1,012 ops/s (+1.2 %) | 1,031 ops/s (+3.1 %) |" in text
-    assert text.count("by hand") == 4
+    assert text.count("by hand") == 5
 
 
 def test_publishing_keeps_the_numbers_and_renews_page_chart_and_index(page, data):
@@ -89,6 +91,9 @@ def test_publishing_keeps_the_numbers_and_renews_page_chart_and_index(page, data
     assert f"seed {data.experiment.seed}" in text
     assert "| `latency_get_p99_us` |" in text
     assert "agree" in text
+    first = build_report(data).rows(Cell("append", "ephemeral"))["ops_per_s"][0].summary
+    largest = max(abs(value - first.mean) for value in first.values.values())
+    assert f"| `ops_per_s` | {largest / 1e3:.3f}k ops/s |" in text
     assert renewed(page) == text
     index = (page.parent / "README.md").read_text()
     assert "[quickstart](quickstart.md): faster" in index
