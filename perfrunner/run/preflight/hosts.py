@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from perfrunner.cluster import Host, open_host
 from perfrunner.errors import HostError, PerfrunnerError
 from perfrunner.run.events import HostReady, Listener
-from perfrunner.run.preflight.health import host_findings
+from perfrunner.run.preflight.health import host_findings, platform_finding
 from perfrunner.run.trial.credentials import Credentials
 from perfrunner.run.trial.seats import Seat
 from perfrunner.run.trial.validity import changed_facts
@@ -85,10 +85,16 @@ def open_hosts(cluster: ClusterSpec, run_id: str, listener: Listener) -> Iterato
         hosts: dict[str, Host] = {}
         seats: dict[str, Seat] = {}
         facts: dict[str, Mapping[str, object]] = {}
+        machines: set[str] = set()  # several hosts of a cluster may be one
         for name in names:
             spec = cluster.hosts[name]
             host = stack.enter_context(open_host(spec, cluster.transport, name=name, run_id=run_id))
-            host.lock()
+            facts[name] = host.facts()
+            if unfit := platform_finding(name, facts[name]):
+                raise HostError(f"{name}: {unfit.text}", hint=unfit.remedy)
+            boot_id = host.boot_id()
+            host.lock(machine=boot_id not in machines)
+            machines.add(boot_id)
             host.sweep()  # the lock proves that whoever left something here is gone
             run_dir = f"{host.work_dir}/runs/{run_id}"
             host.transport.remove_tree(run_dir)
@@ -99,11 +105,10 @@ def open_hosts(cluster: ClusterSpec, run_id: str, listener: Listener) -> Iterato
                 host=host.transport,
                 run_dir=run_dir,
                 credentials=files,
-                address="127.0.0.1" if local else spec.address,
+                address="127.0.0.1" if local else spec.data_address or spec.address,
                 listen="127.0.0.1" if local else "0.0.0.0",  # every user has a password
                 ssh=None if cluster.transport == "local" else ssh_command(spec),
             )
-            facts[name] = host.facts()
             hosts[name] = host
             role = _role(cluster, name)
             listener.on_event(
@@ -114,7 +119,11 @@ def open_hosts(cluster: ClusterSpec, run_id: str, listener: Listener) -> Iterato
 
 def ssh_command(spec: HostSpec) -> str:
     """For reproduce.sh."""
-    words = ["ssh", "-p", str(spec.port)]
+    words = ["ssh"]
+    if spec.ssh_config:
+        words += ["-F", spec.ssh_config]
+    if "port" in spec.model_fields_set or not spec.ssh_config:
+        words += ["-p", str(spec.port)]
     if spec.key:
         words += ["-i", spec.key]
     return shlex.join([*words, f"{spec.user}@{spec.address}" if spec.user else spec.address])
@@ -128,10 +137,13 @@ def _warnings(name: str, facts: Mapping[str, object]) -> Iterator[tuple[str, str
 
 
 def _clients_are_here(cluster: ClusterSpec, name: str) -> bool:
-    """Whether every client reaches the engine on `name` by loopback."""
-    if cluster.transport == "local" or set(cluster.load_clients) == {name}:
+    """Whether every client, and every other node, reaches the engine on `name` by loopback."""
+    if cluster.transport == "local":
         return True
-    return cluster.hosts[name].address in LOOPBACK
+    if {*cluster.load_clients, *cluster.engine_nodes} == {name}:
+        return True
+    host = cluster.hosts[name]
+    return (host.data_address or host.address) in LOOPBACK
 
 
 def _role(cluster: ClusterSpec, name: str) -> str:
