@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 # Of a host: what stands in a run's facts and does not change between two boots (cluster.STABLE_FACTS), and its name.
 HOST_FACTS = (
     "hostname", "kernel", "machine", "distribution", "cpu_model", "cpus", "memory_bytes", "thp_enabled", "thp_defrag",
-    "governor", "clock_source", "turbo", "smt", "aslr", "numa_nodes", "glibc",
+    "governor", "clock_source", "turbo", "smt", "aslr", "numa_nodes", "glibc", "microcode", "swap_bytes",
+    "cpus_allowed", "cgroup_cpu_max",
 )  # fmt: skip
 _NOT_MEASURED = {"port"}  # of the engine's settings
 _MOST_SHOWN = 6

@@ -32,6 +32,7 @@ from perfrunner.build.links import has_links, keep_links
 from perfrunner.build.manifest import write_manifest
 from perfrunner.build.output import Progress
 from perfrunner.build.provenance import PROVENANCE, describe, read_provenance
+from perfrunner.build.retention import note_use
 from perfrunner.build.snapshot import mirror
 from perfrunner.build.toolchain import build_environment, find_toolchain, require_cargo
 from perfrunner.build.tree import BuildPlan, Tree, build_and_install, locked_tree
@@ -65,6 +66,7 @@ def build_variant(
                 if identity is None:
                     identity = _build(plan, recipe, source, tree, cache_dir, env, tell)
         path = _artifact(cache_dir, identity)
+        note_use(path)
         provenance = read_provenance(path)
     except OSError as error:
         raise BuildError(

@@ -29,6 +29,7 @@ COMMANDS = {
     "bisect": "perfrunner.cli.bisect",
     "compare": "perfrunner.cli.compare",
     "history": "perfrunner.cli.history",
+    "nightly": "perfrunner.cli.nightly",
     "aa": "perfrunner.cli.aa",
     "list": "perfrunner.cli.list_",
     "show": "perfrunner.cli.show",

@@ -36,6 +36,7 @@ class Host:
         self.transport = transport
         self.run_id = run_id
         self._lock: HostLock | None = None
+        self._machine = True
         self._deployed: set[str] = set()
 
     def __enter__(self) -> Host:  # noqa: PYI034  typing.Self needs 3.11
@@ -57,14 +58,22 @@ class Host:
     def work_dir(self) -> str:
         return self.transport.work_dir
 
+    def boot_id(self) -> str:
+        """The same for all hosts that are one machine."""
+        return self.transport.read_text("/proc/sys/kernel/random/boot_id").strip()
+
     def facts(self) -> Facts:
         """What the host is and how it is set at this moment; see perfrunner.cluster.facts."""
         return read_facts(self.transport)
 
-    def lock(self) -> None:
-        """Take the host for this run; HostError, naming the holder, when another run has it."""
+    def lock(self, *, machine: bool = True) -> None:
+        """Take the host for this run; HostError, naming the holder, when another run has it.
+
+        `machine`: also against runs in other work directories (not for a second host on a machine that is locked).
+        """
         if self._lock is None:
-            self._lock = lock_host(self.transport, self.run_id)
+            self._machine = machine
+            self._lock = lock_host(self.transport, self.run_id, machine=machine)
 
     @property
     def locked(self) -> bool:
@@ -76,7 +85,7 @@ class Host:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
-        self.lock()
+        self.lock(machine=self._machine)
 
     def start(
         self,
@@ -120,6 +129,7 @@ class Host:
         remote = f"{self.work_dir}/artifacts/{build_id}"
         if build_id not in self._deployed:
             self.transport.put_tree(artifact, remote)
+            self.transport.run(["touch", "--", remote])  # its last use, for `clean --keep`
             self._deployed.add(build_id)
         return remote
 

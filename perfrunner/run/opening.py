@@ -38,10 +38,23 @@ def resolved(spec: Spec) -> dict[str, Any]:
 
 
 def differences(recorded: Mapping[str, Any], spec: Spec) -> list[str]:
-    """The keys in which a recorded spec differs. The seed does not count: the experiment has its own."""
-    new = resolved(spec)
-    keys = {*recorded, *new} - {"seed"}
-    return [key for key in sorted(keys) if recorded.get(key) != new.get(key)]
+    """The keys in which a recorded spec differs. The seed does not count: the experiment has its own.
+
+    Nor does the reference: it changes nothing of a run.
+    """
+    old, new = _without_places(recorded), _without_places(resolved(spec))
+    keys = {*old, *new} - {"seed", "reference"}
+    return [key for key in sorted(keys) if old.get(key) != new.get(key)]
+
+
+def _without_places(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Where on a host the files lie is nothing of the experiment."""
+    cluster = spec.get("cluster") or {}
+    hosts = {
+        name: {key: value for key, value in host.items() if key != "work_dir"}
+        for name, host in (cluster.get("hosts") or {}).items()
+    }
+    return {**spec, "cluster": {**cluster, "hosts": hosts}}
 
 
 def begin(

@@ -17,13 +17,14 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 WorkDir = Annotated[
     str,
     matching(
-        r"(?!.*/\.\.(?:/|$))(?:~|/[A-Za-z0-9._-]+)(?:/[A-Za-z0-9._-]+)+",
-        "an absolute directory (or one below ~) at least two levels deep, such as /var/tmp/perfrunner",
+        r"(?!.*/\.\.(?:/|$))(?:~|/[A-Za-z0-9._-]+)(?:/[A-Za-z0-9._-]+(?:%u)?)+",
+        "an absolute directory (or one below ~) at least two levels deep, such as /var/tmp/perfrunner-%u",
     ),
 ]
 
 MAX_REPLICAS = 3
-DEFAULT_WORK_DIR = "/var/tmp/perfrunner"  # a directory that outlives a reboot, on a real disk
+# It outlives a reboot, on a real disk; %u is the number of the user on the host, whose own it is.
+DEFAULT_WORK_DIR = "/var/tmp/perfrunner-%u"
 
 
 class HostSpec(Piece):

@@ -85,13 +85,16 @@ def open_hosts(cluster: ClusterSpec, run_id: str, listener: Listener) -> Iterato
         hosts: dict[str, Host] = {}
         seats: dict[str, Seat] = {}
         facts: dict[str, Mapping[str, object]] = {}
+        machines: set[str] = set()  # several hosts of a cluster may be one
         for name in names:
             spec = cluster.hosts[name]
             host = stack.enter_context(open_host(spec, cluster.transport, name=name, run_id=run_id))
             facts[name] = host.facts()
             if unfit := platform_finding(name, facts[name]):
                 raise HostError(f"{name}: {unfit.text}", hint=unfit.remedy)
-            host.lock()
+            boot_id = host.boot_id()
+            host.lock(machine=boot_id not in machines)
+            machines.add(boot_id)
             host.sweep()  # the lock proves that whoever left something here is gone
             run_dir = f"{host.work_dir}/runs/{run_id}"
             host.transport.remove_tree(run_dir)
