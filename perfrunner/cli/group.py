@@ -30,6 +30,8 @@ COMMANDS = {
     "compare": "perfrunner.cli.compare",
     "history": "perfrunner.cli.history",
     "aa": "perfrunner.cli.aa",
+    "tune": "perfrunner.cli.tune",
+    "untune": "perfrunner.cli.tune",
     "list": "perfrunner.cli.list_",
     "show": "perfrunner.cli.show",
     "clean": "perfrunner.cli.clean",
