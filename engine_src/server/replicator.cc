@@ -71,10 +71,12 @@ dcp::Message toMessage(const FrameView& frame) {
 
 }  // namespace
 
-Replicator::Replicator(Bucket& bucket, Executor& executor, ReplicationSource source)
+Replicator::Replicator(Bucket& bucket, Executor& executor, ReplicationSource source,
+                       std::vector<bool> vbuckets)
     : bucket_(bucket),
       executor_(executor),
       source_(std::move(source)),
+      vbuckets_(std::move(vbuckets)),
       consumer_(bucket),
       drain_(executor.schedule("dcp_consumer", TaskPool::NonIO, kDrainPeriod,
                                [this] {
@@ -197,7 +199,8 @@ void Replicator::requestMissing() {
     }
     nextRequests_ = now + kRetryPause;
     for (uint16_t vb = 0; vb < bucket_.vbucketCount(); ++vb) {
-        const bool replica = bucket_.vbucket(Vbid{vb}).state() == VbState::Replica;
+        const bool replica = (vbuckets_.empty() || vbuckets_[vb]) &&
+                             bucket_.vbucket(Vbid{vb}).state() == VbState::Replica;
         if (replica != consumer_.hasStream(Vbid{vb})) {
             replica ? requestStream(Vbid{vb}) : closeStream(Vbid{vb});
         }

@@ -29,7 +29,9 @@ namespace kv::server {
 
 class Replicator {
   public:
-    Replicator(Bucket& bucket, Executor& executor, ReplicationSource source);
+    /// `vbuckets`: those to have from this source; empty: all that are replicas here.
+    Replicator(Bucket& bucket, Executor& executor, ReplicationSource source,
+               std::vector<bool> vbuckets = {});
     Replicator(const Replicator&) = delete;
     Replicator& operator=(const Replicator&) = delete;
     ~Replicator();
@@ -57,6 +59,7 @@ class Replicator {
     Bucket& bucket_;
     Executor& executor_;
     const ReplicationSource source_;
+    const std::vector<bool> vbuckets_;  ///< whose replicas come from this source; empty: all
     dcp::Consumer consumer_;
     TaskPtr drain_;
 

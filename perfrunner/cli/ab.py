@@ -74,7 +74,8 @@ IF_SAME = ("refuse", "skip", "measure")
 @click.option(
     "--fail-on",
     type=click.Choice(FAIL_ON),
-    help="End with 1 when a primary metric of B has this verdict, beyond its margin.",
+    help="worse: end with 1 when a primary metric is worse and its interval reaches beyond the margin, or none has a "
+    "verdict. unsure: also when one is unsure, invalid or without a verdict.",
 )
 @options.quiet_option
 @click.pass_context

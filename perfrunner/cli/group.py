@@ -28,7 +28,11 @@ COMMANDS = {
     "report": ("perfrunner.cli.report", "Report an experiment: a table, a page, a document."),
     "bisect": ("perfrunner.cli.bisect", "Find the commit that changed a metric."),
     "compare": ("perfrunner.cli.compare", "Two variants, experiments, days or builds."),
-    "history": ("perfrunner.cli.history", "A metric over all runs of a spec, with change points."),
+    "history": (
+        "perfrunner.cli.history",
+        "The primary metrics over all runs of a spec, with changes of level.",
+    ),
+    "nightly": ("perfrunner.cli.nightly", "Run specs every night; print only what changed."),
     "aa": ("perfrunner.cli.aa", "Measure the noise floor of these hosts."),
     "tune": ("perfrunner.cli.tune", "Quieten the hosts: governor, turbo, huge pages, swappiness."),
     "untune": ("perfrunner.cli.tune", "Put back what tune changed."),

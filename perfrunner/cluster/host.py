@@ -14,6 +14,7 @@ from perfrunner.cluster.local import LocalTransport
 from perfrunner.cluster.lock import HostLock, lock_host
 from perfrunner.cluster.process import StopResult
 from perfrunner.cluster.ssh import SshTransport
+from perfrunner.cluster.ssh_config import way_to
 from perfrunner.spec.cluster import HostSpec
 
 
@@ -149,10 +150,13 @@ def open_host(
     else:
         link = SshTransport(
             name or spec.address,
-            spec.address,
-            port=spec.port,
-            user=spec.user,
-            key=spec.key,
+            way_to(
+                spec.address,
+                port=spec.port if "port" in spec.model_fields_set else None,
+                user=spec.user,
+                key=spec.key,
+                config=spec.ssh_config,
+            ),
             known_hosts=spec.known_hosts,
             host_keys=spec.host_keys,
         )

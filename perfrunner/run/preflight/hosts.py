@@ -12,7 +12,7 @@ from perfrunner.cluster import Host, open_host
 from perfrunner.cluster.tuning import BY_HAND, restore, tune, tuned_by
 from perfrunner.errors import HostError, PerfrunnerError
 from perfrunner.run.events import HostReady, Listener, Warned
-from perfrunner.run.preflight.health import host_findings
+from perfrunner.run.preflight.health import host_findings, platform_finding
 from perfrunner.run.trial.credentials import Credentials
 from perfrunner.run.trial.seats import Seat
 from perfrunner.run.trial.validity import changed_facts
@@ -95,15 +95,21 @@ def open_hosts(
         for name in names:
             spec = cluster.hosts[name]
             host = stack.enter_context(open_host(spec, cluster.transport, name=name, run_id=run_id))
+            facts[name] = host.facts()
+            if unfit := platform_finding(name, facts[name]):
+                raise HostError(f"{name}: {unfit.text}", hint=unfit.remedy)
             boot_id = host.boot_id()
             host.lock(machine=boot_id not in machines)
             machines.add(boot_id)
             host.sweep()  # the lock proves that whoever left something here is gone
-            if tuned_by(host) not in (None, BY_HAND):
+            left_tuned = tuned_by(host) not in (None, BY_HAND)
+            if left_tuned:
                 restore(host)
             if quieten:
                 stack.callback(_put_back, host, run_id, listener)
                 _quieten(host, run_id, listener)
+            if left_tuned or quieten:
+                facts[name] = host.facts()
             run_dir = f"{host.work_dir}/runs/{run_id}"
             host.transport.remove_tree(run_dir)
             stack.callback(_clear, host, run_dir)
@@ -113,11 +119,10 @@ def open_hosts(
                 host=host.transport,
                 run_dir=run_dir,
                 credentials=files,
-                address="127.0.0.1" if local else spec.address,
+                address="127.0.0.1" if local else spec.data_address or spec.address,
                 listen="127.0.0.1" if local else "0.0.0.0",  # every user has a password
                 ssh=None if cluster.transport == "local" else ssh_command(spec),
             )
-            facts[name] = host.facts()
             hosts[name] = host
             role = _role(cluster, name)
             listener.on_event(
@@ -143,7 +148,11 @@ def _put_back(host: Host, run_id: str, listener: Listener) -> None:
 
 def ssh_command(spec: HostSpec) -> str:
     """For reproduce.sh."""
-    words = ["ssh", "-p", str(spec.port)]
+    words = ["ssh"]
+    if spec.ssh_config:
+        words += ["-F", spec.ssh_config]
+    if "port" in spec.model_fields_set or not spec.ssh_config:
+        words += ["-p", str(spec.port)]
     if spec.key:
         words += ["-i", spec.key]
     return shlex.join([*words, f"{spec.user}@{spec.address}" if spec.user else spec.address])
@@ -157,10 +166,13 @@ def _warnings(name: str, facts: Mapping[str, object]) -> Iterator[tuple[str, str
 
 
 def _clients_are_here(cluster: ClusterSpec, name: str) -> bool:
-    """Whether every client reaches the engine on `name` by loopback."""
-    if cluster.transport == "local" or set(cluster.load_clients) == {name}:
+    """Whether every client, and every other node, reaches the engine on `name` by loopback."""
+    if cluster.transport == "local":
         return True
-    return cluster.hosts[name].address in LOOPBACK
+    if {*cluster.load_clients, *cluster.engine_nodes} == {name}:
+        return True
+    host = cluster.hosts[name]
+    return (host.data_address or host.address) in LOOPBACK
 
 
 def _role(cluster: ClusterSpec, name: str) -> str:

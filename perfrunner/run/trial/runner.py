@@ -151,6 +151,11 @@ class TrialRunner:
             measured = scenario_for(workload.type)(bench, workload)
             for arm in bench.arms:
                 _keep_final_stats(arm)
+            if self.spec.engine.verify == "replicas":
+                bench.phase("verify replicas")
+                for place, (arm, of) in enumerate(zip(bench.arms, arms, strict=True)):
+                    with _laid_to(place):
+                        of.facts["verified"] = arm.nodes.verify()
             bench.phase("stop")
             for place, arm in enumerate(bench.arms):
                 for engine in arm.engines:
@@ -255,6 +260,8 @@ class TrialRunner:
                     with _laid_to(place):
                         engine.wait_ready(min(deadline, time.monotonic() + START_TIMEOUT_S))
                 arm.facts["port"] = bench.engines[0].port
+                with _laid_to(place):
+                    bench.nodes.form()
             try:
                 yield ensemble
             except TrialError as error:
@@ -280,6 +287,7 @@ class TrialRunner:
             run_id=self.run_id,
             seed=workload_seed(self.seed, arm.task),
             vbuckets=self.spec.engine.vbuckets,
+            replicas=self.spec.cluster.replicas,
             deadline=deadline,
             shield=self.shield,
             sampler_cpus=cpus.client if self._together else "",
@@ -308,6 +316,7 @@ class TrialRunner:
             params=self.spec.params_of(arm.task.variant),
             env=env,
             cpus=cpus.engine,
+            follows=several,
         )
 
     def _note(

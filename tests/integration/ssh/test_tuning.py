@@ -114,8 +114,9 @@ def test_what_a_killed_run_left_is_put_back_at_the_next_start(
         tune(host, "a run that was killed", root=str(root))
     with hosts.open_hosts(cluster, "next", listener):
         assert values(root) == BEFORE
-    with hosts.open_hosts(cluster, "quiet", listener, quieten=True):
+    with hosts.open_hosts(cluster, "quiet", listener, quieten=True) as opened:
         assert values(root) == QUIET
+        assert opened.changes(opened.facts) == [], "the facts are those of the tuned host"
     assert values(root) == BEFORE
     with open_host(here["h"], "local", name="h") as host:
         tune(host, BY_HAND, root=str(root))

@@ -1,0 +1,152 @@
+"""What happens to a run when its hosts fail, or perfrunner itself: on real SSH hosts, with fake engines."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from perfrunner.results import ExperimentData, ResultStore
+from tests.support.fakes import Driver, variant
+from tests.support.fakes import Lab as Run
+from tests.support.netlab import Lab
+
+pytestmark = pytest.mark.integration
+
+NODES, CLIENTS = ["lab1", "lab2"], ["lab3"]
+BLOCKS = 2
+NOTICED_S = 10.0
+KILLS = 20
+
+
+def write(run: Run, lab: Lab, sleep: float) -> None:
+    arm = variant(sleep=sleep)
+    run.write_spec(
+        cluster=lab.cluster_document(NODES, CLIENTS, replicas=1),
+        variants={"base": arm, "changed": arm},
+        blocks=BLOCKS,
+    )
+
+
+@pytest.fixture
+def run(lab: Lab, tmp_path: Path) -> Run:
+    return Run(tmp_path)
+
+
+def stored(run: Run) -> ExperimentData:
+    with ResultStore.open(run.out, create=False) as store:
+        (summary,) = store.list()
+        return store.load(summary.experiment.id)
+
+
+def assert_complete(run: Run, lab: Lab) -> None:
+    data = stored(run)
+    assert data.experiment.state == "done"
+    counted = Counter((t.block, t.variant) for t in data.trials if t.status == "ok")
+    assert counted == {(b, v): 1 for b in range(1, BLOCKS + 1) for v in ("base", "changed")}
+    lab.assert_idle()
+
+
+def begin(run: Run, phase: str) -> Driver:
+    driver = run.start()
+    driver.wait_for("TrialPhase", phase=phase)
+    return driver
+
+
+def ended(driver: Driver, began: float) -> float:
+    """Seconds until the run said that it cannot go on."""
+    assert driver.finish(90) == 3, driver.stderr()
+    return time.monotonic() - began
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("fault", "victim", "phase"),
+    [
+        ("cut", "lab1", "start"),
+        ("cut", "lab2", "populate"),
+        ("cut", "lab3", "access"),
+        ("power_off", "lab1", "access"),
+        ("freeze", "lab3", "populate"),
+    ],
+)
+def test_a_host_that_goes_ends_the_run_and_a_resume_completes_it(
+    lab: Lab, run: Run, fault: str, victim: str, phase: str
+) -> None:
+    write(run, lab, sleep=20)
+    driver = begin(run, phase)
+    began = time.monotonic()
+    getattr(lab, fault)(victim)
+    # Noticed in time, and then given up host by host: a dead one costs its time-outs once more.
+    assert ended(driver, began) < NOTICED_S + 30
+    assert victim in driver.stderr()
+    if fault == "power_off":
+        lab.boot(victim)
+    else:
+        lab.heal(victim)
+        lab.thaw(victim)
+    write(run, lab, sleep=0.05)
+    code, again = run.run(resume=True)
+    assert code == 0, again.stderr()
+    assert_complete(run, lab)
+
+
+@pytest.mark.slow
+def test_an_engine_that_is_killed_costs_its_trial_only(lab: Lab, run: Run, tmp_path: Path) -> None:
+    dying = variant(sleep=0.05, die_in="access", once=tmp_path / "once")
+    run.write_spec(
+        cluster=lab.cluster_document(NODES, CLIENTS, replicas=1),
+        variants={"base": dying, "changed": variant(sleep=0.05)},
+        blocks=BLOCKS,
+    )
+    code, _ = run.run()
+    assert code == 3
+    trials = stored(run).trials
+    (failed,) = [t for t in trials if t.status == "failed"]
+    assert failed.variant == "base"
+    assert "SIGKILL" in failed.reason
+    again = {(t.block, t.variant): t.status for t in trials if t.block == failed.block}
+    assert set(again.values()) == {"ok"}, "its block is done again"
+    assert {(t.block, t.variant) for t in trials if t.status == "ok"} == {
+        (b, v) for b in range(1, BLOCKS + 1) for v in ("base", "changed")
+    }
+    lab.assert_idle()
+
+
+def test_two_runs_on_one_host_group(lab: Lab, run: Run, tmp_path: Path) -> None:
+    write(run, lab, sleep=30)
+    first = begin(run, "populate")
+    (tmp_path / "second").mkdir()
+    second = Run(tmp_path / "second")
+    second.write_spec(cluster=lab.cluster_document(["lab3"], ["lab2"]))
+    code, driver = second.run()
+    assert code == 3
+    said = driver.stderr()
+    assert "in use by run" in said
+    assert f"pid {first.process.pid}" in said
+    os.kill(first.process.pid, signal.SIGINT)
+    assert first.finish() == 130
+    lab.assert_idle()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_sigkill_at_random_moments(lab: Lab, run: Run) -> None:
+    write(run, lab, sleep=0.3)
+    draw = random.Random(7)
+    for kill in range(KILLS):
+        driver = run.start(resume=kill > 0)
+        time.sleep(draw.uniform(0.5, 12.0))
+        if driver.process.poll() is None:
+            os.kill(driver.process.pid, signal.SIGKILL)
+        if driver.finish() == 0:
+            break
+    else:
+        code, driver = run.run(resume=True)
+        assert code == 0, driver.stderr()
+    assert_complete(run, lab)
