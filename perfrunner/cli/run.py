@@ -51,6 +51,9 @@ if TYPE_CHECKING:
     metavar="N",
     help="Add N blocks to the latest run of SPEC, or to --resume RUN; a spec's precision may end it sooner.",
 )
+@click.option(
+    "--tune", "quieten", is_flag=True, help="Quieten the hosts meanwhile, as perfrunner tune does."
+)
 @click.option("--dry-run", is_flag=True, help="Show the plan and do nothing.")
 @options.seed_option
 @options.workloads_option
@@ -77,6 +80,7 @@ def command(
     cluster: Path | None,
     resume: str | None,
     extend: int | None,
+    quieten: bool,
     dry_run: bool,
     seed: int | None,
     workloads: tuple[str, ...],
@@ -123,6 +127,7 @@ def command(
         as_json=as_json,
         quiet=quiet,
         extend=extend or 0,
+        quieten=quieten,
     )
     end(ctx, outcome, document, fail_on)
 
@@ -156,6 +161,7 @@ def run_and_report(
     as_json: bool,
     quiet: bool,
     extend: int = 0,
+    quieten: bool = False,
     workloads: tuple[str, ...] | None = None,
     variants: tuple[str, ...] | None = None,
     command: Sequence[str] = (),
@@ -178,6 +184,7 @@ def run_and_report(
             resume=resume is not None,
             run=resume or None,
             extend=extend,
+            quieten=quieten,
             seed=seed,
             workloads=workloads,
             variants=variants,
