@@ -13,6 +13,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from perfrunner.analysis.cells import CellBlocks, clean_blocks, void_trials
+from perfrunner.analysis.circumstances import (
+    differences,
+    shared_circumstances,
+    variant_circumstances,
+    workload_circumstances,
+)
 from perfrunner.analysis.enough import too_little
 from perfrunner.analysis.estimate import (
     NotARatioError,
@@ -100,8 +106,35 @@ def compare_unpaired(
                 "the two experiments were not interleaved: drift of the machine between them is in every "
                 "interval below, so there is no verdict; run both as variants of one spec for that"
             ),
+            *_unlike(a, b, variant_a, variant_b, [cell.workload for cell in common]),
         ),
     )
+
+
+def _unlike(
+    a: ExperimentData, b: ExperimentData, variant_a: str, variant_b: str, workloads: Iterable[str]
+) -> Iterable[str]:
+    """Every difference but the builds, a line each; of two variants' definitions only where they have one name."""
+    one, other = a.experiment, b.experiment
+    first, second = (
+        {
+            **shared_circumstances(record),
+            **{
+                key: value
+                for workload in dict.fromkeys(workloads)
+                for key, value in workload_circumstances(record, workload).items()
+            },
+            **(variant_circumstances(record, variant) if variant_a == variant_b else {}),
+            "perfrunner": record.tool_version,
+        }
+        for record, variant in ((one, variant_a), (other, variant_b))
+    )
+    for line in differences(first, second):
+        yield f"the two experiments differ in {line}"
+    for data, lacking in ((a, b), (b, a)):
+        there = {trial.workload for trial in lacking.trials}
+        if alone := sorted({trial.workload for trial in data.trials} - there):
+            yield f"only {data.experiment.id} has {', '.join(alone)}: not compared"
 
 
 def _row(

@@ -12,10 +12,17 @@ outliers, and a t test over them alarms too often.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from perfrunner.analysis.circumstances import (
+    differences,
+    shared_circumstances,
+    shortened,
+    variant_circumstances,
+    workload_circumstances,
+)
 from perfrunner.analysis.compare import compare
 from perfrunner.analysis.model import ALPHA, Cell, EffectKind, Row
 from perfrunner.analysis.noise import is_aa
@@ -23,7 +30,7 @@ from perfrunner.analysis.noise import is_aa
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from perfrunner.results import ExperimentData
+    from perfrunner.results import ExperimentData, ExperimentRecord
     from perfrunner.spec.metrics import MetricType
 
 MIN_RUNS = 3  # of a level, before it is believed to be one
@@ -82,27 +89,38 @@ class Series:
 
 @dataclass(frozen=True)
 class History:
-    """Every series of a metric. `left_out`: runs whose workload was another one than the newest run's."""
+    """Every series of a metric.
+
+    `left_out`: runs that were not measured as the newest one was, in some series or in all; `why`: in what they
+    differ, a line for all runs with the same differences.
+    """
 
     spec_name: str
     metric: str
     series: tuple[Series, ...]
     left_out: tuple[str, ...]
+    why: tuple[str, ...] = ()
 
 
 def history(experiments: Sequence[ExperimentData], metric: str) -> History:
-    """Over finished runs of one spec, oldest first; A/A runs do not count. The newest says what is compared."""
+    """Over finished runs of one spec, oldest first; A/A runs do not count. The newest says what is compared.
+
+    A run whose hosts, engine settings or schedule were others is no part of any series; one in which a workload or a
+    variant (or the baseline) was defined otherwise is no part of that one's.
+    """
     finished = [
         e for e in experiments if e.experiment.state == "done" and not is_aa(e.experiment.spec_json)
     ]
     if not finished:
         return History("", metric, (), ())
     newest = finished[-1]
-    like_it = [e for e in finished if _workloads(e) == _workloads(newest)]
+    unlike = _Unlike(newest)
     rows: dict[Place, list[tuple[ExperimentData, Row]]] = {}
-    for data in like_it:
+    for data in finished:
+        if unlike.as_a_whole(data):
+            continue
         for row in compare(data).rows:
-            if row.metric.id == metric:
+            if row.metric.id == metric and not unlike.in_series(data, row):
                 rows.setdefault((row.cell, row.variant), []).append((data, row))
     latest = {(row.cell, row.variant) for row in compare(newest).rows if row.metric.id == metric}
     kept = {place: found for place, found in rows.items() if place in latest}
@@ -111,7 +129,8 @@ def history(experiments: Sequence[ExperimentData], metric: str) -> History:
         spec_name=newest.experiment.name,
         metric=metric,
         series=tuple(_series(place, found, baseline, len(kept)) for place, found in kept.items()),
-        left_out=tuple(e.experiment.id for e in finished if e not in like_it),
+        left_out=tuple(unlike.found),
+        why=unlike.lines(),
     )
 
 
@@ -128,8 +147,43 @@ def change_points(values: Sequence[float], series: int = 1) -> list[tuple[int, f
     return sorted(found)
 
 
-def _workloads(data: ExperimentData) -> object:
-    return data.experiment.spec_json.get("workloads")
+class _Unlike:
+    """In what older runs differ from the newest one, by their ids."""
+
+    def __init__(self, newest: ExperimentData) -> None:
+        self.found: dict[str, list[str]] = {}
+        self._newest = newest.experiment
+        self._shared = shared_circumstances(newest.experiment)
+
+    def as_a_whole(self, data: ExperimentData) -> bool:
+        return self._note(data, shared_circumstances(data.experiment), self._shared)
+
+    def in_series(self, data: ExperimentData, row: Row) -> bool:
+        return self._note(data, *(self._series(r, row) for r in (data.experiment, self._newest)))
+
+    def lines(self) -> tuple[str, ...]:
+        alike: dict[str, list[str]] = {}
+        for run, differs in self.found.items():
+            alike.setdefault(shortened(differs), []).append(run)
+        return tuple(
+            f"{runs[0] if len(runs) == 1 else f'{len(runs)} runs, {runs[0]} to {runs[-1]}'}: {text}"
+            for text, runs in alike.items()
+        )
+
+    def _series(self, record: ExperimentRecord, row: Row) -> dict[str, str]:
+        baseline = str(record.spec_json.get("baseline", ""))
+        return {
+            "baseline": baseline,
+            **workload_circumstances(record, row.cell.workload),
+            **variant_circumstances(record, baseline),
+            **variant_circumstances(record, row.variant),
+        }
+
+    def _note(self, data: ExperimentData, then: Mapping[str, str], now: Mapping[str, str]) -> bool:
+        if differs := differences(then, now):
+            known = self.found.setdefault(data.experiment.id, [])
+            known += [line for line in differs if line not in known]
+        return bool(differs)
 
 
 def _series(

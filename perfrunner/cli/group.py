@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import importlib.util
 import os
+import sys
 from typing import IO, Any
 
 import click
 
 from perfrunner import __version__
-from perfrunner.errors import EXIT_INTERRUPTED, PerfrunnerError
+from perfrunner.cli.output import abandon_stdout, hold_standard_streams, note
+from perfrunner.errors import EXIT_INTERRUPTED, EXIT_OK, PerfrunnerError, StoreError
 from perfrunner.spec.suggest import nearest
 
 # Name -> module with a click command called `command` (or by its name), in the order of --help. Loading on demand
@@ -83,13 +86,28 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Every error of the tool becomes a message and an exit code; Ctrl-C becomes 130."""
+        hold_standard_streams()
         try:
-            return super().invoke(ctx)
+            value = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            abandon_stdout()
+            ctx.exit(EXIT_OK)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EIO, errno.EDQUOT) or error.filename:
+                raise
+            abandon_stdout()
+            text = f"the result cannot be written to stdout: {error.strerror}"
+            raise Failed(
+                StoreError(text, "what was measured is stored: perfrunner report")
+            ) from error
         except PerfrunnerError as error:
             raise Failed(error) from error
         except (KeyboardInterrupt, click.Abort):
-            click.echo("interrupted", err=True)
+            note("interrupted")
             ctx.exit(EXIT_INTERRUPTED)
+        else:
+            return value
 
 
 @click.command(

@@ -74,10 +74,8 @@ def command(
         print_json(history_document(found))
     else:
         click.echo(history_text(found), nl=False)
-    if found.left_out:
-        note(
-            f"{len(found.left_out)} runs of another workload are left out: {', '.join(found.left_out)}"
-        )
+    for line in found.why:
+        note(f"left out, for it was not measured as the latest run was: {line}")
     bad = [s for s in found.series if s.turn() == "worse" and s.levels[-1].runs <= RECENT_RUNS]
     for series in bad:
         note(f"worse: {series.metric.id} of {series.variant} on {series.cell}")

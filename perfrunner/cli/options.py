@@ -35,7 +35,7 @@ source_option = click.option(
     metavar="NAME=REV",
     multiple=True,
     help="Build this variant from another revision, or from the directory that a path beginning with '.', '/' or '~'"
-    " names; repeatable.",
+    " names; a patch of the spec stays; repeatable.",
 )
 cluster_option = click.option(
     "--cluster",
@@ -88,6 +88,14 @@ repeats_option = click.option(
 seed_option = click.option(
     "--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Seed of the random order."
 )
+resume_option = click.option(
+    "--resume",
+    is_flag=False,
+    flag_value="",
+    default=None,
+    metavar="[RUN]",
+    help="Go on with the newest unfinished run of SPEC, or with RUN: then SPEC may be left out.",
+)
 workloads_option = click.option(
     "--workloads", metavar="NAME,...", multiple=True, help="Only these workloads."
 )
@@ -122,9 +130,10 @@ def with_sources(spec: Spec, texts: tuple[str, ...]) -> Spec:
                 raise UsageError(f"--source {text}: expected NAME=REVISION or NAME=DIRECTORY")
             expected = expected_name("a variant of the spec", splits[0][0], variants)
             raise UsageError(f"--source {text}: {expected}")
-        variants[name] = variants[name].model_copy(
-            update={"source": named_source(source, f"--source {text}")}
-        )
+        given, old = named_source(source, f"--source {text}"), variants[name].source
+        if given.git is not None and old is not None:
+            given = given.model_copy(update={"patch": old.patch})  # the patch stays on top
+        variants[name] = variants[name].model_copy(update={"source": given})
     return spec.model_copy(update={"variants": variants})
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from perfrunner.cli import options
-from perfrunner.cli.output import note, result_console
+from perfrunner.cli.output import note, result, result_console
 
 if TYPE_CHECKING:
     from perfrunner.report import Report
@@ -131,7 +131,7 @@ def write_report(
         console = result_console() if fmt == "terminal" and output is None else None
         text = render(report, fmt, console=console, every=every)
         if output is None:
-            click.echo(text, nl=False)
+            result(text)
         else:
             note(f"report {write_whole(output, text.encode())}")
     if charts_dir is not None:

@@ -14,7 +14,6 @@ from perfrunner.cluster.local import LocalTransport
 from perfrunner.cluster.lock import HostLock, lock_host
 from perfrunner.cluster.process import StopResult
 from perfrunner.cluster.ssh import SshTransport
-from perfrunner.errors import HostError
 from perfrunner.spec.cluster import HostSpec
 
 
@@ -66,13 +65,17 @@ class Host:
         if self._lock is None:
             self._lock = lock_host(self.transport, self.run_id)
 
-    def require_lock(self) -> None:
-        """HostError when the lock was lost (with the link): another run may be measuring there."""
-        if self._lock is None or not self._lock.held:
-            raise HostError(
-                f"{self.name}: this run's lock on the host is lost",
-                hint="the connection broke; start again with --resume",
-            )
+    @property
+    def locked(self) -> bool:
+        """False once the lock was lost (with the link): another run may be measuring there."""
+        return self._lock is not None and self._lock.held
+
+    def lock_again(self) -> None:
+        """Over a new connection. HostError as `lock`, also while the host has not noticed that the old one is gone."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+        self.lock()
 
     def start(
         self,

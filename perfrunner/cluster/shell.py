@@ -21,6 +21,7 @@ from posixpath import join as posix_join
 from typing import IO
 
 from perfrunner.cluster import scripts
+from perfrunner.cluster.environment import whole_environment
 from perfrunner.cluster.ledger import LedgerEntry, Process
 from perfrunner.cluster.transport import DEFAULT_TIMEOUT_S, CommandFailed, Completed
 from perfrunner.cluster.tree import pack_tree
@@ -51,17 +52,17 @@ def command_line(argv: Sequence[str]) -> str:
 def with_environment(
     argv: Sequence[str], env: Mapping[str, str] | None = None, cwd: str | None = None
 ) -> list[str]:
-    """`env -C DIR K=V... ARGV`: no shell assigns anything, so no value needs quoting of its own."""
+    """`env -i -C DIR K=V... ARGV`: nothing is inherited; no shell assigns anything, so no value needs quoting."""
     if not argv or "=" in argv[0]:
         raise ValueError(f"not a command: {list(argv)!r}")
     if any("\0" in word for word in argv):
         raise ValueError("an argument holds a NUL byte")
-    prefix = ["-C", cwd] if cwd else []
-    for key, value in (env or {}).items():
+    prefix = ["-i", *(["-C", cwd] if cwd else [])]
+    for key, value in whole_environment(env or {}).items():
         if not _ENV_NAME.fullmatch(key) or "\0" in value:
             raise ValueError(f"not an environment variable: {key!r}")
         prefix.append(f"{key}={value}")
-    return ["env", *prefix, *argv] if prefix else list(argv)
+    return ["env", *prefix, *argv]
 
 
 def supervised(argv: Sequence[str], *, fed: bool) -> list[str]:

@@ -16,7 +16,8 @@ from perfrunner.report.method import method_facts, methods
 from perfrunner.report.model import Counts, Fact, Moved, Report
 from perfrunner.report.noise import aa_alarms, known_floors, noise_text
 from perfrunner.report.numbers import percent_change, significant
-from perfrunner.report.sources import same_builds, source_facts
+from perfrunner.report.sources import pinned_sources, same_builds, source_facts
+from perfrunner.report.variants import variant_facts
 from perfrunner.spec.preconditions import MEASURED, PRECONDITIONS
 
 if TYPE_CHECKING:
@@ -115,10 +116,15 @@ def _context(
     hosts = _hosts(record.facts)
     if hosts:
         yield Fact("hosts", hosts)
+    yield from variant_facts(data, comparison.variants)
     for name, workload in (spec.get("workloads") or {}).items():
         if any(cell.workload == name for cell in comparison.cells):
             yield Fact(f"workload {name}", _settings(workload))
-    blocks = f"{comparison.blocks} blocks, seed {record.seed}"
+    added = "".join(
+        f" (from {e['from']} to {e['to']} on {str(e['at'])[:10]})"
+        for e in record.facts.get("extended", ())
+    )
+    blocks = f"{comparison.blocks} blocks{added}, seed {record.seed}"
     spoiled = f", {counts.void} void, {counts.failed} failed" if comparison.voids else ", none void"
     yield Fact("trials", f"{counts.ok} ok{spoiled}; {blocks}")
     yield Fact(
@@ -142,10 +148,9 @@ def _sampling(costs: list[SamplingCost]) -> str:
 
 
 def _sampling_cost(cost: SamplingCost) -> str:
-    low, high = (percent_change(end) for end in cost.expected)
+    low, high = (percent_change(end) for end in cost.interval)
     return (
-        f"{cost.cell} {cost.metric} {percent_change(cost.ratio)} without samplers"
-        f" (two trials with them: {low} to {high})"
+        f"{cost.cell} {cost.metric} {percent_change(cost.ratio)} [{low}, {high}] without samplers"
     )
 
 
@@ -254,7 +259,20 @@ def _reproduce(data: ExperimentData) -> str:
         words = ["perfrunner", "run", record.spec_path or f"{record.name}.yaml"]
     if not any(word == "--seed" or word.startswith("--seed=") for word in words):
         words += ["--seed", str(record.seed)]
-    blocks = record.spec_json.get("blocks")
-    if blocks and not any(word.startswith("--repeats") for word in words):
-        words += ["--repeats", str(blocks)]
+    extended = record.facts.get("extended")
+    blocks = extended[-1]["to"] if extended else record.spec_json.get("blocks")
+    flag = "--blocks" if words[1:2] == ["ab"] else "--repeats"
+    if extended:
+        words = _without(words, flag)
+    if blocks and not any(word.startswith(flag) for word in words):
+        words += [flag, str(blocks)]
+    words += pinned_sources(data)
     return shlex.join(words)
+
+
+def _without(words: list[str], flag: str) -> list[str]:
+    """Without an option and its value."""
+    if flag not in words:
+        return words
+    place = words.index(flag)
+    return [*words[:place], *words[place + 2 :]]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from perfrunner.report.commit_beside import WIDTH, commit_beside
 from perfrunner.report.method import method_line
 from perfrunner.report.numbers import change, scale_for, significant
+from perfrunner.report.variants import definition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -125,8 +126,11 @@ def _spread(row: Row) -> str:
 
 
 def _builds(report: Report) -> Iterable[str]:
+    defined = report.experiment.spec_json.get("variants") or {}
     for build in report.builds:
-        line = f"build {build.build_id[:12]}  {build.variant}"
+        what = defined.get(build.variant)
+        is_what = f": {definition(what)}" if isinstance(what, dict) else ""
+        line = f"build {build.build_id[:12]}  {build.variant}{is_what}"
         yield from textwrap.wrap(line, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
     for fact in report.sources:
         if fact.label.startswith(("commit", "files")):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perfrunner.analysis import MIN_BLOCKS
-from perfrunner.analysis.noise import smallest_visible
+from perfrunner.analysis.verdict import corrected_level, smallest_visible
 from perfrunner.report.numbers import change, scale_of, significant
 
 if TYPE_CHECKING:
@@ -81,10 +81,10 @@ def _remarks(row: Row, *, alone: bool) -> Iterable[str]:
         yield "more blocks of this noise would not settle it"
     else:
         yield f"about {row.more_blocks} more blocks would settle it"
-    half = smallest_visible(row.effect)
-    if half is not None and alone:
+    seen = smallest_visible(row.effect, corrected_level(row.effect))
+    if seen is not None and alone:
         factor = 100 if row.effect.kind == "ratio" else 1
-        yield f"this run sees changes above about {significant(factor * half, 2)} {_unit(row)}"
+        yield f"4 of 5 such runs would see a change of {significant(factor * seen, 2)} {_unit(row)}"
 
 
 def _margin(row: Row) -> str:

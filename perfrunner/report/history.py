@@ -31,6 +31,7 @@ def history_document(history: History) -> dict[str, Any]:
         "spec": history.spec_name,
         "metric": history.metric,
         "left_out": list(history.left_out),
+        "why_left_out": list(history.why),
         "series": [_document(series) for series in history.series],
     }
 

@@ -92,5 +92,7 @@ def _result(row: Row, baseline: str) -> dict[str, Any]:
         "margin": None if effect is None else effect.margin,
         "primary": row.primary,
         "verdict": row.verdict,
+        "small": row.small,
+        "reason": row.reason,
         "more_blocks": row.more_blocks,
     }

@@ -21,7 +21,7 @@ from perfrunner.spec.preconditions import check_precondition
 from perfrunner.spec.reference import Reference
 from perfrunner.spec.suggest import did_you_mean, expected_name
 from perfrunner.spec.units import Count, PositiveCount, PositiveDuration, Share, Size, parse_share
-from perfrunner.spec.variant import ParamName, ParamValue, Variant
+from perfrunner.spec.variant import ParamName, ParamValue, Variant, check_params
 from perfrunner.spec.workloads import Schedule, ToolWorkload, Workload
 
 NO_BUCKET = "-"  # the bucket of a workload that has none
@@ -46,7 +46,9 @@ class EngineSpec(Piece):
         default=0, description="0: any free port; side by side the n-th arm gets the n-th from here"
     )
     cpus: Cpus = Field(default=AUTO, description="where the engine's threads run")
-    params: dict[ParamName, ParamValue] = Field(default_factory=dict)
+    params: Annotated[dict[ParamName, ParamValue], AfterValidator(check_params)] = Field(
+        default_factory=dict
+    )
 
 
 class ClientSpec(Piece):
@@ -125,7 +127,7 @@ class Spec(Piece):
         tuple[Annotated[str, AfterValidator(check_precondition)], ...], ListAsTuple
     ] = ()
     reference: Reference | None = Field(default=None, description="values published before")
-    profile: str = Field(default="", description="the overlay that --profile chose")
+    profile: str | None = Field(default=None, description="the overlay that --profile chose")
 
     @field_validator("baseline")
     @classmethod
@@ -176,6 +178,26 @@ class Spec(Piece):
                     f"expected each name once; got {value} {values.count(value)} times"
                 )
         return values
+
+    @field_validator("primary")
+    @classmethod
+    def _is_measured(cls, primary: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        """By the kind of workload: which benchmarks a program has, only the program knows."""
+        workloads: dict[str, Workload] = info.data.get("workloads") or {}
+        for name in primary:
+            if workloads and not any(workload.may_give(name) for workload in workloads.values()):
+                raise ValueError(f"expected a metric that some workload gives; none gives {name}")
+        return primary
+
+    @field_validator("limits")
+    @classmethod
+    def _leaves_time(cls, limits: Limits, info: ValidationInfo) -> Limits:
+        workloads: dict[str, Workload] = info.data.get("workloads") or {}
+        for name, workload in workloads.items():
+            if limits.trial_timeout < workload.least_seconds:
+                least = f"at least the {workload.least_seconds:g} s that a trial of {name} takes"
+                raise items_error({"trial_timeout": f"expected {least}"})
+        return limits
 
     @field_validator("precision")
     @classmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from perfrunner.run.trial.validity import changed_facts
 from perfrunner.spec.cluster import ClusterSpec, HostSpec
 
 _SAID_AT_THE_START = ("governor", "load", "clock source", "disk")
+REGAIN_EVERY_S = 1.0
 LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 
 
@@ -47,10 +49,25 @@ class RunHosts:
             ]
         return found
 
-    def require_locks(self) -> None:
-        """HostError when a lock went with its link: another run may be measuring there by now."""
+    @property
+    def locked(self) -> bool:
+        """False when a lock went with its link: another run may be measuring there by now."""
+        return all(host.locked for host in self.hosts.values())
+
+    def regain(self, patience_s: float) -> None:
+        """Connections, locks, and an end to what this run left there; HostError when a host stays away that long."""
+        deadline = time.monotonic() + patience_s
         for host in self.hosts.values():
-            host.require_lock()
+            while True:
+                try:
+                    host.lock_again()
+                    host.sweep(self.run_id)
+                    break
+                except HostError:
+                    if time.monotonic() > deadline:
+                        raise
+                time.sleep(REGAIN_EVERY_S)
+        self.facts = {name: host.facts() for name, host in self.hosts.items()}
 
     def stop_everything(self, grace_s: float) -> None:
         """What the ledgers of the hosts have of this run. A host that is gone does not hinder the others."""

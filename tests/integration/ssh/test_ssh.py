@@ -235,8 +235,7 @@ class TestBrokenLink:
         process = ssh_host.start(["sleep", "60"], name="engine", log_stdout="o", log_stderr="e")
         self.cut_in(sshd, 0).join()
         time.sleep(0.5)
-        with pytest.raises(HostError, match="this run's lock on the host is lost"):
-            ssh_host.require_lock()
+        assert not ssh_host.locked
         deadline = time.monotonic() + 5
         while True:  # the first command may still meet the dead connection
             try:

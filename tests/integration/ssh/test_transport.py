@@ -22,6 +22,7 @@ from perfrunner.cluster import (
     Process,
     open_host,
 )
+from perfrunner.cluster.environment import BASE_ENVIRONMENT
 from perfrunner.errors import HostError
 
 pytestmark = pytest.mark.integration
@@ -81,6 +82,18 @@ class TestRun:
     def test_environment_values_arrive_as_they_are(self, host: Host, value: str) -> None:
         done = host.transport.run(["printenv", "PERF_VALUE"], env={"PERF_VALUE": value})
         assert done.stdout == f"{value}\n"
+
+    def test_nothing_of_the_login_or_the_shell_is_inherited(
+        self, host: Host, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("MALLOC_ARENA_MAX", "1")
+        monkeypatch.setenv("LD_PRELOAD", "")
+        seen = host.transport.run(["env"], env={"A": "1"}).stdout.split()
+        assert sorted(seen) == ["A=1", *(f"{k}={v}" for k, v in BASE_ENVIRONMENT.items())]
+        process = begin(host, "sleep", "60", env={"A": "1"})
+        environ = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
+        assert sorted(word.decode() for word in environ if word) == sorted(seen)
+        process.stop(1)
 
     @pytest.mark.parametrize("name", ["A B", "A=B", "", "1A", "A;id"])
     def test_odd_environment_names_are_refused(self, host: Host, name: str) -> None:

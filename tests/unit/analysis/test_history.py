@@ -121,3 +121,65 @@ def test_without_runs_there_is_nothing(nights):
     assert history([], "ops_per_s").series == ()
     assert history(nights([0.0]), "rss_bytes").series == ()
     assert np.isfinite(history(nights([0.0]), "ops_per_s").series[0].runs[0].value)
+
+
+def changed(data, **changes):
+    """The run with another spec (`spec`), other hosts (`hosts`)."""
+    record = data.experiment
+    spec = {**record.spec_json, **changes.pop("spec", {})}
+    return replace(data, experiment=replace(record, spec_json=spec, facts=changes))
+
+
+HOST = {"hosts": {"here": {"hostname": "a", "cpus": 2, "kernel": "6.1", "load_average": 0.1}}}
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"hosts": {"here": {**HOST["hosts"]["here"], "cpus": 4}}}, "host here cpus: 4 or 2"),
+        ({"hosts": {"there": HOST["hosts"]["here"]}}, "host there hostname: a or none"),
+        (
+            {**HOST, "spec": {"cluster": {"engine_nodes": ["n2"]}}},
+            "cluster engine_nodes: n2 or none",
+        ),
+        ({**HOST, "spec": {"engine": {"threads": 8}}}, "engine threads: 8 or 2"),
+        ({**HOST, "spec": {"schedule": "sequential"}}, "schedule: sequential or side-by-side"),
+        ({**HOST, "spec": {"variants": {"a": {"x": 1}, "b": {"x": 3}}}}, "variant b x: 3 or 2"),
+        ({**HOST, "spec": {"workloads": {"w": {"items": 7}}}}, "workload w items: 7 or none"),
+    ],
+)
+def test_only_what_was_measured_alike_is_one_series(nights, change, why):
+    runs = [changed(run, **HOST) for run in nights([0.0] * 4)]
+    runs[1] = changed(runs[1], **change)
+    found = history(runs, "ops_per_s")
+    assert found.left_out == ("e1",)
+    assert found.why[0].startswith(f"e1: {why}")
+    (series,) = (s for s in found.series if s.variant == "b")
+    assert [run.experiment for run in series.runs] == ["e0", "e2", "e3"]
+
+
+def test_what_changes_without_a_matter_leaves_nothing_out(nights):
+    runs = [changed(run, **HOST) for run in nights([0.0] * 3)]
+    hosts = {"here": {**HOST["hosts"]["here"], "load_average": 2.0, "boot_id": "x"}}
+    spec = {
+        "blocks": 9,
+        "description": "new",
+        "engine": {"threads": 2, "port": 7},
+    }  # 2 is the default
+    runs[0] = changed(runs[0], hosts=hosts, spec=spec)
+    assert history(runs, "ops_per_s").left_out == ()
+
+
+def test_a_new_variant_does_not_end_the_series_of_the_others(nights):
+    runs = [changed(run, **HOST) for run in nights([0.0] * 3)]
+    runs[2] = changed(runs[2], **HOST, spec={"variants": {"a": {"x": 1}, "b": {"x": 2}, "c": {}}})
+    found = history(runs, "ops_per_s")
+    assert found.left_out == ()
+    assert {len(series.runs) for series in found.series} == {3}
+
+
+def test_host_facts_are_those_that_hold_still():
+    from perfrunner.analysis.circumstances import HOST_FACTS
+    from perfrunner.cluster import STABLE_FACTS
+
+    assert {*HOST_FACTS} == {"hostname", *STABLE_FACTS} - {"boot_id"}

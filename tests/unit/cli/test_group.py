@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -94,3 +97,28 @@ def test_help_loads_no_heavy_library():
 
 def test_the_group_is_the_console_script():
     assert main.name == "main"
+
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize(
+    ("redirection", "status", "said"),
+    [
+        (">/dev/full", 3, "error: the result cannot be written to stdout: No space left on device"),
+        (">&-", 0, ""),
+        ("| true", 0, ""),
+    ],
+    ids=["full", "closed", "nobody reads"],
+)
+def test_a_stdout_that_takes_nothing(cli, redirection, status, said):
+    """Exit code 1 is a verdict's."""
+    command = f"{shlex.quote(sys.executable)} -m perfrunner validate spec.yaml"
+    line = f"{command} {redirection}"
+    if redirection == "| true":  # the reader has gone before anything is written
+        line = f"{{ sleep 0.2; {command}; echo $? >code; }} | true; exit $(cat code)"
+    done = subprocess.run(
+        ["bash", "-c", line], cwd=cli.directory, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr.splitlines()[:1]) == (status, [said] if said else [])
