@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from perfrunner.cli.validate import command as validate
 from perfrunner.errors import SpecError
 from perfrunner.run.opening import differences, resolved
 from perfrunner.spec import load_spec
@@ -105,3 +107,11 @@ def test_a_run_that_was_begun_before_there_were_profiles_goes_on(specs):
         k: v for k, v in resolved(specs.spec()).items() if k not in ("profile", "reference")
     }
     assert differences(recorded, specs.spec()) == []
+
+
+def test_validate_looks_into_every_profile(specs):
+    path = specs.directory / "spec.yaml"
+    path.write_text(path.read_text() + PROFILES)
+    result = CliRunner().invoke(validate, [str(path)])
+    assert result.exit_code == 2
+    assert "workloads.pf.items: expected a whole number" in result.output
