@@ -97,9 +97,10 @@ def command(
     if spec_path is None:
         if resume is None and extend is None:
             raise UsageError("which spec?", "perfrunner run SPEC, or --resume [RUN]")
-        if overrides or cluster or repeats or named_sources or profile:
+        if overrides or profile or cluster or repeats or named_sources:
             raise UsageError(
-                "a run goes on as it was begun: --set, --cluster, --repeats, --source and --profile do not fit"
+                "a run goes on as it was begun: --set, --profile, --cluster, --repeats and --source"
+                " do not fit"
             )
         spec, text, spec_path, resume = recorded_spec(out_dir, resume, finished=extend is not None)
     else:
