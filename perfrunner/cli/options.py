@@ -74,6 +74,11 @@ json_option = click.option(
     "--json", "as_json", is_flag=True, help="One JSON document on stdout, and nothing else."
 )
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
+profile_option = click.option(
+    "--profile",
+    metavar="NAME",
+    help="Put this overlay of the spec's `profiles` over the rest of it, before --set.",
+)
 repeats_option = click.option(
     "--repeats",
     type=click.IntRange(1, 1000),
@@ -105,10 +110,11 @@ def read_spec(
     cluster: Path | None = None,
     repeats: int | None = None,
     named_sources: tuple[str, ...] = (),
+    profile: str | None = None,
 ) -> Spec:
     """The spec as the command line changes it."""
     extra = [f"blocks={repeats}"] if repeats is not None else []
-    spec = load_spec(spec_path, [*overrides, *extra], cluster)
+    spec = load_spec(spec_path, [*overrides, *extra], cluster, profile)
     return with_sources(spec, named_sources)
 
 

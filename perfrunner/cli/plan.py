@@ -21,10 +21,12 @@ from perfrunner.spec import Spec
     "plan",
     short_help="What would run, in order, and for how long.",
     epilog="\b\nExamples:\n  perfrunner plan specs/experiments/quickstart.yaml --seed 41"
-    "\n  perfrunner plan spec.yaml --set blocks=20 --json",
+    "\n  perfrunner plan spec.yaml --set blocks=20 --json"
+    "\n  perfrunner plan spec.yaml --profile historic      how long the historic size takes",
 )
 @options.spec_argument
 @options.set_option
+@options.profile_option
 @options.source_option
 @options.repeats_option
 @options.cluster_option
@@ -38,6 +40,7 @@ from perfrunner.spec import Spec
 def command(
     spec_path: Path,
     overrides: tuple[str, ...],
+    profile: str | None,
     named_sources: tuple[str, ...],
     repeats: int | None,
     cluster: Path | None,
@@ -50,7 +53,7 @@ def command(
     as_json: bool,
 ) -> None:
     """Show what a run would do: the trials in their order (side by side: that of their slots), and for how long."""
-    spec = options.read_spec(spec_path, overrides, cluster, repeats, named_sources)
+    spec = options.read_spec(spec_path, overrides, cluster, repeats, named_sources, profile)
     spec = spec.restricted(
         options.selection("workload", workloads, tuple(spec.workloads)),
         options.selection("variant", variants, tuple(spec.variants)),

@@ -40,7 +40,19 @@ output_option = click.option(
     help="Write the report to FILE instead of stdout.",
 )
 all_option = click.option(
-    "--all", "every", is_flag=True, help="Show also the metrics without a clear change."
+    "--all",
+    "every",
+    is_flag=True,
+    help="Show also the metrics without a clear change; commit: the reference's whole tables.",
+)
+
+
+page_option = click.option(
+    "--page",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE.md",
+    help="Publish: keep EXPERIMENT's numbers beside this write-up and renew its tables, charts and index."
+    " Without EXPERIMENT: from the numbers that are kept.",
 )
 
 
@@ -49,7 +61,9 @@ all_option = click.option(
     epilog="\b\nExamples:\n  perfrunner report                                the latest experiment"
     "\n  perfrunner report quickstart --format markdown    for a pull request"
     "\n  perfrunner report --format commit                 for a commit message"
+    "\n  perfrunner report --format commit --all           and the historic table beside ours"
     "\n  perfrunner report --format html --output r.html --charts charts/"
+    "\n  perfrunner report cursors-to-drop --page docs/experiments/cursors-to-drop.md"
     "\n  perfrunner report --format json | jq '.results[] | select(.primary)'",
 )
 @click.argument("experiment", required=False)
@@ -59,6 +73,10 @@ all_option = click.option(
 @output_option
 @click.option("--baseline", metavar="VARIANT", help="Compare against this variant instead.")
 @all_option
+@page_option
+@click.option(
+    "--add", is_flag=True, help="With --page: beside the kept experiments of other workloads."
+)
 def command(
     experiment: str | None,
     fmt: str,
@@ -67,15 +85,30 @@ def command(
     output: Path | None,
     baseline: str | None,
     every: bool,
+    page: Path | None,
+    add: bool,
 ) -> None:
     """Report an EXPERIMENT: an id, the start of one, or a spec's name; default is the latest."""
     from perfrunner.report import build_report
     from perfrunner.results import ResultStore
 
+    if page is not None and experiment is None:
+        _publish(page)
+        return
     with ResultStore.open(out_dir, create=False) as store:
         data = store.load(store.resolve(experiment).id)
+    if page is not None:
+        _publish(page, data, add=add)
+        return
     report = build_report(data, baseline)
     write_report(report, data, fmt, output, charts_dir, every=every)
+
+
+def _publish(page: Path, data: ExperimentData | None = None, *, add: bool = False) -> None:
+    from perfrunner.report.publish import publish
+
+    for path in publish(page, data, add=add):
+        note(f"wrote {path}")
 
 
 def write_report(

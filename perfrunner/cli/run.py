@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     epilog="\b\nExamples:\n  perfrunner run specs/experiments/quickstart.yaml"
     "\n  perfrunner run spec.yaml --repeats 20 --set workloads.pillowfight.duration=30s"
     "\n  perfrunner run spec.yaml --cluster specs/clusters/loopback-ssh.yaml --fail-on worse"
+    "\n  perfrunner run spec.yaml --profile historic --repeats 3"
     "\n  perfrunner run spec.yaml --source after=my-branch"
     "\n  perfrunner run spec.yaml --resume           go on after an interruption"
     "\n  perfrunner run --resume quickstart-20261120-220000"
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 )
 @click.argument("spec_path", metavar="[SPEC]", required=False, type=click.Path(path_type=Path))
 @options.set_option
+@options.profile_option
 @options.source_option
 @options.repeats_option
 @options.cluster_option
@@ -48,6 +50,9 @@ if TYPE_CHECKING:
     type=click.IntRange(1, 10_000),
     metavar="N",
     help="Add N blocks to the latest run of SPEC, or to --resume RUN; a spec's precision may end it sooner.",
+)
+@click.option(
+    "--tune", "quieten", is_flag=True, help="Quieten the hosts meanwhile, as perfrunner tune does."
 )
 @click.option("--dry-run", is_flag=True, help="Show the plan and do nothing.")
 @options.seed_option
@@ -69,11 +74,13 @@ def command(
     ctx: click.Context,
     spec_path: Path | None,
     overrides: tuple[str, ...],
+    profile: str | None,
     named_sources: tuple[str, ...],
     repeats: int | None,
     cluster: Path | None,
     resume: str | None,
     extend: int | None,
+    quieten: bool,
     dry_run: bool,
     seed: int | None,
     workloads: tuple[str, ...],
@@ -90,13 +97,13 @@ def command(
     if spec_path is None:
         if resume is None and extend is None:
             raise UsageError("which spec?", "perfrunner run SPEC, or --resume [RUN]")
-        if overrides or cluster or repeats or named_sources:
+        if overrides or cluster or repeats or named_sources or profile:
             raise UsageError(
-                "a run goes on as it was begun: --set, --cluster, --repeats and --source do not fit"
+                "a run goes on as it was begun: --set, --cluster, --repeats, --source and --profile do not fit"
             )
         spec, text, spec_path, resume = recorded_spec(out_dir, resume, finished=extend is not None)
     else:
-        spec = options.read_spec(spec_path, overrides, cluster, repeats, named_sources)
+        spec = options.read_spec(spec_path, overrides, cluster, repeats, named_sources, profile)
         text = spec_text(spec_path)
     only_workloads = options.selection("workload", workloads, tuple(spec.workloads))
     only_variants = options.selection("variant", variants, tuple(spec.variants))
@@ -120,6 +127,7 @@ def command(
         as_json=as_json,
         quiet=quiet,
         extend=extend or 0,
+        quieten=quieten,
     )
     end(ctx, outcome, document, fail_on)
 
@@ -153,6 +161,7 @@ def run_and_report(
     as_json: bool,
     quiet: bool,
     extend: int = 0,
+    quieten: bool = False,
     workloads: tuple[str, ...] | None = None,
     variants: tuple[str, ...] | None = None,
     command: Sequence[str] = (),
@@ -175,6 +184,7 @@ def run_and_report(
             resume=resume is not None,
             run=resume or None,
             extend=extend,
+            quieten=quieten,
             seed=seed,
             workloads=workloads,
             variants=variants,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from perfrunner.analysis import Comparison, compare, moved_with
 from perfrunner.analysis.cells import clean_blocks
 from perfrunner.analysis.metadata_share import ENOUGH, metadata_shares
+from perfrunner.analysis.reference import beside
 from perfrunner.analysis.sampling import SamplingCost, failed_checks, sampling_costs
 from perfrunner.report.facts import differing_builds, differing_hosts, limited, trial_notes
 from perfrunner.report.headline import headline
@@ -24,18 +25,24 @@ if TYPE_CHECKING:
 
     from perfrunner.analysis.noise import NoiseFloor
     from perfrunner.results import ExperimentData
+    from perfrunner.spec.reference import Reference
 
 MOST_MOVED = 6
 
 
-def build_report(data: ExperimentData, baseline: str | None = None) -> Report:
-    """Analyse and describe; `baseline` re-bases onto another variant."""
-    return report_of(data, compare(data, baseline))
+def build_report(
+    data: ExperimentData, baseline: str | None = None, reference: Reference | None = None
+) -> Report:
+    """Analyse and describe; `baseline` re-bases onto another variant, `reference` replaces the recorded spec's."""
+    return report_of(data, compare(data, baseline), reference)
 
 
-def report_of(data: ExperimentData, comparison: Comparison) -> Report:
+def report_of(
+    data: ExperimentData, comparison: Comparison, reference: Reference | None = None
+) -> Report:
     """The report of a comparison that was made already."""
     counts = _counts(data)
+    reference = reference or _recorded_reference(data)
     noise = known_floors(data, comparison)
     measured = methods(data) if comparison.paired else ()
     return Report(
@@ -63,8 +70,19 @@ def report_of(data: ExperimentData, comparison: Comparison) -> Report:
         reproduce=_reproduce(data),
         methods=measured,
         method=method_facts(measured, data.trials),
+        reference=reference,
+        beside=() if reference is None else beside(reference, comparison),
         sources=source_facts(data),
     )
+
+
+def _recorded_reference(data: ExperimentData) -> Reference | None:
+    recorded = data.experiment.spec_json.get("reference")
+    if not recorded:
+        return None
+    from perfrunner.spec.reference import Reference
+
+    return Reference.model_validate(recorded)
 
 
 def _row_notes(comparison: Comparison, *, primary: bool) -> Iterable[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from perfrunner.report.beside import beside_texts, counts_text, reference_facts
 from perfrunner.report.facts import flatten
 from perfrunner.report.json_document import document
 from perfrunner.report.numbers import (
@@ -55,6 +56,9 @@ def html_text(
         cards=_cards(report),
         tables=[_tables(report, cell) for cell in report.comparison.cells],
         long_names=max((len(v) for v in report.comparison.variants), default=0) > LONG_NAME,
+        beside=beside_texts(report),
+        beside_counts=counts_text(report),
+        reference_facts=reference_facts(report),
         moved=[(m, [_moved(row) for row in m.rows]) for m in report.moved],
         main=[(c, Markup(c.inline())) for c in charts if c.main],
         folded=[(c, Markup(c.inline())) for c in charts if not c.main],

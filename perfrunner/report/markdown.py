@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from perfrunner.report.beside_markdown import beside_section
+from perfrunner.report.beside_markdown import plain as _plain
 from perfrunner.report.numbers import (
     ARROWS,
     change,
-    minus,
     more_text,
     p_text,
     scale_for,
@@ -62,6 +63,7 @@ def _lines(report: Report, *, every: bool) -> Iterable[str]:
         f"by Benjamini-Hochberg ({report.comparison.tests} tests). k, M are 1000."
     )
     yield ""
+    yield from beside_section(report)
     if report.moved:
         yield "**What moved with it** (clearest first)"
         yield ""
@@ -143,10 +145,3 @@ def _folded(title: str, lines: Iterable[str]) -> Iterable[str]:
     yield ""
     yield "</details>"
     yield ""
-
-
-def _plain(text: str) -> str:
-    """Names and reasons must not become markup."""
-    for mark in ("\\", "|", "*", "_", "`", "<", "[", "#"):
-        text = text.replace(mark, f"\\{mark}")
-    return minus(text) if text.startswith("-") else text.replace("\n", " ")

@@ -22,14 +22,15 @@ def render(report: Report, fmt: str, *, console: Console | None = None, every: b
     """The report as text.
 
     `console` gives the width and the colours of the terminal format. `every` shows the metrics
-    without a change too (markdown and terminal; JSON and HTML always hold all).
+    without a change too (markdown and terminal; JSON and HTML always hold all), and in the commit
+    format the whole tables of the spec's reference.
     """
     if fmt == "terminal":
         return terminal_text(report, console, every=every)
     if fmt == "markdown":
         return markdown_text(report, every=every)
     if fmt == "commit":
-        return commit_text(report)
+        return commit_text(report, every=every)
     if fmt == "json":
         return json_text(report)
     if fmt == "html":

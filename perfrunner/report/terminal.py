@@ -11,6 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from perfrunner.report.beside_terminal import beside_section
 from perfrunner.report.numbers import (
     ARROWS,
     change,
@@ -76,6 +77,7 @@ def _parts(report: Report, width: int, *, every: bool) -> Iterable[RenderableTyp
     for cell in report.comparison.cells:
         yield from _cell_tables(report, cell, width, every=every)
     yield Text(LEGEND, style="dim")
+    yield from beside_section(report)
     yield from _lists(report)
     yield Text(f"reproduce: {report.reproduce}", style="dim", overflow="fold")
 

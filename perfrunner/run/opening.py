@@ -38,9 +38,12 @@ def resolved(spec: Spec) -> dict[str, Any]:
 
 
 def differences(recorded: Mapping[str, Any], spec: Spec) -> list[str]:
-    """The keys in which a recorded spec differs. The seed does not count: the experiment has its own."""
+    """The keys in which a recorded spec differs. The seed does not count: the experiment has its own.
+
+    Nor does the reference: it changes nothing of a run.
+    """
     old, new = _without_places(recorded), _without_places(resolved(spec))
-    keys = {*old, *new} - {"seed"}
+    keys = {*old, *new} - {"seed", "reference"}
     return [key for key in sorted(keys) if old.get(key) != new.get(key)]
 
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from perfrunner.analysis.cells import clean_blocks
+from perfrunner.report.charts.beside import beside_chart
 from perfrunner.report.charts.dots import dots_chart
 from perfrunner.report.charts.forest import forest_chart
 from perfrunner.report.charts.fragmentation import fragmentation_chart
@@ -17,7 +18,7 @@ from perfrunner.report.charts.series import memory_chart, rate_chart, read_serie
 from perfrunner.report.charts.style import drawing, inline_svg, png_bytes, svg_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from matplotlib.figure import Figure
 
@@ -44,14 +45,14 @@ class Chart:
 
 
 def draw_charts(
-    report: Report, data: ExperimentData, *, png: bool = False
+    report: Report, data: ExperimentData, *, png: bool = False, only: Collection[str] | None = None
 ) -> tuple[list[Chart], list[str]]:
-    """The charts, and notes on what could not be drawn."""
+    """The charts (or those of these names), and notes on what could not be drawn."""
     notes: list[str] = []
     charts: list[Chart] = []
     with drawing():
         for name, title, label, main, draw in _wanted(report, data, notes):
-            figure = draw()
+            figure = draw() if only is None or name in only else None
             if figure is not None:
                 image = png_bytes(figure) if png else None
                 charts.append(Chart(name, title, label, svg_bytes(figure), image, main))
@@ -73,6 +74,9 @@ def _wanted(
     yield ("fragmentation", "fragmentation by every formula",
            "Fragmentation by mapped memory and by RSS for each variant, with 95 % intervals",
            True, lambda: fragmentation_chart(comparison))  # fmt: skip
+    yield ("reference", "beside the reference: their change and ours",
+           "The changes of the published values and ours with 95 % intervals, line by line",
+           True, partial(beside_chart, report))  # fmt: skip
     if not comparison.paired:
         return  # two experiments: the raw series of one would mislead
     cells = [c for cell in comparison.cells if (c := clean_blocks(data.trials).get(cell))]

@@ -27,6 +27,9 @@ class LatencySpec(ToolWorkload):
         description="background DCP client: none, one that busy-waits, one that is woken",
     )
     bucket: Literal["persistent", "ephemeral"] = "persistent"
+    ht_size: PositiveCount | None = Field(
+        default=None, description="buckets of the hash table; none: as the resizer gives the items"
+    )
     snapshot_interval_us: Count | None = Field(
         default=None,
         description="shortest time between two snapshots of a stream; none: the engine's",

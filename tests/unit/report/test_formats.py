@@ -14,7 +14,7 @@ from perfrunner.report import build_report, render
 
 RESULT_KEYS = {
     "workload", "bucket", "metric", "unit", "direction", "variant", "build_id", "n", "mean", "sd", "cv",
-    "min", "max", "ci95", "baseline", "effect", "estimate", "estimate_ci95", "p_value", "q_value",
+    "min", "max", "max_deviation", "ci95", "baseline", "effect", "estimate", "estimate_ci95", "p_value", "q_value",
     "margin", "primary", "verdict", "small", "reason", "more_blocks",
 }  # fmt: skip
 
