@@ -50,7 +50,7 @@ def git(repo: Path, *words: str) -> str:
 
 @pytest.fixture
 def history(tmp_path: Path) -> tuple[Path, list[str]]:
-    """Each commit touches a file that is quick to compile; one makes the engine execute 3 % more instructions an operation."""
+    """Each commit touches a file that is quick to compile; one costs 3 % more instructions an operation."""
     repo = tmp_path / "repo"
     ignored = shutil.ignore_patterns("build", "build-*", "__pycache__")
     shutil.copytree(ROOT / "engine_src", repo / "engine_src", ignore=ignored)
