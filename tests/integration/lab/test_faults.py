@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 import time
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from perfrunner.results import ExperimentData, ResultStore
+from tests.support import fakes
 from tests.support.fakes import Driver, variant
-from tests.support.fakes import Lab as Run
 from tests.support.netlab import Lab
 
 pytestmark = pytest.mark.integration
@@ -21,7 +23,17 @@ pytestmark = pytest.mark.integration
 NODES, CLIENTS = ["lab1", "lab2"], ["lab3"]
 BLOCKS = 2
 NOTICED_S = 10.0
-KILLS = 20
+
+
+@dataclass
+class Run(fakes.Lab):
+    """A directory with a spec whose hosts are those of the lab."""
+
+    drivers: list[Driver] = field(default_factory=list)
+
+    def start(self, **kwargs: Any) -> Driver:
+        self.drivers.append(super().start(**kwargs))
+        return self.drivers[-1]
 
 
 def write(run: Run, lab: Lab, sleep: float) -> None:
@@ -34,8 +46,12 @@ def write(run: Run, lab: Lab, sleep: float) -> None:
 
 
 @pytest.fixture
-def run(lab: Lab, tmp_path: Path) -> Run:
-    return Run(tmp_path)
+def run(lab: Lab, tmp_path: Path) -> Iterator[Run]:
+    begun = Run(tmp_path)
+    yield begun
+    for driver in begun.drivers:
+        driver.process.kill()  # of a test that failed: it would hold the hosts
+        driver.process.wait()
 
 
 def stored(run: Run) -> ExperimentData:
@@ -58,13 +74,8 @@ def begin(run: Run, phase: str) -> Driver:
     return driver
 
 
-def ended(driver: Driver, began: float) -> float:
-    """Seconds until the run said that it cannot go on."""
-    assert driver.finish(90) == 3, driver.stderr()
-    return time.monotonic() - began
-
-
-@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("fault", "victim", "phase"),
     [
@@ -75,24 +86,23 @@ def ended(driver: Driver, began: float) -> float:
         ("freeze", "lab3", "populate"),
     ],
 )
-def test_a_host_that_goes_ends_the_run_and_a_resume_completes_it(
+def test_a_host_that_goes_costs_its_block_and_the_run_goes_on_when_it_is_back(
     lab: Lab, run: Run, fault: str, victim: str, phase: str
 ) -> None:
-    write(run, lab, sleep=20)
+    write(run, lab, sleep=2)
     driver = begin(run, phase)
     began = time.monotonic()
     getattr(lab, fault)(victim)
-    # Noticed in time, and then given up host by host: a dead one costs its time-outs once more.
-    assert ended(driver, began) < NOTICED_S + 30
-    assert victim in driver.stderr()
+    told = driver.wait_for("Warned")
+    # It is noticed in less than NOTICED_S (test_lab.py); clearing up after it takes a dead host's time-outs once more.
+    assert time.monotonic() - began < NOTICED_S + 30
+    assert "waiting for the hosts" in told["message"]
     if fault == "power_off":
         lab.boot(victim)
     else:
         lab.heal(victim)
         lab.thaw(victim)
-    write(run, lab, sleep=0.05)
-    code, again = run.run(resume=True)
-    assert code == 0, again.stderr()
+    assert driver.finish(200) == 0, driver.stderr()
     assert_complete(run, lab)
 
 
@@ -132,21 +142,3 @@ def test_two_runs_on_one_host_group(lab: Lab, run: Run, tmp_path: Path) -> None:
     os.kill(first.process.pid, signal.SIGINT)
     assert first.finish() == 130
     lab.assert_idle()
-
-
-@pytest.mark.long
-@pytest.mark.timeout(900)
-def test_sigkill_at_random_moments(lab: Lab, run: Run) -> None:
-    write(run, lab, sleep=0.3)
-    draw = random.Random(7)
-    for kill in range(KILLS):
-        driver = run.start(resume=kill > 0)
-        time.sleep(draw.uniform(0.5, 12.0))
-        if driver.process.poll() is None:
-            os.kill(driver.process.pid, signal.SIGKILL)
-        if driver.finish() == 0:
-            break
-    else:
-        code, driver = run.run(resume=True)
-        assert code == 0, driver.stderr()
-    assert_complete(run, lab)
