@@ -10,30 +10,35 @@ import sys
 from typing import IO, Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from perfrunner import __version__
 from perfrunner.cli.output import abandon_stdout, hold_standard_streams, note
 from perfrunner.errors import EXIT_INTERRUPTED, EXIT_OK, PerfrunnerError, StoreError
-from perfrunner.spec.suggest import nearest
 
-# Name -> module with a click command called `command` (or by its name), in the order of --help. Loading on demand
-# keeps --help and completion quick: numpy, matplotlib and fabric together cost more than a second.
+# Name -> (module with a click command called `command` or by its name, its line in --help), in the order of --help.
+# Nothing is loaded for --help and completion: pydantic, numpy and fabric together cost more than a second.
 COMMANDS = {
-    "run": "perfrunner.cli.run",
-    "ab": "perfrunner.cli.ab",
-    "build": "perfrunner.cli.build",
-    "validate": "perfrunner.cli.validate",
-    "plan": "perfrunner.cli.plan",
-    "doctor": "perfrunner.cli.doctor",
-    "report": "perfrunner.cli.report",
-    "bisect": "perfrunner.cli.bisect",
-    "compare": "perfrunner.cli.compare",
-    "history": "perfrunner.cli.history",
-    "nightly": "perfrunner.cli.nightly",
-    "aa": "perfrunner.cli.aa",
-    "list": "perfrunner.cli.list_",
-    "show": "perfrunner.cli.show",
-    "clean": "perfrunner.cli.clean",
+    "run": ("perfrunner.cli.run", "Build, prove, measure and report a spec."),
+    "ab": ("perfrunner.cli.ab", "Compare two revisions, without a spec."),
+    "build": ("perfrunner.cli.build", "Build and prove every variant."),
+    "validate": ("perfrunner.cli.validate", "Check specs without running anything."),
+    "plan": ("perfrunner.cli.plan", "What would run, in order, and for how long."),
+    "doctor": ("perfrunner.cli.doctor", "What is missing, noisy or mis-set on the hosts."),
+    "report": ("perfrunner.cli.report", "Report an experiment: a table, a page, a document."),
+    "bisect": ("perfrunner.cli.bisect", "Find the commit that changed a metric."),
+    "compare": ("perfrunner.cli.compare", "Two variants, experiments, days or builds."),
+    "history": (
+        "perfrunner.cli.history",
+        "The primary metrics over all runs of a spec, with changes of level.",
+    ),
+    "nightly": ("perfrunner.cli.nightly", "Run specs every night; print only what changed."),
+    "aa": ("perfrunner.cli.aa", "Measure the noise floor of these hosts."),
+    "tune": ("perfrunner.cli.tune", "Quieten the hosts: governor, turbo, huge pages, swappiness."),
+    "untune": ("perfrunner.cli.tune", "Put back what tune changed."),
+    "list": ("perfrunner.cli.list_", "The stored experiments."),
+    "show": ("perfrunner.cli.show", "One experiment: its builds and trials."),
+    "clean": ("perfrunner.cli.clean", "Remove builds, and leftovers on the hosts."),
 }
 
 
@@ -60,17 +65,29 @@ class LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The commands that are installed."""
         del ctx
-        return [name for name, module in COMMANDS.items() if importlib.util.find_spec(module)]
+        return [name for name, (module, _) in COMMANDS.items() if importlib.util.find_spec(module)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """None for a name that is no command."""
         if cmd_name not in self.list_commands(ctx):
             return None
-        module = importlib.import_module(COMMANDS[cmd_name])
+        place, _ = COMMANDS[cmd_name]
+        module = importlib.import_module(place)
         command = getattr(module, "command", None) or getattr(module, cmd_name)
         if not isinstance(command, click.Command):
-            raise TypeError(f"{COMMANDS[cmd_name]} has no click command")
+            raise TypeError(f"{place} has no click command")
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """As click does, without loading any of them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The names of commands, then the group's own options."""
+        fitting = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        items = [CompletionItem(name, help=COMMANDS[name][1]) for name in fitting]
+        return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -78,6 +95,8 @@ class LazyGroup(click.Group):
         """As click does, with a better message for a name that is no command."""
         name = args[0] if args else ""
         if name and not name.startswith("-") and self.get_command(ctx, name) is None:
+            from perfrunner.spec.suggest import nearest  # all of pydantic comes with it
+
             near = nearest(name, self.list_commands(ctx))
             text = (
                 f"Did you mean {near}?" if near else f"Known: {', '.join(self.list_commands(ctx))}."

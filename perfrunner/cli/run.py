@@ -51,6 +51,9 @@ if TYPE_CHECKING:
     metavar="N",
     help="Add N blocks to the latest run of SPEC, or to --resume RUN; a spec's precision may end it sooner.",
 )
+@click.option(
+    "--tune", "quieten", is_flag=True, help="Quieten the hosts meanwhile, as perfrunner tune does."
+)
 @click.option("--dry-run", is_flag=True, help="Show the plan and do nothing.")
 @options.seed_option
 @options.workloads_option
@@ -77,6 +80,7 @@ def command(
     cluster: Path | None,
     resume: str | None,
     extend: int | None,
+    quieten: bool,
     dry_run: bool,
     seed: int | None,
     workloads: tuple[str, ...],
@@ -93,9 +97,10 @@ def command(
     if spec_path is None:
         if resume is None and extend is None:
             raise UsageError("which spec?", "perfrunner run SPEC, or --resume [RUN]")
-        if overrides or cluster or repeats or named_sources or profile:
+        if overrides or profile or cluster or repeats or named_sources:
             raise UsageError(
-                "a run goes on as it was begun: --set, --cluster, --repeats, --source and --profile do not fit"
+                "a run goes on as it was begun: --set, --profile, --cluster, --repeats and --source"
+                " do not fit"
             )
         spec, text, spec_path, resume = recorded_spec(out_dir, resume, finished=extend is not None)
     else:
@@ -123,6 +128,7 @@ def command(
         as_json=as_json,
         quiet=quiet,
         extend=extend or 0,
+        quieten=quieten,
     )
     end(ctx, outcome, document, fail_on)
 
@@ -156,6 +162,7 @@ def run_and_report(
     as_json: bool,
     quiet: bool,
     extend: int = 0,
+    quieten: bool = False,
     workloads: tuple[str, ...] | None = None,
     variants: tuple[str, ...] | None = None,
     command: Sequence[str] = (),
@@ -178,6 +185,7 @@ def run_and_report(
             resume=resume is not None,
             run=resume or None,
             extend=extend,
+            quieten=quieten,
             seed=seed,
             workloads=workloads,
             variants=variants,

@@ -80,13 +80,14 @@ def run_experiment(
     command: Sequence[str] = (),
     run: str | None = None,
     extend: int = 0,
+    quieten: bool = False,
 ) -> ev.RunOutcome:
     """Run it to its end, or until something stops it.
 
     Returns with exit code 0 (every trial counts), 3 (some failed, the rest is stored) or 130 (interrupted). Raises
     PerfrunnerError when the run itself cannot go on; what was measured until then is stored all the same. `command` is
     kept for the report: what measures the same again. `resume` goes on with the newest unfinished experiment of the
-    spec, or with `run`; `extend` adds blocks.
+    spec, or with `run`; `extend` adds blocks. `quieten` tunes the hosts for as long as it runs.
     """
     spec = spec.restricted(workloads, variants)
     for workload in spec.workloads.values():
@@ -114,6 +115,7 @@ def run_experiment(
         journal = Journal(opened.directory / "journal.jsonl")
         with contextlib.closing(journal):
             running = _Run(spec, opened, store, journal, guard, listener, sources, cache_dir, go_on)
+            running.quieten = quieten
             if opened.experiment.state == "done" and running.schedule.next() is None:
                 raise UsageError(
                     f"nothing to resume: every cell of {opened.experiment.id} counts",
@@ -157,6 +159,7 @@ class _Run:
     failing: FailingInARow = field(init=False)
     not_built: set[str] = field(init=False, default_factory=set)
     stopped: str = field(init=False, default="")
+    quieten: bool = field(init=False, default=False)
     started: float = field(default_factory=time.monotonic)
     precise: set[tuple[str, str]] = field(init=False, default_factory=set)  # cells that are done
 
@@ -196,7 +199,9 @@ class _Run:
     def execute(self) -> ev.RunOutcome:
         self._announce()
         try:
-            with open_hosts(self.spec.cluster, self.opened.experiment.id, self.listener) as hosts:
+            with open_hosts(
+                self.spec.cluster, self.opened.experiment.id, self.listener, quieten=self.quieten
+            ) as hosts:
                 try:
                     self._describe(hosts)
                     builds = build_all(self.spec, self.sources, self.cache_dir, self.listener)

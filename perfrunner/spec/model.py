@@ -131,7 +131,7 @@ class Spec(Piece):
         tuple[Annotated[str, AfterValidator(check_precondition)], ...], ListAsTuple
     ] = ()
     reference: Reference | None = Field(default=None, description="values published before")
-    profile: str = Field(default="", description="the overlay that --profile chose")
+    profile: str | None = Field(default=None, description="the overlay that --profile chose")
 
     @field_validator("baseline")
     @classmethod

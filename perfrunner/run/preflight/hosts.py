@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from perfrunner.cluster import Host, open_host
+from perfrunner.cluster.tuning import BY_HAND, restore, tune, tuned_by
 from perfrunner.errors import HostError, PerfrunnerError
-from perfrunner.run.events import HostReady, Listener
+from perfrunner.run.events import HostReady, Listener, Warned
 from perfrunner.run.preflight.health import host_findings, platform_finding
 from perfrunner.run.trial.credentials import Credentials
 from perfrunner.run.trial.seats import Seat
@@ -77,8 +78,13 @@ class RunHosts:
 
 
 @contextlib.contextmanager
-def open_hosts(cluster: ClusterSpec, run_id: str, listener: Listener) -> Iterator[RunHosts]:
-    """Every host of a role. HostError names the first that cannot be used; nothing stays locked then."""
+def open_hosts(
+    cluster: ClusterSpec, run_id: str, listener: Listener, *, quieten: bool = False
+) -> Iterator[RunHosts]:
+    """Every host of a role. HostError names the first that cannot be used; nothing stays locked then.
+
+    `quieten`: tuned until we leave. What a killed run left tuned is put back in any case.
+    """
     names = list(dict.fromkeys((*cluster.engine_nodes, *cluster.load_clients)))
     credentials = Credentials()
     with contextlib.ExitStack() as stack:
@@ -96,6 +102,14 @@ def open_hosts(cluster: ClusterSpec, run_id: str, listener: Listener) -> Iterato
             host.lock(machine=boot_id not in machines)
             machines.add(boot_id)
             host.sweep()  # the lock proves that whoever left something here is gone
+            left_tuned = tuned_by(host) not in (None, BY_HAND)
+            if left_tuned:
+                restore(host)
+            if quieten:
+                stack.callback(_put_back, host, run_id, listener)
+                _quieten(host, run_id, listener)
+            if left_tuned or quieten:
+                facts[name] = host.facts()
             run_dir = f"{host.work_dir}/runs/{run_id}"
             host.transport.remove_tree(run_dir)
             stack.callback(_clear, host, run_dir)
@@ -115,6 +129,21 @@ def open_hosts(cluster: ClusterSpec, run_id: str, listener: Listener) -> Iterato
                 HostReady(name, role, facts[name], tuple(_warnings(name, facts[name])))
             )
         yield RunHosts(hosts, cluster, run_id, seats, facts)
+
+
+def _quieten(host: Host, run_id: str, listener: Listener) -> None:
+    for path in tune(host, run_id).refused:
+        listener.on_event(
+            Warned(f"{host.name}: {path} cannot be changed", "only root may, on real hardware")
+        )
+
+
+def _put_back(host: Host, run_id: str, listener: Listener) -> None:
+    """However the run ends; a host that is gone is put back by the next run there, or by untune."""
+    try:
+        restore(host, run_id)
+    except HostError as error:
+        listener.on_event(Warned(str(error), "perfrunner untune puts it back"))
 
 
 def ssh_command(spec: HostSpec) -> str:

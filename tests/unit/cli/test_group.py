@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from perfrunner import __version__
@@ -122,3 +123,35 @@ def test_a_stdout_that_takes_nothing(cli, redirection, status, said):
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert (done.returncode, done.stderr.splitlines()[:1]) == (status, [said] if said else [])
+
+
+def test_help_and_completion_load_no_command(cli):
+    """A quarter of a second on a quiet machine; what is loaded is what a busy one can tell."""
+    code = (
+        "import sys; from click.testing import CliRunner; from perfrunner.cli import main;"
+        "assert CliRunner().invoke(main, ['--help']).exit_code == 0;"
+        "print([m for m in ('pydantic', 'numpy', 'fabric', 'sqlalchemy', 'rich') if m in sys.modules])"
+    )
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env
+    )
+    assert done.stdout.strip() == "[]"
+    env |= {
+        "_PERFRUNNER_COMPLETE": "bash_complete",
+        "COMP_WORDS": "perfrunner un",
+        "COMP_CWORD": "1",
+    }
+    program = "import sys; from perfrunner.cli import main; main(prog_name='perfrunner')"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, env=env
+    )
+    assert done.stdout.split() == ["plain,untune"]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_line_of_help_is_of_a_command(name):
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    if command.short_help:
+        assert command.short_help == COMMANDS[name][1]

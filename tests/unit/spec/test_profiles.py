@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from perfrunner.cli.validate import command as validate
 from perfrunner.errors import SpecError
+from perfrunner.run.opening import differences, resolved
 from perfrunner.spec import load_spec
 from perfrunner.spec.profiles import profile_names
 
@@ -42,7 +45,7 @@ def test_an_overlay_is_merged_key_by_key_and_recorded(specs):
 
 def test_without_a_profile_none_is_applied(specs):
     spec = with_profiles(specs, None)
-    assert (spec.blocks, spec.profile) == (10, "")
+    assert (spec.blocks, spec.profile) == (10, None)
 
 
 def test_set_wins_over_the_profile(specs):
@@ -97,3 +100,18 @@ def test_the_historic_sizes():
     assert {v.allocator.options["narenas"] for v in thp.variants.values()} == {"1"}
     dcp = load_spec(EXPERIMENTS / "dcp-ready-queue.yaml", [], None, "historic")
     assert dcp.workloads["busy"].ht_size == 393_209
+
+
+def test_a_run_that_was_begun_before_there_were_profiles_goes_on(specs):
+    recorded = {
+        k: v for k, v in resolved(specs.spec()).items() if k not in ("profile", "reference")
+    }
+    assert differences(recorded, specs.spec()) == []
+
+
+def test_validate_looks_into_every_profile(specs):
+    path = specs.directory / "spec.yaml"
+    path.write_text(path.read_text() + PROFILES)
+    result = CliRunner().invoke(validate, [str(path)])
+    assert result.exit_code == 2
+    assert "workloads.pf.items: expected a whole number" in result.output
