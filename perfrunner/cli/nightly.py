@@ -66,7 +66,7 @@ def command(
     for path in specs:
         spec = options.read_spec(path, (), None, None)
         began = datetime.now(timezone.utc)
-        log = place.logs / f"{spec.name}-{began:%Y%m%d-%H%M%S}.log"
+        log = place.logs / f"{spec.name}-{began:%Y%m%d-%H%M%S-%f}.log"
         code = run_spec(path, place.out, cache_dir, log, resume=_was_cut(place.out, spec.name))
         if code == EXIT_INTERRUPTED:
             ctx.exit(code)
@@ -228,7 +228,7 @@ def _kept_report(place: Place, record: ExperimentRecord | None, began: datetime)
     page = None if record is None else place.out / record.id / PAGE
     if record is None or page is None or not page.is_file():
         return ""
-    kept = place.reports / f"{record.name}-{began:%Y%m%d-%H%M%S}.html"
+    kept = place.reports / f"{record.name}-{began:%Y%m%d-%H%M%S-%f}.html"
     kept.write_bytes(page.read_bytes())
     return str(kept)
 
