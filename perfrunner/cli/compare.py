@@ -14,6 +14,7 @@ from perfrunner.cli.report import (
     charts_option,
     format_option,
     output_option,
+    verbose_option,
     write_report,
 )
 from perfrunner.errors import UsageError
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 @options.out_option
 @output_option
 @all_option
+@verbose_option
 def command(
     a: str,
     b: str,
@@ -55,13 +57,14 @@ def command(
     out_dir: Path,
     output: Path | None,
     every: bool,
+    verbose: bool,
 ) -> None:
     """Compare B against A: two variants of an experiment (or two build ids), or two experiments."""
     from perfrunner.results import ResultStore
 
     with ResultStore.open(out_dir, create=False) as store:
         report, data = _compare(store, a, b, experiment, variant)
-    write_report(report, data, fmt, output, charts_dir, every=every)
+    write_report(report, data, fmt, output, charts_dir, every=every, verbose=verbose)
 
 
 def _compare(

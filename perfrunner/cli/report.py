@@ -43,6 +43,13 @@ all_option = click.option(
     "--all", "every", is_flag=True, help="Show also the metrics without a clear change."
 )
 
+verbose_option = click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="On a terminal also the facts, the notes and what else changed.",
+)
+
 
 @click.command(
     "report",
@@ -59,6 +66,7 @@ all_option = click.option(
 @output_option
 @click.option("--baseline", metavar="VARIANT", help="Compare against this variant instead.")
 @all_option
+@verbose_option
 def command(
     experiment: str | None,
     fmt: str,
@@ -67,6 +75,7 @@ def command(
     output: Path | None,
     baseline: str | None,
     every: bool,
+    verbose: bool,
 ) -> None:
     """Report an EXPERIMENT: an id, the start of one, or a spec's name; default is the latest."""
     from perfrunner.report import build_report
@@ -75,7 +84,7 @@ def command(
     with ResultStore.open(out_dir, create=False) as store:
         data = store.load(store.resolve(experiment).id)
     report = build_report(data, baseline)
-    write_report(report, data, fmt, output, charts_dir, every=every)
+    write_report(report, data, fmt, output, charts_dir, every=every, verbose=verbose)
 
 
 def write_report(
@@ -86,6 +95,7 @@ def write_report(
     charts_dir: Path | None,
     *,
     every: bool,
+    verbose: bool,
 ) -> None:
     """To stdout, or to files whose paths are told on stderr."""
     from perfrunner.report import render, write_charts, write_html
@@ -96,7 +106,7 @@ def write_report(
         note(f"report {write_html(report, data, page)}")
     else:
         console = result_console() if fmt == "terminal" and output is None else None
-        text = render(report, fmt, console=console, every=every)
+        text = render(report, fmt, console=console, every=every, verbose=verbose)
         if output is None:
             click.echo(text, nl=False)
         else:

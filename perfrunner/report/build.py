@@ -10,11 +10,11 @@ from perfrunner.analysis.cells import clean_blocks
 from perfrunner.analysis.metadata_share import ENOUGH, metadata_shares
 from perfrunner.analysis.sampling import SamplingCost, failed_checks, sampling_costs
 from perfrunner.report.facts import differing_builds, differing_hosts, limited, trial_notes
-from perfrunner.report.headline import headline
 from perfrunner.report.method import method_facts, methods
 from perfrunner.report.model import Counts, Fact, Moved, Report
 from perfrunner.report.noise import aa_alarms, known_floors, noise_text
 from perfrunner.report.numbers import percent_change, significant
+from perfrunner.report.sentences import preface, sentences
 from perfrunner.spec.preconditions import MEASURED, PRECONDITIONS
 
 if TYPE_CHECKING:
@@ -39,7 +39,8 @@ def report_of(data: ExperimentData, comparison: Comparison) -> Report:
     return Report(
         experiment=data.experiment,
         comparison=comparison,
-        headline=headline(comparison),
+        preface=preface(comparison),
+        sentences=sentences(comparison),
         context=tuple(_context(data, comparison, counts, noise)),
         counts=counts,
         moved=tuple(_moved(comparison)),

@@ -1,4 +1,4 @@
-"""The report as Markdown: for a pull request, an issue or a page of docs."""
+"""The report as Markdown, for a pull request: sentences, one small table, and the rest folded."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from perfrunner.report.numbers import (
     ARROWS,
     change,
+    mean_text,
     minus,
     more_text,
     p_text,
@@ -16,10 +17,10 @@ from perfrunner.report.numbers import (
     spread,
     verdict_text,
 )
-from perfrunner.report.selection import selected
+from perfrunner.report.selection import primary_rows, selected
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from perfrunner.analysis import Cell, Row
     from perfrunner.report.model import Report
@@ -46,14 +47,21 @@ def markdown_text(report: Report, *, every: bool) -> str:
 def _lines(report: Report, *, every: bool) -> Iterable[str]:
     yield f"## {_plain(report.experiment.name)}"
     yield ""
-    for sentence in report.headline:
-        yield f"- **{_plain(sentence)}**"
+    if report.preface:
+        yield f"**{_plain(report.preface)}**"
+        yield ""
+    for sentence in report.sentences:
+        clauses = "; ".join(f"{_plain(c.text)}, **{_plain(c.word)}**" for c in sentence.clauses)
+        yield f"- **{_plain(sentence.variant)}**{_plain(sentence.lead)}: {clauses}."
     yield ""
     for warning in report.warnings:
         yield f"> ⚠ {_plain(warning)}"
         yield ">"
     if report.warnings:
         yield ""
+    yield from _summary(report)
+    yield "<details><summary>Every metric that matters, with spread and tests</summary>"
+    yield ""
     for cell in report.comparison.cells:
         yield from _cell(report, cell, every=every)
     yield (
@@ -62,23 +70,19 @@ def _lines(report: Report, *, every: bool) -> Iterable[str]:
         f"by Benjamini-Hochberg ({report.comparison.tests} tests). k, M are 1000."
     )
     yield ""
-    if report.moved:
-        yield "**What moved with it** (clearest first)"
-        yield ""
-        for moved in report.moved:
-            changes = [
-                f"`{r.metric.id}` {change(r.effect, r.metric, scale_of(r.metric, r.summary.mean))}"
-                for r in moved.rows
-                if r.effect is not None
-            ]
-            yield f"- {_plain(moved.variant)} · {_plain(str(moved.cell))}: {'; '.join(changes)}"
-        yield ""
-    if report.method:
-        yield "**How it was measured**"
-        yield ""
-        for fact in report.method:
-            yield f"- {_plain(fact.label)}: {_plain(fact.value)}"
-        yield ""
+    yield "</details>"
+    yield ""
+    moved = [
+        f"{moved.variant} · {moved.cell}: "
+        + "; ".join(
+            f"{r.metric.id} {change(r.effect, r.metric, scale_of(r.metric, r.summary.mean))}"
+            for r in moved.rows
+            if r.effect is not None
+        )
+        for moved in report.moved
+    ]
+    yield from _folded("What moved with it, the clearest first", moved)
+    yield from _folded("How it was measured", [f"{f.label}: {f.value}" for f in report.method])
     yield from _folded("Not the same for all arms", report.differing)
     yield from _folded("Notes", report.notes)
     voids = [
@@ -90,6 +94,37 @@ def _lines(report: Report, *, every: bool) -> Iterable[str]:
     facts += [f"build of {b.variant}: {b.build_id}" for b in report.builds]
     yield from _folded("Circumstances", facts)
     yield f"Reproduce: `{report.reproduce}`"
+
+
+def _summary(report: Report) -> Iterable[str]:
+    """The primary metrics: a line a metric and cell, a column an arm."""
+    baseline, *arms = report.comparison.variants
+    lines = []
+    for metric, cells in primary_rows(report).items():
+        for cell, rows in cells.items():
+            found = {row.variant: row for row in rows}
+            first = rows[0]
+            name = f"`{metric}` {ARROWS[first.metric.direction]}"
+            if len(report.comparison.cells) > 1:
+                name += f" {_plain(str(cell))}"
+            base = found.get(baseline)
+            mean = "" if base is None else mean_text(base.summary, scale_for(base, rows))
+            changes = (_change(found.get(arm), rows) for arm in arms)
+            lines.append(f"| {' | '.join((name, mean, *changes))} |")
+    if not lines:
+        return
+    yield f"| | {' | '.join(_plain(v) for v in (baseline, *arms))} |"
+    yield f"|:--|{'--:|' * (1 + len(arms))}"
+    yield from lines
+    yield ""
+
+
+def _change(row: Row | None, rows: Sequence[Row]) -> str:
+    if row is None:
+        return ""
+    if row.effect is None:
+        return _plain(row.reason or mean_text(row.summary, scale_for(row, rows)))
+    return f"{change(row.effect, row.metric, scale_for(row, rows))} {_plain(verdict_text(row))}"
 
 
 def _cell(report: Report, cell: Cell, *, every: bool) -> Iterable[str]:
@@ -119,7 +154,7 @@ def _columns(row: Row, scale: Scale, *, first: bool) -> tuple[str, ...]:
         name,
         _plain(row.variant),
         str(summary.n),
-        f"{scale.text(summary.mean)} {spread(summary, metric, scale)}",
+        f"{mean_text(summary, scale)} {spread(summary, metric, scale)}",
         "" if summary.cv is None else f"{significant(100 * summary.cv, 2)} %",
         extremes,
         "" if effect is None else change(effect, metric, scale),

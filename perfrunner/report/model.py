@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from perfrunner.analysis import Cell, Comparison, Row
     from perfrunner.analysis.noise import NoiseFloor
     from perfrunner.report.method import Method
+    from perfrunner.report.sentences import Sentence
     from perfrunner.results import BuildRecord, ExperimentRecord
 
 SCHEMA = 1  # of the JSON format
@@ -45,14 +46,15 @@ class Counts:
 
 @dataclass(frozen=True)
 class Report:
-    """`headline` holds sentences that a reader can paste, one for each variant and primary metric.
+    """`preface` says why there is no verdict, where there is none; then a sentence for each arm.
 
     `notes` are on primary metrics and on trials, `minor_notes` on exploratory metrics.
     """
 
     experiment: ExperimentRecord
     comparison: Comparison
-    headline: tuple[str, ...]
+    preface: str
+    sentences: tuple[Sentence, ...]
     context: tuple[Fact, ...]
     counts: Counts
     moved: tuple[Moved, ...]
@@ -68,6 +70,11 @@ class Report:
     reproduce: str
     methods: tuple[Method, ...] = ()  # how it was measured, by workload: as figures
     method: tuple[Fact, ...] = ()  # and as lines
+
+    @property
+    def headline(self) -> tuple[str, ...]:
+        """What came out, as sentences that a reader can paste; at least one."""
+        return (*filter(None, (self.preface,)), *map(str, self.sentences))
 
     def rows(self, cell: Cell) -> dict[str, list[Row]]:
         """A cell's rows by metric id, in the order of the report."""

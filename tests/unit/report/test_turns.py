@@ -56,7 +56,7 @@ def test_every_format_says_how_it_was_measured(turned, tmp_path):
     report = build_report(data)
     page = write_html(report, data, tmp_path / "page.html").read_text()
     for text in (
-        render(report, "terminal"),
+        render(report, "terminal", verbose=True),
         render(report, "markdown").replace("\\", ""),
         page,
     ):
@@ -108,7 +108,7 @@ def test_a_workload_that_ran_alone_says_why(make):
 
 def test_an_older_store_says_nothing_of_it(report):
     assert report.method == ()
-    assert "how it was measured" not in render(report, "terminal")
+    assert "how it was measured" not in render(report, "terminal", verbose=True)
 
 
 def test_slices_of_append_are_operations(turned):
