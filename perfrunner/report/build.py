@@ -12,7 +12,7 @@ from perfrunner.analysis.sampling import SamplingCost, failed_checks, sampling_c
 from perfrunner.report.facts import differing_builds, differing_hosts, limited, trial_notes
 from perfrunner.report.method import method_facts, methods
 from perfrunner.report.model import Counts, Fact, Moved, Report
-from perfrunner.report.noise import aa_alarms, known_floors, noise_text
+from perfrunner.report.noise import NOISE_FLOOR, aa_alarms, known_floors, noise_text
 from perfrunner.report.numbers import percent_change, significant
 from perfrunner.report.sentences import preface, sentences
 from perfrunner.spec.preconditions import MEASURED, PRECONDITIONS
@@ -109,7 +109,7 @@ def _context(
         yield Fact("huge metadata pages", shares or "not measured")
     if costs := sampling_costs(data):
         yield Fact("sampling costs", _sampling(costs))
-    yield Fact("noise floor", noise_text(noise, comparison))
+    yield Fact(NOISE_FLOOR, noise_text(noise, comparison))
 
 
 def _sampling(costs: list[SamplingCost]) -> str:

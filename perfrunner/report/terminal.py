@@ -13,6 +13,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from perfrunner.report.noise import NOISE_FLOOR
 from perfrunner.report.numbers import (
     ARROWS,
     MARKS,
@@ -119,6 +120,9 @@ def _parts(report: Report, width: int, *, every: bool, verbose: bool) -> Iterabl
         yield _context(report)
         yield from _lists(report)
     else:
+        for fact in report.context:
+            if fact.label == NOISE_FLOOR:
+                yield Text(f"{fact.label}: {fact.value}", style="dim")
         yield Text(_more(report), style="dim")
     yield Text(f"reproduce: {report.reproduce}", style="dim", overflow="fold")
 

@@ -39,7 +39,7 @@ def test_a_later_experiment_prints_the_floor_that_it_found(aa, data):
     text = context(build_report(later), "noise floor")
     assert text == context(build_report(aa), "noise floor")
     for form in ("terminal", "markdown"):
-        assert "A/A blocks" in " ".join(render(build_report(later), form, verbose=True).split())
+        assert "A/A blocks" in " ".join(render(build_report(later), form).split())
     document = json.loads(render(build_report(later), "json"))
     assert document["facts"]["noise_floor"] == records
 
