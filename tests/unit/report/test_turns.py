@@ -18,10 +18,10 @@ from perfrunner.measure.turns import Slices
 from perfrunner.report import build_report, render
 from perfrunner.report.charts import draw_charts
 from perfrunner.report.charts.rounds import rounds_chart
-from perfrunner.report.charts.series import read_series
 from perfrunner.report.charts.style import drawing, svg_bytes
 from perfrunner.report.charts.turns import pairs, rate_points
 from perfrunner.report.files import write_html
+from perfrunner.report.raw import read_raw, read_series
 from perfrunner.results import ResultStore
 
 CELL = Cell("pillowfight", "persistent")
@@ -183,7 +183,9 @@ def test_missing_and_broken_slices_are_said_and_the_rest_is_drawn(turned):
     (places[0] / "slices.json").unlink()
     (places[1] / "slices.json").write_text('{"start_ns": [0]}')
     try:
-        charts, notes = draw_charts(build_report(data), data)
+        report = build_report(data)
+        raw = read_raw(report, data)
+        charts, notes = draw_charts(report, data, raw), list(raw.notes)
     finally:
         for place, text in zip(places, kept, strict=False):
             (place / "slices.json").write_text(text)
