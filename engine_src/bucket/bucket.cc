@@ -23,12 +23,6 @@ const BucketConfig& checked(const BucketConfig& config) {
     return config;
 }
 
-OpResult answer(OpStatus status) {
-    OpResult result;
-    result.status = status;
-    return result;
-}
-
 }  // namespace
 
 std::string_view toString(OpStatus status) {
@@ -213,7 +207,7 @@ OpStatus Bucket::admit(Vbid vbid, std::string_view key, size_t valueBytes, size_
 
 OpResult Bucket::get(Vbid vbid, std::string_view key, const OpTime& now) {
     if (!hasVBucket(vbid)) {
-        return answer(OpStatus::NotMyVbucket);
+        return failed(OpStatus::NotMyVbucket);
     }
     const BucketMemoryGuard guard(memory_);
     return vbucket(vbid).get(key, now);
@@ -221,7 +215,7 @@ OpResult Bucket::get(Vbid vbid, std::string_view key, const OpTime& now) {
 
 OpResult Bucket::getMeta(Vbid vbid, std::string_view key, const OpTime& now) {
     if (!hasVBucket(vbid)) {
-        return answer(OpStatus::NotMyVbucket);
+        return failed(OpStatus::NotMyVbucket);
     }
     const BucketMemoryGuard guard(memory_);
     return vbucket(vbid).getMeta(key, now);
@@ -229,7 +223,7 @@ OpResult Bucket::getMeta(Vbid vbid, std::string_view key, const OpTime& now) {
 
 OpResult Bucket::getAndTouch(Vbid vbid, std::string_view key, uint32_t exptime, const OpTime& now) {
     if (!hasVBucket(vbid)) {
-        return answer(OpStatus::NotMyVbucket);
+        return failed(OpStatus::NotMyVbucket);
     }
     const BucketMemoryGuard guard(memory_);
     return vbucket(vbid).getAndTouch(key, exptime, now);
@@ -237,7 +231,7 @@ OpResult Bucket::getAndTouch(Vbid vbid, std::string_view key, uint32_t exptime, 
 
 OpResult Bucket::getAndLock(Vbid vbid, std::string_view key, uint32_t seconds, const OpTime& now) {
     if (!hasVBucket(vbid)) {
-        return answer(OpStatus::NotMyVbucket);
+        return failed(OpStatus::NotMyVbucket);
     }
     const BucketMemoryGuard guard(memory_);
     return vbucket(vbid).getAndLock(key, seconds, now);
@@ -245,7 +239,7 @@ OpResult Bucket::getAndLock(Vbid vbid, std::string_view key, uint32_t seconds, c
 
 OpResult Bucket::unlock(Vbid vbid, std::string_view key, Cas cas, const OpTime& now) {
     if (!hasVBucket(vbid)) {
-        return answer(OpStatus::NotMyVbucket);
+        return failed(OpStatus::NotMyVbucket);
     }
     const BucketMemoryGuard guard(memory_);
     return vbucket(vbid).unlock(key, cas, now);
@@ -269,14 +263,14 @@ OpResult Bucket::getRandom(std::string& key, const OpTime& now) {
             return result;
         }
     }
-    return answer(OpStatus::KeyNotFound);
+    return failed(OpStatus::KeyNotFound);
 }
 
 OpResult Bucket::store(Vbid vbid, std::string_view key, StoreMode mode, std::string_view value,
                        const StoreArgs& args, const OpTime& now) {
     if (const OpStatus status = admit(vbid, key, value.size(), value.size() + key.size(), now);
         status != OpStatus::Ok) {
-        return answer(status);
+        return failed(status);
     }
     const BucketMemoryGuard guard(memory_);
     return vbucket(vbid).store(key, mode, Blob::create(value), args, now);
@@ -289,7 +283,7 @@ OpResult Bucket::store(Vbid vbid, std::string_view key, StoreMode mode, BlobPtr 
     if (const OpStatus status = admit(vbid, key, value.view().size(), key.size(), now);
         status != OpStatus::Ok) {
         value = {};
-        return answer(status);
+        return failed(status);
     }
     return vbucket(vbid).store(key, mode, std::move(value), args, now);
 }
@@ -298,7 +292,7 @@ OpResult Bucket::concat(Vbid vbid, std::string_view key, Concat where, std::stri
                         Cas cas, const OpTime& now) {
     if (const OpStatus status = admit(vbid, key, value.size(), value.size(), now);
         status != OpStatus::Ok) {
-        return answer(status);
+        return failed(status);
     }
     const BucketMemoryGuard guard(memory_);
     return vbucket(vbid).concat(key, where, value, cas, now);
@@ -307,7 +301,7 @@ OpResult Bucket::concat(Vbid vbid, std::string_view key, Concat where, std::stri
 OpResult Bucket::arithmetic(Vbid vbid, std::string_view key, const ArithmeticArgs& args,
                             const OpTime& now) {
     if (const OpStatus status = admit(vbid, key, 0, key.size(), now); status != OpStatus::Ok) {
-        return answer(status);
+        return failed(status);
     }
     const BucketMemoryGuard guard(memory_);
     return vbucket(vbid).arithmetic(key, args, now);
@@ -316,7 +310,7 @@ OpResult Bucket::arithmetic(Vbid vbid, std::string_view key, const ArithmeticArg
 OpResult Bucket::remove(Vbid vbid, std::string_view key, Cas cas, const OpTime& now) {
     // Never refused for want of memory: it is what gives memory back.
     if (!hasVBucket(vbid)) {
-        return answer(OpStatus::NotMyVbucket);
+        return failed(OpStatus::NotMyVbucket);
     }
     const BucketMemoryGuard guard(memory_);
     return vbucket(vbid).remove(key, cas, now);
@@ -324,10 +318,25 @@ OpResult Bucket::remove(Vbid vbid, std::string_view key, Cas cas, const OpTime& 
 
 OpResult Bucket::touch(Vbid vbid, std::string_view key, uint32_t exptime, const OpTime& now) {
     if (!hasVBucket(vbid)) {
-        return answer(OpStatus::NotMyVbucket);
+        return failed(OpStatus::NotMyVbucket);
     }
     const BucketMemoryGuard guard(memory_);
     return vbucket(vbid).touch(key, exptime, now);
+}
+
+OpResult Bucket::storeVersion(Vbid vbid, std::string_view key, std::string_view value,
+                              const VersionArgs& version, const OpTime& now) {
+    const size_t growth = version.deleted ? 0 : value.size() + key.size();
+    if (const OpStatus status = admit(vbid, key, value.size(), growth, now);
+        status != OpStatus::Ok) {
+        return failed(status);
+    }
+    const BucketMemoryGuard guard(memory_);
+    const auto onDisk = [&](std::optional<ItemMeta>& tombstone) {
+        return findTombstone(vbid, key, tombstone);
+    };
+    return vbucket(vbid).storeVersion(key, version.deleted ? BlobPtr{} : Blob::create(value),
+                                      version, onDisk, now);
 }
 
 OpResult Bucket::flushAll(const OpTime& now) {

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <string>
 #include <string_view>
@@ -108,6 +109,11 @@ class Bucket : private MutationSink {
                         const OpTime& now);
     OpResult remove(Vbid vbid, std::string_view key, Cas cas, const OpTime& now);
     OpResult touch(Vbid vbid, std::string_view key, uint32_t exptime, const OpTime& now);
+    /// Stores a version that another cluster made unless the one here is newer (KeyExists). Newer
+    /// is what has the higher revision; of equals the higher CAS, then expiry time, then flags. A
+    /// deletion is a version as any other.
+    OpResult storeVersion(Vbid vbid, std::string_view key, std::string_view value,
+                          const VersionArgs& version, const OpTime& now);
     /// Deletes every document of every active vBucket, each as a deletion with its own seqno.
     OpResult flushAll(const OpTime& now);
 
@@ -189,6 +195,11 @@ class Bucket : private MutationSink {
     virtual void onMutation(VBucket&, Seqno) noexcept {}
     /// A vBucket changed its state; no lock is held. Persistent buckets store it.
     virtual void onStateChange(VBucket&, const OpTime&) {}
+    /// The tombstone of a key that is not in memory any more, for conflicts; TmpFail when it cannot
+    /// be known. May wait for the disk.
+    virtual OpStatus findTombstone(Vbid, std::string_view /*key*/, std::optional<ItemMeta>&) {
+        return OpStatus::Ok;
+    }
     /// Forgets at least what the vBucket has above `seqno`. It is dead meanwhile; false when the
     /// store refuses, and then nothing has changed.
     virtual bool discardAbove(VBucket& vbucket, Seqno seqno, const OpTime& now);

@@ -65,6 +65,21 @@ struct StoreArgs {
     Cas cas{};                   ///< required version; Cas{0} = any
 };
 
+/// A version of a document that another cluster made: its CAS and its revision are kept.
+struct VersionArgs {
+    bool deleted{false};
+    uint64_t revSeqno{0};
+    Cas cas{};
+    uint32_t flags{0};
+    uint32_t exptime{0};  ///< absolute seconds, 0 = never; of a deletion: when, 0 = now
+    uint8_t datatype{0};
+    Cas expected{};          ///< required version of the document here; Cas{0} = any
+    bool onlyNew{false};     ///< KeyExists where a live document is
+    bool overrule{false};    ///< it wins whatever is here
+    bool renewCas{false};    ///< with a new CAS of this vBucket instead of `cas`
+    bool expiration{false};  ///< a deletion that expiry made
+};
+
 struct ArithmeticArgs {
     uint64_t delta{1};
     uint64_t initial{0};
@@ -89,5 +104,11 @@ struct OpResult {
 
     [[nodiscard]] bool ok() const { return status == OpStatus::Ok; }
 };
+
+inline OpResult failed(OpStatus status) {
+    OpResult result;
+    result.status = status;
+    return result;
+}
 
 }  // namespace kv

@@ -83,6 +83,16 @@ void PersistentBucket::onMutation(VBucket& vbucket, Seqno /*seqno*/) noexcept {
     queueFlush(vbucket.id());
 }
 
+OpStatus PersistentBucket::findTombstone(Vbid vbid, std::string_view key,
+                                         std::optional<ItemMeta>& tombstone) {
+    try {
+        storeOf(vbid).get(vbid, key, [&](const StoredDoc& doc) { tombstone = doc.meta; });
+        return OpStatus::Ok;
+    } catch (const StoreError&) {
+        return OpStatus::TmpFail;  // an unknown version must not win over a known one
+    }
+}
+
 void PersistentBucket::onStateChange(VBucket& vbucket, const OpTime& /*now*/) {
     targets_[vbucket.id().get()]->stateChanged();
     queueFlush(vbucket.id());

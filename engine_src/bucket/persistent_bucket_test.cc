@@ -381,6 +381,24 @@ TEST_F(PersistentBucketTest, OldTombstonesLeaveTheDisk) {
     EXPECT_EQ(bucket_->getMeta(Vbid{0}, "old1", now).number, 3U);
 }
 
+TEST_F(PersistentBucketTest, AForeignVersionIsComparedWithATombstoneOnDisk) {
+    PersistentBucket& bucket = open(fake_);
+    const OpTime now = OpTime::now();
+    const auto version = [&](uint64_t revision, bool deleted) {
+        const BucketMemoryGuard guard(bucket.memory());
+        return bucket
+                .storeVersion(Vbid{0}, "key", deleted ? "" : "value",
+                              {.deleted = deleted, .revSeqno = revision, .cas = Cas{50}}, now)
+                .status;
+    };
+    EXPECT_EQ(version(7, true), OpStatus::Ok);
+    fake_.advance(1s);
+    ASSERT_EQ(bucket.getMeta(Vbid{0}, "key", now).status, OpStatus::KeyNotFound) << "on disk only";
+    EXPECT_EQ(version(6, false), OpStatus::KeyExists) << "what was deleted stays deleted";
+    EXPECT_EQ(version(8, false), OpStatus::Ok);
+    EXPECT_EQ(get("key"), "value");
+}
+
 TEST_F(PersistentBucketTest, MemoryComesBackToWhereItWas) {
     config_.checkpoint.maxItems = 10;
     PersistentBucket& bucket = open(fake_);

@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -60,6 +61,11 @@ class VBucket {
     OpResult arithmetic(std::string_view key, const ArithmeticArgs& args, const OpTime& now);
     OpResult remove(std::string_view key, Cas cas, const OpTime& now);
     OpResult touch(std::string_view key, uint32_t exptime, const OpTime& now);
+    /// Asked for the tombstone of a key that is not in memory, with the key's lock held; anything
+    /// but Ok ends the operation with that status.
+    using FindTombstone = std::function<OpStatus(std::optional<ItemMeta>& tombstone)>;
+    OpResult storeVersion(std::string_view key, BlobPtr value, const VersionArgs& version,
+                          const FindTombstone& findTombstone, const OpTime& now);
     /// A live document from the bucket at `position` on (32 random bits), wrapping round. Up to
     /// `skip` are passed before it: else of those that share a bucket only the first would ever be
     /// found.

@@ -16,12 +16,6 @@ constexpr uint32_t kDefaultLockSeconds = 15;
 constexpr uint32_t kMaxLockSeconds = 30;
 constexpr size_t kMaxDecimalDigits = 20;
 
-OpResult failed(OpStatus status) {
-    OpResult result;
-    result.status = status;
-    return result;
-}
-
 constexpr bool isSpace(char c) {
     return c == ' ' || (c >= '\t' && c <= '\r');
 }

@@ -35,7 +35,8 @@ Stop pump(Bench& bench, std::string_view bytes) {
 
 /// Every answer is a complete frame, and nothing follows the last one.
 size_t wholeAnswers(const Bench& bench) {
-    auto rest = bench.out.view();
+    const std::string bytes = Bench::bytesOf(bench.out);
+    auto rest = protocol::asBytes(bytes);
     size_t count = 0;
     while (!rest.empty()) {
         const auto parsed = protocol::parseFrame(rest);

@@ -43,6 +43,26 @@ constexpr CounterExtras decodeCounterExtras(Bytes extras) noexcept {
             loadBig<uint32_t>(extras.data() + 16)};
 }
 
+/// SetWithMeta, AddWithMeta, DeleteWithMeta: another cluster's version of a document.
+struct VersionExtras {
+    uint32_t flags{0};
+    uint32_t expiry{0};  ///< absolute seconds
+    uint64_t revision{0};
+    uint64_t cas{0};
+    uint32_t options{0};
+};
+/// Bits of VersionExtras::options.
+inline constexpr uint32_t kSkipConflictResolution = 0x01;
+inline constexpr uint32_t kForceAcceptWithMeta = 0x02;
+inline constexpr uint32_t kRegenerateCas = 0x04;
+inline constexpr uint32_t kIsExpiration = 0x10;
+
+constexpr VersionExtras decodeVersionExtras(Bytes extras) noexcept {
+    return {loadBig<uint32_t>(extras.data()), loadBig<uint32_t>(extras.data() + 4),
+            loadBig<uint64_t>(extras.data() + 8), loadBig<uint64_t>(extras.data() + 16),
+            extras.size() < 28 ? 0 : loadBig<uint32_t>(extras.data() + 24)};
+}
+
 /// A lone u32 (expiry, lock time, flush delay, verbosity); `absent` where the request has no
 /// extras.
 constexpr uint32_t decodeU32(Bytes extras, uint32_t absent = 0) noexcept {

@@ -84,6 +84,12 @@ constexpr std::array<std::string_view, 256> makeNames() {
     set(Opcode::kGetFailoverLog, "get_failover_log");
     set(Opcode::kGetMeta, "get_meta");
     set(Opcode::kGetMetaQ, "get_meta_q");
+    set(Opcode::kSetWithMeta, "set_with_meta");
+    set(Opcode::kSetWithMetaQ, "set_with_meta_q");
+    set(Opcode::kAddWithMeta, "add_with_meta");
+    set(Opcode::kAddWithMetaQ, "add_with_meta_q");
+    set(Opcode::kDeleteWithMeta, "delete_with_meta");
+    set(Opcode::kDeleteWithMetaQ, "delete_with_meta_q");
     set(Opcode::kEnableTraffic, "enable_traffic");
     set(Opcode::kDisableTraffic, "disable_traffic");
     set(Opcode::kCompactDb, "compact_db");

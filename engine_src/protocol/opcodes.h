@@ -93,6 +93,12 @@ enum class Opcode : std::uint8_t {
     kGetFailoverLog = 0x96,
     kGetMeta = 0xa0,
     kGetMetaQ = 0xa1,
+    kSetWithMeta = 0xa2,
+    kSetWithMetaQ = 0xa3,
+    kAddWithMeta = 0xa4,
+    kAddWithMetaQ = 0xa5,
+    kDeleteWithMeta = 0xa8,
+    kDeleteWithMetaQ = 0xa9,
     kEnableTraffic = 0xad,
     kDisableTraffic = 0xae,
     kCompactDb = 0xb3,
@@ -148,6 +154,9 @@ constexpr bool isQuiet(Opcode opcode) noexcept {
         case Opcode::kGatQ:
         case Opcode::kGatKQ:
         case Opcode::kGetMetaQ:
+        case Opcode::kSetWithMetaQ:
+        case Opcode::kAddWithMetaQ:
+        case Opcode::kDeleteWithMetaQ:
             return true;
         default:
             return opcode >= Opcode::kSetQ && opcode <= Opcode::kPrependQ;

@@ -60,6 +60,11 @@ class RuleTable {
         add(Opcode::kGetLocked, kNoExtras | bytes(4), Required, Forbidden);
         add(Opcode::kUnlockKey, kNoExtras, Required, Forbidden);
         add({Opcode::kGetMeta, Opcode::kGetMetaQ}, kNoExtras | bytes(1), Required, Forbidden);
+        add({Opcode::kSetWithMeta, Opcode::kSetWithMetaQ, Opcode::kAddWithMeta,
+             Opcode::kAddWithMetaQ},
+            bytes(24) | bytes(28), Required, Optional);
+        add({Opcode::kDeleteWithMeta, Opcode::kDeleteWithMetaQ}, bytes(24) | bytes(28), Required,
+            Forbidden);
         bringsNothing({Opcode::kGet, Opcode::kGetQ, Opcode::kGetK, Opcode::kGetKQ, Opcode::kTouch,
                        Opcode::kGat, Opcode::kGatQ, Opcode::kGatK, Opcode::kGatKQ,
                        Opcode::kGetLocked, Opcode::kGetMeta, Opcode::kGetMetaQ},

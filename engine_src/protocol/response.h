@@ -27,8 +27,8 @@ struct Response {
     }
 };
 
-/// Writes `response` to `to` (room for response.size() bytes); returns its size.
-inline size_t writeResponse(uint8_t* to, const Response& response) noexcept {
+/// Writes all but the value of `response` to `to`, which has room for it; returns how much that is.
+inline size_t writeHead(uint8_t* to, const Response& response) noexcept {
     Header header;
     header.magic = Magic::kClientResponse;
     header.opcode = response.opcode;
@@ -41,13 +41,22 @@ inline size_t writeResponse(uint8_t* to, const Response& response) noexcept {
     header.cas = response.cas;
     encodeHeader(to, header);
     uint8_t* at = to + kHeaderSize;
-    for (const Bytes part : {response.extras, response.key, response.value}) {
+    for (const Bytes part : {response.extras, response.key}) {
         if (!part.empty()) {
             std::memcpy(at, part.data(), part.size());
             at += part.size();
         }
     }
     return static_cast<size_t>(at - to);
+}
+
+/// Writes `response` to `to` (room for response.size() bytes); returns its size.
+inline size_t writeResponse(uint8_t* to, const Response& response) noexcept {
+    const size_t head = writeHead(to, response);
+    if (!response.value.empty()) {
+        std::memcpy(to + head, response.value.data(), response.value.size());
+    }
+    return head + response.value.size();
 }
 
 }  // namespace kv::protocol

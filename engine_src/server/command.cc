@@ -12,6 +12,7 @@ using protocol::Violation;
 
 CommandTable::CommandTable() {
     addDataOps(*this);
+    addVersionOps(*this);
     addCounterOps(*this);
     addSessionOps(*this);
     addStatOps(*this);

@@ -11,7 +11,7 @@
 
 #include "protocol/request_rules.h"
 #include "protocol/response.h"
-#include "server/byte_buffer.h"
+#include "server/output.h"
 #include "server/server_context.h"
 #include "server/session.h"
 
@@ -34,7 +34,7 @@ struct FrameOptions {
 struct CommandContext {
     ServerContext& server;
     Session& session;
-    ByteBuffer& out;
+    Output& out;
     FrontEndStats& stats;
     OpTime now;              ///< read once per wake-up
     FrameOptions options{};  ///< of the request at work
@@ -72,6 +72,7 @@ void addSessionOps(CommandTable& table);
 void addStatOps(CommandTable& table);
 void addAdminOps(CommandTable& table);
 void addObserveOps(CommandTable& table);
+void addVersionOps(CommandTable& table);
 void addDcpOps(CommandTable& table);
 
 /// Appends `response` as the answer to `request`: opcode and opaque are the request's.
@@ -81,6 +82,15 @@ inline void reply(CommandContext& context, const protocol::FrameView& request,
     response.opaque = request.header.opaque;
     uint8_t* to = context.out.reserve(response.size());
     context.out.commit(protocol::writeResponse(to, response));
+}
+
+/// The same without the value, which the caller appends.
+inline void replyHead(CommandContext& context, const protocol::FrameView& request,
+                      protocol::Response response) {
+    response.opcode = request.header.opcode;
+    response.opaque = request.header.opaque;
+    uint8_t* to = context.out.reserve(response.size() - response.value.size());
+    context.out.commit(protocol::writeHead(to, response));
 }
 
 /// An error whose body is plain text: old clients look at the status only if there is a body.

@@ -10,9 +10,10 @@ namespace kv::server {
 
 namespace {
 
-/// A large request's buffer grows in steps of what has really arrived, not to what its header
-/// announces.
+/// A large request's buffer grows with what has really arrived, not to what its header announces.
 constexpr size_t kLargeFrameStep = 256 << 10;
+/// Reads of one large request before others have their turn.
+constexpr int kLargeFrameReads = 4;
 /// Kept for the next time when a connection's own buffers run empty.
 constexpr size_t kKeepCapacity = 4 << 10;
 /// Between two looks at what a request waits for.
@@ -102,16 +103,24 @@ size_t Connection::receive(uint8_t* to, size_t room) {
 }
 
 void Connection::readLargeFrame() {
-    const size_t room = std::min(inbox_.wanted() - inbox_.view().size(), kLargeFrameStep);
-    const size_t count = receive(inbox_.reserve(room), room);
-    if (count == 0) {
-        return;
+    for (int reads = 0; reads < kLargeFrameReads; ++reads) {
+        const size_t here = inbox_.view().size();
+        const size_t room = std::min(inbox_.wanted() - here, std::max(here, kLargeFrameStep));
+        const auto count = socket_.receive(inbox_.reserve(room), room);
+        if (!count) {
+            close();
+            return;
+        }
+        thread_.stats().bytesRead.add(*count);
+        if (*count != 0 && inbox_.commit(*count, Clock::now())) {
+            run(inbox_.view());
+            return;
+        }
+        if (*count < room) {
+            break;
+        }
     }
-    if (inbox_.commit(count, Clock::now())) {
-        run(inbox_.view());
-    } else {
-        accountBuffers();
-    }
+    accountBuffers();
 }
 
 void Connection::run(protocol::Bytes input) {
@@ -140,8 +149,7 @@ void Connection::run(protocol::Bytes input) {
             since_ = Clock::now();
             break;
         case Stop::Penalty:
-            output_.append(thread_.output().view());
-            thread_.output().clear();
+            output_.take(thread_.output());
             pause(std::chrono::milliseconds(server.settings.authDelayMillis));
             return;
         case Stop::Waiting:
@@ -157,8 +165,7 @@ void Connection::run(protocol::Bytes input) {
     produce();
     if (waiting) {
         // The answers so far leave with the pause's end at the latest.
-        output_.append(thread_.output().view());
-        thread_.output().clear();
+        output_.take(thread_.output());
         if (send()) {
             pause(kWaitStep);
         }
@@ -171,9 +178,9 @@ void Connection::produce() {
     moreToSay_ = false;
     if (Conversation* conversation = session_.conversation();
         conversation && state_ == State::Open) {
-        // As much as one turn of requests may answer; a client that is behind gets no more before
-        // it has read.
-        const size_t limit = thread_.server().settings.maxUnsentBytes / 4;
+        // Messages are copied, so less than one turn of requests may answer; a client that is
+        // behind gets no more before it has read.
+        const size_t limit = thread_.server().settings.maxUnsentBytes / 16;
         moreToSay_ = output_.size() >= limit ||
                      conversation->produce(thread_.output(), limit - output_.size());
     }
@@ -188,28 +195,24 @@ void Connection::speak() {
 
 void Connection::sendBatch() {
     auto& batch = thread_.output();
-    if (!output_.empty()) {
-        output_.append(batch.view());
-    } else if (!batch.empty()) {
-        const auto bytes = batch.view();
-        const auto sent = socket_.send(bytes);
+    if (output_.empty() && !batch.empty()) {
+        const auto sent = socket_.send(batch);
         if (!sent) {
             batch.clear();
             close();
             return;
         }
         thread_.stats().bytesWritten.add(*sent);
-        output_.append(bytes.subspan(*sent));
+        batch.consume(*sent);
     }
-    batch.clear();
-    batch.releaseAbove(2 * thread_.server().settings.maxUnsentBytes);
+    output_.take(batch);
+    batch.releaseAbove(thread_.server().settings.maxUnsentBytes / 2);
     afterSending();
 }
 
 bool Connection::send() {
     while (!output_.empty()) {
-        const auto bytes = output_.view();
-        const auto sent = socket_.send(bytes);
+        const auto sent = socket_.send(output_);
         if (!sent) {
             close();
             return false;
@@ -350,7 +353,7 @@ size_t Connection::unsentLimit() const {
 }
 
 bool Connection::accountBuffers() {
-    const size_t held = inbox_.capacity() + output_.capacity();
+    const size_t held = inbox_.capacity() + output_.held();
     if (held == accounted_) {
         return true;
     }

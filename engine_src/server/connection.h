@@ -16,8 +16,8 @@
 #include <chrono>
 #include <cstdint>
 
-#include "server/byte_buffer.h"
 #include "server/inbox.h"
+#include "server/output.h"
 #include "server/session.h"
 #include "server/watched_socket.h"
 
@@ -93,7 +93,7 @@ class Connection {
     WatchedSocket socket_;
     Session session_;
     Inbox inbox_;
-    ByteBuffer output_;    ///< answers the socket has not taken
+    Output output_;        ///< answers the socket has not taken
     size_t accounted_{0};  ///< bytes of inbox_ and output_ counted in the ledger
     State state_{State::Open};
     bool blocked_{false};    ///< the client has not taken what it was sent

@@ -13,7 +13,7 @@
 
 #include "memory/bucket_memory.h"
 #include "protocol/frame.h"
-#include "server/byte_buffer.h"
+#include "server/output.h"
 
 namespace kv::server {
 
@@ -26,7 +26,7 @@ class Conversation {
 
     /// Appends frames to `out` until there are none or it holds `limit` bytes; true when more are
     /// ready. When it returned false, the waker is called as soon as there are some again.
-    virtual bool produce(ByteBuffer& out, size_t limit) = 0;
+    virtual bool produce(Output& out, size_t limit) = 0;
     /// The client answered one of the frames. False: it must be disconnected.
     virtual bool onAnswer(const protocol::FrameView& answer) = 0;
     /// About once a second. False: the client is taken to be gone.

@@ -80,7 +80,12 @@ After replyDocument(CommandContext& context, const FrameView& request, const OpR
         response.key = request.key;
     }
     response.value = protocol::asBytes(result.value.view());
-    reply(context, request, response);
+    if (response.value.size() < Output::kShareFrom) [[likely]] {
+        reply(context, request, response);
+    } else {
+        replyHead(context, request, response);
+        context.out.share(result.value, context.server.bucket.memory());
+    }
     return After::Continue;
 }
 

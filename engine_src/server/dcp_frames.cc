@@ -10,13 +10,13 @@ using protocol::Opcode;
 
 namespace {
 
-void append(ByteBuffer& out, const FrameSpec& frame) {
+void append(Output& out, const FrameSpec& frame) {
     uint8_t* to = out.reserve(frame.size());
     out.commit(protocol::writeFrame(to, frame));
 }
 
 /// Header and extras are small and on the stack; key and value are copied once, from the item.
-void appendDocument(ByteBuffer& out, const dcp::Message& message, Opcode opcode, Bytes extras) {
+void appendDocument(Output& out, const dcp::Message& message, Opcode opcode, Bytes extras) {
     const Item& item = *message.item;
     append(out, {.opcode = opcode,
                  .vbucketOrStatus = message.vbid.get(),
@@ -28,7 +28,7 @@ void appendDocument(ByteBuffer& out, const dcp::Message& message, Opcode opcode,
                  .value = protocol::asBytes(item.value())});
 }
 
-void appendPlain(ByteBuffer& out, const dcp::Message& message, Opcode opcode, Bytes extras) {
+void appendPlain(Output& out, const dcp::Message& message, Opcode opcode, Bytes extras) {
     append(out, {.opcode = opcode,
                  .vbucketOrStatus = message.vbid.get(),
                  .opaque = message.opaque,
@@ -45,7 +45,7 @@ protocol::DcpDocument documentOf(const Item& item) {
 
 }  // namespace
 
-void appendDcpMessage(ByteBuffer& out, const dcp::Message& message) {
+void appendDcpMessage(Output& out, const dcp::Message& message) {
     switch (message.kind) {
         case dcp::MessageKind::SnapshotMarker:
             appendPlain(out, message, Opcode::kDcpSnapshotMarker,
@@ -75,7 +75,7 @@ void appendDcpMessage(ByteBuffer& out, const dcp::Message& message) {
     }
 }
 
-void appendDcpNoop(ByteBuffer& out) {
+void appendDcpNoop(Output& out) {
     append(out, {.opcode = Opcode::kDcpNoop});
 }
 

@@ -2,13 +2,13 @@
 #pragma once
 
 #include "dcp/message.h"
-#include "server/byte_buffer.h"
+#include "server/output.h"
 
 namespace kv::server {
 
 /// Appends the frame of `message`: message.wireSize() bytes.
-void appendDcpMessage(ByteBuffer& out, const dcp::Message& message);
+void appendDcpMessage(Output& out, const dcp::Message& message);
 /// Appends a producer's noop.
-void appendDcpNoop(ByteBuffer& out);
+void appendDcpNoop(Output& out);
 
 }  // namespace kv::server

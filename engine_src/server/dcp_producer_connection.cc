@@ -152,7 +152,7 @@ void DcpProducerConnection::acknowledged(uint32_t bytes) {
     producer_->producer().acknowledged(bytes);
 }
 
-bool DcpProducerConnection::produce(ByteBuffer& out, size_t limit) {
+bool DcpProducerConnection::produce(Output& out, size_t limit) {
     if (noopDue_) {
         noopDue_ = false;
         noopUnanswered_ = true;

@@ -39,7 +39,7 @@ class DcpProducerConnection final : public Conversation {
     bool closeStream(Vbid vbid);
     void acknowledged(uint32_t bytes);
 
-    bool produce(ByteBuffer& out, size_t limit) override;
+    bool produce(Output& out, size_t limit) override;
     bool onAnswer(const protocol::FrameView& answer) override;
     bool tick(Clock::time_point now) override;
 

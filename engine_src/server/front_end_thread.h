@@ -10,10 +10,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "server/byte_buffer.h"
 #include "server/connection.h"
 #include "server/event_ptr.h"
 #include "server/front_end_stats.h"
+#include "server/output.h"
 #include "server/server_context.h"
 
 namespace kv::server {
@@ -40,7 +40,7 @@ class FrontEndThread {
     ServerContext& server() { return server_; }
     FrontEndStats& stats() { return stats_; }
     event_base* base() { return base_.get(); }
-    ByteBuffer& output() { return output_; }
+    Output& output() { return output_; }
     uint8_t* readBuffer() { return readBuffer_.data(); }
     [[nodiscard]] size_t readBufferSize() const { return readBuffer_.size(); }
     /// Calls connection.resume() after other connections had their turn.
@@ -68,7 +68,7 @@ class FrontEndThread {
     EventPtr resumeEvent_;
     EventPtr sweepEvent_;
     std::vector<uint8_t> readBuffer_;
-    ByteBuffer output_;  ///< answers of the wake-up at work; empty between two of them
+    Output output_;  ///< answers of the wake-up at work; empty between two of them
     std::unordered_map<uint64_t, std::unique_ptr<Connection>> connections_;
     std::vector<uint64_t> toResume_;
     std::thread thread_;

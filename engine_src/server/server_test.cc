@@ -196,6 +196,31 @@ TEST_F(ServerTest, ASlowReaderIsNotServedBeyondItsBound) {
             << "every answer comes once it reads again";
 }
 
+TEST_F(ServerTest, ALargeValueIsSentAsItWasReadWhateverBecomesOfTheDocument) {
+    start();
+    auto reader = connect(64 << 10);
+    auto writer = connect();
+    for (auto* client : {&reader, &writer}) {
+        client->send(Frame{.opcode = Opcode::kHello, .key = "t"}.bytes());
+        ASSERT_EQ(client->receive(1).size(), 1U);
+    }
+    constexpr size_t kSize = 16 << 20;  // more than the sockets hold
+    writer.send(setBytes("big", std::string(kSize, 'a')) + setBytes("small", "s"));
+    ASSERT_EQ(writer.receive(2).size(), 2U);
+    reader.send(getBytes("big") + getBytes("small") + getBytes("big"));
+    ASSERT_TRUE(eventually([this] { return context().buffers.held() > kSize / 4; }));
+    writer.send(setBytes("big", std::string(kSize, 'b')));
+    ASSERT_EQ(writer.receive(1).size(), 1U);
+    const auto answers = reader.receive(3);
+    ASSERT_EQ(answers.size(), 3U);
+    EXPECT_TRUE(answers[0].value == std::string(kSize, 'a'));
+    EXPECT_EQ(answers[1].value, "s");
+    EXPECT_TRUE(answers[2].value == std::string(kSize, 'a') ||
+                answers[2].value == std::string(kSize, 'b'));
+    EXPECT_TRUE(eventually([&] { return context().buffers.held() < 100'000; }));
+    EXPECT_LT(bucket_->memory().precise(), kSize + (2 << 20)) << "nobody holds the old value any more";
+}
+
 TEST_F(ServerTest, AFloodOfRequestsLeavesOthersTheirTurn) {
     start({.maxRequestsPerTurn = 16}, nullptr, 1);
     auto greedy = connect();

@@ -11,7 +11,7 @@ struct ServerSettings {
     size_t readBufferBytes{64 << 10};   ///< one read() of a connection, per wake-up
     uint32_t maxRequestsPerTurn{2048};  ///< then other connections are served first
     size_t maxUnsentBytes{
-            1 << 20};  ///< a connection with more is not read until its client has taken it
+            4 << 20};  ///< a connection with more is not read until its client has taken it
     size_t maxBufferedBytes{
             256u << 20};  ///< partial requests and unsent answers of all connections together
     uint32_t idlePartialSeconds{

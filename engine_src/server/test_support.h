@@ -120,9 +120,20 @@ class Bench {  // NOLINT(clang-analyzer-optin.performance.Padding)
         toSkip += progress.skip;
         return progress;
     }
+    /// What a client would be sent.
+    static std::string bytesOf(const Output& output) {
+        std::vector<iovec> pieces(output.size() + 1);
+        pieces.resize(output.gather(pieces));
+        std::string bytes;
+        for (const iovec& piece : pieces) {
+            bytes.append(static_cast<const char*>(piece.iov_base), piece.iov_len);
+        }
+        return bytes;
+    }
     /// Everything answered since the last call.
     std::vector<Answer> answers() {
-        auto found = parseAnswers(out.view());
+        const auto bytes = bytesOf(out);
+        auto found = parseAnswers(protocol::asBytes(bytes));
         out.clear();
         return found;
     }
@@ -143,7 +154,7 @@ class Bench {  // NOLINT(clang-analyzer-optin.performance.Padding)
     FrontEndStats stats{1};
     ServerContext server;
     Session session;
-    ByteBuffer out;
+    Output out;
     std::string pending;
     size_t toSkip{0};  ///< bytes to come of a request that was refused as too long
     OpTime now{OpTime::now()};

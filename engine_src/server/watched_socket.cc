@@ -2,12 +2,16 @@
 
 #include <sys/socket.h>
 
+#include <array>
 #include <cerrno>
 #include <stdexcept>
 
 namespace kv::server {
 
 namespace {
+
+/// Of one send: head and value of as many large answers as a turn makes by far.
+constexpr size_t kPieces = 32;
 
 /// What recv() and send() say: a count, "not now", or the end.
 std::optional<size_t> transferred(ssize_t count) {
@@ -53,8 +57,17 @@ std::optional<size_t> WatchedSocket::receive(uint8_t* to, size_t room) {
     return count == 0 ? std::nullopt : transferred(count);
 }
 
-std::optional<size_t> WatchedSocket::send(protocol::Bytes bytes) {
-    return transferred(::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL));
+std::optional<size_t> WatchedSocket::send(const Output& output) {
+    std::array<iovec, kPieces> pieces;
+    const size_t count = output.gather(pieces);
+    if (count == 1) [[likely]] {
+        return transferred(
+                ::send(socket_.get(), pieces[0].iov_base, pieces[0].iov_len, MSG_NOSIGNAL));
+    }
+    msghdr message{};
+    message.msg_iov = pieces.data();
+    message.msg_iovlen = count;
+    return transferred(::sendmsg(socket_.get(), &message, MSG_NOSIGNAL));
 }
 
 void WatchedSocket::endSending() {

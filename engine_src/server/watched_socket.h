@@ -9,6 +9,7 @@
 
 #include "protocol/frame.h"
 #include "server/event_ptr.h"
+#include "server/output.h"
 
 namespace kv::server {
 
@@ -24,7 +25,7 @@ class WatchedSocket {
     /// Bytes read, 0 when there are none now; nothing at the end of the stream or on an error.
     std::optional<size_t> receive(uint8_t* to, size_t room);
     /// Bytes that the socket took, possibly 0; nothing on an error.
-    std::optional<size_t> send(protocol::Bytes bytes);
+    std::optional<size_t> send(const Output& output);
     /// Closes our half: the client sees the end of the stream after what was sent.
     void endSending();
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from perfrunner.analysis.cells import CellBlocks, clean_blocks, void_trials
+from perfrunner.analysis.enough import too_little
 from perfrunner.analysis.estimate import (
     NotARatioError,
     adjust,
@@ -23,7 +24,9 @@ from perfrunner.analysis.estimate import (
 from perfrunner.analysis.model import ALPHA, Cell, Comparison, Effect, Row
 from perfrunner.analysis.plan import AnalysisPlan, type_of
 from perfrunner.analysis.rare import ROBUST, rare_slices
+from perfrunner.analysis.saturation import busy_hosts, saturated
 from perfrunner.analysis.verdict import decide, more_blocks
+from perfrunner.spec.metrics import BY_USABLE_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -55,7 +58,7 @@ def compare(data: ExperimentData, baseline: str | None = None) -> Comparison:
         voids=void_trials(data.trials),
         blocks=max((len(blocks.blocks) for blocks in cells), default=0),
         tests=_tests(rows),
-        warnings=tuple(_warnings(cells, plan)),
+        warnings=(*_warnings(cells, plan), *_rounded(rows, plan), *busy_hosts(cells)),
     )
 
 
@@ -139,7 +142,9 @@ def _draft(
         return replace(row, reason="the baseline gives none")
     margin = plan.margin(metric)
     try:
-        effect = paired_effect(metric.effect, plan.baseline, paired.base, paired.other, margin)
+        effect = paired_effect(
+            metric.effect, plan.baseline, paired.base, paired.other, margin, metric.resolution
+        )
     except NotARatioError as error:
         return replace(row, verdict="invalid", reason=str(error))
     notes = list(row.notes)
@@ -153,7 +158,16 @@ def _draft(
     notes.extend(_disagreement(effect))
     if metric.id == ROBUST:
         notes.extend(rare_slices(blocks, plan.baseline, variant, margin))
-    return replace(row, effect=effect, notes=tuple(notes))
+    too_short = too_little(
+        blocks,
+        metric.id,
+        (plan.baseline, variant),
+        short_wanted=blocks.cell.workload in plan.short,
+    )
+    drafted = replace(row, effect=effect, notes=tuple(notes), reason=too_short)
+    if why := saturated(blocks, metric.id, (plan.baseline, variant), plan.client_busy):
+        return replace(drafted, verdict="invalid", reason=why)
+    return drafted
 
 
 def _with_unpaired_effect(
@@ -163,7 +177,12 @@ def _with_unpaired_effect(
         return replace(row, reason="the other experiment has no such metric")
     try:
         effect = unpaired_effect(
-            row.metric.effect, base, list(x.values()), list(y.values()), margin
+            row.metric.effect,
+            base,
+            list(x.values()),
+            list(y.values()),
+            margin,
+            row.metric.resolution,
         )
     except NotARatioError as error:
         return replace(row, verdict="invalid", reason=str(error))
@@ -186,7 +205,7 @@ def _with_verdicts(drafts: list[Row]) -> tuple[Row, ...]:
 
 
 def _judge(row: Row) -> Row:
-    if row.effect is None or row.verdict is not None:
+    if row.effect is None or row.verdict is not None or row.reason:
         return row
     verdict, small, reason = decide(row.effect, row.metric.direction)
     more = more_blocks(row.effect) if verdict == "unsure" else None
@@ -240,6 +259,19 @@ def _warnings(cells: list[CellBlocks], plan: AnalysisPlan) -> Iterable[str]:
         for name in sorted(_metrics(blocks)):
             if not type_of(name).unit and not type_of(name).default_margin:
                 yield f"{blocks.cell}: metric {name} is unknown to this perfrunner: numbers only"
+
+
+def _rounded(rows: Iterable[Row], plan: AnalysisPlan) -> Iterable[str]:
+    """Primary metrics that divide by what each allocator rounds up to, where the arms' allocators differ."""
+    names = sorted(set(plan.allocators.values()))
+    primary = {row.metric.id for row in rows if row.primary and row.effect is not None}
+    for metric in BY_USABLE_SIZE:
+        payload = metric.replace("fragmentation", "fragmentation_payload")
+        if metric in primary and payload not in primary and len(names) > 1:
+            yield (
+                f"{metric} divides mem_used, which is usable sizes, and {' and '.join(names)} round sizes up"
+                f" differently: between allocators {payload} compares"
+            )
 
 
 def _listed(blocks: Iterable[int]) -> str:

@@ -3,6 +3,10 @@
 The interval is Student's t over trials, not a bootstrap: with ten trials a bootstrap interval that
 says 95 % covers 81 to 91 %. Ratios are worked on as logarithms, so that swapping the two arms
 inverts the ratio and its interval.
+
+A metric's resolution is the largest change that means nothing (a page, a bucket of a histogram). The
+tests are against the nearest such change, not against exactly none: else a counter without spread
+that moved by one byte would be a certain difference.
 """
 
 from __future__ import annotations
@@ -53,8 +57,12 @@ def paired_effect(
     base: Mapping[int, float],
     other: Mapping[int, float],
     margin: float,
+    resolution: float = 0.0,
 ) -> Effect:
-    """The effect over the blocks that hold both arms; at least one such block is required."""
+    """The effect over the blocks that hold both arms; at least one such block is required.
+
+    `margin` and `resolution` are shares for a ratio, else in the metric's unit.
+    """
     blocks = sorted(base.keys() & other.keys())
     if not blocks:
         raise ValueError("no block holds both arms")
@@ -65,7 +73,8 @@ def paired_effect(
         d, scale = np.log(y) - np.log(x), 1.0
     else:
         d, scale = y - x, float(np.abs([x, y]).max())
-    found = _one_sample(d, scale)
+    nothing = _nearest_nothing(kind, float(d.mean()), resolution)
+    found = _one_sample(d, scale, nothing)
     return Effect(
         kind=kind,
         baseline=baseline,
@@ -75,13 +84,19 @@ def paired_effect(
         p=found.p,
         t=found.t,
         sd=float(d.std(ddof=1)) if len(d) > 1 else None,
-        wilcoxon_p=_wilcoxon(d),
+        wilcoxon_p=_wilcoxon(d - nothing),
         margin=margin,
+        resolution=resolution,
     )
 
 
 def unpaired_effect(
-    kind: EffectKind, baseline: str, base: Sequence[float], other: Sequence[float], margin: float
+    kind: EffectKind,
+    baseline: str,
+    base: Sequence[float],
+    other: Sequence[float],
+    margin: float,
+    resolution: float = 0.0,
 ) -> Effect:
     """Welch's interval between two experiments that were not interleaved."""
     x, y = np.array(base, dtype=np.float64), np.array(other, dtype=np.float64)
@@ -90,7 +105,8 @@ def unpaired_effect(
         _require_positive(range(1, len(y) + 1), y, y)
         x, y = np.log(x), np.log(y)
     scale = 1.0 if kind == "ratio" else float(np.abs(np.concatenate([x, y])).max())
-    interval, p, t = _welch(x, y, scale)
+    nothing = _nearest_nothing(kind, float(y.mean() - x.mean()), resolution)
+    interval, p, t = _welch(x, y, scale, nothing)
     return Effect(
         kind=kind,
         baseline=baseline,
@@ -102,6 +118,7 @@ def unpaired_effect(
         sd=None,
         wilcoxon_p=None,
         margin=margin,
+        resolution=resolution,
         paired=False,
     )
 
@@ -124,16 +141,22 @@ class _Found:
         self.t = t
 
 
-def _one_sample(data: Array, scale: float) -> _Found:
+def _nearest_nothing(kind: EffectKind, mean: float, resolution: float) -> float:
+    """The change within the resolution that lies nearest to the one found (a log ratio, or a difference)."""
+    reach = math.log1p(resolution) if kind == "ratio" else resolution
+    return min(max(mean, -reach), reach)
+
+
+def _one_sample(data: Array, scale: float, nothing: float) -> _Found:
     if len(data) < 2:
         return _Found(None, None, None)
     mean = float(data.mean())
     if _without_spread(data, scale):
         # Every block says the same: no error to estimate. Nothing speaks against the value found.
-        return _Found((mean, mean), 1.0 if abs(mean) <= NO_SPREAD * scale else 0.0, None)
+        return _Found((mean, mean), 1.0 if abs(mean - nothing) <= NO_SPREAD * scale else 0.0, None)
     from scipy import stats
 
-    result: Any = stats.ttest_1samp(data, 0.0)
+    result: Any = stats.ttest_1samp(data, nothing)
     low, high = result.confidence_interval(CONFIDENCE)
     return _Found((float(low), float(high)), float(result.pvalue), float(result.statistic))
 
@@ -151,17 +174,24 @@ def _interval(data: Array, mean: float, sd: float | None) -> Interval | None:
     return (float(low), float(high))
 
 
-def _welch(x: Array, y: Array, scale: float) -> tuple[Interval | None, float | None, float | None]:
+def _welch(
+    x: Array, y: Array, scale: float, nothing: float
+) -> tuple[Interval | None, float | None, float | None]:
     if len(x) < 2 or len(y) < 2:
         return None, None, None
     difference = float(y.mean() - x.mean())
     if _without_spread(x, scale) and _without_spread(y, scale):
-        return (difference, difference), 1.0 if abs(difference) <= NO_SPREAD * scale else 0.0, None
+        apart = abs(difference - nothing) > NO_SPREAD * scale
+        return (difference, difference), 0.0 if apart else 1.0, None
     from scipy import stats
 
-    result: Any = stats.ttest_ind(y, x, equal_var=False)
+    result: Any = stats.ttest_ind(y - nothing, x, equal_var=False)
     low, high = result.confidence_interval(CONFIDENCE)
-    return (float(low), float(high)), float(result.pvalue), float(result.statistic)
+    return (
+        (float(low) + nothing, float(high) + nothing),
+        float(result.pvalue),
+        float(result.statistic),
+    )
 
 
 def _wilcoxon(d: Array) -> float | None:

@@ -62,7 +62,8 @@ class Effect:
     """A variant against the baseline.
 
     A ratio is variant / baseline (1 = no change), a difference is variant - baseline in the
-    metric's unit (0 = no change). `t` is None where the trials do not spread at all.
+    metric's unit (0 = no change). `p` tests against the nearest change within the resolution. `t` is
+    None where the trials do not spread at all.
     """
 
     kind: EffectKind
@@ -77,6 +78,7 @@ class Effect:
     margin: float  # a share for a ratio, the metric's unit for a difference
     paired: bool = True
     q: float | None = None
+    resolution: float = 0.0  # as the margin; no change up to it is a difference
 
     @property
     def neutral(self) -> float:
@@ -88,8 +90,9 @@ class Effect:
 class Row:
     """One line of a report. The baseline's own row has no effect.
 
-    `verdict` is None for the baseline, for a metric without a direction and where there are too few
-    blocks; `reason` says why, and why a row is invalid. `more_blocks` is set for *unsure* only.
+    `verdict` is None for the baseline, for a metric without a direction, where there are too few
+    blocks and where trials are too short; `reason` says why, and why a row is invalid.
+    `more_blocks` is set for *unsure* only.
     """
 
     cell: Cell

@@ -29,6 +29,9 @@ class AnalysisPlan:
     workloads: tuple[str, ...]
     buckets: tuple[str, ...]
     margins: Mapping[str, float] = field(default_factory=dict)
+    short: frozenset[str] = frozenset()  # workloads whose trials may be short: the spec says so
+    client_busy: float = 1.0  # of the busiest load thread: above it the client is saturated
+    allocators: Mapping[str, str] = field(default_factory=dict)  # by variant, where the spec says
 
     @classmethod
     def of(cls, data: ExperimentData, baseline: str | None = None) -> AnalysisPlan:
@@ -51,6 +54,9 @@ class AnalysisPlan:
             workloads=tuple(_names(spec.get("workloads"))),
             buckets=tuple(spec.get("buckets") or ()),
             margins={name: _margin(name, v) for name, v in (spec.get("margins") or {}).items()},
+            short=frozenset(_short(spec.get("workloads"))),
+            client_busy=float((spec.get("limits") or {}).get("client_busy", 1.0)),
+            allocators=dict(_allocators(spec.get("variants"))),
         )
 
     def margin(self, metric: MetricType) -> float:
@@ -73,6 +79,19 @@ def type_of(metric_id: str) -> MetricType:
 
 def _names(value: Any) -> list[str]:
     return [str(name) for name in value] if value else []
+
+
+def _short(workloads: Any) -> Iterable[str]:
+    for name, workload in workloads.items() if isinstance(workloads, dict) else ():
+        if isinstance(workload, dict) and workload.get("schedule") == "side-by-side":
+            yield str(name)
+
+
+def _allocators(variants: Any) -> Iterable[tuple[str, str]]:
+    for name, variant in variants.items() if isinstance(variants, dict) else ():
+        allocator = variant.get("allocator") if isinstance(variant, dict) else None
+        if isinstance(allocator, dict) and allocator.get("name"):
+            yield str(name), str(allocator["name"])
 
 
 def _margin(metric_id: str, value: Any) -> float:

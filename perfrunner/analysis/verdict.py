@@ -27,13 +27,14 @@ def decide(effect: Effect, direction: Direction) -> tuple[Verdict | None, bool, 
         return None, False, "neither direction is better"
     assert effect.ci95 is not None and effect.q is not None  # noqa: PT018 - n >= MIN_BLOCKS
     low, high = deviation(effect, effect.ci95)
-    margin = margin_deviation(effect)
-    if effect.q < ALPHA and (low > 0 or high < 0):
+    margin, nothing = margin_deviation(effect), resolution_deviation(effect)
+    if effect.q < ALPHA and (low > nothing or high < -nothing):
         rises = low > 0
         verdict: Verdict = "better" if rises == (direction == "higher") else "worse"
         small = abs(deviation(effect, (effect.estimate, effect.estimate))[0]) <= margin
         return verdict, small, ""
-    if -margin <= low and high <= margin:
+    alike = max(margin, nothing)
+    if -alike <= low and high <= alike:
         return "same", False, ""
     return "unsure", False, ""
 
@@ -48,12 +49,13 @@ def more_blocks(effect: Effect) -> int | None:
     if effect.sd is None or effect.p is None or effect.q is None:
         return None
     d = abs(deviation(effect, (effect.estimate, effect.estimate))[0])
-    margin = margin_deviation(effect)
+    nothing = resolution_deviation(effect)
+    margin = max(margin_deviation(effect), nothing)
     level = ALPHA * (effect.p / effect.q if effect.q > 0 else 1.0)
     wanted = [
         n
         for n in (
-            _blocks_for_power(d, effect.sd, level, effect.n),
+            _blocks_for_power(d - nothing, effect.sd, level, effect.n),
             _blocks_for_width(margin - d, effect.sd, effect.n),
         )
         if n is not None
@@ -71,6 +73,11 @@ def deviation(effect: Effect, interval: Interval) -> Interval:
 def margin_deviation(effect: Effect) -> float:
     """The margin on the scale of `deviation`. A 1 % margin on a ratio is 1/1.01 to 1.01."""
     return math.log1p(effect.margin) if effect.kind == "ratio" else effect.margin
+
+
+def resolution_deviation(effect: Effect) -> float:
+    """The resolution on the scale of `deviation`."""
+    return math.log1p(effect.resolution) if effect.kind == "ratio" else effect.resolution
 
 
 def _blocks_for_power(d: float, sd: float, level: float, n: int) -> int | None:

@@ -19,8 +19,9 @@ from perfrunner.build.links import has_links, keep_links
 from perfrunner.build.manifest import write_manifest
 from perfrunner.build.output import Progress
 from perfrunner.build.provenance import PROVENANCE, describe, read_provenance
+from perfrunner.build.snapshot import mirror
 from perfrunner.build.toolchain import build_environment, find_toolchain, require_cargo
-from perfrunner.build.tree import BuildPlan, build_and_install, locked_tree
+from perfrunner.build.tree import BuildPlan, Tree, build_and_install, locked_tree
 from perfrunner.errors import BuildError
 from perfrunner.spec.allocator import SYSTEM
 from perfrunner.spec.options import BUILD_OPTIONS
@@ -97,7 +98,7 @@ def _build(
     plan: BuildPlan,
     identity: str,
     source: str,
-    tree: Path,
+    tree: Tree,
     path: Path,
     cache_dir: Path,
     env: dict[str, str],
@@ -107,6 +108,10 @@ def _build(
     log_path.parent.mkdir(parents=True, exist_ok=True)
     path.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{identity}.", dir=path.parent))
+    tree.source.mkdir(parents=True, exist_ok=True)
+    mirror(plan.source_dir, tree.source)
+    if source_hash(tree.source) != source:
+        raise BuildError(f"{plan.source_dir} changed while it was copied", hint="start again")
     try:
         with log_path.open("w", encoding="utf-8") as log:
             seconds = build_and_install(
@@ -118,16 +123,12 @@ def _build(
                 env=env,
                 progress=tell,
             )
-        if source_hash(plan.source_dir) != source:
-            raise BuildError(
-                f"{plan.source_dir} changed while it was built", hint="start the build again"
-            )
         libraries = bundle_libraries(staging, env)
         document = describe(
             plan,
             build_id=identity,
             source=source,
-            tree=tree,
+            tree=tree.build,
             libraries=libraries,
             seconds=seconds,
             env=env,
@@ -136,7 +137,7 @@ def _build(
         keep_links(
             cache_dir,
             identity,
-            tree,
+            tree.build,
             (program.name for program in (staging / "bin").iterdir()),
             ninja=plan.toolchain.ninja,
             env=env,

@@ -25,6 +25,7 @@ _OTHER_FILES = re.compile(
     r".*_(test|fuzz)\.(cc|c|h)|.*\.(md|o|swp|orig|rej)|.*~|\..*|CMakePresets\.json|CMakeUserPresets\.json"
 )
 ALLOCATORS = "allocators"
+PINS = ("Cargo.toml", "Cargo.lock")  # of each allocator, in its folder
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,12 @@ def source_files(source_dir: Path) -> Iterator[Path]:
                 yield here / name
 
 
+def is_source(name: str) -> bool:
+    """Whether a file of this name (relative to the engine's source) is among those that a build reads."""
+    *directories, file = name.split("/")
+    return not _OTHER_FILES.fullmatch(file) and not any(map(_OTHER_DIRS.fullmatch, directories))
+
+
 def source_hash(source_dir: Path) -> str:
     """sha256 over names and contents."""
     if not (source_dir / "CMakeLists.txt").is_file():
@@ -55,12 +62,26 @@ def source_hash(source_dir: Path) -> str:
     return _hash_files(source_dir, source_files(source_dir))
 
 
+def tree_files(source_dir: Path) -> Iterator[Path]:
+    """Every file that a build can read: the source's, and every allocator's pin."""
+    yield from source_files(source_dir)
+    for lock in sorted((source_dir / ALLOCATORS).glob("*/Cargo.toml")):
+        yield from (lock.with_name(name) for name in PINS if lock.with_name(name).is_file())
+
+
+def content_hash(source_dir: Path) -> str:
+    """sha256 over names and contents of all that a build can read: what two equal sources have in common."""
+    if not (source_dir / "CMakeLists.txt").is_file():
+        raise BuildError(f"{source_dir} holds no engine source (no CMakeLists.txt)")
+    return _hash_files(source_dir, tree_files(source_dir))
+
+
 def allocator_hash(source_dir: Path, allocator: str) -> str:
     """sha256 over the allocator's own folder (Cargo.toml, Cargo.lock); empty for one without a folder."""
     folder = source_dir / ALLOCATORS / allocator
     if not folder.is_dir():
         return ""
-    return _hash_files(folder, (folder / name for name in ("Cargo.toml", "Cargo.lock")))
+    return _hash_files(folder, (folder / name for name in PINS))
 
 
 def allocator_pin(source_dir: Path, allocator: str) -> AllocatorPin | None:

@@ -42,11 +42,13 @@ def prove(
     engine: EngineSpec,
     *,
     params: Mapping[str, str] | None = None,
+    tools: str | None = None,
 ) -> Proof:
     """Start the engine of `deployed` (Host.deploy's answer) as `variant` and read every setting back.
 
     `params` are the engine's and the variant's together (Spec.params_of); without them the variant's alone.
-    ProofError names the variant, the setting, what was expected and what was found. On port 0, without data.
+    `tools`: the artifact whose kvctl asks; the engine's own if nothing is said. On port 0, without data.
+    ProofError names the variant, the setting, what was expected and what was found.
     """
     asked = dict(variant.params if params is None else params)
     directory = f"{host.work_dir}/{_NAME}"
@@ -63,7 +65,7 @@ def prove(
             cwd=directory,
         )
         try:
-            stats = _ask(host, process, variant, deployed, directory)
+            stats = _ask(host, process, variant, tools or deployed, directory)
         except BaseException:
             with contextlib.suppress(HostError):
                 process.stop(2.0)
@@ -110,10 +112,10 @@ def _engine_argv(
     ]
 
 
-def _ask(host: Host, process: Process, variant: Variant, deployed: str, directory: str) -> Stats:
+def _ask(host: Host, process: Process, variant: Variant, tools: str, directory: str) -> Stats:
     port = _wait_ready(host, process, variant, directory)
     argv = [
-        f"{deployed}/bin/kvctl",
+        f"{tools}/bin/kvctl",
         "--host=127.0.0.1",
         f"--port={port}",
         "stat",

@@ -1,8 +1,9 @@
 """CMake build trees, kept between builds so that little is compiled twice.
 
-One tree for each build type, compiler and source directory. The same tree is configured again for every variant:
-another ENGINE_ALLOCATOR relinks, another build switch recompiles only what includes that switch's header. A tree is
-used by one build at a time (an flock beside it); the allocators' own builds are shared by all trees.
+One tree for each build type and compiler, whatever directory or revision the source is from. It has its own copy of the
+source (see snapshot.py), and is configured again for every variant: another ENGINE_ALLOCATOR relinks, another build
+switch recompiles only what includes that switch's header, another revision only what differs. A tree is used by one
+build at a time (an flock beside it); the allocators' own builds are shared by all trees.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from perfrunner.build.toolchain import Toolchain
 from perfrunner.errors import BuildError
 
 COMPONENT = "artifact"
+_SCHEMA = 2  # of a tree's directory: raise it when that gets another layout
 
 
 @dataclass(frozen=True)
@@ -37,18 +39,21 @@ class BuildPlan:
 
     @property
     def tree_key(self) -> str:
-        parts = [
-            str(self.source_dir),
-            self.build_type,
-            self.toolchain.cxx,
-            self.toolchain.identity,
-        ]
+        parts = [_SCHEMA, self.build_type, self.toolchain.cxx, self.toolchain.identity]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
 
 
+@dataclass(frozen=True)
+class Tree:
+    """`source` is the tree's own copy of the engine's source, `build` what CMake makes of it."""
+
+    source: Path
+    build: Path
+
+
 @contextlib.contextmanager
-def locked_tree(cache_dir: Path, plan: BuildPlan, progress: Progress) -> Iterator[Path]:
-    """The tree's directory, ours alone until we leave."""
+def locked_tree(cache_dir: Path, plan: BuildPlan, progress: Progress) -> Iterator[Tree]:
+    """Ours alone until we leave."""
     trees = cache_dir / "trees"
     trees.mkdir(parents=True, exist_ok=True)
     tree = trees / plan.tree_key
@@ -59,13 +64,13 @@ def locked_tree(cache_dir: Path, plan: BuildPlan, progress: Progress) -> Iterato
         except BlockingIOError:
             progress("waiting for another build in the same tree")
             fcntl.flock(fd, fcntl.LOCK_EX)
-        yield tree
+        yield Tree(tree / "source", tree / "build")
     finally:
         os.close(fd)
 
 
 def build_and_install(
-    tree: Path,
+    tree: Tree,
     prefix: Path,
     plan: BuildPlan,
     *,
@@ -78,9 +83,9 @@ def build_and_install(
     seconds: dict[str, float] = {}
     steps = {
         "configure": configure_argv(tree, plan, allocator_cache),
-        "build": [plan.toolchain.ninja, "-C", str(tree), f"-j{parallelism()}"],
+        "build": [plan.toolchain.ninja, "-C", str(tree.build), f"-j{parallelism()}"],
         "install": [
-            plan.toolchain.cmake, "--install", str(tree), "--component", COMPONENT, "--prefix", str(prefix),
+            plan.toolchain.cmake, "--install", str(tree.build), "--component", COMPONENT, "--prefix", str(prefix),
         ],
     }  # fmt: skip
     for step, argv in steps.items():
@@ -94,7 +99,7 @@ def build_and_install(
     return seconds
 
 
-def configure_argv(tree: Path, plan: BuildPlan, allocator_cache: Path) -> list[str]:
+def configure_argv(tree: Tree, plan: BuildPlan, allocator_cache: Path) -> list[str]:
     """-U forgets what an earlier configuration remembered, so that a switch left out has today's default."""
     defines = {
         "CMAKE_BUILD_TYPE": plan.build_type,
@@ -111,7 +116,7 @@ def configure_argv(tree: Path, plan: BuildPlan, allocator_cache: Path) -> list[s
         **plan.options,
     }
     return [
-        plan.toolchain.cmake, "-S", str(plan.source_dir), "-B", str(tree), "-G", "Ninja", "--no-warn-unused-cli",
+        plan.toolchain.cmake, "-S", str(tree.source), "-B", str(tree.build), "-G", "Ninja", "--no-warn-unused-cli",
         "-UENGINE_*", "-UKV_*", *(f"-D{name}={value}" for name, value in defines.items()),
     ]  # fmt: skip
 

@@ -34,6 +34,7 @@ Settings = dict[str, Mapping[str, str]]
 )
 @options.spec_argument
 @options.set_option
+@options.source_option
 @options.cluster_option
 @options.variants_option
 @options.cache_option
@@ -46,6 +47,7 @@ def command(
     ctx: click.Context,
     spec_path: Path,
     overrides: tuple[str, ...],
+    named_sources: tuple[str, ...],
     cluster: Path | None,
     variants: tuple[str, ...],
     cache_dir: Path,
@@ -55,13 +57,15 @@ def command(
     quiet: bool,
 ) -> None:
     """Build every variant of SPEC, start each on its host, read its settings back, and print the build ids."""
-    spec = options.read_spec(spec_path, overrides, cluster)
+    spec = options.read_spec(spec_path, overrides, cluster, named_sources=named_sources)
     spec = spec.restricted(None, options.selection("variant", variants, tuple(spec.variants)))
     source = find_engine_source(engine_src, spec_path)
     from perfrunner.run.preflight.builds import build_all
+    from perfrunner.source import resolve_sources
 
+    sources = resolve_sources(spec, source, cache_dir)
     with progress_listener(quiet) as listener:
-        builds = build_all(spec, source, cache_dir, listener)
+        builds = build_all(spec, sources, cache_dir, listener)
         settings = _proved(spec, builds, cache_dir, prove_again, listener)
     _print(spec, builds, settings, as_json)
     if builds.failures:

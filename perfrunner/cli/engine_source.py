@@ -13,9 +13,9 @@ from pathlib import Path
 
 import perfrunner
 from perfrunner.errors import UsageError
+from perfrunner.spec.source import ENGINE_DIRECTORY, is_engine_source
 
 ENVIRONMENT = "PERFRUNNER_ENGINE_SRC"
-NAME = "engine_src"
 
 
 def find_engine_source(option: Path | None, spec_path: Path | None) -> Path:
@@ -34,11 +34,6 @@ def find_engine_source(option: Path | None, spec_path: Path | None) -> Path:
     )
 
 
-def is_engine_source(directory: Path) -> bool:
-    """Whether this is our engine and not another project's folder of the same name."""
-    return (directory / "CMakeLists.txt").is_file() and (directory / "options").is_dir()
-
-
 def _named(directory: Path, origin: str) -> Path:
     if not is_engine_source(directory):
         raise UsageError(
@@ -52,7 +47,7 @@ def _candidates(spec_path: Path | None) -> Iterator[Path]:
     starts = [Path.cwd()] if spec_path is None else [spec_path.resolve().parent, Path.cwd()]
     for start in starts:
         for directory in (start, *start.parents):
-            yield directory / NAME
+            yield directory / ENGINE_DIRECTORY
     package = Path(perfrunner.__file__).resolve().parent
     yield package / "_engine_src"  # an installed package
-    yield package.parent / NAME  # an editable install
+    yield package.parent / ENGINE_DIRECTORY  # an editable install

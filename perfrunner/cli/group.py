@@ -17,11 +17,13 @@ from perfrunner.spec.suggest import nearest
 # keeps --help and completion quick: numpy, matplotlib and fabric together cost more than a second.
 COMMANDS = {
     "run": "perfrunner.cli.run",
+    "ab": "perfrunner.cli.ab",
     "build": "perfrunner.cli.build",
     "validate": "perfrunner.cli.validate",
     "plan": "perfrunner.cli.plan",
     "doctor": "perfrunner.cli.doctor",
     "report": "perfrunner.cli.report",
+    "bisect": "perfrunner.cli.bisect",
     "compare": "perfrunner.cli.compare",
     "history": "perfrunner.cli.history",
     "aa": "perfrunner.cli.aa",

@@ -9,6 +9,7 @@ import click
 
 from perfrunner.errors import UsageError
 from perfrunner.spec import Spec, load_spec
+from perfrunner.spec.source import SourceSpec, source_from_text
 from perfrunner.spec.suggest import expected_name
 
 DEFAULT_OUT = Path("perfrunner-results")
@@ -27,6 +28,14 @@ set_option = click.option(
     metavar="A.B=VALUE",
     multiple=True,
     help="Change one value of the spec; repeatable. VALUE is YAML; a key with dots is quoted.",
+)
+source_option = click.option(
+    "--source",
+    "named_sources",
+    metavar="NAME=REV",
+    multiple=True,
+    help="Build this variant from another revision, or from the directory that a path beginning with '.', '/' or '~'"
+    " names; repeatable.",
 )
 cluster_option = click.option(
     "--cluster",
@@ -87,10 +96,42 @@ def read_spec(
     overrides: tuple[str, ...] = (),
     cluster: Path | None = None,
     repeats: int | None = None,
+    named_sources: tuple[str, ...] = (),
 ) -> Spec:
     """The spec as the command line changes it."""
     extra = [f"blocks={repeats}"] if repeats is not None else []
-    return load_spec(spec_path, [*overrides, *extra], cluster)
+    spec = load_spec(spec_path, [*overrides, *extra], cluster)
+    return with_sources(spec, named_sources)
+
+
+def with_sources(spec: Spec, texts: tuple[str, ...]) -> Spec:
+    """The spec with `NAME=REV` of the command line in its variants. UsageError."""
+    variants = dict(spec.variants)
+    for text in texts:
+        # A name may hold `=` itself, as matrix variants do.
+        splits = [(text[:i], text[i + 1 :]) for i, c in enumerate(text) if c == "="]
+        name, source = next((s for s in splits if s[0] in variants), ("", ""))
+        if not name:
+            if not splits:
+                raise UsageError(f"--source {text}: expected NAME=REVISION or NAME=DIRECTORY")
+            expected = expected_name("a variant of the spec", splits[0][0], variants)
+            raise UsageError(f"--source {text}: {expected}")
+        variants[name] = variants[name].model_copy(
+            update={"source": named_source(source, f"--source {text}")}
+        )
+    return spec.model_copy(update={"variants": variants})
+
+
+def named_source(text: str, where: str) -> SourceSpec:
+    """A revision or a directory, as a command line names it. UsageError, which says `where`."""
+    from pydantic import ValidationError
+
+    try:
+        return source_from_text(text)
+    except ValidationError:
+        raise UsageError(
+            f"{where}: expected a revision, tag or branch of git, or a directory, got {text!r}"
+        ) from None
 
 
 def selection(what: str, texts: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...] | None:

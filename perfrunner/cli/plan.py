@@ -24,6 +24,7 @@ from perfrunner.spec import Spec
 )
 @options.spec_argument
 @options.set_option
+@options.source_option
 @options.repeats_option
 @options.cluster_option
 @options.seed_option
@@ -34,6 +35,7 @@ from perfrunner.spec import Spec
 def command(
     spec_path: Path,
     overrides: tuple[str, ...],
+    named_sources: tuple[str, ...],
     repeats: int | None,
     cluster: Path | None,
     seed: int | None,
@@ -43,7 +45,7 @@ def command(
     as_json: bool,
 ) -> None:
     """Show what a run would do: the trials in their order (side by side: that of their slots), and for how long."""
-    spec = options.read_spec(spec_path, overrides, cluster, repeats)
+    spec = options.read_spec(spec_path, overrides, cluster, repeats, named_sources)
     spec = spec.restricted(
         options.selection("workload", workloads, tuple(spec.workloads)),
         options.selection("variant", variants, tuple(spec.variants)),

@@ -44,7 +44,9 @@ class RememberedProofs:
     def _path(self, variant: str, build_id: str) -> Path:
         key = {
             "build_id": build_id,
-            "variant": self._spec.variants[variant].model_dump(mode="json", exclude={"name"}),
+            "variant": self._spec.variants[variant].model_dump(
+                mode="json", exclude={"name", "source"}
+            ),
             "params": self._spec.params_of(variant),
             "engine": self._spec.engine.model_dump(mode="json"),
             "cluster": self._spec.cluster.model_dump(mode="json"),

@@ -29,10 +29,12 @@ if TYPE_CHECKING:
     epilog="\b\nExamples:\n  perfrunner run specs/experiments/quickstart.yaml"
     "\n  perfrunner run spec.yaml --repeats 20 --set workloads.pillowfight.duration=30s"
     "\n  perfrunner run spec.yaml --cluster specs/clusters/loopback-ssh.yaml --fail-on worse"
+    "\n  perfrunner run spec.yaml --source after=my-branch"
     "\n  perfrunner run spec.yaml --resume           go on after an interruption",
 )
 @options.spec_argument
 @options.set_option
+@options.source_option
 @options.repeats_option
 @options.cluster_option
 @click.option("--resume", is_flag=True, help="Go on with the latest unfinished run of this spec.")
@@ -55,6 +57,7 @@ def command(
     ctx: click.Context,
     spec_path: Path,
     overrides: tuple[str, ...],
+    named_sources: tuple[str, ...],
     repeats: int | None,
     cluster: Path | None,
     resume: bool,
@@ -70,7 +73,7 @@ def command(
     quiet: bool,
 ) -> None:
     """Build every variant of SPEC, prove it, run the trials interleaved, and report."""
-    spec = options.read_spec(spec_path, overrides, cluster, repeats)
+    spec = options.read_spec(spec_path, overrides, cluster, repeats, named_sources)
     only_workloads = options.selection("workload", workloads, tuple(spec.workloads))
     only_variants = options.selection("variant", variants, tuple(spec.variants))
     if dry_run:
@@ -91,6 +94,13 @@ def command(
         as_json=as_json,
         quiet=quiet,
     )
+    end(ctx, outcome, document, fail_on)
+
+
+def end(
+    ctx: click.Context, outcome: RunOutcome, document: dict[str, Any], fail_on: str | None
+) -> None:
+    """Leave with the exit code of the run, or of the gate."""
     if outcome.exit_code:
         ctx.exit(outcome.exit_code)
     broken = failing(document, fail_on)
@@ -136,7 +146,7 @@ def run_and_report(
             variants=variants,
             engine_src=source,
             listener=listener,
-            resume_command=_resume_command(ctx),
+            resume_command=resume_command(ctx),
         )
     if outcome.exit_code == EXIT_INTERRUPTED:
         ctx.exit(EXIT_INTERRUPTED)
@@ -163,10 +173,11 @@ def _report(out_dir: Path, outcome: RunOutcome, as_json: bool) -> dict[str, Any]
     return document
 
 
-def _resume_command(ctx: click.Context) -> str:
+def resume_command(ctx: click.Context) -> str:
     """The command line that goes on where this one stopped: the same, with --resume."""
-    given = ctx.params["spec_path"]
-    words = ["perfrunner", str(ctx.info_name), *([] if given is None else [str(given)])]
+    arguments = [p.name or "" for p in ctx.command.params if isinstance(p, click.Argument)]
+    given = [ctx.params[name] for name in arguments]
+    words = ["perfrunner", str(ctx.info_name), *(str(word) for word in given if word is not None)]
     for parameter in ctx.command.params:
         value = ctx.params.get(parameter.name or "")
         if not isinstance(parameter, click.Option) or parameter.name in ("resume", "dry_run"):

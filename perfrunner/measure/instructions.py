@@ -57,11 +57,15 @@ _EVENT = "instructions:u"
 
 @dataclass(frozen=True)
 class CountedEngine:
-    """`artifact`: Host.deploy's answer. `arguments`: kv_engine's, without address and files; users are not needed."""
+    """`artifact`: Host.deploy's answer. `arguments`: kv_engine's, without address and files; users are not needed.
+
+    `tools`: the artifact that the load generator is from.
+    """
 
     artifact: str
     arguments: Sequence[str]
     env: Mapping[str, str]
+    tools: str
 
 
 @dataclass(frozen=True)
@@ -302,7 +306,7 @@ class _Run:
         done = self.transport.run(
             [
                 *wrapper,
-                f"{self.engine.artifact}/bin/pillowfight",
+                f"{self.engine.tools}/bin/pillowfight",
                 "--host=127.0.0.1",
                 f"--port={port}",
                 f"--op-timeout={_SLOW_ANSWER_S}",

@@ -1,16 +1,21 @@
-"""Memory metrics of a trial, and fragmentation by its two formulas.
+"""Memory metrics of a trial, and fragmentation: 100·(1 - asked for / held), by what was asked for and what is held.
 
-mapped     100·(1 - mem_used / allocator mapped), both of one STAT answer at the end of the load
-rss        100·(1 - mem_used at the end of the load / p99 of RSS over the run): the historic formula; it mixes instants
-rss_now    100·(1 - mem_used / RSS), both at the end of the load
-rss_settled  the same after the settle time
+asked for  mem_used  usable sizes charged to the bucket: an allocator that rounds up more "uses" more
+           payload   bytes requested for keys, values and per-item structures: the same whatever the allocator
+held       mapped    by the allocator, of the same STAT answer at the end of the load
+           rss       p99 of RSS over the run, over the value of the end: the historic formula; it mixes instants
+           rss_plain the same with lazily freed pages
+           rss_now   RSS at the end of the load
+           rss_settled  after the settle time, both
+           vsz       address space at the end of the load, without thread stacks
+no_store   what the persistence's store holds in memory (charged to no bucket) is taken off what is held
 
-RSS means Rss - LazyFree. An allocator without a figure (the system's has no `mapped`) yields no metric: absent, not 0.
+RSS means Rss - LazyFree. A figure that a server or an allocator does not give yields no metric: absent, not 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -18,11 +23,14 @@ from perfrunner.errors import TrialError
 from perfrunner.measure.samples import Sample
 
 MEM_USED = "mem_used"
+PAYLOAD = "ep_kv_size"
 MAPPED = "total_heap_bytes"
+STORE = "ep_store_memory"
 _ALLOCATOR_METRICS = {
     "mapped_bytes": MAPPED,
     "metadata_bytes": "total_metadata_bytes",
     "metadata_thp_pages": "total_metadata_thp",
+    "store_bytes": STORE,
 }
 
 
@@ -39,28 +47,54 @@ def memory_metrics(run: Sequence[Sample], now: Sample, settled: Sample) -> dict[
         raise TrialError(
             "the sampler left no sample of the run", hint="its log is kept beside the trial"
         )
-    used = _mem_used(now)
     # the end of the load belongs to the run too: without it a short run would miss its own peak
-    rss_p99 = float(np.percentile([sample.rss_true for sample in [*run, now]], 99))
+    whole = [*run, now]
+    rss_p99 = float(np.percentile([sample.rss_true for sample in whole], 99))
+    plain_p99 = float(np.percentile([sample.rss for sample in whole], 99))
+    vsz = float(now.vsz - (now.stacks_vsz or 0))
     metrics = {
-        "mem_used_bytes": used,
         "rss_bytes": rss_p99,
-        "rss_plain_bytes": float(np.percentile([sample.rss for sample in [*run, now]], 99)),
+        "rss_plain_bytes": plain_p99,
         "pss_bytes": float(now.pss),
-        "vsz_bytes": float(now.vsz - (now.stacks_vsz or 0)),
+        "vsz_bytes": vsz,
         "anon_huge_bytes": float(now.anon_huge),
-        "fragmentation_rss": fragmentation(used, rss_p99),
-        "fragmentation_rss_now": fragmentation(used, now.rss_true),
-        "fragmentation_rss_settled": fragmentation(_mem_used(settled), settled.rss_true),
     }
     for metric, key in _ALLOCATOR_METRICS.items():
         value = now.stat_value(key)
         if value is not None:
             metrics[metric] = value
+    held = {
+        "rss": rss_p99,
+        "rss_plain": plain_p99,
+        "rss_now": float(now.rss_true),
+        "vsz": vsz,
+        **_without_store(now),
+    }
     mapped = now.stat_value(MAPPED)
     if mapped is not None:
-        metrics["fragmentation_mapped"] = fragmentation(used, mapped)
-    return metrics
+        held["mapped"] = mapped
+    metrics |= _fragmentations("fragmentation", _mem_used(now), _mem_used(settled), held, settled)
+    payload, payload_settled = now.stat_value(PAYLOAD), settled.stat_value(PAYLOAD)
+    if payload is not None and payload_settled is not None:
+        metrics["payload_bytes"] = payload
+        metrics |= _fragmentations("fragmentation_payload", payload, payload_settled, held, settled)
+    return metrics | {"mem_used_bytes": _mem_used(now)}
+
+
+def _fragmentations(
+    stem: str, asked: float, asked_settled: float, held: Mapping[str, float], settled: Sample
+) -> dict[str, float]:
+    found = {f"{stem}_{name}": fragmentation(asked, bytes_) for name, bytes_ in held.items()}
+    return found | {f"{stem}_rss_settled": fragmentation(asked_settled, settled.rss_true)}
+
+
+def _without_store(now: Sample) -> dict[str, float]:
+    """Nothing where the bucket has no store, or the server does not tell what it holds."""
+    store, mapped = now.stat_value(STORE), now.stat_value(MAPPED)
+    if store is None:
+        return {}
+    held = {"rss_now_no_store": now.rss_true - store}
+    return held if mapped is None else held | {"mapped_no_store": mapped - store}
 
 
 def _mem_used(sample: Sample) -> float:

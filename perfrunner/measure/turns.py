@@ -19,6 +19,8 @@ from perfrunner.measure.client import SCHEMA, ClientReport, report_of
 from perfrunner.measure.rounds import levels
 
 SLOW = 2.0  # times an arm's median time per operation: beyond it a slice is a slow one
+WAITED = 0.25  # of a slice's length: when the load waited for a CPU for longer, the slice is also the host's
+WAITS_FACT = "client_waits"  # of a trial: Slices.waits_share
 Integers = NDArray[np.int64]
 
 
@@ -50,6 +52,13 @@ class Slices:
     def slow_share(self) -> float:
         """How many of all slices are slow, as a share."""
         return float(np.mean(self.slow))
+
+    @property
+    def waits_share(self) -> float | None:
+        """In how many of all slices the load waited for a CPU, as a share; None where the kernel does not say."""
+        if self.client_delay_ns is None:
+            return None
+        return float(np.mean(self.client_delay_ns > WAITED * self.wall_ns))
 
     def document(self) -> dict[str, Any]:
         """As it is kept with a trial."""

@@ -17,6 +17,10 @@ from perfrunner.measure.client import Second
 WHOLE = 0.9  # an interval shorter than this is a partial second
 EARLY = 0.05  # seconds of jitter a timer may have at the ramp's edge
 SLOPE_LIMIT = 0.10  # a drift over the window beyond this share of the mean is a note on the trial
+# Facts of a trial, for whoever judges whether it was long enough:
+LOAD_FACT = "load_s"  # seconds of load on the arm that counted
+OPS_FACT = "latency_ops"  # operations that were timed, by kind: {"get": n, "set": n}
+BUSY_FACT = "client_busy"  # how busy the busiest load thread was; 1: saturated
 SLOPE_POINTS = 5  # fewer points say nothing about a drift
 
 

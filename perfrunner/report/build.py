@@ -15,6 +15,7 @@ from perfrunner.report.model import Counts, Fact, Moved, Report
 from perfrunner.report.noise import NOISE_FLOOR, aa_alarms, known_floors, noise_text
 from perfrunner.report.numbers import percent_change, significant
 from perfrunner.report.sentences import preface, sentences
+from perfrunner.report.sources import same_builds, source_facts
 from perfrunner.spec.preconditions import MEASURED, PRECONDITIONS
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def report_of(data: ExperimentData, comparison: Comparison) -> Report:
         minor_notes=tuple(_row_notes(comparison, primary=False)),
         warnings=(
             *_state_warnings(data),
+            *same_builds(data),
             *aa_alarms(data, comparison),
             *comparison.warnings,
             *_circumstances(data),
@@ -61,6 +63,7 @@ def report_of(data: ExperimentData, comparison: Comparison) -> Report:
         reproduce=_reproduce(data),
         methods=measured,
         method=method_facts(measured, data.trials),
+        sources=source_facts(data),
     )
 
 

@@ -126,3 +126,8 @@ def _builds(report: Report) -> Iterable[str]:
     for build in report.builds:
         line = f"build {build.build_id[:12]}  {build.variant}"
         yield from textwrap.wrap(line, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+    for fact in report.sources:
+        if fact.label.startswith(("commit", "files")):
+            continue  # git log and git diff say it where this text is read
+        line = f"{fact.label}: {fact.value}"
+        yield from textwrap.wrap(line, WIDTH, subsequent_indent="  ", break_on_hyphens=False)

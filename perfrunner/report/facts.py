@@ -11,9 +11,10 @@ if TYPE_CHECKING:
 
     from perfrunner.results import BuildRecord, TrialRecord
 
-# Differ between builds by design: what a variant is, or merely when and where it was made.
+# Differ between builds by design: what a variant is, or merely when and where it was made. Sources have a section.
 EXPECTED_TO_DIFFER = ("allocator", "option", "variant", "build_id", "built_at", "date", "time", "path", "cached",
-                      "seconds", "cmake", "artifact", "hash", "files", "log", "sha", "libraries")  # fmt: skip
+                      "seconds", "cmake", "artifact", "hash", "files", "log", "sha", "libraries",
+                      "source.")  # fmt: skip
 MOST_SHOWN = 12
 
 

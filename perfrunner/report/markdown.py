@@ -51,7 +51,9 @@ def _lines(report: Report, *, every: bool) -> Iterable[str]:
         yield f"**{_plain(report.preface)}**"
         yield ""
     for sentence in report.sentences:
-        clauses = "; ".join(f"{_plain(c.text)}, **{_plain(c.word)}**" for c in sentence.clauses)
+        clauses = "; ".join(
+            _plain(c.text) + (f", **{_plain(c.word)}**" if c.word else "") for c in sentence.clauses
+        )
         yield f"- **{_plain(sentence.variant)}**{_plain(sentence.lead)}: {clauses}."
     yield ""
     for warning in report.warnings:
@@ -82,6 +84,7 @@ def _lines(report: Report, *, every: bool) -> Iterable[str]:
         for moved in report.moved
     ]
     yield from _folded("What moved with it, the clearest first", moved)
+    yield from _folded("What was built", [f"{f.label}: {f.value}" for f in report.sources])
     yield from _folded("How it was measured", [f"{f.label}: {f.value}" for f in report.method])
     yield from _folded("Not the same for all arms", report.differing)
     yield from _folded("Notes", report.notes)

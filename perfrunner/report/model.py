@@ -70,6 +70,7 @@ class Report:
     reproduce: str
     methods: tuple[Method, ...] = ()  # how it was measured, by workload: as figures
     method: tuple[Fact, ...] = ()  # and as lines
+    sources: tuple[Fact, ...] = ()  # what was built
 
     @property
     def headline(self) -> tuple[str, ...]:

@@ -8,6 +8,13 @@ if TYPE_CHECKING:
     from perfrunner.analysis import Cell, Row
     from perfrunner.report.model import Report
 
+SHOWN_ALWAYS = (
+    "fragmentation_mapped",
+    "fragmentation_rss",
+    "fragmentation_rss_now",
+    "fragmentation_rss_settled",
+    "fragmentation_payload_rss",
+)
 SHOWN_VERDICTS = ("better", "worse", "invalid")
 
 
@@ -33,6 +40,6 @@ def _matters(rows: list[Row]) -> bool:
     first = rows[0]
     return (
         first.primary
-        or first.metric.id.startswith("fragmentation")
+        or first.metric.id in SHOWN_ALWAYS
         or any(row.verdict in SHOWN_VERDICTS for row in rows)
     )

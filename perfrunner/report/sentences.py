@@ -135,7 +135,8 @@ def _groups(rows: Sequence[Row]) -> Iterable[list[Row]]:
         found: dict[object, list[Row]] = {}
         for row in (r for r in rows if r.verdict == verdict):
             certain = verdict in ("better", "worse", None) and row.effect is not None
-            kind = (row.small, certain and _up(row), _large([row]))
+            reason = row.reason if verdict in ("invalid", None) else ""
+            kind = (row.small, certain and _up(row), _large([row]), reason)
             found.setdefault(kind, []).append(row)
         yield from found.values()
 
@@ -145,7 +146,10 @@ def _clause(rows: Sequence[Row], cells: Sequence[Cell], places: Sequence[Cell]) 
     where = _where([row.cell for row in rows], cells, places)
     word = (first.verdict or "") + (" (small)" if first.small else "")
     if first.verdict == "invalid" or first.effect is None:
+        word += f" ({first.reason})" if first.reason else ""
         return Clause(first.metric.id, first.verdict, f"{noun(first.metric)}{where}", word)
+    if first.verdict is None and first.effect.paired and first.effect.n >= MIN_BLOCKS:
+        word = first.reason
     if first.verdict == "unsure":
         more = [row.more_blocks for row in rows]
         known = [n for n in more if n is not None]

@@ -101,7 +101,7 @@ def _parts(report: Report, width: int, *, every: bool, verbose: bool) -> Iterabl
         text = Text.assemble((sentence.variant, "bold"), f"{sentence.lead}: ")
         for index, clause in enumerate(sentence.clauses):
             text.append("; " if index else "")
-            text.append(f"{clause.text}, ")
+            text.append(f"{clause.text}, " if clause.word else clause.text)
             text.append(clause.word, style=STYLES.get(clause.verdict or "", ""))
         yield Padding(text.append("."), (0, 0, 0, 2))
     for warning in report.warnings:
@@ -288,6 +288,7 @@ def _lists(report: Report) -> Iterable[RenderableType]:
                 Text(f"{moved.variant} · {moved.cell}: {'; '.join(changes)}{more}"), (0, 0, 0, 2)
             )
     for title, lines in (
+        ("what was built", [f"{fact.label}: {fact.value}" for fact in report.sources]),
         ("how it was measured", [f"{fact.label}: {fact.value}" for fact in report.method]),
         ("not the same for all arms", report.differing),
         ("notes", report.notes),

@@ -42,9 +42,16 @@ def differences(recorded: Mapping[str, Any], spec: Spec) -> list[str]:
 
 
 def begin(
-    store: ResultStore, out_dir: Path, spec: Spec, *, text: str, path: Path, seed: int | None
+    store: ResultStore,
+    out_dir: Path,
+    spec: Spec,
+    *,
+    text: str,
+    path: Path,
+    seed: int | None,
+    facts: Mapping[str, Any] | None = None,
 ) -> Opened:
-    """A new experiment: its record and its directory."""
+    """A new experiment: its record, with what is known of it already (`facts`), and its directory."""
     chosen = next(s for s in (seed, spec.seed, draw_seed()) if s is not None)
     now = datetime.now(timezone.utc)
     taken = {summary.experiment.id for summary in store.list()}
@@ -58,6 +65,7 @@ def begin(
         seed=chosen,
         created_at=now,
         tool_version=perfrunner.__version__,
+        facts=dict(facts or {}),
     )
     directory = out_dir / experiment_id
     (directory / "trials").mkdir(parents=True)

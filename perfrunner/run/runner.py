@@ -49,6 +49,8 @@ from perfrunner.run.trial.relinks import Relinks
 from perfrunner.run.trial.runner import TrialRunner, fresh_directory
 from perfrunner.run.trial.sampling_check import FACT, cells_to_check, check_sampling
 from perfrunner.run.trial.seats import Deployed, TrialResult, trial_name
+from perfrunner.source import FACT as SOURCES
+from perfrunner.source import Sources, resolve_sources, restore_sources
 from perfrunner.spec.model import Spec
 from perfrunner.workloads.registry import check_runnable
 
@@ -90,14 +92,30 @@ def run_experiment(
     ):
         if resume:
             opened = resume_experiment(store, out_dir, spec, seed=seed)
+            sources = _sources_again(opened, spec, engine_src, cache_dir, listener)
         else:
-            opened = begin(store, out_dir, spec, text=spec_text, path=spec_path, seed=seed)
+            sources = resolve_sources(spec, engine_src, cache_dir)
+            facts = {SOURCES: sources.record()}
+            opened = begin(
+                store, out_dir, spec, text=spec_text, path=spec_path, seed=seed, facts=facts
+            )
         journal = Journal(opened.directory / "journal.jsonl")
         with contextlib.closing(journal):
-            run = _Run(
-                spec, opened, store, journal, guard, listener, engine_src, cache_dir, command
-            )
+            run = _Run(spec, opened, store, journal, guard, listener, sources, cache_dir, command)
             return run.execute()
+
+
+def _sources_again(
+    opened: Opened, spec: Spec, engine_src: Path, cache_dir: Path, listener: ev.Listener
+) -> Sources:
+    """Those that the experiment was begun with, whatever became of them since."""
+    recorded = opened.experiment.facts.get(SOURCES)
+    if recorded is None:  # begun by a perfrunner that did not record them
+        return resolve_sources(spec, engine_src, cache_dir)
+    sources, changes = restore_sources(recorded, engine_src, cache_dir, opened.experiment.id)
+    for change in changes:
+        listener.on_event(ev.Warned(change))
+    return sources
 
 
 @dataclass
@@ -110,7 +128,7 @@ class _Run:
     journal: Journal
     guard: SignalGuard
     listener: ev.Listener
-    engine_src: Path
+    sources: Sources
     cache_dir: Path
     resume_command: str
     layouts: dict[str, Layout] = field(init=False)
@@ -158,7 +176,7 @@ class _Run:
             with open_hosts(self.spec.cluster, self.opened.experiment.id, self.listener) as hosts:
                 try:
                     self._describe(hosts)
-                    builds = build_all(self.spec, self.engine_src, self.cache_dir, self.listener)
+                    builds = build_all(self.spec, self.sources, self.cache_dir, self.listener)
                     self._note_builds(builds)
                     deployed = deploy_and_prove(
                         self.spec, builds, hosts, self.listener, self._store_build
@@ -233,6 +251,8 @@ class _Run:
             self.journal.append(
                 "built", variant=name, build=artifact.build_id, cached=artifact.cached
             )
+        if builds.tools is not None:
+            self.journal.append("built-tools", build=builds.tools.build_id)
         for name, message in builds.failures.items():
             self.journal.append("build-failed", variant=name, message=message)
             self.schedule.exclude(name)

@@ -99,21 +99,33 @@ def shown(path: Path) -> str:
         return str(path)
 
 
-def absolute_paths(cluster: Node, keys: tuple[str, ...] = ("key", "known_hosts")) -> Node:
+def absolute_paths(cluster: Node) -> Node:
     """Host keys' files are named relative to the file they are written in; make them absolute."""
     hosts = cluster.get("hosts")
     if hosts is None or not isinstance(hosts.value, dict):
         return cluster
     for name, host in hosts.value.items():
-        changed = host
-        for key in keys:
-            child = host.get(key)
-            if child is not None and isinstance(child.value, str) and child.value:
-                changed = changed.with_child(
-                    key, Node(_absolute(child.value, child.mark), child.mark)
-                )
-        hosts = hosts.with_child(name, changed)
+        hosts = hosts.with_child(name, _with_absolute(host, ("key", "known_hosts")))
     return cluster.with_child("hosts", hosts)
+
+
+def absolute_sources(variants: Node) -> Node:
+    """The same for the directories and patches that variants are built from."""
+    if not isinstance(variants.value, dict):
+        return variants
+    for name, variant in variants.value.items():
+        if (source := variant.get("source")) is not None:
+            changed = variant.with_child("source", _with_absolute(source, ("dir", "patch")))
+            variants = variants.with_child(name, changed)
+    return variants
+
+
+def _with_absolute(node: Node, keys: tuple[str, ...]) -> Node:
+    for key in keys:
+        child = node.get(key)
+        if child is not None and isinstance(child.value, str) and child.value:
+            node = node.with_child(key, Node(_absolute(child.value, child.mark), child.mark))
+    return node
 
 
 def _absolute(text: str, mark: Mark) -> str:

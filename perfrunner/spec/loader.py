@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from perfrunner.errors import SpecError
 from perfrunner.spec.cluster import ClusterSpec
 from perfrunner.spec.document import Mark, Node, describe, load_document, plain
-from perfrunner.spec.includes import Sources, absolute_paths, shown
+from perfrunner.spec.includes import Sources, absolute_paths, absolute_sources, shown
 from perfrunner.spec.matrix import expand
 from perfrunner.spec.model import Spec
 from perfrunner.spec.overrides import apply_override, parse_override
@@ -43,6 +43,9 @@ def load_spec(path: Path, overrides: Sequence[str] = (), cluster: Path | None = 
     written = root.get("cluster")
     if written is not None:
         root = root.with_child("cluster", absolute_paths(written))
+    variants = root.get("variants")
+    if variants is not None:
+        root = root.with_child("variants", absolute_sources(variants))
     return _validated(_with_names(root), problems)
 
 
@@ -117,7 +120,7 @@ def _validated(root: Node, problems: Problems) -> Spec:
     _check_names_match(variants, problems)
     spec = None
     unknown = variants is not None and problems.is_incomplete(variants.mark)
-    context = {"variant_names": names, "variants_unknown": unknown}
+    context = {"variant_names": names, "variants_unknown": unknown, "files": True}
     try:
         spec = Spec.model_validate(plain(root), context=context)
     except ValidationError as error:

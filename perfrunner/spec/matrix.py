@@ -18,6 +18,7 @@ from typing import Any
 from perfrunner.spec.document import Mark, Node, describe
 from perfrunner.spec.includes import merged
 from perfrunner.spec.problems import Problems
+from perfrunner.spec.source import variant_name
 from perfrunner.spec.suggest import did_you_mean, expected_name
 
 MAX_VARIANTS = 1000
@@ -66,7 +67,7 @@ def _combined(
         used.update(matches)
         if matches:
             continue
-        name = ",".join(label(node.value) for node in combination)
+        name = ",".join(_named(axis, node.value) for axis, node in chosen.items())
         if name in variants:
             text = f"expected different values, got {name} twice"
             problems.add(combination[-1].mark, "", text)
@@ -86,6 +87,12 @@ def label(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)
+
+
+def _named(axis: str, value: Any) -> str:
+    """A revision may be `origin/main` or `HEAD~1`, a directory any path: a name has neither `/` nor `~`."""
+    text = label(value)
+    return variant_name(text) if axis in ("source.git", "source.dir", "source.patch") else text
 
 
 def _axes(matrix: Node, problems: Problems) -> dict[str, list[Node]]:

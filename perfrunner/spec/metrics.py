@@ -1,8 +1,9 @@
-"""Every metric: unit, direction, kind of effect and default margin.
+"""Every metric: unit, direction, kind of effect, default margin and resolution.
 
 The direction (is higher better, or lower?) belongs to the metric's type, never to a report. The effect is the ratio to
 the baseline, except for metrics that may be zero or negative and for percentages: those are compared by difference.
-A margin is a share (0.01 = 1 %) for ratios, and in the metric's own unit for differences.
+A margin is a share (0.01 = 1 %) for ratios, and in the metric's own unit for differences. So is a resolution: the
+largest change that means nothing (some pages, a bucket of a histogram), however exactly it repeats.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ class MetricType:
     effect: Effect = "ratio"
     default_margin: float = 0.01
     title: str = ""
+    resolution: float = 0.0
 
     @property
     def margin_unit(self) -> str:
@@ -36,8 +38,32 @@ class MetricType:
         return "percentage points" if self.unit == "%" else self.unit
 
 
-def _family(unit: str, direction: Direction, titles: dict[str, str]) -> list[MetricType]:
-    return [MetricType(name, unit, direction, title=title) for name, title in titles.items()]
+HISTOGRAM_STEP = 0.002  # share: buckets have three significant digits
+HEAP_STEP = 0.001  # share: a heap grows by pages and runs of them; the length of a path moves it
+FRAGMENTATION_STEP = 0.1  # points: what a HEAP_STEP is worth
+
+
+def _family(
+    unit: str, direction: Direction, titles: dict[str, str], resolution: float = 0.0
+) -> list[MetricType]:
+    return [
+        MetricType(name, unit, direction, title=title, resolution=resolution)
+        for name, title in titles.items()
+    ]
+
+
+def _fragmentation(stem: str, words: str) -> dict[str, str]:
+    """Titles of 100·(1 - asked for / held) by what is held (measure/memory.py)."""
+    held = {
+        "mapped": "mapped memory",
+        "mapped_no_store": "mapped memory without the store's",
+        "rss": "RSS (p99 of the run)",
+        "rss_plain": "RSS with lazily freed pages (p99 of the run)",
+        "rss_now": "RSS at the end",
+        "rss_now_no_store": "RSS at the end without the store's memory",
+        "rss_settled": "RSS after settling",
+    }
+    return {f"{stem}_{name}": f"{words}, by {title}" for name, title in held.items()}
 
 
 _ALL = [
@@ -53,7 +79,7 @@ _ALL = [
         f"latency_{op}_{p}_us": f"{op} latency, {p.replace('_', '.')}"
         for op in ("get", "set")
         for p in ("p50", "p90", "p95", "p99", "p99_9")
-    }),
+    }, HISTOGRAM_STEP),
     *_family("us", "lower", {
         "server_cpu_us_per_op": "server CPU per operation",
         "client_cpu_us_per_op": "load client CPU per operation",
@@ -64,6 +90,7 @@ _ALL = [
         "lower",
         default_margin=0.002,
         title="user instructions of the engine's front end per operation",
+        resolution=0.0005,
     ),
     *_family("B", "lower", {
         "mem_used_bytes": "memory charged to the bucket",
@@ -71,28 +98,39 @@ _ALL = [
         "rss_plain_bytes": "resident memory (p99)",
         "pss_bytes": "proportional resident memory",
         "mapped_bytes": "memory mapped by the allocator",
+    }, HEAP_STEP),
+    *_family("B", "none", {
+        "vsz_bytes": "virtual memory",
+        "payload_bytes": "bytes requested for keys, values and per-item structures",
     }),
-    *_family("B", "none", {"vsz_bytes": "virtual memory"}),
     *[
         MetricType(name, "B", "none", "difference", 2 * 2**20, title)
         for name, title in {
             "anon_huge_bytes": "memory in transparent huge pages",
             "metadata_bytes": "the allocator's own metadata",
+            "store_bytes": "what the store of a persistent bucket holds in memory",
         }.items()
     ],
     MetricType(
         "metadata_thp_pages", "pages", "none", "difference", 1.0, "huge pages of allocator metadata"
     ),
     *[
-        MetricType(name, "%", "lower", "difference", 1.0, title)
+        MetricType(name, "%", "lower", "difference", 1.0, title, FRAGMENTATION_STEP)
         for name, title in {
-            "fragmentation_mapped": "fragmentation by mapped memory",
-            "fragmentation_rss": "fragmentation by RSS (p99 of the run)",
-            "fragmentation_rss_now": "fragmentation by RSS at the end",
-            "fragmentation_rss_settled": "fragmentation by RSS after settling",
+            **_fragmentation("fragmentation", "fragmentation"),
+            **_fragmentation("fragmentation_payload", "held and not payload"),
+        }.items()
+    ],
+    *[
+        MetricType(name, "%", "none", "difference", 1.0, title)
+        for name, title in {
+            "fragmentation_vsz": "fragmentation by virtual memory",
+            "fragmentation_payload_vsz": "held and not payload, by virtual memory",
         }.items()
     ],
 ]  # fmt: skip
+# By mem_used, which is usable sizes: what each allocator rounds up to. Between two allocators payload compares.
+BY_USABLE_SIZE = tuple(_fragmentation("fragmentation", ""))
 METRICS: dict[str, MetricType] = {metric.id: metric for metric in _ALL}
 
 # Micro-benchmarks keep their historic names: benchmark/arguments[/counter]. The last part decides; without a counter of
@@ -104,9 +142,9 @@ COUNTERS: dict[str, MetricType] = {
     "items_per_second": MetricType("", "items/s", "higher"),
     "items_per_s": MetricType("", "items/s", "higher"),
     "bytes_per_second": MetricType("", "B/s", "higher"),
-    "PeakBytesPerItem": MetricType("", "B/item", "lower"),
-    "PeakFlushBytes": MetricType("", "B", "lower"),
-    "stats_bytes_per_vb": MetricType("", "B", "lower"),
+    "PeakBytesPerItem": MetricType("", "B/item", "lower", resolution=HEAP_STEP),
+    "PeakFlushBytes": MetricType("", "B", "lower", resolution=HEAP_STEP),
+    "stats_bytes_per_vb": MetricType("", "B", "lower", resolution=HEAP_STEP),
     "stripes": MetricType("", "stripes", "none", "difference", 1.0),
     "checkpoints": MetricType("", "checkpoints", "none", "difference", 1.0),
     "rounds_beside": MetricType("", "rounds", "none"),

@@ -60,7 +60,12 @@ class Limits(Piece):
     misses: Count = Field(default=0, description="GETs of a trial that may find nothing")
     errors: Count = Field(default=0, description="operations of a trial that may fail")
     client_busy: Share = Field(
-        default=0.95, description="busiest load thread; above it the client is saturated"
+        default=0.95,
+        description="busiest load thread of a cell; above it the client is saturated, and rates have no verdict",
+    )
+    client_waits: Share = Field(
+        default=1.0,
+        description="slices, of all arms, in which the load waited for a CPU; 100%: never void",
     )
     max_voids: Count = Field(default=10, description="void cells that are redone at the end")
     trial_timeout: PositiveDuration = Field(

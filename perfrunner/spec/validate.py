@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from types import UnionType
+from typing import Any, TypeAlias, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -172,6 +173,8 @@ def _field_names(model: type[BaseModel], loc: Loc, parent: Node) -> list[str]:
     current: Any = model
     for step in loc:
         current = _child_type(current, step)
+    if isinstance(current, UnionType):  # a piece that may be left out
+        current = next((one for one in get_args(current) if one is not type(None)), None)
     if not (isinstance(current, type) and issubclass(current, BaseModel)):
         return []
     names = list(current.model_fields)

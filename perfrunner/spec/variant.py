@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+)
 
 from perfrunner.spec.allocator import AllocatorSpec
 from perfrunner.spec.base import Piece, ScalarText, VariantName, items_error, matching
 from perfrunner.spec.options import check_option_name, normal_option_value
+from perfrunner.spec.source import SourceSpec
 
 ParamName = Annotated[str, matching(r"[a-z][a-z0-9_]*", "a parameter name of a-z, 0-9 and '_'")]
 ParamValue = Annotated[
@@ -40,6 +47,7 @@ class Variant(Piece):
     """An arm. `name` is its key in the spec's `variants`; two arms may share one build."""
 
     name: VariantName
+    source: SourceSpec | None = Field(default=None, description="none: the engine source in use")
     allocator: AllocatorSpec
     options: dict[Annotated[str, AfterValidator(check_option_name)], ScalarText] = Field(
         default_factory=dict, description="build-time switches of the engine"
@@ -59,3 +67,11 @@ class Variant(Piece):
         if wrong:
             raise items_error(wrong)
         return normal
+
+    @model_serializer(mode="wrap")
+    def _without_nothing(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A variant of the source in use is recorded as it was before variants had sources."""
+        fields: dict[str, Any] = handler(self)
+        if self.source is None:
+            fields.pop("source", None)  # an exclusion may have taken it already
+        return fields

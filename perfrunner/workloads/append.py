@@ -18,7 +18,7 @@ from perfrunner.measure.memory import memory_metrics
 from perfrunner.measure.window import steady_window
 from perfrunner.spec.workloads import AppendSpec
 from perfrunner.workloads.bench import Ensemble, Measured, ServerBench, Share
-from perfrunner.workloads.metrics import cpu_metrics, driven, latency_metrics, read
+from perfrunner.workloads.metrics import cpu_metrics, driven, latency_metrics, load_facts, read
 from perfrunner.workloads.turns import Driven, driven_in_turns
 
 
@@ -70,7 +70,8 @@ def alone(arm: ServerBench, spec: AppendSpec) -> Driven:
         "append", lambda s: append_arguments(spec, arm, s), output="client", per_node=True
     )
     phase = driven(report)
-    load = Driven(report, phase.ops, {"ops_per_s": phase.ops / phase.seconds, **p90(phase)})
+    metrics = {"ops_per_s": phase.ops / phase.seconds, **p90(phase)}
+    load = Driven(report, phase.ops, metrics, load_facts(phase))
     return replace(load, ops=load.ops + loaded(load))
 
 

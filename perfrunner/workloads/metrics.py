@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from perfrunner.errors import TrialError
 from perfrunner.measure.client import ClientReport, Phase
 from perfrunner.measure.samples import Sample
-from perfrunner.measure.window import Window
-from perfrunner.workloads.bench import ServerBench
+from perfrunner.measure.window import BUSY_FACT, LOAD_FACT, OPS_FACT, Window
+from perfrunner.workloads.bench import Measured, ServerBench
 
 PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "p99_9": 99.9}
 
@@ -51,6 +51,18 @@ def latency_metrics(phase: Phase) -> dict[str, float]:
             if value is not None:
                 metrics[f"latency_{operation}_{name}_us"] = value / 1000.0
     return metrics
+
+
+def load_facts(phase: Phase, seconds: float | None = None) -> dict[str, object]:
+    """How much a trial's figures rest on: seconds of load that counted (the phase's, if not said), operations timed."""
+    timed = {kind: histogram.count for kind, histogram in sorted(phase.latency.items())}
+    return {LOAD_FACT: round(phase.seconds if seconds is None else seconds, 6), OPS_FACT: timed}
+
+
+def client_facts(measured: Measured) -> dict[str, object]:
+    """How busy the busiest load thread was, where a tool says so."""
+    busy = None if measured.report is None else measured.report.client.busiest_thread_busy
+    return {} if busy is None else {BUSY_FACT: round(busy, 4)}
 
 
 def cpu_metrics(ops: int, report: ClientReport, before: Sample, after: Sample) -> dict[str, float]:

@@ -16,7 +16,14 @@ from perfrunner.measure.memory import memory_metrics
 from perfrunner.measure.window import steady_window
 from perfrunner.spec.workloads import PillowfightSpec
 from perfrunner.workloads.bench import Ensemble, Measured, ServerBench, Share
-from perfrunner.workloads.metrics import cpu_metrics, driven, latency_metrics, read, window_facts
+from perfrunner.workloads.metrics import (
+    cpu_metrics,
+    driven,
+    latency_metrics,
+    load_facts,
+    read,
+    window_facts,
+)
 from perfrunner.workloads.turns import Driven, driven_in_turns
 
 
@@ -82,7 +89,7 @@ def alone(arm: ServerBench, spec: PillowfightSpec) -> Driven:
         report=report,
         ops=phase.ops,
         metrics={"ops_per_s": window.mean, "ops_per_s_p90": window.p90},
-        facts=window_facts(window),
+        facts={**window_facts(window), **load_facts(phase, float(window.seconds))},
     )
 
 

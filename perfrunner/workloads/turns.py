@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from perfrunner.measure.client import ClientReport, Phase
-from perfrunner.measure.turns import ArmTurns, Turns
-from perfrunner.workloads.metrics import driven
+from perfrunner.measure.turns import WAITS_FACT, ArmTurns, Turns
+from perfrunner.workloads.metrics import driven, load_facts
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,11 @@ def driven_in_turns(turns: Turns, baseline: int) -> list[Driven]:
             report=_with_warmup(arm),
             ops=arm.warmup_ops + driven(arm.report).ops,
             metrics={"ops_per_s": level, **slice_metrics(arm)},
-            facts=facts,
+            facts={
+                **facts,
+                **load_facts(driven(arm.report), float(arm.slices.wall_ns.sum()) * 1e-9),
+                **waits(arm),
+            },
         )
         for arm, level in zip(turns.arms, turns.levels(baseline), strict=True)
     ]
@@ -58,6 +62,12 @@ def slice_metrics(arm: ArmTurns) -> dict[str, float]:
     if slices.cpu_ns is not None:
         metrics["server_cpu_us_per_op"] = float(slices.cpu_ns.sum()) / 1000.0 / ops
     return metrics
+
+
+def waits(arm: ArmTurns) -> dict[str, object]:
+    """In which share of the slices the load waited for a CPU."""
+    share = arm.slices.waits_share
+    return {} if share is None else {WAITS_FACT: round(share, 4)}
 
 
 def _with_warmup(arm: ArmTurns) -> ClientReport:

@@ -32,6 +32,8 @@ def fakes(settings: dict[str, Any]) -> tuple[Callable[..., Artifact], Callable[.
 
     def build_variant(variant: Any, source: Path, cache: Path, progress: Any = None) -> Artifact:
         progress(f"compiling {variant.name}")
+        if settings.get("engine_src"):
+            progress(f"{variant.name} of {(source / 'main.cc').read_text().strip()}")
         time.sleep(settings.get("build_sleep", 0))
         if variant.name in settings.get("build_fails", []):
             raise BuildError(f"the compiler refused {variant.name}")
@@ -39,7 +41,10 @@ def fakes(settings: dict[str, Any]) -> tuple[Callable[..., Artifact], Callable[.
             "fakebuild", write_artifact(cache / "fakebuild"), {"fake": True}, False, 0.0
         )
 
-    def prove(host: Any, deployed: str, variant: Any, engine: Any, *, params: Any = None) -> Proof:
+    def prove(
+        host: Any, deployed: str, variant: Any, engine: Any, *, params: Any = None, tools: str
+    ) -> Proof:
+        assert (Path(tools) / "bin" / "kvctl").is_file()
         if settings.get("proof_sleep"):
             handle = host.start(
                 ["sleep", "600", f"{host.work_dir}/"],
@@ -68,7 +73,7 @@ def main(settings: dict[str, Any]) -> int:
             spec_text=spec_path.read_text(),
             spec_path=spec_path,
             out_dir=Path(settings["out"]),
-            engine_src=Path("engine_src"),
+            engine_src=Path(settings.get("engine_src") or "engine_src"),
             cache_dir=Path(settings["cache"]),
             listener=Printer(),
             resume=settings.get("resume", False),

@@ -17,6 +17,7 @@ FORMULAS = {
     "fragmentation_rss": ("rss: share of the p99 of RSS not used", "o"),
     "fragmentation_rss_now": ("rss now: share of RSS at the end", "s"),
     "fragmentation_rss_settled": ("rss settled: share of RSS after settling", "^"),
+    "fragmentation_payload_rss": ("payload: share of the p99 of RSS not payload", "v"),
 }
 
 

@@ -4,7 +4,7 @@
   const SYMBOLS = ['circle', 'triangle', 'rect', 'diamond', 'pin', 'roundRect', 'arrow'];
   const MEMORY = ['mapped', 'resident', 'allocated', 'mem_used', 'payload'];  // the outer first
   const SHADES = ['#9db9d9', '#6f9bc8', '#3f7cb5', '#1f5c94', '#0d3c66'];
-  const FORMULAS = ['fragmentation_mapped', 'fragmentation_rss', 'fragmentation_rss_now', 'fragmentation_rss_settled'];
+  const FORMULAS = ['fragmentation_mapped', 'fragmentation_rss', 'fragmentation_rss_now', 'fragmentation_rss_settled', 'fragmentation_payload_rss'];
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const prefixed = (v) => {
     for (const [f, p] of [[1e9, 'G'], [1e6, 'M'], [1e3, 'k']]) if (Math.abs(v) >= f) return `${+(v / f).toPrecision(4)}${p}`;

@@ -11,21 +11,27 @@ if TYPE_CHECKING:
 
     from perfrunner.report.model import Report
 
-SILENT = ("name", "allocator.profile", "allocator.name")
+SILENT = ("name", "allocator.profile", "allocator.name", "source")  # the source is told apart
 
 
 def variants(report: Report) -> list[tuple[str, str]]:
     """(name, what it is): its allocator and what sets it apart; what all share is not said again."""
     spec = report.experiment.spec_json.get("variants") or {}
     flat = {name: flatten(value) for name, value in spec.items() if isinstance(value, dict)}
-    keys = dict.fromkeys(key for facts in flat.values() for key in facts if key not in SILENT)
+    keys = dict.fromkeys(
+        key
+        for facts in flat.values()
+        for key in facts
+        if not key.startswith("source.") and key not in SILENT
+    )
     apart = [k for k in keys if len({facts.get(k, "") for facts in flat.values()}) > 1]
+    sources = {name: fact.value for fact in report.sources for name in fact.label.split(", ")}
     found = []
     for variant in report.comparison.variants:
         facts = flat.get(variant, {})
         parts = [_allocator(facts.get("allocator.name", ""))] if facts else []
         parts += [f"{k.rsplit('.', 1)[-1]} {facts[k]}" for k in apart if facts.get(k)]
-        found.append((variant, ", ".join(filter(None, parts))))
+        found.append((variant, ", ".join(filter(None, [*parts, sources.get(variant, "")]))))
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,32 +20,54 @@ from perfrunner.run.events import (
     Listener,
     ProofPassed,
 )
+from perfrunner.source.model import ResolvedSource, as_record
+from perfrunner.source.resolve import Sources
+from perfrunner.spec.allocator import SYSTEM, AllocatorSpec
 from perfrunner.spec.model import Spec
+from perfrunner.spec.variant import Variant
 
 if TYPE_CHECKING:
     from perfrunner.results import BuildRecord
     from perfrunner.run.preflight.hosts import RunHosts
     from perfrunner.run.trial.seats import Deployed
 
+TOOLS = "load-tools"  # what the build of the tools is called where variants are named
+
 
 @dataclass
 class Builds:
-    """What came of the builds: artifacts by variant, and why the others could not be built."""
+    """What came of the builds: artifacts by variant, and why the others could not be built.
+
+    `tools`: where load generators and samplers come from, when that is no variant's build.
+    """
 
     artifacts: dict[str, Artifact] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
+    tools: Artifact | None = None
 
 
-def build_all(spec: Spec, engine_src: Path, cache_dir: Path, listener: Listener) -> Builds:
-    """A failed build is noted and the others go on, except the baseline's: without it nothing can be compared."""
+def build_all(spec: Spec, sources: Sources, cache_dir: Path, listener: Listener) -> Builds:
+    """A failed build is noted and the others go on, except the baseline's: without it nothing can be compared.
+
+    Neither can it without the tools: where an arm is another engine than the one in use, they are built from that.
+    """
     builds = Builds()
+    if sources.foreign:
+        tools = Variant(name=TOOLS, allocator=AllocatorSpec(name=SYSTEM))
+        listener.on_event(BuildStarted(TOOLS))
+        started = time.monotonic()
+        builds.tools = build_variant(
+            tools, sources.tools_path, cache_dir, partial(_progress, listener, TOOLS)
+        )
+        seconds = time.monotonic() - started
+        listener.on_event(BuildFinished(TOOLS, builds.tools.build_id, builds.tools.cached, seconds))
     for name, variant in spec.variants.items():
         listener.on_event(BuildStarted(name))
         started = time.monotonic()
         try:
             artifact = build_variant(
                 variant,
-                engine_src,
+                sources.path(name),
                 cache_dir,
                 partial(_progress, listener, name),
             )
@@ -55,10 +77,17 @@ def build_all(spec: Spec, engine_src: Path, cache_dir: Path, listener: Listener)
             builds.failures[name] = str(error)
             listener.on_event(BuildFailed(name, str(error)))
             continue
-        builds.artifacts[name] = artifact
+        builds.artifacts[name] = _with_source(artifact, sources.of[name])
         seconds = time.monotonic() - started
         listener.on_event(BuildFinished(name, artifact.build_id, artifact.cached, seconds))
     return builds
+
+
+def _with_source(artifact: Artifact, source: ResolvedSource) -> Artifact:
+    """An artifact is shared by all who have its content; this arm's source is its own."""
+    provenance = dict(artifact.provenance)
+    provenance["source"] = {**provenance.get("source", {}), **as_record(source)}
+    return replace(artifact, provenance=provenance)
 
 
 def _progress(listener: Listener, variant: str, line: str) -> None:
@@ -77,6 +106,11 @@ def deploy_and_prove(
     from perfrunner.results import BuildRecord
     from perfrunner.run.trial.seats import Deployed
 
+    any_of = next(iter(builds.artifacts.values()))
+    bringing = builds.tools or builds.artifacts.get(spec.baseline, any_of)
+    tools = {
+        host: hosts.hosts[host].deploy(bringing.path, bringing.build_id) for host in hosts.seats
+    }
     deployed = {}
     for name, artifact in builds.artifacts.items():
         paths = {
@@ -86,12 +120,17 @@ def deploy_and_prove(
         proof: Proof | None = None
         for node in spec.cluster.engine_nodes:
             proof = prove(
-                hosts.hosts[node], paths[node], variant, spec.engine, params=spec.params_of(name)
+                hosts.hosts[node],
+                paths[node],
+                variant,
+                spec.engine,
+                params=spec.params_of(name),
+                tools=tools[node],
             )
             listener.on_event(ProofPassed(name, node, proof.settings))
         if proof is None:
             raise ValueError("a cluster without engine nodes")
-        deployed[name] = Deployed(artifact.build_id, paths, engine_environment(variant))
+        deployed[name] = Deployed(artifact.build_id, paths, engine_environment(variant), tools)
         store(
             BuildRecord(
                 variant=name,

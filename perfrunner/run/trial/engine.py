@@ -30,6 +30,7 @@ class EngineSetup:
 
     name: str  # of the process and its log: "engine", or "engine-<host>" when there are several
     artifact: str
+    tools: str  # the artifact that kvctl is from
     directory: str  # the trial's directory on the host
     credentials: CredentialFiles
     listen: str  # the address it binds
@@ -176,7 +177,7 @@ class Engine:
 
     def kvctl_argv(self, arguments: Sequence[str]) -> list[str]:
         return [
-            f"{self.setup.artifact}/bin/kvctl",
+            f"{self.setup.tools}/bin/kvctl",
             f"--host={local_address(self.setup.listen)}",
             f"--port={self.port}",
             f"--user={USER}",

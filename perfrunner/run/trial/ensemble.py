@@ -69,7 +69,7 @@ class EnsembleBench:
 
         def command(of: str | None, *, pids: bool) -> list[str]:
             return [
-                f"{seat.artifact}/bin/{tool}",
+                f"{seat.tools}/bin/{tool}",
                 *(f"--arm={arm_flag(arm.engines[0], of, pid=pids)}" for arm in self.arms),
                 *common_flags(seat),
                 *arguments(base, Share(0, 1)),
@@ -100,7 +100,7 @@ class EnsembleBench:
         """The address of a helper on the engines' host that serves their CPU clocks."""
         engine = base.engines[0]
         argv = [
-            f"{engine.setup.artifact}/bin/kvctl",
+            f"{engine.setup.tools}/bin/kvctl",
             "clock-server",
             f"--listen={bracketed(engine.setup.listen)}",
             f"--password-file={engine.setup.credentials.password}",

@@ -1,8 +1,8 @@
 """reproduce.sh: the commands of a trial, in order, as a script that a person runs again without perfrunner.
 
 The recorder is told each command as it is run. What belonged to that one run becomes a shell variable: the directory
-on each host, the artifact, the engine's port and pid. The script draws a new secret and passes it by file, as the run
-did.
+on each host, the artifact, the tools, the engine's port and pid. The script draws a new secret and passes it by file,
+as the run did.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PADDING_NAME = "PERFRUNNER_PADDING"  # of the environment, whose size is varied 
 _HEADER = """\
 #!/bin/bash
 # {title}
-# What perfrunner ran for this trial, in order. Each ARTIFACT_* must exist on its host; WORK_* may be changed.
+# What perfrunner ran for this trial, in order. ARTIFACT_* and TOOLS_* must exist on their hosts; WORK_* may be changed.
 set -euo pipefail
 umask 077
 OUT=${{OUT:-$(mktemp -d)}}
@@ -31,12 +31,14 @@ _HOST = """
 on_{id}() {{ {run}; }}
 WORK_{id}=${{WORK_{id}:-{work}}}
 ARTIFACT_{id}=${{ARTIFACT_{id}:-{artifact}}}
-on_{id} rm -rf "$WORK_{id}/data" "$WORK_{id}/secret"
+{tools}on_{id} rm -rf "$WORK_{id}/data" "$WORK_{id}/secret"
 on_{id} mkdir -p "$WORK_{id}/data" "$WORK_{id}/secret"
 printf '{{"{user}": "%s"}}' "$password" | on_{id} tee "$WORK_{id}/secret/users.json" > /dev/null
 printf '%s' "$password" | on_{id} tee "$WORK_{id}/secret/password" > /dev/null
 on_{id} chmod 600 "$WORK_{id}/secret/users.json" "$WORK_{id}/secret/password"
 """
+
+_TOOLS = "TOOLS_{id}=${{TOOLS_{id}:-{tools}}}\n"
 
 _START = """\
 on_{id} sh -c 'echo $$ > "$0"; exec "$@"' "$WORK_{id}/{name}.pid" \\
@@ -76,6 +78,7 @@ class Recorder:
         *,
         ssh: str | None,
         artifact: str,
+        tools: str,
         work: Mapping[str, str],
         script_work: str,
     ) -> None:
@@ -86,6 +89,7 @@ class Recorder:
         host = _identifier(name)
         run = '"$@"' if ssh is None else f'{ssh} "$(printf \'%q \' "$@")"'
         self._paths[name] = {
+            tools: f"$TOOLS_{host}",
             artifact: f"$ARTIFACT_{host}",
             **{literal: f"$WORK_{host}{below}" for literal, below in work.items()},
         }
@@ -95,6 +99,7 @@ class Recorder:
                 run=run,
                 work=shlex.quote(script_work),
                 artifact=shlex.quote(artifact),
+                tools="" if tools == artifact else _TOOLS.format(id=host, tools=shlex.quote(tools)),
                 user=USER,
             )
         )

@@ -14,7 +14,7 @@ import contextlib
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -30,15 +30,17 @@ from perfrunner.run.trial.engine import Engine, EngineSetup
 from perfrunner.run.trial.ensemble import ArmError, EnsembleBench
 from perfrunner.run.trial.leaving import leave
 from perfrunner.run.trial.pinning import CpuSets, choose, read_topology
+from perfrunner.run.trial.pressure import read_pressure
 from perfrunner.run.trial.reproduce import PADDING_NAME, Recorder
 from perfrunner.run.trial.seats import Deployed, Seat, TrialResult, trial_name
 from perfrunner.run.trial.serverbench import SAMPLE_INTERVAL_MS, Bench, ClientSeat
 from perfrunner.run.trial.toolbench import ToolBench
 from perfrunner.run.trial.toolensemble import ToolEnsembleBench
-from perfrunner.run.trial.validity import void_reasons
+from perfrunner.run.trial.validity import ensemble_reasons, void_reasons
 from perfrunner.spec.model import Spec
 from perfrunner.spec.workloads import ToolWorkload
 from perfrunner.workloads.bench import Measured
+from perfrunner.workloads.metrics import client_facts
 from perfrunner.workloads.registry import scenario_for, tool_scenario_for
 
 START_TIMEOUT_S = 60.0
@@ -53,11 +55,8 @@ class _Arm:
     deployed: Deployed
     directory: Path
     sample_interval_ms: int
+    name: str  # of its directories on the hosts
     facts: dict[str, object] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        return trial_name(self.task)
 
 
 @dataclass
@@ -87,14 +86,25 @@ class TrialRunner:
         started_at = datetime.now(timezone.utc)
         intervals = sample_interval_ms or [SAMPLE_INTERVAL_MS] * len(tasks)
         arms = [
-            _Arm(task, deployed[task.variant], fresh_directory(self._directory(task)), interval)
+            _Arm(
+                task,
+                deployed[task.variant],
+                fresh_directory(self._directory(task)),
+                interval,
+                remote_name(task, self.spec.variants),
+            )
             for task, interval in zip(tasks, intervals, strict=True)
         ]
+        hosts = list({seat.host.name: seat.host for seat in self._seats}.values())
         ended: list[tuple[TrialStatus, str, Measured | None]]
         try:
+            before = read_pressure(hosts)
             measured = self._measure(arms)
-            changes = self.host_changes()
-            ended = [self._judged(one, changes) for one in measured]
+            pressure = read_pressure(hosts).share_since(before)
+            for arm in arms:
+                arm.facts["cpu_pressure"] = pressure
+            common = [*ensemble_reasons(measured, self.spec.limits), *self.host_changes()]
+            ended = [self._judged(one, common) for one in measured]
         except (TrialError, HostError) as error:
             if isinstance(error, LinkLost) or disk_is_full(error):
                 raise
@@ -109,13 +119,17 @@ class TrialRunner:
                 finished_at=finished_at,
                 directory=arm.directory,
                 metrics={} if one is None else one.metrics,
-                facts={**arm.facts, **({} if one is None else one.facts)},
+                facts={**arm.facts, **({} if one is None else {**one.facts, **client_facts(one)})},
             )
             for arm, (status, reason, one) in zip(arms, ended, strict=True)
         ]
 
-    def _judged(self, one: Measured, changes: list[str]) -> tuple[TrialStatus, str, Measured]:
-        reasons = void_reasons(one, self.spec.limits) + changes
+    @property
+    def _seats(self) -> Sequence[Seat]:
+        return (*self.engine_nodes, *self.load_clients)
+
+    def _judged(self, one: Measured, common: list[str]) -> tuple[TrialStatus, str, Measured]:
+        reasons = void_reasons(one, self.spec.limits) + common
         return ("void" if reasons else "ok", "; ".join(reasons), one)
 
     def _measure(self, arms: Sequence[_Arm]) -> list[Measured]:
@@ -147,6 +161,7 @@ class TrialRunner:
             ToolBench(
                 host=seat.host,
                 artifact=arm.deployed.paths[seat.host.name],
+                tools=arm.deployed.tools[seat.host.name],
                 remote=f"{seat.run_dir}/{arm.name}",
                 directory=arm.directory,
                 variant=self.spec.variants[arm.task.variant],
@@ -184,7 +199,7 @@ class TrialRunner:
     @contextlib.contextmanager
     def _ensemble(self, arms: Sequence[_Arm]) -> Iterator[EnsembleBench]:
         """Engines ready to serve; on the way out everything is stopped, fetched and cleared from the hosts."""
-        seats = list({s.host.name: s for s in (*self.engine_nodes, *self.load_clients)}.values())
+        seats = list({s.host.name: s for s in self._seats}.values())
         recorder = self._recorder(arms, seats)
         deadline = time.monotonic() + self.spec.limits.trial_timeout * len(arms)
         first = arms[0].task
@@ -243,7 +258,7 @@ class TrialRunner:
             seats=[
                 ClientSeat(
                     seat.host,
-                    arm.deployed.paths[seat.host.name],
+                    arm.deployed.tools[seat.host.name],
                     f"{seat.run_dir}/{arm.name}",
                     seat.credentials,
                     cpus.client,
@@ -269,6 +284,7 @@ class TrialRunner:
         return EngineSetup(
             name=f"engine-{seat.host.name}" if several else "engine",
             artifact=arm.deployed.paths[seat.host.name],
+            tools=arm.deployed.tools[seat.host.name],
             directory=f"{seat.run_dir}/{arm.name}",
             credentials=seat.credentials,
             listen=seat.listen,
@@ -307,7 +323,7 @@ class TrialRunner:
         """Chosen once, so that it is the same for every arm and trial."""
         if self._cpus is None:
             node = self.engine_nodes[0].host
-            topology = read_topology(node, deployed.paths[node.name])
+            topology = read_topology(node, deployed.tools[node.name])
             self._cpus = choose(
                 self.spec.engine.cpus, self.spec.client.cpus, topology, together=self._together
             )
@@ -345,6 +361,7 @@ class TrialRunner:
                     recorder.arm(slot if len(arms) > 1 else 0).place(seat.host.name),
                     ssh=seat.ssh,
                     artifact=arm.deployed.paths[seat.host.name],
+                    tools=arm.deployed.tools[seat.host.name],
                     work={
                         f"{seat.run_dir}/{arm.name}": "",
                         seat.credentials.directory: "/secret",
@@ -417,6 +434,11 @@ def _keep_final_stats(arm: Bench) -> None:
         stats = {**engine.stat(), **engine.stat("memory", "timings")}
         text = json.dumps(stats, indent=1, sort_keys=True)
         (arm.directory / f"{engine.setup.name}-stat.json").write_text(text + "\n", "utf-8")
+
+
+def remote_name(task: Task, variants: Iterable[str]) -> str:
+    """Of a trial's directory on the hosts: as long for every variant, for the heap holds paths and grows with them."""
+    return trial_name(task) + "_" * (max(map(len, variants)) - len(task.variant))
 
 
 def fresh_directory(path: Path) -> Path:

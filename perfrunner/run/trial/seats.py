@@ -27,11 +27,15 @@ class Seat:
 
 @dataclass(frozen=True)
 class Deployed:
-    """A variant ready to run: its artifact's place on each host, and the environment its engine gets."""
+    """A variant ready to run: its artifact's place on each host, and the environment its engine gets.
+
+    `tools` is the artifact whose load generators and samplers all variants are measured with.
+    """
 
     build_id: str
     paths: Mapping[str, str]  # host name -> absolute path of the artifact
     env: Mapping[str, str]
+    tools: Mapping[str, str]  # host name -> absolute path of the tools' artifact
     layout_seed: int | None = (
         None  # of the order that its programs are linked in; None: as they were built
     )

@@ -36,10 +36,10 @@ ONE_SAMPLE_TIMEOUT_S = 30.0
 
 @dataclass(frozen=True)
 class ClientSeat:
-    """Where a load process runs: a host, the artifact and the secret on it, the trial's directory there."""
+    """Where a load process runs: a host, the tools and the secret on it, the trial's directory there."""
 
     host: Transport
-    artifact: str
+    tools: str
     directory: str
     credentials: CredentialFiles
     cpus: str = ""  # where load processes run on it; empty: anywhere
@@ -155,7 +155,7 @@ class Bench:
         setup = engine.setup
         return count_instructions(
             engine.host,
-            CountedEngine(setup.artifact, setup.settings(), setup.env),
+            CountedEngine(setup.artifact, setup.settings(), setup.env, setup.tools),
             load,
             directory=f"{setup.directory}/counted",
             ops=ops,
@@ -188,7 +188,7 @@ class Bench:
         self, tool: str, engine: Engine, seat: ClientSeat, name: str, arguments: Sequence[str]
     ) -> ProcessHandle:
         argv = [
-            f"{seat.artifact}/bin/{tool}",
+            f"{seat.tools}/bin/{tool}",
             f"--host={engine.setup.address}",
             f"--port={engine.port}",
             *common_flags(seat),

@@ -31,6 +31,7 @@ class ToolBench:
 
     host: Transport
     artifact: str
+    tools: str  # the artifact that the conductor is from
     remote: str  # the trial's directory on the host
     directory: Path  # of the trial, on this machine
     variant: Variant

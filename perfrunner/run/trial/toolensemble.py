@@ -1,6 +1,6 @@
 """The programs of a cell's arms, alive at once and asked for slices in turn (workloads.bench.ToolEnsemble).
 
-The baseline's artifact brings the conductor (engine_src/slices), which starts every arm's own program and prints one
+The tools' artifact brings the conductor (engine_src/slices), which starts every arm's own program and prints one
 document; each arm's trial keeps its part of it.
 """
 
@@ -48,7 +48,7 @@ class ToolEnsembleBench:
         text = json.dumps(self._plan(program, arguments, slicing), indent=1)
         base.host.put_bytes(text.encode(), plan)
         base.recorder.write_file(base.host.name, plan, text)
-        base.start([f"{base.artifact}/bin/conductor", plan], {}, output)
+        base.start([f"{base.tools}/bin/conductor", plan], {}, output)
         try:
             base.wait("conductor", output)
         except TrialError as error:

@@ -1,10 +1,17 @@
-"""Whether a trial that ran to its end counts: rules fixed before the run, none of which looks at a compared metric."""
+"""Whether a trial that ran to its end counts: rules fixed before the run, none of which looks at a compared metric.
+
+Nor at the arm. How busy the load client is follows from how fast the engine answers: a rule that repeats blocks with a
+busy client keeps the slow moments of the faster arm. So a saturated client makes no trial void; it is judged over all
+trials of a cell (analysis/saturation.py). How long the client waited for a CPU is the host's doing; it is taken over
+all arms of an ensemble together, and makes all of them void or none.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from perfrunner.cluster import STABLE_FACTS
+from perfrunner.measure.turns import WAITS_FACT
 from perfrunner.spec.model import Limits
 from perfrunner.workloads.bench import Measured
 
@@ -25,15 +32,24 @@ def void_reasons(measured: Measured, limits: Limits) -> list[str]:
     if total > limits.errors:
         kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(errors.items()) if count)
         reasons.append(f"{total} errors (limit {limits.errors}): {kinds}")
-    busy = None if report is None else report.client.busiest_thread_busy
-    if busy is not None and busy > limits.client_busy:
-        reasons.append(
-            f"the load client is saturated: its busiest thread is {busy:.0%} busy "
-            f"(limit {limits.client_busy:.0%})"
-        )
     if measured.check is not None and not measured.check.agrees:
         reasons.append(str(measured.check))
     return reasons
+
+
+def ensemble_reasons(arms: Sequence[Measured], limits: Limits) -> list[str]:
+    """What makes all trials of a unit void; empty when they count, or where nothing tells."""
+    shares = [arm.facts.get(WAITS_FACT) for arm in arms]
+    told = [share for share in shares if isinstance(share, float)]
+    if len(told) < len(arms) or not told:
+        return []
+    waits = sum(told) / len(told)
+    if waits <= limits.client_waits:
+        return []
+    limit = f"limit {limits.client_waits:.0%}"
+    return [
+        f"the host is busy: the load waited for a CPU in {waits:.0%} of all arms' slices ({limit})"
+    ]
 
 
 def changed_facts(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:

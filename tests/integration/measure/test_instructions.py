@@ -36,7 +36,7 @@ def engine() -> CountedEngine:
         if not (bin_dir / name).is_file():
             pytest.fail(f"no {name} in {bin_dir}: set KV_BIN_DIR, or run scripts/test")
     arguments = ["--bucket-type=ephemeral", "--quota-mb=256", "--vbuckets=16", "--threads=1"]
-    return CountedEngine(str(bin_dir.parent), arguments, env={})
+    return CountedEngine(str(bin_dir.parent), arguments, {}, str(bin_dir.parent))
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_the_way_that_is_there(host: Host, tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_an_engine_that_does_not_start(host: Host, engine: CountedEngine, tmp_path: Path) -> None:
-    broken = CountedEngine(engine.artifact, ["--no-such-option"], {})
+    broken = CountedEngine(engine.artifact, ["--no-such-option"], {}, engine.artifact)
     with pytest.raises(TrialError, match=r"does not start .*no-such-option"):
         count_instructions(
             host.transport, broken, LOAD, directory="counted", ops=1, method="counters"

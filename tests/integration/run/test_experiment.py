@@ -286,7 +286,6 @@ def test_an_arm_that_always_crashes_does_not_cost_the_others_theirs(lab: Lab) ->
     [
         ({"misses": 3}, "3 misses (limit 0)"),
         ({"errors": 2}, "2 errors (limit 0): etmpfail 2"),
-        ({"busy": 0.99}, "saturated"),
         ({"lie": 5000}, "the server"),
     ],
 )
@@ -313,6 +312,19 @@ def test_a_void_trial_makes_its_whole_cell_be_redone(
         assert code == 0
         assert len(void) == 1
         assert sorted(again) == [("base", "ok"), ("changed", "ok")]
+
+
+def test_a_saturated_client_makes_no_trial_void_for_that_would_look_at_the_arm(lab: Lab) -> None:
+    lab.write_spec(
+        blocks=1,
+        limits={"max_voids": 1},
+        variants={"base": variant(), "changed": variant(busy=0.99)},
+    )
+    code, _ = lab.run()
+    assert code == 0
+    trials = stored(lab).trials
+    assert {t.status for t in trials} == {"ok"}
+    assert {t.facts["client_busy"] for t in trials if t.variant == "changed"} == {0.99}
 
 
 @pytest.mark.parametrize(

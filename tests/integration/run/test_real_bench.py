@@ -55,6 +55,7 @@ def bench(
                 mine.place("local"),
                 ssh=None,
                 artifact=artifact,
+                tools=artifact,
                 work={remote: ""},
                 script_work="/w",
             )
@@ -62,6 +63,7 @@ def bench(
                 ToolBench(
                     host=host.transport,
                     artifact=artifact,
+                    tools=artifact,
                     remote=remote,
                     directory=directory,
                     variant=Variant(

@@ -57,7 +57,7 @@ def run_unit(
             hurry=lambda: False,
         )
         paths = {s.host.name: str(artifact) for s in seats}
-        deployed = {task.variant: Deployed("b", paths, {}) for task in tasks}
+        deployed = {task.variant: Deployed("b", paths, {}, paths) for task in tasks}
         return runner.run(tasks, deployed)
 
 

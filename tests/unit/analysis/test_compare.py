@@ -277,3 +277,28 @@ def test_two_experiments_get_an_interval_but_no_verdict(data_of):
         [math.log(v) for v in by(BASE, 1.1)], [math.log(v) for v in BASE], equal_var=False
     ).confidence_interval()
     assert row.effect.ci95 == pytest.approx((math.exp(welch.low), math.exp(welch.high)))
+
+
+ALLOCATORS = {
+    "a": {"allocator": {"name": "system"}},
+    "b": {"allocator": {"name": "jemalloc-5.1.0"}},
+}
+
+
+@pytest.mark.parametrize(
+    ("metric", "variants", "warned"),
+    [
+        ("fragmentation_rss", ALLOCATORS, True),
+        ("fragmentation_payload_rss", ALLOCATORS, False),
+        ("fragmentation_rss", {"a": ALLOCATORS["b"], "b": ALLOCATORS["b"]}, False),
+        ("ops_per_s", ALLOCATORS, False),
+    ],
+)
+def test_fragmentation_by_usable_size_is_no_comparison_of_allocators(
+    data_of, metric, variants, warned
+):
+    base = [21.0, 21.4, 20.8, 21.1, 21.3, 20.9]
+    data = data_of({"a": base, "b": by(base)}, metric)
+    data.experiment.spec_json["variants"] = variants
+    found = compare(data).warnings
+    assert any("fragmentation_payload_rss compares" in line for line in found) == warned

@@ -21,9 +21,10 @@ START = datetime(2026, 1, 2, tzinfo=timezone.utc)
 
 
 class PlayedRunner:
-    """Stores six blocks of made-up trials; `always,3` is slower by `slowdown`."""
+    """Stores six blocks of made-up trials; `slow` is slower by `slowdown`."""
 
-    def __init__(self, exit_code=0, slowdown=0.0, failures=()):
+    def __init__(self, exit_code=0, slowdown=0.0, failures=(), slow="always,3"):
+        self.slow = slow
         self.exit_code, self.slowdown, self.failures = exit_code, slowdown, failures
         self.arguments = None
 
@@ -42,7 +43,7 @@ class PlayedRunner:
             )  # fmt: skip
             for block in range(1, 7):
                 for position, variant in enumerate(spec.variants, start=1):
-                    slow = self.slowdown if variant == "always,3" else 0.0
+                    slow = self.slowdown if variant == self.slow else 0.0
                     rate = 1e6 * (1 - slow) * (1 + 0.001 * ((block * 7 + position * 3) % 5))
                     store.add_trial("small-1", a_trial(block, position, variant, rate))
         arguments["listener"].on_event(ev.RunFinished("small-1", self.exit_code, 18, 0, 0, 60.0))

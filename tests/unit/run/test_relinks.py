@@ -78,7 +78,7 @@ def drawn(
                 for name, build in ids.items()
             },
             {
-                name: Deployed(build, {host.name: str(tmp_path / "base")}, {})
+                name: Deployed(build, {host.name: str(tmp_path / "base")}, {}, {})
                 for name, build in ids.items()
             },
             [seat],

@@ -6,12 +6,13 @@ from pathlib import Path
 from perfrunner.run.trial.reproduce import PADDING_NAME, Recorder
 
 
-def recorder(tmp_path: Path, ssh: str | None = None) -> Recorder:
+def recorder(tmp_path: Path, ssh: str | None = None, tools: str = "/art/abc") -> Recorder:
     made = Recorder("a title")
     made.add_host(
         "kv-1",
         ssh=ssh,
         artifact="/art/abc",
+        tools=tools,
         work={"/w/runs/r/t": "", "/w/runs/r/secret": "/secret"},
         script_work=str(tmp_path / "again"),
     )
@@ -85,3 +86,15 @@ def test_the_padding_is_written_short_and_comes_out_long(tmp_path: Path) -> None
         ["bash", "-c", script], env={"PATH": "/usr/bin:/bin", "OUT": str(out)}, check=True
     )
     assert (out / "shown.out").read_text().strip() == "0" * 3000
+
+
+def test_tools_of_another_build_are_a_variable_of_their_own(tmp_path: Path) -> None:
+    made = recorder(tmp_path, tools="/art/tools")
+    made.run("kv-1", ["/art/tools/bin/kvctl", "stat"])
+    made.run("kv-1", ["/art/abc/bin/kv_engine", "--version"])
+    script = made.script()
+    assert "TOOLS_kv_1=${TOOLS_kv_1:-/art/tools}" in script
+    assert '"$TOOLS_kv_1"/bin/kvctl stat' in script
+    assert '"$ARTIFACT_kv_1"/bin/kv_engine --version' in script
+    assert "TOOLS" not in recorder(tmp_path).script().replace("ARTIFACT_* and TOOLS_*", "")
+    subprocess.run(["bash", "-n", "-c", script], check=True)

@@ -17,7 +17,7 @@ from perfrunner.run.plan.schedule import Task
 from perfrunner.run.preflight.describe import check_preconditions
 from perfrunner.run.trial.draws import padding_size, workload_seed
 from perfrunner.run.trial.seats import trial_name
-from perfrunner.run.trial.validity import changed_facts, void_reasons
+from perfrunner.run.trial.validity import changed_facts, ensemble_reasons, void_reasons
 from perfrunner.spec.model import Limits
 from perfrunner.workloads.bench import Measured
 
@@ -39,11 +39,7 @@ def measured(
         (measured(), []),
         (measured(misses=1), ["1 misses (limit 0)"]),
         (measured(errors={"etmpfail": 2, "timeout": 0}), ["2 errors (limit 0): etmpfail 2"]),
-        (measured(busy=0.95), []),
-        (
-            measured(busy=0.96),
-            ["the load client is saturated: its busiest thread is 96% busy (limit 95%)"],
-        ),
+        (measured(busy=1.0), []),  # the faster the engine, the busier: that would look at the arm
         (measured(busy=None), []),
         (measured(check=CrossCheck(100, 100, 0)), []),
     ],
@@ -55,6 +51,31 @@ def test_a_trial_is_void_by_the_rules_and_by_nothing_else(what: Measured, says: 
 def test_counters_that_disagree_are_void() -> None:
     (reason,) = void_reasons(measured(check=CrossCheck(100, 50, 1)), Limits())
     assert "the server 50" in reason
+
+
+def waited(*shares: float | None) -> list[Measured]:
+    return [
+        Measured(metrics={}, facts={} if share is None else {"client_waits": share})
+        for share in shares
+    ]
+
+
+@pytest.mark.parametrize(
+    ("shares", "limit", "void"),
+    [
+        ((0.9, 0.2), 0.5, True),  # of all arms together, whichever arm it was
+        ((0.2, 0.9), 0.5, True),
+        ((0.7, 0.2), 0.5, False),
+        ((1.0, 1.0), 1.0, False),  # nothing is beyond 100 %
+        ((0.9, None), 0.5, False),  # not known of one: no rule
+    ],
+)
+def test_a_load_that_waited_for_a_cpu_makes_all_arms_void_or_none(
+    shares: tuple[float | None, ...], limit: float, void: bool
+) -> None:
+    found = ensemble_reasons(waited(*shares), Limits(client_waits=limit))
+    assert len(found) == int(void)
+    assert all("waited for a CPU in 55% of all arms' slices (limit 50%)" in why for why in found)
 
 
 def test_limits_are_those_of_the_spec() -> None:

@@ -122,10 +122,22 @@ DIRECTIONS = {
     "anon_huge_bytes": ("none", "difference"),
     "metadata_bytes": ("none", "difference"),
     "metadata_thp_pages": ("none", "difference"),
-    "fragmentation_mapped": ("lower", "difference"),
-    "fragmentation_rss": ("lower", "difference"),
-    "fragmentation_rss_now": ("lower", "difference"),
-    "fragmentation_rss_settled": ("lower", "difference"),
+    "payload_bytes": ("none", "ratio"),
+    "store_bytes": ("none", "difference"),
+    **{
+        f"fragmentation_{asked}{held}": ("none" if held == "vsz" else "lower", "difference")
+        for asked in ("", "payload_")
+        for held in (
+            "mapped",
+            "mapped_no_store",
+            "rss",
+            "rss_plain",
+            "rss_now",
+            "rss_now_no_store",
+            "rss_settled",
+            "vsz",
+        )
+    },
     "HTB/Insert/threads:2": ("lower", "ratio"),
     "HTB/Insert/threads:2/items_per_second": ("higher", "ratio"),
     "CheckpointBench/GetCursorsToDrop/10000": ("lower", "ratio"),

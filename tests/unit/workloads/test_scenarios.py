@@ -206,7 +206,14 @@ def test_throughput_side_by_side_is_robust_and_has_its_totals_beside_it() -> Non
     assert base.report is not None
     assert base.report.prepare is not None
     assert base.report.prepare.misses == 2, "the warm-up's misses count"
-    assert base.facts == {"slice": 0.002, "rounds": 40, "warmup_rounds": 3, "round_seed": 5}
+    assert base.facts == {
+        "slice": 0.002,
+        "rounds": 40,
+        "warmup_rounds": 3,
+        "round_seed": 5,
+        "load_s": 40.0,  # in turn, and measured
+        "latency_ops": {"get": 100, "set": 100},
+    }
 
 
 def test_append_side_by_side_counts_its_load() -> None:
@@ -246,6 +253,8 @@ def test_the_metrics_of_pillowfight() -> None:
     assert measured.check is not None
     assert measured.check.agrees
     assert measured.facts["steady_seconds"] == 3
+    assert measured.facts["load_s"] == 3.0  # the ramp is no load that counts
+    assert measured.facts["latency_ops"] == {"get": 100, "set": 100}
 
 
 def test_the_rate_of_a_fixed_amount_of_work_is_work_over_time_and_its_load_is_counted_too() -> None:
@@ -255,6 +264,7 @@ def test_the_rate_of_a_fixed_amount_of_work_is_work_over_time_and_its_load_is_co
     assert measured.check is not None
     assert (measured.check.client, measured.check.server) == (500, 500)
     assert measured.facts["live_bytes"] == 12_345
+    assert measured.facts["load_s"] == 4.0
 
 
 def test_every_metric_is_one_that_the_registry_knows() -> None:

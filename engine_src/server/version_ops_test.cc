@@ -1,0 +1,151 @@
+#include <gtest/gtest.h>
+
+#include "protocol/extras.h"
+#include "server/test_support.h"
+
+namespace kv::server {
+namespace {
+
+using protocol::Opcode;
+using protocol::Status;
+using namespace testing_support;
+
+template <class Number>
+std::string big(Number value) {
+    std::string bytes(sizeof value, '\0');
+    protocol::storeBig(reinterpret_cast<uint8_t*>(bytes.data()), value);
+    return bytes;
+}
+
+struct Version {
+    uint64_t revision{1};
+    uint64_t cas{100};
+    uint32_t expiry{0};
+    uint32_t flags{0};
+    uint32_t options{0};
+};
+
+class VersionOps : public testing::Test {
+  protected:
+    Answer send(Opcode opcode, const Version& version, const std::string& value = "theirs",
+                uint64_t expected = 0) {
+        std::string extras =
+                big(version.flags) + big(version.expiry) + big(version.revision) + big(version.cas);
+        if (version.options != 0) {
+            extras += big(version.options);
+        }
+        const bool brings = opcode != Opcode::kDeleteWithMeta;
+        return bench_.ask({.opcode = opcode,
+                           .key = "key",
+                           .value = brings ? value : "",
+                           .extras = extras,
+                           .cas = expected});
+    }
+    Answer set(const Version& version, uint64_t expected = 0) {
+        return send(Opcode::kSetWithMeta, version, "theirs", expected);
+    }
+    Answer setHere(const std::string& value = "ours") {
+        return bench_.ask({.opcode = Opcode::kSet,
+                           .key = "key",
+                           .value = value,
+                           .extras = std::string(8, '\0')});
+    }
+    Answer get() { return bench_.ask({.opcode = Opcode::kGet, .key = "key"}); }
+    Answer meta() { return bench_.ask({.opcode = Opcode::kGetMeta, .key = "key"}); }
+
+    Bench bench_;
+};
+
+TEST_F(VersionOps, KeepsCasAndRevisionOfTheOtherCluster) {
+    const auto stored = set({.revision = 7, .cas = 1234, .expiry = 2'000'000'000, .flags = 9});
+    EXPECT_EQ(stored.status, Status::kSuccess);
+    EXPECT_EQ(stored.cas, 1234U);
+    EXPECT_EQ(get().cas, 1234U);
+    EXPECT_EQ(get().value, "theirs");
+    EXPECT_EQ(meta().extras, big(uint32_t{0}) + big(uint32_t{9}) + big(uint32_t{2'000'000'000}) +
+                                     big(uint64_t{7}));
+}
+
+TEST_F(VersionOps, TheNewerVersionWins) {
+    const Version here{.revision = 5, .cas = 100, .expiry = 2'000'000'000, .flags = 5};
+    EXPECT_EQ(set(here).status, Status::kSuccess);
+    EXPECT_EQ(set(here).status, Status::kKeyEexists) << "the same again changes nothing";
+    for (Version older : {Version{4, 200, 2'000'000'001, 6}, Version{5, 99, 2'000'000'001, 6},
+                          Version{5, 100, 1'999'999'999, 6}, Version{5, 100, 2'000'000'000, 4}}) {
+        EXPECT_EQ(set(older).status, Status::kKeyEexists);
+    }
+    for (Version newer : {Version{5, 100, 2'000'000'000, 6}, Version{5, 100, 2'000'000'001, 0},
+                          Version{5, 101, 0, 0}, Version{6, 1, 0, 0}}) {
+        EXPECT_EQ(set(newer).status, Status::kSuccess);
+    }
+}
+
+TEST_F(VersionOps, ADeletionIsAVersionAsAnyOther) {
+    set({.revision = 5});
+    EXPECT_EQ(send(Opcode::kDeleteWithMeta, {.revision = 4, .cas = 500}).status,
+              Status::kKeyEexists);
+    EXPECT_EQ(send(Opcode::kDeleteWithMeta, {.revision = 6, .cas = 7}).status, Status::kSuccess);
+    EXPECT_EQ(get().status, Status::kKeyEnoent);
+    EXPECT_EQ(meta().extras.substr(0, 4), big(uint32_t{1}));
+    EXPECT_EQ(meta().cas, 7U);
+    EXPECT_EQ(set({.revision = 5, .cas = 900}).status, Status::kKeyEexists)
+            << "what was deleted later stays deleted";
+    EXPECT_EQ(set({.revision = 7}).status, Status::kSuccess);
+}
+
+TEST_F(VersionOps, OptionsOverruleAndRenew) {
+    set({.revision = 5, .cas = 500});
+    EXPECT_EQ(set({.revision = 1, .cas = 1, .options = protocol::kSkipConflictResolution}).status,
+              Status::kSuccess);
+    EXPECT_EQ(get().cas, 1U);
+    const auto renewed =
+            set({.revision = 1,
+                 .cas = 1,
+                 .options = protocol::kSkipConflictResolution | protocol::kRegenerateCas});
+    EXPECT_GT(renewed.cas, 500U);
+    EXPECT_EQ(get().cas, renewed.cas);
+}
+
+TEST_F(VersionOps, ADocumentHereMayBeRequired) {
+    const auto ours = setHere();
+    EXPECT_EQ(set({.revision = 9}, ours.cas + 1).status, Status::kKeyEexists);
+    EXPECT_EQ(send(Opcode::kAddWithMeta, {.revision = 9}).status, Status::kKeyEexists);
+    EXPECT_EQ(set({.revision = 9}, ours.cas).status, Status::kSuccess);
+    send(Opcode::kDeleteWithMeta, {.revision = 10});
+    EXPECT_EQ(set({.revision = 11}, 100).status, Status::kKeyEnoent);
+    EXPECT_EQ(send(Opcode::kAddWithMeta, {.revision = 11}).status, Status::kSuccess);
+}
+
+TEST_F(VersionOps, ALockedDocumentIsItsHolders) {
+    bench_.becomeCouchbase(std::string("\0\x07\0\x08", 4));
+    setHere();
+    const auto locked = bench_.ask({.opcode = Opcode::kGetLocked, .key = "key"});
+    EXPECT_EQ(set({.revision = 9}).status, Status::kLocked);
+    EXPECT_EQ(set({.revision = 9}, locked.cas).status, Status::kSuccess);
+    EXPECT_EQ(setHere().status, Status::kSuccess) << "the lock is open";
+}
+
+TEST_F(VersionOps, OurNextCasIsAboveTheirs) {
+    const uint64_t future = bench_.now.nanos + 1'000'000'000'000ULL;
+    set({.cas = future});
+    EXPECT_GT(setHere().cas, future);
+}
+
+TEST_F(VersionOps, NonsenseIsRefused) {
+    for (const Version& nonsense :
+         {Version{.cas = 0}, Version{.cas = ~uint64_t{0}}, Version{.cas = uint64_t{1} << 63U},
+          Version{.revision = uint64_t{1} << 48U}, Version{.options = 0x8000},
+          Version{.options = protocol::kRegenerateCas},
+          Version{.options = protocol::kIsExpiration}}) {
+        EXPECT_EQ(set(nonsense).status, Status::kEinval);
+    }
+    EXPECT_EQ(bench_.ask({.opcode = Opcode::kSetWithMeta,
+                          .key = "key",
+                          .extras = std::string(26, 'x')})
+                      .status,
+              Status::kEinval);
+    EXPECT_EQ(get().status, Status::kKeyEnoent);
+}
+
+}  // namespace
+}  // namespace kv::server

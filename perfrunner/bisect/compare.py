@@ -1,0 +1,156 @@
+"""A step's comparison: the good end and a commit, built, proved and run as any experiment is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from perfrunner.bisect.search import Measured
+from perfrunner.bisect.state import BisectState
+from perfrunner.errors import EXIT_INTERRUPTED, BuildError, ProofError, UsageError
+from perfrunner.spec.model import Spec
+from perfrunner.spec.pair import pair, spec_document
+from perfrunner.spec.source import SourceSpec
+
+if TYPE_CHECKING:
+    from perfrunner.run.events import Listener
+
+_WHY_LINES = 4  # of a compiler's message
+
+
+class BisectInterruptedError(Exception):
+    """Ctrl-C during a step: what was measured is stored, and the step goes on with --resume."""
+
+
+@dataclass(frozen=True)
+class Comparer:
+    """Calls of it are Search's `measure`."""
+
+    base: Spec
+    state: BisectState
+    out_dir: Path
+    cache_dir: Path
+    engine_src: Path
+    listener: Listener
+    resume_command: str
+    kept: Callable[[str, str], Path]  # a spec's text and name -> the file that it is kept in
+
+    def __call__(self, commit: str, blocks: int | None) -> Measured:
+        """A commit that cannot be built or proved has nothing to judge; a good end that cannot is an error."""
+        from perfrunner.source import resolve_sources
+
+        spec = self._spec(commit, blocks)
+        name = commit[:12]
+        try:
+            sources = resolve_sources(spec, self.engine_src, self.cache_dir)
+        except UsageError as error:
+            if not error.message.startswith(f"variant {name}: "):
+                raise
+            return Measured(why=error.message)
+        content = sources.of[name].sha256
+        if content == sources.of[spec.baseline].sha256:
+            return Measured("the same engine as the good end", outcome="good", content=content)
+        for step in self.state.steps:
+            if step.content == content and step.commit != commit:
+                same = f"the same engine as {step.commit[:12]}"
+                return Measured(same, outcome=step.outcome, content=content)
+        try:
+            self._build(spec, name, sources.path(name))
+        except BuildError as error:
+            lines = error.message.splitlines()[:_WHY_LINES]
+            return Measured(
+                f"does not build: {' | '.join(s.strip() for s in lines)}", content=content
+            )
+        return self._run(spec, name, content)
+
+    def _spec(self, commit: str, blocks: int | None) -> Spec:
+        good = self.state.good
+        arms = {f"good-{good[:12]}": SourceSpec(git=good), commit[:12]: SourceSpec(git=commit)}
+        spec = pair(self.base, f"bisect-{self.base.name}", arms)
+        changes = {"blocks": blocks, "precision": None} if blocks is not None else {}
+        return spec.model_copy(update={"sampling_check": False, **changes})
+
+    def _build(self, spec: Spec, name: str, source: Path) -> None:
+        from perfrunner.build import build_variant
+        from perfrunner.run.events import BuildFinished, BuildProgress, BuildStarted
+
+        tell = self.listener.on_event
+        tell(BuildStarted(name))
+        artifact = build_variant(
+            spec.variants[name],
+            source,
+            self.cache_dir,
+            lambda line: tell(BuildProgress(name, line)),
+        )
+        tell(BuildFinished(name, artifact.build_id, artifact.cached, artifact.seconds))
+
+    def _run(self, spec: Spec, name: str, content: str) -> Measured:
+        from perfrunner.run.runner import run_experiment
+
+        text = spec_document(spec)
+        try:
+            outcome = run_experiment(
+                spec,
+                spec_text=text,
+                spec_path=self.kept(text, spec.name),
+                out_dir=self.out_dir,
+                cache_dir=self.cache_dir,
+                engine_src=self.engine_src,
+                listener=self.listener,
+                resume=self._unfinished(spec),
+                resume_command=self.resume_command,
+            )
+        except ProofError as error:
+            if f"variant {name}:" not in error.message:
+                raise
+            return Measured(f"cannot be proved: {error.message}", content=content)
+        if outcome.exit_code == EXIT_INTERRUPTED:
+            raise BisectInterruptedError
+        return self._measured(outcome.experiment_id, name, outcome.failures, content)
+
+    def _unfinished(self, spec: Spec) -> bool:
+        """Whether a run of this very comparison was cut short."""
+        from perfrunner.results import ResultStore
+        from perfrunner.run.opening import differences
+
+        with ResultStore.open(self.out_dir) as store:
+            return any(
+                s.experiment.name == spec.name
+                and s.experiment.state in ("running", "interrupted")
+                and not differences(s.experiment.spec_json, spec)
+                for s in store.list()
+            )
+
+    def _measured(
+        self, experiment: str, name: str, failures: tuple[str, ...], content: str
+    ) -> Measured:
+        from perfrunner.analysis import compare
+        from perfrunner.results import ResultStore
+
+        with ResultStore.open(self.out_dir, create=False) as store:
+            comparison = compare(store.load(experiment))
+        row = next(
+            (
+                row
+                for row in comparison.rows
+                if row.metric.id == self.state.metric and row.variant == name
+            ),
+            None,
+        )
+        if row is None or row.effect is None:
+            reason = row.reason if row is not None else f"{self.state.metric} was not measured"
+            why = "; ".join(filter(None, [reason, *failures[:1]]))
+            return Measured(why, experiment=experiment, content=content)
+        low, high = row.effect.ci95 or (None, None)
+        return Measured(
+            kind=row.effect.kind,
+            estimate=row.effect.estimate,
+            low=low,
+            high=high,
+            verdict=row.verdict,
+            blocks=row.effect.n,
+            experiment=experiment,
+            content=content,
+        )

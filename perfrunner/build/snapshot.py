@@ -1,0 +1,110 @@
+"""The engine's source by its content: copied once, so that what is built cannot change under the build.
+
+`sources/<content>/` in the build cache holds all that a build can read, and nothing else: what a build id leaves out
+(tests, documentation) is not there to be read. A build tree has a copy of its own that is brought up to date file by
+file: a file of the same content keeps its time stamp, so that another revision in the same tree compiles only what
+differs.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfrunner.build.identity import content_hash, tree_files
+from perfrunner.errors import BuildError
+
+_NAME_LENGTH = 16
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A copy in the build cache that nobody writes to. `sha256` is over the names and contents of its files."""
+
+    path: Path
+    sha256: str
+
+
+def take_snapshot(source_dir: Path, cache_dir: Path) -> Snapshot:
+    """Copy the source (or find its copy). BuildError when it changes meanwhile, or holds no engine."""
+    sha256 = content_hash(source_dir)
+    found = find_snapshot(cache_dir, sha256)
+    if found is not None:
+        return found
+    place = snapshot_path(cache_dir, sha256)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
+    try:
+        mirror(source_dir, staging)
+        if content_hash(staging) != sha256:
+            raise BuildError(f"{source_dir} changed while it was copied", hint="start again")
+        staging.chmod(0o755)
+        _move_into_place(staging, place, sha256)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    return Snapshot(place, sha256)
+
+
+def find_snapshot(cache_dir: Path, sha256: str) -> Snapshot | None:
+    """The copy of this content, if the cache has it whole."""
+    place = snapshot_path(cache_dir, sha256)
+    return Snapshot(place, sha256) if _holds(place, sha256) else None
+
+
+def snapshot_path(cache_dir: Path, sha256: str) -> Path:
+    """Where the copy of this content lies."""
+    return cache_dir / "sources" / sha256[:_NAME_LENGTH]
+
+
+def mirror(source_dir: Path, target: Path) -> None:
+    """Make `target` hold what builds of `source_dir` read. Files of the same content are not touched."""
+    wanted: set[Path] = set()
+    for path in tree_files(source_dir):
+        name = path.relative_to(source_dir)
+        wanted.add(name)
+        for parent in name.parents[:-1]:
+            if (target / parent).is_file():
+                (target / parent).unlink()  # it became a directory
+        _bring(path, target / name)
+    for path in sorted(target.rglob("*"), reverse=True):
+        name = path.relative_to(target)
+        if path.is_dir() and not path.is_symlink():
+            if not any(path.iterdir()):
+                path.rmdir()
+        elif name not in wanted:
+            path.unlink()
+
+
+def _bring(path: Path, target: Path) -> None:
+    data, mode = path.read_bytes(), path.stat().st_mode & 0o777
+    if target.is_dir():
+        shutil.rmtree(target)
+    elif target.is_file() and target.read_bytes() == data:
+        if target.stat().st_mode & 0o777 != mode:
+            target.chmod(mode)
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    aside = target.with_name(f".{target.name}.new")
+    aside.write_bytes(data)
+    aside.chmod(mode)
+    aside.replace(target)
+
+
+def _holds(place: Path, sha256: str) -> bool:
+    try:
+        return content_hash(place) == sha256
+    except BuildError:
+        return False
+
+
+def _move_into_place(staging: Path, place: Path, sha256: str) -> None:
+    """Of rivals that made the same copy the first one stays; a damaged one does not."""
+    if place.exists() and not _holds(place, sha256):
+        shutil.rmtree(place)
+    try:
+        staging.rename(place)
+    except OSError:
+        if not _holds(place, sha256):
+            raise

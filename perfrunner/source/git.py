@@ -1,0 +1,232 @@
+"""What is asked of git, and what is never done to the user's repository: no checkout, no index, no object is written.
+
+A revision is exported through an index of its own; a patch is applied in that index, its objects aside.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfrunner.errors import UsageError
+from perfrunner.spec.suggest import did_you_mean
+
+TIMEOUT_S = 300.0
+_SUBMODULE = "160000"
+
+
+@dataclass(frozen=True)
+class Commit:
+    """`date` is the committer's, ISO 8601."""
+
+    sha: str
+    date: str
+    title: str
+
+
+class GitError(Exception):
+    """git ended with an error; the text is what it said."""
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A work tree; `prefix` is the engine's directory in it (`engine_src/`, or empty at the top)."""
+
+    top: Path
+    prefix: str
+
+    @classmethod
+    def around(cls, directory: Path) -> Repository | None:
+        """The repository that `directory` lies in; None where there is none. UsageError without git."""
+        try:
+            said = run_git(directory, "rev-parse", "--show-toplevel", "--show-prefix")
+        except GitError as error:
+            if "not a git repository" in str(error):
+                return None
+            raise UsageError(f"git cannot read {directory}: {error}") from error
+        top, _, prefix = said.rstrip("\n").partition("\n")
+        return cls(Path(top), prefix)
+
+    def git(self, *arguments: str, env: Mapping[str, str] | None = None, stdin: str = "") -> str:
+        """What it prints. GitError."""
+        return run_git(self.top, *arguments, env=env, stdin=stdin)
+
+    def commit(self, revision: str) -> Commit:
+        """What a revision names. UsageError: unknown (the nearest names), or not in a shallow clone."""
+        try:
+            sha = self.git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}").strip()
+        except GitError:
+            raise self._unknown(revision) from None
+        text = self.git("show", "--no-patch", "--format=%H%x00%cI%x00%s", sha)
+        sha, date, title = text.rstrip("\n").split("\0")
+        return Commit(sha, date, title)
+
+    def _unknown(self, revision: str) -> UsageError:
+        refs = self.git(
+            "for-each-ref", "--format=%(refname:short)", "refs/heads", "refs/tags", "refs/remotes"
+        ).split()
+        hint = None
+        if self.git("rev-parse", "--is-shallow-repository").strip() == "true":
+            hint = "this clone is shallow: fetch what it lacks with `git fetch --unshallow --tags`"
+        return UsageError(
+            f"{self.top} has no revision {revision}{did_you_mean(revision, refs)}", hint
+        )
+
+    def changed_files(self) -> tuple[str, ...]:
+        """Files below `prefix` that differ from HEAD, untracked ones too; relative to it.
+
+        UsageError where a submodule has changes: no commit names its content.
+        """
+        text = self.git(
+            "status", "--porcelain=v2", "-z", "--untracked-files=all", "--no-renames", "--",
+            self.prefix or ".",
+        )  # fmt: skip
+        names = []
+        for entry in filter(None, text.split("\0")):
+            kind, _, rest = entry.partition(" ")
+            if kind == "?":
+                names.append(rest)
+                continue
+            fields = rest.split(" ", 9 if kind == "u" else 7)
+            if fields[1].startswith("S") and fields[1][2:] != "..":
+                raise UsageError(
+                    f"the submodule {fields[-1]} of {self.top} has changes of its own",
+                    "commit them there first: no revision names its content",
+                )
+            names.append(fields[-1])
+        return tuple(sorted(name.removeprefix(self.prefix) for name in names))
+
+    def export(self, sha: str, target: Path, patch: Path | None = None) -> None:
+        """The engine's directory of a commit, as files in `target`. UsageError."""
+        with tempfile.TemporaryDirectory(prefix="perfrunner-git-") as aside:
+            env = {"GIT_INDEX_FILE": f"{aside}/index"}
+            self.git("-c", "core.sparseCheckout=false", "read-tree", sha, env=env)
+            if patch is not None:
+                # What a patch makes is written beside the repository, not into it.
+                objects = self.git("rev-parse", "--path-format=absolute", "--git-path", "objects")
+                Path(aside, "objects").mkdir()
+                env["GIT_OBJECT_DIRECTORY"] = f"{aside}/objects"
+                env["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = objects.strip()
+                self._apply(patch, sha, env)
+            entries = self.git("ls-files", "-s", "-z", "--", self.prefix or ".", env=env)
+            files, submodules = _entries(entries)
+            out = f"{aside}/out/"
+            self.git(
+                "checkout-index", "-z", "--stdin", f"--prefix={out}",
+                env=env, stdin="".join(f"{name}\0" for name in files),
+            )  # fmt: skip
+            for name, commit in submodules.items():
+                self._submodule(name, sha).export(commit, Path(out, name))
+            made = Path(out, self.prefix)
+            if made.is_dir():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copytree(made, target, dirs_exist_ok=True)
+
+    def _apply(self, patch: Path, sha: str, env: Mapping[str, str]) -> None:
+        try:
+            self.git("apply", "--cached", "--whitespace=nowarn", str(patch), env=env)
+        except GitError as error:
+            why = "; ".join(line.removeprefix("error: ") for line in str(error).splitlines())
+            raise UsageError(f"{patch} does not apply to {sha[:12]}: {why}") from error
+
+    def _submodule(self, name: str, sha: str) -> Repository:
+        """The submodule's own repository, which has to be checked out."""
+        place = self.top / name
+        found = Repository.around(place) if place.is_dir() else None
+        if found is None or found.top != place.resolve():
+            raise UsageError(
+                f"{sha[:12]} has the submodule {name}, which is not checked out in {self.top}",
+                f"git -C {self.top} submodule update --init {name}",
+            )
+        return found
+
+    def log(self, older: str, newer: str, most: int) -> tuple[int, tuple[str, ...]]:
+        """How many commits `older..newer` has, and one line each of the newest."""
+        span = f"{older}..{newer}"
+        count = int(self.git("rev-list", "--count", span))
+        lines = self.git("log", "--oneline", "--no-decorate", f"--max-count={most}", span)
+        return count, tuple(lines.splitlines())
+
+
+def run_git(
+    directory: Path, *arguments: str, env: Mapping[str, str] | None = None, stdin: str = ""
+) -> str:
+    """git without the caller's GIT_* settings (a hook's), in one language. GitError; UsageError without git."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(directory), *arguments],
+            env={**clean, "LC_ALL": "C.UTF-8", "GIT_OPTIONAL_LOCKS": "0", **(env or {})},
+            input=stdin,
+            capture_output=True,
+            text=True,
+            errors="surrogateescape",
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise UsageError(
+            "git is not installed: a revision cannot be read", "apt-get install git"
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise GitError(f"git {arguments[0]} took more than {TIMEOUT_S:g} s") from None
+    if done.returncode != 0:
+        raise GitError(done.stderr.strip() or f"git {arguments[0]}: status {done.returncode}")
+    return done.stdout
+
+
+def changes(one: Path, other: Path) -> list[tuple[str, int, int]]:
+    """Files in which two directories differ: name, lines added, lines removed (binary files: 0, 0)."""
+    try:
+        text = _diff(one, other)
+    except GitError as error:
+        raise UsageError(f"{one} and {other} cannot be compared: {error}") from error
+    found = []
+    fields = iter(text.split("\0"))
+    for head in fields:
+        if not head:
+            continue
+        added, removed, name = head.split("\t")
+        if not name:  # both names follow
+            before, after = Path(next(fields)), Path(next(fields))
+            place = after if after.is_relative_to(other) else before
+            root = other if place.is_relative_to(other) else one
+            name = place.relative_to(root).as_posix()
+        found.append((name, _count(added), _count(removed)))
+    return sorted(found)
+
+
+def _diff(one: Path, other: Path) -> str:
+    done = subprocess.run(
+        ["git", "diff", "--no-index", "--no-renames", "--numstat", "-z", str(one), str(other)],
+        env={k: v for k, v in os.environ.items() if not k.startswith("GIT_")},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    if done.returncode not in (0, 1):  # 1: they differ
+        raise GitError(done.stderr.strip())
+    return done.stdout
+
+
+def _count(text: str) -> int:
+    return int(text) if text.isdigit() else 0
+
+
+def _entries(text: str) -> tuple[Sequence[str], Mapping[str, str]]:
+    """Of `ls-files -s -z`: the files, and the commit of each submodule."""
+    files, submodules = [], {}
+    for entry in filter(None, text.split("\0")):
+        head, _, name = entry.partition("\t")
+        mode, sha, _ = head.split(" ")
+        if mode == _SUBMODULE:
+            submodules[name] = sha
+        else:
+            files.append(name)
+    return files, submodules

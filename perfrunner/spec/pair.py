@@ -1,0 +1,87 @@
+"""The spec of a comparison of two sources: what `perfrunner ab` and each step of `perfrunner bisect` run.
+
+Everything but the variants is some other spec's; without one it is SMALL, which takes a minute or so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from perfrunner.spec.model import Spec
+from perfrunner.spec.source import SourceSpec
+
+# The quickstart's workloads, a little smaller, on this machine.
+SMALL: dict[str, Any] = {
+    "name": "ab",
+    "cluster": {
+        "name": "local",
+        "transport": "local",
+        "hosts": {"here": {}},
+        "engine_nodes": ["here"],
+        "load_clients": ["here"],
+    },
+    "variants": {"engine": {"name": "engine", "allocator": {"name": "system"}}},
+    "baseline": "engine",
+    "engine": {"threads": 2, "shards": 2, "quota_mb": 1024},
+    "workloads": {
+        "pillowfight": {
+            "type": "pillowfight",
+            "items": 50_000,
+            "set_share": 80,
+            "value_size": 256,
+            "batch": 100,
+            "threads": 1,
+            "connections": 1,
+            "key_semantics": "random",
+            "ramp": 0.5,
+            "duration": 2.0,
+            "settle": 0.0,
+        },
+        "append": {
+            "type": "append",
+            "items": 10_000,
+            "slice_ops": 250,
+            "in_flight": 100,
+            "settle": 0.0,
+        },
+    },
+    "sampling_check": False,
+}
+
+
+def small_spec() -> Spec:
+    """SMALL, validated."""
+    return Spec.model_validate(SMALL)
+
+
+def pair(
+    base: Spec, name: str, arms: Mapping[str, SourceSpec], settings: str | None = None
+) -> Spec:
+    """`base` with one variant for each source, all with the settings of one of its variants (its baseline's).
+
+    The first arm is the baseline; `name` is made an experiment's name.
+    """
+    like = base.variants[settings or base.baseline]
+    variants = {
+        arm: like.model_copy(update={"name": arm, "source": source}) for arm, source in arms.items()
+    }
+    return base.model_copy(
+        update={
+            "name": re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:64] or "ab",
+            "description": f"{' against '.join(reversed([*arms]))}: two sources of the engine",
+            "variants": variants,
+            "baseline": next(iter(arms)),
+        }
+    )
+
+
+def spec_document(spec: Spec) -> str:
+    """A spec as a file that needs no other: YAML that load_spec reads back as the same spec."""
+    document = spec.model_dump(mode="json", exclude_none=True)
+    for variant in document["variants"].values():
+        variant.pop("name")  # its key
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100)

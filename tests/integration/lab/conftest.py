@@ -1,0 +1,40 @@
+"""Three SSH hosts for the module's tests; skipped, with the reason, where this machine cannot hold them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.netlab import Lab, LabError, raised_lab, why_not
+
+
+@pytest.fixture(scope="session")
+def _raised(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    if reason := why_not():
+        pytest.skip(reason)
+    with raised_lab(3, tmp_path_factory.mktemp("lab")) as raised:
+        yield raised
+
+
+@pytest.fixture
+def lab(_raised: Lab) -> Iterator[Lab]:
+    """Whole again after each test: every host on, every cable plugged in, nothing running."""
+    yield _raised
+    for host, one in _raised.ask("status")["hosts"].items():
+        if not one["on"]:
+            _raised.boot(host)
+            continue
+        _raised.heal(host)
+        _raised.thaw(host)
+        _raised.unlimited(host)
+        for address in set(_raised.hosts.values()):
+            with contextlib.suppress(LabError):
+                _raised.run(host, "ip", "route", "delete", "blackhole", f"{address}/32")
+
+
+@pytest.fixture
+def known(lab: Lab) -> Path:
+    return lab.layout.known_hosts

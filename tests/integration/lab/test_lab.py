@@ -1,0 +1,165 @@
+"""The lab is what it says: hosts apart, faults real, and nothing left of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from perfrunner.cluster import Host, LinkLost, open_host
+from perfrunner.spec.cluster import HostSpec
+from tests.support.netlab import Lab, LabError
+from tests.support.netlab.client import ROOT, can_delay
+
+pytestmark = pytest.mark.integration
+
+MISSED_S = 10.0  # a host that is gone is noticed in less
+
+
+def host(lab: Lab, name: str) -> Host:
+    spec = HostSpec.model_validate(lab.host_document(name))
+    return open_host(spec, "ssh", name=name, run_id="run-1")
+
+
+def test_hosts_are_apart(lab: Lab) -> None:
+    with host(lab, "lab1") as one, host(lab, "lab2") as two:
+        one.transport.put_bytes(b"mine", "file")
+        assert one.work_dir == two.work_dir
+        assert one.transport.exists("file")
+        assert not two.transport.exists("file")
+        facts = one.facts(), two.facts()
+        assert [f["hostname"] for f in facts] == ["lab1", "lab2"]
+        assert facts[0]["boot_id"] != facts[1]["boot_id"]
+        one.start(["sleep", "1000"], name="sleeper", log_stdout="out", log_stderr="err")
+        assert any("sleep 1000" in line for line in lab.processes("lab1"))
+        assert not any("sleep 1000" in line for line in lab.processes("lab2"))
+        assert [s.result.status.signal for s in one.sweep(grace_s=2)] == [signal.SIGTERM]
+
+
+def test_a_reboot_ends_everything_but_the_disk(lab: Lab) -> None:
+    with host(lab, "lab1") as one:
+        before = one.facts()["boot_id"]
+        one.transport.put_bytes(b"kept", "file")
+        one.start(["sleep", "1000"], name="sleeper", log_stdout="out", log_stderr="err")
+    lab.power_off("lab1")
+    with pytest.raises(LabError, match="lab1 is off"):
+        lab.run("lab1", "true")
+    lab.boot("lab1")
+    with host(lab, "lab1") as one:
+        assert one.facts()["boot_id"] != before
+        assert one.transport.read_text("file") == "kept"
+        (left,) = one.processes()
+        assert left.poll() is not None, "it did not outlive the machine"
+        one.sweep()
+
+
+def test_two_hosts_lose_each_other_only(lab: Lab) -> None:
+    reach = ["timeout", "2", "bash", "-c", f"exec 3<>/dev/tcp/{lab.hosts['lab2']}/22"]
+    lab.run("lab1", *reach)
+    lab.part("lab1", "lab2")
+    with pytest.raises(LabError):
+        lab.run("lab1", *reach)
+    lab.run("lab3", *reach)
+    lab.join("lab1", "lab2")
+    lab.run("lab1", *reach)
+
+
+def test_a_cable_can_be_slow(lab: Lab) -> None:
+    with host(lab, "lab1") as one:
+        one.transport.run(["true"])
+        lab.limit("lab1", 40)
+        began = time.monotonic()
+        one.transport.put_bytes(os.urandom(4_000_000), "big")
+        assert time.monotonic() - began > 4e6 * 8 / 40e6 * 0.8
+
+
+def test_a_cable_can_be_long(lab: Lab) -> None:
+    if not can_delay():
+        pytest.skip("the kernel has no netem: no delay and no loss")
+    with host(lab, "lab1") as one:
+        one.transport.run(["true"])
+        lab.delay("lab1", 100)
+        began = time.monotonic()
+        one.transport.run(["true"])
+        assert time.monotonic() - began > 0.2
+
+
+def test_what_the_lab_cannot_do_is_an_error(lab: Lab) -> None:
+    with pytest.raises(LabError, match="there is no host lab9; there are lab1, lab2, lab3"):
+        lab.cut("lab9")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["cut", "power_off", "freeze", "crash"])
+def test_a_host_that_is_gone_is_noticed(lab: Lab, fault: str) -> None:
+    with host(lab, "lab1") as one:
+        with ThreadPoolExecutor(1) as beside:
+            waiting = beside.submit(one.transport.run, ["sleep", "60"])
+            wait_until(lambda: any("sleep 60" in line for line in lab.processes("lab1")))
+            began = time.monotonic()
+            getattr(lab, fault)("lab1")
+            with pytest.raises(LinkLost, match="lab1"):
+                waiting.result()
+            assert time.monotonic() - began < MISSED_S
+        if fault in ("power_off", "crash"):
+            lab.boot("lab1")
+        elif fault == "cut":
+            lab.heal("lab1")
+        else:
+            lab.thaw("lab1")
+        assert one.transport.run(["hostname"]).stdout == "lab1\n", "and it is found again"
+
+
+def wait_until(condition: Callable[[], bool], timeout: float = 30) -> None:
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+RAISE_AND_WAIT = """
+import sys, time
+from pathlib import Path
+from tests.support.netlab import raised_lab
+with raised_lab(2, Path(sys.argv[1])) as lab:
+    print(lab.layout.cable, lab.ask("status")["pid"], flush=True)
+    time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize("victim", ["its owner", "its keeper"])
+def test_nothing_is_left_when_it_is_killed(lab: Lab, tmp_path: Path, victim: str) -> None:
+    owner = subprocess.Popen(
+        [sys.executable, "-c", RAISE_AND_WAIT, str(tmp_path)],
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert owner.stdout is not None
+    cable, keeper = owner.stdout.readline().split()
+    interface = Path("/sys/class/net", cable)
+    assert interface.exists()
+    os.kill(owner.pid if victim == "its owner" else int(keeper), signal.SIGKILL)
+    wait_until(lambda: not interface.exists())
+    wait_until(lambda: lines_with(str(tmp_path / "hosts")) == [])
+    owner.kill()
+    owner.wait()
+
+
+def lines_with(text: str) -> list[str]:
+    """Command lines of this machine that hold it."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                line = (entry / "cmdline").read_bytes().decode(errors="replace")
+            except OSError:
+                continue
+            if text in line:
+                found.append(line.replace("\0", " "))
+    return found

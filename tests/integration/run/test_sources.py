@@ -1,0 +1,104 @@
+"""One source for all arms of an experiment, from its beginning to its end; other sources as arms."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "unit" / "source"))  # importlib mode
+
+from scratch_repo import Repo, make_repo
+
+from perfrunner.results import ExperimentData, ResultStore
+from tests.support.fakes import Lab, variant
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    return make_repo(tmp_path / "repo")
+
+
+def stored(lab: Lab) -> ExperimentData:
+    with ResultStore.open(lab.out, create=False) as store:
+        (summary,) = store.list()
+        return store.load(summary.experiment.id)
+
+
+def built(driver) -> list[str]:
+    return [event["line"] for event in driver.of("BuildProgress") if " of " in event["line"]]
+
+
+def test_a_source_that_changes_in_mid_run_changes_no_arm(lab: Lab, repo: Repo) -> None:
+    lab.write_spec(variants={"base": variant(), "changed": variant(x=1)})
+    fakes = {"engine_src": str(repo.engine), "build_sleep": 0.5}
+    driver = lab.start(fakes=fakes)
+    driver.wait_for("BuildProgress", variant="base")
+    repo.write(main_cc="edited\n")
+    driver.wait_for("TrialFinished")
+    os.kill(driver.process.pid, signal.SIGKILL)
+    driver.finish()
+    assert built(driver) == ["base of two", "changed of two"]
+
+    code, again = lab.run(resume=True, fakes=fakes)
+    assert (code, again.stderr()) == (0, "")
+    assert built(again) == ["base of two", "changed of two"], "the copy, not what lies there now"
+    warnings = [event["message"] for event in again.of("Warned")]
+    assert any("has changed since fake-" in text for text in warnings), warnings
+    builds = stored(lab).builds
+    assert {b.provenance["source"]["title"] for b in builds} == {"second"}
+    assert {b.provenance["source"]["dirty"] == [] for b in builds} == {True}
+
+
+def test_resume_refuses_a_source_that_is_gone(lab: Lab, repo: Repo) -> None:
+    lab.write_spec()
+    fakes = {"engine_src": str(repo.engine)}
+    driver = lab.start(fakes=fakes)
+    driver.wait_for("TrialFinished")
+    os.kill(driver.process.pid, signal.SIGKILL)
+    driver.finish()
+    repo.write(main_cc="edited\n")
+    shutil.rmtree(lab.directory / "cache" / "sources")
+    code, again = lab.run(resume=True, fakes=fakes)
+    assert code == 2
+    assert "the build cache has lost its copy" in again.stderr()
+
+
+def test_revisions_as_arms_are_driven_by_the_tools_of_the_source_in_use(
+    lab: Lab, repo: Repo
+) -> None:
+    lab.write_spec(
+        variants={
+            "base": {**variant(), "source": {"git": "v1"}},
+            "changed": {**variant(), "source": {"git": "feature/x"}},
+        },
+        blocks=1,
+    )
+    code, driver = lab.run(fakes={"engine_src": str(repo.engine)})
+    assert (code, driver.stderr()) == (0, "")
+    assert [line.replace("\n", "/") for line in built(driver)] == [
+        "load-tools of two", "base of one", "changed of two/three",
+    ]  # fmt: skip
+    recorded = stored(lab).experiment.facts["sources"]
+    assert recorded["arms"]["base"]["title"] == "first"
+    assert recorded["distances"]["changed"]["ahead"] == 2
+
+
+def test_a_bad_source_ends_with_2_before_anything_starts(lab: Lab, repo: Repo) -> None:
+    lab.write_spec(
+        variants={"base": variant(), "changed": {**variant(), "source": {"git": "mian"}}}
+    )
+    code, driver = lab.run(fakes={"engine_src": str(repo.engine)})
+    assert code == 2
+    assert driver.events == []
+    said = driver.stderr()
+    assert "variant changed: " in said
+    assert "has no revision mian (did you mean main?)" in said
+    with ResultStore.open(lab.out, create=False) as store:
+        assert list(store.list()) == []

@@ -1,0 +1,92 @@
+"""`scripts/lab`: a lab of this machine that stays up until it is taken down."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from tests.support.netlab.client import Lab, LabError, start_keeper, why_not
+from tests.support.netlab.layout import Layout
+
+DIRECTORY = Path("/var/tmp/perfrunner-lab")
+EPILOG = """\
+examples:
+  scripts/lab up 3                      three hosts: lab1, lab2, lab3
+  perfrunner doctor --cluster specs/clusters/lab.yaml
+  ssh -i /var/tmp/perfrunner-lab/user_key -o UserKnownHostsFile=/var/tmp/perfrunner-lab/known_hosts root@10.98.0.1
+  scripts/lab cut lab2                  pull its cable; heal puts it back
+  scripts/lab limit lab2 100            100 Mbit/s; `limit lab2 0` takes it off
+  scripts/lab power-off lab1; scripts/lab boot lab1
+  scripts/lab down
+"""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="scripts/lab",
+        description="Several SSH hosts on this machine, in network namespaces. Needs root.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="COMMAND")
+    up = verbs.add_parser("up", help="raise N hosts (3)")
+    up.add_argument("count", nargs="?", type=int, default=3, metavar="N")
+    verbs.add_parser("status", help="the hosts and whether they are on")
+    verbs.add_parser("down", help="take everything away")
+    for verb, text in (
+        ("cut", "pull a host's cable"),
+        ("heal", "put it back"),
+        ("power-off", "pull a host's plug"),
+        ("boot", "switch it on again"),
+        ("freeze", "stop its sshd without ending it"),
+        ("thaw", "let it go on"),
+    ):
+        verbs.add_parser(verb, help=text).add_argument("host")
+    limit = verbs.add_parser("limit", help="the rate of a host's cable, Mbit/s; 0: none")
+    limit.add_argument("host")
+    limit.add_argument("rate", type=float)
+    given = parser.parse_args()
+    lab = Lab(Layout(DIRECTORY, 0))
+    try:
+        return _do(lab, given)
+    except LabError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 3
+
+
+def _do(lab: Lab, given: argparse.Namespace) -> int:
+    if given.verb == "up":
+        if reason := why_not():
+            raise LabError(reason)
+        _up(lab, given.count)
+    elif given.verb == "limit":
+        lab.limit(given.host, given.rate) if given.rate else lab.unlimited(given.host)
+    elif given.verb not in ("status", "down"):
+        lab.ask(given.verb.replace("-", "_"), host=given.host)
+    if given.verb in ("up", "status"):
+        for name, one in lab.ask("status")["hosts"].items():
+            print(f"{name}  {one['address']}  {'on' if one['on'] else 'off'}")
+    if given.verb == "down":
+        lab.ask("down")
+        while lab.layout.socket.exists():  # the last thing that its keeper takes away
+            time.sleep(0.01)
+    return 0
+
+
+def _up(lab: Lab, count: int) -> None:
+    try:
+        lab.ask("status")
+    except LabError:
+        pass
+    else:
+        raise LabError("the lab is up already: scripts/lab down")
+    keeper = start_keeper(lab.layout, count, tied=False)
+    assert keeper.stdout is not None
+    if keeper.stdout.readline().strip() != b"up":
+        raise LabError(f"it did not come up: {lab.layout.log.read_text().strip()[-1000:]}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,223 @@
+"""How tests and `scripts/lab` speak to a lab's keeper."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perfrunner.spec.cluster import ClusterSpec
+from tests.support.netlab.hosts import SSHD
+from tests.support.netlab.layout import MOST_HOSTS, Layout
+
+ROOT = Path(__file__).resolve().parents[3]
+_ANSWER_S = 60.0
+_TOOLS = ("ip", "tc", "nsenter", "unshare", "setpriv", "ssh-keygen", SSHD)
+
+
+class LabError(Exception):
+    """The lab cannot be raised, or cannot do that."""
+
+
+def why_not() -> str | None:
+    """What keeps this machine from holding a lab; None: nothing."""
+    if sys.platform != "linux" or os.geteuid() != 0:
+        return "the lab needs root on Linux (network namespaces)"
+    if missing := [tool for tool in _TOOLS if shutil.which(tool) is None]:
+        return f"the lab needs {', '.join(missing)} (Debian: iproute2, util-linux, openssh-server)"
+    tried = subprocess.run(
+        ["unshare", "--net", "--pid", "--mount", "--uts", "--ipc", "--fork", "--mount-proc",
+         "ip", "link", "add", "v0", "type", "veth", "peer", "name", "v1"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if tried.returncode:
+        return f"no namespaces or no veth here: {tried.stderr.strip()}"
+    return None
+
+
+def can_delay() -> bool:
+    """Whether the kernel has netem, which delay and loss need."""
+    tried = subprocess.run(
+        ["unshare", "--net", "sh", "-c", "ip link set lo up && tc qdisc add dev lo root netem delay 1ms"],
+        capture_output=True, check=False,
+    )  # fmt: skip
+    return tried.returncode == 0
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A raised lab."""
+
+    layout: Layout
+
+    def ask(self, verb: str, **arguments: Any) -> Any:
+        """LabError, with the keeper's words, when it refuses or is not there."""
+        try:
+            with socket.socket(socket.AF_UNIX) as sock:
+                sock.settimeout(_ANSWER_S)
+                sock.connect(str(self.layout.socket))
+                with sock.makefile("rw", encoding="utf-8") as stream:
+                    stream.write(json.dumps({"do": verb, **arguments}) + "\n")
+                    stream.flush()
+                    line = stream.readline()
+        except OSError as error:
+            raise LabError(f"no lab answers at {self.layout.socket}: {error}") from error
+        answer = json.loads(line or '{"error": "the keeper died"}')
+        if "error" in answer:
+            raise LabError(answer["error"])
+        return answer["answer"]
+
+    # -- faults
+
+    def cut(self, host: str) -> None:
+        """Its cable is pulled: packets vanish, in both directions."""
+        self.ask("cut", host=host)
+
+    def heal(self, host: str) -> None:
+        self.ask("heal", host=host)
+
+    def part(self, a: str, b: str) -> None:
+        """These two lose each other; everybody else reaches both."""
+        self.ask("part", a=a, b=b)
+
+    def join(self, a: str, b: str) -> None:
+        self.ask("join", a=a, b=b)
+
+    def power_off(self, host: str) -> None:
+        self.ask("power_off", host=host)
+
+    def crash(self, host: str) -> None:
+        """All its processes die; its kernel closes their connections."""
+        self.ask("crash", host=host)
+
+    def boot(self, host: str) -> None:
+        """After power_off or crash, with another boot id; the disk is as it was."""
+        self.ask("boot", host=host)
+
+    def freeze(self, host: str) -> None:
+        """sshd and its sessions stand still; the kernel goes on answering."""
+        self.ask("freeze", host=host)
+
+    def thaw(self, host: str) -> None:
+        self.ask("thaw", host=host)
+
+    def limit(self, host: str, mbit_per_s: float) -> None:
+        """The rate of its cable, in each direction."""
+        rate = ["tbf", "rate", f"{mbit_per_s:g}mbit", "burst", "64kb", "latency", "50ms"]
+        self.ask("shape", host=host, qdisc=rate)
+
+    def delay(self, host: str, delay_ms: float, *, loss_percent: float = 0.0) -> None:
+        """Of each direction; needs the kernel's netem (`can_delay`)."""
+        netem = ["netem", "delay", f"{delay_ms:g}ms", "loss", f"{loss_percent:g}%"]
+        self.ask("shape", host=host, qdisc=netem)
+
+    def unlimited(self, host: str) -> None:
+        self.ask("shape", host=host, qdisc=[])
+
+    # -- looking
+
+    @property
+    def hosts(self) -> dict[str, str]:
+        """Names and addresses."""
+        return {name: one["address"] for name, one in self.ask("status")["hosts"].items()}
+
+    def run(self, host: str, *argv: str) -> str:
+        """On the host, past its sshd: what it printed."""
+        return str(self.ask("run", host=host, argv=list(argv)))
+
+    def processes(self, host: str) -> list[str]:
+        """Command lines of what runs there beside sshd."""
+        return list(self.ask("processes", host=host))
+
+    def host_document(self, host: str, **changes: object) -> dict[str, object]:
+        """As a cluster file has it."""
+        fields: dict[str, object] = {
+            "address": self.hosts[host],
+            "user": "root",
+            "key": str(self.layout.key),
+            "known_hosts": str(self.layout.known_hosts),
+            "work_dir": str(self.layout.work_dir),
+        }
+        return {**fields, **changes}
+
+    def cluster_document(
+        self, engine_nodes: Sequence[str], load_clients: Sequence[str], **changes: object
+    ) -> dict[str, object]:
+        names = dict.fromkeys((*engine_nodes, *load_clients))
+        fields: dict[str, object] = {
+            "name": "lab",
+            "transport": "ssh",
+            "hosts": {name: self.host_document(name) for name in names},
+            "engine_nodes": list(engine_nodes),
+            "load_clients": list(load_clients),
+        }
+        return {**fields, **changes}
+
+    def cluster(
+        self, engine_nodes: Sequence[str], load_clients: Sequence[str], **changes: object
+    ) -> ClusterSpec:
+        return ClusterSpec.model_validate(
+            self.cluster_document(engine_nodes, load_clients, **changes)
+        )
+
+
+@contextlib.contextmanager
+def raised_lab(count: int, directory: Path) -> Iterator[Lab]:
+    """A lab that lives as long as this process at most. LabError where there can be none (see `why_not`)."""
+    for number in range(1, 256):  # 0 is that of scripts/lab
+        if Path(f"/sys/class/net/{Layout(directory, number).cable}").exists():
+            continue
+        keeper = start_keeper(Layout(directory, number), count, tied=True)
+        said = _first_line(keeper)
+        if said == "up":
+            break
+        log = _end(keeper, directory)
+        if "File exists" not in log:
+            raise LabError(f"the lab did not come up: {log[-1000:]}")
+    else:
+        raise LabError("255 labs are up already")
+    try:
+        yield Lab(Layout(directory, number))
+    finally:
+        _end(keeper, directory)
+
+
+def start_keeper(layout: Layout, count: int, *, tied: bool) -> subprocess.Popen[bytes]:
+    """It prints `up` when it is. `tied`: it ends when its standard input does."""
+    if not 1 <= count <= MOST_HOSTS:
+        raise LabError(f"expected 1 to {MOST_HOSTS} hosts; got {count}")
+    layout.directory.mkdir(parents=True, exist_ok=True)
+    with layout.log.open("wb") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "tests.support.netlab.keeper",
+             str(layout.directory), str(layout.number), str(count), "tied" if tied else "free"],
+            cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, start_new_session=True,
+            stdin=subprocess.PIPE if tied else subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=log,
+        )  # fmt: skip
+
+
+def _first_line(keeper: subprocess.Popen[bytes]) -> str:
+    assert keeper.stdout is not None
+    return keeper.stdout.readline().decode().strip()
+
+
+def _end(keeper: subprocess.Popen[bytes], directory: Path) -> str:
+    assert keeper.stdin is not None
+    assert keeper.stdout is not None
+    keeper.stdin.close()
+    keeper.stdout.close()
+    try:
+        keeper.wait(30)
+    except subprocess.TimeoutExpired:
+        keeper.kill()
+        keeper.wait()
+    return Layout(directory, 0).log.read_text(errors="replace")

@@ -1,0 +1,289 @@
+"""A host of the lab and the switch that the hosts are plugged into, as the keeper holds them.
+
+Everything is a child of the keeper that the kernel ends with it (PDEATHSIG), in namespaces without names, so no
+clean-up is needed after a SIGKILL. Commands "on" a host are nsenter into the namespaces of its processes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.support.netlab.layout import Layout
+
+SSHD = "/usr/sbin/sshd"
+_TIED = ["setpriv", "--pdeathsig", "KILL"]
+_UP_TIMEOUT_S = 20.0
+# $1 own directory, $2 the path where it appears, $3 host name, $4 address/bits, $5 sshd's configuration, $6 its log.
+# The first line of standard input says that the cable is plugged in.
+_FIRST_PROCESS = """
+set -e
+mount --bind "$1/work" "$2"
+mount --bind "$1/boot_id" /proc/sys/kernel/random/boot_id
+hostname "$3"
+read -r _
+ip link set lo up
+ip address add "$4" dev eth0
+ip link set eth0 up
+exec </dev/null "$7" -D -f "$5" -E "$6"
+"""
+
+
+class Refused(Exception):  # noqa: N818
+    """The lab cannot do that; the message says why."""
+
+
+def run(argv: Sequence[str]) -> str:
+    """Refused, with what the command said, when it fails."""
+    done = subprocess.run(
+        argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=20, check=False
+    )
+    if done.returncode:
+        raise Refused(f"{' '.join(argv)}: {done.stderr.strip() or f'status {done.returncode}'}")
+    return done.stdout
+
+
+def _children(pid: int) -> list[int]:
+    with contextlib.suppress(OSError):
+        return [int(n) for n in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return []
+
+
+def _descendants(pid: int) -> list[int]:
+    found = []
+    for child in _children(pid):
+        found += [child, *_descendants(child)]
+    return found
+
+
+class Switch:
+    """A bridge in a network namespace of its own, and the cable from the machine to it."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._process = subprocess.Popen(
+            [*_TIED, "unshare", "--net", "sleep", "infinity"], stdin=subprocess.DEVNULL
+        )
+        _wait_for(self._apart, "the switch")
+        try:
+            self.run(["ip", "link", "add", "br0", "type", "bridge"])
+            self.run(["ip", "link", "set", "br0", "up"])
+            pid = str(self._process.pid)
+            add = ["ip", "link", "add", layout.cable, "type", "veth", "peer", "name", "uplink"]
+            run([*add, "netns", pid])
+            self.plug("uplink")
+            run(["ip", "address", "add", f"{layout.controller}/24", "dev", layout.cable])
+            run(["ip", "link", "set", layout.cable, "up"])
+        except BaseException:
+            self.close()
+            raise
+
+    def run(self, argv: Sequence[str]) -> str:
+        return run(["nsenter", "--target", str(self._process.pid), "--net", *argv])
+
+    def cable_to(self, port: str, pid: int, mac: str) -> None:
+        """From `port` here to eth0, of address `mac`, in the network namespace of `pid`."""
+        peer = ["peer", "name", "eth0", "address", mac, "netns", str(pid)]
+        self.run(["ip", "link", "add", port, "type", "veth", *peer])
+        self.plug(port)
+
+    def plug(self, port: str) -> None:
+        self.run(["ip", "link", "set", port, "master", "br0", "up"])
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def _apart(self) -> bool:
+        mine, its = (Path(f"/proc/{pid}/ns/net").readlink() for pid in ("self", self._process.pid))
+        return mine != its
+
+
+@dataclass
+class Host:
+    """One host; `boot` switches it on."""
+
+    layout: Layout
+    switch: Switch
+    name: str
+    address: str
+    _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
+
+    def install(self) -> None:
+        """Its disk: a host key, sshd's configuration, an empty work directory."""
+        directory = self.directory
+        shutil.rmtree(directory, ignore_errors=True)
+        (directory / "work").mkdir(parents=True)
+        make_key(directory / "host_key")
+        settings = {
+            "ListenAddress": f"{self.address}:22",
+            "HostKey": str(directory / "host_key"),
+            "PidFile": "none",
+            "AuthorizedKeysFile": f"{self.layout.key}.pub",
+            "StrictModes": "no",
+            "UsePAM": "no",
+            "UseDNS": "no",
+            "PasswordAuthentication": "no",
+            "KbdInteractiveAuthentication": "no",
+            "PermitRootLogin": "prohibit-password",
+            "ClientAliveInterval": "1",
+            "ClientAliveCountMax": "3",
+            "SetEnv": "SHLVL=1",  # else bash reads ~/.bashrc for every command
+            "Subsystem": "sftp internal-sftp",
+        }
+        text = "".join(f"{key} {value}\n" for key, value in settings.items())
+        (directory / "sshd_config").write_text(text)
+
+    @property
+    def directory(self) -> Path:
+        return self.layout.host_directory(self.name)
+
+    @property
+    def port(self) -> str:
+        """Of the switch."""
+        return f"to-{self.name}"
+
+    @property
+    def mac(self) -> str:
+        """The same after each boot, or its neighbours would go on asking for the one before."""
+        return "02:98:" + ":".join(f"{int(part):02x}" for part in self.address.split("."))
+
+    @property
+    def is_on(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def known_hosts_line(self) -> str:
+        kind, key = (self.directory / "host_key.pub").read_text().split()[:2]
+        return f"{self.address} {kind} {key}\n"
+
+    def boot(self) -> None:
+        if self.is_on:
+            raise Refused(f"{self.name} is on already")
+        (self.directory / "boot_id").write_text(f"{uuid.uuid4()}\n")
+        namespaces = ["--net", "--pid", "--mount", "--uts", "--ipc", "--fork"]
+        self._process = subprocess.Popen(
+            [
+                *_TIED, "unshare", *namespaces, "--kill-child=KILL", "--mount-proc",
+                "sh", "-c", _FIRST_PROCESS, "sh",
+                str(self.directory), str(self.layout.work_dir), self.name, f"{self.address}/24",
+                str(self.directory / "sshd_config"), str(self.directory / "sshd.log"), SSHD,
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=(self.directory / "console.log").open("ab"),
+            start_new_session=True,
+        )  # fmt: skip
+        assert self._process.stdin is not None
+        _wait_for(lambda: bool(self._init()), f"{self.name}'s first process")
+        # A cable of before the power went may be on its way out still.
+        _wait_for(self._plugged_in, f"{self.name}'s cable")
+        self._process.stdin.write(b"\n")
+        self._process.stdin.close()
+        _wait_for(self._answers, f"{self.name}'s sshd")
+
+    def power_off(self) -> None:
+        """As by pulling the plug: no process ends in order, no connection is closed by anybody but the kernel."""
+        if self._process is None or not self.is_on:
+            raise Refused(f"{self.name} is off already")
+        with contextlib.suppress(Refused):  # first, so that no FIN or RST leaves the host
+            self.switch.run(["ip", "link", "delete", self.port])
+        for pid in self._init():
+            os.kill(pid, signal.SIGKILL)
+        self._process.wait()
+
+    def crash(self) -> None:
+        """Everything on it dies at once, but its kernel still says so to its peers."""
+        for pid in self._init():
+            os.kill(pid, signal.SIGKILL)
+        assert self._process is not None
+        self._process.wait()
+
+    def link(self, *, up: bool) -> None:
+        self.switch.run(["ip", "link", "set", self.port, "up" if up else "down"])
+
+    def shape(self, qdisc: Sequence[str]) -> None:
+        """A queueing discipline for both directions of its cable; none: as fast as it goes."""
+        for inside, device in ((self.switch.run, self.port), (self.run, "eth0")):
+            with contextlib.suppress(Refused):  # there may be none
+                inside(["tc", "qdisc", "delete", "dev", device, "root"])
+            if qdisc:
+                inside(["tc", "qdisc", "add", "dev", device, "root", *qdisc])
+
+    def run(self, argv: Sequence[str]) -> str:
+        """On the host, without its sshd."""
+        init = self._init()
+        if not init:
+            raise Refused(f"{self.name} is off")
+        return run(
+            ["nsenter", "--target", str(init[0]), "--net", "--pid", "--mount", "--uts", "--ipc", *argv]
+        )  # fmt: skip
+
+    def sshds(self) -> list[int]:
+        """The listener and its sessions, by this machine's pids."""
+        init = self._init()
+        found = [*init, *(pid for first in init for pid in _descendants(first))]
+        return [pid for pid in found if _command(pid) == "sshd"]
+
+    def processes(self) -> list[str]:
+        """Command lines of what runs on it beside sshd and what belongs to this question."""
+        init = self._init()
+        pids = [pid for first in init for pid in _descendants(first) if _command(pid) != "sshd"]
+        lines = []
+        for pid in pids:
+            with contextlib.suppress(OSError):
+                raw = Path(f"/proc/{pid}/cmdline").read_bytes()
+                lines.append(raw.replace(b"\0", b" ").decode(errors="replace").strip())
+        return [line for line in lines if line]
+
+    def signal_sshds(self, signum: int) -> None:
+        for pid in self.sshds():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signum)
+
+    def _init(self) -> list[int]:
+        return _children(self._process.pid) if self._process is not None else []
+
+    def _plugged_in(self) -> bool:
+        assert self._process is not None
+        try:
+            self.switch.cable_to(self.port, self._process.pid, self.mac)
+        except Refused as error:
+            if "File exists" in str(error):
+                return False
+            raise
+        return True
+
+    def _answers(self) -> bool:
+        if not self.is_on:
+            console = (self.directory / "console.log").read_text(errors="replace")
+            raise Refused(f"{self.name} did not come up: {console.strip()[-500:]}")
+        with contextlib.suppress(OSError), socket.create_connection((self.address, 22), timeout=1):
+            return True
+        return False
+
+
+def make_key(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", path.name, "-f", str(path)])
+
+
+def _command(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    return ""
+
+
+def _wait_for(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + _UP_TIMEOUT_S
+    while not condition():
+        if time.monotonic() > deadline:
+            raise Refused(f"{what} did not come up")
+        time.sleep(0.005)

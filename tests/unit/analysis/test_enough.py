@@ -1,0 +1,66 @@
+"""Trials that are too short for a verdict: the numbers stay, the reason is given."""
+
+from __future__ import annotations
+
+import pytest
+
+from perfrunner.analysis import compare
+from perfrunner.report.sentences import sentences
+
+BASE = [100.0, 102.0, 98.0, 101.0, 99.0, 100.5, 100.2, 99.7]
+
+
+@pytest.fixture
+def row_of(trial, data):
+    def build(metric, facts, **spec):
+        trials = [
+            trial(block, variant, {metric: value * factor * (1 + 0.001 * (block % 2))}, facts=facts)
+            for variant, factor in (("a", 1.0), ("b", 0.8))
+            for block, value in enumerate(BASE, 1)
+        ]
+        report = compare(data(trials, primary=[metric], **spec))
+        (row,) = [row for row in report.rows if row.effect]
+        return row, " ".join(map(str, sentences(report)))
+
+    return build
+
+
+def test_a_rate_of_less_than_a_second_of_load_has_no_verdict_and_says_why(row_of):
+    """The quickstart's append ran 0.07 to 0.2 s and was told as worse by 17 %."""
+    row, text = row_of("ops_per_s", {"load_s": 0.2})
+    assert row.verdict is None
+    assert row.effect.estimate == pytest.approx(0.8, abs=0.01)
+    assert row.reason.startswith("0.2 s of load a trial")
+    assert row.reason in text
+
+
+@pytest.mark.parametrize("facts", [{"load_s": 1.0}, {}])
+def test_a_second_is_enough_and_what_is_not_known_is_not_held_against_it(row_of, facts):
+    assert row_of("ops_per_s", facts)[0].verdict == "worse"
+
+
+def test_short_trials_that_the_spec_asks_for_are_judged(row_of):
+    """Hundreds of rounds of slices side by side are precise in less than a second."""
+    asked = {"workloads": {"w": {"schedule": "side-by-side"}}}
+    assert row_of("ops_per_s", {"load_s": 0.5}, **asked)[0].verdict == "worse"
+
+
+def test_a_short_trial_still_has_verdicts_on_what_is_no_rate(row_of):
+    assert row_of("fragmentation_rss", {"load_s": 0.2})[0].verdict == "better"
+
+
+@pytest.mark.parametrize(
+    ("metric", "ops", "judged"),
+    [
+        ("latency_set_p99_9_us", 9_000, False),
+        ("latency_set_p99_9_us", 10_100, True),
+        ("latency_set_p99_us", 9_000, True),
+        ("latency_set_p50_us", 19, False),
+        ("latency_get_p50_us", 0, True),  # there were none to time, or nobody said
+    ],
+)
+def test_a_percentile_needs_ten_operations_beyond_it(row_of, metric, ops, judged):
+    row, _ = row_of(metric, {"latency_ops": {"set": ops}})
+    assert (row.verdict == "better") == judged
+    if not judged:
+        assert "operations of a trial are slower" in row.reason

@@ -1,0 +1,122 @@
+"""No rule may look at the arm: simulated, with a client that is busier the faster its engine answers."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from perfrunner.analysis import compare
+from perfrunner.measure.client import ClientCost, ClientReport, Phase
+from perfrunner.run.trial.validity import ensemble_reasons, void_reasons
+from perfrunner.spec.model import Limits
+from perfrunner.workloads.bench import Measured
+
+BLOCKS, FASTER, SD = 10, 0.03, 0.02
+FACTORS = {"a": 0.0, "b": FASTER}
+
+
+def measured(rate, busy, waits):
+    phase = Phase(ops=100, gets=50, sets=50, misses=0, errors={}, seconds=1.0)
+    report = ClientReport("pillowfight", None, phase, ClientCost(1.0, 1.0, 1, busy), None, False)
+    facts = {"client_waits": waits, "client_busy": busy}
+    return Measured(metrics={"ops_per_s": rate}, report=report, facts=facts)
+
+
+def one_block(rng, *, busy_at=0.93):
+    """Both arms. A host that takes CPU from the load slows both, more or less; each has luck of its own."""
+    stolen = rng.exponential(0.15)
+    arms = {}
+    for name, shift in FACTORS.items():
+        log_rate = shift - 0.1 * stolen + rng.normal(0, SD)
+        busy = min(1.0, busy_at * math.exp(log_rate))
+        waits = float(np.clip(stolen + rng.normal(0, 0.05), 0, 1))
+        arms[name] = measured(1e6 * math.exp(log_rate), busy, waits)
+    return arms
+
+
+def blocks_that_count(rng, is_void):
+    """Until there are enough; a void block is redone, all arms, as the runner does."""
+    kept = []
+    while len(kept) < BLOCKS:
+        arms = one_block(rng)
+        if not is_void(arms):
+            kept.append(arms)
+    return kept
+
+
+def by_the_rules(arms):
+    limits = Limits(client_waits=0.3)
+    own = [reason for arm in arms.values() for reason in void_reasons(arm, limits)]
+    return bool(own or ensemble_reasons(list(arms.values()), limits))
+
+
+def by_the_busy_client(arms):
+    """The rule as it was."""
+    return any(arm.report.client.busiest_thread_busy > 0.95 for arm in arms.values())
+
+
+def covered(rng, trial, data, is_void, runs=150):
+    """(share of runs whose interval holds the truth, mean estimate of the logarithm)."""
+    inside, estimates = 0, []
+    for _ in range(runs):
+        trials = [
+            trial(block, name, dict(arm.metrics))
+            for block, arms in enumerate(blocks_that_count(rng, is_void), 1)
+            for name, arm in arms.items()
+        ]
+        (row,) = [row for row in compare(data(trials)).rows if row.effect]
+        inside += row.effect.ci95[0] <= math.exp(FASTER) <= row.effect.ci95[1]
+        estimates.append(math.log(row.effect.estimate))
+    return inside / runs, float(np.mean(estimates))
+
+
+def test_voiding_by_the_rules_leaves_the_estimate_true(rng, trial, data):
+    share, mean = covered(rng, trial, data, by_the_rules)
+    assert share >= 0.9
+    assert mean == pytest.approx(FASTER, abs=0.002)
+    voids = [by_the_rules(one_block(rng)) for _ in range(400)]
+    assert 0.05 < sum(voids) / len(voids) < 0.4  # it is the rule that was tried
+
+
+def test_voiding_by_a_busy_client_keeps_the_slow_moments_of_the_faster_arm(rng, trial, data):
+    """Why the rule is gone."""
+    share, mean = covered(rng, trial, data, by_the_busy_client)
+    assert share < 0.9
+    assert mean < FASTER - 0.004
+
+
+def cell_of(trial, data, busy, metric="ops_per_s", waits=0.02, limit=0.95):
+    trials = [
+        trial(block, name, {metric: 100.0 + block + 9 * (name == "b")},
+              facts={"client_busy": busy[name], "client_waits": waits})
+        for name in "ab" for block in range(1, 9)
+    ]  # fmt: skip
+    return compare(data(trials, primary=[metric], limits={"client_busy": limit}))
+
+
+@pytest.mark.parametrize(
+    ("metric", "busy", "verdict"),
+    [
+        ("ops_per_s", {"a": 0.5, "b": 0.6}, "better"),
+        ("ops_per_s", {"a": 0.5, "b": 0.97}, "invalid"),
+        ("ops_per_s", {"a": 0.97, "b": 0.5}, "invalid"),
+        ("latency_get_p50_us", {"a": 0.5, "b": 0.97}, "invalid"),
+        (
+            "fragmentation_rss",
+            {"a": 0.97, "b": 0.97},
+            "worse",
+        ),  # memory is the engine's all the same
+    ],
+)
+def test_a_cell_with_a_saturated_client_has_no_rate(trial, data, metric, busy, verdict):
+    (row,) = [row for row in cell_of(trial, data, busy, metric).rows if row.effect]
+    assert row.verdict == verdict
+    assert ("97% busy" in row.reason) == (verdict == "invalid")
+
+
+@pytest.mark.parametrize(("waits", "warned"), [(0.02, False), (0.6, True)])
+def test_a_load_that_mostly_waited_for_a_cpu_is_said_before_any_number(trial, data, waits, warned):
+    found = cell_of(trial, data, {"a": 0.5, "b": 0.5}, waits=waits).warnings
+    assert any("60% of the slices the load waited" in line for line in found) == warned

@@ -1,0 +1,146 @@
+"""`ab` around a runner that is played."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from perfrunner.spec import load_spec
+from perfrunner.spec.pair import pair, small_spec, spec_document
+from perfrunner.spec.source import SourceSpec
+from tests.unit.cli.test_run import play
+
+__all__ = ["play"]
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def repository(cli, play):
+    """The engine source of `play`, in a repository with two revisions: main~1 and main."""
+    engine = cli.directory / "engine_src"
+
+    def git(*words):
+        who = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        subprocess.run(["git", "-C", cli.directory, *who, *words], check=True, capture_output=True)
+
+    (engine / "options" / "Options.cmake").touch()
+    git("init", "-q", "-b", "main")
+    for text in ("one", "two"):
+        (engine / "main.cc").write_text(f"{text}\n")
+        git("add", "engine_src")
+        git("commit", "-q", "-m", text)
+    return play
+
+
+def test_two_revisions_need_no_spec(cli, repository):
+    runner = repository()
+    result = cli(
+        "ab", "main~1", "main", "--workload", "pillowfight", "--items", "20k", "--blocks", "6"
+    )
+    spec = runner.arguments.spec
+    assert list(spec.variants) == ["main-1", "main"]
+    assert [v.source for v in spec.variants.values()] == [
+        SourceSpec(git="main~1"),
+        SourceSpec(git="main"),
+    ]
+    assert (spec.baseline, spec.name, spec.blocks) == ("main-1", "ab-main-1-main", 6)
+    assert list(spec.workloads) == ["pillowfight"]
+    assert spec.workloads["pillowfight"].items == 20_000
+    kept = Path(runner.arguments.spec_path)
+    assert load_spec(kept) == spec, "the spec that it leaves is the one that was run"
+    assert "small-1" in result.stdout
+
+
+def test_the_working_tree_is_named_by_its_place(cli, repository):
+    runner = repository()
+    (cli.directory / "engine_src" / "main.cc").write_text("edited\n")
+    cli("ab", "main", ".")
+    arms = runner.arguments.spec.variants
+    assert list(arms) == ["main", "here"]
+    assert arms["here"].source == SourceSpec(dir=str(cli.directory))
+
+
+def test_the_resume_command_names_both(cli, repository):
+    runner = repository()
+    cli("ab", "main~1", "main", "--blocks", "6", "-q")
+    words = shlex.split(runner.arguments.resume_command)
+    assert words[:4] == ["perfrunner", "ab", "main~1", "main"]
+    assert words[-1] == "--resume"
+
+
+def test_settings_and_workloads_of_another_spec(cli, repository):
+    runner = repository()
+    cli("ab", "main~1", "main", "--spec", "spec.yaml", "--workload", "pf")
+    spec = runner.arguments.spec
+    assert list(spec.workloads) == ["pf"]
+    assert spec.blocks == 2
+    assert {v.allocator.name for v in spec.variants.values()} == {"system"}
+
+
+class TestTheSameEngine:
+    def test_is_refused(self, cli, repository):
+        runner = repository()
+        result = cli("ab", "main", "HEAD", code=2)
+        assert "main and HEAD are the same engine (content " in result.stderr
+        assert runner.arguments is None
+
+    def test_or_skipped(self, cli, repository):
+        runner = repository()
+        assert "are the same engine" in cli("ab", "main", "HEAD", "--if-same", "skip").stdout
+        assert cli.json("ab", "main", "HEAD", "--if-same", "skip")["same"] is True
+        assert runner.arguments is None
+
+    def test_or_measured(self, cli, repository):
+        runner = repository()
+        cli("ab", "main", "main", "--if-same", "measure")
+        assert list(runner.arguments.spec.variants) == ["main", "main-2"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["main", "mian"], "variant mian: "),
+        (
+            ["main", "a b"],
+            "B: expected a revision, tag or branch of git, or a directory, got 'a b'",
+        ),
+        (["main", "./nowhere"], "it has nothing"),
+        (["main~1", "main", "--workload", "apend"], "append"),
+        (["main~1", "main", "--items", "many"], "--items many: expected"),
+    ],
+)
+def test_what_is_wrong_ends_with_2(cli, repository, words, message):
+    runner = repository()
+    assert message in cli("ab", *words, code=2).stderr
+    assert runner.arguments is None
+
+
+@pytest.mark.parametrize(("slowdown", "code"), [(0.0, 0), (0.1, 1)])
+def test_a_gate(cli, repository, slowdown, code):
+    repository(slowdown=slowdown, slow="main")
+    result = cli("ab", "main~1", "main", "--fail-on", "worse", code=code)
+    assert ("--fail-on worse: main pf persistent ops_per_s is worse" in result.stderr) is bool(code)
+
+
+def test_a_dry_run_shows_both(cli, repository):
+    plan = cli.json("ab", "main~1", "main", "--dry-run")
+    assert list(plan["variants"]) == ["main-1", "main"]
+
+
+@pytest.mark.parametrize(
+    "spec", sorted((ROOT / "specs" / "experiments").glob("*.yaml")), ids=lambda p: p.stem
+)
+def test_every_spec_is_its_own_document(spec, tmp_path):
+    """What a pair leaves as a file reads back as itself, whatever it was made of."""
+    made = pair(load_spec(spec), "a b", {"a": SourceSpec(git="v1"), "b": SourceSpec(git="v2")})
+    path = tmp_path / "made.yaml"
+    path.write_text(spec_document(made))
+    assert load_spec(path) == made
+
+
+def test_the_small_spec_is_a_spec():
+    assert list(small_spec().workloads) == ["pillowfight", "append"]

@@ -1,0 +1,142 @@
+"""`bisect` around builds and a runner that are played: a scratch repository in which one commit makes it slower."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from types import SimpleNamespace
+
+import pytest
+
+from perfrunner.build import Artifact
+from perfrunner.errors import BuildError
+from perfrunner.results import ExperimentRecord, ResultStore
+from perfrunner.run import events as ev
+from tests.unit.cli.test_run import START, a_trial
+
+COMMITS, CULPRIT = 8, 5
+
+
+class Killed(BaseException):
+    """As by SIGKILL: nothing is tidied up."""
+
+
+@pytest.fixture
+def lab(cli, monkeypatch):
+    """Commits `change 0` to `change 8`; `change 6` does not build. `lab.lives` trials may run before the kill."""
+    engine = cli.directory / "engine_src"
+    (engine / "options").mkdir(parents=True)
+    (engine / "options" / "Options.cmake").touch()
+    (engine / "CMakeLists.txt").write_text("project(kv)\n")
+    who = ["-c", "user.name=a", "-c", "user.email=a@b"]
+
+    def git(*words):
+        argv = ["git", "-C", cli.directory, *who, *words]
+        return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
+
+    git("init", "-q", "-b", "main")
+    commits = []
+    for number in range(COMMITS + 1):
+        (engine / "main.cc").write_text(f"{number}\n")
+        git("add", "engine_src")
+        git("commit", "-q", "-m", f"change {number}")
+        commits.append(git("rev-parse", "HEAD"))
+    made = SimpleNamespace(cli=cli, commits=commits, runs=[], lives=99, git=git)
+
+    def build(variant, source, cache, progress):
+        if (source / "main.cc").read_text() == "6\n":
+            raise BuildError("the engine's build step failed:\n  main.cc:1: error: no")
+        return Artifact("id", cache, {}, True, 0.0)
+
+    def run(spec, **arguments):
+        if len(made.runs) == made.lives:
+            raise Killed
+        sha = spec.variants[list(spec.variants)[1]].source.git
+        made.runs.append(commits.index(sha))
+        slow = 0.03 if commits.index(sha) >= CULPRIT else 0.0
+        out, name = arguments["out_dir"], f"bisect-{len(made.runs)}"
+        with ResultStore.open(out) as store:
+            store.create_experiment(
+                ExperimentRecord(
+                    name, spec.name, spec.model_dump(mode="json"), arguments["spec_text"],
+                    str(arguments["spec_path"]), 7, START, "0.1.0", state="done",
+                )
+            )  # fmt: skip
+            for block in range(1, spec.blocks + 1):
+                for position, variant in enumerate(spec.variants, start=1):
+                    loss = 0.0 if variant == spec.baseline else slow
+                    rate = 1e6 * (1 - loss) * (1 + 0.001 * ((block * 7 + position * 3) % 5))
+                    store.add_trial(name, a_trial(block, position, variant, rate))
+        return ev.RunOutcome(name, 0, out / name, ())
+
+    monkeypatch.setattr("perfrunner.build.build_variant", build)
+    monkeypatch.setattr("perfrunner.run.runner.run_experiment", run)
+    made.words = ["bisect", "spec.yaml", "--good", commits[0], "--bad", "main", "--metric", "ops_per_s",
+                  "--workloads", "pf", "--set", "blocks=10"]  # fmt: skip
+    return made
+
+
+def test_it_finds_the_commit_and_draws_every_step(lab):
+    result = lab.cli(*lab.words)
+    assert result.stdout.splitlines()[0].startswith("ops_per_s changed (\N{MINUS SIGN}3.00 % [")
+    assert f"at {lab.commits[CULPRIT][:12]} change {CULPRIT}" in result.stdout
+    assert (
+        "change 6: skip (does not build: the engine's build step failed: | main.cc:1: error: no"
+        in result.stderr
+    )
+    assert len(lab.runs) == len(set(lab.runs)) <= 5
+    (page,) = (lab.cli.directory / "perfrunner-results" / "bisect").glob("*.md")
+    text = page.read_text()
+    chart = page.with_suffix(".svg").read_text()
+    for number in lab.runs:
+        assert f"`{lab.commits[number][:12]}`" in text
+        assert f"{lab.commits[number][:7]} change {number}" in chart
+    assert page.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_json(lab):
+    document = lab.cli.json(*lab.words)
+    assert document["culprits"] == [lab.commits[CULPRIT]]
+    assert {s["outcome"] for s in document["steps"]} == {"good", "bad", "skip"}
+
+
+def test_killed_it_goes_on_with_resume(lab):
+    for life in (1, 2):
+        lab.lives = life
+        with pytest.raises(Killed):
+            lab.cli(*lab.words, *(["--resume"] if life > 1 else []))
+    lab.lives = 99
+    lab.cli(*lab.words, "--resume")
+    assert len(lab.runs) == len(set(lab.runs)), "no commit was measured twice"
+    (state,) = (lab.cli.directory / "perfrunner-results" / "bisect").glob("*.json")
+    assert json.loads(state.read_text())["good"] == lab.commits[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"--metric": "ops_per_sec"}, "did you mean ops_per_s"),
+        ({"--good": "mian"}, "has no revision mian (did you mean main?)"),
+        ({"--good": "main", "--bad": "main~2"}, "is no ancestor of"),
+        ({"--workloads": "pf,ap"}, "a bisection looks at one workload on one bucket type"),
+    ],
+)
+def test_what_is_wrong_ends_with_2(lab, change, message):
+    words = [
+        change.get(before, word) for before, word in zip(["", *lab.words], lab.words, strict=False)
+    ]
+    assert message in lab.cli(*words, code=2).stderr
+    assert lab.runs == []
+
+
+def test_nothing_to_resume(lab):
+    assert "nothing to resume" in lab.cli(*lab.words, "--resume", code=2).stderr
+
+
+def test_no_change_to_look_for(lab):
+    words = [w if w != "main" else "main~5" for w in lab.words]
+    error = lab.cli(*words, code=3).stderr
+    assert re.search(
+        r"ops_per_s of \w{12} against \w{12}: same; there is no change to look for", error
+    )

@@ -1,0 +1,96 @@
+"""The section on what was built."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+from perfrunner.report import build_report, render
+from perfrunner.source.model import Distance, ResolvedSource, as_record
+
+MAIN = ResolvedSource(
+    "main",
+    "a" * 64,
+    "/repo/engine_src/",
+    1,
+    True,
+    "1" * 40,
+    "lists: one walk",
+    "2026-01-02T03:04:05Z",
+)
+FIX = dataclasses.replace(
+    MAIN, name="main + fix.patch", sha256="b" * 64, patch="/tmp/fix.patch", patch_sha256="c" * 64
+)
+TREE = dataclasses.replace(
+    MAIN, name="engine source", sha256="d" * 64, revision=False, dirty=("x.cc",)
+)
+FAR = Distance(
+    ahead=22, behind=1, log=("abc1234 newest", "abc1233 older"), files=23, added=40, removed=2,
+    changed=(("bucket/a.cc", 30, 2), ("b.h", 10, 0)),
+)  # fmt: skip
+
+
+@pytest.fixture
+def from_sources(data):
+    """The synthetic experiment, its arms built from a revision and a patch on it."""
+    first, second = list(data.experiment.spec_json["variants"])[:2]
+    record = {
+        "arms": {first: as_record(MAIN), second: as_record(FIX)},
+        "tools": as_record(TREE),
+        "distances": {second: as_record(FAR)},
+    }
+    spec = {**data.experiment.spec_json, "baseline": first}
+    facts = {**data.experiment.facts, "sources": json.loads(json.dumps(record))}
+    experiment = dataclasses.replace(data.experiment, spec_json=spec, facts=facts)
+    return dataclasses.replace(data, experiment=experiment), first, second
+
+
+def test_every_arm_is_named_with_its_commit_its_patch_and_its_distance(from_sources):
+    data, first, second = from_sources
+    facts = [tuple(fact) for fact in build_report(data).sources]
+    commit = '111111111111 "lists: one walk" of 2026-01-02'
+    assert facts == [
+        (first, f"main: {commit}, content aaaaaaaaaaaa"),
+        (second, f"main + fix.patch: {commit}, with fix.patch (sha256 cccccccccccc), content bbbbbbbbbbbb"),
+        ("load tools of every arm", f"engine source: {commit}, changed: x.cc, content dddddddddddd"),
+        (f"{first}..{second}", "22 commits ahead, 1 behind; 23 files, +40 -2 lines"),
+        ("commit abc1234", "newest"),
+        ("commit abc1233", "older"),
+        ("commits", "and 20 more"),
+        ("files", "bucket/a.cc +30 -2, b.h +10 -0, and 21 more"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("style", ["terminal", "markdown", "commit", "json"])
+def test_every_format_names_the_sources(from_sources, style):
+    text = " ".join(render(build_report(from_sources[0]), style, verbose=True).split())
+    assert "fix.patch" in text
+    assert "lists: one walk" in text
+
+
+def test_an_older_store_has_no_such_section(data):
+    assert build_report(data).sources == ()
+
+
+def test_arms_that_are_one_build_are_called_an_aa(from_sources):
+    data, first, second = from_sources
+    variants = {
+        first: {"name": first, "allocator": {"name": "system"}, "source": {"git": "main"}},
+        second: {"name": second, "allocator": {"name": "system"}, "source": {"git": "v1"}},
+    }
+    builds = tuple(
+        dataclasses.replace(b, variant=v, build_id="same")
+        for b, v in zip(data.builds, (first, second), strict=False)
+    )
+    spec = {**data.experiment.spec_json, "variants": variants}
+    alike = dataclasses.replace(
+        data, builds=builds, experiment=dataclasses.replace(data.experiment, spec_json=spec)
+    )
+    warning = (
+        f"{first} and {second} are the same build (same) with the same settings: this is an A/A"
+    )
+    assert warning in build_report(alike).warnings
+    variants[second]["params"] = {"ht_size": "3"}
+    assert warning not in build_report(alike).warnings

@@ -1,0 +1,234 @@
+"""Sources of variants: what they resolve to, what is refused, and what a resumed run gets."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from scratch_repo import Repo, a_spec
+
+from perfrunner.build.identity import content_hash
+from perfrunner.errors import UsageError
+from perfrunner.source import Sources, resolve_sources, restore_sources
+from perfrunner.source.model import Distance, distance_of
+
+PATCH = """\
+diff --git a/engine_src/main.cc b/engine_src/main.cc
+--- a/engine_src/main.cc
++++ b/engine_src/main.cc
+@@ -1 +1,2 @@
+ two
++patched
+"""
+
+
+def state(repo: Repo) -> list[object]:
+    """All that must not change of a user's repository."""
+    files = {
+        p.relative_to(repo.top): p.read_bytes() for p in sorted(repo.top.rglob("*")) if p.is_file()
+    }
+    return [files, repo.git("status", "--porcelain"), repo.git("worktree", "list")]
+
+
+def text(sources: Sources, variant: str, file: str = "main.cc") -> str:
+    return (sources.path(variant) / file).read_text()
+
+
+def test_revisions_tags_branches_and_a_tree(repo: Repo, cache: Path) -> None:
+    repo.write(main_cc="dirty\n", new_cc="new\n")
+    (repo.engine / "README.md").write_text("no source\n")
+    before = state(repo)
+    spec = a_spec(
+        main={"git": "main"},
+        tag={"git": "v1"},
+        branch={"git": "feature/x"},
+        parent={"git": "main~1"},
+        tree={"dir": str(repo.top)},
+        plain=None,
+    )
+    sources = resolve_sources(spec, repo.engine, cache)
+    assert state(repo) == before
+    assert [text(sources, name) for name in spec.variants] == [
+        "two\n", "one\n", "two\nthree\n", "one\n", "dirty\n", "dirty\n",
+    ]  # fmt: skip
+    main, tag, tree = (sources.of[name] for name in ("main", "tag", "tree"))
+    assert (main.commit, main.title) == (repo.git("rev-parse", "main").strip(), "second")
+    assert main.date is not None
+    assert main.date.startswith("20")
+    assert tag.sha256 == sources.of["parent"].sha256, "two names of one content"
+    assert sources.path("tag") == sources.path("parent")
+    assert (tree.commit, tree.dirty, tree.revision) == (main.commit, ("main.cc", "new.cc"), False)
+    assert sources.tools.sha256 == tree.sha256
+    assert sources.foreign
+    assert not (sources.path("main") / "notes.txt").exists()
+
+
+def test_without_other_sources_nothing_is_foreign(repo: Repo, cache: Path) -> None:
+    same = resolve_sources(a_spec(a=None, b={"git": "main"}), repo.engine, cache)
+    assert not same.foreign
+    assert same.distances["b"].text == "0 commits ahead; the same content"
+
+
+def test_a_patch_is_applied_aside(repo: Repo, cache: Path, tmp_path: Path) -> None:
+    patch = tmp_path / "fix.patch"
+    patch.write_text(PATCH)
+    before = state(repo)
+    spec = a_spec(main={"git": "main"}, fix={"git": "main", "patch": str(patch)})
+    sources = resolve_sources(spec, repo.engine, cache)
+    assert state(repo) == before, "not even an object was written"
+    assert text(sources, "fix") == "two\npatched\n"
+    fix = sources.of["fix"]
+    assert fix.patch_sha256 is not None
+    assert "main + fix.patch" in fix.text
+    assert f"with fix.patch (sha256 {fix.patch_sha256[:12]})" in fix.text
+    assert sources.distances["fix"] == Distance(
+        ahead=0, behind=0, log=(), files=1, added=1, removed=0, changed=(("main.cc", 1, 0),)
+    )
+
+
+def test_distances(repo: Repo, cache: Path) -> None:
+    spec = a_spec(v1={"git": "v1"}, x={"git": "feature/x"})
+    distance = resolve_sources(spec, repo.engine, cache).distances["x"]
+    assert (distance.ahead, distance.behind) == (2, 0)
+    assert [line.split(" ", 1)[1] for line in distance.log] == ["third", "second"]
+    assert distance.text == "2 commits ahead; 1 file, +2 -1 lines"
+    back = resolve_sources(a_spec(x={"git": "feature/x"}, v1={"git": "v1"}), repo.engine, cache)
+    assert back.distances["v1"].text == "0 commits ahead, 2 behind; 1 file, +1 -2 lines"
+
+
+def test_a_submodule_comes_along_and_a_dirty_one_is_refused(
+    repo: Repo, cache: Path, tmp_path: Path
+) -> None:
+    inner = Repo(tmp_path / "inner")
+    inner.top.mkdir()
+    inner.git("init", "-q", "-b", "main")
+    (inner.top / "inner.cc").write_text("inner\n")
+    inner.commit("inner")
+    repo.git("submodule", "--quiet", "add", str(inner.top), "engine_src/third")
+    repo.commit("with a submodule")
+    spec = a_spec(a=None, b={"git": "main"})
+    sources = resolve_sources(spec, repo.engine, cache)
+    assert text(sources, "b", "third/inner.cc") == "inner\n"
+    (repo.engine / "third" / "inner.cc").write_text("changed\n")
+    with pytest.raises(
+        UsageError, match=r"submodule engine_src/third of .* has changes of its own"
+    ):
+        resolve_sources(spec, repo.engine, cache)
+    repo.git("submodule", "--quiet", "deinit", "-f", "engine_src/third")
+    with pytest.raises(UsageError, match="submodule engine_src/third, which is not checked out"):
+        resolve_sources(spec, repo.engine, cache)
+
+
+class TestRefused:
+    """One message, before anything starts."""
+
+    def refused(self, repo: Repo, cache: Path, source: dict[str, str]) -> UsageError:
+        with pytest.raises(UsageError) as caught:
+            resolve_sources(a_spec(a=None, mine=source), repo.engine, cache)
+        assert caught.value.message.startswith("variant mine: ")
+        assert caught.value.exit_code == 2
+        return caught.value
+
+    def test_an_unknown_revision(self, repo: Repo, cache: Path) -> None:
+        error = self.refused(repo, cache, {"git": "feature/y"})
+        assert f"{repo.top} has no revision feature/y (did you mean feature/x?)" in error.message
+
+    def test_a_shallow_clone(self, repo: Repo, cache: Path, tmp_path: Path) -> None:
+        clone = Repo(tmp_path / "clone")
+        repo.git("clone", "-q", "--depth=1", repo.top.as_uri(), str(clone.top))
+        error = self.refused(clone, cache, {"git": "v1"})
+        assert "has no revision v1" in error.message
+        assert "git fetch --unshallow" in str(error.hint)
+
+    def test_no_repository(self, repo: Repo, cache: Path, tmp_path: Path) -> None:
+        alone = Repo(tmp_path / "alone")
+        shutil.copytree(repo.engine, alone.engine)
+        error = self.refused(alone, cache, {"git": "main"})
+        assert "is in no git repository" in error.message
+
+    def test_a_patch_that_does_not_apply(self, repo: Repo, cache: Path, tmp_path: Path) -> None:
+        patch = tmp_path / "fix.patch"
+        patch.write_text(PATCH)
+        error = self.refused(repo, cache, {"git": "v1", "patch": str(patch)})
+        assert "fix.patch does not apply to " in error.message
+        assert "patch failed: engine_src/main.cc:1" in error.message
+
+    def test_a_revision_without_an_engine(self, repo: Repo, cache: Path) -> None:
+        repo.git("checkout", "-q", "--orphan", "empty")
+        repo.git("rm", "-rfq", "--cached", "engine_src")
+        repo.git("commit", "-q", "-m", "no engine")
+        error = self.refused(repo, cache, {"git": "empty"})
+        assert "has no engine source in engine_src/" in error.message
+
+    def test_a_directory_without_an_engine(self, repo: Repo, cache: Path, tmp_path: Path) -> None:
+        error = self.refused(repo, cache, {"dir": str(tmp_path)})
+        assert "expected a directory with an engine's source" in error.message
+
+    @pytest.mark.parametrize(
+        ("number", "message"),
+        [
+            ("2\nmore\n", r"has interface 2 \(INTERFACE\); this perfrunner drives 1"),
+            ("0\n", "has interface 0 .*; this perfrunner drives 1"),
+            ("x\n", "holds no number, but 'x'"),
+        ],
+    )
+    def test_an_engine_that_this_perfrunner_cannot_drive(
+        self, repo: Repo, cache: Path, number: str, message: str
+    ) -> None:
+        (repo.engine / "INTERFACE").write_text(number)
+        repo.commit("another interface")
+        repo.git("rm", "-q", "engine_src/INTERFACE")
+        with pytest.raises(UsageError, match=message):
+            resolve_sources(a_spec(a=None, mine={"git": "main"}), repo.engine, cache)
+
+    def test_git_settings_of_a_hook_do_not_matter(
+        self, repo: Repo, cache: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("GIT_DIR", "/nowhere")
+        monkeypatch.setenv("GIT_INDEX_FILE", "/nowhere/index")
+        sources = resolve_sources(a_spec(a={"git": "v1"}), repo.engine, cache)
+        assert text(sources, "a") == "one\n"
+
+
+class TestRestored:
+    """--resume and reproduce."""
+
+    SPEC = a_spec(main={"git": "main"}, tree=None)
+
+    def begun(self, repo: Repo, cache: Path) -> tuple[Sources, dict[str, object]]:
+        sources = resolve_sources(self.SPEC, repo.engine, cache)
+        return sources, json.loads(json.dumps(sources.record()))
+
+    def test_the_same(self, repo: Repo, cache: Path) -> None:
+        sources, record = self.begun(repo, cache)
+        assert restore_sources(record, repo.engine, cache, "e-1") == (sources, [])
+        for one in record["distances"].values():
+            assert distance_of(one) == sources.distances["tree"]
+
+    def test_what_changed_meanwhile_is_said_and_not_taken(self, repo: Repo, cache: Path) -> None:
+        sources, record = self.begun(repo, cache)
+        repo.write(main_cc="changed\n")
+        repo.commit("main has moved")
+        again, said = restore_sources(record, repo.engine, cache, "e-1")
+        assert again == sources
+        assert text(again, "main") == text(again, "tree") == "two\n"
+        assert said == [
+            f"{repo.engine} has changed since e-1 was begun: it goes on with the copy of then"
+        ]
+
+    def test_a_lost_copy_is_made_again_from_the_same_content(self, repo: Repo, cache: Path) -> None:
+        sources, record = self.begun(repo, cache)
+        shutil.rmtree(cache)
+        again, _ = restore_sources(record, repo.engine, cache, "e-1")
+        assert again == sources
+        assert content_hash(again.path("main")) == sources.of["main"].sha256
+
+    def test_a_lost_copy_of_a_changed_tree_is_refused(self, repo: Repo, cache: Path) -> None:
+        _, record = self.begun(repo, cache)
+        record["arms"]["main"] = record["arms"]["tree"]  # type: ignore[index]
+        shutil.rmtree(cache)
+        repo.write(main_cc="changed\n")
+        with pytest.raises(UsageError, match=r"lost its copy, and .* does not give that content"):
+            restore_sources(record, repo.engine, cache, "e-1")
