@@ -13,6 +13,9 @@ from perfrunner.cli.report import (
     all_option,
     charts_option,
     format_option,
+    hides,
+    hosts_option,
+    load,
     output_option,
     verbose_option,
     write_report,
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
 @output_option
 @all_option
 @verbose_option
+@hosts_option
 def command(
     a: str,
     b: str,
@@ -58,21 +62,23 @@ def command(
     output: Path | None,
     every: bool,
     verbose: bool,
+    with_hosts: bool,
 ) -> None:
     """Compare B against A: two variants of an experiment (or two build ids), or two experiments."""
     from perfrunner.results import ResultStore
 
     with ResultStore.open(out_dir, create=False) as store:
-        report, data = _compare(store, a, b, experiment, variant)
+        hide = hides(fmt, with_hosts=with_hosts)
+        report, data = _compare(store, a, b, experiment, variant, hide=hide)
     write_report(report, data, fmt, output, charts_dir, every=every, verbose=verbose)
 
 
 def _compare(
-    store: ResultStore, a: str, b: str, experiment: str | None, variant: str | None
+    store: ResultStore, a: str, b: str, experiment: str | None, variant: str | None, *, hide: bool
 ) -> tuple[Report, ExperimentData]:
     from perfrunner.report import build_report
 
-    data = store.load(store.resolve(experiment).id)
+    data = load(store, experiment, hide=hide)
     arms = {name: _variant(data, name) for name in (a, b)}
     if all(arms.values()):
         if variant is not None:
@@ -87,16 +93,16 @@ def _compare(
             f"experiment {data.experiment.id} has no variant {wrong!r}{did_you_mean(wrong, names)}",
             f"its variants: {', '.join(names)}",
         )
-    return _two_experiments(store, a, b, variant)
+    return _two_experiments(store, a, b, variant, hide=hide)
 
 
 def _two_experiments(
-    store: ResultStore, a: str, b: str, variant: str | None
+    store: ResultStore, a: str, b: str, variant: str | None, *, hide: bool
 ) -> tuple[Report, ExperimentData]:
     from perfrunner.analysis import compare_unpaired
     from perfrunner.report import report_of
 
-    first, second = (store.load(store.resolve(name).id) for name in (a, b))
+    first, second = (load(store, name, hide=hide) for name in (a, b))
     if first.experiment.id == second.experiment.id:
         raise UsageError(f"{a} and {b} are the same experiment {first.experiment.id}")
     arm_a, arm_b = (

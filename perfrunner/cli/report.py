@@ -12,7 +12,7 @@ from perfrunner.cli.output import note, result_console
 
 if TYPE_CHECKING:
     from perfrunner.report import Report
-    from perfrunner.results import ExperimentData
+    from perfrunner.results import ExperimentData, ResultStore
 
 FORMATS = ("terminal", "markdown", "commit", "json", "html")
 PAGE = "report.html"
@@ -50,6 +50,12 @@ verbose_option = click.option(
     help="On a terminal also the facts, the notes and what else changed.",
 )
 
+hosts_option = click.option(
+    "--with-hosts",
+    is_flag=True,
+    help="Leave addresses, users, key paths and home directories in what is passed on.",
+)
+
 
 @click.command(
     "report",
@@ -67,6 +73,7 @@ verbose_option = click.option(
 @click.option("--baseline", metavar="VARIANT", help="Compare against this variant instead.")
 @all_option
 @verbose_option
+@hosts_option
 def command(
     experiment: str | None,
     fmt: str,
@@ -76,15 +83,29 @@ def command(
     baseline: str | None,
     every: bool,
     verbose: bool,
+    with_hosts: bool,
 ) -> None:
     """Report an EXPERIMENT: an id, the start of one, or a spec's name; default is the latest."""
     from perfrunner.report import build_report
     from perfrunner.results import ResultStore
 
     with ResultStore.open(out_dir, create=False) as store:
-        data = store.load(store.resolve(experiment).id)
+        data = load(store, experiment, hide=hides(fmt, with_hosts=with_hosts))
     report = build_report(data, baseline)
     write_report(report, data, fmt, output, charts_dir, every=every, verbose=verbose)
+
+
+def hides(fmt: str, *, with_hosts: bool) -> bool:
+    """A terminal shows everything; what is passed on leaves out addresses, users and homes."""
+    return fmt != "terminal" and not with_hosts
+
+
+def load(store: ResultStore, reference: str | None, *, hide: bool) -> ExperimentData:
+    """The experiment that a person means, with what is not to be passed on left out if `hide`."""
+    from perfrunner.report.redact import redacted
+
+    data = store.load(store.resolve(reference).id)
+    return redacted(data) if hide else data
 
 
 def write_report(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from perfrunner.results import ExperimentData
 
 MOST_MOVED = 6
+OPEN_HOME = re.compile(r"'~/([\w@%+=:,./-]*)'")  # quoted, a shell would take the ~ for a name
 
 
 def build_report(data: ExperimentData, baseline: str | None = None) -> Report:
@@ -240,4 +242,4 @@ def _reproduce(data: ExperimentData) -> str:
     blocks = record.spec_json.get("blocks")
     if blocks and not any(word.startswith("--repeats") for word in words):
         words += ["--repeats", str(blocks)]
-    return shlex.join(words)
+    return OPEN_HOME.sub(r"~/\1", shlex.join(words))

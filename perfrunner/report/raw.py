@@ -95,7 +95,9 @@ def read_series(data: ExperimentData, cells: Sequence[CellBlocks]) -> RawSeries:
             raw.trials += 1
             try:
                 _read(raw, blocks.cell, trial, raw_directory(data, trial))
-            except (OSError, TrialError, UnicodeDecodeError) as error:
+            except OSError as error:  # its own text has the whole path
+                raw.problems.append(f"{trial.raw_dir}: {error.strerror or error}")
+            except (TrialError, UnicodeDecodeError) as error:
                 raw.problems.append(f"{trial.raw_dir}: {error}")
     return raw
 
