@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 def compare(data: ExperimentData, baseline: str | None = None) -> Comparison:
     """Every variant against the baseline (the spec's, or another variant), paired by block."""
     plan = AnalysisPlan.of(data, baseline)
-    cells = _in_spec_order(clean_blocks(data.trials), plan)
+    cells = in_spec_order(clean_blocks(data.trials), plan)
     builds = {t.variant: t.build_id for t in data.trials} | {
         b.variant: b.build_id for b in data.builds
     }
@@ -69,7 +69,7 @@ def compare_unpaired(
     plan = AnalysisPlan.of(a, variant_a)
     AnalysisPlan.of(b, variant_b)  # names an unknown variant
     base, other = f"{a.experiment.id}/{variant_a}", f"{b.experiment.id}/{variant_b}"
-    cells_a = {c.cell: c for c in _in_spec_order(clean_blocks(a.trials), plan)}
+    cells_a = {c.cell: c for c in in_spec_order(clean_blocks(a.trials), plan)}
     cells_b = clean_blocks(b.trials)
     common = [cell for cell in cells_a if cell in cells_b]
     build_a = next((t.build_id for t in a.trials if t.variant == variant_a), "")
@@ -228,7 +228,9 @@ def _disagreement(effect: Effect) -> Iterable[str]:
         )
 
 
-def _in_spec_order(cells: dict[Cell, CellBlocks], plan: AnalysisPlan) -> list[CellBlocks]:
+def in_spec_order(cells: dict[Cell, CellBlocks], plan: AnalysisPlan) -> list[CellBlocks]:
+    """Workloads and bucket types as the spec names them."""
+
     def place(name: str, names: tuple[str, ...]) -> int:
         return names.index(name) if name in names else len(names)
 

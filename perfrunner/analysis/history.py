@@ -12,13 +12,16 @@ outliers, and a t test over them alarms too often.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from perfrunner.analysis.compare import compare
-from perfrunner.analysis.model import ALPHA, Cell, EffectKind, Row
+from perfrunner.analysis.cells import clean_blocks
+from perfrunner.analysis.compare import in_spec_order
+from perfrunner.analysis.estimate import NotARatioError, paired_estimate
+from perfrunner.analysis.model import ALPHA, Cell, EffectKind
 from perfrunner.analysis.noise import is_aa
+from perfrunner.analysis.plan import AnalysisPlan, type_of
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from perfrunner.spec.metrics import MetricType
 
 MIN_RUNS = 3  # of a level, before it is believed to be one
+LEAST_P = 0.01  # of a U within two standard deviations of its mean, whatever the sizes
 MOST_EXACT = 20  # runs of the smaller side; above it the normal approximation is as good
 
 Place: TypeAlias = tuple[Cell, str]  # a cell and a variant
@@ -99,18 +103,17 @@ def history(experiments: Sequence[ExperimentData], metric: str) -> History:
         return History("", metric, (), ())
     newest = finished[-1]
     like_it = [e for e in finished if _workloads(e) == _workloads(newest)]
-    rows: dict[Place, list[tuple[ExperimentData, Row]]] = {}
+    found: dict[Place, list[_Found]] = {}
     for data in like_it:
-        for row in compare(data).rows:
-            if row.metric.id == metric:
-                rows.setdefault((row.cell, row.variant), []).append((data, row))
-    latest = {(row.cell, row.variant) for row in compare(newest).rows if row.metric.id == metric}
-    kept = {place: found for place, found in rows.items() if place in latest}
+        for one in _values(data, metric):
+            found.setdefault((one.cell, one.variant), []).append(one)
+    of_newest = newest.experiment.id
+    kept = {place: its for place, its in found.items() if its[-1].run.experiment == of_newest}
     baseline = str(newest.experiment.spec_json.get("baseline", ""))
     return History(
         spec_name=newest.experiment.name,
         metric=metric,
-        series=tuple(_series(place, found, baseline, len(kept)) for place, found in kept.items()),
+        series=tuple(_series(place, its, baseline, len(kept)) for place, its in kept.items()),
         left_out=tuple(e.experiment.id for e in finished if e not in like_it),
     )
 
@@ -128,32 +131,65 @@ def change_points(values: Sequence[float], series: int = 1) -> list[tuple[int, f
     return sorted(found)
 
 
+@dataclass(frozen=True)
+class _Found:
+    """One place of one run. `kind` is None of the baseline's own mean."""
+
+    cell: Cell
+    variant: str
+    metric: MetricType
+    kind: EffectKind | None
+    run: Run
+
+
+def _values(data: ExperimentData, metric: str) -> Iterator[_Found]:
+    """As `compare` has them, without its intervals and tests: in the spec's order."""
+    plan, kind = AnalysisPlan.of(data), type_of(metric)
+    builds = {t.variant: t.build_id for t in data.trials}
+    builds |= {b.variant: b.build_id for b in data.builds}
+    for blocks in in_spec_order(clean_blocks(data.trials), plan):
+        for variant in plan.variants:
+            values = blocks.values(metric, variant)
+            paired = blocks.paired(metric, plan.baseline, variant)
+            if not values:
+                continue
+            raw = variant == plan.baseline
+            try:
+                if not raw and not paired.base:
+                    continue
+                value = (
+                    sum(values.values()) / len(values)
+                    if raw
+                    else paired_estimate(kind.effect, paired.base, paired.other)
+                )
+            except NotARatioError:
+                continue
+            run = Run(
+                data.experiment.id,
+                data.experiment.created_at,
+                builds.get(variant, ""),
+                value,
+                len(values),
+            )
+            yield _Found(blocks.cell, variant, kind, None if raw else kind.effect, run)
+
+
 def _workloads(data: ExperimentData) -> object:
     return data.experiment.spec_json.get("workloads")
 
 
-def _series(
-    place: Place, found: list[tuple[ExperimentData, Row]], baseline: str, series: int
-) -> Series:
+def _series(place: Place, found: Sequence[_Found], baseline: str, series: int) -> Series:
     cell, variant = place
-    raw = variant == baseline
-    measured = [(data, row) for data, row in found if raw or row.effect is not None]
-    runs = tuple(_run(data, row, raw=raw) for data, row in measured)
-    kinds = {row.effect.kind for _, row in measured if row.effect is not None}
+    kinds = {one.kind for one in found}
     return Series(
         cell=cell,
         variant=variant,
         baseline=baseline,
-        metric=found[-1][1].metric,
+        metric=found[-1].metric,
         kind=kinds.pop() if len(kinds) == 1 else None,
-        runs=runs,
-        levels=_levels([run.value for run in runs], series),
+        runs=tuple(one.run for one in found),
+        levels=_levels([one.run.value for one in found], series),
     )
-
-
-def _run(data: ExperimentData, row: Row, *, raw: bool) -> Run:
-    value = row.summary.mean if raw or row.effect is None else row.effect.estimate
-    return Run(data.experiment.id, data.experiment.created_at, row.build_id, value, row.summary.n)
 
 
 def _levels(values: Sequence[float], series: int) -> tuple[Level, ...]:
@@ -176,11 +212,32 @@ def _clearest(
     places = range(low + MIN_RUNS, high - MIN_RUNS + 1)
     if not places:
         return None
-    p = min(_p(values[low:at], values[at:high]) for at in places)
+    p = min((_p(values[low:at], values[at:high]) for at in _worth(values, low, high)), default=1.0)
     adjusted = min(1.0, p * len(places) * series)
     if adjusted >= ALPHA:
         return None
     return min(places, key=lambda at: _spread(values[low:at]) + _spread(values[at:high])), adjusted
+
+
+def _worth(values: Sequence[float], low: int, high: int) -> list[int]:
+    """The places that are worth a test: with as many as these, one whose U is within two standard deviations of its
+    mean cannot have a p below ALPHA once it is multiplied by their number (it is above 0.01 for any sizes).
+    """
+    import numpy as np
+    from scipy import stats
+
+    places = np.arange(low + MIN_RUNS, high - MIN_RUNS + 1)
+    if len(places) < ALPHA / LEAST_P:
+        return [int(place) for place in places]
+    ranks = np.cumsum(stats.rankdata(values[low:high]))
+    before = places - low
+    after = high - places
+    u = ranks[before - 1] - before * (before + 1) / 2
+    n = high - low
+    _, ties = np.unique(values[low:high], return_counts=True)
+    tied = float(np.sum(ties**3 - ties)) / (n * (n - 1))
+    sd = np.sqrt(before * after * (n + 1 - tied) / 12)
+    return [int(place) for place in places[np.abs(u - before * after / 2) >= 2 * sd]]
 
 
 def _spread(values: Sequence[float]) -> float:

@@ -29,6 +29,7 @@ COMMANDS = {
     "aa": "perfrunner.cli.aa",
     "list": "perfrunner.cli.list_",
     "show": "perfrunner.cli.show",
+    "site": "perfrunner.cli.site",
     "export": "perfrunner.cli.export",
     "clean": "perfrunner.cli.clean",
 }

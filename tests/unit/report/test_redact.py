@@ -65,7 +65,9 @@ def test_nothing_of_it_is_left(revealing, fmt, tmp_path):
     report = build_report(data)
     page = tmp_path / "r.html"
     text = write_html(report, data, page).read_text() if fmt == "html" else render(report, fmt)
-    text = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)  # names of colours, among others
+    text = re.sub(
+        r"<script>.*?</script>", "", text, flags=re.DOTALL
+    )  # names of colours, among others
     assert [secret for secret in SECRETS if secret in text] == []
     assert "~/specs/quickstart.yaml" in text
     if fmt != "commit":
