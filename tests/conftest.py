@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 # A busy CI host makes single examples slow; the examples' number is what bounds a test's time.
@@ -9,3 +13,13 @@ settings.register_profile(
     "perfrunner", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60
 )
 settings.load_profile("perfrunner")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _several_runs_on_this_machine() -> Iterator[None]:
+    """Tests run beside each other, and beside a measurement: each has its own work directory's lock only."""
+    before = os.environ.get("PERFRUNNER_SHARE_HOST")
+    os.environ["PERFRUNNER_SHARE_HOST"] = "1"
+    yield
+    if before is None:
+        del os.environ["PERFRUNNER_SHARE_HOST"]

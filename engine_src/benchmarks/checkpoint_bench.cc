@@ -7,6 +7,8 @@
 //       and C cursors left behind in the oldest checkpoint: C of them are the answer
 //   ExtractClosedUnrefCheckpoints/N
 //       the removal of the N-1 closed ones, without freeing them (historic)
+//   GetCursorsToDropCold/N, ExtractClosedUnrefCheckpointsCold/N
+//       the same two, once after all caches were emptied: what a growth with N owes to them
 //   QueueDirtyWithManyClosedUnrefCheckpoints/N
 //       queueDirty while a thread persists and removes, N checkpoints at the start (historic)
 //   QueueDirtyBesideCursorSearch/N
@@ -32,6 +34,7 @@
 #include <utility>
 #include <vector>
 
+#include "benchmarks/cold_caches.h"
 #include "benchmarks/manual_timer.h"
 #include "benchmarks/pass.h"
 #include "benchmarks/registry.h"
@@ -98,12 +101,38 @@ void getCursorsToDrop(benchmark::State& state, size_t checkpoints, size_t laggin
     state.counters["checkpoints"] = static_cast<double>(log.manager().stats().checkpoints);
 }
 
-void extractClosedUnref(benchmark::State& state, size_t checkpoints) {
+void getCursorsToDropCold(benchmark::State& state, size_t checkpoints) {
+    Log& log = kept("cold/" + std::to_string(checkpoints), 0, [&] {
+        auto made = std::make_unique<Log>();
+        made->fill(checkpoints);
+        made->persistAll();
+        return made;
+    });
+    bench::ColdCaches caches;
+    for (auto _ : state) {
+        caches.evict();
+        state.SetIterationTime(bench::timed([&] {
+            auto found = log.manager().getListOfCursorsToDrop();
+            benchmark::DoNotOptimize(found);
+        }));
+    }
+}
+
+enum class Caches { AsTheyAre, Cold };
+
+void extractClosedUnref(benchmark::State& state, size_t checkpoints, Caches caches) {
     bench::Pass::current().close();  // what another benchmark left does not lie about in the heap
+    std::optional<bench::ColdCaches> cold;
+    if (caches == Caches::Cold) {
+        cold.emplace();
+    }
     for (auto _ : state) {
         Log log;
         log.fill(checkpoints);
         log.persistAll();
+        if (cold) {
+            cold->evict();
+        }
         std::optional<ExtractedCheckpoints> extracted;  // freed after the timed section
         state.SetIterationTime(bench::timed(
                 [&] { extracted.emplace(log.manager().extractClosedUnrefCheckpoints()); }));
@@ -201,6 +230,9 @@ std::string numbered(const std::string& name, size_t number) {
     return "CheckpointBench/" + name + std::to_string(number);
 }
 
+/// Emptying the caches takes some 10 ms.
+constexpr int64_t kColdRuns = 10;
+
 void registerAll() {
     for (const size_t n :
          {size_t{1}, size_t{10}, size_t{100}, size_t{1'000}, size_t{10'000}, size_t{100'000}}) {
@@ -211,11 +243,19 @@ void registerAll() {
             name.append("/cursors:").append(std::to_string(cursors));
             bench::add(name, getCursorsToDrop, n, cursors);
         }
-        bench::add(numbered("ExtractClosedUnrefCheckpoints/", n), extractClosedUnref, n)
+        bench::add(numbered("ExtractClosedUnrefCheckpoints/", n), extractClosedUnref, n,
+                   Caches::AsTheyAre)
                 ->UseManualTime()
                 ->Iterations(
                         n > 1'000 ? 20
                                   : 500);  // by the set-up's cost, which manual time does not see
+        bench::add(numbered("GetCursorsToDropCold/", n), getCursorsToDropCold, n)
+                ->UseManualTime()
+                ->Iterations(kColdRuns);
+        bench::add(numbered("ExtractClosedUnrefCheckpointsCold/", n), extractClosedUnref, n,
+                   Caches::Cold)
+                ->UseManualTime()
+                ->Iterations(kColdRuns);
     }
     for (const size_t n : {size_t{10'000}, size_t{1'000'000}}) {
         bench::addPass(numbered("QueueDirtyWithManyClosedUnrefCheckpoints/", n), kWrites,

@@ -27,6 +27,8 @@ CONVERSATIONS = {
                   frame(0x0E, b"k", b"+"), frame(0x0F, b"k", b"-"), frame(0x0C, b"k"), frame(0x04, b"k"), frame(0x00, b"k")],
     "quiet": [frame(0x11, b"k", b"1", STORE), frame(0x15, b"k", b"", COUNTER), frame(0x09, b"none"), frame(0x0D, b"k"),
               frame(0x19, b"k", b"x"), frame(0x14, b"k"), frame(0x0A)],
+    "versions": [frame(0xA2, b"k", b"v", struct.pack(">IIQQ", 1, 0, 3, 99)), frame(0xA8, b"k", b"", struct.pack(">IIQQI", 1, 0, 4, 99, 0x10)),
+                 frame(0xA4, b"k", b"v", struct.pack(">IIQQI", 1, 0, 3, 99, 1)), frame(0xA0, b"k")],
     "counters": [frame(0x05, b"n", b"", COUNTER), frame(0x06, b"n", b"", COUNTER), frame(0x00, b"n")],
     "expiry": [frame(0x01, b"k", b"v", STORE), frame(0x1C, b"k", b"", bytes(4)), frame(0x1D, b"k", b"", b"\0\0\0\1"), frame(0x23, b"k", b"", bytes(4))],
     "locks": [frame(0x01, b"k", b"v", STORE), frame(0x94, b"k", b"", b"\0\0\0\1"), frame(0x01, b"k", b"w", STORE), frame(0x95, b"k", cas=5)],
@@ -56,6 +58,42 @@ SEQUENCES = {
 }
 
 
+def answer(opcode: int, status: int = 0, value: bytes = b"", opaque: int = 7) -> bytes:
+    return struct.pack(">BBHBBHIIQ", 0x81, opcode, 0, 0, 0, status, len(value), opaque, 0) + value
+
+
+def pushed(opcode: int, extras: bytes, key: bytes = b"", value: bytes = b"", *, vbucket: int = 0, opaque: int = 0x10000, cas: int = 1000) -> bytes:
+    body = extras + key + value
+    return struct.pack(">BBHBBHIIQ", 0x80, opcode, len(key), len(extras), 0, vbucket, len(body), opaque, cas) + body
+
+
+def marker(first: int, last: int, flags: int = 1, **where: int) -> bytes:
+    return pushed(0x56, struct.pack(">QQI", first, last, flags), **where)
+
+
+def mutation(seqno: int, key: bytes, value: bytes = b"v", **where: int) -> bytes:
+    return pushed(0x57, struct.pack(">QQIIIHB", seqno, 1, 0, 0, 0, 0, 0), key, value, **where)
+
+
+def deletion(seqno: int, key: bytes, **where: int) -> bytes:
+    return pushed(0x58, struct.pack(">QQIB", seqno, 2, 1, 0), key, **where)
+
+
+OPENED = [answer(0x50), answer(0x5E), answer(0x5E), answer(0x5E), answer(0x5E), answer(0x53, 0, struct.pack(">QQ", 77, 0), 0x10000),
+          answer(0x53, 0, struct.pack(">QQ", 78, 0), 0x10001)]
+# What a source says to its replica (fuzz_replication.cc): a byte of flags, then frames.
+REPLICATIONS = {
+    "changes": [b"\0", *OPENED, marker(1, 3), mutation(1, b"a"), mutation(2, b"b"), deletion(3, b"a"), marker(4, 4), pushed(0x59, struct.pack(">QQI", 4, 3, 9), b"b"),
+                marker(1, 1, vbucket=1, opaque=0x10001), mutation(1, b"c", vbucket=1, opaque=0x10001), pushed(0x55, bytes(4))],
+    "disk": [b"\0", *OPENED, marker(1, 9, 2), mutation(2, b"a"), mutation(9, b"b")],
+    "short": [b"\1", *OPENED, marker(1, 40), *(mutation(i, b"key%d" % i, bytes(6000)) for i in range(1, 41)), frame(0x5C)],
+    "rollback": [b"\0", *OPENED[:5], answer(0x53, 0x23, struct.pack(">Q", 0), 0x10000), answer(0x53, 0, struct.pack(">QQ", 77, 0), 0x20000),
+                 marker(1, 1, opaque=0x20000), mutation(1, b"a", opaque=0x20000)],
+    "last": [b"\0", *OPENED, marker(1, 2**64 - 1), mutation(2**64 - 2, b"a", cas=2**64 - 1)],
+    "login": [b"\2", answer(0x20, 0, b"SCRAM-SHA512 SCRAM-SHA1 PLAIN"), answer(0x21, 0x21, b"r=x,s=AAAA,i=4096"), answer(0x22, 0, b"v=AAAA")],
+}
+
+
 def main() -> None:
     for name, frames in CONVERSATIONS.items():
         for target, head in (("frame", b""), ("connection", (b"\1" if name == "login" else b"\0") + b"\x80")):
@@ -64,6 +102,9 @@ def main() -> None:
     (HERE / "sequence").mkdir(parents=True, exist_ok=True)
     for name, steps in SEQUENCES.items():
         (HERE / "sequence" / name).write_bytes(steps)
+    (HERE / "replication").mkdir(parents=True, exist_ok=True)
+    for name, frames in REPLICATIONS.items():
+        (HERE / "replication" / name).write_bytes(b"".join(frames))
     (HERE / "login").mkdir(parents=True, exist_ok=True)
     for name, text in LOGINS.items():
         (HERE / "login" / name).write_bytes(text)

@@ -119,22 +119,17 @@ class Append {
     std::unique_ptr<Connected> connect(const SessionOptions& sessionOptions) {
         RequestWriter::Shape shape;
         shape.flags = 0x02000000U;  // JSON, for the SDKs
-        shape.vbuckets = sessionOptions.plain ? 0 : options_.vbuckets;
-        auto session = openSession(sessionOptions);
-        if (shape.vbuckets == 0 && !sessionOptions.plain) {
-            shape.vbuckets = askVbuckets(session.client);
-        }
-        std::vector<std::unique_ptr<Channel>> channels;
-        channels.push_back(std::make_unique<Channel>(session.client.takeSocket(), 0));
+        auto opened = openSessions(sessionOptions, options_.vbuckets, 1);
+        shape.vbuckets = opened.vbuckets;
         return std::make_unique<Connected>(
-                RequestWriter(keys_, shape), std::move(channels), crew_.stop(),
+                RequestWriter(keys_, shape), std::move(opened), crew_.stop(),
                 static_cast<Nanos>(options_.connection.opTimeout * static_cast<double>(kSecond)));
     }
 
     void load(std::size_t thread, std::size_t arm, Connected& server) {
         auto& result = results_[thread][arm];
         auto& recorder = result.load.emplace(nowNanos(), 0, &loaded_);
-        AppendLoad traffic(stores_[arm], share(thread), server.requests, recorder);
+        AppendLoad traffic(stores_[arm], share(thread), server.requests, server.routes, recorder);
         {
             const CountFinished count(traffic, result.loaded);
             arms_.with(arm, [&] { server.drive(traffic, recorder); });
@@ -162,7 +157,8 @@ class Append {
             // The working set shrinks from pass to pass, for all threads at once.
             if (turn->round == 0 || slices_[turn->round - 1].pass != slice.pass) {
                 passes[arm] = std::make_unique<AppendUpdate>(
-                        stores_[arm], share(thread), servers[arm]->requests, recorder,
+                        stores_[arm], share(thread), servers[arm]->requests, servers[arm]->routes,
+                        recorder,
                         appendPass(options_.items, slice.pass / kSteps, slice.pass % kSteps));
             }
             passes[arm]->allow(slice.draws);

@@ -14,15 +14,22 @@ constexpr Nanos kPatience = 60 * kSecond;
 }  // namespace
 
 AppendTraffic::AppendTraffic(AppendStore& store, AppendShare share, const RequestWriter& requests,
-                             Recorder& recorder)
+                             const ClusterMap& routes, Recorder& recorder)
     : store_(store),
       share_(share),
       requests_(requests),
+      routes_(routes),
       recorder_(recorder),
-      ring_(std::bit_ceil(std::size_t{share.inFlight} + 1)) {}
+      pipes_(routes.servers.size()) {
+    for (auto& pipe : pipes_) {
+        pipe.ring.resize(std::bit_ceil(std::size_t{share.inFlight} + 1));
+    }
+}
 
 void AppendTraffic::begin(std::vector<std::unique_ptr<Channel>>& channels) {
-    channel_ = channels.front().get();
+    for (std::size_t server = 0; server < pipes_.size(); ++server) {
+        pipes_[server].channel = channels[server].get();
+    }
     now_ = lastTaken_ = nowNanos();
     goOn();
 }
@@ -36,50 +43,72 @@ void AppendTraffic::goOn() {
         if (!stopped_) {
             startMore();
         }
-        if (!channel_->flush() || stopped_ || exhausted() || !slotFree()) {
+        if (!flush() || stopped_ || exhausted() || !slotFree()) {
             return;
         }
     }
 }
 
-void AppendTraffic::remember(std::uint64_t id, OpKind kind) {
-    ring_[sent_ & (ring_.size() - 1)] = {id, now_, kind};
-    ++sent_;
+bool AppendTraffic::flush() {
+    bool all = true;
+    for (auto& pipe : pipes_) {
+        all = pipe.channel->flush() && all;
+    }
+    return all;
+}
+
+bool AppendTraffic::full() const noexcept {
+    return std::any_of(pipes_.begin(), pipes_.end(),
+                       [](const Pipe& pipe) { return pipe.channel->unsent() >= kHighWater; });
+}
+
+AppendTraffic::Pipe& AppendTraffic::pipeOf(std::uint64_t id) {
+    return pipes_.size() == 1 ? pipes_.front() : pipes_[routes_.active[requests_.vbucketOf(id)]];
+}
+
+void AppendTraffic::remember(Pipe& pipe, std::uint64_t id, OpKind kind) {
+    pipe.ring[pipe.sent & (pipe.ring.size() - 1)] = {id, now_, kind};
+    ++pipe.sent;
+    ++inFlight_;
 }
 
 void AppendTraffic::sendGet(std::uint64_t id) {
-    std::uint8_t* to = channel_->reserve(requests_.maxSize(0));
-    channel_->commit(requests_.get(to, id, static_cast<std::uint32_t>(sent_)));
-    remember(id, OpKind::kGet);
+    Pipe& pipe = pipeOf(id);
+    std::uint8_t* to = pipe.channel->reserve(requests_.maxSize(0));
+    pipe.channel->commit(requests_.get(to, id, static_cast<std::uint32_t>(pipe.sent)));
+    remember(pipe, id, OpKind::kGet);
 }
 
 void AppendTraffic::sendSet(std::uint64_t id) {
     const auto fields = fieldsToSend(id);
     const auto size = static_cast<std::uint32_t>(documentSize(fields));
-    std::uint8_t* to = channel_->reserve(requests_.maxSize(size));
-    const auto head = requests_.set(to, id, static_cast<std::uint32_t>(sent_), size);
+    Pipe& pipe = pipeOf(id);
+    std::uint8_t* to = pipe.channel->reserve(requests_.maxSize(size));
+    const auto head = requests_.set(to, id, static_cast<std::uint32_t>(pipe.sent), size);
     writeDocument(to + head, store_.seed(), id, fields);
-    channel_->commit(head + size);
-    remember(id, OpKind::kSet);
+    pipe.channel->commit(head + size);
+    remember(pipe, id, OpKind::kSet);
 }
 
 void AppendTraffic::onReadable(Channel& channel, Nanos now) {
     Tally tally;
     now_ = now;  // requests that follow from these answers leave with the flush below
-    channel.drain([&](const protocol::Header& header) { answer(header, now, tally); });
+    Pipe& pipe = pipes_[channel.index()];
+    channel.drain([&](const protocol::Header& header) { answer(pipe, header, now, tally); });
     recorder_.add(now, tally);
     goOn();
 }
 
-void AppendTraffic::answer(const protocol::Header& header, Nanos now, Tally& tally) {
-    const Request request = ring_[answered_ & (ring_.size() - 1)];
+void AppendTraffic::answer(Pipe& pipe, const protocol::Header& header, Nanos now, Tally& tally) {
+    const Request request = pipe.ring[pipe.answered & (pipe.ring.size() - 1)];
     const auto opcode =
             request.kind == OpKind::kGet ? protocol::Opcode::kGet : protocol::Opcode::kSet;
-    if (answered_ == sent_ || header.opaque != static_cast<std::uint32_t>(answered_) ||
+    if (pipe.answered == pipe.sent || header.opaque != static_cast<std::uint32_t>(pipe.answered) ||
         header.opcode != opcode) {
         throw LoadError("the server answered out of order");
     }
-    ++answered_;
+    ++pipe.answered;
+    --inFlight_;
     tally.count(request.kind, header.status());
     recorder_.latency(request.kind, request.at, now, 1);
     if (header.status() == protocol::Status::kEtmpfail) {
@@ -124,14 +153,14 @@ void AppendTraffic::onWake(Nanos now) {
         request.kind == OpKind::kGet ? sendGet(request.id) : sendSet(request.id);
     }
     retry_.clear();
-    channel_->flush();
+    flush();
 }
 
 // --- loading -----------------------------------------------------------------------------------
 
 AppendLoad::AppendLoad(AppendStore& store, AppendShare share, const RequestWriter& requests,
-                       Recorder& recorder)
-    : AppendTraffic(store, share, requests, recorder) {
+                       const ClusterMap& routes, Recorder& recorder)
+    : AppendTraffic(store, share, requests, routes, recorder) {
     // The highest id of this thread's residue; id 0 is none.
     next_ = store.items();
     while (next_ != 0 && next_ % share.threads != share.thread) {
@@ -155,8 +184,8 @@ void AppendLoad::onStored(std::uint64_t /*id*/, bool stored) {
 // --- updating ----------------------------------------------------------------------------------
 
 AppendUpdate::AppendUpdate(AppendStore& store, AppendShare share, const RequestWriter& requests,
-                           Recorder& recorder, AppendPass pass)
-    : AppendTraffic(store, share, requests, recorder),
+                           const ClusterMap& routes, Recorder& recorder, AppendPass pass)
+    : AppendTraffic(store, share, requests, routes, recorder),
       pass_(pass),
       random_(store.seed() ^ 0x64726177U, pass.stream) {}
 

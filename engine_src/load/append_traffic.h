@@ -1,6 +1,7 @@
 #pragma once
 
-// One connection of the append workload, many requests in flight.
+// One connection of the append workload (on a cluster: one to each server), many requests in
+// flight.
 //
 // Two phases: loading (SET of every document, highest id first), and updating (GET, one field more,
 // SET of the whole value). Updates of one document never overlap: a second draw of it waits until
@@ -18,6 +19,7 @@
 #include "load/random.h"
 #include "load/recorder.h"
 #include "load/request_writer.h"
+#include "load/session.h"
 
 namespace kv::load {
 
@@ -30,8 +32,9 @@ struct AppendShare {
 
 class AppendTraffic : public Traffic {
   public:
+    /// Refers to all but share, which outlive it.
     AppendTraffic(AppendStore& store, AppendShare share, const RequestWriter& requests,
-                  Recorder& recorder);
+                  const ClusterMap& routes, Recorder& recorder);
 
     void begin(std::vector<std::unique_ptr<Channel>>& channels) override;
     void onReadable(Channel& channel, Nanos now) override;
@@ -40,7 +43,8 @@ class AppendTraffic : public Traffic {
     void onWake(Nanos now) override;
     void stop() override { stopped_ = true; }
     bool done() const override;
-    std::uint64_t inFlight() const override { return sent_ - answered_; }
+    std::uint64_t inFlight() const override { return inFlight_; }
+    bool spreads() const override { return pipes_.size() != 1; }
 
     /// Work items finished: documents loaded, or read-modify-writes.
     std::uint64_t finished() const noexcept { return finished_; }
@@ -72,20 +76,29 @@ class AppendTraffic : public Traffic {
         OpKind kind = OpKind::kGet;
     };
 
-    bool full() const noexcept { return channel_->unsent() >= kHighWater; }
-    void remember(std::uint64_t id, OpKind kind);
-    void answer(const protocol::Header& header, Nanos now, Tally& tally);
+    /// The connection to one server. Answers come in the order of its requests.
+    struct Pipe {
+        Channel* channel = nullptr;
+        std::vector<Request> ring;  // by opaque
+        std::uint64_t sent = 0;
+        std::uint64_t answered = 0;
+    };
+
+    bool full() const noexcept;
+    Pipe& pipeOf(std::uint64_t id);
+    bool flush();
+    void remember(Pipe& pipe, std::uint64_t id, OpKind kind);
+    void answer(Pipe& pipe, const protocol::Header& header, Nanos now, Tally& tally);
     void retryLater(const Request& request, Nanos now);
     void goOn();
 
     static constexpr std::size_t kHighWater = 1U << 20U;
 
     const RequestWriter& requests_;
+    const ClusterMap& routes_;
     Recorder& recorder_;
-    Channel* channel_ = nullptr;
-    std::vector<Request> ring_;  // by opaque; answers come in order
-    std::uint64_t sent_ = 0;
-    std::uint64_t answered_ = 0;
+    std::vector<Pipe> pipes_;  // by server
+    std::uint64_t inFlight_ = 0;
     Nanos now_ = 0;               // send time of what is being written
     std::vector<Request> retry_;  // refused for the moment; sent again at retryAt_
     Nanos retryAt_ = 0;
@@ -97,7 +110,7 @@ class AppendTraffic : public Traffic {
 class AppendLoad final : public AppendTraffic {
   public:
     AppendLoad(AppendStore& store, AppendShare share, const RequestWriter& requests,
-               Recorder& recorder);
+               const ClusterMap& routes, Recorder& recorder);
 
   protected:
     void startMore() override;
@@ -114,7 +127,7 @@ class AppendLoad final : public AppendTraffic {
 class AppendUpdate final : public AppendTraffic {
   public:
     AppendUpdate(AppendStore& store, AppendShare share, const RequestWriter& requests,
-                 Recorder& recorder, AppendPass pass);
+                 const ClusterMap& routes, Recorder& recorder, AppendPass pass);
 
     /// So many more draws of the pass, of all threads' documents.
     void allow(std::uint64_t draws) noexcept { drawsLeft_ += draws; }

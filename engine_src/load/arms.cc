@@ -66,6 +66,14 @@ Turns::OpenClock Arms::openClock() const {
     };
 }
 
+std::vector<std::unique_ptr<Channel>> Connected::channelsOf(std::vector<Session> sessions) {
+    std::vector<std::unique_ptr<Channel>> channels;
+    for (auto& session : sessions) {
+        channels.push_back(std::make_unique<Channel>(session.client.takeSocket(), channels.size()));
+    }
+    return channels;
+}
+
 void Connected::drive(Traffic& traffic, Recorder& recorder) {
     try {
         loop.run(traffic);

@@ -11,6 +11,7 @@
 #include "load/event_loop.h"
 #include "load/recorder.h"
 #include "load/request_writer.h"
+#include "load/session.h"
 #include "load/turns.h"
 
 namespace kv::load {
@@ -45,15 +46,22 @@ class Arms {
 
 /// One thread's connections to one arm.
 struct Connected {
-    Connected(const RequestWriter& writer, std::vector<std::unique_ptr<Channel>> channels,
-              const std::atomic<bool>& stop, Nanos stallTimeout)
-        : requests(writer), loop(std::move(channels), stop, stallTimeout) {}
+    /// `sessions` become the channels; index = connection × servers + server.
+    Connected(const RequestWriter& writer, ClusterSessions sessions, const std::atomic<bool>& stop,
+              Nanos stallTimeout)
+        : requests(writer),
+          routes(std::move(sessions.map)),
+          loop(channelsOf(std::move(sessions.sessions)), stop, stallTimeout) {}
 
     /// Until traffic.done(). Requests that were never answered are counted as timeouts.
     void drive(Traffic& traffic, Recorder& recorder);
 
     RequestWriter requests;
+    ClusterMap routes;
     EventLoop loop;
+
+  private:
+    static std::vector<std::unique_ptr<Channel>> channelsOf(std::vector<Session> sessions);
 };
 
 /// One arm's part of an ensemble's report.

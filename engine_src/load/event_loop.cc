@@ -114,6 +114,11 @@ void EventLoop::run(Traffic& traffic) {
             }
             watchWritability(channel);
         }
+        if (traffic.spreads()) {
+            for (auto& channel : channels_) {
+                watchWritability(*channel);
+            }
+        }
         if (wake != kNever && now >= wake) {
             traffic.onWake(now);
             for (auto& channel : channels_) {

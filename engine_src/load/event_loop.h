@@ -22,6 +22,8 @@ class Traffic {
     virtual void onReadable(Channel& channel, Nanos now) = 0;
     /// The channel had been full and has been flushed.
     virtual void onWritable(Channel& channel, Nanos now) = 0;
+    /// Whether these calls may write to other channels than the one they are about.
+    virtual bool spreads() const { return false; }
     /// When to be woken at the latest (a rate, a back-off); kNever if only answers matter.
     virtual Nanos nextWake() const = 0;
     virtual void onWake(Nanos now) = 0;

@@ -129,6 +129,10 @@ bool FakeServer::answer(const FrameView& request, std::vector<std::uint8_t>& out
             status = request.keyText() == "default" ? Status::kSuccess : Status::kEaccess;
             break;
         case Opcode::kGetClusterConfig:
+            if (const std::lock_guard lock(mutex_); !config_.empty()) {
+                value = config_;
+                break;
+            }
             value = R"({"vBucketServerMap":{"vBucketMap":[)";
             for (std::uint32_t i = 0; i < options_.vbuckets; ++i) {
                 value += i == 0 ? "[0]" : ",[0]";
@@ -216,6 +220,11 @@ void FakeServer::answerStat(const FrameView& request, std::vector<std::uint8_t>&
     spec.key = {};
     spec.value = {};
     protocol::appendFrame(out, spec);
+}
+
+void FakeServer::publish(std::string config) {
+    const std::lock_guard lock(mutex_);
+    config_ = std::move(config);
 }
 
 std::map<std::string, std::string> FakeServer::contents() {

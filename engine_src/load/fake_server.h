@@ -43,6 +43,8 @@ class FakeServer {
     FakeServer& operator=(const FakeServer&) = delete;
 
     std::uint16_t port() const noexcept { return port_; }
+    /// What GET_CLUSTER_CONFIG answers from now on, instead of a map of this server alone.
+    void publish(std::string config);
     /// key -> value
     std::map<std::string, std::string> contents();
     /// Keys whose request came with another vBucket than the map's; must be empty.
@@ -70,6 +72,7 @@ class FakeServer {
     std::map<std::string, std::string> contents_;
     std::set<std::string> misrouted_;
     std::vector<std::string> requests_;
+    std::string config_;
     std::list<int> open_;
     bool stopping_ = false;
     std::atomic<std::uint64_t> gets_{0};

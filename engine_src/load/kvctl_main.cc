@@ -1,5 +1,5 @@
-// kvctl: asks a running server (stat, wait-persisted, sample, reset) or this host (topology,
-// clock-server).
+// kvctl: asks a running server (stat, wait-persisted, sample, reset, digest), makes it a node of a
+// cluster (set-states, set-config), or asks this host (topology, clock-server).
 
 #include <sys/signalfd.h>
 
@@ -8,13 +8,17 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <fstream>
 #include <iostream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <thread>
 #include <vector>
 
+#include "load/barrier.h"
 #include "load/clock.h"
 #include "load/clock_server.h"
+#include "load/cluster_admin.h"
 #include "load/common_options.h"
 #include "load/crew.h"
 #include "load/host_topology.h"
@@ -68,20 +72,42 @@ void waitPersisted(Client& client, double timeout) {
     }
 }
 
-/// Until SIGTERM or SIGINT, which must be blocked.
-void serveClocks(const std::string& listen, const std::string& password,
-                 const std::vector<int>& pids) {
-    kv::load::ClockServer server(kv::load::parseListen(listen), password, pids);
+/// Readable at SIGTERM and SIGINT, which must be blocked.
+kv::load::Socket endSignals() {
     sigset_t end;
     sigemptyset(&end);
     sigaddset(&end, SIGTERM);
     sigaddset(&end, SIGINT);
-    const kv::load::Socket stop(::signalfd(-1, &end, SFD_CLOEXEC));
+    kv::load::Socket stop(::signalfd(-1, &end, SFD_CLOEXEC));
     if (stop.fd() < 0) {
         throw LoadError("signalfd: " + kv::load::errnoText(errno));
     }
+    return stop;
+}
+
+/// Until all parties have begun.
+void holdBarrier(const std::string& listen, std::size_t parties) {
+    kv::load::BarrierServer server(kv::load::parseListen(listen), parties);
+    const auto stop = endSignals();
     std::cout << Json{{"port", server.port()}}.dump() << std::endl;
     server.run(stop);
+}
+
+/// Until SIGTERM or SIGINT.
+void serveClocks(const std::string& listen, const std::string& password,
+                 const std::vector<int>& pids) {
+    kv::load::ClockServer server(kv::load::parseListen(listen), password, pids);
+    const auto stop = endSignals();
+    std::cout << Json{{"port", server.port()}}.dump() << std::endl;
+    server.run(stop);
+}
+
+std::string readFile(const std::string& path) {
+    std::ifstream file(path);
+    if (!file) {
+        throw LoadError("cannot read " + path);
+    }
+    return {std::istreambuf_iterator<char>(file), {}};
 }
 
 int run(int argc, const char* const* argv) {
@@ -128,6 +154,31 @@ int run(int argc, const char* const* argv) {
             ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
             ->check(CLI::PositiveNumber);
 
+    std::string config;
+    auto* states = app.add_subcommand(
+            "set-states", "make each vBucket active, replica or dead, as a cluster config says");
+    auto* publish = app.add_subcommand(
+            "set-config",
+            "publish a cluster config: clients are served by it, and replicas follow by it");
+    for (auto* command : {states, publish}) {
+        command->add_option("--config", config,
+                            "JSON file; the server is its node with \"thisNode\": true")
+                ->required()
+                ->check(CLI::ExistingFile);
+    }
+    auto* digest = app.add_subcommand(
+            "digest", "print what every vBucket holds, read by DCP, as one digest each");
+
+    std::size_t parties = 0;
+    auto* barrier = app.add_subcommand(
+            "barrier",
+            "let pillowfight --barrier of so many hosts begin at one instant; prints the port as "
+            "JSON, ends when they have begun");
+    barrier->add_option("--listen", listen, "ADDR[:PORT]")->required();
+    barrier->add_option("--parties", parties, "load processes")
+            ->required()
+            ->check(CLI::Range(1, 1000));
+
     const int exit = kv::load::parseFlags(app, argc, argv, [&] {
         kv::load::finishConnectionFlags(flags, !flags.session.user.empty() || clocks->parsed());
     });
@@ -138,11 +189,15 @@ int run(int argc, const char* const* argv) {
         std::cout << kv::load::hostTopology().dump() << std::endl;
         return kv::load::kExitOk;
     }
-    if (sample->parsed() || clocks->parsed()) {
+    if (sample->parsed() || clocks->parsed() || barrier->parsed()) {
         kv::load::Crew::blockSignals();
     }
     if (clocks->parsed()) {
         serveClocks(listen, flags.session.password, pids);
+        return kv::load::kExitOk;
+    }
+    if (barrier->parsed()) {
+        holdBarrier(listen, parties);
         return kv::load::kExitOk;
     }
     auto client = kv::load::openSession(flags.session).client;
@@ -154,6 +209,12 @@ int run(int argc, const char* const* argv) {
         kv::load::runSampler(client, sampler);
     } else if (reset->parsed()) {
         client.stat("reset");
+    } else if (states->parsed()) {
+        kv::load::NodeConfig(readFile(config)).setStates(client);
+    } else if (publish->parsed()) {
+        kv::load::NodeConfig(readFile(config)).publish(client);
+    } else if (digest->parsed()) {
+        std::cout << kv::load::digestVbuckets(std::move(client), flags.session).dump() << std::endl;
     }
     return kv::load::kExitOk;
 }

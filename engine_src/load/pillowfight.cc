@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "load/arms.h"
+#include "load/barrier.h"
 #include "load/batch_traffic.h"
 #include "load/populate_plan.h"
 #include "load/report_json.h"
@@ -99,6 +100,10 @@ class Pillowfight {
             populate(thread, *servers.front());
         }
         crew_.inStep();
+        if (options_.barrier && thread == 0 && !crew_.stop()) {
+            waitAtBarrier(*options_.barrier, options_.connection.session.timeout, crew_.stop());
+        }
+        crew_.inStep();
         if (!options_.populateOnly && !crew_.stop()) {
             access(thread, servers);
         }
@@ -106,26 +111,16 @@ class Pillowfight {
 
     std::unique_ptr<Connected> connect(SessionOptions sessionOptions) {
         RequestWriter::Shape shape;
-        shape.vbuckets = options_.vbuckets;
         shape.expiry = options_.expiry;
         // The common flags by which the SDKs know what a document is.
         shape.flags = options_.json ? 0x02000000U : 0x03000002U;
         sessionOptions.json = options_.json;
-        std::vector<std::unique_ptr<Channel>> channels;
-        for (std::uint32_t i = 0; i < options_.connections; ++i) {
-            auto session = openSession(sessionOptions);
-            if (session.jsonAcknowledged) {
-                shape.datatype = protocol::Datatype::kJson;
-            }
-            if (shape.vbuckets == 0 && !sessionOptions.plain) {
-                shape.vbuckets = askVbuckets(session.client);
-            }
-            channels.push_back(std::make_unique<Channel>(session.client.takeSocket(), i));
+        auto opened = openSessions(sessionOptions, options_.vbuckets, options_.connections);
+        shape.vbuckets = opened.vbuckets;
+        if (opened.sessions.front().jsonAcknowledged) {
+            shape.datatype = protocol::Datatype::kJson;
         }
-        if (sessionOptions.plain) {
-            shape.vbuckets = 0;
-        }
-        return std::make_unique<Connected>(RequestWriter(keys_, shape), std::move(channels),
+        return std::make_unique<Connected>(RequestWriter(keys_, shape), std::move(opened),
                                            crew_.stop(), nanos(options_.connection.opTimeout));
     }
 
@@ -134,7 +129,8 @@ class Pillowfight {
                           options_.access.batch, options_.effectiveWindow(), lanes(thread),
                           server.requests, values_);
         auto& recorder = results_[thread].populate.emplace(nowNanos(), 0, &populated_);
-        BatchTraffic<PopulatePlan> traffic(plan, recorder, options_.effectiveWindow());
+        BatchTraffic<PopulatePlan> traffic(plan, recorder, options_.effectiveWindow(),
+                                           server.routes);
         server.drive(traffic, recorder);
     }
 
@@ -142,8 +138,9 @@ class Pillowfight {
         struct Load {
             AccessPlan plan;
             BatchTraffic<AccessPlan> traffic;
-            Load(AccessPlan accessPlan, Recorder& recorder, std::uint32_t window)
-                : plan(std::move(accessPlan)), traffic(plan, recorder, window) {}
+            Load(AccessPlan accessPlan, Recorder& recorder, std::uint32_t window,
+                 const ClusterMap& routes)
+                : plan(std::move(accessPlan)), traffic(plan, recorder, window, routes) {}
         };
         auto& results = results_[thread].access;
         results.resize(arms_.size());
@@ -152,7 +149,7 @@ class Pillowfight {
             results[arm].recorder = Recorder(0, 0, &accessed_);
             loads.push_back(std::make_unique<Load>(
                     AccessPlan(options_.access, lanes(thread), servers[arm]->requests, values_),
-                    results[arm].recorder, options_.effectiveWindow()));
+                    results[arm].recorder, options_.effectiveWindow(), servers[arm]->routes));
         }
         Turns::Done done;
         while (const auto turn = turns_.next(thread, done)) {

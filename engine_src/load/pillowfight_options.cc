@@ -117,9 +117,18 @@ int parsePillowfight(int argc, const char* const* argv, PillowfightOptions& o) {
                  "all connections draw the same keys, as cbc-pillowfight's threads");
     app.add_option("--vbuckets", o.vbuckets, "size of the vBucket map (0: ask the server)")
             ->check(CLI::Range(0, 65536));
+    std::string barrier;
+    app.add_option("--barrier", barrier,
+                   "HOST:PORT of kvctl barrier: begin the mixed phase when all its parties do");
     app.add_flag("--progress", o.progress, "a line a second on stderr");
     return parseFlags(app, argc, argv, [&] {
         check(o, app);
+        if (!barrier.empty()) {
+            o.barrier = parseAddress(barrier);
+            if (!o.barrier) {
+                throw CLI::ValidationError("--barrier is not HOST:PORT: " + barrier);
+            }
+        }
         a.semantics = semantics == "key-mod" ? KeySemantics::kKeyMod : KeySemantics::kRandom;
         if (cycles >= 0) {
             a.maxCycles = static_cast<std::uint64_t>(cycles);

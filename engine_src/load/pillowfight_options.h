@@ -27,9 +27,10 @@ struct PillowfightOptions {
     bool progress = false;
     std::string keyPrefix;
     std::uint32_t expiry = 0;
-    std::uint32_t vbuckets = 0;  // 0: ask the server
-    double duration = 0;         // seconds; 0: no limit
-    double ramp = 0;             // seconds
+    std::uint32_t vbuckets = 0;      // 0: ask the server
+    double duration = 0;             // seconds; 0: no limit
+    double ramp = 0;                 // seconds
+    std::optional<Address> barrier;  // where the mixed phases of several processes begin together
 
     std::uint32_t effectiveWindow() const {
         return window != 0 ? window : access.rate > 0 ? 64 : 1;

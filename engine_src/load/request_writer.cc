@@ -26,4 +26,9 @@ RequestWriter::RequestWriter(const KeyCodec& keys, Shape shape)
     protocol::appendFrame(set_, spec);
 }
 
+std::uint16_t RequestWriter::vbucketOf(std::uint64_t number) const {
+    std::array<std::uint8_t, 256> key{};  // the protocol allows 250
+    return vbucket(keys_.write(key.data(), number));
+}
+
 }  // namespace kv::load

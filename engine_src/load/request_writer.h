@@ -50,6 +50,9 @@ class RequestWriter {
         return set_.size();
     }
 
+    /// Of the key of `number`.
+    std::uint16_t vbucketOf(std::uint64_t number) const;
+
     std::uint16_t vbucket(std::uint32_t crc) const noexcept {
         const auto hash = (crc >> 16U) & 0x7fffU;
         return static_cast<std::uint16_t>(powerOfTwo_ ? hash & mask_ : hash % shape_.vbuckets);

@@ -1,6 +1,7 @@
 #include "load/session.h"
 
 #include <array>
+#include <charconv>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -113,21 +114,106 @@ Session openSession(const SessionOptions& options) {
     return session;
 }
 
-std::uint32_t askVbuckets(Client& client) {
+namespace {
+
+using Json = nlohmann::json;
+
+ClusterMap::Server readServer(const std::string& address, const std::string& dialled) {
+    const auto colon = address.rfind(':');
+    unsigned port = 0;
+    const char* const last = address.data() + address.size();
+    if (colon == std::string::npos || colon == 0 ||
+        std::from_chars(address.data() + colon + 1, last, port).ptr != last || port == 0 ||
+        port > 65535) {
+        throw LoadError("the cluster map's server '" + address + "' is not HOST:PORT");
+    }
+    auto host = address.substr(0, colon);
+    if (host == "$HOST") {
+        host = dialled;
+    } else if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+        host = host.substr(1, host.size() - 2);
+    }
+    return {host, static_cast<std::uint16_t>(port)};
+}
+
+ClusterMap readMap(const std::string& text, const SessionOptions& options) {
+    const auto config = Json::parse(text, nullptr, false);
+    const auto map = config.is_object() ? config.value("vBucketServerMap", Json()) : Json();
+    const auto rows = map.is_object() ? map.value("vBucketMap", Json()) : Json();
+    if (!rows.is_array() || rows.empty() || rows.size() > 65536) {
+        throw LoadError("the server's cluster map has no vBuckets (give --vbuckets)");
+    }
+    ClusterMap found;
+    for (const auto& address : map.value("serverList", std::vector<std::string>())) {
+        found.servers.push_back(readServer(address, options.host));
+    }
+    if (found.servers.size() < 2) {  // its address is the one that was dialled
+        found.servers = {{options.host, options.port}};
+    }
+    for (const auto& row : rows) {
+        const auto server = row.is_array() && !row.empty() && row[0].is_number_integer()
+                                    ? row[0].get<std::int64_t>()
+                                    : -1;
+        if (server < 0 || server >= static_cast<std::int64_t>(found.servers.size())) {
+            throw LoadError("the server's cluster map has vBuckets that are active nowhere");
+        }
+        found.active.push_back(static_cast<std::uint16_t>(server));
+    }
+    return found;
+}
+
+}  // namespace
+
+ClusterMap askMap(Client& client, const SessionOptions& options) {
     const auto answer = ask(client, Opcode::kGetClusterConfig, {}, {});
     if (answer.status != Status::kSuccess) {
         refuse("cluster map", answer);
     }
-    const auto map = nlohmann::json::parse(answer.value, nullptr, false);
-    const auto rows =
-            map.is_object() && map.contains("vBucketServerMap") &&
-                            map["vBucketServerMap"].is_object()
-                    ? map["vBucketServerMap"].value("vBucketMap", nlohmann::json::array()).size()
-                    : 0;
-    if (rows == 0 || rows > 65536) {
-        throw LoadError("the server's cluster map has no vBuckets (give --vbuckets)");
+    try {
+        return readMap(answer.value, options);
+    } catch (const Json::exception& error) {
+        throw LoadError(std::string("the server's cluster map: ") + error.what());
     }
-    return static_cast<std::uint32_t>(rows);
+}
+
+std::uint32_t askVbuckets(Client& client) {
+    return static_cast<std::uint32_t>(askMap(client, {}).active.size());
+}
+
+ClusterSessions openSessions(const SessionOptions& options, std::uint32_t vbuckets,
+                             std::size_t count) {
+    ClusterSessions found;
+    auto first = openSession(options);
+    found.map.servers = {{options.host, options.port}};
+    if (!options.plain) {
+        const auto answer = ask(first.client, Opcode::kGetClusterConfig, {}, {});
+        if (answer.status == Status::kSuccess) {
+            found.map = readMap(answer.value, options);
+        } else if (vbuckets == 0) {
+            refuse("cluster map (give --vbuckets)", answer);
+        }
+        const auto rows = static_cast<std::uint32_t>(found.map.active.size());
+        found.vbuckets = vbuckets == 0 ? rows : vbuckets;
+        if (!found.map.oneServer() && found.vbuckets != rows) {
+            throw LoadError("the cluster has " + std::to_string(rows) + " vBuckets, not " +
+                            std::to_string(vbuckets));
+        }
+    }
+    if (found.map.oneServer()) {
+        found.sessions.push_back(std::move(first));
+    }
+    for (std::size_t round = 0; round < count; ++round) {
+        for (const auto& server : found.map.servers) {
+            if (found.sessions.size() == count * found.map.servers.size()) {
+                break;
+            }
+            auto there = options;
+            there.host = server.host;
+            there.port = server.port;
+            found.sessions.push_back(openSession(there));
+        }
+    }
+    return found;
 }
 
 }  // namespace kv::load

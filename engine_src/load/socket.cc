@@ -126,4 +126,36 @@ void sendAll(const Socket& socket, std::span<const std::uint8_t> bytes,
     }
 }
 
+Socket listenOn(const std::string& host, std::uint16_t port) {
+    addrinfo hints{};
+    hints.ai_family = AF_UNSPEC;
+    hints.ai_socktype = SOCK_STREAM;
+    hints.ai_flags = AI_PASSIVE;
+    addrinfo* found = nullptr;
+    const int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+    if (error != 0) {
+        throw LoadError("cannot listen on " + host + ": " + ::gai_strerror(error));
+    }
+    const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(found, &::freeaddrinfo);
+    Socket socket(::socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    const int on = 1;
+    ::setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (::bind(socket.fd(), found->ai_addr, found->ai_addrlen) != 0 ||
+        ::listen(socket.fd(), 64) != 0) {
+        throw LoadError("cannot listen on " + host + ": " + errnoText(errno));
+    }
+    return socket;
+}
+
+std::uint16_t portOf(const Socket& socket) {
+    sockaddr_storage address{};
+    socklen_t size = sizeof(address);
+    if (::getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+        throw LoadError("getsockname: " + errnoText(errno));
+    }
+    return ntohs(address.ss_family == AF_INET6
+                         ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
+                         : reinterpret_cast<const sockaddr_in&>(address).sin_port);
+}
+
 }  // namespace kv::load

@@ -37,6 +37,11 @@ void waitReady(const Socket& socket, bool forWriting, std::chrono::milliseconds 
 void sendAll(const Socket& socket, std::span<const std::uint8_t> bytes,
              std::chrono::milliseconds timeout);
 
+/// A non-blocking socket that listens on a host's name or address; port 0: any. Throws LoadError.
+Socket listenOn(const std::string& host, std::uint16_t port);
+/// The port that a socket is bound to.
+std::uint16_t portOf(const Socket& socket);
+
 /// errno as text.
 std::string errnoText(int error);
 

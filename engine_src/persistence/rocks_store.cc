@@ -231,7 +231,6 @@ void RocksStore::lookUpExpected() {
 
 bool RocksStore::put(const Item& item) {
     const NonBucketGuard guard;
-    std::optional<codec::KeyEntry> old;
     if (!expected_.empty() && expected_.front().get() == &item) {
         if (foundLeft_ == 0) {
             lookUpExpected();

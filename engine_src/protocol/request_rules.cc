@@ -90,6 +90,7 @@ class RuleTable {
         add(Opcode::kStat, kNoExtras, Optional, Optional);
         add({Opcode::kFlush, Opcode::kFlushQ}, kNoExtras | bytes(4), Forbidden, Forbidden);
         add(Opcode::kGetVBucket, kNoExtras, Forbidden, Forbidden);
+        add(Opcode::kSetClusterConfig, kNoExtras | bytes(16), Optional, Required);
         add(Opcode::kSetVBucket, kNoExtras | bytes(1) | bytes(4), Forbidden, Optional);
         add({Opcode::kGetFailoverLog, Opcode::kListBuckets, Opcode::kGetRandomKey}, kNoExtras,
             Forbidden, Forbidden);

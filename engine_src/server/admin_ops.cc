@@ -82,6 +82,28 @@ After setVBucket(CommandContext& context, const FrameView& request) {
     return After::Continue;
 }
 
+/// The map alone: states of vBuckets are set by SET_VBUCKET.
+After setClusterConfig(CommandContext& context, const FrameView& request) {
+    auto& server = context.server;
+    std::shared_ptr<const ClusterConfig> config;
+    try {
+        config = std::make_shared<const ClusterConfig>(ClusterConfig::parse(
+                std::string(request.valueText()), server.bucket.vbucketCount()));
+    } catch (const ClusterConfigError& error) {
+        replyError(context, request, Status::kEinval, error.what());
+        return After::Continue;
+    }
+    if (!server.config.publish(config)) {
+        replyError(context, request, Status::kKeyEexists, "The config in force is as new or newer");
+        return After::Continue;
+    }
+    if (server.onClusterConfig) {
+        server.onClusterConfig(std::move(config));
+    }
+    reply(context, request, {});
+    return After::Continue;
+}
+
 After getFailoverLog(CommandContext& context, const FrameView& request) {
     const Vbid vbid{request.header.vbucket()};
     auto& bucket = context.server.bucket;
@@ -109,6 +131,7 @@ void addAdminOps(CommandTable& table) {
     table.add(Opcode::kVerbosity, {verbosity, Admin});
     table.add(Opcode::kGetVBucket, {getVBucket, Read});
     table.add(Opcode::kSetVBucket, {setVBucket, Manage});
+    table.add(Opcode::kSetClusterConfig, {setClusterConfig, Admin});
     table.add(Opcode::kGetFailoverLog, {getFailoverLog, Read});
 }
 

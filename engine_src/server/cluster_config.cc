@@ -1,21 +1,57 @@
 #include "server/cluster_config.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace kv::server {
 
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::vector<std::vector<int>> readMap(const Json& map, uint16_t vbuckets, size_t servers) {
+    if (!map.is_array() || map.size() != vbuckets) {
+        throw ClusterConfigError("vBucketMap has not " + std::to_string(vbuckets) + " rows");
+    }
+    std::vector<std::vector<int>> rows;
+    for (const auto& row : map) {
+        rows.push_back(row.get<std::vector<int>>());
+        const auto known = [servers](int n) { return n >= -1 && n < static_cast<int>(servers); };
+        if (rows.back().empty() || !std::all_of(rows.back().begin(), rows.back().end(), known)) {
+            throw ClusterConfigError("vBucketMap names a server that is not in serverList");
+        }
+    }
+    return rows;
+}
+
+size_t readSelf(const Json& nodes, size_t servers) {
+    if (!nodes.is_array() || nodes.size() != servers) {
+        throw ClusterConfigError("nodesExt and serverList differ in length");
+    }
+    std::vector<size_t> mine;
+    for (size_t i = 0; i < nodes.size(); ++i) {
+        if (nodes[i].value("thisNode", false)) {
+            mine.push_back(i);
+        }
+    }
+    if (mine.size() != 1) {
+        throw ClusterConfigError("not exactly one of nodesExt is thisNode");
+    }
+    return mine.front();
+}
+
+}  // namespace
+
 ClusterConfig::ClusterConfig(std::string_view bucket, uint16_t vbuckets, uint16_t port,
                              std::string_view uuid)
-    : uuid_(uuid) {
-    using Json = nlohmann::ordered_json;
-    const std::string address = "$HOST:" + std::to_string(port);
+    : servers_{"$HOST:" + std::to_string(port)}, map_(vbuckets, std::vector<int>{0}) {
     Json config;
-    config["rev"] = version().revision;
-    config["revEpoch"] = version().epoch;
+    config["rev"] = version_.revision;
+    config["revEpoch"] = version_.epoch;
     config["name"] = bucket;
     config["uuid"] = uuid;
     config["nodeLocator"] = "vbucket";
-    config["nodes"] = Json::array({{{"hostname", address}, {"ports", {{"direct", port}}}}});
+    config["nodes"] = Json::array({{{"hostname", servers_[0]}, {"ports", {{"direct", port}}}}});
     // A management port is demanded by two SDKs; HTTP on the data port is answered by closing,
     // which they accept.
     config["nodesExt"] = Json::array({{{"services", {{"kv", port}, {"mgmt", port}}},
@@ -24,15 +60,38 @@ ClusterConfig::ClusterConfig(std::string_view bucket, uint16_t vbuckets, uint16_
     // No "collections" here and no such feature in HELLO: clients need both or neither.
     config["bucketCapabilities"] = Json::array({"cbhello", "durableWrite", "nodesExt"});
     config["bucketCapabilitiesVer"] = "";
-    auto map = Json::array();
-    for (uint16_t vbucket = 0; vbucket < vbuckets; ++vbucket) {
-        map.push_back(Json::array({0}));
-    }
     config["vBucketServerMap"] = {{"hashAlgorithm", "CRC"},
                                   {"numReplicas", 0},
-                                  {"serverList", Json::array({address})},
-                                  {"vBucketMap", std::move(map)}};
+                                  {"serverList", servers_},
+                                  {"vBucketMap", map_}};
     json_ = config.dump();
+}
+
+ClusterConfig ClusterConfig::parse(std::string json, uint16_t vbuckets) {
+    ClusterConfig config;
+    try {
+        const auto document = Json::parse(json);
+        const auto& map = document.at("vBucketServerMap");
+        config.version_ = {document.value("revEpoch", int64_t{1}),
+                           document.at("rev").get<int64_t>()};
+        config.servers_ = map.at("serverList").get<std::vector<std::string>>();
+        config.self_ = readSelf(document.at("nodesExt"), config.servers_.size());
+        config.map_ = readMap(map.at("vBucketMap"), vbuckets, config.servers_.size());
+    } catch (const nlohmann::json::exception& error) {
+        throw ClusterConfigError(error.what());
+    }
+    config.json_ = std::move(json);
+    return config;
+}
+
+std::vector<bool> ClusterConfig::replicatedFrom(size_t server) const {
+    std::vector<bool> found(map_.size());
+    for (size_t vb = 0; vb < map_.size(); ++vb) {
+        const auto& row = map_[vb];
+        found[vb] = row.front() == static_cast<int>(server) && server != self_ &&
+                    std::find(row.begin() + 1, row.end(), static_cast<int>(self_)) != row.end();
+    }
+    return found;
 }
 
 }  // namespace kv::server

@@ -30,6 +30,57 @@ TEST(ClusterConfig, HasWhatEachClientDemands) {
     }
 }
 
+std::string published(int revision, const nlohmann::json& rows, int self = 1) {
+    nlohmann::json nodes = {nlohmann::json::object(), nlohmann::json::object()};
+    nodes[static_cast<size_t>(self)]["thisNode"] = true;
+    return nlohmann::json{
+            {"rev", revision},
+            {"nodesExt", nodes},
+            {"vBucketServerMap", {{"serverList", {"a:1", "b:2"}}, {"vBucketMap", rows}}}}
+            .dump();
+}
+
+TEST(ClusterConfig, APublishedOneIsServedAsItCame) {
+    const auto text = published(7, {{0, 1}, {1, 0}, {0, -1}});
+    const auto config = ClusterConfig::parse(text, 3);
+    EXPECT_EQ(config.json(), text);
+    EXPECT_EQ(config.version(), (protocol::ConfigVersion{1, 7}));
+    EXPECT_EQ(config.self(), 1U);
+    EXPECT_EQ(config.servers(), (std::vector<std::string>{"a:1", "b:2"}));
+    EXPECT_EQ(config.replicatedFrom(0), (std::vector<bool>{true, false, false}));
+    EXPECT_EQ(config.replicatedFrom(1), (std::vector<bool>{false, false, false})) << "from itself";
+}
+
+TEST(ClusterConfig, WhatIsNoneIsRefused) {
+    const auto refuse = [](const std::string& text) {
+        EXPECT_THROW(ClusterConfig::parse(text, 2), ClusterConfigError) << text;
+    };
+    refuse("no JSON");
+    refuse("{}");
+    refuse("[]");
+    refuse(published(2, {{0, 1}}));          // one row of two
+    refuse(published(2, {{0, 1}, {2, 0}}));  // no such server
+    refuse(published(2, {{0, 1}, {"x"}}));   // no number
+    refuse(published(2, {{0, 1}, nlohmann::json::array()}));
+    auto nobody = nlohmann::json::parse(published(2, {{0, 1}, {1, 0}}));
+    nobody["nodesExt"][1].erase("thisNode");
+    refuse(nobody.dump());
+    nobody["nodesExt"].erase(1);
+    refuse(nobody.dump());
+}
+
+TEST(ClusterConfig, OnlyANewerOneComesIntoForce) {
+    PublishedConfig config(ClusterConfig("default", 2, 11210, "abc"), "abc");
+    const auto make = [](int revision) {
+        return std::make_shared<const ClusterConfig>(
+                ClusterConfig::parse(published(revision, {{0, 1}, {1, 0}}), 2));
+    };
+    EXPECT_FALSE(config.publish(make(1))) << "as new as the first";
+    EXPECT_TRUE(config.publish(make(3)));
+    EXPECT_FALSE(config.publish(make(2)));
+    EXPECT_EQ(config.current()->version().revision, 3);
+}
+
 TEST(ErrorMap, ServesTheHighestVersionAskedFor) {
     EXPECT_EQ(nlohmann::json::parse(errorMapJson(1))["version"], 1);
     EXPECT_EQ(nlohmann::json::parse(errorMapJson(2))["version"], 2);

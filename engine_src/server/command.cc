@@ -207,8 +207,9 @@ void replyRefusal(CommandContext& context, const FrameView& request, OpStatus st
     }
     protocol::Response response;
     response.status = refusal.status;
-    if (context.session.couchbase() && context.session.shouldSendConfig()) {
-        response.value = protocol::asBytes(context.server.config.json());
+    const auto config = context.server.config.current();
+    if (context.session.couchbase() && context.session.shouldSendConfig(config->version())) {
+        response.value = protocol::asBytes(config->json());
         response.datatype = context.session.features().json ? protocol::Datatype::kJson
                                                             : protocol::Datatype::kRaw;
     }

@@ -1,11 +1,11 @@
 #include "server/command_line.h"
 
 #include <CLI/CLI.hpp>
-#include <charconv>
 #include <iostream>
 
 #include "allocators/allocator.h"
 #include "options/build_info.h"
+#include "server/replication_set.h"
 #include "server/version.h"
 
 namespace kv::server {
@@ -24,20 +24,11 @@ std::string paramHelp() {
 }
 
 void parseAddress(const std::string& address, CommandLine& line) {
-    const size_t colon = address.rfind(':');
-    unsigned port = 0;
-    const char* first = address.data() + colon + 1;
-    const char* last = address.data() + address.size();
-    if (colon == std::string::npos || colon == 0 || first == last ||
-        std::from_chars(first, last, port).ptr != last || port == 0 || port > 65'535) {
-        throw CLI::ValidationError("--replicate-from", "'" + address + "' is not HOST:PORT");
+    try {
+        line.replicateFrom = parseSource(address);
+    } catch (const std::invalid_argument& error) {
+        throw CLI::ValidationError("--replicate-from", error.what());
     }
-    std::string host = address.substr(0, colon);
-    if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
-        host = host.substr(1, host.size() - 2);
-    }
-    line.replicateFrom.host = std::move(host);
-    line.replicateFrom.port = static_cast<uint16_t>(port);
 }
 
 void addFlags(CLI::App& app, CommandLine& line, std::string& bucketType,
@@ -84,8 +75,10 @@ void addFlags(CLI::App& app, CommandLine& line, std::string& bucketType,
                "HOST:PORT of a node to follow: vBuckets that were never stored here start as its "
                "replicas")
             ->type_name("HOST:PORT");
-    app.add_option("--replicate-login", line.replicateLogin,
-                   R"(JSON file {"name":"password"} of one user, mode 0600, to log in there with)");
+    app.add_option(
+            "--replicate-login", line.replicateLogin,
+            R"(JSON file {"name":"password"} of one user, mode 0600, to log in with at nodes that )"
+            "this one follows");
     app.add_option("--param", settings, "name=value, repeatable; see below")
             ->allow_extra_args(false);
     app.add_option("--log-level", line.logLevel, "trace, debug, info, warn, err or off")

@@ -322,7 +322,7 @@ TEST_F(DataOps, OtherVbucketsAreNotMineAndTheConfigComesWithIt) {
     bench_.becomeCouchbase();
     const auto refused = bench_.ask({.opcode = Opcode::kGet, .key = "k", .vbucket = 4});
     EXPECT_EQ(refused.status, Status::kNotMyVbucket);
-    EXPECT_EQ(refused.value, bench_.server.config.json());
+    EXPECT_EQ(refused.value, bench_.server.config.current()->json());
     bench_.bucket->setVBucketState(Vbid{1}, VbState::Replica, bench_.now);
     EXPECT_EQ(bench_.ask({.opcode = Opcode::kGet, .key = "k", .vbucket = 1}).status,
               Status::kNotMyVbucket);

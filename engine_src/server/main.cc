@@ -15,6 +15,7 @@
 #include "server/dcp_stats.h"
 #include "server/engine_bucket.h"
 #include "server/port_file.h"
+#include "server/replication_set.h"
 #include "server/replicator.h"
 #include "server/server.h"
 
@@ -89,10 +90,18 @@ int serve(const CommandLine& line) {
     context.statSources.emplace_back("dcpagg", [&dcp] { return dcpAggregateStats(dcp); });
 
     std::unique_ptr<Replicator> replicator;
+    std::unique_ptr<ReplicationSet> replication;
     if (!line.replicateFrom.host.empty()) {
         replicator = std::make_unique<Replicator>(bucket.get(), executor, std::move(source));
         context.statSources.emplace_back("replication",
                                          [&replicator] { return replicator->stats(); });
+    } else {
+        replication = std::make_unique<ReplicationSet>(bucket.get(), executor, std::move(source));
+        context.onClusterConfig = [&replication](std::shared_ptr<const ClusterConfig> config) {
+            replication->follow(std::move(config));
+        };
+        context.statSources.emplace_back("replication",
+                                         [&replication] { return replication->stats(); });
     }
 
     server.start();
@@ -108,6 +117,7 @@ int serve(const CommandLine& line) {
     server.run();
     server.stop();
     replicator.reset();
+    replication.reset();
     if (!bucket.persistAll()) {
         spdlog::error("stopped, but the store refused what was queued: see above");
         return kFailed;

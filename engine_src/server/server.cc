@@ -22,6 +22,11 @@ std::string randomUuid() {
     return text;
 }
 
+PublishedConfig firstConfig(const Bucket& bucket, uint16_t port) {
+    const auto uuid = randomUuid();
+    return {ClusterConfig(bucket.name(), bucket.vbucketCount(), port, uuid), uuid};
+}
+
 }  // namespace
 
 Server::Server(Listener listener, Bucket& bucket, const UserStore* users,
@@ -29,8 +34,7 @@ Server::Server(Listener listener, Bucket& bucket, const UserStore* users,
     : listener_(std::move(listener)),
       context_{.bucket = bucket,
                .users = users,
-               .config = ClusterConfig(bucket.name(), bucket.vbucketCount(), listener_.port(),
-                                       randomUuid()),
+               .config = firstConfig(bucket, listener_.port()),
                .settings = options.settings,
                .commands = commands_,
                .startedAt = std::time(nullptr),

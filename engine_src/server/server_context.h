@@ -36,7 +36,7 @@ using StatSource = std::function<KeyValues()>;
 struct ServerContext {
     Bucket& bucket;
     const UserStore* users{nullptr};  ///< nullptr: nobody needs to log in
-    ClusterConfig config;
+    PublishedConfig config;           ///< any thread
     ServerSettings settings;
     const CommandTable& commands;
     int64_t startedAt{0};  ///< seconds since the epoch
@@ -51,6 +51,8 @@ struct ServerContext {
     /// How far a vBucket is on disk; empty where nothing is persisted.
     std::function<Seqno(Vbid)> persistedSeqno{};
     dcp::DcpNode* dcp{nullptr};  ///< nullptr: DCP is not served
+    /// Told of every config that is published; must not block.
+    std::function<void(std::shared_ptr<const ClusterConfig>)> onClusterConfig{};
 
     std::atomic<uint32_t> connections{0};
     std::atomic<uint64_t> acceptedConnections{0};

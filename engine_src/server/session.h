@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "protocol/extras.h"
 #include "server/conversation.h"
 #include "server/sasl.h"
 
@@ -90,13 +91,13 @@ class Session {
         return ++failedLogins_;
     }
 
-    /// True once per connection when the client asked for it: the config need not be repeated in
-    /// every NotMyVbucket.
-    bool shouldSendConfig() {
-        if (features_.dedupeNotMyVbucket && configSent_) {
+    /// True once per connection and config when the client asked for it: the config need not be
+    /// repeated in every NotMyVbucket.
+    bool shouldSendConfig(protocol::ConfigVersion version) {
+        if (features_.dedupeNotMyVbucket && configSent_ == version) {
             return false;
         }
-        configSent_ = true;
+        configSent_ = version;
         return true;
     }
 
@@ -161,7 +162,7 @@ class Session {
     bool needsLogin_;
     bool couchbase_{false};
     bool bucketSelected_{false};
-    bool configSent_{false};
+    std::optional<protocol::ConfigVersion> configSent_;
     unsigned allowed_{0};  ///< a bit for each of Needs
     Role role_{Role::ReadOnly};
     Features features_;

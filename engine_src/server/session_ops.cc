@@ -160,10 +160,11 @@ After selectBucket(CommandContext& context, const FrameView& request) {
 
 After clusterConfig(CommandContext& context, const FrameView& request) {
     Response response;
+    const auto config = context.server.config.current();
     const bool known = request.extras.size() == 16 &&
-                       protocol::decodeConfigVersion(request.extras) >= ClusterConfig::version();
+                       protocol::decodeConfigVersion(request.extras) >= config->version();
     if (!known) {
-        response.value = protocol::asBytes(context.server.config.json());
+        response.value = protocol::asBytes(config->json());
         if (context.session.features().json) {
             response.datatype = protocol::Datatype::kJson;
         }

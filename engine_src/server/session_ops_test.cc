@@ -51,7 +51,8 @@ TEST(SessionOps, ABucketIsNeededWhereItCanBeSelected) {
 
 TEST(SessionOps, ConfigIsServedAndNotRepeatedToWhoKnowsIt) {
     Bench bench;
-    EXPECT_EQ(bench.ask({.opcode = Opcode::kGetClusterConfig}).value, bench.server.config.json());
+    EXPECT_EQ(bench.ask({.opcode = Opcode::kGetClusterConfig}).value,
+              bench.server.config.current()->json());
     const auto known = [&bench](char epoch, char revision) {
         return bench
                 .ask({.opcode = Opcode::kGetClusterConfig,

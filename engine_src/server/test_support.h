@@ -99,7 +99,8 @@ class Bench {  // NOLINT(clang-analyzer-optin.performance.Padding)
         : bucket(makeBucket(vbuckets)),
           server{.bucket = *bucket,
                  .users = users,
-                 .config = ClusterConfig("default", vbuckets, 11210, "uuid"),
+                 .config =
+                         PublishedConfig(ClusterConfig("default", vbuckets, 11210, "uuid"), "uuid"),
                  .settings = {},
                  .commands = commands,
                  .startedAt = 0,

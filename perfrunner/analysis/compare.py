@@ -13,6 +13,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from perfrunner.analysis.cells import CellBlocks, clean_blocks, void_trials
+from perfrunner.analysis.circumstances import (
+    differences,
+    shared_circumstances,
+    variant_circumstances,
+    workload_circumstances,
+)
 from perfrunner.analysis.enough import too_little
 from perfrunner.analysis.estimate import (
     NotARatioError,
@@ -38,7 +44,7 @@ if TYPE_CHECKING:
 def compare(data: ExperimentData, baseline: str | None = None) -> Comparison:
     """Every variant against the baseline (the spec's, or another variant), paired by block."""
     plan = AnalysisPlan.of(data, baseline)
-    cells = in_spec_order(clean_blocks(data.trials), plan)
+    cells = _in_spec_order(clean_blocks(data.trials), plan)
     builds = {t.variant: t.build_id for t in data.trials} | {
         b.variant: b.build_id for b in data.builds
     }
@@ -69,7 +75,7 @@ def compare_unpaired(
     plan = AnalysisPlan.of(a, variant_a)
     AnalysisPlan.of(b, variant_b)  # names an unknown variant
     base, other = f"{a.experiment.id}/{variant_a}", f"{b.experiment.id}/{variant_b}"
-    cells_a = {c.cell: c for c in in_spec_order(clean_blocks(a.trials), plan)}
+    cells_a = {c.cell: c for c in _in_spec_order(clean_blocks(a.trials), plan)}
     cells_b = clean_blocks(b.trials)
     common = [cell for cell in cells_a if cell in cells_b]
     build_a = next((t.build_id for t in a.trials if t.variant == variant_a), "")
@@ -100,8 +106,35 @@ def compare_unpaired(
                 "the two experiments were not interleaved: drift of the machine between them is in every "
                 "interval below, so there is no verdict; run both as variants of one spec for that"
             ),
+            *_unlike(a, b, variant_a, variant_b, [cell.workload for cell in common]),
         ),
     )
+
+
+def _unlike(
+    a: ExperimentData, b: ExperimentData, variant_a: str, variant_b: str, workloads: Iterable[str]
+) -> Iterable[str]:
+    """Every difference but the builds, a line each; of two variants' definitions only where they have one name."""
+    one, other = a.experiment, b.experiment
+    first, second = (
+        {
+            **shared_circumstances(record),
+            **{
+                key: value
+                for workload in dict.fromkeys(workloads)
+                for key, value in workload_circumstances(record, workload).items()
+            },
+            **(variant_circumstances(record, variant) if variant_a == variant_b else {}),
+            "perfrunner": record.tool_version,
+        }
+        for record, variant in ((one, variant_a), (other, variant_b))
+    )
+    for line in differences(first, second):
+        yield f"the two experiments differ in {line}"
+    for data, lacking in ((a, b), (b, a)):
+        there = {trial.workload for trial in lacking.trials}
+        if alone := sorted({trial.workload for trial in data.trials} - there):
+            yield f"only {data.experiment.id} has {', '.join(alone)}: not compared"
 
 
 def _row(
@@ -228,9 +261,7 @@ def _disagreement(effect: Effect) -> Iterable[str]:
         )
 
 
-def in_spec_order(cells: dict[Cell, CellBlocks], plan: AnalysisPlan) -> list[CellBlocks]:
-    """Workloads and bucket types as the spec names them."""
-
+def _in_spec_order(cells: dict[Cell, CellBlocks], plan: AnalysisPlan) -> list[CellBlocks]:
     def place(name: str, names: tuple[str, ...]) -> int:
         return names.index(name) if name in names else len(names)
 

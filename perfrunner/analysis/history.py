@@ -1,37 +1,45 @@
-"""A metric over many runs of one spec, and where its level changed.
+"""A metric over many runs of one spec: its levels, and the changes that are worth an alarm.
 
 What is followed is each run's paired effect against the baseline, not the raw value: a host that became slower moves
 both arms. The baseline's own mean is followed too, as what the host (or a change of the engine that hits all) did.
 
-Change points by binary segmentation: at every place that leaves MIN_RUNS on both sides the runs before and after are
-compared by the Mann-Whitney U test. There is a change when the smallest p, times the number of places and of series
-looked at (Bonferroni), is below ALPHA; it is where the runs lie closest to the medians of both sides (the test's own
-best place favours equal halves). Then both sides are searched in the same way. Rank tests because nightly series have
-outliers, and a t test over them alarms too often.
+Every night every series is looked at (analysis/level.py), and false alarms are promised for all of them together: one
+in FALSE_ALARM_YEARS years for a spec. Half of that is for the cells of a variant and metric pooled (a loss mostly hits
+several, and then shows much sooner), half for each cell by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from perfrunner.analysis.cells import clean_blocks
-from perfrunner.analysis.compare import in_spec_order
-from perfrunner.analysis.estimate import NotARatioError, paired_estimate
-from perfrunner.analysis.model import ALPHA, Cell, EffectKind
-from perfrunner.analysis.noise import is_aa
-from perfrunner.analysis.plan import AnalysisPlan, type_of
+from perfrunner.analysis.circumstances import (
+    differences,
+    shared_circumstances,
+    shortened,
+    variant_circumstances,
+    workload_circumstances,
+)
+from perfrunner.analysis.level import ROUNDING, TO_SD, Change, changes
+from perfrunner.analysis.model import Cell, EffectKind
+from perfrunner.analysis.nights import Night, NightRow
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from perfrunner.results import ExperimentData
+    from perfrunner.results import ExperimentRecord
     from perfrunner.spec.metrics import MetricType
 
-MIN_RUNS = 3  # of a level, before it is believed to be one
-LEAST_P = 0.01  # of a U within two standard deviations of its mean, whatever the sizes
-MOST_EXACT = 20  # runs of the smaller side; above it the normal approximation is as good
+FALSE_ALARM_YEARS = 5.0  # of a spec that runs every night; only changes for the worse are alarms
+# Looks that may each find what is not there, for one false alarm. A false alarm lasts some nights of which the first is
+# told, which allows for more than 1; heavy tails need less. Set by simulation: tests/unit/analysis/test_alarms.py.
+LOOKS_AN_ALARM = 1.2
+SAME_CHANGE = 10  # runs: two changes that began so near each other are one
+SMALLEST = 1e-300
+POOL_RUNS = 20  # the first ones, from which each cell's spread is known for the pool
 
 Place: TypeAlias = tuple[Cell, str]  # a cell and a variant
 Turn: TypeAlias = Literal["better", "worse", "changed"]  # changed: the metric has no direction
@@ -50,12 +58,16 @@ class Run:
 
 @dataclass(frozen=True)
 class Level:
-    """Runs `first` to `last` (both included) at one level; `p` of the change to it, None for the first."""
+    """Runs `first` to `last` (both included) at one level; `p` of the look that found the change to it.
+
+    `known` is the run at which it was found; both are None for the first level.
+    """
 
     first: int
     last: int
     value: float  # the median
     p: float | None
+    known: int | None = None
 
     @property
     def runs(self) -> int:
@@ -78,179 +90,280 @@ class Series:
         """What level `number` (the latest) is beside the one before it; None where there is none before."""
         if self.levels[number].p is None:
             return None
-        if self.metric.direction == "none":
-            return "changed"
-        rose = self.levels[number].value > self.levels[number - 1].value
-        return "better" if rose == (self.metric.direction == "higher") else "worse"
+        return _turn(self.metric, self.levels[number].value > self.levels[number - 1].value)
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """A change of level. `cells` are one, or all that were pooled; `first`: the run that began it."""
+
+    metric: MetricType
+    variant: str
+    baseline: str
+    cells: tuple[Cell, ...]
+    turn: Turn
+    first: str
+    first_at: datetime
+    first_run: int
+    known: str
+    known_run: int
+    p: float
+
+    def __str__(self) -> str:
+        against = "" if self.variant == self.baseline else f" against {self.baseline}"
+        where = ", ".join(str(cell) for cell in self.cells)
+        return (
+            f"{self.turn}: {self.metric.id} of {self.variant}{against} on {where}"
+            f" since {self.first} ({self.first_at:%Y-%m-%d})"
+        )
 
 
 @dataclass(frozen=True)
 class History:
-    """Every series of a metric. `left_out`: runs whose workload was another one than the newest run's."""
+    """Every series of a metric.
+
+    `left_out`: runs that were not measured as the newest one was, in some series or in all; `why`: in what they
+    differ, a line for all runs with the same differences.
+    """
 
     spec_name: str
     metric: str
     series: tuple[Series, ...]
     left_out: tuple[str, ...]
+    why: tuple[str, ...] = ()
+    alarms: tuple[Alarm, ...] = ()
+    newest: str = ""
+
+    @property
+    def news(self) -> tuple[Alarm, ...]:
+        """What became known with the newest run."""
+        return tuple(alarm for alarm in self.alarms if alarm.known == self.newest)
 
 
-def history(experiments: Sequence[ExperimentData], metric: str) -> History:
-    """Over finished runs of one spec, oldest first; A/A runs do not count. The newest says what is compared."""
-    finished = [
-        e for e in experiments if e.experiment.state == "done" and not is_aa(e.experiment.spec_json)
-    ]
-    if not finished:
+def history(nights: Sequence[Night], metric: str, *, metrics: int = 1) -> History:
+    """Over finished runs of one spec, oldest first. The newest says what is compared.
+
+    A run whose hosts, engine settings or schedule were others is no part of any series; one in which a workload or a
+    variant (or the baseline) was defined otherwise is no part of that one's.
+    `metrics`: how many are looked at, this one included; they share the false alarms.
+    """
+    if not nights:
         return History("", metric, (), ())
-    newest = finished[-1]
-    like_it = [e for e in finished if _workloads(e) == _workloads(newest)]
-    found: dict[Place, list[_Found]] = {}
-    for data in like_it:
-        for one in _values(data, metric):
-            found.setdefault((one.cell, one.variant), []).append(one)
-    of_newest = newest.experiment.id
-    kept = {place: its for place, its in found.items() if its[-1].run.experiment == of_newest}
-    baseline = str(newest.experiment.spec_json.get("baseline", ""))
+    newest = nights[-1]
+    unlike = _Unlike(newest.record)
+    found: dict[Place, list[tuple[Night, NightRow]]] = {}
+    for night in nights:
+        if unlike.as_a_whole(night.record):
+            continue
+        for row in night.rows:
+            if row.metric.id == metric and not unlike.in_series(night.record, row):
+                found.setdefault((row.cell, row.variant), []).append((night, row))
+    latest = {(row.cell, row.variant) for row in newest.rows if row.metric.id == metric}
+    kept = {place: rows for place, rows in found.items() if place in latest}
+    arms = {variant for _, variant in kept}
+    pooled = len(kept) > len(arms)
+    share = 0.5 if pooled else 1.0
+    looks = _level_of_a_look(share, len(kept) * metrics)
+    series = tuple(_series(place, rows, newest.baseline, looks) for place, rows in kept.items())
+    alarms = [alarm for one in series for alarm in _alarms(one)]
+    if pooled:
+        pool = _level_of_a_look(share, len(arms) * metrics)
+        for variant in dict.fromkeys(variant for _, variant in kept):
+            alarms += _pooled([one for one in series if one.variant == variant], pool)
     return History(
-        spec_name=newest.experiment.name,
+        spec_name=newest.record.name,
         metric=metric,
-        series=tuple(_series(place, its, baseline, len(kept)) for place, its in kept.items()),
-        left_out=tuple(e.experiment.id for e in finished if e not in like_it),
+        series=series,
+        left_out=tuple(unlike.found),
+        why=unlike.lines(),
+        alarms=tuple(_told_once(alarms)),
+        newest=newest.experiment,
     )
 
 
-def change_points(values: Sequence[float], series: int = 1) -> list[tuple[int, float]]:
-    """(index of the first run of the new level, adjusted p), in order; `series`: how many are looked at together."""
-    found: list[tuple[int, float]] = []
-    open_ends = [(0, len(values))]
-    while open_ends:
-        low, high = open_ends.pop()
-        split = _clearest(values, low, high, series)
-        if split is not None:
-            found.append(split)
-            open_ends += [(low, split[0]), (split[0], high)]
-    return sorted(found)
+class _Unlike:
+    """In what older runs differ from the newest one, by their ids."""
+
+    def __init__(self, newest: ExperimentRecord) -> None:
+        self.found: dict[str, list[str]] = {}
+        self._newest = newest
+        self._shared = shared_circumstances(newest)
+        self._known: dict[tuple[str, str, str], list[str]] = {}  # most nights run the same spec
+        self._specs: dict[str, str] = {}
+
+    def as_a_whole(self, record: ExperimentRecord) -> bool:
+        return self._note(record, differences(shared_circumstances(record), self._shared))
+
+    def in_series(self, record: ExperimentRecord, row: NightRow) -> bool:
+        if record.id not in self._specs:
+            self._specs[record.id] = json.dumps(record.spec_json, sort_keys=True, default=str)
+        place = (self._specs[record.id], row.cell.workload, row.variant)
+        if place not in self._known:
+            then, now = (self._series(one, row) for one in (record, self._newest))
+            self._known[place] = differences(then, now)
+        return self._note(record, self._known[place])
+
+    def lines(self) -> tuple[str, ...]:
+        alike: dict[str, list[str]] = {}
+        for run, differs in self.found.items():
+            alike.setdefault(shortened(differs), []).append(run)
+        return tuple(
+            f"{runs[0] if len(runs) == 1 else f'{len(runs)} runs, {runs[0]} to {runs[-1]}'}: {text}"
+            for text, runs in alike.items()
+        )
+
+    def _series(self, record: ExperimentRecord, row: NightRow) -> dict[str, str]:
+        baseline = str(record.spec_json.get("baseline", ""))
+        return {
+            "baseline": baseline,
+            **workload_circumstances(record, row.cell.workload),
+            **variant_circumstances(record, baseline),
+            **variant_circumstances(record, row.variant),
+        }
+
+    def _note(self, record: ExperimentRecord, differs: Sequence[str]) -> bool:
+        if differs:
+            known = self.found.setdefault(record.id, [])
+            known += [line for line in differs if line not in known]
+        return bool(differs)
 
 
-@dataclass(frozen=True)
-class _Found:
-    """One place of one run. `kind` is None of the baseline's own mean."""
-
-    cell: Cell
-    variant: str
-    metric: MetricType
-    kind: EffectKind | None
-    run: Run
+def _level_of_a_look(share: float, series: int) -> float:
+    return share * LOOKS_AN_ALARM / (365 * FALSE_ALARM_YEARS * max(1, series))
 
 
-def _values(data: ExperimentData, metric: str) -> Iterator[_Found]:
-    """As `compare` has them, without its intervals and tests: in the spec's order."""
-    plan, kind = AnalysisPlan.of(data), type_of(metric)
-    builds = {t.variant: t.build_id for t in data.trials}
-    builds |= {b.variant: b.build_id for b in data.builds}
-    for blocks in in_spec_order(clean_blocks(data.trials), plan):
-        for variant in plan.variants:
-            values = blocks.values(metric, variant)
-            paired = blocks.paired(metric, plan.baseline, variant)
-            if not values:
-                continue
-            raw = variant == plan.baseline
-            try:
-                if not raw and not paired.base:
-                    continue
-                value = (
-                    sum(values.values()) / len(values)
-                    if raw
-                    else paired_estimate(kind.effect, paired.base, paired.other)
-                )
-            except NotARatioError:
-                continue
-            run = Run(
-                data.experiment.id,
-                data.experiment.created_at,
-                builds.get(variant, ""),
-                value,
-                len(values),
-            )
-            yield _Found(blocks.cell, variant, kind, None if raw else kind.effect, run)
-
-
-def _workloads(data: ExperimentData) -> object:
-    return data.experiment.spec_json.get("workloads")
-
-
-def _series(place: Place, found: Sequence[_Found], baseline: str, series: int) -> Series:
+def _series(
+    place: Place, found: list[tuple[Night, NightRow]], baseline: str, p_look: float
+) -> Series:
     cell, variant = place
-    kinds = {one.kind for one in found}
+    raw = variant == baseline
+    measured = [(night, row) for night, row in found if raw or row.effect is not None]
+    runs = tuple(_run(night, row, raw=raw) for night, row in measured)
+    metric = found[-1][1].metric
+    kind = None if raw else metric.effect
+    values = _scaled([run.value for run in runs], kind)
     return Series(
         cell=cell,
         variant=variant,
         baseline=baseline,
-        metric=found[-1].metric,
-        kind=kinds.pop() if len(kinds) == 1 else None,
-        runs=tuple(one.run for one in found),
-        levels=_levels([one.run.value for one in found], series),
+        metric=metric,
+        kind=kind,
+        runs=runs,
+        levels=_levels(
+            [run.value for run in runs], changes(values, p_look, _resolution(metric, kind))
+        ),
     )
 
 
-def _levels(values: Sequence[float], series: int) -> tuple[Level, ...]:
+def _run(night: Night, row: NightRow, *, raw: bool) -> Run:
+    value = row.mean if raw or row.effect is None else row.effect
+    return Run(night.experiment, night.created_at, row.build_id, value, row.blocks)
+
+
+def _scaled(values: Sequence[float], kind: EffectKind | None) -> list[float]:
+    """Ratios as logarithms; the rest as it is."""
+    return [math.log(value) for value in values] if kind == "ratio" else list(values)
+
+
+def _resolution(metric: MetricType, kind: EffectKind | None) -> float:
+    """In the unit of `_scaled`; raw values have noise enough of their own."""
+    if kind is None:
+        return 0.0
+    return math.log1p(metric.resolution) if kind == "ratio" else metric.resolution
+
+
+def _levels(values: Sequence[float], found: Sequence[Change]) -> tuple[Level, ...]:
     import numpy as np
 
     if not values:
         return ()
-    changes = change_points(values, series)
-    starts: list[tuple[int, float | None]] = [(0, None), *changes]
-    ends = [*(start for start, _ in changes), len(values)]
+    starts = [(0, None, None), *((one.first, one.p, one.known) for one in found)]
+    ends = [*(one.first for one in found), len(values)]
     return tuple(
-        Level(first, end - 1, float(np.median(values[first:end])), p)
-        for (first, p), end in zip(starts, ends, strict=True)
+        Level(first, end - 1, float(np.median(values[first:end])), p, known)
+        for (first, p, known), end in zip(starts, ends, strict=True)
     )
 
 
-def _clearest(
-    values: Sequence[float], low: int, high: int, series: int
-) -> tuple[int, float] | None:
-    places = range(low + MIN_RUNS, high - MIN_RUNS + 1)
-    if not places:
-        return None
-    p = min((_p(values[low:at], values[at:high]) for at in _worth(values, low, high)), default=1.0)
-    adjusted = min(1.0, p * len(places) * series)
-    if adjusted >= ALPHA:
-        return None
-    return min(places, key=lambda at: _spread(values[low:at]) + _spread(values[at:high])), adjusted
+def _turn(metric: MetricType, rose: bool) -> Turn:
+    if metric.direction == "none":
+        return "changed"
+    return "better" if rose == (metric.direction == "higher") else "worse"
 
 
-def _worth(values: Sequence[float], low: int, high: int) -> list[int]:
-    """The places that are worth a test: with as many as these, one whose U is within two standard deviations of its
-    mean cannot have a p below ALPHA once it is multiplied by their number (it is above 0.01 for any sizes).
-    """
+def _alarms(series: Series) -> list[Alarm]:
+    found = []
+    for number, level in enumerate(series.levels):
+        if level.known is not None and level.p is not None:
+            turn = series.turn(number) or "changed"
+            found.append(_alarm(series, (series.cell,), turn, level.first, level.known, level.p))
+    return found
+
+
+def _pooled(cells: Sequence[Series], p_look: float) -> list[Alarm]:
+    """Changes of one variant in all cells at once: the mean of what each is away from its usual, in its own spreads."""
+    shared = set.intersection(*({run.experiment for run in one.runs} for one in cells))
+    first = cells[0]
+    runs = [run for run in first.runs if run.experiment in shared]
+    if len(cells) < 2 or len(runs) < 2:
+        return []
+    columns = [_standardised(one, shared) for one in cells]
+    together = [sum(values) / len(values) for values in zip(*columns, strict=True)]
+    places = {run.experiment: place for place, run in enumerate(first.runs)}
+    every = tuple(one.cell for one in cells)
+    return [
+        _alarm(
+            first,
+            every,
+            _turn(first.metric, change.rose),
+            places[runs[change.first].experiment],
+            places[runs[change.known].experiment],
+            change.p,
+        )
+        for change in changes(together, p_look)
+    ]
+
+
+def _standardised(series: Series, shared: set[str]) -> list[float]:
+    """In units of the spread of the first runs, which stays what it is: a night told is not untold by a later one."""
     import numpy as np
-    from scipy import stats
 
-    places = np.arange(low + MIN_RUNS, high - MIN_RUNS + 1)
-    if len(places) < ALPHA / LEAST_P:
-        return [int(place) for place in places]
-    ranks = np.cumsum(stats.rankdata(values[low:high]))
-    before = places - low
-    after = high - places
-    u = ranks[before - 1] - before * (before + 1) / 2
-    n = high - low
-    _, ties = np.unique(values[low:high], return_counts=True)
-    tied = float(np.sum(ties**3 - ties)) / (n * (n - 1))
-    sd = np.sqrt(before * after * (n + 1 - tied) / 12)
-    return [int(place) for place in places[np.abs(u - before * after / 2) >= 2 * sd]]
+    values = _scaled([run.value for run in series.runs if run.experiment in shared], series.kind)
+    early = np.asarray(values[:POOL_RUNS])
+    middle = float(np.median(early))
+    spread = TO_SD * float(np.median(np.abs(early - middle)))
+    floor = max(_resolution(series.metric, series.kind), ROUNDING * abs(middle), SMALLEST)
+    return [(value - middle) / max(spread, floor) for value in values]
 
 
-def _spread(values: Sequence[float]) -> float:
-    import numpy as np
-
-    return float(np.abs(np.asarray(values) - np.median(values)).sum())
-
-
-def _p(before: Sequence[float], after: Sequence[float]) -> float:
-    from scipy import stats
-
-    tied = len({*before, *after}) < len(before) + len(after)
-    exact = not tied and min(len(before), len(after)) <= MOST_EXACT
-    return float(
-        stats.mannwhitneyu(before, after, method="exact" if exact else "asymptotic").pvalue
+def _alarm(
+    series: Series, cells: tuple[Cell, ...], turn: Turn, first: int, known: int, p: float
+) -> Alarm:
+    begun = series.runs[first]
+    return Alarm(
+        metric=series.metric,
+        variant=series.variant,
+        baseline=series.baseline,
+        cells=cells,
+        turn=turn,
+        first=begun.experiment,
+        first_at=begun.created_at,
+        first_run=first,
+        known=series.runs[known].experiment,
+        known_run=known,
+        p=p,
     )
+
+
+def _told_once(alarms: Sequence[Alarm]) -> list[Alarm]:
+    """In the order in which they became known. The same change in another cell, or in all of them, is no news."""
+    told: list[Alarm] = []
+    for alarm in sorted(alarms, key=lambda one: (one.known_run, -len(one.cells))):
+        if not any(_same_change(alarm, before) for before in told):
+            told.append(alarm)
+    return told
+
+
+def _same_change(one: Alarm, other: Alarm) -> bool:
+    alike = (one.variant, one.turn) == (other.variant, other.turn)
+    return alike and abs(one.first_run - other.first_run) <= SAME_CHANGE

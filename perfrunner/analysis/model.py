@@ -52,6 +52,11 @@ class Summary:
         return len(self.values)
 
     @property
+    def max_deviation(self) -> float:
+        """The largest distance of a trial from the mean, in the metric's unit."""
+        return max(self.maximum - self.mean, self.mean - self.minimum)
+
+    @property
     def half_width(self) -> float | None:
         """Half of the interval's width."""
         return None if self.ci95 is None else (self.ci95[1] - self.ci95[0]) / 2

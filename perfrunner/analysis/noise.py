@@ -1,7 +1,8 @@
 """The noise floor of a host: what two names of one build seem to differ by, where nothing differs.
 
-For each cell and metric of an A/A experiment the floor is the half-width of the 95 % interval of the paired effect:
-about the smallest change that so many blocks of this workload can show on this host.
+For each cell and metric of an A/A experiment the floor is the smallest change that so many blocks of this workload
+find on this host with a probability of 80 % (analysis/verdict.py): 1.4 times the half-width of the paired effect's 95 %
+interval at ten blocks.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfrunner.analysis.compare import compare
 from perfrunner.analysis.model import Cell, Effect, EffectKind
-from perfrunner.analysis.verdict import deviation
+from perfrunner.analysis.verdict import deviation, smallest_visible
 
 if TYPE_CHECKING:
     from perfrunner.results import ExperimentData
@@ -45,11 +46,8 @@ class NoiseFloor:
         return cls(**record)
 
 
-def smallest_visible(effect: Effect) -> float | None:
-    """The half-width of the effect's interval: about the smallest change this run could have seen.
-
-    A share for a ratio, the metric's unit for a difference.
-    """
+def half_width(effect: Effect) -> float | None:
+    """Half of the effect's 95 % interval: a share for a ratio, the metric's unit for a difference."""
     if effect.ci95 is None:
         return None
     low, high = deviation(effect, effect.ci95)

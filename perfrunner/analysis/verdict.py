@@ -1,7 +1,12 @@
-"""From an effect, its q and its margin to a verdict; and how many more blocks would settle it."""
+"""From an effect, its q and its margin to a verdict; what it could have seen, and how many more blocks would settle it.
+
+"Could have seen", "would settle" and a noise floor all mean the same: with probability POWER, by the noncentral t
+distribution.
+"""
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TYPE_CHECKING
 
@@ -10,7 +15,7 @@ from perfrunner.analysis.model import ALPHA, CONFIDENCE, MIN_BLOCKS, Effect, Int
 if TYPE_CHECKING:
     from perfrunner.spec.metrics import Direction
 
-POWER = 0.8  # "would settle it" means: with this probability
+POWER = 0.8
 MOST_BLOCKS = 1000  # beyond it the honest answer is that more blocks will not do
 
 
@@ -31,12 +36,30 @@ def decide(effect: Effect, direction: Direction) -> tuple[Verdict | None, bool, 
     if effect.q < ALPHA and (low > nothing or high < -nothing):
         rises = low > 0
         verdict: Verdict = "better" if rises == (direction == "higher") else "worse"
-        small = abs(deviation(effect, (effect.estimate, effect.estimate))[0]) <= margin
-        return verdict, small, ""
+        return verdict, -margin <= low and high <= margin, ""
     alike = max(margin, nothing)
     if -alike <= low and high <= alike:
         return "same", False, ""
     return "unsure", False, ""
+
+
+def smallest_visible(effect: Effect, level: float = ALPHA) -> float | None:
+    """The smallest true change that so many blocks of this noise find, with probability POWER at `level`.
+
+    A share for a ratio, the metric's unit for a difference. None where the spread is not known.
+    """
+    if effect.sd is None or effect.n < 2:
+        return None
+    reach = _noncentrality(effect.n, level) * effect.sd / math.sqrt(effect.n)
+    seen = resolution_deviation(effect) + reach
+    return math.expm1(seen) if effect.kind == "ratio" else seen
+
+
+def corrected_level(effect: Effect) -> float:
+    """The level that the correction for multiple testing left to this test."""
+    if effect.p is None or effect.q is None or effect.q <= 0:
+        return ALPHA
+    return ALPHA * effect.p / effect.q
 
 
 def more_blocks(effect: Effect) -> int | None:
@@ -51,7 +74,7 @@ def more_blocks(effect: Effect) -> int | None:
     d = abs(deviation(effect, (effect.estimate, effect.estimate))[0])
     nothing = resolution_deviation(effect)
     margin = max(margin_deviation(effect), nothing)
-    level = ALPHA * (effect.p / effect.q if effect.q > 0 else 1.0)
+    level = corrected_level(effect)
     wanted = [
         n
         for n in (
@@ -78,6 +101,16 @@ def margin_deviation(effect: Effect) -> float:
 def resolution_deviation(effect: Effect) -> float:
     """The resolution on the scale of `deviation`."""
     return math.log1p(effect.resolution) if effect.kind == "ratio" else effect.resolution
+
+
+@functools.lru_cache(maxsize=1024)
+def _noncentrality(n: int, level: float) -> float:
+    """How many standard errors a change must be, to be found with probability POWER by n blocks at `level`."""
+    from scipy import optimize, stats
+
+    critical = float(stats.t.isf(level / 2, n - 1))
+    missing = lambda d: float(stats.nct.sf(critical, n - 1, d)) - POWER  # noqa: E731
+    return float(optimize.brentq(missing, 0.0, 4.0 * critical + 10.0))
 
 
 def _blocks_for_power(d: float, sd: float, level: float, n: int) -> int | None:

@@ -14,11 +14,25 @@ from pathlib import Path
 from perfrunner.build.artifact import Artifact
 from perfrunner.build.bundle import bundle_libraries
 from perfrunner.build.cache import move_into_place, own_cache, space_hint, usable
-from perfrunner.build.identity import allocator_hash, build_id, source_hash
+from perfrunner.build.identity import (
+    allocator_hash,
+    allocator_key,
+    build_id,
+    recipe_id,
+    source_hash,
+)
+from perfrunner.build.inputs import (
+    find_inputs,
+    input_sums,
+    keep_inputs,
+    known_inputs,
+    libraries,
+)
 from perfrunner.build.links import has_links, keep_links
 from perfrunner.build.manifest import write_manifest
 from perfrunner.build.output import Progress
 from perfrunner.build.provenance import PROVENANCE, describe, read_provenance
+from perfrunner.build.retention import note_use
 from perfrunner.build.snapshot import mirror
 from perfrunner.build.toolchain import build_environment, find_toolchain, require_cargo
 from perfrunner.build.tree import BuildPlan, Tree, build_and_install, locked_tree
@@ -39,25 +53,37 @@ def build_variant(
     env = build_environment()
     plan = _plan(variant, source_dir.resolve(), env)
     source = source_hash(plan.source_dir)
-    identity = _identity(plan, source)
+    recipe = _recipe(plan, source)
     cache_dir = cache_dir.expanduser().absolute()
     own_cache(cache_dir)
-    path = cache_dir / "artifacts" / identity
     try:
-        cached = _usable(cache_dir, path, identity, tell)
-        if not cached:
+        identity = _found(cache_dir, recipe, tell)
+        cached = identity is not None
+        if identity is None:
             with locked_tree(cache_dir, plan, tell) as tree:
-                cached = _usable(
-                    cache_dir, path, identity, tell
-                )  # another build may have made it meanwhile
-                if not cached:
-                    _build(plan, identity, source, tree, path, cache_dir, env, tell)
+                identity = _found(cache_dir, recipe, tell)  # another build may have made it
+                cached = identity is not None
+                if identity is None:
+                    identity = _build(plan, recipe, source, tree, cache_dir, env, tell)
+        path = _artifact(cache_dir, identity)
+        note_use(path)
         provenance = read_provenance(path)
     except OSError as error:
         raise BuildError(
             f"{error.filename or cache_dir}: {error.strerror}", space_hint(error)
         ) from error
     return Artifact(identity, path, provenance, cached, time.monotonic() - began)
+
+
+def is_built(variant: Variant, source_dir: Path, cache_dir: Path) -> bool:
+    """Whether the cache holds a variant's artifact. Changes nothing; BuildError without a toolchain."""
+    plan = _plan(variant, source_dir.resolve(), build_environment())
+    recipe = _recipe(plan, source_hash(plan.source_dir))
+    return _found(cache_dir.expanduser().absolute(), recipe, _silent) is not None
+
+
+def _artifact(cache_dir: Path, identity: str) -> Path:
+    return cache_dir / "artifacts" / identity
 
 
 def _silent(line: str) -> None:
@@ -69,20 +95,35 @@ def _plan(variant: Variant, source_dir: Path, env: dict[str, str]) -> BuildPlan:
     for name, value in variant.options.items():
         option = BUILD_OPTIONS[name]
         options[option.cmake_variable] = value.upper() if "on" in option.values else value
-    if variant.allocator.name != SYSTEM:
-        require_cargo(variant.allocator.name, env)
-    return BuildPlan(source_dir, options, variant.allocator.name, BUILD_TYPE, find_toolchain(env))
+    name = variant.allocator.name
+    cargo = require_cargo(name, env) if name != SYSTEM else ""
+    return BuildPlan(source_dir, options, name, BUILD_TYPE, find_toolchain(env), cargo)
 
 
-def _identity(plan: BuildPlan, source: str) -> str:
-    return build_id(
+def _recipe(plan: BuildPlan, source: str) -> str:
+    return recipe_id(
         source=source,
         options=plan.options,
         allocator=plan.allocator,
-        pin=allocator_hash(plan.source_dir, plan.allocator),
+        pin=_allocator_inputs(plan),
         compiler=plan.toolchain.identity,
         build_type=plan.build_type,
     )
+
+
+def _allocator_inputs(plan: BuildPlan) -> str:
+    """All that an allocator's own build depends on; empty for the system's."""
+    pin = allocator_hash(plan.source_dir, plan.allocator)
+    return allocator_key(pin, f"{plan.toolchain.identity}, {plan.cargo}")
+
+
+def _found(cache_dir: Path, recipe: str, tell: Progress) -> str | None:
+    """The build id, when the cache has the artifact of this recipe and of the system's files as they are now."""
+    files = known_inputs(cache_dir, recipe)
+    if files is None:
+        return None
+    identity = build_id(recipe, input_sums(files))
+    return identity if _usable(cache_dir, _artifact(cache_dir, identity), identity, tell) else None
 
 
 def _usable(cache_dir: Path, path: Path, identity: str, tell: Progress) -> bool:
@@ -96,40 +137,49 @@ def _usable(cache_dir: Path, path: Path, identity: str, tell: Progress) -> bool:
 
 def _build(
     plan: BuildPlan,
-    identity: str,
+    recipe: str,
     source: str,
     tree: Tree,
-    path: Path,
     cache_dir: Path,
     env: dict[str, str],
     tell: Progress,
-) -> None:
-    log_path = cache_dir / "logs" / f"{identity}.log"
+) -> str:
+    """The build id, which is known only afterwards: it names what the build read."""
+    log_path = cache_dir / "logs" / f"{recipe}.log"
+    artifacts = cache_dir / "artifacts"
     log_path.parent.mkdir(parents=True, exist_ok=True)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=f".{identity}.", dir=path.parent))
+    artifacts.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=f".{recipe}.", dir=artifacts))
     tree.source.mkdir(parents=True, exist_ok=True)
-    mirror(plan.source_dir, tree.source)
-    if source_hash(tree.source) != source:
-        raise BuildError(f"{plan.source_dir} changed while it was copied", hint="start again")
     try:
+        mirror(plan.source_dir, tree.source)
+        if source_hash(tree.source) != source:
+            raise BuildError(f"{plan.source_dir} changed while it was copied", hint="start again")
         with log_path.open("w", encoding="utf-8") as log:
             seconds = build_and_install(
                 tree,
                 staging,
                 plan,
-                allocator_cache=cache_dir / "allocators",
+                allocator_cache=cache_dir / "allocators" / (_allocator_inputs(plan) or SYSTEM),
                 log=log,
                 env=env,
                 progress=tell,
             )
-        libraries = bundle_libraries(staging, env)
+        programs = sorted((staging / "bin").iterdir())
+        files = find_inputs(
+            tree.build, programs, (cache_dir, tree.build), plan.toolchain.ninja, env
+        )
+        sums = input_sums(files)
+        identity = build_id(recipe, sums)
+        bundled = bundle_libraries(staging, env)
         document = describe(
             plan,
             build_id=identity,
+            recipe=recipe,
             source=source,
             tree=tree.build,
-            libraries=libraries,
+            libraries=bundled,
+            linked=libraries(sums, env),
             seconds=seconds,
             env=env,
         )
@@ -138,12 +188,14 @@ def _build(
             cache_dir,
             identity,
             tree.build,
-            (program.name for program in (staging / "bin").iterdir()),
+            (program.name for program in programs),
             ninja=plan.toolchain.ninja,
             env=env,
         )
         staging.chmod(0o755)
         write_manifest(staging, identity)
-        move_into_place(staging, path, identity)
+        move_into_place(staging, _artifact(cache_dir, identity), identity)
+        keep_inputs(cache_dir, recipe, files)
+        return identity
     finally:
         shutil.rmtree(staging, ignore_errors=True)

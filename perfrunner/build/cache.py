@@ -1,7 +1,8 @@
 """The build cache's directory: ours or not, what in it can be used, how something complete appears in it.
 
-It holds `artifacts/<build_id>/`, `links/<build_id>.json` and `objects/` (see links.py), `trees/<key>/` (see tree.py),
-`allocators/` (cargo's target directories) and `logs/<build_id>.log`.
+It holds `sources/` (see snapshot.py), `artifacts/<build_id>/`, `links/<build_id>.json` and `objects/` (see links.py),
+`inputs/<recipe>.json` (see inputs.py), `trees/<key>/` (see tree.py), `allocators/<inputs>/` (cargo's directories)
+and `logs/<recipe>.log`.
 """
 
 from __future__ import annotations

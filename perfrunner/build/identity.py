@@ -1,8 +1,10 @@
 """The build id: a hash of everything that decides what an artifact's programs are.
 
-In: the engine's source (all files but tests, fuzz targets and documentation, which no program of an artifact contains),
-the build switches, the allocator with its pin, the build type, the compiler and the linker. Out: run-time settings, the
-clock, and where source, cache and tools lie.
+The *recipe*: the engine's source (all files but tests, fuzz targets and documentation, which no program of an artifact
+contains), the build switches, the allocator with its pin, the build type, the compilers (Rust's too, where an allocator
+is built with cargo) and the linker. The build id is the recipe and the content of every file of the system that the
+build reads (see inputs.py): headers, static and shared libraries. Out: run-time settings, the clock, the caller's
+environment, and where source, cache and tools lie.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from pathlib import Path
 from perfrunner.errors import BuildError
 
 ID_LENGTH = 12
-_SCHEMA = 2  # of this function: raise it when artifacts get another layout
+_SCHEMA = 3  # of this function: raise it when artifacts get another layout
 
 _OTHER_DIRS = re.compile(r"tests|fuzz|build|build-.*|cmake-build-.*|target|__pycache__|\..*")
 _OTHER_FILES = re.compile(
@@ -96,7 +98,7 @@ def allocator_pin(source_dir: Path, allocator: str) -> AllocatorPin | None:
     raise BuildError(f"{lock} pins no jemalloc crate")
 
 
-def build_id(
+def recipe_id(
     *,
     source: str,
     options: Mapping[str, str],
@@ -106,10 +108,21 @@ def build_id(
     build_type: str,
 ) -> str:
     """The first 12 hex digits of the hash of all of it."""
-    text = json.dumps(
-        [_SCHEMA, source, sorted(options.items()), allocator, pin, compiler, build_type]
-    )
-    return hashlib.sha256(text.encode()).hexdigest()[:ID_LENGTH]
+    return _digest([_SCHEMA, source, sorted(options.items()), allocator, pin, compiler, build_type])
+
+
+def build_id(recipe: str, inputs: Mapping[str, str]) -> str:
+    """Of a recipe and the sums of what it reads of the system (inputs.input_sums)."""
+    return _digest([_SCHEMA, recipe, sorted(inputs.items())])
+
+
+def allocator_key(pin: str, toolchain: str) -> str:
+    """What an allocator's own build depends on; empty for one that has no pin."""
+    return _digest([_SCHEMA, pin, toolchain]) if pin else ""
+
+
+def _digest(parts: list[object]) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:ID_LENGTH]
 
 
 def _hash_files(root: Path, files: Iterator[Path]) -> str:

@@ -101,6 +101,17 @@ def has_links(cache_dir: Path, build_id: str) -> bool:
     )
 
 
+def objects_of(cache_dir: Path, build_id: str) -> set[Path]:
+    """The objects that an artifact's links need; empty where they cannot be read."""
+    with contextlib.suppress(BuildError):
+        return {
+            _object(cache_dir, word, sha256)
+            for link in _read(cache_dir, build_id).values()
+            for word, sha256 in link.kept.items()
+        }
+    return set()
+
+
 def kept_link(cache_dir: Path, build_id: str, program: str) -> list[str]:
     """The program's link command with every file as an absolute path, each checked. BuildError when one changed."""
     programs = _read(cache_dir, build_id)

@@ -41,8 +41,12 @@ def run_logged(
     log: IO[str],
     env: Mapping[str, str],
     progress: Progress,
+    inherited: Sequence[int] = (),
 ) -> None:
-    """Run to the end; BuildError with the telling lines when it fails. An exception ends the whole process group."""
+    """Run to the end; BuildError with the telling lines when it fails. An exception ends the whole process group.
+
+    `inherited`: descriptors that it and all that it starts keep open.
+    """
     log.write(f"$ {' '.join(argv)}\n")
     log.flush()
     lines: list[str] = []
@@ -56,6 +60,7 @@ def run_logged(
             text=True,
             errors="replace",
             start_new_session=True,
+            pass_fds=tuple(inherited),
         )
     except OSError as error:
         raise BuildError(f"{argv[0]} cannot be run: {error.strerror}") from error

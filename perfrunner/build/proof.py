@@ -10,8 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from perfrunner.build.readback import Stats, check_complaints, check_readback
+from perfrunner.build.tunables import LIST, check_tunables, loader_of, wants_tunables
+from perfrunner.cluster.environment import foreign_variables
 from perfrunner.errors import HostError, ProofError
 from perfrunner.spec.allocator import SYSTEM
+from perfrunner.spec.tunables import TUNABLES
 
 if TYPE_CHECKING:
     from perfrunner.cluster import Host, Process
@@ -66,6 +69,7 @@ def prove(
         )
         try:
             stats = _ask(host, process, variant, tools or deployed, directory)
+            tunables = _prove_environment(host, process, variant)
         except BaseException:
             with contextlib.suppress(HostError):
                 process.stop(2.0)
@@ -79,7 +83,7 @@ def prove(
                 f"variant {variant.name}: the engine did not stop cleanly ({stopped.status})"
                 f"{_last_words(transport.read_text(f'{directory}/log'))}"
             )
-        return Proof(settings, stats)
+        return Proof({**settings, **tunables}, stats)
     finally:
         with contextlib.suppress(HostError):
             transport.remove_tree(directory)
@@ -92,6 +96,25 @@ def engine_environment(variant: Variant) -> dict[str, str]:
         # Also when it is empty: nothing may come from the host's own environment.
         env[CONF_VARIABLE] = variant.allocator.option_string
     return env
+
+
+def _prove_environment(host: Host, process: Process, variant: Variant) -> dict[str, str]:
+    """The running engine has its variables and no others; its loader took every tunable among them."""
+    env = engine_environment(variant)
+    transport = host.transport
+    if foreign := foreign_variables(transport.read_text(f"/proc/{process.pid}/environ"), env):
+        raise ProofError(
+            f"variant {variant.name}: the engine on {host.name} has another environment than it was given:"
+            f" {', '.join(foreign)}"
+        )
+    if not wants_tunables(env):
+        return {}
+    loader = loader_of(transport.read_text(f"/proc/{process.pid}/maps"))
+    if loader is None:
+        raise ProofError(
+            f"variant {variant.name}: env.{TUNABLES} cannot be proved: the engine has no dynamic loader"
+        )
+    return check_tunables(variant, transport.run([loader, LIST], env=env, check=False).stdout)
 
 
 def _engine_argv(
@@ -148,7 +171,8 @@ def _wait_ready(host: Host, process: Process, variant: Variant, directory: str) 
             check_complaints(variant, log)
             raise ProofError(
                 f"variant {variant.name}: the engine does not start on {host.name} ({ended})"
-                f"{_last_words(log)}"
+                f"{_last_words(log)}",
+                hint=_of_another_time(variant),
             )
         if transport.exists(f"{directory}/port"):
             text = transport.read_text(f"{directory}/port").strip()
@@ -160,6 +184,16 @@ def _wait_ready(host: Host, process: Process, variant: Variant, directory: str) 
                 f" {READY_TIMEOUT_S:g} s{_last_words(transport.read_text(f'{directory}/log'))}"
             )
         time.sleep(_READY_POLL_S)
+
+
+def _of_another_time(variant: Variant) -> str | None:
+    """What may be behind it when the engine is not the one in use."""
+    if variant.source is None:
+        return None
+    return (
+        f"the engine of {variant.source.text} may lack a flag or a parameter"
+        " that this perfrunner or the spec gives it"
+    )
 
 
 def _last_words(log: str) -> str:

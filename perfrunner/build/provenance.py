@@ -26,11 +26,13 @@ def describe(
     build_id: str,
     source: str,
     tree: Path,
+    recipe: str,
     libraries: list[str],
+    linked: Mapping[str, Mapping[str, str]],
     seconds: Mapping[str, float],
     env: Mapping[str, str],
 ) -> dict[str, Any]:
-    """The content of provenance.json."""
+    """The content of provenance.json. `linked`: by library of the system its sha256 and its package."""
     pin = allocator_pin(plan.source_dir, plan.allocator)
     return {
         "schema": _SCHEMA,
@@ -51,7 +53,11 @@ def describe(
         "linker": plan.toolchain.linker,
         "build_type": plan.build_type,
         "cmake": plan.toolchain.cmake_version,
+        "c_compiler": plan.toolchain.c_compiler,
+        "cargo": plan.cargo or None,
+        "recipe": recipe,
         "libraries": libraries,
+        "linked": {name: dict(facts) for name, facts in linked.items()},
         "built_at": dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
         "built_on": f"{platform.node()} {platform.platform()}",
         "seconds": dict(seconds),

@@ -35,7 +35,7 @@ class Setting:
 def settings_of(variant: Variant, params: Mapping[str, str]) -> list[Setting]:
     """Everything that a variant asks for and the engine can read back."""
     allocator = variant.allocator.name
-    rebuild = "the build cache holds something else: `perfrunner clean --builds`, then build again"
+    rebuild = _remedy(variant)
     wanted = [Setting("allocator.name", "allocator", "name", allocator, rebuild)]
     wanted += [
         Setting(
@@ -56,6 +56,16 @@ def settings_of(variant: Variant, params: Mapping[str, str]) -> list[Setting]:
         for name, value in params.items()
     ]
     return wanted
+
+
+def _remedy(variant: Variant) -> str:
+    """What to do about a build that lacks a setting: another revision may never have had it."""
+    if variant.source is not None:
+        return (
+            f"the engine of {variant.source.text} may not know this setting, or not say it the way today's does:"
+            " leave it out, or compare with the perfrunner of its time"
+        )
+    return "the build cache holds something else: `perfrunner clean --builds`, then build again"
 
 
 def check_readback(variant: Variant, params: Mapping[str, str], stats: Stats) -> dict[str, str]:
@@ -114,5 +124,5 @@ def _check_version(variant: Variant, stats: Stats) -> None:
         raise ProofError(
             f"variant {variant.name}: asked for {family} {version}, the allocator says that it is"
             f" {found or 'of no version'}",
-            hint="the build cache holds something else: `perfrunner clean --builds`, then build again",
+            hint=_remedy(variant),
         )

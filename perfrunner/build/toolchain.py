@@ -13,13 +13,13 @@ from perfrunner.errors import BuildError
 
 CARGO_AT_LEAST = (1, 71)  # the newest allocator crate's own minimum
 
-# Settings of the caller's shell that would change what is built without being part of the build id.
-_NOT_INHERITED = (
-    "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "DESTDIR", "CMAKE_GENERATOR", "CMAKE_BUILD_TYPE", "CMAKE_PREFIX_PATH",
-    "CMAKE_TOOLCHAIN_FILE", "CMAKE_BUILD_PARALLEL_LEVEL", "CMAKE_INSTALL_PREFIX", "MAKEFLAGS", "MAKELEVEL",
-    "LD_PRELOAD", "LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "GCC_EXEC_PREFIX",
-    "MALLOC_CONF", "_RJEM_MALLOC_CONF", "CARGO_TARGET_DIR", "RUSTFLAGS",
-)  # fmt: skip
+# What a build command gets of the caller's environment; nothing else can change what is built. CC and CXX choose the
+# compilers, which the build id names; a compiler cache gives what the compiler would.
+_INHERITED = re.compile(
+    r"PATH|HOME|USER|LOGNAME|TMPDIR|XDG_CACHE_HOME|CC|CXX|CARGO_HOME|RUSTUP_HOME|RUSTUP_TOOLCHAIN"
+    r"|(https?|no|all)_proxy|(HTTPS?|NO|ALL)_PROXY|SSL_CERT_(FILE|DIR)|CARGO_(HTTP|NET)_\w+"
+    r"|CMAKE_C(XX)?_COMPILER_LAUNCHER|S?CCACHE_\w+"
+)
 
 
 @dataclass(frozen=True)
@@ -32,20 +32,20 @@ class Toolchain:
     cc: str
     cxx: str
     compiler: str  # "g++ (Debian 12.2.0-14) 12.2.0"
+    c_compiler: str  # "gcc (Debian 12.2.0-14) 12.2.0"
     target: str  # "x86_64-linux-gnu"
     linker: str  # "Debian LLD 14.0.6 (compatible with GNU linkers)"
 
     @property
     def identity(self) -> str:
-        """What of it a build id depends on: compiler and linker, not where they lie or what drives them."""
-        return f"{self.compiler} for {self.target}, {self.linker}"
+        """What of it a build id depends on: compilers and linker, not where they lie or what drives them."""
+        return f"{self.compiler} and {self.c_compiler} for {self.target}, {self.linker}"
 
 
 def build_environment(inherited: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment of every build command: the caller's without its compiler flags, in one language."""
-    env = dict(os.environ if inherited is None else inherited)
-    for name in _NOT_INHERITED:
-        env.pop(name, None)
+    """The environment of every build command: what of the caller's is on the list above, in one language."""
+    given = os.environ if inherited is None else inherited
+    env = {name: value for name, value in given.items() if _INHERITED.fullmatch(name)}
     cargo_home = env.get("CARGO_HOME") or os.path.join(env.get("HOME", "/"), ".cargo")  # noqa: PTH118
     env["PATH"] = (
         f"{env.get('PATH', '')}:{cargo_home}/bin"  # rustup does not touch non-login shells
@@ -72,6 +72,7 @@ def find_toolchain(env: Mapping[str, str]) -> Toolchain:
         cc=cc,
         cxx=cxx,
         compiler=_first_line([cxx, "--version"], env),
+        c_compiler=_first_line([cc, "--version"], env),
         target=_first_line([cxx, "-dumpmachine"], env),
         linker=linker_version(env),
     )
@@ -82,8 +83,8 @@ def linker_version(env: Mapping[str, str]) -> str:
     return _first_line([_tool("ld.lld", "lld", env.get("PATH", "")), "--version"], env)
 
 
-def require_cargo(allocator: str, env: Mapping[str, str]) -> None:
-    """BuildError when there is no cargo that can build the allocators' crates."""
+def require_cargo(allocator: str, env: Mapping[str, str]) -> str:
+    """How the cargo that builds the allocators' crates names itself. BuildError when there is none that can."""
     hint = "install Rust with rustup (https://rustup.rs), or run ./scripts/quickstart, which does"
     cargo = shutil.which("cargo", path=env.get("PATH", ""))
     if cargo is None:
@@ -95,6 +96,7 @@ def require_cargo(allocator: str, env: Mapping[str, str]) -> None:
         raise BuildError(
             f"allocator {allocator} needs cargo {least} or later; {cargo} is {line}", hint
         )
+    return line
 
 
 def _tool(name: str, package: str, path: str) -> str:

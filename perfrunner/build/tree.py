@@ -29,26 +29,41 @@ _SCHEMA = 2  # of a tree's directory: raise it when that gets another layout
 
 @dataclass(frozen=True)
 class BuildPlan:
-    """What CMake is told. `options` are cache variables (ENGINE_HT_STATS...), without the allocator."""
+    """What CMake is told. `options` are cache variables (ENGINE_HT_STATS...), without the allocator.
+
+    `cargo` is how the tool that fetches and builds the allocator names itself; empty where none is needed.
+    """
 
     source_dir: Path
     options: Mapping[str, str]
     allocator: str
     build_type: str
     toolchain: Toolchain
+    cargo: str = ""
 
     @property
     def tree_key(self) -> str:
-        parts = [_SCHEMA, self.build_type, self.toolchain.cxx, self.toolchain.identity]
+        parts = [
+            _SCHEMA,
+            self.build_type,
+            self.toolchain.cxx,
+            self.toolchain.cc,
+            self.toolchain.identity,
+        ]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True)
 class Tree:
-    """`source` is the tree's own copy of the engine's source, `build` what CMake makes of it."""
+    """`source` is the tree's own copy of the engine's source, `build` what CMake makes of it.
+
+    `lock` is the descriptor of its lock. Whatever works in the tree inherits it: should perfrunner be killed, its
+    compilers go on for a while, and nobody else may enter until the last of them has ended.
+    """
 
     source: Path
     build: Path
+    lock: int
 
 
 @contextlib.contextmanager
@@ -64,7 +79,7 @@ def locked_tree(cache_dir: Path, plan: BuildPlan, progress: Progress) -> Iterato
         except BlockingIOError:
             progress("waiting for another build in the same tree")
             fcntl.flock(fd, fcntl.LOCK_EX)
-        yield Tree(tree / "source", tree / "build")
+        yield Tree(tree / "source", tree / "build", fd)
     finally:
         os.close(fd)
 
@@ -90,7 +105,8 @@ def build_and_install(
     }  # fmt: skip
     for step, argv in steps.items():
         began = time.monotonic()
-        run_logged(argv, what=f"the engine's {step} step", log=log, env=env, progress=progress)
+        what = f"the engine's {step} step"
+        run_logged(argv, what=what, log=log, env=env, progress=progress, inherited=(tree.lock,))
         seconds[step] = round(time.monotonic() - began, 3)
     if not any(prefix.glob("bin/*")):
         raise BuildError(

@@ -7,12 +7,20 @@ from pathlib import Path
 import click
 
 from perfrunner.cli import options
+from perfrunner.cli.estimate import estimate
+from perfrunner.cli.invocation import measuring_command, options_of
 from perfrunner.cli.output import note
 from perfrunner.cli.plan import show_plan
-from perfrunner.cli.run import run_and_report, spec_text
+from perfrunner.cli.run import run_and_report, spec_or_run, spec_text
 from perfrunner.errors import UsageError
 from perfrunner.spec import Spec
 from perfrunner.spec.suggest import expected_name
+
+INHERITED = (
+    "--set",
+    "--cluster",
+    "--workloads",
+)  # of the latest run's command line, without a spec
 
 
 @click.command(
@@ -33,7 +41,7 @@ from perfrunner.spec.suggest import expected_name
     "--variant", metavar="NAME", help="The variant to compare with itself; default: the baseline."
 )
 @options.workloads_option
-@click.option("--resume", is_flag=True, help="Go on with the latest unfinished A/A run of SPEC.")
+@options.resume_option
 @click.option("--dry-run", is_flag=True, help="Show the plan and do nothing.")
 @options.seed_option
 @options.out_option
@@ -50,7 +58,7 @@ def command(
     cluster: Path | None,
     variant: str | None,
     workloads: tuple[str, ...],
-    resume: bool,
+    resume: str | None,
     dry_run: bool,
     seed: int | None,
     out_dir: Path,
@@ -63,18 +71,21 @@ def command(
 
     What they seem to differ by is the noise floor: the smallest change that so many blocks can show here.
     """
+    spec_path, resume = spec_or_run(spec_path, resume)
+    changes: list[str] = []
     if spec_path is not None:
         spec, text = options.read_spec(spec_path, overrides, cluster, repeats), spec_text(spec_path)
     elif overrides or cluster:
         raise UsageError("--set and --cluster change a spec file: name it, perfrunner aa SPEC")
     else:
-        spec, text, spec_path = _latest_spec(out_dir, repeats)
+        spec, text, spec_path, changes = _latest_spec(out_dir, repeats)
     if variant is not None and variant not in spec.variants:
         raise UsageError(expected_name("a variant of the spec", variant, spec.variants))
     only = options.selection("workload", workloads, tuple(spec.workloads))
     aa = spec.against_itself(variant).restricted(only, None)
     if dry_run:
-        show_plan(aa, seed, out_dir, as_json)
+        expected = estimate(aa, spec_path, out_dir, engine_src, cache_dir)
+        show_plan(aa, seed, expected, as_json)
         return
     outcome, _ = run_and_report(
         ctx,
@@ -88,12 +99,15 @@ def command(
         engine_src=engine_src,
         as_json=as_json,
         quiet=quiet,
+        command=[*measuring_command(ctx, spec_path), *changes],
     )
     ctx.exit(outcome.exit_code)
 
 
-def _latest_spec(out_dir: Path, repeats: int | None) -> tuple[Spec, str, Path]:
-    """The spec of the latest experiment that is no A/A itself, as its command line changed it; its text and path."""
+def _latest_spec(out_dir: Path, repeats: int | None) -> tuple[Spec, str, Path, list[str]]:
+    """The spec of the latest experiment that is no A/A itself, as its command line changed it; its text and path, and
+    what its command line changed.
+    """
     from perfrunner.analysis.noise import is_aa
     from perfrunner.results import ResultStore
 
@@ -106,4 +120,5 @@ def _latest_spec(out_dir: Path, repeats: int | None) -> tuple[Spec, str, Path]:
     spec = Spec.model_validate(latest.spec_json)
     if repeats is not None:
         spec = spec.model_copy(update={"blocks": repeats})
-    return spec, latest.spec_text, Path(latest.spec_path)
+    changes = options_of(latest.facts.get("command") or (), INHERITED)
+    return spec, latest.spec_text, Path(latest.spec_path), changes

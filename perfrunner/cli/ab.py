@@ -9,6 +9,7 @@ import click
 
 from perfrunner.cli import options
 from perfrunner.cli.engine_source import find_engine_source
+from perfrunner.cli.estimate import estimate
 from perfrunner.cli.gate import FAIL_ON
 from perfrunner.cli.output import note, print_json
 from perfrunner.cli.plan import show_plan
@@ -73,7 +74,8 @@ IF_SAME = ("refuse", "skip", "measure")
 @click.option(
     "--fail-on",
     type=click.Choice(FAIL_ON),
-    help="End with 1 when a primary metric of B has this verdict, beyond its margin.",
+    help="worse: end with 1 when a primary metric is worse and its interval reaches beyond the margin, or none has a "
+    "verdict. unsure: also when one is unsure, invalid or without a verdict.",
 )
 @options.quiet_option
 @click.pass_context
@@ -109,18 +111,24 @@ def command(
     arms = _arms(first, second)
     spec = pair(base, f"ab-{'-'.join(arms)}", arms)
     if dry_run:
-        show_plan(spec, seed, out_dir, as_json)
+        expected = estimate(spec, spec_path, out_dir, engine_src, cache_dir)
+        show_plan(spec, seed, expected, as_json)
         return
-    if not resume and if_same != "measure" and (same := _same(spec, source, cache_dir)):
-        if if_same == "refuse":
+    look = not resume or if_same == "measure"  # a run that was begun knows its sources
+    if look and (same := _same(spec, source, cache_dir)):
+        if if_same == "measure":  # one source under two names, which the report knows as an A/A
+            arms = dict.fromkeys(arms, next(iter(arms.values())))
+            spec = pair(base, spec.name, arms)
+        elif if_same == "refuse":
             raise UsageError(
                 same, "--if-same skip ends with 0 then, --if-same measure shows the noise"
             )
-        if as_json:
-            print_json({"same": True, "message": same})
         else:
-            click.echo(same)
-        return
+            if as_json:
+                print_json({"same": True, "message": same})
+            else:
+                click.echo(same)
+            return
     text = spec_document(spec)
     outcome, document = run_and_report(
         ctx,
@@ -129,7 +137,7 @@ def command(
         keep_spec(text, spec.name, out_dir),
         out_dir=out_dir,
         cache_dir=cache_dir,
-        resume=resume,
+        resume="" if resume else None,
         seed=seed,
         engine_src=source,
         as_json=as_json,

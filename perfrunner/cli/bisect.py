@@ -13,9 +13,9 @@ import click
 from perfrunner.cli import options
 from perfrunner.cli.ab import keep_spec
 from perfrunner.cli.engine_source import find_engine_source
+from perfrunner.cli.invocation import resume_command
 from perfrunner.cli.output import note, print_json, result_console
 from perfrunner.cli.progress import progress_listener
-from perfrunner.cli.run import resume_command
 from perfrunner.errors import EXIT_INTERRUPTED, UsageError
 from perfrunner.spec import METRICS, Spec
 from perfrunner.spec.metrics import is_metric

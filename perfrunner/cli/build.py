@@ -34,6 +34,7 @@ Settings = dict[str, Mapping[str, str]]
 )
 @options.spec_argument
 @options.set_option
+@options.profile_option
 @options.source_option
 @options.cluster_option
 @options.variants_option
@@ -47,6 +48,7 @@ def command(
     ctx: click.Context,
     spec_path: Path,
     overrides: tuple[str, ...],
+    profile: str | None,
     named_sources: tuple[str, ...],
     cluster: Path | None,
     variants: tuple[str, ...],
@@ -57,7 +59,9 @@ def command(
     quiet: bool,
 ) -> None:
     """Build every variant of SPEC, start each on its host, read its settings back, and print the build ids."""
-    spec = options.read_spec(spec_path, overrides, cluster, named_sources=named_sources)
+    spec = options.read_spec(
+        spec_path, overrides, cluster, profile=profile, named_sources=named_sources
+    )
     spec = spec.restricted(None, options.selection("variant", variants, tuple(spec.variants)))
     source = find_engine_source(engine_src, spec_path)
     from perfrunner.run.preflight.builds import build_all

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 
 import click
 
+from perfrunner.build.retention import Kept, artifacts_in, beyond, forget, tree_bytes
 from perfrunner.cli import options
 from perfrunner.cli.output import note, print_json, size
 from perfrunner.errors import StoreError, UsageError
@@ -36,6 +39,8 @@ class Target:
     short_help="Remove builds, and leftovers on the hosts.",
     epilog="\b\nExamples:\n  perfrunner clean                      builds, and what trials left on this machine"
     "\n  perfrunner clean --cluster hosts.yaml what trials left on those hosts"
+    "\n  perfrunner clean --keep 5             all but the 5 artifacts used last, here"
+    "\n  perfrunner clean --keep 5 --cluster hosts.yaml"
     "\n  perfrunner clean --results quickstart-20260102-030405",
 )
 @click.option("--builds", is_flag=True, help="The build cache.")
@@ -52,6 +57,12 @@ class Target:
     multiple=True,
     help="Delete this experiment's results for good: its full id; repeatable.",
 )
+@click.option(
+    "--keep",
+    type=click.IntRange(0, 10_000),
+    metavar="N",
+    help="Keep the N artifacts that were used last, in the cache and on each host, and the build trees.",
+)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @options.out_option
 @options.cache_option
@@ -61,6 +72,7 @@ def command(
     hosts: bool,
     cluster: Path | None,
     results: tuple[str, ...],
+    keep: int | None,
     yes: bool,
     out_dir: Path,
     cache_dir: Path,
@@ -72,9 +84,9 @@ def command(
         builds = hosts = True
     targets: list[Target] = []
     if builds:
-        targets += _builds(cache_dir)
+        targets += _builds(cache_dir, keep)
     if hosts:
-        targets += _hosts(None if cluster is None else load_cluster(cluster))
+        targets += _hosts(None if cluster is None else load_cluster(cluster), keep)
     targets += [_experiment(out_dir, experiment) for experiment in results]
     if targets and not yes:
         _ask(targets)
@@ -106,7 +118,7 @@ def _line(target: Target) -> str:
     return target.what if target.bytes is None else f"{target.what} ({size(target.bytes)})"
 
 
-def _builds(cache_dir: Path) -> list[Target]:
+def _builds(cache_dir: Path, keep: int | None) -> list[Target]:
     if not cache_dir.is_dir() or not any(cache_dir.iterdir()):
         return []
     from perfrunner.build.cache import CACHE_TAG
@@ -116,10 +128,38 @@ def _builds(cache_dir: Path) -> list[Target]:
             f"{cache_dir} is not a build cache of perfrunner (it has no {CACHE_TAG})",
             "name the right one with --cache, or remove it yourself",
         )
-    return [Target(f"build cache {cache_dir}", _bytes(cache_dir), lambda: _remove_cache(cache_dir))]
+    if keep is None:
+        size_now = tree_bytes(cache_dir)
+        return [Target(f"build cache {cache_dir}", size_now, lambda: _remove_cache(cache_dir))]
+    return [
+        Target(
+            f"artifact {kept.build_id} in {cache_dir}, last used {_day(kept.used_at)}",
+            kept.bytes,
+            lambda kept=kept: _forget_build(cache_dir, kept.build_id),  # type: ignore[misc]
+        )
+        for kept in beyond(artifacts_in(cache_dir), keep)
+    ]
+
+
+def _day(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%d %H:%M}"
 
 
 def _remove_cache(cache_dir: Path) -> None:
+    with _no_builds(cache_dir):
+        _remove_tree(cache_dir)
+
+
+def _forget_build(cache_dir: Path, build_id: str) -> None:
+    with _no_builds(cache_dir):
+        try:
+            forget(cache_dir, [build_id])
+        except OSError as error:
+            raise StoreError(f"{error.filename} cannot be removed: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def _no_builds(cache_dir: Path) -> Iterator[None]:
     """Only while no build is at work: each build holds the lock of its tree."""
     with contextlib.ExitStack() as stack:
         for path in sorted((cache_dir / "trees").glob("*.lock")):
@@ -128,37 +168,53 @@ def _remove_cache(cache_dir: Path) -> None:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise UsageError(f"a build is at work in {cache_dir}", "wait for its end") from None
-        _remove_tree(cache_dir)
+        yield
 
 
-def _hosts(cluster: ClusterSpec | None) -> list[Target]:
+def _hosts(cluster: ClusterSpec | None, keep: int | None) -> list[Target]:
     if cluster is not None:
+        local = cluster.transport == "local"
         return [
-            Target(
-                f"artifacts and run directories in {host.work_dir} on {name}",
-                None,
-                lambda name=name, host=host: _clean_host(name, host, cluster.transport == "local"),  # type: ignore[misc]
-            )
+            target
             for name, host in cluster.hosts.items()
+            for target in _on_host(name, host, keep, local=local)
         ]
-    work_dir = Path(DEFAULT_WORK_DIR)
-    found = [work_dir / name for name in HOST_DIRECTORIES if (work_dir / name).is_dir()]
-    if not found:
+    work_dir = Path(DEFAULT_WORK_DIR.replace("%u", str(os.getuid())))
+    if not any((work_dir / name).is_dir() for name in HOST_DIRECTORIES):
         return []
-    host = HostSpec(work_dir=DEFAULT_WORK_DIR)
-    what = f"artifacts and run directories in {work_dir}"
-    return [Target(what, sum(map(_bytes, found)), lambda: _clean_host("here", host, local=True))]
+    return _on_host("here", HostSpec(work_dir=str(work_dir)), keep, local=True)
 
 
-def _clean_host(name: str, host: HostSpec, local: bool) -> None:
+def _on_host(name: str, spec: HostSpec, keep: int | None, *, local: bool) -> list[Target]:
+    """What is there, and how much of it goes. The sizes are asked for without the host's lock."""
+    from perfrunner.cluster import open_host
+
+    with open_host(spec, "local" if local else "ssh", name=name, run_id="clean") as opened:
+        there = [Kept(*row) for row in opened.transport.artifacts()]
+        work_dir = opened.work_dir
+    going = beyond(there, keep or 0)
+    size_now = sum(kept.bytes for kept in going)
+    if keep is not None and not going:
+        return []
+    what = f"{len(going)} artifacts" + ("" if keep is not None else " and the run directories")
+    ids = None if keep is None else [kept.build_id for kept in going]
+    return [
+        Target(
+            f"{what} in {work_dir} on {name}", size_now, lambda: _clean_host(name, spec, local, ids)
+        )
+    ]
+
+
+def _clean_host(name: str, spec: HostSpec, local: bool, build_ids: list[str] | None) -> None:
     """Under the host's lock: a run that is under way there keeps its files, and this is an error."""
     from perfrunner.cluster import open_host
 
-    with open_host(host, "local" if local else "ssh", name=name, run_id="clean") as opened:
+    with open_host(spec, "local" if local else "ssh", name=name, run_id="clean") as opened:
         opened.lock()
         opened.sweep()
-        for directory in HOST_DIRECTORIES:
-            opened.transport.remove_tree(f"{opened.work_dir}/{directory}")
+        below = HOST_DIRECTORIES if build_ids is None else [f"artifacts/{b}" for b in build_ids]
+        for path in below:
+            opened.transport.remove_tree(f"{opened.work_dir}/{path}")
 
 
 def _experiment(out_dir: Path, experiment: str) -> Target:
@@ -172,7 +228,7 @@ def _experiment(out_dir: Path, experiment: str) -> Target:
         )
     directory = out_dir / experiment
     return Target(
-        f"results of {experiment}", _bytes(directory), lambda: _delete(out_dir, experiment)
+        f"results of {experiment}", tree_bytes(directory), lambda: _delete(out_dir, experiment)
     )
 
 
@@ -194,9 +250,3 @@ def _remove_tree(directory: Path) -> None:
         pass
     except OSError as error:
         raise StoreError(f"{directory} cannot be removed: {error.strerror}") from error
-
-
-def _bytes(directory: Path) -> int:
-    return sum(
-        p.lstat().st_size for p in directory.rglob("*") if p.is_file() and not p.is_symlink()
-    )

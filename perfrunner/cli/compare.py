@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
     "compare",
     epilog="\b\nExamples:\n  perfrunner compare glibc jemalloc            two variants of the latest experiment"
     "\n  perfrunner compare auto always -e metadata-thp   ... of a named one"
-    "\n  perfrunner compare 20261120 20261121 --variant jemalloc"
+    "\n  perfrunner compare 20261120 20261121 --variant jemalloc   ... of the runs of two days"
+    "\n  perfrunner compare 3f9c2a7 91be04d               two builds, wherever they were measured"
     "\n\nTwo variants are compared within their blocks, with verdicts. Two experiments were not interleaved: they get"
     "\nonly Welch intervals, and a warning.",
 )
@@ -64,13 +66,21 @@ def command(
     verbose: bool,
     with_hosts: bool,
 ) -> None:
-    """Compare B against A: two variants of an experiment (or two build ids), or two experiments."""
+    """Compare B against A: two variants of an experiment, or two experiments (ids, spec names, days) or builds."""
     from perfrunner.results import ResultStore
 
     with ResultStore.open(out_dir, create=False) as store:
         hide = hides(fmt, with_hosts=with_hosts)
         report, data = _compare(store, a, b, experiment, variant, hide=hide)
-    write_report(report, data, fmt, output, charts_dir, every=every, verbose=verbose)
+    write_report(
+        report,
+        data,
+        fmt,
+        output or (_page(data, a, b) if fmt == "html" else None),
+        charts_dir,
+        every=every,
+        verbose=verbose,
+    )
 
 
 def _compare(
@@ -80,13 +90,14 @@ def _compare(
 
     data = load(store, experiment, hide=hide)
     arms = {name: _variant(data, name) for name in (a, b)}
+    by_build = not any(name in arms.values() for name in (a, b))
     if all(arms.values()):
         if variant is not None:
             raise UsageError("--variant is for two experiments; these are two variants")
         if a == b or arms[a] == arms[b]:
             raise UsageError(f"{a} and {b} are the same variant")
         return build_report(_only(data, {str(arms[a]), str(arms[b])}), str(arms[a])), data
-    if experiment is not None or any(arms.values()):
+    if experiment is not None or (any(arms.values()) and not by_build):
         wrong = b if arms[a] else a
         names = list(dict.fromkeys(t.variant for t in data.trials))
         raise UsageError(
@@ -102,15 +113,72 @@ def _two_experiments(
     from perfrunner.analysis import compare_unpaired
     from perfrunner.report import report_of
 
-    first, second = (load(store, name, hide=hide) for name in (a, b))
-    if first.experiment.id == second.experiment.id:
+    (first, arm_a), (second, arm_b) = (_run_of(store, name, variant, hide=hide) for name in (a, b))
+    if (first.experiment.id, arm_a) == (second.experiment.id, arm_b) or (
+        first.experiment.id == second.experiment.id and variant is None
+    ):
         raise UsageError(f"{a} and {b} are the same experiment {first.experiment.id}")
-    arm_a, arm_b = (
-        variant or str(d.experiment.spec_json.get("baseline", "")) for d in (first, second)
-    )
     comparison = compare_unpaired(first, second, arm_a, arm_b)
-    merged = replace(second, trials=(*first.trials, *second.trials))
-    return report_of(merged, comparison), merged
+    both = _beside(first, arm_a, second, arm_b)
+    return report_of(both, comparison), both
+
+
+def _run_of(
+    store: ResultStore, name: str, variant: str | None, *, hide: bool
+) -> tuple[ExperimentData, str]:
+    """What a person means by an experiment, a date or a build id; and which of its variants."""
+    try:
+        record = store.resolve(name)
+    except UsageError:
+        if not (found := store.with_build(name)):
+            raise
+        experiment, built = found[-1]
+        return load(store, experiment, hide=hide), variant or built
+    return load(store, record.id, hide=hide), variant or str(record.spec_json.get("baseline", ""))
+
+
+def _beside(
+    first: ExperimentData, arm_a: str, second: ExperimentData, arm_b: str
+) -> ExperimentData:
+    """One arm of each, under the names of the comparison; no block of one is a block of the other."""
+    after = max((trial.block for trial in first.trials), default=0)
+    pairs = ((first, arm_a, 0), (second, arm_b, after))
+
+    def name(data: ExperimentData, arm: str) -> str:
+        return f"{data.experiment.id}/{arm}"
+
+    return replace(
+        second,
+        trials=tuple(
+            replace(trial, variant=name(data, arm), block=trial.block + offset)
+            for data, arm, offset in pairs
+            for trial in data.trials
+            if trial.variant == arm
+        ),
+        builds=tuple(
+            replace(build, variant=name(data, arm))
+            for data, arm, _ in pairs
+            for build in data.builds
+            if build.variant == arm
+        ),
+        experiment=replace(
+            second.experiment,
+            spec_json={
+                **second.experiment.spec_json,
+                "baseline": name(first, arm_a),
+                "variants": {
+                    name(data, arm): (data.experiment.spec_json.get("variants") or {}).get(arm)
+                    for data, arm, _ in pairs
+                },
+            },
+        ),
+    )
+
+
+def _page(data: ExperimentData, a: str, b: str) -> Path:
+    """Its own file: the experiment's report.html stays what it is."""
+    words = re.sub(r"[^A-Za-z0-9._=+-]+", "-", f"compare-{a}-{b}")[:150]
+    return Path(data.directory or ".") / data.experiment.id / f"{words}.html"
 
 
 def _variant(data: ExperimentData, name: str) -> str | None:

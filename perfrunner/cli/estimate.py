@@ -7,7 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
+from perfrunner.cli.engine_source import find_engine_source
+from perfrunner.errors import BuildError, UsageError
+from perfrunner.run.trial.sampling_check import cells_to_check
 from perfrunner.spec import Spec
+from perfrunner.spec.variant import Variant
 from perfrunner.spec.workloads import Workload
 
 MAX_EXPERIMENTS_READ = 5
@@ -18,21 +22,61 @@ Cell = tuple[str, str]
 
 @dataclass(frozen=True)
 class Estimate:
-    """Seconds of one trial of each cell, and whether they were measured."""
+    """Seconds of one trial of each cell, and whether they were measured; `builds` that are still to be made."""
 
     seconds: Mapping[Cell, float]
     measured: frozenset[Cell]
+    builds: int
 
-    def total(self, spec: Spec) -> float:
-        """All trials, builds aside."""
-        return spec.blocks * len(spec.variants) * sum(self.seconds[cell] for cell in spec.cells)
+    def trials(self, spec: Spec, blocks: int | None = None) -> float:
+        """Seconds of all trials of so many blocks (the spec's)."""
+        return (
+            (blocks or spec.blocks)
+            * len(spec.variants)
+            * sum(self.seconds[cell] for cell in spec.cells)
+        )
+
+    def sampling_check(self, spec: Spec) -> float:
+        """Seconds of the two trials a cell that say what sampling costs."""
+        return 2 * sum(self.seconds[cell] for cell in cells_to_check(spec))
+
+    def total(self, spec: Spec, blocks: int | None = None) -> float:
+        """Of builds, trials (of so many blocks, or the spec's) and the sampling check."""
+        return self.builds * BUILD_SECONDS + self.trials(spec, blocks) + self.sampling_check(spec)
 
 
-def estimate(spec: Spec, out_dir: Path) -> Estimate:
-    """Reads the results directory, if there is one; never creates it."""
+def estimate(
+    spec: Spec, spec_path: Path | None, out_dir: Path, engine_src: Path | None, cache_dir: Path
+) -> Estimate:
+    """Reads the results directory and the build cache, if there are any; never creates them."""
     measured = _measured(spec, out_dir)
     guessed = {(name, bucket): spec.workloads[name].expected_seconds for name, bucket in spec.cells}
-    return Estimate({**guessed, **measured}, frozenset(measured))
+    try:
+        source = find_engine_source(engine_src, spec_path)
+    except UsageError:  # a run would say so
+        source = None
+    builds = _builds(spec, source, cache_dir)
+    return Estimate({**guessed, **measured}, frozenset(measured), builds)
+
+
+def _builds(spec: Spec, source: Path | None, cache_dir: Path) -> int:
+    """Those that are not in the cache; of a source that is only found out in the run, all."""
+    wanted = {
+        (v.allocator.name, repr(sorted(v.options.items())), repr(v.source)): v
+        for v in spec.variants.values()
+    }
+    return sum(not _built(variant, source, cache_dir) for variant in wanted.values())
+
+
+def _built(variant: Variant, source: Path | None, cache_dir: Path) -> bool:
+    from perfrunner.build.builder import is_built
+
+    if source is None or variant.source is not None:
+        return False
+    try:
+        return is_built(variant, source, cache_dir)
+    except (BuildError, OSError):
+        return False
 
 
 def _measured(spec: Spec, out_dir: Path) -> dict[Cell, float]:

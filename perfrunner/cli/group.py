@@ -2,36 +2,45 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import importlib.util
 import os
+import sys
 from typing import IO, Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from perfrunner import __version__
-from perfrunner.errors import EXIT_INTERRUPTED, PerfrunnerError
-from perfrunner.spec.suggest import nearest
+from perfrunner.cli.output import abandon_stdout, hold_standard_streams, note
+from perfrunner.errors import EXIT_INTERRUPTED, EXIT_OK, PerfrunnerError, StoreError
 
-# Name -> module with a click command called `command` (or by its name), in the order of --help. Loading on demand
-# keeps --help and completion quick: numpy, matplotlib and fabric together cost more than a second.
+# Name -> (module with a click command called `command` or by its name, its line in --help), in the order of --help.
+# Nothing is loaded for --help and completion: pydantic, numpy and fabric together cost more than a second.
 COMMANDS = {
-    "run": "perfrunner.cli.run",
-    "ab": "perfrunner.cli.ab",
-    "build": "perfrunner.cli.build",
-    "validate": "perfrunner.cli.validate",
-    "plan": "perfrunner.cli.plan",
-    "doctor": "perfrunner.cli.doctor",
-    "report": "perfrunner.cli.report",
-    "bisect": "perfrunner.cli.bisect",
-    "compare": "perfrunner.cli.compare",
-    "history": "perfrunner.cli.history",
-    "aa": "perfrunner.cli.aa",
-    "list": "perfrunner.cli.list_",
-    "show": "perfrunner.cli.show",
-    "site": "perfrunner.cli.site",
-    "export": "perfrunner.cli.export",
-    "clean": "perfrunner.cli.clean",
+    "run": ("perfrunner.cli.run", "Build, prove, measure and report a spec."),
+    "ab": ("perfrunner.cli.ab", "Compare two revisions, without a spec."),
+    "build": ("perfrunner.cli.build", "Build and prove every variant."),
+    "validate": ("perfrunner.cli.validate", "Check specs without running anything."),
+    "plan": ("perfrunner.cli.plan", "What would run, in order, and for how long."),
+    "doctor": ("perfrunner.cli.doctor", "What is missing, noisy or mis-set on the hosts."),
+    "report": ("perfrunner.cli.report", "Report an experiment: a table, a page, a document."),
+    "bisect": ("perfrunner.cli.bisect", "Find the commit that changed a metric."),
+    "compare": ("perfrunner.cli.compare", "Two variants, experiments, days or builds."),
+    "history": (
+        "perfrunner.cli.history",
+        "The primary metrics over all runs of a spec, with changes of level.",
+    ),
+    "nightly": ("perfrunner.cli.nightly", "Run specs every night; print only what changed."),
+    "aa": ("perfrunner.cli.aa", "Measure the noise floor of these hosts."),
+    "tune": ("perfrunner.cli.tune", "Quieten the hosts: governor, turbo, huge pages, swappiness."),
+    "untune": ("perfrunner.cli.tune", "Put back what tune changed."),
+    "list": ("perfrunner.cli.list_", "The stored experiments."),
+    "show": ("perfrunner.cli.show", "One experiment: its builds and trials."),
+    "site": ("perfrunner.cli.site", "A static site over all stored experiments."),
+    "export": ("perfrunner.cli.export", "The measured values as CSV or Parquet."),
+    "clean": ("perfrunner.cli.clean", "Remove builds, and leftovers on the hosts."),
 }
 
 
@@ -58,17 +67,29 @@ class LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The commands that are installed."""
         del ctx
-        return [name for name, module in COMMANDS.items() if importlib.util.find_spec(module)]
+        return [name for name, (module, _) in COMMANDS.items() if importlib.util.find_spec(module)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """None for a name that is no command."""
         if cmd_name not in self.list_commands(ctx):
             return None
-        module = importlib.import_module(COMMANDS[cmd_name])
+        place, _ = COMMANDS[cmd_name]
+        module = importlib.import_module(place)
         command = getattr(module, "command", None) or getattr(module, cmd_name)
         if not isinstance(command, click.Command):
-            raise TypeError(f"{COMMANDS[cmd_name]} has no click command")
+            raise TypeError(f"{place} has no click command")
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """As click does, without loading any of them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The names of commands, then the group's own options."""
+        fitting = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        items = [CompletionItem(name, help=COMMANDS[name][1]) for name in fitting]
+        return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -76,6 +97,8 @@ class LazyGroup(click.Group):
         """As click does, with a better message for a name that is no command."""
         name = args[0] if args else ""
         if name and not name.startswith("-") and self.get_command(ctx, name) is None:
+            from perfrunner.spec.suggest import nearest  # all of pydantic comes with it
+
             near = nearest(name, self.list_commands(ctx))
             text = (
                 f"Did you mean {near}?" if near else f"Known: {', '.join(self.list_commands(ctx))}."
@@ -85,13 +108,28 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Every error of the tool becomes a message and an exit code; Ctrl-C becomes 130."""
+        hold_standard_streams()
         try:
-            return super().invoke(ctx)
+            value = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            abandon_stdout()
+            ctx.exit(EXIT_OK)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EIO, errno.EDQUOT) or error.filename:
+                raise
+            abandon_stdout()
+            text = f"the result cannot be written to stdout: {error.strerror}"
+            raise Failed(
+                StoreError(text, "what was measured is stored: perfrunner report")
+            ) from error
         except PerfrunnerError as error:
             raise Failed(error) from error
         except (KeyboardInterrupt, click.Abort):
-            click.echo("interrupted", err=True)
+            note("interrupted")
             ctx.exit(EXIT_INTERRUPTED)
+        else:
+            return value
 
 
 @click.command(

@@ -1,4 +1,4 @@
-"""`perfrunner history`: one metric over all runs of a spec, and where its level changed."""
+"""`perfrunner history`: the primary metrics (or one metric) over all runs of a spec, and where a level changed."""
 
 from __future__ import annotations
 
@@ -13,17 +13,15 @@ from perfrunner.errors import EXIT_VERDICT, UsageError
 from perfrunner.spec.metrics import METRICS, is_metric
 from perfrunner.spec.suggest import expected_name
 
-RECENT_RUNS = 5  # how long `--fail-on worse` speaks of a change
-
 
 @click.command(
     "history",
-    short_help="A metric over all runs of a spec, with change points.",
-    epilog="\b\nExamples:\n  perfrunner history                    the first primary metric of the latest run's spec"
+    short_help="The primary metrics over all runs of a spec, with changes of level.",
+    epilog="\b\nExamples:\n  perfrunner history                    every primary metric of the latest run's spec"
     "\n  perfrunner history ops_per_s --spec quickstart --since 2026-10-01"
     "\n  perfrunner history rss_bytes --json"
-    f"\n\nWith --fail-on worse it ends with 1 when a level turned worse in the last {RECENT_RUNS} runs. Before you"
-    "\nbelieve it, run the two builds side by side: perfrunner run SPEC --repeats 20.",
+    "\n\nWith --fail-on worse it ends with 1 when a level is known since the newest run to have turned worse: once for"
+    "\neach change. Before you believe it, run the two builds side by side: perfrunner run SPEC --repeats 20.",
 )
 @click.argument("metric", required=False)
 @click.option(
@@ -36,7 +34,9 @@ RECENT_RUNS = 5  # how long `--fail-on worse` speaks of a change
     help="Only runs from this day on (UTC).",
 )
 @click.option(
-    "--fail-on", type=click.Choice(["worse"]), help="End with 1 when it lately got worse."
+    "--fail-on",
+    type=click.Choice(["worse"]),
+    help="End with 1 when the newest run made a level known to be worse.",
 )
 @options.out_option
 @options.json_option
@@ -50,8 +50,10 @@ def command(
     out_dir: Path,
     as_json: bool,
 ) -> None:
-    """Follow METRIC over the stored runs of a spec: each variant against its baseline, and the baseline itself."""
+    """Follow METRIC, or every primary metric, over the stored runs of a spec: each variant against its baseline, and
+    the baseline itself."""
     from perfrunner.analysis.history import history
+    from perfrunner.analysis.nights import nights, primary_metrics
     from perfrunner.analysis.noise import is_aa
     from perfrunner.report.history import history_document, history_text
     from perfrunner.results import ResultStore
@@ -60,26 +62,29 @@ def command(
         raise UsageError(expected_name("a metric", metric, METRICS))
     earliest = None if since is None else since.replace(tzinfo=timezone.utc)
     with ResultStore.open(out_dir, create=False) as store:
-        known = [s.experiment for s in store.list() if not is_aa(s.experiment.spec_json)]
-        latest = known[-1] if spec_name is None and known else store.resolve(spec_name)
-        wanted = [
-            e.id
-            for e in known
-            if e.name == latest.name and (earliest is None or e.created_at >= earliest)
-        ]
-        experiments = [store.load(identifier) for identifier in wanted]
-    chosen = metric or str((latest.spec_json.get("primary") or ["ops_per_s"])[0])
-    found = history(experiments, chosen)
+        known = [s for s in store.list() if not is_aa(s.experiment.spec_json)]
+        latest = known[-1].experiment if spec_name is None and known else store.resolve(spec_name)
+        chosen = (metric,) if metric is not None else primary_metrics(latest)
+        runs = nights(
+            [
+                s
+                for s in known
+                if s.experiment.name == latest.name
+                and (earliest is None or s.experiment.created_at >= earliest)
+            ],
+            store.load,
+            chosen,
+            out_dir,
+        )
+    found = [history(runs, name, metrics=len(chosen)) for name in chosen]
     if as_json:
         print_json(history_document(found))
     else:
         click.echo(history_text(found), nl=False)
-    if found.left_out:
-        note(
-            f"{len(found.left_out)} runs of another workload are left out: {', '.join(found.left_out)}"
-        )
-    bad = [s for s in found.series if s.turn() == "worse" and s.levels[-1].runs <= RECENT_RUNS]
-    for series in bad:
-        note(f"worse: {series.metric.id} of {series.variant} on {series.cell}")
-    if bad and fail_on:
+    for line in dict.fromkeys(line for one in found for line in one.why):
+        note(f"left out, for it was not measured as the latest run was: {line}")
+    news = [alarm for one in found for alarm in one.news]
+    for alarm in news:
+        note(str(alarm))
+    if fail_on and any(alarm.turn == "worse" for alarm in news):
         ctx.exit(EXIT_VERDICT)

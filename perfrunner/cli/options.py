@@ -35,7 +35,7 @@ source_option = click.option(
     metavar="NAME=REV",
     multiple=True,
     help="Build this variant from another revision, or from the directory that a path beginning with '.', '/' or '~'"
-    " names; repeatable.",
+    " names; a patch of the spec stays; repeatable.",
 )
 cluster_option = click.option(
     "--cluster",
@@ -74,6 +74,11 @@ json_option = click.option(
     "--json", "as_json", is_flag=True, help="One JSON document on stdout, and nothing else."
 )
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
+profile_option = click.option(
+    "--profile",
+    metavar="NAME",
+    help="Put this overlay of the spec's `profiles` over the rest of it, before --set.",
+)
 repeats_option = click.option(
     "--repeats",
     type=click.IntRange(1, 1000),
@@ -82,6 +87,14 @@ repeats_option = click.option(
 )
 seed_option = click.option(
     "--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Seed of the random order."
+)
+resume_option = click.option(
+    "--resume",
+    is_flag=False,
+    flag_value="",
+    default=None,
+    metavar="[RUN]",
+    help="Go on with the newest unfinished run of SPEC, or with RUN: then SPEC may be left out.",
 )
 workloads_option = click.option(
     "--workloads", metavar="NAME,...", multiple=True, help="Only these workloads."
@@ -97,10 +110,11 @@ def read_spec(
     cluster: Path | None = None,
     repeats: int | None = None,
     named_sources: tuple[str, ...] = (),
+    profile: str | None = None,
 ) -> Spec:
     """The spec as the command line changes it."""
     extra = [f"blocks={repeats}"] if repeats is not None else []
-    spec = load_spec(spec_path, [*overrides, *extra], cluster)
+    spec = load_spec(spec_path, [*overrides, *extra], cluster, profile)
     return with_sources(spec, named_sources)
 
 
@@ -116,9 +130,10 @@ def with_sources(spec: Spec, texts: tuple[str, ...]) -> Spec:
                 raise UsageError(f"--source {text}: expected NAME=REVISION or NAME=DIRECTORY")
             expected = expected_name("a variant of the spec", splits[0][0], variants)
             raise UsageError(f"--source {text}: {expected}")
-        variants[name] = variants[name].model_copy(
-            update={"source": named_source(source, f"--source {text}")}
-        )
+        given, old = named_source(source, f"--source {text}"), variants[name].source
+        if given.git is not None and old is not None:
+            given = given.model_copy(update={"patch": old.patch})  # the patch stays on top
+        variants[name] = variants[name].model_copy(update={"source": given})
     return spec.model_copy(update={"variants": variants})
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,9 +30,37 @@ def result_console() -> Console:
     return console
 
 
+def result(text: str) -> None:
+    """The result, on stdout. A reader that has gone (`| head`) is no error; a full disk is one."""
+    try:
+        click.echo(text, nl=False)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        abandon_stdout()
+
+
+def abandon_stdout() -> None:
+    """Nothing more is written there, not at the interpreter's end either."""
+    with contextlib.suppress(OSError, ValueError):
+        devnull = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(devnull, sys.stdout.fileno())
+        os.close(devnull)
+
+
+def hold_standard_streams() -> None:
+    """Where one is closed (`>&-`), the next file opened would take its place and get what is written there."""
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(fd)
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("r" if name == "stdin" else "w"))  # noqa: SIM115
+
+
 def note(text: str) -> None:
     """A line on stderr."""
-    click.echo(text, err=True)
+    with contextlib.suppress(OSError):  # a terminal that has gone
+        click.echo(text, err=True)
 
 
 def duration(seconds: float) -> str:

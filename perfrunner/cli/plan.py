@@ -8,11 +8,12 @@ from pathlib import Path
 import click
 
 from perfrunner.cli import options
-from perfrunner.cli.estimate import Estimate, estimate
+from perfrunner.cli.estimate import BUILD_SECONDS, Estimate, estimate
 from perfrunner.cli.output import duration, print_json, result_console
 from perfrunner.cluster.facts import memory_available_here
 from perfrunner.run.plan.ensembles import Layout, layouts, record_layouts
 from perfrunner.run.plan.order import Plan, draw_seed, make_plan
+from perfrunner.run.plan.precision import MAX_BLOCKS, MIN_BLOCKS
 from perfrunner.spec import Spec
 
 
@@ -20,10 +21,12 @@ from perfrunner.spec import Spec
     "plan",
     short_help="What would run, in order, and for how long.",
     epilog="\b\nExamples:\n  perfrunner plan specs/experiments/quickstart.yaml --seed 41"
-    "\n  perfrunner plan spec.yaml --set blocks=20 --json",
+    "\n  perfrunner plan spec.yaml --set blocks=20 --json"
+    "\n  perfrunner plan spec.yaml --profile historic      how long the historic size takes",
 )
 @options.spec_argument
 @options.set_option
+@options.profile_option
 @options.source_option
 @options.repeats_option
 @options.cluster_option
@@ -31,10 +34,13 @@ from perfrunner.spec import Spec
 @options.workloads_option
 @options.variants_option
 @options.out_option
+@options.cache_option
+@options.engine_source_option
 @options.json_option
 def command(
     spec_path: Path,
     overrides: tuple[str, ...],
+    profile: str | None,
     named_sources: tuple[str, ...],
     repeats: int | None,
     cluster: Path | None,
@@ -42,24 +48,26 @@ def command(
     workloads: tuple[str, ...],
     variants: tuple[str, ...],
     out_dir: Path,
+    cache_dir: Path,
+    engine_src: Path | None,
     as_json: bool,
 ) -> None:
     """Show what a run would do: the trials in their order (side by side: that of their slots), and for how long."""
-    spec = options.read_spec(spec_path, overrides, cluster, repeats, named_sources)
+    spec = options.read_spec(spec_path, overrides, cluster, repeats, named_sources, profile)
     spec = spec.restricted(
         options.selection("workload", workloads, tuple(spec.workloads)),
         options.selection("variant", variants, tuple(spec.variants)),
     )
-    show_plan(spec, seed, out_dir, as_json)
+    expected = estimate(spec, spec_path, out_dir, engine_src, cache_dir)
+    show_plan(spec, seed, expected, as_json)
 
 
-def show_plan(spec: Spec, seed: int | None, out_dir: Path, as_json: bool) -> None:
+def show_plan(spec: Spec, seed: int | None, expected: Estimate, as_json: bool) -> None:
     """Print the plan of a spec; also `run --dry-run`. What memory allows is known beforehand on this machine only."""
     given = spec.seed if seed is None else seed
     free = memory_available_here() if spec.cluster.transport == "local" else None
     laid_out = layouts(spec, free)
     plan = make_plan(spec, draw_seed() if given is None else given, laid_out)
-    expected = estimate(spec, out_dir)
     if as_json:
         print_json(_document(spec, plan, expected, laid_out, given is None))
     else:
@@ -77,10 +85,24 @@ def _document(
         "seed": plan.seed,
         "seed_drawn": drawn,
         "expected_seconds": round(expected.total(spec), 1),
+        "blocks_range": list(block_range(spec)),
+        "expected_seconds_range": [round(expected.total(spec, n), 1) for n in block_range(spec)],
+        "builds_to_make": expected.builds,
         "layouts": record_layouts(laid_out),
         "variants": {k: v.model_dump(mode="json") for k, v in spec.variants.items()},
         "trials": [vars(trial) for trial in plan.trials],
     }
+
+
+def _beside(spec: Spec, expected: Estimate) -> str:
+    """What the time holds beside the trials."""
+    found = []
+    if expected.builds:
+        seconds = duration(expected.builds * BUILD_SECONDS)
+        found.append(f"{expected.builds} builds that are not in the cache (about {seconds})")
+    if check := expected.sampling_check(spec):
+        found.append(f"the sampling check ({duration(check)})")
+    return f"in that time: {' and '.join(found)}" if found else "every build is in the cache"
 
 
 def _print(
@@ -95,7 +117,13 @@ def _print(
         f"{len(plan.trials)} trials, about {duration(expected.total(spec))} on {spec.cluster.name}"
     )
     origin = "drawn now; a run draws its own unless --seed is given" if drawn else "given"
-    console.print(f"seed {plan.seed} ({origin}); builds come first, and are not in the estimate")
+    console.print(f"seed {plan.seed} ({origin}); {_beside(spec, expected)}")
+    if spec.precision is not None:
+        least, most = (duration(expected.total(spec, n)) for n in block_range(spec))
+        console.print(
+            f"precision ±{100 * spec.precision:g} %: each cell ends by itself between {MIN_BLOCKS} and {MAX_BLOCKS} "
+            f"clean blocks, so it takes {least} to {most}"
+        )
     settings = Table(
         "variant", "allocator", "options", box=None, title="variants", title_justify="left"
     )
@@ -104,7 +132,8 @@ def _print(
         allocator = " ".join(
             filter(None, (variant.allocator.name, variant.allocator.option_string))
         )
-        rest = {**variant.options, **variant.params, **variant.env}
+        source = {} if variant.source is None else {"source": variant.source.text}
+        rest = {**source, **variant.options, **variant.params, **variant.env}
         settings.add_row(
             escape(f"{name}{mark}"), allocator, " ".join(f"{k}={v}" for k, v in rest.items())
         )
@@ -139,6 +168,11 @@ def _print(
     for (block, workload, bucket, _), names in rows.items():
         order.add_row(str(block), workload, bucket, escape("  ".join(names)))
     console.print(order)
+
+
+def block_range(spec: Spec) -> tuple[int, int]:
+    """The fewest and the most blocks that a cell may come to."""
+    return (spec.blocks, spec.blocks) if spec.precision is None else (MIN_BLOCKS, MAX_BLOCKS)
 
 
 def how(layout: Layout, arms: int) -> str:

@@ -6,6 +6,7 @@ differently. Provisional numbers are shown as they come; nothing stops a run bec
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -64,7 +65,8 @@ class QuietProgress:
                 pass
 
     def _say(self, text: str) -> None:
-        self.console.print(text)
+        with contextlib.suppress(OSError):  # a terminal that has gone ends no run
+            self.console.print(text)
 
     def _warn(self, text: str) -> None:
         self._say(f"[yellow]warning:[/] {escape(text)}")
@@ -155,7 +157,8 @@ class BarProgress(LineProgress):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bar.stop()
+        with contextlib.suppress(OSError):
+            self._bar.stop()
 
     def on_event(self, event: ev.Event) -> None:
         """Move the bar, and print the lines that stay."""
@@ -199,7 +202,8 @@ class BarProgress(LineProgress):
         self._bar.update(self._task, description=self._trial or "run", status=status)
 
     def _say(self, text: str) -> None:
-        self._bar.console.print(text)
+        with contextlib.suppress(OSError):
+            self._bar.console.print(text)
 
 
 def plan_line(event: ev.PlanReady) -> str:
@@ -236,7 +240,11 @@ def void_line(event: ev.BlockVoid) -> str:
 def precision_line(event: ev.Precision) -> str:
     """Where the wanted precision stands after a block."""
     now = "not known yet" if event.half_width is None else f"{100 * event.half_width:.2f} %"
-    return f"width  after block {event.block}: ±{now}, wanted ±{100 * event.wanted:.2f} %: {event.decision}"
+    cell = " · ".join(part for part in event.cell if part != "-")
+    return (
+        f"width  {escape(cell)}, {event.clean} clean blocks of {event.block}: ±{now}, "
+        f"wanted ±{100 * event.wanted:.2f} %: {event.decision}"
+    )
 
 
 def finished_line(event: ev.RunFinished) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from perfrunner.cli import options
-from perfrunner.cli.output import note, result_console
+from perfrunner.cli.output import note, result, result_console
 
 if TYPE_CHECKING:
     from perfrunner.report import Report
@@ -40,7 +40,19 @@ output_option = click.option(
     help="Write the report to FILE instead of stdout.",
 )
 all_option = click.option(
-    "--all", "every", is_flag=True, help="Show also the metrics without a clear change."
+    "--all",
+    "every",
+    is_flag=True,
+    help="Show also the metrics without a clear change; commit: the reference's whole tables.",
+)
+
+
+page_option = click.option(
+    "--page",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE.md",
+    help="Publish: keep EXPERIMENT's numbers beside this write-up and renew its tables, charts and index."
+    " Without EXPERIMENT: from the numbers that are kept.",
 )
 
 verbose_option = click.option(
@@ -62,7 +74,9 @@ hosts_option = click.option(
     epilog="\b\nExamples:\n  perfrunner report                                the latest experiment"
     "\n  perfrunner report quickstart --format markdown    for a pull request"
     "\n  perfrunner report --format commit                 for a commit message"
+    "\n  perfrunner report --format commit --all           and the historic table beside ours"
     "\n  perfrunner report --format html --output r.html --charts charts/"
+    "\n  perfrunner report cursors-to-drop --page docs/experiments/cursors-to-drop.md"
     "\n  perfrunner report --format json | jq '.results[] | select(.primary)'",
 )
 @click.argument("experiment", required=False)
@@ -74,6 +88,10 @@ hosts_option = click.option(
 @all_option
 @verbose_option
 @hosts_option
+@page_option
+@click.option(
+    "--add", is_flag=True, help="With --page: beside the kept experiments of other workloads."
+)
 def command(
     experiment: str | None,
     fmt: str,
@@ -84,13 +102,21 @@ def command(
     every: bool,
     verbose: bool,
     with_hosts: bool,
+    page: Path | None,
+    add: bool,
 ) -> None:
     """Report an EXPERIMENT: an id, the start of one, or a spec's name; default is the latest."""
     from perfrunner.report import build_report
     from perfrunner.results import ResultStore
 
+    if page is not None and experiment is None:
+        _publish(page)
+        return
     with ResultStore.open(out_dir, create=False) as store:
         data = load(store, experiment, hide=hides(fmt, with_hosts=with_hosts))
+    if page is not None:
+        _publish(page, data, add=add)
+        return
     report = build_report(data, baseline)
     write_report(report, data, fmt, output, charts_dir, every=every, verbose=verbose)
 
@@ -106,6 +132,13 @@ def load(store: ResultStore, reference: str | None, *, hide: bool) -> Experiment
 
     data = store.load(store.resolve(reference).id)
     return redacted(data) if hide else data
+
+
+def _publish(page: Path, data: ExperimentData | None = None, *, add: bool = False) -> None:
+    from perfrunner.report.publish import publish
+
+    for path in publish(page, data, add=add):
+        note(f"wrote {path}")
 
 
 def write_report(
@@ -129,7 +162,7 @@ def write_report(
         console = result_console() if fmt == "terminal" and output is None else None
         text = render(report, fmt, console=console, every=every, verbose=verbose)
         if output is None:
-            click.echo(text, nl=False)
+            result(text)
         else:
             note(f"report {write_whole(output, text.encode())}")
     if charts_dir is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,14 +10,18 @@ import click
 
 from perfrunner.cli import options
 from perfrunner.cli.engine_source import find_engine_source
-from perfrunner.cli.gate import FAIL_ON, failing
-from perfrunner.cli.output import note, result_console
+from perfrunner.cli.estimate import estimate
+from perfrunner.cli.gate import FAIL_ON, judge
+from perfrunner.cli.invocation import measuring_command, resume_command
+from perfrunner.cli.output import note, result, result_console
 from perfrunner.cli.plan import show_plan
 from perfrunner.cli.progress import progress_listener
 from perfrunner.cli.report import PAGE
-from perfrunner.errors import EXIT_INTERRUPTED, EXIT_VERDICT, SpecError
+from perfrunner.errors import EXIT_INTERRUPTED, EXIT_VERDICT, SpecError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from perfrunner.run.events import RunOutcome
     from perfrunner.spec import Spec
 
@@ -29,15 +32,28 @@ if TYPE_CHECKING:
     epilog="\b\nExamples:\n  perfrunner run specs/experiments/quickstart.yaml"
     "\n  perfrunner run spec.yaml --repeats 20 --set workloads.pillowfight.duration=30s"
     "\n  perfrunner run spec.yaml --cluster specs/clusters/loopback-ssh.yaml --fail-on worse"
+    "\n  perfrunner run spec.yaml --profile historic --repeats 3"
     "\n  perfrunner run spec.yaml --source after=my-branch"
-    "\n  perfrunner run spec.yaml --resume           go on after an interruption",
+    "\n  perfrunner run spec.yaml --resume           go on after an interruption"
+    "\n  perfrunner run --resume quickstart-20261120-220000"
+    "\n  perfrunner run spec.yaml --extend 10        10 blocks more for the latest run of it",
 )
-@options.spec_argument
+@click.argument("spec_path", metavar="[SPEC]", required=False, type=click.Path(path_type=Path))
 @options.set_option
+@options.profile_option
 @options.source_option
 @options.repeats_option
 @options.cluster_option
-@click.option("--resume", is_flag=True, help="Go on with the latest unfinished run of this spec.")
+@options.resume_option
+@click.option(
+    "--extend",
+    type=click.IntRange(1, 10_000),
+    metavar="N",
+    help="Add N blocks to the latest run of SPEC, or to --resume RUN; a spec's precision may end it sooner.",
+)
+@click.option(
+    "--tune", "quieten", is_flag=True, help="Quieten the hosts meanwhile, as perfrunner tune does."
+)
 @click.option("--dry-run", is_flag=True, help="Show the plan and do nothing.")
 @options.seed_option
 @options.workloads_option
@@ -49,18 +65,22 @@ if TYPE_CHECKING:
 @click.option(
     "--fail-on",
     type=click.Choice(FAIL_ON),
-    help="End with 1 when a primary metric of a variant has this verdict, beyond its margin.",
+    help="worse: end with 1 when a primary metric is worse and its interval reaches beyond the margin, or none has a "
+    "verdict. unsure: also when one is unsure, invalid or without a verdict.",
 )
 @options.quiet_option
 @click.pass_context
 def command(
     ctx: click.Context,
-    spec_path: Path,
+    spec_path: Path | None,
     overrides: tuple[str, ...],
+    profile: str | None,
     named_sources: tuple[str, ...],
     repeats: int | None,
     cluster: Path | None,
-    resume: bool,
+    resume: str | None,
+    extend: int | None,
+    quieten: bool,
     dry_run: bool,
     seed: int | None,
     workloads: tuple[str, ...],
@@ -73,16 +93,30 @@ def command(
     quiet: bool,
 ) -> None:
     """Build every variant of SPEC, prove it, run the trials interleaved, and report."""
-    spec = options.read_spec(spec_path, overrides, cluster, repeats, named_sources)
+    spec_path, resume = spec_or_run(spec_path, resume)
+    if spec_path is None:
+        if resume is None and extend is None:
+            raise UsageError("which spec?", "perfrunner run SPEC, or --resume [RUN]")
+        if overrides or profile or cluster or repeats or named_sources:
+            raise UsageError(
+                "a run goes on as it was begun: --set, --profile, --cluster, --repeats and --source"
+                " do not fit"
+            )
+        spec, text, spec_path, resume = recorded_spec(out_dir, resume, finished=extend is not None)
+    else:
+        spec = options.read_spec(spec_path, overrides, cluster, repeats, named_sources, profile)
+        text = spec_text(spec_path)
     only_workloads = options.selection("workload", workloads, tuple(spec.workloads))
     only_variants = options.selection("variant", variants, tuple(spec.variants))
     if dry_run:
-        show_plan(spec.restricted(only_workloads, only_variants), seed, out_dir, as_json)
+        chosen = spec.restricted(only_workloads, only_variants)
+        expected = estimate(chosen, spec_path, out_dir, engine_src, cache_dir)
+        show_plan(chosen, seed, expected, as_json)
         return
     outcome, document = run_and_report(
         ctx,
         spec,
-        spec_text(spec_path),
+        text,
         spec_path,
         out_dir=out_dir,
         cache_dir=cache_dir,
@@ -93,6 +127,8 @@ def command(
         engine_src=engine_src,
         as_json=as_json,
         quiet=quiet,
+        extend=extend or 0,
+        quieten=quieten,
     )
     end(ctx, outcome, document, fail_on)
 
@@ -103,10 +139,12 @@ def end(
     """Leave with the exit code of the run, or of the gate."""
     if outcome.exit_code:
         ctx.exit(outcome.exit_code)
-    broken = failing(document, fail_on)
-    for line in broken:
+    judgement = judge(document, fail_on)
+    for line in judgement.passed_unknown:
+        note(f"--fail-on {fail_on} lets pass what it does not know: {line}")
+    for line in judgement.failing:
         note(f"--fail-on {fail_on}: {line}")
-    if broken:
+    if judgement.failing:
         ctx.exit(EXIT_VERDICT)
 
 
@@ -119,16 +157,20 @@ def run_and_report(
     out_dir: Path,
     cache_dir: Path,
     engine_src: Path | None,
-    resume: bool,
+    resume: str | None,
     seed: int | None,
     as_json: bool,
     quiet: bool,
+    extend: int = 0,
+    quieten: bool = False,
     workloads: tuple[str, ...] | None = None,
     variants: tuple[str, ...] | None = None,
+    command: Sequence[str] = (),
 ) -> tuple[RunOutcome, dict[str, Any]]:
     """Run `spec`, print its report, and give how it ended and the report's JSON.
 
-    `text` is kept with the results; near `spec_path` the engine's source is looked for. Ends the process after Ctrl-C.
+    `text` is kept with the results; near `spec_path` the engine's source is looked for. `command` measures the same
+    again (if it is not this command line). Ends the process after Ctrl-C.
     """
     source = find_engine_source(engine_src, spec_path)
     from perfrunner.run.runner import run_experiment
@@ -140,13 +182,17 @@ def run_and_report(
             spec_path=spec_path.resolve(),
             out_dir=out_dir,
             cache_dir=cache_dir,
-            resume=resume,
+            resume=resume is not None,
+            run=resume or None,
+            extend=extend,
+            quieten=quieten,
             seed=seed,
             workloads=workloads,
             variants=variants,
             engine_src=source,
             listener=listener,
             resume_command=resume_command(ctx),
+            command=command or measuring_command(ctx, spec_path),
         )
     if outcome.exit_code == EXIT_INTERRUPTED:
         ctx.exit(EXIT_INTERRUPTED)
@@ -167,30 +213,42 @@ def _report(out_dir: Path, outcome: RunOutcome, as_json: bool) -> dict[str, Any]
     shared = redacted(data)  # the page and the JSON are passed on; a terminal is not
     report = build_report(shared)
     machine = render(report, "json")
-    if as_json:
-        click.echo(machine, nl=False)
-    else:
-        click.echo(render(build_report(data), "terminal", console=result_console()), nl=False)
     note(f"report {write_html(report, shared, outcome.directory / PAGE)}")
+    if as_json:
+        result(machine)
+    else:
+        result(render(build_report(data), "terminal", console=result_console()))
     document: dict[str, Any] = json.loads(machine)
     return document
 
 
-def resume_command(ctx: click.Context) -> str:
-    """The command line that goes on where this one stopped: the same, with --resume."""
-    arguments = [p.name or "" for p in ctx.command.params if isinstance(p, click.Argument)]
-    given = [ctx.params[name] for name in arguments]
-    words = ["perfrunner", str(ctx.info_name), *(str(word) for word in given if word is not None)]
-    for parameter in ctx.command.params:
-        value = ctx.params.get(parameter.name or "")
-        if not isinstance(parameter, click.Option) or parameter.name in ("resume", "dry_run"):
-            continue
-        if value in (None, False, (), parameter.default):
-            continue
-        flag = max(parameter.opts, key=len)
-        values = value if isinstance(value, tuple) else (value,)
-        words += [flag] if value is True else [w for v in values for w in (flag, str(v))]
-    return shlex.join([*words, "--resume"])
+def spec_or_run(spec_path: Path | None, resume: str | None) -> tuple[Path | None, str | None]:
+    """`--resume SPEC` without a SPEC behind it is read as it was meant: the newest unfinished run of that file."""
+    if spec_path is None and resume and Path(resume).is_file():
+        return Path(resume), ""
+    return spec_path, resume
+
+
+def recorded_spec(out_dir: Path, run: str | None, *, finished: bool) -> tuple[Spec, str, Path, str]:
+    """Of `run`, or of the newest unfinished one (`finished`: of the newest): spec, text, path, id."""
+    from perfrunner.results import ResultStore
+    from perfrunner.spec import Spec
+
+    with ResultStore.open(out_dir, create=False) as store:
+        if run:
+            record = store.resolve(run)
+        else:
+            known = [s.experiment for s in store.list()]
+            fitting = [e for e in known if finished or e.state != "done"]
+            if not fitting:
+                raise UsageError(
+                    f"nothing to resume: every experiment in {out_dir} is finished",
+                    "--resume RUN finishes failed cells of one, --extend N adds blocks",
+                )
+            record = fitting[-1]
+    note(f"going on with {record.id}")
+    spec = Spec.model_validate(record.spec_json)
+    return spec, record.spec_text, Path(record.spec_path), record.id
 
 
 def spec_text(spec_path: Path) -> str:

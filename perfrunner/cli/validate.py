@@ -12,6 +12,7 @@ from perfrunner.cli.output import print_json
 from perfrunner.errors import EXIT_USAGE, SpecError
 from perfrunner.spec import load_spec
 from perfrunner.spec.includes import shown
+from perfrunner.spec.profiles import profile_names
 
 
 @click.command(
@@ -33,7 +34,7 @@ def command(
     cluster: Path | None,
     as_json: bool,
 ) -> None:
-    """Check specs without running anything: every error, with its file and line."""
+    """Check specs without running anything, with each of their profiles: every error, with its file and line."""
     results = [_check(path, overrides, cluster) for path in spec_paths]
     if as_json:
         print_json({"specs": results, "ok": all(r["ok"] for r in results)})
@@ -50,6 +51,8 @@ def command(
 def _check(path: Path, overrides: tuple[str, ...], cluster: Path | None) -> dict[str, Any]:
     try:
         spec = load_spec(path, overrides, cluster)
+        for profile in profile_names(path):
+            load_spec(path, overrides, cluster, profile)
     except SpecError as error:
         return {"spec": shown(path), "ok": False, "errors": list(error.problems)}
     summary = f"{len(spec.variants)} variants x {len(spec.cells)} cells x {spec.blocks} blocks"

@@ -1,19 +1,22 @@
 """A Fabric connection that is quick on small exchanges and notices a dead host.
 
 Paramiko leaves TCP_NODELAY off (40 ms an exchange) and no keepalive on (a cut link hangs for ever), so the socket is
-made here: measured, a cut link ends a waiting command after 7-8 s. ~/.ssh/config is not read: host, port, user and
-key come from the cluster file alone, so that a run means the same on every controller.
+made here: measured, a cut link ends a waiting command after 7-8 s. Fabric's own reading of ~/.ssh/config is off: the
+way to a host is perfrunner.cluster.ssh_config's, so that a run means the same on every controller.
 """
 
 from __future__ import annotations
 
 import logging
 import socket
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import fabric
+import paramiko
 from fabric.runners import Remote
+
+from perfrunner.cluster.ssh_config import Endpoint
 
 CONNECT_TIMEOUT_S = 5.0
 _KEEPALIVE_IDLE_S, _KEEPALIVE_INTERVAL_S, _KEEPALIVE_PROBES = 3, 1, 4
@@ -29,10 +32,20 @@ class PromptRemote(Remote):  # type: ignore[misc]
 
 
 class HostConnection(fabric.Connection):  # type: ignore[misc]
-    """One host. `open` may be called again after the link was lost."""
+    """One host, through others where `way` names them before it. `open` may be called again after the link was lost.
 
-    def __init__(self, address: str, *, port: int, user: str | None, key: str | None) -> None:
+    `prepare` is called with each client before it connects: it installs the host keys that are believed.
+    """
+
+    # Fabric takes attributes that the class does not have for configuration.
+    _hops: Sequence[Endpoint] = ()
+    _prepare: Any = None
+    _through: Any = None  # clients of the hops, the nearest first
+
+    def __init__(self, way: Sequence[Endpoint], prepare: Callable[[Any], None]) -> None:
         _keep_quiet()
+        *hops, target = way
+        self._hops, self._prepare, self._through = hops, prepare, []
         config = fabric.Config(
             overrides={
                 "load_ssh_configs": False,
@@ -41,33 +54,85 @@ class HostConnection(fabric.Connection):  # type: ignore[misc]
             },
             lazy=True,
         )
-        connect: dict[str, Any] = {
-            "banner_timeout": CONNECT_TIMEOUT_S,
-            "auth_timeout": CONNECT_TIMEOUT_S,
-            "channel_timeout": CONNECT_TIMEOUT_S,
-            # A named key is the only one offered: a server counts every key tried against MaxAuthTries.
-            "allow_agent": key is None,
-            "look_for_keys": key is None,
-        }
-        if key is not None:
-            connect["key_filename"] = str(Path(key).expanduser())
         super().__init__(
-            address, user=user, port=port, config=config, connect_kwargs=connect, connect_timeout=5
+            target.address,
+            user=target.user,
+            port=target.port,
+            config=config,
+            connect_kwargs=_connect_kwargs(target),
+            connect_timeout=5,
         )
 
     def open(self) -> Any:
         """Connect and authenticate; a no-op while connected. OSError, paramiko.SSHException."""
         if self.is_connected:
             return None
+        self._prepare(self.client)
         # A socket serves one connection: it must not be found here at the next opening.
-        self.connect_kwargs["sock"] = responsive_socket(self.host, self.port)
+        self.connect_kwargs["sock"] = self._socket()
         try:
             return super().open()
         except BaseException:
             self.connect_kwargs["sock"].close()
+            self._leave_hops()
             raise
         finally:
             del self.connect_kwargs["sock"]
+
+    def close(self) -> None:
+        super().close()
+        self._leave_hops()
+
+    def _socket(self) -> Any:
+        """To the host's sshd: our own, or a channel of the last hop's connection."""
+        self._leave_hops()
+        if not self._hops:
+            return responsive_socket(self.host, self.port)
+        sock: Any = responsive_socket(self._hops[0].address, self._hops[0].port)
+        ends = [*((hop.address, hop.port) for hop in self._hops[1:]), (self.host, self.port)]
+        try:
+            for hop, end in zip(self._hops, ends, strict=True):
+                client = paramiko.SSHClient()
+                self._through.append(client)
+                self._prepare(client)
+                client.connect(
+                    hop.address,
+                    hop.port,
+                    hop.user,
+                    sock=sock,
+                    timeout=CONNECT_TIMEOUT_S,
+                    **_connect_kwargs(hop),
+                )
+                transport = client.get_transport()
+                if transport is None:
+                    raise EOFError
+                sock = transport.open_channel(
+                    "direct-tcpip", end, ("", 0), timeout=CONNECT_TIMEOUT_S
+                )
+        except BaseException:
+            sock.close()
+            self._leave_hops()
+            raise
+        return sock
+
+    def _leave_hops(self) -> None:
+        for client in reversed(self._through):
+            client.close()
+        self._through.clear()
+
+
+def _connect_kwargs(end: Endpoint) -> dict[str, Any]:
+    connect: dict[str, Any] = {
+        "banner_timeout": CONNECT_TIMEOUT_S,
+        "auth_timeout": CONNECT_TIMEOUT_S,
+        "channel_timeout": CONNECT_TIMEOUT_S,
+        # A named key is the only one offered: a server counts every key tried against MaxAuthTries.
+        "allow_agent": not end.keys,
+        "look_for_keys": not end.keys,
+    }
+    if end.keys:
+        connect["key_filename"] = list(end.keys)  # with KEY-cert.pub beside it, that too
+    return connect
 
 
 def _keep_quiet() -> None:

@@ -20,7 +20,8 @@ Facts: TypeAlias = dict[str, object]
 # If one of these differs from the experiment's first reading, what is measured now is not comparable.
 STABLE_FACTS = (
     "boot_id", "kernel", "machine", "distribution", "cpu_model", "cpus", "memory_bytes", "thp_enabled", "thp_defrag",
-    "governor", "clock_source", "turbo", "smt", "aslr", "numa_nodes", "glibc",
+    "governor", "clock_source", "turbo", "smt", "aslr", "numa_nodes", "glibc", "microcode", "swap_bytes",
+    "cpus_allowed", "cgroup_cpu_max",
 )  # fmt: skip
 
 _SCRIPT = r"""
@@ -47,6 +48,8 @@ show overcommit first /proc/sys/vm/overcommit_memory
 show swappiness first /proc/sys/vm/swappiness
 show load first /proc/loadavg
 show cgroup cat /proc/self/cgroup
+show cpu_max sh -c '
+  read -r line </proc/self/cgroup && cat "/sys/fs/cgroup${line#0::}/cpu.max" || cat /sys/fs/cgroup/cpu.max'
 show affinity grep Cpus_allowed_list /proc/self/status
 show nodes cat /sys/devices/system/node/online
 show glibc getconf GNU_LIBC_VERSION
@@ -94,6 +97,7 @@ def parse_facts(text: str) -> Facts:
             ("swappiness", "swappiness"),
             ("numa_nodes", "nodes"),
             ("glibc", "glibc"),
+            ("cgroup_cpu_max", "cpu_max"),
             ("virtualization", "virt"),
         )
         if key in shown

@@ -14,7 +14,7 @@ from perfrunner.cluster.local import LocalTransport
 from perfrunner.cluster.lock import HostLock, lock_host
 from perfrunner.cluster.process import StopResult
 from perfrunner.cluster.ssh import SshTransport
-from perfrunner.errors import HostError
+from perfrunner.cluster.ssh_config import way_to
 from perfrunner.spec.cluster import HostSpec
 
 
@@ -36,6 +36,7 @@ class Host:
         self.transport = transport
         self.run_id = run_id
         self._lock: HostLock | None = None
+        self._machine = True
         self._deployed: set[str] = set()
 
     def __enter__(self) -> Host:  # noqa: PYI034  typing.Self needs 3.11
@@ -57,22 +58,34 @@ class Host:
     def work_dir(self) -> str:
         return self.transport.work_dir
 
+    def boot_id(self) -> str:
+        """The same for all hosts that are one machine."""
+        return self.transport.read_text("/proc/sys/kernel/random/boot_id").strip()
+
     def facts(self) -> Facts:
         """What the host is and how it is set at this moment; see perfrunner.cluster.facts."""
         return read_facts(self.transport)
 
-    def lock(self) -> None:
-        """Take the host for this run; HostError, naming the holder, when another run has it."""
-        if self._lock is None:
-            self._lock = lock_host(self.transport, self.run_id)
+    def lock(self, *, machine: bool = True) -> None:
+        """Take the host for this run; HostError, naming the holder, when another run has it.
 
-    def require_lock(self) -> None:
-        """HostError when the lock was lost (with the link): another run may be measuring there."""
-        if self._lock is None or not self._lock.held:
-            raise HostError(
-                f"{self.name}: this run's lock on the host is lost",
-                hint="the connection broke; start again with --resume",
-            )
+        `machine`: also against runs in other work directories (not for a second host on a machine that is locked).
+        """
+        if self._lock is None:
+            self._machine = machine
+            self._lock = lock_host(self.transport, self.run_id, machine=machine)
+
+    @property
+    def locked(self) -> bool:
+        """False once the lock was lost (with the link): another run may be measuring there."""
+        return self._lock is not None and self._lock.held
+
+    def lock_again(self) -> None:
+        """Over a new connection. HostError as `lock`, also while the host has not noticed that the old one is gone."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+        self.lock(machine=self._machine)
 
     def start(
         self,
@@ -116,6 +129,7 @@ class Host:
         remote = f"{self.work_dir}/artifacts/{build_id}"
         if build_id not in self._deployed:
             self.transport.put_tree(artifact, remote)
+            self.transport.run(["touch", "--", remote])  # its last use, for `clean --keep`
             self._deployed.add(build_id)
         return remote
 
@@ -136,10 +150,13 @@ def open_host(
     else:
         link = SshTransport(
             name or spec.address,
-            spec.address,
-            port=spec.port,
-            user=spec.user,
-            key=spec.key,
+            way_to(
+                spec.address,
+                port=spec.port if "port" in spec.model_fields_set else None,
+                user=spec.user,
+                key=spec.key,
+                config=spec.ssh_config,
+            ),
             known_hosts=spec.known_hosts,
             host_keys=spec.host_keys,
         )

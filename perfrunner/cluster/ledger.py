@@ -7,18 +7,20 @@ as it or anything that it started lives; the status appears when it has ended.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from perfrunner.cluster import scripts
-from perfrunner.cluster.process import ExitStatus, ProcessId, StopResult
+from perfrunner.cluster.process import NAME, ExitStatus, ProcessId, StopResult
 from perfrunner.cluster.transport import DEFAULT_TIMEOUT_S, CommandTimeout
 from perfrunner.errors import HostError
 
 if TYPE_CHECKING:
     from perfrunner.cluster.shell import Raw, ShellTransport
 
+_BOOT_ID = re.compile(r"[0-9a-f-]{36}")
 _KILL_ALLOWANCE_S = 10.0  # after the grace: KILL, the status, the lock
 
 
@@ -35,14 +37,22 @@ class LedgerEntry:
 
     @classmethod
     def parse(cls, text: str) -> LedgerEntry:
+        """ValueError, KeyError or TypeError for a text that no process of ours has written."""
         fields = json.loads(text)
+        pid, start_time, boot_id = int(fields["pid"]), int(fields["start_time"]), fields["boot_id"]
+        if not NAME.fullmatch(fields["name"]) or not _BOOT_ID.fullmatch(boot_id):
+            raise ValueError(f"an entry of name {fields['name']!r}")
+        if (
+            pid < 2 or start_time < 0
+        ):  # 0, 1 and negative numbers mean more than one process to kill(2)
+            raise ValueError(f"an entry of pid {pid}")
         return cls(
             name=fields["name"],
-            run_id=fields["run_id"],
-            argv=tuple(fields["argv"]),
-            started_at=fields["started_at"],
-            stderr=fields["stderr"],
-            id=ProcessId(fields["pid"], fields["start_time"], fields["boot_id"]),
+            run_id=str(fields["run_id"]),
+            argv=tuple(map(str, fields["argv"])),
+            started_at=float(fields["started_at"]),
+            stderr=str(fields["stderr"]),
+            id=ProcessId(pid, start_time, boot_id),
         )
 
 

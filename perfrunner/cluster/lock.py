@@ -1,4 +1,7 @@
-"""One run at a time on a host: an flock on `<work_dir>/host.lock`, for as long as the run lives.
+"""One run at a time on a host: an flock on `<work_dir>/host.lock` and one for the machine, as long as the run lives.
+
+The machine's is on a directory that every machine has, whatever the work directories and users: nothing is created,
+so nothing can be forged. $PERFRUNNER_SHARE_HOST=1 leaves it out, where two runs at a time do no harm (tests).
 
 The kernel drops it with its holder, so it is never stale: the holder is this process (local) or a process on the
 host that ends with our channel (SSH). The file says who holds it, for the message only.
@@ -21,6 +24,8 @@ from perfrunner.cluster.ssh import SshTransport
 from perfrunner.errors import HostError
 
 LOCK_FILE = "host.lock"
+MACHINE = "/var/tmp"
+SHARE = "PERFRUNNER_SHARE_HOST"
 _SSH_GRANT_S = 10.0
 
 
@@ -35,16 +40,19 @@ class HostLock(Protocol):
     def release(self) -> None: ...
 
 
-def lock_host(transport: LocalTransport | SshTransport, run_id: str) -> HostLock:
-    """HostError, naming the holder, when another run has the host."""
+def lock_host(
+    transport: LocalTransport | SshTransport, run_id: str, *, machine: bool = True
+) -> HostLock:
+    """HostError, naming the holder, when another run has the host. `machine`: whatever its work directory is."""
+    machine = machine and os.environ.get(SHARE) != "1"
     path = f"{transport.work_dir}/{LOCK_FILE}"
     holder = (
         f"run {run_id or 'unnamed'} of {_user()}@{socket.gethostname()} (pid {os.getpid()},"
         f" since {time.strftime('%Y-%m-%d %H:%M:%S %Z')})"
     )
     if isinstance(transport, LocalTransport):
-        return _LocalLock(transport.name, Path(path), holder)
-    return _SshLock(transport, path, holder)
+        return _LocalLock(transport.name, Path(path), holder, machine=machine)
+    return _SshLock(transport, path, holder, machine=machine)
 
 
 def _user() -> str:
@@ -57,37 +65,65 @@ def _user() -> str:
 def _in_use(name: str, path: str, holder: str) -> HostError:
     return HostError(
         f"{name} is in use by {holder.strip() or 'another run'}",
-        hint=f"wait for it; or give this host another work_dir (the lock is {path})",
+        hint=f"wait for it: two at a time would measure each other (the lock is {path})",
     )
 
 
 class _LocalLock:
-    def __init__(self, name: str, path: Path, holder: str) -> None:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            error = _in_use(name, str(path), os.pread(fd, 1000, 0).decode(errors="replace"))
-            os.close(fd)
-            raise error from None
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, f"{holder}\n".encode(), 0)
-        self._fd: int | None = fd
+    def __init__(self, name: str, path: Path, holder: str, *, machine: bool) -> None:
+        self._stack = contextlib.ExitStack()
+        with contextlib.ExitStack() as stack:
+            if machine:
+                fd = os.open(MACHINE, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                stack.callback(os.close, fd)
+                if not _take(fd):
+                    raise _in_use(name, MACHINE, _holder_on_this_machine())
+            try:
+                fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            except OSError as error:
+                raise HostError(
+                    f"{name}: the lock {path} cannot be used: {error.strerror}"
+                ) from error
+            stack.callback(os.close, fd)
+            if not _take(fd):
+                raise _in_use(name, str(path), os.pread(fd, 1000, 0).decode(errors="replace"))
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"{holder}\n".encode(), 0)
+            self._stack = stack.pop_all()
+        self._held = True
 
     @property
     def held(self) -> bool:
-        return self._fd is not None
+        return self._held
 
     def release(self) -> None:
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
+        self._held = False
+        self._stack.close()
+
+
+def _take(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _holder_on_this_machine() -> str:
+    """From /proc/locks: `1: FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE 0 EOF`."""
+    inode = Path(MACHINE).stat().st_ino
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/locks").read_text("ascii").splitlines():
+            words = line.split()
+            if words[1] == "FLOCK" and words[5].endswith(f":{inode}"):
+                return f"another run on this machine (pid {words[4]})"
+    return "another run on this machine"
 
 
 class _SshLock:
-    def __init__(self, transport: SshTransport, path: str, holder: str) -> None:
+    def __init__(self, transport: SshTransport, path: str, holder: str, *, machine: bool) -> None:
         self._stack = contextlib.ExitStack()
-        argv = ["sh", "-c", scripts.HOLD_LOCK, "sh", path, holder]
+        argv = ["sh", "-c", scripts.HOLD_LOCK, "sh", path, holder, MACHINE if machine else ""]
         self._channel = self._stack.enter_context(transport.channel(argv, fed=True))
         self._channel.settimeout(_SSH_GRANT_S)
         try:

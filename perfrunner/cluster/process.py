@@ -5,9 +5,12 @@ Identity is pid + start time + boot id, so that a number used again by a strange
 
 from __future__ import annotations
 
+import re
 import signal
 from dataclasses import dataclass
 from typing import Protocol
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._,=+-]{0,150}")  # of a process: also of files
 
 
 @dataclass(frozen=True)

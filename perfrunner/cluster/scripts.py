@@ -51,6 +51,15 @@ exec head -c "$size" -- "$1"
 """
 GET_FILE_HEADER = 64 + 1 + 14 + 1
 
+# $1 directory of artifacts: for each its last use (seconds since 1970), its size in KiB and its name.
+LIST_ARTIFACTS = """
+cd -- "$1" 2>/dev/null || exit 0
+for dir in */; do
+  [ -d "$dir" ] || continue
+  echo "$(stat -c %Y -- "$dir") $(du -sk -- "$dir" | cut -f1) ${dir%/}"
+done
+"""
+
 # $1 directory, $2 sha256 of its list of sums. Files that are not listed do not matter.
 HAS_TREE = """
 cd -- "$1" 2>/dev/null || exit 1
@@ -79,10 +88,22 @@ case "$path" in
 esac
 """
 
-# $1 work directory; `~` is the user's home. Prints the real path.
+# $1 work directory; `~` is the user's home, `%u` the number of the user. Prints the real path. It must be the user's
+# own: what another may write to, or put a link in the place of, could make us end or remove what is not ours.
 OPEN_WORK_DIR = """
+refuse() { echo "$1" >&2; exit 76; }
 case "$1" in "~/"*) dir="$HOME/${1#??}" ;; *) dir=$1 ;; esac
-mkdir -p -- "$dir/ledger" "$dir/artifacts" && cd -- "$dir" && pwd -P && [ -w . ]
+case "$dir" in *%u*) dir="${dir%%\\%u*}$(id -u)${dir#*%u}" ;; esac
+if [ ! -e "$dir" ] && [ ! -L "$dir" ]; then
+  mkdir -p -- "$(dirname -- "$dir")" || exit 74
+  mkdir -m 700 -- "$dir" || [ -d "$dir" ] || exit 74
+fi
+cd -- "$dir" || exit 74
+[ ! -L "$dir" ] || refuse "it is a symbolic link"
+set -- $(stat -c '%u %a' .)
+[ "$1" = "$(id -u)" ] || refuse "it belongs to another user (number $1)"
+case "$2" in *[2367][0-7] | *[2367]) refuse "others may write to it (mode $2); chmod go-w it" ;; esac
+mkdir -p -- ledger artifacts && pwd -P && [ -w . ]
 """
 
 # --- processes --------------------------------------------------------------------------------------------------
@@ -126,7 +147,8 @@ cat -- "$base.json"
 
 # alive: the leader itself lives (same start time, same boot, no zombie). grouped: something of its group lives.
 # holders: the processes, of whatever group or session, that still have the lock's descriptor.
-# ours: the group may be signalled: its leader is ours, or the leader is gone and a holder of our lock is a member.
+# ours: the group may be signalled: its leader is ours and holds our lock, or the leader is gone and a holder of it is a
+# member. A ledger entry alone, whoever wrote it, ends nothing.
 _IDENTITY = """
 base=$1 pid=$2 start_time=$3 boot_id=$4; shift 4
 stat_of() { { read -r line </proc/"$1"/stat; } 2>/dev/null || return 1; set -f; line=${line##*) }; }
@@ -147,10 +169,11 @@ holders() {
   set +f
   find /proc/[0-9]*/fd -lname "$base.lock" 2>/dev/null | cut -d/ -f3 | sort -nu
 }
+holds() { [ -n "$(find "/proc/$1/fd" -lname "$base.lock" 2>/dev/null)" ]; }
 ours() {
   booted || return 1
   if stat_of "$pid"; then
-    is_leader $line && return 0
+    if is_leader $line; then holds "$pid"; return; fi
     is_zombie $line || return 1
   fi
   locked || return 1
@@ -235,8 +258,17 @@ done
 for entry in *.json; do [ ! -e "$entry" ] || cat -- "$entry"; done
 """
 
-# $1 lock file, $2 who holds it. Ends with standard input.
+# $1 lock file, $2 who holds it, $3 what stands for the whole machine (empty: not locked). Ends with standard input.
 HOLD_LOCK = """
+[ ! -L "$1" ] || { echo "$1 is a symbolic link" >&2; exit 76; }
+if [ -n "$3" ]; then
+  exec 8<"$3" || exit 74
+  if ! flock -n 8; then
+    pid=$(grep -m 1 "FLOCK .*:$(stat -c %i -- "$3") " /proc/locks | tr -s ' ' | cut -d' ' -f5)
+    echo "another run on this machine${pid:+ (pid $pid)}"
+    exit 75
+  fi
+fi
 flock -n -E 75 "$1" sh -c 'printf "%s\\n" "$2" >"$1" && echo held && exec cat >/dev/null' sh "$1" "$2"
 status=$?
 [ $status -ne 75 ] || cat -- "$1"

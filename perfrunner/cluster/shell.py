@@ -21,13 +21,14 @@ from posixpath import join as posix_join
 from typing import IO
 
 from perfrunner.cluster import scripts
+from perfrunner.cluster.environment import whole_environment
 from perfrunner.cluster.ledger import LedgerEntry, Process
+from perfrunner.cluster.process import NAME
 from perfrunner.cluster.transport import DEFAULT_TIMEOUT_S, CommandFailed, Completed
 from perfrunner.cluster.tree import pack_tree
 from perfrunner.errors import HostError
 
 CHUNK = 1 << 18
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._,=+-]{0,150}")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TRANSFER_TIMEOUT_S = 600.0
 
@@ -51,17 +52,17 @@ def command_line(argv: Sequence[str]) -> str:
 def with_environment(
     argv: Sequence[str], env: Mapping[str, str] | None = None, cwd: str | None = None
 ) -> list[str]:
-    """`env -C DIR K=V... ARGV`: no shell assigns anything, so no value needs quoting of its own."""
+    """`env -i -C DIR K=V... ARGV`: nothing is inherited; no shell assigns anything, so no value needs quoting."""
     if not argv or "=" in argv[0]:
         raise ValueError(f"not a command: {list(argv)!r}")
     if any("\0" in word for word in argv):
         raise ValueError("an argument holds a NUL byte")
-    prefix = ["-C", cwd] if cwd else []
-    for key, value in (env or {}).items():
+    prefix = ["-i", *(["-C", cwd] if cwd else [])]
+    for key, value in whole_environment(env or {}).items():
         if not _ENV_NAME.fullmatch(key) or "\0" in value:
             raise ValueError(f"not an environment variable: {key!r}")
         prefix.append(f"{key}={value}")
-    return ["env", *prefix, *argv] if prefix else list(argv)
+    return ["env", *prefix, *argv]
 
 
 def supervised(argv: Sequence[str], *, fed: bool) -> list[str]:
@@ -174,7 +175,7 @@ class ShellTransport(ABC):
         cwd: str | None = None,
         run_id: str = "",
     ) -> Process:
-        if not _NAME.fullmatch(name):
+        if not NAME.fullmatch(name):
             raise ValueError(f"not a name for a process: {name!r}")
         entry = {
             "name": name,
@@ -204,7 +205,16 @@ class ShellTransport(ABC):
     def processes(self) -> list[Process]:
         """Every process of this host's ledger, also those of earlier runs."""
         raw = self._script(scripts.LIST_LEDGER, self._path("ledger"))
-        return [Process(self, LedgerEntry.parse(line)) for line in raw.stdout.decode().splitlines()]
+        try:
+            return [
+                Process(self, LedgerEntry.parse(line))
+                for line in raw.stdout.decode(errors="replace").splitlines()
+            ]
+        except (ValueError, KeyError, TypeError) as error:
+            raise HostError(
+                f"{self._name}: {self._path('ledger')} holds what perfrunner did not write ({error})",
+                hint="look at it, and remove it by hand",
+            ) from error
 
     def ledger_script(
         self, script: str, entry: LedgerEntry, *arguments: str, timeout: float
@@ -259,6 +269,14 @@ class ShellTransport(ABC):
             )
         return True
 
+    def artifacts(self) -> list[tuple[str, float, int]]:
+        """Build id, last use (seconds since 1970) and bytes of every artifact on the host."""
+        raw = self._script(
+            scripts.LIST_ARTIFACTS, self._path("artifacts"), timeout=_TRANSFER_TIMEOUT_S
+        )
+        rows = [line.split(" ", 2) for line in raw.stdout.decode(errors="replace").splitlines()]
+        return [(name, float(used), int(kib) * 1024) for used, kib, name in rows]
+
     def get_file(self, remote: str, local: Path) -> None:
         part = local.with_name(f"{local.name}.part.{os.getpid()}")
         header, digest, size = bytearray(), hashlib.sha256(), 0
@@ -308,7 +326,7 @@ _IN_USE_HINT = "`perfrunner run --resume` stops what an interrupted run left beh
 def _still_running(name: str, ledger: bytes) -> str:
     try:
         entry = LedgerEntry.parse(ledger.decode())
-    except (ValueError, KeyError):
+    except (ValueError, KeyError, TypeError):
         return f"something of {name} still runs"
     return f"{name} (pid {entry.id.pid}, run {entry.run_id or 'unknown'}) still runs"
 

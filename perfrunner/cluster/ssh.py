@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NoReturn
 from perfrunner.cluster.heartbeat import Heartbeat
 from perfrunner.cluster.hostkeys import HostKeyPolicy, KnownHosts
 from perfrunner.cluster.shell import CHUNK, Raw, ShellTransport, Sink, command_line, supervised
+from perfrunner.cluster.ssh_config import Endpoint
 from perfrunner.cluster.transport import CommandTimeout, LinkLost
 from perfrunner.errors import HostError
 
@@ -43,19 +44,19 @@ class SshTransport(ShellTransport):
     def __init__(
         self,
         name: str,
-        address: str,
+        way: Sequence[Endpoint],
         *,
-        port: int = 22,
-        user: str | None = None,
-        key: str | None = None,
         known_hosts: str | None = None,
         host_keys: HostKeyPolicy = "strict",
     ) -> None:
+        """`way`: the hops to the host and, last, its own sshd."""
         super().__init__(name)
         from perfrunner.cluster.connection import HostConnection
 
-        self._connection: HostConnection = HostConnection(address, port=port, user=user, key=key)
         self._known_hosts = KnownHosts(known_hosts, host_keys)
+        self._connection: HostConnection = HostConnection(way, self._known_hosts.install)
+        self._host_key_name = way[-1].known_as
+        self._via = [end.address for end in way[:-1]]
         self._heartbeat: Heartbeat | None = None
         self._connecting = threading.Lock()
         self._channels = threading.BoundedSemaphore(MAX_CHANNELS)
@@ -64,7 +65,8 @@ class SshTransport(ShellTransport):
     def peer(self) -> str:
         """For messages: name (user@address:port)."""
         link = self._connection
-        return f"{self._name} ({link.user}@{link.host}:{link.port})"
+        via = f" via {', '.join(self._via)}" if self._via else ""
+        return f"{self._name} ({link.user}@{link.host}:{link.port}{via})"
 
     def close(self) -> None:
         self._connection.close()
@@ -83,7 +85,6 @@ class SshTransport(ShellTransport):
 
         link = self._connection
         for attempt in range(1, _CONNECT_TRIES + 1):
-            self._known_hosts.install(link.client)
             began = time.monotonic()
             try:
                 link.open()
@@ -110,11 +111,6 @@ class SshTransport(ShellTransport):
             else:
                 self._heartbeat = Heartbeat(link.transport)
                 return
-
-    @property
-    def _host_key_name(self) -> str:
-        link = self._connection
-        return link.host if link.port == 22 else f"[{link.host}]:{link.port}"
 
     def _explain(self, error: Exception) -> NoReturn:
         import paramiko

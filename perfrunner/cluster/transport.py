@@ -68,6 +68,8 @@ class Transport(Protocol):
     ) -> Completed:
         """Run to the end, standard input empty. A time-out, an exception or a lost link ends the command too.
 
+        Its environment is `env` and the base (perfrunner.cluster.environment), whatever the caller's holds.
+
         With `check` a status other than 0 raises CommandFailed. For megabytes of output let the command write
         a file and fetch that.
         """
@@ -84,7 +86,7 @@ class Transport(Protocol):
         cwd: str | None = None,
         run_id: str = "",
     ) -> ProcessHandle:
-        """Start a long-running process in a session of its own and note it in the host's ledger.
+        """Start a long-running process in a session of its own and note it in the host's ledger; `env` as in run.
 
         `name` is unique among the host's running processes: a second start under a name that still runs raises
         HostError. The process outlives this connection and perfrunner; Host.sweep finds it. The logs are appended.

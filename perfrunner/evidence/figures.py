@@ -14,7 +14,7 @@ import numpy as np
 from perfrunner.analysis import compare
 from perfrunner.analysis.estimate import paired_effect
 from perfrunner.analysis.model import Effect, Row
-from perfrunner.analysis.noise import smallest_visible
+from perfrunner.analysis.noise import half_width
 from perfrunner.errors import StoreError
 from perfrunner.evidence.kept import Comparison
 from perfrunner.spec.metrics import metric_type
@@ -39,7 +39,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Alarms:
-    """A metric over many comparisons of what is the same. Half-widths as `smallest_visible` gives them."""
+    """A metric over many comparisons of what is the same. Half-widths as `half_width` gives them."""
 
     metric: str
     alarms: Count
@@ -110,7 +110,7 @@ def alarms(comparisons: Sequence[Comparison], metrics: Sequence[str]) -> list[Al
             Alarms(
                 metric,
                 Count(sum(not _holds(one, one.neutral) for one in effects), len(effects)),
-                tuple(w for one in effects if (w := smallest_visible(one)) is not None),
+                tuple(w for one in effects if (w := half_width(one)) is not None),
                 tuple(one.sd for one in effects if one.sd is not None),
             )
         )
@@ -150,7 +150,7 @@ def planted(
                     metric,
                     float(np.mean(ratios)) if ratios else None,
                     float(np.exp(logs.mean())),
-                    float(np.median([smallest_visible(one) or math.nan for one in effects])),
+                    float(np.median([half_width(one) or math.nan for one in effects])),
                     Count(sum(row.verdict == "worse" for _, row in its), len(its)),
                     Count(held, len(effects)),
                 )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from perfrunner.analysis import Comparison, compare, moved_with
 from perfrunner.analysis.cells import clean_blocks
 from perfrunner.analysis.metadata_share import ENOUGH, metadata_shares
+from perfrunner.analysis.reference import beside
 from perfrunner.analysis.sampling import SamplingCost, failed_checks, sampling_costs
 from perfrunner.report.facts import differing_builds, differing_hosts, limited, trial_notes
 from perfrunner.report.method import method_facts, methods
@@ -16,7 +17,8 @@ from perfrunner.report.model import Counts, Fact, Moved, Report
 from perfrunner.report.noise import NOISE_FLOOR, aa_alarms, known_floors, noise_text
 from perfrunner.report.numbers import percent_change, significant
 from perfrunner.report.sentences import preface, sentences
-from perfrunner.report.sources import same_builds, source_facts
+from perfrunner.report.sources import pinned_sources, same_builds, source_facts
+from perfrunner.report.variants import variant_facts
 from perfrunner.spec.preconditions import MEASURED, PRECONDITIONS
 
 if TYPE_CHECKING:
@@ -24,19 +26,25 @@ if TYPE_CHECKING:
 
     from perfrunner.analysis.noise import NoiseFloor
     from perfrunner.results import ExperimentData
+    from perfrunner.spec.reference import Reference
 
 MOST_MOVED = 6
 OPEN_HOME = re.compile(r"'~/([\w@%+=:,./-]*)'")  # quoted, a shell would take the ~ for a name
 
 
-def build_report(data: ExperimentData, baseline: str | None = None) -> Report:
-    """Analyse and describe; `baseline` re-bases onto another variant."""
-    return report_of(data, compare(data, baseline))
+def build_report(
+    data: ExperimentData, baseline: str | None = None, reference: Reference | None = None
+) -> Report:
+    """Analyse and describe; `baseline` re-bases onto another variant, `reference` replaces the recorded spec's."""
+    return report_of(data, compare(data, baseline), reference)
 
 
-def report_of(data: ExperimentData, comparison: Comparison) -> Report:
+def report_of(
+    data: ExperimentData, comparison: Comparison, reference: Reference | None = None
+) -> Report:
     """The report of a comparison that was made already."""
     counts = _counts(data)
+    reference = reference or _recorded_reference(data)
     noise = known_floors(data, comparison)
     measured = methods(data) if comparison.paired else ()
     return Report(
@@ -65,8 +73,19 @@ def report_of(data: ExperimentData, comparison: Comparison) -> Report:
         reproduce=_reproduce(data),
         methods=measured,
         method=method_facts(measured, data.trials),
+        reference=reference,
+        beside=() if reference is None else beside(reference, comparison),
         sources=source_facts(data),
     )
+
+
+def _recorded_reference(data: ExperimentData) -> Reference | None:
+    recorded = data.experiment.spec_json.get("reference")
+    if not recorded:
+        return None
+    from perfrunner.spec.reference import Reference
+
+    return Reference.model_validate(recorded)
 
 
 def _row_notes(comparison: Comparison, *, primary: bool) -> Iterable[str]:
@@ -100,10 +119,15 @@ def _context(
     hosts = _hosts(record.facts)
     if hosts:
         yield Fact("hosts", hosts)
+    yield from variant_facts(data, comparison.variants)
     for name, workload in (spec.get("workloads") or {}).items():
         if any(cell.workload == name for cell in comparison.cells):
             yield Fact(f"workload {name}", _settings(workload))
-    blocks = f"{comparison.blocks} blocks, seed {record.seed}"
+    added = "".join(
+        f" (from {e['from']} to {e['to']} on {str(e['at'])[:10]})"
+        for e in record.facts.get("extended", ())
+    )
+    blocks = f"{comparison.blocks} blocks{added}, seed {record.seed}"
     spoiled = f", {counts.void} void, {counts.failed} failed" if comparison.voids else ", none void"
     yield Fact("trials", f"{counts.ok} ok{spoiled}; {blocks}")
     yield Fact(
@@ -127,10 +151,9 @@ def _sampling(costs: list[SamplingCost]) -> str:
 
 
 def _sampling_cost(cost: SamplingCost) -> str:
-    low, high = (percent_change(end) for end in cost.expected)
+    low, high = (percent_change(end) for end in cost.interval)
     return (
-        f"{cost.cell} {cost.metric} {percent_change(cost.ratio)} without samplers"
-        f" (two trials with them: {low} to {high})"
+        f"{cost.cell} {cost.metric} {percent_change(cost.ratio)} [{low}, {high}] without samplers"
     )
 
 
@@ -239,7 +262,20 @@ def _reproduce(data: ExperimentData) -> str:
         words = ["perfrunner", "run", record.spec_path or f"{record.name}.yaml"]
     if not any(word == "--seed" or word.startswith("--seed=") for word in words):
         words += ["--seed", str(record.seed)]
-    blocks = record.spec_json.get("blocks")
-    if blocks and not any(word.startswith("--repeats") for word in words):
-        words += ["--repeats", str(blocks)]
+    extended = record.facts.get("extended")
+    blocks = extended[-1]["to"] if extended else record.spec_json.get("blocks")
+    flag = "--blocks" if words[1:2] == ["ab"] else "--repeats"
+    if extended:
+        words = _without(words, flag)
+    if blocks and not any(word.startswith(flag) for word in words):
+        words += [flag, str(blocks)]
+    words += pinned_sources(data)
     return OPEN_HOME.sub(r"~/\1", shlex.join(words))
+
+
+def _without(words: list[str], flag: str) -> list[str]:
+    """Without an option and its value."""
+    if flag not in words:
+        return words
+    place = words.index(flag)
+    return [*words[:place], *words[place + 2 :]]

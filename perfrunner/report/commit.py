@@ -9,8 +9,10 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
+from perfrunner.report.commit_beside import WIDTH, commit_beside
 from perfrunner.report.method import method_line
 from perfrunner.report.numbers import change, scale_for, significant
+from perfrunner.report.variants import definition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from perfrunner.report.model import Report
     from perfrunner.report.numbers import Scale
 
-WIDTH = 72
 NAME = 18
 ASCII = str.maketrans({
     "\N{MINUS SIGN}": "-", "\N{MULTIPLICATION SIGN}": "x", "\N{DIVISION SIGN}": "1/",
@@ -28,8 +29,8 @@ ASCII = str.maketrans({
 })  # fmt: skip
 
 
-def commit_text(report: Report) -> str:
-    """Lines of at most 72 columns."""
+def commit_text(report: Report, *, every: bool = False) -> str:
+    """Lines of at most 72 columns. `every`: with the reference's tables whole, ours beside them."""
     lines: list[str] = []
     if all(row.verdict is None for row in report.comparison.rows):
         for sentence in report.headline[:1]:
@@ -38,6 +39,8 @@ def commit_text(report: Report) -> str:
     for cell in report.comparison.cells:
         for rows in _shown(report, cell):
             lines += [*_block(cell, rows), ""]
+    if every:
+        lines += commit_beside(report)
     for warning in report.warnings:
         lines += textwrap.wrap(f"note: {warning}", WIDTH, subsequent_indent="  ")
     lines += _builds(report)
@@ -123,8 +126,11 @@ def _spread(row: Row) -> str:
 
 
 def _builds(report: Report) -> Iterable[str]:
+    defined = report.experiment.spec_json.get("variants") or {}
     for build in report.builds:
-        line = f"build {build.build_id[:12]}  {build.variant}"
+        what = defined.get(build.variant)
+        is_what = f": {definition(what)}" if isinstance(what, dict) else ""
+        line = f"build {build.build_id[:12]}  {build.variant}{is_what}"
         yield from textwrap.wrap(line, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
     for fact in report.sources:
         if fact.label.startswith(("commit", "files")):

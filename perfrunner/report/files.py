@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 # What a page has as pictures, for readers without scripts: its comparison is of HTML anyway.
-STATIC = ("trials", "fragmentation", "series")
+STATIC = ("reference", "trials", "fragmentation", "series")
 
 
 def write_charts(

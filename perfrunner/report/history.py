@@ -9,29 +9,53 @@ from perfrunner.report.numbers import ARROWS, MARKS, minus, p_text, scale_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from perfrunner.analysis.history import History, Level, Series
+    from perfrunner.analysis.history import Alarm, History, Level, Series
 
 BARS = "▁▂▃▄▅▆▇█"
 MOST_BARS = 80
-SCHEMA = 1
+SCHEMA = 2
 
 
-def history_text(history: History) -> str:
-    """Plain text, a paragraph a series; the baseline's raw values last."""
+def history_text(histories: Sequence[History]) -> str:
+    """Plain text, a paragraph a series; of each metric the baseline's raw values last."""
+    return "\n".join(_text(history) for history in histories)
+
+
+def _text(history: History) -> str:
     if not history.series:
         return f"no run has {history.metric}\n"
     ordered = sorted(history.series, key=lambda s: s.variant == s.baseline)
     return "\n".join("\n".join(_paragraph(series)) + "\n" for series in ordered)
 
 
-def history_document(history: History) -> dict[str, Any]:
-    """Plain values: every run, every level."""
+def history_document(histories: Sequence[History]) -> dict[str, Any]:
+    """Plain values: every run, every level, every change that was told. `metric` is that of the only one, or null."""
+    first = histories[0]
     return {
         "schema": SCHEMA,
-        "spec": history.spec_name,
-        "metric": history.metric,
-        "left_out": list(history.left_out),
-        "series": [_document(series) for series in history.series],
+        "spec": first.spec_name,
+        "metric": first.metric if len(histories) == 1 else None,
+        "newest": first.newest,
+        "left_out": list(dict.fromkeys(run for one in histories for run in one.left_out)),
+        "why_left_out": list(dict.fromkeys(line for one in histories for line in one.why)),
+        "series": [_document(series) for history in histories for series in history.series],
+        "alarms": [_alarm(alarm, history) for history in histories for alarm in history.alarms],
+    }
+
+
+def _alarm(alarm: Alarm, history: History) -> dict[str, Any]:
+    return {
+        "metric": alarm.metric.id,
+        "variant": alarm.variant,
+        "baseline": alarm.baseline,
+        "cells": [list(cell) for cell in alarm.cells],
+        "turn": alarm.turn,
+        "first": alarm.first,
+        "first_at": alarm.first_at.isoformat(),
+        "known": alarm.known,
+        "new": alarm in history.news,
+        "p": alarm.p,
+        "text": str(alarm),
     }
 
 
@@ -42,8 +66,13 @@ def _paragraph(series: Series) -> Iterator[str]:
     span = f"{first.created_at:%Y-%m-%d} to {last.created_at:%Y-%m-%d}"
     yield f"{series.metric.id} {arrow}  {series.cell}: {series.variant}{against}, {len(series.runs)} runs, {span}"
     yield f"  {_bars([run.value for run in series.runs])}"
-    for number, level in enumerate(series.levels):
-        yield f"  {_level(series, level)}{_change(series, number)}"
+    for number in range(len(series.levels)):
+        yield f"  {level_text(series, number)}"
+
+
+def level_text(series: Series, number: int) -> str:
+    """A level in a line, with what began it."""
+    return f"{_level(series, series.levels[number])}{_change(series, number)}"
 
 
 def _level(series: Series, level: Level) -> str:
@@ -83,6 +112,7 @@ def _bars(values: Sequence[float]) -> str:
 
 def _document(series: Series) -> dict[str, Any]:
     return {
+        "metric": series.metric.id,
         "workload": series.cell.workload,
         "bucket": series.cell.bucket,
         "variant": series.variant,
@@ -96,7 +126,7 @@ def _document(series: Series) -> dict[str, Any]:
             for run in series.runs
         ],
         "levels": [
-            {"first": level.first, "last": level.last, "value": level.value, "p": level.p}
+            {"first": level.first, "last": level.last, "value": level.value, "p": level.p, "known": level.known}
             for level in series.levels
         ],
         "turn": series.turn(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from perfrunner.report.beside import beside_records
 from perfrunner.report.method import method_record
 from perfrunner.report.model import SCHEMA
 
@@ -29,6 +30,7 @@ def document(report: Report) -> dict[str, Any]:
             "invalid": report.counts.void,
             "failed": report.counts.failed,
         },
+        **({"beside": beside_records(report)} if report.beside else {}),
         "results": [_result(row, comparison.baseline) for row in comparison.rows],
         "facts": {
             "schema": SCHEMA,
@@ -79,6 +81,7 @@ def _result(row: Row, baseline: str) -> dict[str, Any]:
         "cv": summary.cv,
         "min": summary.minimum,
         "max": summary.maximum,
+        "max_deviation": summary.max_deviation,
         "ci95": None if summary.ci95 is None else list(summary.ci95),
         "baseline": baseline,
         "effect": row.metric.effect,
@@ -89,5 +92,7 @@ def _result(row: Row, baseline: str) -> dict[str, Any]:
         "margin": None if effect is None else effect.margin,
         "primary": row.primary,
         "verdict": row.verdict,
+        "small": row.small,
+        "reason": row.reason,
         "more_blocks": row.more_blocks,
     }

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from perfrunner.report.beside_markdown import beside_section
+from perfrunner.report.beside_markdown import plain as _plain
 from perfrunner.report.numbers import (
     ARROWS,
     change,
     mean_text,
-    minus,
     more_text,
     p_text,
     scale_for,
@@ -74,6 +75,7 @@ def _lines(report: Report, *, every: bool) -> Iterable[str]:
     yield ""
     yield "</details>"
     yield ""
+    yield from beside_section(report)
     moved = [
         f"{moved.variant} · {moved.cell}: "
         + "; ".join(
@@ -177,10 +179,3 @@ def _folded(title: str, lines: Iterable[str]) -> Iterable[str]:
     yield ""
     yield "</details>"
     yield ""
-
-
-def _plain(text: str) -> str:
-    """Names and reasons must not become markup."""
-    for mark in ("\\", "|", "*", "_", "`", "<", "[", "#"):
-        text = text.replace(mark, f"\\{mark}")
-    return minus(text) if text.startswith("-") else text.replace("\n", " ")

@@ -10,9 +10,11 @@ if TYPE_CHECKING:
 
     from perfrunner.analysis import Cell, Comparison, Row
     from perfrunner.analysis.noise import NoiseFloor
+    from perfrunner.analysis.reference import BesideLine
     from perfrunner.report.method import Method
     from perfrunner.report.sentences import Sentence
     from perfrunner.results import BuildRecord, ExperimentRecord
+    from perfrunner.spec.reference import Reference
 
 SCHEMA = 1  # of the JSON format
 
@@ -70,6 +72,8 @@ class Report:
     reproduce: str
     methods: tuple[Method, ...] = ()  # how it was measured, by workload: as figures
     method: tuple[Fact, ...] = ()  # and as lines
+    reference: Reference | None = None  # values published before, if the spec has any
+    beside: tuple[BesideLine, ...] = ()  # each of them beside ours
     sources: tuple[Fact, ...] = ()  # what was built
 
     @property

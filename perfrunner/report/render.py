@@ -29,15 +29,15 @@ def render(
     """The report as text.
 
     `console` gives the width and the colours of the terminal format. `every` shows the metrics
-    without a change too (markdown and terminal; JSON and HTML always hold all), `verbose` on a
-    terminal the facts and notes.
+    without a change too (markdown and terminal; JSON and HTML always hold all), in the commit format the
+    whole tables of the spec's reference; `verbose` on a terminal the facts and notes.
     """
     if fmt == "terminal":
         return terminal_text(report, console, every=every, verbose=verbose)
     if fmt == "markdown":
         return markdown_text(report, every=every)
     if fmt == "commit":
-        return commit_text(report)
+        return commit_text(report, every=every)
     if fmt == "json":
         return json_text(report)
     if fmt == "html":

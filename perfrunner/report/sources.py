@@ -50,6 +50,19 @@ def _distance(label: str, distance: Distance) -> Iterable[Fact]:
         yield Fact("files", ", ".join([*shown, *([f"and {more} more"] if more > 0 else [])]))
 
 
+def pinned_sources(data: ExperimentData) -> list[str]:
+    """Options that give a run the commits of this one, wherever its branches are by now."""
+    recorded = data.experiment.facts.get(FACT)
+    if not isinstance(recorded, dict):
+        return []
+    words = []
+    for variant, record in recorded["arms"].items():
+        source = source_of(record)
+        if source.revision and source.commit is not None:
+            words += ["--source", f"{variant}={source.commit[:12]}"]
+    return words
+
+
 def same_builds(data: ExperimentData) -> Iterable[str]:
     """Arms of differently named sources that are one program with the same settings: what they differ by is noise."""
     variants = data.experiment.spec_json.get("variants") or {}

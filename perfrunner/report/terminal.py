@@ -13,6 +13,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from perfrunner.report.beside_terminal import beside_section
 from perfrunner.report.noise import NOISE_FLOOR
 from perfrunner.report.numbers import (
     ARROWS,
@@ -116,6 +117,7 @@ def _parts(report: Report, width: int, *, every: bool, verbose: bool) -> Iterabl
         for cell in (c for c in report.comparison.cells if c not in measured):
             yield Text(f"{cell}: no trial counts", style="bold")
         yield Text(SHORT, style="dim")
+    yield from beside_section(report)
     if verbose:
         yield _context(report)
         yield from _lists(report)
@@ -138,7 +140,7 @@ def _more(report: Report) -> str:
 
 def _context(report: Report) -> RenderableType:
     grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(style="dim", overflow="fold")
     grid.add_column(overflow="fold")
     for fact in report.context:
         grid.add_row(fact.label, escape(fact.value))

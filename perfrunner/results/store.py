@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, get_args
@@ -41,6 +42,7 @@ __all__ = ["STORE_FILE", "ResultStore"]
 BUILD_COLUMNS = [builds.c[f.name] for f in dataclasses.fields(BuildRecord)]
 TRIAL_COLUMNS = [trials.c[f.name] for f in dataclasses.fields(TrialRecord)]
 EXPERIMENT_COLUMNS = [experiments.c[f.name] for f in dataclasses.fields(ExperimentRecord)]
+SHORTEST_BUILD_ID = 6  # characters of one that a person must give
 
 
 class ResultStore:
@@ -203,7 +205,8 @@ class ResultStore:
     def resolve(self, reference: str | None) -> ExperimentRecord:
         """The experiment a person means.
 
-        An id, a spec name (its latest run), the start of exactly one id, or None: the latest.
+        An id, a spec name (its latest run), a day (its latest run; 20261120 or 2026-11-20, UTC), the start of exactly
+        one id, or None: the latest.
         """
         known = [summary.experiment for summary in self.list()]
         if not known:
@@ -218,6 +221,14 @@ class ResultStore:
         named = [record for record in known if record.name == reference]
         if named:
             return named[-1]
+        if (day := _day(reference)) and (then := [r for r in known if _day_of(r) == day]):
+            names = sorted({record.name for record in then})
+            if len(names) == 1:
+                return then[-1]
+            raise UsageError(
+                f"on {reference} there were runs of several specs: {', '.join(names)}",
+                f"name one as {names[0]}-{day}",
+            )
         starting = [r for r in known if reference and r.id.startswith(reference)]
         if len(starting) == 1:
             return starting[0]
@@ -230,6 +241,23 @@ class ResultStore:
             f"no experiment {reference!r} in {self._place}",
             f"did you mean {near[0]}?" if near else "perfrunner list shows what is stored",
         )
+
+    def with_build(self, start: str) -> Sequence[tuple[str, str]]:
+        """(experiment id, variant) measured on the one build whose id begins so, oldest first; empty where none is."""
+        if len(start) < SHORTEST_BUILD_ID:
+            return ()
+        query = (
+            select(builds.c.experiment_id, builds.c.variant, builds.c.build_id)
+            .join(experiments, experiments.c.id == builds.c.experiment_id)
+            .where(builds.c.build_id.startswith(start, autoescape=True))
+            .order_by(experiments.c.created_at, experiments.c.id, builds.c.row)
+        )
+        with self._transaction() as connection:
+            found = list(connection.execute(query))
+        ids = sorted({row[2] for row in found})
+        if len(ids) > 1:
+            raise UsageError(f"{start!r} is the start of several build ids: {', '.join(ids)}")
+        return [(row[0], row[1]) for row in found]
 
     # Inside -------------------------------------------------------------------------------------
 
@@ -252,6 +280,16 @@ class ResultStore:
         if row is None:
             raise UsageError(f"no experiment {experiment_id!r} in {self._place}")
         return _experiment(row)
+
+
+def _day(reference: str) -> str | None:
+    """20261120, from either way of writing a day."""
+    match = re.fullmatch(r"(\d{4})(-?)(\d{2})\2(\d{2})", reference)
+    return None if match is None else match[1] + match[3] + match[4]
+
+
+def _day_of(record: ExperimentRecord) -> str:
+    return f"{record.created_at:%Y%m%d}"
 
 
 def _experiment(row: Row[Any]) -> ExperimentRecord:

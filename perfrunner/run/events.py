@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
+Decision: TypeAlias = Literal["continue", "extend", "stop"]
 TrialStatus: TypeAlias = Literal["ok", "void", "failed"]
 
 
@@ -158,12 +159,14 @@ class Eta:
 
 @dataclass(frozen=True)
 class Precision:
-    """After a whole block of a spec with `precision`: the widest half-width of the primary metrics."""
+    """After a whole block of a spec with `precision`: the widest half-width of a cell's primary metrics."""
 
+    cell: tuple[str, str]  # (workload, bucket)
     block: int
+    clean: int  # of the cell's blocks, how many count
     half_width: float | None  # None: not computable yet
     wanted: float
-    decision: Literal["continue", "extend", "stop"]
+    decision: Decision
 
 
 @dataclass(frozen=True)

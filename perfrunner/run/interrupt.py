@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM.
+"""Ctrl-C, SIGTERM, and SIGHUP (the terminal or the SSH login is gone; not under nohup).
 
 The first signal raises Interrupted in the main thread, so that the run unwinds: it stops its own processes, keeps
 what was measured and prints how to go on. Inside `shield()` (a store transaction, starting a process and noting
@@ -34,12 +34,12 @@ class InterruptedTwice(Interrupted):
 
 
 class SignalGuard:
-    """Owns the process's SIGINT and SIGTERM handlers while entered; puts the previous ones back.
+    """Owns the process's handlers of these signals while entered; puts the previous ones back.
 
     Outside the main thread signals cannot be handled: there it does nothing.
     """
 
-    SIGNALS = (signal.SIGINT, signal.SIGTERM)
+    SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def __init__(self) -> None:
         self._previous: dict[int, object] = {}
@@ -50,6 +50,8 @@ class SignalGuard:
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             for signum in self.SIGNALS:
+                if signum == signal.SIGHUP and signal.getsignal(signum) == signal.SIG_IGN:
+                    continue  # nohup
                 self._previous[signum] = signal.signal(signum, self._handle)
         return self
 
@@ -82,6 +84,8 @@ class SignalGuard:
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
         del frame
+        if signum == signal.SIGHUP and self._seen:
+            return  # a closing terminal says it more than once; nobody is in a hurry
         self._seen += 1
         if self._seen > 1:
             raise InterruptedTwice(signum)

@@ -1,4 +1,4 @@
-"""Which experiment a run belongs to: a new one, or the newest unfinished one of the same spec.
+"""Which experiment a run belongs to: a new one, or one of the same spec that goes on.
 
 A resumed experiment must be the same in everything that matters: the spec as it was resolved is compared with the one
 that was recorded, so that trials of two different specs never mix.
@@ -6,8 +6,8 @@ that was recorded, so that trials of two different specs never mix.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,9 @@ from perfrunner.errors import UsageError
 from perfrunner.results import ExperimentRecord, ResultStore, TrialRecord
 from perfrunner.run.plan.order import draw_seed
 from perfrunner.spec.model import Spec
+
+GRANTED = "granted_after"  # fact: after how many trials the budget of redone cells was granted anew
+EXTENDED = "extended"  # fact: blocks that were added: from, to, at
 
 
 @dataclass(frozen=True)
@@ -35,10 +38,23 @@ def resolved(spec: Spec) -> dict[str, Any]:
 
 
 def differences(recorded: Mapping[str, Any], spec: Spec) -> list[str]:
-    """The keys in which a recorded spec differs. The seed does not count: the experiment has its own."""
-    new = resolved(spec)
-    keys = {*recorded, *new} - {"seed"}
-    return [key for key in sorted(keys) if recorded.get(key) != new.get(key)]
+    """The keys in which a recorded spec differs. The seed does not count: the experiment has its own.
+
+    Nor does the reference: it changes nothing of a run.
+    """
+    old, new = _without_places(recorded), _without_places(resolved(spec))
+    keys = {*old, *new} - {"seed", "reference"}
+    return [key for key in sorted(keys) if old.get(key) != new.get(key)]
+
+
+def _without_places(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Where on a host the files lie is nothing of the experiment."""
+    cluster = spec.get("cluster") or {}
+    hosts = {
+        name: {key: value for key, value in host.items() if key != "work_dir"}
+        for name, host in (cluster.get("hosts") or {}).items()
+    }
+    return {**spec, "cluster": {**cluster, "hosts": hosts}}
 
 
 def begin(
@@ -74,26 +90,21 @@ def begin(
     return Opened(record, directory, (), resumed=False)
 
 
-def resume(store: ResultStore, out_dir: Path, spec: Spec, *, seed: int | None) -> Opened:
-    """The newest unfinished experiment of this spec; UsageError when there is none to go on with."""
-    same_name = [s.experiment for s in store.list() if s.experiment.name == spec.name]
-    unfinished = [e for e in reversed(same_name) if e.state != "done"]
-    if not unfinished:
-        what = "every experiment is finished" if same_name else "there is no experiment"
-        raise UsageError(
-            f"nothing to resume: {what} of spec {spec.name} in {out_dir}",
-            hint="run it without --resume to begin one",
-        )
-    for experiment in unfinished:
-        if not differences(experiment.spec_json, spec):
-            break
-    else:
-        newest = unfinished[0]
-        changed = ", ".join(differences(newest.spec_json, spec))
-        raise UsageError(
-            f"the spec is not the one that {newest.id} was begun with: {changed} differs",
-            hint="resume with the same spec and options, or run without --resume to begin anew",
-        )
+def resume(
+    store: ResultStore,
+    out_dir: Path,
+    spec: Spec,
+    *,
+    seed: int | None,
+    run: str | None = None,
+    extend: int = 0,
+) -> Opened:
+    """An experiment of this spec to go on with: the newest unfinished one, or `run` (as ResultStore.resolve takes it).
+
+    One that had ended (done with failed cells, or failed) gets a new budget of redone cells. `extend` adds blocks, by
+    default to the newest experiment of the spec. UsageError when there is none to go on with, or the spec is another.
+    """
+    experiment = _to_go_on_with(store, out_dir, spec, run, extend)
     seed = spec.seed if seed is None else seed
     if seed is not None and seed != experiment.seed:
         raise UsageError(
@@ -102,7 +113,66 @@ def resume(store: ResultStore, out_dir: Path, spec: Spec, *, seed: int | None) -
         )
     directory = out_dir / experiment.id
     (directory / "trials").mkdir(parents=True, exist_ok=True)
-    return Opened(experiment, directory, store.load(experiment.id).trials, resumed=True)
+    trials = store.load(experiment.id).trials
+    facts = dict(experiment.facts)
+    if experiment.state in ("done", "failed"):
+        facts[GRANTED] = [*facts.get(GRANTED, []), len(trials)]
+    if extend:
+        before = _blocks(experiment, spec, trials)
+        now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        added = {"from": before, "to": before + extend, "at": now}
+        facts[EXTENDED] = [*facts.get(EXTENDED, []), added]
+    experiment = replace(experiment, facts=facts)
+    return Opened(experiment, directory, trials, resumed=True)
+
+
+def planned_blocks(opened: Opened, spec: Spec) -> int:
+    """Blocks of the spec, or as many as it was extended to."""
+    extended = opened.experiment.facts.get(EXTENDED)
+    if extended:
+        return int(extended[-1]["to"])
+    return max([spec.blocks, *(trial.block for trial in opened.trials)])
+
+
+def _blocks(experiment: ExperimentRecord, spec: Spec, trials: Sequence[TrialRecord]) -> int:
+    """As many as it has, or is yet to have where it has not come to its end."""
+    measured = max((trial.block for trial in trials), default=0)
+    if experiment.state == "done":
+        return measured
+    extended = experiment.facts.get(EXTENDED)
+    return max(measured, int(extended[-1]["to"]) if extended else spec.blocks)
+
+
+def _to_go_on_with(
+    store: ResultStore, out_dir: Path, spec: Spec, run: str | None, extend: int
+) -> ExperimentRecord:
+    if run is not None:
+        named = store.resolve(run)
+        if named.name != spec.name or differences(named.spec_json, spec):
+            changed = ", ".join(differences(named.spec_json, spec))
+            raise UsageError(
+                f"the spec is not the one that {named.id} was begun with: {changed} differs",
+                hint=f"leave out the spec: perfrunner run --resume {named.id}",
+            )
+        return named
+    same_name = [s.experiment for s in store.list() if s.experiment.name == spec.name]
+    candidates = [e for e in reversed(same_name) if extend or e.state != "done"]
+    if not candidates:
+        what = "every experiment is finished" if same_name else "there is no experiment"
+        raise UsageError(
+            f"nothing to resume: {what} of spec {spec.name} in {out_dir}",
+            hint="run it without --resume to begin one; --resume RUN finishes failed cells of a finished one,"
+            " --extend N adds blocks to it",
+        )
+    for experiment in candidates:
+        if not differences(experiment.spec_json, spec):
+            return experiment
+    newest = candidates[0]
+    changed = ", ".join(differences(newest.spec_json, spec))
+    raise UsageError(
+        f"the spec is not the one that {newest.id} was begun with: {changed} differs",
+        hint="resume with the same spec and options, or run without --resume to begin anew",
+    )
 
 
 def _free_id(wanted: str, taken: set[str], out_dir: Path) -> str:

@@ -12,35 +12,38 @@ from __future__ import annotations
 import contextlib
 import shlex
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import perfrunner
+from perfrunner.cluster import LinkLost
 from perfrunner.errors import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
     EXIT_OK,
     PerfrunnerError,
     StoreError,
+    UsageError,
 )
 from perfrunner.results import BuildRecord, ExperimentState, ResultStore
 from perfrunner.run import events as ev
 from perfrunner.run.diskspace import disk_is_full
+from perfrunner.run.failfast import IN_A_ROW, FailingInARow
 from perfrunner.run.interrupt import Interrupted, InterruptedTwice, SignalGuard
 from perfrunner.run.journal import Journal, read_journal, trial_in_flight
 from perfrunner.run.lock import OutDirLock
-from perfrunner.run.opening import Opened, begin
+from perfrunner.run.opening import EXTENDED, Opened, begin, planned_blocks
 from perfrunner.run.opening import resume as resume_experiment
 from perfrunner.run.plan.ensembles import FACT as LAYOUTS
 from perfrunner.run.plan.ensembles import Layout, layouts, record_layouts, stored_layouts
 from perfrunner.run.plan.order import PlannedTrial, plan_block
-from perfrunner.run.plan.precision import decide, widest_half_width
+from perfrunner.run.plan.precision import MAX_BLOCKS, cell_widths, decide
 from perfrunner.run.plan.schedule import Arm, Cell, Schedule, Task, Unit
 from perfrunner.run.preflight.builds import Builds, build_all, deploy_and_prove
-from perfrunner.run.preflight.describe import describe
+from perfrunner.run.preflight.describe import HostFacts, describe, note_changes
 from perfrunner.run.preflight.hosts import RunHosts, open_hosts
 from perfrunner.run.preflight.noise_floor import FACT as NOISE_FLOOR
 from perfrunner.run.preflight.noise_floor import known_noise_floor
@@ -50,11 +53,13 @@ from perfrunner.run.trial.runner import TrialRunner, fresh_directory
 from perfrunner.run.trial.sampling_check import FACT, cells_to_check, check_sampling
 from perfrunner.run.trial.seats import Deployed, TrialResult, trial_name
 from perfrunner.source import FACT as SOURCES
-from perfrunner.source import Sources, resolve_sources, restore_sources
+from perfrunner.source import Sources, resolve_sources, restore_sources, same_arms
 from perfrunner.spec.model import Spec
 from perfrunner.workloads.registry import check_runnable
 
 STOP_GRACE_S = 5.0
+REGAIN_PATIENCE_S = 600.0  # a host that restarts is back by then
+LOCK_LOST = "this run's lock on a host was lost with the connection"
 LEFT_OUT = "left out of the ensemble: it failed more than once and never succeeded"
 
 
@@ -72,16 +77,22 @@ def run_experiment(
     workloads: tuple[str, ...] | None = None,
     variants: tuple[str, ...] | None = None,
     resume_command: str | None = None,
+    command: Sequence[str] = (),
+    run: str | None = None,
+    extend: int = 0,
+    quieten: bool = False,
 ) -> ev.RunOutcome:
     """Run it to its end, or until something stops it.
 
     Returns with exit code 0 (every trial counts), 3 (some failed, the rest is stored) or 130 (interrupted). Raises
-    PerfrunnerError when the run itself cannot go on; what was measured until then is stored all the same.
+    PerfrunnerError when the run itself cannot go on; what was measured until then is stored all the same. `command` is
+    kept for the report: what measures the same again. `resume` goes on with the newest unfinished experiment of the
+    spec, or with `run`; `extend` adds blocks. `quieten` tunes the hosts for as long as it runs.
     """
     spec = spec.restricted(workloads, variants)
     for workload in spec.workloads.values():
         check_runnable(workload.type)
-    command = resume_command or shlex.join(
+    go_on = resume_command or shlex.join(
         ["perfrunner", "run", str(spec_path), "--out", str(out_dir), "--resume"]
     )
     with (
@@ -90,19 +101,28 @@ def run_experiment(
         ResultStore.open(out_dir) as store,
         _clear_when_full(out_dir),
     ):
-        if resume:
-            opened = resume_experiment(store, out_dir, spec, seed=seed)
+        if resume or extend:
+            opened = resume_experiment(store, out_dir, spec, seed=seed, run=run, extend=extend)
             sources = _sources_again(opened, spec, engine_src, cache_dir, listener)
         else:
             sources = resolve_sources(spec, engine_src, cache_dir)
-            facts = {SOURCES: sources.record()}
+            for text in same_arms(spec, sources):
+                listener.on_event(ev.Warned(text))
+            facts = {SOURCES: sources.record(), **({"command": list(command)} if command else {})}
             opened = begin(
                 store, out_dir, spec, text=spec_text, path=spec_path, seed=seed, facts=facts
             )
         journal = Journal(opened.directory / "journal.jsonl")
         with contextlib.closing(journal):
-            run = _Run(spec, opened, store, journal, guard, listener, sources, cache_dir, command)
-            return run.execute()
+            running = _Run(spec, opened, store, journal, guard, listener, sources, cache_dir, go_on)
+            running.quieten = quieten
+            if opened.experiment.state == "done" and running.schedule.next() is None:
+                raise UsageError(
+                    f"nothing to resume: every cell of {opened.experiment.id} counts",
+                    hint="--extend N adds blocks to it",
+                )
+            store.set_facts(opened.experiment.id, opened.experiment.facts)
+            return running.execute()
 
 
 def _sources_again(
@@ -135,11 +155,17 @@ class _Run:
     tally: Tally = field(init=False)
     blocks: int = field(init=False)
     facts: dict[str, Any] = field(init=False, default_factory=dict)
+    reference: HostFacts = field(init=False, default_factory=dict)  # what must hold still
+    failing: FailingInARow = field(init=False)
+    not_built: set[str] = field(init=False, default_factory=set)
+    stopped: str = field(init=False, default="")
+    quieten: bool = field(init=False, default=False)
     started: float = field(default_factory=time.monotonic)
+    precise: set[tuple[str, str]] = field(init=False, default_factory=set)  # cells that are done
 
     def __post_init__(self) -> None:
-        trials = self.opened.trials
-        self.blocks = max([self.spec.blocks, *(trial.block for trial in trials)])
+        self.failing = FailingInARow(len(self.spec.variants))
+        self.blocks = planned_blocks(self.opened, self.spec)
         # How much memory the engine node has is known later; a resumed run goes on as it began.
         self.layouts = stored_layouts(self.opened.experiment.facts) or layouts(self.spec, None)
         self.tally = Tally(
@@ -173,7 +199,9 @@ class _Run:
     def execute(self) -> ev.RunOutcome:
         self._announce()
         try:
-            with open_hosts(self.spec.cluster, self.opened.experiment.id, self.listener) as hosts:
+            with open_hosts(
+                self.spec.cluster, self.opened.experiment.id, self.listener, quieten=self.quieten
+            ) as hosts:
                 try:
                     self._describe(hosts)
                     builds = build_all(self.spec, self.sources, self.cache_dir, self.listener)
@@ -256,9 +284,10 @@ class _Run:
         for name, message in builds.failures.items():
             self.journal.append("build-failed", variant=name, message=message)
             self.schedule.exclude(name)
+            self.not_built.add(name)
 
     def _measure(self, hosts: RunHosts, builds: Builds, deployed: dict[str, Deployed]) -> None:
-        reference = {name: dict(facts) for name, facts in hosts.facts.items()}
+        self.reference = hosts.facts
         runner = TrialRunner(
             spec=self.spec,
             run_id=self.opened.experiment.id,
@@ -268,7 +297,7 @@ class _Run:
             trials_dir=self.opened.directory / "trials",
             shield=self.guard.shield,
             on_phase=lambda phase, s: self.listener.on_event(ev.TrialPhase(phase, s)),
-            host_changes=lambda: hosts.changes(reference),
+            host_changes=lambda: hosts.changes(self.reference),
             hurry=lambda: self.guard.hurry,
         )
         relinks = Relinks(
@@ -279,20 +308,70 @@ class _Run:
             list(hosts.seats.values()),
         )
         block = 0
+        self._recall_precision()
         self._look_at_precision(max((t.block for t in self.opened.trials), default=0))
         while (unit := self.schedule.next()) is not None:
             task = unit.tasks[0]
             if task.attempt == 1 and task.block != block:
                 block = task.block
                 self.listener.on_event(ev.BlockStarted(block, self.blocks))
-            hosts.require_locks()
+            if not hosts.locked:
+                self._regain(hosts, LOCK_LOST)
             self.tally.start(unit)
-            arms = relinks.of_block(task.block, task.attempt)
-            self.tally.keep(self._run_unit(unit, runner, builds, arms), deployed)
+            results = self._run_linked(unit, runner, builds, hosts, relinks)
+            self.tally.keep(results, deployed)
+            if self._hopeless([result for result in results if result.task in unit.tasks]):
+                return
             if self.schedule.block_complete(task.block):
                 self._look_at_precision(task.block)
         if self.spec.baseline in deployed and FACT not in self.facts:
             self._check_sampling(runner, deployed[self.spec.baseline])
+
+    def _hopeless(self, results: Sequence[TrialResult]) -> bool:
+        """Whether to stop here, and why: told like a failure."""
+        cause = self.failing.add([r for r in results if r.task.variant not in self.not_built])
+        if cause is not None:
+            self.stopped = f"stopped: {IN_A_ROW} trials in a row failed of one cause: {cause}"
+        elif self.schedule.past_budget:
+            void = next(result for result in results if result.status == "void")
+            self.stopped = (
+                f"stopped: more than max_voids = {self.spec.limits.max_voids} cells are void; the last one:"
+                f" {void.task.variant}: {void.reason}"
+            )
+        else:
+            return False
+        self.tally.failures.append(self.stopped)
+        self.journal.append("stopped", why=self.stopped)
+        return True
+
+    def _run_linked(
+        self, unit: Unit, runner: TrialRunner, builds: Builds, hosts: RunHosts, relinks: Relinks
+    ) -> list[TrialResult]:
+        """A lost link costs the unit, not the run: it is void, and the run goes on when the hosts are back."""
+        started = datetime.now(timezone.utc)
+        try:
+            arms = relinks.of_block(unit.tasks[0].block, unit.tasks[0].attempt)
+            results = self._run_unit(unit, runner, builds, arms)
+            if hosts.locked:
+                return results
+            reason = LOCK_LOST
+        except LinkLost as lost:
+            reason = str(lost)
+        self._regain(hosts, reason)
+        return [_lost(task, reason, started, runner.trials_dir) for task in unit.tasks]
+
+    def _regain(self, hosts: RunHosts, why: str) -> None:
+        """HostError when a host stays away. One that comes back as another (it restarted) is noted."""
+        self.listener.on_event(ev.Warned(f"{why}; waiting for the hosts"))
+        self.journal.append("link-lost", why=why)
+        hosts.regain(REGAIN_PATIENCE_S)
+        if changes := hosts.changes(self.reference):
+            note_changes(self.facts, hosts.facts, changes)
+            self.store.set_facts(self.opened.experiment.id, self.facts)
+            for cell in self.schedule.begin_partial_cells_again():
+                self.journal.append("cell-again", cell=cell, why=changes)
+        self.reference = hosts.facts
+        self.journal.append("link-regained", changes=changes)
 
     def _run_unit(
         self, unit: Unit, runner: TrialRunner, builds: Builds, deployed: Mapping[str, Deployed]
@@ -321,16 +400,48 @@ class _Run:
     def _look_at_precision(self, block: int) -> None:
         if self.spec.precision is None or block == 0 or not self.schedule.block_complete(block):
             return
-        width = widest_half_width(self.store.load(self.opened.experiment.id))
-        decision = decide(block, self.blocks, width, self.spec.precision)
-        self.listener.on_event(decision)
-        self.journal.append("precision", block=block, half_width=width, decision=decision.decision)
-        if decision.decision == "stop":
-            self.schedule.truncate(block)
-            self.blocks = block
-        elif decision.decision == "extend":
-            self.blocks = block + 1
-            self.schedule.extend(self._plan_block(self.blocks))
+        widths = cell_widths(self.store.load(self.opened.experiment.id))
+        planned, wanted = self.blocks, self.spec.precision
+        extended = EXTENDED in self.opened.experiment.facts  # then so far and no further
+        most = planned if extended else MAX_BLOCKS
+        more: set[tuple[str, str]] = set()
+        for cell in self.spec.cells:
+            if cell in self.precise:
+                continue
+            width = widths.get(cell)
+            found = decide(cell, block, planned, width, wanted, most)
+            self.listener.on_event(found)
+            self.journal.append("precision", **vars(found))
+            if found.decision == "stop":
+                self._close(cell, block)
+            else:
+                another = found.decision == "extend"
+                more |= {cell} if another else set()
+                expected = planned if width is None else width.expected_blocks(wanted)
+                beyond = min(expected, most) - (planned + 1 if another else planned)
+                self.tally.foresee(cell, beyond * self._trials_of(cell))
+        if more:
+            self.blocks = planned + 1
+            self.schedule.extend(
+                t for t in self._plan_block(self.blocks) if (t.workload, t.bucket) in more
+            )
+
+    def _close(self, cell: tuple[str, str], block: int) -> None:
+        self.precise.add(cell)
+        self.schedule.close(*cell, block)
+        self.tally.foresee(cell, 0)
+
+    def _recall_precision(self) -> None:
+        """Cells that an earlier run of this experiment has ended are not begun again."""
+        for record in read_journal(self.journal.path) if self.opened.resumed else ():
+            if record["event"] == "precision" and record.get("decision") == "stop":
+                for cell in self.spec.cells:
+                    if list(cell) == record.get("cell"):
+                        self._close(cell, int(record["block"]))
+
+    def _trials_of(self, cell: tuple[str, str]) -> int:
+        """In a block."""
+        return sum(1 for t in self._plan_block(1) if (t.workload, t.bucket) == cell)
 
     def _redo_order(self, cell: Cell, attempt: int) -> list[Arm]:
         order = self._plan_block(cell.block, attempt)
@@ -352,7 +463,7 @@ class _Run:
                 f"block {cell.block}, {cell.workload} · {cell.bucket} does not count and was not redone"
             )
         code = EXIT_FAILED if self.tally.failures else EXIT_OK
-        return self._end("done", code)
+        return self._end("failed" if self.stopped else "done", code)
 
     def _interrupted(self, stop: Interrupted) -> ev.RunOutcome:
         outcome = self._end("interrupted", EXIT_INTERRUPTED)
@@ -403,6 +514,14 @@ def _not_run(task: Task, reason: str, build_error: str | None, trials_dir: Path)
         finished_at=now,
         directory=directory,
     )
+
+
+def _lost(task: Task, reason: str, started: datetime, trials_dir: Path) -> TrialResult:
+    """Void; what was fetched before stays."""
+    directory = trials_dir / trial_name(task)
+    directory.mkdir(parents=True, exist_ok=True)
+    now = datetime.now(timezone.utc)
+    return TrialResult(task, "void", reason, started, now, directory)
 
 
 @contextlib.contextmanager

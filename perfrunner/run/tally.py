@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -9,8 +10,8 @@ from perfrunner.results import ResultStore, TrialRecord
 from perfrunner.run import events as ev
 from perfrunner.run.interrupt import SignalGuard
 from perfrunner.run.journal import Journal
-from perfrunner.run.opening import Opened
-from perfrunner.run.plan.eta import EtaEstimator
+from perfrunner.run.opening import GRANTED, Opened
+from perfrunner.run.plan.eta import EtaEstimator, Kind
 from perfrunner.run.plan.schedule import Schedule, Task, Unit
 from perfrunner.run.trial.seats import Deployed, TrialResult
 from perfrunner.spec.model import Spec
@@ -30,6 +31,7 @@ class Tally:
     eta: EtaEstimator = field(init=False)
     counts: dict[str, int] = field(default_factory=lambda: {"ok": 0, "void": 0, "failed": 0})
     failures: list[str] = field(default_factory=list)  # a line each
+    _foreseen: dict[Kind, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.eta = EtaEstimator(
@@ -44,11 +46,24 @@ class Tally:
     @property
     def total(self) -> int:
         """Those that ended, and those that are left."""
-        return self.done + len(self.schedule.left())
+        return self.done + len(self._likely_left())
+
+    def foresee(self, kind: Kind, trials: int) -> None:
+        """So many trials beyond those that are planned (below 0: fewer) are likely, as far as its precision tells."""
+        self._foreseen[kind] = trials
+
+    def _likely_left(self) -> list[Kind]:
+        kinds = Counter(self.schedule.left())
+        for kind, trials in self._foreseen.items():
+            kinds[kind] = max(kinds[kind] + trials, 0)
+        return list(kinds.elements())
 
     def recall(self) -> None:
         """The trials that were stored before this run."""
-        for trial in self.opened.trials:
+        granted = set(self.opened.experiment.facts.get(GRANTED, ()))
+        for number, trial in enumerate(self.opened.trials):
+            if number in granted:
+                self._forget_failures()
             task = Task(
                 trial.block,
                 trial.attempt,
@@ -60,6 +75,8 @@ class Tally:
             )
             arms = trial.facts.get("arms") or [trial.variant]  # they shared the time
             self._count(task, trial.status, trial.reason, trial.seconds / len(arms))
+        if len(self.opened.trials) in granted:
+            self._forget_failures()
 
     def start(self, unit: Unit) -> None:
         """A unit is about to run."""
@@ -176,6 +193,11 @@ class Tally:
                 f"block {task.block}, {task.variant} · {task.bucket} · {task.workload}: {reason}"
             )
 
+    def _forget_failures(self) -> None:
+        """What failed before the run was taken up again is redone, or is told as a cell that does not count."""
+        self.schedule.grant_anew()
+        self.failures.clear()
+
     def _tell_eta(self) -> None:
-        left = self.schedule.left()
+        left = self._likely_left()
         self.listener.on_event(ev.Eta(self.eta.left(left), self.done, self.done + len(left)))

@@ -5,8 +5,8 @@ sources.of["mine"].path                                  # a copy by content, fr
 facts[FACT] = sources.record()                      # and restored by a resumed run
 """
 
-from perfrunner.source.resolve import Sources, resolve_sources, restore_sources
+from perfrunner.source.resolve import Sources, resolve_sources, restore_sources, same_arms
 
 FACT = "sources"  # of an experiment: Sources.record()
 
-__all__ = ["FACT", "Sources", "resolve_sources", "restore_sources"]
+__all__ = ["FACT", "Sources", "resolve_sources", "restore_sources", "same_arms"]

@@ -154,7 +154,11 @@ class Repository:
 
 
 def run_git(
-    directory: Path, *arguments: str, env: Mapping[str, str] | None = None, stdin: str = ""
+    directory: Path,
+    *arguments: str,
+    env: Mapping[str, str] | None = None,
+    stdin: str = "",
+    allowed: tuple[int, ...] = (0,),
 ) -> str:
     """git without the caller's GIT_* settings (a hook's), in one language. GitError; UsageError without git."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
@@ -171,11 +175,11 @@ def run_git(
         )
     except FileNotFoundError:
         raise UsageError(
-            "git is not installed: a revision cannot be read", "apt-get install git"
+            "git is not installed: sources cannot be told apart", "apt-get install git"
         ) from None
     except subprocess.TimeoutExpired:
         raise GitError(f"git {arguments[0]} took more than {TIMEOUT_S:g} s") from None
-    if done.returncode != 0:
+    if done.returncode not in allowed:
         raise GitError(done.stderr.strip() or f"git {arguments[0]}: status {done.returncode}")
     return done.stdout
 
@@ -202,17 +206,9 @@ def changes(one: Path, other: Path) -> list[tuple[str, int, int]]:
 
 
 def _diff(one: Path, other: Path) -> str:
-    done = subprocess.run(
-        ["git", "diff", "--no-index", "--no-renames", "--numstat", "-z", str(one), str(other)],
-        env={k: v for k, v in os.environ.items() if not k.startswith("GIT_")},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-    if done.returncode not in (0, 1):  # 1: they differ
-        raise GitError(done.stderr.strip())
-    return done.stdout
+    # Status 1 says that they differ.
+    flags = ("--no-index", "--no-renames", "--no-ext-diff", "--no-textconv", "--numstat", "-z")
+    return run_git(Path("/"), "diff", *flags, str(one), str(other), allowed=(0, 1))
 
 
 def _count(text: str) -> int:

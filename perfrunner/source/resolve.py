@@ -92,6 +92,29 @@ def resolve_sources(spec: Spec, engine_src: Path, cache_dir: Path) -> Sources:
     return Sources(arms, tools, snapshots, distances)
 
 
+def same_arms(spec: Spec, sources: Sources) -> list[str]:
+    """What to say of arms whose sources are written differently and are one engine with the same settings.
+
+    UsageError when no arm is another engine or has other settings than the baseline: there is nothing to compare.
+    """
+    alike: dict[tuple[str, str], list[str]] = {}
+    for name, variant in spec.variants.items():
+        settings = variant.model_dump_json(exclude={"name", "source"})
+        alike.setdefault((sources.of[name].sha256, settings), []).append(name)
+    said = []
+    for (content, _), names in alike.items():
+        if len({spec.variants[name].source for name in names}) < 2:
+            continue  # one source under several names: somebody wants an A/A
+        text = f"{' and '.join(names)} are the same engine (content {content[:12]}) with the same settings"
+        if len(names) == len(spec.variants):
+            raise UsageError(
+                f"{text}: there is nothing to compare",
+                "perfrunner aa compares an engine with itself, to learn how much noise there is",
+            )
+        said.append(f"{text}: between them this is an A/A")
+    return said
+
+
 def restore_sources(
     record: Mapping[str, Any], engine_src: Path, cache_dir: Path, experiment: str
 ) -> tuple[Sources, list[str]]:

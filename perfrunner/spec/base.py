@@ -6,6 +6,7 @@ Names become directory and file names, and arguments of remote commands: hence t
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
@@ -64,8 +65,11 @@ ListAsTuple = BeforeValidator(_as_tuple)
 matching = _matching
 
 
-def items_error(texts: dict[str, str]) -> PydanticCustomError:
-    """One error for each named key of the mapping under validation (the loader tells them apart again)."""
+def items_error(texts: Mapping[Any, str]) -> PydanticCustomError:
+    """One error for each key of the mapping under validation (the loader tells them apart again).
+
+    A key is a name, or the path to a value further inside.
+    """
     return PydanticCustomError(
         "items",
         "{text}",

@@ -17,24 +17,33 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 WorkDir = Annotated[
     str,
     matching(
-        r"(?!.*/\.\.(?:/|$))(?:~|/[A-Za-z0-9._-]+)(?:/[A-Za-z0-9._-]+)+",
-        "an absolute directory (or one below ~) at least two levels deep, such as /var/tmp/perfrunner",
+        r"(?!.*/\.\.(?:/|$))(?:~|/[A-Za-z0-9._-]+)(?:/[A-Za-z0-9._-]+(?:%u)?)+",
+        "an absolute directory (or one below ~) at least two levels deep, such as /var/tmp/perfrunner-%u",
     ),
 ]
 
-DEFAULT_WORK_DIR = "/var/tmp/perfrunner"  # a directory that outlives a reboot, on a real disk
+MAX_REPLICAS = 3
+# It outlives a reboot, on a real disk; %u is the number of the user on the host, whose own it is.
+DEFAULT_WORK_DIR = "/var/tmp/perfrunner-%u"
 
 
 class HostSpec(Piece):
-    """One host. Paths of `key` and `known_hosts` are on the machine that runs perfrunner."""
+    """One host. Paths of `key`, `ssh_config` and `known_hosts` are on the machine that runs perfrunner."""
 
     address: Address = "127.0.0.1"
+    data_address: Address | None = Field(
+        default=None, description="where clients and other nodes reach its engine; none: address"
+    )
     port: Port = 22
     user: RemoteUser | None = Field(
         default=None, description="SSH user; none: the caller's SSH default"
     )
     key: str | None = Field(
         default=None, description="private key; none: the SSH agent and default keys"
+    )
+    ssh_config: str | None = Field(
+        default=None,
+        description="OpenSSH client configuration that completes this: HostName, Port, User, IdentityFile, ProxyJump",
     )
     known_hosts: str | None = Field(
         default=None, description="none: ~/.ssh/known_hosts; always checked"
@@ -47,20 +56,16 @@ class HostSpec(Piece):
 
 
 class ClusterSpec(Piece):
-    """Hosts with roles: one engine node, one load client or more (the same host may be both)."""
+    """Hosts with roles: engine nodes and load clients, one or more of each (the same host may be both)."""
 
     name: PlainName
     transport: Literal["local", "ssh"]
     hosts: Annotated[dict[PlainName, HostSpec], Field(min_length=1)]
     engine_nodes: Annotated[tuple[str, ...], ListAsTuple]
     load_clients: Annotated[tuple[str, ...], ListAsTuple]
-
-    @field_validator("engine_nodes")
-    @classmethod
-    def _one_node(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        if len(names) != 1:
-            raise ValueError(f"expected exactly one host in this version; got {len(names)}")
-        return names
+    replicas: Annotated[int, Field(ge=0, le=MAX_REPLICAS)] = Field(
+        default=0, description="copies of every document beside the active one, on other nodes"
+    )
 
     @field_validator("engine_nodes", "load_clients")
     @classmethod
@@ -74,6 +79,16 @@ class ClusterSpec(Piece):
             if names.count(name) > 1:
                 raise ValueError(f"expected each host once; got {name} {names.count(name)} times")
         return names
+
+    @field_validator("replicas")
+    @classmethod
+    def _on_other_nodes(cls, replicas: int, info: ValidationInfo) -> int:
+        nodes = info.data.get("engine_nodes")
+        if nodes is not None and replicas >= len(nodes):
+            raise ValueError(
+                f"expected fewer replicas than engine nodes; got {replicas} with {len(nodes)}"
+            )
+        return replicas
 
     @model_validator(mode="after")
     def _local_is_here(self) -> ClusterSpec:

@@ -105,7 +105,7 @@ def absolute_paths(cluster: Node) -> Node:
     if hosts is None or not isinstance(hosts.value, dict):
         return cluster
     for name, host in hosts.value.items():
-        hosts = hosts.with_child(name, _with_absolute(host, ("key", "known_hosts")))
+        hosts = hosts.with_child(name, _with_absolute(host, ("key", "known_hosts", "ssh_config")))
     return cluster.with_child("hosts", hosts)
 
 

@@ -15,11 +15,20 @@ from perfrunner.spec.matrix import expand
 from perfrunner.spec.model import Spec
 from perfrunner.spec.overrides import apply_override, parse_override
 from perfrunner.spec.problems import Problems
+from perfrunner.spec.profiles import with_profile
 from perfrunner.spec.validate import note_errors
 
 
-def load_spec(path: Path, overrides: Sequence[str] = (), cluster: Path | None = None) -> Spec:
-    """The experiment in `path`, with `--set` overrides and perhaps another cluster file. Raises SpecError."""
+def load_spec(
+    path: Path,
+    overrides: Sequence[str] = (),
+    cluster: Path | None = None,
+    profile: str | None = None,
+) -> Spec:
+    """The experiment in `path`, overlaid by one of its profiles, then by `--set` overrides. Raises SpecError.
+
+    `cluster` is another cluster file.
+    """
     problems = Problems()
     root = load_document(path, shown(path), problems)
     parsed = [o for text in overrides if (o := parse_override(text, problems)) is not None]
@@ -33,6 +42,7 @@ def load_spec(path: Path, overrides: Sequence[str] = (), cluster: Path | None = 
             root = apply_override(root, override, problems)
     root = _with_cluster(root, path, cluster, sources)
     root = sources.resolve(root, path.resolve().parent, (path.resolve(),))
+    root = with_profile(root, profile, problems)
     for override in parsed:
         if not override.names_a_file and override.path[0] != "variants":
             root = apply_override(root, override, problems)

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
-from perfrunner.spec.suggest import did_you_mean
+from pydantic import AfterValidator
+
+from perfrunner.spec.suggest import did_you_mean, expected_name
 
 Direction: TypeAlias = Literal["higher", "lower", "none"]
 Effect: TypeAlias = Literal["ratio", "difference"]
@@ -169,3 +171,12 @@ def metric_type(metric_id: str) -> MetricType:
 def is_metric(metric_id: str) -> bool:
     """Whether `metric_type` knows it."""
     return metric_id in METRICS or _MICROBENCH.fullmatch(metric_id) is not None
+
+
+def _metric(name: str) -> str:
+    if not is_metric(name):
+        raise ValueError(expected_name("a metric", name, METRICS))
+    return name
+
+
+MetricId = Annotated[str, AfterValidator(_metric)]

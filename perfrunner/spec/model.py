@@ -16,11 +16,12 @@ from perfrunner.spec.base import (
 )
 from perfrunner.spec.cluster import ClusterSpec
 from perfrunner.spec.cpus import AUTO, Cpus
-from perfrunner.spec.metrics import METRICS, is_metric, metric_type
+from perfrunner.spec.metrics import METRICS, MetricId, is_metric, metric_type
 from perfrunner.spec.preconditions import check_precondition
+from perfrunner.spec.reference import Reference
 from perfrunner.spec.suggest import did_you_mean, expected_name
 from perfrunner.spec.units import Count, PositiveCount, PositiveDuration, Share, Size, parse_share
-from perfrunner.spec.variant import ParamName, ParamValue, Variant
+from perfrunner.spec.variant import ParamName, ParamValue, Variant, check_params
 from perfrunner.spec.workloads import Schedule, ToolWorkload, Workload
 
 NO_BUCKET = "-"  # the bucket of a workload that has none
@@ -45,7 +46,13 @@ class EngineSpec(Piece):
         default=0, description="0: any free port; side by side the n-th arm gets the n-th from here"
     )
     cpus: Cpus = Field(default=AUTO, description="where the engine's threads run")
-    params: dict[ParamName, ParamValue] = Field(default_factory=dict)
+    verify: Literal["replicas"] | None = Field(
+        default=None,
+        description="replicas: after each trial every copy of every document is compared",
+    )
+    params: Annotated[dict[ParamName, ParamValue], AfterValidator(check_params)] = Field(
+        default_factory=dict
+    )
 
 
 class ClientSpec(Piece):
@@ -79,12 +86,6 @@ class Limits(Piece):
     )
 
 
-def _metric(name: str) -> str:
-    if not is_metric(name):
-        raise ValueError(expected_name("a metric", name, METRICS))
-    return name
-
-
 def _margin(metric_id: str, value: Any) -> float:
     """A share for a ratio metric, a number in the metric's own unit for a difference metric."""
     metric = metric_type(metric_id)
@@ -96,9 +97,6 @@ def _margin(metric_id: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
         raise ValueError(f"expected a positive number ({metric.margin_unit}), such as 1.0")
     return float(value)
-
-
-MetricId = Annotated[str, AfterValidator(_metric)]
 
 
 class Spec(Piece):
@@ -132,6 +130,8 @@ class Spec(Piece):
     preconditions: Annotated[
         tuple[Annotated[str, AfterValidator(check_precondition)], ...], ListAsTuple
     ] = ()
+    reference: Reference | None = Field(default=None, description="values published before")
+    profile: str | None = Field(default=None, description="the overlay that --profile chose")
 
     @field_validator("baseline")
     @classmethod
@@ -157,6 +157,22 @@ class Spec(Piece):
             )
         return workloads
 
+    @field_validator("reference")
+    @classmethod
+    def _names_what_is_here(
+        cls, reference: Reference | None, info: ValidationInfo
+    ) -> Reference | None:
+        variants, workloads = info.data.get("variants"), info.data.get("workloads")
+        context: dict[str, Any] = info.context or {}
+        if reference is None or not variants or not workloads or context.get("variants_unknown"):
+            return reference
+        types = info.data.get("buckets") or ()
+        buckets = {name: types if w.per_bucket else () for name, w in workloads.items()}
+        wrong = dict(reference.problems(variants, workloads, buckets))
+        if wrong:
+            raise items_error(wrong)
+        return reference
+
     @field_validator("buckets", "primary", "preconditions")
     @classmethod
     def _no_repetition(cls, values: tuple[str, ...]) -> tuple[str, ...]:
@@ -166,6 +182,26 @@ class Spec(Piece):
                     f"expected each name once; got {value} {values.count(value)} times"
                 )
         return values
+
+    @field_validator("primary")
+    @classmethod
+    def _is_measured(cls, primary: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        """By the kind of workload: which benchmarks a program has, only the program knows."""
+        workloads: dict[str, Workload] = info.data.get("workloads") or {}
+        for name in primary:
+            if workloads and not any(workload.may_give(name) for workload in workloads.values()):
+                raise ValueError(f"expected a metric that some workload gives; none gives {name}")
+        return primary
+
+    @field_validator("limits")
+    @classmethod
+    def _leaves_time(cls, limits: Limits, info: ValidationInfo) -> Limits:
+        workloads: dict[str, Workload] = info.data.get("workloads") or {}
+        for name, workload in workloads.items():
+            if limits.trial_timeout < workload.least_seconds:
+                least = f"at least the {workload.least_seconds:g} s that a trial of {name} takes"
+                raise items_error({"trial_timeout": f"expected {least}"})
+        return limits
 
     @field_validator("precision")
     @classmethod
@@ -224,6 +260,7 @@ class Spec(Piece):
                 "variants": {name: arm, again: arm.model_copy(update={"name": again})},
                 "baseline": name,
                 "sampling_check": False,
+                "reference": None,
             }
         )
 
@@ -232,11 +269,9 @@ class Spec(Piece):
     ) -> Spec:
         """The same experiment with only these workloads and variants; the baseline always stays."""
         kept = None if variants is None else {*variants, self.baseline}
+        loads = {k: v for k, v in self.workloads.items() if workloads is None or k in workloads}
+        arms = {k: v for k, v in self.variants.items() if kept is None or k in kept}
+        reference = self.reference and self.reference.restricted(arms, loads)
         return self.model_copy(
-            update={
-                "workloads": {
-                    k: v for k, v in self.workloads.items() if workloads is None or k in workloads
-                },
-                "variants": {k: v for k, v in self.variants.items() if kept is None or k in kept},
-            }
+            update={"workloads": loads, "variants": arms, "reference": reference}
         )

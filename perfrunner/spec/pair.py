@@ -75,13 +75,15 @@ def pair(
             "description": f"{' against '.join(reversed([*arms]))}: two sources of the engine",
             "variants": variants,
             "baseline": next(iter(arms)),
+            "profile": "",  # what it chose is in the spec by now
+            "reference": None,  # what others published is of their variants
         }
     )
 
 
 def spec_document(spec: Spec) -> str:
     """A spec as a file that needs no other: YAML that load_spec reads back as the same spec."""
-    document = spec.model_dump(mode="json", exclude_none=True)
+    document = spec.model_dump(mode="json", exclude_none=True, exclude={"profile"})
     for variant in document["variants"].values():
         variant.pop("name")  # its key
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100)

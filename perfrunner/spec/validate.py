@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import UnionType
-from typing import Any, TypeAlias, get_args
+from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -44,12 +44,8 @@ def note_errors(
         items = detail.get("ctx", {}).get("items") if detail["type"] == "items" else None
         if isinstance(items, dict):
             for key, text in items.items():
-                _note(
-                    root,
-                    (*detail["loc"], str(key)),
-                    _with_got(str(text), root, (*detail["loc"], key)),
-                    problems,
-                )
+                loc = (*detail["loc"], *(key if isinstance(key, tuple) else (str(key),)))
+                _note(root, loc, _with_got(str(text), root, loc), problems)
             continue
         _note_one(detail, root, model, problems)
 
@@ -172,14 +168,13 @@ def _field_names(model: type[BaseModel], loc: Loc, parent: Node) -> list[str]:
         return [*WORKLOAD_TYPES[str(tag)].model_fields, USE]
     current: Any = model
     for step in loc:
-        current = _child_type(current, step)
-    if isinstance(current, UnionType):  # a piece that may be left out
-        current = next((one for one in get_args(current) if one is not type(None)), None)
+        current = _bare(_child_type(current, step))
     if not (isinstance(current, type) and issubclass(current, BaseModel)):
         return []
     names = list(current.model_fields)
     if current is model and "variants" in names:
         names.insert(names.index("variants") + 1, "matrix")
+        names[names.index("profile")] = "profiles"
     if len(loc) == 2 and loc[0] == "variants":
         names.remove("name")  # the variant's key is its name
     return names
@@ -189,5 +184,15 @@ def _child_type(current: Any, step: int | str) -> Any:
     if isinstance(current, type) and issubclass(current, BaseModel):
         field = current.model_fields.get(str(step))
         return field.annotation if field else None
-    arguments = getattr(current, "__args__", ())
+    arguments = [a for a in get_args(current) if a is not Ellipsis]
     return arguments[-1] if arguments else None
+
+
+def _bare(kind: Any) -> Any:
+    """Without its validators, and without the `| None`."""
+    if get_origin(kind) is Annotated:
+        return _bare(get_args(kind)[0])
+    if get_origin(kind) in (Union, UnionType):
+        some = [a for a in get_args(kind) if a is not type(None)]
+        return _bare(some[0]) if len(some) == 1 else kind
+    return kind

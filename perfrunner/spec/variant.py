@@ -15,7 +15,9 @@ from pydantic import (
 from perfrunner.spec.allocator import AllocatorSpec
 from perfrunner.spec.base import Piece, ScalarText, VariantName, items_error, matching
 from perfrunner.spec.options import check_option_name, normal_option_value
+from perfrunner.spec.params import PARAMS, misspelt
 from perfrunner.spec.source import SourceSpec
+from perfrunner.spec.tunables import env_problems
 
 ParamName = Annotated[str, matching(r"[a-z][a-z0-9_]*", "a parameter name of a-z, 0-9 and '_'")]
 ParamValue = Annotated[
@@ -43,6 +45,13 @@ EnvName = Annotated[
 EnvValue = Annotated[ScalarText, matching(r"[\x20-\x7e]*", "printable ASCII text")]
 
 
+def check_params(params: dict[str, str]) -> dict[str, str]:
+    """As they are; an error names each that is misspelt."""
+    if wrong := misspelt(params, PARAMS):
+        raise items_error(wrong)
+    return params
+
+
 class Variant(Piece):
     """An arm. `name` is its key in the spec's `variants`; two arms may share one build."""
 
@@ -67,6 +76,18 @@ class Variant(Piece):
         if wrong:
             raise items_error(wrong)
         return normal
+
+    @field_validator("params")
+    @classmethod
+    def _params(cls, params: dict[str, str]) -> dict[str, str]:
+        return check_params(params)
+
+    @field_validator("env")
+    @classmethod
+    def _nothing_is_ignored(cls, env: dict[str, str]) -> dict[str, str]:
+        if wrong := env_problems(env):
+            raise items_error(wrong)
+        return env
 
     @model_serializer(mode="wrap")
     def _without_nothing(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

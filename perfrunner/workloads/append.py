@@ -1,9 +1,9 @@
 """append: the fragmentation workload. Documents are loaded once and then grow by read-modify-writes.
 
 A fixed amount of work, so its rate is the work over the time it took. The sampler runs from the start: the p99 of
-RSS over the whole run belongs to the historic formula. One load process for each engine node, because the draws
-of one seeded process are what makes the pattern repeat exactly. Side by side the arms are loaded one after the other,
-and take turns at the updates; every arm does the same ones.
+RSS over the whole run belongs to the historic formula. One load process, whatever the number of clients, because the
+draws of one seeded process are what makes the pattern repeat exactly. Side by side the arms are loaded one after the
+other, and take turns at the updates; every arm does the same ones.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def in_turns(bench: Ensemble, spec: AppendSpec) -> list[Driven]:
 
 def alone(arm: ServerBench, spec: AppendSpec) -> Driven:
     report = arm.load(
-        "append", lambda s: append_arguments(spec, arm, s), output="client", per_node=True
+        "append", lambda s: append_arguments(spec, arm, s), output="client", single=True
     )
     phase = driven(report)
     metrics = {"ops_per_s": phase.ops / phase.seconds, **p90(phase)}

@@ -55,11 +55,18 @@ class ServerBench(Protocol):
     def vbuckets(self) -> int: ...
 
     def load(
-        self, tool: str, arguments: Arguments, *, output: str, per_node: bool = False
+        self,
+        tool: str,
+        arguments: Arguments,
+        *,
+        output: str,
+        single: bool = False,
+        in_step: bool = False,
     ) -> ClientReport:
         """Run the load tool on every client and wait; connection and user flags are added here.
 
-        `output` names the kept JSON. `per_node`: only one process an engine node, whatever the number of clients.
+        Each process drives all engine nodes, by the cluster map. `output` names the kept JSON. `single`: only one
+        process, whatever the number of clients. `in_step`: the processes begin their measured phase at one instant.
         """
         ...
 

@@ -95,6 +95,8 @@ def arguments(spec: LatencySpec) -> list[str]:
         f"--dcp={spec.dcp}",
         f"--bucket-type={spec.bucket}",
     ]
+    if spec.ht_size is not None:
+        found.append(f"--ht-size={spec.ht_size}")
     if spec.snapshot_interval_us is not None:
         found.append(f"--snapshot-interval-us={spec.snapshot_interval_us}")
     return found

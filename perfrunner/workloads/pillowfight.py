@@ -82,7 +82,9 @@ def in_turns(bench: Ensemble, spec: PillowfightSpec) -> list[Driven]:
 
 
 def alone(arm: ServerBench, spec: PillowfightSpec) -> Driven:
-    report = arm.load("pillowfight", lambda s: access_arguments(spec, arm, s), output="client")
+    report = arm.load(
+        "pillowfight", lambda s: access_arguments(spec, arm, s), output="client", in_step=True
+    )
     phase = driven(report)
     window = steady_window(phase.series, spec.ramp)
     return Driven(

@@ -44,7 +44,7 @@ def fakes(settings: dict[str, Any]) -> tuple[Callable[..., Artifact], Callable[.
     def prove(
         host: Any, deployed: str, variant: Any, engine: Any, *, params: Any = None, tools: str
     ) -> Proof:
-        assert (Path(tools) / "bin" / "kvctl").is_file()
+        assert host.transport.exists(f"{tools}/bin/kvctl")
         if settings.get("proof_sleep"):
             handle = host.start(
                 ["sleep", "600", f"{host.work_dir}/"],

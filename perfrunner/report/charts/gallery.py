@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from perfrunner.analysis.cells import clean_blocks
+from perfrunner.report.charts.beside import beside_chart
 from perfrunner.report.charts.dots import dots_chart
 from perfrunner.report.charts.forest import forest_chart
 from perfrunner.report.charts.fragmentation import fragmentation_chart
@@ -51,14 +52,15 @@ def draw_charts(
     *,
     png: bool = False,
     names: Collection[str] = (),
+    only: Collection[str] | None = None,
 ) -> list[Chart]:
-    """The charts; only those of `names` (the part before the first hyphen), if any are given."""
+    """The charts; only those of `names` (the part before the first hyphen), if any are given; of `only` whole names."""
     charts: list[Chart] = []
     with drawing():
         for name, title, label, main, draw in _wanted(report, data, raw):
             if names and (not main or name.split("-", maxsplit=1)[0] not in names):
                 continue
-            figure = draw()
+            figure = draw() if only is None or name in only else None
             if figure is not None:
                 image = png_bytes(figure) if png else None
                 charts.append(Chart(name, title, label, svg_bytes(figure), image, main))
@@ -80,6 +82,9 @@ def _wanted(
     yield ("fragmentation", "fragmentation by every formula",
            "Fragmentation by mapped memory and by RSS for each variant, with 95 % intervals",
            True, lambda: fragmentation_chart(comparison))  # fmt: skip
+    yield ("reference", "beside the reference: their change and ours",
+           "The changes of the published values and ours with 95 % intervals, line by line",
+           True, partial(beside_chart, report))  # fmt: skip
     if not comparison.paired:
         return  # two experiments: the raw series of one would mislead
     cells = [c for cell in comparison.cells if (c := clean_blocks(data.trials).get(cell))]

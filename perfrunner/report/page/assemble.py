@@ -8,6 +8,7 @@ import json
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from perfrunner.report.beside import beside_texts, counts_text, reference_facts
 from perfrunner.report.facts import flatten
 from perfrunner.report.json_document import document
 from perfrunner.report.numbers import change, scale_of
@@ -65,6 +66,9 @@ def html_text(
         other_panels=panels(report, rest),
         tables=tables(report),
         metrics=_metric_names(report),
+        beside=beside_texts(report),
+        beside_counts=counts_text(report),
+        reference_facts=reference_facts(report),
         moved=[(m, [_moved(row) for row in m.rows]) for m in report.moved],
         static=[(c, Markup(c.inline())) for c in charts],
         facts=flatten(report.facts),

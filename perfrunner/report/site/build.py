@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perfrunner.analysis.history import history
+from perfrunner.analysis.nights import Night, nights, primary_metrics
+from perfrunner.analysis.noise import is_aa
 from perfrunner.report.charts.style import ARMS
 from perfrunner.report.files import write_whole
 from perfrunner.report.history import history_document
@@ -20,11 +22,10 @@ from perfrunner.results import ResultStore
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perfrunner.results import ExperimentData, ExperimentRecord, ExperimentSummary
+    from perfrunner.results import ExperimentRecord, ExperimentSummary
 
 PAGE = "report.html"  # beside an experiment's trials
 MOST_RUNS = 200  # of a spec's history: the newest
-FALLBACK = ("ops_per_s",)
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ def write_site(stores: Sequence[Path], directory: Path) -> list[Path]:
         specs[entry.record.name].append(entry)
     pages: dict[str, str] = {}
     for name, its in specs.items():
-        charts = _histories([data[e.record.id] for e in reversed(its) if e.record.id in data])
+        charts = _histories(data.get(name, []))
         links = {e.record.id: e.link for e in its}
         pages[f"spec-{slug(name)}.html"] = _render(
             "site_spec.html.j2", name=name, entries=its,
@@ -76,20 +77,26 @@ def slug(name: str) -> str:
     return plain if plain == name else f"{plain}-{sum(name.encode()) % 10_000:04d}"
 
 
-def _read(stores: Sequence[Path], directory: Path) -> tuple[list[Entry], dict[str, ExperimentData]]:
-    """All experiments, the newest first; and what was measured by the newest of each spec."""
+def _read(stores: Sequence[Path], directory: Path) -> tuple[list[Entry], dict[str, list[Night]]]:
+    """All experiments, the newest first; and the newest runs of each spec, oldest first."""
     entries: list[Entry] = []
-    data: dict[str, ExperimentData] = {}
+    data: dict[str, list[Night]] = {}
     for place in stores:
         with ResultStore.open(place, create=False) as store:
-            runs: dict[str, int] = defaultdict(int)
-            for summary in reversed(store.list()):
+            runs: dict[str, list[ExperimentSummary]] = defaultdict(list)
+            for summary in store.list():
                 record = summary.experiment
                 entries.append(Entry(summary, place, _link(place, record.id, directory)))
-                if record.state == "done" and runs[record.name] < MOST_RUNS:
-                    runs[record.name] += 1
-                    data[record.id] = store.load(record.id)
+                if record.state == "done" and not is_aa(record.spec_json):
+                    runs[record.name].append(summary)
+            for name, its in runs.items():
+                metrics = primary_metrics(its[-1].experiment)
+                data.setdefault(name, []).extend(
+                    nights(its[-MOST_RUNS:], store.load, metrics, store.directory)
+                )
     entries.sort(key=lambda e: (e.record.created_at, e.record.id), reverse=True)
+    for found in data.values():
+        found.sort(key=lambda night: (night.created_at, night.experiment))
     return entries, data
 
 
@@ -102,33 +109,18 @@ def _link(store: Path, experiment: str, directory: Path) -> str | None:
     )
 
 
-def _histories(runs: Sequence[ExperimentData]) -> list[dict[str, Any]]:
+def _histories(runs: Sequence[Night]) -> list[dict[str, Any]]:
     """Of each primary metric of the newest run, oldest run first."""
     if not runs:
         return []
-    primary = runs[-1].experiment.spec_json.get("primary") or FALLBACK
+    primary = primary_metrics(runs[-1].record)
     found = []
     for metric in primary:
-        followed = history(runs, str(metric))
-        document = history_document(followed)
+        followed = history(runs, metric, metrics=len(primary))
+        document = history_document([followed])
         for series, drawn in zip(followed.series, document["series"], strict=True):
             drawn["turns"] = [series.turn(n) for n in range(len(series.levels))]
         found.append(document)
-    commits = {run.experiment.id: _commits(run) for run in runs}
-    for document in found:
-        for series in document["series"]:
-            for run in series["runs"]:
-                run["commit"] = commits.get(run["experiment"], {}).get(series["variant"], "")
-    return found
-
-
-def _commits(run: ExperimentData) -> dict[str, str]:
-    found = {}
-    for build in run.builds:
-        source = build.provenance.get("source")
-        revision = source.get("git_revision") if isinstance(source, dict) else None
-        if revision:
-            found[build.variant] = str(revision)[:12]
     return found
 
 

@@ -2,7 +2,8 @@
 
 Side by side is the rule, for neighbouring milliseconds of a host are alike and neighbouring seconds are not
 (docs/reports.md). What keeps arms apart is said beforehand, by `plan` and in the report: the spec asks for it, there
-are several load clients (their slices would not be in step), or not even two arms fit into memory.
+are several load clients or engine nodes (slices and CPU clocks would not be in step), or not even two arms fit into
+memory.
 """
 
 from __future__ import annotations
@@ -84,6 +85,10 @@ def _layout(spec: Spec, workload: str, free_bytes: int | None) -> Layout:
     chosen = spec.workloads[workload]
     if len(spec.cluster.load_clients) > 1 and isinstance(chosen, ServerWorkload):
         return Layout("sequential", 1, "slices of several load clients would not be in step")
+    if len(spec.cluster.engine_nodes) > 1 and isinstance(chosen, ServerWorkload):
+        return Layout(
+            "sequential", 1, "the CPU clocks of several engine nodes are not read in step"
+        )
     fit, why = arms, ""
     if spec.limits.arms is not None and spec.limits.arms < fit:
         fit, why = spec.limits.arms, f"limits.arms is {spec.limits.arms}"

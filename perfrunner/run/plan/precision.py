@@ -1,44 +1,85 @@
-"""The sequential rule of a spec with `precision`: enough blocks, and not one more than needed.
+"""The sequential rule of a spec with `precision`: in each cell enough blocks, and not one more than needed.
 
-Looked at only after whole blocks, between 10 and 40 of them, and only at the width of the intervals of the primary
-metrics, never at a p-value or an estimate: so it cannot stop because a result pleases.
+Looked at only after whole blocks, and only at the width of the intervals of the primary metrics, never at a p-value or
+an estimate: so it cannot stop because a result pleases. What is counted are the cell's clean blocks, between 10 and 40
+of them; a cell that is done is not run again, the others go on.
 """
 
 from __future__ import annotations
 
-from perfrunner.results import ExperimentData
-from perfrunner.run.events import Precision
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from perfrunner.run.events import Decision, Precision
+
+if TYPE_CHECKING:
+    from perfrunner.results import ExperimentData
 
 MIN_BLOCKS = 10
 MAX_BLOCKS = 40
 
+Cell: TypeAlias = tuple[str, str]  # (workload, bucket)
 
-def widest_half_width(data: ExperimentData) -> float | None:
-    """As a share: of the baseline for ratios, of 100 for differences of percentages (0.01 = 1 point).
 
-    None while an interval cannot be computed, or when no primary metric can be judged so.
+@dataclass(frozen=True)
+class Width:
+    """Where a cell stands: clean blocks, and the widest half-width of its primary metrics (None: not known yet).
+
+    The half-width is a share: of the baseline for ratios, of 100 for differences of percentages (0.01 = 1 point).
     """
+
+    blocks: int
+    half_width: float | None
+
+    def expected_blocks(self, wanted: float) -> int:
+        """How many clean blocks it is likely to take in all, for widths shrink with the square root of their number."""
+        if self.half_width is None or self.blocks == 0:
+            return MIN_BLOCKS
+        needed = math.ceil(self.blocks * (self.half_width / wanted) ** 2)
+        return min(max(needed, MIN_BLOCKS), MAX_BLOCKS)
+
+
+def cell_widths(data: ExperimentData) -> dict[Cell, Width]:
+    """Of every cell with a primary metric whose interval has a share; bytes and pages have none."""
     from perfrunner.analysis.compare import compare
     from perfrunner.analysis.verdict import deviation
 
-    widths = []
+    found: dict[Cell, Width] = {}
     for row in compare(data).rows:
         if not row.primary or row.effect is None:
             continue
         if row.effect.kind == "difference" and row.metric.unit != "%":
-            continue  # bytes and pages have no share
-        if row.effect.ci95 is None:
-            return None
-        low, high = deviation(row.effect, row.effect.ci95)
-        width = (high - low) / 2
-        widths.append(width / 100 if row.effect.kind == "difference" else width)
-    return max(widths) if widths else None
+            continue
+        half: float | None = None
+        if row.effect.ci95 is not None:
+            low, high = deviation(row.effect, row.effect.ci95)
+            half = (high - low) / (200 if row.effect.kind == "difference" else 2)
+        cell = (row.cell.workload, row.cell.bucket)
+        before = found.get(cell, Width(row.effect.n, 0.0))
+        widest = None if half is None or before.half_width is None else max(half, before.half_width)
+        found[cell] = Width(min(before.blocks, row.effect.n), widest)
+    return found
 
 
-def decide(block: int, planned: int, half_width: float | None, wanted: float) -> Precision:
-    """After whole block `block` of `planned`. Under 10 blocks the run simply continues."""
-    if block >= MIN_BLOCKS and half_width is not None and half_width <= wanted:
-        return Precision(block, half_width, wanted, "stop")
-    if block >= MAX_BLOCKS:
-        return Precision(block, half_width, wanted, "stop")
-    return Precision(block, half_width, wanted, "extend" if block >= planned else "continue")
+def decide(
+    cell: Cell,
+    block: int,
+    planned: int,
+    width: Width | None,
+    wanted: float,
+    most: int = MAX_BLOCKS,
+) -> Precision:
+    """For one cell after whole block `block` of `planned`, never more than `most`.
+
+    `width`: None where no primary metric can be judged so.
+
+    Such a cell has the blocks that the spec says; the others go on until 10 clean blocks at least.
+    """
+    if width is None:
+        return Precision(cell, block, 0, None, wanted, "stop" if block >= planned else "continue")
+    narrow = width.half_width is not None and width.half_width <= wanted
+    if (width.blocks >= MIN_BLOCKS and narrow) or max(block, width.blocks) >= most:
+        return Precision(cell, block, width.blocks, width.half_width, wanted, "stop")
+    decision: Decision = "extend" if block >= planned else "continue"
+    return Precision(cell, block, width.blocks, width.half_width, wanted, decision)

@@ -14,6 +14,7 @@ one would have. It does no I/O.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
@@ -105,6 +106,8 @@ class Schedule:
         self._plan: list[Planned] = []
         self._cells: dict[Cell, _CellState] = {}
         self._excluded: set[str] = set()
+        self._redone_before = 0  # when the budget was last granted
+        self._failed_before: Counter[tuple[str, str, str]] = Counter()  # workload, bucket, variant
         self.extend(trials)
 
     def extend(self, trials: Iterable[Planned]) -> None:
@@ -116,6 +119,11 @@ class Schedule:
     def exclude(self, variant: str) -> None:
         """This variant cannot run at all (its build failed): its failures make nothing be redone."""
         self._excluded.add(variant)
+
+    def grant_anew(self) -> None:
+        """A run that had ended goes on: with a budget of its own, and another chance for arms that were given up."""
+        self._redone_before = self.redone
+        self._failed_before = self._failures()
 
     def record(self, task: Task, status: TrialStatus) -> None:
         state = self._state(task.cell)
@@ -145,7 +153,7 @@ class Schedule:
     def left(self) -> list[tuple[str, str]]:
         """(workload, bucket) of each trial that is still to run if nothing more goes wrong."""
         kinds = [(trial.workload, trial.bucket) for trial in self._plan if self._wanted(trial)]
-        budget = self._max_voids - self.redone
+        budget = self._budget - self.redone
         for cell, state in self._cells.items():
             if self._spoiled(cell, state):
                 if budget > 0:
@@ -156,9 +164,13 @@ class Schedule:
                 kinds += [(cell.workload, cell.bucket)] * missing
         return kinds
 
-    def truncate(self, block: int) -> None:
-        """Plan no block after this one (the precision that was asked for is reached)."""
-        self._plan = [trial for trial in self._plan if trial.block <= block]
+    def close(self, workload: str, bucket: str, block: int) -> None:
+        """Plan no block of this kind of cell after this one (the precision that was asked for is reached)."""
+        self._plan = [
+            trial
+            for trial in self._plan
+            if trial.block <= block or (trial.workload, trial.bucket) != (workload, bucket)
+        ]
 
     def begin_partial_cells_again(self) -> list[Cell]:
         """Cells of which only some arms ran: their next attempt holds all arms. For a host that changed meanwhile."""
@@ -184,8 +196,13 @@ class Schedule:
         state = self._state(cell)
         return not self._spoiled(cell, state) and all(arm in state.latest for arm in state.order)
 
+    @property
+    def past_budget(self) -> bool:
+        """More cells are void than may be redone: the experiment cannot become whole any more."""
+        return self._pending_redos() > self._budget
+
     def will_redo(self, cell: Cell) -> bool:
-        return self._spoiled(cell, self._state(cell)) and self.redone < self._max_voids
+        return self._spoiled(cell, self._state(cell)) and self.redone < self._budget
 
     # -- how it decides
 
@@ -221,7 +238,7 @@ class Schedule:
         if len(state.attempts) > 1 or _arm(trial) in state.latest:
             return False
         # the rest of a void cell would be thrown away, unless it cannot be redone any more
-        return not (self._void(state) and self._pending_redos() <= self._max_voids)
+        return not (self._void(state) and self._pending_redos() <= self._budget)
 
     def _redo(self) -> Task | None:
         for cell, state in self._cells.items():  # in plan order
@@ -230,7 +247,7 @@ class Schedule:
             for position, arm in enumerate(self._redo_order(cell, len(state.attempts)), 1):
                 if arm not in state.latest:
                     return self._task(cell, len(state.attempts), position, arm)
-        if self.redone >= self._max_voids:
+        if self.redone >= self._budget:
             return None
         for cell, state in self._cells.items():
             if self._spoiled(cell, state):
@@ -241,6 +258,20 @@ class Schedule:
     @staticmethod
     def _task(cell: Cell, attempt: int, position: int, arm: Arm) -> Task:
         return Task(cell.block, attempt, position, cell.workload, cell.bucket, *arm)
+
+    @property
+    def _budget(self) -> int:
+        """Of `redone`."""
+        return self._redone_before + self._max_voids
+
+    def _failures(self) -> Counter[tuple[str, str, str]]:
+        return Counter(
+            (cell.workload, cell.bucket, variant)
+            for cell, state in self._cells.items()
+            for attempt in state.attempts
+            for (variant, _), status in attempt.items()
+            if status == "failed"
+        )
 
     def _void(self, state: _CellState) -> bool:
         return "void" in state.latest.values()
@@ -268,7 +299,8 @@ class Schedule:
             for (name, _), status in attempt.items()
             if name == variant
         ]
-        return "ok" not in outcomes and outcomes.count("failed") > 1
+        before = self._failed_before[cell.workload, cell.bucket, variant]
+        return "ok" not in outcomes and outcomes.count("failed") - before > 1
 
     def _state(self, cell: Cell) -> _CellState:
         return self._cells.setdefault(cell, _CellState())

@@ -40,8 +40,7 @@ def describe(spec: Spec, recorded: Mapping[str, Any], hosts: HostFacts) -> Descr
     ]
     warnings = []
     if changes:
-        facts["latest_hosts"] = now
-        facts["changes"] = [*facts.get("changes", []), *changes]
+        note_changes(facts, now, changes)
         warnings.append(Warned(f"the hosts changed since the trials before: {'; '.join(changes)}"))
     engine_facts = [now[name] for name in spec.cluster.engine_nodes]
     facts["preconditions"] = check_preconditions(spec.preconditions, engine_facts)
@@ -54,6 +53,12 @@ def describe(spec: Spec, recorded: Mapping[str, Any], hosts: HostFacts) -> Descr
         text = f"metadata_thp of {', '.join(idle)} has no effect: huge pages are in mode {mode}"
         warnings.append(Warned(text, THP_REMEDY))
     return Description(facts, changes, warnings)
+
+
+def note_changes(facts: dict[str, Any], now: HostFacts, changes: Sequence[str]) -> None:
+    """In the experiment's facts: the hosts are others than they were."""
+    facts["latest_hosts"] = {name: dict(found) for name, found in now.items()}
+    facts["changes"] = [*facts.get("changes", []), *changes]
 
 
 def check_preconditions(

@@ -5,6 +5,7 @@ Nothing is changed or measured; of each host only its work directory is made, as
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
 
 from perfrunner.build.toolchain import build_environment, find_toolchain, require_cargo
@@ -12,6 +13,7 @@ from perfrunner.cluster import Host, open_host
 from perfrunner.errors import PerfrunnerError
 from perfrunner.run.preflight.describe import describe
 from perfrunner.run.preflight.health import Finding, Grade, host_findings, watch
+from perfrunner.run.preflight.pairs import pair_findings
 from perfrunner.spec.cluster import ClusterSpec
 from perfrunner.spec.model import Spec
 
@@ -23,16 +25,24 @@ def examine(cluster: ClusterSpec, spec: Spec | None) -> Iterator[Finding]:
     """Each finding as it is made; a host takes about a second."""
     yield from _tools(spec)
     facts: dict[str, Mapping[str, object]] = {}
-    for name in dict.fromkeys((*cluster.engine_nodes, *cluster.load_clients)):
-        try:
-            with open_host(
-                cluster.hosts[name], cluster.transport, name=name, run_id="doctor"
-            ) as host:
+    with contextlib.ExitStack() as stack:
+        hosts: dict[str, Host] = {}
+        for name in dict.fromkeys((*cluster.engine_nodes, *cluster.load_clients)):
+            try:
+                spec_of = cluster.hosts[name]
+                host = stack.enter_context(
+                    open_host(spec_of, cluster.transport, name=name, run_id="doctor")
+                )
                 yield Finding(name, "reached", "ok", f"{host.work_dir} can be written")
                 yield from _host(host, name)
                 facts[name] = host.facts()
+                hosts[name] = host
+            except PerfrunnerError as error:
+                yield Finding(name, "reached", "problem", error.message, error.hint or "")
+        try:
+            yield from pair_findings(cluster, hosts)
         except PerfrunnerError as error:
-            yield Finding(name, "reached", "problem", error.message, error.hint or "")
+            yield Finding(cluster.name, "network", "problem", error.message, error.hint or "")
     if spec is not None and facts.keys() >= set(cluster.engine_nodes):
         yield from _suits(spec, facts)
 

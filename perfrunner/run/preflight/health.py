@@ -6,6 +6,8 @@ A fact that a host does not show (a virtual machine has no governor) is not judg
 
 from __future__ import annotations
 
+import platform
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -27,6 +29,9 @@ LEAST_DISK_BYTES, LITTLE_DISK_BYTES = 1e9, 10e9
 LEAST_OPEN_FILES = 1024
 STEADY_CLOCKS = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page")
 
+_LIBC_REMEDY = (
+    "a host whose system is as new as this machine's, or run perfrunner on an older system"
+)
 _WATCH = 'grep "^cpu " /proc/stat; sleep "$1"; grep "^cpu " /proc/stat; date +%s.%N'
 
 
@@ -58,6 +63,45 @@ def host_findings(place: str, facts: Facts) -> list[Finding]:
         for subject, found in judged
         if found is not None
     ]
+
+
+def platform_finding(place: str, facts: Facts) -> Finding | None:
+    """Why programs that are built on this machine cannot run on the host; None when nothing speaks against it."""
+    found = judge_platform(facts, platform.machine(), _libc_here())
+    if found is None or found.grade == "ok":
+        return None
+    return Finding(place, "programs", found.grade, found.text, found.remedy)
+
+
+def judge_platform(facts: Facts, machine: str, libc: str) -> Judgement | None:
+    """`machine` (uname -m) and `libc` (such as "glibc 2.36") are those of the machine that builds."""
+    if "machine" not in facts:
+        return None
+    if facts["machine"] != machine:
+        text = f"it is a {facts['machine']}, and programs are built here for {machine}"
+        return Judgement(
+            "problem", text, f"hosts of {machine}, or run perfrunner on a {facts['machine']}"
+        )
+    if not libc:
+        return None
+    there = facts.get("glibc")
+    if there is None:
+        return Judgement(
+            "problem", f"it has no glibc; programs are built here with {libc}", _LIBC_REMEDY
+        )
+    if _version(str(there)) < _version(libc):
+        text = f"it has {there}, and programs are built here with {libc}"
+        return Judgement("problem", text, _LIBC_REMEDY)
+    return Judgement("ok", f"{facts.get('machine')}, {there}")
+
+
+def _libc_here() -> str:
+    name, version = platform.libc_ver()
+    return f"{name} {version}" if name == "glibc" else ""
+
+
+def _version(libc: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", libc)]
 
 
 def watch(host: Host, place: str) -> Iterator[Finding]:
@@ -214,6 +258,7 @@ def _open_files(facts: Facts) -> Judgement | None:
 
 
 CHECKS: Mapping[str, Callable[[Facts], Judgement | None]] = {
+    "programs": lambda facts: judge_platform(facts, platform.machine(), _libc_here()),
     "governor": _governor,
     "turbo": _turbo,
     "load": _load,

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import shlex
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from perfrunner.cluster import Host, open_host
+from perfrunner.cluster.tuning import BY_HAND, restore, tune, tuned_by
 from perfrunner.errors import HostError, PerfrunnerError
-from perfrunner.run.events import HostReady, Listener
-from perfrunner.run.preflight.health import host_findings
+from perfrunner.run.events import HostReady, Listener, Warned
+from perfrunner.run.preflight.health import host_findings, platform_finding
 from perfrunner.run.trial.credentials import Credentials
 from perfrunner.run.trial.seats import Seat
 from perfrunner.run.trial.validity import changed_facts
 from perfrunner.spec.cluster import ClusterSpec, HostSpec
 
 _SAID_AT_THE_START = ("governor", "load", "clock source", "disk")
+REGAIN_EVERY_S = 1.0
 LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 
 
@@ -47,10 +50,25 @@ class RunHosts:
             ]
         return found
 
-    def require_locks(self) -> None:
-        """HostError when a lock went with its link: another run may be measuring there by now."""
+    @property
+    def locked(self) -> bool:
+        """False when a lock went with its link: another run may be measuring there by now."""
+        return all(host.locked for host in self.hosts.values())
+
+    def regain(self, patience_s: float) -> None:
+        """Connections, locks, and an end to what this run left there; HostError when a host stays away that long."""
+        deadline = time.monotonic() + patience_s
         for host in self.hosts.values():
-            host.require_lock()
+            while True:
+                try:
+                    host.lock_again()
+                    host.sweep(self.run_id)
+                    break
+                except HostError:
+                    if time.monotonic() > deadline:
+                        raise
+                time.sleep(REGAIN_EVERY_S)
+        self.facts = {name: host.facts() for name, host in self.hosts.items()}
 
     def stop_everything(self, grace_s: float) -> None:
         """What the ledgers of the hosts have of this run. A host that is gone does not hinder the others."""
@@ -60,19 +78,38 @@ class RunHosts:
 
 
 @contextlib.contextmanager
-def open_hosts(cluster: ClusterSpec, run_id: str, listener: Listener) -> Iterator[RunHosts]:
-    """Every host of a role. HostError names the first that cannot be used; nothing stays locked then."""
+def open_hosts(
+    cluster: ClusterSpec, run_id: str, listener: Listener, *, quieten: bool = False
+) -> Iterator[RunHosts]:
+    """Every host of a role. HostError names the first that cannot be used; nothing stays locked then.
+
+    `quieten`: tuned until we leave. What a killed run left tuned is put back in any case.
+    """
     names = list(dict.fromkeys((*cluster.engine_nodes, *cluster.load_clients)))
     credentials = Credentials()
     with contextlib.ExitStack() as stack:
         hosts: dict[str, Host] = {}
         seats: dict[str, Seat] = {}
         facts: dict[str, Mapping[str, object]] = {}
+        machines: set[str] = set()  # several hosts of a cluster may be one
         for name in names:
             spec = cluster.hosts[name]
             host = stack.enter_context(open_host(spec, cluster.transport, name=name, run_id=run_id))
-            host.lock()
+            facts[name] = host.facts()
+            if unfit := platform_finding(name, facts[name]):
+                raise HostError(f"{name}: {unfit.text}", hint=unfit.remedy)
+            boot_id = host.boot_id()
+            host.lock(machine=boot_id not in machines)
+            machines.add(boot_id)
             host.sweep()  # the lock proves that whoever left something here is gone
+            left_tuned = tuned_by(host) not in (None, BY_HAND)
+            if left_tuned:
+                restore(host)
+            if quieten:
+                stack.callback(_put_back, host, run_id, listener)
+                _quieten(host, run_id, listener)
+            if left_tuned or quieten:
+                facts[name] = host.facts()
             run_dir = f"{host.work_dir}/runs/{run_id}"
             host.transport.remove_tree(run_dir)
             stack.callback(_clear, host, run_dir)
@@ -82,11 +119,10 @@ def open_hosts(cluster: ClusterSpec, run_id: str, listener: Listener) -> Iterato
                 host=host.transport,
                 run_dir=run_dir,
                 credentials=files,
-                address="127.0.0.1" if local else spec.address,
+                address="127.0.0.1" if local else spec.data_address or spec.address,
                 listen="127.0.0.1" if local else "0.0.0.0",  # every user has a password
                 ssh=None if cluster.transport == "local" else ssh_command(spec),
             )
-            facts[name] = host.facts()
             hosts[name] = host
             role = _role(cluster, name)
             listener.on_event(
@@ -95,9 +131,28 @@ def open_hosts(cluster: ClusterSpec, run_id: str, listener: Listener) -> Iterato
         yield RunHosts(hosts, cluster, run_id, seats, facts)
 
 
+def _quieten(host: Host, run_id: str, listener: Listener) -> None:
+    for path in tune(host, run_id).refused:
+        listener.on_event(
+            Warned(f"{host.name}: {path} cannot be changed", "only root may, on real hardware")
+        )
+
+
+def _put_back(host: Host, run_id: str, listener: Listener) -> None:
+    """However the run ends; a host that is gone is put back by the next run there, or by untune."""
+    try:
+        restore(host, run_id)
+    except HostError as error:
+        listener.on_event(Warned(str(error), "perfrunner untune puts it back"))
+
+
 def ssh_command(spec: HostSpec) -> str:
     """For reproduce.sh."""
-    words = ["ssh", "-p", str(spec.port)]
+    words = ["ssh"]
+    if spec.ssh_config:
+        words += ["-F", spec.ssh_config]
+    if "port" in spec.model_fields_set or not spec.ssh_config:
+        words += ["-p", str(spec.port)]
     if spec.key:
         words += ["-i", spec.key]
     return shlex.join([*words, f"{spec.user}@{spec.address}" if spec.user else spec.address])
@@ -111,10 +166,13 @@ def _warnings(name: str, facts: Mapping[str, object]) -> Iterator[tuple[str, str
 
 
 def _clients_are_here(cluster: ClusterSpec, name: str) -> bool:
-    """Whether every client reaches the engine on `name` by loopback."""
-    if cluster.transport == "local" or set(cluster.load_clients) == {name}:
+    """Whether every client, and every other node, reaches the engine on `name` by loopback."""
+    if cluster.transport == "local":
         return True
-    return cluster.hosts[name].address in LOOPBACK
+    if {*cluster.load_clients, *cluster.engine_nodes} == {name}:
+        return True
+    host = cluster.hosts[name]
+    return (host.data_address or host.address) in LOOPBACK
 
 
 def _role(cluster: ClusterSpec, name: str) -> str:

@@ -6,11 +6,11 @@ of its cells and keeps its floors with its own facts, so that every report can p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from perfrunner.analysis.circumstances import hosts_of, same_hosts
 from perfrunner.analysis.noise import NoiseFloor, is_aa, noise_floors
-from perfrunner.cluster import STABLE_FACTS
 from perfrunner.run.opening import resolved
 from perfrunner.spec.model import NO_BUCKET
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from perfrunner.spec.model import Spec
 
 FACT = "noise_floor"
-_OF_A_HOST = ("hostname", *(key for key in STABLE_FACTS if key != "boot_id"))
 
 
 def known_noise_floor(store: ResultStore, spec: Spec, hosts: HostFacts) -> list[dict[str, Any]]:
@@ -43,16 +42,9 @@ def _aa_experiments(store: ResultStore, hosts: HostFacts) -> Iterator[Experiment
         if (
             experiment.state == "done"
             and is_aa(experiment.spec_json)
-            and _same_hosts(experiment.facts, hosts)
+            and same_hosts(hosts_of(experiment.facts), hosts)
         ):
             yield experiment
-
-
-def _same_hosts(facts: Mapping[str, Any], hosts: HostFacts) -> bool:
-    measured = facts.get("latest_hosts") or facts.get("hosts") or {}
-    return measured.keys() == hosts.keys() and all(
-        measured[name].get(key) == hosts[name].get(key) for name in hosts for key in _OF_A_HOST
-    )
 
 
 def _fits(experiment: ExperimentRecord, spec: Spec, cell: tuple[str, str]) -> bool:

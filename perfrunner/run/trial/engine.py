@@ -44,6 +44,7 @@ class EngineSetup:
     params: Mapping[str, str]
     env: Mapping[str, str]
     cpus: str = ""  # where its threads run; empty: anywhere
+    follows: bool = False  # other nodes, when it is told which
 
     @property
     def port_file(self) -> str:
@@ -62,6 +63,7 @@ class EngineSetup:
             f"--data-dir={self.directory}/data",
             "--bucket-name=default",
             f"--users={self.credentials.users}",
+            *([f"--replicate-login={self.credentials.users}"] if self.follows else []),
             *self.settings(),
         ]
         return pinned(command, self.cpus)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from perfrunner.cluster.transport import Transport
+from perfrunner.cluster.vbucket_map import bracketed
 from perfrunner.errors import TrialError
 from perfrunner.measure.turns import Turns, failed_arm, parse_turns
 from perfrunner.run.trial.credentials import USER
@@ -22,7 +23,6 @@ from perfrunner.run.trial.serverbench import SLICE_S, Bench, common_flags
 from perfrunner.workloads.bench import ServerBench, Share
 
 SLICES_FILE = "slices.json"
-CLOCK_TIMEOUT_S = 20.0
 
 
 class ArmError(TrialError):
@@ -106,17 +106,8 @@ class EnsembleBench:
             f"--password-file={engine.setup.credentials.password}",
             *(f"--pid={arm.engines[0].handle.pid}" for arm in self.arms),
         ]
-        said = f"{engine.setup.directory}/clock.out"
         base.start_helper(engine, "clock", argv)
-        until = time.monotonic() + CLOCK_TIMEOUT_S
-        while True:
-            text = engine.host.read_text(said) if engine.host.exists(said) else ""
-            if text.endswith("\n"):
-                return f"{bracketed(engine.setup.address)}:{int(json.loads(text)['port'])}"
-            self.check_engines()
-            if time.monotonic() > until:
-                raise TrialError(f"no CPU clocks are served on {engine.host.name}")
-            time.sleep(0.02)
+        return f"{bracketed(engine.setup.address)}:{base.helper_port(engine, 'clock')}"
 
     def check_engines(self) -> None:
         for arm in self.arms:
@@ -148,8 +139,3 @@ def arm_flag(engine: Engine, clock: str | None, *, pid: bool) -> str:
     if pid:
         words.append(f"pid={engine.handle.pid}")
     return ",".join([*words, *([] if clock is None else [f"clock={clock}"])])
-
-
-def bracketed(address: str) -> str:
-    """An IPv6 address as it stands before a port."""
-    return f"[{address}]" if ":" in address else address

@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from perfrunner.cluster.environment import clean_prefix
 from perfrunner.run.trial.credentials import USER
 
 PADDING_NAME = "PERFRUNNER_PADDING"  # of the environment, whose size is varied by it
@@ -87,7 +88,8 @@ class Recorder:
         `work` maps directories of the run on that host to their place below the script's own work directory.
         """
         host = _identifier(name)
-        run = '"$@"' if ssh is None else f'{ssh} "$(printf \'%q \' "$@")"'
+        words = f'{shlex.join(clean_prefix())} "$@"'
+        run = words if ssh is None else f"{ssh} \"$(printf '%q ' {words})\""
         self._paths[name] = {
             tools: f"$TOOLS_{host}",
             artifact: f"$ARTIFACT_{host}",

@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
+from perfrunner.cluster.environment import whole_environment
 from perfrunner.cluster.transport import LinkLost
 from perfrunner.errors import HostError, PerfrunnerError, TrialError
 from perfrunner.run.diskspace import disk_is_full
@@ -105,6 +107,10 @@ class TrialRunner:
                 arm.facts["cpu_pressure"] = pressure
             common = [*ensemble_reasons(measured, self.spec.limits), *self.host_changes()]
             ended = [self._judged(one, common) for one in measured]
+        except (ValueError, ArithmeticError) as error:
+            # Of figures that no tool should give; the trial's files show them.
+            text = f"the figures of the trial make no sense: {error!r}"
+            ended = [("failed", text, None) for _ in arms]
         except (TrialError, HostError) as error:
             if isinstance(error, LinkLost) or disk_is_full(error):
                 raise
@@ -129,6 +135,10 @@ class TrialRunner:
         return (*self.engine_nodes, *self.load_clients)
 
     def _judged(self, one: Measured, common: list[str]) -> tuple[TrialStatus, str, Measured]:
+        if odd := [name for name, value in one.metrics.items() if not math.isfinite(value)]:
+            finite = {k: v for k, v in one.metrics.items() if k not in odd}
+            text = f"{', '.join(odd)}: no finite number"
+            return ("failed", text, replace(one, metrics=finite))
         reasons = void_reasons(one, self.spec.limits) + common
         return ("void" if reasons else "ok", "; ".join(reasons), one)
 
@@ -141,6 +151,11 @@ class TrialRunner:
             measured = scenario_for(workload.type)(bench, workload)
             for arm in bench.arms:
                 _keep_final_stats(arm)
+            if self.spec.engine.verify == "replicas":
+                bench.phase("verify replicas")
+                for place, (arm, of) in enumerate(zip(bench.arms, arms, strict=True)):
+                    with _laid_to(place):
+                        of.facts["verified"] = arm.nodes.verify()
             bench.phase("stop")
             for place, arm in enumerate(bench.arms):
                 for engine in arm.engines:
@@ -245,6 +260,8 @@ class TrialRunner:
                     with _laid_to(place):
                         engine.wait_ready(min(deadline, time.monotonic() + START_TIMEOUT_S))
                 arm.facts["port"] = bench.engines[0].port
+                with _laid_to(place):
+                    bench.nodes.form()
             try:
                 yield ensemble
             except TrialError as error:
@@ -270,6 +287,7 @@ class TrialRunner:
             run_id=self.run_id,
             seed=workload_seed(self.seed, arm.task),
             vbuckets=self.spec.engine.vbuckets,
+            replicas=self.spec.cluster.replicas,
             deadline=deadline,
             shield=self.shield,
             sampler_cpus=cpus.client if self._together else "",
@@ -298,6 +316,7 @@ class TrialRunner:
             params=self.spec.params_of(arm.task.variant),
             env=env,
             cpus=cpus.engine,
+            follows=several,
         )
 
     def _note(
@@ -338,6 +357,7 @@ class TrialRunner:
         """The variant's, and as many bytes of padding as this trial draws."""
         padding = padding_size(self.seed, arm.task)
         arm.facts["environment_padding"] = padding
+        arm.facts["environment"] = whole_environment(arm.deployed.env)
         if arm.deployed.layout_seed is not None:
             arm.facts["relinked"] = arm.deployed.layout_seed
         return {**arm.deployed.env, PADDING_NAME: "0" * padding}

@@ -6,14 +6,17 @@ tools print is fetched into the trial's directory as soon as it is there: a late
 
 from __future__ import annotations
 
+import itertools
+import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from perfrunner.cluster.process import ProcessHandle
 from perfrunner.cluster.transport import CommandTimeout, Transport
+from perfrunner.cluster.vbucket_map import bracketed
 from perfrunner.errors import TrialError
 from perfrunner.measure.client import ClientReport, merge_reports, parse_report
 from perfrunner.measure.instructions import (
@@ -25,6 +28,7 @@ from perfrunner.measure.instructions import (
 from perfrunner.measure.samples import Sample, add_nodes, parse_samples
 from perfrunner.run.trial.credentials import USER, CredentialFiles
 from perfrunner.run.trial.engine import Engine
+from perfrunner.run.trial.nodes import Nodes
 from perfrunner.run.trial.pinning import pinned
 from perfrunner.run.trial.reproduce import ArmRecorder
 from perfrunner.workloads.bench import Arguments, Sampling, Share
@@ -32,6 +36,7 @@ from perfrunner.workloads.bench import Arguments, Sampling, Share
 SLICE_S = 1.0
 SAMPLE_INTERVAL_MS = 1000
 ONE_SAMPLE_TIMEOUT_S = 30.0
+HELPER_TIMEOUT_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -56,26 +61,35 @@ class Bench:
     run_id: str
     seed: int
     vbuckets: int
+    replicas: int
     deadline: float  # monotonic
     shield: Callable[[], AbstractContextManager[None]]  # around starting a process and noting it
     sampler_cpus: str = ""  # where the samplers run on the engine's host; empty: anywhere
     sample_interval_ms: int = SAMPLE_INTERVAL_MS
     current_phase: str = "start"
     _processes: list[ProcessHandle] = field(default_factory=list)
+    _barriers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     # -- ServerBench
 
     def load(
-        self, tool: str, arguments: Arguments, *, output: str, per_node: bool = False
+        self,
+        tool: str,
+        arguments: Arguments,
+        *,
+        output: str,
+        single: bool = False,
+        in_step: bool = False,
     ) -> ClientReport:
-        pairs = _pairs(self.engines, self.seats, per_node)
+        seats = self.seats[:1] if single else self.seats
+        barrier = self._barrier(len(seats)) if in_step and len(seats) > 1 else None
         started = []
-        for index, (engine, seat) in enumerate(pairs):
-            name = output if len(pairs) == 1 else f"{output}-{index + 1}"
-            share = Share(index, len(pairs))
-            started.append(
-                (seat, name, self._start_client(tool, engine, seat, name, arguments(share)))
-            )
+        for index, seat in enumerate(seats):
+            name = output if len(seats) == 1 else f"{output}-{index + 1}"
+            argv = arguments(Share(index, len(seats)))
+            # It learns from this node where every vBucket is.
+            handle = self._start_client(tool, self.engines[0], seat, name, argv, barrier)
+            started.append((seat, name, handle))
         for seat, name, handle in started:
             self.wait_client(tool, seat, name, handle)
         reports = []
@@ -126,9 +140,14 @@ class Bench:
         return handle
 
     def wait_persisted(self) -> None:
+        self.nodes.wait_replicated()
         for engine in self.engines:
             timeout = max(1.0, self._left())
             engine.kvctl(["wait-persisted", f"--timeout={timeout:.0f}"], timeout=timeout + 5.0)
+
+    @property
+    def nodes(self) -> Nodes:
+        return Nodes(self.engines, self.replicas, self.vbuckets, self.check_engines, self._left)
 
     def reset_stats(self) -> None:
         for engine in self.engines:
@@ -185,7 +204,13 @@ class Bench:
         return left
 
     def _start_client(
-        self, tool: str, engine: Engine, seat: ClientSeat, name: str, arguments: Sequence[str]
+        self,
+        tool: str,
+        engine: Engine,
+        seat: ClientSeat,
+        name: str,
+        arguments: Sequence[str],
+        barrier: str | None,
     ) -> ProcessHandle:
         argv = [
             f"{seat.tools}/bin/{tool}",
@@ -194,7 +219,31 @@ class Bench:
             *common_flags(seat),
             *arguments,
         ]
-        return self.start_client(argv, seat, name)
+        held = argv if barrier is None else [*argv, f"--barrier={barrier}"]
+        return self.start_client(held, seat, name, recorded=argv)
+
+    def _barrier(self, parties: int) -> str:
+        """Where the load processes of several hosts wait for each other; on the first engine's host."""
+        engine = self.engines[0]
+        listen = f"--listen={bracketed(engine.setup.listen)}"
+        kvctl = f"{engine.setup.tools}/bin/kvctl"
+        name = f"barrier-{next(self._barriers)}"
+        self.start_helper(engine, name, [kvctl, "barrier", listen, f"--parties={parties}"])
+        port = self.helper_port(engine, name)
+        return f"{bracketed(engine.setup.address)}:{port}"
+
+    def helper_port(self, engine: Engine, name: str) -> int:
+        """What a helper printed when it was ready to serve."""
+        said = f"{engine.setup.directory}/{name}.out"
+        until = time.monotonic() + HELPER_TIMEOUT_S
+        while True:
+            text = engine.host.read_text(said) if engine.host.exists(said) else ""
+            if text.endswith("\n"):
+                return int(json.loads(text)["port"])
+            self.check_engines()
+            if time.monotonic() > until:
+                raise TrialError(f"the {name} on {engine.host.name} does not come up")
+            time.sleep(0.02)
 
     def wait_client(
         self,
@@ -304,12 +353,3 @@ class _Sampling:
 def common_flags(seat: ClientSeat) -> list[str]:
     """Of every load tool: who we are, and the bucket."""
     return [f"--user={USER}", f"--password-file={seat.credentials.password}", "--bucket=default"]
-
-
-def _pairs(
-    engines: Sequence[Engine], seats: Sequence[ClientSeat], per_node: bool
-) -> list[tuple[Engine, ClientSeat]]:
-    """Which process drives which engine: every client every node, or one client for each node."""
-    if per_node:
-        return [(engine, seats[i % len(seats)]) for i, engine in enumerate(engines)]
-    return [(engine, seat) for engine in engines for seat in seats]

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from perfrunner.cluster.environment import whole_environment
 from perfrunner.errors import TrialError
 from perfrunner.measure.conducted import Conducted, parse_conducted
 from perfrunner.run.trial.ensemble import ArmError, blamed
@@ -19,7 +20,6 @@ from perfrunner.spec.cpus import ANY, AUTO, cpu_numbers
 from perfrunner.workloads.bench import Slicing
 
 ANSWER_TIMEOUT_S = 120.0  # of one slice, the making of a benchmark's state included
-_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
 @dataclass
@@ -76,7 +76,7 @@ class ToolEnsembleBench:
                 {
                     "name": str(place),
                     "argv": [f"{arm.artifact}/bin/{program}", *arguments, "--slices"],
-                    "env": {"PATH": _PATH, "LANG": "C.UTF-8", "TMPDIR": arm.remote, **arm.env},
+                    "env": whole_environment({"TMPDIR": arm.remote, **arm.env}),
                     "cpus": cpus,
                 }
                 for place, arm in enumerate(self.arms)

@@ -7,7 +7,10 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from perfrunner.spec.base import ListAsTuple, Piece
+from perfrunner.spec.metrics import METRICS
 from perfrunner.spec.units import Duration, PositiveCount, Size
+
+MOST_VALUE = 20 * 2**20  # engine_src/protocol/request_rules.h: kMaxValueLength
 
 # side-by-side: the arms of a cell's block are alive together and the load goes round them in slices.
 Schedule: TypeAlias = Literal["side-by-side", "sequential"]
@@ -19,6 +22,15 @@ class AnyWorkload(Piece):
     schedule: Schedule | None = Field(
         default=None, description="side-by-side or sequential; none: the spec's"
     )
+
+    @property
+    def least_seconds(self) -> float:
+        """A trial cannot be shorter."""
+        return 1.0
+
+    def may_give(self, metric: str) -> bool:
+        """False for a metric that this kind of workload never gives."""
+        raise NotImplementedError
 
 
 class ServerWorkload(AnyWorkload):
@@ -36,6 +48,13 @@ class ServerWorkload(AnyWorkload):
         return True
 
     @property
+    def least_seconds(self) -> float:
+        return 1.0 + self.settle
+
+    def may_give(self, metric: str) -> bool:
+        return metric in METRICS
+
+    @property
     def item_bytes(self) -> int:
         """Key, value and what an item costs the engine beside them, about."""
         raise NotImplementedError
@@ -51,8 +70,12 @@ def _ascending(pair: tuple[int, int]) -> tuple[int, int]:
     return pair
 
 
+ValueSize = Annotated[Size, Field(le=MOST_VALUE)]
 SizeRange = Annotated[
-    tuple[Size, Size], AfterValidator(_ascending), ListAsTuple, BeforeValidator(_one_or_two)
+    tuple[ValueSize, ValueSize],
+    AfterValidator(_ascending),
+    ListAsTuple,
+    BeforeValidator(_one_or_two),
 ]
 CountRange = Annotated[
     tuple[PositiveCount, PositiveCount],

@@ -6,8 +6,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from perfrunner.spec.units import Count, PositiveCount, Size
+from perfrunner.spec.units import Count, PositiveCount
+from perfrunner.spec.workloads.base import ValueSize
 from perfrunner.spec.workloads.tool import ToolWorkload
+
+NAMES = "Latency/"  # how its metrics' names begin
 
 
 class LatencySpec(ToolWorkload):
@@ -18,16 +21,22 @@ class LatencySpec(ToolWorkload):
 
     type: Literal["latency"]
     items: PositiveCount = 100_000
-    value_size: Size = 100
+    value_size: ValueSize = 100
     dcp: Literal["none", "busy", "notify"] = Field(
         default="none",
         description="background DCP client: none, one that busy-waits, one that is woken",
     )
     bucket: Literal["persistent", "ephemeral"] = "persistent"
+    ht_size: PositiveCount | None = Field(
+        default=None, description="buckets of the hash table; none: as the resizer gives the items"
+    )
     snapshot_interval_us: Count | None = Field(
         default=None,
         description="shortest time between two snapshots of a stream; none: the engine's",
     )
+
+    def may_give(self, metric: str) -> bool:
+        return metric.startswith(NAMES)
 
     @property
     def expected_seconds(self) -> float:

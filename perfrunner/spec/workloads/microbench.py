@@ -11,6 +11,7 @@ from perfrunner.spec.base import ListAsTuple, matching
 from perfrunner.spec.metrics import COUNTERS
 from perfrunner.spec.suggest import expected_name
 from perfrunner.spec.units import PositiveCount, PositiveDuration
+from perfrunner.spec.workloads.latency import NAMES
 from perfrunner.spec.workloads.tool import ToolWorkload
 
 ProgramName = Annotated[
@@ -64,6 +65,9 @@ class MicrobenchSpec(ToolWorkload):
     expected: PositiveDuration = Field(
         default=10.0, description="guess of a trial's length, for the plan"
     )
+
+    def may_give(self, metric: str) -> bool:
+        return super().may_give(metric) and not metric.startswith(NAMES)
 
     @property
     def expected_seconds(self) -> float:

@@ -63,6 +63,15 @@ class PillowfightSpec(ServerWorkload):
         return duration
 
     @property
+    def least_seconds(self) -> float:
+        return super().least_seconds + self.duration
+
+    def may_give(self, metric: str) -> bool:
+        if metric == "instructions_per_op":
+            return self.instructions > 0
+        return super().may_give(metric)
+
+    @property
     def item_bytes(self) -> int:
         """The larger values count: a mixture fragments."""
         return 128 + self.value_size[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from perfrunner.spec.metrics import METRICS
 from perfrunner.spec.units import PositiveDuration
 from perfrunner.spec.workloads.base import AnyWorkload
 
@@ -14,6 +15,9 @@ class ToolWorkload(AnyWorkload):
     slice: PositiveDuration = Field(
         default=0.02, description="side by side: how long a program runs before the next arm's turn"
     )
+
+    def may_give(self, metric: str) -> bool:
+        return metric not in METRICS
 
     @property
     def per_bucket(self) -> bool:

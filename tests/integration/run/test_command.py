@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import json
+import shlex
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from perfrunner.cli import main
+from perfrunner.results import ExperimentData, ResultStore
 from perfrunner.run.preflight import builds
 from tests.support.driver import fakes
-from tests.support.fakes import ROOT, Lab
+from tests.support.fakes import PILLOWFIGHT, ROOT, Lab, variant
 
 pytestmark = pytest.mark.integration
 
 
 def invoke(lab: Lab, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Result:
-    build, prove = fakes({})
+    words = ["run", str(lab.spec_path), "--out", str(lab.out), *arguments]
+    return invoke_words(monkeypatch, words, lab)
+
+
+def invoke_words(
+    monkeypatch: pytest.MonkeyPatch, words: list[str], lab: Lab, **settings: object
+) -> Result:
+    build, prove = fakes(settings)
     monkeypatch.setattr(builds, "build_variant", build)
     monkeypatch.setattr(builds, "prove", prove)
-    words = [
-        "run", str(lab.spec_path), "--out", str(lab.out), "--cache", str(lab.directory / "cache"),
-        "--engine-src", str(ROOT / "engine_src"), *arguments,
-    ]  # fmt: skip
-    return CliRunner().invoke(main, words)
+    places = ["--cache", str(lab.directory / "cache"), "--engine-src", str(ROOT / "engine_src")]
+    return CliRunner().invoke(main, [*words, *places])
 
 
 def test_json_is_one_document_on_stdout_and_nothing_else(
@@ -54,3 +60,125 @@ def test_ctrl_c_in_the_analysis_keeps_the_results(
     shown = CliRunner().invoke(main, ["report", "--out", str(lab.out), "--format", "json"])
     assert shown.exit_code == 0, shown.output
     assert json.loads(shown.stdout)["trials"]["ok"] == 2
+
+
+def plan_of(words: list[str]) -> list[tuple[Any, ...]]:
+    """What `words` would run, in order; they are a command line of the report."""
+    assert words[0] == "perfrunner"
+    shown = CliRunner().invoke(main, [*words[1:], "--dry-run", "--json"])
+    assert shown.exit_code == 0, shown.output
+    keys = ("block", "workload", "bucket", "variant", "position")
+    return [tuple(trial[key] for key in keys) for trial in json.loads(shown.stdout)["trials"]]
+
+
+def reproduced(lab: Lab) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """The command in the latest report, and the trials that were run, in order."""
+    shown = CliRunner().invoke(main, ["report", "--out", str(lab.out), "--format", "json"])
+    assert shown.exit_code == 0, shown.output
+    words = shlex.split(json.loads(shown.stdout)["facts"]["reproduce"])
+    with ResultStore.open(lab.out, create=False) as store:
+        trials = store.load(store.resolve(None).id).trials
+    return words, [(t.block, t.workload, t.bucket, t.variant, t.position) for t in trials]
+
+
+def test_the_command_of_the_report_measures_the_same_again(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(lab.directory)
+    third = {"allocator": {"name": "system"}, "params": {"x": "2"}}
+    system = {"allocator": {"name": "system"}}
+    lab.write_spec(
+        blocks=9,
+        variants={"base": system, "changed": {**system, "params": {"x": "1"}}, "third": third},
+        workloads={"pf": PILLOWFIGHT, "other": PILLOWFIGHT},
+    )
+    done = invoke(
+        lab, monkeypatch, "--set", "blocks=2", "--set", "workloads.pf.items=50", "--variants", "third",
+        "--workloads", "pf",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    words, ran = reproduced(lab)
+    assert words[2] == "spec.yaml", "the path is as the caller sees it"
+    assert plan_of(words) == ran
+    again = invoke_words(monkeypatch, ["aa", "--repeats", "1", "--out", str(lab.out)], lab)
+    assert again.exit_code == 0, again.output
+    words, ran = reproduced(lab)
+    assert words[1:3] == ["aa", "spec.yaml"]
+    assert plan_of(words) == ran
+    assert {trial[3] for trial in ran} == {"base", "base-again"}
+
+
+def stored(lab: Lab) -> ExperimentData:
+    with ResultStore.open(lab.out, create=False) as store:
+        (summary,) = store.list()
+        return store.load(summary.experiment.id)
+
+
+def test_a_finished_run_gets_more_blocks(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab.write_spec(blocks=1)
+    assert invoke(lab, monkeypatch).exit_code == 0
+    assert invoke(lab, monkeypatch, "--resume").exit_code == 2, "nothing is unfinished"
+    extended = invoke(lab, monkeypatch, "--extend", "2", "--json")
+    assert extended.exit_code == 0, extended.output
+    document = json.loads(extended.stdout)
+    assert {t.block for t in stored(lab).trials} == {1, 2, 3}
+    assert document["facts"]["blocks"] == 3
+    assert "--repeats 3" in document["facts"]["reproduce"]
+    name = document["experiment"]
+    words = ["run", "--resume", name, "--extend", "1", "--out", str(lab.out)]
+    assert invoke_words(monkeypatch, words, lab).exit_code == 0, "the recorded spec will do"
+    assert {t.block for t in stored(lab).trials} == {1, 2, 3, 4}
+    nothing = invoke_words(monkeypatch, ["run", "--resume", name, "--out", str(lab.out)], lab)
+    assert nothing.exit_code == 2
+    assert f"every cell of {name} counts" in nothing.stderr
+    assert stored(lab).experiment.state == "done"
+
+
+def test_a_finished_run_with_failed_cells_is_finished(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.write_spec(blocks=3)
+    words = ["run", str(lab.spec_path), "--out", str(lab.out), "--json"]
+    failed = invoke_words(monkeypatch, words, lab, build_fails=["changed"])
+    assert failed.exit_code == 3, failed.output
+    data = stored(lab)
+    assert data.experiment.state == "done"
+    again = [*words, "--resume", data.experiment.id]
+    done = invoke_words(monkeypatch, again, lab)
+    assert done.exit_code == 0, done.output
+    assert {(row["variant"], row["n"]) for row in json.loads(done.stdout)["results"]} == {
+        ("base", 3), ("changed", 3),
+    }  # fmt: skip
+    redone = [t for t in stored(lab).trials if t.attempt == 2]
+    assert sorted((t.block, t.variant) for t in redone) == [
+        (block, variant) for block in (1, 2, 3) for variant in ("base", "changed")
+    ], "never one arm alone"
+
+
+def test_a_cause_that_meets_every_trial_ends_the_run(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.write_spec(blocks=9, variants={"base": variant(exit=7), "changed": variant(exit=7)})
+    result = invoke(lab, monkeypatch)
+    assert result.exit_code == 3
+    said = "stopped: 3 trials in a row failed of one cause: the engine on here did not stop cleanly"
+    assert said in result.stderr
+    data = stored(lab)
+    assert data.experiment.state == "failed", "it can be resumed"
+    assert len(data.trials) == 6, "three ensembles of two"
+
+
+def test_more_voids_than_may_be_redone_end_the_run(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.write_spec(
+        blocks=9,
+        limits={"max_voids": 1},
+        variants={"base": variant(), "changed": variant(lie=5000)},
+    )
+    result = invoke(lab, monkeypatch)
+    assert result.exit_code == 3
+    assert (
+        "stopped: more than max_voids = 1 cells are void; the last one: changed: " in result.stderr
+    )
+    assert {t.block for t in stored(lab).trials} == {1, 2}

@@ -1,4 +1,4 @@
-"""Two engine nodes, two load clients: processes are split over them and their figures added up."""
+"""Two engine nodes, two load clients: one cluster, shared work, and figures that are added up."""
 
 from __future__ import annotations
 
@@ -20,18 +20,26 @@ from tests.support.fakes import APPEND, PILLOWFIGHT, Lab, write_artifact
 pytestmark = pytest.mark.integration
 
 
-def run_trial(lab: Lab, workload: str) -> TrialResult:
+def run_trial(lab: Lab, workload: str, **changes: object) -> TrialResult:
     """Alone, over two engine nodes and two load clients."""
     (result,) = run_unit(
-        lab, [Task(1, 1, 1, workload, "persistent", "base")], ("kv1", "kv2"), ("load1", "load2")
+        lab,
+        [Task(1, 1, 1, workload, "persistent", "base")],
+        ("kv1", "kv2"),
+        ("load1", "load2"),
+        **changes,
     )
     return result
 
 
 def run_unit(
-    lab: Lab, tasks: Sequence[Task], nodes: Sequence[str], clients: Sequence[str]
+    lab: Lab, tasks: Sequence[Task], nodes: Sequence[str], clients: Sequence[str], **changes: object
 ) -> list[TrialResult]:
-    lab.write_spec(workloads={"pf": PILLOWFIGHT, "app": APPEND})
+    cluster = {
+        "name": "several", "transport": "ssh", "hosts": {name: {} for name in (*nodes, *clients)},
+        "engine_nodes": list(nodes), "load_clients": list(clients), "replicas": len(nodes) - 1,
+    }  # fmt: skip
+    lab.write_spec(workloads={"pf": PILLOWFIGHT, "app": APPEND}, cluster=cluster, **changes)
     artifact = write_artifact(lab.directory / "artifact")
     credentials = Credentials()
     with contextlib.ExitStack() as stack:
@@ -57,36 +65,72 @@ def run_unit(
             hurry=lambda: False,
         )
         paths = {s.host.name: str(artifact) for s in seats}
-        deployed = {task.variant: Deployed("b", paths, {}, paths) for task in tasks}
+        env = {name: dict(variant.env) for name, variant in runner.spec.variants.items()}
+        deployed = {task.variant: Deployed("b", paths, env[task.variant], paths) for task in tasks}
         return runner.run(tasks, deployed)
 
 
-def test_every_client_drives_every_node_with_its_own_share_of_the_keys(lab: Lab) -> None:
+def test_every_client_drives_the_whole_cluster_with_its_own_share_of_the_keys(lab: Lab) -> None:
     result = run_trial(lab, "pf")
     assert (result.status, result.reason) == ("ok", "")
-    reports = [json.loads((result.directory / f"client-{n}.json").read_text()) for n in range(1, 5)]
+    reports = [json.loads((result.directory / f"client-{n}.json").read_text()) for n in (1, 2)]
     shares = [(r["options"]["start-at"][0], r["options"]["num-items"][0]) for r in reports]
-    assert shares == [("0", "25"), ("25", "25"), ("50", "25"), ("75", "25")]
-    assert len({r["options"]["port"][0] for r in reports}) == 2
-    assert len({r["options"]["random-seed"][0] for r in reports}) == 4
-    # each of four processes reports about 100 000 operations a second, each of two nodes 700 000 bytes
-    assert result.metrics["ops_per_s"] == pytest.approx(400_000, rel=0.05)
+    assert shares == [("0", "50"), ("50", "50")]
+    assert len({r["options"]["port"][0] for r in reports}) == 1, "the map says where the others are"
+    assert len({r["options"]["random-seed"][0] for r in reports}) == 2
+    assert len({r["options"]["barrier"][0] for r in reports}) == 1, "they begin together"
+    # each of two processes reports about 100 000 operations a second, each of two nodes 700 000 bytes
+    assert result.metrics["ops_per_s"] == pytest.approx(200_000, rel=0.05)
     assert result.metrics["mem_used_bytes"] == 1_400_000
     assert (
         result.metrics["latency_set_p50_us"] == 220 or result.metrics["latency_set_p50_us"] == 110
     )
     kept = {path.name for path in result.directory.iterdir()}
     assert {"engine-kv1.log", "engine-kv2.log", "samples-1.jsonl", "samples-2.jsonl"} <= kept
+    script = (result.directory / "reproduce.sh").read_text()
+    assert script.count("set-states") == script.count("set-config") == 2
     lab.assert_nothing_left()
 
 
-def test_append_has_one_process_for_each_node(lab: Lab) -> None:
+def test_the_engines_are_told_what_they_are_of_the_cluster(lab: Lab) -> None:
+    result = run_trial(lab, "app")
+    configs = [
+        json.loads((result.directory / f"engine-kv{n}-cluster.json").read_text()) for n in (1, 2)
+    ]
+    this = [[node.get("thisNode", False) for node in c["nodesExt"]] for c in configs]
+    assert this == [[True, False], [False, True]]
+    maps = [c["vBucketServerMap"] for c in configs]
+    assert maps[0] == maps[1]
+    assert maps[0]["vBucketMap"] == [[0, 1], [1, 0]] * 8
+    assert len(set(maps[0]["serverList"])) == 2
+
+
+def test_copies_are_compared_where_the_spec_asks_for_it(lab: Lab) -> None:
+    result = run_trial(lab, "app", engine={"vbuckets": 16, "quota_mb": 64, "verify": "replicas"})
+    assert (result.status, result.reason) == ("ok", "")
+    assert result.facts["verified"] == {"documents": 160, "copies": 2}
+
+
+def test_a_copy_that_lacks_a_document_fails_the_trial(lab: Lab) -> None:
+    loses = {"allocator": {"name": "system"}, "env": {"FAKE_LOSES": "127.0.0.1"}}
+    result = run_trial(
+        lab,
+        "app",
+        engine={"vbuckets": 16, "quota_mb": 64, "verify": "replicas"},
+        variants={"base": loses},
+    )
+    assert result.status == "failed"
+    assert "kv1 has 10 documents up to seqno 10, kv2 9 documents up to seqno 10" in result.reason
+    assert "and 13 more" in result.reason
+    lab.assert_nothing_left()
+
+
+def test_append_has_one_process(lab: Lab) -> None:
     result = run_trial(lab, "app")
     assert (result.status, result.reason) == ("ok", "")
-    reports = [json.loads((result.directory / f"client-{n}.json").read_text()) for n in (1, 2)]
-    assert not (result.directory / "client-3.json").exists()
-    assert [r["options"]["items"][0] for r in reports] == ["50", "50"]
-    assert result.facts["live_bytes"] == 100_000
+    report = json.loads((result.directory / "client.json").read_text())
+    assert report["options"]["items"] == ["100"]
+    assert not (result.directory / "client-1.json").exists()
 
 
 def test_an_ensemble_on_another_host_than_its_load_asks_a_helper_for_cpu_clocks(lab: Lab) -> None:

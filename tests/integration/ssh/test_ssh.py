@@ -19,6 +19,7 @@ from sshd import Sshd, known_hosts_line, make_key, raised_sshd
 
 from perfrunner.cluster import Host, LinkLost, open_host
 from perfrunner.errors import HostError
+from perfrunner.spec.cluster import HostSpec
 
 pytestmark = pytest.mark.integration
 
@@ -235,8 +236,7 @@ class TestBrokenLink:
         process = ssh_host.start(["sleep", "60"], name="engine", log_stdout="o", log_stderr="e")
         self.cut_in(sshd, 0).join()
         time.sleep(0.5)
-        with pytest.raises(HostError, match="this run's lock on the host is lost"):
-            ssh_host.require_lock()
+        assert not ssh_host.locked
         deadline = time.monotonic() + 5
         while True:  # the first command may still meet the dead connection
             try:
@@ -354,11 +354,10 @@ def test_ctrl_c_during_a_remote_command_returns_at_once(sshd: Sshd, tmp_path: Pa
 def test_fabrics_own_run_is_interrupted_too(sshd: Sshd) -> None:
     """Connection.run is not what transports use; whoever reaches for it must not hang at Ctrl-C."""
     from perfrunner.cluster.connection import HostConnection
+    from perfrunner.cluster.ssh_config import Endpoint
 
-    connection = HostConnection(
-        "127.0.0.1", port=sshd.port, user=getpass.getuser(), key=str(sshd.key)
-    )
-    connection.client.load_host_keys(str(sshd.known_hosts))
+    end = Endpoint("127.0.0.1", sshd.port, getpass.getuser(), (str(sshd.key),))
+    connection = HostConnection([end], lambda client: client.load_host_keys(str(sshd.known_hosts)))
     timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     began = time.monotonic()
@@ -376,6 +375,35 @@ def test_small_exchanges_are_quick(ssh_host: Host) -> None:
         ssh_host.transport.run(["true"])
         times.append(time.perf_counter() - began)
     assert statistics.median(times) < 0.035
+
+
+def test_a_certificate_is_as_good_as_a_key(tmp_path: Path) -> None:
+    make_key(tmp_path / "ca")
+    options = {"TrustedUserCAKeys": str(tmp_path / "ca.pub")}
+    with raised_sshd(tmp_path / "sshd", **options) as server:
+        make_key(tmp_path / "signed")
+        spec = server.host_spec(tmp_path / "work", key=str(tmp_path / "signed"))
+        with pytest.raises(HostError, match="refused our key"):
+            open_host(spec, "ssh")
+        sign = ["ssh-keygen", "-q", "-s", "ca", "-I", "me", "-n", getpass.getuser(), "signed.pub"]
+        subprocess.run(sign, cwd=tmp_path, check=True, timeout=20)
+        with open_host(spec, "ssh") as host:
+            assert host.transport.run(["true"]).exit == 0
+
+
+def test_an_ssh_config_completes_the_cluster_file(sshd: Sshd, tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text(
+        f"Host kv1\n  HostName 127.0.0.1\n  Port {sshd.port}\n  IdentityFile {sshd.key}\n"
+    )
+    fields = {
+        "address": "kv1", "ssh_config": str(config), "known_hosts": str(sshd.known_hosts),
+        "work_dir": str(tmp_path / "work"),
+    }  # fmt: skip
+    with open_host(HostSpec.model_validate(fields), "ssh") as host:
+        assert host.transport.run(["true"]).exit == 0
+    with pytest.raises(HostError, match="cannot connect"):
+        open_host(HostSpec.model_validate({**fields, "port": 1}), "ssh")
 
 
 def test_the_users_ssh_config_is_not_read(

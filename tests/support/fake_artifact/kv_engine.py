@@ -9,6 +9,7 @@ FAKE_SLEEP=S                        how long a client phase really takes (defaul
 FAKE_RATE=N                         operations a second to report
 FAKE_EXIT=N                         the exit status of a clean stop
 FAKE_STUBBORN=1                     ignores SIGTERM
+FAKE_LOSES=HOST                     the engine that is told that it is HOST lacks a document of each replica
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from common import one, options
 found = options(sys.argv[1:])
 env = os.environ
 counters = {"cmd_get": 0, "cmd_set": 0, "curr_items": 0}
+states: dict[int, str] = {}  # of vBuckets, once a manager has set them
+published: list[dict] = []
 
 
 def first_time() -> bool:
@@ -66,11 +69,31 @@ def stat(groups: list[str]) -> dict:
         "allocator": {"name": "system", "version": "glibc 2.36", "conf_env": ""},
         "config": {key: values[-1] for key, values in found.items()},
         "timings": {},
+        "replication": {"streams_opened": sum(s == "replica" for s in states.values()) if published else 0},
+        "vbucket-seqno": {f"vb_{n}:high_seqno": 10 for n in range(int(one(found, "vbuckets")))},
     }  # fmt: skip
     if env.get("FAKE_NO_MAPPED"):
         del everything["memory"]["total_heap_bytes"]
     chosen = groups or [""]
     return {g: {k: str(v) for k, v in everything[g].items()} for g in chosen}
+
+
+def set_states(config: dict) -> None:
+    me = next(n for n, node in enumerate(config["nodesExt"]) if node.get("thisNode"))
+    for vbucket, row in enumerate(config["vBucketServerMap"]["vBucketMap"]):
+        states[vbucket] = "active" if row[0] == me else "replica" if me in row else "dead"
+
+
+def digest() -> dict:
+    mine = [node["hostname"] for node in published[-1]["nodesExt"] if node.get("thisNode")]
+    short = env.get("FAKE_LOSES") in mine
+    return {
+        str(n): {
+            "state": state, "high_seqno": 10, "documents": 9 if short and state == "replica" else 10,
+            "tombstones": 0, "digest": n,
+        }
+        for n, state in states.items() if state != "dead"
+    }  # fmt: skip
 
 
 def serve(connection: socket.socket) -> None:
@@ -89,6 +112,12 @@ def serve(connection: socket.socket) -> None:
                 counters["cmd_set"] += request["sets"] + int(env.get("FAKE_LIE", "0"))
             elif command == "reset":
                 counters.update(cmd_get=0, cmd_set=0)
+            elif command == "set-states":
+                set_states(request["config"])
+            elif command == "set-config":
+                published.append(request["config"])
+            elif command == "digest":
+                answer = digest()
             elif command == "stat":
                 answer = stat(request["groups"])
             file.write(json.dumps(answer) + "\n")

@@ -1,10 +1,11 @@
-"""A fake kvctl: stat, reset, wait-persisted, sample, topology."""
+"""A fake kvctl: stat, reset, wait-persisted, sample, topology, set-states, set-config, digest."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
+import socket
 import sys
 import time
 
@@ -20,6 +21,15 @@ if command == "clock-server":
     assert all(os.path.exists(f"/proc/{pid}") for pid in found["pid"])  # noqa: PTH110
     print(json.dumps({"port": 4711}), flush=True)
     signal.pause()
+if command == "barrier":
+    listener = socket.socket()
+    listener.bind((one(found, "listen"), 0))
+    listener.listen()
+    print(json.dumps({"port": listener.getsockname()[1]}), flush=True)
+    arrived = [listener.accept()[0] for _ in range(int(one(found, "parties")))]
+    for party in arrived:
+        party.sendall(b"g")
+    sys.exit(0)
 link = Link(found)
 if command == "stat":
     print(json.dumps(link.ask(cmd="stat", groups=rest)))
@@ -27,6 +37,11 @@ elif command == "reset":
     link.ask(cmd="reset")
 elif command == "wait-persisted":
     link.ask(cmd="stat", groups=[""])
+elif command in ("set-states", "set-config"):
+    with open(one(found, "config")) as file:  # noqa: PTH123
+        link.ask(cmd=command, config=json.load(file))
+elif command == "digest":
+    print(json.dumps(link.ask(cmd="digest")))
 elif command == "sample":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     pid, step = one(found, "pid"), int(one(found, "interval-ms")) / 1000

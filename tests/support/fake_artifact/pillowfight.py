@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import socket
 import sys
 import time
 
@@ -49,6 +50,12 @@ if "populate-only" in found:
     link.ask(cmd="ops", gets=0, sets=items)
     print(json.dumps(report({"ops": items, "seconds": 0.1, "errors": {}}, None, behaviour["busy"])))
 else:
+    if "barrier" in found:
+        host, _, port = one(found, "barrier").rpartition(":")
+        with socket.create_connection((host, int(port)), 20) as barrier:
+            barrier.sendall(b"r")
+            if barrier.recv(1) != b"g":
+                sys.exit("the barrier went away")
     behaviour = link.ask(cmd="phase", name="access")
     time.sleep(behaviour["sleep"])
     duration, series, rng = float(one(found, "duration")), [], random.Random()

@@ -9,6 +9,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,6 +137,14 @@ class Lab:
     def processes(self, host: str) -> list[str]:
         """Command lines of what runs there beside sshd."""
         return list(self.ask("processes", host=host))
+
+    def assert_idle(self, timeout: float = 15.0) -> None:
+        """Nothing runs on any host that is on; a lock's holder ends a moment after its connection."""
+        until = time.monotonic() + timeout
+        names = [name for name, one in self.ask("status")["hosts"].items() if one["on"]]
+        while (running := {n: p for n in names if (p := self.processes(n))}) != {}:
+            assert time.monotonic() < until, running
+            time.sleep(0.05)
 
     def host_document(self, host: str, **changes: object) -> dict[str, object]:
         """As a cluster file has it."""

@@ -279,6 +279,29 @@ def test_two_experiments_get_an_interval_but_no_verdict(data_of):
     assert row.effect.ci95 == pytest.approx((math.exp(welch.low), math.exp(welch.high)))
 
 
+def test_two_experiments_are_told_apart_in_all_that_matters(data_of):
+    from dataclasses import replace
+
+    def run(cpus, **spec):
+        data = data_of({"a": BASE, "b": BASE})
+        facts = {"hosts": {"n": {"hostname": "h", "cpus": cpus}}}
+        spec = {**data.experiment.spec_json, **spec}
+        return replace(data, experiment=replace(data.experiment, facts=facts, spec_json=spec))
+
+    arms = {"a": {"allocator": {"name": "system"}}, "b": {}}
+    first = run(2, engine={"threads": 2}, variants=arms)
+    second = run(
+        4, engine={"threads": 8}, workloads={"w": {"items": 7}}, schedule="sequential",
+        variants={**arms, "a": {"allocator": {"name": "system"}, "params": {"x": "1"}}},
+    )  # fmt: skip
+    said = compare_unpaired(first, second, "a", "a").warnings[1:]
+    assert {line.removeprefix("the two experiments differ in ") for line in said} == {
+        "host n cpus: 2 or 4", "engine threads: 2 or 8", "workload w items: none or 7",
+        "schedule: side-by-side or sequential", "variant a params.x: none or 1",
+    }  # fmt: skip
+    assert compare_unpaired(first, first, "a", "b").warnings[1:] == ()
+
+
 ALLOCATORS = {
     "a": {"allocator": {"name": "system"}},
     "b": {"allocator": {"name": "jemalloc-5.1.0"}},

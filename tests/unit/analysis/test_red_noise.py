@@ -9,8 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfrunner.analysis import compare
-from perfrunner.analysis.noise import smallest_visible
+from perfrunner.analysis import compare, noise
 from perfrunner.measure.rounds import levels
 from tests.support import rednoise
 
@@ -48,7 +47,7 @@ def alarms(rows):
 
 
 def half_width(rows):
-    return float(np.median([smallest_visible(row.effect) for row in rows]))
+    return float(np.median([noise.half_width(row.effect) for row in rows]))
 
 
 @pytest.mark.parametrize("window", rednoise.MEASURED, ids=lambda w: f"{1000 * w[0]:g} ms")

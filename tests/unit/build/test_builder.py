@@ -21,7 +21,7 @@ from perfrunner.errors import BuildError
 @pytest.fixture(autouse=True)
 def cargo_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tiny engine's jemalloc is a source file."""
-    monkeypatch.setattr("perfrunner.build.builder.require_cargo", lambda allocator, env: None)
+    monkeypatch.setattr("perfrunner.build.builder.require_cargo", lambda allocator, env: "cargo 1")
 
 
 def says(artifact: Artifact) -> str:
@@ -184,6 +184,78 @@ def test_provenance(engine: Path, cache: Path) -> None:
     assert facts["built_at"].endswith("+00:00")
     (engine / "room.cc").write_text('const char* room() { return "new"; }\n')
     assert build_variant(variant(), engine, cache).provenance["source"]["git_dirty"] is True
+
+
+class TestWhatTheSystemBrings:
+    """A static library and a header that are not the engine's: their content is a part of the build id."""
+
+    @pytest.fixture
+    def outside(self, engine: Path, tmp_path: Path) -> Path:
+        made = tmp_path / "outside"
+        made.mkdir()
+        self.write(made, "first")
+        lists = engine / "CMakeLists.txt"
+        lists.write_text(
+            lists.read_text()
+            + f"target_include_directories(kv_engine SYSTEM PRIVATE {made})\n"
+            + f"target_link_libraries(kv_engine {made}/libext.a)\n"
+        )
+        (engine / "main.cc").write_text(
+            "#include <cstdio>\n#include <ext.h>\nconst char* ext();\n"
+            'int main() { std::printf("%s %s\\n", ext(), HEADER); }\n'
+        )
+        return made
+
+    def write(self, made: Path, library: str, header: str = "one") -> None:
+        (made / "ext.h").write_text(f'#define HEADER "{header}"\n')
+        (made / "ext.cc").write_text(f'const char* ext() {{ return "{library}"; }}\n')
+        argv = ["g++", "-c", made / "ext.cc", "-o", made / "ext.o"]
+        subprocess.run(argv, check=True)
+        (made / "libext.a").unlink(missing_ok=True)
+        subprocess.run(["ar", "rcD", made / "libext.a", made / "ext.o"], check=True)
+
+    def test_another_library_or_header_is_another_build(
+        self, engine: Path, cache: Path, outside: Path
+    ) -> None:
+        first = build_variant(variant(), engine, cache)
+        assert says(first) == "first one"
+        assert build_variant(variant(), engine, cache).cached is True
+        self.write(outside, "second")
+        second = build_variant(variant(), engine, cache)
+        assert (says(second), second.cached) == ("second one", False)
+        self.write(outside, "second", "two")
+        third = build_variant(variant(), engine, cache)
+        assert (says(third), third.cached) == ("second two", False)
+        self.write(outside, "first")
+        again = build_variant(variant(), engine, cache)
+        assert (again.build_id, again.cached) == (first.build_id, True)
+        assert len({first.build_id, second.build_id, third.build_id}) == 3
+
+    def test_provenance_names_them(self, engine: Path, cache: Path, outside: Path) -> None:
+        linked = build_variant(variant(), engine, cache).provenance["linked"]
+        assert len(linked["libext.a"]["sha256"]) == 64
+        assert linked["libext.a"]["package"] == ""
+        (zlib,) = (facts for name, facts in linked.items() if name.startswith("libz.so"))
+        if shutil.which("dpkg-query"):
+            assert zlib["package"].startswith("zlib1g ")
+
+
+def test_another_cargo_is_another_build_of_what_it_builds(
+    engine: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def with_cargo(version: str) -> tuple[str, str]:
+        monkeypatch.setattr(
+            "perfrunner.build.builder.require_cargo", lambda allocator, env: f"cargo {version}"
+        )
+        made = [
+            build_variant(variant(name), engine, cache) for name in ("jemalloc-5.1.0", "system")
+        ]
+        assert made[0].provenance["cargo"] == f"cargo {version}"
+        return made[0].build_id, made[1].build_id
+
+    one, two = with_cargo("1.80"), with_cargo("1.95")
+    assert one[0] != two[0]
+    assert one[1] == two[1]
 
 
 @pytest.mark.parametrize("damage", ["truncate", "remove", "add", "manifest", "no-manifest"])
@@ -375,7 +447,7 @@ def test_the_manifest_lists_every_file(engine: Path, cache: Path) -> None:
 
 def test_trees_do_not_depend_on_the_variant() -> None:
     class AnyToolchain:
-        cxx, identity = "g++", "g++ 12"
+        cxx, cc, identity = "g++", "gcc", "g++ 12"
 
     def key(**changes: object) -> str:
         fields = {

@@ -13,6 +13,7 @@ from perfrunner.build.identity import (
     allocator_hash,
     allocator_pin,
     build_id,
+    recipe_id,
     source_files,
     source_hash,
 )
@@ -84,18 +85,28 @@ def test_a_removed_file_counts(engine: Path) -> None:
     assert source_hash(engine) != before
 
 
-def test_each_part_of_the_id_counts() -> None:
-    ids = {build_id(**PARTS)}
+def test_each_part_of_the_recipe_counts() -> None:
+    ids = {recipe_id(**PARTS)}
     for part in PARTS:
         value = {"ENGINE_HT_STATS": "llc"} if part == "options" else "other"
-        ids.add(build_id(**{**PARTS, part: value}))
+        ids.add(recipe_id(**{**PARTS, part: value}))
     assert len(ids) == 1 + len(PARTS)
     assert all(len(one) == 12 and int(one, 16) >= 0 for one in ids)
 
 
 def test_the_order_of_options_does_not_count() -> None:
     a, b = {"A": "1", "B": "2"}, {"B": "2", "A": "1"}
-    assert build_id(**{**PARTS, "options": a}) == build_id(**{**PARTS, "options": b})
+    assert recipe_id(**{**PARTS, "options": a}) == recipe_id(**{**PARTS, "options": b})
+
+
+def test_what_is_linked_counts() -> None:
+    recipe = recipe_id(**PARTS)
+    ids = [
+        build_id(recipe, sums)
+        for sums in ({"/a.so": "1"}, {"/a.so": "2"}, {"/b.so": "1"}, {"/a.so": "1", "headers": "3"})
+    ]
+    assert len({*ids, recipe, build_id("other", {"/a.so": "1"})}) == 6
+    assert build_id(recipe, {"/a": "1", "/b": "2"}) == build_id(recipe, {"/b": "2", "/a": "1"})
 
 
 def test_the_pin_is_the_chosen_allocators_alone(engine: Path) -> None:

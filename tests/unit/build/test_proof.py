@@ -14,6 +14,7 @@ from perfrunner.cluster import Host, open_host
 from perfrunner.errors import ProofError
 from perfrunner.spec.cluster import HostSpec
 from perfrunner.spec.model import EngineSpec
+from perfrunner.spec.source import SourceSpec
 
 ENGINE = """#!{python}
 import json, os, signal, sys, time
@@ -124,6 +125,14 @@ def test_an_engine_that_refuses_its_arguments(host: Host, tmp_path: Path) -> Non
         prove(host, play(tmp_path, extra=extra), ARM, EngineSpec())
 
 
+def test_an_old_engine_that_refuses_todays_flags(host: Host, tmp_path: Path) -> None:
+    old = ARM.model_copy(update={"source": SourceSpec(git="v0.9")})
+    extra = "print('unknown option --shards', file=sys.stderr); sys.exit(2)"
+    with pytest.raises(ProofError, match="unknown option --shards") as caught:
+        prove(host, play(tmp_path, extra=extra), old, EngineSpec())
+    assert "the engine of v0.9 may lack a flag" in str(caught.value.hint)
+
+
 def test_an_engine_that_crashes(host: Host, tmp_path: Path) -> None:
     with pytest.raises(ProofError, match=r"does not start on local \(killed by SIGSEGV\)"):
         prove(host, play(tmp_path, extra="os.kill(os.getpid(), 11)"), ARM, EngineSpec())
@@ -157,6 +166,58 @@ def test_a_kvctl_that_fails(host: Host, tmp_path: Path) -> None:
 def test_no_such_artifact(host: Host, tmp_path: Path) -> None:
     with pytest.raises(ProofError, match=r"does not start on local \(exit 127\): .*No such file"):
         prove(host, str(tmp_path / "absent"), ARM, EngineSpec())
+
+
+FOREIGN = {"MALLOC_ARENA_MAX": "1", "GLIBC_TUNABLES": "glibc.malloc.arena_max=1", "TMPDIR": "/x"}
+
+
+def test_the_callers_environment_does_not_reach_the_engine(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in FOREIGN.items():
+        monkeypatch.setenv(name, value)
+    prove(host, play(tmp_path), ARM, EngineSpec())
+    environment = json.loads((tmp_path / "artifact/bin/started.json").read_text())[1]
+    assert not FOREIGN.keys() & environment.keys()
+
+
+GLIBC = {**ANSWER, "allocator": {"name": "system", "version": "glibc"}}
+
+
+def glibc(**env: str):
+    return variant("system", name="glibc", env=env)
+
+
+@pytest.mark.parametrize(
+    ("env", "read"),
+    [
+        ({"GLIBC_TUNABLES": "glibc.malloc.arena_max=3"}, {"env.glibc.malloc.arena_max": "0x3"}),
+        ({"MALLOC_ARENA_MAX": "2"}, {"env.glibc.malloc.arena_max": "0x2"}),
+        ({"GLIBC_TUNABLES": ""}, {}),
+    ],
+)
+def test_tunables_are_read_back(
+    host: Host, tmp_path: Path, env: dict[str, str], read: dict[str, str]
+) -> None:
+    found = prove(host, play(tmp_path, GLIBC), glibc(**env), EngineSpec()).settings
+    assert {key: value for key, value in found.items() if key.startswith("env.")} == read
+
+
+@pytest.mark.parametrize(
+    ("tunables", "said"),
+    [
+        (
+            "glibc.malloc.arenamax=1",
+            r"has no tunable glibc\.malloc\.arenamax.*glibc\.malloc\.arena_max",
+        ),
+        ("glibc.malloc.check=99", r"glibc\.malloc\.check: asked for 99, glibc has 0"),
+        ("glibc.pthread.rseq=many", r"glibc\.pthread\.rseq: asked for many, glibc has"),
+    ],
+)
+def test_a_tunable_that_glibc_ignores(host: Host, tmp_path: Path, tunables: str, said: str) -> None:
+    arm = glibc().model_copy(update={"env": {"GLIBC_TUNABLES": tunables}})
+    with pytest.raises(ProofError, match=said):
+        prove(host, play(tmp_path, GLIBC), arm, EngineSpec())
 
 
 def test_the_hosts_own_allocator_settings_do_not_leak_in(

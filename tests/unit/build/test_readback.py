@@ -8,6 +8,7 @@ from tiny_engine import variant
 from perfrunner.build.readback import check_complaints, check_readback, same_value
 from perfrunner.errors import ProofError
 from perfrunner.spec.allocator import AllocatorSpec
+from perfrunner.spec.source import SourceSpec
 
 
 def stats(allocator: dict[str, str] | None = None, config: dict[str, str] | None = None):
@@ -151,3 +152,13 @@ def test_other_lines_are_no_complaints() -> None:
     check_complaints(
         ARM, "started\n<jemalloc>: Error in munmap\nInvalid conf pair of something else\n"
     )
+
+
+def test_a_setting_that_another_revision_lacks_is_not_laid_to_the_cache() -> None:
+    old = ARM.model_copy(update={"source": SourceSpec(git="v0.9")})
+    answers = stats(
+        {"opt.metadata_thp": "always", "opt.narenas": "32", "opt.background_thread": "true"}
+    )
+    with pytest.raises(ProofError, match=r"STAT config has no build\.ht_stats") as caught:
+        check_readback(old, {}, answers)
+    assert "the engine of v0.9 may not know this setting" in str(caught.value.hint)

@@ -43,6 +43,9 @@ def test_the_version_counts_and_the_place_does_not(tmp_path: Path) -> None:
     assert identity("a", "g++ 12.2.0") == identity("b", "g++ 12.2.0")
     assert identity("a", "g++ 12.2.0") != identity("c", "g++ 13.1.0")
     assert identity("a", "g++ 12.2.0") != identity("d", "g++ 12.2.0", "LLD 16.0.0")
+    before = identity("e", "g++ 12.2.0")
+    program(tmp_path / "e", "gcc", "gcc 13.1.0")
+    assert find_toolchain({"PATH": str(tmp_path / "e")}).identity != before
 
 
 def test_a_compiler_that_does_not_run(tmp_path: Path) -> None:
@@ -69,15 +72,23 @@ def test_an_old_cargo(tmp_path: Path, says: str, message: str) -> None:
 
 def test_cargo(tmp_path: Path) -> None:
     program(tmp_path / "bin", "cargo", "cargo 1.95.0 (abc 2026-01-01)")
-    require_cargo("jemalloc-5.1.0", {"PATH": str(tmp_path / "bin")})
+    assert require_cargo("jemalloc-5.1.0", {"PATH": str(tmp_path / "bin")}).startswith("cargo 1.95")
     with pytest.raises(BuildError, match=r"jemalloc-5\.1\.0 needs cargo, which is not installed"):
         require_cargo("jemalloc-5.1.0", {"PATH": str(tmp_path)})
 
 
-def test_the_environment_of_a_build() -> None:
-    env = build_environment(
-        {"PATH": "/bin", "HOME": "/h", "CXXFLAGS": "-O0", "LD_PRELOAD": "x", "CCACHE_DIR": "/c"}
-    )
-    assert env["PATH"] == "/bin:/h/.cargo/bin"
-    assert not {"CXXFLAGS", "LD_PRELOAD"} & env.keys()
-    assert env["CCACHE_DIR"] == "/c"
+def test_the_environment_of_a_build_is_what_is_on_the_list() -> None:
+    passed = {
+        "HOME": "/h",
+        "CCACHE_DIR": "/c",
+        "CXX": "clang++",
+        "https_proxy": "p",
+        "CARGO_NET_RETRY": "9",
+    }
+    dropped = {
+        "CXXFLAGS": "-O0", "LD_PRELOAD": "x", "PKG_CONFIG_PATH": "/x", "CMAKE_PREFIX_PATH": "/x",
+        "RUSTFLAGS": "-C", "GCC_EXEC_PREFIX": "/x", "SOMETHING_NEW": "1", "CARGO_TARGET_DIR": "/t",
+    }  # fmt: skip
+    env = build_environment({"PATH": "/bin", **passed, **dropped})
+    assert env.pop("PATH") == "/bin:/h/.cargo/bin"
+    assert env == {**passed, "LC_ALL": "C.UTF-8", "NINJA_STATUS": "[%f/%t] "}

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from perfrunner.analysis.noise import is_aa
 from perfrunner.spec import load_spec
 from perfrunner.spec.pair import pair, small_spec, spec_document
 from perfrunner.spec.source import SourceSpec
@@ -98,6 +99,11 @@ class TestTheSameEngine:
         runner = repository()
         cli("ab", "main", "main", "--if-same", "measure")
         assert list(runner.arguments.spec.variants) == ["main", "main-2"]
+        cli("clean", "--results", "small-1", "--yes")
+        cli("ab", "main", "HEAD", "--if-same", "measure")
+        spec = runner.arguments.spec
+        assert list(spec.variants) == ["main", "HEAD"]
+        assert is_aa(spec.model_dump(mode="json"))
 
 
 @pytest.mark.parametrize(
@@ -129,6 +135,7 @@ def test_a_gate(cli, repository, slowdown, code):
 def test_a_dry_run_shows_both(cli, repository):
     plan = cli.json("ab", "main~1", "main", "--dry-run")
     assert list(plan["variants"]) == ["main-1", "main"]
+    assert "source=main~1" in cli("ab", "main~1", "main", "--dry-run").stdout
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import fcntl
+import json
+import os
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -159,3 +161,45 @@ def test_a_cache_with_a_build_at_work_stays(cli, no_hosts):
     assert (directory / "artifacts" / "a").exists()
     cli("clean", "--yes")
     assert not directory.exists()
+
+
+def test_clean_keeps_what_was_used_last(cli, no_hosts):
+    directory = cache(cli)
+    (directory / "artifacts" / "a").unlink()
+    for name in ("links", "objects", "logs"):
+        (directory / name).mkdir()
+    for age, build in enumerate(("new", "old", "older")):
+        (directory / "artifacts" / build).mkdir()
+        (directory / "artifacts" / build / "bin").write_text("x" * 1000 * (age + 1))
+        os.utime(directory / "artifacts" / build, (1e9 - age, 1e9 - age))
+        sums = {"own.o": f"of-{build}", "shared.o": "of-all"}
+        for sum_of in sums.values():
+            (directory / "objects" / f"{sum_of}.o").write_text("x")
+        link = {"argv": [], "kept": sums, "outside": {}}
+        document = {"schema": 1, "programs": {"p": link}}
+        (directory / "links" / f"{build}.json").write_text(json.dumps(document))
+    told = cli("clean", "--builds", "--keep", "1", code=2).stderr
+    assert "artifact older in" in told
+    assert "last used 2001-09-09 01:46 (3.0 kB)" in told
+    assert len(list((directory / "artifacts").iterdir())) == 3, "shown first, then asked"
+    cli("clean", "--builds", "--keep", "1", "--yes")
+    assert [path.name for path in (directory / "artifacts").iterdir()] == ["new"]
+    assert {path.name for path in (directory / "objects").iterdir()} == {"of-new.o", "of-all.o"}
+    assert "nothing to remove" in cli("clean", "--builds", "--keep", "1", "--yes").stderr
+
+
+def test_clean_keeps_what_was_used_last_on_a_host(cli, monkeypatch, tmp_path):
+    work = tmp_path / "host" / "work"
+    monkeypatch.setattr(clean, "DEFAULT_WORK_DIR", str(work))
+    for age, build in enumerate(("new", "old")):
+        (work / "artifacts" / build).mkdir(parents=True)
+        (work / "artifacts" / build / "engine").write_text("x" * 100_000)
+        os.utime(work / "artifacts" / build, (1e9 - age, 1e9 - age))
+    (work / "runs" / "r").mkdir(parents=True)
+    told = cli("clean", "--hosts", "--keep", "1", code=2).stderr
+    assert f"1 artifacts in {work} on here (1" in told
+    cli("clean", "--hosts", "--keep", "1", "--yes")
+    assert [path.name for path in (work / "artifacts").iterdir()] == ["new"]
+    cli("clean", "--hosts", "--yes")
+    assert not (work / "artifacts").exists() or not list((work / "artifacts").iterdir())
+    assert not (work / "runs").exists()

@@ -1,18 +1,28 @@
-"""`--fail-on worse`."""
+"""`--fail-on`: what ends a run with 1, and what is said of what passes unknown."""
 
 from __future__ import annotations
 
 import pytest
 
-from perfrunner.cli.gate import failing
+from perfrunner.cli.gate import judge
 
 
 def row(**changes):
     values = {
-        "variant": "je", "workload": "pf", "bucket": "persistent", "metric": "ops_per_s", "primary": True,
-        "verdict": "worse", "effect": "ratio", "estimate": 0.95, "margin": 0.01,
+        "variant": "je", "baseline": "glibc", "workload": "pf", "bucket": "persistent", "metric": "ops_per_s",
+        "primary": True, "direction": "higher", "verdict": "worse", "effect": "ratio", "estimate": 0.95,
+        "estimate_ci95": [0.93, 0.97], "margin": 0.01, "reason": "",
     }  # fmt: skip
     return {**values, **changes}
+
+
+def failing(fail_on, *rows):
+    return judge({"results": list(rows)}, fail_on).failing
+
+
+BASELINE = row(variant="glibc", verdict=None, estimate=None, estimate_ci95=None)
+SAME = row(variant="other", verdict="same", estimate=1.0, estimate_ci95=[0.995, 1.005])
+SMALL = {"estimate": 0.995, "estimate_ci95": [0.992, 0.998]}
 
 
 @pytest.mark.parametrize(
@@ -22,20 +32,50 @@ def row(**changes):
         ({"primary": False}, False),
         ({"verdict": "unsure"}, False),
         ({"verdict": None}, False),
-        ({"verdict": "better", "estimate": 1.05}, False),
-        ({"estimate": 0.995}, False),
-        ({"effect": "difference", "estimate": 2.0, "margin": 1.0}, True),
-        ({"effect": "difference", "estimate": -0.5, "margin": 1.0}, False),
-        ({"estimate": None}, False),
+        ({"verdict": "better", "estimate": 1.05, "estimate_ci95": [1.03, 1.07]}, False),
+        (SMALL, False),  # shown to be within the margin
+        ({"estimate": 0.995, "estimate_ci95": [0.985, 0.999]}, True),  # may well be beyond it
+        ({"effect": "difference", "estimate_ci95": [1.5, 2.5], "margin": 1.0}, True),
+        ({"effect": "difference", "estimate_ci95": [-0.9, -0.1], "margin": 1.0}, False),
     ],
 )
-def test_only_a_primary_change_beyond_its_margin_fails(changes, fails):
-    assert bool(failing({"results": [row(**changes)]}, "worse")) is fails
+def test_a_certain_loss_fails_unless_its_interval_lies_within_the_margin(changes, fails):
+    assert bool(failing("worse", BASELINE, SAME, row(**changes))) is fails
+
+
+@pytest.mark.parametrize(
+    ("verdict", "fails"),
+    [("unsure", True), ("invalid", True), (None, True), ("same", False), ("better", False)],
+)
+def test_fail_on_unsure_passes_only_what_was_shown(verdict, fails):
+    changed = row(verdict=verdict, reason="3 blocks" if verdict is None else "")
+    assert bool(failing("unsure", SAME, changed)) is fails
+    unknown = judge({"results": [SAME, changed]}, "worse")
+    assert unknown.failing == ()
+    assert bool(unknown.passed_unknown) is fails  # never in silence
+
+
+def test_a_metric_without_direction_is_not_judged():
+    neither = row(direction="none", verdict=None)
+    assert failing("unsure", SAME, neither) == ()
+
+
+@pytest.mark.parametrize("fail_on", ["worse", "unsure"])
+@pytest.mark.parametrize(
+    "rows", [[], [BASELINE], [row(primary=False)], [row(verdict=None)], [row(verdict="invalid")]]
+)
+def test_a_gate_that_has_nothing_to_judge_does_not_let_pass(fail_on, rows):
+    assert (
+        failing(fail_on, *rows)[-1]
+        == "no primary metric has a verdict: there is nothing to judge by"
+    )
 
 
 def test_without_the_option_nothing_fails():
-    assert failing({"results": [row()]}, None) == []
+    assert failing(None, row()) == ()
 
 
-def test_the_line_names_the_row():
-    assert failing({"results": [row()]}, "worse") == ["je pf persistent ops_per_s is worse"]
+def test_the_line_names_the_row_and_the_reason():
+    assert failing("worse", row()) == ("je pf persistent ops_per_s is worse",)
+    (line,) = failing("unsure", SAME, row(verdict=None, reason="3 blocks: numbers only"))
+    assert line == "je pf persistent ops_per_s is without a verdict (3 blocks: numbers only)"

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import subprocess
 import sys
+from pathlib import Path
 
+import click
 import pytest
 
 from perfrunner import __version__
@@ -94,3 +98,60 @@ def test_help_loads_no_heavy_library():
 
 def test_the_group_is_the_console_script():
     assert main.name == "main"
+
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize(
+    ("redirection", "status", "said"),
+    [
+        (">/dev/full", 3, "error: the result cannot be written to stdout: No space left on device"),
+        (">&-", 0, ""),
+        ("| true", 0, ""),
+    ],
+    ids=["full", "closed", "nobody reads"],
+)
+def test_a_stdout_that_takes_nothing(cli, redirection, status, said):
+    """Exit code 1 is a verdict's."""
+    command = f"{shlex.quote(sys.executable)} -m perfrunner validate spec.yaml"
+    line = f"{command} {redirection}"
+    if redirection == "| true":  # the reader has gone before anything is written
+        line = f"{{ sleep 0.2; {command}; echo $? >code; }} | true; exit $(cat code)"
+    done = subprocess.run(
+        ["bash", "-c", line], cwd=cli.directory, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr.splitlines()[:1]) == (status, [said] if said else [])
+
+
+def test_help_and_completion_load_no_command(cli):
+    """A quarter of a second on a quiet machine; what is loaded is what a busy one can tell."""
+    code = (
+        "import sys; from click.testing import CliRunner; from perfrunner.cli import main;"
+        "assert CliRunner().invoke(main, ['--help']).exit_code == 0;"
+        "print([m for m in ('pydantic', 'numpy', 'fabric', 'sqlalchemy', 'rich') if m in sys.modules])"
+    )
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env
+    )
+    assert done.stdout.strip() == "[]"
+    env |= {
+        "_PERFRUNNER_COMPLETE": "bash_complete",
+        "COMP_WORDS": "perfrunner un",
+        "COMP_CWORD": "1",
+    }
+    program = "import sys; from perfrunner.cli import main; main(prog_name='perfrunner')"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, env=env
+    )
+    assert done.stdout.split() == ["plain,untune"]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_line_of_help_is_of_a_command(name):
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    if command.short_help:
+        assert command.short_help == COMMANDS[name][1]

@@ -97,6 +97,31 @@ def test_run_hands_over_what_the_command_line_says(cli, play):
     assert got.spec.seed is None  # --seed is no part of the spec: --resume must find it unchanged
 
 
+def test_a_source_of_the_command_line(cli, play, tmp_path):
+    runner = play()
+    (cli.directory / "fix.patch").touch()
+    cli("run", "spec.yaml", "--set", "variants.glibc.source={git: main, patch: fix.patch}",
+        "--source", "glibc=v1", "--source", "always,3=.")  # fmt: skip
+    variants = runner.arguments.spec.variants
+    assert variants["glibc"].source.git == "v1"
+    assert variants["glibc"].source.patch == str(cli.directory / "fix.patch"), "it stays on top"
+    assert variants["always,3"].source.dir == str(cli.directory)
+    assert variants["auto,3"].source is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("glbc=v1", "--source glbc=v1: expected a variant of the spec"),
+        ("glibc", "--source glibc: expected NAME=REVISION or NAME=DIRECTORY"),
+        ("glibc=--x", "expected a revision, tag or branch of git, or a directory, got '--x'"),
+    ],
+)
+def test_a_wrong_source_of_the_command_line(cli, play, text, message):
+    play()
+    assert message in cli("run", "spec.yaml", "--source", text, code=2).stderr
+
+
 def test_the_resume_command_repeats_every_option_that_matters(cli, play):
     runner = play()
     cli(
@@ -116,6 +141,22 @@ def test_the_resume_command_repeats_every_option_that_matters(cli, play):
     assert words == ["perfrunner", "run", "spec.yaml", "--set", "engine.threads=3", "--set", "blocks=4",
                      "--repeats", "6", "--out", "a b", "--cache", str(cli.directory / "cache"), "--quiet",
                      "--resume"]  # fmt: skip
+
+
+def test_the_command_for_the_report_has_all_that_is_measured_and_nothing_else(
+    cli, play, monkeypatch
+):
+    runner = play()
+    engine = cli.directory / "engine_src"
+    cli("run", str(cli.directory / "spec.yaml"), "--set", "engine.threads=3", "--variants", "always,3", "--workloads",
+        "pf", "--engine-src", str(engine), "--out", "x", "--json", "-q", "--fail-on", "worse")  # fmt: skip
+    assert list(runner.arguments.command) == [
+        "perfrunner", "run", "spec.yaml", "--set", "engine.threads=3", "--workloads", "pf", "--variants", "always,3",
+        "--engine-src", "engine_src",
+    ]  # fmt: skip
+    monkeypatch.setenv("PERFRUNNER_ENGINE_SRC", str(engine))
+    cli("run", "spec.yaml", "--out", "y")
+    assert list(runner.arguments.command)[2:] == ["spec.yaml", "--engine-src", "engine_src"]
 
 
 def test_json_is_the_only_thing_on_stdout(cli, play):

@@ -59,6 +59,27 @@ def test_plan_json_is_the_plan(cli):
     assert document == cli.json("plan", "spec.yaml", "--seed", "3", "--repeats", "4")
 
 
+def test_the_time_holds_builds_and_the_sampling_check(cli, monkeypatch):
+    def seconds(*words):
+        return cli.json("plan", "spec.yaml", *words)["expected_seconds"]
+
+    text = cli("plan", "spec.yaml").stdout
+    assert (
+        "in that time: 2 builds that are not in the cache (about 2 min) and the sampling check"
+        in text
+    )
+    bare = seconds("--set", "sampling_check=false")
+    trials = bare - 2 * 60
+    # 2 trials a cell beside 3 variants x 2 blocks of it
+    assert seconds() - bare == pytest.approx(trials * 2 / 6, abs=0.2)
+    engine = cli.directory / "engine_src"
+    (engine / "options").mkdir(parents=True)
+    (engine / "CMakeLists.txt").write_text("project(kv)\n")
+    monkeypatch.setattr("perfrunner.build.builder.is_built", lambda *_: True)
+    assert seconds("--set", "sampling_check=false") == pytest.approx(trials, abs=0.2)
+    assert "builds" not in cli("plan", "spec.yaml").stdout.split("variants")[1]
+
+
 def test_plan_draws_a_seed_when_none_is_given(cli):
     assert cli.json("plan", "spec.yaml")["seed_drawn"] is True
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfrunner.cluster import ExitStatus
+from perfrunner.cluster.environment import BASE_ENVIRONMENT, foreign_variables
 from perfrunner.cluster.shell import command_line, with_environment
 
 WORD = st.text(st.characters(blacklist_characters="\0", blacklist_categories=("Cs",)), max_size=20)
@@ -30,9 +31,23 @@ def test_a_program_sees_the_same_environment(env: dict[str, str]) -> None:
     assert {key: seen[key.encode()].decode() for key in env} == env
 
 
-def test_nothing_is_added_without_need() -> None:
-    assert with_environment(["a", "b=c"]) == ["a", "b=c"]
-    assert with_environment(["a"], {}, "/d") == ["env", "-C", "/d", "a"]
+def test_nothing_is_inherited(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LD_PRELOAD", "MALLOC_ARENA_MAX", "GLIBC_TUNABLES", "TMPDIR"):
+        monkeypatch.setenv(name, "")
+    argv = with_environment(["env", "-0"], {"A": "1", "LANG": "C"}, "/")
+    done = subprocess.run(argv, capture_output=True, check=True, text=True)
+    seen = dict(entry.split("=", 1) for entry in done.stdout.split("\0") if entry)
+    assert seen == {**BASE_ENVIRONMENT, "A": "1", "LANG": "C"}
+
+
+def test_what_a_process_has_beyond_its_own() -> None:
+    own = "LANG=C.UTF-8\0PATH=/usr/local/bin:/usr/bin:/bin\0A=b=c\0"
+    assert foreign_variables(own, {"A": "b=c"}) == []
+    assert foreign_variables(own + "LD_PRELOAD=x\0", {"A": "d", "B": ""}) == [
+        "A",
+        "B",
+        "LD_PRELOAD",
+    ]
 
 
 @pytest.mark.parametrize("argv", [[], ["A=B"], ["a", "b\0c"]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 
 import pytest
 import synthetic
@@ -119,6 +120,51 @@ def test_compare_two_experiments_warns_and_gives_no_verdict(tmp_path):
         main, [*words, "--format", "html", "--output", str(page)], catch_exceptions=False
     )
     assert "not interleaved" in page.read_text()
+
+
+@pytest.fixture
+def two_nights(tmp_path):
+    """A store with the same spec on two days."""
+    for name, day in (("quickstart-20261120-220000", 20), ("quickstart-20261121-220000", 21)):
+        shape = synthetic.Shape(
+            blocks=6, void_block=None, seed=day, workloads=("append",), buckets=("ephemeral",)
+        )
+        synthetic.write(tmp_path, shape, name)
+    with sqlite3.connect(tmp_path / "results.sqlite") as store:
+        store.execute(
+            "update experiments set created_at = '2026-11-21 22:00:00.000000' where id like '%20261121%'"
+        )
+    return tmp_path
+
+
+def test_two_experiments_are_never_mixed(two_nights):
+    """Blocks of the same number are not the same block."""
+    words = ["compare", "20261120", "2026-11-21", "--variant", "glibc", "--out", str(two_nights)]
+    text = CliRunner().invoke(main, [*words, "--format", "json"], catch_exceptions=False).stdout
+    document = json.loads(text)
+    names = {f"quickstart-202611{day}-220000/glibc" for day in (20, 21)}
+    assert {row["variant"] for row in document["results"]} == names
+    assert {row["n"] for row in document["results"]} == {6}
+    assert document["trials"]["ok"] == 12
+    assert set(document["facts"]["builds"]) == names
+
+
+def test_compare_leaves_the_runs_own_page_alone(two_nights):
+    own = two_nights / "quickstart-20261121-220000" / "report.html"
+    own.write_text("the run's own")
+    words = ["compare", "20261120", "20261121", "--format", "html", "--out", str(two_nights)]
+    result = CliRunner().invoke(main, words, catch_exceptions=False)
+    assert own.read_text() == "the run's own"
+    assert (own.parent / "compare-20261120-20261121.html").is_file(), result.stderr
+
+
+def test_compare_finds_builds_wherever_they_were_measured(two_nights):
+    build = f"{synthetic.hash_of('glibc'):016x}"
+    words = ["compare", build, "20261120", "--out", str(two_nights), "--format", "json"]
+    document = json.loads(CliRunner().invoke(main, words, catch_exceptions=False).stdout)
+    assert {row["variant"] for row in document["results"]} == {
+        "quickstart-20261121-220000/glibc", "quickstart-20261120-220000/glibc",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("command", ["report", "compare"])

@@ -16,22 +16,7 @@ def table_lines(name):
     return [row for row in rows if f"`{name}`" in row.split("|")[1]]
 
 
-FRAGMENTATION = [m for m in METRICS.values() if m.id.startswith("fragmentation_")]
-OTHERS = [m for m in METRICS.values() if m not in FRAGMENTATION]
-
-
-@pytest.mark.parametrize("metric", FRAGMENTATION, ids=lambda m: m.id)
-def test_every_formula_of_fragmentation_has_its_place(metric):
-    """A table of their own: held x asked for; unit, direction and effect are said before it."""
-    rows = [line for line in DOCS.read_text().splitlines() if line.startswith("|")]
-    (row,) = [row for row in rows if f"`{metric.id}`" in row]
-    by_payload = metric.id.startswith("fragmentation_payload_")
-    assert f"`{metric.id}`" in row.split("|")[3 if by_payload else 2]
-    assert (metric.unit, metric.effect, metric.default_margin) == ("%", "difference", 1)
-    assert metric.direction == ("none" if metric.id.endswith("_vsz") else "lower")
-
-
-@pytest.mark.parametrize("metric", OTHERS, ids=lambda m: m.id)
+@pytest.mark.parametrize("metric", METRICS.values(), ids=lambda m: m.id)
 def test_every_metric_is_documented_as_it_is(metric):
     (line,) = table_lines(metric.id)
     _, _, unit, better, effect, *_ = (part.strip() for part in line.split("|"))

@@ -15,8 +15,8 @@ from perfrunner.report.numbers import change, scale_of
 
 RESULT_KEYS = {
     "workload", "bucket", "metric", "unit", "direction", "variant", "build_id", "n", "mean", "sd", "cv",
-    "min", "max", "ci95", "baseline", "effect", "estimate", "estimate_ci95", "p_value", "q_value",
-    "margin", "primary", "verdict", "more_blocks",
+    "min", "max", "max_deviation", "ci95", "baseline", "effect", "estimate", "estimate_ci95", "p_value", "q_value",
+    "margin", "primary", "verdict", "small", "reason", "more_blocks",
 }  # fmt: skip
 
 
@@ -232,7 +232,7 @@ def test_huge_metadata_pages_are_told_beside_the_numbers_and_warned_of_when_too_
 @pytest.mark.parametrize(
     ("bare", "said"),
     [
-        (3.66e6, "pillowfight · persistent ops_per_s +100.0 % without samplers (two trials"),
+        (3.66e6, "pillowfight · persistent ops_per_s +100.0 % [+"),
         (1.8301e6, "nothing that shows: ops_per_s without samplers 0 ± "),
     ],
 )
@@ -312,3 +312,31 @@ def test_a_cell_without_a_single_trial_says_so(make):
     assert "append · ephemeral · 1 block\n" in render(report, "terminal", verbose=True)
     assert "No trial counts." in render(report, "markdown")
     assert all(max(map(len, line.split("\n"))) <= 72 for line in [render(report, "commit")])
+
+
+def test_every_format_says_what_each_variant_is(make):
+    from dataclasses import replace
+
+    data = make(blocks=1, void_block=None)
+    arm = {"name": "glibc", "allocator": {"name": "system"}, "options": {"ht_stats": "core"},
+           "params": {"ht_size": "47"}, "env": {"MALLOC_ARENA_MAX": "1"}}  # fmt: skip
+    other = {
+        "allocator": {
+            "name": "jemalloc-5.1.0",
+            "profile": "historic",
+            "options": {"metadata_thp": "always"},
+        }
+    }
+    spec = {**data.experiment.spec_json, "engine": {"params": {"ht_size": "3", "x": "1"}}}
+    spec["variants"] = {**spec["variants"], "glibc": arm, "jemalloc-5.1.0": other}
+    report = build_report(replace(data, experiment=replace(data.experiment, spec_json=spec)))
+    lines = {fact.label: fact.value for fact in report.context}
+    build = report.builds[0].build_id[:12]
+    assert lines["variant glibc (baseline)"] == (
+        f"system; ht_stats=core; param ht_size=47, x=1; env MALLOC_ARENA_MAX=1; build {build}"
+    )
+    assert lines["variant jemalloc-5.1.0"].startswith(
+        "jemalloc-5.1.0 profile historic metadata_thp:always; param"
+    )
+    for fmt in ("terminal", "markdown", "commit"):
+        assert "metadata_thp:always" in render(report, fmt, verbose=True).replace("\\", "")

@@ -11,8 +11,6 @@ import pytest
 import synthetic
 from click.testing import CliRunner
 
-from perfrunner.analysis import compare
-from perfrunner.analysis.history import history
 from perfrunner.cli import main
 from perfrunner.results import ResultStore
 
@@ -101,17 +99,6 @@ def test_there_is_a_page_for_each_variant_and_host(site):
     (host,) = site.glob("host-*.html")
     assert "AMD EPYC 7B13" in host.read_text()
     assert "nightly-00" in host.read_text()
-
-
-def test_a_history_follows_what_a_comparison_estimates(stores):
-    with ResultStore.open(stores[0]) as store:
-        runs = [store.load(f"nightly-{n:02d}") for n in range(3)]
-    for metric in ("ops_per_s", "fragmentation_rss"):
-        for series in history(runs, metric).series:
-            for data, run in zip(runs, series.runs, strict=True):
-                row = compare(data).row(series.cell, metric, series.variant)
-                expected = row.summary.mean if row.effect is None else row.effect.estimate
-                assert run.value == pytest.approx(expected, rel=1e-12)
 
 
 def test_no_store_is_an_error(tmp_path):

@@ -70,6 +70,12 @@ def test_every_format_names_the_sources(from_sources, style):
     assert "lists: one walk" in text
 
 
+def test_the_reproduce_line_names_the_commits(from_sources):
+    data, first, second = from_sources
+    commits = f"--source {first}=111111111111 --source {second}=111111111111"
+    assert build_report(data).reproduce.endswith(commits)
+
+
 def test_an_older_store_has_no_such_section(data):
     assert build_report(data).sources == ()
 

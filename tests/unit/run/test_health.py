@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import platform
+
 import pytest
 
-from perfrunner.run.preflight.health import CHECKS, cpu_shares, host_findings
+from perfrunner.run.preflight.health import CHECKS, cpu_shares, host_findings, judge_platform
 
 WELL = {
+    "machine": platform.machine(),
+    "glibc": "glibc 99.1",
     "governor": "performance",
     "turbo": False,
     "load_average": 0.1,
@@ -30,6 +34,9 @@ def test_a_well_kept_host_passes_every_check() -> None:
 @pytest.mark.parametrize(
     ("subject", "change", "grade", "text"),
     [
+        ("programs", {"machine": "riscv64"}, "problem", "it is a riscv64"),
+        ("programs", {"glibc": "glibc 2.1"}, "problem", "it has glibc 2.1, and programs are built"),
+        ("programs", {"glibc": None}, "problem", "it has no glibc"),
         ("governor", {"governor": "powersave"}, "warning", "powersave"),
         ("turbo", {"turbo": True}, "warning", "turbo is on"),
         ("load", {"load_average": 2.5}, "warning", "2.5 on 4 CPUs"),
@@ -53,6 +60,15 @@ def test_each_fault_is_named_with_a_remedy(
 
 def test_what_a_host_does_not_show_is_not_judged() -> None:
     assert host_findings("h", {}) == []
+
+
+@pytest.mark.parametrize(
+    ("there", "fits"), [("glibc 2.36", True), ("glibc 2.4", False), ("glibc 2.100", True)]
+)
+def test_versions_are_compared_as_numbers(there: str, fits: bool) -> None:
+    found = judge_platform({"machine": "x86_64", "glibc": there}, "x86_64", "glibc 2.36")
+    assert found is not None
+    assert (found.grade == "ok") is fits
 
 
 def test_shares_of_cpu_time_between_two_looks() -> None:

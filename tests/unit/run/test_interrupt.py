@@ -13,7 +13,7 @@ def send(signum: int = signal.SIGINT) -> None:
     os.kill(os.getpid(), signum)
 
 
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_first_signal_unwinds(signum: int) -> None:
     with SignalGuard() as guard:
         with pytest.raises(Interrupted) as caught:
@@ -87,3 +87,21 @@ def test_outside_the_main_thread_it_does_nothing() -> None:
     thread.join()
     assert errors == []
     assert signal.getsignal(signal.SIGINT) == before
+
+
+def test_a_closing_terminal_is_no_hurry() -> None:
+    with SignalGuard() as guard:
+        with pytest.raises(Interrupted):
+            send(signal.SIGHUP)
+        send(signal.SIGHUP)
+        assert not guard.hurry
+
+
+def test_nohup_is_respected() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with SignalGuard():
+            send(signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import errno
 import sqlite3
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
 
 from perfrunner.measure.client import ClientCost, ClientReport, Phase
 from perfrunner.measure.counters import CrossCheck
+from perfrunner.results import ExperimentData, ExperimentRecord, TrialRecord
 from perfrunner.run.diskspace import disk_is_full
 from perfrunner.run.plan.eta import EtaEstimator
-from perfrunner.run.plan.precision import decide
+from perfrunner.run.plan.precision import Width, cell_widths, decide
 from perfrunner.run.plan.schedule import Task
 from perfrunner.run.preflight.describe import check_preconditions
 from perfrunner.run.trial.draws import padding_size, workload_seed
@@ -20,6 +22,8 @@ from perfrunner.run.trial.seats import trial_name
 from perfrunner.run.trial.validity import changed_facts, ensemble_reasons, void_reasons
 from perfrunner.spec.model import Limits
 from perfrunner.workloads.bench import Measured
+
+NOW = datetime(2026, 11, 20, tzinfo=timezone.utc)
 
 
 def measured(
@@ -89,21 +93,58 @@ def test_a_fact_that_changed_is_named_and_a_new_one_is_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("block", "planned", "width", "decision"),
+    ("clean", "block", "planned", "width", "decision"),
     [
-        (5, 20, 0.001, "continue"),  # never under 10 blocks
-        (9, 9, 0.001, "extend"),
-        (10, 20, 0.001, "stop"),
-        (10, 20, 0.02, "continue"),
-        (20, 20, 0.02, "extend"),
-        (20, 20, None, "extend"),
-        (40, 40, 0.02, "stop"),
+        (5, 5, 20, 0.001, "continue"),  # never under 10 blocks
+        (9, 9, 9, 0.001, "extend"),
+        (10, 10, 20, 0.001, "stop"),
+        (9, 10, 10, 0.001, "extend"),  # a void block is none: it is redone at the end
+        (10, 10, 20, 0.02, "continue"),
+        (20, 20, 20, 0.02, "extend"),
+        (20, 20, 20, None, "extend"),
+        (40, 40, 40, 0.02, "stop"),
+        (31, 40, 40, 0.02, "stop"),
     ],
 )
-def test_precision_is_looked_at_between_10_and_40_blocks(
-    block: int, planned: int, width: float | None, decision: str
+def test_precision_is_looked_at_between_10_and_40_clean_blocks(
+    clean: int, block: int, planned: int, width: float | None, decision: str
 ) -> None:
-    assert decide(block, planned, width, 0.01).decision == decision
+    found = decide(("pf", "-"), block, planned, Width(clean, width), 0.01)
+    assert (found.decision, found.clean) == (decision, clean)
+
+
+@pytest.mark.parametrize(("block", "decision"), [(5, "continue"), (12, "stop")])
+def test_a_cell_without_a_primary_metric_has_the_blocks_of_the_spec(
+    block: int, decision: str
+) -> None:
+    assert decide(("hash", "-"), block, 12, None, 0.01).decision == decision
+
+
+def test_what_is_left_follows_from_the_width() -> None:
+    assert Width(10, 0.02).expected_blocks(0.01) == 40
+    assert Width(10, 0.014).expected_blocks(0.01) == 20
+    assert Width(10, 0.001).expected_blocks(0.01) == 10
+    assert Width(3, None).expected_blocks(0.01) == 10
+
+
+def test_each_cell_has_a_width_of_its_own() -> None:
+    """The quiet one is done, the noisy one goes on."""
+    record = ExperimentRecord(
+        "e", "s", {"baseline": "a", "variants": {"a": {}, "b": {}}}, "", "s.yaml", 1,
+        NOW, "0",
+    )  # fmt: skip
+    trials = [
+        TrialRecord(block, 1, 1, workload, "-", variant, "build", "ok", "", NOW, NOW,
+                    {"ops_per_s": 100.0 * (1 + noise * (-1) ** block * (variant == "b"))}, {}, "raw")
+        for workload, noise, blocks in (("quiet", 0.001, 11), ("noisy", 0.05, 9))
+        for block in range(1, blocks + 1)
+        for variant in "ab"
+    ]  # fmt: skip
+    widths = cell_widths(ExperimentData(record, (), tuple(trials)))
+    assert {cell: width.blocks for cell, width in widths.items()} == {
+        ("quiet", "-"): 11, ("noisy", "-"): 9
+    }  # fmt: skip
+    assert widths["quiet", "-"].half_width < 0.002 < 0.02 < widths["noisy", "-"].half_width
 
 
 def test_an_estimate_prefers_what_was_measured() -> None:

@@ -174,12 +174,14 @@ def test_left_counts_down_to_nothing_and_knows_of_redos() -> None:
     assert schedule.left() == []
 
 
-def test_a_precision_rule_may_add_and_cut_blocks() -> None:
+def test_a_precision_rule_may_add_and_cut_blocks_of_one_cell() -> None:
     schedule = make(1)
     schedule.extend(plan(1, first=2))
     assert len(schedule.left()) == 12
-    schedule.truncate(1)
-    assert {task.block for task, _ in drive(schedule, ok)} == {1}
+    schedule.close("app", "ephemeral", 1)
+    ran = {(task.workload, task.block) for task, _ in drive(schedule, ok)}
+    assert ran == {("app", 1), ("pf", 1), ("pf", 2)}
+    assert schedule.incomplete_cells() == []
 
 
 def test_partly_run_cells_begin_again_when_the_host_changed() -> None:
@@ -295,3 +297,16 @@ def test_a_resumed_run_repeats_an_ensemble_that_is_not_stored() -> None:
     for variant in "ab":
         schedule.record(Task(1, 1, 1, "pf", "persistent", variant, 1), "ok")
     assert drive_units(schedule, crash()) == [(2, 1, "ab", "")]
+
+
+def test_a_run_that_had_ended_goes_on_with_a_budget_of_its_own() -> None:
+    def always_fails(task: Task) -> TrialStatus:
+        return "failed" if task.variant == "b" else "ok"
+
+    schedule = make(max_voids=1)
+    drive(schedule, always_fails)
+    assert schedule.next() is None
+    schedule.grant_anew()
+    done = drive(schedule, breaks_once(1, "pf", "c", "ok"))
+    assert {t.cell for t, _ in done} == {Cell(1, "pf", "persistent")}, "one cell, the budget"
+    assert {t.variant for t, _ in done} == set(VARIANTS)

@@ -11,7 +11,7 @@ from scratch_repo import Repo, a_spec
 
 from perfrunner.build.identity import content_hash
 from perfrunner.errors import UsageError
-from perfrunner.source import Sources, resolve_sources, restore_sources
+from perfrunner.source import Sources, resolve_sources, restore_sources, same_arms
 from perfrunner.source.model import Distance, distance_of
 
 PATCH = """\
@@ -119,6 +119,31 @@ def test_a_submodule_comes_along_and_a_dirty_one_is_refused(
     repo.git("submodule", "--quiet", "deinit", "-f", "engine_src/third")
     with pytest.raises(UsageError, match="submodule engine_src/third, which is not checked out"):
         resolve_sources(spec, repo.engine, cache)
+
+
+class TestOneContentUnderTwoNames:
+    def test_is_said_where_another_arm_is_different(self, repo: Repo, cache: Path) -> None:
+        spec = a_spec(a={"git": "v1"}, b={"git": "main~1"}, c={"git": "main"})
+        sources = resolve_sources(spec, repo.engine, cache)
+        content = sources.of["a"].sha256[:12]
+        assert same_arms(spec, sources) == [
+            f"a and b are the same engine (content {content}) with the same settings: between them this is an A/A"
+        ]
+
+    def test_is_refused_where_there_is_nothing_else(self, repo: Repo, cache: Path) -> None:
+        spec = a_spec(a={"git": "v1"}, b={"git": "main~1"})
+        with pytest.raises(UsageError, match=r"a and b are the same engine .* nothing to compare"):
+            same_arms(spec, resolve_sources(spec, repo.engine, cache))
+
+    def test_other_settings_make_other_arms(self, repo: Repo, cache: Path) -> None:
+        spec = a_spec(a={"git": "v1"}, b={"git": "main~1"})
+        b = spec.variants["b"].model_copy(update={"params": {"ht_size": "3"}})
+        spec = spec.model_copy(update={"variants": {**spec.variants, "b": b}})
+        assert same_arms(spec, resolve_sources(spec, repo.engine, cache)) == []
+
+    def test_one_source_twice_is_an_aa_that_somebody_wants(self, repo: Repo, cache: Path) -> None:
+        for spec in (a_spec(a={"git": "v1"}, b={"git": "v1"}), a_spec(a=None, b=None)):
+            assert same_arms(spec, resolve_sources(spec, repo.engine, cache)) == []
 
 
 class TestRefused:

@@ -48,7 +48,7 @@ def test_the_commands_in_its_comments_are_valid(path: Path) -> None:
         assert ROOT / named == path or named == "specs/experiments/quickstart.yaml"
         words = _words(rest)
         overrides = [words[i + 1] for i, word in enumerate(words) if word == "--set"]
-        spec = load_spec(path, overrides, None)
+        spec = load_spec(path, overrides, None, next(iter(_after(words, "--profile")), None))
         for name in _after(words, "--workloads"):
             assert name in spec.workloads
 

@@ -35,7 +35,13 @@ class RecordingBench:
         self.count = 1
 
     def load(
-        self, tool: str, arguments: Arguments, *, output: str, per_node: bool = False
+        self,
+        tool: str,
+        arguments: Arguments,
+        *,
+        output: str,
+        single: bool = False,
+        in_step: bool = False,
     ) -> ClientReport:
         self.log.append(f"load {tool} {output}")
         self.arguments = list(arguments(Share(0, self.count)))

@@ -1,0 +1,239 @@
+#include "load/cluster_admin.h"
+
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <functional>
+#include <string_view>
+#include <unordered_map>
+
+#include "load/load_error.h"
+#include "protocol/dcp.h"
+
+namespace kv::load {
+
+using protocol::FrameSpec;
+using protocol::FrameView;
+using protocol::Opcode;
+using protocol::Status;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+enum State : std::uint8_t { kActive = 1, kReplica = 2, kDead = 4 };
+
+std::uint8_t stateOf(const Json& row, int self) {
+    if (row.at(0).get<int>() == self) {
+        return kActive;
+    }
+    for (std::size_t i = 1; i < row.size(); ++i) {
+        if (row.at(i).get<int>() == self) {
+            return kReplica;
+        }
+    }
+    return kDead;
+}
+
+int selfOf(const Json& config) {
+    const auto& nodes = config.at("nodesExt");
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+        if (nodes[i].value("thisNode", false)) {
+            return static_cast<int>(i);
+        }
+    }
+    throw LoadError("the cluster config has no thisNode");
+}
+
+Answer must(Client& client, const FrameSpec& spec, const std::string& what) {
+    auto answer = client.ask(spec);
+    if (answer.status != Status::kSuccess) {
+        throw LoadError(what + ": " + std::string(protocol::toString(answer.status)) +
+                        (answer.value.empty() ? "" : " (" + answer.value.substr(0, 200) + ")"));
+    }
+    return answer;
+}
+
+/// Frames that a server sends by itself.
+class FrameReader {
+  public:
+    FrameReader(Socket socket, std::chrono::milliseconds timeout)
+        : socket_(std::move(socket)), timeout_(timeout) {}
+
+    void send(const FrameSpec& spec) {
+        std::vector<std::uint8_t> bytes;
+        protocol::appendFrame(bytes, spec);
+        sendAll(socket_, bytes, timeout_);
+    }
+
+    /// Hands frames over until `handle` gives false.
+    void read(const std::function<bool(const FrameView&)>& handle) {
+        for (;;) {
+            std::size_t at = 0;
+            while (true) {
+                const auto parsed = protocol::parseFrame(
+                        protocol::Bytes(buffer_.data() + at, buffer_.size() - at));
+                if (parsed.outcome == protocol::ParseOutcome::kBad) {
+                    throw LoadError("the server does not speak the memcached binary protocol");
+                }
+                if (parsed.outcome != protocol::ParseOutcome::kFrame) {
+                    break;
+                }
+                at += parsed.frame.size();
+                if (!handle(parsed.frame)) {
+                    forget(at);
+                    return;
+                }
+            }
+            forget(at);
+            receive();
+        }
+    }
+
+  private:
+    void forget(std::size_t bytes) {
+        buffer_.erase(buffer_.begin(), buffer_.begin() + static_cast<std::ptrdiff_t>(bytes));
+    }
+
+    void receive() {
+        for (;;) {
+            const auto got = ::recv(socket_.fd(), chunk_.data(), chunk_.size(), 0);
+            if (got > 0) {
+                buffer_.insert(buffer_.end(), chunk_.begin(), chunk_.begin() + got);
+                return;
+            }
+            if (got == 0) {
+                throw LoadError("connection closed by the server");
+            }
+            if (errno == EAGAIN) {
+                waitReady(socket_, false, timeout_);
+            } else if (errno != EINTR) {
+                throw LoadError("connection lost: " + errnoText(errno));
+            }
+        }
+    }
+
+    Socket socket_;
+    std::chrono::milliseconds timeout_;
+    std::vector<std::uint8_t> buffer_;
+    std::array<std::uint8_t, 256 * 1024> chunk_{};
+};
+
+/// Of one document's last change: everything but the stream's number.
+std::uint64_t fingerprint(const FrameView& message) {
+    std::string record;
+    const auto add = [&record](std::string_view part) {
+        record.append(std::to_string(part.size())).push_back(':');
+        record.append(part);
+    };
+    record.push_back(static_cast<char>(message.header.opcode));
+    record.append(std::to_string(message.header.cas)).push_back(':');
+    add(protocol::asText(message.extras));
+    add(message.keyText());
+    add(message.valueText());
+    return std::hash<std::string_view>{}(record);
+}
+
+Json digest(FrameReader& reader, std::uint16_t vbucket) {
+    const auto extras = protocol::encodeDcpStreamRequest(
+            {.flags = protocol::dcp_stream::kToLatest, .end = ~std::uint64_t{0}});
+    reader.send({.opcode = Opcode::kDcpStreamReq, .vbucketOrStatus = vbucket, .extras = extras});
+    struct Document {
+        std::uint64_t fingerprint = 0;
+        bool deleted = false;
+    };
+    std::unordered_map<std::string, Document> documents;
+    std::uint64_t high = 0;
+    reader.read([&](const FrameView& frame) {
+        const auto opcode = frame.header.opcode;
+        if (opcode == Opcode::kDcpStreamReq) {
+            if (const auto status = frame.header.status(); status != Status::kSuccess) {
+                throw LoadError("DCP stream of vBucket " + std::to_string(vbucket) + ": " +
+                                std::string(protocol::toString(status)));
+            }
+            return true;
+        }
+        const bool deleted = opcode == Opcode::kDcpDeletion || opcode == Opcode::kDcpExpiration;
+        if (deleted || opcode == Opcode::kDcpMutation) {
+            high = protocol::loadBig<std::uint64_t>(frame.extras.data());
+            documents[std::string(frame.keyText())] = {fingerprint(frame), deleted};
+        }
+        return opcode != Opcode::kDcpStreamEnd;
+    });
+    std::uint64_t sum = 0;
+    std::uint64_t tombstones = 0;
+    for (const auto& [key, document] : documents) {
+        sum += document.fingerprint;
+        tombstones += document.deleted ? 1U : 0U;
+    }
+    return {{"high_seqno", high},
+            {"documents", documents.size() - tombstones},
+            {"tombstones", tombstones},
+            {"digest", sum}};
+}
+
+}  // namespace
+
+NodeConfig::NodeConfig(std::string json) : json_(std::move(json)) {
+    try {
+        const auto config = Json::parse(json_);
+        const int self = selfOf(config);
+        for (const auto& row : config.at("vBucketServerMap").at("vBucketMap")) {
+            states_.push_back(stateOf(row, self));
+        }
+    } catch (const nlohmann::json::exception& error) {
+        throw LoadError(std::string("the cluster config: ") + error.what());
+    }
+}
+
+void NodeConfig::setStates(Client& client) const {
+    for (std::size_t vbucket = 0; vbucket < states_.size(); ++vbucket) {
+        FrameSpec spec;
+        spec.opcode = Opcode::kSetVBucket;
+        spec.vbucketOrStatus = static_cast<std::uint16_t>(vbucket);
+        spec.extras = protocol::Bytes(&states_[vbucket], 1);
+        must(client, spec, "state of vBucket " + std::to_string(vbucket));
+    }
+}
+
+void NodeConfig::publish(Client& client) const {
+    FrameSpec spec;
+    spec.opcode = Opcode::kSetClusterConfig;
+    spec.value = protocol::asBytes(json_);
+    must(client, spec, "cluster config");
+}
+
+Json digestVbuckets(Client client, const SessionOptions& options) {
+    const auto vbuckets = askVbuckets(client);
+    std::vector<std::pair<std::uint16_t, std::string>> held;
+    for (std::uint32_t number = 0; number < vbuckets; ++number) {
+        const auto vbucket = static_cast<std::uint16_t>(number);
+        FrameSpec spec;
+        spec.opcode = Opcode::kGetVBucket;
+        spec.vbucketOrStatus = vbucket;
+        const auto answer = must(client, spec, "state of vBucket " + std::to_string(number));
+        const auto state = answer.value.empty() ? 0 : static_cast<int>(answer.value.back());
+        if (state != kDead) {
+            held.emplace_back(vbucket, state == kActive    ? "active"
+                                       : state == kReplica ? "replica"
+                                                           : "pending");
+        }
+    }
+    const auto flags = protocol::encodeDcpOpen(protocol::dcp_open::kProducer |
+                                               protocol::dcp_open::kDeleteTimes);
+    FrameSpec open;
+    open.opcode = Opcode::kDcpOpen;
+    open.extras = flags;
+    open.key = protocol::asBytes("kvctl digest");
+    must(client, open, "DCP");
+    FrameReader reader(client.takeSocket(), options.timeout);
+    Json all = Json::object();
+    for (const auto& [vbucket, state] : held) {
+        Json one{{"state", state}};
+        one.update(digest(reader, vbucket));
+        all[std::to_string(vbucket)] = one;
+    }
+    return all;
+}
+
+}  // namespace kv::load

@@ -1,0 +1,35 @@
+#pragma once
+
+// What makes a server a node of a cluster, and what proves that its copies are those of the others.
+// All failures are LoadError.
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "load/session.h"
+
+namespace kv::load {
+
+/// A cluster config as SET_CLUSTER_CONFIG takes it, of the node that is its `thisNode`.
+class NodeConfig {
+  public:
+    explicit NodeConfig(std::string json);
+
+    /// Every vBucket active, replica or dead, as the map says of this node.
+    void setStates(Client& client) const;
+    /// Clients are served by this map from now on, and the node follows the others by it.
+    void publish(Client& client) const;
+
+  private:
+    std::string json_;
+    std::vector<std::uint8_t> states_;  // by vBucket
+};
+
+/// What every vBucket of the server holds, read by DCP: {"0": {"state", "high_seqno", "documents",
+/// "tombstones", "digest"}, ...}, dead ones left out. The digest covers key, value, CAS, seqno,
+/// revision, flags, expiry and whether it is deleted, of every document; the order does not matter.
+/// Equal copies have equal digests. Takes the connection, which must have selected the bucket.
+nlohmann::ordered_json digestVbuckets(Client client, const SessionOptions& options);
+
+}  // namespace kv::load

@@ -1,0 +1,182 @@
+// Several servers as one cluster: requests go where the map says, and processes begin together.
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+
+#include <chrono>
+#include <future>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "load/append.h"
+#include "load/barrier.h"
+#include "load/fake_server.h"
+#include "load/key_codec.h"
+#include "load/pillowfight.h"
+#include "load/request_writer.h"
+
+namespace kv::load {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::uint32_t kVbuckets = 64;
+
+/// Servers of which the n-th has the vBuckets that leave the rest n.
+class Cluster {
+  public:
+    explicit Cluster(std::size_t count, const FakeServerOptions& options = {}) {
+        for (std::size_t n = 0; n < count; ++n) {
+            servers_.push_back(std::make_unique<FakeServer>(options));
+        }
+        Json list = Json::array();
+        for (const auto& server : servers_) {
+            list.push_back("$HOST:" + std::to_string(server->port()));
+        }
+        Json rows = Json::array();
+        for (std::size_t vb = 0; vb < kVbuckets; ++vb) {
+            rows.push_back(Json::array({vb % count, (vb + 1) % count}));
+        }
+        for (auto& server : servers_) {
+            server->publish(Json{{"vBucketServerMap", {{"serverList", list}, {"vBucketMap", rows}}}}
+                                    .dump());
+        }
+    }
+
+    FakeServer& operator[](std::size_t n) { return *servers_[n]; }
+
+    /// Keys that are on another server than the map says.
+    std::size_t strays(const KeyCodec& keys) {
+        std::size_t found = 0;
+        const RequestWriter writer(keys, {.vbuckets = kVbuckets});
+        for (std::uint64_t id = 0; id < 1100; ++id) {
+            for (std::size_t n = 0; n < servers_.size(); ++n) {
+                const bool here = servers_[n]->contents().contains(keys.text(id));
+                found += here && writer.vbucketOf(id) % servers_.size() != n ? 1U : 0U;
+            }
+        }
+        return found;
+    }
+
+    std::size_t documents() {
+        std::size_t sum = 0;
+        for (auto& server : servers_) {
+            sum += server->contents().size();
+        }
+        return sum;
+    }
+
+  private:
+    std::vector<std::unique_ptr<FakeServer>> servers_;
+};
+
+PillowfightOptions optionsFor(FakeServer& server) {
+    PillowfightOptions options;
+    options.connection.session.port = server.port();
+    options.connection.opTimeout = 5;
+    options.access.items = 1003;
+    options.access.batch = 50;
+    options.access.seed = 42;
+    options.access.maxCycles = 40;
+    options.minSize = options.maxSize = 64;
+    options.threads = 2;
+    options.connections = 2;
+    options.vbuckets = kVbuckets;
+    return options;
+}
+
+TEST(ClusterLoad, PillowfightGoesWhereTheMapSays) {
+    Cluster cluster(3);
+    auto options = optionsFor(cluster[1]);  // any of them knows the map
+    options.window = 3;
+    Json report;
+    const auto result = runPillowfight(options, report);
+    EXPECT_EQ(result.failure, "");
+    EXPECT_EQ(report["populate"]["ops"], 1003);
+    EXPECT_EQ(report["access"]["ops"], 2 * 40 * 50);
+    EXPECT_EQ(report["access"]["misses"], 0);
+    EXPECT_EQ(cluster.documents(), 1003U);
+    EXPECT_EQ(cluster.strays(KeyCodec("", KeyCodec::kMaxDigits)), 0U);
+    std::uint64_t gets = 0;
+    for (std::size_t n = 0; n < 3; ++n) {
+        EXPECT_GT(cluster[n].sets(), 200U);
+        gets += cluster[n].gets();
+    }
+    EXPECT_EQ(gets, report["access"]["gets"].get<std::uint64_t>());
+    std::uint64_t timed = 0;
+    for (const auto& [kind, histogram] : report["access"]["latency_ns"].items()) {
+        timed += histogram["count"].get<std::uint64_t>();
+    }
+    EXPECT_EQ(timed, 2U * 40 * 50) << "each answer is of one batch";
+}
+
+TEST(ClusterLoad, WhatAServerRefusesIsStoredInTheEnd) {
+    Cluster cluster(2, {.tmpfailEvery = 7, .dribble = 5});
+    auto options = optionsFor(cluster[0]);
+    options.populateOnly = true;
+    Json report;
+    EXPECT_EQ(runPillowfight(options, report).failure, "");
+    EXPECT_EQ(cluster.documents(), 1003U);
+}
+
+TEST(ClusterLoad, ALostServerEndsIt) {
+    Cluster cluster(2, {.closeAfter = 300});
+    auto options = optionsFor(cluster[0]);
+    options.populateOnly = true;
+    Json report;
+    EXPECT_NE(runPillowfight(options, report).failure, "");
+}
+
+TEST(ClusterLoad, ADifferentNumberOfVbucketsIsAnError) {
+    Cluster cluster(2);
+    auto options = optionsFor(cluster[0]);
+    options.vbuckets = 1024;
+    Json report;
+    EXPECT_EQ(runPillowfight(options, report).failure, "the cluster has 64 vBuckets, not 1024");
+}
+
+TEST(ClusterLoad, AppendUpdatesEveryDocumentWhereItIs) {
+    Cluster cluster(2, {.tmpfailEvery = 50});
+    AppendOptions options;
+    options.connection.session.port = cluster[0].port();
+    options.connection.opTimeout = 5;
+    options.items = 500;
+    options.rounds = 1;
+    options.threads = 2;
+    options.inFlight = 30;
+    Json report;
+    EXPECT_EQ(runAppend(options, report).failure, "");
+    EXPECT_EQ(report["load"]["ops"], 500);
+    EXPECT_EQ(report["update"]["errors"]["other"], 0) << "no update was lost";
+    EXPECT_EQ(cluster.documents(), 500U);
+    EXPECT_EQ(cluster.strays(KeyCodec("AB_", 12, "_0")), 0U);
+    EXPECT_GT(cluster[1].gets(), 100U);
+}
+
+TEST(Barrier, LetsNobodyGoBeforeAllHaveArrived) {
+    BarrierServer server({"127.0.0.1", 0}, 2);
+    const Socket stop(::eventfd(0, EFD_CLOEXEC));
+    std::thread serving([&] { server.run(stop); });
+    const Address address{"127.0.0.1", server.port()};
+    const std::atomic<bool> never{false};
+    std::atomic<bool> gaveUp{true};
+    waitAtBarrier(address, std::chrono::seconds(5), gaveUp);  // one that goes again does not count
+    auto first = std::async(std::launch::async,
+                            [&] { waitAtBarrier(address, std::chrono::seconds(5), never); });
+    EXPECT_EQ(first.wait_for(std::chrono::milliseconds(200)), std::future_status::timeout);
+    waitAtBarrier(address, std::chrono::seconds(5), never);
+    first.get();
+    serving.join();
+}
+
+TEST(Barrier, AnEndedOneIsAFailure) {
+    std::uint16_t port = 0;
+    {
+        const BarrierServer server({"127.0.0.1", 0}, 2);
+        port = server.port();
+    }
+    const std::atomic<bool> never{false};
+    EXPECT_THROW(waitAtBarrier({"127.0.0.1", port}, std::chrono::seconds(5), never), LoadError);
+}
+
+}  // namespace
+}  // namespace kv::load

@@ -1,0 +1,56 @@
+#include "server/replica_message.h"
+
+#include <stdexcept>
+#include <string>
+
+#include "protocol/dcp.h"
+
+namespace kv::server {
+
+using protocol::FrameView;
+using protocol::Opcode;
+
+namespace {
+
+ItemPtr toItem(const FrameView& frame, ItemOp op) {
+    const auto document = op == ItemOp::Mutation ? protocol::decodeDcpMutation(frame.extras)
+                                                 : protocol::decodeDcpDeletion(frame.extras);
+    const ItemMeta meta{.cas = Cas{frame.header.cas},
+                        .seqno = Seqno{document.seqno},
+                        .revSeqno = document.revSeqno,
+                        .flags = document.flags,
+                        .exptime = op == ItemOp::Mutation ? document.expiry : document.deleteTime,
+                        .datatype = frame.header.datatype};
+    return Item::create(Vbid{frame.header.vbucket()}, op, frame.keyText(), meta,
+                        op == ItemOp::Mutation ? Blob::create(frame.valueText()) : BlobPtr{});
+}
+
+}  // namespace
+
+dcp::Message toMessage(const FrameView& frame) {
+    const Vbid vbid{frame.header.vbucket()};
+    const uint32_t opaque = frame.header.opaque;
+    switch (frame.header.opcode) {
+        case Opcode::kDcpSnapshotMarker: {
+            const auto marker = protocol::decodeDcpSnapshotMarker(frame.extras);
+            return dcp::Message::marker(vbid, opaque, Seqno{marker.start}, Seqno{marker.end},
+                                        marker.flags);
+        }
+        case Opcode::kDcpMutation:
+            return dcp::Message::document(opaque, toItem(frame, ItemOp::Mutation));
+        case Opcode::kDcpDeletion:
+            return dcp::Message::document(
+                    opaque, toItem(frame, ItemOp::Deletion),
+                    {.deleteTimes = frame.extras.size() == 21, .expirations = true});
+        case Opcode::kDcpExpiration:
+            return dcp::Message::document(opaque, toItem(frame, ItemOp::Expiration));
+        case Opcode::kDcpStreamEnd:
+            return dcp::Message::streamEnd(
+                    vbid, opaque, static_cast<dcp::EndStatus>(protocol::decodeU32(frame.extras)));
+        default:
+            throw std::runtime_error("unexpected request " +
+                                     std::string(protocol::toString(frame.header.opcode)));
+    }
+}
+
+}  // namespace kv::server

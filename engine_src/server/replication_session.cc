@@ -1,0 +1,285 @@
+#include "server/replication_session.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <stdexcept>
+#include <utility>
+
+#include "protocol/dcp.h"
+#include "protocol/request_rules.h"
+#include "server/replica_message.h"
+
+namespace kv::server {
+
+using protocol::FrameView;
+using protocol::Magic;
+using protocol::Opcode;
+using protocol::Status;
+
+namespace {
+
+constexpr size_t kBufferBytes = 10U << 20U;
+/// Acknowledged when a fifth of the producer's buffer has been applied, as other consumers do.
+constexpr size_t kAcknowledgeBytes = kBufferBytes / 5;
+constexpr uint64_t kLastSeqno = ~uint64_t{0};
+
+/// A stream's opaque: which request of which vBucket.
+uint32_t opaqueOf(Vbid vbid, uint16_t request) {
+    return uint32_t{request} << 16U | vbid.get();
+}
+
+}  // namespace
+
+ReplicationSession::ReplicationSession(Bucket& bucket, const ReplicationSource& source,
+                                       FrameSink send, std::vector<bool> vbuckets)
+    : bucket_(bucket),
+      source_(source),
+      send_(std::move(send)),
+      vbuckets_(std::move(vbuckets)),
+      login_(source_, send_),
+      consumer_(bucket),
+      requests_(bucket.vbucketCount()),
+      refused_(bucket.vbucketCount()) {}
+
+ReplicationSession::~ReplicationSession() {
+    const BucketMemoryGuard guard(bucket_.memory());
+    for (uint16_t vb = 0; vb < bucket_.vbucketCount(); ++vb) {
+        consumer_.closeStream(Vbid{vb});
+    }
+}
+
+void ReplicationSession::begin() {
+    streaming_ = false;
+    if (source_.user.empty()) {
+        openStreams();
+    } else {
+        login_.begin();
+    }
+}
+
+void ReplicationSession::upkeep() {
+    acknowledge();
+    requestMissing();
+}
+
+bool ReplicationSession::processBuffered() {
+    const BucketMemoryGuard guard(bucket_.memory());
+    return consumer_.processBuffered(OpTime::now());
+}
+
+void ReplicationSession::openStreams() {
+    const auto control = [this](std::string_view key, const std::string& value) {
+        send_({.opcode = Opcode::kDcpControl,
+               .key = protocol::asBytes(key),
+               .value = protocol::asBytes(value)});
+    };
+    const std::string name = "replication:" + bucket_.name();
+    const auto flags = protocol::encodeDcpOpen(protocol::dcp_open::kProducer |
+                                               protocol::dcp_open::kDeleteTimes);
+    send_({.opcode = Opcode::kDcpOpen, .extras = flags, .key = protocol::asBytes(name)});
+    control("connection_buffer_size", std::to_string(kBufferBytes));
+    control("set_noop_interval", "20");
+    control("enable_noop", "true");
+    control("enable_expiry_opcode", "true");
+    // What an earlier connection's streams still hold back is asked for again.
+    const BucketMemoryGuard guard(bucket_.memory());
+    for (uint16_t vb = 0; vb < bucket_.vbucketCount(); ++vb) {
+        consumer_.closeStream(Vbid{vb});
+    }
+    consumer_.forgetAcknowledgement();
+    streaming_ = true;
+    nextRequests_ = {};
+    requestMissing();
+}
+
+void ReplicationSession::requestMissing() {
+    const auto now = std::chrono::steady_clock::now();
+    if (!streaming_ || now < nextRequests_) {
+        return;
+    }
+    nextRequests_ = now + kRetryPause;
+    for (uint16_t vb = 0; vb < bucket_.vbucketCount(); ++vb) {
+        const bool replica = (vbuckets_.empty() || vbuckets_[vb]) &&
+                             bucket_.vbucket(Vbid{vb}).state() == VbState::Replica;
+        if (replica != consumer_.hasStream(Vbid{vb})) {
+            replica ? requestStream(Vbid{vb}) : closeStream(Vbid{vb});
+        }
+    }
+}
+
+void ReplicationSession::closeStream(Vbid vbid) {
+    {
+        const BucketMemoryGuard guard(bucket_.memory());
+        consumer_.closeStream(vbid);
+    }
+    send_({.opcode = Opcode::kDcpCloseStream,
+           .vbucketOrStatus = vbid.get(),
+           .opaque = opaqueOf(vbid, requests_[vbid.get()])});
+}
+
+void ReplicationSession::requestStream(Vbid vbid) {
+    VBucket& vbucket = bucket_.vbucket(vbid);
+    const Seqno high = vbucket.highSeqno();
+    SnapshotRange snapshot = vbucket.checkpoints().currentSnapshot();
+    if (snapshot.start <= high && high < snapshot.end && snapshot.start != Seqno{}) {
+        // Of a snapshot that is here in part not even the beginning is of use without the rest.
+        snapshot.start = Seqno{snapshot.start.get() - 1};
+    } else {
+        snapshot = {high, high};
+    }
+    const auto extras =
+            protocol::encodeDcpStreamRequest({.flags = 0,
+                                              .start = high.get(),
+                                              .end = kLastSeqno,
+                                              .uuid = vbucket.failoverLog().uuid().get(),
+                                              .snapshotStart = snapshot.start.get(),
+                                              .snapshotEnd = snapshot.end.get()});
+    const uint32_t opaque = opaqueOf(vbid, ++requests_[vbid.get()]);
+    {
+        const BucketMemoryGuard guard(bucket_.memory());
+        consumer_.addStream(vbid, opaque);
+    }
+    send_({.opcode = Opcode::kDcpStreamReq,
+           .vbucketOrStatus = vbid.get(),
+           .opaque = opaque,
+           .extras = extras});
+}
+
+void ReplicationSession::handle(const FrameView& frame) {
+    if (frame.header.magic == Magic::kClientResponse) {
+        handleAnswer(frame);
+    } else if (frame.header.opcode == Opcode::kDcpNoop) {
+        send_({.magic = Magic::kClientResponse,
+               .opcode = Opcode::kDcpNoop,
+               .opaque = frame.header.opaque});
+    } else {
+        if (protocol::validate(frame) != protocol::Violation::None ||
+            !bucket_.hasVBucket(Vbid{frame.header.vbucket()})) {
+            throw std::runtime_error("a message that cannot be");
+        }
+        handleMessage(frame);
+    }
+}
+
+void ReplicationSession::handleAnswer(const FrameView& frame) {
+    if (ReplicationLogin::isAnswer(frame.header.opcode)) {
+        if (login_.handle(frame)) {
+            openStreams();
+        }
+        return;
+    }
+    if (frame.header.opcode == Opcode::kDcpCloseStream) {
+        return;  // a source that has ended the stream itself knows of none
+    }
+    if (frame.header.opcode != Opcode::kDcpStreamReq) {
+        const Status status = frame.header.status();
+        if (status != Status::kSuccess) {
+            throw std::runtime_error(fmt::format("{} was answered {}: {}",
+                                                 protocol::toString(frame.header.opcode),
+                                                 protocol::toString(status), frame.valueText()));
+        }
+        return;
+    }
+    handleStreamAnswer(frame);
+}
+
+void ReplicationSession::handleStreamAnswer(const FrameView& frame) {
+    const Status status = frame.header.status();
+    const Vbid vbid{static_cast<uint16_t>(frame.header.opaque)};
+    if (!bucket_.hasVBucket(vbid)) {
+        throw std::runtime_error("an answer to no stream request");
+    }
+    if (frame.header.opaque != opaqueOf(vbid, requests_[vbid.get()]) ||
+        !consumer_.hasStream(vbid)) {
+        return;  // closed meanwhile, and the source was told
+    }
+    if (status == Status::kRollback) {
+        if (frame.value.size() != sizeof(uint64_t)) {
+            throw std::runtime_error("a rollback to nowhere");
+        }
+        rollBack(vbid, Seqno{protocol::loadBig<uint64_t>(frame.value.data())});
+        return;
+    }
+    if (status != Status::kSuccess || frame.value.size() % 16 != 0) {
+        if (!refused_[vbid.get()]) {
+            spdlog::warn("replication: vBucket {}: {}", vbid.get(), protocol::toString(status));
+        }
+        refused_[vbid.get()] = true;
+        closeStream(vbid);
+        return;
+    }
+    refused_[vbid.get()] = false;
+    // From here on this copy's history is the source's.
+    std::vector<FailoverEntry> log;
+    for (size_t at = 0; at < frame.value.size(); at += 16) {
+        log.push_back({VbUuid{protocol::loadBig<uint64_t>(frame.value.data() + at)},
+                       Seqno{protocol::loadBig<uint64_t>(frame.value.data() + at + 8)}});
+    }
+    bool adopted = false;
+    {
+        const BucketMemoryGuard guard(bucket_.memory());
+        adopted = bucket_.adoptHistory(vbid, std::vector<FailoverEntry>(log), OpTime::now());
+    }
+    if (!adopted) {
+        closeStream(vbid);  // it was promoted meanwhile: its history is its own
+        return;
+    }
+    ++streams_;
+}
+
+void ReplicationSession::handleMessage(const FrameView& frame) {
+    const Vbid vbid{frame.header.vbucket()};
+    dcp::Applied applied{};
+    {
+        const BucketMemoryGuard guard(bucket_.memory());
+        applied = consumer_.receive(toMessage(frame), OpTime::now());
+    }
+    if (applied == dcp::Applied::Ended) {
+        spdlog::info("replication: vBucket {}: the source ended the stream", vbid.get());
+    } else if (applied == dcp::Applied::Refused) {
+        if (bucket_.vbucket(vbid).state() == VbState::Replica) {
+            throw std::runtime_error(
+                    fmt::format("vBucket {}: a message that does not fit", vbid.get()));
+        }
+        closeStream(vbid);
+    }
+}
+
+void ReplicationSession::rollBack(Vbid vbid, Seqno seqno) {
+    {
+        const BucketMemoryGuard guard(bucket_.memory());
+        consumer_.closeStream(vbid);
+    }
+    switch (bucket_.rollBackReplica(vbid, seqno, OpTime::now())) {
+        case Bucket::RollBack::NotReplica:
+            return;  // promoted while the request was under way: what it has is the truth now
+        case Bucket::RollBack::StoreFailed:
+            throw std::runtime_error("the store refused to roll a vBucket back");
+        case Bucket::RollBack::Done:
+            break;
+    }
+    ++rollbacks_;
+    spdlog::info("replication: vBucket {} has another history: back to seqno {}", vbid.get(),
+                 bucket_.vbucket(vbid).highSeqno().get());
+    requestStream(vbid);
+}
+
+void ReplicationSession::acknowledge() {
+    if (const size_t bytes = consumer_.takeAcknowledgement(kAcknowledgeBytes); bytes != 0) {
+        const auto extras = protocol::encodeU32(static_cast<uint32_t>(bytes));
+        send_({.opcode = Opcode::kDcpBufferAck, .extras = extras});
+    }
+}
+
+KeyValues ReplicationSession::stats() const {
+    const auto consumer = consumer_.stats();
+    return {{"streams_opened", std::to_string(streams_)},
+            {"rollbacks", std::to_string(rollbacks_)},
+            {"messages", std::to_string(consumer.messages)},
+            {"bytes", std::to_string(consumer.bytes)},
+            {"held_back", std::to_string(consumer.heldBack)},
+            {"refused", std::to_string(consumer.refused)}};
+}
+
+}  // namespace kv::server

@@ -1,0 +1,129 @@
+#include "server/replication_set.h"
+
+#include <pthread.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <stdexcept>
+
+namespace kv::server {
+
+ReplicationSource parseSource(const std::string& address) {
+    const size_t colon = address.rfind(':');
+    unsigned port = 0;
+    const char* first = address.data() + colon + 1;
+    const char* last = address.data() + address.size();
+    if (colon == std::string::npos || colon == 0 || first == last ||
+        std::from_chars(first, last, port).ptr != last || port == 0 || port > 65'535) {
+        throw std::invalid_argument("'" + address + "' is not HOST:PORT");
+    }
+    std::string host = address.substr(0, colon);
+    if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+        host = host.substr(1, host.size() - 2);
+    }
+    ReplicationSource source;
+    source.host = std::move(host);
+    source.port = static_cast<uint16_t>(port);
+    return source;
+}
+
+ReplicationSet::ReplicationSet(Bucket& bucket, Executor& executor, ReplicationSource login)
+    : bucket_(bucket), executor_(executor), login_(std::move(login)), thread_([this] { run(); }) {
+    pthread_setname_np(thread_.native_handle(), "replication");
+}
+
+ReplicationSet::~ReplicationSet() {
+    {
+        const std::lock_guard lock(mutex_);
+        stopping_ = true;
+    }
+    changed_.notify_one();
+    thread_.join();
+}
+
+void ReplicationSet::follow(std::shared_ptr<const ClusterConfig> config) {
+    {
+        const std::lock_guard lock(mutex_);
+        wanted_ = std::move(config);
+    }
+    changed_.notify_one();
+}
+
+void ReplicationSet::run() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+        changed_.wait(lock, [this] { return stopping_ || wanted_ != nullptr; });
+        if (stopping_) {
+            return;
+        }
+        const auto config = std::exchange(wanted_, nullptr);
+        lock.unlock();
+        apply(*config);
+        lock.lock();
+    }
+}
+
+void ReplicationSet::apply(const ClusterConfig& config) {
+    std::map<std::string, std::vector<bool>> wanted;
+    for (size_t server = 0; server < config.servers().size(); ++server) {
+        auto vbuckets = config.replicatedFrom(server);
+        if (std::find(vbuckets.begin(), vbuckets.end(), true) != vbuckets.end()) {
+            wanted.emplace(config.servers()[server], std::move(vbuckets));
+        }
+    }
+    // Ended before any other starts: no vBucket is ever fed by two.
+    std::vector<Source> ended;
+    {
+        const std::lock_guard lock(mutex_);
+        const auto stays = [&wanted](const Source& source) {
+            const auto found = wanted.find(source.address);
+            return found != wanted.end() && found->second == source.vbuckets;
+        };
+        const auto gone = std::stable_partition(sources_.begin(), sources_.end(), stays);
+        std::move(gone, sources_.end(), std::back_inserter(ended));
+        sources_.erase(gone, sources_.end());
+        for (const auto& source : sources_) {
+            wanted.erase(source.address);
+        }
+    }
+    ended.clear();  // joins their threads, outside of the lock
+    for (auto& [address, vbuckets] : wanted) {
+        try {
+            ReplicationSource source = parseSource(address);
+            source.user = login_.user;
+            source.password = login_.password;
+            auto replicator =
+                    std::make_unique<Replicator>(bucket_, executor_, std::move(source), vbuckets);
+            const std::lock_guard lock(mutex_);
+            sources_.push_back({address, std::move(vbuckets), std::move(replicator)});
+        } catch (const std::invalid_argument& error) {
+            spdlog::error("replication: serverList: {}", error.what());
+        }
+    }
+}
+
+KeyValues ReplicationSet::stats() const {
+    const std::lock_guard lock(mutex_);
+    size_t connected = 0;
+    std::map<std::string, uint64_t> sums{
+            {"connections", 0}, {"streams_opened", 0}, {"rollbacks", 0}, {"messages", 0},
+            {"bytes", 0},       {"held_back", 0},      {"refused", 0}};
+    for (const auto& source : sources_) {
+        for (const auto& [name, value] : source.replicator->stats()) {
+            connected += name == "connected" && value == "true" ? 1U : 0U;
+            if (const auto sum = sums.find(name); sum != sums.end()) {
+                sum->second += std::stoull(value);
+            }
+        }
+    }
+    KeyValues values{{"sources", std::to_string(sources_.size())},
+                     {"connected", std::to_string(connected)}};
+    for (const auto& [name, sum] : sums) {
+        values.emplace_back(name, std::to_string(sum));
+    }
+    return values;
+}
+
+}  // namespace kv::server

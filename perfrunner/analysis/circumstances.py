@@ -1,0 +1,127 @@
+"""Under which circumstances an experiment was measured, and in what two of them differ.
+
+Two runs are compared, or follow each other in a history, only as far as these are alike. The builds are no part of
+them: whether a new build changed something is what is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from perfrunner.spec.model import ClientSpec, EngineSpec
+from perfrunner.spec.workloads import WORKLOAD_TYPES
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from perfrunner.results import ExperimentRecord
+
+# Of a host: what stands in a run's facts and does not change between two boots (cluster.STABLE_FACTS), and its name.
+HOST_FACTS = (
+    "hostname", "kernel", "machine", "distribution", "cpu_model", "cpus", "memory_bytes", "thp_enabled", "thp_defrag",
+    "governor", "clock_source", "turbo", "smt", "aslr", "numa_nodes", "glibc", "microcode", "swap_bytes",
+    "cpus_allowed", "cgroup_cpu_max",
+)  # fmt: skip
+_NOT_MEASURED = {"port"}  # of the engine's settings
+_MOST_SHOWN = 6
+
+
+def shared_circumstances(record: ExperimentRecord) -> dict[str, str]:
+    """What holds for all of an experiment: hosts and their roles, settings of engine and clients, the schedule."""
+    spec = record.spec_json
+    cluster = spec.get("cluster") or {}
+    found = {
+        f"cluster {key}": _text(cluster[key])
+        for key in ("transport", "engine_nodes", "load_clients")
+        if key in cluster
+    }
+    for name, facts in sorted(hosts_of(record.facts).items()):
+        found |= {f"host {name} {key}": _text(facts[key]) for key in HOST_FACTS if key in facts}
+    for label, model in (("engine", EngineSpec), ("client", ClientSpec)):
+        settings = _filled(model, spec.get(label) or {})
+        found |= {f"{label} {k}": _text(v) for k, v in settings.items() if k not in _NOT_MEASURED}
+    found["schedule"] = _text(spec.get("schedule", "side-by-side"))
+    return found
+
+
+def workload_circumstances(record: ExperimentRecord, name: str) -> dict[str, str]:
+    """The workload as it is defined; empty where the experiment has none of this name."""
+    workload = (record.spec_json.get("workloads") or {}).get(name)
+    if not isinstance(workload, Mapping):
+        return {}
+    model = WORKLOAD_TYPES.get(str(workload.get("type")))
+    settings = workload if model is None else _filled(model, workload)
+    return {f"workload {name} {key}": _text(value) for key, value in settings.items()}
+
+
+def variant_circumstances(
+    record: ExperimentRecord, name: str, label: str | None = None
+) -> dict[str, str]:
+    """The variant as it is defined (not its build), under `label` where that is to be another name."""
+    variant = (record.spec_json.get("variants") or {}).get(name)
+    if not isinstance(variant, Mapping):
+        return {}
+    shown = name if label is None else label
+    return {
+        f"variant {shown} {key}": _text(value)
+        for key, value in _flat(variant)
+        if key != "name" and value not in (None, {}, "")
+    }
+
+
+def differences(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
+    """`host local kernel: 6.1 or 6.5`, for every circumstance that is not the same in both."""
+    keys = dict.fromkeys([*one, *other])
+    return [
+        f"{key}: {one.get(key, 'none')} or {other.get(key, 'none')}"
+        for key in keys
+        if one.get(key) != other.get(key)
+    ]
+
+
+def shortened(lines: list[str]) -> str:
+    """The first of them in a line, and how many there are besides."""
+    more = len(lines) - _MOST_SHOWN
+    return "; ".join([*lines[:_MOST_SHOWN], *([f"and {more} more"] if more > 0 else [])])
+
+
+def hosts_of(facts: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    """The hosts as they were when the experiment was last run."""
+    found = facts.get("latest_hosts") or facts.get("hosts") or {}
+    return {name: host for name, host in found.items() if isinstance(host, Mapping)}
+
+
+def same_hosts(
+    one: Mapping[str, Mapping[str, Any]], other: Mapping[str, Mapping[str, Any]]
+) -> bool:
+    """The same names, and the same facts of each."""
+    return one.keys() == other.keys() and all(
+        one[name].get(key) == other[name].get(key) for name in one for key in HOST_FACTS
+    )
+
+
+def _filled(model: type[BaseModel], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """With the defaults of what an older perfrunner did not write down: it did what they say."""
+    defaults = {
+        name: field.get_default(call_default_factory=True)
+        for name, field in model.model_fields.items()
+        if not field.is_required()
+    }
+    return {**defaults, **settings}
+
+
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{k}={_text(v)}" for k, v in sorted(value.items())) or "none"
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return ", ".join(map(_text, value)) or "none"
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,80 @@
+"""`perfrunner tune` and `untune`: quieten the hosts of a cluster, and put them back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from perfrunner.cli.output import note
+from perfrunner.spec import ClusterSpec, load_cluster
+from perfrunner.spec.cluster import HostSpec
+
+if TYPE_CHECKING:
+    from perfrunner.cluster import Host
+
+_cluster = click.option(
+    "--cluster",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The hosts; otherwise this machine.",
+)
+
+
+@click.command(
+    "tune",
+    short_help="Quieten the hosts: governor, turbo, huge pages, swappiness.",
+    epilog="\b\nExamples:\n  perfrunner tune\n  perfrunner tune --cluster hosts.yaml"
+    "\n  perfrunner untune --cluster hosts.yaml      put everything back"
+    "\n\nThe previous values are kept on the host. perfrunner run --tune does it for the length of a run.",
+)
+@_cluster
+def tune(cluster: Path | None) -> None:
+    """Set what a host has of: governor performance, turbo off, huge pages madvise, swappiness 1. Needs root there."""
+    from perfrunner.cluster.tuning import BY_HAND
+    from perfrunner.cluster.tuning import tune as quieten
+
+    for host in _hosts(cluster):
+        done = quieten(host, BY_HAND)
+        for change in done.changed:
+            click.echo(f"{host.name}: {change}")
+        for path in done.refused:
+            note(f"{host.name}: not changed (no permission, or the hardware refuses): {path}")
+        if not done.changed and not done.refused:
+            note(f"{host.name}: nothing to change")
+
+
+@click.command(
+    "untune",
+    short_help="Put back what tune changed.",
+    epilog="\b\nExamples:\n  perfrunner untune\n  perfrunner untune --cluster hosts.yaml",
+)
+@_cluster
+def untune(cluster: Path | None) -> None:
+    """Put back the values that the hosts had before tune; what somebody else has set meanwhile stays."""
+    from perfrunner.cluster.tuning import restore
+
+    for host in _hosts(cluster):
+        back = restore(host)
+        for change in back:
+            click.echo(f"{host.name}: {change}")
+        if not back:
+            note(f"{host.name}: nothing to put back")
+
+
+def _hosts(cluster: Path | None) -> Iterator[Host]:
+    """Each under its lock: a run that is under way is not disturbed."""
+    from perfrunner.cluster import open_host
+
+    spec = None if cluster is None else load_cluster(cluster)
+    for name, host in _named(spec):
+        local = spec is None or spec.transport == "local"
+        with open_host(host, "local" if local else "ssh", name=name, run_id="tune") as opened:
+            opened.lock()
+            yield opened
+
+
+def _named(spec: ClusterSpec | None) -> list[tuple[str, HostSpec]]:
+    return [("here", HostSpec())] if spec is None else list(spec.hosts.items())

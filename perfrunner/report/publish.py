@@ -1,0 +1,79 @@
+"""Publish an experiment: keep its numbers beside its write-up, and renew the page, its charts and the index."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perfrunner.errors import UsageError
+from perfrunner.report.charts import draw_charts
+from perfrunner.report.files import write_whole
+from perfrunner.report.pages import charts_of, data_file, image_file, merged, read_page, renewed
+from perfrunner.report.raw import read_raw
+from perfrunner.results.archive import archive_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from perfrunner.report.charts import Chart
+    from perfrunner.report.pages import Page
+    from perfrunner.results import ExperimentData
+
+INDEX = "README.md"
+
+
+def publish(
+    path: Path, experiment: ExperimentData | None = None, *, add: bool = False
+) -> list[Path]:
+    """Write what changed of a page: its data, its charts, itself, and the index beside it; their paths.
+
+    With `add` the page keeps its other experiments, and the new one stands for the workloads that it measured.
+    Without an experiment everything is made anew from what is kept.
+    """
+    page = read_page(path)
+    written: list[Path] = []
+    if experiment is not None:
+        if experiment.experiment.name != page.spec.name:
+            raise UsageError(
+                f"{path} is about {page.spec.name}, {experiment.experiment.id} is a run of"
+                f" {experiment.experiment.name}"
+            )
+        kept = _still_shown([*(page.experiments if add else ()), experiment])
+        written.append(write_whole(data_file(path), archive_bytes(kept)))
+        page = read_page(path)
+    if page.experiments:
+        written += _draw(page)
+    for text_file in (path, path.parent / INDEX):
+        if text_file.exists():
+            written.append(write_whole(text_file, renewed(text_file).encode()))
+    return written
+
+
+def _still_shown(experiments: Sequence[ExperimentData]) -> list[ExperimentData]:
+    kept: list[ExperimentData] = []
+    later: set[str] = set()
+    for data in reversed(experiments):
+        mine = {t.workload for t in data.trials}
+        if mine - later:
+            kept.insert(0, data)
+        later |= mine
+    return kept
+
+
+def _draw(page: Page) -> list[Path]:
+    """The charts that the page names; of several experiments the first one draws the rows of all."""
+    wanted = charts_of(page.path)
+    if not wanted:
+        return []
+    reports = page.reports()
+    charts: dict[str, Chart] = {}
+    for report, data in zip([merged(reports, page), *reports[1:]], page.experiments, strict=True):
+        for chart in draw_charts(report, data, read_raw(report, data), only=wanted):
+            charts.setdefault(chart.name, chart)
+    missing = [name for name in wanted if name not in charts]
+    if missing:
+        raise UsageError(
+            f"{page.path} names charts that its results do not give: {', '.join(missing)}",
+            "perfrunner report --charts DIR shows which there are",
+        )
+    return [write_whole(image_file(page.path, name), charts[name].svg) for name in wanted]

@@ -1,0 +1,77 @@
+"""The trend page: every primary metric of every nightly spec over its runs, with its levels. One file, no request."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from perfrunner.report.history import level_text
+
+if TYPE_CHECKING:
+    from perfrunner.analysis.history import History, Series
+
+WIDTH, HEIGHT, PAD = 640, 90, 6
+MOST_RUNS = 400  # the newest of a series are drawn
+LEGEND = "A dot is a run: each variant's change against the baseline, the baseline's own mean. A line is a level."
+STYLE = """
+:root { color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif; }
+body { max-width: 46rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin-top: 2.2rem; } h3 { font-size: 1rem; margin: 1.4rem 0 .2rem; }
+svg { width: 100%; height: auto; } .run { fill: #0072b2; } .level { stroke: #d55e00; stroke-width: 2; }
+.levels { margin: 0; padding-left: 1.2rem; } .alarm { color: #c23b22; }
+"""
+
+
+def trend_page(specs: Mapping[str, Sequence[History]], made_at: str) -> str:
+    """By spec its metrics. Names come from specs and stores, so all of them are escaped."""
+    parts = [
+        "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>",
+        f"<title>perfrunner: trend</title><style>{STYLE}</style><h1>Every night</h1>",
+        f"<p>{html.escape(made_at)}. {LEGEND}</p>",
+    ]
+    for name, histories in specs.items():
+        parts.append(f"<h2>{html.escape(name)}</h2>")
+        alarms = [alarm for one in histories for alarm in one.alarms]
+        if alarms:
+            shown = "".join(f"<li>{html.escape(str(alarm))}</li>" for alarm in reversed(alarms))
+            parts.append(f"<ul class=alarm>{shown}</ul>")
+        parts += [_series(series) for one in histories for series in one.series]
+    return "\n".join(parts) + "\n"
+
+
+def _series(series: Series) -> str:
+    title = f"{series.metric.id}, {series.cell}: {series.variant}"
+    if series.kind is not None:
+        title += f" against {series.baseline}"
+    levels = "".join(
+        f"<li>{html.escape(level_text(series, n))}</li>" for n in range(len(series.levels))
+    )
+    return f"<h3>{html.escape(title)}</h3>{_drawing(series)}<ul class=levels>{levels}</ul>"
+
+
+def _drawing(series: Series) -> str:
+    skipped = max(0, len(series.runs) - MOST_RUNS)
+    values = [run.value for run in series.runs][skipped:]
+    known = [value for value in values if math.isfinite(value)]
+    low, high = min(known), max(known)
+    span = (high - low) or 1.0
+    step = (WIDTH - 2 * PAD) / max(1, len(values) - 1)
+
+    def x(place: int) -> float:
+        return PAD + step * place
+
+    def y(value: float) -> float:
+        return HEIGHT - PAD - (HEIGHT - 2 * PAD) * (value - low) / span
+
+    dots = "".join(
+        f"<circle class=run cx={x(n):.1f} cy={y(v):.1f} r=2 />" for n, v in enumerate(values)
+    )
+    lines = "".join(
+        f"<line class=level x1={x(max(0, level.first - skipped)):.1f} x2={x(level.last - skipped):.1f}"
+        f" y1={y(level.value):.1f} y2={y(level.value):.1f} />"
+        for level in series.levels
+        if level.last >= skipped
+    )
+    return f"<svg viewBox='0 0 {WIDTH} {HEIGHT}' role=img>{dots}{lines}</svg>"

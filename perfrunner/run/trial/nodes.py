@@ -1,0 +1,160 @@
+"""Several engines as one cluster: told their places, watched until they follow each other, compared copy by copy.
+
+As a cluster manager would do it: the states of the vBuckets on every node first, then the map, by which clients route
+and replicas follow their active copies.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from perfrunner.cluster.vbucket_map import VbucketMap, cluster_config, vbucket_map
+from perfrunner.errors import TrialError
+from perfrunner.run.trial.engine import Engine
+
+POLL_S = 0.1
+SHOWN = 3  # copies that a message names
+
+Digests = Mapping[str, Mapping[str, object]]  # by vBucket, as kvctl digest prints them
+
+
+@dataclass
+class Nodes:
+    """The engines of one arm, in the order of the cluster file. One engine is a cluster that needs no telling."""
+
+    engines: Sequence[Engine]
+    replicas: int
+    vbuckets: int
+    check: Callable[[], None]  # that all engines live
+    left: Callable[[], float]  # seconds that the trial still has; TrialError when it has none
+
+    @property
+    def rows(self) -> VbucketMap:
+        return vbucket_map(len(self.engines), self.replicas, self.vbuckets)
+
+    def form(self) -> None:
+        """Returns when every replica is fed by its active node."""
+        if len(self.engines) == 1:
+            return
+        servers = [(engine.setup.address, engine.port) for engine in self.engines]
+        for number, engine in enumerate(self.engines):
+            text = cluster_config(servers, self.rows, this=number)
+            path = _config_path(engine)
+            engine.host.put_bytes(text.encode(), path)
+            engine.recorder.write_file(engine.host.name, path, text)
+        for verb in ("set-states", "set-config"):
+            for engine in self.engines:
+                engine.kvctl([verb, f"--config={_config_path(engine)}"])
+        for number, engine in enumerate(self.engines):
+            wanted = sum(number in row[1:] for row in self.rows)
+            self._until(
+                lambda engine=engine, wanted=wanted: _streams(engine) >= wanted,  # type: ignore[misc]
+                f"the replicas on {engine.host.name} are not fed",
+            )
+
+    def wait_replicated(self) -> None:
+        """Until every replica has the last seqno that its active copy has now."""
+        if self.replicas == 0 or len(self.engines) == 1:
+            return
+        active = [_high_seqnos(engine) for engine in self.engines]
+        for number, engine in enumerate(self.engines):
+            wanted = {
+                vbucket: active[row[0]][vbucket]
+                for vbucket, row in enumerate(self.rows)
+                if number in row[1:]
+            }
+            self._until(
+                lambda engine=engine, wanted=wanted: _has(_high_seqnos(engine), wanted),  # type: ignore[misc]
+                f"the replicas on {engine.host.name} do not catch up",
+            )
+
+    def verify(self) -> dict[str, int]:
+        """Every document is on its active node and on its replicas, with the same value, CAS and seqno.
+
+        The facts of the check; TrialError, with the first copies that differ, otherwise.
+        """
+        self.wait_replicated()
+        held = [self._digests(engine) for engine in self.engines]
+        if wrong := differences(self.rows, held, [engine.host.name for engine in self.engines]):
+            more = f" and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
+            raise TrialError(f"copies differ: {'; '.join(wrong[:SHOWN])}{more}")
+        return {
+            "documents": sum(
+                int(str(held[row[0]][str(vbucket)]["documents"]))
+                for vbucket, row in enumerate(self.rows)
+            ),
+            "copies": 1 + self.replicas,
+        }
+
+    def _digests(self, engine: Engine) -> Digests:
+        text = engine.kvctl(["digest"], timeout=self.left()).stdout
+        try:
+            found = json.loads(text)
+        except ValueError as error:
+            raise TrialError(f"kvctl digest printed no JSON ({error}): {text[:200]}") from None
+        if not isinstance(found, dict):
+            raise TrialError(f"kvctl digest printed no object: {text[:200]}")
+        return found
+
+    def _until(self, holds: Callable[[], bool], complaint: str) -> None:
+        while not holds():
+            self.check()
+            try:
+                self.left()
+            except TrialError as error:
+                raise TrialError(f"{complaint}: {error}", error.hint) from None
+            time.sleep(POLL_S)
+
+
+def differences(rows: VbucketMap, held: Sequence[Digests], names: Sequence[str]) -> list[str]:
+    """What is not as the map says, in words; empty when every copy is there and equal. `held` is by node."""
+    found = []
+    for vbucket, row in enumerate(rows):
+        key = str(vbucket)
+        first = held[row[0]].get(key)
+        if first is None or first["state"] != "active":
+            found.append(f"vBucket {vbucket} is not active on {names[row[0]]}")
+            continue
+        for node in row[1:]:
+            copy = held[node].get(key)
+            if copy is None or copy["state"] != "replica":
+                found.append(f"vBucket {vbucket} is no replica on {names[node]}")
+            elif {**copy, "state": ""} != {**first, "state": ""}:
+                found.append(
+                    f"vBucket {vbucket}: {names[row[0]]} has {_shown(first)}, {names[node]} {_shown(copy)}"
+                )
+        found += [
+            f"vBucket {vbucket} is on {names[node]}, where the map has none"
+            for node in range(len(held))
+            if node not in row and key in held[node]
+        ]
+    return found
+
+
+def _shown(copy: Mapping[str, object]) -> str:
+    return f"{copy['documents']} documents up to seqno {copy['high_seqno']}"
+
+
+def _config_path(engine: Engine) -> str:
+    return f"{engine.setup.directory}/{engine.setup.name}-cluster.json"
+
+
+def _streams(engine: Engine) -> int:
+    return int(engine.stat("replication")["replication"].get("streams_opened", "0"))
+
+
+def _high_seqnos(engine: Engine) -> dict[int, int]:
+    """Of every vBucket that the engine knows."""
+    found = {}
+    for key, value in engine.stat("vbucket-seqno")["vbucket-seqno"].items():
+        name, _, figure = key.partition(":")
+        if figure == "high_seqno":
+            found[int(name.removeprefix("vb_"))] = int(value)
+    return found
+
+
+def _has(seqnos: Mapping[int, int], wanted: Mapping[int, int]) -> bool:
+    return all(seqnos.get(vbucket, -1) >= seqno for vbucket, seqno in wanted.items())

@@ -1,0 +1,58 @@
+"""Names of run-time settings that a misspelt one is told by: the engine's --param and jemalloc's options.
+
+Only a name that is near a known one is refused here. Any other goes to the engine, which has the last word: another
+revision of it, or another version of jemalloc, may know more than this list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from perfrunner.spec.suggest import nearest
+
+# engine_src/server/params.cc
+PARAMS = (
+    "max_connections", "read_buffer_kb", "max_requests_per_turn", "max_unsent_kb", "max_buffered_mb",
+    "idle_partial_s", "frame_deadline_s", "login_timeout_s", "max_before_login_kb", "persist_wait_s",
+    "auth_delay_ms", "max_failed_logins", "timing_sample", "ht_size", "ht_locks", "max_item_size",
+    "mem_low_wat_pct", "mem_high_wat_pct", "mutation_mem_threshold_pct", "ephemeral_purge_age_s",
+    "persistent_purge_age_s", "expiry_pass_s", "ht_resize_ms", "dcp_snapshot_interval_us",
+    "ephemeral_purge_interval_s", "chk_max_items", "max_checkpoints", "chk_period_ms", "chk_remover_ms",
+    "fsync", "fsync_interval_ms", "rocksdb_write_buffer_mb", "rocksdb_block_cache_mb", "rocksdb_compression",
+    "flusher_batch_split_trigger", "flusher_interval_ms", "flusher_retry_ms",
+)  # fmt: skip
+# jemalloc 4.5 to 5.3.1 together, without profiling, which none of ours has. Not every version knows every one.
+JEMALLOC_OPTIONS = (
+    "abort", "abort_conf", "background_thread", "cache_oblivious", "confirm_conf", "decay_time",
+    "dirty_decay_ms", "dss", "experimental_hpa_max_purge_nhp", "experimental_hpa_start_huge_if_thp_always",
+    "hpa", "hpa_dirty_mult", "hpa_hugification_threshold", "hpa_hugify_delay_ms", "hpa_min_purge_interval_ms",
+    "hpa_sec_batch_fill_extra", "hpa_sec_bytes_after_flush", "hpa_sec_max_alloc", "hpa_sec_max_bytes",
+    "hpa_sec_nshards", "hpa_slab_max_alloc", "junk", "lg_chunk", "lg_dirty_mult", "lg_extent_max_active_fit",
+    "lg_san_uaf_align", "lg_tcache_flush_large_div", "lg_tcache_flush_small_div", "lg_tcache_max",
+    "lg_tcache_nslots_mul", "max_background_threads", "metadata_thp", "mutex_max_spin", "muzzy_decay_ms",
+    "narenas", "oversize_threshold", "percpu_arena", "purge", "quarantine", "redzone", "retain",
+    "san_guard_large", "san_guard_small", "slab_sizes", "stats_interval", "stats_interval_opts", "stats_print",
+    "stats_print_opts", "tcache", "tcache_gc_delay_bytes", "tcache_gc_incr_bytes", "tcache_max",
+    "tcache_nslots_large", "tcache_nslots_small_max", "tcache_nslots_small_min", "thp", "trust_madvise",
+    "utrace", "xmalloc", "zero", "zero_realloc",
+)  # fmt: skip
+_BOOLEAN = ("true", "false")
+JEMALLOC_VALUES: Mapping[str, tuple[str, ...]] = {
+    "metadata_thp": ("disabled", "auto", "always"),
+    "thp": ("default", "always", "never"),
+    "percpu_arena": ("disabled", "percpu", "phycpu"),
+    "dss": ("disabled", "primary", "secondary"),
+    **dict.fromkeys(
+        ("background_thread", "retain", "tcache", "zero", "xmalloc", "abort"), _BOOLEAN
+    ),
+}
+
+
+def misspelt(names: Iterable[str], known: Iterable[str]) -> dict[str, str]:
+    """By name, what it was probably meant to be; a name that resembles none is let through."""
+    names_known = tuple(known)
+    return {
+        name: f"unknown (did you mean {near}?)"
+        for name in names
+        if name not in names_known and (near := nearest(name, names_known))
+    }

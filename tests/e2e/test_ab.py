@@ -1,0 +1,86 @@
+"""`perfrunner ab` on two revisions of the real engine: built in one tree, driven by one revision's tools."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import BUILD_TIMEOUT_S, CACHE
+from tests.support.fakes import ROOT
+
+pytestmark = [pytest.mark.slow, pytest.mark.integration, pytest.mark.timeout(BUILD_TIMEOUT_S + 300)]
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    """v1 is the engine of this checkout, v2 differs in a file that every load tool has, the work tree in one more."""
+    top = tmp_path / "repo"
+    ignored = shutil.ignore_patterns("build", "build-*", "__pycache__")
+    shutil.copytree(ROOT / "engine_src", top / "engine_src", ignore=ignored)
+
+    def git(*words: str) -> None:
+        who = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        subprocess.run(["git", "-C", top, *who, *words], check=True, capture_output=True)
+
+    git("init", "-q", "-b", "main")
+    for number in (1, 2):
+        git("add", "-A")
+        git("commit", "-q", "-m", f"change {number}")
+        git("tag", f"v{number}")
+        with (top / "engine_src" / "load" / "tool_exit.cc").open("a") as file:
+            file.write(f"// {number}\n")
+        if number == 1:
+            continue
+        (top / "engine_src" / "load" / "notes.h").write_text("// in no program\n")
+    return top
+
+
+def test_two_revisions_and_the_tools_of_a_third(repo: Path, tmp_path: Path) -> None:
+    cluster = tmp_path / "cluster.yaml"
+    host = {"hosts": {"here": {"work_dir": str(tmp_path / "work")}}}
+    cluster.write_text(
+        json.dumps(
+            {
+                "name": "c",
+                "transport": "local",
+                "engine_nodes": ["here"],
+                "load_clients": ["here"],
+                **host,
+            }
+        )
+    )
+    argv = [
+        sys.executable, "-m", "perfrunner", "ab", "v1", "v2", "--workload", "pillowfight", "--items", "2000",
+        "--blocks", "1", "--cluster", str(cluster), "--engine-src", str(repo / "engine_src"),
+        "--cache", str(CACHE), "--json", "-q",
+    ]  # fmt: skip
+    done = subprocess.run(
+        argv,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=BUILD_TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["trials"] == {"ok": 2, "invalid": 0, "failed": 0}
+    builds = document["facts"]["builds"]
+    assert [b["provenance"]["source"]["title"] for b in builds.values()] == ["change 1", "change 2"]
+    assert len({b["build_id"] for b in builds.values()}) == 2
+    linked = builds["v1"]["provenance"]["linked"]
+    assert "librocksdb.a" in linked or any(name.startswith("librocksdb.so") for name in linked)
+    sources = document["facts"]["recorded"]["sources"]
+    assert sources["tools"]["dirty"] == ["load/notes.h", "load/tool_exit.cc"]
+    assert sources["distances"]["v2"]["changed"] == [["load/tool_exit.cc", 1, 0]]
+    kept = tmp_path / "perfrunner-results" / document["experiment"] / "trials"
+    script = next(kept.glob("1-*v1*/reproduce.sh")).read_text()
+    assert "TOOLS_here" in script
+    assert "/bin/pillowfight" in script

@@ -1,0 +1,116 @@
+"""Real engines as one cluster, on hosts of the lab: routing, replication, and every copy compared."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from perfrunner.run.plan.schedule import Task
+from perfrunner.run.preflight.hosts import RunHosts, open_hosts
+from perfrunner.run.trial.runner import TrialRunner
+from perfrunner.run.trial.seats import Deployed, TrialResult
+from perfrunner.spec import load_spec
+from tests.support.fakes import ROOT
+from tests.support.netlab import Lab
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
+
+ITEMS = 4000
+WORKLOADS = {
+    "pf": {
+        "type": "pillowfight", "items": ITEMS, "duration": "3s", "ramp": "1s", "settle": 0, "threads": 2,
+        "connections": 2, "batch": 50,
+    },
+    "app": {"type": "append", "items": ITEMS, "rounds": 1, "settle": 0, "threads": 2},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def artifact() -> Path:
+    """The engine that was built, as `scripts/test` left it."""
+    directory = Path(os.environ.get("KV_BIN_DIR", ROOT / "build" / "artifact" / "bin"))
+    if not (directory / "kv_engine").is_file():
+        pytest.fail("kv_engine is not built: set KV_BIN_DIR")
+    return directory.parent
+
+
+class Silent:
+    def on_event(self, event: object) -> None:
+        pass
+
+
+class Cluster:
+    """An experiment's hosts and runner, on the lab."""
+
+    def __init__(self, directory: Path, artifact: Path, document: dict[str, object]) -> None:
+        self.directory, self.artifact = directory, artifact
+        spec = {
+            "name": "cluster", "cluster": document, "baseline": "base",
+            "variants": {"base": {"allocator": {"name": "system"}}},
+            "engine": {"vbuckets": 64, "quota_mb": 128, "threads": 1, "shards": 1, "verify": "replicas"},
+            "workloads": WORKLOADS, "blocks": 1, "seed": 7,
+        }  # fmt: skip
+        path = directory / "spec.yaml"
+        path.write_text(json.dumps(spec))
+        self.spec = load_spec(path, [], None)
+
+    def run(self, workload: str, bucket: str = "persistent") -> TrialResult:
+        with open_hosts(self.spec.cluster, "r", Silent()) as hosts:
+            (result,) = self.runner(hosts).run(
+                [Task(1, 1, 1, workload, bucket, "base")], {"base": self.deploy(hosts)}
+            )
+        return result
+
+    def deploy(self, hosts: RunHosts) -> Deployed:
+        paths = {name: host.deploy(self.artifact, "real") for name, host in hosts.hosts.items()}
+        return Deployed("real", paths, {}, paths)
+
+    def runner(self, hosts: RunHosts) -> TrialRunner:
+        return TrialRunner(
+            spec=self.spec,
+            run_id="r",
+            seed=7,
+            engine_nodes=hosts.engine_nodes,
+            load_clients=hosts.load_clients,
+            trials_dir=self.directory / "trials",
+            shield=contextlib.nullcontext,
+            on_phase=lambda phase, seconds: None,
+            host_changes=list,
+            hurry=lambda: False,
+        )
+
+
+@pytest.mark.parametrize(("workload", "bucket"), [("pf", "persistent"), ("app", "ephemeral")])
+def test_two_nodes_with_a_replica(
+    lab: Lab, tmp_path: Path, artifact: Path, workload: str, bucket: str
+) -> None:
+    document = lab.cluster_document(["lab1", "lab2"], ["lab3"], replicas=1)
+    result = Cluster(tmp_path, artifact, document).run(workload, bucket)
+    assert (result.status, result.reason) == ("ok", "")
+    assert result.facts["verified"] == {"documents": ITEMS, "copies": 2}
+    stats = [
+        json.loads((result.directory / f"engine-lab{n}-stat.json").read_text())[""] for n in (1, 2)
+    ]
+    sets = [int(one["cmd_set"]) for one in stats]
+    assert min(sets) > 0.3 * max(sets), "both were driven"
+    lab.assert_idle()
+
+
+def test_three_nodes_two_replicas_two_clients(lab: Lab, tmp_path: Path, artifact: Path) -> None:
+    document = lab.cluster_document(["lab1", "lab2", "lab3"], ["lab2", "lab3"], replicas=2)
+    result = Cluster(tmp_path, artifact, document).run("pf")
+    assert (result.status, result.reason) == ("ok", "")
+    assert result.facts["verified"] == {"documents": ITEMS, "copies": 3}
+
+
+def test_nodes_without_replicas_share_the_documents(
+    lab: Lab, tmp_path: Path, artifact: Path
+) -> None:
+    document = lab.cluster_document(["lab1", "lab2"], ["lab3"])
+    result = Cluster(tmp_path, artifact, document).run("app", "ephemeral")
+    assert (result.status, result.reason) == ("ok", "")
+    assert result.facts["verified"] == {"documents": ITEMS, "copies": 1}

@@ -1,0 +1,144 @@
+"""What happens to a run when its hosts fail, or perfrunner itself: on real SSH hosts, with fake engines."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perfrunner.results import ExperimentData, ResultStore
+from tests.support import fakes
+from tests.support.fakes import Driver, variant
+from tests.support.netlab import Lab
+
+pytestmark = pytest.mark.integration
+
+NODES, CLIENTS = ["lab1", "lab2"], ["lab3"]
+BLOCKS = 2
+NOTICED_S = 10.0
+
+
+@dataclass
+class Run(fakes.Lab):
+    """A directory with a spec whose hosts are those of the lab."""
+
+    drivers: list[Driver] = field(default_factory=list)
+
+    def start(self, **kwargs: Any) -> Driver:
+        self.drivers.append(super().start(**kwargs))
+        return self.drivers[-1]
+
+
+def write(run: Run, lab: Lab, sleep: float) -> None:
+    arm = variant(sleep=sleep)
+    run.write_spec(
+        cluster=lab.cluster_document(NODES, CLIENTS, replicas=1),
+        variants={"base": arm, "changed": arm},
+        blocks=BLOCKS,
+    )
+
+
+@pytest.fixture
+def run(lab: Lab, tmp_path: Path) -> Iterator[Run]:
+    begun = Run(tmp_path)
+    yield begun
+    for driver in begun.drivers:
+        driver.process.kill()  # of a test that failed: it would hold the hosts
+        driver.process.wait()
+
+
+def stored(run: Run) -> ExperimentData:
+    with ResultStore.open(run.out, create=False) as store:
+        (summary,) = store.list()
+        return store.load(summary.experiment.id)
+
+
+def assert_complete(run: Run, lab: Lab) -> None:
+    data = stored(run)
+    assert data.experiment.state == "done"
+    counted = Counter((t.block, t.variant) for t in data.trials if t.status == "ok")
+    assert counted == {(b, v): 1 for b in range(1, BLOCKS + 1) for v in ("base", "changed")}
+    lab.assert_idle()
+
+
+def begin(run: Run, phase: str) -> Driver:
+    driver = run.start()
+    driver.wait_for("TrialPhase", phase=phase)
+    return driver
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("fault", "victim", "phase"),
+    [
+        ("cut", "lab1", "start"),
+        ("cut", "lab2", "populate"),
+        ("cut", "lab3", "access"),
+        ("power_off", "lab1", "access"),
+        ("freeze", "lab3", "populate"),
+    ],
+)
+def test_a_host_that_goes_costs_its_block_and_the_run_goes_on_when_it_is_back(
+    lab: Lab, run: Run, fault: str, victim: str, phase: str
+) -> None:
+    write(run, lab, sleep=2)
+    driver = begin(run, phase)
+    began = time.monotonic()
+    getattr(lab, fault)(victim)
+    told = driver.wait_for("Warned")
+    # It is noticed in less than NOTICED_S (test_lab.py); clearing up after it takes a dead host's time-outs once more.
+    assert time.monotonic() - began < NOTICED_S + 30
+    assert "waiting for the hosts" in told["message"]
+    if fault == "power_off":
+        lab.boot(victim)
+    else:
+        lab.heal(victim)
+        lab.thaw(victim)
+    assert driver.finish(200) == 0, driver.stderr()
+    assert_complete(run, lab)
+
+
+@pytest.mark.slow
+def test_an_engine_that_is_killed_costs_its_trial_only(lab: Lab, run: Run, tmp_path: Path) -> None:
+    dying = variant(sleep=0.05, die_in="access", once=tmp_path / "once")
+    run.write_spec(
+        cluster=lab.cluster_document(NODES, CLIENTS, replicas=1),
+        variants={"base": dying, "changed": variant(sleep=0.05)},
+        blocks=BLOCKS,
+    )
+    code, _ = run.run()
+    assert code == 3
+    trials = stored(run).trials
+    (failed,) = [t for t in trials if t.status == "failed"]
+    assert failed.variant == "base"
+    assert "SIGKILL" in failed.reason
+    again = {(t.block, t.variant): t.status for t in trials if t.block == failed.block}
+    assert set(again.values()) == {"ok"}, "its block is done again"
+    assert {(t.block, t.variant) for t in trials if t.status == "ok"} == {
+        (b, v) for b in range(1, BLOCKS + 1) for v in ("base", "changed")
+    }
+    lab.assert_idle()
+
+
+def test_two_runs_on_one_host_group(lab: Lab, run: Run, tmp_path: Path) -> None:
+    write(run, lab, sleep=30)
+    first = begin(run, "populate")
+    (tmp_path / "second").mkdir()
+    second = Run(tmp_path / "second")
+    second.write_spec(cluster=lab.cluster_document(["lab3"], ["lab2"]))
+    code, driver = second.run()
+    assert code == 3
+    said = driver.stderr()
+    assert "in use by run" in said
+    assert f"pid {first.process.pid}" in said
+    os.kill(first.process.pid, signal.SIGINT)
+    assert first.finish() == 130
+    lab.assert_idle()

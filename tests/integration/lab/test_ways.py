@@ -1,0 +1,102 @@
+"""Ways to a host, and hosts that do not suit: by jumps, by other addresses, of other systems."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from perfrunner.cluster import open_host
+from perfrunner.errors import HostError
+from perfrunner.run.preflight.doctor import examine
+from perfrunner.run.preflight.hosts import open_hosts
+from perfrunner.spec.cluster import HostSpec
+from tests.support.netlab import Lab
+
+pytestmark = pytest.mark.integration
+
+
+def test_a_host_behind_another(lab: Lab, tmp_path: Path) -> None:
+    """The controller and lab3 cannot reach each other; lab1 reaches both."""
+    lab.run("lab3", "ip", "route", "add", "blackhole", f"{lab.layout.controller}/32")
+    config = tmp_path / "config"
+    config.write_text(
+        f"Host {lab.hosts['lab3']}\n  ProxyJump root@{lab.hosts['lab1']}\n"
+        f"Host *\n  IdentityFile {lab.layout.key}\n"
+    )
+    spec = HostSpec.model_validate(lab.host_document("lab3", ssh_config=str(config)))
+    try:
+        with open_host(spec, "ssh", name="lab3") as host:
+            assert host.transport.run(["hostname"]).stdout == "lab3\n"
+            lab.layout.known_hosts.read_text()
+    finally:
+        lab.run("lab3", "ip", "route", "delete", "blackhole", f"{lab.layout.controller}/32")
+
+
+def test_the_hop_must_be_known_too(lab: Lab, tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text(
+        f"Host {lab.hosts['lab3']}\n  ProxyJump root@{lab.hosts['lab1']}\n"
+        f"Host *\n  IdentityFile {lab.layout.key}\n"
+    )
+    only = [ln for ln in lab.layout.known_hosts.read_text().splitlines() if lab.hosts["lab3"] in ln]
+    (tmp_path / "known_hosts").write_text("\n".join(only) + "\n")
+    document = lab.host_document(
+        "lab3", ssh_config=str(config), known_hosts=str(tmp_path / "known_hosts")
+    )
+    with pytest.raises(HostError, match="unknown host"):
+        open_host(HostSpec.model_validate(document), "ssh", name="lab3")
+
+
+def fake(lab: Lab, host: str, program: str, says: str, tmp_path: Path) -> str:
+    """`program` on that host prints something else until it is unmounted; its path."""
+    script = tmp_path / program
+    script.write_text(f"#!/bin/sh\necho {says}\n")
+    script.chmod(0o755)
+    path = subprocess.run(["which", program], capture_output=True, text=True, check=True).stdout
+    lab.run(host, "mount", "--bind", str(script), path.strip())
+    return path.strip()
+
+
+def test_a_host_of_an_older_system_is_refused_before_anything_starts(
+    lab: Lab, tmp_path: Path
+) -> None:
+    path = fake(lab, "lab2", "getconf", "glibc 2.17", tmp_path)
+    try:
+        with (
+            pytest.raises(HostError, match=r"lab2: it has glibc 2\.17, and programs are built"),
+            open_hosts(lab.cluster(["lab1", "lab2"], ["lab3"]), "r", _Silent()),
+        ):
+            pytest.fail("opened")
+    finally:
+        lab.run("lab2", "umount", path)
+    assert lab.processes("lab1") == []
+    with open_hosts(lab.cluster(["lab1", "lab2"], ["lab3"]), "r", _Silent()) as hosts:
+        assert list(hosts.seats) == ["lab1", "lab2", "lab3"], "and no lock was left"
+
+
+def test_data_addresses_are_those_that_clients_use(lab: Lab) -> None:
+    document = lab.cluster_document(["lab1"], ["lab2"])
+    document["hosts"]["lab1"]["data_address"] = "192.0.2.7"  # type: ignore[index]
+    cluster = type(lab.cluster(["lab1"], ["lab2"])).model_validate(document)
+    with open_hosts(cluster, "r", _Silent()) as hosts:
+        assert hosts.seats["lab1"].address == "192.0.2.7"
+
+
+def test_the_doctor_looks_at_every_pair(lab: Lab) -> None:
+    cluster = lab.cluster(["lab1", "lab2"], ["lab3"])
+    pairs = {f.place: f for f in examine(cluster, None) if f.subject == "network"}
+    assert set(pairs) == {"lab3 to lab1", "lab3 to lab2", "lab1 to lab2", "lab2 to lab1"}
+    assert {f.grade for f in pairs.values()} <= {"ok", "warning"}, "a busy machine is slow"
+    lab.part("lab1", "lab2")
+    pairs = {f.place: f for f in examine(cluster, None) if f.subject == "network"}
+    assert {place for place, f in pairs.items() if f.grade == "problem"} == {
+        "lab1 to lab2",
+        "lab2 to lab1",
+    }
+
+
+class _Silent:
+    def on_event(self, event: object) -> None:
+        pass

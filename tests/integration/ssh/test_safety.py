@@ -1,0 +1,127 @@
+"""What another user, or a damaged file, put in our way: nothing foreign is ended, read through a link, or destroyed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from sshd import Sshd
+
+from perfrunner.cluster import Host, open_host
+from perfrunner.cluster.process import ProcessId
+from perfrunner.errors import HostError
+from perfrunner.spec.cluster import HostSpec
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(params=["local", "ssh"])
+def opening(request: pytest.FixtureRequest, tmp_path: Path):
+    """opening(work_dir) opens a host there."""
+
+    def opened(work_dir: Path | str, run_id: str = "r") -> Host:
+        spec = HostSpec(work_dir=str(work_dir))
+        if request.param == "ssh":
+            sshd: Sshd = request.getfixturevalue("sshd")
+            spec = sshd.host_spec(Path(work_dir))
+        return open_host(spec, request.param, name="node", run_id=run_id)
+
+    return opened
+
+
+def test_the_work_directory_is_the_users_own(opening, tmp_path: Path) -> None:
+    with opening(tmp_path / "work") as host:
+        assert Path(host.work_dir).stat().st_mode & 0o777 == 0o700
+    with opening(f"{tmp_path}/of-%u") as host:
+        assert host.work_dir == f"{tmp_path}/of-{os.getuid()}"
+
+
+def test_a_link_in_its_place_is_not_followed(opening, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "work").symlink_to(tmp_path / "mine")
+    with pytest.raises(HostError, match="it is a symbolic link"):
+        opening(tmp_path / "work")
+    assert list((tmp_path / "mine").iterdir()) == []
+
+
+def test_a_directory_that_others_may_write_to_is_refused(opening, tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work").chmod(0o777)
+    with pytest.raises(HostError, match=r"others may write to it \(mode 777\)"):
+        opening(tmp_path / "work")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
+def test_somebody_elses_directory_is_refused(opening, tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir(mode=0o755)
+    os.chown(tmp_path / "work", 12345, -1)
+    with pytest.raises(HostError, match=r"belongs to another user \(number 12345\)"):
+        opening(tmp_path / "work")
+
+
+def identity(pid: int) -> ProcessId:
+    start_time = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return ProcessId(pid, int(start_time), boot_id)
+
+
+def forge(host: Host, pid: int, name: str = "engine") -> None:
+    of = identity(pid)
+    entry = {
+        "name": name, "run_id": "r", "argv": [], "started_at": time.time(), "stderr": "", "pid": of.pid,
+        "start_time": of.start_time, "boot_id": of.boot_id,
+    }  # fmt: skip
+    Path(host.work_dir, "ledger", "engine.json").write_text(json.dumps(entry) + "\n")
+    Path(host.work_dir, "ledger", "engine.lock").touch()
+    Path(host.work_dir, "ledger", "engine.status").write_text("0\n")
+
+
+def test_a_forged_ledger_ends_no_process(opening, tmp_path: Path) -> None:
+    with (
+        subprocess.Popen(["sleep", "60"], start_new_session=True) as bystander,
+        opening(tmp_path / "work") as host,
+    ):
+        forge(host, bystander.pid)
+        host.sweep(grace_s=0.1)
+        assert bystander.poll() is None
+        bystander.kill()
+
+
+def test_a_forged_name_removes_no_file(opening, tmp_path: Path) -> None:
+    (tmp_path / "precious.json").write_text("{}")
+    with opening(tmp_path / "work") as host:
+        forge(host, os.getpid(), "../../precious")
+        with pytest.raises(HostError, match="holds what perfrunner did not write"):
+            host.sweep(grace_s=0.1)
+    assert (tmp_path / "precious.json").read_text() == "{}"
+
+
+def test_a_link_in_the_locks_place_destroys_nothing(opening, tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("kept")
+    with opening(tmp_path / "work") as host:
+        Path(host.work_dir, "host.lock").symlink_to(precious)
+        with pytest.raises(HostError, match=r"symbolic link|lock"):
+            host.lock()
+    assert precious.read_text() == "kept"
+
+
+def test_one_lock_a_machine_whatever_the_work_directories(
+    opening, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = tmp_path / "machine"
+    machine.mkdir()
+    monkeypatch.setattr("perfrunner.cluster.lock.MACHINE", str(machine))
+    monkeypatch.delenv("PERFRUNNER_SHARE_HOST")
+    with opening(tmp_path / "one", "first") as one, opening(tmp_path / "two", "second") as two:
+        one.lock()
+        with pytest.raises(HostError, match=r"in use by another run on this machine \(pid \d+\)"):
+            two.lock()
+        two.lock(machine=False)  # the second host of a run that has the machine
+        one.close()
+    with opening(tmp_path / "two", "second") as two:
+        two.lock()

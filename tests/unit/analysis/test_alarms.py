@@ -1,0 +1,95 @@
+"""Alarms of a project of five specs, simulated night by night: how many are false, and how soon a loss is told."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+import numpy as np
+import pytest
+
+from perfrunner.analysis.history import history
+from perfrunner.analysis.model import Cell
+from perfrunner.analysis.nights import Night, NightRow
+from perfrunner.results import ExperimentRecord
+from perfrunner.spec.metrics import metric_type
+
+START = datetime(2026, 1, 1, 2, tzinfo=timezone.utc)
+SPEC = {"baseline": "a", "variants": {"a": {"x": 1}, "b": {"x": 2}}, "workloads": {"pf": {}}}
+METRIC = metric_type("ops_per_s")
+CELLS = (Cell("pf", "persistent"), Cell("pf", "ephemeral"))
+NOISE = {
+    "normal": lambda rng, shape: rng.normal(0, 1, shape),
+    "heavy": lambda rng, shape: rng.standard_t(3, shape) / np.sqrt(3),
+}
+
+
+def played(columns, cells=CELLS, first=0):
+    """A run a night of a baseline and a variant; columns: (nights, arms * cells) in standard deviations of 0.5 %."""
+    found = []
+    for night, values in enumerate(columns, first):
+        rows = []
+        for place, cell in enumerate(cells):
+            raw, effect = (float(np.exp(0.005 * values[2 * place + arm])) for arm in (0, 1))
+            rows.append(NightRow(cell, "a", METRIC, "build", 1e6 * raw, None, 10))
+            rows.append(NightRow(cell, "b", METRIC, "build", 1e6, effect, 10))
+        found.append(
+            Night(
+                ExperimentRecord(
+                    f"e{night}", "s", SPEC, "", "s.yaml", 1, START + timedelta(days=night), "0"
+                ),
+                tuple(rows),
+            )
+        )
+    return found
+
+
+def worse(nights):
+    return [alarm for alarm in history(nights, "ops_per_s").alarms if alarm.turn == "worse"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("noise", NOISE)
+def test_five_specs_alarm_falsely_at_most_once_a_year(rng, noise):
+    """Told once, whenever it became known: the alarms of all nights are those of the last (test_history.py)."""
+    quiet, year, years = 30, 365, 3
+    false = sum(
+        alarm.known_run >= quiet
+        for _ in range(5 * years)
+        for alarm in worse(played(NOISE[noise](rng, (quiet + year, 4))))
+    )
+    assert false / years <= 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("noise", NOISE)
+def test_a_loss_of_two_standard_deviations_is_told_within_five_nights(rng, noise):
+    """In both cells of a variant, after two months. (After one: nine of ten. In a single cell: docs/reports.md.)"""
+    told, runs, before = 0, 50, 60
+    for _ in range(runs):
+        columns = NOISE[noise](rng, (before + 5, 4))
+        columns[before:, [1, 3]] -= 2
+        told += any(a.variant == "b" and a.known_run >= before for a in worse(played(columns)))
+    assert told >= 0.9 * runs
+
+
+def test_a_loss_in_all_cells_is_told_once(rng):
+    columns = NOISE["normal"](rng, (90, 4))
+    columns[60:, [1, 3]] -= 6
+    (alarm,) = worse(played(columns))
+    assert alarm.variant == "b"
+    assert 58 <= alarm.first_run <= 62
+
+
+def test_a_loss_in_one_cell_is_told_of_that_cell(rng):
+    columns = NOISE["normal"](rng, (90, 4))
+    columns[60:, 3] -= 8
+    alarms = worse(played(columns))
+    assert len(alarms) == 1
+    assert CELLS[1] in alarms[0].cells
+
+
+def test_a_cell_that_was_added_later_is_a_series_of_its_own(rng):
+    columns = NOISE["normal"](rng, (40, 4))
+    nights = played(columns[:20, :2], CELLS[:1]) + played(columns[20:], first=20)
+    found = history(nights, "ops_per_s")
+    assert {(s.cell, len(s.runs)) for s in found.series} == {(CELLS[0], 40), (CELLS[1], 20)}

@@ -1,0 +1,194 @@
+"""Played nights: what is printed, what is kept, and what a night does with a run that was cut off."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from perfrunner.cli import main, nightly
+from perfrunner.results import ExperimentRecord, ResultStore, TrialRecord
+
+START = datetime(2026, 10, 1, 2, 0, tzinfo=timezone.utc)
+OUT = "perfrunner-results"
+SPEC = {
+    "name": "small",
+    "baseline": "glibc",
+    "variants": {"glibc": {"allocator": "system"}, "je": {"allocator": "jemalloc"}},
+    "workloads": {"pf": {"items": 10}},
+    "buckets": ["persistent"],
+    "primary": ["ops_per_s"],
+}
+ROOT = Path(__file__).parents[3]
+
+
+class Nights:
+    """Plays `perfrunner run`: a finished run a night, je faster by a gain; or a run that ends badly."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.rng = np.random.default_rng(7)
+        self.night = 0
+        self.next: float | int = 0.0
+        self.calls: list[bool] = []
+
+    def __call__(self, path, out, cache, log, *, resume):
+        self.calls.append(resume)
+        if isinstance(self.next, int):
+            state = "interrupted" if self.next == 130 else "failed"
+            self.store(None, state)
+            log.write_text(
+                f"$ perfrunner run\nbuild  glibc ...\nerror: no compiler, block {self.night}\n"
+            )
+            return self.next
+        self.store(self.next, "done")
+        log.write_text("$ perfrunner run\n")
+        return 0
+
+    def store(self, gain, state):
+        at = START + timedelta(days=self.night)
+        name = f"small-{at:%Y%m%d}"
+        self.night += 1
+        with ResultStore.open(self.directory / OUT) as opened:
+            opened.create_experiment(
+                ExperimentRecord(name, "small", SPEC, "", "s.yaml", 1, at, "0", state=state)
+            )
+            for block in range(1, 7) if gain is not None else ():
+                for position, variant in enumerate(SPEC["variants"], 1):
+                    rate = 1e6 * float(np.exp(self.rng.normal(0, 0.004)))
+                    rate *= 1 + gain if variant == "je" else 1
+                    opened.add_trial(name, TrialRecord(
+                        block, 1, position, "pf", "persistent", variant, f"b{gain}", "ok", "", at, at,
+                        {"ops_per_s": rate}, {}, "raw",
+                    ))  # fmt: skip
+        page = self.directory / OUT / name / "report.html"
+        page.parent.mkdir(parents=True)
+        page.write_text(f"<p>{name}</p>")
+
+
+@pytest.fixture
+def nights(cli, monkeypatch):
+    played = Nights(cli.directory)
+    monkeypatch.setattr(nightly, "run_spec", played)
+    return played
+
+
+@pytest.fixture
+def one(nights):
+    """one(gain or exit code, code): what the night printed. Without a code it is 1 where something is worse."""
+
+    def play(what, code=0, *words):
+        nights.next = what
+        result = CliRunner().invoke(main, ["nightly", "spec.yaml", *words])
+        expected = (1 if "worse" in result.stdout else 0) if code is None else code
+        assert result.exit_code == expected, result.output
+        return result.stdout
+
+    return play
+
+
+def test_a_lost_gain_is_mailed_on_one_night_and_never_again(one):
+    quiet = [one(0.05) for _ in range(14)]
+    assert set(quiet) == {""}
+    lost = [one(0.0, None) for _ in range(9)]
+    told = [text for text in lost if text]
+    assert len(told) == 1
+    lines = told[0].splitlines()
+    assert len(lines) <= 40
+    assert lines[0].startswith(
+        "Subject: perfrunner: small: worse: ops_per_s of je against glibc on pf"
+    )
+    assert lines[2].startswith("- small: worse: ops_per_s of je")
+    assert any("✘ worse" in line and "build b0.05 → b0.0" in line for line in lines)
+
+
+def test_a_run_that_fails_is_told_once_and_so_is_its_cure(one):
+    assert one(0.0) == ""
+    failed = one(3, 3)
+    assert (
+        failed.splitlines()[0]
+        == "Subject: perfrunner: small failed: exit code 3: error: no compiler, block 2"
+    )
+    assert "    build  glibc ..." in failed
+    assert one(3, 3) == ""  # still fails: the exit code says so, no mail
+    assert one(0.0).startswith("Subject: perfrunner: small runs again\n")
+    assert one(0.0) == ""
+
+
+def test_a_run_that_was_cut_off_is_gone_on_with(one, nights):
+    one(0.0)
+    one(130, 130)
+    one(0.0)
+    one(3, 3)
+    one(0.0)  # by then the source may be mended: not the failed run again
+    assert nights.calls == [False, False, True, False, False]
+
+
+def test_so_many_reports_and_logs_are_kept_and_the_trend_page_is_renewed(one, cli):
+    for _ in range(4):
+        one(0.0, 0, "--keep", "2")
+    place = cli.directory / OUT / "nightly"
+    assert len(list((place / "logs").iterdir())) == 2
+    reports = sorted(path.read_text() for path in (place / "reports").iterdir())
+    assert reports[-1] == "<p>small-20261004</p>"
+    trend = (place / "trend.html").read_text()
+    assert trend.count("<circle") == 8  # four runs of two series
+    assert "ops_per_s, pf · persistent: je against glibc" in trend
+    assert json.loads((place / "state.json").read_text()) == {"small": ""}
+
+
+def test_what_cannot_be_gone_on_with_is_begun_anew(tmp_path, monkeypatch):
+    codes, commands = iter([2, 0]), []
+
+    def run(command, **_):
+        commands.append(command)
+        return subprocess.CompletedProcess(command, next(codes))
+
+    monkeypatch.setattr(nightly.subprocess, "run", run)
+    log = tmp_path / "x.log"
+    assert nightly.run_spec(tmp_path / "s.yaml", tmp_path, tmp_path, log, resume=True) == 0
+    assert ["--resume" in command for command in commands] == [True, False]
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--nonsense"]])
+def test_the_script_works_from_anywhere_with_nothing_in_its_environment(tmp_path, words):
+    script = ROOT / "scripts" / "nightly"
+    found = subprocess.run(
+        ["env", "-i", "bash", str(script), *words], cwd=tmp_path, capture_output=True, text=True, check=False
+    )  # fmt: skip
+    if words == ["--help"]:
+        assert found.returncode == 0
+        assert "--pull" in found.stdout
+    else:
+        assert (found.returncode, found.stdout) == (3, "")
+        assert "unknown option --nonsense" in found.stderr
+
+
+def test_the_script_hands_on_what_it_was_given_and_installs_nothing(tmp_path):
+    """In a copy of the checkout's scripts, with a perfrunner that only says how it was called."""
+    (tmp_path / "scripts").mkdir()
+    for name in ("nightly", "lib/install.sh"):
+        copy = tmp_path / "scripts" / name
+        copy.parent.mkdir(exist_ok=True)
+        copy.write_bytes((ROOT / "scripts" / name).read_bytes())
+    (tmp_path / "s.yaml").write_text("name: s\n")
+    script = ["env", "-i", "bash", str(tmp_path / "scripts" / "nightly"), "--keep", "3", "s.yaml"]
+    missing = subprocess.run(script, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert missing.returncode == 3
+    assert missing.stdout.startswith("Subject: perfrunner: nightly could not begin\n")
+    assert "--install" in missing.stdout
+    tool = tmp_path / ".venv" / "bin" / "perfrunner"
+    tool.parent.mkdir(parents=True)
+    tool.write_text('#!/bin/sh\nprintf "%s\\n" "$HOME" "$@"\n')
+    tool.chmod(0o755)
+    said = subprocess.run(script, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    home, *given = said.splitlines()
+    assert home.startswith("/")
+    assert given == [
+        "nightly", "--keep", "3", "--out", f"{tmp_path}/perfrunner-results", f"{tmp_path}/s.yaml",
+    ]  # fmt: skip

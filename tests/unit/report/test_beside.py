@@ -1,0 +1,121 @@
+"""The section *beside the reference*: the same lines in every format."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from synthetic import VARIANTS
+
+from perfrunner.report import build_report, render
+from perfrunner.report.charts import draw_charts
+from perfrunner.report.page import html_text
+from perfrunner.report.raw import RawSeries, read_raw
+from perfrunner.spec.reference import Reference
+
+GLIBC, JEMALLOC, THP = VARIANTS
+TABLES = [
+    {
+        "title": "throughput | by hand",
+        "workload": "pillowfight",
+        "bucket": "persistent",
+        "n": 10,
+        "rows": [
+            {"metric": "ops_per_s", "label": "ops/s",
+             "values": {GLIBC: 1_831_406, JEMALLOC: 1_841_475, THP: 1_852_863}},
+            {"metric": "latency_get_p50_us", "values": {"elsewhere": 12.5}},
+        ],
+    },
+    {
+        "title": "fragmentation",
+        "workload": "append",
+        "bucket": "ephemeral",
+        "rows": [{"metric": "fragmentation_rss", "values": {GLIBC: 39, JEMALLOC: 43, THP: 35}}],
+    },
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def reference():
+    return Reference.model_validate({
+        "claim": "it is faster", "source": "a commit <message>", "why": "another machine",
+        "not_here": ["elsewhere"], "tables": TABLES,
+    })  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def compared(data, reference):
+    return build_report(data, reference=reference)
+
+
+def test_every_published_value_has_its_line(compared):
+    assert len(compared.beside) == 7
+    found = {(b.metric.id, b.variant): b.agreement for b in compared.beside}
+    assert found == {
+        ("ops_per_s", GLIBC): None,
+        ("ops_per_s", JEMALLOC): found["ops_per_s", JEMALLOC],
+        ("ops_per_s", THP): "agrees",
+        ("latency_get_p50_us", "elsewhere"): None,
+        ("fragmentation_rss", GLIBC): None,
+        ("fragmentation_rss", JEMALLOC): "disagrees",
+        ("fragmentation_rss", THP): "disagrees",
+    }
+
+
+def test_the_recorded_reference_is_used(data, reference):
+    from dataclasses import replace
+
+    recorded = {**data.experiment.spec_json, "reference": reference.model_dump(mode="json")}
+    stored = replace(data, experiment=replace(data.experiment, spec_json=recorded))
+    assert build_report(stored).reference == reference
+    assert build_report(data).beside == ()
+
+
+@pytest.mark.parametrize("fmt", ["terminal", "markdown"])
+def test_people_read_both_effects_and_the_word(compared, fmt):
+    text = " ".join(render(compared, fmt).split())
+    for part in ("a commit", "+1.2 %", "disagrees 2", "another machine", "not measured"):
+        assert part in text
+    assert "+4 pt" in text
+    assert "\N{MINUS SIGN}4 pt" in text
+
+
+def test_a_title_does_not_end_a_markdown_cell(compared):
+    assert "throughput \\| by hand" in render(compared, "markdown")
+
+
+def test_json_has_plain_numbers(compared):
+    (line,) = [
+        entry for entry in json.loads(render(compared, "json"))["beside"]
+        if entry["variant"] == THP and entry["metric"] == "fragmentation_rss"
+    ]  # fmt: skip
+    assert line["theirs"] == {"value": 35, "n": None, "spread": ""}
+    assert line["theirs_effect"] == -4
+    assert line["ours_effect_ci95"][0] < line["ours_effect"] < line["ours_effect_ci95"][1]
+    assert line["agreement"] == "disagrees"
+
+
+def test_a_commit_message_gets_the_whole_table_on_demand(compared):
+    short, whole = render(compared, "commit"), render(compared, "commit", every=True)
+    assert "1,831,406" not in short
+    for part in ("1,831,406", "1,852,863", "theirs", "their change", "+1.2 %", "disagrees"):
+        assert part in whole
+    assert max(map(len, whole.splitlines())) <= 72
+    assert whole.isascii()
+
+
+def test_the_page_and_its_chart(compared, data):
+    raw = read_raw(compared, data)
+    charts = draw_charts(compared, data, raw)
+    (chart,) = [c for c in charts if c.name == "reference"]
+    assert b"theirs" in chart.svg
+    page = html_text(compared, data, raw, charts, None)
+    assert 'id="beside"' in page
+    assert "a commit &lt;message&gt;" in page
+    assert "chart-reference" in page
+
+
+def test_without_a_reference_there_is_no_section(report, data):
+    assert "beside" not in json.loads(render(report, "json"))
+    assert "beside the reference" not in render(report, "terminal")
+    assert 'id="beside"' not in html_text(report, data, RawSeries(), [], None)

@@ -1,0 +1,178 @@
+"""Write-ups: their tables are those of the kept results, and nothing is claimed that these do not say."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from perfrunner.analysis import Cell
+from perfrunner.errors import StoreError, UsageError
+from perfrunner.report import build_report, render
+from perfrunner.report.pages import charts_of, data_file, image_file, renewed
+from perfrunner.report.publish import publish
+from perfrunner.results.archive import archive_bytes, read_archive
+
+EXPERIMENTS = Path(__file__).parents[3] / "docs" / "experiments"
+PAGES = sorted(EXPERIMENTS.glob("*.md"))
+CLUSTER = {"name": "here", "transport": "local", "hosts": {"here": {}},
+           "engine_nodes": ["here"], "load_clients": ["here"]}  # fmt: skip
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+def test_a_page_says_what_its_results_say(page):
+    """Fails when text and numbers part. To renew a page from its numbers: scripts/publish NAME --kept."""
+    assert renewed(page) == page.read_text(encoding="utf-8")
+    for chart in charts_of(page):
+        if data_file(page).exists():
+            assert image_file(page, chart).exists()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+def test_equality_is_claimed_only_with_its_verdict(page):
+    """Prose may say *same* (a verdict). "Alike", "stays", "no difference" claim equality without having shown it."""
+    prose = re.sub(r"<!-- generated.*?<!-- end -->", "", page.read_text(), flags=re.DOTALL)
+    claims = r"\b(are alike|stays? (where|the same)|makes? no difference|does not see|do(es)? not differ)\b"
+    found = [line for line in prose.splitlines() if re.search(claims, line)]
+    assert found == []
+
+
+@pytest.fixture
+def page(tmp_path, data):
+    """A page about the synthetic experiment, with its spec, its index and nothing kept."""
+    workloads = {name: {"type": name, "items": 1000} for name in ("pillowfight", "append")}
+    workloads["pillowfight"]["duration"] = "5s"
+    arms = {v: {"allocator": {"name": v.split(",")[0].replace("glibc", "system")}}
+            for v in data.experiment.spec_json["variants"]}  # fmt: skip
+    values = dict(zip(arms, (1000, 1012, 1031), strict=True))
+    spec = {
+        "name": "quickstart", "cluster": CLUSTER, "baseline": "glibc", "variants": arms, "workloads": workloads,
+        "buckets": ["persistent", "ephemeral"],
+        "reference": {"source": "a commit", "claim": "faster", "tables": [
+            {"title": "rate", "workload": "append", "bucket": "ephemeral",
+             "rows": [{"metric": "ops_per_s", "label": "ops/s", "values": values}]}]},
+    }  # fmt: skip
+    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(spec, sort_keys=False))
+    regions = (
+        "run",
+        "beside",
+        "deviations append/ephemeral ops_per_s",
+        "table append/ephemeral ops_per_s,latency_*_p99_us",
+        "findings",
+        "chart reference",
+    )
+    docs = tmp_path / "docs" / "experiments"
+    docs.mkdir(parents=True)
+    path = docs / "quickstart.md"
+    body = "".join(f"<!-- generated: {what} -->\nby hand\n<!-- end -->\n" for what in regions)
+    path.write_text(f"<!-- spec: ../../spec.yaml -->\n# A page\n\nProse.\n\n{body}")
+    (docs / "README.md").write_text("<!-- generated: overview quickstart.md -->\n<!-- end -->\n")
+    return path
+
+
+def test_before_anything_is_kept_the_page_shows_theirs_and_what_was_typed(page):
+    text = renewed(page)
+    assert "| ops/s | 1,000 ops/s | 1,012 ops/s (+1.2 %) | 1,031 ops/s (+3.1 %) |" in text
+    assert text.count("by hand") == 5
+
+
+def test_publishing_keeps_the_numbers_and_renews_page_chart_and_index(page, data):
+    written = publish(page, data)
+    assert {p.name for p in written} == {
+        "quickstart.json.gz", "quickstart-reference.svg", "quickstart.md", "README.md",
+    }  # fmt: skip
+    text = page.read_text()
+    assert "by hand" not in text
+    assert "Prose." in text
+    assert f"seed {data.experiment.seed}" in text
+    assert "| `latency_get_p99_us` |" in text
+    assert "agree" in text
+    first = build_report(data).rows(Cell("append", "ephemeral"))["ops_per_s"][0].summary
+    largest = max(abs(value - first.mean) for value in first.values.values())
+    assert f"| `ops_per_s` | {largest / 1e3:.3f}k ops/s |" in text
+    assert renewed(page) == text
+    index = (page.parent / "README.md").read_text()
+    assert "[quickstart](quickstart.md): faster" in index
+    assert "✔ agrees" in index
+
+
+def test_a_number_that_is_changed_by_hand_is_found(page, data):
+    publish(page, data)
+    text = page.read_text()
+    page.write_text(re.sub(r"(append.*?)\+(\d)", r"\1+9\2", text, count=1))
+    assert page.read_text() != text
+    assert renewed(page) == text
+
+
+def test_a_later_run_of_one_workload_stands_beside_the_kept_ones(page, data):
+    publish(page, data)
+    mine = tuple(t for t in data.trials if t.workload == "append")
+    later = replace(data, experiment=replace(data.experiment, id="later", seed=7), trials=mine)
+    publish(page, later, add=True)
+    text = page.read_text()
+    assert [d.experiment.id for d in read_archive(data_file(page))] == [data.experiment.id, "later"]
+    assert "append: run `later`, seed 7" in text
+    assert f"pillowfight: run `{data.experiment.id}`" in text
+    publish(page, data)
+    assert len(read_archive(data_file(page))) == 1
+
+
+def test_an_experiment_of_another_spec_is_refused(page, data):
+    other = replace(data, experiment=replace(data.experiment, name="other"))
+    with pytest.raises(UsageError, match="is about quickstart"):
+        publish(page, other)
+
+
+def test_an_unknown_region_is_an_error(page, data):
+    publish(page, data)
+    page.write_text(page.read_text().replace("generated: findings", "generated: finding"))
+    with pytest.raises(UsageError, match="unknown region 'finding'"):
+        renewed(page)
+
+
+def test_an_archive_gives_the_same_report_and_the_same_bytes(data, tmp_path):
+    content = archive_bytes([data])
+    assert content == archive_bytes([data])
+    path = tmp_path / "x.json.gz"
+    path.write_bytes(content)
+    (back,) = read_archive(path)
+    assert render(build_report(back), "markdown", every=True) == render(
+        build_report(data), "markdown", every=True
+    ).replace(data.experiment.spec_path, Path(data.experiment.spec_path).name)
+    assert archive_bytes([back]) == content
+
+
+def test_what_stripes_cost_is_what_the_types_say():
+    """The table of the page, beside the one that the C++ test checks against the types."""
+    source = EXPERIMENTS.parents[1] / "engine_src" / "bucket" / "hash_table_memory_test.cc"
+    computed = [
+        tuple(map(int, row.split(","))) for row in re.findall(r"\{([\d, ]+)\},", source.read_text())
+    ]
+    page = (EXPERIMENTS / "hashtable-stats-striping.md").read_text()
+    shown = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in page.splitlines()
+        if line.endswith(" MiB |")
+    ]
+    assert [tuple(map(int, row[:6])) for row in shown] == computed
+    for row in shown:
+        for bytes_each, text in ((row[4], row[6]), (row[5], row[7])):
+            assert text == f"{int(bytes_each) * 1024 / 2**20:.2f} MiB"
+
+
+def test_an_archive_names_no_path_of_the_machine():
+    for path in (EXPERIMENTS / "data").glob("*.json.gz"):
+        text = gzip.decompress(path.read_bytes()).decode()
+        assert not re.search(r'"/(root|home|tmp|work)/', text)
+        assert path.stat().st_size < 200_000
+
+
+def test_what_is_no_archive_is_said(tmp_path):
+    path = tmp_path / "x.json.gz"
+    path.write_bytes(b"no gzip")
+    with pytest.raises(StoreError, match=r"cannot read|no experiments"):
+        read_archive(path)

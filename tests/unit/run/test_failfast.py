@@ -1,0 +1,53 @@
+"""Three trials in a row that fail of one cause end a run; an arm that is broken by itself does not."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+from perfrunner.run.failfast import FailingInARow
+from perfrunner.run.plan.schedule import Task
+from perfrunner.run.trial.seats import TrialResult
+
+NOW = datetime(2026, 1, 2, tzinfo=timezone.utc)
+BUSY = "cannot listen on port {}: in use"
+
+
+def unit(*trials: tuple[str, str, str]) -> list[TrialResult]:
+    """(variant, status, reason) of each arm."""
+    return [
+        TrialResult(Task(1, 1, 1, "w", "-", name), status, reason, NOW, NOW, Path())  # type: ignore[arg-type]
+        for name, status, reason in trials
+    ]
+
+
+def stops(arms: int, units: list[list[TrialResult]]) -> list[str | None]:
+    rule = FailingInARow(arms)
+    return [rule.add(results) for results in units]
+
+
+def test_one_cause_in_every_trial_alone() -> None:
+    units = [unit((name, "failed", BUSY.format(n))) for n, name in enumerate("abc")]
+    assert stops(3, units) == [None, None, BUSY.format(2)]
+
+
+def test_one_cause_in_every_ensemble() -> None:
+    units = [unit(("a", "failed", "no space"), ("b", "failed", "no space"))] * 3
+    assert stops(2, units)[-1] == "no space"
+
+
+@pytest.mark.parametrize(
+    "units",
+    [
+        [unit(("a", "failed", "crash"), ("b", "void", "a, alive beside it, failed"))] * 5,
+        [unit(("a", "failed", "crash")), unit(("b", "ok", ""))] * 5,
+        [unit((name, "failed", f"of its own: {name}")) for name in "abab"],
+        [unit(("a", "void", "saturated"), ("b", "ok", ""))] * 5,
+        [unit((name, "failed", "busy")) for name in "ab"] + [unit(("a", "ok", ""))] + [unit(("b", "failed", "busy"))],
+    ],
+    ids=["one broken arm", "a broken arm alone", "several causes", "void", "a success between"],
+)  # fmt: skip
+def test_what_does_not_end_a_run(units: list[list[TrialResult]]) -> None:
+    assert set(stops(2, units)) == {None}

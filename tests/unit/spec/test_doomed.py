@@ -1,0 +1,49 @@
+"""A spec that must fail is refused before anything is built."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perfrunner.spec.params import PARAMS
+
+SOURCE = Path(__file__).parents[3] / "engine_src" / "server" / "params.cc"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("duration: 5s", "value_size: 100M", "pf.value_size: expected at most 20971520"),
+        ("metadata_thp: always", "metadata_tph: always", "unknown (did you mean metadata_thp?)"),
+        ("metadata_thp: always", "metadata_thp: allways", "expected one of disabled, auto, always; got allways"),
+        ("{name: system}", "{name: system}, params: {ht_sise: 47}", "glibc.params.ht_sise: unknown (did you mean ht_size?)"),
+    ],
+)  # fmt: skip
+def test_what_must_fail(specs, old, new, message):
+    assert message in "\n".join(specs.changed_errors(old, new))
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ("limits: {trial_timeout: 1ms}", "spec.yaml:9: limits.trial_timeout: expected at least the 8 s that a trial of pf takes"),
+        ("engine: {params: {ht_lock: 3}}", "engine.params.ht_lock: unknown (did you mean ht_locks?)"),
+        ("primary: [HTB/Insert/1]", "expected a metric that some workload gives; none gives HTB/Insert/1"),
+        ("primary: [instructions_per_op]", "none gives instructions_per_op"),
+    ],
+)  # fmt: skip
+def test_what_must_fail_as_a_whole(specs, more, message):
+    assert message in "\n".join(specs.added_errors(more))
+
+
+def test_what_resembles_nothing_is_the_engines_to_judge(specs):
+    assert (
+        specs.changed("{name: system}", "{name: system}, params: {x: 1}").variants["glibc"].params
+    )
+
+
+def test_the_names_are_the_engines():
+    source = SOURCE.read_text()
+    gone = [name for name in PARAMS if f'"{name}"' not in source]
+    assert not gone, "they are no parameters of the engine any more"

@@ -1,0 +1,117 @@
+"""`profiles:`: named overlays that `--profile` puts over the rest of a spec."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from perfrunner.cli.validate import command as validate
+from perfrunner.errors import SpecError
+from perfrunner.run.opening import differences, resolved
+from perfrunner.spec import load_spec
+from perfrunner.spec.profiles import profile_names
+
+EXPERIMENTS = Path(__file__).parents[3] / "specs" / "experiments"
+PROFILES = """\
+profiles:
+  large:
+    blocks: 20
+    variants: {je: {allocator: {options: {narenas: 1}}}}
+    workloads: {pf: {items: 5M}}
+  bad:
+    workloads: {pf: {items: many}}
+"""
+
+
+def with_profiles(specs, profile, *overrides, text=PROFILES):
+    path = specs.directory / "spec.yaml"
+    path.write_text(path.read_text() + text)
+    return load_spec(path, overrides, None, profile)
+
+
+def test_an_overlay_is_merged_key_by_key_and_recorded(specs):
+    spec = with_profiles(specs, "large")
+    assert (spec.blocks, spec.workloads["pf"].items, spec.workloads["pf"].duration) == (
+        20,
+        5_000_000,
+        5.0,
+    )
+    assert spec.variants["je"].allocator.options["narenas"] == "1"
+    assert spec.variants["je"].allocator.options["metadata_thp"] == "always"
+    assert (spec.name, spec.profile) == ("small", "large")
+
+
+def test_without_a_profile_none_is_applied(specs):
+    spec = with_profiles(specs, None)
+    assert (spec.blocks, spec.profile) == (10, None)
+
+
+def test_set_wins_over_the_profile(specs):
+    assert with_profiles(specs, "large", "blocks=3").blocks == 3
+
+
+def test_an_error_in_a_profile_is_told_at_its_line(specs):
+    with pytest.raises(
+        SpecError, match=r"spec.yaml:15: .*workloads.pf.items: expected a whole number"
+    ):
+        with_profiles(specs, "bad")
+    with_profiles(specs, None, text="")
+
+
+@pytest.mark.parametrize(
+    ("text", "profile", "message"),
+    [
+        (PROFILES, "larg", "expected a profile of the spec: large, bad; got larg (did you mean large?)"),
+        ("", "large", "none (it has no profiles); got large"),
+        ("profiles: 5\n", None, "profiles: expected a mapping, got the number 5"),
+        ("profiles: {a: 5}\n", None, "profiles.a: expected a mapping, got the number 5"),
+        ("profiles: {a: {name: b}}\n", "a", "expected no name in a profile"),
+        ("profile: large\n", None, "expected no profile in a spec"),
+        ("profils: {}\n", None, "unknown key (did you mean profiles?)"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said(specs, text, profile, message):
+    with pytest.raises(SpecError) as caught:
+        with_profiles(specs, profile, text=text)
+    assert message in str(caught.value)
+
+
+REFERENCES = EXPERIMENTS.parent / "references"
+
+
+@pytest.mark.parametrize(
+    "path", [EXPERIMENTS / p.name for p in sorted(REFERENCES.glob("*.yaml"))], ids=lambda p: p.stem
+)
+def test_the_historic_size_of_each_experiment_is_a_profile(path):
+    assert "historic" in profile_names(path)
+    spec, usual = load_spec(path, [], None, "historic"), load_spec(path, [], None)
+    assert spec.workloads != usual.workloads
+    assert spec.reference == usual.reference
+
+
+def test_the_historic_sizes():
+    thp = load_spec(EXPERIMENTS / "jemalloc-metadata-thp-matrix.yaml", [], None, "historic")
+    assert (thp.workloads["append"].items, thp.workloads["pillowfight"].items) == (
+        5_000_000,
+        20_000_000,
+    )
+    assert {v.allocator.options["narenas"] for v in thp.variants.values()} == {"1"}
+    dcp = load_spec(EXPERIMENTS / "dcp-ready-queue.yaml", [], None, "historic")
+    assert dcp.workloads["busy"].ht_size == 393_209
+
+
+def test_a_run_that_was_begun_before_there_were_profiles_goes_on(specs):
+    recorded = {
+        k: v for k, v in resolved(specs.spec()).items() if k not in ("profile", "reference")
+    }
+    assert differences(recorded, specs.spec()) == []
+
+
+def test_validate_looks_into_every_profile(specs):
+    path = specs.directory / "spec.yaml"
+    path.write_text(path.read_text() + PROFILES)
+    result = CliRunner().invoke(validate, [str(path)])
+    assert result.exit_code == 2
+    assert "workloads.pf.items: expected a whole number" in result.output
