@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import time
 from collections import Counter
@@ -23,6 +24,7 @@ pytestmark = pytest.mark.integration
 NODES, CLIENTS = ["lab1", "lab2"], ["lab3"]
 BLOCKS = 2
 NOTICED_S = 10.0
+KILLS = 20
 
 
 @dataclass
@@ -142,3 +144,21 @@ def test_two_runs_on_one_host_group(lab: Lab, run: Run, tmp_path: Path) -> None:
     os.kill(first.process.pid, signal.SIGINT)
     assert first.finish() == 130
     lab.assert_idle()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_sigkill_at_random_moments(lab: Lab, run: Run) -> None:
+    write(run, lab, sleep=0.3)
+    draw = random.Random(7)
+    for kill in range(KILLS):
+        driver = run.start(resume=kill > 0)
+        time.sleep(draw.uniform(0.5, 12.0))
+        if driver.process.poll() is None:
+            os.kill(driver.process.pid, signal.SIGKILL)
+        if driver.finish() == 0:
+            break
+    else:
+        code, driver = run.run(resume=True)
+        assert code == 0, driver.stderr()
+    assert_complete(run, lab)
