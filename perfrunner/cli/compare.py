@@ -14,7 +14,11 @@ from perfrunner.cli.report import (
     all_option,
     charts_option,
     format_option,
+    hides,
+    hosts_option,
+    load,
     output_option,
+    verbose_option,
     write_report,
 )
 from perfrunner.errors import UsageError
@@ -47,6 +51,8 @@ if TYPE_CHECKING:
 @options.out_option
 @output_option
 @all_option
+@verbose_option
+@hosts_option
 def command(
     a: str,
     b: str,
@@ -57,12 +63,15 @@ def command(
     out_dir: Path,
     output: Path | None,
     every: bool,
+    verbose: bool,
+    with_hosts: bool,
 ) -> None:
     """Compare B against A: two variants of an experiment, or two experiments (ids, spec names, days) or builds."""
     from perfrunner.results import ResultStore
 
     with ResultStore.open(out_dir, create=False) as store:
-        report, data = _compare(store, a, b, experiment, variant)
+        hide = hides(fmt, with_hosts=with_hosts)
+        report, data = _compare(store, a, b, experiment, variant, hide=hide)
     write_report(
         report,
         data,
@@ -70,15 +79,16 @@ def command(
         output or (_page(data, a, b) if fmt == "html" else None),
         charts_dir,
         every=every,
+        verbose=verbose,
     )
 
 
 def _compare(
-    store: ResultStore, a: str, b: str, experiment: str | None, variant: str | None
+    store: ResultStore, a: str, b: str, experiment: str | None, variant: str | None, *, hide: bool
 ) -> tuple[Report, ExperimentData]:
     from perfrunner.report import build_report
 
-    data = store.load(store.resolve(experiment).id)
+    data = load(store, experiment, hide=hide)
     arms = {name: _variant(data, name) for name in (a, b)}
     by_build = not any(name in arms.values() for name in (a, b))
     if all(arms.values()):
@@ -94,16 +104,16 @@ def _compare(
             f"experiment {data.experiment.id} has no variant {wrong!r}{did_you_mean(wrong, names)}",
             f"its variants: {', '.join(names)}",
         )
-    return _two_experiments(store, a, b, variant)
+    return _two_experiments(store, a, b, variant, hide=hide)
 
 
 def _two_experiments(
-    store: ResultStore, a: str, b: str, variant: str | None
+    store: ResultStore, a: str, b: str, variant: str | None, *, hide: bool
 ) -> tuple[Report, ExperimentData]:
     from perfrunner.analysis import compare_unpaired
     from perfrunner.report import report_of
 
-    (first, arm_a), (second, arm_b) = (_run_of(store, name, variant) for name in (a, b))
+    (first, arm_a), (second, arm_b) = (_run_of(store, name, variant, hide=hide) for name in (a, b))
     if (first.experiment.id, arm_a) == (second.experiment.id, arm_b) or (
         first.experiment.id == second.experiment.id and variant is None
     ):
@@ -113,7 +123,9 @@ def _two_experiments(
     return report_of(both, comparison), both
 
 
-def _run_of(store: ResultStore, name: str, variant: str | None) -> tuple[ExperimentData, str]:
+def _run_of(
+    store: ResultStore, name: str, variant: str | None, *, hide: bool
+) -> tuple[ExperimentData, str]:
     """What a person means by an experiment, a date or a build id; and which of its variants."""
     try:
         record = store.resolve(name)
@@ -121,8 +133,8 @@ def _run_of(store: ResultStore, name: str, variant: str | None) -> tuple[Experim
         if not (found := store.with_build(name)):
             raise
         experiment, built = found[-1]
-        return store.load(experiment), variant or built
-    return store.load(record.id), variant or str(record.spec_json.get("baseline", ""))
+        return load(store, experiment, hide=hide), variant or built
+    return load(store, record.id, hide=hide), variant or str(record.spec_json.get("baseline", ""))
 
 
 def _beside(

@@ -38,6 +38,8 @@ COMMANDS = {
     "untune": ("perfrunner.cli.tune", "Put back what tune changed."),
     "list": ("perfrunner.cli.list_", "The stored experiments."),
     "show": ("perfrunner.cli.show", "One experiment: its builds and trials."),
+    "site": ("perfrunner.cli.site", "A static site over all stored experiments."),
+    "export": ("perfrunner.cli.export", "The measured values as CSV or Parquet."),
     "clean": ("perfrunner.cli.clean", "Remove builds, and leftovers on the hosts."),
 }
 

@@ -12,7 +12,7 @@ from perfrunner.cli.output import note, result, result_console
 
 if TYPE_CHECKING:
     from perfrunner.report import Report
-    from perfrunner.results import ExperimentData
+    from perfrunner.results import ExperimentData, ResultStore
 
 FORMATS = ("terminal", "markdown", "commit", "json", "html")
 PAGE = "report.html"
@@ -55,6 +55,19 @@ page_option = click.option(
     " Without EXPERIMENT: from the numbers that are kept.",
 )
 
+verbose_option = click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="On a terminal also the facts, the notes and what else changed.",
+)
+
+hosts_option = click.option(
+    "--with-hosts",
+    is_flag=True,
+    help="Leave addresses, users, key paths and home directories in what is passed on.",
+)
+
 
 @click.command(
     "report",
@@ -73,6 +86,8 @@ page_option = click.option(
 @output_option
 @click.option("--baseline", metavar="VARIANT", help="Compare against this variant instead.")
 @all_option
+@verbose_option
+@hosts_option
 @page_option
 @click.option(
     "--add", is_flag=True, help="With --page: beside the kept experiments of other workloads."
@@ -85,6 +100,8 @@ def command(
     output: Path | None,
     baseline: str | None,
     every: bool,
+    verbose: bool,
+    with_hosts: bool,
     page: Path | None,
     add: bool,
 ) -> None:
@@ -96,12 +113,25 @@ def command(
         _publish(page)
         return
     with ResultStore.open(out_dir, create=False) as store:
-        data = store.load(store.resolve(experiment).id)
+        data = load(store, experiment, hide=hides(fmt, with_hosts=with_hosts))
     if page is not None:
         _publish(page, data, add=add)
         return
     report = build_report(data, baseline)
-    write_report(report, data, fmt, output, charts_dir, every=every)
+    write_report(report, data, fmt, output, charts_dir, every=every, verbose=verbose)
+
+
+def hides(fmt: str, *, with_hosts: bool) -> bool:
+    """A terminal shows everything; what is passed on leaves out addresses, users and homes."""
+    return fmt != "terminal" and not with_hosts
+
+
+def load(store: ResultStore, reference: str | None, *, hide: bool) -> ExperimentData:
+    """The experiment that a person means, with what is not to be passed on left out if `hide`."""
+    from perfrunner.report.redact import redacted
+
+    data = store.load(store.resolve(reference).id)
+    return redacted(data) if hide else data
 
 
 def _publish(page: Path, data: ExperimentData | None = None, *, add: bool = False) -> None:
@@ -119,6 +149,7 @@ def write_report(
     charts_dir: Path | None,
     *,
     every: bool,
+    verbose: bool,
 ) -> None:
     """To stdout, or to files whose paths are told on stderr."""
     from perfrunner.report import render, write_charts, write_html
@@ -129,7 +160,7 @@ def write_report(
         note(f"report {write_html(report, data, page)}")
     else:
         console = result_console() if fmt == "terminal" and output is None else None
-        text = render(report, fmt, console=console, every=every)
+        text = render(report, fmt, console=console, every=every, verbose=verbose)
         if output is None:
             result(text)
         else:

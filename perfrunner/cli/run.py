@@ -205,14 +205,19 @@ def run_and_report(
 def _report(out_dir: Path, outcome: RunOutcome, as_json: bool) -> dict[str, Any]:
     """Print the report, leave the HTML page beside the trials, and give the JSON document."""
     from perfrunner.report import build_report, render, write_html
+    from perfrunner.report.redact import redacted
     from perfrunner.results import ResultStore
 
     with ResultStore.open(out_dir, create=False) as store:
         data = store.load(outcome.experiment_id)
-    report = build_report(data)
+    shared = redacted(data)  # the page and the JSON are passed on; a terminal is not
+    report = build_report(shared)
     machine = render(report, "json")
-    note(f"report {write_html(report, data, outcome.directory / PAGE)}")
-    result(machine if as_json else render(report, "terminal", console=result_console()))
+    note(f"report {write_html(report, shared, outcome.directory / PAGE)}")
+    if as_json:
+        result(machine)
+    else:
+        result(render(build_report(data), "terminal", console=result_console()))
     document: dict[str, Any] = json.loads(machine)
     return document
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +12,11 @@ from perfrunner.analysis.metadata_share import ENOUGH, metadata_shares
 from perfrunner.analysis.reference import beside
 from perfrunner.analysis.sampling import SamplingCost, failed_checks, sampling_costs
 from perfrunner.report.facts import differing_builds, differing_hosts, limited, trial_notes
-from perfrunner.report.headline import headline
 from perfrunner.report.method import method_facts, methods
 from perfrunner.report.model import Counts, Fact, Moved, Report
-from perfrunner.report.noise import aa_alarms, known_floors, noise_text
+from perfrunner.report.noise import NOISE_FLOOR, aa_alarms, known_floors, noise_text
 from perfrunner.report.numbers import percent_change, significant
+from perfrunner.report.sentences import preface, sentences
 from perfrunner.report.sources import pinned_sources, same_builds, source_facts
 from perfrunner.report.variants import variant_facts
 from perfrunner.spec.preconditions import MEASURED, PRECONDITIONS
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from perfrunner.spec.reference import Reference
 
 MOST_MOVED = 6
+OPEN_HOME = re.compile(r"'~/([\w@%+=:,./-]*)'")  # quoted, a shell would take the ~ for a name
 
 
 def build_report(
@@ -48,7 +50,8 @@ def report_of(
     return Report(
         experiment=data.experiment,
         comparison=comparison,
-        headline=headline(comparison),
+        preface=preface(comparison),
+        sentences=sentences(comparison),
         context=tuple(_context(data, comparison, counts, noise)),
         counts=counts,
         moved=tuple(_moved(comparison)),
@@ -135,7 +138,7 @@ def _context(
         yield Fact("huge metadata pages", shares or "not measured")
     if costs := sampling_costs(data):
         yield Fact("sampling costs", _sampling(costs))
-    yield Fact("noise floor", noise_text(noise, comparison))
+    yield Fact(NOISE_FLOOR, noise_text(noise, comparison))
 
 
 def _sampling(costs: list[SamplingCost]) -> str:
@@ -267,7 +270,7 @@ def _reproduce(data: ExperimentData) -> str:
     if blocks and not any(word.startswith(flag) for word in words):
         words += [flag, str(blocks)]
     words += pinned_sources(data)
-    return shlex.join(words)
+    return OPEN_HOME.sub(r"~/\1", shlex.join(words))
 
 
 def _without(words: list[str], flag: str) -> list[str]:

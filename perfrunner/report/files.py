@@ -9,30 +9,37 @@ from typing import TYPE_CHECKING
 
 from perfrunner.errors import StoreError
 from perfrunner.report.charts import draw_charts
-from perfrunner.report.html import html_text
+from perfrunner.report.page import html_text
+from perfrunner.report.raw import read_raw
 
 if TYPE_CHECKING:
     from perfrunner.report.model import Report
     from perfrunner.results import ExperimentData
 
 
+# What a page has as pictures, for readers without scripts: its comparison is of HTML anyway.
+STATIC = ("reference", "trials", "fragmentation", "series")
+
+
 def write_charts(
     report: Report, data: ExperimentData, directory: Path
 ) -> tuple[list[Path], list[str]]:
     """Every chart as NAME.svg and NAME.png; the paths, and notes on what could not be drawn."""
-    charts, notes = draw_charts(report, data, png=True)
+    raw = read_raw(report, data)
+    charts = draw_charts(report, data, raw, png=True)
     written: list[Path] = []
     for chart in charts:
         for suffix, content in ((".svg", chart.svg), (".png", chart.png)):
             if content is not None:
                 written.append(write_whole(directory / f"{chart.name}{suffix}", content))
-    return written, notes
+    return written, list(raw.notes)
 
 
 def write_html(report: Report, data: ExperimentData, path: Path) -> Path:
     """One self-contained page."""
-    charts, notes = draw_charts(report, data)
-    return write_whole(path, html_text(report, data, charts, notes).encode())
+    raw = read_raw(report, data)
+    charts = draw_charts(report, data, raw, names=STATIC)
+    return write_whole(path, html_text(report, data, raw, charts, path).encode())
 
 
 def write_whole(path: Path, content: bytes) -> Path:

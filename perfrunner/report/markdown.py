@@ -1,4 +1,4 @@
-"""The report as Markdown: for a pull request, an issue or a page of docs."""
+"""The report as Markdown, for a pull request: sentences, one small table, and the rest folded."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from perfrunner.report.beside_markdown import plain as _plain
 from perfrunner.report.numbers import (
     ARROWS,
     change,
+    mean_text,
     more_text,
     p_text,
     scale_for,
@@ -17,10 +18,10 @@ from perfrunner.report.numbers import (
     spread,
     verdict_text,
 )
-from perfrunner.report.selection import selected
+from perfrunner.report.selection import primary_rows, selected
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from perfrunner.analysis import Cell, Row
     from perfrunner.report.model import Report
@@ -47,14 +48,23 @@ def markdown_text(report: Report, *, every: bool) -> str:
 def _lines(report: Report, *, every: bool) -> Iterable[str]:
     yield f"## {_plain(report.experiment.name)}"
     yield ""
-    for sentence in report.headline:
-        yield f"- **{_plain(sentence)}**"
+    if report.preface:
+        yield f"**{_plain(report.preface)}**"
+        yield ""
+    for sentence in report.sentences:
+        clauses = "; ".join(
+            _plain(c.text) + (f", **{_plain(c.word)}**" if c.word else "") for c in sentence.clauses
+        )
+        yield f"- **{_plain(sentence.variant)}**{_plain(sentence.lead)}: {clauses}."
     yield ""
     for warning in report.warnings:
         yield f"> ⚠ {_plain(warning)}"
         yield ">"
     if report.warnings:
         yield ""
+    yield from _summary(report)
+    yield "<details><summary>Every metric that matters, with spread and tests</summary>"
+    yield ""
     for cell in report.comparison.cells:
         yield from _cell(report, cell, every=every)
     yield (
@@ -63,28 +73,21 @@ def _lines(report: Report, *, every: bool) -> Iterable[str]:
         f"by Benjamini-Hochberg ({report.comparison.tests} tests). k, M are 1000."
     )
     yield ""
+    yield "</details>"
+    yield ""
     yield from beside_section(report)
-    if report.moved:
-        yield "**What moved with it** (clearest first)"
-        yield ""
-        for moved in report.moved:
-            changes = [
-                f"`{r.metric.id}` {change(r.effect, r.metric, scale_of(r.metric, r.summary.mean))}"
-                for r in moved.rows
-                if r.effect is not None
-            ]
-            yield f"- {_plain(moved.variant)} · {_plain(str(moved.cell))}: {'; '.join(changes)}"
-        yield ""
-    for title, lines in (
-        ("What was built", report.sources),
-        ("How it was measured", report.method),
-    ):
-        if lines:
-            yield f"**{title}**"
-            yield ""
-            for fact in lines:
-                yield f"- {_plain(fact.label)}: {_plain(fact.value)}"
-            yield ""
+    moved = [
+        f"{moved.variant} · {moved.cell}: "
+        + "; ".join(
+            f"{r.metric.id} {change(r.effect, r.metric, scale_of(r.metric, r.summary.mean))}"
+            for r in moved.rows
+            if r.effect is not None
+        )
+        for moved in report.moved
+    ]
+    yield from _folded("What moved with it, the clearest first", moved)
+    yield from _folded("What was built", [f"{f.label}: {f.value}" for f in report.sources])
+    yield from _folded("How it was measured", [f"{f.label}: {f.value}" for f in report.method])
     yield from _folded("Not the same for all arms", report.differing)
     yield from _folded("Notes", report.notes)
     voids = [
@@ -96,6 +99,37 @@ def _lines(report: Report, *, every: bool) -> Iterable[str]:
     facts += [f"build of {b.variant}: {b.build_id}" for b in report.builds]
     yield from _folded("Circumstances", facts)
     yield f"Reproduce: `{report.reproduce}`"
+
+
+def _summary(report: Report) -> Iterable[str]:
+    """The primary metrics: a line a metric and cell, a column an arm."""
+    baseline, *arms = report.comparison.variants
+    lines = []
+    for metric, cells in primary_rows(report).items():
+        for cell, rows in cells.items():
+            found = {row.variant: row for row in rows}
+            first = rows[0]
+            name = f"`{metric}` {ARROWS[first.metric.direction]}"
+            if len(report.comparison.cells) > 1:
+                name += f" {_plain(str(cell))}"
+            base = found.get(baseline)
+            mean = "" if base is None else mean_text(base.summary, scale_for(base, rows))
+            changes = (_change(found.get(arm), rows) for arm in arms)
+            lines.append(f"| {' | '.join((name, mean, *changes))} |")
+    if not lines:
+        return
+    yield f"| | {' | '.join(_plain(v) for v in (baseline, *arms))} |"
+    yield f"|:--|{'--:|' * (1 + len(arms))}"
+    yield from lines
+    yield ""
+
+
+def _change(row: Row | None, rows: Sequence[Row]) -> str:
+    if row is None:
+        return ""
+    if row.effect is None:
+        return _plain(row.reason or mean_text(row.summary, scale_for(row, rows)))
+    return f"{change(row.effect, row.metric, scale_for(row, rows))} {_plain(verdict_text(row))}"
 
 
 def _cell(report: Report, cell: Cell, *, every: bool) -> Iterable[str]:
@@ -125,7 +159,7 @@ def _columns(row: Row, scale: Scale, *, first: bool) -> tuple[str, ...]:
         name,
         _plain(row.variant),
         str(summary.n),
-        f"{scale.text(summary.mean)} {spread(summary, metric, scale)}",
+        f"{mean_text(summary, scale)} {spread(summary, metric, scale)}",
         "" if summary.cv is None else f"{significant(100 * summary.cv, 2)} %",
         extremes,
         "" if effect is None else change(effect, metric, scale),

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from perfrunner.analysis.noise import NoiseFloor
     from perfrunner.analysis.reference import BesideLine
     from perfrunner.report.method import Method
+    from perfrunner.report.sentences import Sentence
     from perfrunner.results import BuildRecord, ExperimentRecord
     from perfrunner.spec.reference import Reference
 
@@ -47,14 +48,15 @@ class Counts:
 
 @dataclass(frozen=True)
 class Report:
-    """`headline` holds sentences that a reader can paste, one for each variant and primary metric.
+    """`preface` says why there is no verdict, where there is none; then a sentence for each arm.
 
     `notes` are on primary metrics and on trials, `minor_notes` on exploratory metrics.
     """
 
     experiment: ExperimentRecord
     comparison: Comparison
-    headline: tuple[str, ...]
+    preface: str
+    sentences: tuple[Sentence, ...]
     context: tuple[Fact, ...]
     counts: Counts
     moved: tuple[Moved, ...]
@@ -73,6 +75,11 @@ class Report:
     reference: Reference | None = None  # values published before, if the spec has any
     beside: tuple[BesideLine, ...] = ()  # each of them beside ours
     sources: tuple[Fact, ...] = ()  # what was built
+
+    @property
+    def headline(self) -> tuple[str, ...]:
+        """What came out, as sentences that a reader can paste; at least one."""
+        return (*filter(None, (self.preface,)), *map(str, self.sentences))
 
     def rows(self, cell: Cell) -> dict[str, list[Row]]:
         """A cell's rows by metric id, in the order of the report."""

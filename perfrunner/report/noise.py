@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from perfrunner.analysis import Comparison
     from perfrunner.results import ExperimentData
 
+NOISE_FLOOR = "noise floor"  # the label of its line
+
 
 def known_floors(data: ExperimentData, comparison: Comparison) -> list[NoiseFloor]:
     """An A/A experiment's own; otherwise what was known when the experiment began."""

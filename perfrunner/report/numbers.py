@@ -42,6 +42,16 @@ class Scale:
         return f"{self.number(value)}{self.joint}{self.unit}".rstrip()
 
 
+def mean_text(summary: Summary, scale: Scale) -> str:
+    """The mean with its unit, in as many digits as its interval deserves (at least two, at most four)."""
+    half, mean = summary.half_width, summary.mean
+    if not half or not mean:
+        return scale.text(mean)
+    digits = math.floor(math.log10(abs(mean))) - math.floor(math.log10(half)) + 2
+    number = scale.number(mean, min(4, max(2, digits)))
+    return f"{number}{scale.joint}{scale.unit}".rstrip()
+
+
 def scale_of(metric: MetricType, reference: float) -> Scale:
     """The scale in which `reference` has one to four digits before the point."""
     size, unit = abs(reference), metric.unit
@@ -123,26 +133,38 @@ def _ratio(effect: Effect) -> str:
         sign = TIMES_SIGN
     else:
         sign, value, low, high = DIVIDE_SIGN, 1 / value, 1 / high, 1 / low
-    inside = "" if bounds is None else f" [{_factor(low)}, {_factor(high)}]"
-    return f"{sign}{_factor(value)}{inside}"
+    inside = "" if bounds is None else f" [{factor(low)}, {factor(high)}]"
+    return f"{sign}{factor(value)}{inside}"
 
 
-def _factor(value: float) -> str:
+def factor(value: float) -> str:
+    """`2.13`, `200,197`."""
     return f"{value:,.0f}" if value >= 1000 else significant(value, 3)
 
 
 def _signed(value: float, bounds: Interval | None, unit: str) -> str:
     if bounds is None:
         return f"{minus(f'{value:+.2f}')} {unit}"
-    places = _decimals((bounds[1] - bounds[0]) / 2)
-    low, high = (minus(f"{b:+.{places}f}") for b in bounds)
-    return f"{minus(f'{value:+.{places}f}')} {unit} [{low}, {high}]"
+    places = decimals((bounds[1] - bounds[0]) / 2)
+    low, high = (signed(b, places) for b in bounds)
+    return f"{signed(value, places)} {unit} [{low}, {high}]"
 
 
-def _decimals(half: float) -> int:
-    """As many that the interval's half-width shows, at least one, at most three."""
-    if half <= 0:
+def signed(value: float, places: int) -> str:
+    """`+1.2`, with a real minus sign; zero has none."""
+    text = f"{value:+.{places}f}"
+    return minus(text if float(text) else text.replace("-", "+"))
+
+
+def decimals(half: float | None) -> int:
+    """Places after the point that an interval of this half-width deserves: one digit of it, one place to three.
+
+    None where it is 10 or more.
+    """
+    if half is None or half <= 0:
         return 1
+    if half >= 10:
+        return 0
     return min(3, max(1, -math.floor(math.log10(half))))
 
 

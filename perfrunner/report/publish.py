@@ -8,6 +8,7 @@ from perfrunner.errors import UsageError
 from perfrunner.report.charts import draw_charts
 from perfrunner.report.files import write_whole
 from perfrunner.report.pages import charts_of, data_file, image_file, merged, read_page, renewed
+from perfrunner.report.raw import read_raw
 from perfrunner.results.archive import archive_bytes
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def _draw(page: Page) -> list[Path]:
     reports = page.reports()
     charts: dict[str, Chart] = {}
     for report, data in zip([merged(reports, page), *reports[1:]], page.experiments, strict=True):
-        for chart in draw_charts(report, data, only=wanted)[0]:
+        for chart in draw_charts(report, data, read_raw(report, data), only=wanted):
             charts.setdefault(chart.name, chart)
     missing = [name for name in wanted if name not in charts]
     if missing:

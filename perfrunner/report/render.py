@@ -18,15 +18,22 @@ if TYPE_CHECKING:
 FORMATS = ("terminal", "markdown", "commit", "json", "html")
 
 
-def render(report: Report, fmt: str, *, console: Console | None = None, every: bool = False) -> str:
+def render(
+    report: Report,
+    fmt: str,
+    *,
+    console: Console | None = None,
+    every: bool = False,
+    verbose: bool = False,
+) -> str:
     """The report as text.
 
     `console` gives the width and the colours of the terminal format. `every` shows the metrics
-    without a change too (markdown and terminal; JSON and HTML always hold all), and in the commit
-    format the whole tables of the spec's reference.
+    without a change too (markdown and terminal; JSON and HTML always hold all), in the commit format the
+    whole tables of the spec's reference; `verbose` on a terminal the facts and notes.
     """
     if fmt == "terminal":
-        return terminal_text(report, console, every=every)
+        return terminal_text(report, console, every=every, verbose=verbose)
     if fmt == "markdown":
         return markdown_text(report, every=every)
     if fmt == "commit":

@@ -18,6 +18,15 @@ SHOWN_ALWAYS = (
 SHOWN_VERDICTS = ("better", "worse", "invalid")
 
 
+def primary_rows(report: Report) -> dict[str, dict[Cell, list[Row]]]:
+    """Metric -> cell -> its rows: of the primary metrics; of all where none of them was measured."""
+    rows = [row for row in report.comparison.rows if row.primary] or report.comparison.rows
+    found: dict[str, dict[Cell, list[Row]]] = {}
+    for row in rows:
+        found.setdefault(row.metric.id, {}).setdefault(row.cell, []).append(row)
+    return found
+
+
 def selected(report: Report, cell: Cell, *, every: bool) -> tuple[dict[str, list[Row]], int]:
     """The cell's rows by metric, and how many metrics were left out."""
     rows = report.rows(cell)

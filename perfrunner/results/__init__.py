@@ -14,6 +14,8 @@ from perfrunner.results.records import (
 )
 from perfrunner.results.store import STORE_FILE, ResultStore
 
+open = ResultStore.open  # noqa: A001  # read as perfrunner.results.open(...)
+
 __all__ = [
     "NO_BUCKET",
     "STORE_FILE",
@@ -25,4 +27,5 @@ __all__ = [
     "ResultStore",
     "TrialRecord",
     "TrialStatus",
+    "open",
 ]

@@ -20,6 +20,7 @@ from typing_extensions import Self
 
 from perfrunner.errors import StoreError, UsageError
 from perfrunner.results.database import STORE_FILE, connect, prepare, transaction
+from perfrunner.results.flat import frame
 from perfrunner.results.records import (
     BuildRecord,
     ExperimentData,
@@ -33,6 +34,8 @@ from perfrunner.results.schema import builds, experiments, trials
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pandas as pd
 
 __all__ = ["STORE_FILE", "ResultStore"]
 
@@ -163,6 +166,10 @@ class ResultStore:
                 trials=tuple(TrialRecord(*row) for row in trial_rows),
                 directory=None if self.directory is None else str(self.directory),
             )
+
+    def frame(self, experiment: str | None = None) -> pd.DataFrame:
+        """A row a trial and metric, of the experiment that `resolve` finds; needs pandas."""
+        return frame(self.load(self.resolve(experiment).id))
 
     def list(self) -> list[ExperimentSummary]:
         """Every experiment with its counts, oldest first."""

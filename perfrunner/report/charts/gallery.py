@@ -14,7 +14,7 @@ from perfrunner.report.charts.forest import forest_chart
 from perfrunner.report.charts.fragmentation import fragmentation_chart
 from perfrunner.report.charts.order import order_chart
 from perfrunner.report.charts.rounds import rounds_chart
-from perfrunner.report.charts.series import memory_chart, rate_chart, read_series
+from perfrunner.report.charts.series import memory_chart, rate_chart
 from perfrunner.report.charts.style import drawing, inline_svg, png_bytes, svg_bytes
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from perfrunner.report.model import Report
+    from perfrunner.report.raw import RawSeries
     from perfrunner.results import ExperimentData
 
 MOST_OTHERS = 8  # exploratory metrics that changed and get a chart of their own
@@ -45,22 +46,29 @@ class Chart:
 
 
 def draw_charts(
-    report: Report, data: ExperimentData, *, png: bool = False, only: Collection[str] | None = None
-) -> tuple[list[Chart], list[str]]:
-    """The charts (or those of these names), and notes on what could not be drawn."""
-    notes: list[str] = []
+    report: Report,
+    data: ExperimentData,
+    raw: RawSeries,
+    *,
+    png: bool = False,
+    names: Collection[str] = (),
+    only: Collection[str] | None = None,
+) -> list[Chart]:
+    """The charts; only those of `names` (the part before the first hyphen), if any are given; of `only` whole names."""
     charts: list[Chart] = []
     with drawing():
-        for name, title, label, main, draw in _wanted(report, data, notes):
+        for name, title, label, main, draw in _wanted(report, data, raw):
+            if names and (not main or name.split("-", maxsplit=1)[0] not in names):
+                continue
             figure = draw() if only is None or name in only else None
             if figure is not None:
                 image = png_bytes(figure) if png else None
                 charts.append(Chart(name, title, label, svg_bytes(figure), image, main))
-    return charts, notes
+    return charts
 
 
 def _wanted(
-    report: Report, data: ExperimentData, notes: list[str]
+    report: Report, data: ExperimentData, raw: RawSeries
 ) -> Iterable[tuple[str, str, str, bool, Callable[[], Figure | None]]]:
     comparison = report.comparison
     primary, others = _metrics(report)
@@ -84,12 +92,6 @@ def _wanted(
         yield (f"order-{_slug(metric)}", f"{metric} in the order the trials ran",
                f"{metric} of each trial over the time it ran: shows drift of the machine",
                True, partial(order_chart, comparison, cells, metric))  # fmt: skip
-    raw = read_series(data, cells)
-    if raw.problems:
-        notes.append(
-            f"the raw series of {len(raw.problems)} of {raw.trials} trials cannot be read "
-            f"(first: {raw.problems[0]})"
-        )
     for blocks in cells:
         yield (f"rounds-{_slug(str(blocks.cell))}", f"{blocks.cell}: round by round",
                f"Each arm's operations per second in {blocks.cell} against {comparison.baseline} in the same round",

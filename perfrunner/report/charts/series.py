@@ -1,20 +1,9 @@
-"""What happened inside the trials: operations per second, and memory over time, from the raw files.
-
-A trial that ran alone has a point a second. Side by side the points come from its slices, over the time that the load
-spent on it: a second of the arm, not of the clock.
-
-Raw files may be gone (cleaned, or left on another machine): what cannot be read is counted and said.
-"""
+"""What happened inside the trials: operations per second, and memory over time."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perfrunner.errors import TrialError
-from perfrunner.measure.client import merge_reports, parse_report
-from perfrunner.measure.samples import Sample, parse_samples
 from perfrunner.report.charts.style import (
     ARMS,
     FAINT,
@@ -23,44 +12,13 @@ from perfrunner.report.charts.style import (
     number_axis,
     panels,
 )
-from perfrunner.report.charts.turns import Turn, rate_points, read_turn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from matplotlib.figure import Figure
 
-    from perfrunner.analysis import Cell
-    from perfrunner.analysis.cells import CellBlocks
-    from perfrunner.results import ExperimentData, TrialRecord
-
-Points = list[tuple[float, float]]
-
-
-@dataclass
-class RawSeries:
-    """The series of the trials that count, and what could not be read."""
-
-    rates: dict[Cell, dict[str, list[Points]]] = field(default_factory=dict)
-    memory: dict[Cell, dict[str, list[dict[str, Points]]]] = field(default_factory=dict)
-    turns: list[Turn] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-    trials: int = 0
-
-
-def read_series(data: ExperimentData, cells: Sequence[CellBlocks]) -> RawSeries:
-    """Read the raw files of every trial that counts."""
-    raw = RawSeries()
-    for blocks in cells:
-        for trial in blocks.trials:
-            if not trial.raw_dir:
-                continue
-            raw.trials += 1
-            try:
-                _read(raw, blocks.cell, trial, _directory(data, trial))
-            except (OSError, TrialError, UnicodeDecodeError) as error:
-                raw.problems.append(f"{trial.raw_dir}: {error}")
-    return raw
+    from perfrunner.report.raw import Points, RawSeries
 
 
 def rate_chart(raw: RawSeries, variants: Sequence[str]) -> Figure | None:
@@ -158,49 +116,3 @@ def across(curves: Sequence[Points]) -> tuple[Any, Any, Any, Any]:
     known = ~np.isnan(table).all(axis=0)
     t, table = t[known], table[:, known]
     return t, np.nanmedian(table, axis=0), np.nanmin(table, axis=0), np.nanmax(table, axis=0)
-
-
-def _directory(data: ExperimentData, trial: TrialRecord) -> Path:
-    path = Path(trial.raw_dir)
-    if path.is_absolute():
-        return path
-    if data.directory is None:
-        raise TrialError("the store is a remote database: raw files are not with it")
-    return Path(data.directory) / path
-
-
-def _read(raw: RawSeries, cell: Cell, trial: TrialRecord, directory: Path) -> None:
-    if not directory.is_dir():
-        raise TrialError("the directory is gone")
-    variant = trial.variant
-    for path in sorted(directory.glob("samples*.jsonl")):
-        samples = parse_samples(path.read_text(), path.name)
-        if samples:
-            kinds = _memory(samples)
-            raw.memory.setdefault(cell, {}).setdefault(variant, []).append(kinds)
-    turn = read_turn(directory, cell, trial)
-    if turn is not None:
-        raw.turns.append(turn)
-        points = rate_points(turn.slices)
-        raw.rates.setdefault(cell, {}).setdefault(variant, []).append(points)
-        return
-    reports = [
-        parse_report(path.read_text(), path.name) for path in sorted(directory.glob("client*.json"))
-    ]
-    if reports:
-        drive = merge_reports(reports).drive
-        points = (
-            [] if drive is None else [(s.t, s.ops / s.width) for s in drive.series if s.width > 0]
-        )
-        if points:
-            raw.rates.setdefault(cell, {}).setdefault(variant, []).append(points)
-
-
-def _memory(samples: list[Sample]) -> dict[str, Points]:
-    start = samples[0].t
-    kinds: dict[str, Points] = {"RSS": [(s.t - start, float(s.rss_true)) for s in samples]}
-    for kind, key in (("mapped", "total_heap_bytes"), ("mem_used", "mem_used")):
-        points = [(s.t - start, v) for s in samples if (v := s.stat_value(key)) is not None]
-        if points:
-            kinds[kind] = points
-    return kinds

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfrunner.analysis import compare
-from perfrunner.report.headline import headline
+from perfrunner.report.sentences import sentences
 
 BASE = [100.0, 102.0, 98.0, 101.0, 99.0, 100.5, 100.2, 99.7]
 
@@ -20,7 +20,7 @@ def row_of(trial, data):
         ]
         report = compare(data(trials, primary=[metric], **spec))
         (row,) = [row for row in report.rows if row.effect]
-        return row, " ".join(headline(report))
+        return row, " ".join(map(str, sentences(report)))
 
     return build
 

@@ -9,7 +9,8 @@ from synthetic import VARIANTS
 
 from perfrunner.report import build_report, render
 from perfrunner.report.charts import draw_charts
-from perfrunner.report.html import html_text
+from perfrunner.report.page import html_text
+from perfrunner.report.raw import RawSeries, read_raw
 from perfrunner.spec.reference import Reference
 
 GLIBC, JEMALLOC, THP = VARIANTS
@@ -104,10 +105,11 @@ def test_a_commit_message_gets_the_whole_table_on_demand(compared):
 
 
 def test_the_page_and_its_chart(compared, data):
-    charts, _ = draw_charts(compared, data)
+    raw = read_raw(compared, data)
+    charts = draw_charts(compared, data, raw)
     (chart,) = [c for c in charts if c.name == "reference"]
     assert b"theirs" in chart.svg
-    page = html_text(compared, data, charts, [])
+    page = html_text(compared, data, raw, charts, None)
     assert 'id="beside"' in page
     assert "a commit &lt;message&gt;" in page
     assert "chart-reference" in page
@@ -116,4 +118,4 @@ def test_the_page_and_its_chart(compared, data):
 def test_without_a_reference_there_is_no_section(report, data):
     assert "beside" not in json.loads(render(report, "json"))
     assert "beside the reference" not in render(report, "terminal")
-    assert 'id="beside"' not in html_text(report, data, [], [])
+    assert 'id="beside"' not in html_text(report, data, RawSeries(), [], None)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import xml.etree.ElementTree as ET
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,15 +16,22 @@ from perfrunner.report import build_report, write_charts
 from perfrunner.report.charts import draw_charts
 from perfrunner.report.charts.dots import dots_chart, wrapped
 from perfrunner.report.charts.forest import forest_chart
-from perfrunner.report.charts.series import across, read_series
+from perfrunner.report.charts.series import across
 from perfrunner.report.charts.style import drawing, inline_svg, svg_bytes
+from perfrunner.report.raw import read_raw, read_series
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
+def draw(data, **how):
+    report = build_report(data)
+    raw = read_raw(report, data)
+    return draw_charts(report, data, raw, **how), list(raw.notes)
+
+
 @pytest.fixture(scope="module")
-def charts(report, data):
-    return draw_charts(report, data)
+def charts(data):
+    return draw(data)
 
 
 def test_the_wanted_charts_are_there(charts):
@@ -48,7 +57,7 @@ def test_charts_are_valid_svg_with_the_words_on_them(charts):
 
 def test_the_same_data_gives_the_same_bytes(make):
     data = make(blocks=6, workloads=("append",), buckets=("ephemeral",))
-    first, second = (draw_charts(build_report(data), data, png=True)[0] for _ in range(2))
+    first, second = (draw(data, png=True)[0] for _ in range(2))
     assert [(c.svg, c.png) for c in first] == [(c.svg, c.png) for c in second]
 
 
@@ -98,12 +107,24 @@ def test_missing_raw_files_are_counted_and_said(make):
         file.write("{broken")
     raw = read_series(data, list(clean_blocks(trials).values()))
     assert (len(raw.problems), raw.trials) == (2, 6)
-    charts, notes = draw_charts(build_report(data), data)
+    charts, notes = draw(data)
     assert "the raw series of 2 of 6 trials cannot be read" in notes[0]
     assert "series-ops" in [c.name for c in charts]
-    nowhere, notes = draw_charts(build_report(data), replace(data, directory=None))
+    nowhere, notes = draw(replace(data, directory=None))
     assert "6 of 6" in notes[0]
     assert "series-ops" not in [c.name for c in nowhere]
+
+
+def test_a_last_sample_of_microseconds_is_no_rate(make):
+    data = make(blocks=1, void_block=None, workloads=("append",), buckets=("ephemeral",))
+    path = Path(data.directory) / data.trials[0].raw_dir / "client.json"
+    document = json.loads(path.read_text())
+    series = document["update"]["series"]
+    series.append({"t": series[-1]["t"] + 65e-6, "ops": 1600})
+    path.write_text(json.dumps(document))
+    (inside, *_) = read_series(data, list(clean_blocks(data.trials).values())).inside
+    assert len(inside.rates) == len(series) - 1
+    assert max(rate for _, rate in inside.rates) < 200_000
 
 
 def test_across_takes_the_median_and_lets_short_curves_end():

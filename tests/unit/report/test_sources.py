@@ -65,7 +65,7 @@ def test_every_arm_is_named_with_its_commit_its_patch_and_its_distance(from_sour
 
 @pytest.mark.parametrize("style", ["terminal", "markdown", "commit", "json"])
 def test_every_format_names_the_sources(from_sources, style):
-    text = " ".join(render(build_report(from_sources[0]), style).split())
+    text = " ".join(render(build_report(from_sources[0]), style, verbose=True).split())
     assert "fix.patch" in text
     assert "lists: one walk" in text
 

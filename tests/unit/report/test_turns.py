@@ -18,10 +18,10 @@ from perfrunner.measure.turns import Slices
 from perfrunner.report import build_report, render
 from perfrunner.report.charts import draw_charts
 from perfrunner.report.charts.rounds import rounds_chart
-from perfrunner.report.charts.series import read_series
 from perfrunner.report.charts.style import drawing, svg_bytes
 from perfrunner.report.charts.turns import pairs, rate_points
 from perfrunner.report.files import write_html
+from perfrunner.report.raw import read_raw, read_series
 from perfrunner.results import ResultStore
 
 CELL = Cell("pillowfight", "persistent")
@@ -56,7 +56,7 @@ def test_every_format_says_how_it_was_measured(turned, tmp_path):
     report = build_report(data)
     page = write_html(report, data, tmp_path / "page.html").read_text()
     for text in (
-        render(report, "terminal"),
+        render(report, "terminal", verbose=True),
         render(report, "markdown").replace("\\", ""),
         page,
     ):
@@ -108,7 +108,7 @@ def test_a_workload_that_ran_alone_says_why(make):
 
 def test_an_older_store_says_nothing_of_it(report):
     assert report.method == ()
-    assert "how it was measured" not in render(report, "terminal")
+    assert "how it was measured" not in render(report, "terminal", verbose=True)
 
 
 def test_slices_of_append_are_operations(turned):
@@ -183,7 +183,9 @@ def test_missing_and_broken_slices_are_said_and_the_rest_is_drawn(turned):
     (places[0] / "slices.json").unlink()
     (places[1] / "slices.json").write_text('{"start_ns": [0]}')
     try:
-        charts, notes = draw_charts(build_report(data), data)
+        report = build_report(data)
+        raw = read_raw(report, data)
+        charts, notes = draw_charts(report, data, raw), list(raw.notes)
     finally:
         for place, text in zip(places, kept, strict=False):
             (place / "slices.json").write_text(text)

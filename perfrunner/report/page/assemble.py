@@ -1,0 +1,136 @@
+"""Puts the page together. Everything in it is escaped; its scripts are named by their hashes."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from perfrunner.report.beside import beside_texts, counts_text, reference_facts
+from perfrunner.report.facts import flatten
+from perfrunner.report.json_document import document
+from perfrunner.report.numbers import change, scale_of
+from perfrunner.report.page.chart_data import chart_data
+from perfrunner.report.page.described import variants, workloads
+from perfrunner.report.page.effects import panels
+from perfrunner.report.page.tables import tables
+from perfrunner.report.selection import primary_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from perfrunner.analysis import Cell, Row
+    from perfrunner.report.charts import Chart
+    from perfrunner.report.model import Report
+    from perfrunner.report.raw import RawSeries
+    from perfrunner.results import ExperimentData
+
+SCRIPTS = ("vendor/echarts/echarts.js", "page/charts.js", "page/page.js")
+MOST_WARNINGS = 3  # on the first screen
+
+
+def html_text(
+    report: Report, data: ExperimentData, raw: RawSeries, charts: Sequence[Chart], page: Path | None
+) -> str:
+    """The page. `charts` are the pictures for readers without scripts, `page` where it will be written."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=PackageLoader("perfrunner.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    primary = primary_rows(report)
+    rest = _by_metric(report, leave_out=primary)
+    colours = chart_data_colours(report)
+    scripts = [files("perfrunner.report").joinpath(name).read_text("utf-8") for name in SCRIPTS]
+    return environment.get_template("report.html.j2").render(
+        report=report,
+        comparison=report.comparison,
+        record=report.experiment,
+        colours=colours,
+        hashes=" ".join(map(_hash, scripts)),
+        scripts=[Markup(script) for script in scripts],
+        warnings=(*report.warnings, *raw.notes),
+        most_warnings=MOST_WARNINGS,
+        hosts=[fact.value for fact in report.context if fact.label == "hosts"],
+        variants=variants(report),
+        workloads=workloads(report),
+        panels=panels(report, primary),
+        other_panels=panels(report, rest),
+        tables=tables(report),
+        metrics=_metric_names(report),
+        beside=beside_texts(report),
+        beside_counts=counts_text(report),
+        reference_facts=reference_facts(report),
+        moved=[(m, [_moved(row) for row in m.rows]) for m in report.moved],
+        static=[(c, Markup(c.inline())) for c in charts],
+        facts=flatten(report.facts),
+        builds=[(b, flatten(b.provenance), b.settings) for b in report.builds],
+        spec_json=json.dumps(dict(report.experiment.spec_json), indent=2, ensure_ascii=False),
+        raw=Markup(_embedded(report, data, raw, page)),
+    )
+
+
+def chart_data_colours(report: Report) -> list[str]:
+    """An arm's colour, by its place among the variants."""
+    from perfrunner.report.charts.style import ARMS
+
+    return [ARMS[i % len(ARMS)] for i in range(len(report.comparison.variants))]
+
+
+def _hash(script: str) -> str:
+    digest = hashlib.sha256(script.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+def _by_metric(
+    report: Report, *, leave_out: Mapping[str, object]
+) -> dict[str, dict[Cell, list[Row]]]:
+    found: dict[str, dict[Cell, list[Row]]] = {}
+    for row in report.comparison.rows:
+        if row.metric.id not in leave_out:
+            found.setdefault(row.metric.id, {}).setdefault(row.cell, []).append(row)
+    return found
+
+
+def _metric_names(report: Report) -> list[tuple[str, bool]]:
+    """Each metric and whether it is primary; the primary ones first."""
+    names = {row.metric.id: row.primary for row in report.comparison.rows}
+    return sorted(names.items(), key=lambda item: not item[1])
+
+
+def _moved(row: Row) -> str:
+    if row.effect is None:
+        return ""
+    return (
+        f"{row.metric.id} {change(row.effect, row.metric, scale_of(row.metric, row.summary.mean))}"
+    )
+
+
+def _embedded(report: Report, data: ExperimentData, raw: RawSeries, page: Path | None) -> str:
+    """The report's JSON, every trial's numbers and what the charts are drawn from, in a form that cannot end the
+    script element.
+    """
+    content = {
+        "report": document(report),
+        "trials": [
+            {
+                "block": t.block, "attempt": t.attempt, "position": t.position,
+                "workload": t.workload, "bucket": t.bucket, "variant": t.variant,
+                "build_id": t.build_id, "status": t.status, "reason": t.reason,
+                "started_at": t.started_at.isoformat(), "finished_at": t.finished_at.isoformat(),
+                "metrics": dict(t.metrics),
+            }
+            for t in data.trials
+        ],
+        "charts": chart_data(report, data, raw, page),
+    }  # fmt: skip
+    text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

@@ -1,0 +1,187 @@
+"""What the page's own charts are drawn from: plain values, as few digits as a screen shows."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from perfrunner.analysis import Cell
+from perfrunner.errors import TrialError
+from perfrunner.measure.histogram import merge
+from perfrunner.report.charts.style import ARMS
+from perfrunner.report.charts.turns import pairs
+from perfrunner.report.numbers import scale_of
+from perfrunner.report.raw import raw_directory
+from perfrunner.report.sentences import noun
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from perfrunner.measure.histogram import Histogram
+    from perfrunner.report.model import Report
+    from perfrunner.report.raw import Inside, Points, RawSeries
+    from perfrunner.results import ExperimentData, TrialRecord
+
+BINS, FEWEST, MOST = 400, 4, 60  # of rounds: over all blocks, and of one
+ROUNDS_A_BIN = 8
+MOST_POINTS = 240  # of one trial's series
+PERCENTILES = sorted({*range(2, 99, 2), *(100 - 10 ** -(n / 8) for n in range(-8, 17)), 50, 90, 99})
+HISTOGRAM = 24  # bars a factor of ten
+
+
+def chart_data(
+    report: Report, data: ExperimentData, raw: RawSeries, page: Path | None
+) -> dict[str, Any]:
+    """Everything by index of cell and arm. `page` is where the page will be: links to raw files start there."""
+    comparison = report.comparison
+    cells = {cell: i for i, cell in enumerate(comparison.cells)}
+    arms = {variant: i for i, variant in enumerate(comparison.variants)}
+    start = min((t.started_at for t in data.trials), default=None)
+    trials = []
+    for t in data.trials:
+        place = cells.get(Cell(t.workload, t.bucket))
+        if place is None or t.variant not in arms or start is None:
+            continue
+        trials.append({
+            "c": place, "v": arms[t.variant], "b": t.block, "a": t.attempt, "s": t.status,
+            "t": short((t.started_at - start).total_seconds() / 60),
+            "d": _link(data, t, page), "m": {k: short(v, 6) for k, v in t.metrics.items()},
+        })  # fmt: skip
+    inside = [one for one in raw.inside if one.trial.variant in arms and one.cell in cells]
+    return {
+        "arms": list(comparison.variants),
+        "colours": [ARMS[i % len(ARMS)] for i in range(len(comparison.variants))],
+        "cells": [str(cell) for cell in comparison.cells],
+        "metrics": _metrics(report),
+        "trials": trials,
+        "rates": [
+            {**_place(one, cells, arms), "p": _points(one.rates)} for one in inside if one.rates
+        ],
+        "memory": [
+            {**_place(one, cells, arms), "k": {kind: _points(p) for kind, p in kinds.items()}}
+            for one in inside
+            for kinds in one.memory
+        ],
+        "latency": _latency(report, inside),
+        "rounds": _rounds(report, raw),
+        "phases": _phases(report),
+    }  # fmt: skip
+
+
+def short(value: float, digits: int = 5) -> float:
+    """Rounded to significant digits: bytes saved, nothing seen."""
+    if value == 0 or not math.isfinite(value):
+        return 0.0
+    rounded = round(value, digits - 1 - math.floor(math.log10(abs(value))))
+    return int(rounded) if rounded == int(rounded) else rounded
+
+
+def _place(one: Inside, cells: dict[Any, int], arms: dict[str, int]) -> dict[str, int]:
+    return {"c": cells[one.cell], "v": arms[one.trial.variant], "b": one.trial.block}
+
+
+def _points(points: Points) -> list[list[float]]:
+    step = -(-len(points) // MOST_POINTS)
+    return [[short(x), short(y)] for x, y in points[::step]]
+
+
+def _link(data: ExperimentData, trial: TrialRecord, page: Path | None) -> str | None:
+    """Relative, and only where the raw files lie under the page's own directory or beside it."""
+    if page is None or not trial.raw_dir:
+        return None
+    try:
+        directory = raw_directory(data, trial)
+    except TrialError:
+        return None
+    link = os.path.relpath(directory.resolve(), page.resolve().parent)
+    return None if link.startswith("..") or not directory.is_dir() else Path(link).as_posix()
+
+
+def _metrics(report: Report) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for row in report.comparison.rows:
+        metric = row.metric
+        if metric.id in found:
+            continue
+        scale = scale_of(metric, row.summary.mean)
+        found[metric.id] = {
+            "name": noun(metric), "unit": scale.unit.strip(), "factor": scale.factor,
+            "direction": metric.direction, "effect": metric.effect, "primary": row.primary,
+        }  # fmt: skip
+    return found
+
+
+def _latency(report: Report, inside: Sequence[Inside]) -> list[dict[str, Any]]:
+    """The histograms of all trials of an arm added up, as a percentile curve and as bars."""
+    found = []
+    for c, cell in enumerate(report.comparison.cells):
+        for v, variant in enumerate(report.comparison.variants):
+            its = [i.latency for i in inside if i.cell == cell and i.trial.variant == variant]
+            for op in dict.fromkeys(op for latency in its for op in latency):
+                merged = merge(latency[op] for latency in its if op in latency)
+                if merged.count:
+                    found.append({
+                        "c": c, "v": v, "op": op, "n": merged.count,
+                        "curve": [[round(p, 4), short((merged.percentile_ns(p) or 0) / 1000)] for p in PERCENTILES],
+                        "bars": _bars(merged),
+                    })  # fmt: skip
+    return found
+
+
+def _bars(histogram: Histogram) -> list[list[float]]:
+    """(µs at the bar's middle, percent of all), on a logarithmic axis."""
+    counts: dict[int, int] = {}
+    for upper, n in histogram.buckets:
+        place = math.floor(math.log10(max(upper, 1)) * HISTOGRAM)
+        counts[place] = counts.get(place, 0) + n
+    total = histogram.count
+    return [
+        [short(10 ** ((place + 0.5) / HISTOGRAM) / 1000), short(100 * counts.get(place, 0) / total)]
+        for place in range(min(counts), max(counts) + 1)
+    ]
+
+
+def _rounds(report: Report, raw: RawSeries) -> list[dict[str, Any]]:
+    """Each arm against the baseline of the same round, in bins; blocks side by side, one unit each."""
+    comparison = report.comparison
+    found = []
+    for c, cell in enumerate(comparison.cells):
+        for v, variant in enumerate(comparison.variants[1:], 1):
+            its = list(pairs(raw.turns, cell, comparison.baseline, variant))
+            blocks = []
+            for pair in its:
+                bins = max(FEWEST, min(MOST, BINS // len(its), len(pair.arm.ops) // ROUNDS_A_BIN))
+                share = pair.seconds / max(pair.seconds[-1], 1e-9)
+                index = np.minimum((share[pair.answered] * bins).astype(np.int64), bins - 1)
+                ratios = pair.log_ratios
+                used = np.unique(index)
+                middles = [float(np.median(ratios[index == n])) for n in used]
+                points = zip(used.tolist(), middles, strict=True)
+                blocks.append({
+                    "b": pair.block, "robust": short(_percent(pair.robust)), "total": short(_percent(pair.total)),
+                    "p": [[short((n + 0.5) / bins), short(_percent(m))] for n, m in points],
+                })  # fmt: skip
+            if blocks:
+                found.append({"c": c, "v": v, "blocks": blocks})
+    return found
+
+
+def _percent(log_ratio: float) -> float:
+    return 100 * math.expm1(log_ratio)
+
+
+def _phases(report: Report) -> dict[str, Any]:
+    """Seconds of ramp that do not count, by cell index; side by side the slices begin after it."""
+    spec = report.experiment.spec_json.get("workloads") or {}
+    beside = {method.workload for method in report.methods if method.side_by_side}
+    return {
+        str(i): workload["ramp"]
+        for i, cell in enumerate(report.comparison.cells)
+        if isinstance(workload := spec.get(cell.workload), dict)
+        and workload.get("ramp")
+        and cell.workload not in beside
+    }

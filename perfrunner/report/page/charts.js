@@ -1,0 +1,221 @@
+// What each figure of the page shows, as options of ECharts. Reads the embedded data, draws nothing itself.
+'use strict';
+(() => {
+  const SYMBOLS = ['circle', 'triangle', 'rect', 'diamond', 'pin', 'roundRect', 'arrow'];
+  const MEMORY = ['mapped', 'resident', 'allocated', 'mem_used', 'payload'];  // the outer first
+  const SHADES = ['#9db9d9', '#6f9bc8', '#3f7cb5', '#1f5c94', '#0d3c66'];
+  const FORMULAS = ['fragmentation_mapped', 'fragmentation_rss', 'fragmentation_rss_now', 'fragmentation_rss_settled', 'fragmentation_payload_rss'];
+  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const prefixed = (v) => {
+    for (const [f, p] of [[1e9, 'G'], [1e6, 'M'], [1e3, 'k']]) if (Math.abs(v) >= f) return `${+(v / f).toPrecision(4)}${p}`;
+    return `${+v.toPrecision(4)}`;
+  };
+  const nice = (v) => { const p = 10 ** Math.floor(Math.log10(v)); return Math.ceil(v / p * 5) / 5 * p; };
+  const median = (values) => {
+    const s = [...values].sort((a, b) => a - b), h = s.length >> 1;
+    return s.length % 2 ? s[h] : (s[h - 1] + s[h]) / 2;
+  };
+  const mean = (values) => values.reduce((a, b) => a + b, 0) / values.length;
+
+  // [t, median of the curves] at the instants of the longest one, as long as half of them last.
+  function across(curves) {
+    const longest = curves.reduce((a, b) => (b.length > a.length ? b : a));
+    return longest.map(([t]) => [t, curves.map((c) => at(c, t)).filter((v) => v !== null)]).filter(([, ys]) => ys.length >= curves.length / 2).map(([t, ys]) => [t, median(ys)]);
+  }
+  function at(curve, t) {
+    if (t < curve[0][0] || t > curve[curve.length - 1][0]) return null;
+    const i = curve.findIndex((p) => p[0] >= t);
+    if (i === 0) return curve[0][1];
+    const [x0, y0] = curve[i - 1], [x1, y1] = curve[i];
+    return y0 + (y1 - y0) * (t - x0) / (x1 - x0);
+  }
+
+  function base(state, x, y, series, more = {}) {
+    const ink = css('--ink'), soft = css('--soft'), grid = css('--grid');
+    const axis = (given) => ({
+      nameLocation: 'middle', nameGap: 26, nameTextStyle: { color: soft, fontSize: 11 }, scale: true,
+      axisLabel: { color: ink, fontSize: 11, hideOverlap: true, ...given.label }, axisLine: { lineStyle: { color: soft } },
+      splitLine: { lineStyle: { color: grid } }, ...given,
+    });
+    return {
+      animation: false, aria: { enabled: true, label: { description: more.label } },
+      textStyle: { fontFamily: 'DejaVu Sans, Verdana, sans-serif' },
+      grid: { left: 62, right: 14, top: 14, bottom: 42 },
+      tooltip: { trigger: 'item', confine: true, backgroundColor: css('--paper'), borderColor: soft, textStyle: { color: ink, fontSize: 12 },
+        formatter: (p) => (p.data && p.data.tip) || '' },
+      xAxis: axis({ type: 'value', splitLine: { show: false }, ...x }), yAxis: axis({ type: state.log ? 'log' : 'value', nameGap: 48, ...y }),
+      dataZoom: more.zoom === false ? [] : [{ type: 'inside', xAxisIndex: 0, zoomOnMouseWheel: 'ctrl', moveOnMouseWheel: false, filterMode: 'none' }],
+      series,
+    };
+  }
+
+  const escaped = (text) => String(text).replace(/[&<>"]/g, (c) => ({ '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' }[c]));
+  const tip = (data, v, lines) => `<b>${escaped(data.arms[v])}</b><br>${lines.map(escaped).join('<br>')}`;
+  const emphasis = (focus = 'series') => ({ emphasis: { focus }, blur: { itemStyle: { opacity: 0.15 }, lineStyle: { opacity: 0.08 } } });
+  const number = (metric, value) => `${+(value / metric.factor).toPrecision(5)} ${metric.unit}`.trim();
+
+  function trials(data, state, c) {
+    const metric = data.metrics[state.metric], id = state.metric;
+    const its = data.trials.map((t, i) => ({ ...t, i })).filter((t) => t.c === c && id in t.m);
+    const ok = its.filter((t) => t.s === 'ok');
+    const baseline = {};
+    for (const t of ok.filter((t) => t.v === 0)) (baseline[t.b] ||= []).push(t.m[id]);
+    const value = (t) => {
+      if (!state.relative) return t.m[id] / metric.factor;
+      const b = baseline[t.b] && mean(baseline[t.b]);
+      if (b === undefined || t.v === 0) return null;
+      return metric.effect === 'ratio' ? 100 * (t.m[id] / b - 1) : (t.m[id] - b) / metric.factor;
+    };
+    const shown = its.filter((t) => state.arms.has(t.v) && value(t) !== null && !(state.log && value(t) <= 0));
+    if (!shown.length) return null;
+    const series = [];
+    const blocks = [...new Set(shown.map((t) => t.b))].sort((a, b) => a - b);
+    if (!state.time) {
+      series.push({ type: 'custom', name: 'pairs', silent: true, z: 1, data: blocks.map((b) => {
+        const ys = shown.filter((t) => t.b === b && t.s === 'ok').map(value);
+        return ys.length > 1 ? [b, Math.min(...ys), Math.max(...ys)] : null;
+      }).filter(Boolean), encode: { x: 0, y: [1, 2] }, renderItem: (_, api) => {
+        const [x, y1] = api.coord([api.value(0), api.value(1)]), [, y2] = api.coord([api.value(0), api.value(2)]);
+        return { type: 'line', shape: { x1: x, y1, x2: x, y2 }, style: { stroke: css('--faint'), lineWidth: 1 } };
+      } });
+    }
+    for (const v of state.arms) {
+      const mine = shown.filter((t) => t.v === v);
+      if (!mine.length) continue;
+      const good = mine.filter((t) => t.s === 'ok').map(value);
+      series.push({
+        type: state.time ? 'line' : 'scatter', name: data.arms[v], symbol: SYMBOLS[v % SYMBOLS.length], symbolSize: 9, showSymbol: true,
+        itemStyle: { color: data.colours[v], borderColor: css('--paper'), borderWidth: 0.8 }, lineStyle: { color: data.colours[v], width: 1 }, z: 3, ...emphasis(),
+        data: mine.sort((a, b) => a.t - b.t).map((t) => ({
+          value: [state.time ? t.t : t.b, value(t)], trial: t.i, itemStyle: t.s === 'ok' ? {} : { opacity: 0.35 },
+          tip: tip(data, v, [`${metric.name} ${number(metric, t.m[id])}`, ...(state.relative ? [`${+value(t).toPrecision(3)} ${relativeUnit(metric)} against ${data.arms[0]}`] : []),
+            `block ${t.b}${t.a > 1 ? `, attempt ${t.a}` : ''}, minute ${t.t.toFixed(1)}`, ...(t.s === 'ok' ? [] : [t.s])]),
+        })),
+        markLine: good.length ? { silent: true, symbol: 'none', label: { show: false }, lineStyle: { color: data.colours[v], type: 'dashed', width: 1.2, opacity: 0.9 }, data: [{ yAxis: mean(good) }] } : undefined,
+      });
+    }
+    const unit = state.relative ? `${relativeUnit(metric)} against ${data.arms[0]}` : metric.unit;
+    const label = `${metric.name} of every trial in ${data.cells[c]}, ${shown.length} trials of ${state.arms.size} arms`;
+    return base(state, state.time ? { name: 'minutes since the first trial' } : { name: 'block', minInterval: 1, min: blocks[0] - 0.5, max: blocks[blocks.length - 1] + 0.5, label: { formatter: (v) => (Number.isInteger(v) ? v : '') } },
+      { name: unit, label: { formatter: prefixed } }, series, { label });
+  }
+  const relativeUnit = (metric) => (metric.effect === 'ratio' ? '%' : metric.unit === '%' ? 'points' : metric.unit);
+
+  function rounds(data, state, c) {
+    const its = data.rounds.filter((r) => r.c === c && state.arms.has(r.v));
+    if (!its.length) return null;
+    const series = [];
+    for (const r of its) {
+      const colour = data.colours[r.v], points = [], levels = [];
+      r.blocks.forEach((block, n) => {
+        for (const [x, y] of block.p) points.push({ value: [n + 1 + x * 0.9, y], tip: tip(data, r.v, [`${y.toFixed(2)} % against ${data.arms[0]}, median of a bin of rounds`, `block ${block.b}`]) });
+        points.push([n + 1.92, null]);
+        const text = tip(data, r.v, [`block ${block.b}: ${block.robust.toFixed(2)} %`, `by totals ${block.total.toFixed(2)} %`]);
+        levels.push({ value: [n + 1, block.robust], tip: text }, { value: [n + 1.9, block.robust], tip: text }, [n + 1.92, null]);
+      });
+      series.push({ type: 'line', name: data.arms[r.v], showSymbol: false, data: points, lineStyle: { color: colour, width: 1, opacity: 0.55 }, itemStyle: { color: colour }, ...emphasis() });
+      series.push({ type: 'line', name: data.arms[r.v], symbol: 'none', data: levels, lineStyle: { color: colour, width: 3 }, itemStyle: { color: colour }, ...emphasis() });
+    }
+    const names = its[0].blocks.map((b) => b.b);
+    // Rare bins reach far: the axis shows the middle 92 % of them, and every estimate.
+    const bins = its.flatMap((r) => r.blocks.flatMap((b) => b.p.map((p) => p[1]))).sort((a, b) => a - b), levels = its.flatMap((r) => r.blocks.flatMap((b) => [b.robust, b.total]));
+    const low = Math.min(bins[Math.floor(0.04 * bins.length)], ...levels, 0), high = Math.max(bins[Math.ceil(0.96 * bins.length) - 1], ...levels, 0);
+    return base({ ...state, log: false }, { name: 'block (thin: bins of its rounds, thick: its estimate)', min: 1, max: names.length + 1, interval: 1, label: { formatter: (v) => names[v - 1] ?? '' } },
+      { name: `% against ${data.arms[0]}`, min: Math.floor(low), max: Math.ceil(high) }, series, { label: `Change in the same round over the blocks of ${data.cells[c]}` });
+  }
+
+  function rates(data, state, c) {
+    const its = data.rates.filter((r) => r.c === c && state.arms.has(r.v));
+    if (!its.length) return null;
+    const series = [];
+    for (const v of state.arms) {
+      const mine = its.filter((r) => r.v === v);
+      if (!mine.length) continue;
+      const style = { name: data.arms[v], type: 'line', showSymbol: false, itemStyle: { color: data.colours[v] }, ...emphasis() };
+      for (const r of mine) {
+        series.push({ ...style, lineStyle: { color: data.colours[v], width: 0.7, opacity: 0.35 }, data: r.p.map((p) => ({ value: p, tip: tip(data, v, [`${prefixed(p[1])} ops/s at ${p[0]} s`, `block ${r.b}`]) })) });
+      }
+      series.push({ ...style, lineStyle: { color: data.colours[v], width: 2.4 }, data: across(mine.map((r) => r.p)).map((p) => ({ value: p, tip: tip(data, v, [`median ${prefixed(p[1])} ops/s at ${p[0]} s`]) })) });
+    }
+    const ramp = data.phases[c];
+    if (ramp) series[0].markArea = { silent: true, itemStyle: { color: css('--grid'), opacity: 0.6 }, label: { color: css('--soft'), position: 'insideTop' }, data: [[{ name: 'ramp, not counted', xAxis: 0 }, { xAxis: ramp }]] };
+    return base(state, { name: 'seconds of load (thin: trials, thick: their median)', min: 0 }, { name: 'operations per second', label: { formatter: prefixed }, ...(state.log ? {} : { min: 0 }) }, series,
+      { label: `Operations per second inside the trials of ${data.cells[c]}` });
+  }
+
+  function memory(data, state, c, v) {
+    const its = data.memory.filter((m) => m.c === c && m.v === v);
+    if (!its.length) return null;
+    const series = [];
+    MEMORY.forEach((kind, n) => {
+      const curves = its.map((m) => m.k[kind]).filter(Boolean);
+      if (!curves.length) return;
+      series.push({ type: 'line', name: kind, showSymbol: false, z: 2 + n, lineStyle: { color: SHADES[n], width: 1.2 }, itemStyle: { color: SHADES[n] }, areaStyle: { color: SHADES[n], opacity: 0.55, origin: 'start' },
+        endLabel: { show: false }, data: across(curves).map((p) => ({ value: p, tip: tip(data, v, [`${kind} ${prefixed(p[1])}B at ${p[0]} s`]) })) });
+    });
+    const rss = its.map((m) => m.k.RSS).filter(Boolean);
+    if (rss.length) {
+      series.push({ type: 'line', name: 'RSS', showSymbol: false, z: 9, lineStyle: { color: data.colours[v], width: 2.2 }, itemStyle: { color: data.colours[v] },
+        data: across(rss).map((p) => ({ value: p, tip: tip(data, v, [`RSS ${prefixed(p[1])}B at ${p[0]} s`]) })) });
+    }
+    const top = Math.max(...data.memory.filter((m) => m.c === c).flatMap((m) => Object.values(m.k).flat().map((p) => p[1])));
+    return base({ ...state, log: false }, { name: 'seconds', min: 0 }, { min: 0, max: nice(top), name: 'bytes', label: { formatter: prefixed } }, series,
+      { label: `Memory over time of ${data.arms[v]} in ${data.cells[c]}: ${series.map((s) => s.name).join(', ')}` });
+  }
+
+  function curve(data, state, c, op) {
+    const its = data.latency.filter((l) => l.c === c && l.op === op && state.arms.has(l.v));
+    if (!its.length) return null;
+    const series = its.map((l) => ({ type: 'line', name: data.arms[l.v], symbol: 'none', lineStyle: { color: data.colours[l.v], width: 2 }, itemStyle: { color: data.colours[l.v] }, ...emphasis(),
+      data: l.curve.map(([p, y]) => ({ value: [100 / (100 - p), y], tip: tip(data, l.v, [`${op} p${+p.toFixed(3)}: ${prefixed(y)} µs`, `of ${prefixed(l.n)} operations`]) })) }));
+    const label = (x) => ({ 2: '50', 10: '90', 100: '99', 1000: '99.9', 10000: '99.99' }[Math.round(x)] ?? '');
+    return base({ ...state, log: true }, { type: 'log', name: 'percentile', label: { formatter: label } }, { name: 'µs', label: { formatter: prefixed } }, series, { label: `Latency of ${op} by percentile in ${data.cells[c]}` });
+  }
+  function bars(data, state, c, op) {
+    const its = data.latency.filter((l) => l.c === c && l.op === op && state.arms.has(l.v));
+    if (!its.length) return null;
+    const series = its.map((l) => ({ type: 'line', step: 'middle', name: data.arms[l.v], symbol: 'none', lineStyle: { color: data.colours[l.v], width: 1.6 }, itemStyle: { color: data.colours[l.v] },
+      areaStyle: { color: data.colours[l.v], opacity: 0.12 }, ...emphasis(), data: l.bars.map((p) => ({ value: p, tip: tip(data, l.v, [`${p[1]} % of ${op}s take about ${prefixed(p[0])} µs`]) })) }));
+    return base({ ...state, log: false }, { type: 'log', name: 'µs', label: { formatter: prefixed } }, { name: '% of operations', min: 0 }, series, { label: `Histogram of the latency of ${op} in ${data.cells[c]}` });
+  }
+
+  function fragmentation(data, state, c, results) {
+    const found = FORMULAS.filter((f) => results.some((r) => r.metric === f && r.c === c));
+    if (!found.length) return null;
+    const arms = [...state.arms], series = [];
+    arms.forEach((v, n) => {
+      const rows = found.map((f, i) => [i + 1 + 0.16 * (n - (arms.length - 1) / 2), results.find((r) => r.metric === f && r.c === c && r.v === v)]).filter(([, r]) => r);
+      const text = (r) => tip(data, v, [`${data.metrics[r.metric].name}: ${r.mean.toFixed(2)} %`, ...(r.ci95 ? [`95 % interval ${r.ci95.map((e) => e.toFixed(2)).join(' to ')}`] : [])]);
+      series.push({ type: 'custom', name: data.arms[v], silent: true, data: rows.filter(([, r]) => r.ci95).map(([x, r]) => [x, ...r.ci95]), encode: { x: 0, y: [1, 2] }, renderItem: (_, api) => {
+        const [x, y1] = api.coord([api.value(0), api.value(1)]), [, y2] = api.coord([api.value(0), api.value(2)]);
+        return { type: 'line', shape: { x1: x, y1, x2: x, y2 }, style: { stroke: data.colours[v], lineWidth: 2.4 } };
+      } });
+      series.push({ type: 'scatter', name: data.arms[v], symbol: SYMBOLS[v % SYMBOLS.length], symbolSize: 10, itemStyle: { color: data.colours[v] }, ...emphasis(), data: rows.map(([x, r]) => ({ value: [x, r.mean], tip: text(r) })) });
+    });
+    const short = (f) => f.replace('fragmentation_', '').replace('_', ' ');
+    return base({ ...state, log: false }, { name: 'formula', min: 0.5, max: found.length + 0.5, interval: 1, label: { formatter: (x) => (found[Math.round(x) - 1] && Math.abs(x - Math.round(x)) < 0.01 ? short(found[Math.round(x) - 1]) : '') , customValues: found.map((_, i) => i + 1) } },
+      { name: '% of what is held' }, series, { label: `Fragmentation by every formula in ${data.cells[c]}`, zoom: false });
+  }
+
+  // Every figure for a state: an id, a title that says the question, and its plots (name, key of linked zoom, option).
+  function figures(data, state, results) {
+    const cells = [...state.cells], arms = [...state.arms], ops = [...new Set(data.latency.map((l) => l.op))];
+    const each = (draw) => cells.map((c) => ({ name: data.cells[c], option: draw(c) })).filter((p) => p.option);
+    const name = data.metrics[state.metric].name;
+    const all = [
+      { id: 'trials', title: state.time ? `Did the machine drift? ${name}, trial after trial` : `How much do trials spread? ${name} of every trial, joined by block`, plots: each((c) => trials(data, state, c)) },
+      { id: 'rounds', title: 'Does the change hold from round to round?', plots: each((c) => rounds(data, state, c)) },
+      { id: 'fragmentation', title: 'How much memory is held and not used, by every formula?', plots: each((c) => fragmentation(data, state, c, results)) },
+      ...ops.flatMap((op) => [
+        { id: `latency-${op}`, title: `How long do ${op}s take, percentile by percentile?`, plots: each((c) => curve(data, state, c, op)) },
+        { id: `histogram-${op}`, title: `How are the latencies of ${op}s distributed?`, plots: each((c) => bars(data, state, c, op)) },
+      ]),
+      { id: 'rates', title: 'Is throughput steady inside the trials?', plots: each((c) => rates(data, state, c)) },
+      { id: 'memory', title: 'Where does memory go over time?', columns: arms.length,
+        legend: [...MEMORY.map((kind, n) => [kind, SHADES[n]]).reverse(), ['RSS: the line', css('--ink')]],
+        plots: cells.flatMap((c) => arms.map((v) => ({ name: `${data.cells[c]}: ${data.arms[v]}`, option: memory(data, state, c, v) }))).filter((p) => p.option) },
+    ];
+    return all.filter((f) => f.plots.length);
+  }
+  window.perfrunnerFigures = figures;
+})();

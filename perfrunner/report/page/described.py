@@ -1,0 +1,85 @@
+"""What was compared, in words: variants by what they are, workloads by what they do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from perfrunner.report.facts import flatten
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from perfrunner.report.model import Report
+
+SILENT = ("name", "allocator.profile", "allocator.name", "source")  # the source is told apart
+
+
+def variants(report: Report) -> list[tuple[str, str]]:
+    """(name, what it is): its allocator and what sets it apart; what all share is not said again."""
+    spec = report.experiment.spec_json.get("variants") or {}
+    flat = {name: flatten(value) for name, value in spec.items() if isinstance(value, dict)}
+    keys = dict.fromkeys(
+        key
+        for facts in flat.values()
+        for key in facts
+        if not key.startswith("source.") and key not in SILENT
+    )
+    apart = [k for k in keys if len({facts.get(k, "") for facts in flat.values()}) > 1]
+    sources = {name: fact.value for fact in report.sources for name in fact.label.split(", ")}
+    found = []
+    for variant in report.comparison.variants:
+        facts = flat.get(variant, {})
+        parts = [_allocator(facts.get("allocator.name", ""))] if facts else []
+        parts += [f"{k.rsplit('.', 1)[-1]} {facts[k]}" for k in apart if facts.get(k)]
+        found.append((variant, ", ".join(filter(None, [*parts, sources.get(variant, "")]))))
+    return found
+
+
+def _allocator(name: str) -> str:
+    return {"system": "the system's allocator (glibc)", "": ""}.get(name, name)
+
+
+def workloads(report: Report) -> list[tuple[str, str]]:
+    """(name, what it does), of the workloads that were measured."""
+    spec = report.experiment.spec_json.get("workloads") or {}
+    measured = {cell.workload for cell in report.comparison.cells}
+    return [
+        (name, workload_words(value))
+        for name, value in spec.items()
+        if name in measured and isinstance(value, dict)
+    ]
+
+
+def workload_words(workload: Mapping[str, Any]) -> str:
+    """`20 % reads, 80 % writes of 256 B, 50k documents`; another type's settings as they are."""
+    kind = workload.get("type")
+    if kind == "pillowfight":
+        share = float(workload.get("set_share", 80.0))
+        words = (
+            f"{100 - share:g} % reads, {share:g} % writes of {_range(workload.get('value_size'))} B"
+        )
+    elif kind == "append":
+        words = (
+            f"documents of {_range(workload.get('fields'))} fields are read, grown by one and written back,"
+            f" {workload.get('rounds', 5)} rounds"
+        )
+    else:
+        settings = {k: v for k, v in workload.items() if v not in (None, "", {}, [])}
+        return ", ".join(f"{k} {v}" for k, v in flatten(settings).items())
+    words += f"; {_count(workload.get('items'))} documents"
+    connections = int(workload.get("threads") or 1) * int(workload.get("connections") or 1)
+    words += f", {connections} connection{'' if connections == 1 else 's'}"
+    if workload.get("rate_limit"):
+        words += f", at most {_count(workload['rate_limit'])} operations a second"
+    return words
+
+
+def _range(value: Any) -> str:
+    if isinstance(value, (list, tuple)) and len(value) == 2:
+        low, high = value
+        return f"{low:g}" if low == high else f"{low:g} to {high:g}"
+    return str(value)
+
+
+def _count(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)

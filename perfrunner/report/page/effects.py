@@ -1,0 +1,213 @@
+"""The comparison chart: every change of a metric with its interval and margin, as rows of a table.
+
+Rows of HTML with strips placed in percent: they fit any width, print, and need no script.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from perfrunner.report.numbers import (
+    ARROWS,
+    LARGE_RATIO,
+    MARKS,
+    TIMES_SIGN,
+    change,
+    mean_text,
+    more_text,
+    p_text,
+    scale_for,
+    scale_of,
+    signed,
+    spread,
+)
+from perfrunner.report.sentences import noun
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from perfrunner.analysis import Cell, Row
+    from perfrunner.analysis.model import Interval
+    from perfrunner.report.model import Report
+
+TICKS = 5
+ROOM = 0.06  # of the axis, beyond the outermost end
+
+
+@dataclass(frozen=True)
+class Axis:
+    """`low` and `high` are positions: percent or the metric's unit, or log10 of factors."""
+
+    low: float
+    high: float
+    factors: bool
+
+    def place(self, position: float) -> float:
+        """In percent of the strip, never outside it."""
+        share = (position - self.low) / (self.high - self.low)
+        return round(100 * min(1.0, max(0.0, share)), 2)
+
+    def ticks(self) -> list[tuple[float, str]]:
+        """(place, label), the first and last well inside."""
+        if self.factors:
+            return [(self.place(math.log10(f)), _factor(f)) for f in _factors(self.low, self.high)]
+        step = nice_step((self.high - self.low) / TICKS)
+        places = max(0, -math.floor(math.log10(step) + 1e-9))
+        first = math.ceil(self.low / step - 1e-9)
+        last = math.floor(self.high / step + 1e-9)
+        values = [n * step for n in range(first, last + 1)]
+        return [(self.place(v), signed(v, places) if v else "0") for v in values]
+
+
+def nice_step(rough: float) -> float:
+    """The next of 1, 2 and 5 times a power of ten."""
+    power: float = 10.0 ** math.floor(math.log10(rough))
+    return next(m * power for m in (1.0, 2.0, 5.0, 10.0) if m * power >= rough * 0.999)
+
+
+def panels(
+    report: Report, metrics: Mapping[str, Mapping[Cell, Sequence[Row]]]
+) -> list[dict[str, Any]]:
+    """A panel a metric that has an effect: its axis, and by cell the arms."""
+    found = []
+    for metric, cells in metrics.items():
+        rows = [row for group in cells.values() for row in group]
+        effects = [row for row in rows if row.effect is not None]
+        if not effects:
+            continue
+        axis, unit = _axis(effects)
+        first = effects[0]
+        found.append({
+            "metric": metric,
+            "title": noun(first.metric),
+            "arrow": ARROWS[first.metric.direction],
+            "direction": {"higher": "more is better", "lower": "less is better"}.get(first.metric.direction, ""),
+            "unit": unit,
+            "primary": first.primary,
+            "baseline": report.comparison.baseline,
+            "ticks": axis.ticks(),
+            "neutral": axis.place(_position(first.effect.neutral if first.effect else 0.0, first, axis)),
+            "cells": [
+                {"name": str(cell), "index": report.comparison.cells.index(cell),
+                 "base": _baseline(group, report), "rows": list(_lines(group, axis, report))}
+                for cell, group in cells.items()
+            ],
+        })  # fmt: skip
+    return found
+
+
+def _axis(rows: Sequence[Row]) -> tuple[Axis, str]:
+    effects = [row.effect for row in rows if row.effect is not None]
+    ends = [e for effect in effects for e in (effect.estimate, *(effect.ci95 or ()))]
+    ratio = effects[0].kind == "ratio"
+    factors = ratio and any(e > LARGE_RATIO or e < 1 / LARGE_RATIO for e in ends)
+    plain = Axis(0.0, 1.0, factors)
+    places = [_position(e, rows[0], plain) for e in ends]
+    places += [_position(bound, row, plain) for row in rows for bound in _margin(row)]
+    low, high = min(places), max(places)
+    room = ROOM * (high - low or 1.0)
+    metric = rows[0].metric
+    unit = "%" if ratio else "points" if metric.unit == "%" else _scale(rows).unit
+    return Axis(low - room, high + room, factors), "factor, log axis" if factors else unit
+
+
+def _position(value: float, row: Row, axis: Axis) -> float:
+    if axis.factors:
+        return math.log10(value)
+    if row.effect is not None and row.effect.kind == "ratio":
+        return (value - 1) * 100
+    return value / (_scale([row]).factor if row.metric.unit != "%" else 1.0)
+
+
+def _scale(rows: Sequence[Row]) -> Any:
+    return scale_of(rows[0].metric, max(abs(row.summary.mean) for row in rows))
+
+
+def _margin(row: Row) -> Interval:
+    effect = row.effect
+    assert effect is not None
+    if effect.kind == "ratio":
+        return 1 / (1 + effect.margin), 1 + effect.margin
+    return -effect.margin, effect.margin
+
+
+def _lines(rows: Sequence[Row], axis: Axis, report: Report) -> Iterable[dict[str, Any]]:
+    variants = report.comparison.variants
+    floors = {(f.cell, f.metric): f for f in report.noise}
+    for row in rows:
+        effect = row.effect
+        if effect is None:
+            if row.variant != report.comparison.baseline:
+                yield {
+                    "variant": row.variant,
+                    "arm": variants.index(row.variant),
+                    "reason": row.reason or "no effect",
+                }
+            continue
+        low, high = effect.ci95 or (effect.estimate, effect.estimate)
+        floor = floors.get((row.cell, row.metric.id))
+        yield {
+            "variant": row.variant,
+            "arm": variants.index(row.variant),
+            "reason": "",
+            "ci": _span(axis, row, (low, high)),
+            "margin": _span(axis, row, _margin(row)),
+            "floor": _span(axis, row, _around(effect.neutral, floor.floor, effect.kind)) if floor else None,
+            "point": axis.place(_position(effect.estimate, row, axis)),
+            "change": change(effect, row.metric, scale_for(row, rows)),
+            "verdict": row.verdict or "none",
+            "mark": MARKS.get(row.verdict or "", "·"),
+            "word": (row.verdict or "no verdict") + (" (small)" if row.small else ""),
+            "detail": _detail(row),
+        }  # fmt: skip
+
+
+def _around(neutral: float, floor: float, kind: str) -> Interval:
+    return (1 / (1 + floor), 1 + floor) if kind == "ratio" else (neutral - floor, neutral + floor)
+
+
+def _span(axis: Axis, row: Row, ends: Interval) -> dict[str, float]:
+    left, right = (axis.place(_position(end, row, axis)) for end in ends)
+    return {"left": left, "width": round(right - left, 2)}
+
+
+def _detail(row: Row) -> str:
+    effect = row.effect
+    assert effect is not None
+    parts = [f"{effect.n} blocks" if effect.paired else "not interleaved"]
+    if effect.q is not None:
+        parts.append(p_text("q", effect.q))
+    if row.verdict == "unsure":
+        more = more_text(row)
+        parts.append(f"{more} would settle it" if row.more_blocks is not None else more)
+    elif row.reason:
+        parts.append(row.reason)
+    return ", ".join(parts)
+
+
+def _baseline(rows: Sequence[Row], report: Report) -> str:
+    for row in rows:
+        if row.variant == report.comparison.baseline:
+            scale = scale_for(row, rows)
+            return f"{row.variant} {mean_text(row.summary, scale)} {spread(row.summary, row.metric, scale)}"
+    return ""
+
+
+def _factors(low: float, high: float) -> list[float]:
+    """1, 2, 5, 10 ... on a short axis, powers of ten on a long one; two at least."""
+    for subs in ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 7.0)):
+        decades = range(math.floor(low) - 1, math.ceil(high) + 1)
+        found = [
+            m * 10.0**d for d in decades for m in subs if low <= math.log10(m * 10.0**d) <= high
+        ]
+        if len(found) >= 3:
+            break
+    step = -(-len(found) // 7)
+    return found[::step]
+
+
+def _factor(value: float) -> str:
+    shown, sign = (value, TIMES_SIGN) if value >= 1 else (1 / value, "÷")
+    return f"{sign}{shown:,.3g}" if shown < 1000 else f"{sign}{shown:,.0f}"

@@ -1,0 +1,249 @@
+// The page's behaviour: its state (kept in the address), figures, tables, hover, copy and download.
+'use strict';
+(() => {
+  const content = JSON.parse(document.getElementById('data').textContent);
+  const data = content.charts, $ = (id) => document.getElementById(id), all = (what, from = document) => [...from.querySelectorAll(what)];
+  document.documentElement.classList.add('scripted');
+  const results = content.report.results.map((r) => ({ ...r, v: data.arms.indexOf(r.variant), c: data.cells.indexOf(r.bucket === '-' ? r.workload : `${r.workload} · ${r.bucket}`) }));
+  const first = $('metric').value;
+  const everything = () => ({ metric: first, arms: new Set(data.arms.keys()), cells: new Set(data.cells.keys()), relative: false, log: false, time: false, trial: null, filter: '' });
+  let state = everything(), charts = [], linking = false;
+
+  // -- the address
+
+  function readAddress() {
+    state = everything();
+    if (!location.hash.includes('=')) return;
+    const given = new URLSearchParams(location.hash.slice(1)), list = (key, count) => new Set(given.get(key).split(',').map(Number).filter((n) => Number.isInteger(n) && n >= 0 && n < count));
+    if (data.metrics[given.get('metric')]) state.metric = given.get('metric');
+    if (given.has('arms')) state.arms = list('arms', data.arms.length);
+    if (given.has('cells')) state.cells = list('cells', data.cells.length);
+    for (const key of ['relative', 'log', 'time']) state[key] = given.get(key) === '1';
+    if (data.trials[given.get('trial')]) state.trial = Number(given.get('trial'));
+    state.filter = given.get('filter') || '';
+  }
+  function writeAddress() {
+    const usual = everything(), given = new URLSearchParams();
+    if (state.metric !== usual.metric) given.set('metric', state.metric);
+    for (const key of ['arms', 'cells']) if (state[key].size !== usual[key].size) given.set(key, [...state[key]].join(','));
+    for (const key of ['relative', 'log', 'time']) if (state[key]) given.set(key, '1');
+    if (state.trial !== null) given.set('trial', state.trial);
+    if (state.filter) given.set('filter', state.filter);
+    const hash = given.toString();
+    history.replaceState(null, '', hash ? `#${hash}` : location.pathname + location.search);
+  }
+
+  // -- figures
+
+  function element(tag, attributes = {}, ...children) {
+    const made = document.createElement(tag);
+    for (const [key, value] of Object.entries(attributes)) key in made && key !== 'style' ? (made[key] = value) : made.setAttribute(key, value);
+    made.append(...children);
+    return made;
+  }
+  const watcher = new IntersectionObserver((seen) => seen.forEach((e) => e.isIntersecting && draw(e.target)), { rootMargin: '300px' });
+
+  function show() {
+    charts.forEach((c) => c.dispose());
+    charts = [];
+    const figures = perfrunnerFigures(data, state, results).map((figure) => {
+      const grid = element('div', { className: 'grid', style: `--n: ${figure.columns || Math.min(4, figure.plots.length)}` });
+      const legend = element('p', { className: 'legend' }, ...(figure.legend || []).flatMap(([name, colour]) => [element('span', { className: 'swatch', style: `background:${colour}` }), `${name} `]));
+      const made = element('figure', { id: `figure-${figure.id}` }, element('figcaption', {}, figure.title), tools(figure, grid), legend, grid);
+      for (const plot of figure.plots) {
+        const box = element('div', { className: 'plot', tabIndex: 0, role: 'img', 'aria-label': `${figure.title} ${plot.option.aria.label.description}` });
+        Object.assign(box, { plot, figure: figure.id });
+        grid.append(element('div', {}, element('h3', {}, plot.name), box));
+        watcher.observe(box);
+      }
+      return made;
+    });
+    $('plots').replaceChildren(...figures);
+    for (const part of all('[data-cell]')) part.hidden = !state.cells.has(Number(part.dataset.cell));
+    for (const row of all('tr[data-arm]')) row.hidden = !state.arms.has(Number(row.dataset.arm)) || !row.textContent.toLowerCase().includes(row.closest('.results') ? state.filter.toLowerCase() : '');
+    writeAddress();
+    showTrial();
+  }
+
+  function draw(box) {
+    watcher.unobserve(box);
+    if (box.chart || !box.isConnected) return;
+    const chart = (box.chart = echarts.init(box, null, { renderer: 'svg' }));
+    chart.setOption(box.plot.option);
+    charts.push(chart);
+    chart.on('click', (e) => e.data && e.data.trial !== undefined && choose(e.data.trial));
+    chart.on('mouseover', (e) => light(data.arms.indexOf(e.seriesName), chart));
+    chart.on('mouseout', () => light(-1, chart));
+    chart.on('datazoom', () => linked(box));
+    chart.getZr().on('dblclick', () => zoom(box, 0, 100));
+    box.addEventListener('keydown', (e) => key(e, box));
+    box.addEventListener('blur', () => chart.dispatchAction({ type: 'hideTip' }));
+  }
+  // The other plots of a figure follow: their axes are the same.
+  function linked(box) {
+    if (linking) return;
+    linking = true;
+    const { start, end } = box.chart.getOption().dataZoom[0];
+    for (const other of all('.plot', box.closest('figure'))) {
+      draw(other);
+      if (other !== box) other.chart.dispatchAction({ type: 'dataZoom', start, end });
+    }
+    linking = false;
+  }
+  function zoom(box, start, end) {
+    if (box.chart.getOption().dataZoom.length) box.chart.dispatchAction({ type: 'dataZoom', start: Math.max(0, start), end: Math.min(100, end) });
+  }
+  function key(event, box) {
+    const chart = box.chart, at = (box.at ||= { s: -1, i: 0 });
+    const option = chart.getOption(), usable = option.series.map((s, n) => [s, n]).filter(([s]) => s.data.some((d) => d && d.tip)).map(([, n]) => n);
+    const move = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] }[event.key];
+    if (move && usable.length) {
+      const now = usable.indexOf(at.s);
+      const s = now < 0 ? 0 : (now + move[0] + usable.length) % usable.length;
+      at.s = usable[s];
+      const points = option.series[at.s].data, step = move[1] || 1;
+      let i = now < 0 || move[0] ? 0 : at.i + move[1];
+      while (points[i] && !points[i].tip) i += step;
+      at.i = Math.max(0, Math.min(points.length - 1, i));
+      chart.dispatchAction({ type: 'showTip', seriesIndex: at.s, dataIndex: at.i });
+      const told = points[at.i];
+      if (told && told.tip) $('told').textContent = new DOMParser().parseFromString(told.tip.replaceAll('<br>', ', '), 'text/html').body.textContent;
+    } else if (event.key === 'Enter' && at.s >= 0) {
+      const point = option.series[at.s].data[at.i];
+      if (point && point.trial !== undefined) choose(point.trial);
+    } else if (event.key === '+' || event.key === '-') {
+      const z = option.dataZoom[0];
+      if (z) { const d = (z.end - z.start) * (event.key === '+' ? 0.2 : -0.3333); zoom(box, z.start + d, z.end - d); }
+    } else if (event.key === 'Escape') { zoom(box, 0, 100); chart.dispatchAction({ type: 'hideTip' }); } else return;
+    event.preventDefault();
+  }
+
+  function tools(figure, grid) {
+    const button = (text, act) => element('button', { type: 'button', onclick: act }, text);
+    const boxes = () => all('.plot', grid);
+    return element('div', { className: 'tools' },
+      button('Save SVG', () => save(`${figure.id}.svg`, 'image/svg+xml', together(boxes()).text)),
+      button('Save PNG', () => png(`${figure.id}.png`, together(boxes()))),
+      button('Save CSV', () => save(`${figure.id}.csv`, 'text/csv', csv(figure))),
+      button('Zoom out', () => boxes().slice(0, 1).forEach((b) => { draw(b); zoom(b, 0, 100); })));
+  }
+  // All plots of a figure below each other, as one picture.
+  function together(boxes) {
+    let y = 0;
+    const width = Math.max(...boxes.map((b) => b.clientWidth)), parts = boxes.map((box) => {
+      draw(box);
+      const inner = box.chart.renderToSVGString(), top = y;
+      y += box.clientHeight + 24;
+      return `<text x="8" y="${top + 16}" font-family="sans-serif" font-size="13" font-weight="bold" fill="${ink()}">${box.plot.name.replace(/&/g, '&amp;').replace(/</g, '&lt;')}</text><g transform="translate(0,${top + 22})">${inner.slice(inner.indexOf('<svg'))}</g>`;
+    });
+    return { width, height: y, text: `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${y}"><rect width="100%" height="100%" fill="${paper()}"/>${parts.join('')}</svg>` };
+  }
+  const variable = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim(), ink = () => variable('--ink'), paper = () => variable('--paper');
+  function png(name, picture) {
+    const image = new Image(), from = URL.createObjectURL(new Blob([picture.text], { type: 'image/svg+xml' }));
+    image.onload = () => {
+      const canvas = element('canvas', { width: 2 * picture.width, height: 2 * picture.height }), pen = canvas.getContext('2d');
+      pen.scale(2, 2);
+      pen.drawImage(image, 0, 0);
+      URL.revokeObjectURL(from);
+      canvas.toBlob((blob) => download(name, blob));
+    };
+    image.src = from;
+  }
+  function csv(figure) {
+    const lines = [['plot', 'series', 'x', 'y']];
+    for (const plot of figure.plots) for (const s of plot.option.series) for (const d of s.data) {
+      const point = d && (d.value || d);
+      if (point && point[1] !== null && s.name !== 'pairs') lines.push([plot.name, s.name, ...point]);
+    }
+    return lines.map((l) => l.map(field).join(',')).join('\n') + '\n';
+  }
+  const field = (value) => (/[",\n]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : value);
+  const save = (name, type, text) => download(name, new Blob([text], { type }));
+  function download(name, blob) {
+    const link = element('a', { href: URL.createObjectURL(blob), download: name });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+  }
+
+  // -- a trial
+
+  function choose(index) { state.trial = index; writeAddress(); showTrial(); $('trial').scrollIntoView({ block: 'nearest' }); }
+  function showTrial() {
+    const box = $('trial'), trial = data.trials[state.trial];
+    box.hidden = !trial;
+    if (!trial) return;
+    const head = `${data.arms[trial.v]}, ${data.cells[trial.c]}, block ${trial.b}${trial.a > 1 ? `, attempt ${trial.a}` : ''}${trial.s === 'ok' ? '' : ` (${trial.s})`}`;
+    const links = trial.d ? ['engine.log', 'reproduce.sh', 'client.json', 'samples.jsonl'].flatMap((f) => [element('a', { href: `${trial.d}/${f}` }, f), ' ']) : ['The raw files are not beside this page.'];
+    const metrics = Object.entries(trial.m).map(([id, value]) => {
+      const m = data.metrics[id] || { factor: 1, unit: '' };
+      return element('div', {}, element('dt', {}, id), element('dd', {}, `${+(value / m.factor).toPrecision(5)} ${m.unit}`));
+    });
+    box.replaceChildren(element('h3', {}, head), element('p', {}, ...links), element('dl', { className: 'facts' }, ...metrics), element('button', { type: 'button', onclick: () => { state.trial = null; writeAddress(); showTrial(); } }, 'Close'));
+  }
+
+  // -- hover lights an arm everywhere
+
+  function light(arm, but) {
+    for (const part of all('[data-arm]')) part.classList.toggle('lit', Number(part.dataset.arm) === arm);
+    for (const chart of charts) if (chart !== but) chart.dispatchAction(arm < 0 ? { type: 'downplay' } : { type: 'highlight', seriesName: data.arms[arm] });
+  }
+  for (const part of all('[data-arm]')) {
+    part.addEventListener('mouseenter', () => light(Number(part.dataset.arm)));
+    part.addEventListener('mouseleave', () => light(-1));
+  }
+
+  // -- tables
+
+  const shownRows = (table) => [all('thead th', table), ...all('tbody tr', table).filter((r) => !r.hidden).map((r) => [...r.children])].map((cells) => cells.map((c) => c.textContent.replace(/\s+/g, ' ').trim()));
+  async function copy(button) {
+    const rows = shownRows(button.closest('.tools').nextElementSibling.querySelector('table'));
+    const markdown = () => [rows[0], rows[0].map(() => '--'), ...rows.slice(1)].map((r) => `| ${r.map((c) => c.replaceAll('|', '\\|')).join(' | ')} |`).join('\n');
+    await navigator.clipboard.writeText(button.dataset.copy === 'csv' ? rows.map((r) => r.map(field).join(',')).join('\n') : markdown());
+    const text = button.textContent;
+    button.textContent = 'Copied';
+    setTimeout(() => { button.textContent = text; }, 1500);
+  }
+  for (const button of all('[data-copy]')) button.addEventListener('click', () => copy(button));
+  for (const table of all('table.results')) {
+    all('thead th', table).forEach((head, column) => {
+      const button = element('button', { type: 'button', className: 'sort' }, head.textContent.trim());
+      button.addEventListener('click', () => sort(table, head, column));
+      head.replaceChildren(button);
+    });
+  }
+  function sort(table, head, column) {
+    const up = head.getAttribute('aria-sort') !== 'ascending', body = table.tBodies[0];
+    const value = (row) => { const c = row.children[column], v = c.dataset.value ?? c.textContent.trim(); return v === '' || Number.isNaN(Number(v)) ? v : Number(v); };
+    const before = (a, b) => (a === b ? 0 : a === '' ? 1 : b === '' ? -1 : (typeof a === typeof b ? a < b : typeof a === 'number') === up ? -1 : 1);
+    for (const other of all('th', table.tHead)) other.removeAttribute('aria-sort');
+    head.setAttribute('aria-sort', up ? 'ascending' : 'descending');
+    body.append(...[...body.rows].map((r) => [value(r), r]).sort((a, b) => before(a[0], b[0])).map(([, r]) => r));
+  }
+
+  // -- controls
+
+  function fill() {
+    $('metric').value = state.metric;
+    for (const [name, chosen] of [['arm', state.arms], ['cell', state.cells]]) for (const box of all(`[name=${name}]`)) box.checked = chosen.has(Number(box.value));
+    for (const key of ['relative', 'log', 'time']) $(key).checked = state[key];
+    $('filter').value = state.filter;
+  }
+  $('controls').addEventListener('change', () => {
+    state.metric = $('metric').value;
+    const chosen = (name) => new Set(all(`[name=${name}]:checked`).map((b) => Number(b.value)));
+    Object.assign(state, { arms: chosen('arm'), cells: chosen('cell'), relative: $('relative').checked, log: $('log').checked, time: $('time').checked });
+    show();
+  });
+  $('controls').addEventListener('submit', (e) => e.preventDefault());
+  $('controls').addEventListener('reset', (e) => { e.preventDefault(); state = everything(); fill(); show(); });
+  $('filter').addEventListener('input', () => { state.filter = $('filter').value; show(); });
+  window.addEventListener('hashchange', () => { readAddress(); fill(); show(); });
+  window.addEventListener('resize', () => charts.forEach((c) => c.resize()));
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', show);
+  window.addEventListener('beforeprint', () => { all('details').forEach((d) => { d.open = true; }); all('.plot').forEach(draw); charts.forEach((c) => c.resize()); });
+  document.body.append(element('p', { id: 'told', className: 'hidden', 'aria-live': 'polite' }));
+  readAddress();
+  fill();
+  show();
+})();

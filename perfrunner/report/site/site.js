@@ -1,0 +1,77 @@
+// The site: search in lists, and the history of a spec's primary metrics.
+'use strict';
+(() => {
+  const rows = [...document.querySelectorAll('.experiments tbody tr')], search = document.getElementById('search');
+  const texts = rows.map((row) => row.textContent.toLowerCase());
+  if (search) {
+    const apply = () => {
+      const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+      let shown = 0;
+      rows.forEach((row, i) => { row.hidden = !words.every((w) => texts[i].includes(w)); shown += !row.hidden; });
+      document.getElementById('found').textContent = words.length ? `${shown} of ${rows.length}` : '';
+      history.replaceState(null, '', search.value ? `#${encodeURIComponent(search.value)}` : location.pathname);
+    };
+    search.value = decodeURIComponent(location.hash.slice(1));
+    search.addEventListener('input', apply);
+    if (search.value) apply();
+  }
+
+  const holder = document.getElementById('history-charts'), given = document.getElementById('data');
+  if (!holder || !given) return;
+  const data = JSON.parse(given.textContent), css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const escaped = (text) => String(text).replace(/[&<>"]/g, (c) => ({ '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' }[c]));
+  const charts = [];
+
+  function option(history, cell, series) {
+    const value = (s, v) => (s.effect === 'ratio' ? 100 * (v - 1) : v);
+    const unit = series[0].effect === 'ratio' ? `% against ${series[0].baseline}` : series[0].unit === '%' ? `points against ${series[0].baseline}` : `${series[0].unit} against ${series[0].baseline}`;
+    const drawn = series.flatMap((s, n) => {
+      const colour = data.colours[(n + 1) % data.colours.length];
+      const points = s.runs.map((r, i) => ({ value: [r.created_at, value(s, r.value)], experiment: r.experiment,
+        tip: [`<b>${escaped(s.variant)}</b>`, `${value(s, r.value).toFixed(2)} ${escaped(unit)}`, escaped(r.experiment), `${r.blocks} blocks`, `build ${escaped(r.build_id)}`, r.commit && `commit ${escaped(r.commit)}`,
+          ...s.levels.filter((l, k) => k && l.first === i).map((l) => `<b>${escaped(s.turns[s.levels.indexOf(l)])}</b> from here on, p ${l.p.toPrecision(2)}`)].filter(Boolean).join('<br>') }));
+      const levels = s.levels.flatMap((l) => [[s.runs[l.first].created_at, value(s, l.value)], [s.runs[l.last].created_at, value(s, l.value)]]);
+      return [
+        { type: 'scatter', name: s.variant, symbolSize: 7, itemStyle: { color: colour }, emphasis: { focus: 'series' }, data: points,
+          markLine: { silent: true, symbol: 'none', lineStyle: { color: css('--worse'), type: 'dashed' }, label: { formatter: (p) => p.name, color: css('--ink'), fontSize: 10 },
+            data: s.levels.slice(1).map((l, k) => ({ name: s.turns[k + 1], xAxis: s.runs[l.first].created_at })) } },
+        { type: 'line', name: s.variant, symbol: 'none', silent: true, lineStyle: { color: colour, width: 2 }, data: levels },
+      ];
+    });
+    const ink = css('--ink'), soft = css('--soft');
+    const axis = { axisLabel: { color: ink, fontSize: 11, hideOverlap: true }, axisLine: { lineStyle: { color: soft } }, splitLine: { lineStyle: { color: css('--grid') } }, nameTextStyle: { color: soft } };
+    return { animation: false, textStyle: { fontFamily: 'DejaVu Sans, Verdana, sans-serif' }, grid: { left: 66, right: 20, top: 20, bottom: 30 },
+      tooltip: { trigger: 'item', confine: true, backgroundColor: css('--paper'), borderColor: soft, textStyle: { color: ink, fontSize: 12 }, formatter: (p) => (p.data && p.data.tip) || '' },
+      xAxis: { type: 'time', ...axis, splitLine: { show: false } }, yAxis: { type: 'value', scale: true, name: unit, nameLocation: 'middle', nameGap: 46, ...axis },
+      dataZoom: [{ type: 'inside', zoomOnMouseWheel: 'ctrl', moveOnMouseWheel: false, filterMode: 'none' }], series: drawn };
+  }
+
+  function show() {
+    charts.splice(0).forEach((c) => c.dispose());
+    holder.replaceChildren();
+    for (const history of data.charts) {
+      const figure = document.createElement('figure'), grid = document.createElement('div');
+      grid.className = 'grid';
+      figure.append(Object.assign(document.createElement('figcaption'), { textContent: `${history.metric}: each run` }), grid);
+      holder.append(figure);
+      const cells = new Map();
+      for (const s of history.series) if (s.effect !== null) { const name = s.bucket === '-' ? s.workload : `${s.workload} · ${s.bucket}`; cells.set(name, [...(cells.get(name) || []), s]); }
+      grid.style.setProperty('--n', Math.min(2, cells.size));
+      for (const [name, series] of cells) {
+        const box = Object.assign(document.createElement('div'), { className: 'plot', tabIndex: 0 }), around = document.createElement('div');
+        box.setAttribute('role', 'img');
+        box.setAttribute('aria-label', `History of ${history.metric} on ${name}: ${series.map((s) => `${s.variant}, ${s.runs.length} runs, ${s.levels.length} levels`).join('; ')}`);
+        around.append(Object.assign(document.createElement('h3'), { textContent: name }), box);
+        grid.append(around);
+        const chart = (box.chart = echarts.init(box, null, { renderer: 'svg' }));
+        chart.setOption(option(history, name, series));
+        chart.on('click', (e) => { const link = e.data && data.links[e.data.experiment]; if (link) location.href = link; });
+        charts.push(chart);
+      }
+      if (!cells.size) figure.append(Object.assign(document.createElement('p'), { className: 'soft', textContent: 'No run has it on two arms.' }));
+    }
+  }
+  show();
+  window.addEventListener('resize', () => charts.forEach((c) => c.resize()));
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', show);
+})();

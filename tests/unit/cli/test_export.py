@@ -1,0 +1,112 @@
+"""`perfrunner export`, and the frame."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import perfrunner.results
+from perfrunner.cli import main
+from perfrunner.export import TABLES
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
+import synthetic
+import synthetic_turns
+
+DOCS = Path(__file__).parents[3] / "docs" / "export.md"
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("stored")
+    shape = synthetic.Shape(
+        blocks=2, void_block=2, workloads=("pillowfight",), buckets=("ephemeral",)
+    )
+    synthetic.write(directory, shape)
+    return directory
+
+
+def export(*words, out):
+    return CliRunner().invoke(main, ["export", *words, "--out", str(out)], catch_exceptions=False)
+
+
+def read(text, table):
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert list(rows[0]) == [column.name for column in TABLES[table].columns]
+    return rows
+
+
+def test_trials_are_a_row_a_metric_on_stdout(stored):
+    rows = read(export(out=stored).stdout, "trials")
+    with perfrunner.results.open(stored) as store:
+        data = store.load(store.resolve(None).id)
+    assert len(rows) == sum(len(t.metrics) for t in data.trials)
+    first = data.trials[0]
+    key = ("1", "1", first.workload, first.bucket, first.variant, "rss_bytes")
+    columns = ("block", "attempt", "workload", "bucket", "variant", "metric")
+    (row,) = [r for r in rows if tuple(r[name] for name in columns) == key]
+    assert float(row["value"]) == first.metrics["rss_bytes"]
+    assert (row["unit"], row["direction"], row["status"]) == ("B", "lower", "ok")
+    assert row["started_at"] == first.started_at.isoformat()
+    assert {r["status"] for r in rows} == {"ok", "void"}
+
+
+def test_series_are_points_of_rates_and_memory(stored):
+    rows = read(export("--table", "series", out=stored).stdout, "series")
+    assert {r["series"] for r in rows} == {"ops_per_s", "RSS", "mem_used", "mapped"}
+    assert {(r["series"] == "ops_per_s", r["unit"]) for r in rows} == {
+        (True, "ops/s"),
+        (False, "B"),
+    }
+
+
+def test_rounds_are_the_slices_of_trials_side_by_side(tmp_path):
+    synthetic_turns.write(tmp_path, synthetic_turns.Shape(blocks=2, rounds=30))
+    rows = read(export("--table", "rounds", out=tmp_path).stdout, "rounds")
+    assert len(rows) == 2 * 3 * 30
+    assert [int(r["round"]) for r in rows[:3]] == [1, 2, 3]
+    assert all(int(r["wall_ns"]) > 0 for r in rows)
+
+
+def test_parquet_files_carry_the_schema_and_the_same_values(stored, tmp_path):
+    pq = pytest.importorskip("pyarrow.parquet")
+    result = export("--format", "parquet", "--to", str(tmp_path), out=stored)
+    assert result.stdout == ""
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "rounds.parquet", "series.parquet", "trials.parquet",
+    ]  # fmt: skip
+    table = pq.read_table(tmp_path / "trials.parquet")
+    assert table.schema.metadata[b"perfrunner.schema"] == b"1"
+    rows = read(export(out=stored).stdout, "trials")
+    assert table.num_rows == len(rows)
+    assert table.column("value").to_pylist() == [float(r["value"]) for r in rows]
+    assert pq.read_table(tmp_path / "rounds.parquet").num_rows == 0
+
+
+def test_the_frame_of_the_docs(stored):
+    pytest.importorskip("pandas")
+    with perfrunner.results.open(stored) as store:
+        frame = store.frame("quickstart")
+    ops = frame[(frame.metric == "ops_per_s") & (frame.status == "ok")]
+    table = ops.pivot_table("value", ["workload", "bucket", "block"], "variant")
+    assert list(table.columns) == sorted(synthetic.VARIANTS)
+    assert table.notna().all().all()
+
+
+def test_stdout_takes_one_table_as_csv(stored):
+    result = export("--format", "parquet", out=stored)
+    assert result.exit_code == 2
+    assert "hint: name a directory: --to DIR" in result.stderr
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=lambda t: t.name)
+def test_every_column_is_documented(table):
+    text = DOCS.read_text().split(f"## {table.name}\n")[1].split("\n## ")[0]
+    found = [line.split("|")[1:4] for line in text.splitlines() if line.startswith("| `")]
+    expected = [(f"`{c.name}`", c.kind, c.meaning) for c in table.columns]
+    assert [tuple(part.strip() for part in line) for line in found] == expected

@@ -1,0 +1,107 @@
+"""`perfrunner site`: everything in stores, as files that open from disk."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+import synthetic
+from click.testing import CliRunner
+
+from perfrunner.cli import main
+from perfrunner.results import ResultStore
+
+RUNS = 20
+LOST = 12  # the run from which the gain is gone
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory):
+    """Nights of one spec, with a gain that is lost; and in another store one run of another spec."""
+    first, second = (tmp_path_factory.mktemp(name) for name in ("first", "second"))
+    shape = synthetic.Shape(
+        blocks=6, void_block=None, workloads=("append",), buckets=("ephemeral",),
+        variants=synthetic.VARIANTS[:2], sd=0.002,
+    )  # fmt: skip
+    synthetic.write(first, shape, "template")
+    with ResultStore.open(first) as store:
+        template = store.load("template")
+        store.delete("template")
+        for night in range(RUNS):
+            factor = 0.97 if night >= LOST else 1.0
+            record = replace(
+                template.experiment, id=f"nightly-{night:02d}", name="nightly",
+                created_at=template.experiment.created_at + timedelta(days=night),
+            )  # fmt: skip
+            store.create_experiment(record)
+            for build in template.builds:
+                store.add_build(record.id, replace(build, build_id=f"b{night >= LOST:d}"))
+            for trial in template.trials:
+                slower = factor * (1 + 0.0003 * ((night * 7) % 5))
+                ops = trial.metrics["ops_per_s"] * (slower if trial.variant != "glibc" else 1)
+                store.add_trials(
+                    record.id, [replace(trial, metrics={**trial.metrics, "ops_per_s": ops})]
+                )
+            store.set_state(record.id, "done")
+    (first / "nightly-13").mkdir()
+    (first / "nightly-13" / "report.html").write_text("<p>night 13")
+    synthetic.write(second, replace(shape, blocks=2), "other-1")
+    return first, second
+
+
+@pytest.fixture(scope="module")
+def site(stores, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("site")
+    words = ["site", str(directory), *(w for store in stores for w in ("--out", str(store)))]
+    result = CliRunner().invoke(main, words, catch_exceptions=False)
+    assert result.exit_code == 0
+    assert "index.html" in result.stderr
+    return directory
+
+
+def test_the_index_has_all_experiments_the_newest_first(site):
+    text = (site / "index.html").read_text()
+    ids = re.findall(r'<th scope="row">(?:<a href="[^"]*">)?([\w-]+)', text)
+    nights = [f"nightly-{n:02d}" for n in reversed(range(1, RUNS))]
+    assert ids == [*nights, "other-1", "nightly-00"]  # the last two began at the same time
+
+
+def test_every_link_leads_to_a_file(site):
+    links = {
+        (page, link)
+        for page in site.glob("*.html")
+        for link in re.findall(r'(?:href|src)="([^"#:]+)"', page.read_text())
+    }
+    assert len({link for _, link in links}) >= 8
+    assert [(page.name, link) for page, link in links if not (page.parent / link).is_file()] == []
+    assert any(link.endswith("nightly-13/report.html") for _, link in links)
+
+
+def test_a_specs_page_has_its_history_with_the_lost_gain(site):
+    text = (site / "spec-nightly.html").read_text()
+    data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])
+    assert [chart["metric"] for chart in data["charts"]] == ["ops_per_s", "fragmentation_rss"]
+    (series,) = [s for s in data["charts"][0]["series"] if s["effect"] == "ratio"]
+    assert len(series["runs"]) == RUNS
+    assert [level["first"] for level in series["levels"]] == [0, LOST]
+    assert series["turns"] == [None, "worse"]
+    assert series["runs"][LOST]["build_id"] == "b1"
+    assert data["links"]["nightly-13"].endswith("nightly-13/report.html")
+    assert data["links"]["nightly-12"] is None
+
+
+def test_there_is_a_page_for_each_variant_and_host(site):
+    names = {path.name for path in site.glob("*.html")}
+    assert {"variant-glibc.html", "variant-jemalloc-5.1.0.html"} <= names
+    (host,) = site.glob("host-*.html")
+    assert "AMD EPYC 7B13" in host.read_text()
+    assert "nightly-00" in host.read_text()
+
+
+def test_no_store_is_an_error(tmp_path):
+    result = CliRunner().invoke(main, ["site", str(tmp_path), "--out", str(tmp_path / "none")])
+    assert result.exit_code == 3
+    assert result.stderr.startswith("error: ")
