@@ -96,7 +96,8 @@ def read_series(data: ExperimentData, cells: Sequence[CellBlocks]) -> RawSeries:
             try:
                 _read(raw, blocks.cell, trial, raw_directory(data, trial))
             except OSError as error:  # its own text has the whole path
-                raw.problems.append(f"{trial.raw_dir}: {error.strerror or error}")
+                name = Path(error.filename).name if error.filename else "raw files"
+                raw.problems.append(f"{trial.raw_dir}: {name}: {error.strerror}")
             except (TrialError, UnicodeDecodeError) as error:
                 raw.problems.append(f"{trial.raw_dir}: {error}")
     return raw

@@ -69,7 +69,7 @@ def test_every_format_says_how_it_was_measured(turned, tmp_path):
     commit = render(report, "commit")
     assert "side by side (pillowfight: slices of 2 ms, 400 rounds a block)" in commit
     assert max(map(len, commit.splitlines())) <= 72
-    assert 'id="chart-rounds-pillowfight-persistent"' in page
+    assert '"rounds":[{"c":0,"v":1,"blocks":[{"b":1,' in page
 
 
 def test_groups_their_reason_and_new_links_are_said(turned):
