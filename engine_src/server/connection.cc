@@ -10,7 +10,8 @@ namespace kv::server {
 
 namespace {
 
-/// A large request's buffer grows with what has really arrived, not to what its header announces.
+/// A large request's buffer grows in steps of what has really arrived, not to what its header
+/// announces.
 constexpr size_t kLargeFrameStep = 256 << 10;
 /// Reads of one large request before others have their turn.
 constexpr int kLargeFrameReads = 4;
@@ -104,8 +105,7 @@ size_t Connection::receive(uint8_t* to, size_t room) {
 
 void Connection::readLargeFrame() {
     for (int reads = 0; reads < kLargeFrameReads; ++reads) {
-        const size_t here = inbox_.view().size();
-        const size_t room = std::min(inbox_.wanted() - here, std::max(here, kLargeFrameStep));
+        const size_t room = std::min(inbox_.wanted() - inbox_.view().size(), kLargeFrameStep);
         const auto count = socket_.receive(inbox_.reserve(room), room);
         if (!count) {
             close();
