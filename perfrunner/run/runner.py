@@ -35,23 +35,24 @@ from perfrunner.run.failfast import IN_A_ROW, FailingInARow
 from perfrunner.run.interrupt import Interrupted, InterruptedTwice, SignalGuard
 from perfrunner.run.journal import Journal, read_journal, trial_in_flight
 from perfrunner.run.lock import OutDirLock
-from perfrunner.run.opening import EXTENDED, Opened, begin, planned_blocks
+from perfrunner.run.opening import Opened, begin, planned_blocks
 from perfrunner.run.opening import resume as resume_experiment
 from perfrunner.run.plan.ensembles import FACT as LAYOUTS
 from perfrunner.run.plan.ensembles import Layout, layouts, record_layouts, stored_layouts
 from perfrunner.run.plan.order import PlannedTrial, plan_block
-from perfrunner.run.plan.precision import MAX_BLOCKS, cell_widths, decide
-from perfrunner.run.plan.schedule import Arm, Cell, Schedule, Task, Unit
+from perfrunner.run.plan.schedule import Arm, Cell, Schedule, Unit
+from perfrunner.run.precise import PreciseCells
 from perfrunner.run.preflight.builds import Builds, build_all, deploy_and_prove
 from perfrunner.run.preflight.describe import HostFacts, describe, note_changes
 from perfrunner.run.preflight.hosts import RunHosts, open_hosts
 from perfrunner.run.preflight.noise_floor import FACT as NOISE_FLOOR
 from perfrunner.run.preflight.noise_floor import known_noise_floor
 from perfrunner.run.tally import Tally
+from perfrunner.run.trial.absent import cut_off, not_run
 from perfrunner.run.trial.relinks import Relinks
-from perfrunner.run.trial.runner import TrialRunner, fresh_directory
+from perfrunner.run.trial.runner import TrialRunner
 from perfrunner.run.trial.sampling_check import FACT, cells_to_check, check_sampling
-from perfrunner.run.trial.seats import Deployed, TrialResult, trial_name
+from perfrunner.run.trial.seats import Deployed, TrialResult
 from perfrunner.source import FACT as SOURCES
 from perfrunner.source import Sources, resolve_sources, restore_sources, same_arms
 from perfrunner.spec.model import Spec
@@ -161,7 +162,6 @@ class _Run:
     stopped: str = field(init=False, default="")
     quieten: bool = field(init=False, default=False)
     started: float = field(default_factory=time.monotonic)
-    precise: set[tuple[str, str]] = field(init=False, default_factory=set)  # cells that are done
 
     def __post_init__(self) -> None:
         self.failing = FailingInARow(len(self.spec.variants))
@@ -308,8 +308,18 @@ class _Run:
             list(hosts.seats.values()),
         )
         block = 0
-        self._recall_precision()
-        self._look_at_precision(max((t.block for t in self.opened.trials), default=0))
+        precise = PreciseCells(
+            self.spec,
+            self.opened,
+            self.store,
+            self.journal,
+            self.listener,
+            self.tally,
+            self._plan_block,
+        )
+        precise.recall()
+        newest = max((t.block for t in self.opened.trials), default=0)
+        self.blocks = precise.look(newest, self.blocks)
         while (unit := self.schedule.next()) is not None:
             task = unit.tasks[0]
             if task.attempt == 1 and task.block != block:
@@ -322,8 +332,7 @@ class _Run:
             self.tally.keep(results, deployed)
             if self._hopeless([result for result in results if result.task in unit.tasks]):
                 return
-            if self.schedule.block_complete(task.block):
-                self._look_at_precision(task.block)
+            self.blocks = precise.look(task.block, self.blocks)
         if self.spec.baseline in deployed and FACT not in self.facts:
             self._check_sampling(runner, deployed[self.spec.baseline])
 
@@ -358,7 +367,7 @@ class _Run:
         except LinkLost as lost:
             reason = str(lost)
         self._regain(hosts, reason)
-        return [_lost(task, reason, started, runner.trials_dir) for task in unit.tasks]
+        return [cut_off(task, reason, started, runner.trials_dir) for task in unit.tasks]
 
     def _regain(self, hosts: RunHosts, why: str) -> None:
         """HostError when a host stays away. One that comes back as another (it restarted) is noted."""
@@ -384,7 +393,7 @@ class _Run:
                 continue
             message = builds.failures.get(task.variant)
             reason = LEFT_OUT if message is None else f"the build failed: {message}"
-            results.append(_not_run(task, reason, message, runner.trials_dir))
+            results.append(not_run(task, reason, message, runner.trials_dir))
         return results
 
     def _check_sampling(self, runner: TrialRunner, deployed: Deployed) -> None:
@@ -396,52 +405,6 @@ class _Run:
         self.facts[FACT] = list(check_sampling(runner, self.spec, deployed, self.layouts))
         self.store.set_facts(self.opened.experiment.id, self.facts)
         self.journal.append("sampling-checked")
-
-    def _look_at_precision(self, block: int) -> None:
-        if self.spec.precision is None or block == 0 or not self.schedule.block_complete(block):
-            return
-        widths = cell_widths(self.store.load(self.opened.experiment.id))
-        planned, wanted = self.blocks, self.spec.precision
-        extended = EXTENDED in self.opened.experiment.facts  # then so far and no further
-        most = planned if extended else MAX_BLOCKS
-        more: set[tuple[str, str]] = set()
-        for cell in self.spec.cells:
-            if cell in self.precise:
-                continue
-            width = widths.get(cell)
-            found = decide(cell, block, planned, width, wanted, most)
-            self.listener.on_event(found)
-            self.journal.append("precision", **vars(found))
-            if found.decision == "stop":
-                self._close(cell, block)
-            else:
-                another = found.decision == "extend"
-                more |= {cell} if another else set()
-                expected = planned if width is None else width.expected_blocks(wanted)
-                beyond = min(expected, most) - (planned + 1 if another else planned)
-                self.tally.foresee(cell, beyond * self._trials_of(cell))
-        if more:
-            self.blocks = planned + 1
-            self.schedule.extend(
-                t for t in self._plan_block(self.blocks) if (t.workload, t.bucket) in more
-            )
-
-    def _close(self, cell: tuple[str, str], block: int) -> None:
-        self.precise.add(cell)
-        self.schedule.close(*cell, block)
-        self.tally.foresee(cell, 0)
-
-    def _recall_precision(self) -> None:
-        """Cells that an earlier run of this experiment has ended are not begun again."""
-        for record in read_journal(self.journal.path) if self.opened.resumed else ():
-            if record["event"] == "precision" and record.get("decision") == "stop":
-                for cell in self.spec.cells:
-                    if list(cell) == record.get("cell"):
-                        self._close(cell, int(record["block"]))
-
-    def _trials_of(self, cell: tuple[str, str]) -> int:
-        """In a block."""
-        return sum(1 for t in self._plan_block(1) if (t.workload, t.bucket) == cell)
 
     def _redo_order(self, cell: Cell, attempt: int) -> list[Arm]:
         order = self._plan_block(cell.block, attempt)
@@ -499,29 +462,6 @@ class _Run:
         except InterruptedTwice:
             hosts.stop_everything(0.0)
             raise
-
-
-def _not_run(task: Task, reason: str, build_error: str | None, trials_dir: Path) -> TrialResult:
-    now = datetime.now(timezone.utc)
-    directory = fresh_directory(trials_dir / trial_name(task))
-    if build_error is not None:
-        (directory / "build-error.log").write_text(build_error + "\n", encoding="utf-8")
-    return TrialResult(
-        task=task,
-        status="failed",
-        reason=reason,
-        started_at=now,
-        finished_at=now,
-        directory=directory,
-    )
-
-
-def _lost(task: Task, reason: str, started: datetime, trials_dir: Path) -> TrialResult:
-    """Void; what was fetched before stays."""
-    directory = trials_dir / trial_name(task)
-    directory.mkdir(parents=True, exist_ok=True)
-    now = datetime.now(timezone.utc)
-    return TrialResult(task, "void", reason, started, now, directory)
 
 
 @contextlib.contextmanager

@@ -75,7 +75,7 @@ def pair(
             "description": f"{' against '.join(reversed([*arms]))}: two sources of the engine",
             "variants": variants,
             "baseline": next(iter(arms)),
-            "profile": "",  # what it chose is in the spec by now
+            "profile": None,  # what it chose is in the spec by now
             "reference": None,  # what others published is of their variants
         }
     )

@@ -53,7 +53,7 @@ def test_two_revisions_need_no_spec(cli, repository):
     assert spec.workloads["pillowfight"].items == 20_000
     kept = Path(runner.arguments.spec_path)
     assert load_spec(kept) == spec, "the spec that it leaves is the one that was run"
-    assert "small-1" in result.stdout
+    assert "main against main-1 (6 blocks): as fast" in result.stdout
 
 
 def test_the_working_tree_is_named_by_its_place(cli, repository):
