@@ -120,6 +120,8 @@ def _relink(default: str) -> Callable[[Function], Function]:
 @click.option("--comparisons", type=click.IntRange(1), default=100, show_default=True)
 @_bucket
 @_arms
+@click.option("--label", default="", metavar="WORD",
+              help="Rows of their own in the table, for another state of the machine: idle, busy.")  # fmt: skip
 def aa_study(base: Base, **its: Any) -> Iterable[Planned]:
     """Comparisons of a build with itself: how often one alarms, and how narrow the intervals are."""
     return studies.aa(base, **_paired(its))

@@ -121,7 +121,7 @@ def aa(
             ),
             names[: comparisons - (number - 1) * pairs],
             [*PRIMARY, "slow_slices"],
-            {"load_s": load.seconds, "slice_s": load.slice, "relink": relink},
+            {"load_s": load.seconds, "slice_s": load.slice, "relink": relink, "label": label},
         )
 
 

@@ -46,7 +46,7 @@ def section(keep: Path, study: str) -> str:
 
 def _aa(found: Kept, keep: Path) -> str:
     del keep
-    return _alarm_tables(found.comparisons, ("bucket", "load_s"))
+    return _alarm_tables(found.comparisons, ("label", "bucket", "load_s"))
 
 
 def _relink(found: Kept, keep: Path) -> str:
@@ -74,7 +74,12 @@ def _alarm_tables(comparisons: Sequence[Comparison], by: Sequence[str]) -> str:
                 ]
             )
     heads = [
-        {"load_s": "load of an arm and block", "bucket": "bucket", "relink": "`relink`"}[k]
+        {
+            "label": "machine",
+            "load_s": "load of an arm and block",
+            "bucket": "bucket",
+            "relink": "`relink`",
+        }[k]
         for k in by
     ]
     return _table(
