@@ -14,7 +14,7 @@ import pytest
 from tests.e2e.conftest import BUILD_TIMEOUT_S, CACHE
 from tests.support.fakes import ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.integration, pytest.mark.timeout(BUILD_TIMEOUT_S + 300)]
+pytestmark = [pytest.mark.long, pytest.mark.integration, pytest.mark.timeout(BUILD_TIMEOUT_S + 300)]
 
 
 @pytest.fixture

@@ -63,7 +63,8 @@ def test_unknown_opcodes_are_answered_and_their_bodies_skipped(engine: Any) -> N
         dcp = {*range(0x50, 0x5F)} - {0x51, 0x5A, 0x5B}
         observing = {0x48, 0x83, 0x87, 0x91, 0x92, 0xB6, 0xB7, 0xB8}
         served = {0x3D, 0x3E, 0x89, 0x94, 0x95, 0x96, 0xA0, 0xA1, 0xB5, 0xFE}
-        known = {*dcp, *observing, *served, *range(0x25)}
+        versions = {0xA2, 0xA3, 0xA4, 0xA5, 0xA8, 0xA9}
+        known = {*dcp, *observing, *served, *versions, 0xB4, *range(0x25)}
         for opcode in sorted(set(range(256)) - known):
             wire.send(frame(opcode, b"key", b"value" * 50, b"extr", opaque=opcode))
             answer = wire.answer()

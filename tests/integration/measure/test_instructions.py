@@ -6,10 +6,12 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from perfrunner.cluster import Host, open_host
+from perfrunner.cluster.environment import BASE_ENVIRONMENT
 from perfrunner.errors import TrialError
 from perfrunner.measure.instructions import (
     CountedEngine,
@@ -81,12 +83,18 @@ def tool(directory: Path, name: str, text: str) -> None:
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
 
+def first_on_path(monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:
+    """Commands on a host have an environment of their own, whatever the caller's is."""
+    path = f"{directory}:{BASE_ENVIRONMENT['PATH']}"
+    monkeypatch.setitem(cast("dict[str, str]", BASE_ENVIRONMENT), "PATH", path)
+
+
 def test_the_processors_counters_come_first(
     host: Host, engine: CountedEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """perf itself is played: many machines have no counters. The engine, the load and the order are real."""
     tool(tmp_path, "perf", PERF)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    first_on_path(monkeypatch, tmp_path)
     count = count_instructions(
         host.transport, engine, LOAD, directory="counted", ops=2000, settle_s=0
     )
@@ -96,7 +104,7 @@ def test_the_processors_counters_come_first(
 def test_the_way_that_is_there(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tool(tmp_path, "perf", "#!/bin/sh\necho '<not supported>,,instructions:u,0,100.00,,' >&2\n")
     tool(tmp_path, "valgrind", "#!/bin/sh\necho valgrind-3.19.0\n")
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    first_on_path(monkeypatch, tmp_path)
     assert offered(host.transport) == "callgrind"
     tool(tmp_path, "valgrind", "#!/bin/sh\nexit 127\n")
     with pytest.raises(TrialError, match="no hardware counters, no valgrind") as caught:

@@ -46,7 +46,10 @@ def until(condition, what: str, seconds: float = 5.0) -> None:
 def alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (
+        FileNotFoundError,
+        ProcessLookupError,
+    ):  # gone before the opening, or before the reading
         return False
 
 
