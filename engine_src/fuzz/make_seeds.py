@@ -89,7 +89,7 @@ REPLICATIONS = {
     "short": [b"\1", *OPENED, marker(1, 40), *(mutation(i, b"key%d" % i, bytes(6000)) for i in range(1, 41)), frame(0x5C)],
     "rollback": [b"\0", *OPENED[:5], answer(0x53, 0x23, struct.pack(">Q", 0), 0x10000), answer(0x53, 0, struct.pack(">QQ", 77, 0), 0x20000),
                  marker(1, 1, opaque=0x20000), mutation(1, b"a", opaque=0x20000)],
-    "last": [b"\0", *OPENED, marker(1, 2**64 - 1), mutation(2**64 - 2, b"a", cas=2**64 - 1)],
+    "last": [b"\0", *OPENED, marker(1, 2**64 - 1), mutation(2**64 - 1, b"a", cas=2**64 - 1)],
     "login": [b"\2", answer(0x20, 0, b"SCRAM-SHA512 SCRAM-SHA1 PLAIN"), answer(0x21, 0x21, b"r=x,s=AAAA,i=4096"), answer(0x22, 0, b"v=AAAA")],
 }
 

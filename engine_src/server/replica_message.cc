@@ -15,6 +15,9 @@ namespace {
 ItemPtr toItem(const FrameView& frame, ItemOp op) {
     const auto document = op == ItemOp::Mutation ? protocol::decodeDcpMutation(frame.extras)
                                                  : protocol::decodeDcpDeletion(frame.extras);
+    if (document.seqno >= kSeqnoBound || frame.header.cas >= kCasBound) {
+        throw std::runtime_error("a seqno or a CAS that no vBucket gives");
+    }
     const ItemMeta meta{.cas = Cas{frame.header.cas},
                         .seqno = Seqno{document.seqno},
                         .revSeqno = document.revSeqno,

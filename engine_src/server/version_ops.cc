@@ -16,9 +16,6 @@ namespace {
 constexpr uint32_t kKnownOptions = protocol::kSkipConflictResolution |
                                    protocol::kForceAcceptWithMeta | protocol::kRegenerateCas |
                                    protocol::kIsExpiration;
-/// A vBucket's next CAS is above all that it has seen, and a CAS is nanoseconds since 1970: one
-/// from the year 2262 would leave it no room.
-constexpr uint64_t kCasBound = uint64_t{1} << 63U;
 constexpr uint64_t kRevisionBound = uint64_t{1} << 48U;
 
 constexpr bool isDelete(Opcode opcode) {

@@ -40,7 +40,8 @@ Json slicesJson(const ArmSlices& own) {
     const TimedSlice& first = own.slices.front();
     Json counters = Json::object();
     for (const auto& [name, value] : first.counters) {
-        counters[name] = column([&](const TimedSlice& slice) { return slice.counters.at(name); });
+        counters[name] =
+                column([&key = name](const TimedSlice& slice) { return slice.counters.at(key); });
     }
     return {{"iterations", column([](const TimedSlice& slice) { return slice.iterations; })},
             {"real_ns", column([](const TimedSlice& slice) { return slice.realNs; })},

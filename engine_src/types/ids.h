@@ -35,6 +35,11 @@ using CheckpointId = StrongId<struct CheckpointIdTag, uint64_t>;
 /// Identity of one history of a vBucket (an entry of its failover log).
 using VbUuid = StrongId<struct VbUuidTag, uint64_t>;
 
+/// Above every seqno and CAS that is ever given (a CAS is nanoseconds since 1970, until 2262). One
+/// from elsewhere that is not below would leave a vBucket no room for its own.
+inline constexpr uint64_t kSeqnoBound = uint64_t{1} << 63U;
+inline constexpr uint64_t kCasBound = uint64_t{1} << 63U;
+
 constexpr Seqno next(Seqno seqno) {
     return Seqno{seqno.get() + 1};
 }
