@@ -10,7 +10,6 @@ import click
 from perfrunner.cli import options
 from perfrunner.cli.engine_source import find_engine_source
 from perfrunner.cli.estimate import estimate
-from perfrunner.cli.gate import FAIL_ON
 from perfrunner.cli.output import note, print_json
 from perfrunner.cli.plan import show_plan
 from perfrunner.cli.run import end, run_and_report
@@ -65,18 +64,13 @@ IF_SAME = ("refuse", "skip", "measure")
 )
 @options.cluster_option
 @click.option("--resume", is_flag=True, help="Go on with the latest unfinished run of this pair.")
-@click.option("--dry-run", is_flag=True, help="Show the plan and do nothing.")
+@options.dry_run_option
 @options.seed_option
 @options.out_option
 @options.cache_option
 @options.engine_source_option
 @options.json_option
-@click.option(
-    "--fail-on",
-    type=click.Choice(FAIL_ON),
-    help="worse: end with 1 when a primary metric is worse and its interval reaches beyond the margin, or none has a "
-    "verdict. unsure: also when one is unsure, invalid or without a verdict.",
-)
+@options.fail_on_option
 @options.quiet_option
 @click.pass_context
 def command(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from perfrunner.cli.gate import FAIL_ON
 from perfrunner.errors import UsageError
 from perfrunner.spec import Spec, load_spec
 from perfrunner.spec.source import SourceSpec, source_from_text
@@ -72,6 +73,13 @@ engine_source_option = click.option(
 )
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="One JSON document on stdout, and nothing else."
+)
+dry_run_option = click.option("--dry-run", is_flag=True, help="Show the plan and do nothing.")
+fail_on_option = click.option(
+    "--fail-on",
+    type=click.Choice(FAIL_ON),
+    help="worse: end with 1 when a primary metric is worse and its interval reaches beyond the margin, or none has a "
+    "verdict. unsure: also when one is unsure, invalid or without a verdict.",
 )
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 profile_option = click.option(

@@ -11,7 +11,7 @@ import click
 from perfrunner.cli import options
 from perfrunner.cli.engine_source import find_engine_source
 from perfrunner.cli.estimate import estimate
-from perfrunner.cli.gate import FAIL_ON, judge
+from perfrunner.cli.gate import judge
 from perfrunner.cli.invocation import measuring_command, resume_command
 from perfrunner.cli.output import note, result, result_console
 from perfrunner.cli.plan import show_plan
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 @click.option(
     "--tune", "quieten", is_flag=True, help="Quieten the hosts meanwhile, as perfrunner tune does."
 )
-@click.option("--dry-run", is_flag=True, help="Show the plan and do nothing.")
+@options.dry_run_option
 @options.seed_option
 @options.workloads_option
 @options.variants_option
@@ -62,12 +62,7 @@ if TYPE_CHECKING:
 @options.cache_option
 @options.engine_source_option
 @options.json_option
-@click.option(
-    "--fail-on",
-    type=click.Choice(FAIL_ON),
-    help="worse: end with 1 when a primary metric is worse and its interval reaches beyond the margin, or none has a "
-    "verdict. unsure: also when one is unsure, invalid or without a verdict.",
-)
+@options.fail_on_option
 @options.quiet_option
 @click.pass_context
 def command(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from perfrunner.results import ResultStore, TrialRecord
 from perfrunner.run import events as ev
@@ -84,22 +85,14 @@ class Tally:
         beside = tuple(other.variant for other in unit.tasks[1:])
         self.journal.append(
             "trial-started",
-            block=task.block,
-            attempt=task.attempt,
-            workload=task.workload,
-            bucket=task.bucket,
-            variant=task.variant,
+            **_place(task),
             beside=beside,
         )
         self.listener.on_event(
             ev.TrialStarted(
                 number=self.done + 1,
                 total=self.total,
-                block=task.block,
-                attempt=task.attempt,
-                workload=task.workload,
-                bucket=task.bucket,
-                variant=task.variant,
+                **_place(task),
                 beside=beside,
             )
         )
@@ -154,11 +147,7 @@ class Tally:
             ev.TrialFinished(
                 number=self.done,
                 total=self.total,
-                block=task.block,
-                attempt=task.attempt,
-                workload=task.workload,
-                bucket=task.bucket,
-                variant=task.variant,
+                **_place(task),
                 status=result.status,
                 reason=result.reason,
                 seconds=result.seconds,
@@ -201,3 +190,14 @@ class Tally:
     def _tell_eta(self) -> None:
         left = self._likely_left()
         self.listener.on_event(ev.Eta(self.eta.left(left), self.done, self.done + len(left)))
+
+
+def _place(task: Task) -> dict[str, Any]:
+    """Where a trial stands in its experiment, as the journal and the events name it."""
+    return {
+        "block": task.block,
+        "attempt": task.attempt,
+        "workload": task.workload,
+        "bucket": task.bucket,
+        "variant": task.variant,
+    }
