@@ -26,6 +26,7 @@ from perfrunner.analysis.circumstances import (
 from perfrunner.analysis.level import ROUNDING, TO_SD, Change, changes
 from perfrunner.analysis.model import Cell, EffectKind
 from perfrunner.analysis.nights import Night, NightRow
+from perfrunner.source.model import commit_of
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -47,13 +48,18 @@ Turn: TypeAlias = Literal["better", "worse", "changed"]  # changed: the metric h
 
 @dataclass(frozen=True)
 class Run:
-    """One run of the spec. `value`: the effect (ratio or difference); of the baseline the mean in the metric's unit."""
+    """One run of the spec. `value`: the effect (ratio or difference); of the baseline the mean in the metric's unit.
+
+    `commit` and `title`: what the arm was built from, as `git describe --dirty` marks it; None where it is not known.
+    """
 
     experiment: str
     created_at: datetime
     build_id: str
     value: float
     blocks: int
+    commit: str | None = None
+    title: str | None = None
 
 
 @dataclass(frozen=True)
@@ -257,7 +263,8 @@ def _series(
 
 def _run(night: Night, row: NightRow, *, raw: bool) -> Run:
     value = row.mean if raw or row.effect is None else row.effect
-    return Run(night.experiment, night.created_at, row.build_id, value, row.blocks)
+    commit, title = commit_of(night.record.facts, row.variant)
+    return Run(night.experiment, night.created_at, row.build_id, value, row.blocks, commit, title)
 
 
 def _scaled(values: Sequence[float], kind: EffectKind | None) -> list[float]:

@@ -9,7 +9,7 @@ from perfrunner.report.numbers import ARROWS, MARKS, minus, p_text, scale_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from perfrunner.analysis.history import Alarm, History, Level, Series
+    from perfrunner.analysis.history import Alarm, History, Level, Run, Series
 
 BARS = "▁▂▃▄▅▆▇█"
 MOST_BARS = 80
@@ -88,7 +88,15 @@ def _change(series: Series, number: int) -> str:
         return ""
     run, before = series.runs[level.first], series.runs[level.first - 1]
     build = f", build {before.build_id} → {run.build_id}" if run.build_id != before.build_id else ""
-    return f"  {MARKS.get(turn, '◆')} {turn} ({p_text('p', level.p)}) since {run.experiment}{build}"
+    mark = MARKS.get(turn, "◆")
+    return f"  {mark} {turn} ({p_text('p', level.p)}) since {run.experiment}{build}{_commits(before, run)}"
+
+
+def _commits(before: Run, run: Run) -> str:
+    """`, commit 1a2b3c4d5e6f → 6f5e4d3c2b1a "title"`: the range in which to look for a cause."""
+    if run.commit is None or run.commit == before.commit:
+        return ""
+    return f', commit {before.commit or "unknown"} → {run.commit} "{run.title}"'
 
 
 def _value(series: Series, value: float) -> str:
@@ -122,7 +130,7 @@ def _document(series: Series) -> dict[str, Any]:
         "effect": series.kind,
         "runs": [
             {"experiment": run.experiment, "created_at": run.created_at.isoformat(), "build_id": run.build_id,
-             "value": run.value, "blocks": run.blocks}
+             "value": run.value, "blocks": run.blocks, "commit": run.commit, "title": run.title}
             for run in series.runs
         ],
         "levels": [

@@ -5,8 +5,7 @@ sources.of["mine"].path                                  # a copy by content, fr
 facts[FACT] = sources.record()                      # and restored by a resumed run
 """
 
+from perfrunner.source.model import FACT
 from perfrunner.source.resolve import Sources, resolve_sources, restore_sources, same_arms
-
-FACT = "sources"  # of an experiment: Sources.record()
 
 __all__ = ["FACT", "Sources", "resolve_sources", "restore_sources", "same_arms"]

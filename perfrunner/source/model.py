@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+FACT = "sources"  # of an experiment: Sources.record()
 MOST_LINES = 20  # of a log, a diffstat, a list of files
 
 
@@ -29,6 +30,13 @@ class ResolvedSource:
     dirty: tuple[str, ...] = ()
     patch: str | None = None
     patch_sha256: str | None = None
+
+    @property
+    def mark(self) -> str | None:
+        """The commit in short, with git describe's `-dirty` where its content was changed; None without a commit."""
+        if self.commit is None:
+            return None
+        return self.commit[:12] + ("-dirty" if self.dirty or self.patch else "")
 
     @property
     def text(self) -> str:
@@ -85,6 +93,17 @@ def source_of(record: Mapping[str, Any]) -> ResolvedSource:
     known = {one.name for one in fields(ResolvedSource)}
     given = {key: value for key, value in record.items() if key in known}
     return ResolvedSource(**{**given, "dirty": tuple(given.get("dirty") or ())})
+
+
+def commit_of(facts: Mapping[str, Any], variant: str) -> tuple[str | None, str | None]:
+    """From an experiment's facts, the mark and the title of the commit an arm was built from; None where unknown."""
+    recorded = facts.get(FACT)
+    arms = recorded.get("arms") if isinstance(recorded, Mapping) else None
+    record = arms.get(variant) if isinstance(arms, Mapping) else None
+    if not isinstance(record, Mapping):
+        return None, None
+    source = source_of(record)
+    return source.mark, source.title
 
 
 def distance_of(record: Mapping[str, Any]) -> Distance:

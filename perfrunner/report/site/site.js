@@ -28,7 +28,7 @@
     const drawn = series.flatMap((s, n) => {
       const colour = data.colours[(n + 1) % data.colours.length];
       const points = s.runs.map((r, i) => ({ value: [r.created_at, value(s, r.value)], experiment: r.experiment,
-        tip: [`<b>${escaped(s.variant)}</b>`, `${value(s, r.value).toFixed(2)} ${escaped(unit)}`, escaped(r.experiment), `${r.blocks} blocks`, `build ${escaped(r.build_id)}`, r.commit && `commit ${escaped(r.commit)}`,
+        tip: [`<b>${escaped(s.variant)}</b>`, `${value(s, r.value).toFixed(2)} ${escaped(unit)}`, escaped(r.experiment), `${r.blocks} blocks`, `build ${escaped(r.build_id)}`, r.commit && `commit ${escaped(r.commit)} ${escaped(r.title)}`,
           ...s.levels.filter((l, k) => k && l.first === i).map((l) => `<b>${escaped(s.turns[s.levels.indexOf(l)])}</b> from here on, p ${l.p.toPrecision(2)}`)].filter(Boolean).join('<br>') }));
       const levels = s.levels.flatMap((l) => [[s.runs[l.first].created_at, value(s, l.value)], [s.runs[l.last].created_at, value(s, l.value)]]);
       return [

@@ -12,6 +12,8 @@ import pytest
 from perfrunner.analysis.history import history
 from perfrunner.analysis.level import changes
 from perfrunner.analysis.nights import night_of
+from perfrunner.report.history import history_document, level_text
+from perfrunner.source.model import FACT, ResolvedSource, as_record
 
 LOOK = 1e-4  # what a series of a spec with a handful of them may have
 
@@ -216,6 +218,32 @@ def test_a_new_variant_does_not_end_the_series_of_the_others(nights):
     found = followed(runs, "ops_per_s")
     assert found.left_out == ()
     assert {len(series.runs) for series in found.series} == {3}
+
+
+def source(sha, **more):
+    """An arm's source as an experiment's facts hold it."""
+    known = ResolvedSource("main", "0" * 64, "/engine", 1, True, sha, f"title of {sha[:3]}", **more)
+    return as_record(known)
+
+
+def test_a_level_says_between_which_commits_it_began(nights):
+    runs = []
+    for night, run in enumerate(nights([0.05] * 12 + [0.0] * 5)):
+        mine = source("2" * 40, dirty=("a.cc",)) if night >= 12 else source("1" * 40)
+        runs.append(changed(run, **{FACT: {"arms": {"a": source("1" * 40), "b": mine}}}))
+    found = followed(runs, "ops_per_s")
+    lost = next(s for s in found.series if s.variant == "b")
+    assert (lost.runs[11].commit, lost.runs[12].commit) == ("1" * 12, "2" * 12 + "-dirty")
+    assert level_text(lost, 1).endswith('commit 111111111111 → 222222222222-dirty "title of 222"')
+    assert "commit" not in level_text(lost, 0)
+    series = next(s for s in history_document([found])["series"] if s["variant"] == "b")
+    assert series["runs"][12]["title"] == "title of 222"
+
+
+def test_a_run_of_an_older_store_has_no_commit(nights):
+    series = followed(nights([0.05] * 12 + [0.0] * 5), "ops_per_s").series
+    assert {run.commit for one in series for run in one.runs} == {None}
+    assert not any("commit" in level_text(one, n) for one in series for n in range(len(one.levels)))
 
 
 def test_host_facts_are_those_that_hold_still():
