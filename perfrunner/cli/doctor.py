@@ -11,8 +11,8 @@ import click
 from perfrunner.cli import options
 from perfrunner.cli.output import note, print_json, result_console
 from perfrunner.errors import EXIT_FAILED
-from perfrunner.spec import ClusterSpec, load_cluster
-from perfrunner.spec.cluster import HostSpec
+from perfrunner.spec import load_cluster
+from perfrunner.spec.cluster import local_cluster
 
 if TYPE_CHECKING:
     from perfrunner.run.preflight.health import Finding
@@ -44,7 +44,7 @@ def command(
 ) -> None:
     """Examine the tools here and the hosts of SPEC (or of --cluster; otherwise this machine). Changes nothing."""
     spec = None if spec_path is None else options.read_spec(spec_path, overrides, cluster)
-    given = load_cluster(cluster) if cluster is not None else _this_machine()
+    given = load_cluster(cluster) if cluster is not None else local_cluster()
     hosts = given if spec is None else spec.cluster
     from perfrunner.run.preflight.doctor import examine
 
@@ -59,17 +59,6 @@ def command(
         note(", ".join(f"{count} {grade}" for grade, count in counts.items()))
     if counts["problem"]:
         ctx.exit(EXIT_FAILED)
-
-
-def _this_machine() -> ClusterSpec:
-    name = "local"
-    return ClusterSpec(
-        name=name,
-        transport="local",
-        hosts={name: HostSpec()},
-        engine_nodes=(name,),
-        load_clients=(name,),
-    )
 
 
 def _print(findings: list[Finding]) -> None:

@@ -42,7 +42,7 @@ cluster_option = click.option(
     "--cluster",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Run on these hosts instead of the spec's.",
+    help="Run on these hosts instead of the spec's; `local` is this machine.",
 )
 out_option = click.option(
     "--out",

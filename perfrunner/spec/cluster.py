@@ -25,6 +25,14 @@ WorkDir = Annotated[
 MAX_REPLICAS = 3
 # It outlives a reboot, on a real disk; %u is the number of the user on the host, whose own it is.
 DEFAULT_WORK_DIR = "/var/tmp/perfrunner-%u"
+LOCAL = "local"  # `cluster: local`: this machine, without a file
+LOCAL_CLUSTER = {
+    "name": LOCAL,
+    "transport": "local",
+    "hosts": {"here": {}},
+    "engine_nodes": ["here"],
+    "load_clients": ["here"],
+}
 
 
 class HostSpec(Piece):
@@ -95,3 +103,8 @@ class ClusterSpec(Piece):
         if self.transport == "local" and len(self.hosts) != 1:
             raise ValueError(f"expected one host with transport local; got {', '.join(self.hosts)}")
         return self
+
+
+def local_cluster() -> ClusterSpec:
+    """This machine alone, engine and load client in one."""
+    return ClusterSpec.model_validate(LOCAL_CLUSTER)

@@ -8,8 +8,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from perfrunner.errors import SpecError
-from perfrunner.spec.cluster import ClusterSpec
-from perfrunner.spec.document import Mark, Node, describe, load_document, plain
+from perfrunner.spec.cluster import LOCAL, LOCAL_CLUSTER, ClusterSpec, local_cluster
+from perfrunner.spec.document import Mark, Node, describe, load_document, plain, tree
 from perfrunner.spec.includes import Sources, absolute_paths, absolute_sources, shown
 from perfrunner.spec.matrix import expand
 from perfrunner.spec.model import Spec
@@ -60,7 +60,9 @@ def load_spec(
 
 
 def load_cluster(path: Path) -> ClusterSpec:
-    """A cluster file by itself. Raises SpecError."""
+    """A cluster file by itself, or `local`. Raises SpecError."""
+    if str(path) == LOCAL:
+        return local_cluster()
     problems = Problems()
     node = Sources(problems).load(path)
     if node is not None:
@@ -77,14 +79,17 @@ def load_cluster(path: Path) -> ClusterSpec:
 
 
 def _with_cluster(root: Node, path: Path, other: Path | None, sources: Sources) -> Node:
-    """`cluster` as a mapping: from --cluster, from the file it names, or as it is written."""
+    """`cluster` as a mapping: from --cluster, from the file it names, as it is written, or this machine's."""
     if other is not None:
-        name = Node(str(other.resolve()), Mark(f"--cluster {other}", 0, ("cluster",)))
+        text = LOCAL if str(other) == LOCAL else str(other.resolve())
+        name = Node(text, Mark(f"--cluster {other}", 0, ("cluster",)))
     elif (written := root.get("cluster")) is not None and not written.is_mapping:
         name = written
     else:
         return root
-    found = sources.include(name, path.resolve().parent)
+    if name.value == LOCAL:
+        return root.with_child("cluster", tree(LOCAL_CLUSTER, name.mark))
+    found = sources.include(name, path.resolve().parent, words=(LOCAL,))
     return root if found is None else root.with_child("cluster", found)
 
 

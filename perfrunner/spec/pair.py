@@ -11,19 +11,14 @@ from typing import Any
 
 import yaml
 
+from perfrunner.spec.cluster import LOCAL_CLUSTER
 from perfrunner.spec.model import Spec
 from perfrunner.spec.source import SourceSpec
 
 # The quickstart's workloads, a little smaller, on this machine.
 SMALL: dict[str, Any] = {
     "name": "ab",
-    "cluster": {
-        "name": "local",
-        "transport": "local",
-        "hosts": {"here": {}},
-        "engine_nodes": ["here"],
-        "load_clients": ["here"],
-    },
+    "cluster": LOCAL_CLUSTER,
     "variants": {"engine": {"name": "engine", "allocator": {"name": "system"}}},
     "baseline": "engine",
     "engine": {"threads": 2, "shards": 2, "quota_mb": 1024},
