@@ -13,7 +13,7 @@ from pathlib import Path
 
 from perfrunner.bundled import bundled
 from perfrunner.errors import UsageError
-from perfrunner.spec.source import ENGINE_DIRECTORY, is_engine_source
+from perfrunner.spec.engine_tree import ENGINE_DIRECTORY, is_engine_source
 
 ENVIRONMENT = "PERFRUNNER_ENGINE_SRC"
 

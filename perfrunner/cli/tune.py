@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from perfrunner.cli import complete
 from perfrunner.cli.output import note
-from perfrunner.spec import load_cluster
-from perfrunner.spec.cluster import local_cluster
 
 if TYPE_CHECKING:
     from perfrunner.cluster import Host
@@ -19,6 +18,7 @@ _cluster = click.option(
     "--cluster",
     type=click.Path(path_type=Path),
     metavar="FILE",
+    shell_complete=complete.clusters,
     help="The hosts; otherwise this machine.",
 )
 
@@ -67,6 +67,8 @@ def untune(cluster: Path | None) -> None:
 def _hosts(cluster: Path | None) -> Iterator[Host]:
     """Each under its lock: a run that is under way is not disturbed."""
     from perfrunner.cluster import open_host
+    from perfrunner.spec import load_cluster
+    from perfrunner.spec.cluster import local_cluster
 
     spec = local_cluster() if cluster is None else load_cluster(cluster)
     for name, host in spec.hosts.items():

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from perfrunner.spec.base import ListAsTuple, Piece, PlainName, matching
+from perfrunner.spec.local import LOCAL_CLUSTER
 from perfrunner.spec.suggest import expected_name
 
 Address = Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9.:_-]*", "a host name or an IP address")]
@@ -25,14 +26,6 @@ WorkDir = Annotated[
 MAX_REPLICAS = 3
 # It outlives a reboot, on a real disk; %u is the number of the user on the host, whose own it is.
 DEFAULT_WORK_DIR = "/var/tmp/perfrunner-%u"
-LOCAL = "local"  # `cluster: local`: this machine, without a file
-LOCAL_CLUSTER = {
-    "name": LOCAL,
-    "transport": "local",
-    "hosts": {"here": {}},
-    "engine_nodes": ["here"],
-    "load_clients": ["here"],
-}
 
 
 class HostSpec(Piece):
