@@ -206,7 +206,6 @@ TEST(PillowfightOptions, BadEnsemblesAreExitTwo) {
     const std::vector<std::vector<const char*>> bad{
             {"--slice", "0.002"},
             {"--round-seed", "1"},
-            {"--arm", good},  // would have to populate
             {"-n", "--arm", good, "--host", "h"},
             {"-n", "--arm", good, "--port", "1"},
             {"-n", "--arm", good, "--slice", "0"},
@@ -229,6 +228,7 @@ TEST(PillowfightOptions, BadEnsemblesAreExitTwo) {
         EXPECT_EQ(pillowfight(args), kExitUsage) << args.back();
     }
     EXPECT_EQ(pillowfight({"-n", "--arm", good}), -1);
+    EXPECT_EQ(pillowfight({"--populate-only", "--arm", good}), -1);
 }
 
 TEST(ParseAddress, WantsBracketsAroundColons) {

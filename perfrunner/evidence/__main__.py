@@ -27,7 +27,10 @@ OUT = Path("perfrunner-evidence")
 
 def seconds(value: Any) -> float:
     """`250ms`, `5s`; a bare number is seconds."""
-    return float(value) if isinstance(value, int | float) else parse_duration(value)
+    try:
+        return float(value)
+    except ValueError:
+        return parse_duration(value)
 
 
 Function = Callable[..., Iterable[Planned]]

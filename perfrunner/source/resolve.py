@@ -15,7 +15,7 @@ from perfrunner.build.identity import content_hash, is_source
 from perfrunner.build.snapshot import Snapshot, find_snapshot, take_snapshot
 from perfrunner.errors import BuildError, UsageError
 from perfrunner.source.git import GitError, Repository, changes
-from perfrunner.source.interface import check_interface, interface_of
+from perfrunner.source.interface import check_interface, check_tools, interface_of
 from perfrunner.source.model import (
     MOST_LINES,
     Distance,
@@ -81,6 +81,7 @@ def resolve_sources(spec: Spec, engine_src: Path, cache_dir: Path) -> Sources:
         return found[source]
 
     tools = resolved(None)
+    check_tools(tools)
     arms = {}
     for name, variant in spec.variants.items():
         try:

@@ -15,12 +15,13 @@ from pathlib import Path
 from perfrunner.cluster.transport import Transport
 from perfrunner.cluster.vbucket_map import bracketed
 from perfrunner.errors import TrialError
-from perfrunner.measure.turns import Turns, failed_arm, parse_turns
+from perfrunner.measure.client import ClientReport
+from perfrunner.measure.turns import Turns, failed_arm, parse_arms, parse_turns
 from perfrunner.run.trial.credentials import USER
 from perfrunner.run.trial.engine import Engine
 from perfrunner.run.trial.reproduce import Recorder
 from perfrunner.run.trial.serverbench import SLICE_S, Bench, common_flags
-from perfrunner.workloads.bench import ServerBench, Share
+from perfrunner.workloads.bench import EnsembleArguments, Share
 
 SLICES_FILE = "slices.json"
 
@@ -59,26 +60,55 @@ class EnsembleBench:
             self.check_engines()
             time.sleep(min(left, SLICE_S))
 
-    def load_in_turns(
-        self, tool: str, arguments: Callable[[ServerBench, Share], Sequence[str]], *, output: str
-    ) -> Turns:
+    def prepare_in_turns(
+        self, tool: str, arguments: EnsembleArguments, *, output: str
+    ) -> list[ClientReport]:
+        given = self._flags(tool, arguments, None, pids=False)
+        parts = parse_arms(*self._run(tool, given, given, output), len(self.arms))
+        for arm, (_, text) in zip(self.arms, parts, strict=True):
+            (arm.directory / f"{output}.json").write_text(text, encoding="utf-8")
+        return [report for report, _ in parts]
+
+    def load_in_turns(self, tool: str, arguments: EnsembleArguments, *, output: str) -> Turns:
+        base = self.arms[self.baseline]
+        apart = base.engines[0].host.name != base.seats[0].host.name
+        clock = self._clock(base) if apart else None
+        turns = parse_turns(
+            *self._run(
+                tool,
+                self._flags(tool, arguments, clock, pids=True),
+                self._flags(tool, arguments, None, pids=not apart),
+                output,
+            )
+        )
+        if len(turns.arms) != len(self.arms):
+            raise TrialError(f"{tool} reported {len(turns.arms)} arms of {len(self.arms)}")
+        for arm, its in zip(self.arms, turns.arms, strict=True):
+            (arm.directory / f"{output}.json").write_text(its.report_text, encoding="utf-8")
+            text = json.dumps(its.slices.document(), separators=(",", ":"))
+            (arm.directory / SLICES_FILE).write_text(text, encoding="utf-8")
+        return turns
+
+    def _flags(
+        self, tool: str, arguments: EnsembleArguments, clock: str | None, *, pids: bool
+    ) -> list[str]:
         base = self.arms[self.baseline]
         seat = base.seats[0]
-        apart = base.engines[0].host.name != seat.host.name
-        clock = self._clock(base) if apart else None
+        return [
+            f"{seat.tools}/bin/{tool}",
+            *(f"--arm={arm_flag(arm.engines[0], clock, pid=pids)}" for arm in self.arms),
+            *common_flags(seat),
+            *arguments(base, Share(0, 1)),
+            f"--round-seed={self.round_seed}",
+        ]
 
-        def command(of: str | None, *, pids: bool) -> list[str]:
-            return [
-                f"{seat.tools}/bin/{tool}",
-                *(f"--arm={arm_flag(arm.engines[0], of, pid=pids)}" for arm in self.arms),
-                *common_flags(seat),
-                *arguments(base, Share(0, 1)),
-                f"--round-seed={self.round_seed}",
-            ]
-
-        handle = base.start_client(
-            command(clock, pids=True), seat, output, recorded=command(None, pids=not apart)
-        )
+    def _run(
+        self, tool: str, argv: Sequence[str], recorded: Sequence[str], output: str
+    ) -> tuple[str, str]:
+        """One process for all arms, from the baseline's seat: what it printed, and the name of that."""
+        base = self.arms[self.baseline]
+        seat = base.seats[0]
+        handle = base.start_client(argv, seat, output, recorded=recorded)
         try:
             base.wait_client(tool, seat, output, handle, self.check_engines)
         except TrialError as error:
@@ -86,15 +116,9 @@ class EnsembleBench:
             raise blamed(seat.host, remote, len(self.arms), error) from error
         kept = self.directory / f"{output}.json"
         seat.host.get_file(f"{seat.directory}/{output}.json", kept)
-        turns = parse_turns(kept.read_text(encoding="utf-8"), kept.name)
-        if len(turns.arms) != len(self.arms):
-            raise TrialError(f"{tool} reported {len(turns.arms)} arms of {len(self.arms)}")
+        text = kept.read_text(encoding="utf-8")
         kept.unlink()
-        for arm, its in zip(self.arms, turns.arms, strict=True):
-            (arm.directory / f"{output}.json").write_text(its.report_text, encoding="utf-8")
-            text = json.dumps(its.slices.document(), separators=(",", ":"))
-            (arm.directory / SLICES_FILE).write_text(text, encoding="utf-8")
-        return turns
+        return text, kept.name
 
     def _clock(self, base: Bench) -> str:
         """The address of a helper on the engines' host that serves their CPU clocks."""
