@@ -166,8 +166,11 @@ class SshTransport(ShellTransport):
         try:
             channel = self._open_channel()
             try:
-                # `exec`: the login shell, whatever it is, gives way to a POSIX one.
-                channel.exec_command(f"exec {command_line(supervised(argv, fed=fed))}")
+                try:
+                    # `exec`: the login shell, whatever it is, gives way to a POSIX one.
+                    channel.exec_command(f"exec {command_line(supervised(argv, fed=fed))}")
+                except OSError as error:  # a reset connection is none of Paramiko's exceptions
+                    raise self._lost(error) from error
                 yield channel
             except (paramiko.SSHException, EOFError) as error:
                 raise self._lost(error) from error
