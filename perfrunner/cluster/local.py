@@ -13,8 +13,8 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import IO
 
-from perfrunner.cluster.shell import CHUNK, Raw, ShellTransport, Sink, supervised
-from perfrunner.cluster.transport import CommandTimeout
+from perfrunner.cluster.shell import CHUNK, ShellTransport, Sink, supervised
+from perfrunner.cluster.transport import CommandTimeout, Raw
 
 _TERM_PATIENCE_S = 1.0
 

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 from perfrunner.cluster.heartbeat import Heartbeat
 from perfrunner.cluster.hostkeys import HostKeyPolicy, KnownHosts
-from perfrunner.cluster.shell import CHUNK, Raw, ShellTransport, Sink, command_line, supervised
+from perfrunner.cluster.shell import CHUNK, ShellTransport, Sink, command_line, supervised
 from perfrunner.cluster.ssh_config import Endpoint
-from perfrunner.cluster.transport import CommandTimeout, LinkLost
+from perfrunner.cluster.transport import CommandTimeout, LinkLost, Raw
 from perfrunner.errors import HostError
 
 if TYPE_CHECKING:
