@@ -1,0 +1,3 @@
+# shellcheck shell=sh
+# As TIED, for a command that reads standard input: its end is the command's own business.
+"$@"; exit $?
