@@ -212,7 +212,7 @@ class TestRefused:
         """An arm may be older than the tools, which are built from the engine source in use."""
         (repo.engine / "INTERFACE").unlink()
         old = repo.commit("before interface 2")
-        with pytest.raises(UsageError, match="interface 1 .*needs load tools of 2 or later"):
+        with pytest.raises(UsageError, match=r"interface 1 .*needs load tools of 2 or later"):
             resolve_sources(a_spec(a=None, mine={"git": "v1"}), repo.engine, cache)
         (repo.engine / "INTERFACE").write_text("2\n")
         sources = resolve_sources(a_spec(a=None, mine={"git": old}), repo.engine, cache)
