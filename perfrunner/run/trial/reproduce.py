@@ -162,8 +162,8 @@ class Recorder:
             )
         )
         self._values[f"port={port}"] = f'port="$PORT_{job}"'
-        for name in ("pid", "node"):  # of a cluster's first node and of the others
-            self._values[f"{name}={pid}"] = f'{name}="$PID_{job}"'
+        for word in ("pid", "node"):  # of a cluster's first node and of the others
+            self._values[f"{word}={pid}"] = f'{word}="$PID_{job}"'
 
     def wait(self, name: str) -> None:
         self._lines.append(f'wait "$job_{_identifier(name)}"\n')
