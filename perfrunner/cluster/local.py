@@ -137,4 +137,6 @@ def _end_group(child: subprocess.Popen[bytes]) -> None:
 def _is_zombie(child: subprocess.Popen[bytes]) -> bool:
     if child.returncode is not None:
         return True
+    if not hasattr(os, "waitid"):  # macOS: the group gets its whole patience
+        return False
     return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None

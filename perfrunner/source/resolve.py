@@ -24,8 +24,9 @@ from perfrunner.source.model import (
     distance_of,
     source_of,
 )
+from perfrunner.spec.engine_tree import engine_in, is_engine_source
 from perfrunner.spec.model import Spec
-from perfrunner.spec.source import SourceSpec, engine_in, is_engine_source
+from perfrunner.spec.source import SourceSpec
 
 IN_USE = "engine source"  # the name of the source that a variant without `source` is built from
 
