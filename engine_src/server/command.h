@@ -36,8 +36,9 @@ struct CommandContext {
     Session& session;
     Output& out;
     FrontEndStats& stats;
-    OpTime now;              ///< read once per wake-up
-    FrameOptions options{};  ///< of the request at work
+    OpTime now;                                     ///< read once per wake-up
+    FrameOptions options{};                         ///< of the request at work
+    PrefixStats* prefixes{server.prefixes.ifOn()};  ///< nullptr: traffic is not counted by prefix
 };
 
 using Handler = After (*)(CommandContext&, const protocol::FrameView&);

@@ -50,6 +50,8 @@ constexpr std::string_view fault(const protocol::VersionExtras& extras, Opcode o
 After storeVersion(CommandContext& context, const FrameView& request) {
     const Opcode opcode = request.header.opcode;
     context.stats.sets.add();
+    count(context, request,
+          isDelete(opcode) ? PrefixStats::Event::Delete : PrefixStats::Event::Set);
     const auto extras = protocol::decodeVersionExtras(request.extras);
     if (const auto text = fault(extras, opcode); !text.empty()) {
         replyError(context, request, Status::kEinval, text);
