@@ -193,9 +193,13 @@ After store(CommandContext& context, const FrameView& request) {
         replyError(context, request, Status::kEinval, "Invalid arguments: CAS with add");
         return After::Continue;
     }
+    auto& bucket = context.server.bucket;
     replyMutation(context, request,
-                  context.server.bucket.store(vbid, request.keyText(), mode, request.valueText(),
-                                              args, context.now));
+                  context.value == nullptr
+                          ? bucket.store(vbid, request.keyText(), mode, request.valueText(), args,
+                                         context.now)
+                          : bucket.store(vbid, request.keyText(), mode, std::move(*context.value),
+                                         args, context.now));
     return After::Continue;
 }
 
@@ -250,7 +254,7 @@ void addDataOps(CommandTable& table) {
     add({Opcode::kUnlockKey}, {unlock, Write});
     add({Opcode::kSet, Opcode::kSetQ, Opcode::kAdd, Opcode::kAddQ, Opcode::kReplace,
          Opcode::kReplaceQ},
-        {store, Write, refuseLongValue});
+        {store, Write, refuseLongValue, true});
     add({Opcode::kAppend, Opcode::kAppendQ, Opcode::kPrepend, Opcode::kPrependQ}, {concat, Write});
     add({Opcode::kDelete, Opcode::kDeleteQ}, {remove, Write});
     add({Opcode::kTouch}, {touch, Write});
