@@ -332,11 +332,27 @@ OpResult Bucket::storeVersion(Vbid vbid, std::string_view key, std::string_view 
         return failed(status);
     }
     const BucketMemoryGuard guard(memory_);
+    return putVersion(vbid, key, version.deleted ? BlobPtr{} : Blob::create(value), version, now);
+}
+
+OpResult Bucket::storeVersion(Vbid vbid, std::string_view key, BlobPtr value,
+                              const VersionArgs& version, const OpTime& now) {
+    const BucketMemoryGuard guard(memory_);
+    // The value is charged already.
+    if (const OpStatus status = admit(vbid, key, value.view().size(), key.size(), now);
+        status != OpStatus::Ok) {
+        value = {};
+        return failed(status);
+    }
+    return putVersion(vbid, key, std::move(value), version, now);
+}
+
+OpResult Bucket::putVersion(Vbid vbid, std::string_view key, BlobPtr value,
+                            const VersionArgs& version, const OpTime& now) {
     const auto onDisk = [&](std::optional<ItemMeta>& tombstone) {
         return findTombstone(vbid, key, tombstone);
     };
-    return vbucket(vbid).storeVersion(key, version.deleted ? BlobPtr{} : Blob::create(value),
-                                      version, onDisk, now);
+    return vbucket(vbid).storeVersion(key, std::move(value), version, onDisk, now);
 }
 
 OpResult Bucket::flushAll(const OpTime& now) {

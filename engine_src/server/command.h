@@ -36,8 +36,10 @@ struct CommandContext {
     Session& session;
     Output& out;
     FrontEndStats& stats;
-    OpTime now;              ///< read once per wake-up
-    FrameOptions options{};  ///< of the request at work
+    OpTime now;               ///< read once per wake-up
+    FrameOptions options{};   ///< of the request at work
+    BlobPtr* value{nullptr};  ///< where it came in a Blob of its own; a handler may take it
+    PrefixStats* prefixes{server.prefixes.ifOn()};  ///< nullptr: traffic is not counted by prefix
 };
 
 using Handler = After (*)(CommandContext&, const protocol::FrameView&);
@@ -47,6 +49,8 @@ struct Command {
     Needs needs{Needs::Nothing};
     /// Answers a request whose value is too long to be looked at; nullptr: E2big, no more.
     Handler tooLong{nullptr};
+    /// The document's value is the request's: a large one may come in a Blob of its own.
+    bool keepsValue{false};
 };
 
 class CommandTable {

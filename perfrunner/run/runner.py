@@ -20,6 +20,7 @@ from typing import Any
 
 import perfrunner
 from perfrunner.cluster import LinkLost
+from perfrunner.cluster.extra import require_ssh
 from perfrunner.errors import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
@@ -93,6 +94,8 @@ def run_experiment(
     spec = spec.restricted(workloads, variants)
     for workload in spec.workloads.values():
         check_runnable(workload.type)
+    if spec.cluster.transport == "ssh":
+        require_ssh()
     go_on = resume_command or shlex.join(
         ["perfrunner", "run", str(spec_path), "--out", str(out_dir), "--resume"]
     )
