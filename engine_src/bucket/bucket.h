@@ -114,6 +114,9 @@ class Bucket : private MutationSink {
     /// deletion is a version as any other.
     OpResult storeVersion(Vbid vbid, std::string_view key, std::string_view value,
                           const VersionArgs& version, const OpTime& now);
+    /// The same with a value that already is a Blob (created under a guard of this bucket).
+    OpResult storeVersion(Vbid vbid, std::string_view key, BlobPtr value,
+                          const VersionArgs& version, const OpTime& now);
     /// Deletes every document of every active vBucket, each as a deletion with its own seqno.
     OpResult flushAll(const OpTime& now);
 
@@ -219,6 +222,8 @@ class Bucket : private MutationSink {
     void onExpiredOnAccess() noexcept final {
         counters_.expiredOnAccess.fetch_add(1, std::memory_order_relaxed);
     }
+    OpResult putVersion(Vbid vbid, std::string_view key, BlobPtr value, const VersionArgs& version,
+                        const OpTime& now);
     [[nodiscard]] size_t share(double part) const {
         return static_cast<size_t>(part * static_cast<double>(memory_.quota()));
     }

@@ -1,6 +1,6 @@
 // A client that sends anything, in two pieces, to the request loop over an in-memory bucket: whole
 // answers only, nothing charged to the bucket that does not belong to it, and the same answers
-// wherever the stream is cut.
+// wherever the stream is cut, and also where the value that is cut is read into its Blob.
 #include <spdlog/spdlog.h>
 
 #include <cstdlib>
@@ -65,6 +65,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const size_t answers = wholeAnswers(whole);
 
     Bench cutUp(login ? &users : nullptr, 2);
+    if ((data[0] & 2U) != 0) {
+        cutUp.largeFrom = 0;  // what is incomplete at the cut is read into its Blob
+    }
     Stop cutStop = pump(cutUp, bytes.substr(0, cut));
     if (isOpen(cutStop)) {
         cutStop = pump(cutUp, bytes.substr(cut));

@@ -35,12 +35,15 @@ CONVERSATIONS = {
     "session": [frame(0x1F, b"agent", b"\0\x03\0\x04\0\x07\0\x08\0\x0b\0\x1e"), frame(0xFE, b"", b"\0\2"), frame(0x20), frame(0x89, b"default"),
                 frame(0xB5), frame(0xB5, extras=bytes(16)), frame(0x00, b"k", vbucket=9), frame(0x01, b"k", b"{}", STORE, datatype=1),
                 frame(0xA0, b"k", extras=b"\2")],
-    "admin": [frame(0x10), frame(0x10, b"timings"), frame(0x10, b"reset"), frame(0x3E), frame(0x3D, extras=b"\2"), frame(0x96), frame(0x08),
+    "admin": [frame(0x10), frame(0x10, b"timings"), frame(0x10, b"reset"), frame(0x10, b"detail on"), frame(0x00, b"p:k"), frame(0x10, b"detail dump"), frame(0x3E), frame(0x3D, extras=b"\2"), frame(0x96), frame(0x08),
               frame(0x1B, extras=bytes(4)), frame(0x0B), frame(0x07)],
     "flexible": [frame(0x01, b"k", b"v", STORE, magic=0x08, framing=b"\x13\1\0\5"), frame(0x00, b"k", magic=0x08, framing=b"\0"),
                  frame(0x0A, magic=0x83), frame(0x0A, magic=0x81)],
     "unknown": [frame(0x77, b"k", b"body", b"ext"), frame(0x0A), frame(0x50, b"name", b"", bytes(8))],
     "lengths": [frame(0x00, b"k")[:9] + b"\xff\xff\xff" + bytes(12), frame(0x0A)],
+    # Cut in the middle of a value.
+    "large": [frame(0x02, b"k", b"v" * 400, STORE), frame(0x02, b"k", b"w" * 900, STORE), frame(0x00, b"k")],
+    "large-versions": [frame(0x01, b"k", b"v" * 90, STORE), frame(0xA2, b"k", b"w" * 900, struct.pack(">IIQQ", 1, 0, 3, 99)), frame(0x0C, b"k")],
     "login": [frame(0x20), frame(0x21, b"PLAIN", b"\0ann\0secret"), frame(0x21, b"SCRAM-SHA1", b"n,,n=ann,r=x"),
               frame(0x22, b"SCRAM-SHA1", b"c=biws,r=x,p=AAAA"), frame(0x00, b"k")],
 }
@@ -96,7 +99,8 @@ REPLICATIONS = {
 
 def main() -> None:
     for name, frames in CONVERSATIONS.items():
-        for target, head in (("frame", b""), ("connection", (b"\1" if name == "login" else b"\0") + b"\x80")):
+        flags = {"login": b"\1", "large": b"\2", "large-versions": b"\2"}.get(name, b"\0")
+        for target, head in (("frame", b""), ("connection", flags + b"\x80")):
             (HERE / target).mkdir(parents=True, exist_ok=True)
             (HERE / target / name).write_bytes(head + b"".join(frames))
     (HERE / "sequence").mkdir(parents=True, exist_ok=True)

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <initializer_list>
 #include <string_view>
 
 #include "protocol/request_rules.h"
@@ -36,8 +37,10 @@ struct CommandContext {
     Session& session;
     Output& out;
     FrontEndStats& stats;
-    OpTime now;              ///< read once per wake-up
-    FrameOptions options{};  ///< of the request at work
+    OpTime now;               ///< read once per wake-up
+    FrameOptions options{};   ///< of the request at work
+    BlobPtr* value{nullptr};  ///< where it came in a Blob of its own; a handler may take it
+    PrefixStats* prefixes{server.prefixes.ifOn()};  ///< nullptr: traffic is not counted by prefix
 };
 
 using Handler = After (*)(CommandContext&, const protocol::FrameView&);
@@ -47,6 +50,8 @@ struct Command {
     Needs needs{Needs::Nothing};
     /// Answers a request whose value is too long to be looked at; nullptr: E2big, no more.
     Handler tooLong{nullptr};
+    /// The document's value is the request's: a large one may come in a Blob of its own.
+    bool keepsValue{false};
 };
 
 class CommandTable {
@@ -54,8 +59,10 @@ class CommandTable {
     /// Every opcode that this room serves.
     CommandTable();
 
-    void add(protocol::Opcode opcode, Command command) {
-        commands_[protocol::raw(opcode)] = command;
+    void add(std::initializer_list<protocol::Opcode> opcodes, Command command) {
+        for (const auto opcode : opcodes) {
+            commands_[protocol::raw(opcode)] = command;
+        }
     }
     [[nodiscard]] const Command& at(protocol::Opcode opcode) const {
         return commands_[protocol::raw(opcode)];

@@ -105,7 +105,12 @@ size_t Connection::receive(uint8_t* to, size_t room) {
 
 void Connection::readLargeFrame() {
     for (int reads = 0; reads < kLargeFrameReads; ++reads) {
-        const size_t room = std::min(inbox_.wanted() - inbox_.view().size(), kLargeFrameStep);
+        if (!inbox_.readsLarge()) {
+            if (auto large = LargeRequest::start(thread_.server(), session_, inbox_.view())) {
+                inbox_.readInto(std::move(large));
+            }
+        }
+        const size_t room = std::min(inbox_.missing(), kLargeFrameStep);
         const auto count = socket_.receive(inbox_.reserve(room), room);
         if (!count) {
             close();
@@ -131,8 +136,13 @@ void Connection::run(protocol::Bytes input) {
     Progress progress;
     bool waiting = false;
     try {
-        progress = runRequests(context, input, {server.settings.maxRequestsPerTurn, room});
-        inbox_.keep(input, progress, Clock::now());
+        if (inbox_.readsLarge()) {
+            progress = runLarge(context, inbox_.takeLarge());
+            inbox_.keep({}, progress, Clock::now());
+        } else {
+            progress = runRequests(context, input, {server.settings.maxRequestsPerTurn, room});
+            inbox_.keep(input, progress, Clock::now(), startLarge(input, progress));
+        }
     } catch (const std::exception& error) {
         // One client's request that cannot be served (no memory for its answer) must not end the
         // others'.
@@ -172,6 +182,14 @@ void Connection::run(protocol::Bytes input) {
         return;
     }
     sendBatch();
+}
+
+LargeRequest Connection::startLarge(protocol::Bytes input, const Progress& progress) {
+    if (progress.stop != Stop::NeedInput || progress.wanted <= thread_.readBufferSize())
+            [[likely]] {
+        return {};
+    }
+    return LargeRequest::start(thread_.server(), session_, input.subspan(progress.consumed));
 }
 
 void Connection::produce() {
@@ -353,7 +371,7 @@ size_t Connection::unsentLimit() const {
 }
 
 bool Connection::accountBuffers() {
-    const size_t held = inbox_.capacity() + output_.held();
+    const size_t held = inbox_.held() + output_.held();
     if (held == accounted_) {
         return true;
     }

@@ -68,7 +68,10 @@ class Connection {
     void skipInput();
     /// Bytes that the inbox and one read may have together.
     [[nodiscard]] size_t readLimit() const;
+    /// Runs `input`, or the large request that has just become complete.
     void run(protocol::Bytes input);
+    /// What `progress` left of `input`, where that is to be read as a large request.
+    LargeRequest startLarge(protocol::Bytes input, const Progress& progress);
     /// Adds what the conversation has ready to the thread's output buffer.
     void produce();
     /// Sends the thread's output buffer; keeps what the socket does not take.

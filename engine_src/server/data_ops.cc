@@ -35,6 +35,12 @@ void replyMutation(CommandContext& context, const FrameView& request, const OpRe
     reply(context, request, response);
 }
 
+// Not inlined: the operations pay for it only while it is on.
+[[gnu::cold, gnu::noinline]] void countByPrefix(CommandContext& context, const FrameView& request,
+                                                PrefixStats::Event event) {
+    context.prefixes->count(request.keyText(), event);
+}
+
 namespace {
 
 constexpr bool answersKey(Opcode opcode) {
@@ -60,6 +66,7 @@ void replyMiss(CommandContext& context, const FrameView& request) {
 
 After replyDocument(CommandContext& context, const FrameView& request, const OpResult& result) {
     context.stats.gets.add();
+    count(context, request, result.ok() ? PrefixStats::Event::Hit : PrefixStats::Event::Miss);
     if (!result.ok()) {
         if (result.status == OpStatus::KeyNotFound) {
             replyMiss(context, request);
@@ -169,6 +176,7 @@ After refuseLongValue(CommandContext& context, const FrameView& request) {
 
 After store(CommandContext& context, const FrameView& request) {
     context.stats.sets.add();
+    count(context, request, PrefixStats::Event::Set);
     options::PlantedFault::stored();
     if (request.value.size() > protocol::kMaxMemcachedValue && !context.session.couchbase()) {
         return refuseLongValue(context, request);
@@ -185,14 +193,19 @@ After store(CommandContext& context, const FrameView& request) {
         replyError(context, request, Status::kEinval, "Invalid arguments: CAS with add");
         return After::Continue;
     }
+    auto& bucket = context.server.bucket;
     replyMutation(context, request,
-                  context.server.bucket.store(vbid, request.keyText(), mode, request.valueText(),
-                                              args, context.now));
+                  context.value == nullptr
+                          ? bucket.store(vbid, request.keyText(), mode, request.valueText(), args,
+                                         context.now)
+                          : bucket.store(vbid, request.keyText(), mode, std::move(*context.value),
+                                         args, context.now));
     return After::Continue;
 }
 
 After concat(CommandContext& context, const FrameView& request) {
     context.stats.sets.add();
+    count(context, request, PrefixStats::Event::Set);
     options::PlantedFault::stored();
     const Opcode opcode = request.header.opcode;
     const auto where = opcode == Opcode::kAppend || opcode == Opcode::kAppendQ ? Concat::Append
@@ -206,6 +219,7 @@ After concat(CommandContext& context, const FrameView& request) {
 
 After remove(CommandContext& context, const FrameView& request) {
     context.stats.otherMutations.add();
+    count(context, request, PrefixStats::Event::Delete);
     auto result = context.server.bucket.remove(targetOf(context, request), request.keyText(),
                                                Cas{request.header.cas}, context.now);
     if (!context.session.couchbase()) {
@@ -227,23 +241,19 @@ After touch(CommandContext& context, const FrameView& request) {
 }  // namespace
 
 void addDataOps(CommandTable& table) {
-    const auto add = [&table](std::initializer_list<Opcode> opcodes, Command command) {
-        for (const Opcode opcode : opcodes) {
-            table.add(opcode, command);
-        }
-    };
     using enum Needs;
-    add({Opcode::kGet, Opcode::kGetQ, Opcode::kGetK, Opcode::kGetKQ}, {get, Read});
-    add({Opcode::kGetMeta, Opcode::kGetMetaQ}, {getMeta, Read});
-    add({Opcode::kGat, Opcode::kGatQ, Opcode::kGatK, Opcode::kGatKQ}, {getAndTouch, Write});
-    add({Opcode::kGetLocked}, {getAndLock, Write});
-    add({Opcode::kUnlockKey}, {unlock, Write});
-    add({Opcode::kSet, Opcode::kSetQ, Opcode::kAdd, Opcode::kAddQ, Opcode::kReplace,
-         Opcode::kReplaceQ},
-        {store, Write, refuseLongValue});
-    add({Opcode::kAppend, Opcode::kAppendQ, Opcode::kPrepend, Opcode::kPrependQ}, {concat, Write});
-    add({Opcode::kDelete, Opcode::kDeleteQ}, {remove, Write});
-    add({Opcode::kTouch}, {touch, Write});
+    table.add({Opcode::kGet, Opcode::kGetQ, Opcode::kGetK, Opcode::kGetKQ}, {get, Read});
+    table.add({Opcode::kGetMeta, Opcode::kGetMetaQ}, {getMeta, Read});
+    table.add({Opcode::kGat, Opcode::kGatQ, Opcode::kGatK, Opcode::kGatKQ}, {getAndTouch, Write});
+    table.add({Opcode::kGetLocked}, {getAndLock, Write});
+    table.add({Opcode::kUnlockKey}, {unlock, Write});
+    table.add({Opcode::kSet, Opcode::kSetQ, Opcode::kAdd, Opcode::kAddQ, Opcode::kReplace,
+               Opcode::kReplaceQ},
+              {store, Write, refuseLongValue, true});
+    table.add({Opcode::kAppend, Opcode::kAppendQ, Opcode::kPrepend, Opcode::kPrependQ},
+              {concat, Write});
+    table.add({Opcode::kDelete, Opcode::kDeleteQ}, {remove, Write});
+    table.add({Opcode::kTouch}, {touch, Write});
 }
 
 }  // namespace kv::server

@@ -1,6 +1,6 @@
 // Inbox: what a connection keeps of its input between two reads: the front part of a request that
-// has not fully arrived, or whole requests of a later turn. It also knows how long the request
-// under way has been coming.
+// has not fully arrived (of a large one, the value in its Blob), or whole requests of a later turn.
+// It also knows how long the request under way has been coming.
 //
 // One front-end thread. While requests arrive whole it is empty and owns no memory.
 #pragma once
@@ -9,6 +9,7 @@
 #include <chrono>
 
 #include "server/byte_buffer.h"
+#include "server/large_request.h"
 #include "server/request_loop.h"
 
 namespace kv::server {
@@ -18,8 +19,7 @@ class Inbox {
     using Clock = std::chrono::steady_clock;
 
     [[nodiscard]] protocol::Bytes view() const { return bytes_.view(); }
-    [[nodiscard]] bool empty() const { return bytes_.empty(); }
-    [[nodiscard]] size_t capacity() const { return bytes_.capacity(); }
+    [[nodiscard]] size_t held() const { return bytes_.capacity() + large_.held(); }
     /// Whole requests wait for their turn: nothing need be read to go on.
     [[nodiscard]] bool hasRequests() const { return wanted_ == 0 && !bytes_.empty(); }
     /// Size that the kept bytes must reach before they are worth parsing; 0: not known.
@@ -32,21 +32,42 @@ class Inbox {
     }
     /// The kept bytes are where copyTo() put them; only the memory stays here.
     void forgetCopied() { bytes_.clear(); }
+    /// Bytes that make the request under way complete.
+    [[nodiscard]] size_t missing() const {
+        return large_ ? large_.missing() : wanted_ - bytes_.size();
+    }
     /// Room for `count` bytes more of the request under way.
-    uint8_t* reserve(size_t count) { return bytes_.reserve(count); }
+    uint8_t* reserve(size_t count) { return large_ ? large_.room() : bytes_.reserve(count); }
     /// `count` bytes came where reserve() said. True when the request is complete.
     bool commit(size_t count, Clock::time_point now) {
-        bytes_.commit(count);
+        if (large_) {
+            large_.commit(count);
+        } else {
+            bytes_.commit(count);
+        }
         lastByte_ = now;
-        return bytes_.size() >= wanted_;
+        return missing() == 0;
     }
+    /// The request under way is read into `large` from now on, which has all that was kept of it.
+    void readInto(LargeRequest large) {
+        large_ = std::move(large);
+        bytes_.clear();
+        bytes_.releaseAbove(kKeepCapacity);
+    }
+    [[nodiscard]] bool readsLarge() const { return static_cast<bool>(large_); }
+    /// The request under way, which is complete.
+    LargeRequest takeLarge() { return std::move(large_); }
 
-    /// Keeps what `progress` left of `input`, which may lie inside view().
-    void keep(protocol::Bytes input, const Progress& progress, Clock::time_point now) {
+    /// Keeps what `progress` left of `input`, which may lie inside view(), or `large`, which has
+    /// it.
+    void keep(protocol::Bytes input, const Progress& progress, Clock::time_point now,
+              LargeRequest large = {}) {
         const auto rest = input.subspan(progress.consumed);
         const auto kept = bytes_.view();
-        if (!kept.empty() && rest.data() >= kept.data() &&
-            rest.data() < kept.data() + kept.size()) {
+        if (large) {
+            bytes_.clear();
+        } else if (!kept.empty() && rest.data() >= kept.data() &&
+                   rest.data() < kept.data() + kept.size()) {
             bytes_.consume(kept.size() - rest.size());
         } else {
             bytes_.clear();
@@ -59,7 +80,8 @@ class Inbox {
             firstByte_ = now;
         }
         toSkip_ = progress.stop == Stop::NeedInput ? progress.skip : 0;
-        underWay_ = toSkip_ != 0 || (wanted_ != 0 && !bytes_.empty());
+        large_ = std::move(large);
+        underWay_ = toSkip_ != 0 || (wanted_ != 0 && (large_ || !bytes_.empty()));
     }
     /// Bytes that will come and belong to a request that was refused as too long.
     [[nodiscard]] size_t toSkip() const { return toSkip_; }
@@ -69,6 +91,7 @@ class Inbox {
         underWay_ = toSkip_ != 0;
     }
     void release() {
+        large_ = {};
         bytes_.clear();
         bytes_.releaseAbove(0);
         wanted_ = 0;
@@ -86,6 +109,7 @@ class Inbox {
     static constexpr size_t kKeepCapacity = 4 << 10;
 
     ByteBuffer bytes_;
+    LargeRequest large_;  ///< the request under way, if it is read so; then bytes_ is empty
     size_t wanted_{0};
     size_t toSkip_{0};
     bool underWay_{false};

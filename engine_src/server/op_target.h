@@ -1,4 +1,5 @@
-// Which vBucket a request means, and the answer that all mutations share.
+// What the commands about documents share: which vBucket a request means, the counting of traffic,
+// the answers of reads and mutations.
 #pragma once
 
 #include <zlib.h>
@@ -21,6 +22,16 @@ inline Vbid targetOf(const CommandContext& context, const protocol::FrameView& r
     return context.session.couchbase()
                    ? Vbid{request.header.vbucket()}
                    : vbucketOfKey(request.keyText(), context.server.bucket.vbucketCount());
+}
+
+// Traffic, for STAT; by prefix, too, where that is on.
+void countByPrefix(CommandContext& context, const protocol::FrameView& request,
+                   PrefixStats::Event event);
+inline void count(CommandContext& context, const protocol::FrameView& request,
+                  PrefixStats::Event event) {
+    if (context.prefixes != nullptr) [[unlikely]] {
+        countByPrefix(context, request, event);
+    }
 }
 
 /// Silent on success for quiet forms; with the mutation token in the extras where that was

@@ -139,4 +139,18 @@ Progress runRequests(CommandContext& context, protocol::Bytes input, TurnBudget 
     }
 }
 
+Progress runLarge(CommandContext& context, LargeRequest request) {
+    const BucketMemoryGuard guard(context.server.bucket.memory());
+    options::PlantedFault::turn();
+    const FrameView frame = request.view();
+    BlobPtr value = request.takeValue();
+    context.value = &value;
+    const After after =
+            timedExecute(options::PlantedFault::operation(context, frame.size()), frame);
+    context.value = nullptr;
+    // Commands that keep values never wait for anything.
+    return {.wanted = protocol::kHeaderSize,
+            .stop = after == After::Continue ? Stop::NeedInput : stopOf(after)};
+}
+
 }  // namespace kv::server

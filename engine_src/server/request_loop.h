@@ -10,6 +10,7 @@
 
 #include "protocol/frame.h"
 #include "server/command.h"
+#include "server/large_request.h"
 
 namespace kv::server {
 
@@ -39,5 +40,7 @@ struct Progress {
 };
 
 Progress runRequests(CommandContext& context, protocol::Bytes input, TurnBudget budget);
+/// One request of which nothing is missing any more; no bytes of the stream are consumed.
+Progress runLarge(CommandContext& context, LargeRequest request);
 
 }  // namespace kv::server

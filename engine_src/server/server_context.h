@@ -17,6 +17,7 @@
 #include "server/buffer_ledger.h"
 #include "server/cluster_config.h"
 #include "server/front_end_stats.h"
+#include "server/prefix_stats.h"
 #include "server/settings.h"
 #include "server/user_store.h"
 
@@ -42,7 +43,8 @@ struct ServerContext {
     int64_t startedAt{0};  ///< seconds since the epoch
 
     std::vector<FrontEndStats*> threadStats;
-    KeyValues configStats;  ///< STAT config: flags, parameters, build switches
+    PrefixStats prefixes{};  ///< any thread
+    KeyValues configStats;   ///< STAT config: flags, parameters, build switches
     /// Groups that other rooms add (persistence, DCP), by name; "" adds to the default group.
     std::vector<std::pair<std::string, StatSource>> statSources;
     /// Run by STAT reset after the server's own counters.

@@ -160,6 +160,49 @@ TEST_F(ServerTest, RequestsLargerThanTheReadBuffer) {
             << "buffers of large requests are given back: " << context().buffers.held();
 }
 
+TEST_F(ServerTest, ALargeValueIsReadIntoItsPlaceAndGivenBackWhenItsClientGoes) {
+    start();
+    auto& memory = bucket_->memory();
+    auto client = connect();
+    constexpr size_t kSize = 1 << 20;
+    client.send(setBytes("k", std::string(kSize, 'a')) + getBytes("k"));
+    ASSERT_EQ(client.receive(2).size(), 2U);
+    const size_t before = memory.precise();
+    const auto bytes = setBytes("k", std::string(kSize, 'b'));
+    {
+        auto leaving = connect();
+        leaving.send(std::string_view(bytes).substr(0, kSize / 2));
+        EXPECT_TRUE(eventually([&] { return memory.precise() >= before + kSize; }))
+                << "the bucket is charged for it";
+        EXPECT_TRUE(eventually([&] { return context().buffers.held() >= kSize; }))
+                << "and it counts among what connections hold";
+    }
+    EXPECT_TRUE(eventually([&] { return memory.precise() == before; }));
+    EXPECT_TRUE(eventually([&] { return context().buffers.held() < 20'000; }));
+    client.send(getBytes("k"));
+    EXPECT_TRUE(client.receive(1).at(0).value == std::string(kSize, 'a')) << "nothing was changed";
+
+    // In pieces, with other requests right behind it.
+    for (size_t at = 0; at < bytes.size(); at += 100'000) {
+        client.send(std::string_view(bytes).substr(at, 100'000));
+        std::this_thread::sleep_for(1ms);
+    }
+    client.send(getBytes("k") + getBytes("k"));
+    const auto answers = client.receive(3);
+    ASSERT_EQ(answers.size(), 3U);
+    EXPECT_TRUE(answers[2].value == std::string(kSize, 'b'));
+}
+
+TEST_F(ServerTest, ALargeValueThatStopsComingEndsItsConnection) {
+    start({.idlePartialSeconds = 1});
+    const size_t before = bucket_->memory().precise();
+    auto stalled = connect();
+    stalled.send(setBytes("k", std::string(1 << 20, 'x')).substr(0, 300'000));
+    EXPECT_TRUE(stalled.atEnd());
+    EXPECT_EQ(sum(&FrontEndStats::overdueCloses), 1U);
+    EXPECT_TRUE(eventually([&] { return bucket_->memory().precise() <= before; }));
+}
+
 TEST_F(ServerTest, SingleByteWrites) {
     start();
     auto client = connect();
@@ -218,7 +261,8 @@ TEST_F(ServerTest, ALargeValueIsSentAsItWasReadWhateverBecomesOfTheDocument) {
     EXPECT_TRUE(answers[2].value == std::string(kSize, 'a') ||
                 answers[2].value == std::string(kSize, 'b'));
     EXPECT_TRUE(eventually([&] { return context().buffers.held() < 100'000; }));
-    EXPECT_LT(bucket_->memory().precise(), kSize + (2 << 20)) << "nobody holds the old value any more";
+    EXPECT_LT(bucket_->memory().precise(), kSize + (2 << 20))
+            << "nobody holds the old value any more";
 }
 
 TEST_F(ServerTest, AFloodOfRequestsLeavesOthersTheirTurn) {

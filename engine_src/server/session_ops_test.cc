@@ -155,7 +155,9 @@ TEST(Roles, EachMayDoWhatTheOnesBeforeMay) {
     const std::vector<Frame> managing{{.opcode = Opcode::kFlush},
                                       {.opcode = Opcode::kSetVBucket, .extras = "\x01"},
                                       {.opcode = Opcode::kVerbosity, .extras = "\0\0\0\x01"s},
-                                      {.opcode = Opcode::kStat, .key = "reset"}};
+                                      {.opcode = Opcode::kStat, .key = "reset"},
+                                      {.opcode = Opcode::kStat, .key = "detail on"},
+                                      {.opcode = Opcode::kStat, .key = "detail off"}};
     const auto allowed = [&](const std::string& name, const std::vector<Frame>& frames) {
         Bench bench(&users);
         bench.ask({.opcode = Opcode::kSaslAuth, .key = "PLAIN", .value = "\0"s + name + "\0p"s});

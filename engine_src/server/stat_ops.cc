@@ -22,12 +22,18 @@ constexpr std::string_view whyNone(Status status) {
     }
 }
 
+/// Groups that change something for everybody.
+bool isAdministration(std::string_view group) {
+    return group == "reset" || group == "detail on" || group == "detail off";
+}
+
 After stat(CommandContext& context, const FrameView& request) {
-    if (request.keyText() == "reset" && !context.session.allows(Needs::Admin)) {
+    if (isAdministration(request.keyText()) && !context.session.allows(Needs::Admin)) {
         replyError(context, request, Status::kEaccess, "Not allowed for this user");
         return After::Continue;
     }
     const auto answer = collectStats(context.server, request.keyText());
+    context.prefixes = context.server.prefixes.ifOn();
     if (answer.status != Status::kSuccess) {
         replyError(context, request, answer.status, whyNone(answer.status));
         return After::Continue;
@@ -45,7 +51,7 @@ After stat(CommandContext& context, const FrameView& request) {
 }  // namespace
 
 void addStatOps(CommandTable& table) {
-    table.add(Opcode::kStat, {stat, Needs::Login});
+    table.add({Opcode::kStat}, {stat, Needs::Login});
 }
 
 }  // namespace kv::server

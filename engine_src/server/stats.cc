@@ -177,6 +177,24 @@ KeyValues uuidGroup(ServerContext& server) {
     return {{"uuid", server.config.uuid()}};
 }
 
+KeyValues detailDump(ServerContext& server) {
+    KeyValues values{{"detailed", server.prefixes.dump()}};
+    if (auto others = server.prefixes.others(); !others.empty()) {
+        values.emplace_back("detailed_others", std::move(others));
+    }
+    return values;
+}
+
+KeyValues detailOn(ServerContext& server) {
+    server.prefixes.turn(true);
+    return {};
+}
+
+KeyValues detailOff(ServerContext& server) {
+    server.prefixes.turn(false);
+    return {};
+}
+
 KeyValues configGroup(ServerContext& server) {
     return server.configStats;
 }
@@ -186,6 +204,7 @@ KeyValues resetGroup(ServerContext& server) {
         stats->reset();
     }
     server.bucket.resetStats();
+    server.prefixes.reset();
     for (const auto& reset : server.statResets) {
         reset();
     }
@@ -197,9 +216,10 @@ struct Named {
     KeyValues (*collect)(ServerContext&);
 };
 constexpr Named kGroups[] = {
-        {"", defaultGroup},        {"memory", memoryGroup}, {"allocator", allocatorGroup},
-        {"timings", timingsGroup}, {"hash", hashGroup},     {"config", configGroup},
-        {"settings", configGroup}, {"uuid", uuidGroup},     {"reset", resetGroup}};
+        {"", defaultGroup},          {"memory", memoryGroup}, {"allocator", allocatorGroup},
+        {"timings", timingsGroup},   {"hash", hashGroup},     {"config", configGroup},
+        {"settings", configGroup},   {"uuid", uuidGroup},     {"reset", resetGroup},
+        {"detail dump", detailDump}, {"detail on", detailOn}, {"detail off", detailOff}};
 
 }  // namespace
 

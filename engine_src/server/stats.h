@@ -18,7 +18,7 @@ struct StatAnswer {
 };
 
 /// Keys and values of `group`; KeyEnoent when there is no such group. "reset" zeroes counters and
-/// timings.
+/// timings, "detail on" and "detail off" switch the counting by prefix.
 StatAnswer collectStats(ServerContext& server, std::string_view group);
 
 }  // namespace kv::server

@@ -114,11 +114,32 @@ class Bench {  // NOLINT(clang-analyzer-optin.performance.Padding)
     Progress feed(std::string_view bytes, TurnBudget budget = {1'000'000, size_t{1} << 30}) {
         const size_t skipped = std::min(toSkip, bytes.size());
         toSkip -= skipped;
-        pending += bytes.substr(skipped);
+        bytes.remove_prefix(skipped);
         CommandContext context{server, session, out, stats, now};
+        if (large) {
+            const size_t count = std::min(large.missing(), bytes.size());
+            std::copy_n(bytes.data(), count, large.room());
+            large.commit(count);
+            bytes.remove_prefix(count);
+            if (large.missing() != 0) {
+                return {.wanted = large.missing()};
+            }
+            if (auto progress = runLarge(context, std::move(large));
+                progress.stop != Stop::NeedInput) {
+                pending = bytes;
+                return progress;
+            }
+        }
+        pending += bytes;
         const auto progress = runRequests(context, protocol::asBytes(pending), budget);
         pending.erase(0, progress.consumed);
         toSkip += progress.skip;
+        if (progress.stop == Stop::NeedInput && progress.wanted > largeFrom) {
+            large = LargeRequest::start(server, session, protocol::asBytes(pending));
+            if (large) {
+                pending.clear();
+            }
+        }
         return progress;
     }
     /// What a client would be sent.
@@ -157,6 +178,8 @@ class Bench {  // NOLINT(clang-analyzer-optin.performance.Padding)
     Session session;
     Output out;
     std::string pending;
+    size_t largeFrom{SIZE_MAX};  ///< requests beyond so many bytes are read as large ones
+    LargeRequest large;
     size_t toSkip{0};  ///< bytes to come of a request that was refused as too long
     OpTime now{OpTime::now()};
 };

@@ -50,6 +50,8 @@ constexpr std::string_view fault(const protocol::VersionExtras& extras, Opcode o
 After storeVersion(CommandContext& context, const FrameView& request) {
     const Opcode opcode = request.header.opcode;
     context.stats.sets.add();
+    count(context, request,
+          isDelete(opcode) ? PrefixStats::Event::Delete : PrefixStats::Event::Set);
     const auto extras = protocol::decodeVersionExtras(request.extras);
     if (const auto text = fault(extras, opcode); !text.empty()) {
         replyError(context, request, Status::kEinval, text);
@@ -69,20 +71,24 @@ After storeVersion(CommandContext& context, const FrameView& request) {
             .renewCas = (extras.options & protocol::kRegenerateCas) != 0,
             .expiration = (extras.options & protocol::kIsExpiration) != 0,
     };
+    const Vbid vbid = targetOf(context, request);
+    auto& bucket = context.server.bucket;
     replyMutation(context, request,
-                  context.server.bucket.storeVersion(targetOf(context, request), request.keyText(),
-                                                     request.valueText(), version, context.now));
+                  context.value == nullptr
+                          ? bucket.storeVersion(vbid, request.keyText(), request.valueText(),
+                                                version, context.now)
+                          : bucket.storeVersion(vbid, request.keyText(), std::move(*context.value),
+                                                version, context.now));
     return After::Continue;
 }
 
 }  // namespace
 
 void addVersionOps(CommandTable& table) {
-    for (const Opcode opcode :
-         {Opcode::kSetWithMeta, Opcode::kSetWithMetaQ, Opcode::kAddWithMeta, Opcode::kAddWithMetaQ,
-          Opcode::kDeleteWithMeta, Opcode::kDeleteWithMetaQ}) {
-        table.add(opcode, {storeVersion, Needs::Write});
-    }
+    table.add({Opcode::kSetWithMeta, Opcode::kSetWithMetaQ, Opcode::kAddWithMeta,
+               Opcode::kAddWithMetaQ},
+              {.handler = storeVersion, .needs = Needs::Write, .keepsValue = true});
+    table.add({Opcode::kDeleteWithMeta, Opcode::kDeleteWithMetaQ}, {storeVersion, Needs::Write});
 }
 
 }  // namespace kv::server

@@ -1,9 +1,9 @@
 // Blob: a document's value as one ref-counted heap block, header and bytes together.
 //
 // Ownership: shared by the StoredValue, checkpoint items, the flusher and DCP streams through
-// BlobPtr; the bytes never change after create(), so readers need no lock. The last reference frees
-// the block on whatever thread drops it: that delayed, cross-thread free is what the fragmentation
-// experiments measure, so blobs are never pooled.
+// BlobPtr; the bytes never change once there is one, so readers need no lock. The last reference
+// frees the block on whatever thread drops it: that delayed, cross-thread free is what the
+// fragmentation experiments measure, so blobs are never pooled.
 #pragma once
 
 #include <atomic>
@@ -34,6 +34,7 @@ class Blob {
     static constexpr size_t allocationSize(size_t size) { return sizeof(uint32_t) * 2 + size; }
 
   private:
+    friend class BlobDraft;
     friend class BlobPtr;
     explicit Blob(uint32_t size) : size_(size) {}
     ~Blob() = default;
@@ -80,23 +81,40 @@ class BlobPtr {
     }
 
   private:
-    friend class Blob;
+    friend class BlobDraft;
     explicit BlobPtr(const Blob* adopted) : blob_(adopted) {}
     const Blob* blob_{nullptr};
 };
 
+/// A Blob whose bytes its only owner has still to write.
+class BlobDraft {
+  public:
+    BlobDraft() = default;
+    /// Throws std::bad_alloc.
+    explicit BlobDraft(size_t size)
+        : blob_(::new (::operator new(Blob::allocationSize(size)))
+                        Blob(static_cast<uint32_t>(size))) {}
+
+    [[nodiscard]] size_t size() const { return blob_.view().size(); }
+    char* bytes() { return reinterpret_cast<char*>(const_cast<Blob*>(blob_.get()) + 1); }
+    [[nodiscard]] std::string_view view() const { return blob_.view(); }
+    /// From now on the bytes do not change any more.
+    BlobPtr finish() && { return std::move(blob_); }
+
+  private:
+    BlobPtr blob_;
+};
+
 inline BlobPtr Blob::create(std::string_view head, std::string_view tail) {
-    const size_t size = head.size() + tail.size();
-    void* memory = ::operator new(allocationSize(size));
-    auto* blob = ::new (memory) Blob(static_cast<uint32_t>(size));
-    auto* bytes = reinterpret_cast<char*>(blob + 1);
+    BlobDraft draft(head.size() + tail.size());
+    char* bytes = draft.bytes();
     if (!head.empty()) {
         std::memcpy(bytes, head.data(), head.size());
     }
     if (!tail.empty()) {
         std::memcpy(bytes + head.size(), tail.data(), tail.size());
     }
-    return BlobPtr(blob);
+    return std::move(draft).finish();
 }
 
 }  // namespace kv
