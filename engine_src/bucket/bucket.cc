@@ -1,7 +1,6 @@
 #include "bucket/bucket.h"
 
 #include <algorithm>
-#include <random>
 #include <stdexcept>
 
 #include "checkpoint/checkpoint_remover.h"
@@ -9,8 +8,6 @@
 namespace kv {
 
 namespace {
-
-constexpr uint64_t kFreeableCheckNs = 100'000'000;
 
 const BucketConfig& checked(const BucketConfig& config) {
     if (config.vbuckets == 0 || config.htSize == 0 || config.htLocks == 0) {
@@ -24,38 +21,6 @@ const BucketConfig& checked(const BucketConfig& config) {
 }
 
 }  // namespace
-
-std::string_view toString(OpStatus status) {
-    switch (status) {
-        case OpStatus::Ok:
-            return "ok";
-        case OpStatus::KeyNotFound:
-            return "key not found";
-        case OpStatus::KeyExists:
-            return "key exists";
-        case OpStatus::NotStored:
-            return "not stored";
-        case OpStatus::TooBig:
-            return "too big";
-        case OpStatus::NotMyVbucket:
-            return "not my vbucket";
-        case OpStatus::TmpFail:
-            return "temporary failure";
-        case OpStatus::NoMemory:
-            return "no memory";
-        case OpStatus::DeltaBadValue:
-            return "not a number";
-        case OpStatus::Locked:
-            return "locked";
-        case OpStatus::NotLocked:
-            return "not locked";
-        case OpStatus::WouldBlock:
-            return "would block";
-        case OpStatus::Invalid:
-            return "invalid";
-    }
-    return "unknown";
-}
 
 Bucket::Bucket(BucketType type, const BucketConfig& config)
     : type_(type),
@@ -150,217 +115,6 @@ bool Bucket::adoptHistory(Vbid vbid, std::vector<FailoverEntry> log, const OpTim
 bool Bucket::discardAbove(VBucket& vbucket, Seqno /*seqno*/, const OpTime& now) {
     vbucket.clear({}, now);
     return true;
-}
-
-// --- admission
-// -------------------------------------------------------------------------------------------------------
-
-bool Bucket::findFreeableMemory() const {
-    if (itemsToPersist() != 0) {
-        return true;
-    }
-    return std::any_of(vbuckets_.begin(), vbuckets_.end(),
-                       [](const std::unique_ptr<VBucket>& vbucket) {
-                           if (vbucket->checkpointMemory() != 0) {
-                               return true;
-                           }
-                           const HashTableSums sums = vbucket->hashTable().sums();
-                           return sums.tombstones > 0 || sums.expiring > 0;
-                       });
-}
-
-bool Bucket::canFreeMemory(const OpTime& now) {
-    // A refused client tries again at once: the walk over all vBuckets is made at most ten times a
-    // second.
-    uint64_t checked = freeableCheckedNs_.load(std::memory_order_acquire);
-    if (checked == 0 || now.nanos < checked || now.nanos - checked >= kFreeableCheckNs) {
-        freeable_.store(findFreeableMemory(), std::memory_order_relaxed);
-        freeableCheckedNs_.store(now.nanos, std::memory_order_release);
-    }
-    return freeable_.load(std::memory_order_relaxed);
-}
-
-OpStatus Bucket::admit(Vbid vbid, std::string_view key, size_t valueBytes, size_t growth,
-                       const OpTime& now) {
-    if (!hasVBucket(vbid)) {
-        return OpStatus::NotMyVbucket;
-    }
-    if (key.empty()) {
-        return OpStatus::Invalid;
-    }
-    if (key.size() > config_.maxKeyBytes || valueBytes > config_.maxValueBytes) {
-        return OpStatus::TooBig;
-    }
-    if (memory_.estimate() + growth <= mutationThresholdBytes()) [[likely]] {
-        return OpStatus::Ok;
-    }
-    if (canFreeMemory(now)) {
-        counters_.tmpOomErrors.fetch_add(1, std::memory_order_relaxed);
-        return OpStatus::TmpFail;
-    }
-    counters_.oomErrors.fetch_add(1, std::memory_order_relaxed);
-    return OpStatus::NoMemory;
-}
-
-// --- operations
-// ------------------------------------------------------------------------------------------------------
-
-OpResult Bucket::get(Vbid vbid, std::string_view key, const OpTime& now) {
-    if (!hasVBucket(vbid)) {
-        return failed(OpStatus::NotMyVbucket);
-    }
-    const BucketMemoryGuard guard(memory_);
-    return vbucket(vbid).get(key, now);
-}
-
-OpResult Bucket::getMeta(Vbid vbid, std::string_view key, const OpTime& now) {
-    if (!hasVBucket(vbid)) {
-        return failed(OpStatus::NotMyVbucket);
-    }
-    const BucketMemoryGuard guard(memory_);
-    return vbucket(vbid).getMeta(key, now);
-}
-
-OpResult Bucket::getAndTouch(Vbid vbid, std::string_view key, uint32_t exptime, const OpTime& now) {
-    if (!hasVBucket(vbid)) {
-        return failed(OpStatus::NotMyVbucket);
-    }
-    const BucketMemoryGuard guard(memory_);
-    return vbucket(vbid).getAndTouch(key, exptime, now);
-}
-
-OpResult Bucket::getAndLock(Vbid vbid, std::string_view key, uint32_t seconds, const OpTime& now) {
-    if (!hasVBucket(vbid)) {
-        return failed(OpStatus::NotMyVbucket);
-    }
-    const BucketMemoryGuard guard(memory_);
-    return vbucket(vbid).getAndLock(key, seconds, now);
-}
-
-OpResult Bucket::unlock(Vbid vbid, std::string_view key, Cas cas, const OpTime& now) {
-    if (!hasVBucket(vbid)) {
-        return failed(OpStatus::NotMyVbucket);
-    }
-    const BucketMemoryGuard guard(memory_);
-    return vbucket(vbid).unlock(key, cas, now);
-}
-
-namespace {
-constexpr uint32_t kRandomSkips = 8;  // more than documents share a hash bucket, as a rule
-}  // namespace
-
-OpResult Bucket::getRandom(std::string& key, const OpTime& now) {
-    static thread_local std::minstd_rand random{std::random_device{}()};
-    const auto first = static_cast<size_t>(random());
-    for (size_t i = 0; i < vbuckets_.size(); ++i) {
-        VBucket& candidate = *vbuckets_[(first + i) % vbuckets_.size()];
-        if (candidate.state() != VbState::Active || candidate.hashTable().sums().items <= 0) {
-            continue;
-        }
-        const auto position = static_cast<uint32_t>(random()) << 1;
-        OpResult result = candidate.getRandom(position, random() % kRandomSkips, key, now);
-        if (result.ok()) {
-            return result;
-        }
-    }
-    return failed(OpStatus::KeyNotFound);
-}
-
-OpResult Bucket::store(Vbid vbid, std::string_view key, StoreMode mode, std::string_view value,
-                       const StoreArgs& args, const OpTime& now) {
-    if (const OpStatus status = admit(vbid, key, value.size(), value.size() + key.size(), now);
-        status != OpStatus::Ok) {
-        return failed(status);
-    }
-    const BucketMemoryGuard guard(memory_);
-    return vbucket(vbid).store(key, mode, Blob::create(value), args, now);
-}
-
-OpResult Bucket::store(Vbid vbid, std::string_view key, StoreMode mode, BlobPtr value,
-                       const StoreArgs& args, const OpTime& now) {
-    const BucketMemoryGuard guard(memory_);
-    // The value is charged already.
-    if (const OpStatus status = admit(vbid, key, value.view().size(), key.size(), now);
-        status != OpStatus::Ok) {
-        value = {};
-        return failed(status);
-    }
-    return vbucket(vbid).store(key, mode, std::move(value), args, now);
-}
-
-OpResult Bucket::concat(Vbid vbid, std::string_view key, Concat where, std::string_view value,
-                        Cas cas, const OpTime& now) {
-    if (const OpStatus status = admit(vbid, key, value.size(), value.size(), now);
-        status != OpStatus::Ok) {
-        return failed(status);
-    }
-    const BucketMemoryGuard guard(memory_);
-    return vbucket(vbid).concat(key, where, value, cas, now);
-}
-
-OpResult Bucket::arithmetic(Vbid vbid, std::string_view key, const ArithmeticArgs& args,
-                            const OpTime& now) {
-    if (const OpStatus status = admit(vbid, key, 0, key.size(), now); status != OpStatus::Ok) {
-        return failed(status);
-    }
-    const BucketMemoryGuard guard(memory_);
-    return vbucket(vbid).arithmetic(key, args, now);
-}
-
-OpResult Bucket::remove(Vbid vbid, std::string_view key, Cas cas, const OpTime& now) {
-    // Never refused for want of memory: it is what gives memory back.
-    if (!hasVBucket(vbid)) {
-        return failed(OpStatus::NotMyVbucket);
-    }
-    const BucketMemoryGuard guard(memory_);
-    return vbucket(vbid).remove(key, cas, now);
-}
-
-OpResult Bucket::touch(Vbid vbid, std::string_view key, uint32_t exptime, const OpTime& now) {
-    if (!hasVBucket(vbid)) {
-        return failed(OpStatus::NotMyVbucket);
-    }
-    const BucketMemoryGuard guard(memory_);
-    return vbucket(vbid).touch(key, exptime, now);
-}
-
-OpResult Bucket::storeVersion(Vbid vbid, std::string_view key, std::string_view value,
-                              const VersionArgs& version, const OpTime& now) {
-    const size_t growth = version.deleted ? 0 : value.size() + key.size();
-    if (const OpStatus status = admit(vbid, key, value.size(), growth, now);
-        status != OpStatus::Ok) {
-        return failed(status);
-    }
-    const BucketMemoryGuard guard(memory_);
-    return putVersion(vbid, key, version.deleted ? BlobPtr{} : Blob::create(value), version, now);
-}
-
-OpResult Bucket::storeVersion(Vbid vbid, std::string_view key, BlobPtr value,
-                              const VersionArgs& version, const OpTime& now) {
-    const BucketMemoryGuard guard(memory_);
-    // The value is charged already.
-    if (const OpStatus status = admit(vbid, key, value.view().size(), key.size(), now);
-        status != OpStatus::Ok) {
-        value = {};
-        return failed(status);
-    }
-    return putVersion(vbid, key, std::move(value), version, now);
-}
-
-OpResult Bucket::putVersion(Vbid vbid, std::string_view key, BlobPtr value,
-                            const VersionArgs& version, const OpTime& now) {
-    const auto onDisk = [&](std::optional<ItemMeta>& tombstone) {
-        return findTombstone(vbid, key, tombstone);
-    };
-    return vbucket(vbid).storeVersion(key, std::move(value), version, onDisk, now);
-}
-
-OpResult Bucket::flushAll(const OpTime& now) {
-    const BucketMemoryGuard guard(memory_);
-    for (const auto& vbucket : vbuckets_) {
-        vbucket->removeAll(now);
-    }
-    return {};
 }
 
 // --- background

@@ -24,93 +24,15 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_config.h"
 #include "checkpoint/checkpoint_list.h"
+#include "checkpoint/checkpoint_results.h"
 #include "checkpoint/cursor.h"
+#include "checkpoint/extracted_checkpoints.h"
 #include "options/checkpoint_extract.h"
 #include "options/cursor_drop.h"
 #include "types/ids.h"
 #include "types/item.h"
 
 namespace kv {
-
-enum class GenerateSeqno : bool { No, Yes };  ///< No: a replica, the item carries its seqno
-enum class GenerateCas : bool { No, Yes };    ///< No: a replica, the item carries its CAS
-
-enum class QueueStatus : uint8_t {
-    NewItem,       ///< the key had no entry in the open checkpoint
-    ExistingItem,  ///< an unpersisted entry of the key was replaced: nothing more to persist
-    PersistAgain,  ///< an entry of the key was replaced that persistence had already taken
-};
-
-struct QueueResult {
-    Seqno seqno{};
-    Cas cas{};
-    QueueStatus status{QueueStatus::NewItem};
-};
-
-/// What a manager starts from: all zero for a new vBucket, the persisted state after a restart.
-struct CheckpointStart {
-    Seqno highSeqno{};
-    SnapshotRange snapshot{};
-    Cas maxCas{};
-};
-
-/// One checkpoint's part of what a cursor read.
-struct CursorRange {
-    SnapshotRange
-            snapshot{};  ///< the checkpoint's; consistent once all of its items have been received
-    CheckpointType type{CheckpointType::Memory};
-    size_t items{0};  ///< how many of CursorItems::items belong to it
-};
-
-struct CursorItems {
-    std::vector<ItemPtr> items;       ///< ascending seqnos
-    std::vector<CursorRange> ranges;  ///< ascending; empty when there was nothing to read
-    bool more{false};                 ///< a limit stopped the read
-};
-
-struct CursorRegistration {
-    CursorPtr cursor;
-    Seqno nextSeqno{};  ///< the first seqno the cursor can deliver (an existing or a future one)
-    bool needsBackfill{
-            false};  ///< seqnos between what the reader has and nextSeqno may exist outside memory
-};
-
-struct CheckpointStats {
-    CheckpointId openId{};
-    Seqno highSeqno{};
-    SnapshotRange openSnapshot{};
-    Cas maxCas{};
-    size_t checkpoints{0};
-    size_t openItems{0};
-    size_t cursors{0};
-    size_t memory{0};
-    size_t unpersisted{0};
-};
-
-class CheckpointManagerBase;
-
-/// Checkpoints taken out of a manager. Frees them (and settles the manager's memory count) when
-/// destroyed, so keep it outside every lock. Must not outlive the manager.
-class ExtractedCheckpoints {
-  public:
-    ExtractedCheckpoints() = default;
-    ExtractedCheckpoints(CheckpointList list, CheckpointManagerBase* manager)
-        : list_(std::move(list)), manager_(manager) {}
-    ExtractedCheckpoints(ExtractedCheckpoints&&) = default;
-    ExtractedCheckpoints& operator=(ExtractedCheckpoints&&) = delete;
-    ExtractedCheckpoints(const ExtractedCheckpoints&) = delete;
-    ~ExtractedCheckpoints();
-    [[nodiscard]] size_t size() const { return list_.size(); }
-    /// For an empty object only.
-    void adopt(CheckpointList list, CheckpointManagerBase* manager) {
-        list_ = std::move(list);
-        manager_ = manager;
-    }
-
-  private:
-    CheckpointList list_;
-    CheckpointManagerBase* manager_{nullptr};
-};
 
 /// Everything that no build switch touches.
 class CheckpointManagerBase {

@@ -126,13 +126,12 @@ After getFailoverLog(CommandContext& context, const FrameView& request) {
 
 void addAdminOps(CommandTable& table) {
     using enum Needs;
-    table.add(Opcode::kFlush, {flush, Manage});
-    table.add(Opcode::kFlushQ, {flush, Manage});
-    table.add(Opcode::kVerbosity, {verbosity, Admin});
-    table.add(Opcode::kGetVBucket, {getVBucket, Read});
-    table.add(Opcode::kSetVBucket, {setVBucket, Manage});
-    table.add(Opcode::kSetClusterConfig, {setClusterConfig, Admin});
-    table.add(Opcode::kGetFailoverLog, {getFailoverLog, Read});
+    table.add({Opcode::kFlush, Opcode::kFlushQ}, {flush, Manage});
+    table.add({Opcode::kVerbosity}, {verbosity, Admin});
+    table.add({Opcode::kGetVBucket}, {getVBucket, Read});
+    table.add({Opcode::kSetVBucket}, {setVBucket, Manage});
+    table.add({Opcode::kSetClusterConfig}, {setClusterConfig, Admin});
+    table.add({Opcode::kGetFailoverLog}, {getFailoverLog, Read});
 }
 
 }  // namespace kv::server

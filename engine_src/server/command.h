@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <initializer_list>
 #include <string_view>
 
 #include "protocol/request_rules.h"
@@ -58,8 +59,10 @@ class CommandTable {
     /// Every opcode that this room serves.
     CommandTable();
 
-    void add(protocol::Opcode opcode, Command command) {
-        commands_[protocol::raw(opcode)] = command;
+    void add(std::initializer_list<protocol::Opcode> opcodes, Command command) {
+        for (const auto opcode : opcodes) {
+            commands_[protocol::raw(opcode)] = command;
+        }
     }
     [[nodiscard]] const Command& at(protocol::Opcode opcode) const {
         return commands_[protocol::raw(opcode)];

@@ -33,10 +33,8 @@ After arithmetic(CommandContext& context, const FrameView& request) {
 }  // namespace
 
 void addCounterOps(CommandTable& table) {
-    for (const Opcode opcode :
-         {Opcode::kIncrement, Opcode::kIncrementQ, Opcode::kDecrement, Opcode::kDecrementQ}) {
-        table.add(opcode, {arithmetic, Needs::Write});
-    }
+    table.add({Opcode::kIncrement, Opcode::kIncrementQ, Opcode::kDecrement, Opcode::kDecrementQ},
+              {arithmetic, Needs::Write});
 }
 
 }  // namespace kv::server

@@ -241,23 +241,19 @@ After touch(CommandContext& context, const FrameView& request) {
 }  // namespace
 
 void addDataOps(CommandTable& table) {
-    const auto add = [&table](std::initializer_list<Opcode> opcodes, Command command) {
-        for (const Opcode opcode : opcodes) {
-            table.add(opcode, command);
-        }
-    };
     using enum Needs;
-    add({Opcode::kGet, Opcode::kGetQ, Opcode::kGetK, Opcode::kGetKQ}, {get, Read});
-    add({Opcode::kGetMeta, Opcode::kGetMetaQ}, {getMeta, Read});
-    add({Opcode::kGat, Opcode::kGatQ, Opcode::kGatK, Opcode::kGatKQ}, {getAndTouch, Write});
-    add({Opcode::kGetLocked}, {getAndLock, Write});
-    add({Opcode::kUnlockKey}, {unlock, Write});
-    add({Opcode::kSet, Opcode::kSetQ, Opcode::kAdd, Opcode::kAddQ, Opcode::kReplace,
-         Opcode::kReplaceQ},
-        {store, Write, refuseLongValue, true});
-    add({Opcode::kAppend, Opcode::kAppendQ, Opcode::kPrepend, Opcode::kPrependQ}, {concat, Write});
-    add({Opcode::kDelete, Opcode::kDeleteQ}, {remove, Write});
-    add({Opcode::kTouch}, {touch, Write});
+    table.add({Opcode::kGet, Opcode::kGetQ, Opcode::kGetK, Opcode::kGetKQ}, {get, Read});
+    table.add({Opcode::kGetMeta, Opcode::kGetMetaQ}, {getMeta, Read});
+    table.add({Opcode::kGat, Opcode::kGatQ, Opcode::kGatK, Opcode::kGatKQ}, {getAndTouch, Write});
+    table.add({Opcode::kGetLocked}, {getAndLock, Write});
+    table.add({Opcode::kUnlockKey}, {unlock, Write});
+    table.add({Opcode::kSet, Opcode::kSetQ, Opcode::kAdd, Opcode::kAddQ, Opcode::kReplace,
+               Opcode::kReplaceQ},
+              {store, Write, refuseLongValue, true});
+    table.add({Opcode::kAppend, Opcode::kAppendQ, Opcode::kPrepend, Opcode::kPrependQ},
+              {concat, Write});
+    table.add({Opcode::kDelete, Opcode::kDeleteQ}, {remove, Write});
+    table.add({Opcode::kTouch}, {touch, Write});
 }
 
 }  // namespace kv::server

@@ -143,13 +143,13 @@ After noop(CommandContext& context, const FrameView& request) {
 
 void addDcpOps(CommandTable& table) {
     using enum Needs;
-    table.add(Opcode::kDcpOpen, {open, Read});
-    table.add(Opcode::kDcpControl, {control, Read});
-    table.add(Opcode::kDcpStreamReq, {streamRequest, Read});
-    table.add(Opcode::kDcpCloseStream, {closeStream, Read});
-    table.add(Opcode::kDcpBufferAck, {bufferAck, Read});
-    table.add(Opcode::kDcpGetFailoverLog, {failoverLog, Read});
-    table.add(Opcode::kDcpNoop, {noop, Read});
+    table.add({Opcode::kDcpOpen}, {open, Read});
+    table.add({Opcode::kDcpControl}, {control, Read});
+    table.add({Opcode::kDcpStreamReq}, {streamRequest, Read});
+    table.add({Opcode::kDcpCloseStream}, {closeStream, Read});
+    table.add({Opcode::kDcpBufferAck}, {bufferAck, Read});
+    table.add({Opcode::kDcpGetFailoverLog}, {failoverLog, Read});
+    table.add({Opcode::kDcpNoop}, {noop, Read});
 }
 
 }  // namespace kv::server

@@ -85,11 +85,10 @@ After storeVersion(CommandContext& context, const FrameView& request) {
 }  // namespace
 
 void addVersionOps(CommandTable& table) {
-    for (const Opcode opcode :
-         {Opcode::kSetWithMeta, Opcode::kSetWithMetaQ, Opcode::kAddWithMeta, Opcode::kAddWithMetaQ,
-          Opcode::kDeleteWithMeta, Opcode::kDeleteWithMetaQ}) {
-        table.add(opcode, {storeVersion, Needs::Write, nullptr, !isDelete(opcode)});
-    }
+    table.add({Opcode::kSetWithMeta, Opcode::kSetWithMetaQ, Opcode::kAddWithMeta,
+               Opcode::kAddWithMetaQ},
+              {.handler = storeVersion, .needs = Needs::Write, .keepsValue = true});
+    table.add({Opcode::kDeleteWithMeta, Opcode::kDeleteWithMetaQ}, {storeVersion, Needs::Write});
 }
 
 }  // namespace kv::server

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import IO
 
-from perfrunner.cluster.shell import CHUNK, Raw, ShellTransport, Sink, supervised
-from perfrunner.cluster.transport import CommandTimeout
+from perfrunner.cluster.shell import CHUNK, ShellTransport, Sink, supervised
+from perfrunner.cluster.transport import CommandTimeout, Raw
 from perfrunner.errors import HostError
 
 _TERM_PATIENCE_S = 1.0

@@ -1,0 +1,69 @@
+// The ready list as a queue with a mutex of its own (dcp_ready.h).
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "options/ready_list.h"
+
+namespace kv::options {
+
+/// The number of members is readable without the mutex, so that a client that asks again and again
+/// does not keep notifiers from it.
+class QueueReady {
+  public:
+    static constexpr std::string_view kName = "readyqueue";
+    static constexpr bool kOneLock = false;
+    explicit QueueReady(size_t vbuckets) : queue_(vbuckets), listed_(vbuckets) {}
+
+    bool pushUnique(Vbid vbid) {
+        const std::scoped_lock lock(mutex_);
+        if (listed_[vbid.get()]) {
+            return false;
+        }
+        listed_[vbid.get()] = true;
+        queue_.push(vbid);
+        size_.store(queue_.size(), std::memory_order_release);
+        return true;
+    }
+
+    template <class IsFull>
+    PopResult pop(IsFull&& isFull) {
+        if (empty()) {
+            return {};
+        }
+        const auto front = popFront();
+        if (!front) {
+            return {};
+        }
+        if (isFull()) {
+            pushUnique(*front);
+            return {Pop::Full, {}};
+        }
+        return {Pop::Ready, *front};
+    }
+
+    [[nodiscard]] bool empty() const { return size_.load(std::memory_order_acquire) == 0; }
+
+  private:
+    std::optional<Vbid> popFront() {
+        const std::scoped_lock lock(mutex_);
+        if (queue_.size() == 0) {
+            return std::nullopt;
+        }
+        const Vbid vbid = queue_.pop();
+        listed_[vbid.get()] = false;
+        size_.store(queue_.size(), std::memory_order_release);
+        return vbid;
+    }
+
+    std::mutex mutex_;
+    VbidRing queue_;
+    std::vector<bool> listed_;
+    std::atomic<size_t> size_{0};
+};
+
+}  // namespace kv::options

@@ -1,0 +1,42 @@
+// What the ready lists of DCP producers share: the outcome of a pop, and a ring of vBuckets.
+// The designs are in dcp_ready_*.h; dcp_ready.h says what they promise and chooses one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "types/ids.h"
+
+namespace kv::options {
+
+enum class Pop : uint8_t { Ready, Empty, Full };
+
+struct PopResult {
+    Pop outcome{Pop::Empty};
+    Vbid vbid{};
+};
+
+/// First in, first out, as many places as vBuckets: allocates nothing after construction. Not
+/// thread-safe.
+class VbidRing {
+  public:
+    explicit VbidRing(size_t vbuckets) : places_(vbuckets == 0 ? 1 : vbuckets) {}
+
+    [[nodiscard]] size_t size() const { return size_; }
+    [[nodiscard]] Vbid at(size_t index) const { return places_[(first_ + index) % places_.size()]; }
+    void push(Vbid vbid) { places_[(first_ + size_++) % places_.size()] = vbid; }
+    Vbid pop() {
+        const Vbid vbid = places_[first_];
+        first_ = first_ + 1 == places_.size() ? 0 : first_ + 1;
+        --size_;
+        return vbid;
+    }
+
+  private:
+    std::vector<Vbid> places_;
+    size_t first_{0};
+    size_t size_{0};
+};
+
+}  // namespace kv::options
