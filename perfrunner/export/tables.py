@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from perfrunner.measure.turns import Slices
-    from perfrunner.report.raw import Inside, RawSeries
     from perfrunner.results import ExperimentData
+    from perfrunner.results.raw import Inside, RawSeries
 
 SCHEMA = 1  # of all tables; raised when a column changes its meaning or goes
 Kind = Literal["text", "integer", "number", "time"]
@@ -102,7 +102,7 @@ def rows(
 def raw_of(data: ExperimentData) -> RawSeries:
     """The raw files of all trials that count; what cannot be read is in its `problems`."""
     from perfrunner.analysis.cells import clean_blocks
-    from perfrunner.report.raw import read_series
+    from perfrunner.results.raw import read_series
 
     return read_series(data, list(clean_blocks(data.trials).values()))
 

@@ -1,106 +1,15 @@
-"""The raw files of the trials: operations per second and memory over time, latencies, slices.
-
-A trial that ran alone has a point a second. Side by side the points come from its slices, over the time that the load
-spent on it: a second of the arm, not of the clock.
-
-Raw files may be gone (cleaned, or left on another machine): what cannot be read is counted and said.
-"""
+"""The raw files of the trials that a report is of."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING
 
 from perfrunner.analysis.cells import clean_blocks
-from perfrunner.errors import TrialError
-from perfrunner.measure.client import Second, merge_reports, parse_report
-from perfrunner.measure.histogram import Histogram
-from perfrunner.measure.samples import Sample, parse_samples
-from perfrunner.report.charts.turns import Turn, rate_points, read_turn
+from perfrunner.results.raw import RawSeries, read_series
 
 if TYPE_CHECKING:
-    from perfrunner.analysis import Cell
-    from perfrunner.analysis.cells import CellBlocks
     from perfrunner.report.model import Report
-    from perfrunner.results import ExperimentData, TrialRecord
-
-KINDS = {  # of memory, and where STAT memory has it
-    "mapped": "total_heap_bytes",
-    "resident": "total_resident_bytes",
-    "allocated": "total_allocated_bytes",
-    "mem_used": "mem_used",
-    "payload": "ep_kv_size",
-}
-
-Points = list[tuple[float, float]]
-
-
-@dataclass(frozen=True)
-class Inside:
-    """One trial: (seconds, operations a second); each kind of memory as (seconds, bytes); latencies by operation."""
-
-    cell: Cell
-    trial: TrialRecord
-    rates: Points
-    memory: tuple[dict[str, Points], ...]  # by engine node
-    latency: Mapping[str, Histogram]
-
-
-@dataclass
-class RawSeries:
-    """The series of the trials that count, and what could not be read."""
-
-    inside: list[Inside] = field(default_factory=list)
-    turns: list[Turn] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-    trials: int = 0
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What could not be drawn, as a sentence."""
-        if not self.problems:
-            return ()
-        many = f"{len(self.problems)} of {self.trials} trials"
-        return (f"the raw series of {many} cannot be read (first: {self.problems[0]})",)
-
-    @property
-    def rates(self) -> dict[Cell, dict[str, list[Points]]]:
-        """By cell and variant, of the trials that have any."""
-        found: dict[Cell, dict[str, list[Points]]] = {}
-        for one in self.inside:
-            if one.rates:
-                found.setdefault(one.cell, {}).setdefault(one.trial.variant, []).append(one.rates)
-        return found
-
-    @property
-    def memory(self) -> dict[Cell, dict[str, list[dict[str, Points]]]]:
-        """By cell and variant; an entry a trial and engine node."""
-        found: dict[Cell, dict[str, list[dict[str, Points]]]] = {}
-        for one in self.inside:
-            if one.memory:
-                found.setdefault(one.cell, {}).setdefault(one.trial.variant, []).extend(one.memory)
-        return found
-
-
-def read_series(data: ExperimentData, cells: Sequence[CellBlocks]) -> RawSeries:
-    """Read the raw files of every trial that counts."""
-    raw = RawSeries()
-    for blocks in cells:
-        for trial in blocks.trials:
-            if not trial.raw_dir:
-                continue
-            raw.trials += 1
-            try:
-                _read(raw, blocks.cell, trial, raw_directory(data, trial))
-            except OSError as error:  # its own text has the whole path
-                name = Path(error.filename).name if error.filename else "raw files"
-                raw.problems.append(f"{trial.raw_dir}: {name}: {error.strerror}")
-            except (TrialError, UnicodeDecodeError) as error:
-                raw.problems.append(f"{trial.raw_dir}: {error}")
-    return raw
+    from perfrunner.results import ExperimentData
 
 
 def read_raw(report: Report, data: ExperimentData) -> RawSeries:
@@ -109,50 +18,3 @@ def read_raw(report: Report, data: ExperimentData) -> RawSeries:
         return RawSeries()
     clean = clean_blocks(data.trials)
     return read_series(data, [clean[cell] for cell in report.comparison.cells if cell in clean])
-
-
-def raw_directory(data: ExperimentData, trial: TrialRecord) -> Path:
-    """Where a trial's raw files lie; TrialError where they are not on this machine."""
-    path = Path(trial.raw_dir)
-    if path.is_absolute():
-        return path
-    if data.directory is None:
-        raise TrialError("the store is a remote database: raw files are not with it")
-    return Path(data.directory) / path
-
-
-def _read(raw: RawSeries, cell: Cell, trial: TrialRecord, directory: Path) -> None:
-    if not directory.is_dir():
-        raise TrialError("the directory is gone")
-    nodes = [
-        parse_samples(path.read_text(), path.name)
-        for path in sorted(directory.glob("samples*.jsonl"))
-    ]
-    memory = tuple(_memory(samples) for samples in nodes if samples)
-    reports = [
-        parse_report(path.read_text(), path.name) for path in sorted(directory.glob("client*.json"))
-    ]
-    drive = merge_reports(reports).drive if reports else None
-    turn = read_turn(directory, cell, trial)
-    if turn is not None:
-        raw.turns.append(turn)
-        rates = rate_points(turn.slices)
-    else:
-        rates = [] if drive is None else _rates(drive.series)
-    raw.inside.append(Inside(cell, trial, rates, memory, {} if drive is None else drive.latency))
-
-
-def _rates(series: Sequence[Second]) -> Points:
-    """The last interval ends with the load: of some microseconds it is no rate."""
-    usual = median([point.width for point in series]) if series else 0.0
-    return [(p.t, p.ops / p.width) for p in series if p.width > 0 and p.width >= usual / 2]
-
-
-def _memory(samples: list[Sample]) -> dict[str, Points]:
-    start = samples[0].t
-    kinds: dict[str, Points] = {"RSS": [(s.t - start, float(s.rss_true)) for s in samples]}
-    for kind, key in KINDS.items():
-        points = [(s.t - start, v) for s in samples if (v := s.stat_value(key)) is not None]
-        if points:
-            kinds[kind] = points
-    return kinds

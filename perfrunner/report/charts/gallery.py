@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from perfrunner.report.model import Report
-    from perfrunner.report.raw import RawSeries
     from perfrunner.results import ExperimentData
+    from perfrunner.results.raw import RawSeries
 
 MOST_OTHERS = 8  # exploratory metrics that changed and get a chart of their own
 

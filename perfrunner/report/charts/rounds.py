@@ -14,7 +14,7 @@ import numpy as np
 
 from perfrunner.report.charts.dots import wrapped
 from perfrunner.report.charts.style import ARMS, FAINT, GRID, INK, WIDTH, new_figure
-from perfrunner.report.charts.turns import Pair, Turn, pairs
+from perfrunner.report.charts.turns import Pair, pairs
 from perfrunner.report.numbers import minus
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from perfrunner.analysis import Cell
+    from perfrunner.results.slices import Turn
 
 BINS, FEWEST, MOST = 320, 4, 60  # over all blocks, and of one block
 ROUNDS_A_BIN = 8  # fewer would show single rounds, and nothing else

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-    from perfrunner.report.raw import Points, RawSeries
+    from perfrunner.results.raw import Points, RawSeries
 
 
 def rate_chart(raw: RawSeries, variants: Sequence[str]) -> Figure | None:

@@ -1,40 +1,23 @@
-"""The slices of trials that ran side by side, as charts need them: paired by ensemble, and as a rate over time."""
+"""The slices of trials that ran side by side, as charts need them: paired by ensemble."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from perfrunner.errors import TrialError
 from perfrunner.measure.rounds import levels
-from perfrunner.measure.turns import Slices, read_slices
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
     from perfrunner.analysis import Cell
-    from perfrunner.results import TrialRecord
+    from perfrunner.measure.turns import Slices
+    from perfrunner.results.slices import Turn
 
-SLICES_FILE = "slices.json"
-LONG, SHORT = 1.0, 0.1  # seconds of a bin; the short ones where the long would be fewer than
-FEW = 10
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Turn:
-    """One arm's slices in one block."""
-
-    cell: Cell
-    block: int
-    ensemble: int
-    variant: str
-    slices: Slices
 
 
 @dataclass(frozen=True)
@@ -74,23 +57,6 @@ class Pair:
         return found
 
 
-def read_turn(directory: Path, cell: Cell, trial: TrialRecord) -> Turn | None:
-    """None of a trial that ran alone. TrialError or OSError where one that did not has no slices to read."""
-    path = directory / SLICES_FILE
-    if trial.facts.get("schedule") != "side-by-side" and not path.exists():
-        return None
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise TrialError(f"{path.name}: no JSON ({error})") from None
-    if not isinstance(document, dict):
-        raise TrialError(f"{path.name}: no slices")
-    slices = read_slices(document, path.name)
-    if not len(slices.ops):
-        raise TrialError(f"{path.name}: not one round")
-    return Turn(cell, trial.block, trial.ensemble, trial.variant, slices)
-
-
 def pairs(turns: Iterable[Turn], cell: Cell, baseline: str, variant: str) -> Iterator[Pair]:
     """By block; where the rounds of the two do not match there is none."""
     ensembles: dict[tuple[int, int], dict[str, Slices]] = {}
@@ -102,16 +68,3 @@ def pairs(turns: Iterable[Turn], cell: Cell, baseline: str, variant: str) -> Ite
             answered = np.all([s.ops > 0 for s in arms.values()], axis=0)
             if answered.any():
                 yield Pair(block, arms[baseline], arms[variant], answered)
-
-
-def rate_points(slices: Slices) -> list[tuple[float, float]]:
-    """(seconds in turn, operations a second of them): what the arm did while the load was on it."""
-    ends = np.cumsum(slices.wall_ns) * 1e-9
-    width = LONG if ends[-1] >= FEW * LONG else SHORT
-    bins = ((ends - slices.wall_ns * 0.5e-9) / width).astype(np.int64)
-    ops = np.bincount(bins, slices.ops)
-    seconds = np.bincount(bins, slices.wall_ns * 1e-9)
-    whole = seconds >= width / 2  # the last bin is usually a partial one
-    if not whole.any():
-        return [(float(ends[-1]), float(slices.ops.sum() / ends[-1]))]
-    return [(float((n + 1) * width), float(ops[n] / seconds[n])) for n in np.flatnonzero(whole)]

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from perfrunner.analysis import Cell, Row
     from perfrunner.report.charts import Chart
     from perfrunner.report.model import Report
-    from perfrunner.report.raw import RawSeries
     from perfrunner.results import ExperimentData
+    from perfrunner.results.raw import RawSeries
 
 SCRIPTS = ("vendor/echarts/echarts.js", "page/charts.js", "page/page.js")
 MOST_WARNINGS = 3  # on the first screen

@@ -15,16 +15,16 @@ from perfrunner.measure.histogram import merge
 from perfrunner.report.charts.style import ARMS
 from perfrunner.report.charts.turns import pairs
 from perfrunner.report.numbers import scale_of
-from perfrunner.report.raw import raw_directory
 from perfrunner.report.sentences import noun
+from perfrunner.results.raw import raw_directory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from perfrunner.measure.histogram import Histogram
     from perfrunner.report.model import Report
-    from perfrunner.report.raw import Inside, Points, RawSeries
     from perfrunner.results import ExperimentData, TrialRecord
+    from perfrunner.results.raw import Inside, Points, RawSeries
 
 BINS, FEWEST, MOST = 400, 4, 60  # of rounds: over all blocks, and of one
 ROUNDS_A_BIN = 8

@@ -10,7 +10,8 @@ from synthetic import VARIANTS
 from perfrunner.report import build_report, render
 from perfrunner.report.charts import draw_charts
 from perfrunner.report.page import html_text
-from perfrunner.report.raw import RawSeries, read_raw
+from perfrunner.report.raw import read_raw
+from perfrunner.results.raw import RawSeries
 from perfrunner.spec.reference import Reference
 
 GLIBC, JEMALLOC, THP = VARIANTS

@@ -18,7 +18,8 @@ from perfrunner.report.charts.dots import dots_chart, wrapped
 from perfrunner.report.charts.forest import forest_chart
 from perfrunner.report.charts.series import across
 from perfrunner.report.charts.style import drawing, inline_svg, svg_bytes
-from perfrunner.report.raw import read_raw, read_series
+from perfrunner.report.raw import read_raw
+from perfrunner.results.raw import read_series
 
 SVG = "{http://www.w3.org/2000/svg}"
 

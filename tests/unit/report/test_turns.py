@@ -19,10 +19,12 @@ from perfrunner.report import build_report, render
 from perfrunner.report.charts import draw_charts
 from perfrunner.report.charts.rounds import rounds_chart
 from perfrunner.report.charts.style import drawing, svg_bytes
-from perfrunner.report.charts.turns import pairs, rate_points
+from perfrunner.report.charts.turns import pairs
 from perfrunner.report.files import write_html
-from perfrunner.report.raw import read_raw, read_series
+from perfrunner.report.raw import read_raw
 from perfrunner.results import ResultStore
+from perfrunner.results.raw import read_series
+from perfrunner.results.slices import rate_points
 
 CELL = Cell("pillowfight", "persistent")
 
