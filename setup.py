@@ -1,7 +1,8 @@
-"""Packaging: metadata is in pyproject.toml; this file adds the engine's source to the package.
+"""Packaging: metadata is in pyproject.toml; this file adds the engine's source and the specs to the package.
 
-`perfrunner` builds the C++ engine on the user's machine, so an installed command needs engine_src/. It travels inside
-the wheel as perfrunner/_engine_src. An editable install uses the checkout's engine_src/ directly.
+`perfrunner` builds the C++ engine on the user's machine and `perfrunner init` writes the reference specs, so an
+installed command needs engine_src/ and specs/. They travel inside the wheel as perfrunner/_engine_src and
+perfrunner/_specs (perfrunner/bundled.py finds them). An editable install uses the checkout's directly.
 """
 
 from __future__ import annotations
@@ -13,22 +14,24 @@ from setuptools import setup
 from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
-ENGINE_SOURCE = ROOT / "engine_src"
+# What is carried, and a file without which it is not what it should be.
+CARRIED = {"engine_src": "CMakeLists.txt", "specs": "first.yaml"}
 NOT_SOURCE = shutil.ignore_patterns("build", "build-*", "cmake-build-*", "target", ".cache", "*.o")
 
 
-class BuildWithEngine(build_py):
-    """build_py, and a copy of the engine's source beside the Python modules."""
+class BuildWithSources(build_py):
+    """build_py, and copies of CARRIED beside the Python modules."""
 
     def run(self) -> None:
         super().run()
         if getattr(self, "editable_mode", False):
             return
-        if not (ENGINE_SOURCE / "CMakeLists.txt").is_file():
-            raise SystemExit(f"error: {ENGINE_SOURCE} holds no engine source (no CMakeLists.txt)")
-        target = Path(self.build_lib) / "perfrunner" / "_engine_src"
-        shutil.rmtree(target, ignore_errors=True)
-        shutil.copytree(ENGINE_SOURCE, target, ignore=NOT_SOURCE)
+        for name, part in CARRIED.items():
+            if not (ROOT / name / part).is_file():
+                raise SystemExit(f"error: {ROOT / name} is not whole (no {part})")
+            target = Path(self.build_lib) / "perfrunner" / f"_{name}"
+            shutil.rmtree(target, ignore_errors=True)
+            shutil.copytree(ROOT / name, target, ignore=NOT_SOURCE)
 
 
-setup(cmdclass={"build_py": BuildWithEngine})
+setup(cmdclass={"build_py": BuildWithSources})

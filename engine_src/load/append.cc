@@ -8,6 +8,7 @@
 #include "load/access_plan.h"
 #include "load/append_traffic.h"
 #include "load/arms.h"
+#include "load/fill_in_turns.h"
 #include "load/report_json.h"
 
 namespace kv::load {
@@ -108,9 +109,10 @@ class Append {
             servers.push_back(arms_.with(arm, [&] { return connect(arms_[arm].session); }));
             crew_.inStep();  // slots fill one after the other
         }
-        for (std::size_t arm = 0; arm < arms_.size() && !crew_.stop(); ++arm) {
-            load(thread, arm, *servers[arm]);
+        if (!crew_.stop()) {
+            load(thread, servers);
         }
+        crew_.inStep();
         if (!crew_.stop()) {
             update(thread, servers);
         }
@@ -126,15 +128,23 @@ class Append {
                 static_cast<Nanos>(options_.connection.opTimeout * static_cast<double>(kSecond)));
     }
 
-    void load(std::size_t thread, std::size_t arm, Connected& server) {
-        auto& result = results_[thread][arm];
-        auto& recorder = result.load.emplace(nowNanos(), 0, &loaded_);
-        AppendLoad traffic(stores_[arm], share(thread), server.requests, server.routes, recorder);
-        {
-            const CountFinished count(traffic, result.loaded);
-            arms_.with(arm, [&] { server.drive(traffic, recorder); });
+    void load(std::size_t thread, std::vector<std::unique_ptr<Connected>>& servers) {
+        auto& results = results_[thread];
+        std::vector<std::unique_ptr<AppendLoad>> loads;
+        for (std::size_t arm = 0; arm < arms_.size(); ++arm) {
+            auto& recorder = results[arm].load.emplace(nowNanos(), 0, &loaded_);
+            loads.push_back(std::make_unique<AppendLoad>(stores_[arm], share(thread),
+                                                         servers[arm]->requests,
+                                                         servers[arm]->routes, recorder));
         }
-        crew_.inStep();
+        const auto fill = [&](std::size_t arm) {
+            auto& load = *loads[arm];
+            load.allow(arms_.size() > 1 ? kFillRequests : options_.items);
+            const CountFinished count(load, results[arm].loaded);
+            arms_.with(arm, [&] { servers[arm]->drive(load, *results[arm].load); });
+            return !load.complete();
+        };
+        fillInTurns(arms_.size(), options_.ensemble.roundSeed, crew_.stop(), fill);
     }
 
     void update(std::size_t thread, std::vector<std::unique_ptr<Connected>>& servers) {

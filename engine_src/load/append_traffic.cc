@@ -169,8 +169,9 @@ AppendLoad::AppendLoad(AppendStore& store, AppendShare share, const RequestWrite
 }
 
 void AppendLoad::startMore() {
-    while (next_ != 0 && slotFree()) {
+    while (!exhausted() && slotFree()) {
         ++busy_;
+        --allowed_;
         sendSet(next_);
         next_ = next_ > share_.threads ? next_ - share_.threads : 0;
     }

@@ -106,21 +106,27 @@ class AppendTraffic : public Traffic {
     Nanos lastTaken_ = 0;
 };
 
-/// Stores every document of the share, highest id first.
+/// Stores every document of the share, highest id first, as many at a time as are allowed.
 class AppendLoad final : public AppendTraffic {
   public:
     AppendLoad(AppendStore& store, AppendShare share, const RequestWriter& requests,
                const ClusterMap& routes, Recorder& recorder);
 
+    /// So many documents more.
+    void allow(std::uint64_t documents) noexcept { allowed_ += documents; }
+    /// Every document was stored, or refused for good.
+    bool complete() const noexcept { return next_ == 0; }
+
   protected:
     void startMore() override;
-    bool exhausted() const override { return next_ == 0; }
+    bool exhausted() const override { return next_ == 0 || allowed_ == 0; }
     void onGet(std::uint64_t, const protocol::Header&, Tally&) override {}
     void onStored(std::uint64_t id, bool stored) override;
     std::uint32_t fieldsToSend(std::uint64_t id) const override { return store_.fields(id); }
 
   private:
     std::uint64_t next_;  // id to store next, 0 when none is left
+    std::uint64_t allowed_ = 0;
 };
 
 /// One pass of read-modify-writes, as many of its draws at a time as are allowed.

@@ -54,15 +54,20 @@ void Arms::fail(std::size_t arm, const LoadError& error) const {
 
 Turns::OpenClock Arms::openClock() const {
     return [this](std::size_t arm) -> std::unique_ptr<CpuClock> {
-        const auto& [session, pid, clock] = arms_[arm];
-        if (!pid) {
-            return nullptr;
+        const auto& session = arms_[arm].session;
+        std::vector<std::unique_ptr<CpuClock>> clocks;
+        for (const auto& [pid, clock] : arms_[arm].processes()) {
+            if (clock) {
+                clocks.push_back(std::make_unique<RemoteCpuClock>(*clock, session.password, pid,
+                                                                  session.timeout));
+            } else {
+                clocks.push_back(std::make_unique<ProcessCpuClock>(pid));
+            }
         }
-        if (clock) {
-            return std::make_unique<RemoteCpuClock>(*clock, session.password, *pid,
-                                                    session.timeout);
+        if (clocks.size() > 1) {
+            return std::make_unique<SumCpuClock>(std::move(clocks));
         }
-        return std::make_unique<ProcessCpuClock>(*pid);
+        return clocks.empty() ? nullptr : std::move(clocks.front());
     };
 }
 

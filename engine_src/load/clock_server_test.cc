@@ -172,6 +172,11 @@ TEST_F(Clocks, AreWhatAnEnsembleReads) {
     EXPECT_EQ(sum(0, "cpu_ns"), 0);  // the child is stopped
     EXPECT_GT(sum(1, "cpu_ns"), sum(1, "client_cpu_ns"));
 
+    // A cluster's CPU time is that of all its nodes, wherever their clocks are read.
+    options.ensemble.arms[0].nodes = {{child_.pid(), {}}, {::getpid(), address()}};
+    EXPECT_EQ(runPillowfight(options, report).failure, "");
+    EXPECT_GT(sum(0, "cpu_ns"), sum(0, "client_cpu_ns"));
+
     options.ensemble.arms[1].session.password = "wrong";
     EXPECT_NE(runPillowfight(options, report).failure.find("clock server"), std::string::npos);
     EXPECT_EQ(report["failed_arm"], 1);

@@ -9,6 +9,10 @@ namespace kv::load {
 
 namespace {
 
+constexpr const char* kArmFields =
+        "host=H,port=P[,user=U][,pid=N][,clock=HOST:PORT][,node=N[@HOST:PORT]]...";
+constexpr std::string_view kNodeField = "node";
+
 template <class Number>
 std::optional<Number> parseNumber(std::string_view text, Number min, Number max) {
     Number number{};
@@ -54,6 +58,13 @@ bool takeField(Arm& arm, std::string_view name, std::string_view value) {
         arm.clock = parseAddress(value);
         return arm.clock.has_value();
     }
+    if (name == kNodeField) {
+        const auto at = std::min(value.find('@'), value.size());
+        const auto pid = parseNumber<int>(value.substr(0, at), 1, std::numeric_limits<int>::max());
+        const auto clock = at < value.size() ? parseAddress(value.substr(at + 1)) : std::nullopt;
+        arm.nodes.push_back({pid.value_or(0), clock});
+        return pid && (clock || at == value.size());
+    }
     return false;
 }
 
@@ -65,10 +76,11 @@ Arm parseArm(const std::string& text, const SessionOptions& session) {
         rest.remove_prefix(std::min(rest.size(), field.size() + 1));
         const auto equals = std::min(field.find('='), field.size());
         const auto value = field.substr(std::min(equals + 1, field.size()));
-        if (!seen.insert(field.substr(0, equals)).second ||
-            !takeField(arm, field.substr(0, equals), value)) {
+        const auto name = field.substr(0, equals);
+        const bool fresh = seen.insert(name).second || name == kNodeField;
+        if (!fresh || !takeField(arm, name, value)) {
             throw CLI::ValidationError("--arm " + text + ": bad field '" + std::string(field) +
-                                       "' (host=H,port=P[,user=U][,pid=N][,clock=HOST:PORT])");
+                                       "' (" + kArmFields + ")");
         }
     }
     if (!seen.contains("host") || !seen.contains("port")) {
@@ -77,10 +89,22 @@ Arm parseArm(const std::string& text, const SessionOptions& session) {
     if (arm.clock && !arm.pid) {
         throw CLI::ValidationError("--arm " + text + ": clock= needs pid=, the process to ask for");
     }
+    if (!arm.nodes.empty() && !arm.pid) {
+        throw CLI::ValidationError("--arm " + text + ": node= needs pid=, that of the first node");
+    }
     return arm;
 }
 
 }  // namespace
+
+std::vector<ServerProcess> Arm::processes() const {
+    std::vector<ServerProcess> all;
+    if (pid) {
+        all.push_back({*pid, clock});
+        all.insert(all.end(), nodes.begin(), nodes.end());
+    }
+    return all;
+}
 
 std::optional<Address> parseAddress(std::string_view text) {
     const auto colon = text.rfind(':');
@@ -104,8 +128,8 @@ Address parseListen(std::string_view text) {
 
 void addEnsembleFlags(CLI::App& app, EnsembleFlags& flags) {
     app.add_option("--arm", flags.texts,
-                   "a server of an ensemble, loaded in turn with the others: "
-                   "host=H,port=P[,user=U][,pid=N][,clock=HOST:PORT]; repeated, in slot order")
+                   std::string("a server of an ensemble, loaded in turn with the others: ") +
+                           kArmFields + "; repeated, in slot order")
             ->expected(1)
             ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     app.add_option("--round-seed", flags.roundSeed, "seed of the arms' order in each round")
@@ -131,7 +155,10 @@ void finishEnsembleFlags(const CLI::App& app, const char* sliceFlag, ConnectionF
     bool secret = false;
     for (const auto& text : flags.texts) {
         const auto& arm = flags.arms.emplace_back(parseArm(text, connection.session));
-        secret = secret || !arm.session.user.empty() || arm.clock;
+        const auto processes = arm.processes();
+        secret = secret || !arm.session.user.empty() ||
+                 std::any_of(processes.begin(), processes.end(),
+                             [](const ServerProcess& one) { return one.clock.has_value(); });
         if (arm.session.plain && !arm.session.user.empty()) {
             throw CLI::ValidationError(
                     "--plain sends no session commands, so it cannot authenticate");

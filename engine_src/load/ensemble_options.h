@@ -16,11 +16,21 @@ struct Address {
     std::uint16_t port = 0;
 };
 
-/// One server.
+/// A server's process and where its CPU clock is read.
+struct ServerProcess {
+    int pid = 0;                     // on its host
+    std::optional<Address> clock{};  // the `kvctl clock-server` there; without: pid is of this host
+};
+
+/// One server, or a cluster by one of its nodes.
 struct Arm {
     SessionOptions session;
-    std::optional<int> pid{};        // of the server, on its host
-    std::optional<Address> clock{};  // the `kvctl clock-server` there; without: pid is of this host
+    std::optional<int> pid{};            // of the server, on its host
+    std::optional<Address> clock{};      // as of a ServerProcess
+    std::vector<ServerProcess> nodes{};  // the other nodes of its cluster
+
+    /// All processes whose CPU time is the arm's; none where it is not asked for.
+    std::vector<ServerProcess> processes() const;
 };
 
 struct EnsembleFlags {

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "load/fake_server.h"
+#include "load/fill_in_turns.h"
 #include "load/pillowfight.h"
 
 namespace kv::load {
@@ -194,6 +195,44 @@ TEST(Ensemble, SeveralThreadsAndConnectionsShareEachSlice) {
     std::sort(first.begin(), first.end());
     std::sort(second.begin(), second.end());
     EXPECT_EQ(first, second);
+}
+
+TEST(Ensemble, PopulatesAllArmsAtOnceAndAlike) {
+    FakeServer one({.keepRequests = true});
+    FakeServer two({.tmpfailEvery = 7});
+    FakeServer alone({.keepRequests = true});
+    auto options = optionsFor({&one, &two});
+    options.noPopulation = false;
+    options.populateOnly = true;
+    const auto outcome = run(options);
+    EXPECT_EQ(outcome.result.failure, "");
+    auto single = optionsFor({});
+    single.noPopulation = false;
+    single.populateOnly = true;
+    single.connection.session.port = alone.port();
+    run(single);
+    EXPECT_EQ(one.requests(), alone.requests());
+    EXPECT_EQ(one.contents(), alone.contents());
+    EXPECT_EQ(two.contents(), alone.contents());
+    for (std::size_t n = 0; n < 2; ++n) {
+        EXPECT_TRUE(outcome.access(n).is_null());
+        EXPECT_EQ(outcome.ensemble()["rounds"], 0);
+    }
+    const auto& populated = outcome.arm(0)["report"]["populate"];
+    EXPECT_EQ(populated["ops"], 1003);
+    EXPECT_GT(populated["seconds"], 0);
+    EXPECT_GT(outcome.arm(1)["report"]["populate"]["errors"]["etmpfail"], 100);
+}
+
+TEST(Ensemble, AnArmThatDiesWhileAllArePopulatedIsNamedAndTheOthersAreAsFar) {
+    FakeServer one;
+    FakeServer two({.closeAfter = 500});
+    auto options = optionsFor({&one, &two});
+    options.noPopulation = false;
+    const auto outcome = run(options);
+    EXPECT_NE(outcome.result.failure, "");
+    EXPECT_EQ(outcome.report["failed_arm"], 1);
+    EXPECT_NEAR(static_cast<double>(one.sets()), 500.0, 2.0 * kFillRequests);
 }
 
 TEST(Ensemble, ARateHoldsWhileAnArmIsInTurn) {

@@ -128,13 +128,14 @@ int run(int argc, const char* const* argv) {
     kv::load::SamplerOptions sampler;
     auto* sample = app.add_subcommand(
             "sample", "write a JSON line of memory and CPU figures each interval until SIGTERM");
+    sample->footer("Without --out it prints one line and ends.");
     sample->add_option("--pid", sampler.pid, "the server's process")
             ->required()
             ->check(CLI::PositiveNumber);
     sample->add_option("--interval-ms", sampler.intervalMs)
             ->capture_default_str()
             ->check(CLI::Range(10, 3'600'000));
-    sample->add_option("--out", sampler.out, "file to append to")->required();
+    sample->add_option("--out", sampler.out, "file to append to");
 
     auto* reset = app.add_subcommand("reset", "zero the server's counters and timings");
 
@@ -206,7 +207,11 @@ int run(int argc, const char* const* argv) {
     } else if (wait->parsed()) {
         waitPersisted(client, timeout);
     } else if (sample->parsed()) {
-        kv::load::runSampler(client, sampler);
+        if (sampler.out.empty()) {
+            std::cout << kv::load::takeSample(client, sampler.pid).dump() << '\n';
+        } else {
+            kv::load::runSampler(client, sampler);
+        }
     } else if (reset->parsed()) {
         client.stat("reset");
     } else if (states->parsed()) {

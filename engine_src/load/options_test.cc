@@ -172,11 +172,12 @@ TEST(PillowfightOptions, ArmsAreServersInSlotOrder) {
     const std::string path = testing::TempDir() + "ensemble_password";
     std::ofstream(path) << "secret\n";
     PillowfightOptions o;
-    ASSERT_EQ(pillowfight({"--arm", "host=h1,port=11", "--arm",
-                           "pid=7,port=12,host=[::1],user=other,clock=[fe80::2]:99", "-n", "--user",
-                           "u", "--password-file", path.c_str(), "--slice=0.005",
-                           "--round-seed=18446744073709551615", "--bucket", "b"},
-                          o),
+    ASSERT_EQ(pillowfight(
+                      {"--arm", "host=h1,port=11", "--arm",
+                       "pid=7,port=12,host=[::1],user=other,clock=[fe80::2]:99,node=8,node=9@h3:5",
+                       "-n", "--user", "u", "--password-file", path.c_str(), "--slice=0.005",
+                       "--round-seed=18446744073709551615", "--bucket", "b"},
+                      o),
               -1);
     ASSERT_EQ(o.ensemble.arms.size(), 2U);
     const auto& first = o.ensemble.arms[0];
@@ -196,6 +197,15 @@ TEST(PillowfightOptions, ArmsAreServersInSlotOrder) {
     ASSERT_TRUE(second.clock);
     EXPECT_EQ(second.clock->host, "fe80::2");
     EXPECT_EQ(second.clock->port, 99);
+    const auto processes = second.processes();
+    ASSERT_EQ(processes.size(), 3U);
+    EXPECT_EQ(processes[0].pid, 7);
+    EXPECT_EQ(processes[0].clock->port, 99);
+    EXPECT_EQ(processes[1].pid, 8);
+    EXPECT_FALSE(processes[1].clock);
+    EXPECT_EQ(processes[2].pid, 9);
+    EXPECT_EQ(processes[2].clock->host, "h3");
+    EXPECT_TRUE(first.processes().empty());
     EXPECT_EQ(o.slice, 0.005);
     EXPECT_EQ(o.ensemble.roundSeed, ~std::uint64_t{0});
     std::remove(path.c_str());
@@ -206,7 +216,6 @@ TEST(PillowfightOptions, BadEnsemblesAreExitTwo) {
     const std::vector<std::vector<const char*>> bad{
             {"--slice", "0.002"},
             {"--round-seed", "1"},
-            {"--arm", good},  // would have to populate
             {"-n", "--arm", good, "--host", "h"},
             {"-n", "--arm", good, "--port", "1"},
             {"-n", "--arm", good, "--slice", "0"},
@@ -222,6 +231,10 @@ TEST(PillowfightOptions, BadEnsemblesAreExitTwo) {
             {"-n", "--arm", "host=h,port=1,port=2"},
             {"-n", "--arm", "host=h,port=1,pid=-1"},
             {"-n", "--arm", "host=h,port=1,clock=c:1"},  // of which process?
+            {"-n", "--arm", "host=h,port=1,node=2"},     // and the first node?
+            {"-n", "--arm", "host=h,port=1,pid=1,node=0"},
+            {"-n", "--arm", "host=h,port=1,pid=1,node=2@c"},
+            {"-n", "--arm", "host=h,port=1,pid=1,node=2@c:1"},  // no password
             {"-n", "--arm", "host=h,port=1,colour=red"},
             {"-n", "--arm", "host=h,port=1,pid"},
             {"-n", "--arm"}};
@@ -229,6 +242,7 @@ TEST(PillowfightOptions, BadEnsemblesAreExitTwo) {
         EXPECT_EQ(pillowfight(args), kExitUsage) << args.back();
     }
     EXPECT_EQ(pillowfight({"-n", "--arm", good}), -1);
+    EXPECT_EQ(pillowfight({"--populate-only", "--arm", good}), -1);
 }
 
 TEST(ParseAddress, WantsBracketsAroundColons) {

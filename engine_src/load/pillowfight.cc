@@ -8,6 +8,7 @@
 #include "load/arms.h"
 #include "load/barrier.h"
 #include "load/batch_traffic.h"
+#include "load/fill_in_turns.h"
 #include "load/populate_plan.h"
 #include "load/report_json.h"
 
@@ -53,8 +54,19 @@ struct ArmResult {
 
 /// What a thread leaves behind. Written by that thread, read when all have ended.
 struct ThreadResult {
-    std::optional<Recorder> populate;
-    std::vector<ArmResult> access;  // by arm; empty if the mixed phase was not reached
+    // By arm; empty if the phase was not reached.
+    std::vector<Recorder> populate;
+    std::vector<ArmResult> access;
+};
+
+/// One thread's load of one arm in one phase.
+template <class Plan>
+struct Load {
+    Plan plan;
+    BatchTraffic<Plan> traffic;
+
+    Load(Plan given, Recorder& recorder, std::uint32_t window, const ClusterMap& routes)
+        : plan(std::move(given)), traffic(plan, recorder, window, routes) {}
 };
 
 class Pillowfight {
@@ -97,7 +109,7 @@ class Pillowfight {
             crew_.inStep();  // slots fill one after the other
         }
         if (!options_.noPopulation && !crew_.stop()) {
-            populate(thread, *servers.front());
+            populate(thread, servers);
         }
         crew_.inStep();
         if (options_.barrier && thread == 0 && !crew_.stop()) {
@@ -124,30 +136,35 @@ class Pillowfight {
                                            crew_.stop(), nanos(options_.connection.opTimeout));
     }
 
-    void populate(std::size_t thread, Connected& server) {
-        PopulatePlan plan(options_.access.items, options_.access.startAt, options_.access.seed,
-                          options_.access.batch, options_.effectiveWindow(), lanes(thread),
-                          server.requests, values_);
-        auto& recorder = results_[thread].populate.emplace(nowNanos(), 0, &populated_);
-        BatchTraffic<PopulatePlan> traffic(plan, recorder, options_.effectiveWindow(),
-                                           server.routes);
-        server.drive(traffic, recorder);
+    void populate(std::size_t thread, std::vector<std::unique_ptr<Connected>>& servers) {
+        const auto& a = options_.access;
+        auto& recorders = results_[thread].populate;
+        recorders.resize(arms_.size(), Recorder(nowNanos(), 0, &populated_));
+        std::vector<std::unique_ptr<Load<PopulatePlan>>> loads;
+        for (std::size_t arm = 0; arm < arms_.size(); ++arm) {
+            loads.push_back(std::make_unique<Load<PopulatePlan>>(
+                    PopulatePlan(a.items, a.startAt, a.seed, a.batch, options_.effectiveWindow(),
+                                 lanes(thread), servers[arm]->requests, values_),
+                    recorders[arm], options_.effectiveWindow(), servers[arm]->routes));
+        }
+        const auto fill = [&](std::size_t arm) {
+            auto& load = *loads[arm];
+            if (arms_.size() > 1) {
+                load.plan.begin(std::max(1U, kFillRequests / a.batch));
+            }
+            arms_.with(arm, [&] { servers[arm]->drive(load.traffic, recorders[arm]); });
+            return !load.plan.exhausted();
+        };
+        fillInTurns(arms_.size(), options_.ensemble.roundSeed, crew_.stop(), fill);
     }
 
     void access(std::size_t thread, std::vector<std::unique_ptr<Connected>>& servers) {
-        struct Load {
-            AccessPlan plan;
-            BatchTraffic<AccessPlan> traffic;
-            Load(AccessPlan accessPlan, Recorder& recorder, std::uint32_t window,
-                 const ClusterMap& routes)
-                : plan(std::move(accessPlan)), traffic(plan, recorder, window, routes) {}
-        };
         auto& results = results_[thread].access;
         results.resize(arms_.size());
-        std::vector<std::unique_ptr<Load>> loads;
+        std::vector<std::unique_ptr<Load<AccessPlan>>> loads;
         for (std::size_t arm = 0; arm < arms_.size(); ++arm) {
             results[arm].recorder = Recorder(0, 0, &accessed_);
-            loads.push_back(std::make_unique<Load>(
+            loads.push_back(std::make_unique<Load<AccessPlan>>(
                     AccessPlan(options_.access, lanes(thread), servers[arm]->requests, values_),
                     results[arm].recorder, options_.effectiveWindow(), servers[arm]->routes));
         }
@@ -228,6 +245,20 @@ class Pillowfight {
         return json;
     }
 
+    /// What all threads stored on an arm; null if the phase was not reached.
+    Json populateJson(std::size_t arm) const {
+        std::optional<Recorder> sum;
+        for (const auto& thread : results_) {
+            if (!thread.populate.empty()) {
+                mergeInto(sum, thread.populate[arm]);
+            }
+        }
+        return sum ? Json{{"ops", sum->total().ops()},
+                          {"seconds", seconds(sum->elapsed())},
+                          {"errors", toJson(sum->total().errors)}}
+                   : Json(nullptr);
+    }
+
     /// The threads' results of an arm, merged; nothing if the mixed phase was not reached.
     std::optional<ArmResult> merged(std::size_t arm) const {
         std::optional<ArmResult> sum;
@@ -246,17 +277,8 @@ class Pillowfight {
     }
 
     void describeServer(Json& report) const {
-        std::optional<Recorder> populate;
-        for (const auto& thread : results_) {
-            if (thread.populate) {
-                mergeInto(populate, *thread.populate);
-            }
-        }
         const auto access = merged(0);
-        report["populate"] = populate ? Json{{"ops", populate->total().ops()},
-                                             {"seconds", seconds(populate->elapsed())},
-                                             {"errors", toJson(populate->total().errors)}}
-                                      : Json(nullptr);
+        report["populate"] = populateJson(0);
         report["access"] = access ? accessJson(*access, std::nullopt) : Json(nullptr);
         report["client"] = clientJson(wholeCpu(turns_, options_.threads),
                                       access ? seconds(access->recorder.elapsed()) : 0,
@@ -267,7 +289,7 @@ class Pillowfight {
         std::vector<ArmReport> parts;
         for (std::size_t arm = 0; arm < arms_.size(); ++arm) {
             const auto access = merged(arm);
-            Json part{{"tool", "pillowfight"}, {"schema", 1}, {"populate", nullptr}};
+            Json part{{"tool", "pillowfight"}, {"schema", 1}, {"populate", populateJson(arm)}};
             part["access"] = access ? accessJson(*access, turns_.log(arm).inTurn()) : Json(nullptr);
             part["client"] = clientJson(armCpu(turns_, options_.threads, arm),
                                         seconds(turns_.log(arm).inTurn()),

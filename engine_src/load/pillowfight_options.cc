@@ -31,8 +31,6 @@ void check(PillowfightOptions& o, const CLI::App& app) {
             "--json needs --min-size of at least 11");
     require(!(o.populateOnly && o.noPopulation),
             "--populate-only and --no-population exclude each other");
-    require(!o.ensemble.given() || o.noPopulation,
-            "--arm needs --no-population: servers are populated one by one");
     require(o.ramp == 0 || o.duration == 0 || o.ramp < o.duration,
             "--ramp must be shorter than --duration");
     require(o.keyPrefix.size() <= 230,

@@ -226,6 +226,34 @@ TEST_F(Plans, PopulateRetriesWhatWasRefusedAfterAPause) {
     EXPECT_EQ(plan.stored(), 1U);
 }
 
+TEST_F(Plans, PopulateInTurnsGoesOnWhereTheTurnBeforeEnded) {
+    PopulatePlan plan(5, 100, 1, 2, 1, {}, requests_, values_);
+    const auto write = [&](std::uint32_t opaque) { plan.write(0, buffer_.data(), opaque); };
+    plan.begin(1);
+    EXPECT_EQ(plan.next(0, 1000).ops, 2U);
+    write(0);
+    write(1);
+    EXPECT_TRUE(plan.finished(0));
+    EXPECT_EQ(plan.next(0, 1000).ops, 0U);
+    plan.answered(0, 0, protocol::Status::kSuccess, 2000);
+    plan.answered(0, 1, protocol::Status::kEtmpfail, 2000);
+    EXPECT_TRUE(plan.finished(0));  // what was refused waits for the next turn
+    EXPECT_FALSE(plan.exhausted());
+    plan.begin(2);
+    EXPECT_FALSE(plan.finished(0));
+    EXPECT_EQ(plan.next(0, 2001).ops, 0U);
+    const auto wake = plan.wakeAt(0);
+    EXPECT_EQ(plan.next(0, wake).ops, 2U);
+    write(2);
+    write(3);
+    EXPECT_EQ(plan.next(0, wake).ops, 2U);
+    write(4);
+    write(5);
+    EXPECT_TRUE(plan.exhausted());
+    plan.begin(1);
+    EXPECT_TRUE(plan.finished(0));
+}
+
 TEST(Lanes, PartsCoverEverythingOnce) {
     for (const std::uint64_t whole : {0U, 1U, 7U, 1003U}) {
         for (const std::uint64_t parts : {1U, 2U, 7U, 64U}) {

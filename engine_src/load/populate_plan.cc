@@ -29,13 +29,24 @@ PopulatePlan::PopulatePlan(std::uint64_t items, std::uint64_t startAt, std::uint
     }
 }
 
+void PopulatePlan::begin(std::uint32_t batches) {
+    for (auto& lane : lanes_) {
+        lane.allowed = batches;
+    }
+}
+
+bool PopulatePlan::exhausted() const {
+    return std::all_of(lanes_.begin(), lanes_.end(),
+                       [](const Lane& lane) { return left(lane) == 0; });
+}
+
 PopulatePlan::Start PopulatePlan::next(std::size_t index, Nanos now) {
-    const Lane& lane = lanes_[index];
-    if (stopped_ || now < lane.notBefore) {
+    Lane& lane = lanes_[index];
+    if (finished(index) || now < lane.notBefore) {
         return {};
     }
-    const auto left = lane.retry.size() + (lane.last - lane.cursor);
-    return {static_cast<std::uint32_t>(std::min<std::uint64_t>(batch_, left)), now};
+    --lane.allowed;
+    return {static_cast<std::uint32_t>(std::min<std::uint64_t>(batch_, left(lane))), now};
 }
 
 Nanos PopulatePlan::wakeAt(std::size_t lane) const {
@@ -44,7 +55,7 @@ Nanos PopulatePlan::wakeAt(std::size_t lane) const {
 
 bool PopulatePlan::finished(std::size_t index) const {
     const Lane& lane = lanes_[index];
-    return stopped_ || (lane.retry.empty() && lane.cursor == lane.last);
+    return stopped_ || lane.allowed == 0 || left(lane) == 0;
 }
 
 std::size_t PopulatePlan::write(std::size_t index, std::uint8_t* to, std::uint32_t opaque) {

@@ -2,6 +2,9 @@
 
 // The populate phase: every key once, in order, each connection its own range; a store that the
 // server refuses for the moment is retried until it is taken. See BatchTraffic for the contract.
+// Alone it is one turn without end; in turns with others (fill_in_turns.h) begin() opens each.
+
+#include <limits>
 
 #include "load/access_plan.h"
 
@@ -14,6 +17,11 @@ class PopulatePlan {
     PopulatePlan(std::uint64_t items, std::uint64_t startAt, std::uint64_t seed,
                  std::uint32_t batch, std::uint32_t window, LaneRange lanes,
                  const RequestWriter& requests, const ValueSource& values);
+
+    /// A turn: so many batches of each lane, which is then finished until the next.
+    void begin(std::uint32_t batches);
+    /// Every key is stored, or was refused for good.
+    bool exhausted() const;
 
     Start next(std::size_t lane, Nanos now);
     Nanos wakeAt(std::size_t lane) const;
@@ -31,11 +39,16 @@ class PopulatePlan {
     struct Lane {
         std::uint64_t cursor = 0;
         std::uint64_t last = 0;
+        std::uint32_t allowed = std::numeric_limits<std::uint32_t>::max();  // batches in this turn
         std::vector<std::uint64_t> sent;   // ring by opaque: the key of each unanswered request
         std::vector<std::uint64_t> retry;  // refused, to be sent again
         Nanos notBefore = 0;
         Nanos backOff = 0;
     };
+
+    static std::uint64_t left(const Lane& lane) {
+        return lane.retry.size() + (lane.last - lane.cursor);
+    }
 
     std::uint64_t startAt_;
     std::uint64_t seed_;

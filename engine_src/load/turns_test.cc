@@ -4,11 +4,16 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <map>
 #include <set>
 #include <string_view>
 #include <thread>
+#include <vector>
+
+#include "load/fill_in_turns.h"
 
 namespace kv::load {
 namespace {
@@ -28,6 +33,33 @@ TEST(RoundOrder, IsUniformOverAllPermutations) {
     }
     EXPECT_LT(chiSquare, 49.7);  // 23 degrees of freedom, p = .001
     EXPECT_GT(chiSquare, 7.5);   // nor more even than chance: p = .999
+}
+
+TEST(FillInTurns, GoesRoundUntilEveryArmIsFull) {
+    const std::vector<std::size_t> wanted{3, 1, 5};
+    std::vector<std::size_t> order;
+    const std::atomic<bool> stop{false};
+    fillInTurns(3, 7, stop, [&](std::size_t arm) {
+        order.push_back(arm);
+        return static_cast<std::size_t>(std::count(order.begin(), order.end(), arm)) < wanted[arm];
+    });
+    EXPECT_EQ(order.size(), 9U);
+    for (std::size_t arm = 0; arm < 3; ++arm) {
+        EXPECT_EQ(static_cast<std::size_t>(std::count(order.begin(), order.end(), arm)),
+                  wanted[arm]);
+    }
+    // One turn of each in every round: the first three are all different.
+    EXPECT_EQ(std::set(order.begin(), order.begin() + 3), (std::set<std::size_t>{0, 1, 2}));
+}
+
+TEST(FillInTurns, EndsWhenItIsStopped) {
+    std::atomic<bool> stop{false};
+    int turns = 0;
+    fillInTurns(2, 7, stop, [&](std::size_t) {
+        stop = ++turns == 5;
+        return true;
+    });
+    EXPECT_EQ(turns, 5);
 }
 
 TEST(RoundOrder, FollowsFromTheSeed) {

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from perfrunner.analysis.model import Cell, VoidTrial
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from perfrunner.results import TrialRecord
 
@@ -46,32 +47,66 @@ class CellBlocks:
         for trials in self.blocks.values():
             yield from trials
 
-    def values(self, metric: str, variant: str) -> dict[int, float]:
+    def of(self, variant: str) -> Sequence[TrialRecord]:
+        """One arm's trials that count, block by block."""
+        return self._by_variant.get(variant, ())
+
+    def values(self, metric: str, variant: str) -> Mapping[int, float]:
         """The metric's value in each block that has it: of the baseline, the mean over the block's ensembles."""
-        found: dict[int, float] = {}
-        for block, trials in sorted(self.blocks.items()):
-            if by_ensemble := _by_ensemble(trials, metric, variant):
-                found[block] = _mean(by_ensemble.values())
-        return found
+        return self._means.get((metric, variant), {})
 
     def paired(self, metric: str, baseline: str, variant: str) -> Paired:
         """Each arm beside the baseline's trial of its own ensemble: of that block, but also of those milliseconds.
 
         Two arms that were never in one ensemble (a comparison re-based onto another arm) are paired by block alone.
         """
-        base: dict[int, float] = {}
-        other: dict[int, float] = {}
+        its, others = (self._figures.get((metric, name), {}) for name in (baseline, variant))
+        both = [block for block in its if block in others]
+        base, other = (
+            {block: values[block] for block in both}
+            for values in (self.values(metric, baseline), self.values(metric, variant))
+        )
         apart = []
-        for block, trials in sorted(self.blocks.items()):
-            x, y = (_by_ensemble(trials, metric, name) for name in (baseline, variant))
-            if not x or not y:
+        for block in both:
+            x, y = its[block], others[block]
+            if x.keys() == y.keys():
                 continue
-            shared = x.keys() & y.keys()
-            if not shared:
+            shared = sorted(x.keys() & y.keys())
+            if shared:
+                base[block], other[block] = (_mean([arm[e] for e in shared]) for arm in (x, y))
+            else:
                 apart.append(block)
-            base[block] = _mean(x[e] for e in sorted(shared or x))
-            other[block] = _mean(y[e] for e in sorted(shared or y))
         return Paired(base, other, tuple(apart))
+
+    @cached_property
+    def metrics(self) -> frozenset[str]:
+        """All that any trial has."""
+        return frozenset(metric for metric, _ in self._figures)
+
+    @cached_property
+    def _by_variant(self) -> dict[str, list[TrialRecord]]:
+        found: dict[str, list[TrialRecord]] = defaultdict(list)
+        for trial in self.trials:
+            found[trial.variant].append(trial)
+        return found
+
+    @cached_property
+    def _means(self) -> dict[tuple[str, str], dict[int, float]]:
+        return {
+            key: {block: _mean([*its.values()]) for block, its in blocks.items()}
+            for key, blocks in self._figures.items()
+        }
+
+    @cached_property
+    def _figures(self) -> dict[tuple[str, str], dict[int, dict[int, float]]]:
+        """By metric and variant, in the order of blocks: block -> ensemble -> value."""
+        found: dict[tuple[str, str], dict[int, dict[int, float]]] = {}
+        for block, trials in sorted(self.blocks.items()):
+            for trial in trials:
+                for metric, value in trial.metrics.items():
+                    its = found.setdefault((metric, trial.variant), {})
+                    its.setdefault(block, {})[trial.ensemble] = float(value)
+        return found
 
 
 def clean_blocks(trials: Iterable[TrialRecord]) -> dict[Cell, CellBlocks]:
@@ -116,14 +151,5 @@ def _clean(cell: Cell, trials: list[TrialRecord]) -> CellBlocks:
     return CellBlocks(cell, blocks, dead)
 
 
-def _by_ensemble(trials: Iterable[TrialRecord], metric: str, variant: str) -> dict[int, float]:
-    return {
-        t.ensemble: float(t.metrics[metric])
-        for t in trials
-        if t.variant == variant and metric in t.metrics
-    }
-
-
-def _mean(values: Iterable[float]) -> float:
-    found = list(values)
-    return sum(found) / len(found)
+def _mean(values: Sequence[float]) -> float:
+    return values[0] if len(values) == 1 else sum(values) / len(values)

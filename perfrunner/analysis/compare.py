@@ -35,7 +35,7 @@ from perfrunner.analysis.verdict import decide, more_blocks
 from perfrunner.spec.metrics import BY_USABLE_SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from perfrunner.results import ExperimentData
     from perfrunner.spec.metrics import MetricType
@@ -51,7 +51,7 @@ def compare(data: ExperimentData, baseline: str | None = None) -> Comparison:
     drafts = [
         _draft(blocks, type_of(metric), variant, builds.get(variant, ""), plan)
         for blocks in cells
-        for metric in plan.order(_metrics(blocks))
+        for metric in plan.order(blocks.metrics)
         for variant in plan.variants
         if blocks.values(metric, variant)
     ]
@@ -82,7 +82,7 @@ def compare_unpaired(
     build_b = next((t.build_id for t in b.trials if t.variant == variant_b), "")
     drafts: list[Row] = []
     for cell in common:
-        for name in plan.order(_metrics(cells_a[cell]) | _metrics(cells_b[cell])):
+        for name in plan.order(cells_a[cell].metrics | cells_b[cell].metrics):
             metric, primary = type_of(name), name in plan.primary
             x = cells_a[cell].values(name, variant_a)
             y = cells_b[cell].values(name, variant_b)
@@ -142,7 +142,7 @@ def _row(
     metric: MetricType,
     variant: str,
     build_id: str,
-    values: dict[int, float],
+    values: Mapping[int, float],
     *,
     primary: bool,
 ) -> Row:
@@ -204,7 +204,7 @@ def _draft(
 
 
 def _with_unpaired_effect(
-    row: Row, base: str, x: dict[int, float], y: dict[int, float], margin: float
+    row: Row, base: str, x: Mapping[int, float], y: Mapping[int, float], margin: float
 ) -> Row:
     if not x:
         return replace(row, reason="the other experiment has no such metric")
@@ -271,10 +271,6 @@ def _in_spec_order(cells: dict[Cell, CellBlocks], plan: AnalysisPlan) -> list[Ce
     )
 
 
-def _metrics(blocks: CellBlocks) -> set[str]:
-    return {name for trial in blocks.trials for name in trial.metrics}
-
-
 def _tests(rows: Iterable[Row]) -> int:
     return sum(1 for row in rows if row.effect is not None and row.effect.p is not None)
 
@@ -289,7 +285,7 @@ def _warnings(cells: list[CellBlocks], plan: AnalysisPlan) -> Iterable[str]:
         for variant in plan.variants:
             if variant not in measured and variant not in blocks.dead and variant != plan.baseline:
                 yield f"{blocks.cell}: no trial of {variant} counts"
-        for name in sorted(_metrics(blocks)):
+        for name in sorted(blocks.metrics):
             if not type_of(name).unit and not type_of(name).default_margin:
                 yield f"{blocks.cell}: metric {name} is unknown to this perfrunner: numbers only"
 

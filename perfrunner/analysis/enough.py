@@ -14,7 +14,6 @@ from perfrunner.measure.window import LOAD_FACT, OPS_FACT
 
 if TYPE_CHECKING:
     from perfrunner.analysis.cells import CellBlocks
-    from perfrunner.results import TrialRecord
 
 LEAST_LOAD_S = 1.0  # of load on an arm in a trial
 LEAST_BEYOND = 10  # operations slower than a percentile, before it is one and not a few of them
@@ -27,15 +26,13 @@ def too_little(blocks: CellBlocks, metric: str, arms: Iterable[str], *, short_wa
 
     `short_wanted`: the spec asks for short trials in so many words (`schedule: side-by-side` of the workload).
     """
-    wanted = set(arms)
-    trials = [trial for trial in blocks.trials if trial.variant in wanted]
     if metric in RATES and not short_wanted:
-        seconds = _median(trials, LOAD_FACT)
+        seconds = _median(blocks, arms, LOAD_FACT)
         if seconds is not None and seconds < LEAST_LOAD_S:
             return f"{seconds:.2g} s of load a trial: numbers only, a verdict on a rate needs {LEAST_LOAD_S:g} s"
     if found := _PERCENTILE.fullmatch(metric):
         operation, percent = found[1], float(found[2].replace("_", "."))
-        ops = _median(trials, OPS_FACT, operation)
+        ops = _median(blocks, arms, OPS_FACT, operation)
         beyond = None if ops is None else ops * (1 - percent / 100)
         if beyond is not None and beyond < LEAST_BEYOND:
             return (
@@ -45,8 +42,10 @@ def too_little(blocks: CellBlocks, metric: str, arms: Iterable[str], *, short_wa
     return ""
 
 
-def _median(trials: Iterable[TrialRecord], fact: str, key: str | None = None) -> float | None:
-    values = [trial.facts.get(fact) for trial in trials]
+def _median(
+    blocks: CellBlocks, arms: Iterable[str], fact: str, key: str | None = None
+) -> float | None:
+    values = [trial.facts.get(fact) for arm in arms for trial in blocks.of(arm)]
     if key is not None:
         values = [value.get(key) if isinstance(value, dict) else None for value in values]
     told = [float(value) for value in values if isinstance(value, (int, float))]

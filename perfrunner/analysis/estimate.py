@@ -1,4 +1,4 @@
-"""Numbers from numbers: summaries, paired effects, the Welch effect. All statistics are scipy's.
+"""Numbers from numbers: summaries, paired effects, the Welch effect. Their distributions are scipy's.
 
 The interval is Student's t over trials, not a bootstrap: with ten trials a bootstrap interval that
 says 95 % covers 81 to 91 %. Ratios are worked on as logarithms, so that swapping the two arms
@@ -11,12 +11,13 @@ that moved by one byte would be a certain difference.
 
 from __future__ import annotations
 
+import itertools
 import math
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from perfrunner.analysis.inference import false_discovery, signed_rank_p, t_interval, t_test
 from perfrunner.analysis.model import CONFIDENCE, Effect, EffectKind, Interval, Summary
 
 if TYPE_CHECKING:
@@ -127,9 +128,7 @@ def adjust(p_values: Sequence[float]) -> list[float]:
     """Benjamini-Hochberg q values, in the order of the p values."""
     if not p_values:
         return []
-    from scipy import stats
-
-    return [float(q) for q in stats.false_discovery_control(p_values, method="bh")]
+    return [float(q) for q in false_discovery(p_values)]
 
 
 class _Found:
@@ -154,11 +153,8 @@ def _one_sample(data: Array, scale: float, nothing: float) -> _Found:
     if _without_spread(data, scale):
         # Every block says the same: no error to estimate. Nothing speaks against the value found.
         return _Found((mean, mean), 1.0 if abs(mean - nothing) <= NO_SPREAD * scale else 0.0, None)
-    from scipy import stats
-
-    result: Any = stats.ttest_1samp(data, nothing)
-    low, high = result.confidence_interval(CONFIDENCE)
-    return _Found((float(low), float(high)), float(result.pvalue), float(result.statistic))
+    t, p = t_test(data, nothing)
+    return _Found(_student(data, mean, float(data.std(ddof=1))), p, t)
 
 
 def _interval(data: Array, mean: float, sd: float | None) -> Interval | None:
@@ -167,11 +163,12 @@ def _interval(data: Array, mean: float, sd: float | None) -> Interval | None:
         return None
     if sd <= NO_SPREAD * float(np.abs(data).max()):
         return (mean, mean)
-    from scipy import stats
+    return _student(data, mean, sd)
 
+
+def _student(data: Array, mean: float, sd: float) -> Interval:
     n = len(data)
-    low, high = stats.t.interval(CONFIDENCE, n - 1, loc=mean, scale=sd / math.sqrt(n))
-    return (float(low), float(high))
+    return t_interval(mean, sd / math.sqrt(n), n - 1, CONFIDENCE)
 
 
 def _welch(
@@ -183,7 +180,7 @@ def _welch(
     if _without_spread(x, scale) and _without_spread(y, scale):
         apart = abs(difference - nothing) > NO_SPREAD * scale
         return (difference, difference), 0.0 if apart else 1.0, None
-    from scipy import stats
+    from scipy import stats  # half a second, and only two experiments that are compared need it
 
     result: Any = stats.ttest_ind(y - nothing, x, equal_var=False)
     low, high = result.confidence_interval(CONFIDENCE)
@@ -195,20 +192,8 @@ def _welch(
 
 
 def _wilcoxon(d: Array) -> float | None:
-    """The signed-rank p value; None where it is not defined (no difference that is not zero).
-
-    Exact without ties. With ties the normal approximation: it is only a check, and scipy's exact
-    way for ties goes through all permutations (a third of a second a row).
-    """
-    if len(d) < 2 or not np.any(d):
-        return None
-    from scipy import stats
-
-    sizes = np.abs(d)
-    tied = bool(np.any(sizes == 0)) or len(np.unique(sizes)) < len(sizes)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that the sample is small for the approximation
-        return float(stats.wilcoxon(d, method="approx" if tied else "auto").pvalue)
+    """The signed-rank p value; None where it is not defined (no difference that is not zero)."""
+    return signed_rank_p(d) if len(d) >= 2 and np.any(d) else None
 
 
 def _without_spread(data: Array, scale: float) -> bool:
@@ -221,9 +206,8 @@ def _beyond_fences(values: Mapping[int, float], data: Array) -> tuple[int, ...]:
     low, high = np.percentile(data, [25, 75])
     reach = 1.5 * (high - low)
     slack = NO_SPREAD * float(np.abs(data).max())  # equal values must not differ by rounding
-    return tuple(
-        block for block, v in values.items() if v < low - reach - slack or v > high + reach + slack
-    )
+    beyond = (data < low - reach - slack) | (data > high + reach + slack)
+    return tuple(itertools.compress(values, beyond))
 
 
 def _require_positive(blocks: Sequence[int] | range, x: Array, y: Array) -> None:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perfrunner.analysis.cells import CellBlocks, clean_blocks
+from perfrunner.analysis.inference import t_critical
 from perfrunner.analysis.model import CONFIDENCE, Cell, Interval
 
 if TYPE_CHECKING:
@@ -52,9 +53,7 @@ class _Spread:
     freedom: int
 
     def half_width(self, confidence: float) -> float:
-        from scipy import stats
-
-        return float(stats.t.ppf((1 + confidence) / 2, self.freedom)) * self.sd
+        return float(t_critical((1 - confidence) / 2, self.freedom)) * self.sd
 
 
 def sampling_costs(data: ExperimentData) -> list[SamplingCost]:

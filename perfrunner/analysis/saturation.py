@@ -26,7 +26,7 @@ def saturated(blocks: CellBlocks, metric: str, arms: Iterable[str], limit: float
     if metric not in RATES and not metric.startswith("latency_"):
         return ""
     for arm in arms:
-        told = [trial.facts.get(BUSY_FACT) for trial in blocks.trials if trial.variant == arm]
+        told = [trial.facts.get(BUSY_FACT) for trial in blocks.of(arm)]
         busy = [float(value) for value in told if isinstance(value, (int, float))]
         if busy and median(busy) > limit:
             return (

@@ -10,9 +10,14 @@ import functools
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from perfrunner.analysis.inference import t_critical, t_noncentrality, t_power
 from perfrunner.analysis.model import ALPHA, CONFIDENCE, MIN_BLOCKS, Effect, Interval, Verdict
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from perfrunner.spec.metrics import Direction
 
 POWER = 0.8
@@ -106,41 +111,28 @@ def resolution_deviation(effect: Effect) -> float:
 @functools.lru_cache(maxsize=1024)
 def _noncentrality(n: int, level: float) -> float:
     """How many standard errors a change must be, to be found with probability POWER by n blocks at `level`."""
-    from scipy import optimize, stats
-
-    critical = float(stats.t.isf(level / 2, n - 1))
-    missing = lambda d: float(stats.nct.sf(critical, n - 1, d)) - POWER  # noqa: E731
-    return float(optimize.brentq(missing, 0.0, 4.0 * critical + 10.0))
+    return t_noncentrality(float(t_critical(level / 2, n - 1)), n - 1, POWER)
 
 
 def _blocks_for_power(d: float, sd: float, level: float, n: int) -> int | None:
     if d <= 0 or sd <= 0:
         return None
-    import numpy as np
-    from scipy import stats
-
     sizes = np.arange(n + 1, n + MOST_BLOCKS + 1)
-    critical = stats.t.isf(level / 2, sizes - 1)
-    power = stats.nct.sf(critical, sizes - 1, d / sd * np.sqrt(sizes))
-    return _first(sizes, power >= POWER)
+    critical = t_critical(level / 2, sizes - 1)
+    return _first(sizes, t_power(critical, sizes - 1, d / sd * np.sqrt(sizes)) >= POWER)
 
 
 def _blocks_for_width(room: float, sd: float, n: int) -> int | None:
     if room <= 0:
         return None
-    import numpy as np
-    from scipy import stats
-
     sizes = np.arange(n + 1, n + MOST_BLOCKS + 1)
-    half = stats.t.isf((1 - CONFIDENCE) / 2, sizes - 1) * sd / np.sqrt(sizes)
+    half = t_critical((1 - CONFIDENCE) / 2, sizes - 1) * sd / np.sqrt(sizes)
     return _first(sizes, half <= room)
 
 
-def _first(sizes: object, holds: object) -> int | None:
-    import numpy as np
-
-    found = np.flatnonzero(np.asarray(holds))
-    return int(np.asarray(sizes)[found[0]]) if len(found) else None
+def _first(sizes: NDArray[np.int64], holds: NDArray[np.bool_]) -> int | None:
+    found = np.flatnonzero(holds)
+    return int(sizes[found[0]]) if len(found) else None
 
 
 def _blocks(n: int) -> str:

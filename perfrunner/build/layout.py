@@ -27,7 +27,7 @@ from perfrunner.build.artifact import Artifact
 from perfrunner.build.cache import move_into_place, space_hint, usable
 from perfrunner.build.identity import ID_LENGTH
 from perfrunner.build.links import kept_link
-from perfrunner.build.manifest import MANIFEST, write_manifest
+from perfrunner.build.manifest import MANIFEST, sums_of, write_manifest
 from perfrunner.build.output import Progress, run_logged
 from perfrunner.build.provenance import PROVENANCE, read_provenance
 from perfrunner.build.toolchain import build_environment, linker_version
@@ -107,7 +107,9 @@ def _make(
         document = _describe(base, seed, programs, identity, seconds)
         (staging / PROVENANCE).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
         staging.chmod(0o755)
-        write_manifest(staging, identity)
+        own = {PROVENANCE, *(f"bin/{name}" for name in programs)}
+        shared = {name: of for name, of in sums_of(base.path).items() if name not in own}
+        write_manifest(staging, identity, shared)
         move_into_place(staging, path, identity)
     finally:
         shutil.rmtree(staging, ignore_errors=True)

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 MANIFEST = "manifest.json"
 _SCHEMA = 1
 
 
-def write_manifest(directory: Path, build_id: str) -> None:
-    """Last of all files: an artifact without one is not complete."""
-    document = {"schema": _SCHEMA, "build_id": build_id, "files": _sums(directory)}
+def write_manifest(directory: Path, build_id: str, shared: Mapping[str, str] | None = None) -> None:
+    """Last of all files: an artifact without one is not complete.
+
+    `shared`: sums of files that are another artifact's (`sums_of`); they are not worked out again.
+    """
+    document = {"schema": _SCHEMA, "build_id": build_id, "files": _sums(directory, shared or {})}
     (directory / MANIFEST).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+def sums_of(directory: Path) -> dict[str, str]:
+    """What the artifact's manifest says of each file; OSError or ValueError without one."""
+    return dict(json.loads((directory / MANIFEST).read_text(encoding="utf-8"))["files"])
 
 
 def damage(directory: Path, build_id: str) -> str | None:
@@ -28,7 +37,7 @@ def damage(directory: Path, build_id: str) -> str | None:
     except (OSError, ValueError, KeyError, TypeError):
         return "its manifest cannot be read"
     try:
-        present = _sums(directory)
+        present = _sums(directory, {})
     except OSError as error:
         return f"{error.filename}: {error.strerror}"
     for name in sorted(listed.keys() | present.keys()):
@@ -39,9 +48,14 @@ def damage(directory: Path, build_id: str) -> str | None:
     return None
 
 
-def _sums(directory: Path) -> dict[str, str]:
-    return {
-        path.relative_to(directory).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+def _sums(directory: Path, known: Mapping[str, str]) -> dict[str, str]:
+    files = {
+        path.relative_to(directory).as_posix(): path
         for path in sorted(directory.rglob("*"))
-        if path.is_file() and path.relative_to(directory).as_posix() != MANIFEST
+        if path.is_file()
+    }
+    return {
+        name: known.get(name) or hashlib.sha256(path.read_bytes()).hexdigest()
+        for name, path in files.items()
+        if name != MANIFEST
     }

@@ -139,4 +139,6 @@ def configure_argv(tree: Tree, plan: BuildPlan, allocator_cache: Path) -> list[s
 
 def parallelism() -> int:
     """The processors that we may use."""
-    return len(os.sched_getaffinity(0))
+    if hasattr(os, "sched_getaffinity"):  # Linux
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from perfrunner.cli import options
+from perfrunner.cli import complete, options
 from perfrunner.cli.estimate import estimate
 from perfrunner.cli.invocation import measuring_command, options_of
 from perfrunner.cli.output import note
 from perfrunner.cli.plan import show_plan
 from perfrunner.cli.run import run_and_report, spec_or_run, spec_text
 from perfrunner.errors import UsageError
-from perfrunner.spec import Spec
 from perfrunner.spec.suggest import expected_name
+
+if TYPE_CHECKING:
+    from perfrunner.spec import Spec
 
 INHERITED = (
     "--set",
@@ -38,7 +41,10 @@ INHERITED = (
 @options.repeats_option
 @options.cluster_option
 @click.option(
-    "--variant", metavar="NAME", help="The variant to compare with itself; default: the baseline."
+    "--variant",
+    metavar="NAME",
+    shell_complete=complete.variant,
+    help="The variant to compare with itself; default: the baseline.",
 )
 @options.workloads_option
 @options.resume_option
@@ -110,6 +116,7 @@ def _latest_spec(out_dir: Path, repeats: int | None) -> tuple[Spec, str, Path, l
     """
     from perfrunner.analysis.noise import is_aa
     from perfrunner.results import ResultStore
+    from perfrunner.spec import Spec
 
     with ResultStore.open(out_dir, create=False) as store:
         experiments = [summary.experiment for summary in store.list()]

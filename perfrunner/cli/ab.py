@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from perfrunner.cli import options
+from perfrunner.cli import complete, options
 from perfrunner.cli.engine_source import find_engine_source
 from perfrunner.cli.estimate import estimate
 from perfrunner.cli.output import note, print_json
 from perfrunner.cli.plan import show_plan
 from perfrunner.cli.run import end, run_and_report
 from perfrunner.errors import UsageError
-from perfrunner.spec import Spec, load_spec
-from perfrunner.spec.pair import pair, small_spec, spec_document
-from perfrunner.spec.source import SourceSpec, variant_name
-from perfrunner.spec.units import parse_count
+
+if TYPE_CHECKING:
+    from perfrunner.spec import Spec
+    from perfrunner.spec.source import SourceSpec
 
 DIRECTORY = "ab"  # below the results: the specs that were made, by name and content
 IF_SAME = ("refuse", "skip", "measure")
@@ -47,6 +48,7 @@ IF_SAME = ("refuse", "skip", "measure")
 @click.option(
     "--workload",
     "workloads",
+    shell_complete=complete.workloads,
     metavar="NAME,...",
     multiple=True,
     help="Only these workloads: pillowfight, append, or those of --spec.",
@@ -94,11 +96,12 @@ def command(
     quiet: bool,
 ) -> None:
     """Build A and B, run both side by side on a few small workloads, and say what B changed."""
+    from perfrunner.spec import load_cluster, load_spec
+    from perfrunner.spec.pair import pair, small_spec, spec_document
+
     source = find_engine_source(engine_src, spec_path)
     base = small_spec() if spec_path is None else load_spec(spec_path, [], cluster)
     if spec_path is None and cluster is not None:
-        from perfrunner.spec import load_cluster
-
         base = base.model_copy(update={"cluster": load_cluster(cluster)})
     only = options.selection("workload", workloads, tuple(base.workloads))
     base = _sized(base.restricted(only, None), items, blocks)
@@ -142,6 +145,8 @@ def command(
 
 def _arms(first: str, second: str) -> dict[str, SourceSpec]:
     """By name. Two names that come out alike get a number."""
+    from perfrunner.spec.matrix import variant_name
+
     arms: dict[str, SourceSpec] = {}
     for what, text in (("A", first), ("B", second)):
         name = variant_name(text)
@@ -151,6 +156,8 @@ def _arms(first: str, second: str) -> dict[str, SourceSpec]:
 
 def _sized(spec: Spec, items: str | None, blocks: int | None) -> Spec:
     """With other numbers of items and blocks. UsageError."""
+    from perfrunner.spec.units import parse_count
+
     if blocks is not None:
         spec = spec.model_copy(update={"blocks": blocks})
     if items is None:

@@ -10,19 +10,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perfrunner.cli import options
+from perfrunner.cli import complete, options
 from perfrunner.cli.ab import keep_spec
 from perfrunner.cli.engine_source import find_engine_source
 from perfrunner.cli.invocation import resume_command
 from perfrunner.cli.output import note, print_json, result_console
-from perfrunner.cli.progress import progress_listener
 from perfrunner.errors import EXIT_INTERRUPTED, UsageError
-from perfrunner.spec import METRICS, Spec
-from perfrunner.spec.metrics import is_metric
+from perfrunner.spec.metrics import METRICS, is_metric
 from perfrunner.spec.suggest import expected_name
 
 if TYPE_CHECKING:
     from perfrunner.bisect import BisectState, Search
+    from perfrunner.spec import Spec
 
 DIRECTORY = "bisect"  # below the results
 
@@ -44,7 +43,13 @@ DIRECTORY = "bisect"  # below the results
 @click.option(
     "--bad", required=True, metavar="REV", help="The newer end, where the metric is another."
 )
-@click.option("--metric", required=True, metavar="NAME", help="The metric, such as ops_per_s.")
+@click.option(
+    "--metric",
+    required=True,
+    metavar="NAME",
+    shell_complete=complete.metrics,
+    help="The metric, such as ops_per_s.",
+)
 @options.set_option
 @options.repeats_option
 @options.cluster_option
@@ -83,6 +88,7 @@ def command(
 
     from perfrunner.bisect import Search
     from perfrunner.bisect.compare import BisectInterruptedError, Comparer
+    from perfrunner.cli.progress import progress_listener
     from perfrunner.source.git import Repository
 
     repository = Repository.around(source)

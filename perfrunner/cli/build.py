@@ -14,14 +14,13 @@ import click
 from perfrunner.cli import options
 from perfrunner.cli.engine_source import find_engine_source
 from perfrunner.cli.output import duration, print_json, result_console
-from perfrunner.cli.progress import progress_listener
 from perfrunner.cli.proofs import RememberedProofs
 from perfrunner.errors import EXIT_FAILED
-from perfrunner.spec import Spec
 
 if TYPE_CHECKING:
     from perfrunner.run.events import Listener
     from perfrunner.run.preflight.builds import Builds
+    from perfrunner.spec import Spec
 
 Settings = dict[str, Mapping[str, str]]
 
@@ -64,6 +63,7 @@ def command(
     )
     spec = spec.restricted(None, options.selection("variant", variants, tuple(spec.variants)))
     source = find_engine_source(engine_src, spec_path)
+    from perfrunner.cli.progress import progress_listener
     from perfrunner.run.preflight.builds import build_all
     from perfrunner.source import resolve_sources
 

@@ -11,16 +11,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from perfrunner.build.retention import Kept, artifacts_in, beyond, forget, tree_bytes
-from perfrunner.cli import options
+from perfrunner.cli import complete, options
 from perfrunner.cli.output import note, print_json, size
 from perfrunner.errors import StoreError, UsageError
-from perfrunner.spec import ClusterSpec, load_cluster
-from perfrunner.spec.cluster import DEFAULT_WORK_DIR, HostSpec
 from perfrunner.spec.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    from perfrunner.spec import ClusterSpec
+    from perfrunner.spec.cluster import HostSpec
 
 HOST_DIRECTORIES = ("artifacts", "runs")
 
@@ -49,11 +51,13 @@ class Target:
     "--cluster",
     type=click.Path(path_type=Path),
     metavar="FILE",
+    shell_complete=complete.clusters,
     help="The hosts to clean (implies --hosts); otherwise this machine.",
 )
 @click.option(
     "--results",
     metavar="EXPERIMENT",
+    shell_complete=complete.experiments,
     multiple=True,
     help="Delete this experiment's results for good: its full id; repeatable.",
 )
@@ -79,6 +83,8 @@ def command(
     as_json: bool,
 ) -> None:
     """Remove builds and what trials left on the hosts; results only when an experiment is named."""
+    from perfrunner.spec import load_cluster
+
     hosts = hosts or cluster is not None
     if not (builds or hosts or results):
         builds = hosts = True
@@ -122,6 +128,7 @@ def _builds(cache_dir: Path, keep: int | None) -> list[Target]:
     if not cache_dir.is_dir() or not any(cache_dir.iterdir()):
         return []
     from perfrunner.build.cache import CACHE_TAG
+    from perfrunner.build.retention import artifacts_in, beyond, tree_bytes
 
     if not (cache_dir / CACHE_TAG).is_file():
         raise UsageError(
@@ -151,6 +158,8 @@ def _remove_cache(cache_dir: Path) -> None:
 
 
 def _forget_build(cache_dir: Path, build_id: str) -> None:
+    from perfrunner.build.retention import forget
+
     with _no_builds(cache_dir):
         try:
             forget(cache_dir, [build_id])
@@ -172,6 +181,8 @@ def _no_builds(cache_dir: Path) -> Iterator[None]:
 
 
 def _hosts(cluster: ClusterSpec | None, keep: int | None) -> list[Target]:
+    from perfrunner.spec.cluster import DEFAULT_WORK_DIR, HostSpec
+
     if cluster is not None:
         local = cluster.transport == "local"
         return [
@@ -187,6 +198,7 @@ def _hosts(cluster: ClusterSpec | None, keep: int | None) -> list[Target]:
 
 def _on_host(name: str, spec: HostSpec, keep: int | None, *, local: bool) -> list[Target]:
     """What is there, and how much of it goes. The sizes are asked for without the host's lock."""
+    from perfrunner.build.retention import Kept, beyond
     from perfrunner.cluster import open_host
 
     with open_host(spec, "local" if local else "ssh", name=name, run_id="clean") as opened:
@@ -218,6 +230,7 @@ def _clean_host(name: str, spec: HostSpec, local: bool, build_ids: list[str] | N
 
 
 def _experiment(out_dir: Path, experiment: str) -> Target:
+    from perfrunner.build.retention import tree_bytes
     from perfrunner.results import ResultStore
 
     with ResultStore.open(out_dir, create=False) as store:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perfrunner.cli import options
+from perfrunner.cli import complete, options
 from perfrunner.cli.report import (
     all_option,
     charts_option,
@@ -38,10 +38,13 @@ if TYPE_CHECKING:
     "\n\nTwo variants are compared within their blocks, with verdicts. Two experiments were not interleaved: they get"
     "\nonly Welch intervals, and a warning.",
 )
-@click.argument("a")
-@click.argument("b")
+@click.argument("a", shell_complete=complete.comparable)
+@click.argument("b", shell_complete=complete.comparable)
 @click.option(
-    "-e", "--experiment", help="The experiment that A and B are variants of; default: the latest."
+    "-e",
+    "--experiment",
+    shell_complete=complete.experiments,
+    help="The experiment that A and B are variants of; default: the latest.",
 )
 @click.option(
     "--variant", help="For two experiments: the variant to compare; default: the baseline of each."

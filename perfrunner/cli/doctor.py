@@ -11,8 +11,6 @@ import click
 from perfrunner.cli import options
 from perfrunner.cli.output import note, print_json, result_console
 from perfrunner.errors import EXIT_FAILED
-from perfrunner.spec import ClusterSpec, load_cluster
-from perfrunner.spec.cluster import HostSpec
 
 if TYPE_CHECKING:
     from perfrunner.run.preflight.health import Finding
@@ -43,11 +41,13 @@ def command(
     as_json: bool,
 ) -> None:
     """Examine the tools here and the hosts of SPEC (or of --cluster; otherwise this machine). Changes nothing."""
-    spec = None if spec_path is None else options.read_spec(spec_path, overrides, cluster)
-    given = load_cluster(cluster) if cluster is not None else _this_machine()
-    hosts = given if spec is None else spec.cluster
     from perfrunner.run.preflight.doctor import examine
+    from perfrunner.spec import load_cluster
+    from perfrunner.spec.cluster import local_cluster
 
+    spec = None if spec_path is None else options.read_spec(spec_path, overrides, cluster)
+    given = load_cluster(cluster) if cluster is not None else local_cluster()
+    hosts = given if spec is None else spec.cluster
     findings = list(examine(hosts, spec))
     counts = {
         grade: sum(f.grade == grade for f in findings) for grade in ("ok", "warning", "problem")
@@ -59,17 +59,6 @@ def command(
         note(", ".join(f"{count} {grade}" for grade, count in counts.items()))
     if counts["problem"]:
         ctx.exit(EXIT_FAILED)
-
-
-def _this_machine() -> ClusterSpec:
-    name = "local"
-    return ClusterSpec(
-        name=name,
-        transport="local",
-        hosts={name: HostSpec()},
-        engine_nodes=(name,),
-        load_clients=(name,),
-    )
 
 
 def _print(findings: list[Finding]) -> None:

@@ -11,9 +11,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import perfrunner
+from perfrunner.bundled import bundled
 from perfrunner.errors import UsageError
-from perfrunner.spec.source import ENGINE_DIRECTORY, is_engine_source
+from perfrunner.spec.engine_tree import ENGINE_DIRECTORY, is_engine_source
 
 ENVIRONMENT = "PERFRUNNER_ENGINE_SRC"
 
@@ -48,6 +48,4 @@ def _candidates(spec_path: Path | None) -> Iterator[Path]:
     for start in starts:
         for directory in (start, *start.parents):
             yield directory / ENGINE_DIRECTORY
-    package = Path(perfrunner.__file__).resolve().parent
-    yield package / "_engine_src"  # an installed package
-    yield package.parent / ENGINE_DIRECTORY  # an editable install
+    yield bundled(ENGINE_DIRECTORY)

@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import TYPE_CHECKING
 
 from perfrunner.cli.engine_source import find_engine_source
 from perfrunner.errors import BuildError, UsageError
-from perfrunner.run.trial.sampling_check import cells_to_check
-from perfrunner.spec import Spec
-from perfrunner.spec.variant import Variant
-from perfrunner.spec.workloads import Workload
+
+if TYPE_CHECKING:
+    from perfrunner.spec import Spec
+    from perfrunner.spec.variant import Variant
+    from perfrunner.spec.workloads import Workload
 
 MAX_EXPERIMENTS_READ = 5
 BUILD_SECONDS = 60.0  # the first build of a variant, about; a cached one takes none
@@ -38,6 +40,8 @@ class Estimate:
 
     def sampling_check(self, spec: Spec) -> float:
         """Seconds of the two trials a cell that say what sampling costs."""
+        from perfrunner.run.trial.sampling_check import cells_to_check
+
         return 2 * sum(self.seconds[cell] for cell in cells_to_check(spec))
 
     def total(self, spec: Spec, blocks: int | None = None) -> float:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from perfrunner.cli import options
+from perfrunner.cli import complete, options
 from perfrunner.cli.output import note
 from perfrunner.errors import UsageError
 
@@ -21,7 +21,7 @@ NAMES = ("trials", "rounds", "series")
     "\n  perfrunner export --format parquet --to tables/       trials, rounds and series as files"
     "\n\nThe columns: docs/export.md.",
 )  # fmt: skip
-@click.argument("experiment", required=False)
+@click.argument("experiment", required=False, shell_complete=complete.experiments)
 @click.option(
     "--table",
     "tables",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from perfrunner.cli import options
+from perfrunner.cli import complete, options
 from perfrunner.cli.output import note, print_json
 from perfrunner.errors import EXIT_VERDICT, UsageError
 from perfrunner.spec.metrics import METRICS, is_metric
@@ -23,9 +23,13 @@ from perfrunner.spec.suggest import expected_name
     "\n\nWith --fail-on worse it ends with 1 when a level is known since the newest run to have turned worse: once for"
     "\neach change. Before you believe it, run the two builds side by side: perfrunner run SPEC --repeats 20.",
 )
-@click.argument("metric", required=False)
+@click.argument("metric", required=False, shell_complete=complete.metrics)
 @click.option(
-    "--spec", "spec_name", metavar="NAME", help="The spec's name; default: the latest run's."
+    "--spec",
+    "spec_name",
+    metavar="NAME",
+    shell_complete=complete.experiments,
+    help="The spec's name; default: the latest run's.",
 )
 @click.option(
     "--since",

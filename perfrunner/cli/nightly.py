@@ -31,6 +31,7 @@ LOG_LINES = 12  # of a run that failed, in the mail
     short_help="Run specs every night; print only what changed.",
     epilog="\b\nExamples:\n  perfrunner nightly specs/experiments/quickstart.yaml --out /var/lib/perfrunner"
     "\n  perfrunner nightly a.yaml b.yaml --keep 60     reports of the last 60 nights of each"
+    "\n  perfrunner nightly a.yaml --site public/       and renew the site over all that is stored"
     "\n\nPrints a mail (subject first, at most 40 lines) when a level is newly known to have changed, a run began to"
     "\nfail, or runs again; nothing otherwise. Exit codes: 0, 1 a level turned worse, 3 a run failed, 130 interrupted.",
 )
@@ -48,14 +49,26 @@ LOG_LINES = 12  # of a run that failed, in the mail
     show_default=True,
     help="HTML reports and logs that stay, of each spec.",
 )
+@click.option(
+    "--site",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Also renew the site of `perfrunner site` in DIR, over all that is stored.",
+)
 @options.out_option
 @options.cache_option
 @click.pass_context
 def command(
-    ctx: click.Context, specs: tuple[Path, ...], keep: int, out_dir: Path, cache_dir: Path
+    ctx: click.Context,
+    specs: tuple[Path, ...],
+    keep: int,
+    site: Path | None,
+    out_dir: Path,
+    cache_dir: Path,
 ) -> None:
     """Run each SPEC (going on with a run that was cut off), renew the trend page, and tell what changed."""
     from perfrunner.report.mail import mail_text
+    from perfrunner.report.site import write_site
     from perfrunner.report.trend import trend_page
 
     place = Place(out_dir.resolve())
@@ -78,6 +91,8 @@ def command(
     place.trend.write_text(trend_page(histories, made), encoding="utf-8")
     place.save({**before, **{night.name: night.failed for night in nights}})
     click.echo(mail_text(nights, str(place.trend)), nl=False)
+    if site is not None:  # last: a directory that cannot be written takes no news with it
+        _with_store(place.out, lambda _: write_site([place.out], site))
     if any(night.failed for night in nights):
         ctx.exit(EXIT_FAILED)
     ctx.exit(EXIT_VERDICT if any(night.worse for night in nights) else EXIT_OK)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from perfrunner.cli import complete
 from perfrunner.cli.gate import FAIL_ON
 from perfrunner.errors import UsageError
-from perfrunner.spec import Spec, load_spec
-from perfrunner.spec.source import SourceSpec, source_from_text
 from perfrunner.spec.suggest import expected_name
+
+if TYPE_CHECKING:
+    from perfrunner.spec import Spec
+    from perfrunner.spec.source import SourceSpec
 
 DEFAULT_OUT = Path("perfrunner-results")
 DEFAULT_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "perfrunner"
@@ -42,7 +46,8 @@ cluster_option = click.option(
     "--cluster",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Run on these hosts instead of the spec's.",
+    shell_complete=complete.clusters,
+    help="Run on these hosts instead of the spec's; `local` is this machine.",
 )
 out_option = click.option(
     "--out",
@@ -85,6 +90,7 @@ quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress on 
 profile_option = click.option(
     "--profile",
     metavar="NAME",
+    shell_complete=complete.profiles,
     help="Put this overlay of the spec's `profiles` over the rest of it, before --set.",
 )
 repeats_option = click.option(
@@ -102,13 +108,22 @@ resume_option = click.option(
     flag_value="",
     default=None,
     metavar="[RUN]",
+    shell_complete=complete.experiments,
     help="Go on with the newest unfinished run of SPEC, or with RUN: then SPEC may be left out.",
 )
 workloads_option = click.option(
-    "--workloads", metavar="NAME,...", multiple=True, help="Only these workloads."
+    "--workloads",
+    metavar="NAME,...",
+    multiple=True,
+    help="Only these workloads.",
+    shell_complete=complete.workloads,
 )
 variants_option = click.option(
-    "--variants", metavar="NAME,...", multiple=True, help="Only these variants, and the baseline."
+    "--variants",
+    metavar="NAME,...",
+    multiple=True,
+    help="Only these variants, and the baseline.",
+    shell_complete=complete.variants,
 )
 
 
@@ -121,6 +136,8 @@ def read_spec(
     profile: str | None = None,
 ) -> Spec:
     """The spec as the command line changes it."""
+    from perfrunner.spec import load_spec
+
     extra = [f"blocks={repeats}"] if repeats is not None else []
     spec = load_spec(spec_path, [*overrides, *extra], cluster, profile)
     return with_sources(spec, named_sources)
@@ -148,6 +165,8 @@ def with_sources(spec: Spec, texts: tuple[str, ...]) -> Spec:
 def named_source(text: str, where: str) -> SourceSpec:
     """A revision or a directory, as a command line names it. UsageError, which says `where`."""
     from pydantic import ValidationError
+
+    from perfrunner.spec.source import source_from_text
 
     try:
         return source_from_text(text)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from perfrunner.cli import options
 from perfrunner.cli.estimate import BUILD_SECONDS, Estimate, estimate
 from perfrunner.cli.output import duration, print_json, result_console
-from perfrunner.cluster.facts import memory_available_here
-from perfrunner.run.plan.ensembles import Layout, layouts, record_layouts
-from perfrunner.run.plan.order import Plan, draw_seed, make_plan
 from perfrunner.run.plan.precision import MAX_BLOCKS, MIN_BLOCKS
-from perfrunner.spec import Spec
+
+if TYPE_CHECKING:
+    from perfrunner.run.plan.ensembles import Layout
+    from perfrunner.run.plan.order import Plan
+    from perfrunner.spec import Spec
 
 
 @click.command(
@@ -64,6 +66,10 @@ def command(
 
 def show_plan(spec: Spec, seed: int | None, expected: Estimate, as_json: bool) -> None:
     """Print the plan of a spec; also `run --dry-run`. What memory allows is known beforehand on this machine only."""
+    from perfrunner.cluster.facts import memory_available_here
+    from perfrunner.run.plan.ensembles import layouts
+    from perfrunner.run.plan.order import draw_seed, make_plan
+
     given = spec.seed if seed is None else seed
     free = memory_available_here() if spec.cluster.transport == "local" else None
     laid_out = layouts(spec, free)
@@ -77,6 +83,8 @@ def show_plan(spec: Spec, seed: int | None, expected: Estimate, as_json: bool) -
 def _document(
     spec: Spec, plan: Plan, expected: Estimate, laid_out: Mapping[str, Layout], drawn: bool
 ) -> dict[str, object]:
+    from perfrunner.run.plan.ensembles import record_layouts
+
     return {
         "experiment": spec.name,
         "baseline": spec.baseline,

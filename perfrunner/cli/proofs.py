@@ -10,9 +10,10 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from perfrunner.spec import Spec
+if TYPE_CHECKING:
+    from perfrunner.spec import Spec
 
 
 class RememberedProofs:

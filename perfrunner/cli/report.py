@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perfrunner.cli import options
+from perfrunner.cli import complete, options
 from perfrunner.cli.output import note, result, result_console
 
 if TYPE_CHECKING:
@@ -79,12 +79,17 @@ hosts_option = click.option(
     "\n  perfrunner report cursors-to-drop --page docs/experiments/cursors-to-drop.md"
     "\n  perfrunner report --format json | jq '.results[] | select(.primary)'",
 )
-@click.argument("experiment", required=False)
+@click.argument("experiment", required=False, shell_complete=complete.experiments)
 @format_option
 @charts_option
 @options.out_option
 @output_option
-@click.option("--baseline", metavar="VARIANT", help="Compare against this variant instead.")
+@click.option(
+    "--baseline",
+    metavar="VARIANT",
+    help="Compare against this variant instead.",
+    shell_complete=complete.stored_variants,
+)
 @all_option
 @verbose_option
 @hosts_option

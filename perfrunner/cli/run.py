@@ -15,7 +15,6 @@ from perfrunner.cli.gate import judge
 from perfrunner.cli.invocation import measuring_command, resume_command
 from perfrunner.cli.output import note, result, result_console
 from perfrunner.cli.plan import show_plan
-from perfrunner.cli.progress import progress_listener
 from perfrunner.cli.report import PAGE
 from perfrunner.errors import EXIT_INTERRUPTED, EXIT_VERDICT, SpecError, UsageError
 
@@ -168,6 +167,7 @@ def run_and_report(
     again (if it is not this command line). Ends the process after Ctrl-C.
     """
     source = find_engine_source(engine_src, spec_path)
+    from perfrunner.cli.progress import progress_listener
     from perfrunner.run.runner import run_experiment
 
     with progress_listener(quiet) as listener:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perfrunner.cli import options
+from perfrunner.cli import complete, options
 from perfrunner.cli.output import duration, print_json, result_console
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     epilog="\b\nExamples:\n  perfrunner show                 the latest experiment"
     "\n  perfrunner show quickstart      the latest of that name",
 )
-@click.argument("experiment", required=False)
+@click.argument("experiment", required=False, shell_complete=complete.experiments)
 @click.option("--trials", "with_trials", is_flag=True, help="Also every trial.")
 @options.out_option
 @options.json_option

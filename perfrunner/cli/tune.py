@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from perfrunner.cli import complete
 from perfrunner.cli.output import note
-from perfrunner.spec import ClusterSpec, load_cluster
-from perfrunner.spec.cluster import HostSpec
 
 if TYPE_CHECKING:
     from perfrunner.cluster import Host
@@ -19,6 +18,7 @@ _cluster = click.option(
     "--cluster",
     type=click.Path(path_type=Path),
     metavar="FILE",
+    shell_complete=complete.clusters,
     help="The hosts; otherwise this machine.",
 )
 
@@ -67,14 +67,11 @@ def untune(cluster: Path | None) -> None:
 def _hosts(cluster: Path | None) -> Iterator[Host]:
     """Each under its lock: a run that is under way is not disturbed."""
     from perfrunner.cluster import open_host
+    from perfrunner.spec import load_cluster
+    from perfrunner.spec.cluster import local_cluster
 
-    spec = None if cluster is None else load_cluster(cluster)
-    for name, host in _named(spec):
-        local = spec is None or spec.transport == "local"
-        with open_host(host, "local" if local else "ssh", name=name, run_id="tune") as opened:
+    spec = local_cluster() if cluster is None else load_cluster(cluster)
+    for name, host in spec.hosts.items():
+        with open_host(host, spec.transport, name=name, run_id="tune") as opened:
             opened.lock()
             yield opened
-
-
-def _named(spec: ClusterSpec | None) -> list[tuple[str, HostSpec]]:
-    return [("here", HostSpec())] if spec is None else list(spec.hosts.items())

@@ -10,7 +10,6 @@ import click
 from perfrunner.cli.options import cluster_option, json_option, set_option
 from perfrunner.cli.output import print_json
 from perfrunner.errors import EXIT_USAGE, SpecError
-from perfrunner.spec import load_spec
 from perfrunner.spec.includes import shown
 from perfrunner.spec.profiles import profile_names
 
@@ -49,6 +48,8 @@ def command(
 
 
 def _check(path: Path, overrides: tuple[str, ...], cluster: Path | None) -> dict[str, Any]:
+    from perfrunner.spec import load_spec
+
     try:
         spec = load_spec(path, overrides, cluster)
         for profile in profile_names(path):

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal
 
+from perfrunner.cluster.extra import require_ssh
 from perfrunner.cluster.facts import Facts, read_facts
 from perfrunner.cluster.ledger import Process
 from perfrunner.cluster.local import LocalTransport
@@ -148,6 +149,7 @@ def open_host(
     if transport == "local":
         link = LocalTransport(name or "local")
     else:
+        require_ssh()
         link = SshTransport(
             name or spec.address,
             way_to(

@@ -10,15 +10,12 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from perfrunner.cluster import scripts
 from perfrunner.cluster.process import NAME, ExitStatus, ProcessId, StopResult
-from perfrunner.cluster.transport import DEFAULT_TIMEOUT_S, CommandTimeout
+from perfrunner.cluster.transport import DEFAULT_TIMEOUT_S, CommandTimeout, Raw
 from perfrunner.errors import HostError
-
-if TYPE_CHECKING:
-    from perfrunner.cluster.shell import Raw, ShellTransport
 
 _BOOT_ID = re.compile(r"[0-9a-f-]{36}")
 _KILL_ALLOWANCE_S = 10.0  # after the grace: KILL, the status, the lock
@@ -56,10 +53,23 @@ class LedgerEntry:
         )
 
 
+class LedgerKeeper(Protocol):
+    """What a Process asks of the host that it was started on."""
+
+    @property
+    def name(self) -> str: ...
+
+    def ledger_script(
+        self, script: str, entry: LedgerEntry, *arguments: str, timeout: float
+    ) -> Raw:
+        """Run one of the programs that take an identity first (perfrunner.cluster.scripts)."""
+        ...
+
+
 class Process:
     """A ProcessHandle: stateless but for its end, which is remembered once it is known."""
 
-    def __init__(self, transport: ShellTransport, entry: LedgerEntry) -> None:
+    def __init__(self, transport: LedgerKeeper, entry: LedgerEntry) -> None:
         self._transport = transport
         self.entry = entry
         self._ended: ExitStatus | None = None

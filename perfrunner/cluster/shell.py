@@ -15,7 +15,6 @@ import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from posixpath import join as posix_join
 from typing import IO
@@ -24,7 +23,7 @@ from perfrunner.cluster import scripts
 from perfrunner.cluster.environment import whole_environment
 from perfrunner.cluster.ledger import LedgerEntry, Process
 from perfrunner.cluster.process import NAME
-from perfrunner.cluster.transport import DEFAULT_TIMEOUT_S, CommandFailed, Completed
+from perfrunner.cluster.transport import DEFAULT_TIMEOUT_S, CommandFailed, Completed, Raw
 from perfrunner.cluster.tree import pack_tree
 from perfrunner.errors import HostError
 
@@ -33,15 +32,6 @@ _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TRANSFER_TIMEOUT_S = 600.0
 
 Sink = Callable[[bytes], None]
-
-
-@dataclass(frozen=True)
-class Raw:
-    """A command's end, in bytes. `stdout` is empty when a sink took it."""
-
-    exit: int
-    stdout: bytes
-    stderr: bytes
 
 
 def command_line(argv: Sequence[str]) -> str:

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 from perfrunner.cluster.heartbeat import Heartbeat
 from perfrunner.cluster.hostkeys import HostKeyPolicy, KnownHosts
-from perfrunner.cluster.shell import CHUNK, Raw, ShellTransport, Sink, command_line, supervised
+from perfrunner.cluster.shell import CHUNK, ShellTransport, Sink, command_line, supervised
 from perfrunner.cluster.ssh_config import Endpoint
-from perfrunner.cluster.transport import CommandTimeout, LinkLost
+from perfrunner.cluster.transport import CommandTimeout, LinkLost, Raw
 from perfrunner.errors import HostError
 
 if TYPE_CHECKING:
@@ -166,8 +166,11 @@ class SshTransport(ShellTransport):
         try:
             channel = self._open_channel()
             try:
-                # `exec`: the login shell, whatever it is, gives way to a POSIX one.
-                channel.exec_command(f"exec {command_line(supervised(argv, fed=fed))}")
+                try:
+                    # `exec`: the login shell, whatever it is, gives way to a POSIX one.
+                    channel.exec_command(f"exec {command_line(supervised(argv, fed=fed))}")
+                except OSError as error:  # a reset connection is none of Paramiko's exceptions
+                    raise self._lost(error) from error
                 yield channel
             except (paramiko.SSHException, EOFError) as error:
                 raise self._lost(error) from error

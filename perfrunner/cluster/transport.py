@@ -28,6 +28,15 @@ class Completed:
     stderr: str
 
 
+@dataclass(frozen=True)
+class Raw:
+    """A command's end, in bytes. `stdout` is empty when a sink took it."""
+
+    exit: int
+    stdout: bytes
+    stderr: bytes
+
+
 class CommandFailed(HostError):  # noqa: N818
     """A checked command ended with another status than 0."""
 

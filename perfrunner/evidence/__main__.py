@@ -27,7 +27,10 @@ OUT = Path("perfrunner-evidence")
 
 def seconds(value: Any) -> float:
     """`250ms`, `5s`; a bare number is seconds."""
-    return float(value) if isinstance(value, int | float) else parse_duration(value)
+    try:
+        return float(value)
+    except ValueError:
+        return parse_duration(value)
 
 
 Function = Callable[..., Iterable[Planned]]
@@ -127,7 +130,7 @@ def aa_study(base: Base, **its: Any) -> Iterable[Planned]:
     return studies.aa(base, **_paired(its))
 
 
-@_study(0.8)
+@_study(0.35, ramp=0.05, blocks=40)
 @click.option("--experiments", type=click.IntRange(1), default=20, show_default=True)
 @_bucket
 @_relink("auto")
@@ -137,7 +140,7 @@ def planted_study(base: Base, *, memory_load: float, load: Load, **its: Any) -> 
     """Faults of known size (build option `planted`): how often they are found, and how large they seem."""
     yield from studies.planted(base, load=load, **its)
     if memory_load:
-        longer = Load(memory_load, 1.0, load.blocks)
+        longer = Load(memory_load, 1.0)
         yield from studies.planted_memory(
             base, bucket=its["bucket"], relink=its["relink"], load=longer
         )

@@ -8,7 +8,6 @@ their median.
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -91,12 +90,10 @@ class MicrobenchReport:
             raise TrialError(
                 f"the growth of {family} needs at least {MIN_POINTS_FOR_GROWTH} sizes, the report has {len(points)}"
             )
-        from scipy import stats  # imported late: it takes a second
+        import numpy as np
 
-        fit = stats.linregress(
-            [math.log(n) for n, _ in points], [math.log(time) for _, time in points]
-        )
-        return float(fit.slope)
+        sizes, times = np.log(np.array(points, dtype=np.float64)).T
+        return float(np.polyfit(sizes, times, 1)[0])
 
 
 def parse_microbench(text: str, source: str) -> MicrobenchReport:

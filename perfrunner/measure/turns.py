@@ -141,6 +141,26 @@ def parse_turns(text: str, where: str) -> Turns:
     return turns
 
 
+def parse_arms(text: str, where: str, arms: int) -> list[tuple[ClientReport, str]]:
+    """Each arm's report, and its JSON as a tool with one server prints it, of a run without slices.
+
+    Raises TrialError naming `where` and what is wrong.
+    """
+    try:
+        document = json.loads(text)
+        found = [arm["report"] for arm in document["ensemble"]["arms"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise TrialError(f"{where}: no report of an ensemble: {error!r}") from None
+    if document.get("interrupted"):
+        raise TrialError(f"{document.get('tool')} was interrupted before its end")
+    if len(found) != arms:
+        raise TrialError(f"{where}: {len(found)} arms of {arms}")
+    return [
+        (report_of(one, f"{where}, arm {n}"), json.dumps(one, separators=(",", ":")))
+        for n, one in enumerate(found, 1)
+    ]
+
+
 def failed_arm(text: str) -> tuple[int | None, str]:
     """Which arm (from 0) ended a run that failed, and what the tool said of it; (None, "") where it does not say."""
     try:

@@ -20,10 +20,12 @@ from typing import Any
 
 import perfrunner
 from perfrunner.cluster import LinkLost
+from perfrunner.cluster.extra import require_ssh
 from perfrunner.errors import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
     EXIT_OK,
+    HostError,
     PerfrunnerError,
     StoreError,
     UsageError,
@@ -60,6 +62,7 @@ from perfrunner.workloads.registry import check_runnable
 
 STOP_GRACE_S = 5.0
 REGAIN_PATIENCE_S = 600.0  # a host that restarts is back by then
+PROOF_TRIES = 3
 LOCK_LOST = "this run's lock on a host was lost with the connection"
 LEFT_OUT = "left out of the ensemble: it failed more than once and never succeeded"
 
@@ -93,6 +96,8 @@ def run_experiment(
     spec = spec.restricted(workloads, variants)
     for workload in spec.workloads.values():
         check_runnable(workload.type)
+    if spec.cluster.transport == "ssh":
+        require_ssh()
     go_on = resume_command or shlex.join(
         ["perfrunner", "run", str(spec_path), "--out", str(out_dir), "--resume"]
     )
@@ -206,9 +211,7 @@ class _Run:
                     self._describe(hosts)
                     builds = build_all(self.spec, self.sources, self.cache_dir, self.listener)
                     self._note_builds(builds)
-                    deployed = deploy_and_prove(
-                        self.spec, builds, hosts, self.listener, self._store_build
-                    )
+                    deployed = self._deploy_linked(hosts, builds)
                     self._measure(hosts, builds, deployed)
                 except BaseException:
                     self._stop_everything(hosts)
@@ -286,8 +289,27 @@ class _Run:
             self.schedule.exclude(name)
             self.not_built.add(name)
 
-    def _measure(self, hosts: RunHosts, builds: Builds, deployed: dict[str, Deployed]) -> None:
+    def _deploy_linked(self, hosts: RunHosts, builds: Builds) -> dict[str, Deployed]:
+        """A link that was lost while we built, deployed or proved costs the proofs, not the run: all are made anew."""
         self.reference = hosts.facts
+        if not hosts.locked:
+            self._regain(hosts, LOCK_LOST)
+        for _ in range(PROOF_TRIES):
+            try:
+                deployed = deploy_and_prove(
+                    self.spec, builds, hosts, self.listener, self._store_build
+                )
+                if hosts.locked:
+                    return deployed
+                reason = LOCK_LOST
+            except LinkLost as lost:
+                reason = str(lost)
+            self._regain(hosts, reason)
+        raise HostError(
+            f"the proofs were cut off {PROOF_TRIES} times: {reason}", "is the network steady?"
+        )
+
+    def _measure(self, hosts: RunHosts, builds: Builds, deployed: dict[str, Deployed]) -> None:
         runner = TrialRunner(
             spec=self.spec,
             run_id=self.opened.experiment.id,
@@ -451,6 +473,10 @@ class _Run:
 
     def _failed(self, error: BaseException) -> None:
         """Note why; the error itself goes on to the caller. A full disk may refuse even that."""
+        if isinstance(error, HostError):
+            self.listener.on_event(
+                ev.Warned("what was measured is kept", f"go on with: {self.resume_command}")
+            )
         with contextlib.suppress(PerfrunnerError, OSError):
             self.store.set_state(self.opened.experiment.id, "failed")
         with contextlib.suppress(OSError):

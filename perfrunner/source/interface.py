@@ -13,7 +13,8 @@ from perfrunner.source.model import ResolvedSource
 
 FILE = "INTERFACE"
 BEFORE_IT = 1
-SUPPORTED = range(1, 2)
+SUPPORTED = range(1, 3)
+TOOLS_FROM = 2  # since then pillowfight fills the arms of an ensemble itself
 
 
 def interface_of(source: Path) -> int:
@@ -32,9 +33,18 @@ def check_interface(source: ResolvedSource) -> None:
     if source.interface in SUPPORTED:
         return
     least, most = SUPPORTED.start, SUPPORTED.stop - 1
-    known = f"{least}" if least == most else f"{least} to {most}"
     older = source.interface < least
     raise UsageError(
-        f"{source.text} has interface {source.interface} ({FILE}); this perfrunner drives {known}",
+        f"{source.text} has interface {source.interface} ({FILE}); this perfrunner drives {least} to {most}",
         "compare it with the perfrunner of its own time" if older else "use a newer perfrunner",
     )
+
+
+def check_tools(source: ResolvedSource) -> None:
+    """UsageError for a source whose load tools this perfrunner cannot use. Arms may be older than the tools."""
+    if source.interface < TOOLS_FROM:
+        raise UsageError(
+            f"{source.text} has interface {source.interface} ({FILE}); "
+            f"this perfrunner needs load tools of {TOOLS_FROM} or later",
+            "give a newer --engine-src, from which the tools are built, and name this one as an arm's `source`",
+        )

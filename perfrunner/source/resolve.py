@@ -15,7 +15,7 @@ from perfrunner.build.identity import content_hash, is_source
 from perfrunner.build.snapshot import Snapshot, find_snapshot, take_snapshot
 from perfrunner.errors import BuildError, UsageError
 from perfrunner.source.git import GitError, Repository, changes
-from perfrunner.source.interface import check_interface, interface_of
+from perfrunner.source.interface import check_interface, check_tools, interface_of
 from perfrunner.source.model import (
     MOST_LINES,
     Distance,
@@ -24,8 +24,9 @@ from perfrunner.source.model import (
     distance_of,
     source_of,
 )
+from perfrunner.spec.engine_tree import engine_in, is_engine_source
 from perfrunner.spec.model import Spec
-from perfrunner.spec.source import SourceSpec, engine_in, is_engine_source
+from perfrunner.spec.source import SourceSpec
 
 IN_USE = "engine source"  # the name of the source that a variant without `source` is built from
 
@@ -80,6 +81,7 @@ def resolve_sources(spec: Spec, engine_src: Path, cache_dir: Path) -> Sources:
         return found[source]
 
     tools = resolved(None)
+    check_tools(tools)
     arms = {}
     for name, variant in spec.variants.items():
         try:

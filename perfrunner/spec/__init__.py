@@ -1,23 +1,31 @@
-"""The YAML model: what an experiment is. `load_spec` is the door."""
+"""The YAML model: what an experiment is. `load_spec` is the door.
+
+The names are fetched when they are asked for: pydantic costs a fifth of a second, and what needs no model (--help,
+completion) shall not wait for it.
+"""
 
 from __future__ import annotations
 
-from perfrunner.spec.allocator import ALLOCATORS, SYSTEM, AllocatorSpec
-from perfrunner.spec.cluster import ClusterSpec, HostSpec
-from perfrunner.spec.loader import load_cluster, load_spec
-from perfrunner.spec.metrics import METRICS, MetricType, metric_type
-from perfrunner.spec.model import NO_BUCKET, EngineSpec, Limits, Spec
-from perfrunner.spec.options import BUILD_OPTIONS, BuildOption
-from perfrunner.spec.variant import Variant
-from perfrunner.spec.workloads import (
-    AppendSpec,
-    LatencySpec,
-    MicrobenchSpec,
-    PillowfightSpec,
-    ServerWorkload,
-    ToolWorkload,
-    Workload,
-)
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from perfrunner.spec.allocator import ALLOCATORS, SYSTEM, AllocatorSpec
+    from perfrunner.spec.cluster import ClusterSpec, HostSpec
+    from perfrunner.spec.loader import load_cluster, load_spec
+    from perfrunner.spec.metrics import METRICS, MetricType, metric_type
+    from perfrunner.spec.model import NO_BUCKET, EngineSpec, Limits, Spec
+    from perfrunner.spec.options import BUILD_OPTIONS, BuildOption
+    from perfrunner.spec.variant import Variant
+    from perfrunner.spec.workloads import (
+        AppendSpec,
+        LatencySpec,
+        MicrobenchSpec,
+        PillowfightSpec,
+        ServerWorkload,
+        ToolWorkload,
+        Workload,
+    )
 
 __all__ = [
     "ALLOCATORS",
@@ -45,3 +53,38 @@ __all__ = [
     "load_spec",
     "metric_type",
 ]
+
+_PLACES = {
+    "ALLOCATORS": "perfrunner.spec.allocator",
+    "AllocatorSpec": "perfrunner.spec.allocator",
+    "AppendSpec": "perfrunner.spec.workloads",
+    "BUILD_OPTIONS": "perfrunner.spec.options",
+    "BuildOption": "perfrunner.spec.options",
+    "ClusterSpec": "perfrunner.spec.cluster",
+    "EngineSpec": "perfrunner.spec.model",
+    "HostSpec": "perfrunner.spec.cluster",
+    "LatencySpec": "perfrunner.spec.workloads",
+    "Limits": "perfrunner.spec.model",
+    "METRICS": "perfrunner.spec.metrics",
+    "MetricType": "perfrunner.spec.metrics",
+    "MicrobenchSpec": "perfrunner.spec.workloads",
+    "NO_BUCKET": "perfrunner.spec.model",
+    "PillowfightSpec": "perfrunner.spec.workloads",
+    "SYSTEM": "perfrunner.spec.allocator",
+    "ServerWorkload": "perfrunner.spec.workloads",
+    "Spec": "perfrunner.spec.model",
+    "ToolWorkload": "perfrunner.spec.workloads",
+    "Variant": "perfrunner.spec.variant",
+    "Workload": "perfrunner.spec.workloads",
+    "load_cluster": "perfrunner.spec.loader",
+    "load_spec": "perfrunner.spec.loader",
+    "metric_type": "perfrunner.spec.metrics",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_PLACES[name]), name)
+    globals()[name] = value
+    return value

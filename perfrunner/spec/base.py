@@ -12,6 +12,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 from pydantic_core import PydanticCustomError
 
+from perfrunner.spec.metrics import check_metric
+
 
 class Piece(BaseModel):
     """A mapping of a spec: unknown keys are errors, values are not coerced, instances do not change."""
@@ -75,3 +77,6 @@ def items_error(texts: Mapping[Any, str]) -> PydanticCustomError:
         "{text}",
         {"text": "; ".join(f"{k}: {v}" for k, v in texts.items()), "items": texts},
     )
+
+
+MetricId = Annotated[str, AfterValidator(check_metric)]

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from perfrunner.spec.base import ListAsTuple, Piece, PlainName, matching
+from perfrunner.spec.local import LOCAL_CLUSTER
 from perfrunner.spec.suggest import expected_name
 
 Address = Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9.:_-]*", "a host name or an IP address")]
@@ -95,3 +96,8 @@ class ClusterSpec(Piece):
         if self.transport == "local" and len(self.hosts) != 1:
             raise ValueError(f"expected one host with transport local; got {', '.join(self.hosts)}")
         return self
+
+
+def local_cluster() -> ClusterSpec:
+    """This machine alone, engine and load client in one."""
+    return ClusterSpec.model_validate(LOCAL_CLUSTER)

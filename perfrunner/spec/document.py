@@ -6,7 +6,7 @@ string. A Node may be shared (anchors): nodes are never changed in place, edits 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -68,6 +68,19 @@ def plain(node: Node) -> Any:
     if isinstance(node.value, list):
         return [plain(v) for v in node.value]
     return node.value
+
+
+def tree(value: Any, mark: Mark) -> Node:
+    """Plain Python values as a tree, all of them written at `mark`; the inverse of plain."""
+    if isinstance(value, dict):
+        below = {
+            str(k): tree(v, replace(mark, path=(*mark.path, str(k)))) for k, v in value.items()
+        }
+        return Node(below, mark)
+    if isinstance(value, list):
+        items = [tree(v, replace(mark, path=(*mark.path, i))) for i, v in enumerate(value)]
+        return Node(items, mark)
+    return Node(value, mark)
 
 
 def load_document(path: Path, shown: str, problems: Problems) -> Node | None:

@@ -51,23 +51,27 @@ class Sources:
             return own
         return merged(piece, own)
 
-    def include(self, name: Node, directory: Path, stack: tuple[Path, ...] = ()) -> Node | None:
-        """The mapping in the file that a scalar names; None after a problem was noted."""
+    def include(
+        self,
+        name: Node,
+        directory: Path,
+        stack: tuple[Path, ...] = (),
+        words: tuple[str, ...] = (),
+    ) -> Node | None:
+        """The mapping in the file that a scalar names; None after a problem was noted.
+
+        `words`: what could have stood there instead, for the error.
+        """
+        expected = f"expected {' or '.join([*words, 'the path of a YAML file'])}"
         if not isinstance(name.value, str) or not name.value:
-            self.problems.add(
-                name.mark, "", f"expected the path of a YAML file, got {describe(name.value)}"
-            )
+            self.problems.add(name.mark, "", f"{expected}, got {describe(name.value)}")
             return None
         path = (directory / Path(name.value).expanduser()).resolve()
         if not path.is_file():
             missing = "a directory" if path.is_dir() else "no such file"
-            near = _similar_file(path)
+            near = _similar(path, words)
             hint = f" (did you mean {near}?)" if near else ""
-            self.problems.add(
-                name.mark,
-                "",
-                f"expected the path of a YAML file, got {name.value}: {missing}{hint}",
-            )
+            self.problems.add(name.mark, "", f"{expected}, got {name.value}: {missing}{hint}")
             return None
         if path in stack:
             self.problems.add(
@@ -134,9 +138,8 @@ def _absolute(text: str, mark: Mark) -> str:
     return str(path if path.is_absolute() else (directory / path).resolve())
 
 
-def _similar_file(path: Path) -> str | None:
+def _similar(path: Path, words: tuple[str, ...]) -> str | None:
     from perfrunner.spec.suggest import nearest
 
-    if not path.parent.is_dir():
-        return None
-    return nearest(path.name, sorted(p.name for p in path.parent.iterdir() if p.is_file()))
+    there = path.parent.iterdir() if path.parent.is_dir() else ()
+    return nearest(path.name, [*words, *sorted(p.name for p in there if p.is_file())])

@@ -11,6 +11,7 @@ An axis is a path inside a variant. null leaves the setting out. A combination's
 
 from __future__ import annotations
 
+import re
 from itertools import product
 from math import prod
 from typing import Any
@@ -18,7 +19,6 @@ from typing import Any
 from perfrunner.spec.document import Mark, Node, describe
 from perfrunner.spec.includes import merged
 from perfrunner.spec.problems import Problems
-from perfrunner.spec.source import variant_name
 from perfrunner.spec.suggest import did_you_mean, expected_name
 
 MAX_VARIANTS = 1000
@@ -87,6 +87,11 @@ def label(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)
+
+
+def variant_name(text: str) -> str:
+    """A revision or a path as a variant's name: `origin/main` is origin-main, `HEAD~1` HEAD-1, `.` here."""
+    return re.sub(r"[^A-Za-z0-9._,=+]+", "-", text.rstrip("/")).strip("-.,=+")[-100:] or "here"
 
 
 def _named(axis: str, value: Any) -> str:

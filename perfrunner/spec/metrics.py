@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal, TypeAlias
-
-from pydantic import AfterValidator
+from typing import Literal, TypeAlias
 
 from perfrunner.spec.suggest import did_you_mean, expected_name
 
@@ -173,10 +171,8 @@ def is_metric(metric_id: str) -> bool:
     return metric_id in METRICS or _MICROBENCH.fullmatch(metric_id) is not None
 
 
-def _metric(name: str) -> str:
+def check_metric(name: str) -> str:
+    """The name of a metric. ValueError for another, which proposes the nearest."""
     if not is_metric(name):
         raise ValueError(expected_name("a metric", name, METRICS))
     return name
-
-
-MetricId = Annotated[str, AfterValidator(_metric)]

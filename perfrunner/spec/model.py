@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 from perfrunner.spec.base import (
     ExperimentName,
     ListAsTuple,
+    MetricId,
     Piece,
     PlainName,
     VariantName,
@@ -16,7 +17,7 @@ from perfrunner.spec.base import (
 )
 from perfrunner.spec.cluster import ClusterSpec
 from perfrunner.spec.cpus import AUTO, Cpus
-from perfrunner.spec.metrics import METRICS, MetricId, is_metric, metric_type
+from perfrunner.spec.metrics import METRICS, is_metric, metric_type
 from perfrunner.spec.preconditions import check_precondition
 from perfrunner.spec.reference import Reference
 from perfrunner.spec.suggest import did_you_mean, expected_name

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import yaml
 
-from perfrunner.spec.document import Mark, Node, Path_, describe
+from perfrunner.spec.document import Mark, Node, Path_, describe, tree
 from perfrunner.spec.problems import Problems, field_name
 from perfrunner.spec.suggest import expected_name
 
@@ -50,7 +50,7 @@ def parse_override(text: str, problems: Problems) -> Override | None:
         problem = getattr(error, "problem", None) or error
         problems.add(place, "", f"expected a YAML value after '=', got {rest[1:]!r}: {problem}")
         return None
-    return Override(text, path, _node(value, f"--set {text}", path))
+    return Override(text, path, tree(value, Mark(f"--set {text}", 0, path)))
 
 
 def _parse_path(text: str) -> tuple[Path_, str]:
@@ -70,15 +70,6 @@ def _parse_path(text: str) -> tuple[Path_, str]:
             path.append((match["quoted"] or match["bare"]).strip())
         position = match.end()
     return tuple(path), text[position:]
-
-
-def _node(value: object, source: str, path: Path_) -> Node:
-    mark = Mark(source, 0, path)
-    if isinstance(value, dict):
-        return Node({str(k): _node(v, source, (*path, str(k))) for k, v in value.items()}, mark)
-    if isinstance(value, list):
-        return Node([_node(v, source, (*path, i)) for i, v in enumerate(value)], mark)
-    return Node(value, mark)
 
 
 def apply_override(root: Node, override: Override, problems: Problems) -> Node:

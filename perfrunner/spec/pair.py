@@ -7,50 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 import yaml
 
 from perfrunner.spec.model import Spec
+from perfrunner.spec.small import SMALL
 from perfrunner.spec.source import SourceSpec
-
-# The quickstart's workloads, a little smaller, on this machine.
-SMALL: dict[str, Any] = {
-    "name": "ab",
-    "cluster": {
-        "name": "local",
-        "transport": "local",
-        "hosts": {"here": {}},
-        "engine_nodes": ["here"],
-        "load_clients": ["here"],
-    },
-    "variants": {"engine": {"name": "engine", "allocator": {"name": "system"}}},
-    "baseline": "engine",
-    "engine": {"threads": 2, "shards": 2, "quota_mb": 1024},
-    "workloads": {
-        "pillowfight": {
-            "type": "pillowfight",
-            "items": 50_000,
-            "set_share": 80,
-            "value_size": 256,
-            "batch": 100,
-            "threads": 1,
-            "connections": 1,
-            "key_semantics": "random",
-            "ramp": 0.5,
-            "duration": 2.0,
-            "settle": 0.0,
-        },
-        "append": {
-            "type": "append",
-            "items": 10_000,
-            "slice_ops": 250,
-            "in_flight": 100,
-            "settle": 0.0,
-        },
-    },
-    "sampling_check": False,
-}
 
 
 def small_spec() -> Spec:

@@ -10,8 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from perfrunner.spec.base import ListAsTuple, Piece, VariantName
-from perfrunner.spec.metrics import MetricId
+from perfrunner.spec.base import ListAsTuple, MetricId, Piece, VariantName
 from perfrunner.spec.suggest import expected_name
 from perfrunner.spec.units import PositiveCount
 

@@ -9,15 +9,13 @@ What the text means is found out once, when an experiment begins (perfrunner.sou
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import ValidationInfo, field_validator, model_validator
 
 from perfrunner.spec.base import Piece, matching
-
-ENGINE_DIRECTORY = "engine_src"  # its name in a checkout
+from perfrunner.spec.engine_tree import engine_in
 
 # A revision becomes an argument of git: it may not look like an option, nor hold what git's own syntax does not have.
 Revision = Annotated[
@@ -67,27 +65,6 @@ class SourceSpec(Piece):
         if self.git is None:
             return str(self.dir)
         return self.git if self.patch is None else f"{self.git} + {Path(self.patch).name}"
-
-
-def is_engine_source(directory: Path) -> bool:
-    """Whether this is our engine and not another project's folder of the same name."""
-    return (directory / "CMakeLists.txt").is_file() and (directory / "options").is_dir()
-
-
-def engine_in(directory: Path) -> Path:
-    """The engine's source in a directory: itself, or its engine_src/. ValueError."""
-    for candidate in (directory, directory / ENGINE_DIRECTORY):
-        if is_engine_source(candidate):
-            return candidate
-    what = "no engine source (CMakeLists.txt and options/)" if directory.is_dir() else "nothing"
-    raise ValueError(
-        f"expected a directory with an engine's source, got {directory}: it has {what}"
-    )
-
-
-def variant_name(text: str) -> str:
-    """A revision or a path as a variant's name: `origin/main` is origin-main, `HEAD~1` HEAD-1, `.` here."""
-    return re.sub(r"[^A-Za-z0-9._,=+]+", "-", text.rstrip("/")).strip("-.,=+")[-100:] or "here"
 
 
 def source_from_text(text: str) -> SourceSpec:

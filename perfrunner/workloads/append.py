@@ -2,8 +2,8 @@
 
 A fixed amount of work, so its rate is the work over the time it took. The sampler runs from the start: the p99 of
 RSS over the whole run belongs to the historic formula. One load process, whatever the number of clients, because the
-draws of one seeded process are what makes the pattern repeat exactly. Side by side the arms are loaded one after the
-other, and take turns at the updates; every arm does the same ones.
+draws of one seeded process are what makes the pattern repeat exactly. Side by side the arms are loaded at the same
+time, and take turns at the updates; every arm does the same ones.
 """
 
 from __future__ import annotations

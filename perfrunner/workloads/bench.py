@@ -89,6 +89,9 @@ class ServerBench(Protocol):
         ...
 
 
+EnsembleArguments: TypeAlias = Callable[[ServerBench, Share], Sequence[str]]
+
+
 class Ensemble(Protocol):
     """The arms of a cell's block that are alive at once, in the order of their slots; one arm where it runs alone."""
 
@@ -107,9 +110,17 @@ class Ensemble(Protocol):
 
     def phase(self, name: str, expected_s: float | None = None) -> None: ...
 
-    def load_in_turns(
-        self, tool: str, arguments: Callable[[ServerBench, Share], Sequence[str]], *, output: str
-    ) -> Turns:
+    def prepare_in_turns(
+        self, tool: str, arguments: EnsembleArguments, *, output: str
+    ) -> Sequence[ClientReport]:
+        """Run the load tool once on all arms for what comes before the measured slices, and wait.
+
+        All arms are filled at the same time, so that none gets better pages than another for having been the first.
+        `<output>.json` is kept with each arm's trial.
+        """
+        ...
+
+    def load_in_turns(self, tool: str, arguments: EnsembleArguments, *, output: str) -> Turns:
         """Run the load tool once on all arms, slice by slice, and wait; the flags of the arms are added here.
 
         `<output>.json` and `slices.json` are kept with each arm's trial.

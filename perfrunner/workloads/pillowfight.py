@@ -1,8 +1,8 @@
 """pillowfight: populate in sequence, wait until all of it is on disk, then mixed reads and writes for a time.
 
 Sampling and counting begin after the populate phase, so that its allocations are the starting point and not a part
-of what is timed. Side by side one process drives all arms in turn, with the same keys and values; alone, the processes
-of several load clients each take a part of the key space and of the rate.
+of what is timed. Side by side one process fills and drives all arms in turn, with the same keys and values; alone, the
+processes of several load clients each take a part of the key space and of the rate.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ from perfrunner.workloads.turns import Driven, driven_in_turns
 
 def run(bench: Ensemble, spec: PillowfightSpec) -> list[Measured]:
     bench.phase("populate")
-    for arm in bench.arms:
-        populate(arm, spec)
+    populate(bench, spec)
 
     bench.phase("persist")
     for arm in bench.arms:
@@ -68,8 +67,14 @@ def run(bench: Ensemble, spec: PillowfightSpec) -> list[Measured]:
     ]
 
 
-def populate(arm: ServerBench, spec: PillowfightSpec) -> None:
-    arm.load("pillowfight", lambda s: populate_arguments(spec, arm, s), output="populate")
+def populate(bench: Ensemble, spec: PillowfightSpec) -> None:
+    if bench.side_by_side:
+        bench.prepare_in_turns(
+            "pillowfight", lambda arm, s: populate_arguments(spec, arm, s), output="populate"
+        )
+    else:
+        (arm,) = bench.arms
+        arm.load("pillowfight", lambda s: populate_arguments(spec, arm, s), output="populate")
 
 
 def in_turns(bench: Ensemble, spec: PillowfightSpec) -> list[Driven]:

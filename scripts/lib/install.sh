@@ -51,7 +51,7 @@ need_cargo() {
     fi
 }
 
-# need_python EXTRA: a virtual environment in .venv with this checkout installed (EXTRA: empty or dev).
+# need_python EXTRA: a virtual environment in .venv with this checkout installed (EXTRA: empty or dev), SSH and SDK with it.
 need_python() {
     local extra=$1 python stamp
     python=$(command -v python3) || { apt_need python3 python3-venv; python=$(command -v python3); }
@@ -61,7 +61,7 @@ need_python() {
     stamp=$venv/.installed-${extra:-base}
     if [ ! -f "$stamp" ] || [ "$root_dir/setup.py" -nt "$stamp" ] || [ "$root_dir/pyproject.toml" -nt "$stamp" ]; then
         say "installing the Python packages into .venv"
-        "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -e "$root_dir${extra:+[$extra]}" >&2
+        "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -e "$root_dir[ssh,sdk${extra:+,$extra}]" >&2
         touch "$stamp"
     fi
 }

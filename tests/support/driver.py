@@ -14,6 +14,7 @@ from typing import Any
 
 from perfrunner.build import Artifact, Proof
 from perfrunner.errors import BuildError, PerfrunnerError, ProofError
+from perfrunner.run import runner
 from perfrunner.run.events import Event
 from perfrunner.run.preflight import builds
 from perfrunner.run.runner import run_experiment
@@ -54,6 +55,11 @@ def fakes(settings: dict[str, Any]) -> tuple[Callable[..., Artifact], Callable[.
             )
             time.sleep(settings["proof_sleep"])
             handle.stop(1.0)
+        if settings.get("proof_waits"):
+            wait = 'while [ ! -e "$1" ]; do sleep 0.05; done'
+            host.transport.run(
+                ["sh", "-c", wait, "sh", settings["proof_waits"], f"{host.work_dir}/"]
+            )
         if variant.name in settings.get("proof_fails", []):
             raise ProofError(f"{variant.name}: opt.x should be 1 but reads 0")
         return Proof({"allocator": "system"}, {"allocator": {"name": "system", "conf_env": ""}})
@@ -66,6 +72,7 @@ def main(settings: dict[str, Any]) -> int:
     if limit := settings.get("file_size_limit"):
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # writes then fail with EFBIG
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    runner.REGAIN_PATIENCE_S = settings.get("patience", runner.REGAIN_PATIENCE_S)
     spec_path = Path(settings["spec"])
     try:
         outcome = run_experiment(

@@ -90,7 +90,7 @@ def new_figure(width: float, height: float) -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = Figure(figsize=(width, height), dpi=PNG_DPI, layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
@@ -111,16 +111,32 @@ def panels(
 
 def svg_bytes(figure: Figure) -> bytes:
     """A whole SVG file, the same for the same figure."""
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    _lay_out(figure)
     out = io.BytesIO()
-    figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+    canvas: Any = FigureCanvasSVG(figure)  # its printers have no types
+    canvas.print_svg(out, metadata={"Date": None, "Creator": None})
     return out.getvalue()
 
 
 def png_bytes(figure: Figure) -> bytes:
     """A PNG of 150 dots an inch."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    _lay_out(figure)
     out = io.BytesIO()
-    figure.savefig(out, format="png", dpi=PNG_DPI, metadata={"Software": None})
+    canvas: Any = FigureCanvasAgg(figure)
+    canvas.print_png(out, metadata={"Software": None})
     return out.getvalue()
+
+
+def _lay_out(figure: Figure) -> None:
+    """Once for both files. savefig would do it, and draw, twice for each."""
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
+        figure.set_layout_engine("none")
 
 
 def inline_svg(svg: bytes, name: str, label: str) -> str:

@@ -85,10 +85,6 @@ def _layout(spec: Spec, workload: str, free_bytes: int | None) -> Layout:
     chosen = spec.workloads[workload]
     if len(spec.cluster.load_clients) > 1 and isinstance(chosen, ServerWorkload):
         return Layout("sequential", 1, "slices of several load clients would not be in step")
-    if len(spec.cluster.engine_nodes) > 1 and isinstance(chosen, ServerWorkload):
-        return Layout(
-            "sequential", 1, "the CPU clocks of several engine nodes are not read in step"
-        )
     fit, why = arms, ""
     if spec.limits.arms is not None and spec.limits.arms < fit:
         fit, why = spec.limits.arms, f"limits.arms is {spec.limits.arms}"

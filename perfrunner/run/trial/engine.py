@@ -164,9 +164,14 @@ class Engine:
     # -- kvctl, on the engine's own host
 
     def kvctl(
-        self, arguments: Sequence[str], *, timeout: float = 60.0, output: str | None = None
+        self,
+        arguments: Sequence[str],
+        *,
+        timeout: float = 60.0,
+        output: str | None = None,
+        cpus: str = "",
     ) -> Completed:
-        argv = self.kvctl_argv(arguments)
+        argv = pinned(self.kvctl_argv(arguments), cpus)
         self.recorder.run(self.host.name, argv, output=output)
         completed = self.host.run(argv, timeout=timeout, check=False)
         if completed.exit:

@@ -15,12 +15,13 @@ from pathlib import Path
 from perfrunner.cluster.transport import Transport
 from perfrunner.cluster.vbucket_map import bracketed
 from perfrunner.errors import TrialError
-from perfrunner.measure.turns import Turns, failed_arm, parse_turns
+from perfrunner.measure.client import ClientReport
+from perfrunner.measure.turns import Turns, failed_arm, parse_arms, parse_turns
 from perfrunner.run.trial.credentials import USER
 from perfrunner.run.trial.engine import Engine
 from perfrunner.run.trial.reproduce import Recorder
 from perfrunner.run.trial.serverbench import SLICE_S, Bench, common_flags
-from perfrunner.workloads.bench import ServerBench, Share
+from perfrunner.workloads.bench import EnsembleArguments, Share
 
 SLICES_FILE = "slices.json"
 
@@ -59,26 +60,58 @@ class EnsembleBench:
             self.check_engines()
             time.sleep(min(left, SLICE_S))
 
-    def load_in_turns(
-        self, tool: str, arguments: Callable[[ServerBench, Share], Sequence[str]], *, output: str
-    ) -> Turns:
+    def prepare_in_turns(
+        self, tool: str, arguments: EnsembleArguments, *, output: str
+    ) -> list[ClientReport]:
+        given = self._flags(tool, arguments, {}, pids=False)
+        parts = parse_arms(*self._run(tool, given, given, output), len(self.arms))
+        for arm, (_, text) in zip(self.arms, parts, strict=True):
+            (arm.directory / f"{output}.json").write_text(text, encoding="utf-8")
+        return [report for report, _ in parts]
+
+    def load_in_turns(self, tool: str, arguments: EnsembleArguments, *, output: str) -> Turns:
+        clocks = self._clocks()
+        turns = parse_turns(
+            *self._run(
+                tool,
+                self._flags(tool, arguments, clocks, pids=True),
+                self._flags(tool, arguments, {}, pids=not clocks),
+                output,
+            )
+        )
+        if len(turns.arms) != len(self.arms):
+            raise TrialError(f"{tool} reported {len(turns.arms)} arms of {len(self.arms)}")
+        for arm, its in zip(self.arms, turns.arms, strict=True):
+            (arm.directory / f"{output}.json").write_text(its.report_text, encoding="utf-8")
+            text = json.dumps(its.slices.document(), separators=(",", ":"))
+            (arm.directory / SLICES_FILE).write_text(text, encoding="utf-8")
+        return turns
+
+    def _flags(
+        self,
+        tool: str,
+        arguments: EnsembleArguments,
+        clocks: Mapping[str, str],
+        *,
+        pids: bool,
+    ) -> list[str]:
         base = self.arms[self.baseline]
         seat = base.seats[0]
-        apart = base.engines[0].host.name != seat.host.name
-        clock = self._clock(base) if apart else None
+        return [
+            f"{seat.tools}/bin/{tool}",
+            *(f"--arm={arm_flag(arm.engines, clocks, pids=pids)}" for arm in self.arms),
+            *common_flags(seat),
+            *arguments(base, Share(0, 1)),
+            f"--round-seed={self.round_seed}",
+        ]
 
-        def command(of: str | None, *, pids: bool) -> list[str]:
-            return [
-                f"{seat.tools}/bin/{tool}",
-                *(f"--arm={arm_flag(arm.engines[0], of, pid=pids)}" for arm in self.arms),
-                *common_flags(seat),
-                *arguments(base, Share(0, 1)),
-                f"--round-seed={self.round_seed}",
-            ]
-
-        handle = base.start_client(
-            command(clock, pids=True), seat, output, recorded=command(None, pids=not apart)
-        )
+    def _run(
+        self, tool: str, argv: Sequence[str], recorded: Sequence[str], output: str
+    ) -> tuple[str, str]:
+        """One process for all arms, from the baseline's seat: what it printed, and the name of that."""
+        base = self.arms[self.baseline]
+        seat = base.seats[0]
+        handle = base.start_client(argv, seat, output, recorded=recorded)
         try:
             base.wait_client(tool, seat, output, handle, self.check_engines)
         except TrialError as error:
@@ -86,28 +119,29 @@ class EnsembleBench:
             raise blamed(seat.host, remote, len(self.arms), error) from error
         kept = self.directory / f"{output}.json"
         seat.host.get_file(f"{seat.directory}/{output}.json", kept)
-        turns = parse_turns(kept.read_text(encoding="utf-8"), kept.name)
-        if len(turns.arms) != len(self.arms):
-            raise TrialError(f"{tool} reported {len(turns.arms)} arms of {len(self.arms)}")
+        text = kept.read_text(encoding="utf-8")
         kept.unlink()
-        for arm, its in zip(self.arms, turns.arms, strict=True):
-            (arm.directory / f"{output}.json").write_text(its.report_text, encoding="utf-8")
-            text = json.dumps(its.slices.document(), separators=(",", ":"))
-            (arm.directory / SLICES_FILE).write_text(text, encoding="utf-8")
-        return turns
+        return text, kept.name
 
-    def _clock(self, base: Bench) -> str:
-        """The address of a helper on the engines' host that serves their CPU clocks."""
-        engine = base.engines[0]
-        argv = [
-            f"{engine.setup.tools}/bin/kvctl",
-            "clock-server",
-            f"--listen={bracketed(engine.setup.listen)}",
-            f"--password-file={engine.setup.credentials.password}",
-            *(f"--pid={arm.engines[0].handle.pid}" for arm in self.arms),
-        ]
-        base.start_helper(engine, "clock", argv)
-        return f"{bracketed(engine.setup.address)}:{base.helper_port(engine, 'clock')}"
+    def _clocks(self) -> dict[str, str]:
+        """By host: the address of a helper there that serves its engines' CPU clocks. Not of the load's own host."""
+        base = self.arms[self.baseline]
+        found = {}
+        for node, engine in enumerate(base.engines):
+            if engine.host.name == base.seats[0].host.name:
+                continue
+            name = "clock" if len(base.engines) == 1 else f"clock-{node + 1}"
+            argv = [
+                f"{engine.setup.tools}/bin/kvctl",
+                "clock-server",
+                f"--listen={bracketed(engine.setup.listen)}",
+                f"--password-file={engine.setup.credentials.password}",
+                *(f"--pid={arm.engines[node].handle.pid}" for arm in self.arms),
+            ]
+            base.start_helper(engine, name, argv)
+            port = base.helper_port(engine, name)
+            found[engine.host.name] = f"{bracketed(engine.setup.address)}:{port}"
+        return found
 
     def check_engines(self) -> None:
         for arm in self.arms:
@@ -132,10 +166,18 @@ def blamed(host: Transport, report: str, arms: int, error: TrialError) -> TrialE
     return ArmError(arm, f"{error} ({said})" if said else str(error))
 
 
-def arm_flag(engine: Engine, clock: str | None, *, pid: bool) -> str:
-    """What a load tool's --arm says; `clock` serves the CPU time of the engine's pid when that is another host's."""
-    address = bracketed(engine.setup.address)
-    words = [f"host={address}", f"port={engine.port}", f"user={USER}"]
-    if pid:
-        words.append(f"pid={engine.handle.pid}")
-    return ",".join([*words, *([] if clock is None else [f"clock={clock}"])])
+def arm_flag(engines: Sequence[Engine], clocks: Mapping[str, str], *, pids: bool) -> str:
+    """What a load tool's --arm says of an arm's nodes, the first of which it asks for the cluster's map.
+
+    `clocks` serve the CPU time of pids on other hosts than the load's own, by host.
+    """
+    first, *others = engines
+    words = [f"host={bracketed(first.setup.address)}", f"port={first.port}", f"user={USER}"]
+    if pids:
+        words.append(f"pid={first.handle.pid}")
+        if first.host.name in clocks:
+            words.append(f"clock={clocks[first.host.name]}")
+        for node in others:
+            at = f"@{clocks[node.host.name]}" if node.host.name in clocks else ""
+            words.append(f"node={node.handle.pid}{at}")
+    return ",".join(words)

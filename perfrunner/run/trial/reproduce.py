@@ -152,11 +152,6 @@ class Recorder:
             )
         )
 
-    def wait_file(self, host: str, path: str) -> None:
-        """Until the file holds something."""
-        test = self._command(host, ["test", "-s", path])
-        self._lines.append(f"until on_{_identifier(host)} {test}; do sleep 0.02; done\n")
-
     def engine_ready(self, host: str, name: str, *, port: int, pid: int, job: str = "") -> None:
         """From here on the engine's port and pid are written as variables; the script stops it however it ends."""
         job = _identifier(job or name)
@@ -167,7 +162,8 @@ class Recorder:
             )
         )
         self._values[f"port={port}"] = f'port="$PORT_{job}"'
-        self._values[f"pid={pid}"] = f'pid="$PID_{job}"'
+        for word in ("pid", "node"):  # of a cluster's first node and of the others
+            self._values[f"{word}={pid}"] = f'{word}="$PID_{job}"'
 
     def wait(self, name: str) -> None:
         self._lines.append(f'wait "$job_{_identifier(name)}"\n')
@@ -238,9 +234,6 @@ class ArmRecorder:
 
     def write_file(self, host: str, path: str, text: str) -> None:
         self.script.write_file(self.place(host), path, text)
-
-    def wait_file(self, host: str, path: str) -> None:
-        self.script.wait_file(self.place(host), path)
 
     def engine_ready(self, host: str, name: str, *, port: int, pid: int) -> None:
         self.script.engine_ready(self.place(host), name, port=port, pid=pid, job=self.job(name))

@@ -160,14 +160,24 @@ class Bench:
         return {key: sum(node[key] for node in nodes) for key in sorted(shared)}
 
     def sample(self, name: str) -> Sample:
-        series = self._sampling(name, interval_ms=100)
-        for sampler in series.samplers:
-            self.recorder.wait_file(sampler.engine.host.name, sampler.remote)
-        series.wait_first(min(self.deadline, time.monotonic() + ONE_SAMPLE_TIMEOUT_S))
-        return series.stop()[0]
+        nodes = []
+        for engine, stem in self._samplers(name):
+            kept = self.directory / f"{stem}.jsonl"
+            text = engine.kvctl(
+                ["sample", f"--pid={engine.handle.pid}"],
+                timeout=max(1.0, min(self._left(), ONE_SAMPLE_TIMEOUT_S)),
+                output=kept.name,
+                cpus=self.sampler_cpus,
+            ).stdout
+            kept.write_text(text, encoding="utf-8")
+            samples = parse_samples(text, kept.name)
+            if not samples:
+                raise TrialError(f"kvctl sample on {engine.host.name} printed nothing")
+            nodes.append(samples[0])
+        return add_nodes(nodes)
 
     def start_sampling(self, name: str) -> Sampling:
-        return self._sampling(name, interval_ms=self.sample_interval_ms)
+        return _Sampling(self, [self._start_sampler(*its) for its in self._samplers(name)])
 
     def count_instructions(self, load: CountedLoad, ops: int) -> Instructions:
         engine = self.engines[0]
@@ -277,21 +287,19 @@ class Bench:
         handle.stop(0.0)  # it has ended: this takes it out of the host's ledger
         self._processes.remove(handle)
 
-    def _sampling(self, name: str, *, interval_ms: int) -> _Sampling:
-        samplers = []
+    def _samplers(self, name: str) -> Iterator[tuple[Engine, str]]:
+        """Each engine node, and the name of its samples."""
         for index, engine in enumerate(self.engines):
-            stem = name if len(self.engines) == 1 else f"{name}-{index + 1}"
-            samplers.append(self._start_sampler(engine, stem, interval_ms))
-        return _Sampling(self, samplers)
+            yield engine, name if len(self.engines) == 1 else f"{name}-{index + 1}"
 
-    def _start_sampler(self, engine: Engine, stem: str, interval_ms: int) -> _Sampler:
+    def _start_sampler(self, engine: Engine, stem: str) -> _Sampler:
         remote = f"{engine.setup.directory}/{stem}.jsonl"
         argv = pinned(
             engine.kvctl_argv(
                 [
                     "sample",
                     f"--pid={engine.handle.pid}",
-                    f"--interval-ms={interval_ms}",
+                    f"--interval-ms={self.sample_interval_ms}",
                     f"--out={remote}",
                 ]
             ),
@@ -316,23 +324,6 @@ class _Sampling:
 
     bench: Bench
     samplers: Sequence[_Sampler]
-
-    def wait_first(self, deadline: float) -> None:
-        """Until every sampler has written a whole line."""
-        for sampler in self.samplers:
-            while not (
-                sampler.engine.host.exists(sampler.remote)
-                and "\n" in sampler.engine.host.read_text(sampler.remote)
-            ):
-                self.bench.check_engines()
-                status = sampler.handle.poll()
-                if status is not None:
-                    raise TrialError(
-                        f"the sampler on {sampler.engine.host.name} ended by itself ({status})"
-                    )
-                if time.monotonic() > deadline:
-                    raise TrialError(f"the sampler on {sampler.engine.host.name} wrote nothing")
-                time.sleep(0.02)
 
     def stop(self) -> list[Sample]:
         per_node = []

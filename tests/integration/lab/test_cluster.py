@@ -50,7 +50,7 @@ class Cluster:
         self.directory, self.artifact = directory, artifact
         spec = {
             "name": "cluster", "cluster": document, "baseline": "base",
-            "variants": {"base": {"allocator": {"name": "system"}}},
+            "variants": {name: {"allocator": {"name": "system"}} for name in ("base", "same")},
             "engine": {"vbuckets": 64, "quota_mb": 128, "threads": 1, "shards": 1, "verify": "replicas"},
             "workloads": WORKLOADS, "blocks": 1, "seed": 7,
         }  # fmt: skip
@@ -59,11 +59,13 @@ class Cluster:
         self.spec = load_spec(path, [], None)
 
     def run(self, workload: str, bucket: str = "persistent") -> TrialResult:
-        with open_hosts(self.spec.cluster, "r", Silent()) as hosts:
-            (result,) = self.runner(hosts).run(
-                [Task(1, 1, 1, workload, bucket, "base")], {"base": self.deploy(hosts)}
-            )
+        (result,) = self.run_unit([Task(1, 1, 1, workload, bucket, "base")])
         return result
+
+    def run_unit(self, tasks: list[Task]) -> list[TrialResult]:
+        with open_hosts(self.spec.cluster, "r", Silent()) as hosts:
+            deployed = self.deploy(hosts)
+            return self.runner(hosts).run(tasks, {task.variant: deployed for task in tasks})
 
     def deploy(self, hosts: RunHosts) -> Deployed:
         paths = {name: host.deploy(self.artifact, "real") for name, host in hosts.hosts.items()}
@@ -97,6 +99,29 @@ def test_two_nodes_with_a_replica(
     ]
     sets = [int(one["cmd_set"]) for one in stats]
     assert min(sets) > 0.3 * max(sets), "both were driven"
+    lab.assert_idle()
+
+
+def cpu_seconds(samples: Path) -> float:
+    """Of the last sample: since the engine began."""
+    last = json.loads(samples.read_text().splitlines()[-1])
+    return float(last["cpu_user_s"]) + float(last["cpu_sys_s"])
+
+
+@pytest.mark.parametrize("workload", ["pf", "app"])
+def test_two_clusters_side_by_side(lab: Lab, tmp_path: Path, artifact: Path, workload: str) -> None:
+    document = lab.cluster_document(["lab1", "lab2"], ["lab3"], replicas=1)
+    arms = ["same", "base"]
+    tasks = [Task(1, 1, n, workload, "persistent", arm, 1) for n, arm in enumerate(arms, 1)]
+    for result in Cluster(tmp_path, artifact, document).run_unit(tasks):
+        assert (result.status, result.reason) == ("ok", "")
+        assert result.facts["schedule"] == "side-by-side"
+        assert result.facts["verified"] == {"documents": ITEMS, "copies": 2}
+        if workload == "pf":  # append's samples hold the CPU time of its load phase, too
+            slices = json.loads((result.directory / "slices.json").read_text())
+            in_turns = sum(slices["cpu_ns"]) / 1e9
+            used = sum(cpu_seconds(result.directory / f"samples-{n}.jsonl") for n in (1, 2))
+            assert 0.5 * used < in_turns <= used, "one node alone has about half of it"
     lab.assert_idle()
 
 

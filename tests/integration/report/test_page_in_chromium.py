@@ -9,23 +9,8 @@ import xml.etree.ElementTree as ET
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect as playwright_expect
-from playwright.sync_api import sync_playwright
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(180)]
-
-CHROMIUM = "/usr/bin/chromium"
-FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
-    "--disable-sync", "--disable-dev-shm-usage",
-]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=90_000)
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture

@@ -133,6 +133,26 @@ def test_append_has_one_process(lab: Lab) -> None:
     assert not (result.directory / "client-1.json").exists()
 
 
+def test_small_clusters_live_side_by_side_and_the_cpu_time_of_an_arm_is_that_of_all_its_nodes(
+    lab: Lab,
+) -> None:
+    tasks = [Task(1, 1, n, "pf", "persistent", v, 1) for n, v in enumerate(("changed", "base"), 1)]
+    spec = {"engine": {"vbuckets": 16, "quota_mb": 64, "verify": "replicas"}}
+    results = run_unit(lab, tasks, ["kv1", "kv2"], ["kv2"], **spec)
+    assert [(r.status, r.reason) for r in results] == [("ok", "")] * 2
+    arms = json.loads((results[0].directory / "client.json").read_text())["options"]["arm"]
+    assert len(arms) == 2
+    for arm in arms:
+        words = dict(word.split("=", 1) for word in arm.split(","))
+        assert words["clock"] == "127.0.0.1:4711", "kv1 is another host than the load's"
+        assert words["node"].isdigit(), "kv2 is not"
+    for result in results:
+        assert result.facts["schedule"] == "side-by-side"
+        assert result.facts["verified"]["copies"] == 2
+        assert result.metrics["mem_used_bytes"] == 1_400_000
+    lab.assert_nothing_left()
+
+
 def test_an_ensemble_on_another_host_than_its_load_asks_a_helper_for_cpu_clocks(lab: Lab) -> None:
     tasks = [Task(1, 1, n, "pf", "persistent", v, 1) for n, v in enumerate(("changed", "base"), 1)]
     results = run_unit(lab, tasks, ["kv1"], ["load1"])

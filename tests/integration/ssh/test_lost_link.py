@@ -4,31 +4,60 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 
+import paramiko
 import pytest
-from sshd import Sshd
+from sshd import Sshd, raised_sshd
 
+from perfrunner.cluster import Host, LinkLost
 from perfrunner.results import ResultStore
-from tests.support.fakes import Lab, variant
+from tests.support.fakes import Driver, Lab, variant
 
 pytestmark = pytest.mark.integration
 
 SLOW = {"base": variant(sleep=1.0), "changed": variant(sleep=1.0)}
 
 
-def test_a_cut_link_costs_a_block(sshd: Sshd, tmp_path: Path) -> None:
+def the_lab(sshd: Sshd, tmp_path: Path, **changes: object) -> Lab:
     lab = Lab(tmp_path)
     host = sshd.host_spec(lab.work).model_dump(mode="json", exclude_none=True)
     cluster = {
         "name": "lab", "transport": "ssh", "hosts": {"kv1": host},
         "engine_nodes": ["kv1"], "load_clients": ["kv1"],
     }  # fmt: skip
-    lab.write_spec(cluster=cluster, variants=SLOW, blocks=1)
-    driver = lab.start()
-    driver.wait_for("TrialPhase", phase="access")
+    lab.write_spec(cluster=cluster, blocks=1, **changes)
+    return lab
+
+
+def cut(sshd: Sshd) -> None:
     for pid in sshd.session_pids():
         os.kill(pid, signal.SIGKILL)
+
+
+def wait_for_proof(driver: Driver, lab: Lab) -> None:
+    """Until a proof waits for the file "go on"."""
+    driver.wait_for("BuildFinished", variant="changed")
+    while not any("/go on " in line for line in lab.processes()):
+        assert driver.process.poll() is None, driver.stderr()
+        time.sleep(0.02)
+
+
+def results(lab: Lab) -> list[tuple[int, str, str]]:
+    with ResultStore.open(lab.out, create=False) as store:
+        data = store.load(store.resolve(None).id)
+    return sorted((t.attempt, t.variant, t.status) for t in data.trials)
+
+
+BOTH_OK = [(1, "base", "ok"), (1, "changed", "ok")]
+
+
+def test_a_cut_link_costs_a_block(sshd: Sshd, tmp_path: Path) -> None:
+    lab = the_lab(sshd, tmp_path, variants=SLOW)
+    driver = lab.start()
+    driver.wait_for("TrialPhase", phase="access")
+    cut(sshd)
     assert driver.finish() == 0, driver.stderr()
     with ResultStore.open(lab.out, create=False) as store:
         data = store.load(store.resolve(None).id)
@@ -40,3 +69,61 @@ def test_a_cut_link_costs_a_block(sshd: Sshd, tmp_path: Path) -> None:
     assert any("waiting for the hosts" in event["message"] for event in driver.of("Warned"))
     assert not list((lab.work / "ledger").glob("*.json")), "the cut trial's engines were stopped"
     lab.assert_nothing_left()
+
+
+def test_a_link_that_goes_while_we_build_costs_nothing(sshd: Sshd, tmp_path: Path) -> None:
+    lab = the_lab(sshd, tmp_path)
+    driver = lab.start(fakes={"build_sleep": 1.0})
+    driver.wait_for("BuildStarted", variant="changed")
+    cut(sshd)
+    assert driver.finish() == 0, driver.stderr()
+    said = [event["message"] for event in driver.of("Warned")]
+    assert any("lock on a host was lost" in message for message in said), said
+    assert results(lab) == BOTH_OK
+    lab.assert_nothing_left()
+
+
+def test_a_link_that_goes_in_a_proof_costs_the_proofs(sshd: Sshd, tmp_path: Path) -> None:
+    lab = the_lab(sshd, tmp_path)
+    driver = lab.start(fakes={"proof_waits": str(tmp_path / "go on")})
+    wait_for_proof(driver, lab)
+    cut(sshd)
+    (tmp_path / "go on").touch()  # for the next proofs
+    assert driver.finish() == 0, driver.stderr()
+    said = [event["message"] for event in driver.of("Warned")]
+    assert any("the connection is lost" in message for message in said), said
+    assert [event["variant"] for event in driver.of("ProofPassed")] == ["base", "changed"]
+    assert results(lab) == BOTH_OK
+    lab.assert_nothing_left()
+
+
+def test_a_host_that_stays_away_ends_the_run_with_how_to_go_on(tmp_path: Path) -> None:
+    with raised_sshd(tmp_path / "sshd") as sshd:
+        lab = the_lab(sshd, tmp_path)
+        driver = lab.start(fakes={"proof_waits": str(tmp_path / "go on"), "patience": 0})
+        wait_for_proof(driver, lab)
+        sessions = sshd.session_pids()
+        for pid in (sshd.process.pid, *sessions):  # nobody listens any more
+            os.kill(pid, signal.SIGKILL)
+        assert driver.finish() == 3
+    stderr = driver.stderr()
+    assert "Traceback" not in stderr
+    assert "error: kv1" in stderr
+    (kept,) = [e for e in driver.of("Warned") if e["message"] == "what was measured is kept"]
+    assert kept["remedy"].endswith("--resume")
+    (tmp_path / "go on").touch()
+    lab.assert_nothing_left()
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError(104, "reset"), EOFError()], ids=repr)
+def test_a_reset_as_a_command_begins_is_a_lost_link(
+    ssh_host: Host, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def reset(*_: object) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(paramiko.Channel, "exec_command", reset)
+        with pytest.raises(LinkLost, match="the connection is lost"):
+            ssh_host.transport.run(["true"])
+    ssh_host.transport.run(["true"])

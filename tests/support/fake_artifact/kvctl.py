@@ -44,9 +44,9 @@ elif command == "digest":
     print(json.dumps(link.ask(cmd="digest")))
 elif command == "sample":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    pid, step = one(found, "pid"), int(one(found, "interval-ms")) / 1000
-    open(f"/proc/{pid}/stat").close()  # noqa: PTH123
-    with open(one(found, "out"), "a") as out:  # noqa: PTH123
+    once = "out" not in found
+    open(f"/proc/{one(found, 'pid')}/stat").close()  # noqa: PTH123
+    with open("/dev/stdout" if once else one(found, "out"), "a") as out:  # noqa: PTH123
         while True:
             memory = {
                 k: float(v) for k, v in link.ask(cmd="stat", groups=["memory"])["memory"].items()
@@ -58,6 +58,8 @@ elif command == "sample":
             }  # fmt: skip
             out.write(json.dumps(line) + "\n")
             out.flush()
-            time.sleep(step)
+            if once:
+                break
+            time.sleep(int(one(found, "interval-ms")) / 1000)
 else:
     sys.exit(2)

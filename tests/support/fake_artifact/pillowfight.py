@@ -40,15 +40,21 @@ def turns(link: ArmLink, place: int) -> dict:
     return {"report": report(None, access, behaviour["busy"]), "slices": its}
 
 
-if "arm" in found:
-    in_turns(found, "pillowfight", turns)
-link = Link(found)
-if "populate-only" in found:
+def populated(link: Link) -> dict:
     behaviour = link.ask(cmd="phase", name="populate")
     time.sleep(behaviour["sleep"])
     items = int(one(found, "num-items"))
     link.ask(cmd="ops", gets=0, sets=items)
-    print(json.dumps(report({"ops": items, "seconds": 0.1, "errors": {}}, None, behaviour["busy"])))
+    return report({"ops": items, "seconds": 0.1, "errors": {}}, None, behaviour["busy"])
+
+
+if "arm" in found and "populate-only" in found:
+    in_turns(found, "pillowfight", lambda arm, _: {"report": populated(arm)})
+if "arm" in found:
+    in_turns(found, "pillowfight", turns)
+link = Link(found)
+if "populate-only" in found:
+    print(json.dumps(populated(link)))
 else:
     if "barrier" in found:
         host, _, port = one(found, "barrier").rpartition(":")

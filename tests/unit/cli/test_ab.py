@@ -29,6 +29,7 @@ def repository(cli, play):
         subprocess.run(["git", "-C", cli.directory, *who, *words], check=True, capture_output=True)
 
     (engine / "options" / "Options.cmake").touch()
+    (engine / "INTERFACE").write_text("2\n")
     git("init", "-q", "-b", "main")
     for text in ("one", "two"):
         (engine / "main.cc").write_text(f"{text}\n")

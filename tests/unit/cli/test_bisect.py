@@ -28,6 +28,7 @@ def lab(cli, monkeypatch):
     engine = cli.directory / "engine_src"
     (engine / "options").mkdir(parents=True)
     (engine / "options" / "Options.cmake").touch()
+    (engine / "INTERFACE").write_text("2\n")
     (engine / "CMakeLists.txt").write_text("project(kv)\n")
     who = ["-c", "user.name=a", "-c", "user.email=a@b"]
 

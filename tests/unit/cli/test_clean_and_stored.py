@@ -47,7 +47,9 @@ def out(cli):
 
 @pytest.fixture
 def no_hosts(monkeypatch, tmp_path):
-    monkeypatch.setattr(clean, "DEFAULT_WORK_DIR", str(tmp_path / "absent" / "work"))
+    monkeypatch.setattr(
+        "perfrunner.spec.cluster.DEFAULT_WORK_DIR", str(tmp_path / "absent" / "work")
+    )
 
 
 def cache(cli):
@@ -190,7 +192,7 @@ def test_clean_keeps_what_was_used_last(cli, no_hosts):
 
 def test_clean_keeps_what_was_used_last_on_a_host(cli, monkeypatch, tmp_path):
     work = tmp_path / "host" / "work"
-    monkeypatch.setattr(clean, "DEFAULT_WORK_DIR", str(work))
+    monkeypatch.setattr("perfrunner.spec.cluster.DEFAULT_WORK_DIR", str(work))
     for age, build in enumerate(("new", "old")):
         (work / "artifacts" / build).mkdir(parents=True)
         (work / "artifacts" / build / "engine").write_text("x" * 100_000)

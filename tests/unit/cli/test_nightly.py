@@ -129,6 +129,26 @@ def test_a_run_that_was_cut_off_is_gone_on_with(one, nights):
     assert nights.calls == [False, False, True, False, False]
 
 
+def test_the_site_is_renewed_where_it_is_asked_for(one, cli):
+    one(0.0)
+    assert list(cli.directory.rglob("index.html")) == []
+    for nights in (2, 3):
+        one(0.0, 0, "--site", "public")
+        index = (cli.directory / "public" / "index.html").read_text()
+        assert index.count('/report.html">small-') == nights
+    assert (cli.directory / "public" / "spec-small.html").is_file()
+    assert (cli.directory / OUT / "nightly" / "trend.html").is_file()
+
+
+def test_a_site_that_cannot_be_written_takes_no_news_with_it(nights, cli):
+    (cli.directory / "public").write_text("a file")
+    nights.next = 3
+    result = CliRunner().invoke(main, ["nightly", "spec.yaml", "--site", "public/s"])
+    assert result.exit_code == 3
+    assert result.stdout.startswith("Subject: perfrunner: small failed")
+    assert result.stderr.startswith("error: cannot write")
+
+
 def test_so_many_reports_and_logs_are_kept_and_the_trend_page_is_renewed(one, cli):
     for _ in range(4):
         one(0.0, 0, "--keep", "2")

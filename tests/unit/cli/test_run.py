@@ -62,6 +62,7 @@ def a_trial(block, position, variant, rate):
 def play(monkeypatch, cli):
     engine = cli.directory / "engine_src"
     (engine / "options").mkdir(parents=True)
+    (engine / "INTERFACE").write_text("2\n")
     (engine / "CMakeLists.txt").write_text("project(kv)\n")
 
     def use(**settings):

@@ -74,6 +74,7 @@ def test_the_time_holds_builds_and_the_sampling_check(cli, monkeypatch):
     assert seconds() - bare == pytest.approx(trials * 2 / 6, abs=0.2)
     engine = cli.directory / "engine_src"
     (engine / "options").mkdir(parents=True)
+    (engine / "INTERFACE").write_text("2\n")
     (engine / "CMakeLists.txt").write_text("project(kv)\n")
     monkeypatch.setattr("perfrunner.build.builder.is_built", lambda *_: True)
     assert seconds("--set", "sampling_check=false") == pytest.approx(trials, abs=0.2)

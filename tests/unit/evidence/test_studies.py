@@ -88,6 +88,12 @@ def test_the_commands_plan_without_running_anything(tmp_path):
     assert not out.exists()
 
 
+def test_a_length_of_nothing_leaves_the_experiment_on_memory_out():
+    words = ["planted", "--dry-run", "--experiments", "1", "--memory-load"]
+    lines = [CliRunner().invoke(main, [*words, load]).output for load in ("0", "8s")]
+    assert ["memory" in text for text in lines] == [False, True]
+
+
 def test_a_pair_needs_two_arms():
     result = CliRunner().invoke(main, ["aa", "--dry-run", "--arms", "5"])
     assert result.exit_code == 2

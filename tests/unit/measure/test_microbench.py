@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import pytest
+from scipy import stats
 
 from perfrunner.errors import TrialError
 from perfrunner.measure.microbench import parse_microbench
@@ -80,6 +82,13 @@ def test_growth_is_the_fitted_exponent(exponent: float) -> None:
         row(f"{family}/9/cursors:1", 1e9),
     )
     assert parse_microbench(text, "x").growth(family) == pytest.approx(exponent)
+
+
+def test_growth_is_scipys_regression() -> None:
+    sizes, times = [1, 7, 50, 400], [3.0, 40.0, 180.0, 2100.0]
+    text = report(*(row(f"F/{n}", time) for n, time in zip(sizes, times, strict=True)))
+    slope = stats.linregress(np.log(sizes), np.log(times)).slope
+    assert parse_microbench(text, "x").growth("F") == pytest.approx(slope)
 
 
 def test_growth_needs_three_sizes() -> None:

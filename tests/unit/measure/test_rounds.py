@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
-from perfrunner.measure.rounds import DEFAULT_TRIM, levels
+from perfrunner.measure.rounds import DEFAULT_TRIM, levels, trimmed_mean
 
 
 def test_what_a_round_has_in_common_does_not_reach_the_ratio() -> None:
@@ -52,6 +53,12 @@ def test_neither_the_order_of_rounds_nor_of_columns_matters(
     straight = levels(rates, baseline=0)
     assert levels(rates[::-1], baseline=0) == pytest.approx(straight)
     assert levels(rates[:, order], baseline=order.index(0)) == pytest.approx(straight[order])
+
+
+@given(st.integers(1, 60), st.floats(0, 0.499), st.integers(0, 9))
+def test_the_trimmed_mean_is_scipys(rounds: int, trim: float, seed: int) -> None:
+    rows = np.random.default_rng(seed).normal(size=(rounds, 3))
+    assert trimmed_mean(rows, trim) == pytest.approx(stats.trim_mean(rows, trim, axis=0))
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import subprocess
+import sys
 
 import pytest
 import synthetic
@@ -52,6 +54,22 @@ def test_report_writes_files(run, tmp_path):
     assert (tmp_path / "r.html").stat().st_size > 80_000
     assert (tmp_path / "c" / "forest-ops-per-s.png").exists()
     assert "r.html" in result.stderr
+
+
+@pytest.mark.parametrize("fmt", ["terminal", "html"])
+def test_a_report_loads_no_slow_library(demo, tmp_path, fmt):
+    """A report takes a second; each of these costs half of one. What is loaded, a busy machine can tell."""
+    words = ["report", "--out", str(demo), "--format", fmt, "--output", str(tmp_path / "r")]
+    code = (
+        f"import sys\nfrom perfrunner.cli import main\n"
+        f"try:\n    main({words})\nexcept SystemExit as end:\n    assert not end.code\n"
+        "slow = {'scipy.stats', 'scipy.optimize', 'pandas', 'pyarrow', 'fabric', 'couchbase'}\n"
+        f"slow |= {{'matplotlib'}} if {fmt!r} == 'terminal' else {{'matplotlib.pyplot'}}\n"
+        "sys.exit(', '.join(slow & set(sys.modules)) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "r").is_file()
 
 
 def test_report_against_another_variant(run):

@@ -5,50 +5,22 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 import synthetic
+import synthetic_nights
 from click.testing import CliRunner
+from synthetic_nights import LOST, RUNS
 
 from perfrunner.cli import main
-from perfrunner.results import ResultStore
-
-RUNS = 20
-LOST = 12  # the run from which the gain is gone
 
 
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory):
     """Nights of one spec, with a gain that is lost; and in another store one run of another spec."""
     first, second = (tmp_path_factory.mktemp(name) for name in ("first", "second"))
-    shape = synthetic.Shape(
-        blocks=6, void_block=None, workloads=("append",), buckets=("ephemeral",),
-        variants=synthetic.VARIANTS[:2], sd=0.002,
-    )  # fmt: skip
-    synthetic.write(first, shape, "template")
-    with ResultStore.open(first) as store:
-        template = store.load("template")
-        store.delete("template")
-        for night in range(RUNS):
-            factor = 0.97 if night >= LOST else 1.0
-            record = replace(
-                template.experiment, id=f"nightly-{night:02d}", name="nightly",
-                created_at=template.experiment.created_at + timedelta(days=night),
-            )  # fmt: skip
-            store.create_experiment(record)
-            for build in template.builds:
-                store.add_build(record.id, replace(build, build_id=f"b{night >= LOST:d}"))
-            for trial in template.trials:
-                slower = factor * (1 + 0.0003 * ((night * 7) % 5))
-                ops = trial.metrics["ops_per_s"] * (slower if trial.variant != "glibc" else 1)
-                store.add_trials(
-                    record.id, [replace(trial, metrics={**trial.metrics, "ops_per_s": ops})]
-                )
-            store.set_state(record.id, "done")
-    (first / "nightly-13").mkdir()
-    (first / "nightly-13" / "report.html").write_text("<p>night 13")
-    synthetic.write(second, replace(shape, blocks=2), "other-1")
+    synthetic_nights.write(first)
+    synthetic.write(second, replace(synthetic_nights.SHAPE, blocks=2), "other-1")
     return first, second
 
 
@@ -89,6 +61,7 @@ def test_a_specs_page_has_its_history_with_the_lost_gain(site):
     assert [level["first"] for level in series["levels"]] == [0, LOST]
     assert series["turns"] == [None, "worse"]
     assert series["runs"][LOST]["build_id"] == "b1"
+    assert series["runs"][LOST]["commit"] == "c" * 12
     assert data["links"]["nightly-13"].endswith("nightly-13/report.html")
     assert data["links"]["nightly-12"] is None
 

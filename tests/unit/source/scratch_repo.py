@@ -13,6 +13,7 @@ ENGINE = {
     "CMakeLists.txt": "project(kv)\n",
     "options/Options.cmake": "\n",
     "main.cc": "one\n",
+    "INTERFACE": "2\n",
     "README.md": "a map\n",
     "allocators/jemalloc-5.1.0/Cargo.toml": "[package]\n",
     "allocators/jemalloc-5.1.0/Cargo.lock": "version = 3\n",

@@ -194,8 +194,8 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("number", "message"),
         [
-            ("2\nmore\n", r"has interface 2 \(INTERFACE\); this perfrunner drives 1"),
-            ("0\n", "has interface 0 .*; this perfrunner drives 1"),
+            ("3\nmore\n", r"has interface 3 \(INTERFACE\); this perfrunner drives 1 to 2"),
+            ("0\n", "has interface 0 .*; this perfrunner drives 1 to 2"),
             ("x\n", "holds no number, but 'x'"),
         ],
     )
@@ -204,9 +204,19 @@ class TestRefused:
     ) -> None:
         (repo.engine / "INTERFACE").write_text(number)
         repo.commit("another interface")
-        repo.git("rm", "-q", "engine_src/INTERFACE")
+        (repo.engine / "INTERFACE").write_text("2\n")
         with pytest.raises(UsageError, match=message):
             resolve_sources(a_spec(a=None, mine={"git": "main"}), repo.engine, cache)
+
+    def test_load_tools_that_are_too_old(self, repo: Repo, cache: Path) -> None:
+        """An arm may be older than the tools, which are built from the engine source in use."""
+        (repo.engine / "INTERFACE").unlink()
+        old = repo.commit("before interface 2")
+        with pytest.raises(UsageError, match=r"interface 1 .*needs load tools of 2 or later"):
+            resolve_sources(a_spec(a=None, mine={"git": "v1"}), repo.engine, cache)
+        (repo.engine / "INTERFACE").write_text("2\n")
+        sources = resolve_sources(a_spec(a=None, mine={"git": old}), repo.engine, cache)
+        assert (sources.of["mine"].interface, sources.tools.interface) == (1, 2)
 
     def test_git_settings_of_a_hook_do_not_matter(
         self, repo: Repo, cache: Path, monkeypatch: pytest.MonkeyPatch

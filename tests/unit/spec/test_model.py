@@ -209,3 +209,22 @@ def test_the_longest_names_stay_valid_in_an_aa_spec(specs):
     aa = spec.against_itself()
     assert len(aa.variants) == 2
     assert Spec.model_validate_json(aa.model_dump_json()) == aa
+
+
+def test_local_is_this_machine_without_a_file(specs):
+    text = (specs.directory / "spec.yaml").read_text()
+    with_file = load_cluster(ROOT / "specs" / "clusters" / "local.yaml")
+    spec = specs.spec(text.replace("cluster.yaml", "local"))
+    assert spec.cluster == with_file == load_cluster(Path("local"))
+    elsewhere = specs.spec(text, "cluster=local")
+    assert elsewhere.cluster == with_file
+    assert load_spec(specs.directory / "spec.yaml", [], Path("local")).cluster == with_file
+
+
+def test_what_local_stands_for_can_be_overridden(specs):
+    text = (specs.directory / "spec.yaml").read_text().replace("cluster.yaml", "local")
+    spec = specs.spec(text, "cluster.hosts.here.work_dir=/var/tmp/other")
+    assert spec.cluster.hosts["here"].work_dir == "/var/tmp/other"
+    assert specs.errors(text, "cluster.replicas=1") == [
+        "--set cluster.replicas=1: cluster.replicas: expected fewer replicas than engine nodes; got 1 with 1"
+    ]

@@ -59,7 +59,7 @@ def test_names_with_dots_are_quoted(specs):
         ("a..b=1", "expected KEY=VALUE"),
         ('a."b=1', "expected KEY=VALUE"),
         ("blocks=[1", "expected a YAML value after '='"),
-        ("cluster=none.yaml", "--set cluster=none.yaml: cluster: expected the path of a YAML file"),
+        ("cluster=none.yaml", "--set cluster=none.yaml: cluster: expected local or the path of a YAML file"),
     ],
 )  # fmt: skip
 def test_a_wrong_override_is_an_error_with_its_text(specs, override, message):

@@ -8,7 +8,8 @@ import pytest
 
 from perfrunner.errors import SpecError
 from perfrunner.spec import load_spec
-from perfrunner.spec.source import SourceSpec, source_from_text, variant_name
+from perfrunner.spec.matrix import variant_name
+from perfrunner.spec.source import SourceSpec, source_from_text
 
 SPEC = """\
 name: small

@@ -112,6 +112,13 @@ class RecordingEnsemble:
     def settle(self, seconds: float) -> None:
         self.log.append(f"settle {seconds:g}")
 
+    def prepare_in_turns(
+        self, tool: str, arguments: Callable[[Any, Share], Sequence[str]], *, output: str
+    ) -> list[ClientReport]:
+        self.log.append(f"prepare {tool} {output}")
+        self.prepared = list(arguments(self.arms[self.baseline], Share(0, 1)))
+        return []
+
     def load_in_turns(
         self, tool: str, arguments: Callable[[Any, Share], Sequence[str]], *, output: str
     ) -> Turns:
@@ -183,12 +190,12 @@ def test_pillowfight_in_its_order() -> None:
     ]  # fmt: skip
 
 
-def test_pillowfight_side_by_side_populates_in_the_order_of_the_slots() -> None:
+def test_pillowfight_side_by_side_populates_all_arms_at_once() -> None:
     bench = RecordingEnsemble(RecordingBench(), RecordingBench(), turns=turns([100, 50]))
     pillowfight.run(bench, PILLOWFIGHT)
     both = lambda line: [f"0: {line}", f"1: {line}"]  # noqa: E731
     assert bench.log == [
-        "phase populate", *both("load pillowfight populate"),
+        "phase populate", "prepare pillowfight populate",
         "phase persist", "0: wait-persisted", "0: reset", "1: wait-persisted", "1: reset",
         "0: sample before", "0: counters", "1: sample before", "1: counters",
         "phase access", *both("start sampling samples"), "turns pillowfight client", *both("stop sampling"),
@@ -196,6 +203,7 @@ def test_pillowfight_side_by_side_populates_in_the_order_of_the_slots() -> None:
         "phase settle", "settle 2", *both("sample settled"),
     ]  # fmt: skip
     assert "--slice=0.002" in bench.arguments
+    assert "--populate-only" in bench.prepared
 
 
 def test_throughput_side_by_side_is_robust_and_has_its_totals_beside_it() -> None:

@@ -1,0 +1,81 @@
+"""The site in a real browser: what a run was built from on hover, its report on a click, and no axe violation."""
+
+from __future__ import annotations
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
+from synthetic_nights import LOST, TITLE
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(180)]
+PAGES = ("index.html", "spec-nightly.html", "variant-glibc.html", "host-*.html")
+
+
+@pytest.fixture
+def visit(browser, site):
+    """visit(page, scheme) opens a page of the site; what went wrong in it is in `.log`."""
+    contexts = []
+
+    def open_page(name, scheme="light"):
+        context = browser.new_context(viewport={"width": 1200, "height": 900}, color_scheme=scheme)
+        contexts.append(context)
+        tab = context.new_page()
+        tab.log = []
+        tab.on("pageerror", lambda error: tab.log.append(str(error)))
+        tab.on("requestfailed", lambda request: tab.log.append(request.url))
+        (path,) = site.glob(name)
+        tab.goto(path.as_uri(), wait_until="load")
+        return tab
+
+    yield open_page
+    for context in contexts:
+        context.close()
+
+
+def place_of(plot, run):
+    """Where a run's point is on the screen."""
+    return plot.evaluate(
+        """(box, run) => {
+            const data = box.chart.getOption().series[0].data;
+            const p = box.chart.convertToPixel({ seriesIndex: 0 }, data[run].value);
+            const r = box.getBoundingClientRect(); return [r.x + p[0], r.y + p[1]]; }""",
+        run,
+    )
+
+
+def test_hovering_a_run_tells_its_build_and_commit_and_a_click_opens_its_report(visit):
+    tab = visit("spec-nightly.html")
+    plot = tab.locator(".plot").first
+    expect(plot.locator("svg")).to_have_count(1)
+    plot.scroll_into_view_if_needed()
+    tab.mouse.move(*place_of(plot, LOST))
+    for said in ("nightly-12", "build b1", f"commit {'c' * 12}", TITLE, "worse from here on"):
+        expect(plot).to_contain_text(said)
+    tab.mouse.move(*place_of(plot, LOST - 1))
+    expect(plot).to_contain_text(f"commit {'b' * 12}")
+    tab.mouse.click(*place_of(plot, 13))
+    expect(tab.get_by_text("night 13")).to_be_visible()
+    assert tab.log == []
+
+
+def test_the_index_is_searched(visit):
+    tab = visit("index.html")
+    rows = tab.locator(".experiments tbody tr:visible")
+    assert rows.count() == 20
+    tab.locator("#search").fill("nightly-13")
+    expect(rows).to_have_count(1)
+    assert tab.url.endswith("#nightly-13")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_violation(visit, scheme):
+    found = []
+    for name in PAGES:
+        tab = visit(name, scheme)
+        if name.startswith("spec"):
+            expect(tab.locator(".plot svg").first).to_be_visible()
+        found += [
+            (name, v["id"], v["nodes"][0]["html"][:200])
+            for v in Axe().run(tab).response["violations"]
+        ]
+    assert found == []
