@@ -184,17 +184,23 @@ class SshTransport(ShellTransport):
 
         patience = time.monotonic() + CHANNEL_TIMEOUT_S
         while True:
+            transport = self._connected()
             try:
-                return self._connected().open_session(timeout=CHANNEL_TIMEOUT_S)
-            except paramiko.ChannelException as error:
-                # The server counts a session until it has reaped it, a moment after our channel has ended.
-                if time.monotonic() > patience:
+                return transport.open_session(timeout=CHANNEL_TIMEOUT_S)
+            except paramiko.SSHException as error:
+                refused = isinstance(error, paramiko.ChannelException)
+                late = time.monotonic() > patience
+                if refused and late:
                     raise HostError(
-                        f"{self.peer}: the SSH server opens no further session ({error.text})",
+                        f"{self.peer}: the SSH server opens no further session ({error})",
                         hint="its MaxSessions must be 10 (the default) or more",
                     ) from error
+                # Of two refusals at one time Paramiko may give a thread the other's exception, and the other none.
+                if not refused and (late or not transport.is_active()):
+                    raise self._lost(error) from error
+                # The server counts a session until it has reaped it, a moment after our channel has ended.
                 time.sleep(0.02)
-            except (paramiko.SSHException, OSError, EOFError) as error:
+            except (OSError, EOFError) as error:
                 raise self._lost(error) from error
 
     def _drain(self, channel: paramiko.Channel, deadline: float, out: Sink, err: Sink) -> bool:

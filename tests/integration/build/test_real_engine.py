@@ -17,6 +17,7 @@ from tiny_engine import variant
 
 from perfrunner.build import Artifact, prove, relink
 from perfrunner.build.links import keep_links
+from perfrunner.build.manifest import write_manifest
 from perfrunner.build.toolchain import build_environment, find_toolchain
 from perfrunner.cluster import Host, open_host
 from perfrunner.errors import ProofError
@@ -92,6 +93,7 @@ def test_the_same_engine_in_other_orders(host: Host, artifact: str, tmp_path: Pa
     (base / "bin").mkdir(parents=True)
     for name in ("kv_engine", "kvctl"):
         shutil.copy2(Path(artifact) / "bin" / name, base / "bin")
+    write_manifest(base, "base")
     keep_links(tmp_path / "cache", "base", tree, ["kv_engine"], ninja=tools.ninja, env=env)
 
     built = Artifact("base", base, {"linker": tools.linker}, cached=True, seconds=0.0)
