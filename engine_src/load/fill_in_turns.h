@@ -2,9 +2,9 @@
 
 // How the arms of an ensemble are filled: a little on each in turn, all at the same time.
 //
-// Filled one after the other, an arm's documents get the pages that the kernel happens to have at
-// that moment, and the place in the order shows for the whole run: of six engines of one binary
-// the first to be filled was 1.3 % slower in four of four experiments, and the sd of an arm's
+// Filled one after the other, the place in the order shows for the whole run (by the pages, it
+// seems, that the kernel has to give at that moment): of six engines of one binary the first to
+// be filled was 1.3 % slower in four of four experiments, and the sd of an arm's
 // throughput over blocks 0.71 % against 0.54 % with ten turns each (8 blocks, 2-core VM).
 
 #include <atomic>

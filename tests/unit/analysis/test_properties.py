@@ -99,7 +99,7 @@ def test_each_verdict_is_for_its_reason(estimate, half, q, n):
     elif verdict in ("better", "worse"):
         assert q < 0.05
         assert low > 0 if verdict == "better" else high < 0
-        assert small == (-1.0 <= low and high <= 1.0)
+        assert small == (low >= -1.0 and high <= 1.0)
     elif verdict == "same":
         assert low >= -1.0
         assert high <= 1.0
