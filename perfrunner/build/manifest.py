@@ -7,6 +7,8 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from perfrunner.errors import BuildError
+
 MANIFEST = "manifest.json"
 _SCHEMA = 1
 
@@ -21,8 +23,14 @@ def write_manifest(directory: Path, build_id: str, shared: Mapping[str, str] | N
 
 
 def sums_of(directory: Path) -> dict[str, str]:
-    """What the artifact's manifest says of each file; OSError or ValueError without one."""
-    return dict(json.loads((directory / MANIFEST).read_text(encoding="utf-8"))["files"])
+    """What the artifact's manifest says of each file. BuildError without one that can be read."""
+    path = directory / MANIFEST
+    try:
+        return {str(k): str(v) for k, v in json.loads(path.read_bytes())["files"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BuildError(
+            f"{path} cannot be read ({error})", "run `perfrunner clean --builds`, then build again"
+        ) from error
 
 
 def damage(directory: Path, build_id: str) -> str | None:

@@ -103,9 +103,10 @@ class LocalTransport(ShellTransport):
             part.replace(target)
         except OSError as error:
             hint = "free some space there" if error.errno == errno.ENOSPC else None
-            raise HostError(f"{self.name}: {remote} cannot be written: {error}", hint) from error
+            raise HostError(f"{self.name}: {local} cannot be copied: {error}", hint) from error
         finally:
-            part.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                part.unlink(missing_ok=True)
         return True
 
     def close(self) -> None:

@@ -13,9 +13,8 @@ from functools import cache
 from importlib.resources import files
 
 NOT_UP, NO_LOG, BAD_FILE, IN_USE, REFUSED = 70, 73, 74, 75, 76
-GET_FILE_HEADER = (
-    64 + 1 + 14 + 1
-)  # bytes that get-file.sh sends before the file's own: sha256 and size
+# Bytes that get-file.sh sends before the file's own: sha256 and size.
+GET_FILE_HEADER = 64 + 1 + 14 + 1
 _AFTER = "# after: "
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from perfrunner.analysis.cells import clean_blocks
-from perfrunner.errors import StoreError
+from perfrunner.errors import StoreError, TrialError
 from perfrunner.evidence.kept import Comparison, rounded
 from perfrunner.evidence.studies import Planned
-from perfrunner.measure.turns import Slices, paired_levels, read_slices
+from perfrunner.measure.turns import Slices, paired_levels
 from perfrunner.results import ExperimentData, TrialRecord
+from perfrunner.results.slices import slices_in
 
-SLICES_FILE = "slices.json"
 HOST = ("cpu_model", "cpus", "memory_bytes", "kernel", "distribution", "virtualization")
 
 
@@ -93,12 +92,11 @@ def _pair_anew(
 def _slices(trial: TrialRecord, data: ExperimentData) -> Slices:
     if data.directory is None:
         raise StoreError(f"{data.experiment.id}: slices are files, and this store has none")
-    path = Path(data.directory) / trial.raw_dir / SLICES_FILE
+    directory = Path(data.directory) / trial.raw_dir
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise StoreError(f"{path}: no slices: {error}") from error
-    return read_slices(document, str(path))
+        return slices_in(directory)
+    except (OSError, TrialError) as error:
+        raise StoreError(f"{directory}: no slices: {error}") from error
 
 
 def _load_average(data: ExperimentData) -> float:

@@ -141,8 +141,8 @@ def parse_turns(text: str, where: str) -> Turns:
     return turns
 
 
-def parse_arms(text: str, where: str, arms: int) -> list[tuple[ClientReport, str]]:
-    """Each arm's report, and its JSON as a tool with one server prints it, of a run without slices.
+def parse_arms(text: str, where: str, arms: int) -> list[str]:
+    """Of a run without slices each arm's JSON, checked, as a tool with one server prints it.
 
     Raises TrialError naming `where` and what is wrong.
     """
@@ -155,10 +155,9 @@ def parse_arms(text: str, where: str, arms: int) -> list[tuple[ClientReport, str
         raise TrialError(f"{document.get('tool')} was interrupted before its end")
     if len(found) != arms:
         raise TrialError(f"{where}: {len(found)} arms of {arms}")
-    return [
-        (report_of(one, f"{where}, arm {n}"), json.dumps(one, separators=(",", ":")))
-        for n, one in enumerate(found, 1)
-    ]
+    for n, one in enumerate(found, 1):
+        report_of(one, f"{where}, arm {n}")
+    return [json.dumps(one, separators=(",", ":")) for one in found]
 
 
 def failed_arm(text: str) -> tuple[int | None, str]:

@@ -35,9 +35,14 @@ class Turn:
 
 def read_turn(directory: Path, cell: Cell, trial: TrialRecord) -> Turn | None:
     """None of a trial that ran alone. TrialError or OSError where one that did not has no slices to read."""
-    path = directory / SLICES_FILE
-    if trial.facts.get("schedule") != "side-by-side" and not path.exists():
+    if trial.facts.get("schedule") != "side-by-side" and not (directory / SLICES_FILE).exists():
         return None
+    return Turn(cell, trial.block, trial.ensemble, trial.variant, slices_in(directory))
+
+
+def slices_in(directory: Path) -> Slices:
+    """Of the trial with these raw files. TrialError or OSError where there is not one round to read."""
+    path = directory / SLICES_FILE
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -47,7 +52,7 @@ def read_turn(directory: Path, cell: Cell, trial: TrialRecord) -> Turn | None:
     slices = read_slices(document, path.name)
     if not len(slices.ops):
         raise TrialError(f"{path.name}: not one round")
-    return Turn(cell, trial.block, trial.ensemble, trial.variant, slices)
+    return slices
 
 
 def rate_points(slices: Slices) -> list[tuple[float, float]]:

@@ -299,9 +299,8 @@ class _Run:
                 deployed = deploy_and_prove(
                     self.spec, builds, hosts, self.listener, self._store_build
                 )
-                if hosts.locked:
-                    return deployed
-                reason = LOCK_LOST
+                _check_held(hosts)
+                return deployed
             except LinkLost as lost:
                 reason = str(lost)
             self._regain(hosts, reason)
@@ -383,9 +382,8 @@ class _Run:
         try:
             arms = relinks.of_block(unit.tasks[0].block, unit.tasks[0].attempt)
             results = self._run_unit(unit, runner, builds, arms)
-            if hosts.locked:
-                return results
-            reason = LOCK_LOST
+            _check_held(hosts)
+            return results
         except LinkLost as lost:
             reason = str(lost)
         self._regain(hosts, reason)
@@ -488,6 +486,12 @@ class _Run:
         except InterruptedTwice:
             hosts.stop_everything(0.0)
             raise
+
+
+def _check_held(hosts: RunHosts) -> None:
+    """LinkLost: what was done meanwhile was done without this run's lock, and does not count."""
+    if not hosts.locked:
+        raise LinkLost(LOCK_LOST)
 
 
 @contextlib.contextmanager

@@ -128,6 +128,7 @@ def restore_sources(
     own_cache(cache_dir)
     arms = {name: source_of(one) for name, one in record["arms"].items()}
     tools = source_of(record["tools"])
+    check_tools(tools)
     distances = {name: distance_of(one) for name, one in record.get("distances", {}).items()}
     snapshots: dict[str, Snapshot] = {}
     said: dict[str, None] = {}

@@ -110,12 +110,10 @@ class Ensemble(Protocol):
 
     def phase(self, name: str, expected_s: float | None = None) -> None: ...
 
-    def prepare_in_turns(
-        self, tool: str, arguments: EnsembleArguments, *, output: str
-    ) -> Sequence[ClientReport]:
+    def prepare_in_turns(self, tool: str, arguments: EnsembleArguments, *, output: str) -> None:
         """Run the load tool once on all arms for what comes before the measured slices, and wait.
 
-        All arms are filled at the same time, so that none gets better pages than another for having been the first.
+        All arms are filled at the same time: filled one after the other, the place in the order showed in the slices.
         `<output>.json` is kept with each arm's trial.
         """
         ...

@@ -15,15 +15,13 @@ from pathlib import Path
 from perfrunner.cluster.transport import Transport
 from perfrunner.cluster.vbucket_map import bracketed
 from perfrunner.errors import TrialError
-from perfrunner.measure.client import ClientReport
 from perfrunner.measure.turns import Turns, failed_arm, parse_arms, parse_turns
+from perfrunner.results.slices import SLICES_FILE
 from perfrunner.run.trial.credentials import USER
 from perfrunner.run.trial.engine import Engine
 from perfrunner.run.trial.reproduce import Recorder
 from perfrunner.run.trial.serverbench import SLICE_S, Bench, common_flags
 from perfrunner.workloads.bench import EnsembleArguments, Share
-
-SLICES_FILE = "slices.json"
 
 
 class ArmError(TrialError):
@@ -60,14 +58,11 @@ class EnsembleBench:
             self.check_engines()
             time.sleep(min(left, SLICE_S))
 
-    def prepare_in_turns(
-        self, tool: str, arguments: EnsembleArguments, *, output: str
-    ) -> list[ClientReport]:
+    def prepare_in_turns(self, tool: str, arguments: EnsembleArguments, *, output: str) -> None:
         given = self._flags(tool, arguments, {}, pids=False)
-        parts = parse_arms(*self._run(tool, given, given, output), len(self.arms))
-        for arm, (_, text) in zip(self.arms, parts, strict=True):
+        reports = parse_arms(*self._run(tool, given, given, output), len(self.arms))
+        for arm, text in zip(self.arms, reports, strict=True):
             (arm.directory / f"{output}.json").write_text(text, encoding="utf-8")
-        return [report for report, _ in parts]
 
     def load_in_turns(self, tool: str, arguments: EnsembleArguments, *, output: str) -> Turns:
         clocks = self._clocks()

@@ -139,6 +139,17 @@ def test_a_damaged_relinked_artifact_is_made_again(base: Artifact) -> None:
     assert says(again) == says(base) == "system core"
 
 
+def test_a_base_without_a_readable_manifest_is_refused(base: Artifact, tmp_path: Path) -> None:
+    """What a relinked artifact shares with it has the sums that are written there."""
+    copy = tmp_path / "artifacts" / base.build_id
+    shutil.copytree(base.path, copy)
+    for kept in ("links", "objects"):
+        shutil.copytree(base.path.parent.parent / kept, tmp_path / kept)
+    (copy / "manifest.json").write_text("{")
+    with pytest.raises(BuildError, match=r"manifest\.json cannot be read"):
+        relink(Artifact(base.build_id, copy, base.provenance, True, 0.0), 5)
+
+
 def test_every_program_can_be_linked_again(base: Artifact) -> None:
     both = relink(base, 7, ("a_tool", "kv_engine"))
     for name in ("a_tool", "kv_engine"):

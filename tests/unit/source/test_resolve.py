@@ -242,6 +242,12 @@ class TestRestored:
         for one in record["distances"].values():
             assert distance_of(one) == sources.distances["tree"]
 
+    def test_load_tools_of_then_that_are_too_old(self, repo: Repo, cache: Path) -> None:
+        _, record = self.begun(repo, cache)
+        tools = {**record["tools"], "interface": 1}  # type: ignore[dict-item]
+        with pytest.raises(UsageError, match="needs load tools of 2 or later"):
+            restore_sources({**record, "tools": tools}, repo.engine, cache, "e-1")
+
     def test_what_changed_meanwhile_is_said_and_not_taken(self, repo: Repo, cache: Path) -> None:
         sources, record = self.begun(repo, cache)
         repo.write(main_cc="changed\n")

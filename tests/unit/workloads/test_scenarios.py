@@ -114,10 +114,9 @@ class RecordingEnsemble:
 
     def prepare_in_turns(
         self, tool: str, arguments: Callable[[Any, Share], Sequence[str]], *, output: str
-    ) -> list[ClientReport]:
+    ) -> None:
         self.log.append(f"prepare {tool} {output}")
         self.prepared = list(arguments(self.arms[self.baseline], Share(0, 1)))
-        return []
 
     def load_in_turns(
         self, tool: str, arguments: Callable[[Any, Share], Sequence[str]], *, output: str
