@@ -71,7 +71,7 @@
     const chart = (box.chart = echarts.init(box, null, { renderer: 'svg' }));
     chart.setOption(box.plot.option);
     charts.push(chart);
-    chart.on('click', (e) => e.data && e.data.trial !== undefined && choose(e.data.trial));
+    perfrunnerOnPoint(chart, (point) => point.trial !== undefined && choose(point.trial));
     chart.on('mouseover', (e) => light(data.arms.indexOf(e.seriesName), chart));
     chart.on('mouseout', () => light(-1, chart));
     chart.on('datazoom', () => linked(box));

@@ -65,7 +65,7 @@
         grid.append(around);
         const chart = (box.chart = echarts.init(box, null, { renderer: 'svg' }));
         chart.setOption(option(history, name, series));
-        chart.on('click', (e) => { const link = e.data && data.links[e.data.experiment]; if (link) location.href = link; });
+        perfrunnerOnPoint(chart, (point) => { const link = data.links[point.experiment]; if (link) location.href = link; });
         charts.push(chart);
       }
       if (!cells.size) figure.append(Object.assign(document.createElement('p'), { className: 'soft', textContent: 'No run has it on two arms.' }));

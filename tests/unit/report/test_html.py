@@ -59,7 +59,7 @@ def test_only_its_own_scripts_may_run(page):
     (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', html.unescape(page))
     assert "default-src 'none'" in policy
     scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
-    assert len(scripts) == 3
+    assert len(scripts) == 4
     for script in scripts:
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         assert f"'sha256-{digest}'" in policy
