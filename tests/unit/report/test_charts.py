@@ -56,9 +56,9 @@ def test_charts_are_valid_svg_with_the_words_on_them(charts):
             assert word in words, chart.name
 
 
-def test_the_same_data_gives_the_same_bytes(make):
+def test_the_same_data_gives_the_same_bytes_by_however_many_processes(make):
     data = make(blocks=6, workloads=("append",), buckets=("ephemeral",))
-    first, second = (draw(data, png=True)[0] for _ in range(2))
+    first, second = (draw(data, png=True, processes=many)[0] for many in (1, 2))
     assert [(c.svg, c.png) for c in first] == [(c.svg, c.png) for c in second]
 
 
