@@ -25,7 +25,7 @@ V = TypeVar("V", float, "Array")
 MOST_EXACT = 50  # values, for the exact signed-rank distribution: scipy's limit too
 
 
-def t_critical(tail: float, freedom: ArrayLike) -> Array:
+def t_critical(tail: ArrayLike, freedom: ArrayLike) -> Array:
     """What Student's t of so many degrees of freedom exceeds with probability `tail`: stats.t.isf."""
     return np.asarray(-special.stdtrit(freedom, tail), dtype=np.float64)
 
@@ -100,7 +100,8 @@ def _signed_rank_p(n: int) -> Array:
         longer[rank:] += chances
         chances = longer / 2
     below, above = np.cumsum(chances), np.cumsum(chances[::-1])[::-1]
-    return np.minimum(1.0, 2 * np.minimum(below, above))
+    found: Array = np.minimum(1.0, 2 * np.minimum(below, above))
+    return found
 
 
 def false_discovery(p_values: Sequence[float]) -> Array:

@@ -35,7 +35,7 @@ LEAST_TASKS = 3  # of each process; fewer are not worth a fork
 class _Answer(NamedTuple):
     """Of one task; `error` and its traceback where it failed."""
 
-    index: int
+    place: int
     result: Any
     error: Exception | None = None
     told: str = ""
@@ -59,7 +59,7 @@ def share_out(tasks: Sequence[Callable[[], T]], processes: int | None = None) ->
         while len(found) < len(tasks):
             for pipe in cast("list[Pipe]", wait(list(workers))):
                 answer = _answer(pipe, workers[pipe])
-                found[answer.index] = answer.result
+                found[answer.place] = answer.result
                 _give(pipe, ahead)
     return [found[index] for index in range(len(tasks))]
 
