@@ -100,7 +100,7 @@ def _wanted(report: Report, data: ExperimentData, raw: RawSeries) -> Iterable[_W
                f"Every trial of {metric} by variant, paired by block, with means and 95 % intervals",
                True, partial(dots_chart, comparison, metric))  # fmt: skip
     yield _Wanted("fragmentation", "fragmentation by every formula",
-           "Fragmentation by mapped memory and by RSS for each variant, with 95 % intervals",
+           "What each variant holds and does not use, by mapped memory and by RSS, with 95 % intervals",
            True, lambda: fragmentation_chart(comparison))  # fmt: skip
     yield _Wanted("reference", "beside the reference: their change and ours",
            "The changes of the published values and ours with 95 % intervals, line by line",

@@ -48,7 +48,7 @@
     charts = [];
     const figures = perfrunnerFigures(data, state, results).map((figure) => {
       const grid = element('div', { className: 'grid', style: `--n: ${figure.columns || Math.min(4, figure.plots.length)}` });
-      const legend = element('p', { className: 'legend' }, ...(figure.legend || []).flatMap(([name, colour]) => [element('span', { className: 'swatch', style: `background:${colour}` }), `${name} `]));
+      const legend = element('p', { className: 'legend' }, ...(figure.legend || []).flatMap(([name, colour]) => [element('span', { className: 'swatch', style: `background:${colour}` }), `${name} `]), figure.words || '');
       const made = element('figure', { id: `figure-${figure.id}` }, element('figcaption', {}, figure.title), tools(figure, grid), legend, grid);
       for (const plot of figure.plots) {
         const box = element('div', { className: 'plot', tabIndex: 0, role: 'img', 'aria-label': `${figure.title} ${plot.option.aria.label.description}` });

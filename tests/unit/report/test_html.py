@@ -21,7 +21,7 @@ def page(report, data, tmp_path_factory):
 
 
 class Outline(HTMLParser):
-    VOID = {"input", "meta", "link", "br", "img", "path", "use", "stop"}  # noqa: RUF012
+    VOID = {"input", "meta", "link", "br", "wbr", "img", "path", "use", "stop"}  # noqa: RUF012
 
     def __init__(self):
         super().__init__()
