@@ -46,6 +46,10 @@ NOUNS = {
     "fragmentation_rss": "fragmentation by RSS",
     "fragmentation_rss_now": "fragmentation by RSS at the end",
     "fragmentation_rss_settled": "fragmentation by RSS after settling",
+    "fragmentation_payload_mapped": "payload fragmentation by mapped memory",
+    "fragmentation_payload_rss": "payload fragmentation by RSS",
+    "fragmentation_payload_rss_now": "payload fragmentation by RSS at the end",
+    "fragmentation_payload_rss_settled": "payload fragmentation by RSS after settling",
 }
 
 
