@@ -285,9 +285,8 @@ def _beyond_fences(data: Array) -> list[list[bool]]:
         return [[]] * len(data)
     low, high = np.percentile(data, [25, 75], axis=1, keepdims=True)
     reach = 1.5 * (high - low)
-    slack = NO_SPREAD * np.abs(data).max(
-        axis=1, keepdims=True
-    )  # equal values must not differ by rounding
+    # Equal values must not differ by rounding.
+    slack = NO_SPREAD * np.abs(data).max(axis=1, keepdims=True)
     beyond = (data < low - reach - slack) | (data > high + reach + slack)
     found: list[list[bool]] = beyond.tolist()
     return found

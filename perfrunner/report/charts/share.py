@@ -50,7 +50,8 @@ def share_out(tasks: Sequence[Callable[[], T]], processes: int | None = None) ->
     if processes is None:
         processes = _of_use(len(tasks))
     if processes < 2:
-        return [task() for task in tasks]
+        with _old_set_apart():
+            return [task() for task in tasks]
     found: dict[int, T] = {}
     with _forked(tasks, processes) as workers:
         ahead = iter(range(len(tasks)))
@@ -130,10 +131,19 @@ def _without_interrupts() -> Iterator[None]:
 def _work(tasks: Sequence[Callable[[], Any]], pipe: Pipe, others: Sequence[Pipe]) -> None:
     for other in others:
         other.close()  # else it would hold its own pipe open, and wait for ever where its parent is killed
-    gc.freeze()  # what was inherited is no garbage: to search it again and again takes a tenth of the time
-    with suppress(EOFError, OSError):  # its parent is gone
+    with _old_set_apart(), suppress(EOFError, OSError):  # its parent is gone
         while True:
             pipe.send(_done(pipe.recv(), tasks))
+
+
+@contextmanager
+def _old_set_apart() -> Iterator[None]:
+    """What is there already is no garbage: to search it again and again takes a tenth of the time."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _done(index: int, tasks: Sequence[Callable[[], Any]]) -> _Answer:

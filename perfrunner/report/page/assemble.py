@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from perfrunner.results import ExperimentData
     from perfrunner.results.raw import RawSeries
 
-SCRIPTS = ("vendor/echarts/echarts.js", "pressed.js", "page/charts.js", "page/page.js")
+SCRIPTS = ("vendor/echarts/echarts.js", "points.js", "page/charts.js", "page/page.js")
 MOST_WARNINGS = 3  # on the first screen
 
 

@@ -66,7 +66,7 @@ def write_site(stores: Sequence[Path], directory: Path) -> list[Path]:
         "site_index.html.j2", entries=entries, specs=specs, variants=variants, hosts=hosts
     )
     written = [write_whole(directory / name, text.encode()) for name, text in pages.items()]
-    for name in ("vendor/echarts/echarts.js", "pressed.js", "site/site.js"):
+    for name in ("vendor/echarts/echarts.js", "points.js", "site/site.js"):
         text = files("perfrunner.report").joinpath(name).read_text("utf-8")
         written.append(write_whole(directory / Path(name).name, text.encode()))
     return written

@@ -73,7 +73,7 @@
         grid.append(around);
         const chart = (box.chart = echarts.init(box, null, { renderer: 'svg' }));
         chart.setOption(option(history, name, series));
-        perfrunnerOnPoint(chart, (point) => { const link = data.links[point.experiment]; if (link) location.href = link; });
+        perfrunnerPoints(box, chart, (point) => { const link = data.links[point.experiment]; if (link) location.href = link; });
         charts.push(chart);
       }
       if (!cells.size) figure.append(Object.assign(document.createElement('p'), { className: 'soft', textContent: 'No run has it on two arms.' }));
