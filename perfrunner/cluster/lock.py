@@ -29,6 +29,10 @@ SHARE = "PERFRUNNER_SHARE_HOST"
 _SSH_GRANT_S = 10.0
 
 
+class HostInUse(HostError):  # noqa: N818
+    """Another run has the host."""
+
+
 class HostLock(Protocol):
     """Held from its making on."""
 
@@ -43,7 +47,7 @@ class HostLock(Protocol):
 def lock_host(
     transport: LocalTransport | SshTransport, run_id: str, *, machine: bool = True
 ) -> HostLock:
-    """HostError, naming the holder, when another run has the host. `machine`: whatever its work directory is."""
+    """HostInUse, naming the holder, when another run has the host. `machine`: whatever its work directory is."""
     machine = machine and os.environ.get(SHARE) != "1"
     path = f"{transport.work_dir}/{LOCK_FILE}"
     holder = (
@@ -62,8 +66,8 @@ def _user() -> str:
         return str(os.getuid())
 
 
-def _in_use(name: str, path: str, holder: str) -> HostError:
-    return HostError(
+def _in_use(name: str, path: str, holder: str) -> HostInUse:
+    return HostInUse(
         f"{name} is in use by {holder.strip() or 'another run'}",
         hint=f"wait for it: two at a time would measure each other (the lock is {path})",
     )
