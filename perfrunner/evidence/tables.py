@@ -12,7 +12,7 @@ from perfrunner.errors import StoreError
 from perfrunner.evidence import figures, kept
 from perfrunner.evidence.kept import Comparison, Kept
 from perfrunner.evidence.studies import BURNS, MEMORY, PRIMARY
-from perfrunner.report.numbers import change, minus, percent_change, scale_of, significant
+from perfrunner.report.numbers import change, minus, scale_of, significant
 from perfrunner.spec.metrics import metric_type
 
 STUDIES = ("aa", "planted", "slices", "relink", "memory")
@@ -35,7 +35,7 @@ def section(keep: Path, study: str) -> str:
     found = kept.read(keep, study)
     if not found.comparisons:
         return NOTHING.format(study=study)
-    parts = [_RENDER[study](found, keep)]
+    parts = [_RENDER[study](found)]
     hosts = "; ".join(_host(host) for host in found.hosts)
     parts.append(f"Measured {_when(found.comparisons)} on {hosts}.")
     return "\n\n".join(part.strip() for part in parts)
@@ -44,13 +44,11 @@ def section(keep: Path, study: str) -> str:
 # -- the studies
 
 
-def _aa(found: Kept, keep: Path) -> str:
-    del keep
+def _aa(found: Kept) -> str:
     return _alarm_tables(found.comparisons, ("label", "bucket", "load_s"))
 
 
-def _relink(found: Kept, keep: Path) -> str:
-    del keep
+def _relink(found: Kept) -> str:
     return _alarm_tables(found.comparisons, ("relink", "bucket"))
 
 
@@ -96,8 +94,7 @@ def _alarm_tables(comparisons: Sequence[Comparison], by: Sequence[str]) -> str:
     )
 
 
-def _planted(found: Kept, keep: Path) -> str:
-    truth = figures.read_truth(keep)
+def _planted(found: Kept) -> str:
     burns = [one for one in found.comparisons if "stall" in one.values]
     parts = []
     for group in figures.grouped(burns, lambda one: (one.bucket, _of(one, "relink"))).values():
@@ -112,7 +109,6 @@ def _planted(found: Kept, keep: Path) -> str:
                 [
                     "fault",
                     "metric",
-                    "true change",
                     "mean estimate",
                     "half-width, median",
                     "verdict worse",
@@ -122,13 +118,12 @@ def _planted(found: Kept, keep: Path) -> str:
                     [
                         f"`{its.fault}`",
                         f"`{its.metric}`",
-                        "all others' mean" if its.truth is None else percent_change(its.truth),
                         _percent(its.mean),
                         f"± {100 * its.half_width:.2f} %",
                         f"{its.worse.hits} of {its.worse.of}",
                         f"{its.covers.hits} of {its.covers.of}",
                     ]
-                    for its in figures.planted(group, BURNS, PRIMARY, truth)
+                    for its in figures.planted(group, BURNS, PRIMARY)
                 ],
             )
         )
@@ -209,8 +204,7 @@ def _planted_memory(one: Comparison) -> str:
     )
 
 
-def _slices(found: Kept, keep: Path) -> str:
-    del keep
+def _slices(found: Kept) -> str:
     ordered = sorted(found.comparisons, key=lambda one: (one.bucket, float(_of(one, "slice_s"))))
     rows = [
         [
@@ -224,8 +218,7 @@ def _slices(found: Kept, keep: Path) -> str:
     return _table(["bucket", "slice", *(f"`{metric}`" for metric in PRIMARY)], rows)
 
 
-def _memory(found: Kept, keep: Path) -> str:
-    del keep
+def _memory(found: Kept) -> str:
     rows = []
     for one, variant in figures.schedules(found.comparisons):
         for metric in MEMORY:
@@ -254,7 +247,7 @@ def _memory(found: Kept, keep: Path) -> str:
     )
 
 
-_RENDER: dict[str, Callable[[Kept, Path], str]] = {
+_RENDER: dict[str, Callable[[Kept], str]] = {
     "aa": _aa,
     "planted": _planted,
     "slices": _slices,
