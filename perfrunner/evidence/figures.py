@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,6 +44,15 @@ class Alarms:
     def half_width(self, share: float) -> float:
         """The quantile: 0.5 is the median."""
         return float(np.quantile(self.half_widths, share))
+
+
+@dataclass(frozen=True)
+class Reports:
+    """Of experiments whose arms are all the same: those whose whole report says *better* or *worse* of anything."""
+
+    false: Count
+    rows: int  # of a report: arms against the baseline, times metrics
+    claims: Mapping[str, int]  # metric -> in how many of the reports
 
 
 @dataclass(frozen=True)
@@ -93,6 +103,22 @@ def alarms(comparisons: Sequence[Comparison], metrics: Sequence[str]) -> list[Al
             )
         )
     return found
+
+
+def reports(comparisons: Sequence[Comparison]) -> Reports | None:
+    """None where nothing is kept of what their reports said."""
+    said = {one.experiment: one.facts["report"] for one in comparisons if "report" in one.facts}
+    if not said:
+        return None
+    claims = Counter(
+        metric for its in said.values() for metric in {row.split(" ")[1] for row in its["differ"]}
+    )
+    false = sum(bool(its["differ"]) for its in said.values())
+    return Reports(
+        Count(false, len(said)),
+        max(its["rows"] for its in said.values()),
+        dict(claims.most_common()),
+    )
 
 
 def planted(

@@ -43,9 +43,48 @@ def section(keep: Path, study: str) -> str:
 
 # -- the studies
 
+_HEADS = {
+    "label": "machine",
+    "load_s": "load of an arm and block",
+    "bucket": "bucket",
+    "relink": "`relink`",
+}
+
 
 def _aa(found: Kept) -> str:
-    return _alarm_tables(found.comparisons, ("label", "bucket", "load_s"))
+    by = ("label", "bucket", "load_s")
+    parts = [_alarm_tables(found.comparisons, by)]
+    rows = []
+    for group in figures.grouped(
+        found.comparisons, lambda one: tuple(_of(one, key) for key in by)
+    ).values():
+        if its := figures.reports(group):
+            low, high = its.false.interval
+            rows.append(
+                [
+                    *(_shown(_of(group[0], key), key) for key in by),
+                    str(its.rows),
+                    f"{its.false.hits} of {its.false.of} ({100 * low:.1f} to {100 * high:.1f} %)",
+                    ", ".join(f"`{metric}` {n}" for metric, n in its.claims.items()) or "none",
+                ]
+            )
+    if rows:
+        parts.append(
+            "What the reports of these experiments say, each as a whole: every arm against the first, every metric, "
+            "corrected for their number."
+        )
+        parts.append(
+            _table(
+                [
+                    *(_HEADS[key] for key in by),
+                    "rows of a report",
+                    "reports that say *better* or *worse* (95 % of the share)",
+                    "of which metrics",
+                ],
+                rows,
+            )
+        )
+    return "\n\n".join(parts)
 
 
 def _relink(found: Kept) -> str:
@@ -71,18 +110,9 @@ def _alarm_tables(comparisons: Sequence[Comparison], by: Sequence[str]) -> str:
                     f"{100 * sd:.2f} %",
                 ]
             )
-    heads = [
-        {
-            "label": "machine",
-            "load_s": "load of an arm and block",
-            "bucket": "bucket",
-            "relink": "`relink`",
-        }[k]
-        for k in by
-    ]
     return _table(
         [
-            *heads,
+            *(_HEADS[key] for key in by),
             "metric",
             "blocks",
             "alarms (95 % of the share)",

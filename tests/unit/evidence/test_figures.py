@@ -46,6 +46,21 @@ def test_the_share_has_the_exact_binomial_interval():
     assert high == pytest.approx(stats.beta.ppf(0.975, 6, 95))
 
 
+def test_a_report_counts_once_however_many_of_its_rows_differ():
+    values = {"a": {"ops_per_s": [1.0]}, "b": {"ops_per_s": [1.0]}}
+    two = {"rows": 8, "differ": ["b ops_per_s", "c ops_per_s", "c rss_bytes"]}
+    runs = [
+        comparison(values, "e-1", report=two),
+        comparison(values, "e-1", bucket="persistent", report=two),
+        comparison(values, "e-2", report={"rows": 9, "differ": []}),
+        comparison(values, "e-3"),  # kept before its report was
+    ]
+    found = figures.reports(runs)
+    assert (found.false.hits, found.false.of, found.rows) == (1, 2, 9)
+    assert found.claims == {"ops_per_s": 1, "rss_bytes": 1}
+    assert figures.reports(runs[3:]) is None
+
+
 def planted_run(rng, name, change=0.98):
     return comparison(
         {
