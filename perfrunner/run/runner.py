@@ -214,6 +214,7 @@ class _Run:
                     self.opened.experiment.id,
                     self.listener,
                     quieten=self.quieten,
+                    engine_cpus=self.spec.engine.cpus,
                     built_for=opened.platform,
                 ) as hosts,
             ):
