@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -28,7 +29,7 @@ from perfrunner.build.place import Builder, Platform, open_builder
 from perfrunner.cli import main
 from perfrunner.cluster import LinkLost, open_host
 from perfrunner.cluster.environment import BASE_ENVIRONMENT
-from perfrunner.errors import BuildError
+from perfrunner.errors import BuildError, PerfrunnerError
 from perfrunner.run.preflight.doctor import examine
 from perfrunner.run.preflight.hosts import open_hosts
 from perfrunner.spec.cluster import ClusterSpec
@@ -172,6 +173,27 @@ def test_the_chosen_compiler_goes_along(
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(BuildError, match=r"maker: \$CXX names no-such-compiler"):
         maker.build(variant(), engine)
+
+
+@pytest.mark.parametrize("size", ["40k", "120k", "400k"])
+def test_a_full_disk_there(engine: Path, sshd: Sshd, tmp_path: Path, size: str) -> None:
+    """Full when the builder is sent, when the source is, and when CMake writes."""
+    work = tmp_path / "maker"
+    work.mkdir(mode=0o700)
+    words = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "tmpfs", str(work)]
+    if subprocess.run(words, capture_output=True, check=False).returncode != 0:
+        pytest.skip("a file system of its own needs root")
+    try:
+        with (
+            open_builder(cluster_of(sshd, tmp_path), tmp_path / "cache", "r") as maker,
+            pytest.raises(PerfrunnerError) as caught,
+        ):
+            maker.build(variant(), engine)
+    finally:
+        subprocess.run(["umount", "-l", str(work)], check=True)
+    assert caught.value.message.startswith("maker: ")
+    assert "No space left on device" in caught.value.message
+    assert "free some" in (caught.value.hint or "")
 
 
 def running(word: str) -> list[str]:
