@@ -27,6 +27,7 @@ LOCK_FILE = "host.lock"
 MACHINE = "/var/tmp"
 SHARE = "PERFRUNNER_SHARE_HOST"
 _SSH_GRANT_S = 10.0
+_SSH_RELEASE_S = 2.0
 
 
 class HostInUse(HostError):  # noqa: N818
@@ -150,4 +151,11 @@ class _SshLock:
         return not ended and channel.get_transport().is_active()
 
     def release(self) -> None:
+        """When it returns, the lock is free (or the link is gone)."""
+        with contextlib.suppress(
+            Exception
+        ):  # of a dead link, whatever its kind: closing is what matters
+            if self.held:
+                self._channel.shutdown_write()
+                self._channel.status_event.wait(_SSH_RELEASE_S)
         self._stack.close()

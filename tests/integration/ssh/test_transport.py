@@ -614,6 +614,15 @@ class TestLock:
             until(lambda: _can_lock(rival), "the lock is free")
         assert not host.locked
 
+    def test_it_is_free_as_soon_as_it_is_given_up(self, host: Host, sshd) -> None:
+        """What follows at once (another run, or this one's next part) needs no patience."""
+        with open_host(sshd.host_spec(Path(host.work_dir)), "ssh", name="other") as rival:
+            for _ in range(10):
+                host.lock()
+                host.unlock()
+                rival.lock()
+                rival.unlock()
+
 
 def test_facts(host: Host) -> None:
     facts = host.facts()
