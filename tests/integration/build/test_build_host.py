@@ -16,9 +16,10 @@ from typing import Any, Literal
 import pytest
 from click.testing import CliRunner, Result
 
+ENGINE_MODULE = str(Path(__file__).parents[2] / "unit" / "build")
 # importlib mode: these are in no package
 sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parents[2] / "unit" / "build"))
+sys.path.insert(0, ENGINE_MODULE)
 
 from sshd import Sshd, raised_sshd
 from tiny_engine import variant, write_engine
@@ -35,6 +36,7 @@ from perfrunner.run.preflight.hosts import open_hosts
 from perfrunner.spec.cluster import ClusterSpec
 
 pytestmark = pytest.mark.integration
+ROOT = Path(__file__).parents[3]
 PATIENCE_S = 60.0
 
 
@@ -245,6 +247,37 @@ def test_a_build_that_is_cut_off_leaves_no_process(
         eventually(lambda: not running(builder), f"it still runs: {running(builder)}")
         lists.write_text(text)
         assert maker.build(variant(), engine).cached is False
+
+
+CONTROLLER = """
+import json, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from tiny_engine import variant
+from perfrunner.build.place import open_builder
+from perfrunner.spec.cluster import ClusterSpec
+with open_builder(ClusterSpec.model_validate(json.loads(sys.argv[2])), Path(sys.argv[3]), "r") as maker:
+    maker.build(variant(), Path(sys.argv[4]))
+"""
+
+
+def test_a_controller_that_is_killed_leaves_no_process(
+    engine: Path, sshd: Sshd, tmp_path: Path
+) -> None:
+    sleep = f"sleep 9{os.getpid()}.5"
+    with (engine / "CMakeLists.txt").open("a") as lists:
+        lists.write(f"add_custom_target(slow ALL COMMAND {sleep})\n")
+    given = [
+        ENGINE_MODULE,
+        cluster_of(sshd, tmp_path).model_dump_json(),
+        tmp_path / "cache",
+        engine,
+    ]
+    with subprocess.Popen([sys.executable, "-c", CONTROLLER, *given], cwd=ROOT) as controller:
+        eventually(lambda: bool(running(sleep)), "the build does not begin")
+        controller.kill()
+    builder = str(tmp_path / "maker" / "builder")
+    eventually(lambda: not running(sleep) and not running(builder), "it goes on")
 
 
 def test_it_waits_for_a_measurement_on_the_build_host(
