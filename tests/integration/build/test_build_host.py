@@ -16,10 +16,9 @@ from typing import Any, Literal
 import pytest
 from click.testing import CliRunner, Result
 
-ENGINE_MODULE = str(Path(__file__).parents[2] / "unit" / "build")
 # importlib mode: these are in no package
 sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, ENGINE_MODULE)
+sys.path.insert(0, str(Path(__file__).parents[2] / "unit" / "build"))
 
 from sshd import Sshd, raised_sshd
 from tiny_engine import variant, write_engine
@@ -37,6 +36,7 @@ from perfrunner.spec.cluster import ClusterSpec
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[3]
+TINY_ENGINE = ROOT / "tests" / "unit" / "build"
 PATIENCE_S = 60.0
 
 
@@ -268,7 +268,7 @@ def test_a_controller_that_is_killed_leaves_no_process(
     with (engine / "CMakeLists.txt").open("a") as lists:
         lists.write(f"add_custom_target(slow ALL COMMAND {sleep})\n")
     given = [
-        ENGINE_MODULE,
+        TINY_ENGINE,
         cluster_of(sshd, tmp_path).model_dump_json(),
         tmp_path / "cache",
         engine,
