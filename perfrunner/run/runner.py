@@ -346,6 +346,7 @@ class _Run:
             deployed,
             list(hosts.seats.values()),
             builder,
+            lambda line: self.listener.on_event(ev.Warned(line)),
         )
         block = 0
         precise = PreciseCells(
