@@ -14,6 +14,7 @@ from perfrunner.spec.base import (
     PlainName,
     VariantName,
     items_error,
+    matching,
 )
 from perfrunner.spec.cluster import ClusterSpec
 from perfrunner.spec.cpus import AUTO, Cpus
@@ -23,7 +24,7 @@ from perfrunner.spec.reference import Reference
 from perfrunner.spec.suggest import did_you_mean, expected_name
 from perfrunner.spec.units import Count, PositiveCount, PositiveDuration, Share, Size, parse_share
 from perfrunner.spec.variant import ParamName, ParamValue, Variant, check_params
-from perfrunner.spec.workloads import Schedule, ToolWorkload, Workload
+from perfrunner.spec.workloads import Schedule, SdkSpec, ToolWorkload, Workload
 
 NO_BUCKET = "-"  # the bucket of a workload that has none
 MIN_BLOCKS_FOR_VERDICT = 6
@@ -32,6 +33,13 @@ AA_PREFIX, AGAIN = (
     "-again",
 )  # of an A/A experiment's name, and of the second name of its variant
 _LONGEST_NAME, _LONGEST_VARIANT = 64, 100
+PythonPath = Annotated[
+    str,
+    matching(
+        r"(?:/[A-Za-z0-9._+@-]+)+",
+        "the absolute path of a Python interpreter, such as /opt/sdk/bin/python",
+    ),
+]
 
 
 class EngineSpec(Piece):
@@ -60,6 +68,10 @@ class ClientSpec(Piece):
     """How the load clients and samplers are started, for every variant alike."""
 
     cpus: Cpus = Field(default=AUTO, description="where they run: beside the engine's CPUs")
+    python: PythonPath | None = Field(
+        default=None,
+        description="for workloads of type sdk; none: perfrunner's own on this machine, else the host's python3",
+    )
 
 
 class Limits(Piece):
@@ -156,6 +168,31 @@ class Spec(Piece):
                 f"expected a workload on an engine: variant {given[0]} has params, which no program of a"
                 " microbench or latency workload takes"
             )
+        return workloads
+
+    @field_validator("workloads")
+    @classmethod
+    def _is_kept(cls, workloads: dict[str, Workload], info: ValidationInfo) -> dict[str, Workload]:
+        """What an sdk workload promises, this cluster and these buckets can keep."""
+        cluster: ClusterSpec | None = info.data.get("cluster")
+        wrong: dict[tuple[str, str], str] = {}
+        for name, workload in workloads.items():
+            if not isinstance(workload, SdkSpec):
+                continue
+            if workload.durability != "none" and cluster is not None and cluster.replicas:
+                wrong[name, "durability"] = (
+                    "expected none on a cluster with replicas: the engine answers before a replica has the write"
+                )
+            if workload.restart and "persistent" not in (
+                info.data.get("buckets") or ("persistent",)
+            ):
+                wrong[name, "restart"] = (
+                    "expected false: of ephemeral buckets nothing is left after a restart"
+                )
+            elif workload.restart and cluster is not None and len(cluster.engine_nodes) > 1:
+                wrong[name, "restart"] = "expected false: only a single engine node is restarted"
+        if wrong:
+            raise items_error(wrong)
         return workloads
 
     @field_validator("reference")

@@ -14,6 +14,7 @@ from perfrunner.errors import PerfrunnerError
 from perfrunner.run.preflight.describe import describe
 from perfrunner.run.preflight.health import Finding, Grade, host_findings, watch
 from perfrunner.run.preflight.pairs import pair_findings
+from perfrunner.run.preflight.sdk import sdk_findings
 from perfrunner.spec.cluster import ClusterSpec
 from perfrunner.spec.model import Spec
 
@@ -41,6 +42,8 @@ def examine(cluster: ClusterSpec, spec: Spec | None) -> Iterator[Finding]:
                 yield Finding(name, "reached", "problem", error.message, error.hint or "")
         try:
             yield from pair_findings(cluster, hosts)
+            if spec is not None:
+                yield from sdk_findings(spec, hosts)
         except PerfrunnerError as error:
             yield Finding(cluster.name, "network", "problem", error.message, error.hint or "")
     if spec is not None and facts.keys() >= set(cluster.engine_nodes):

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from perfrunner.spec.base import ListAsTuple, Piece
-from perfrunner.spec.metrics import METRICS
+from perfrunner.spec.metrics import METRICS, OF_CONTENTS
 from perfrunner.spec.units import Duration, PositiveCount, Size
 
 MOST_VALUE = 20 * 2**20  # engine_src/protocol/request_rules.h: kMaxValueLength
@@ -27,6 +27,11 @@ class AnyWorkload(Piece):
     def least_seconds(self) -> float:
         """A trial cannot be shorter."""
         return 1.0
+
+    @property
+    def why_alone(self) -> str:
+        """Why its arms run one after the other whatever the spec says; empty where they can take turns."""
+        return ""
 
     def may_give(self, metric: str) -> bool:
         """False for a metric that this kind of workload never gives."""
@@ -52,7 +57,7 @@ class ServerWorkload(AnyWorkload):
         return 1.0 + self.settle
 
     def may_give(self, metric: str) -> bool:
-        return metric in METRICS
+        return metric in METRICS and metric not in OF_CONTENTS
 
     @property
     def item_bytes(self) -> int:
