@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import json
 import os
@@ -160,6 +161,25 @@ def test_a_client_without_the_sdk_is_named_before_anything_is_built(
         require_sdk_there(cluster.spec, hosts.hosts)
         with pytest.raises(HostError, match=r"^lab2: /opt/none/bin/python cannot import couchbase"):
             require_sdk_there(cluster.spec.model_copy(update={"client": missing}), hosts.hosts)
+
+
+def test_a_client_of_two_that_dies_fails_the_trial_and_ends_the_other(
+    lab: Lab, tmp_path: Path, artifact: Path
+) -> None:
+    document = lab.cluster_document(["lab1"], ["lab2", "lab3"])
+    cluster = Cluster(tmp_path, artifact, document)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        running = pool.submit(cluster.run, "pf", "ephemeral")
+        victim = ""
+        while not victim:
+            assert not running.done(), running.result()
+            victim = lab.run("lab3", "sh", "-c", "pgrep -x pillowfight || :").strip()
+        lab.run("lab3", "kill", "-KILL", victim)
+        result = running.result(timeout=60)
+    assert result.status == "failed"
+    assert "lab3" in result.reason
+    assert "SIGKILL" in result.reason
+    lab.assert_idle()
 
 
 def test_nodes_without_replicas_share_the_documents(
