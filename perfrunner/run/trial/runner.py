@@ -26,6 +26,7 @@ from perfrunner.errors import HostError, PerfrunnerError, TrialError
 from perfrunner.run.diskspace import disk_is_full
 from perfrunner.run.events import TrialStatus
 from perfrunner.run.plan.schedule import Task
+from perfrunner.run.trial.clientseat import ClientSeat
 from perfrunner.run.trial.draws import padding_size, round_seed, workload_seed
 from perfrunner.run.trial.engine import Engine, EngineSetup
 from perfrunner.run.trial.ensemble import ArmError, EnsembleBench
@@ -35,7 +36,7 @@ from perfrunner.run.trial.pinning import CpuSets, choose, read_topology
 from perfrunner.run.trial.pressure import read_pressure
 from perfrunner.run.trial.reproduce import PADDING_NAME, Recorder
 from perfrunner.run.trial.seats import Deployed, Seat, TrialResult, trial_name
-from perfrunner.run.trial.serverbench import SAMPLE_INTERVAL_MS, Bench, ClientSeat
+from perfrunner.run.trial.serverbench import SAMPLE_INTERVAL_MS, Bench
 from perfrunner.run.trial.toolbench import ToolBench
 from perfrunner.run.trial.toolensemble import ToolEnsembleBench
 from perfrunner.run.trial.validity import ensemble_reasons, void_reasons

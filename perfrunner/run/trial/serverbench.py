@@ -9,13 +9,14 @@ from __future__ import annotations
 import itertools
 import json
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from perfrunner.cluster.process import ProcessHandle
-from perfrunner.cluster.transport import CommandTimeout, Transport
+from perfrunner.cluster.transport import CommandTimeout
 from perfrunner.cluster.vbucket_map import bracketed
 from perfrunner.errors import TrialError
 from perfrunner.measure.client import ClientReport, merge_reports, parse_report
@@ -26,7 +27,7 @@ from perfrunner.measure.instructions import (
     count_instructions,
 )
 from perfrunner.measure.samples import Sample, add_nodes, parse_samples
-from perfrunner.run.trial.credentials import USER, CredentialFiles
+from perfrunner.run.trial.clientseat import ClientSeat, client_failure, common_flags
 from perfrunner.run.trial.engine import Engine
 from perfrunner.run.trial.nodes import Nodes
 from perfrunner.run.trial.pinning import pinned
@@ -37,18 +38,6 @@ SLICE_S = 1.0
 SAMPLE_INTERVAL_MS = 1000
 ONE_SAMPLE_TIMEOUT_S = 30.0
 HELPER_TIMEOUT_S = 20.0
-
-
-@dataclass(frozen=True)
-class ClientSeat:
-    """Where a load process runs: a host, the tools and the secret on it, the trial's directory there."""
-
-    host: Transport
-    tools: str
-    directory: str
-    credentials: CredentialFiles
-    cpus: str = ""  # where load processes run on it; empty: anywhere
-    python: str = "python3"  # the interpreter of the programs that are Python
 
 
 @dataclass
@@ -264,8 +253,7 @@ class Bench:
             argv = [*command, *self._common(seat), *arguments(Share(index, count))]
             held = argv if barrier is None else [*argv, f"--barrier={barrier}"]
             started.append((seat, name, self.start_client(held, seat, name, recorded=argv)))
-        for seat, name, handle in started:
-            self.wait_client(what, seat, name, handle)
+        self._wait_clients(what, started, self.check_engines)
         texts = {}
         for seat, name, _ in started:
             kept = self.directory / f"{name}.json"
@@ -318,24 +306,30 @@ class Bench:
         check: Callable[[], None] | None = None,
     ) -> None:
         """Until it has ended well. `check` looks after the engines meanwhile (this arm's, if nothing else is said)."""
-        look = check or self.check_engines
-        self.recorder.wait(name)
-        while True:
+        self._wait_clients(tool, [(seat, name, handle)], check or self.check_engines)
+
+    def _wait_clients(
+        self,
+        tool: str,
+        started: Sequence[tuple[ClientSeat, str, ProcessHandle]],
+        look: Callable[[], None],
+    ) -> None:
+        """Until all have ended well. Each is looked at in turn: one that fails is noticed while others wait for it."""
+        for _, name, _ in started:
+            self.recorder.wait(name)
+        waiting = deque(started)
+        while waiting:
+            seat, name, handle = waiting.popleft()
             try:
                 status = handle.wait(min(SLICE_S, self._left()))
-                break
             except CommandTimeout:
                 look()
-        self._forget(handle)
-        if not status.ok:
-            look()
-            completed = seat.host.run(
-                ["tail", "-n", "3", f"{seat.directory}/{name}.log"], check=False
-            )
-            words = " | ".join(line.strip() for line in completed.stdout.splitlines())
-            raise TrialError(
-                f"{tool} on {seat.host.name} failed ({status}): {words[-600:] or 'silent'}"
-            )
+                waiting.append((seat, name, handle))
+                continue
+            self._forget(handle)
+            if not status.ok:
+                look()
+                raise client_failure(tool, seat, name, status)
 
     def _forget(self, handle: ProcessHandle) -> None:
         handle.stop(0.0)  # it has ended: this takes it out of the host's ledger
@@ -393,8 +387,3 @@ class _Sampling:
                 raise TrialError(f"the sampler on {host.name} did not last to its end ({ended})")
             per_node.append(parse_samples(kept.read_text(encoding="utf-8"), kept.name))
         return [add_nodes(instant) for instant in zip(*per_node, strict=False)]
-
-
-def common_flags(seat: ClientSeat) -> list[str]:
-    """Of every load tool: who we are, and the bucket."""
-    return [f"--user={USER}", f"--password-file={seat.credentials.password}", "--bucket=default"]
