@@ -238,83 +238,76 @@ def access(
     clock: Callable[[], int] = time.perf_counter_ns,
 ) -> Traffic:
     """One operation after the other on keys of our own. LoadError when a read shows what was not last written."""
-    traffic = Traffic()
+    caller = Caller(collection, documents, versions, write_options, clock)
+    traffic = caller.traffic
     draws = random.Random(mix.seed)
     numbers = versions.numbers
     begun = now = clock()
     until = begun + round(mix.seconds * 1e9)
     while traffic.ops < mix.operations if mix.operations is not None else now < until:
         number = numbers[int(draws.random() * len(numbers))]
-        if draws.random() * 100.0 < mix.set_share:
-            now = write(collection, documents, versions, number, traffic, write_options, clock)
-        else:
-            now = read(collection, documents, versions, number, traffic, clock)
+        writes = draws.random() * 100.0 < mix.set_share
+        now = caller.write(number) if writes else caller.read(number)
         traffic.ended(max(0, now - begun - 1) // 1_000_000_000)
     traffic.seconds = (now - begun) / 1e9
     return traffic
 
 
-def write(
-    collection: Any,
-    documents: Documents,
-    versions: Versions,
-    number: int,
-    traffic: Traffic,
-    options: Sequence[Any],
-    clock: Callable[[], int],
-) -> int:
-    """The next version of a document; the time when it ended."""
-    version = versions.next(number)
-    key, document = documents.key(number), documents.document(number, version)
-    begun = clock()
-    try:
-        collection.upsert(key, document, *options)
-    except Exception as error:
-        ended = clock()
-        kind = expected_kind(error)
-        if kind is None:
-            raise
-        traffic.errors[kind] += 1
-        if kind in AMBIGUOUS:
-            versions.maybe_written(number, version)
-    else:
-        ended = clock()
-        versions.written(number, version)
-    traffic.sets += 1
-    traffic.set_ns.record(ended - begun)
-    return ended
+@dataclass
+class Caller:
+    """Does single operations, times and counts them. What a method gives is the time when its operation ended."""
 
+    collection: Any
+    documents: Documents
+    versions: Versions
+    write_options: Sequence[Any]
+    clock: Callable[[], int]
+    traffic: Traffic = field(default_factory=Traffic)
 
-def read(
-    collection: Any,
-    documents: Documents,
-    versions: Versions,
-    number: int,
-    traffic: Traffic,
-    clock: Callable[[], int],
-) -> int:
-    """A document, compared with what it has to be; the time when the answer was there."""
-    key = documents.key(number)
-    found: object = None
-    begun = clock()
-    try:
-        found = collection.get(key).value
-        ended = clock()
-    except Exception as error:
-        ended = clock()
-        kind = expected_kind(error)
-        if type(error).__name__ == MISSING:
-            traffic.misses += 1
-        elif kind is not None:
-            traffic.errors[kind] += 1
+    def write(self, number: int) -> int:
+        """The next version of a document."""
+        version = self.versions.next(number)
+        key, document = self.documents.key(number), self.documents.document(number, version)
+        begun = self.clock()
+        try:
+            self.collection.upsert(key, document, *self.write_options)
+        except Exception as error:
+            ended = self.clock()
+            kind = expected_kind(error)
+            if kind is None:
+                raise
+            self.traffic.errors[kind] += 1
+            if kind in AMBIGUOUS:
+                self.versions.maybe_written(number, version)
         else:
-            raise
-    else:
-        if wrong := complaint(found, documents, versions, number):
-            raise LoadError(f"a read went wrong: {wrong}")
-    traffic.gets += 1
-    traffic.get_ns.record(ended - begun)
-    return ended
+            ended = self.clock()
+            self.versions.written(number, version)
+        self.traffic.sets += 1
+        self.traffic.set_ns.record(ended - begun)
+        return ended
+
+    def read(self, number: int) -> int:
+        """A document, compared with what it has to be."""
+        key = self.documents.key(number)
+        begun = self.clock()
+        try:
+            found = self.collection.get(key).value
+            ended = self.clock()
+        except Exception as error:
+            ended = self.clock()
+            kind = expected_kind(error)
+            if type(error).__name__ == MISSING:
+                self.traffic.misses += 1
+            elif kind is not None:
+                self.traffic.errors[kind] += 1
+            else:
+                raise
+        else:
+            if wrong := complaint(found, self.documents, self.versions, number):
+                raise LoadError(f"a read went wrong: {wrong}")
+        self.traffic.gets += 1
+        self.traffic.get_ns.record(ended - begun)
+        return ended
 
 
 def verify(collection: Any, documents: Documents, versions: Versions) -> dict[str, object]:
