@@ -24,7 +24,7 @@ from perfrunner.spec.reference import Reference
 from perfrunner.spec.suggest import did_you_mean, expected_name
 from perfrunner.spec.units import Count, PositiveCount, PositiveDuration, Share, Size, parse_share
 from perfrunner.spec.variant import ParamName, ParamValue, Variant, check_params
-from perfrunner.spec.workloads import Schedule, SdkSpec, ToolWorkload, Workload
+from perfrunner.spec.workloads import Schedule, ToolWorkload, Workload
 
 NO_BUCKET = "-"  # the bucket of a workload that has none
 MIN_BLOCKS_FOR_VERDICT = 6
@@ -172,27 +172,18 @@ class Spec(Piece):
 
     @field_validator("workloads")
     @classmethod
-    def _is_kept(cls, workloads: dict[str, Workload], info: ValidationInfo) -> dict[str, Workload]:
-        """What an sdk workload promises, this cluster and these buckets can keep."""
-        cluster: ClusterSpec | None = info.data.get("cluster")
-        wrong: dict[tuple[str, str], str] = {}
-        for name, workload in workloads.items():
-            if not isinstance(workload, SdkSpec):
-                continue
-            if workload.durability != "none" and cluster is not None and cluster.replicas:
-                wrong[name, "durability"] = (
-                    "expected none on a cluster with replicas: the engine answers before a replica has the write"
-                )
-            if workload.restart and "persistent" not in (
-                info.data.get("buckets") or ("persistent",)
-            ):
-                wrong[name, "restart"] = (
-                    "expected false: of ephemeral buckets nothing is left after a restart"
-                )
-            elif workload.restart and cluster is not None and len(cluster.engine_nodes) > 1:
-                wrong[name, "restart"] = "expected false: only a single engine node is restarted"
-        if wrong:
-            raise items_error(wrong)
+    def _are_possible_here(
+        cls, workloads: dict[str, Workload], info: ValidationInfo
+    ) -> dict[str, Workload]:
+        cluster, buckets = info.data.get("cluster"), info.data.get("buckets")
+        if cluster is not None and buckets is not None:
+            wrong = {
+                (name, key): text
+                for name, workload in workloads.items()
+                for key, text in workload.impossible(cluster, buckets).items()
+            }
+            if wrong:
+                raise items_error(wrong)
         return workloads
 
     @field_validator("reference")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
+from perfrunner.spec.cluster import ClusterSpec
 from perfrunner.spec.metrics import METRICS
 from perfrunner.spec.suggest import expected_name
 from perfrunner.spec.units import Duration, Percent, PositiveCount, PositiveDuration
@@ -95,6 +97,20 @@ class SdkSpec(ServerWorkload):
     @property
     def why_alone(self) -> str:
         return ALONE
+
+    def impossible(self, cluster: ClusterSpec, buckets: Sequence[str]) -> Mapping[str, str]:
+        found = {}
+        if self.durability != "none" and cluster.replicas:
+            found["durability"] = (
+                "expected none on a cluster with replicas: the engine answers before a replica has the write"
+            )
+        if self.restart and "persistent" not in buckets:
+            found["restart"] = (
+                "expected false: of ephemeral buckets nothing is left after a restart"
+            )
+        elif self.restart and len(cluster.engine_nodes) > 1:
+            found["restart"] = "expected false: only a single engine node is restarted"
+        return found
 
     @property
     def least_seconds(self) -> float:
