@@ -50,6 +50,7 @@ from perfrunner.run.preflight.describe import HostFacts, describe, note_changes
 from perfrunner.run.preflight.hosts import RunHosts, open_hosts
 from perfrunner.run.preflight.noise_floor import FACT as NOISE_FLOOR
 from perfrunner.run.preflight.noise_floor import known_noise_floor
+from perfrunner.run.preflight.sdk import require_sdk_here, require_sdk_there
 from perfrunner.run.tally import Tally
 from perfrunner.run.trial.absent import cut_off, not_run
 from perfrunner.run.trial.relinks import Relinks
@@ -99,6 +100,7 @@ def run_experiment(
         check_runnable(workload.type)
     if spec.cluster.transport == "ssh":
         require_ssh()
+    require_sdk_here(spec)
     go_on = resume_command or shlex.join(
         ["perfrunner", "run", str(spec_path), "--out", str(out_dir), "--resume"]
     )
@@ -219,6 +221,7 @@ class _Run:
                 ) as hosts,
             ):
                 try:
+                    require_sdk_there(self.spec, hosts.hosts)
                     builder = opened.beside(hosts.hosts)
                     self._describe(hosts)
                     builds = build_all(self.spec, self.sources, builder, self.listener)
