@@ -11,9 +11,11 @@ from collections.abc import Iterator, Mapping
 from perfrunner.build.toolchain import build_environment, find_toolchain, require_cargo
 from perfrunner.cluster import Host, open_host
 from perfrunner.errors import PerfrunnerError
+from perfrunner.measure.perf import check_perf
 from perfrunner.run.preflight.describe import describe
 from perfrunner.run.preflight.health import Finding, Grade, host_findings, watch
 from perfrunner.run.preflight.pairs import pair_findings
+from perfrunner.run.trial.profiles import cells_to_profile
 from perfrunner.spec.cluster import ClusterSpec
 from perfrunner.spec.model import Spec
 
@@ -43,6 +45,8 @@ def examine(cluster: ClusterSpec, spec: Spec | None) -> Iterator[Finding]:
             yield from pair_findings(cluster, hosts)
         except PerfrunnerError as error:
             yield Finding(cluster.name, "network", "problem", error.message, error.hint or "")
+        if spec is not None:
+            yield from _profiling(spec, hosts)
     if spec is not None and facts.keys() >= set(cluster.engine_nodes):
         yield from _suits(spec, facts)
 
@@ -77,6 +81,20 @@ def _host(host: Host, name: str) -> Iterator[Finding]:
             yield Finding(name, "leftovers", "warning", text, "the next run stops them")
     yield from host_findings(name, host.facts())
     yield from watch(host, name)
+
+
+def _profiling(spec: Spec, hosts: Mapping[str, Host]) -> Iterator[Finding]:
+    """Where a workload asks for profiles: whether perf may record on the engine nodes."""
+    cells = cells_to_profile(spec)
+    for name in spec.cluster.engine_nodes if cells else ():
+        if name not in hosts:
+            continue
+        host = hosts[name]
+        try:
+            event = check_perf(host.transport, host.work_dir, cells[0][0])
+            yield Finding(name, "perf", "ok", f"records {event}")
+        except PerfrunnerError as error:
+            yield Finding(name, "perf", "problem", error.message, error.hint or "")
 
 
 def _suits(spec: Spec, facts: Mapping[str, Mapping[str, object]]) -> Iterator[Finding]:
