@@ -142,9 +142,8 @@ class ShellTransport(ABC):
             ["sh", "-c", script, "sh", *arguments], timeout=timeout, source=source, sink=sink
         )
         if check and raw.exit != 0:
-            said = raw.stderr.decode(errors="replace").strip()[-2000:]
-            hint = "free some space there" if "No space left" in said else None
-            raise HostError(f"{self._name}: {said or f'status {raw.exit}'}", hint)
+            said = _said(raw)
+            raise HostError(f"{self._name}: {said}", _hint(said))
         return raw
 
     def _path(self, path: str) -> str:
@@ -188,8 +187,8 @@ class ShellTransport(ABC):
         if raw.exit == scripts.IN_USE:
             raise HostError(f"{self._name}: {_still_running(name, raw.stdout)}", _IN_USE_HINT)
         if raw.exit != 0:
-            said = raw.stderr.decode(errors="replace").strip() or f"status {raw.exit}"
-            raise HostError(f"{self._name}: {name} cannot be started: {said}")
+            said = _said(raw)
+            raise HostError(f"{self._name}: {name} cannot be started: {said}", _hint(said))
         return Process(self, LedgerEntry.parse(raw.stdout.decode()))
 
     def processes(self) -> list[Process]:
@@ -311,6 +310,15 @@ class ShellTransport(ABC):
 
 
 _IN_USE_HINT = "`perfrunner run --resume` stops what an interrupted run left behind"
+
+
+def _said(raw: Raw) -> str:
+    """Of a command that failed."""
+    return raw.stderr.decode(errors="replace").strip()[-2000:] or f"status {raw.exit}"
+
+
+def _hint(said: str) -> str | None:
+    return "free some space there" if "No space left" in said else None
 
 
 def _still_running(name: str, ledger: bytes) -> str:

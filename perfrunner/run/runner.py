@@ -208,7 +208,11 @@ class _Run:
         self._announce()
         try:
             with open_hosts(
-                self.spec.cluster, self.opened.experiment.id, self.listener, quieten=self.quieten
+                self.spec.cluster,
+                self.opened.experiment.id,
+                self.listener,
+                quieten=self.quieten,
+                engine_cpus=self.spec.engine.cpus,
             ) as hosts:
                 try:
                     if PROFILES not in self.opened.experiment.facts:

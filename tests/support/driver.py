@@ -88,6 +88,7 @@ def main(settings: dict[str, Any]) -> int:
             cache_dir=Path(settings["cache"]),
             listener=Printer(),
             resume=settings.get("resume", False),
+            run=settings.get("run"),
             seed=settings.get("seed"),
         )
     except PerfrunnerError as error:

@@ -166,11 +166,16 @@ class Lab:
         self.spec_path.write_text(spec_text(self.work, **changes))
 
     def start(
-        self, *, resume: bool = False, fakes: Mapping[str, object] | None = None, **popen: Any
+        self,
+        *,
+        resume: bool = False,
+        run: str | None = None,
+        fakes: Mapping[str, object] | None = None,
+        **popen: Any,
     ) -> Driver:
         settings = {
             "spec": str(self.spec_path), "out": str(self.out), "cache": str(self.directory / "cache"),
-            "resume": resume, **(fakes or {}),
+            "resume": resume, "run": run, **(fakes or {}),
         }  # fmt: skip
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.driver", json.dumps(settings)],

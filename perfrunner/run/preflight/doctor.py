@@ -94,7 +94,8 @@ def _profiling(spec: Spec, hosts: Mapping[str, Host]) -> Iterator[Finding]:
             event = check_perf(host.transport, host.work_dir, cells[0][0])
             yield Finding(name, "perf", "ok", f"records {event}")
         except PerfrunnerError as error:
-            yield Finding(name, "perf", "problem", error.message, error.hint or "")
+            text = error.message.removeprefix(f"{host.name}: ")
+            yield Finding(name, "perf", "problem", text, error.hint or "")
 
 
 def _suits(spec: Spec, facts: Mapping[str, Mapping[str, object]]) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from perfrunner.cluster import Host, open_host
-from perfrunner.cluster.tuning import BY_HAND, restore, tune, tuned_by
+from perfrunner.cluster.tuning import BY_HAND, restore, told, tune, tuned_by
 from perfrunner.errors import HostError, PerfrunnerError
 from perfrunner.run.events import HostReady, Listener, Warned
 from perfrunner.run.preflight.health import host_findings, platform_finding
@@ -17,6 +17,7 @@ from perfrunner.run.trial.credentials import Credentials
 from perfrunner.run.trial.seats import Seat
 from perfrunner.run.trial.validity import changed_facts
 from perfrunner.spec.cluster import ClusterSpec, HostSpec
+from perfrunner.spec.cpus import ANY, AUTO
 
 _SAID_AT_THE_START = ("governor", "load", "clock source", "disk")
 REGAIN_EVERY_S = 1.0
@@ -79,11 +80,17 @@ class RunHosts:
 
 @contextlib.contextmanager
 def open_hosts(
-    cluster: ClusterSpec, run_id: str, listener: Listener, *, quieten: bool = False
+    cluster: ClusterSpec,
+    run_id: str,
+    listener: Listener,
+    *,
+    quieten: bool = False,
+    engine_cpus: str = ANY,
 ) -> Iterator[RunHosts]:
     """Every host of a role. HostError names the first that cannot be used; nothing stays locked then.
 
-    `quieten`: tuned until we leave. What a killed run left tuned is put back in any case.
+    `quieten`: tuned until we leave, on engine nodes with the interrupts off `engine_cpus` where these are named. What a
+    killed run left tuned is put back in any case.
     """
     names = list(dict.fromkeys((*cluster.engine_nodes, *cluster.load_clients)))
     credentials = Credentials()
@@ -107,7 +114,8 @@ def open_hosts(
                 restore(host)
             if quieten:
                 stack.callback(_put_back, host, run_id, listener)
-                _quieten(host, run_id, listener)
+                named = name in cluster.engine_nodes and engine_cpus not in (AUTO, ANY)
+                _quieten(host, run_id, engine_cpus if named else "", listener)
             if left_tuned or quieten:
                 facts[name] = host.facts()
             run_dir = f"{host.work_dir}/runs/{run_id}"
@@ -131,10 +139,10 @@ def open_hosts(
         yield RunHosts(hosts, cluster, run_id, seats, facts)
 
 
-def _quieten(host: Host, run_id: str, listener: Listener) -> None:
-    for path in tune(host, run_id).refused:
+def _quieten(host: Host, run_id: str, engine_cpus: str, listener: Listener) -> None:
+    for refused in told(tune(host, run_id, engine_cpus).refused):
         listener.on_event(
-            Warned(f"{host.name}: {path} cannot be changed", "only root may, on real hardware")
+            Warned(f"{host.name}: {refused} cannot be changed", "only root may, on real hardware")
         )
 
 

@@ -85,6 +85,9 @@ def test_a_pair_is_measured_by_its_own_slices_and_not_measured_again(
     assert (code, told.done, told.total) == (0, 1, 1)
     first, second = kept.read(places.keep, "aa").comparisons
     assert (tuple(first.values), tuple(second.values)) == (("a1", "b1"), ("a2", "b2"))
+    said = first.facts["report"]
+    assert said == second.facts["report"], "of the whole experiment"
+    assert (said["rows"], said["differ"]) == (0, []), "of one block there are no intervals"
     with ResultStore.open(places.out) as store:
         (summary,) = store.list()
         trials = {t.variant: t for t in store.load(summary.experiment.id).trials}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import json
 import os
@@ -130,6 +131,25 @@ def test_three_nodes_two_replicas_two_clients(lab: Lab, tmp_path: Path, artifact
     result = Cluster(tmp_path, artifact, document).run("pf")
     assert (result.status, result.reason) == ("ok", "")
     assert result.facts["verified"] == {"documents": ITEMS, "copies": 3}
+
+
+def test_a_client_of_two_that_dies_fails_the_trial_and_ends_the_other(
+    lab: Lab, tmp_path: Path, artifact: Path
+) -> None:
+    document = lab.cluster_document(["lab1"], ["lab2", "lab3"])
+    cluster = Cluster(tmp_path, artifact, document)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        running = pool.submit(cluster.run, "pf", "ephemeral")
+        victim = ""
+        while not victim:
+            assert not running.done(), running.result()
+            victim = lab.run("lab3", "sh", "-c", "pgrep -x pillowfight || :").strip()
+        lab.run("lab3", "kill", "-KILL", victim)
+        result = running.result(timeout=60)
+    assert result.status == "failed"
+    assert "lab3" in result.reason
+    assert "SIGKILL" in result.reason
+    lab.assert_idle()
 
 
 def test_nodes_without_replicas_share_the_documents(
