@@ -42,6 +42,7 @@ class _Recording:
     name: str  # of its files in `directory`
     directory: str  # on the host
     handle: ProcessHandle
+    recorded: bool
 
     @property
     def data(self) -> str:
@@ -60,19 +61,32 @@ class Profiler:
     _running: list[ProcessHandle] = field(default_factory=list)
 
     def start(
-        self, host: Transport, directory: str, pid: int, name: str = "profile", cpus: str = ""
+        self,
+        host: Transport,
+        directory: str,
+        pid: int,
+        *,
+        name: str = "profile",
+        cpus: str = "",
+        recorded: bool = False,
     ) -> None:
-        """Record the process `pid` and all its threads, in `directory` on its host, until `stop` or its end."""
+        """Record the process `pid` and all its threads, in `directory` on its host, until `stop` or its end.
+
+        `recorded`: reproduce.sh does the same; it has to know the pid, as it does an engine's.
+        """
         argv = pinned([*record_command(f"{directory}/{name}.data"), f"--pid={pid}"], cpus)
-        self._recordings.append(
-            _Recording(host, name, directory, self._start(host, directory, name, argv))
-        )
+        if recorded:
+            self.recorder.start(host.name, name, argv)
+        handle = self._start(host, directory, name, argv)
+        self._recordings.append(_Recording(host, name, directory, handle, recorded))
 
     def stop(self) -> None:
         """TrialError when perf did not last until now."""
         for one in self._recordings:
             if one.handle not in self._running:
                 continue
+            if one.recorded:
+                self.recorder.stop(one.host.name, one.name)
             ended = one.handle.stop(STOP_GRACE_S)
             self._running.remove(one.handle)
             if ended.killed or not (ended.status.ok or ended.status.signal == signal.SIGTERM):

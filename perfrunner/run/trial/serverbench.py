@@ -181,8 +181,14 @@ class Bench:
     def start_sampling(self, name: str) -> Sampling:
         if self.profiler is not None:
             for engine, stem in self._samplers("profile"):
-                directory, pid = engine.setup.directory, engine.handle.pid
-                self.profiler.start(engine.host, directory, pid, stem, self.sampler_cpus)
+                self.profiler.start(
+                    engine.host,
+                    engine.setup.directory,
+                    engine.handle.pid,
+                    name=stem,
+                    cpus=self.sampler_cpus,
+                    recorded=True,
+                )
         return _Sampling(self, [self._start_sampler(*its) for its in self._samplers(name)])
 
     def count_instructions(self, load: CountedLoad, ops: int) -> Instructions:

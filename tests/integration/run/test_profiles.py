@@ -49,6 +49,8 @@ def test_each_arm_is_profiled_once_more_at_the_end(lab: Lab, schedule: str) -> N
     assert {(r["event"], r["frequency"], r["cut_short"]) for r in records} == {
         ("cpu-clock", 499, False)
     }
+    scripts = [(lab.out / r["directory"] / "reproduce.sh").read_text() for r in records]
+    assert all("record --quiet" in script and '--pid="$PID_engine' in script for script in scripts)
     kept = [(lab.out / r["directory"] / "profile.folded").read_text() for r in records]
     assert kept == [BASE, CHANGED]
     lab.assert_nothing_left()
