@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from perfrunner.cli import main
-from perfrunner.cluster import open_host
-from perfrunner.errors import HostError
-from perfrunner.measure.perf import check_perf
-from perfrunner.report import build_report, write_html
+from perfrunner.report import build_report
 from perfrunner.results import ExperimentData, ResultStore
-from perfrunner.spec.cluster import HostSpec
-from tests.support.fakes import PILLOWFIGHT, Lab, variant, write_perf
+from tests.support.fakes import PILLOWFIGHT, Lab, write_perf
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[3]
@@ -121,55 +116,4 @@ def test_a_run_that_was_killed_while_it_profiled_does_it_again(lab: Lab) -> None
     assert (code, resumed.stderr()) == (0, "")
     assert not resumed.of("TrialStarted")
     assert [r["status"] for r in stored(lab).experiment.facts["profiles"]] == ["ok", "ok"]
-    lab.assert_nothing_left()
-
-
-@pytest.fixture
-def artifact(tmp_path: Path) -> str:
-    """A build of the real engine; skipped where perf cannot record."""
-    bin_dir = Path(os.environ.get("KV_BIN_DIR", ROOT / "build" / "artifact" / "bin"))
-    if not (bin_dir / "kv_engine").is_file():
-        pytest.fail(f"no kv_engine in {bin_dir}: set KV_BIN_DIR, or run scripts/test")
-    with open_host(HostSpec(work_dir=str(tmp_path / "probe")), "local") as host:
-        try:
-            check_perf(host.transport, host.work_dir, "pf")
-        except HostError as error:
-            pytest.skip(f"{error} ({error.hint})")
-    return str(bin_dir.parent)
-
-
-@pytest.mark.slow
-def test_the_real_engine_under_the_real_perf(lab: Lab, artifact: str, tmp_path: Path) -> None:
-    load = {**PROFILED, "items": 2000, "duration": 2, "ramp": 0.5, "value_size": 256}
-    bench = {
-        "type": "microbench", "program": "checkpoint_bench", "profile": "perf",
-        "filter": "GetCursorsToDrop/1000$", "min_time": 0.6,
-    }  # fmt: skip
-    lab.write_spec(
-        workloads={"pf": load, "bench": bench, "alone": {**bench, "schedule": "sequential"}},
-        variants={"base": variant(), "changed": variant(x=1)},
-        engine={"vbuckets": 16, "quota_mb": 64},
-        blocks=1,
-        relink="never",
-        primary=["ops_per_s"],
-    )
-    code, driver = lab.run(fakes={"artifact": artifact})
-    assert (code, driver.stderr()) == (0, "")
-    data = stored(lab)
-    records = data.experiment.facts["profiles"]
-    assert [r["status"] for r in records] == ["ok"] * 6, records
-    assert min(r["samples"] for r in records) > 20
-    stacks = {
-        (r["workload"], r["variant"]): (lab.out / r["directory"] / "profile.folded").read_text()
-        for r in records
-    }
-    for name in ("base", "changed"):
-        assert "front-end-0;" in stacks["pf", name]
-        assert "kv::" in stacks["pf", name]
-        for workload in ("bench", "alone"):
-            assert "kv::(anonymous namespace)::getCursorsToDrop" in stacks[workload, name]
-    report = build_report(data)
-    assert [str(its.cell) for its in report.profiles] == ["pf · persistent", "bench", "alone"]
-    page = write_html(report, data, tmp_path / "page.html").read_text()
-    assert page.count('<svg class="flame"') == 6
     lab.assert_nothing_left()
