@@ -9,8 +9,11 @@ import pytest
 from click.testing import CliRunner
 
 from perfrunner.cli import main
+from perfrunner.cluster import open_host
 from perfrunner.report import build_report
 from perfrunner.results import ExperimentData, ResultStore
+from perfrunner.run.trial.profiling import find_child
+from perfrunner.spec.cluster import HostSpec
 from tests.support.fakes import PILLOWFIGHT, Lab, write_perf
 
 pytestmark = pytest.mark.integration
@@ -117,3 +120,17 @@ def test_a_run_that_was_killed_while_it_profiled_does_it_again(lab: Lab) -> None
     assert not resumed.of("TrialStarted")
     assert [r["status"] for r in stored(lab).experiment.facts["profiles"]] == ["ok", "ok"]
     lab.assert_nothing_left()
+
+
+def test_a_program_that_a_conductor_started_is_found_by_its_environment(tmp_path: Path) -> None:
+    with open_host(HostSpec(work_dir=str(tmp_path / "work")), "local", run_id="r") as host:
+        both = "TMPDIR=/a sleep 60 & TMPDIR=/b sleep 60 & wait"
+        conductor = host.start(
+            ["sh", "-c", both], name="conductor", log_stdout="c.out", log_stderr="c.log"
+        )
+        found = [find_child(host.transport, conductor, f"TMPDIR={at}") for at in ("/a", "/b")]
+        assert None not in found
+        assert len(set(found)) == 2
+        assert "TMPDIR=/b" in Path(f"/proc/{found[1]}/environ").read_text().split("\0")
+        conductor.stop(0.0)
+        assert find_child(host.transport, conductor, "TMPDIR=/a") is None
