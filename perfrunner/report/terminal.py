@@ -135,6 +135,8 @@ def _more(report: Report) -> str:
     """What is not shown."""
     moved = sum(len(moved.rows) + moved.more for moved in report.moved)
     found = [f"{moved} changes of other metrics"] if moved else []
+    if profiled := sum(len(cell.arms) for cell in report.profiles):
+        found.append(f"{profiled} profile{'' if profiled == 1 else 's'}")
     if notes := len(report.notes) + len(report.minor_notes):
         found.append(f"{notes} note{'' if notes == 1 else 's'}")
     return f"--verbose: {', '.join([*found, 'hosts, workloads, how it was measured'])}"

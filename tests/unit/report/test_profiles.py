@@ -108,6 +108,7 @@ def test_the_documents_have_the_table_and_say_what_it_is_not(data):
     assert f"| malloc | 50.0 % | - | {minus('-50.0')} |" in markdown
     assert "\\<script>" in markdown
     assert texts.ONE_SAMPLE in markdown
+    assert "4 profiles" in " ".join(render(report, "terminal").split())
     terminal = render(report, "terminal", verbose=True)
     assert f"malloc {minus('-50.0')}; <script> +40.0" in " ".join(terminal.split())
 
