@@ -73,17 +73,15 @@ class Comparer:
         return spec.only_compared().model_copy(update=changes)
 
     def _build(self, spec: Spec, name: str, source: Path) -> None:
-        from perfrunner.build import build_variant
+        from perfrunner.build.place import open_builder
         from perfrunner.run.events import BuildFinished, BuildProgress, BuildStarted
 
         tell = self.listener.on_event
         tell(BuildStarted(name))
-        artifact = build_variant(
-            spec.variants[name],
-            source,
-            self.cache_dir,
-            lambda line: tell(BuildProgress(name, line)),
-        )
+        with open_builder(spec.cluster, self.cache_dir, f"bisect-{name}") as builder:
+            artifact = builder.build(
+                spec.variants[name], source, lambda line: tell(BuildProgress(name, line))
+            )
         tell(BuildFinished(name, artifact.build_id, artifact.cached, artifact.seconds))
 
     def _run(self, spec: Spec, name: str, content: str) -> Measured:

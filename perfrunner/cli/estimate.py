@@ -71,11 +71,13 @@ def estimate(
 
 
 def _builds(spec: Spec, source: Path | None, cache_dir: Path) -> int:
-    """Those that are not in the cache; of a source that is only found out in the run, all."""
+    """Those that are not in the cache; of a source that is only found out in the run, or of a build host, all."""
     wanted = {
         (v.allocator.name, repr(sorted(v.options.items())), repr(v.source)): v
         for v in spec.variants.values()
     }
+    if spec.cluster.build_host is not None:  # only it could say which of them it would build
+        source = None
     return sum(not _built(variant, source, cache_dir) for variant in wanted.values())
 
 

@@ -54,7 +54,9 @@ def _without_places(spec: Mapping[str, Any]) -> dict[str, Any]:
         name: {key: value for key, value in host.items() if key != "work_dir"}
         for name, host in (cluster.get("hosts") or {}).items()
     }
-    return {**spec, "cluster": {**cluster, "hosts": hosts}}
+    # An older perfrunner recorded no build host: it built where it ran.
+    rest = {k: v for k, v in cluster.items() if (k, v) != ("build_host", None)}
+    return {**spec, "cluster": {**rest, "hosts": hosts}}
 
 
 def begin(

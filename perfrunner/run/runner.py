@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import perfrunner
+from perfrunner.build.place import Builder, open_builder
 from perfrunner.cluster import LinkLost
 from perfrunner.cluster.extra import require_ssh
 from perfrunner.errors import (
@@ -207,21 +208,28 @@ class _Run:
     def execute(self) -> ev.RunOutcome:
         self._announce()
         try:
-            with open_hosts(
-                self.spec.cluster,
-                self.opened.experiment.id,
-                self.listener,
-                quieten=self.quieten,
-                engine_cpus=self.spec.engine.cpus,
-            ) as hosts:
+            with (
+                open_builder(
+                    self.spec.cluster, self.cache_dir, self.opened.experiment.id
+                ) as opened,
+                open_hosts(
+                    self.spec.cluster,
+                    self.opened.experiment.id,
+                    self.listener,
+                    quieten=self.quieten,
+                    engine_cpus=self.spec.engine.cpus,
+                    built_for=opened.platform,
+                ) as hosts,
+            ):
                 try:
                     if PROFILES not in self.opened.experiment.facts:
                         check_profiling(self.spec, hosts.engine_nodes)
+                    builder = opened.beside(hosts.hosts)
                     self._describe(hosts)
-                    builds = build_all(self.spec, self.sources, self.cache_dir, self.listener)
+                    builds = build_all(self.spec, self.sources, builder, self.listener)
                     self._note_builds(builds)
                     deployed = self._deploy_linked(hosts, builds)
-                    self._measure(hosts, builds, deployed)
+                    self._measure(hosts, builds, deployed, builder)
                 except BaseException:
                     self._stop_everything(hosts)
                     raise
@@ -317,7 +325,13 @@ class _Run:
             f"the proofs were cut off {PROOF_TRIES} times: {reason}", "is the network steady?"
         )
 
-    def _measure(self, hosts: RunHosts, builds: Builds, deployed: dict[str, Deployed]) -> None:
+    def _measure(
+        self,
+        hosts: RunHosts,
+        builds: Builds,
+        deployed: dict[str, Deployed],
+        builder: Builder,
+    ) -> None:
         runner = TrialRunner(
             spec=self.spec,
             run_id=self.opened.experiment.id,
@@ -336,6 +350,7 @@ class _Run:
             builds.artifacts,
             deployed,
             list(hosts.seats.values()),
+            builder,
         )
         block = 0
         precise = PreciseCells(

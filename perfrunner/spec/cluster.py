@@ -57,13 +57,19 @@ class HostSpec(Piece):
 
 
 class ClusterSpec(Piece):
-    """Hosts with roles: engine nodes and load clients, one or more of each (the same host may be both)."""
+    """Hosts with roles: engine nodes and load clients, one or more of each, and perhaps one that builds.
+
+    The same host may have several roles.
+    """
 
     name: PlainName
     transport: Literal["local", "ssh"]
     hosts: Annotated[dict[PlainName, HostSpec], Field(min_length=1)]
     engine_nodes: Annotated[tuple[str, ...], ListAsTuple]
     load_clients: Annotated[tuple[str, ...], ListAsTuple]
+    build_host: str | None = Field(
+        default=None, description="the host that builds; none: the machine that runs perfrunner"
+    )
     replicas: Annotated[int, Field(ge=0, le=MAX_REPLICAS)] = Field(
         default=0, description="copies of every document beside the active one, on other nodes"
     )
@@ -80,6 +86,14 @@ class ClusterSpec(Piece):
             if names.count(name) > 1:
                 raise ValueError(f"expected each host once; got {name} {names.count(name)} times")
         return names
+
+    @field_validator("build_host")
+    @classmethod
+    def _known_build_host(cls, name: str | None, info: ValidationInfo) -> str | None:
+        hosts: Mapping[str, HostSpec] | None = info.data.get("hosts")
+        if name is not None and hosts is not None and name not in hosts:
+            raise ValueError(expected_name("a host of this cluster", name, hosts))
+        return name
 
     @field_validator("replicas")
     @classmethod

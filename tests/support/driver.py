@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from perfrunner.build import Artifact, Proof
+from perfrunner.build import Artifact, Proof, place
 from perfrunner.errors import BuildError, PerfrunnerError, ProofError
 from perfrunner.measure import perf
 from perfrunner.run import runner
@@ -71,7 +71,7 @@ def fakes(settings: dict[str, Any]) -> tuple[Callable[..., Artifact], Callable[.
 
 
 def main(settings: dict[str, Any]) -> int:
-    builds.build_variant, builds.prove = fakes(settings)  # type: ignore[assignment]
+    place.build_variant, builds.prove = fakes(settings)  # type: ignore[assignment]
     if limit := settings.get("file_size_limit"):
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # writes then fail with EFBIG
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))

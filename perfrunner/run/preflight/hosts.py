@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from perfrunner.build.place import Platform, platform_here
 from perfrunner.cluster import Host, open_host
 from perfrunner.cluster.tuning import BY_HAND, restore, told, tune, tuned_by
 from perfrunner.errors import HostError, PerfrunnerError
@@ -78,6 +79,18 @@ class RunHosts:
                 host.sweep(self.run_id, grace_s=grace_s)
 
 
+def refuse_unfit(cluster: ClusterSpec, run_id: str, built_for: Platform) -> None:
+    """Before anything is built: HostError at the first host that cannot be reached, or cannot run what is built."""
+    for name in dict.fromkeys((*cluster.engine_nodes, *cluster.load_clients)):
+        with open_host(cluster.hosts[name], cluster.transport, name=name, run_id=run_id) as host:
+            _check_platform(name, host.facts(), built_for)
+
+
+def _check_platform(name: str, facts: Mapping[str, object], built_for: Platform) -> None:
+    if unfit := platform_finding(name, facts, built_for):
+        raise HostError(f"{name}: {unfit.text}", hint=unfit.remedy)
+
+
 @contextlib.contextmanager
 def open_hosts(
     cluster: ClusterSpec,
@@ -85,15 +98,18 @@ def open_hosts(
     listener: Listener,
     *,
     quieten: bool = False,
+    built_for: Platform | None = None,
     engine_cpus: str = ANY,
 ) -> Iterator[RunHosts]:
-    """Every host of a role. HostError names the first that cannot be used; nothing stays locked then.
+    """Every host that measures. HostError names the first that cannot be used; nothing stays locked then.
 
+    `built_for`: what the programs are built for; none: this machine.
     `quieten`: tuned until we leave, on engine nodes with the interrupts off `engine_cpus` where these are named. What a
     killed run left tuned is put back in any case.
     """
     names = list(dict.fromkeys((*cluster.engine_nodes, *cluster.load_clients)))
     credentials = Credentials()
+    built_for = built_for or platform_here()
     with contextlib.ExitStack() as stack:
         hosts: dict[str, Host] = {}
         seats: dict[str, Seat] = {}
@@ -103,8 +119,7 @@ def open_hosts(
             spec = cluster.hosts[name]
             host = stack.enter_context(open_host(spec, cluster.transport, name=name, run_id=run_id))
             facts[name] = host.facts()
-            if unfit := platform_finding(name, facts[name]):
-                raise HostError(f"{name}: {unfit.text}", hint=unfit.remedy)
+            _check_platform(name, facts[name], built_for)
             boot_id = host.boot_id()
             host.lock(machine=boot_id not in machines)
             machines.add(boot_id)

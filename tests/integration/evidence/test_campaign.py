@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfrunner.build import Artifact, Proof
+from perfrunner.build import Artifact, Proof, place
 from perfrunner.errors import TrialError, UsageError
 from perfrunner.evidence import campaign, kept, studies
 from perfrunner.evidence.campaign import Places, Progress
@@ -44,7 +44,7 @@ class Watch:
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
     artifact = write_artifact(tmp_path / "artifact")
     monkeypatch.setattr(
-        builds, "build_variant", lambda *_: Artifact("fake", artifact, {"fake": True}, True, 0.0)
+        place, "build_variant", lambda *_: Artifact("fake", artifact, {"fake": True}, True, 0.0)
     )
     monkeypatch.setattr(builds, "prove", lambda *_, **__: Proof({"allocator": "system"}, {}))
     return Places(tmp_path / "out", tmp_path / "keep", tmp_path / "cache", Path("engine_src"))

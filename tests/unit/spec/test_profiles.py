@@ -110,6 +110,14 @@ def test_a_run_that_was_begun_before_there_were_profiles_goes_on(specs):
     assert differences(recorded, specs.spec()) == []
 
 
+def test_a_run_that_was_begun_before_there_were_build_hosts_goes_on(specs):
+    recorded = resolved(specs.spec())
+    assert recorded["cluster"].pop("build_host") is None
+    assert differences(recorded, specs.spec()) == []
+    recorded["cluster"]["build_host"] = "elsewhere"
+    assert differences(recorded, specs.spec()) == ["cluster"]
+
+
 def test_validate_looks_into_every_profile(specs):
     path = specs.directory / "spec.yaml"
     path.write_text(path.read_text() + PROFILES)
