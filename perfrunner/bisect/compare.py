@@ -70,7 +70,7 @@ class Comparer:
         arms = {f"good-{good[:12]}": SourceSpec(git=good), commit[:12]: SourceSpec(git=commit)}
         spec = pair(self.base, f"bisect-{self.base.name}", arms)
         changes = {"blocks": blocks, "precision": None} if blocks is not None else {}
-        return spec.model_copy(update={"sampling_check": False, **changes})
+        return spec.only_compared().model_copy(update=changes)
 
     def _build(self, spec: Spec, name: str, source: Path) -> None:
         from perfrunner.build.place import open_builder

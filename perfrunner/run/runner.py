@@ -32,6 +32,8 @@ from perfrunner.errors import (
     UsageError,
 )
 from perfrunner.results import BuildRecord, ExperimentState, ResultStore
+from perfrunner.results.profiles import FACT as PROFILES
+from perfrunner.results.profiles import failed_profiles
 from perfrunner.run import events as ev
 from perfrunner.run.diskspace import disk_is_full
 from perfrunner.run.failfast import IN_A_ROW, FailingInARow
@@ -53,6 +55,7 @@ from perfrunner.run.preflight.noise_floor import known_noise_floor
 from perfrunner.run.preflight.sdk import require_sdk_here, require_sdk_there
 from perfrunner.run.tally import Tally
 from perfrunner.run.trial.absent import cut_off, not_run
+from perfrunner.run.trial.profiles import cells_to_profile, check_profiling, take_profiles
 from perfrunner.run.trial.relinks import Relinks
 from perfrunner.run.trial.runner import TrialRunner
 from perfrunner.run.trial.sampling_check import FACT, cells_to_check, check_sampling
@@ -222,6 +225,8 @@ class _Run:
             ):
                 try:
                     require_sdk_there(self.spec, hosts.hosts)
+                    if PROFILES not in self.opened.experiment.facts:
+                        check_profiling(self.spec, hosts.engine_nodes)
                     builder = opened.beside(hosts.hosts)
                     self._describe(hosts)
                     builds = build_all(self.spec, self.sources, builder, self.listener)
@@ -379,6 +384,8 @@ class _Run:
             self.blocks = precise.look(task.block, self.blocks)
         if self.spec.baseline in deployed and FACT not in self.facts:
             self._check_sampling(runner, deployed[self.spec.baseline])
+        if PROFILES not in self.facts:
+            self._take_profiles(runner, deployed)
 
     def _hopeless(self, results: Sequence[TrialResult]) -> bool:
         """Whether to stop here, and why: told like a failure."""
@@ -448,6 +455,20 @@ class _Run:
         self.facts[FACT] = list(check_sampling(runner, self.spec, deployed, self.layouts))
         self.store.set_facts(self.opened.experiment.id, self.facts)
         self.journal.append("sampling-checked")
+
+    def _take_profiles(self, runner: TrialRunner, deployed: Mapping[str, Deployed]) -> None:
+        """All or none is stored, as of the sampling check."""
+        cells = cells_to_profile(self.spec)
+        if not cells:
+            return
+        self.listener.on_event(ev.Profiling(tuple(self.spec.variants), tuple(cells)))
+        store = self.opened.directory.parent
+        records = list(take_profiles(runner, self.spec, deployed, self.layouts, store))
+        for text in failed_profiles(records):
+            self.listener.on_event(ev.Warned(text))
+        self.facts[PROFILES] = records
+        self.store.set_facts(self.opened.experiment.id, self.facts)
+        self.journal.append("profiled")
 
     def _redo_order(self, cell: Cell, attempt: int) -> list[Arm]:
         order = self._plan_block(cell.block, attempt)

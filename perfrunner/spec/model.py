@@ -282,16 +282,23 @@ class Spec(Piece):
         name = self.baseline if variant is None else variant
         arm = self.variants[name]
         again = f"{name[: _LONGEST_VARIANT - len(AGAIN)]}{AGAIN}"
-        return self.model_copy(
+        return self.only_compared().model_copy(
             update={
                 "name": f"{AA_PREFIX}{self.name}"[:_LONGEST_NAME],
                 "description": f"A/A: {name} against itself, on the workloads of {self.name}",
                 "variants": {name: arm, again: arm.model_copy(update={"name": again})},
                 "baseline": name,
-                "sampling_check": False,
                 "reference": None,
             }
         )
+
+    def only_compared(self) -> Spec:
+        """The same comparison without what runs beside it at the end: the sampling check and profiles."""
+        loads = {
+            name: workload.model_copy(update={"profile": None})
+            for name, workload in self.workloads.items()
+        }
+        return self.model_copy(update={"sampling_check": False, "workloads": loads})
 
     def restricted(
         self, workloads: tuple[str, ...] | None, variants: tuple[str, ...] | None

@@ -14,6 +14,7 @@ from typing import Any
 
 from perfrunner.build import Artifact, Proof, place
 from perfrunner.errors import BuildError, PerfrunnerError, ProofError
+from perfrunner.measure import perf
 from perfrunner.run import runner
 from perfrunner.run.events import Event
 from perfrunner.run.preflight import builds
@@ -38,6 +39,8 @@ def fakes(settings: dict[str, Any]) -> tuple[Callable[..., Artifact], Callable[.
         time.sleep(settings.get("build_sleep", 0))
         if variant.name in settings.get("build_fails", []):
             raise BuildError(f"the compiler refused {variant.name}")
+        if settings.get("artifact"):
+            return Artifact("realbuild", Path(settings["artifact"]), {}, True, 0.0)
         return Artifact(
             "fakebuild", write_artifact(cache / "fakebuild"), {"fake": True}, False, 0.0
         )
@@ -73,6 +76,7 @@ def main(settings: dict[str, Any]) -> int:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # writes then fail with EFBIG
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     runner.REGAIN_PATIENCE_S = settings.get("patience", runner.REGAIN_PATIENCE_S)
+    perf.PROGRAM = settings.get("perf", perf.PROGRAM)
     spec_path = Path(settings["spec"])
     try:
         outcome = run_experiment(

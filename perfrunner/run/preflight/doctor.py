@@ -14,11 +14,13 @@ from perfrunner.build.place import Platform, platform_here, platform_of
 from perfrunner.build.toolchain import build_environment, find_toolchain, require_cargo
 from perfrunner.cluster import Host, open_host
 from perfrunner.errors import PerfrunnerError
+from perfrunner.measure.perf import check_perf
 from perfrunner.run.preflight.describe import describe
 from perfrunner.run.preflight.health import Finding, host_findings, watch
 from perfrunner.run.preflight.pairs import pair_findings
 from perfrunner.run.preflight.sdk import SUBJECT as SDK
 from perfrunner.run.preflight.sdk import sdk_findings
+from perfrunner.run.trial.profiles import cells_to_profile
 from perfrunner.spec.allocator import SYSTEM
 from perfrunner.spec.cluster import ClusterSpec
 from perfrunner.spec.model import Spec
@@ -55,6 +57,7 @@ def examine(cluster: ClusterSpec, spec: Spec | None) -> Iterator[Finding]:
         yield from _or_why_not(cluster.name, "network", pair_findings(cluster, hosts))
         if spec is not None:
             yield from _or_why_not(cluster.name, SDK, sdk_findings(spec, hosts))
+            yield from _profiling(spec, hosts)
     if spec is not None and facts.keys() >= set(cluster.engine_nodes):
         yield from _suits(spec, facts)
 
@@ -128,6 +131,21 @@ def _host(host: Host, name: str, built_for: Platform | None) -> Iterator[Finding
             yield Finding(name, "leftovers", "warning", text, "the next run stops them")
     yield from host_findings(name, host.facts(), built_for)
     yield from watch(host, name)
+
+
+def _profiling(spec: Spec, hosts: Mapping[str, Host]) -> Iterator[Finding]:
+    """Where a workload asks for profiles: whether perf may record on the engine nodes."""
+    cells = cells_to_profile(spec)
+    for name in spec.cluster.engine_nodes if cells else ():
+        if name not in hosts:
+            continue
+        host = hosts[name]
+        try:
+            event = check_perf(host.transport, host.work_dir, cells[0][0])
+            yield Finding(name, "perf", "ok", f"records {event}")
+        except PerfrunnerError as error:
+            text = error.message.removeprefix(f"{host.name}: ")
+            yield Finding(name, "perf", "problem", text, error.hint or "")
 
 
 def _suits(spec: Spec, facts: Mapping[str, Mapping[str, object]]) -> Iterator[Finding]:

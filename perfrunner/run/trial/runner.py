@@ -34,7 +34,8 @@ from perfrunner.run.trial.interpreter import client_python
 from perfrunner.run.trial.leaving import leave
 from perfrunner.run.trial.pinning import CpuSets, choose, read_topology
 from perfrunner.run.trial.pressure import read_pressure
-from perfrunner.run.trial.reproduce import PADDING_NAME, Recorder
+from perfrunner.run.trial.profiling import Profiler
+from perfrunner.run.trial.reproduce import PADDING_NAME, ArmRecorder, Recorder
 from perfrunner.run.trial.seats import Deployed, Seat, TrialResult, trial_name
 from perfrunner.run.trial.serverbench import SAMPLE_INTERVAL_MS, Bench
 from perfrunner.run.trial.toolbench import ToolBench
@@ -59,6 +60,7 @@ class _Arm:
     directory: Path
     sample_interval_ms: int
     name: str  # of its directories on the hosts
+    profiled: bool
     facts: dict[str, object] = field(default_factory=dict)
 
 
@@ -84,8 +86,12 @@ class TrialRunner:
         deployed: Mapping[str, Deployed],
         *,
         sample_interval_ms: Sequence[int] | None = None,
+        profiled: bool = False,
     ) -> list[TrialResult]:
-        """The trials of a unit, in the order of their slots. `deployed` is by variant."""
+        """The trials of a unit, in the order of their slots. `deployed` is by variant.
+
+        `profiled`: perf records the arms meanwhile; what it saw is kept with each trial, how is its fact `profile`.
+        """
         started_at = datetime.now(timezone.utc)
         intervals = sample_interval_ms or [SAMPLE_INTERVAL_MS] * len(tasks)
         arms = [
@@ -95,6 +101,7 @@ class TrialRunner:
                 fresh_directory(self._directory(task)),
                 interval,
                 remote_name(task, self.spec.variants),
+                profiled,
             )
             for task, interval in zip(tasks, intervals, strict=True)
         ]
@@ -145,11 +152,16 @@ class TrialRunner:
 
     def _measure(self, arms: Sequence[_Arm]) -> list[Measured]:
         workload = self.spec.workloads[arms[0].task.workload]
+        if arms[0].profiled:
+            workload = workload.under_profiler()
         if isinstance(workload, ToolWorkload):
             with self._tool_ensemble(arms) as tools:
-                return tool_scenario_for(workload.type)(tools, workload)
+                measured = tool_scenario_for(workload.type)(tools, workload)
+                _keep_profiles(tools, arms)
+                return measured
         with self._ensemble(arms) as bench:
             measured = scenario_for(workload.type)(bench, workload)
+            _keep_profiles(bench, arms)
             for arm in bench.arms:
                 arm.keep_stats()
             if self.spec.engine.verify == "replicas":
@@ -186,6 +198,7 @@ class TrialRunner:
                 run_id=self.run_id,
                 deadline=deadline,
                 shield=self.shield,
+                profiler=self._profiler(arm, recorder.arm(slot if len(arms) > 1 else 0)),
             )
             for slot, arm in enumerate(arms, start=1)
         ]
@@ -295,7 +308,11 @@ class TrialRunner:
             shield=self.shield,
             sampler_cpus=cpus.client if self._together else "",
             sample_interval_ms=arm.sample_interval_ms,
+            profiler=self._profiler(arm, recorder.arm(slot)),
         )
+
+    def _profiler(self, arm: _Arm, recorder: ArmRecorder) -> Profiler | None:
+        return Profiler(arm.directory, recorder, self.run_id, self.shield) if arm.profiled else None
 
     def _setup(
         self, arm: _Arm, seat: Seat, env: Mapping[str, str], place: int, cpus: CpuSets
@@ -450,6 +467,18 @@ def _blame(error: PerfrunnerError, arms: Sequence[_Arm]) -> list[tuple[TrialStat
         else ("void", f"{culprit}, alive beside it, failed: {error}")
         for place in range(len(arms))
     ]
+
+
+def _keep_profiles(bench: EnsembleBench | ToolEnsembleBench, arms: Sequence[_Arm]) -> None:
+    """Of the arms that have a profiler: nothing is measured any more."""
+    if not arms[0].profiled:
+        return
+    bench.phase("read profiles")
+    profilers = [one.profiler for one in bench.arms]
+    for place, (profiler, arm) in enumerate(zip(profilers, arms, strict=True)):
+        with _laid_to(place):
+            if profiler is not None:
+                arm.facts["profile"] = profiler.keep()
 
 
 def remote_name(task: Task, variants: Iterable[str]) -> str:

@@ -31,6 +31,7 @@ from perfrunner.run.trial.clientseat import ClientSeat, client_failure, common_f
 from perfrunner.run.trial.engine import Engine
 from perfrunner.run.trial.nodes import Nodes
 from perfrunner.run.trial.pinning import pinned
+from perfrunner.run.trial.profiling import Profiler
 from perfrunner.run.trial.reproduce import ArmRecorder
 from perfrunner.workloads.bench import Arguments, ClientProgram, Sampling, Share
 
@@ -57,6 +58,7 @@ class Bench:
     shield: Callable[[], AbstractContextManager[None]]  # around starting a process and noting it
     sampler_cpus: str = ""  # where the samplers run on the engine's host; empty: anywhere
     sample_interval_ms: int = SAMPLE_INTERVAL_MS
+    profiler: Profiler | None = None  # records for as long as it is sampled
     current_phase: str = "start"
     _processes: list[ProcessHandle] = field(default_factory=list)
     _barriers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
@@ -191,6 +193,16 @@ class Bench:
         return add_nodes(nodes)
 
     def start_sampling(self, name: str) -> Sampling:
+        if self.profiler is not None:
+            for engine, stem in self._samplers("profile"):
+                self.profiler.start(
+                    engine.host,
+                    engine.setup.directory,
+                    engine.handle.pid,
+                    name=stem,
+                    cpus=self.sampler_cpus,
+                    recorded=True,
+                )
         return _Sampling(self, [self._start_sampler(*its) for its in self._samplers(name)])
 
     def count_instructions(self, load: CountedLoad, ops: int) -> Instructions:
@@ -220,6 +232,8 @@ class Bench:
             engine.check_alive(f"during {self.current_phase}")
 
     def abandon(self, grace_s: float) -> None:
+        if self.profiler is not None:
+            self.profiler.abandon(grace_s)
         for handle in reversed(self._processes):
             handle.stop(grace_s)
         self._processes.clear()
@@ -374,6 +388,8 @@ class _Sampling:
     samplers: Sequence[_Sampler]
 
     def stop(self) -> list[Sample]:
+        if self.bench.profiler is not None:
+            self.bench.profiler.stop()
         per_node = []
         for sampler in self.samplers:
             host = sampler.engine.host

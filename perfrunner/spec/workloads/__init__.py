@@ -11,7 +11,12 @@ from pydantic import Field
 
 from perfrunner.spec.base import Piece
 from perfrunner.spec.workloads.append import AppendSpec
-from perfrunner.spec.workloads.base import AnyWorkload, Schedule, ServerWorkload
+from perfrunner.spec.workloads.base import (
+    AnyWorkload,
+    Schedule,
+    ServerWorkload,
+    measured_settings,
+)
 from perfrunner.spec.workloads.latency import LatencySpec
 from perfrunner.spec.workloads.microbench import MicrobenchSpec
 from perfrunner.spec.workloads.pillowfight import PillowfightSpec
@@ -43,4 +48,5 @@ __all__ = [
     "ServerWorkload",
     "ToolWorkload",
     "Workload",
+    "measured_settings",
 ]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field
+from typing_extensions import Self
 
 from perfrunner.spec.base import ListAsTuple, Piece
 from perfrunner.spec.cluster import ClusterSpec
@@ -17,6 +18,13 @@ MOST_VALUE = 20 * 2**20  # engine_src/protocol/request_rules.h: kMaxValueLength
 # side-by-side: the arms of a cell's block are alive together and the load goes round them in slices.
 Schedule: TypeAlias = Literal["side-by-side", "sequential"]
 
+_NOT_MEASURED = ("profile",)
+
+
+def measured_settings(workload: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a workload as it is stored: what its figures depend on. Two that agree in this measure the same."""
+    return {key: value for key, value in workload.items() if key not in _NOT_MEASURED}
+
 
 class AnyWorkload(Piece):
     """What every workload declares."""
@@ -24,6 +32,14 @@ class AnyWorkload(Piece):
     schedule: Schedule | None = Field(
         default=None, description="side-by-side or sequential; none: the spec's"
     )
+    profile: Literal["perf"] | None = Field(
+        default=None,
+        description="perf: once more at the end, each arm under that profiler; not measured",
+    )
+
+    def under_profiler(self) -> Self:
+        """The same load, without what is counted on engines of its own."""
+        return self
 
     @property
     def least_seconds(self) -> float:

@@ -18,6 +18,8 @@ import pytest
         ("items: 10k", "items: ten", "spec.yaml:8: workloads.pf.items: expected a whole number such as 1000, 100k or 5M, got the text 'ten'"),
         ("items: 10k", "item: 10k", "spec.yaml:8: workloads.pf.item: unknown key (did you mean items?)"),
         ("items: 10k, ", "", "spec.yaml:8: workloads.pf.items: expected a value, got nothing (it is missing)"),
+        ("items: 10k", "items: 10k, profile: pref", "spec.yaml:8: workloads.pf.profile: expected 'perf', got the text 'pref' (did you mean perf?)"),
+        ("items: 10k", "items: 10k, profile: perf", None),
         ("type: pillowfight", "type: pilowfight", "expected a workload type: pillowfight, append, microbench, latency, sdk; got pilowfight (did you mean pillowfight?)"),
         ("type: pillowfight, ", "", "workloads.pf.type: expected a workload type: pillowfight, append, microbench, latency, sdk; got nothing"),
         ("duration: 5s", "duration: 5", None),

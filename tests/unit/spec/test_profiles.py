@@ -68,7 +68,8 @@ def test_an_error_in_a_profile_is_told_at_its_line(specs):
         ("profiles: 5\n", None, "profiles: expected a mapping, got the number 5"),
         ("profiles: {a: 5}\n", None, "profiles.a: expected a mapping, got the number 5"),
         ("profiles: {a: {name: b}}\n", "a", "expected no name in a profile"),
-        ("profile: large\n", None, "expected no profile in a spec"),
+        ("profile: large\n", None, "expected no profile in a spec (--profile chooses one)"),
+        ("profile: perf\n", None, "expected no profile in a spec (it is a key of a workload); got perf"),
         ("profils: {}\n", None, "unknown key (did you mean profiles?)"),
     ],
 )  # fmt: skip
