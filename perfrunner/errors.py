@@ -45,7 +45,14 @@ class SpecError(PerfrunnerError):
 
 
 class BuildError(PerfrunnerError):
-    """A variant could not be built, or a tool that the build needs is missing."""
+    """A variant could not be built, or a tool that the build needs is missing.
+
+    `log`: the file with all that the failed command said, which the message names.
+    """
+
+    def __init__(self, message: str, hint: str | None = None, log: str | None = None) -> None:
+        super().__init__(message, hint)
+        self.log = log
 
 
 class HostError(PerfrunnerError):

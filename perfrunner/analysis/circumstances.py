@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from perfrunner.spec.model import ClientSpec, EngineSpec
-from perfrunner.spec.workloads import WORKLOAD_TYPES
+from perfrunner.spec.workloads import WORKLOAD_TYPES, measured_settings
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -52,7 +52,9 @@ def workload_circumstances(record: ExperimentRecord, name: str) -> dict[str, str
         return {}
     model = WORKLOAD_TYPES.get(str(workload.get("type")))
     settings = workload if model is None else _filled(model, workload)
-    return {f"workload {name} {key}": _text(value) for key, value in settings.items()}
+    return {
+        f"workload {name} {key}": _text(value) for key, value in measured_settings(settings).items()
+    }
 
 
 def variant_circumstances(

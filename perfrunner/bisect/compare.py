@@ -70,20 +70,18 @@ class Comparer:
         arms = {f"good-{good[:12]}": SourceSpec(git=good), commit[:12]: SourceSpec(git=commit)}
         spec = pair(self.base, f"bisect-{self.base.name}", arms)
         changes = {"blocks": blocks, "precision": None} if blocks is not None else {}
-        return spec.model_copy(update={"sampling_check": False, **changes})
+        return spec.only_compared().model_copy(update=changes)
 
     def _build(self, spec: Spec, name: str, source: Path) -> None:
-        from perfrunner.build import build_variant
+        from perfrunner.build.place import open_builder
         from perfrunner.run.events import BuildFinished, BuildProgress, BuildStarted
 
         tell = self.listener.on_event
         tell(BuildStarted(name))
-        artifact = build_variant(
-            spec.variants[name],
-            source,
-            self.cache_dir,
-            lambda line: tell(BuildProgress(name, line)),
-        )
+        with open_builder(spec.cluster, self.cache_dir, f"bisect-{name}") as builder:
+            artifact = builder.build(
+                spec.variants[name], source, lambda line: tell(BuildProgress(name, line))
+            )
         tell(BuildFinished(name, artifact.build_id, artifact.cached, artifact.seconds))
 
     def _run(self, spec: Spec, name: str, content: str) -> Measured:

@@ -10,6 +10,7 @@ import shutil
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from perfrunner.build.artifact import Artifact
 from perfrunner.build.bundle import bundle_libraries
@@ -30,16 +31,17 @@ from perfrunner.build.inputs import (
 )
 from perfrunner.build.links import has_links, keep_links
 from perfrunner.build.manifest import write_manifest
-from perfrunner.build.output import Progress
-from perfrunner.build.provenance import PROVENANCE, describe, read_provenance
+from perfrunner.build.output import Progress, silent
+from perfrunner.build.provenance import PROVENANCE, describe, origin_of, read_provenance
+from perfrunner.build.request import BuildRequest
 from perfrunner.build.retention import note_use
 from perfrunner.build.snapshot import mirror
 from perfrunner.build.toolchain import build_environment, find_toolchain, require_cargo
 from perfrunner.build.tree import BuildPlan, Tree, build_and_install, locked_tree
 from perfrunner.errors import BuildError
-from perfrunner.spec.allocator import SYSTEM
-from perfrunner.spec.options import BUILD_OPTIONS
-from perfrunner.spec.variant import Variant
+
+if TYPE_CHECKING:
+    from perfrunner.spec.variant import Variant
 
 BUILD_TYPE = "RelWithDebInfo"
 
@@ -48,12 +50,39 @@ def build_variant(
     variant: Variant, source_dir: Path, cache_dir: Path, progress: Progress | None = None
 ) -> Artifact:
     """Build (or find in the cache) the artifact of a variant. `progress` gets a line at a time. BuildError."""
+    source_dir = source_dir.resolve()
+    return build(request_of(variant, source_dir), source_dir, cache_dir, progress)
+
+
+def request_of(variant: Variant, source_dir: Path) -> BuildRequest:
+    """What building the variant from this source asks for. BuildError when there is no engine source."""
+    # Imported late: a build host runs this module, and has no pydantic.
+    from perfrunner.spec.allocator import SYSTEM
+    from perfrunner.spec.options import BUILD_OPTIONS
+
+    options = {}
+    for name, value in variant.options.items():
+        option = BUILD_OPTIONS[name]
+        options[option.cmake_variable] = value.upper() if "on" in option.values else value
+    allocator = variant.allocator.name
+    return BuildRequest(
+        options=options,
+        allocator=allocator,
+        with_cargo=allocator != SYSTEM,
+        source=source_hash(source_dir),
+        pin=allocator_hash(source_dir, allocator),
+    )
+
+
+def build(
+    request: BuildRequest, source_dir: Path, cache_dir: Path, progress: Progress | None = None
+) -> Artifact:
+    """As build_variant, of what is asked for in plain values."""
     began = time.monotonic()
-    tell = progress or _silent
+    tell = progress or silent
     env = build_environment()
-    plan = _plan(variant, source_dir.resolve(), env)
-    source = source_hash(plan.source_dir)
-    recipe = _recipe(plan, source)
+    plan = _plan(request, source_dir, env)
+    recipe = _recipe(plan, request)
     cache_dir = cache_dir.expanduser().absolute()
     own_cache(cache_dir)
     try:
@@ -64,7 +93,7 @@ def build_variant(
                 identity = _found(cache_dir, recipe, tell)  # another build may have made it
                 cached = identity is not None
                 if identity is None:
-                    identity = _build(plan, recipe, source, tree, cache_dir, env, tell)
+                    identity = _build(plan, request, recipe, tree, cache_dir, env, tell)
         path = _artifact(cache_dir, identity)
         note_use(path)
         provenance = read_provenance(path)
@@ -77,44 +106,40 @@ def build_variant(
 
 def is_built(variant: Variant, source_dir: Path, cache_dir: Path) -> bool:
     """Whether the cache holds a variant's artifact. Changes nothing; BuildError without a toolchain."""
-    plan = _plan(variant, source_dir.resolve(), build_environment())
-    recipe = _recipe(plan, source_hash(plan.source_dir))
-    return _found(cache_dir.expanduser().absolute(), recipe, _silent) is not None
+    return find(request_of(variant, source_dir.resolve()), cache_dir) is not None
+
+
+def find(request: BuildRequest, cache_dir: Path, progress: Progress | None = None) -> str | None:
+    """The build id, when the cache holds the artifact. Changes nothing; BuildError without a toolchain."""
+    plan = _plan(request, Path(), build_environment())
+    recipe = _recipe(plan, request)
+    return _found(cache_dir.expanduser().absolute(), recipe, progress or silent)
 
 
 def _artifact(cache_dir: Path, identity: str) -> Path:
     return cache_dir / "artifacts" / identity
 
 
-def _silent(line: str) -> None:
-    del line
+def _plan(request: BuildRequest, source_dir: Path, env: dict[str, str]) -> BuildPlan:
+    name = request.allocator
+    cargo = require_cargo(name, env) if request.with_cargo else ""
+    return BuildPlan(source_dir, request.options, name, BUILD_TYPE, find_toolchain(env), cargo)
 
 
-def _plan(variant: Variant, source_dir: Path, env: dict[str, str]) -> BuildPlan:
-    options = {}
-    for name, value in variant.options.items():
-        option = BUILD_OPTIONS[name]
-        options[option.cmake_variable] = value.upper() if "on" in option.values else value
-    name = variant.allocator.name
-    cargo = require_cargo(name, env) if name != SYSTEM else ""
-    return BuildPlan(source_dir, options, name, BUILD_TYPE, find_toolchain(env), cargo)
-
-
-def _recipe(plan: BuildPlan, source: str) -> str:
+def _recipe(plan: BuildPlan, request: BuildRequest) -> str:
     return recipe_id(
-        source=source,
+        source=request.source,
         options=plan.options,
         allocator=plan.allocator,
-        pin=_allocator_inputs(plan),
+        pin=_allocator_inputs(plan, request),
         compiler=plan.toolchain.identity,
         build_type=plan.build_type,
     )
 
 
-def _allocator_inputs(plan: BuildPlan) -> str:
+def _allocator_inputs(plan: BuildPlan, request: BuildRequest) -> str:
     """All that an allocator's own build depends on; empty for the system's."""
-    pin = allocator_hash(plan.source_dir, plan.allocator)
-    return allocator_key(pin, f"{plan.toolchain.identity}, {plan.cargo}")
+    return allocator_key(request.pin, f"{plan.toolchain.identity}, {plan.cargo}")
 
 
 def _found(cache_dir: Path, recipe: str, tell: Progress) -> str | None:
@@ -137,8 +162,8 @@ def _usable(cache_dir: Path, path: Path, identity: str, tell: Progress) -> bool:
 
 def _build(
     plan: BuildPlan,
+    request: BuildRequest,
     recipe: str,
-    source: str,
     tree: Tree,
     cache_dir: Path,
     env: dict[str, str],
@@ -153,14 +178,16 @@ def _build(
     tree.source.mkdir(parents=True, exist_ok=True)
     try:
         mirror(plan.source_dir, tree.source)
-        if source_hash(tree.source) != source:
+        if source_hash(tree.source) != request.source:
             raise BuildError(f"{plan.source_dir} changed while it was copied", hint="start again")
         with log_path.open("w", encoding="utf-8") as log:
             seconds = build_and_install(
                 tree,
                 staging,
                 plan,
-                allocator_cache=cache_dir / "allocators" / (_allocator_inputs(plan) or SYSTEM),
+                allocator_cache=cache_dir
+                / "allocators"
+                / (_allocator_inputs(plan, request) or plan.allocator),
                 log=log,
                 env=env,
                 progress=tell,
@@ -176,12 +203,14 @@ def _build(
             plan,
             build_id=identity,
             recipe=recipe,
-            source=source,
+            source={
+                "sha256": request.source,
+                **(request.origin or origin_of(plan.source_dir, env)),
+            },
             tree=tree.build,
             libraries=bundled,
             linked=libraries(sums, env),
             seconds=seconds,
-            env=env,
         )
         (staging / PROVENANCE).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
         keep_links(

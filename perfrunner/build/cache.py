@@ -38,7 +38,9 @@ def own_cache(cache_dir: Path) -> None:
             tag.write_text(_TAG_TEXT, encoding="ascii")
             tag.replace(cache_dir / CACHE_TAG)  # complete at once, whoever else starts now
     except OSError as error:
-        raise BuildError(f"the build cache {cache_dir} cannot be used: {error.strerror}") from error
+        raise BuildError(
+            f"the build cache {cache_dir} cannot be used: {error.strerror}", space_hint(error)
+        ) from error
 
 
 def usable(path: Path, build_id: str, tell: Progress) -> bool:

@@ -28,7 +28,7 @@ from perfrunner.build.cache import move_into_place, space_hint, usable
 from perfrunner.build.identity import ID_LENGTH
 from perfrunner.build.links import kept_link
 from perfrunner.build.manifest import MANIFEST, sums_of, write_manifest
-from perfrunner.build.output import Progress, run_logged
+from perfrunner.build.output import Progress, run_logged, silent
 from perfrunner.build.provenance import PROVENANCE, read_provenance
 from perfrunner.build.toolchain import build_environment, linker_version
 from perfrunner.errors import BuildError
@@ -55,7 +55,7 @@ def relink(
     if not programs:
         raise ValueError("no program to link")
     began = time.monotonic()
-    tell = progress or _silent
+    tell = progress or silent
     identity = relinked_id(artifact.build_id, seed, programs)
     path = artifact.path.parent / identity
     try:
@@ -76,10 +76,6 @@ def relinked_id(build_id: str, seed: int, programs: Sequence[str] = (ENGINE_PROG
     return hashlib.sha256(text.encode()).hexdigest()[:ID_LENGTH]
 
 
-def _silent(line: str) -> None:
-    del line
-
-
 def _make(
     base: Artifact, seed: int, programs: list[str], identity: str, path: Path, tell: Progress
 ) -> None:
@@ -96,7 +92,7 @@ def _make(
     staging = Path(tempfile.mkdtemp(prefix=f".{identity}.", dir=path.parent))
     seconds: dict[str, float] = {}
     try:
-        _share(base.path, staging, [f"bin/{name}" for name in programs])
+        share_files(base.path, staging, [f"bin/{name}" for name in programs])
         with log_path.open("w", encoding="utf-8") as log:
             for name in programs:
                 began = time.monotonic()
@@ -127,8 +123,11 @@ def shuffled(command: Sequence[str], seed: int, output: Path) -> list[str]:
     ]
 
 
-def _share(base: Path, staging: Path, without: list[str]) -> None:
-    """The base's other files, as hard links where the file system allows it: nobody writes into an artifact."""
+def share_files(base: Path, staging: Path, without: Sequence[str]) -> None:
+    """All of the base's files but these, its manifest and its provenance.
+
+    As hard links where the file system allows it: nobody writes into an artifact.
+    """
     own = {MANIFEST, PROVENANCE, *without}
     for source in base.rglob("*"):
         name = source.relative_to(base).as_posix()

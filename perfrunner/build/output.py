@@ -34,6 +34,11 @@ _PACKAGES = {
 }  # fmt: skip
 
 
+def silent(line: str) -> None:
+    """The Progress of whoever watches nothing."""
+    del line
+
+
 def run_logged(
     argv: Sequence[str],
     *,
@@ -87,7 +92,7 @@ def failed(what: str, status: int, lines: Sequence[str], log: Path) -> BuildErro
     how = f"status {status}" if status >= 0 else f"signal {-status}"
     text = "\n".join(f"  {line}" for line in excerpt(lines))
     hint = missing_package(lines)
-    return BuildError(f"{what} failed ({how}):\n{text}\n  log: {log}", hint)
+    return BuildError(f"{what} failed ({how}):\n{text}\n  log: {log}", hint, log=str(log))
 
 
 def excerpt(lines: Sequence[str]) -> list[str]:

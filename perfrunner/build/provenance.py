@@ -24,24 +24,22 @@ def describe(
     plan: BuildPlan,
     *,
     build_id: str,
-    source: str,
+    source: Mapping[str, Any],
     tree: Path,
     recipe: str,
     libraries: list[str],
     linked: Mapping[str, Mapping[str, str]],
     seconds: Mapping[str, float],
-    env: Mapping[str, str],
 ) -> dict[str, Any]:
-    """The content of provenance.json. `linked`: by library of the system its sha256 and its package."""
+    """The content of provenance.json. `source`: its sha256 and origin_of it.
+
+    `linked`: by library of the system its sha256 and its package.
+    """
     pin = allocator_pin(plan.source_dir, plan.allocator)
     return {
         "schema": _SCHEMA,
         "build_id": build_id,
-        "source": {
-            "sha256": source,
-            "directory": str(plan.source_dir),
-            **git_state(plan.source_dir, env),
-        },
+        "source": dict(source),
         "options": dict(plan.options),
         "allocator": {"name": plan.allocator, "pin": dataclasses.asdict(pin) if pin else None},
         "compiler": {
@@ -62,6 +60,11 @@ def describe(
         "built_on": f"{platform.node()} {platform.platform()}",
         "seconds": dict(seconds),
     }
+
+
+def origin_of(source_dir: Path, env: Mapping[str, str]) -> dict[str, Any]:
+    """Where a source is from: its directory, and git's revision there."""
+    return {"directory": str(source_dir), **git_state(source_dir, env)}
 
 
 def git_state(directory: Path, env: Mapping[str, str]) -> dict[str, Any]:

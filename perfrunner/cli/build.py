@@ -18,6 +18,7 @@ from perfrunner.cli.proofs import RememberedProofs
 from perfrunner.errors import EXIT_FAILED
 
 if TYPE_CHECKING:
+    from perfrunner.build.place import Platform
     from perfrunner.run.events import Listener
     from perfrunner.run.preflight.builds import Builds
     from perfrunner.spec import Spec
@@ -63,42 +64,59 @@ def command(
     )
     spec = spec.restricted(None, options.selection("variant", variants, tuple(spec.variants)))
     source = find_engine_source(engine_src, spec_path)
+    from perfrunner.build.place import open_builder
     from perfrunner.cli.progress import progress_listener
     from perfrunner.run.preflight.builds import build_all
     from perfrunner.source import resolve_sources
 
     sources = resolve_sources(spec, source, cache_dir)
-    with progress_listener(quiet) as listener:
-        builds = build_all(spec, sources, cache_dir, listener)
-        settings = _proved(spec, builds, cache_dir, prove_again, listener)
+    run_id = f"build-{int(time.time())}-{os.getpid()}"
+    with (
+        progress_listener(quiet) as listener,
+        open_builder(spec.cluster, cache_dir, run_id) as builder,
+    ):
+        if spec.cluster.transport == "ssh" or spec.cluster.build_host is not None:
+            from perfrunner.run.preflight.hosts import refuse_unfit
+
+            refuse_unfit(spec.cluster, run_id, builder.platform)
+        builds = build_all(spec, sources, builder, listener)
+        known = RememberedProofs(cache_dir, spec)
+        settings = {} if prove_again else _remembered(known, builds)
+        _prove(spec, builds, builder.platform, run_id, listener, known, settings)
     _print(spec, builds, settings, as_json)
     if builds.failures:
         ctx.exit(EXIT_FAILED)
 
 
-def _proved(
-    spec: Spec, builds: Builds, cache_dir: Path, again: bool, listener: Listener
-) -> Settings:
-    """What each variant's engine read back, now or before."""
-    remembered = RememberedProofs(cache_dir, spec)
-    settings: Settings = {}
-    for name, artifact in builds.artifacts.items():
-        known = None if again else remembered.find(name, artifact.build_id)
-        if known is not None:
-            settings[name] = known
+def _remembered(known: RememberedProofs, builds: Builds) -> Settings:
+    """What each variant's engine read back before, where it is known."""
+    found = {name: known.find(name, built.build_id) for name, built in builds.artifacts.items()}
+    return {name: settings for name, settings in found.items() if settings is not None}
+
+
+def _prove(
+    spec: Spec,
+    builds: Builds,
+    built_for: Platform,
+    run_id: str,
+    listener: Listener,
+    known: RememberedProofs,
+    settings: Settings,
+) -> None:
+    """The variants that `settings` lacks; what they read back goes there, and is remembered."""
     missing = {n: a for n, a in builds.artifacts.items() if n not in settings}
-    if missing:
-        from perfrunner.results import BuildRecord
-        from perfrunner.run.preflight.builds import deploy_and_prove
-        from perfrunner.run.preflight.hosts import open_hosts
+    if not missing:
+        return
+    from perfrunner.results import BuildRecord
+    from perfrunner.run.preflight.builds import deploy_and_prove
+    from perfrunner.run.preflight.hosts import open_hosts
 
-        def keep(record: BuildRecord) -> None:
-            settings[record.variant] = record.settings
-            remembered.remember(record.variant, record.build_id, record.settings)
+    def keep(record: BuildRecord) -> None:
+        settings[record.variant] = record.settings
+        known.remember(record.variant, record.build_id, record.settings)
 
-        with open_hosts(spec.cluster, f"build-{int(time.time())}-{os.getpid()}", listener) as hosts:
-            deploy_and_prove(spec, replace(builds, artifacts=missing), hosts, listener, keep)
-    return settings
+    with open_hosts(spec.cluster, run_id, listener, built_for=built_for) as hosts:
+        deploy_and_prove(spec, replace(builds, artifacts=missing), hosts, listener, keep)
 
 
 def _print(spec: Spec, builds: Builds, settings: Settings, as_json: bool) -> None:

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from perfrunner.spec import ClusterSpec
     from perfrunner.spec.cluster import HostSpec
 
-HOST_DIRECTORIES = ("artifacts", "runs")
+# `build` and `builder`: a build host's cache, and what builds there.
+HOST_DIRECTORIES = ("artifacts", "runs", "build", "builder")
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Target:
     "\n  perfrunner clean --results quickstart-20260102-030405",
 )
 @click.option("--builds", is_flag=True, help="The build cache.")
-@click.option("--hosts", is_flag=True, help="Artifacts and run directories on the hosts.")
+@click.option("--hosts", is_flag=True, help="Artifacts, run directories and builds on the hosts.")
 @click.option(
     "--cluster",
     type=click.Path(path_type=Path),
@@ -208,7 +209,9 @@ def _on_host(name: str, spec: HostSpec, keep: int | None, *, local: bool) -> lis
     size_now = sum(kept.bytes for kept in going)
     if keep is not None and not going:
         return []
-    what = f"{len(going)} artifacts" + ("" if keep is not None else " and the run directories")
+    what = f"{len(going)} artifacts" + (
+        "" if keep is not None else ", the run directories and builds"
+    )
     ids = None if keep is None else [kept.build_id for kept in going]
     return [
         Target(

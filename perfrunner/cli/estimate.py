@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from perfrunner.cli.engine_source import find_engine_source
 from perfrunner.errors import BuildError, UsageError
@@ -44,9 +44,16 @@ class Estimate:
 
         return 2 * sum(self.seconds[cell] for cell in cells_to_check(spec))
 
+    def profiles(self, spec: Spec) -> float:
+        """Seconds of the profiles at the end: a trial of each arm and profiled cell."""
+        from perfrunner.run.trial.profiles import cells_to_profile
+
+        return len(spec.variants) * sum(self.seconds[cell] for cell in cells_to_profile(spec))
+
     def total(self, spec: Spec, blocks: int | None = None) -> float:
-        """Of builds, trials (of so many blocks, or the spec's) and the sampling check."""
-        return self.builds * BUILD_SECONDS + self.trials(spec, blocks) + self.sampling_check(spec)
+        """Of builds, trials (of so many blocks, or the spec's), the sampling check and profiles."""
+        beside = self.sampling_check(spec) + self.profiles(spec)
+        return self.builds * BUILD_SECONDS + self.trials(spec, blocks) + beside
 
 
 def estimate(
@@ -64,11 +71,13 @@ def estimate(
 
 
 def _builds(spec: Spec, source: Path | None, cache_dir: Path) -> int:
-    """Those that are not in the cache; of a source that is only found out in the run, all."""
+    """Those that are not in the cache; of a source that is only found out in the run, or of a build host, all."""
     wanted = {
         (v.allocator.name, repr(sorted(v.options.items())), repr(v.source)): v
         for v in spec.variants.values()
     }
+    if spec.cluster.build_host is not None:  # only it could say which of them it would build
+        source = None
     return sum(not _built(variant, source, cache_dir) for variant in wanted.values())
 
 
@@ -92,7 +101,7 @@ def _measured(spec: Spec, out_dir: Path) -> dict[Cell, float]:
     with ResultStore.open(out_dir, create=False) as store:
         for summary in store.list()[-MAX_EXPERIMENTS_READ:]:
             old = dict(summary.experiment.spec_json.get("workloads", {}))
-            same = {n for n, w in spec.workloads.items() if old.get(n) == _as_stored(w)}
+            same = {n for n, w in spec.workloads.items() if _measured_alike(old.get(n), w)}
             if not same:
                 continue
             for trial in store.load(summary.experiment.id).trials:
@@ -103,5 +112,8 @@ def _measured(spec: Spec, out_dir: Path) -> dict[Cell, float]:
     return {cell: fmean(values) for cell, values in seconds.items() if cell in spec.cells}
 
 
-def _as_stored(workload: Workload) -> object:
-    return workload.model_dump(mode="json")
+def _measured_alike(stored: Mapping[str, Any] | None, workload: Workload) -> bool:
+    from perfrunner.spec.workloads import measured_settings
+
+    now = workload.model_dump(mode="json")
+    return stored is not None and measured_settings(stored) == measured_settings(now)

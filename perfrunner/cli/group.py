@@ -35,12 +35,16 @@ COMMANDS = {
     "nightly": ("perfrunner.cli.nightly", "Run specs every night; print only what changed."),
     "aa": ("perfrunner.cli.aa", "Measure the noise floor of these hosts."),
     "init": ("perfrunner.cli.init", "Write the reference specs and a first one of your own."),
-    "tune": ("perfrunner.cli.tune", "Quieten the hosts: governor, turbo, huge pages, swappiness."),
+    "tune": (
+        "perfrunner.cli.tune",
+        "Quieten the hosts: governor, turbo, huge pages, swappiness, interrupts.",
+    ),
     "untune": ("perfrunner.cli.tune", "Put back what tune changed."),
     "list": ("perfrunner.cli.list_", "The stored experiments."),
     "show": ("perfrunner.cli.show", "One experiment: its builds and trials."),
     "site": ("perfrunner.cli.site", "A static site over all stored experiments."),
     "export": ("perfrunner.cli.export", "The measured values as CSV or Parquet."),
+    "profile": ("perfrunner.cli.profile", "The stacks of a profiled experiment, for other tools."),
     "clean": ("perfrunner.cli.clean", "Remove builds, and leftovers on the hosts."),
 }
 

@@ -84,6 +84,7 @@ def _document(
     spec: Spec, plan: Plan, expected: Estimate, laid_out: Mapping[str, Layout], drawn: bool
 ) -> dict[str, object]:
     from perfrunner.run.plan.ensembles import record_layouts
+    from perfrunner.run.trial.profiles import cells_to_profile
 
     return {
         "experiment": spec.name,
@@ -96,6 +97,7 @@ def _document(
         "blocks_range": list(block_range(spec)),
         "expected_seconds_range": [round(expected.total(spec, n), 1) for n in block_range(spec)],
         "builds_to_make": expected.builds,
+        "profiled_cells": [list(cell) for cell in cells_to_profile(spec)],
         "layouts": record_layouts(laid_out),
         "variants": {k: v.model_dump(mode="json") for k, v in spec.variants.items()},
         "trials": [vars(trial) for trial in plan.trials],
@@ -110,6 +112,8 @@ def _beside(spec: Spec, expected: Estimate) -> str:
         found.append(f"{expected.builds} builds that are not in the cache (about {seconds})")
     if check := expected.sampling_check(spec):
         found.append(f"the sampling check ({duration(check)})")
+    if profiles := expected.profiles(spec):
+        found.append(f"profiles with perf, not measured ({duration(profiles)})")
     return f"in that time: {' and '.join(found)}" if found else "every build is in the cache"
 
 

@@ -115,6 +115,10 @@ class LineProgress(QuietProgress):
                 self._say(
                     f"check  what sampling costs: {escape(variant)} with and without samplers, {2 * len(cells)} trials"
                 )
+            case ev.Profiling(variants, cells):
+                self._say(
+                    f"perf   where the time goes, not measured: {len(variants)} variants in {len(cells)} cells"
+                )
             case ev.RunFinished():
                 self._say(finished_line(event))
             case _:
@@ -175,6 +179,9 @@ class BarProgress(LineProgress):
                 self._show("start")
             case ev.SamplingCheck():
                 self._trial = "what sampling costs"
+                self._left = None
+            case ev.Profiling():
+                self._trial = "profiles"
                 self._left = None
             case ev.TrialPhase(phase):
                 self._show(phase)

@@ -25,23 +25,34 @@ _cluster = click.option(
 
 @click.command(
     "tune",
-    short_help="Quieten the hosts: governor, turbo, huge pages, swappiness.",
+    short_help="Quieten the hosts: governor, turbo, huge pages, swappiness, interrupts.",
     epilog="\b\nExamples:\n  perfrunner tune\n  perfrunner tune --cluster hosts.yaml"
+    "\n  perfrunner tune --engine-cpus 0-7           interrupts to the other CPUs, too"
     "\n  perfrunner untune --cluster hosts.yaml      put everything back"
     "\n\nThe previous values are kept on the host. perfrunner run --tune does it for the length of a run.",
 )
 @_cluster
-def tune(cluster: Path | None) -> None:
+@click.option(
+    "--engine-cpus",
+    metavar="CPUS",
+    help="Keep interrupts off these, such as 0-7,16; as `engine.cpus` of the spec.",
+)
+def tune(cluster: Path | None, engine_cpus: str | None) -> None:
     """Set what a host has of: governor performance, turbo off, huge pages madvise, swappiness 1. Needs root there."""
-    from perfrunner.cluster.tuning import BY_HAND
+    from perfrunner.cluster.tuning import BY_HAND, told
     from perfrunner.cluster.tuning import tune as quieten
+    from perfrunner.spec.cpus import parse_cpus
 
+    try:
+        cpus = parse_cpus(engine_cpus) if engine_cpus else ""
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="'--engine-cpus'") from error
     for host in _hosts(cluster):
-        done = quieten(host, BY_HAND)
+        done = quieten(host, BY_HAND, cpus)
         for change in done.changed:
             click.echo(f"{host.name}: {change}")
-        for path in done.refused:
-            note(f"{host.name}: not changed (no permission, or the hardware refuses): {path}")
+        for refused in told(done.refused):
+            note(f"{host.name}: not changed (no permission, or the hardware refuses): {refused}")
         if not done.changed and not done.refused:
             note(f"{host.name}: nothing to change")
 

@@ -13,6 +13,7 @@ from perfrunner.cluster.facts import STABLE_FACTS, Facts
 from perfrunner.cluster.host import Host, Swept, open_host
 from perfrunner.cluster.ledger import LedgerEntry, Process
 from perfrunner.cluster.local import LocalTransport
+from perfrunner.cluster.lock import HostInUse
 from perfrunner.cluster.process import ExitStatus, ProcessHandle, ProcessId, StopResult
 from perfrunner.cluster.ssh import SshTransport
 from perfrunner.cluster.transport import (
@@ -31,6 +32,7 @@ __all__ = [
     "ExitStatus",
     "Facts",
     "Host",
+    "HostInUse",
     "LedgerEntry",
     "LinkLost",
     "LocalTransport",

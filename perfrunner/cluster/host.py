@@ -68,7 +68,7 @@ class Host:
         return read_facts(self.transport)
 
     def lock(self, *, machine: bool = True) -> None:
-        """Take the host for this run; HostError, naming the holder, when another run has it.
+        """Take the host for this run; HostInUse, naming the holder, when another run has it.
 
         `machine`: also against runs in other work directories (not for a second host on a machine that is locked).
         """
@@ -81,11 +81,15 @@ class Host:
         """False once the lock was lost (with the link): another run may be measuring there."""
         return self._lock is not None and self._lock.held
 
-    def lock_again(self) -> None:
-        """Over a new connection. HostError as `lock`, also while the host has not noticed that the old one is gone."""
+    def unlock(self) -> None:
+        """Give it up; the connection stays."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+
+    def lock_again(self) -> None:
+        """Over a new connection. HostError as `lock`, also while the host has not noticed that the old one is gone."""
+        self.unlock()
         self.lock(machine=self._machine)
 
     def start(
@@ -135,9 +139,7 @@ class Host:
         return remote
 
     def close(self) -> None:
-        if self._lock is not None:
-            self._lock.release()
-            self._lock = None
+        self.unlock()
         self.transport.close()
 
 

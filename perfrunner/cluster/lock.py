@@ -27,6 +27,11 @@ LOCK_FILE = "host.lock"
 MACHINE = "/var/tmp"
 SHARE = "PERFRUNNER_SHARE_HOST"
 _SSH_GRANT_S = 10.0
+_SSH_RELEASE_S = 2.0
+
+
+class HostInUse(HostError):  # noqa: N818
+    """Another run has the host."""
 
 
 class HostLock(Protocol):
@@ -43,7 +48,7 @@ class HostLock(Protocol):
 def lock_host(
     transport: LocalTransport | SshTransport, run_id: str, *, machine: bool = True
 ) -> HostLock:
-    """HostError, naming the holder, when another run has the host. `machine`: whatever its work directory is."""
+    """HostInUse, naming the holder, when another run has the host. `machine`: whatever its work directory is."""
     machine = machine and os.environ.get(SHARE) != "1"
     path = f"{transport.work_dir}/{LOCK_FILE}"
     holder = (
@@ -62,8 +67,8 @@ def _user() -> str:
         return str(os.getuid())
 
 
-def _in_use(name: str, path: str, holder: str) -> HostError:
-    return HostError(
+def _in_use(name: str, path: str, holder: str) -> HostInUse:
+    return HostInUse(
         f"{name} is in use by {holder.strip() or 'another run'}",
         hint=f"wait for it: two at a time would measure each other (the lock is {path})",
     )
@@ -146,4 +151,11 @@ class _SshLock:
         return not ended and channel.get_transport().is_active()
 
     def release(self) -> None:
+        """When it returns, the lock is free (or the link is gone)."""
+        with contextlib.suppress(
+            Exception
+        ):  # of a dead link, whatever its kind: closing is what matters
+            if self.held:
+                self._channel.shutdown_write()
+                self._channel.status_event.wait(_SSH_RELEASE_S)
         self._stack.close()

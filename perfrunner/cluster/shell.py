@@ -6,6 +6,7 @@ A subclass says how an argument list is executed (`_execute`); files, processes 
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -24,7 +25,7 @@ from perfrunner.cluster.environment import whole_environment
 from perfrunner.cluster.ledger import LedgerEntry, Process
 from perfrunner.cluster.process import NAME
 from perfrunner.cluster.transport import DEFAULT_TIMEOUT_S, CommandFailed, Completed, Raw
-from perfrunner.cluster.tree import pack_tree
+from perfrunner.cluster.tree import pack_tree, unpack_tree
 from perfrunner.errors import HostError
 
 CHUNK = 1 << 18
@@ -129,6 +130,28 @@ class ShellTransport(ABC):
             raise CommandFailed(self._name, done)
         return done
 
+    def follow(
+        self,
+        argv: Sequence[str],
+        on_line: Callable[[str], None],
+        *,
+        timeout: float,
+        env: Mapping[str, str] | None = None,
+    ) -> Completed:
+        rest = bytearray()
+
+        def take(chunk: bytes) -> None:
+            rest.extend(chunk)
+            *lines, last = rest.split(b"\n")
+            rest[:] = last
+            for line in lines:
+                on_line(line.decode(errors="replace"))
+
+        raw = self._execute(with_environment(argv, env), timeout=timeout, sink=take)
+        if rest:
+            on_line(rest.decode(errors="replace"))
+        return Completed(tuple(argv), raw.exit, "", raw.stderr.decode(errors="replace"))
+
     def _script(
         self,
         script: str,
@@ -142,9 +165,8 @@ class ShellTransport(ABC):
             ["sh", "-c", script, "sh", *arguments], timeout=timeout, source=source, sink=sink
         )
         if check and raw.exit != 0:
-            said = raw.stderr.decode(errors="replace").strip()[-2000:]
-            hint = "free some space there" if "No space left" in said else None
-            raise HostError(f"{self._name}: {said or f'status {raw.exit}'}", hint)
+            said = _said(raw)
+            raise HostError(f"{self._name}: {said}", _hint(said))
         return raw
 
     def _path(self, path: str) -> str:
@@ -188,8 +210,8 @@ class ShellTransport(ABC):
         if raw.exit == scripts.IN_USE:
             raise HostError(f"{self._name}: {_still_running(name, raw.stdout)}", _IN_USE_HINT)
         if raw.exit != 0:
-            said = raw.stderr.decode(errors="replace").strip() or f"status {raw.exit}"
-            raise HostError(f"{self._name}: {name} cannot be started: {said}")
+            said = _said(raw)
+            raise HostError(f"{self._name}: {name} cannot be started: {said}", _hint(said))
         return Process(self, LedgerEntry.parse(raw.stdout.decode()))
 
     def processes(self) -> list[Process]:
@@ -292,6 +314,24 @@ class ShellTransport(ABC):
         finally:
             part.unlink(missing_ok=True)
 
+    def get_tree(self, remote: str, local: Path) -> None:
+        try:
+            with tempfile.TemporaryFile(dir=local.parent) as packed:
+
+                def take(chunk: bytes) -> None:
+                    packed.write(chunk)
+
+                self._script(
+                    scripts.GET_TREE, self._path(remote), sink=take, timeout=_TRANSFER_TIMEOUT_S
+                )
+                packed.seek(0)
+                unpack_tree(packed, local)
+        except OSError as error:
+            hint = "free some space here" if error.errno == errno.ENOSPC else None
+            raise HostError(
+                f"{local} cannot be written: {error.strerror or error}", hint
+            ) from error
+
     def read_text(self, path: str) -> str:
         raw = self._execute(["cat", "--", self._path(path)], timeout=DEFAULT_TIMEOUT_S)
         if raw.exit != 0:
@@ -311,6 +351,15 @@ class ShellTransport(ABC):
 
 
 _IN_USE_HINT = "`perfrunner run --resume` stops what an interrupted run left behind"
+
+
+def _said(raw: Raw) -> str:
+    """Of a command that failed."""
+    return raw.stderr.decode(errors="replace").strip()[-2000:] or f"status {raw.exit}"
+
+
+def _hint(said: str) -> str | None:
+    return "free some space there" if "No space left" in said else None
 
 
 def _still_running(name: str, ledger: bytes) -> str:

@@ -7,7 +7,7 @@ link is gone, the host is full, a tool is missing. A transport may be used by se
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -84,6 +84,17 @@ class Transport(Protocol):
         """
         ...
 
+    def follow(
+        self,
+        argv: Sequence[str],
+        on_line: Callable[[str], None],
+        *,
+        timeout: float,
+        env: Mapping[str, str] | None = None,
+    ) -> Completed:
+        """As `run` without `check`, but each line of its standard output goes to `on_line` as it comes."""
+        ...
+
     def start(
         self,
         argv: Sequence[str],
@@ -119,6 +130,10 @@ class Transport(Protocol):
 
     def get_file(self, remote: str, local: Path) -> None:
         """Fetch what the file holds now, checked by sha256; `local` appears complete or not at all."""
+        ...
+
+    def get_tree(self, remote: str, local: Path) -> None:
+        """Fetch a directory of plain files into `local`, an empty directory. The caller checks what arrived."""
         ...
 
     def read_text(self, path: str) -> str:

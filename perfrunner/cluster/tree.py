@@ -1,4 +1,4 @@
-"""A directory as one tar stream that proves its own completeness.
+"""A directory as one tar stream; one that we send proves its own completeness.
 
 The stream holds `.sha256sums` (what `sha256sum -c` reads) beside the files; whoever unpacks it checks that list
 against the sha256 that pack_tree returned, and the files against the list.
@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import io
+import shutil
 import tarfile
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO
 
 from perfrunner.errors import HostError
@@ -49,3 +50,26 @@ def _pack(directory: Path, out: IO[bytes]) -> str:
         info.size = len(listing)
         tar.addfile(info, io.BytesIO(listing))
     return hashlib.sha256(listing).hexdigest()
+
+
+def unpack_tree(packed: IO[bytes], directory: Path) -> None:
+    """The other way: files and directories with their modes, and nothing outside `directory`. HostError, OSError."""
+    try:
+        with tarfile.open(fileobj=packed, mode="r|") as tar:
+            for member in tar:
+                name = PurePosixPath(member.name)
+                if name.is_absolute() or ".." in name.parts:
+                    raise HostError(f"{member.name!r} is no name for a file of an artifact")
+                target = directory / name
+                if member.isdir():
+                    target.mkdir(parents=True, exist_ok=True)
+                    continue
+                content = tar.extractfile(member) if member.isreg() else None
+                if content is None:
+                    raise HostError(f"{member.name!r} is neither a file nor a directory")
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with target.open("xb") as file:
+                    shutil.copyfileobj(content, file)
+                target.chmod(member.mode & 0o777)
+    except tarfile.TarError as error:
+        raise HostError(f"what arrived is no whole archive ({error})") from error

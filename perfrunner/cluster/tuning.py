@@ -1,4 +1,4 @@
-"""Quieten a host, and put it back: frequency governor, turbo, mode of transparent huge pages, swappiness.
+"""Quieten a host, and put it back: frequency governor, turbo, mode of huge pages, swappiness, interrupts' CPUs.
 
 What is changed is first written down beside the host's ledger, with the value that it had; a file that does not take
 or give back its value is left alone. `restore` writes only what still has our value: what somebody else has set
@@ -15,6 +15,7 @@ from typing import Any
 
 from perfrunner.cluster.host import Host
 from perfrunner.errors import HostError
+from perfrunner.spec.cpus import cpu_list, cpu_numbers
 
 STATE = "tuned.json"
 BY_HAND = "perfrunner tune"  # the owner that no run puts back
@@ -27,6 +28,7 @@ SETTINGS: Sequence[tuple[str, str, str]] = (
     ("huge pages", "/sys/kernel/mm/transparent_hugepage/enabled", "madvise"),
     ("swappiness", "/proc/sys/vm/swappiness", "1"),
 )
+INTERRUPTS = "/proc/irq/[0-9]*/smp_affinity_list"
 # $1 root, then patterns: the files that match, each with its first line.
 _READ = """
 root=$1; shift
@@ -67,10 +69,11 @@ class Tuning:
     refused: tuple[str, ...]
 
 
-def tune(host: Host, owner: str, *, root: str = "") -> Tuning:
+def tune(host: Host, owner: str, engine_cpus: str = "", *, root: str = "") -> Tuning:
     """Set what is not set yet. `owner` may be a run's id: `restore` can be asked for that one's alone.
 
-    Under the host's lock. `root` is put before every path (tests have a /sys of their own).
+    Interrupts are kept off `engine_cpus`, a list as the kernel writes it, where that leaves them a CPU; empty: they
+    stay where they are. Under the host's lock. `root` is put before every path (tests have a /sys of their own).
     """
     known = _state(host)
     kept: dict[str, list[str]] = dict(known["files"]) if known else {}
@@ -80,6 +83,7 @@ def tune(host: Host, owner: str, *, root: str = "") -> Tuning:
         for path, value in _read(host, root, [pattern]).items()
         if value != after
     ]
+    wanted += _interrupts(host, root, engine_cpus) if engine_cpus else []
     if not wanted:
         return Tuning((), ())
     # Written down before anything is changed: a kill in the middle loses no value.
@@ -93,6 +97,20 @@ def tune(host: Host, owner: str, *, root: str = "") -> Tuning:
             del kept[path]
     _keep(host, known["owner"] if known else owner, kept)
     return Tuning(tuple(c for c in wanted if c.path not in refused), tuple(sorted(refused)))
+
+
+def _interrupts(host: Host, root: str, engine_cpus: str) -> list[Change]:
+    """Each that may come to a CPU of the engine: to its other CPUs, or to all others where it has none."""
+    online = cpu_numbers(_read(host, root, [f"{SYS_CPU}/online"])[f"{SYS_CPU}/online"])
+    engine = set(cpu_numbers(engine_cpus))
+    others = set(online) - engine
+    changes = []
+    for path, value in _read(host, root, [INTERRUPTS]).items():
+        now = set(cpu_numbers(value)) if value else set()
+        if now & engine and others:
+            after = cpu_list((now - engine) or others)
+            changes.append(Change("interrupt", path, value, after))
+    return changes
 
 
 def restore(host: Host, owner: str | None = None, *, root: str = "") -> tuple[Change, ...]:
@@ -115,6 +133,13 @@ def restore(host: Host, owner: str | None = None, *, root: str = "") -> tuple[Ch
     return tuple(ours)
 
 
+def told(refused: Sequence[str]) -> list[str]:
+    """For people: interrupts, of which a host may have hundreds that the kernel itself places, in one."""
+    others = [path for path in refused if not path.startswith("/proc/irq/")]
+    count = len(refused) - len(others)
+    return others + ([f"the CPUs of {count} interrupts (/proc/irq)"] if count else [])
+
+
 def tuned_by(host: Host) -> str | None:
     """For whom the host is tuned now."""
     state = _state(host)
@@ -135,8 +160,9 @@ def _state(host: Host) -> dict[str, Any] | None:
 
 
 def _ours(path: str) -> bool:
-    """Only files of SETTINGS are ever written to, whatever the state says."""
-    patterns = (re.escape(p).replace(r"\[0\-9\]\*", "[0-9]+") for _, p, _ in SETTINGS)
+    """Only these files are ever written to, whatever the state says."""
+    known = (*(pattern for _, pattern, _ in SETTINGS), INTERRUPTS)
+    patterns = (re.escape(pattern).replace(r"\[0\-9\]\*", "[0-9]+") for pattern in known)
     return any(re.fullmatch(pattern, path) for pattern in patterns)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from perfrunner.analysis import compare
 from perfrunner.analysis.cells import clean_blocks
 from perfrunner.errors import StoreError, TrialError
 from perfrunner.evidence.kept import Comparison, rounded
@@ -22,6 +23,7 @@ HOST = ("cpu_model", "cpus", "memory_bytes", "kernel", "distribution", "virtuali
 def comparisons(planned: Planned, data: ExperimentData) -> list[Comparison]:
     """Of every cell and every group of arms that the study compares; without blocks that count there is none."""
     found = []
+    said = _said(data)
     for cell in clean_blocks(data.trials).values():
         blocks = [
             {trial.variant: trial for trial in trials} for _, trials in sorted(cell.blocks.items())
@@ -52,6 +54,7 @@ def comparisons(planned: Planned, data: ExperimentData) -> list[Comparison]:
                         "began": data.experiment.created_at.isoformat(timespec="seconds"),
                         "busy": round(_load_average(data), 1),
                         "ops": round(float(np.median(list(_operations(whole, arms[0]))))),
+                        "report": said,
                     },
                 )
             )
@@ -63,6 +66,17 @@ def host(data: ExperimentData) -> dict[str, Any]:
     hosts: Mapping[str, Mapping[str, Any]] = data.experiment.facts.get("hosts", {})
     facts = next(iter(hosts.values()), {})
     return {name: facts[name] for name in HOST if name in facts}
+
+
+def _said(data: ExperimentData) -> dict[str, Any]:
+    """What the whole experiment's own report says: of how many rows, and which of them *better* or *worse*."""
+    rows = [
+        row for row in compare(data).rows if row.effect is not None and row.effect.ci95 is not None
+    ]
+    differ = [
+        f"{row.variant} {row.metric.id}" for row in rows if row.verdict in ("better", "worse")
+    ]
+    return {"rows": len(rows), "differ": differ}
 
 
 def _values(trials: Sequence[TrialRecord], metrics: Sequence[str]) -> dict[str, list[float]]:

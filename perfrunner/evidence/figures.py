@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,11 +13,8 @@ from perfrunner.analysis import compare
 from perfrunner.analysis.estimate import paired_effect
 from perfrunner.analysis.model import Effect, Row
 from perfrunner.analysis.noise import half_width
-from perfrunner.errors import StoreError
 from perfrunner.evidence.kept import Comparison
 from perfrunner.spec.metrics import metric_type
-
-TRUTH_FILE = "planted-truth.json"
 
 
 @dataclass(frozen=True)
@@ -52,30 +47,23 @@ class Alarms:
 
 
 @dataclass(frozen=True)
-class Truth:
-    """What a fault really costs, where it was calibrated by other means.
+class Reports:
+    """Of experiments whose arms are all the same: those whose whole report says *better* or *worse* of anything."""
 
-    `cpu_ns_per_op` is what it adds to the engine's CPU time of an operation, whatever the rest of it takes.
-    """
-
-    ratios: Mapping[str, float] = field(default_factory=dict)  # by metric
-    cpu_ns_per_op: float | None = None
-
-    def ratio(self, metric: str, comparison: Comparison) -> float | None:
-        """Of an experiment; None where nothing is known."""
-        if metric == "server_cpu_us_per_op" and self.cpu_ns_per_op is not None:
-            base = comparison.by_block(comparison.baseline, metric).values()
-            return 1 + self.cpu_ns_per_op / 1000 / (sum(base) / len(base))
-        return self.ratios.get(metric)
+    false: Count
+    rows: int  # of a report: arms against the baseline, times metrics
+    claims: Mapping[str, int]  # metric -> in how many of the reports
 
 
 @dataclass(frozen=True)
 class Found:
-    """A planted fault in a metric: how often it was found, and how often the interval holds the true change."""
+    """A planted fault in a metric: how often it was found, and how often the interval holds the true change.
+
+    The true change of an experiment is the mean estimate of all the others, which is a long run of its own.
+    """
 
     fault: str
     metric: str
-    truth: float | None  # a ratio, the mean over experiments; None: that of all others together
     mean: float  # of the estimates, a ratio
     half_width: float  # median
     worse: Count
@@ -117,11 +105,24 @@ def alarms(comparisons: Sequence[Comparison], metrics: Sequence[str]) -> list[Al
     return found
 
 
+def reports(comparisons: Sequence[Comparison]) -> Reports | None:
+    """None where nothing is kept of what their reports said."""
+    said = {one.experiment: one.facts["report"] for one in comparisons if "report" in one.facts}
+    if not said:
+        return None
+    claims = Counter(
+        metric for its in said.values() for metric in {row.split(" ")[1] for row in its["differ"]}
+    )
+    false = sum(bool(its["differ"]) for its in said.values())
+    return Reports(
+        Count(false, len(said)),
+        max(its["rows"] for its in said.values()),
+        dict(claims.most_common()),
+    )
+
+
 def planted(
-    comparisons: Sequence[Comparison],
-    faults: Sequence[str],
-    metrics: Sequence[str],
-    truth: Mapping[str, Truth],
+    comparisons: Sequence[Comparison], faults: Sequence[str], metrics: Sequence[str]
 ) -> list[Found]:
     """Verdicts are those that a report of the experiment gives, correction for several tests included."""
     rows = [verdicts(one) for one in comparisons]
@@ -136,19 +137,12 @@ def planted(
             effects = [row.effect for _, row in its if row.effect is not None]
             if not effects:
                 continue
-            known = truth.get(fault, Truth())
             logs = np.log([one.estimate for one in effects])
-            truths = [known.ratio(metric, one) for one, _ in its]
-            held = sum(
-                _holds(one, _others(logs, place) if ratio is None else ratio)
-                for place, (one, ratio) in enumerate(zip(effects, truths, strict=True))
-            )
-            ratios = [ratio for ratio in truths if ratio is not None]
+            held = sum(_holds(one, _others(logs, place)) for place, one in enumerate(effects))
             found.append(
                 Found(
                     fault,
                     metric,
-                    float(np.mean(ratios)) if ratios else None,
                     float(np.exp(logs.mean())),
                     float(np.median([half_width(one) or math.nan for one in effects])),
                     Count(sum(row.verdict == "worse" for _, row in its), len(its)),
@@ -219,29 +213,6 @@ def grouped(
     for one in comparisons:
         groups.setdefault(by(one), []).append(one)
     return groups
-
-
-def read_truth(directory: Path) -> dict[str, Truth]:
-    """By fault; empty without the file."""
-    path = directory / TRUTH_FILE
-    if not path.exists():
-        return {}
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        return {str(fault): _truth(its) for fault, its in document.items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise StoreError(f"{path} holds no true changes: {error!r}") from error
-
-
-def _truth(its: Mapping[str, Any]) -> Truth:
-    unknown = its.keys() - {"how", "ratios", "cpu_ns_per_op"}
-    if unknown:
-        raise ValueError(f"unknown {', '.join(sorted(unknown))}")
-    cost = its.get("cpu_ns_per_op")
-    return Truth(
-        {metric_type(m).id: float(ratio) for m, ratio in its.get("ratios", {}).items()},
-        None if cost is None else float(cost),
-    )
 
 
 def _holds(one: Effect, value: float) -> bool:

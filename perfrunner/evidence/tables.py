@@ -12,7 +12,7 @@ from perfrunner.errors import StoreError
 from perfrunner.evidence import figures, kept
 from perfrunner.evidence.kept import Comparison, Kept
 from perfrunner.evidence.studies import BURNS, MEMORY, PRIMARY
-from perfrunner.report.numbers import change, minus, percent_change, scale_of, significant
+from perfrunner.report.numbers import change, minus, scale_of, significant
 from perfrunner.spec.metrics import metric_type
 
 STUDIES = ("aa", "planted", "slices", "relink", "memory")
@@ -35,7 +35,7 @@ def section(keep: Path, study: str) -> str:
     found = kept.read(keep, study)
     if not found.comparisons:
         return NOTHING.format(study=study)
-    parts = [_RENDER[study](found, keep)]
+    parts = [_RENDER[study](found)]
     hosts = "; ".join(_host(host) for host in found.hosts)
     parts.append(f"Measured {_when(found.comparisons)} on {hosts}.")
     return "\n\n".join(part.strip() for part in parts)
@@ -43,14 +43,51 @@ def section(keep: Path, study: str) -> str:
 
 # -- the studies
 
+_HEADS = {
+    "label": "machine",
+    "load_s": "load of an arm and block",
+    "bucket": "bucket",
+    "relink": "`relink`",
+}
 
-def _aa(found: Kept, keep: Path) -> str:
-    del keep
-    return _alarm_tables(found.comparisons, ("label", "bucket", "load_s"))
+
+def _aa(found: Kept) -> str:
+    by = ("label", "bucket", "load_s")
+    parts = [_alarm_tables(found.comparisons, by)]
+    rows = []
+    for group in figures.grouped(
+        found.comparisons, lambda one: tuple(_of(one, key) for key in by)
+    ).values():
+        if its := figures.reports(group):
+            low, high = its.false.interval
+            rows.append(
+                [
+                    *(_shown(_of(group[0], key), key) for key in by),
+                    str(its.rows),
+                    f"{its.false.hits} of {its.false.of} ({100 * low:.1f} to {100 * high:.1f} %)",
+                    ", ".join(f"`{metric}` {n}" for metric, n in its.claims.items()) or "none",
+                ]
+            )
+    if rows:
+        parts.append(
+            "What the reports of these experiments say, each as a whole: every arm against the first, every metric, "
+            "corrected for their number."
+        )
+        parts.append(
+            _table(
+                [
+                    *(_HEADS[key] for key in by),
+                    "rows of a report",
+                    "reports that say *better* or *worse* (95 % of the share)",
+                    "of which metrics",
+                ],
+                rows,
+            )
+        )
+    return "\n\n".join(parts)
 
 
-def _relink(found: Kept, keep: Path) -> str:
-    del keep
+def _relink(found: Kept) -> str:
     return _alarm_tables(found.comparisons, ("relink", "bucket"))
 
 
@@ -73,18 +110,9 @@ def _alarm_tables(comparisons: Sequence[Comparison], by: Sequence[str]) -> str:
                     f"{100 * sd:.2f} %",
                 ]
             )
-    heads = [
-        {
-            "label": "machine",
-            "load_s": "load of an arm and block",
-            "bucket": "bucket",
-            "relink": "`relink`",
-        }[k]
-        for k in by
-    ]
     return _table(
         [
-            *heads,
+            *(_HEADS[key] for key in by),
             "metric",
             "blocks",
             "alarms (95 % of the share)",
@@ -96,8 +124,7 @@ def _alarm_tables(comparisons: Sequence[Comparison], by: Sequence[str]) -> str:
     )
 
 
-def _planted(found: Kept, keep: Path) -> str:
-    truth = figures.read_truth(keep)
+def _planted(found: Kept) -> str:
     burns = [one for one in found.comparisons if "stall" in one.values]
     parts = []
     for group in figures.grouped(burns, lambda one: (one.bucket, _of(one, "relink"))).values():
@@ -112,7 +139,6 @@ def _planted(found: Kept, keep: Path) -> str:
                 [
                     "fault",
                     "metric",
-                    "true change",
                     "mean estimate",
                     "half-width, median",
                     "verdict worse",
@@ -122,13 +148,12 @@ def _planted(found: Kept, keep: Path) -> str:
                     [
                         f"`{its.fault}`",
                         f"`{its.metric}`",
-                        "all others' mean" if its.truth is None else percent_change(its.truth),
                         _percent(its.mean),
                         f"± {100 * its.half_width:.2f} %",
                         f"{its.worse.hits} of {its.worse.of}",
                         f"{its.covers.hits} of {its.covers.of}",
                     ]
-                    for its in figures.planted(group, BURNS, PRIMARY, truth)
+                    for its in figures.planted(group, BURNS, PRIMARY)
                 ],
             )
         )
@@ -209,8 +234,7 @@ def _planted_memory(one: Comparison) -> str:
     )
 
 
-def _slices(found: Kept, keep: Path) -> str:
-    del keep
+def _slices(found: Kept) -> str:
     ordered = sorted(found.comparisons, key=lambda one: (one.bucket, float(_of(one, "slice_s"))))
     rows = [
         [
@@ -224,8 +248,7 @@ def _slices(found: Kept, keep: Path) -> str:
     return _table(["bucket", "slice", *(f"`{metric}`" for metric in PRIMARY)], rows)
 
 
-def _memory(found: Kept, keep: Path) -> str:
-    del keep
+def _memory(found: Kept) -> str:
     rows = []
     for one, variant in figures.schedules(found.comparisons):
         for metric in MEMORY:
@@ -254,7 +277,7 @@ def _memory(found: Kept, keep: Path) -> str:
     )
 
 
-_RENDER: dict[str, Callable[[Kept, Path], str]] = {
+_RENDER: dict[str, Callable[[Kept], str]] = {
     "aa": _aa,
     "planted": _planted,
     "slices": _slices,

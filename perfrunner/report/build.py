@@ -16,15 +16,19 @@ from perfrunner.report.method import method_facts, methods
 from perfrunner.report.model import Counts, Fact, Moved, Report
 from perfrunner.report.noise import NOISE_FLOOR, aa_alarms, known_floors, noise_text
 from perfrunner.report.numbers import percent_change, significant
+from perfrunner.report.profiles import cell_profiles
 from perfrunner.report.sentences import preface, sentences
 from perfrunner.report.sources import pinned_sources, same_builds, source_facts
 from perfrunner.report.variants import variant_facts
+from perfrunner.results.profiles import FACT as PROFILES
+from perfrunner.results.profiles import failed_profiles
 from perfrunner.spec.preconditions import MEASURED, PRECONDITIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from perfrunner.analysis.noise import NoiseFloor
+    from perfrunner.report.profiles import CellProfiles
     from perfrunner.results import ExperimentData
     from perfrunner.spec.reference import Reference
 
@@ -47,6 +51,7 @@ def report_of(
     reference = reference or _recorded_reference(data)
     noise = known_floors(data, comparison)
     measured = methods(data) if comparison.paired else ()
+    profiles, unread = _profiles(data, comparison)
     return Report(
         experiment=data.experiment,
         comparison=comparison,
@@ -55,7 +60,7 @@ def report_of(
         context=tuple(_context(data, comparison, counts, noise)),
         counts=counts,
         moved=tuple(_moved(comparison)),
-        notes=(*_row_notes(comparison, primary=True), *trial_notes(data.trials)),
+        notes=(*_row_notes(comparison, primary=True), *trial_notes(data.trials), *unread),
         minor_notes=tuple(_row_notes(comparison, primary=False)),
         warnings=(
             *_state_warnings(data),
@@ -76,7 +81,17 @@ def report_of(
         reference=reference,
         beside=() if reference is None else beside(reference, comparison),
         sources=source_facts(data),
+        profiles=profiles,
     )
+
+
+def _profiles(
+    data: ExperimentData, comparison: Comparison
+) -> tuple[tuple[CellProfiles, ...], tuple[str, ...]]:
+    """Nothing of two experiments: shares of two machines would mislead."""
+    if not comparison.paired:
+        return (), ()
+    return cell_profiles(data, comparison.cells, comparison.variants)
 
 
 def _recorded_reference(data: ExperimentData) -> Reference | None:
@@ -201,6 +216,7 @@ def _moved(comparison: Comparison) -> Iterable[Moved]:
 def _state_warnings(data: ExperimentData) -> Iterable[str]:
     record = data.experiment
     yield from failed_checks(record.facts)
+    yield from failed_profiles(record.facts.get(PROFILES) or ())
     if record.state == "running":
         yield "the experiment is still running (or was killed): these are its trials so far"
     elif record.state == "interrupted":

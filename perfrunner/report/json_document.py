@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from perfrunner.report.beside import beside_records
 from perfrunner.report.method import method_record
 from perfrunner.report.model import SCHEMA
+from perfrunner.report.profiles import profile_records
 
 if TYPE_CHECKING:
     from perfrunner.analysis import Row
@@ -31,6 +32,7 @@ def document(report: Report) -> dict[str, Any]:
             "failed": report.counts.failed,
         },
         **({"beside": beside_records(report)} if report.beside else {}),
+        **({"profiles": profile_records(report.profiles)} if report.profiles else {}),
         "results": [_result(row, comparison.baseline) for row in comparison.rows],
         "facts": {
             "schema": SCHEMA,

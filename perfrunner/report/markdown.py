@@ -18,6 +18,7 @@ from perfrunner.report.numbers import (
     spread,
     verdict_text,
 )
+from perfrunner.report.profiles import ONE_SAMPLE, how_taken, shares, short_name
 from perfrunner.report.selection import primary_rows, selected
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ def _lines(report: Report, *, every: bool) -> Iterable[str]:
         for moved in report.moved
     ]
     yield from _folded("What moved with it, the clearest first", moved)
+    yield from _profiles(report)
     yield from _folded("What was built", [f"{f.label}: {f.value}" for f in report.sources])
     yield from _folded("How it was measured", [f"{f.label}: {f.value}" for f in report.method])
     yield from _folded("Not the same for all arms", report.differing)
@@ -166,6 +168,28 @@ def _columns(row: Row, scale: Scale, *, first: bool) -> tuple[str, ...]:
         "" if effect is None or effect.q is None else p_text("", effect.q).lstrip("="),
         _plain(", ".join(t for t in (verdict_text(row), more_text(row), row.reason) if t)),
     )
+
+
+def _profiles(report: Report) -> Iterable[str]:
+    """A table of functions for each arm and profiled cell."""
+    arms = [arm for cell in report.profiles for arm in cell.arms if arm.moved]
+    if not arms:
+        return
+    yield f"<details><summary>Profiles: the functions whose own share moved most ({len(arms)})</summary>"
+    yield ""
+    for arm in arms:
+        name, against = _plain(arm.arm.taken.variant), _plain(arm.base.taken.variant)
+        yield f"{_plain(str(arm.cell))}; {_plain(how_taken(arm.arm))}; {_plain(how_taken(arm.base))}."
+        yield ""
+        yield f"| function | {against} | {name} | points |"
+        yield "|:--|--:|--:|--:|"
+        for share in arm.moved:
+            yield f"| {_plain(short_name(share.function))} | {' | '.join(shares(share))} |"
+        yield ""
+    yield ONE_SAMPLE
+    yield ""
+    yield "</details>"
+    yield ""
 
 
 def _folded(title: str, lines: Iterable[str]) -> Iterable[str]:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from perfrunner.analysis.noise import NoiseFloor
     from perfrunner.analysis.reference import BesideLine
     from perfrunner.report.method import Method
+    from perfrunner.report.profiles import CellProfiles
     from perfrunner.report.sentences import Sentence
     from perfrunner.results import BuildRecord, ExperimentRecord
     from perfrunner.spec.reference import Reference
@@ -76,6 +77,7 @@ class Report:
     reference: Reference | None = None  # values published before, if the spec has any
     beside: tuple[BesideLine, ...] = ()  # each of them beside ours
     sources: tuple[Fact, ...] = ()  # what was built
+    profiles: tuple[CellProfiles, ...] = ()  # where each arm spent its time, if it was asked for
 
     @property
     def headline(self) -> tuple[str, ...]:

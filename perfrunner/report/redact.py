@@ -84,6 +84,8 @@ class _Redactor:
             return value
         if key in SECRET_KEYS and value not in PLAIN:
             return HIDDEN
+        if key == "built_on":  # a machine's own name, then its system
+            return f"{HIDDEN} {self.text(value.partition(' ')[2])}"
         return self.text(value)
 
 

@@ -26,6 +26,7 @@ from perfrunner.report.numbers import (
     scale_of,
     spread,
 )
+from perfrunner.report.profiles import points, short_name
 from perfrunner.report.selection import primary_rows, selected
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ STYLES = {
     "invalid": "bold magenta",
 }
 WIDTH_WITHOUT_TERMINAL = 120
+MOST_FUNCTIONS = 3  # of a profile; Markdown and the page have ten
 ROOMY = 110  # columns from which a table has the spread of means and the verdicts as words
 GAP = 2
 STAR = " ★"
@@ -133,6 +135,8 @@ def _more(report: Report) -> str:
     """What is not shown."""
     moved = sum(len(moved.rows) + moved.more for moved in report.moved)
     found = [f"{moved} changes of other metrics"] if moved else []
+    if profiled := sum(len(cell.arms) for cell in report.profiles):
+        found.append(f"{profiled} profile{'' if profiled == 1 else 's'}")
     if notes := len(report.notes) + len(report.minor_notes):
         found.append(f"{notes} note{'' if notes == 1 else 's'}")
     return f"--verbose: {', '.join([*found, 'hosts, workloads, how it was measured'])}"
@@ -292,6 +296,7 @@ def _lists(report: Report) -> Iterable[RenderableType]:
     for title, lines in (
         ("what was built", [f"{fact.label}: {fact.value}" for fact in report.sources]),
         ("how it was measured", [f"{fact.label}: {fact.value}" for fact in report.method]),
+        ("profiles: the functions whose own share moved most (one sample each)", _profiles(report)),
         ("not the same for all arms", report.differing),
         ("notes", report.notes),
         ("void trials (their blocks were redone or left out, all arms alike)", _voids(report)),
@@ -305,6 +310,18 @@ def _lists(report: Report) -> Iterable[RenderableType]:
             f"\n{len(report.minor_notes)} notes on exploratory metrics: --format json", style="dim"
         )
     yield Text()
+
+
+def _profiles(report: Report) -> list[str]:
+    found = []
+    for arm in (arm for cell in report.profiles for arm in cell.arms):
+        moved = (
+            f"{short_name(share.function)} {points(share.difference)}"
+            for share in arm.moved[:MOST_FUNCTIONS]
+        )
+        text = "; ".join(moved) or "no function's share differs"
+        found.append(f"{arm.arm.taken.variant} · {arm.cell}, in percentage points: {text}")
+    return found
 
 
 def _voids(report: Report) -> list[str]:

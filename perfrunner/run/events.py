@@ -178,6 +178,14 @@ class SamplingCheck:
 
 
 @dataclass(frozen=True)
+class Profiling:
+    """What is measured is done; these variants run once more in these cells, with a profiler."""
+
+    variants: tuple[str, ...]
+    cells: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
 class Warned:
     """Something that a reader of the results should know."""
 
@@ -221,6 +229,7 @@ Event: TypeAlias = (
     | Eta
     | Precision
     | SamplingCheck
+    | Profiling
     | Warned
     | Interrupted
     | RunFinished

@@ -24,6 +24,7 @@ WorkDir = Annotated[
 ]
 
 MAX_REPLICAS = 3
+LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 # It outlives a reboot, on a real disk; %u is the number of the user on the host, whose own it is.
 DEFAULT_WORK_DIR = "/var/tmp/perfrunner-%u"
 
@@ -57,13 +58,19 @@ class HostSpec(Piece):
 
 
 class ClusterSpec(Piece):
-    """Hosts with roles: engine nodes and load clients, one or more of each (the same host may be both)."""
+    """Hosts with roles: engine nodes and load clients, one or more of each, and perhaps one that builds.
+
+    The same host may have several roles.
+    """
 
     name: PlainName
     transport: Literal["local", "ssh"]
     hosts: Annotated[dict[PlainName, HostSpec], Field(min_length=1)]
     engine_nodes: Annotated[tuple[str, ...], ListAsTuple]
     load_clients: Annotated[tuple[str, ...], ListAsTuple]
+    build_host: str | None = Field(
+        default=None, description="the host that builds; none: the machine that runs perfrunner"
+    )
     replicas: Annotated[int, Field(ge=0, le=MAX_REPLICAS)] = Field(
         default=0, description="copies of every document beside the active one, on other nodes"
     )
@@ -81,6 +88,14 @@ class ClusterSpec(Piece):
                 raise ValueError(f"expected each host once; got {name} {names.count(name)} times")
         return names
 
+    @field_validator("build_host")
+    @classmethod
+    def _known_build_host(cls, name: str | None, info: ValidationInfo) -> str | None:
+        hosts: Mapping[str, HostSpec] | None = info.data.get("hosts")
+        if name is not None and hosts is not None and name not in hosts:
+            raise ValueError(expected_name("a host of this cluster", name, hosts))
+        return name
+
     @field_validator("replicas")
     @classmethod
     def _on_other_nodes(cls, replicas: int, info: ValidationInfo) -> int:
@@ -90,6 +105,10 @@ class ClusterSpec(Piece):
                 f"expected fewer replicas than engine nodes; got {replicas} with {len(nodes)}"
             )
         return replicas
+
+    def is_here(self, name: str) -> bool:
+        """Whether a host is the machine that runs perfrunner, as far as its address tells."""
+        return self.transport == "local" or self.hosts[name].address in LOOPBACK
 
     @model_validator(mode="after")
     def _local_is_here(self) -> ClusterSpec:

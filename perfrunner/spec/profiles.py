@@ -25,11 +25,9 @@ def with_profile(root: Node, name: str | None, problems: Problems) -> Node:
     profiles = root.get(KEY)
     chosen = root.get(CHOSEN)
     if chosen is not None:
-        problems.add(
-            chosen.mark,
-            "",
-            f"expected no profile in a spec (--profile chooses one); got {chosen.value}",
-        )
+        where = "it is a key of a workload" if chosen.value == "perf" else "--profile chooses one"
+        text = f"expected no profile in a spec ({where}); got {chosen.value}"
+        problems.add(chosen.mark, "", text)
     root = root.without(KEY, CHOSEN)
     if profiles is not None:
         _check(profiles, problems)

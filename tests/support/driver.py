@@ -12,9 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from perfrunner.build import Artifact, Proof
+from perfrunner.build import Artifact, Proof, place
 from perfrunner.errors import BuildError, PerfrunnerError, ProofError
-from perfrunner.run import runner
+from perfrunner.measure import perf
+from perfrunner.run import underway
 from perfrunner.run.events import Event
 from perfrunner.run.preflight import builds
 from perfrunner.run.runner import run_experiment
@@ -38,6 +39,8 @@ def fakes(settings: dict[str, Any]) -> tuple[Callable[..., Artifact], Callable[.
         time.sleep(settings.get("build_sleep", 0))
         if variant.name in settings.get("build_fails", []):
             raise BuildError(f"the compiler refused {variant.name}")
+        if settings.get("artifact"):
+            return Artifact("realbuild", Path(settings["artifact"]), {}, True, 0.0)
         return Artifact(
             "fakebuild", write_artifact(cache / "fakebuild"), {"fake": True}, False, 0.0
         )
@@ -68,11 +71,12 @@ def fakes(settings: dict[str, Any]) -> tuple[Callable[..., Artifact], Callable[.
 
 
 def main(settings: dict[str, Any]) -> int:
-    builds.build_variant, builds.prove = fakes(settings)  # type: ignore[assignment]
+    place.build_variant, builds.prove = fakes(settings)  # type: ignore[assignment]
     if limit := settings.get("file_size_limit"):
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # writes then fail with EFBIG
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-    runner.REGAIN_PATIENCE_S = settings.get("patience", runner.REGAIN_PATIENCE_S)
+    underway.REGAIN_PATIENCE_S = settings.get("patience", underway.REGAIN_PATIENCE_S)
+    perf.PROGRAM = settings.get("perf", perf.PROGRAM)
     spec_path = Path(settings["spec"])
     try:
         outcome = run_experiment(
@@ -84,6 +88,7 @@ def main(settings: dict[str, Any]) -> int:
             cache_dir=Path(settings["cache"]),
             listener=Printer(),
             resume=settings.get("resume", False),
+            run=settings.get("run"),
             seed=settings.get("seed"),
         )
     except PerfrunnerError as error:

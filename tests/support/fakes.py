@@ -34,6 +34,43 @@ def write_artifact(directory: Path) -> Path:
     return directory
 
 
+FAKE_PERF = """#!{python} -S
+import os, signal, sys, time
+
+command, words = sys.argv[1], sys.argv[2:]
+given = dict(word.lstrip("-").split("=", 1) for word in words if "=" in word)
+if command == "record":
+    if {refuses!r}:
+        print({refuses!r}, file=sys.stderr)
+        sys.exit(255)
+    with open(given["output"], "w") as file:
+        file.write("samples")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    while "pid" in given and os.path.exists("/proc/" + given["pid"]):
+        if {dies!r}:
+            print({dies!r}, file=sys.stderr)
+            sys.exit(3)
+        time.sleep(0.01)
+elif command == "evlist":
+    print("cpu-clock")
+elif command == "script":
+    hot = {hot!r} if "changed" in given["input"] else 1
+    for stack in ["hot"] * hot + ["cold"] * 4:
+        print(f"front-end-0\\n\\t  1f0 {{stack}} (/a/kv_engine)\\n\\t  1e0 kv::run(int) (/a/kv_engine)\\n")
+"""
+
+
+def write_perf(directory: Path, *, hot: int = 4, refuses: str = "", dies: str = "") -> Path:
+    """A perf of fixed samples: 1 of 5 in `hot` of the variant base, `hot` of hot + 4 of changed.
+
+    `refuses`: what it says instead of recording at all; `dies`: what it says when it ends too early.
+    """
+    program = directory / "perf"
+    program.write_text(FAKE_PERF.format(python=sys.executable, hot=hot, refuses=refuses, dies=dies))
+    program.chmod(0o755)
+    return program
+
+
 def spec_text(work_dir: Path, **changes: object) -> str:
     """A small spec: two variants, one pillowfight, persistent. JSON is YAML."""
     document: dict[str, Any] = {
@@ -129,11 +166,16 @@ class Lab:
         self.spec_path.write_text(spec_text(self.work, **changes))
 
     def start(
-        self, *, resume: bool = False, fakes: Mapping[str, object] | None = None, **popen: Any
+        self,
+        *,
+        resume: bool = False,
+        run: str | None = None,
+        fakes: Mapping[str, object] | None = None,
+        **popen: Any,
     ) -> Driver:
         settings = {
             "spec": str(self.spec_path), "out": str(self.out), "cache": str(self.directory / "cache"),
-            "resume": resume, **(fakes or {}),
+            "resume": resume, "run": run, **(fakes or {}),
         }  # fmt: skip
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.driver", json.dumps(settings)],

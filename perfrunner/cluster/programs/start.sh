@@ -8,6 +8,10 @@ exec 9>>"$base.lock" || exit 74
 flock -n 9 && [ "$base.lock" -ef /proc/self/fd/9 ] || { cat -- "$base.json" 2>/dev/null; exit 75; }
 rm -f -- "$base.json" "$base.status" || exit 74
 ( : >>"$out" && : >>"$err" ) || exit 73
+# On a full disk program.sh could say nothing, not even that; cat tells the cause, which dash's own printf does not.
+cat >"$base.json.tmp" <<ENTRY || exit 74
+$1
+ENTRY
 setsid -f sh -c "$keeper" sh "$program" "$base" "$err" "$@" >>"$out" 2>/dev/null </dev/null || exit 70
 tries=0
 until [ -e "$base.json" ]; do

@@ -16,7 +16,9 @@ from perfrunner.report.numbers import change, scale_of
 from perfrunner.report.page.chart_data import chart_data
 from perfrunner.report.page.described import variants, workloads
 from perfrunner.report.page.effects import panels
+from perfrunner.report.page.profiles import profile_section
 from perfrunner.report.page.tables import tables
+from perfrunner.report.profiles import ONE_SAMPLE
 from perfrunner.report.selection import primary_rows
 
 if TYPE_CHECKING:
@@ -29,7 +31,13 @@ if TYPE_CHECKING:
     from perfrunner.results import ExperimentData
     from perfrunner.results.raw import RawSeries
 
-SCRIPTS = ("vendor/echarts/echarts.js", "points.js", "page/charts.js", "page/page.js")
+SCRIPTS = (
+    "vendor/echarts/echarts.js",
+    "points.js",
+    "page/charts.js",
+    "page/page.js",
+    "page/flames.js",
+)
 MOST_WARNINGS = 3  # on the first screen
 
 
@@ -71,6 +79,8 @@ def html_text(
         beside=beside_texts(report),
         beside_counts=counts_text(report),
         reference_facts=reference_facts(report),
+        profiles=profile_section(report),
+        one_sample=ONE_SAMPLE,
         moved=[(m, [_moved(row) for row in m.rows]) for m in report.moved],
         static=[(c, Markup(c.inline())) for c in charts],
         facts=flatten(report.facts),

@@ -60,6 +60,7 @@
     });
     $('plots').replaceChildren(...figures);
     for (const part of all('[data-cell]')) part.hidden = !state.cells.has(Number(part.dataset.cell));
+    for (const part of all('[data-profile]')) part.hidden = !state.arms.has(Number(part.dataset.profile));
     for (const row of all('tr[data-arm]')) row.hidden = !state.arms.has(Number(row.dataset.arm)) || !row.textContent.toLowerCase().includes(row.closest('.results') ? state.filter.toLowerCase() : '');
     writeAddress();
     showTrial();

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perfrunner.build import Artifact, Proof, build_variant, prove
+from perfrunner.build import Artifact, Proof, prove
+from perfrunner.build.place import Builder
 from perfrunner.build.proof import engine_environment
 from perfrunner.errors import BuildError
 from perfrunner.run.events import (
@@ -46,7 +46,7 @@ class Builds:
     tools: Artifact | None = None
 
 
-def build_all(spec: Spec, sources: Sources, cache_dir: Path, listener: Listener) -> Builds:
+def build_all(spec: Spec, sources: Sources, builder: Builder, listener: Listener) -> Builds:
     """A failed build is noted and the others go on, except the baseline's: without it nothing can be compared.
 
     Neither can it without the tools: where an arm is another engine than the one in use, they are built from that.
@@ -56,20 +56,15 @@ def build_all(spec: Spec, sources: Sources, cache_dir: Path, listener: Listener)
         tools = Variant(name=TOOLS, allocator=AllocatorSpec(name=SYSTEM))
         listener.on_event(BuildStarted(TOOLS))
         started = time.monotonic()
-        builds.tools = build_variant(
-            tools, sources.tools_path, cache_dir, partial(_progress, listener, TOOLS)
-        )
+        builds.tools = builder.build(tools, sources.tools_path, partial(_progress, listener, TOOLS))
         seconds = time.monotonic() - started
         listener.on_event(BuildFinished(TOOLS, builds.tools.build_id, builds.tools.cached, seconds))
     for name, variant in spec.variants.items():
         listener.on_event(BuildStarted(name))
         started = time.monotonic()
         try:
-            artifact = build_variant(
-                variant,
-                sources.path(name),
-                cache_dir,
-                partial(_progress, listener, name),
+            artifact = builder.build(
+                variant, sources.path(name), partial(_progress, listener, name)
             )
         except BuildError as error:
             if name == spec.baseline:

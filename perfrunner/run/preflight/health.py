@@ -6,13 +6,13 @@ A fact that a host does not show (a virtual machine has no governor) is not judg
 
 from __future__ import annotations
 
-import platform
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from perfrunner.build.place import Platform
 from perfrunner.spec.cpus import cpu_numbers
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ LEAST_DISK_BYTES, LITTLE_DISK_BYTES = 1e9, 10e9
 LEAST_OPEN_FILES = 1024
 STEADY_CLOCKS = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page")
 
-_LIBC_REMEDY = (
-    "a host whose system is as new as this machine's, or run perfrunner on an older system"
+_PLATFORM_REMEDY = (
+    "name a build host in the cluster file (build_host: one like it, or the host itself)"
 )
 _WATCH = 'grep "^cpu " /proc/stat; sleep "$1"; grep "^cpu " /proc/stat; date +%s.%N'
 
@@ -55,9 +55,11 @@ class Judgement:
     remedy: str = ""
 
 
-def host_findings(place: str, facts: Facts) -> list[Finding]:
-    """Every check of the facts that the host shows."""
-    judged = ((subject, check(facts)) for subject, check in CHECKS.items())
+def host_findings(place: str, facts: Facts, built_for: Platform | None = None) -> list[Finding]:
+    """Every check of the facts that the host shows. `built_for`: of the programs that are to run there, if of any."""
+    judged = [(subject, check(facts)) for subject, check in CHECKS.items()]
+    if built_for is not None:
+        judged.insert(0, ("programs", judge_platform(facts, built_for)))
     return [
         Finding(place, subject, found.grade, found.text, found.remedy)
         for subject, found in judged
@@ -65,39 +67,32 @@ def host_findings(place: str, facts: Facts) -> list[Finding]:
     ]
 
 
-def platform_finding(place: str, facts: Facts) -> Finding | None:
-    """Why programs that are built on this machine cannot run on the host; None when nothing speaks against it."""
-    found = judge_platform(facts, platform.machine(), _libc_here())
+def platform_finding(place: str, facts: Facts, built_for: Platform) -> Finding | None:
+    """Why programs that are built for this platform cannot run on the host; None when nothing speaks against it."""
+    found = judge_platform(facts, built_for)
     if found is None or found.grade == "ok":
         return None
     return Finding(place, "programs", found.grade, found.text, found.remedy)
 
 
-def judge_platform(facts: Facts, machine: str, libc: str) -> Judgement | None:
-    """`machine` (uname -m) and `libc` (such as "glibc 2.36") are those of the machine that builds."""
+def judge_platform(facts: Facts, built: Platform) -> Judgement | None:
+    """Whether the host can run what is built for `built`; None where the host does not show what it is."""
     if "machine" not in facts:
         return None
-    if facts["machine"] != machine:
-        text = f"it is a {facts['machine']}, and programs are built here for {machine}"
-        return Judgement(
-            "problem", text, f"hosts of {machine}, or run perfrunner on a {facts['machine']}"
-        )
-    if not libc:
-        return None
-    there = facts.get("glibc")
-    if there is None:
-        return Judgement(
-            "problem", f"it has no glibc; programs are built here with {libc}", _LIBC_REMEDY
-        )
-    if _version(str(there)) < _version(libc):
-        text = f"it has {there}, and programs are built here with {libc}"
-        return Judgement("problem", text, _LIBC_REMEDY)
-    return Judgement("ok", f"{facts.get('machine')}, {there}")
-
-
-def _libc_here() -> str:
-    name, version = platform.libc_ver()
-    return f"{name} {version}" if name == "glibc" else ""
+    where, machine, there = built.where, facts["machine"], str(facts.get("glibc") or "")
+    if built.system != "Linux" and "boot_id" in facts:  # of /proc
+        text = f"it runs Linux, and programs are built {where} for {built.system}"
+        return Judgement("problem", text, _PLATFORM_REMEDY)
+    if machine != built.machine:
+        text = f"it is a {machine}, and programs are built {where} for {built.machine}"
+        return Judgement("problem", text, _PLATFORM_REMEDY)
+    if bool(there) != bool(built.libc):
+        text = f"it has {there or 'no glibc'}; programs are built {where} with {built.libc or 'another libc'}"
+        return Judgement("problem", text, _PLATFORM_REMEDY)
+    if _version(there) < _version(built.libc):
+        text = f"it has {there}, and programs are built {where} with {built.libc}"
+        return Judgement("problem", text, _PLATFORM_REMEDY)
+    return Judgement("ok", f"{machine}, {there or 'no glibc'}")
 
 
 def _version(libc: str) -> list[int]:
@@ -258,7 +253,6 @@ def _open_files(facts: Facts) -> Judgement | None:
 
 
 CHECKS: Mapping[str, Callable[[Facts], Judgement | None]] = {
-    "programs": lambda facts: judge_platform(facts, platform.machine(), _libc_here()),
     "governor": _governor,
     "turbo": _turbo,
     "load": _load,

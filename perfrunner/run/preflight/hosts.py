@@ -8,19 +8,20 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from perfrunner.build.place import Platform, platform_here
 from perfrunner.cluster import Host, open_host
-from perfrunner.cluster.tuning import BY_HAND, restore, tune, tuned_by
+from perfrunner.cluster.tuning import BY_HAND, restore, told, tune, tuned_by
 from perfrunner.errors import HostError, PerfrunnerError
 from perfrunner.run.events import HostReady, Listener, Warned
 from perfrunner.run.preflight.health import host_findings, platform_finding
 from perfrunner.run.trial.credentials import Credentials
 from perfrunner.run.trial.seats import Seat
 from perfrunner.run.trial.validity import changed_facts
-from perfrunner.spec.cluster import ClusterSpec, HostSpec
+from perfrunner.spec.cluster import LOOPBACK, ClusterSpec, HostSpec
+from perfrunner.spec.cpus import ANY, AUTO
 
 _SAID_AT_THE_START = ("governor", "load", "clock source", "disk")
 REGAIN_EVERY_S = 1.0
-LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 
 
 @dataclass
@@ -77,16 +78,37 @@ class RunHosts:
                 host.sweep(self.run_id, grace_s=grace_s)
 
 
+def refuse_unfit(cluster: ClusterSpec, run_id: str, built_for: Platform) -> None:
+    """Before anything is built: HostError at the first host that cannot be reached, or cannot run what is built."""
+    for name in dict.fromkeys((*cluster.engine_nodes, *cluster.load_clients)):
+        with open_host(cluster.hosts[name], cluster.transport, name=name, run_id=run_id) as host:
+            _check_platform(name, host.facts(), built_for)
+
+
+def _check_platform(name: str, facts: Mapping[str, object], built_for: Platform) -> None:
+    if unfit := platform_finding(name, facts, built_for):
+        raise HostError(f"{name}: {unfit.text}", hint=unfit.remedy)
+
+
 @contextlib.contextmanager
 def open_hosts(
-    cluster: ClusterSpec, run_id: str, listener: Listener, *, quieten: bool = False
+    cluster: ClusterSpec,
+    run_id: str,
+    listener: Listener,
+    *,
+    quieten: bool = False,
+    built_for: Platform | None = None,
+    engine_cpus: str = ANY,
 ) -> Iterator[RunHosts]:
-    """Every host of a role. HostError names the first that cannot be used; nothing stays locked then.
+    """Every host that measures. HostError names the first that cannot be used; nothing stays locked then.
 
-    `quieten`: tuned until we leave. What a killed run left tuned is put back in any case.
+    `built_for`: what the programs are built for; none: this machine.
+    `quieten`: tuned until we leave, on engine nodes with the interrupts off `engine_cpus` where these are named. What a
+    killed run left tuned is put back in any case.
     """
     names = list(dict.fromkeys((*cluster.engine_nodes, *cluster.load_clients)))
     credentials = Credentials()
+    built_for = built_for or platform_here()
     with contextlib.ExitStack() as stack:
         hosts: dict[str, Host] = {}
         seats: dict[str, Seat] = {}
@@ -96,8 +118,7 @@ def open_hosts(
             spec = cluster.hosts[name]
             host = stack.enter_context(open_host(spec, cluster.transport, name=name, run_id=run_id))
             facts[name] = host.facts()
-            if unfit := platform_finding(name, facts[name]):
-                raise HostError(f"{name}: {unfit.text}", hint=unfit.remedy)
+            _check_platform(name, facts[name], built_for)
             boot_id = host.boot_id()
             host.lock(machine=boot_id not in machines)
             machines.add(boot_id)
@@ -107,7 +128,8 @@ def open_hosts(
                 restore(host)
             if quieten:
                 stack.callback(_put_back, host, run_id, listener)
-                _quieten(host, run_id, listener)
+                named = name in cluster.engine_nodes and engine_cpus not in (AUTO, ANY)
+                _quieten(host, run_id, engine_cpus if named else "", listener)
             if left_tuned or quieten:
                 facts[name] = host.facts()
             run_dir = f"{host.work_dir}/runs/{run_id}"
@@ -131,10 +153,10 @@ def open_hosts(
         yield RunHosts(hosts, cluster, run_id, seats, facts)
 
 
-def _quieten(host: Host, run_id: str, listener: Listener) -> None:
-    for path in tune(host, run_id).refused:
+def _quieten(host: Host, run_id: str, engine_cpus: str, listener: Listener) -> None:
+    for refused in told(tune(host, run_id, engine_cpus).refused):
         listener.on_event(
-            Warned(f"{host.name}: {path} cannot be changed", "only root may, on real hardware")
+            Warned(f"{host.name}: {refused} cannot be changed", "only root may, on real hardware")
         )
 
 

@@ -13,6 +13,7 @@ from perfrunner.analysis.circumstances import hosts_of, same_hosts
 from perfrunner.analysis.noise import NoiseFloor, is_aa, noise_floors
 from perfrunner.run.opening import resolved
 from perfrunner.spec.model import NO_BUCKET
+from perfrunner.spec.workloads import measured_settings
 
 if TYPE_CHECKING:
     from perfrunner.results import ExperimentRecord, ResultStore
@@ -51,7 +52,8 @@ def _fits(experiment: ExperimentRecord, spec: Spec, cell: tuple[str, str]) -> bo
     workload, bucket = cell
     then, now = experiment.spec_json, resolved(spec)
     return (
-        then.get("workloads", {}).get(workload) == now["workloads"][workload]
+        measured_settings(then.get("workloads", {}).get(workload) or {})
+        == measured_settings(now["workloads"][workload])
         and then.get("engine") == now["engine"]
         and bucket in [*then.get("buckets", []), NO_BUCKET]
     )

@@ -1,18 +1,26 @@
-"""Whether the hosts of a cluster reach each other, and how long a packet takes: clients to nodes, nodes to nodes."""
+"""Whether the hosts of a cluster reach each other, how long a packet takes and how many fit: clients to nodes, nodes
+to nodes.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import time
 from collections.abc import Iterator, Mapping
 from statistics import median
 
 from perfrunner.cluster import Host
+from perfrunner.errors import HostError
 from perfrunner.run.preflight.health import Finding
 from perfrunner.spec.cluster import ClusterSpec
 
 TRIES = 5
 TIMEOUT_S = 3
 SLOW_MS = 5.0  # between hosts that are to be measured together
+NARROW_MB_S = 100.0  # about a gigabit; 400 000 operations of 256 B a second fill it
+SENDING_S = 0.5
+LISTENS_S, ENDS_S = 5.0, 10.0
 
 # $0 address, $1 port, $2 tries, $3 seconds. A refusal is an answer: the host was reached. Prints µs, a line each.
 _CONNECT = r"""
@@ -23,6 +31,23 @@ for n in $(seq "$2"); do
   echo $((${EPOCHREALTIME/[.,]/} - begun))
 done
 """
+# Takes what one connection sends. Prints its port, and at the end how many bytes came. Perl's base is part of every
+# Debian system; nothing of ours has been sent there yet.
+_SINK = r"""
+use IO::Socket::IP;
+alarm 30;
+$| = 1;
+my $port = IO::Socket::IP->new(LocalHost => $ARGV[0], LocalPort => 0, Listen => 1) or die "$@\n";
+print $port->sockport, "\n";
+my $from = $port->accept or die "$!\n";
+my ($bytes, $data) = (0, "");
+while (my $read = sysread($from, $data, 1 << 20)) { $bytes += $read }
+print "$bytes\n";
+"""
+# $0 address, $1 port, $2 seconds.
+_SOURCE = (
+    'timeout "$2" cat /dev/zero >"/dev/tcp/$0/$1"; status=$?; [ $status = 124 ] || exit $status'
+)
 # What starting bash costs: the same without a connection.
 _NOTHING = r"""
 for n in $(seq "$2"); do
@@ -41,11 +66,11 @@ def pair_findings(cluster: ClusterSpec, hosts: Mapping[str, Host]) -> Iterator[F
     ]
     for here, there in dict.fromkeys(wanted):
         if here != there and here in hosts and there in hosts:
-            yield _pair(cluster, hosts[here], here, there)
+            yield _pair(cluster, hosts, here, there)
 
 
-def _pair(cluster: ClusterSpec, host: Host, here: str, there: str) -> Finding:
-    spec = cluster.hosts[there]
+def _pair(cluster: ClusterSpec, hosts: Mapping[str, Host], here: str, there: str) -> Finding:
+    host, spec = hosts[here], cluster.hosts[there]
     address = spec.data_address or spec.address
     arguments = [address, str(spec.port), str(TRIES), str(TIMEOUT_S)]
     place = f"{here} to {there}"
@@ -58,7 +83,45 @@ def _pair(cluster: ClusterSpec, host: Host, here: str, there: str) -> Finding:
     idle = host.transport.run(["bash", "-c", _NOTHING, *arguments]).stdout.split()
     took = max(0.0, median(map(int, done.stdout.split())) - median(map(int, idle))) / 1000.0
     text = f"{address} answers in {took:.1f} ms"
+    remedies = []
     if took > SLOW_MS:
-        remedy = "hosts of one network; a batch waits that long for each answer"
-        return Finding(place, "network", "warning", text, remedy)
-    return Finding(place, "network", "ok", text)
+        remedies.append("hosts of one network; a batch waits that long for each answer")
+    if host.locked and hosts[there].locked:  # half a second of traffic would disturb another run
+        try:
+            rate = _rate_mb_s(host, hosts[there], address)
+            text += f" and takes {rate:.0f} MB/s"
+            if rate < NARROW_MB_S:
+                remedies.append(
+                    "a faster network, or smaller values: the load may measure the cable"
+                )
+        except HostError as error:
+            text += f"; how much it takes was not found out: {error.message}"
+            remedies.append(
+                "engines have ports of their own: a firewall may let through sshd's alone"
+            )
+    return Finding(place, "network", "warning" if remedies else "ok", text, "; ".join(remedies))
+
+
+def _rate_mb_s(source: Host, sink: Host, address: str) -> float:
+    """Through one connection for SENDING_S. Leaves nothing on the hosts. HostError when it cannot be measured."""
+    logs = "doctor"
+    out = f"{logs}/sink.out"
+    sink.transport.remove_tree(logs)
+    with contextlib.ExitStack() as stack:
+        stack.callback(sink.transport.remove_tree, logs)
+        process = sink.start(
+            ["perl", "-e", _SINK, address],
+            name="doctor-sink",
+            log_stdout=out,
+            log_stderr=f"{logs}/sink.err",
+        )
+        stack.callback(process.stop, 1.0)
+        until = time.monotonic() + LISTENS_S
+        while not (said := sink.transport.read_text(out).split()):
+            if process.poll() is not None or time.monotonic() > until:
+                why = sink.transport.read_text(f"{logs}/sink.err").strip()
+                raise HostError(f"nothing listens on {address}: {why or 'no port in time'}")
+            time.sleep(0.02)
+        source.transport.run(["bash", "-c", _SOURCE, address, said[0], str(SENDING_S)])
+        process.wait(ENDS_S)
+        return float(sink.transport.read_text(out).split()[1]) / SENDING_S / 1e6

@@ -11,7 +11,6 @@ are not the trial's: they are raised.
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import shutil
 import time
@@ -27,15 +26,18 @@ from perfrunner.errors import HostError, PerfrunnerError, TrialError
 from perfrunner.run.diskspace import disk_is_full
 from perfrunner.run.events import TrialStatus
 from perfrunner.run.plan.schedule import Task
+from perfrunner.run.trial.clientseat import ClientSeat
 from perfrunner.run.trial.draws import padding_size, round_seed, workload_seed
 from perfrunner.run.trial.engine import Engine, EngineSetup
 from perfrunner.run.trial.ensemble import ArmError, EnsembleBench
+from perfrunner.run.trial.interpreter import client_python
 from perfrunner.run.trial.leaving import leave
 from perfrunner.run.trial.pinning import CpuSets, choose, read_topology
 from perfrunner.run.trial.pressure import read_pressure
-from perfrunner.run.trial.reproduce import PADDING_NAME, Recorder
+from perfrunner.run.trial.profiling import Profiler
+from perfrunner.run.trial.reproduce import PADDING_NAME, ArmRecorder, Recorder
 from perfrunner.run.trial.seats import Deployed, Seat, TrialResult, trial_name
-from perfrunner.run.trial.serverbench import SAMPLE_INTERVAL_MS, Bench, ClientSeat
+from perfrunner.run.trial.serverbench import SAMPLE_INTERVAL_MS, Bench
 from perfrunner.run.trial.toolbench import ToolBench
 from perfrunner.run.trial.toolensemble import ToolEnsembleBench
 from perfrunner.run.trial.validity import ensemble_reasons, void_reasons
@@ -58,6 +60,7 @@ class _Arm:
     directory: Path
     sample_interval_ms: int
     name: str  # of its directories on the hosts
+    profiled: bool
     facts: dict[str, object] = field(default_factory=dict)
 
 
@@ -83,8 +86,12 @@ class TrialRunner:
         deployed: Mapping[str, Deployed],
         *,
         sample_interval_ms: Sequence[int] | None = None,
+        profiled: bool = False,
     ) -> list[TrialResult]:
-        """The trials of a unit, in the order of their slots. `deployed` is by variant."""
+        """The trials of a unit, in the order of their slots. `deployed` is by variant.
+
+        `profiled`: perf records the arms meanwhile; what it saw is kept with each trial, how is its fact `profile`.
+        """
         started_at = datetime.now(timezone.utc)
         intervals = sample_interval_ms or [SAMPLE_INTERVAL_MS] * len(tasks)
         arms = [
@@ -94,6 +101,7 @@ class TrialRunner:
                 fresh_directory(self._directory(task)),
                 interval,
                 remote_name(task, self.spec.variants),
+                profiled,
             )
             for task, interval in zip(tasks, intervals, strict=True)
         ]
@@ -144,13 +152,18 @@ class TrialRunner:
 
     def _measure(self, arms: Sequence[_Arm]) -> list[Measured]:
         workload = self.spec.workloads[arms[0].task.workload]
+        if arms[0].profiled:
+            workload = workload.under_profiler()
         if isinstance(workload, ToolWorkload):
             with self._tool_ensemble(arms) as tools:
-                return tool_scenario_for(workload.type)(tools, workload)
+                measured = tool_scenario_for(workload.type)(tools, workload)
+                _keep_profiles(tools, arms)
+                return measured
         with self._ensemble(arms) as bench:
             measured = scenario_for(workload.type)(bench, workload)
+            _keep_profiles(bench, arms)
             for arm in bench.arms:
-                _keep_final_stats(arm)
+                arm.keep_stats()
             if self.spec.engine.verify == "replicas":
                 bench.phase("verify replicas")
                 for place, (arm, of) in enumerate(zip(bench.arms, arms, strict=True)):
@@ -185,6 +198,7 @@ class TrialRunner:
                 run_id=self.run_id,
                 deadline=deadline,
                 shield=self.shield,
+                profiler=self._profiler(arm, recorder.arm(slot if len(arms) > 1 else 0)),
             )
             for slot, arm in enumerate(arms, start=1)
         ]
@@ -279,6 +293,7 @@ class TrialRunner:
                     f"{seat.run_dir}/{arm.name}",
                     seat.credentials,
                     cpus.client,
+                    client_python(self.spec, seat.host.name),
                 )
                 for seat in self.load_clients
             ],
@@ -288,11 +303,16 @@ class TrialRunner:
             seed=workload_seed(self.seed, arm.task),
             vbuckets=self.spec.engine.vbuckets,
             replicas=self.spec.cluster.replicas,
+            persistent=arm.task.bucket == "persistent",
             deadline=deadline,
             shield=self.shield,
             sampler_cpus=cpus.client if self._together else "",
             sample_interval_ms=arm.sample_interval_ms,
+            profiler=self._profiler(arm, recorder.arm(slot)),
         )
+
+    def _profiler(self, arm: _Arm, recorder: ArmRecorder) -> Profiler | None:
+        return Profiler(arm.directory, recorder, self.run_id, self.shield) if arm.profiled else None
 
     def _setup(
         self, arm: _Arm, seat: Seat, env: Mapping[str, str], place: int, cpus: CpuSets
@@ -449,11 +469,16 @@ def _blame(error: PerfrunnerError, arms: Sequence[_Arm]) -> list[tuple[TrialStat
     ]
 
 
-def _keep_final_stats(arm: Bench) -> None:
-    for engine in arm.engines:
-        stats = {**engine.stat(), **engine.stat("memory", "timings")}
-        text = json.dumps(stats, indent=1, sort_keys=True)
-        (arm.directory / f"{engine.setup.name}-stat.json").write_text(text + "\n", "utf-8")
+def _keep_profiles(bench: EnsembleBench | ToolEnsembleBench, arms: Sequence[_Arm]) -> None:
+    """Of the arms that have a profiler: nothing is measured any more."""
+    if not arms[0].profiled:
+        return
+    bench.phase("read profiles")
+    profilers = [one.profiler for one in bench.arms]
+    for place, (profiler, arm) in enumerate(zip(profilers, arms, strict=True)):
+        with _laid_to(place):
+            if profiler is not None:
+                arm.facts["profile"] = profiler.keep()
 
 
 def remote_name(task: Task, variants: Iterable[str]) -> str:

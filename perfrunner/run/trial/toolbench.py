@@ -17,6 +17,7 @@ from perfrunner.build.readback import Stats, check_complaints, check_readback
 from perfrunner.cluster.process import ProcessHandle
 from perfrunner.cluster.transport import CommandTimeout, Transport
 from perfrunner.errors import ProofError, TrialError
+from perfrunner.run.trial.profiling import Profiler, find_child
 from perfrunner.run.trial.reproduce import ArmRecorder
 from perfrunner.spec.variant import Variant
 
@@ -40,14 +41,17 @@ class ToolBench:
     run_id: str
     deadline: float  # monotonic
     shield: Callable[[], AbstractContextManager[None]]  # around starting a process and noting it
+    profiler: Profiler | None = None
     current_phase: str = "start"
     _process: ProcessHandle | None = field(default=None, init=False)
 
     def tool(self, program: str, arguments: Sequence[str], *, output: str) -> str:
         argv = [f"{self.artifact}/bin/{program}", *arguments]
-        env = {"TMPDIR": self.remote, **self.env}
-        self.start(argv, env, output)
+        self.start(argv, self.environment, output)
+        if self.profiler is not None and self._process is not None:
+            self.profiler.start(self.host, self.remote, self._process.pid)
         self.wait(program, output)
+        self.stop_profiling()
         kept = self.directory / f"{output}.json"
         self.host.get_file(f"{self.remote}/{output}.json", kept)
         self.check_complaints(self.host.read_text(f"{self.remote}/{output}.log"))
@@ -68,6 +72,25 @@ class ToolBench:
             raise TrialError(str(error), hint=error.hint) from error
 
     # -- for the trial
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Of the arm's program; `TMPDIR` is no other arm's."""
+        return {"TMPDIR": self.remote, **self.env}
+
+    def profile_child_of(self, conductor: ToolBench) -> None:
+        """Record this arm's program, which another arm's process starts."""
+        if self.profiler is None or conductor._process is None:
+            return
+        mark = f"TMPDIR={self.environment['TMPDIR']}"
+        pid = find_child(self.host, conductor._process, mark)
+        if pid is not None:
+            self.profiler.start(self.host, self.remote, pid)
+
+    def stop_profiling(self) -> None:
+        """The program has ended, and perf with it."""
+        if self.profiler is not None:
+            self.profiler.stop()
 
     def start(self, argv: Sequence[str], env: Mapping[str, str], output: str) -> None:
         """A process on the engine node that prints `<output>.json`; `wait` is to follow."""
@@ -90,6 +113,8 @@ class ToolBench:
         self._wait(self._process, program, f"{self.remote}/{output}.log")
 
     def abandon(self, grace_s: float) -> None:
+        if self.profiler is not None:
+            self.profiler.abandon(grace_s)
         if self._process is not None:
             self._process.stop(grace_s)
             self._process = None

@@ -49,11 +49,15 @@ class ToolEnsembleBench:
         base.host.put_bytes(text.encode(), plan)
         base.recorder.write_file(base.host.name, plan, text)
         base.start([f"{base.tools}/bin/conductor", plan], {}, output)
+        for arm in self.arms:
+            arm.profile_child_of(base)
         try:
             base.wait("conductor", output)
         except TrialError as error:
             remote = f"{base.remote}/{output}.json"
             raise blamed(base.host, remote, len(self.arms), error) from error
+        for arm in self.arms:
+            arm.stop_profiling()
         kept = base.directory / "conductor.json"
         base.host.get_file(f"{base.remote}/{output}.json", kept)
         conducted = parse_conducted(kept.read_text(encoding="utf-8"), kept.name)
@@ -76,7 +80,7 @@ class ToolEnsembleBench:
                 {
                     "name": str(place),
                     "argv": [f"{arm.artifact}/bin/{program}", *arguments, "--slices"],
-                    "env": whole_environment({"TMPDIR": arm.remote, **arm.env}),
+                    "env": whole_environment(arm.environment),
                     "cpus": cpus,
                 }
                 for place, arm in enumerate(self.arms)

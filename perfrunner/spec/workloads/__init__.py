@@ -11,10 +11,16 @@ from pydantic import Field
 
 from perfrunner.spec.base import Piece
 from perfrunner.spec.workloads.append import AppendSpec
-from perfrunner.spec.workloads.base import AnyWorkload, Schedule, ServerWorkload
+from perfrunner.spec.workloads.base import (
+    AnyWorkload,
+    Schedule,
+    ServerWorkload,
+    measured_settings,
+)
 from perfrunner.spec.workloads.latency import LatencySpec
 from perfrunner.spec.workloads.microbench import MicrobenchSpec
 from perfrunner.spec.workloads.pillowfight import PillowfightSpec
+from perfrunner.spec.workloads.sdk import SdkSpec
 from perfrunner.spec.workloads.tool import ToolWorkload
 
 WORKLOAD_TYPES: dict[str, type[Piece]] = {
@@ -22,10 +28,12 @@ WORKLOAD_TYPES: dict[str, type[Piece]] = {
     "append": AppendSpec,
     "microbench": MicrobenchSpec,
     "latency": LatencySpec,
+    "sdk": SdkSpec,
 }
 
 Workload: TypeAlias = Annotated[
-    PillowfightSpec | AppendSpec | MicrobenchSpec | LatencySpec, Field(discriminator="type")
+    PillowfightSpec | AppendSpec | MicrobenchSpec | LatencySpec | SdkSpec,
+    Field(discriminator="type"),
 ]
 
 __all__ = [
@@ -36,7 +44,9 @@ __all__ = [
     "MicrobenchSpec",
     "PillowfightSpec",
     "Schedule",
+    "SdkSpec",
     "ServerWorkload",
     "ToolWorkload",
     "Workload",
+    "measured_settings",
 ]

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field
+from typing_extensions import Self
 
 from perfrunner.spec.base import ListAsTuple, Piece
-from perfrunner.spec.metrics import METRICS
+from perfrunner.spec.cluster import ClusterSpec
+from perfrunner.spec.metrics import METRICS, OF_CONTENTS
 from perfrunner.spec.units import Duration, PositiveCount, Size
 
 MOST_VALUE = 20 * 2**20  # engine_src/protocol/request_rules.h: kMaxValueLength
 
 # side-by-side: the arms of a cell's block are alive together and the load goes round them in slices.
 Schedule: TypeAlias = Literal["side-by-side", "sequential"]
+
+_NOT_MEASURED = ("profile",)
+
+
+def measured_settings(workload: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a workload as it is stored: what its figures depend on. Two that agree in this measure the same."""
+    return {key: value for key, value in workload.items() if key not in _NOT_MEASURED}
 
 
 class AnyWorkload(Piece):
@@ -22,11 +32,32 @@ class AnyWorkload(Piece):
     schedule: Schedule | None = Field(
         default=None, description="side-by-side or sequential; none: the spec's"
     )
+    profile: Literal["perf"] | None = Field(
+        default=None,
+        description="perf: once more at the end, each arm under that profiler; not measured",
+    )
+
+    def under_profiler(self) -> Self:
+        """The same load, without what is counted on engines of its own."""
+        return self
 
     @property
     def least_seconds(self) -> float:
         """A trial cannot be shorter."""
         return 1.0
+
+    @property
+    def why_alone(self) -> str:
+        """Why its arms run one after the other whatever the spec says; empty where they can take turns."""
+        return ""
+
+    def impossible(
+        self,
+        cluster: ClusterSpec,  # noqa: ARG002 - a workload that asks for nothing special looks at nothing
+        buckets: Sequence[str],  # noqa: ARG002
+    ) -> Mapping[str, str]:
+        """What it asks for and cannot have on this cluster, with these bucket types: by key, what is expected."""
+        return {}
 
     def may_give(self, metric: str) -> bool:
         """False for a metric that this kind of workload never gives."""
@@ -52,7 +83,7 @@ class ServerWorkload(AnyWorkload):
         return 1.0 + self.settle
 
     def may_give(self, metric: str) -> bool:
-        return metric in METRICS
+        return metric in METRICS and metric not in OF_CONTENTS
 
     @property
     def item_bytes(self) -> int:

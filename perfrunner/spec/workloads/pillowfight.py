@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
+from typing_extensions import Self
 
 from perfrunner.spec.units import Count, Duration, Percent, PositiveCount, PositiveDuration
 from perfrunner.spec.workloads.base import ServerWorkload, SizeRange
@@ -61,6 +62,10 @@ class PillowfightSpec(ServerWorkload):
             )
             raise ValueError(f"expected at least {least} ({ramp:g} s)")
         return duration
+
+    def under_profiler(self) -> Self:
+        """The same load, without what is counted on engines of its own."""
+        return self.model_copy(update={"instructions": 0})
 
     @property
     def least_seconds(self) -> float:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfrunner.build import Artifact, Proof
+from perfrunner.build import Artifact, Proof, place
 from perfrunner.errors import TrialError, UsageError
 from perfrunner.evidence import campaign, kept, studies
 from perfrunner.evidence.campaign import Places, Progress
@@ -44,7 +44,7 @@ class Watch:
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
     artifact = write_artifact(tmp_path / "artifact")
     monkeypatch.setattr(
-        builds, "build_variant", lambda *_: Artifact("fake", artifact, {"fake": True}, True, 0.0)
+        place, "build_variant", lambda *_: Artifact("fake", artifact, {"fake": True}, True, 0.0)
     )
     monkeypatch.setattr(builds, "prove", lambda *_, **__: Proof({"allocator": "system"}, {}))
     return Places(tmp_path / "out", tmp_path / "keep", tmp_path / "cache", Path("engine_src"))
@@ -85,6 +85,9 @@ def test_a_pair_is_measured_by_its_own_slices_and_not_measured_again(
     assert (code, told.done, told.total) == (0, 1, 1)
     first, second = kept.read(places.keep, "aa").comparisons
     assert (tuple(first.values), tuple(second.values)) == (("a1", "b1"), ("a2", "b2"))
+    said = first.facts["report"]
+    assert said == second.facts["report"], "of the whole experiment"
+    assert (said["rows"], said["differ"]) == (0, []), "of one block there are no intervals"
     with ResultStore.open(places.out) as store:
         (summary,) = store.list()
         trials = {t.variant: t for t in store.load(summary.experiment.id).trials}

@@ -7,7 +7,7 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -128,6 +128,54 @@ def test_an_engine_that_is_killed_costs_its_trial_only(lab: Lab, run: Run, tmp_p
         (b, v) for b in range(1, BLOCKS + 1) for v in ("base", "changed")
     }
     lab.assert_idle()
+
+
+@pytest.fixture
+def small_disk(lab: Lab) -> Iterator[Callable[[str], None]]:
+    """small_disk(size) puts lab1's work directory on a disk of its own."""
+    work_dir = str(lab.layout.work_dir)
+
+    def mount(size: str) -> None:
+        lab.run("lab1", "mkdir", "-p", work_dir)
+        lab.run("lab1", "mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "tmpfs", work_dir)
+
+    yield mount
+    lab.run("lab1", "umount", "-l", work_dir)
+
+
+@pytest.mark.slow
+def test_a_full_disk_on_a_host_ends_the_run_with_its_name(
+    lab: Lab, run: Run, small_disk: Callable[[str], None]
+) -> None:
+    small_disk("16k")
+    write(run, lab, sleep=0.1)
+    code, driver = run.run()
+    assert code == 3
+    said = driver.stderr()
+    assert "lab1" in said, said
+    assert "No space left on device" in said, said
+    assert "Traceback" not in said
+    lab.assert_idle()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_a_disk_that_fills_in_the_middle_loses_no_result(
+    lab: Lab, run: Run, small_disk: Callable[[str], None]
+) -> None:
+    small_disk("8m")
+    write(run, lab, sleep=1)
+    driver = begin(run, "access")
+    filler = f"{lab.layout.work_dir}/filler"
+    lab.run("lab1", "sh", "-c", f"cat /dev/zero >{filler} 2>/dev/null || :")
+    assert driver.finish(200) == 3
+    data = stored(run)
+    reasons = {t.reason for t in data.trials if t.status == "failed"}
+    assert all("No space left on device" in reason for reason in reasons), reasons
+    lab.run("lab1", "rm", filler)
+    code, driver = run.run(resume=True, run=data.experiment.id)
+    assert code == 0, driver.stderr()
+    assert_complete(run, lab)
 
 
 def test_two_runs_on_one_host_group(lab: Lab, run: Run, tmp_path: Path) -> None:

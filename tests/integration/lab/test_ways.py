@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -89,12 +90,25 @@ def test_the_doctor_looks_at_every_pair(lab: Lab) -> None:
     pairs = {f.place: f for f in examine(cluster, None) if f.subject == "network"}
     assert set(pairs) == {"lab3 to lab1", "lab3 to lab2", "lab1 to lab2", "lab2 to lab1"}
     assert {f.grade for f in pairs.values()} <= {"ok", "warning"}, "a busy machine is slow"
+    assert all("MB/s" in f.text for f in pairs.values()), pairs
+    lab.assert_idle()
     lab.part("lab1", "lab2")
     pairs = {f.place: f for f in examine(cluster, None) if f.subject == "network"}
     assert {place for place, f in pairs.items() if f.grade == "problem"} == {
         "lab1 to lab2",
         "lab2 to lab1",
     }
+
+
+def test_the_doctor_names_a_narrow_cable(lab: Lab) -> None:
+    lab.limit("lab1", 80)
+    found = examine(lab.cluster(["lab1"], ["lab2"]), None)
+    (pair,) = [f for f in found if f.subject == "network"]
+    assert pair.grade == "warning"
+    assert (rate := re.search(r"takes (\d+) MB/s", pair.text)), pair
+    assert 5 < float(rate[1]) < 15
+    assert "cable" in pair.remedy
+    lab.assert_idle()
 
 
 class _Silent:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from perfrunner.build import place
 from perfrunner.cli import main
 from perfrunner.results import ExperimentData, ResultStore
 from perfrunner.run.preflight import builds
@@ -27,7 +28,7 @@ def invoke_words(
     monkeypatch: pytest.MonkeyPatch, words: list[str], lab: Lab, **settings: object
 ) -> Result:
     build, prove = fakes(settings)
-    monkeypatch.setattr(builds, "build_variant", build)
+    monkeypatch.setattr(place, "build_variant", build)
     monkeypatch.setattr(builds, "prove", prove)
     places = ["--cache", str(lab.directory / "cache"), "--engine-src", str(ROOT / "engine_src")]
     return CliRunner().invoke(main, [*words, *places])

@@ -309,6 +309,39 @@ class TestDeploy:
             host.deploy(artifact, "b1")
         assert not list(Path(host.work_dir, "artifacts").iterdir())
 
+    def test_a_tree_comes_back_as_it_was(self, host: Host, artifact: Path, tmp_path: Path) -> None:
+        (artifact / "bin" / "again").hardlink_to(artifact / "bin" / "tool")
+        back = tmp_path / "back"
+        back.mkdir()
+        host.transport.get_tree(str(artifact), back)
+        files = [p for p in sorted(artifact.rglob("*")) if p.is_file()]
+        for path in files:
+            copy = back / path.relative_to(artifact)
+            assert copy.read_bytes() == path.read_bytes()
+            assert copy.stat().st_mode == path.stat().st_mode
+        assert sum(p.is_file() for p in back.rglob("*")) == len(files)
+        assert (back / "empty").is_dir()
+
+    def test_a_tree_that_is_not_there(self, host: Host, tmp_path: Path) -> None:
+        (tmp_path / "back").mkdir()
+        with pytest.raises(HostError, match="no-such"):
+            host.transport.get_tree("no-such", tmp_path / "back")
+
+
+class TestFollow:
+    def test_lines_come_while_it_runs(self, host: Host, tmp_path: Path) -> None:
+        """It goes on only when its first line was heard."""
+        heard: list[str] = []
+        go = tmp_path / "go"
+
+        def hear(line: str) -> None:
+            heard.append(line)
+            go.touch()
+
+        script = 'echo one; until [ -e "$1" ]; do sleep 0.02; done; printf "two\\nrest"; echo x >&2; exit 3'
+        done = host.transport.follow(["sh", "-c", script, "sh", str(go)], hear, timeout=30)
+        assert (heard, done.exit, done.stderr) == (["one", "two", "rest"], 3, "x\n")
+
 
 class TestProcesses:
     def test_lives_then_stops_at_term(self, host: Host) -> None:
@@ -580,6 +613,15 @@ class TestLock:
         with open_host(sshd.host_spec(Path(host.work_dir)), "local", name="other") as rival:
             until(lambda: _can_lock(rival), "the lock is free")
         assert not host.locked
+
+    def test_it_is_free_as_soon_as_it_is_given_up(self, host: Host, sshd) -> None:
+        """What follows at once (another run, or this one's next part) needs no patience."""
+        with open_host(sshd.host_spec(Path(host.work_dir)), "ssh", name="other") as rival:
+            for _ in range(10):
+                host.lock()
+                host.unlock()
+                rival.lock()
+                rival.unlock()
 
 
 def test_facts(host: Host) -> None:

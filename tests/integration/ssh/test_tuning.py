@@ -21,6 +21,10 @@ FILES = {
     f"{SYS_CPU}/intel_pstate/no_turbo": "0",
     "/sys/kernel/mm/transparent_hugepage/enabled": "[always] madvise never",
     "/proc/sys/vm/swappiness": "60",
+    f"{SYS_CPU}/online": "0-3",
+    "/proc/irq/24/smp_affinity_list": "0-3",
+    "/proc/irq/25/smp_affinity_list": "0",
+    "/proc/irq/26/smp_affinity_list": "3",
 }
 QUIET = {
     f"{SYS_CPU}/cpu0/cpufreq/scaling_governor": "performance",
@@ -28,6 +32,7 @@ QUIET = {
     f"{SYS_CPU}/intel_pstate/no_turbo": "1",
     "/sys/kernel/mm/transparent_hugepage/enabled": "madvise",
     "/proc/sys/vm/swappiness": "1",
+    **{name: value for name, value in FILES.items() if "irq" in name or "online" in name},
 }
 BEFORE = {**FILES, "/sys/kernel/mm/transparent_hugepage/enabled": "always"}  # as it is written
 
@@ -36,7 +41,7 @@ BEFORE = {**FILES, "/sys/kernel/mm/transparent_hugepage/enabled": "always"}  # a
 def root(tmp_path: Path) -> Path:
     for name, value in FILES.items():
         file = tmp_path / "root" / name.lstrip("/")
-        file.parent.mkdir(parents=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"{value}\n")
     return tmp_path / "root"
 
@@ -56,6 +61,21 @@ def test_all_that_the_host_has_is_set_and_put_back(host: Host, root: Path) -> No
     assert values(root) == BEFORE
     assert tuned_by(host) is None
     assert restore(host, root=str(root)) == ()
+
+
+@pytest.mark.parametrize(
+    ("engine", "after"), [("0-1", ["2-3", "2-3", "3"]), ("3", ["0-2", "0", "0-2"]), ("0-3", [])]
+)
+def test_interrupts_are_kept_off_the_engines_cpus(
+    host: Host, root: Path, engine: str, after: list[str]
+) -> None:
+    interrupts = [name for name in FILES if "irq" in name]
+    tune(host, "run-1", engine, root=str(root))
+    assert [values(root)[name] for name in interrupts] == (
+        after or [FILES[name] for name in interrupts]
+    ), "an engine that has every CPU leaves them none to go to"
+    restore(host, root=str(root))
+    assert values(root) == BEFORE
 
 
 def test_twice_keeps_the_first_values(host: Host, root: Path) -> None:
@@ -115,8 +135,10 @@ def test_what_a_killed_run_left_is_put_back_at_the_next_start(
     with hosts.open_hosts(cluster, "next", listener):
         assert values(root) == BEFORE
     with hosts.open_hosts(cluster, "quiet", listener, quieten=True) as opened:
-        assert values(root) == QUIET
+        assert values(root) == QUIET, "engine.cpus names none: interrupts stay"
         assert opened.changes(opened.facts) == [], "the facts are those of the tuned host"
+    with hosts.open_hosts(cluster, "apart", listener, quieten=True, engine_cpus="0-1"):
+        assert values(root)["/proc/irq/25/smp_affinity_list"] == "2-3"
     assert values(root) == BEFORE
     with open_host(here["h"], "local", name="h") as host:
         tune(host, BY_HAND, root=str(root))

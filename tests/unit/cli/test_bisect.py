@@ -71,7 +71,7 @@ def lab(cli, monkeypatch):
                     store.add_trial(name, a_trial(block, position, variant, rate))
         return ev.RunOutcome(name, 0, out / name, ())
 
-    monkeypatch.setattr("perfrunner.build.build_variant", build)
+    monkeypatch.setattr("perfrunner.build.place.build_variant", build)
     monkeypatch.setattr("perfrunner.run.runner.run_experiment", run)
     made.words = ["bisect", "spec.yaml", "--good", commits[0], "--bad", "main", "--metric", "ops_per_s",
                   "--workloads", "pf", "--set", "blocks=10"]  # fmt: skip

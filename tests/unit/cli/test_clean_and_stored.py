@@ -144,12 +144,14 @@ def test_results_of_a_directory_in_use_stay(cli, out):
 def test_a_hosts_leftovers_are_removed(cli, tmp_path):
     work = tmp_path / "a" / "work"
     (work / "artifacts" / "b1").mkdir(parents=True)
+    (work / "build" / "trees").mkdir(parents=True)
     (work / "keep").mkdir()
     (cli.directory / "c.yaml").write_text(
         f"name: c\ntransport: local\nhosts: {{h: {{work_dir: {work}}}}}\nengine_nodes: [h]\nload_clients: [h]\n"
     )
     cli("clean", "--cluster", "c.yaml", "--yes")
     assert not (work / "artifacts").exists()
+    assert not (work / "build").exists()
     assert (work / "keep").exists()
 
 

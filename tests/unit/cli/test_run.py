@@ -220,7 +220,7 @@ def built(monkeypatch, cli, play):
     play()
     proved = []
 
-    def build_all(spec, source, cache_dir, listener):
+    def build_all(spec, sources, builder, listener):
         artifacts = {n: Artifact(f"id-{v.allocator.name}", cli.directory, {"flags": "-O2"}, True, 0.1)
                      for n, v in spec.variants.items()}  # fmt: skip
         return Builds(artifacts, {})
@@ -231,7 +231,7 @@ def built(monkeypatch, cli, play):
             store(BuildRecord(name, artifact.build_id, settings={"opt.x": name}))
 
     class NoHosts:
-        def __init__(self, *_):
+        def __init__(self, *_, **__):
             pass
 
         def __enter__(self):

@@ -81,6 +81,30 @@ def test_the_time_holds_builds_and_the_sampling_check(cli, monkeypatch):
     assert "builds" not in cli("plan", "spec.yaml").stdout.split("variants")[1]
 
 
+def test_the_plan_shows_and_counts_profiles(cli):
+    words = (
+        "plan",
+        "spec.yaml",
+        "--seed",
+        "3",
+        "--workloads",
+        "pf",
+        "--set",
+        "sampling_check=false",
+    )
+    plain = cli.json(*words)
+    profiled = cli.json(*words, "--set", "workloads.pf.profile=perf")
+    assert plain["profiled_cells"] == []
+    cells = profiled["profiled_cells"]
+    assert {workload for workload, _ in cells} == {"pf"}
+    assert profiled["trials"] == plain["trials"]
+    of_trials = plain["expected_seconds"] - 2 * 60  # and two builds
+    more = profiled["expected_seconds"] - plain["expected_seconds"]
+    assert more == pytest.approx(of_trials / plain["blocks"], abs=0.2), "as long as a block"
+    text = cli(*words, "--set", "workloads.pf.profile=perf").stdout
+    assert "profiles with perf, not measured (" in " ".join(text.split())
+
+
 def test_plan_draws_a_seed_when_none_is_given(cli):
     assert cli.json("plan", "spec.yaml")["seed_drawn"] is True
 

@@ -10,7 +10,6 @@ from scipy import stats
 
 from perfrunner.errors import StoreError
 from perfrunner.evidence import figures, kept
-from perfrunner.evidence.figures import Truth
 from perfrunner.evidence.kept import Comparison, Kept
 
 HOST = {"cpu_model": "a CPU", "cpus": 2, "memory_bytes": 8e9, "kernel": "6.1"}
@@ -47,6 +46,21 @@ def test_the_share_has_the_exact_binomial_interval():
     assert high == pytest.approx(stats.beta.ppf(0.975, 6, 95))
 
 
+def test_a_report_counts_once_however_many_of_its_rows_differ():
+    values = {"a": {"ops_per_s": [1.0]}, "b": {"ops_per_s": [1.0]}}
+    two = {"rows": 8, "differ": ["b ops_per_s", "c ops_per_s", "c rss_bytes"]}
+    runs = [
+        comparison(values, "e-1", report=two),
+        comparison(values, "e-1", bucket="persistent", report=two),
+        comparison(values, "e-2", report={"rows": 9, "differ": []}),
+        comparison(values, "e-3"),  # kept before its report was
+    ]
+    found = figures.reports(runs)
+    assert (found.false.hits, found.false.of, found.rows) == (1, 2, 9)
+    assert found.claims == {"ops_per_s": 1, "rss_bytes": 1}
+    assert figures.reports(runs[3:]) is None
+
+
 def planted_run(rng, name, change=0.98):
     return comparison(
         {
@@ -60,27 +74,15 @@ def planted_run(rng, name, change=0.98):
 
 def test_a_planted_change_is_counted_where_the_verdict_is_worse(rng):
     runs = [planted_run(rng, f"p-{n}") for n in range(8)]
-    nothing, burn2 = figures.planted(runs, ("burn1", "burn2"), ["ops_per_s"], {})
+    nothing, burn2 = figures.planted(runs, ("burn1", "burn2"), ["ops_per_s"])
     assert (burn2.fault, burn2.worse.hits) == ("burn2", 8)
     assert nothing.worse.hits <= 1
     assert burn2.mean == pytest.approx(0.98, abs=0.002)
     assert burn2.covers.hits >= 6, "of what the others say together"
 
 
-def test_the_interval_is_held_against_the_true_change_where_it_is_known(rng):
-    runs = [planted_run(rng, f"p-{n}") for n in range(8)]
-    (right,) = figures.planted(
-        runs, ["burn2"], ["ops_per_s"], {"burn2": Truth({"ops_per_s": 0.98})}
-    )
-    (wrong,) = figures.planted(
-        runs, ["burn2"], ["ops_per_s"], {"burn2": Truth({"ops_per_s": 1.02})}
-    )
-    assert (right.truth, right.covers.hits >= 6) == (0.98, True)
-    assert wrong.covers.hits == 0
-
-
 def test_of_one_experiment_alone_the_truth_is_not_known(rng):
-    (found,) = figures.planted([planted_run(rng, "p")], ["burn2"], ["ops_per_s"], {})
+    (found,) = figures.planted([planted_run(rng, "p")], ["burn2"], ["ops_per_s"])
     assert found.covers.hits == 0
 
 
@@ -157,25 +159,6 @@ def test_the_tools_own_comparison_reads_what_is_kept(rng):
     assert figures.named_rare(one, "burn2") is None
     fine = comparison(one.values, margins={"ops_per_s": "0.5%"})
     assert figures.verdicts(fine)["burn2", "ops_per_s"].effect.margin == 0.005
-
-
-def test_true_ratios_are_read_and_checked(tmp_path):
-    assert figures.read_truth(tmp_path) == {}
-    path = tmp_path / figures.TRUTH_FILE
-    path.write_text(
-        '{"burn1": {"how": "counted", "ratios": {"ops_per_s": 0.99}, "cpu_ns_per_op": 20}}'
-    )
-    truth = figures.read_truth(tmp_path)["burn1"]
-    assert truth == Truth({"ops_per_s": 0.99}, 20.0)
-    one = comparison({"none": {"server_cpu_us_per_op": [1.5, 2.5]}, "burn1": {}})
-    assert truth.ratio("server_cpu_us_per_op", one) == pytest.approx(1.01)
-    assert (truth.ratio("ops_per_s", one), truth.ratio("rss_bytes", one)) == (0.99, None)
-    path.write_text('{"burn1": {"ratio": {}}}')
-    with pytest.raises(StoreError, match="unknown ratio"):
-        figures.read_truth(tmp_path)
-    path.write_text('{"burn1": {"ratios": {"server_cpu": 1.01}}}')
-    with pytest.raises(StoreError, match="unknown metric"):
-        figures.read_truth(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ SECRETS = (
     "id_ed25519",
     "fd00::17",
     "vm-4711",
+    "maker-9",
 )
 
 
@@ -49,7 +50,13 @@ def revealing(make):
     )
     builds = tuple(
         replace(
-            b, path="/home/alice/.cache/x", provenance={"source": {"directory": "/home/alice/src"}}
+            b,
+            path="/home/alice/.cache/x",
+            provenance={
+                "source": {"directory": "/home/alice/src"},
+                "built_on": "maker-9 Linux-6.1.0-28-amd64",
+                "build_host": "maker",
+            },
         )
         for b in data.builds
     )

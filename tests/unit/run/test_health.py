@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import platform
-
 import pytest
 
+from perfrunner.build.place import Platform
 from perfrunner.run.preflight.health import CHECKS, cpu_shares, host_findings, judge_platform
 
+DEBIAN = Platform("Linux", "x86_64", "glibc 2.36")
 WELL = {
-    "machine": platform.machine(),
+    "machine": "x86_64",
     "glibc": "glibc 99.1",
+    "boot_id": "0b5a51d7",
     "governor": "performance",
     "turbo": False,
     "load_average": 0.1,
@@ -25,8 +26,8 @@ WELL = {
 
 
 def test_a_well_kept_host_passes_every_check() -> None:
-    found = host_findings("h", WELL)
-    assert [f.subject for f in found] == list(CHECKS)
+    found = host_findings("h", WELL, DEBIAN)
+    assert [f.subject for f in found] == ["programs", *CHECKS]
     assert {f.grade for f in found} == {"ok"}
     assert {f.remedy for f in found} == {""}
 
@@ -52,13 +53,14 @@ def test_a_well_kept_host_passes_every_check() -> None:
 def test_each_fault_is_named_with_a_remedy(
     subject: str, change: dict[str, object], grade: str, text: str
 ) -> None:
-    bad = [f for f in host_findings("h", {**WELL, **change}) if f.grade != "ok"]
+    bad = [f for f in host_findings("h", {**WELL, **change}, DEBIAN) if f.grade != "ok"]
     assert [(f.place, f.subject, f.grade) for f in bad] == [("h", subject, grade)]
     assert text in bad[0].text
     assert bad[0].remedy
 
 
 def test_what_a_host_does_not_show_is_not_judged() -> None:
+    assert host_findings("h", {}, DEBIAN) == []
     assert host_findings("h", {}) == []
 
 
@@ -66,9 +68,45 @@ def test_what_a_host_does_not_show_is_not_judged() -> None:
     ("there", "fits"), [("glibc 2.36", True), ("glibc 2.4", False), ("glibc 2.100", True)]
 )
 def test_versions_are_compared_as_numbers(there: str, fits: bool) -> None:
-    found = judge_platform({"machine": "x86_64", "glibc": there}, "x86_64", "glibc 2.36")
+    found = judge_platform({"machine": "x86_64", "glibc": there}, DEBIAN)
     assert found is not None
     assert (found.grade == "ok") is fits
+
+
+@pytest.mark.parametrize(
+    ("built", "change", "text"),
+    [
+        (
+            Platform("Linux", "aarch64", "glibc 2.36", "on kvbuild"),
+            {},
+            "it is a x86_64, and programs are built on kvbuild for aarch64",
+        ),
+        (
+            Platform("Linux", "x86_64", "", "on alpine"),
+            {},
+            "it has glibc 99.1; programs are built on alpine with another libc",
+        ),
+        (
+            Platform("Darwin", "x86_64", ""),
+            {},
+            "it runs Linux, and programs are built here for Darwin",
+        ),
+        (DEBIAN, {"glibc": None}, "it has no glibc; programs are built here with glibc 2.36"),
+        (Platform("Linux", "x86_64", ""), {"glibc": None}, None),
+        (Platform("Linux", "x86_64", "glibc 2.41", "on kvbuild"), {}, None),
+    ],
+)
+def test_a_host_that_cannot_run_what_is_built(
+    built: Platform, change: dict[str, object], text: str | None
+) -> None:
+    facts = {key: value for key, value in {**WELL, **change}.items() if value is not None}
+    found = judge_platform(facts, built)
+    assert found is not None
+    if text is None:
+        assert found.grade == "ok"
+    else:
+        assert (found.grade, found.text) == ("problem", text)
+        assert "build_host" in found.remedy
 
 
 def test_shares_of_cpu_time_between_two_looks() -> None:

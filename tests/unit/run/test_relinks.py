@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from perfrunner.build import Artifact
 from perfrunner.cluster import open_host
-from perfrunner.run.trial import relinks
 from perfrunner.run.trial.credentials import CredentialFiles
 from perfrunner.run.trial.relinks import Relinks, programs_of, wanted
 from perfrunner.run.trial.seats import Deployed, Seat
@@ -52,7 +52,7 @@ def test_the_programs_that_are_measured() -> None:
 
 
 def drawn(
-    how: str, ids: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    how: str, ids: Mapping[str, str], tmp_path: Path
 ) -> list[dict[str, tuple[int | None, bytes]]]:
     """Of three blocks: each variant's layout seed, and what is in its program. The link itself is a stand-in."""
     base = tmp_path / "base" / "bin"
@@ -60,13 +60,12 @@ def drawn(
     (base / "kv_engine").write_bytes(b"as built")
     (base / "kvctl").write_bytes(b"kvctl")
 
-    def link(artifact: Artifact, seed: int, programs: object) -> Artifact:
+    def link(artifact: Artifact, seed: int, programs: object, waiting: object) -> Artifact:
         path = tmp_path / "cache" / f"{artifact.build_id}-{seed}"
         (path / "bin").mkdir(parents=True, exist_ok=True)
         (path / "bin" / "kv_engine").write_bytes(f"{artifact.build_id} by {seed}".encode())
         return Artifact(path.name, path, {}, False, 0.3)
 
-    monkeypatch.setattr(relinks, "relink", link)
     with open_host(HostSpec(work_dir=str(tmp_path / "work")), "local", run_id="r") as host:
         run_dir = f"{host.work_dir}/runs/r"
         seat = Seat(host.transport, run_dir, CredentialFiles("x"), "127.0.0.1", "127.0.0.1", None)
@@ -82,6 +81,7 @@ def drawn(
                 for name, build in ids.items()
             },
             [seat],
+            SimpleNamespace(relink=link),
         )
         found = []
         for block in (1, 2, 2):
@@ -102,11 +102,9 @@ def drawn(
     return found
 
 
-def test_each_block_has_its_own_and_one_binary_has_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_block_has_its_own_and_one_binary_has_one(tmp_path: Path) -> None:
     ids = {"v0": "glibc", "v1": "je", "v2": "je"}
-    first, second, again = drawn("auto", ids, tmp_path, monkeypatch)
+    first, second, again = drawn("auto", ids, tmp_path)
     assert first["v1"] == first["v2"]
     assert first["v0"] != first["v1"]
     assert all(first[name] != second[name] for name in ids)
@@ -115,13 +113,11 @@ def test_each_block_has_its_own_and_one_binary_has_one(
     assert program == f"glibc by {seed}".encode()
 
 
-def test_shuffle_tells_two_names_of_one_binary_apart(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first, *_ = drawn("shuffle", {"v0": "one", "v1": "one"}, tmp_path, monkeypatch)
+def test_shuffle_tells_two_names_of_one_binary_apart(tmp_path: Path) -> None:
+    first, *_ = drawn("shuffle", {"v0": "one", "v1": "one"}, tmp_path)
     assert first["v0"] != first["v1"]
 
 
-def test_never_is_as_it_was_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second, _ = drawn("never", {"v0": "a", "v1": "b"}, tmp_path, monkeypatch)
+def test_never_is_as_it_was_built(tmp_path: Path) -> None:
+    first, second, _ = drawn("never", {"v0": "a", "v1": "b"}, tmp_path)
     assert first == second == {"v0": (None, b"as built"), "v1": (None, b"as built")}

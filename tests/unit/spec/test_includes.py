@@ -96,6 +96,16 @@ def test_an_unknown_engine_node_gets_the_nearest_name(specs):
     ]
 
 
+def test_the_build_host_is_one_of_the_file(specs):
+    text = "name: c\ntransport: ssh\nhosts: {kv1: {}, maker: {}}\nengine_nodes: [kv1]\nload_clients: [kv1]\n"
+    specs.write("cluster.yaml", f"{text}build_host: maker\n")
+    assert specs.spec().cluster.build_host == "maker"
+    specs.write("cluster.yaml", f"{text}build_host: makr\n")
+    assert specs.errors() == [
+        "cluster.yaml:6: build_host: expected a host of this cluster: kv1, maker; got makr (did you mean maker?)"
+    ]
+
+
 @pytest.mark.parametrize(
     "path", ["/", "/tmp", "relative", "/a/../b", "/var/..", "~", "/a b/c", "/var/tmp/"]
 )

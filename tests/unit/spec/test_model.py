@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from perfrunner.spec import BUILD_OPTIONS, METRICS, Spec, load_cluster, load_spec, metric_type
 from perfrunner.spec.allocator import AllocatorSpec
+from perfrunner.spec.workloads import measured_settings
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -53,6 +54,18 @@ def test_one_size_is_a_range_of_itself(specs):
 def test_cells_are_workloads_times_buckets(specs):
     spec = specs.spec(None, "buckets=[persistent, ephemeral]")
     assert spec.cells == (("pf", "persistent"), ("pf", "ephemeral"))
+
+
+def test_a_profile_changes_nothing_that_is_measured(specs):
+    spec = specs.changed("items: 10k", "items: 10k, profile: perf, instructions: 500")
+    (load,) = spec.workloads.values()
+    assert load.profile == "perf"
+    plain = load.model_copy(update={"profile": None})
+    settings = [measured_settings(w.model_dump(mode="json")) for w in (load, plain)]
+    assert settings[0] == settings[1]
+    assert (load.under_profiler().instructions, load.instructions) == (0, 500)
+    for bare in (spec.only_compared(), spec.against_itself()):
+        assert (bare.sampling_check, bare.workloads["pf"]) == (False, plain)
 
 
 def test_a_variants_own_params_win(specs):
@@ -108,6 +121,8 @@ DIRECTIONS = {
     "ops_per_s_total": ("higher", "ratio"),
     "ops_per_s_p90": ("higher", "ratio"),
     "slow_slices": ("lower", "difference"),
+    "errors": ("lower", "difference"),
+    "verified_items": ("none", "difference"),
     "instructions_per_op": ("lower", "ratio"),
     "latency_get_p99_us": ("lower", "ratio"),
     "latency_set_p50_us": ("lower", "ratio"),

@@ -68,7 +68,8 @@ def test_an_error_in_a_profile_is_told_at_its_line(specs):
         ("profiles: 5\n", None, "profiles: expected a mapping, got the number 5"),
         ("profiles: {a: 5}\n", None, "profiles.a: expected a mapping, got the number 5"),
         ("profiles: {a: {name: b}}\n", "a", "expected no name in a profile"),
-        ("profile: large\n", None, "expected no profile in a spec"),
+        ("profile: large\n", None, "expected no profile in a spec (--profile chooses one)"),
+        ("profile: perf\n", None, "expected no profile in a spec (it is a key of a workload); got perf"),
         ("profils: {}\n", None, "unknown key (did you mean profiles?)"),
     ],
 )  # fmt: skip
@@ -107,6 +108,23 @@ def test_a_run_that_was_begun_before_there_were_profiles_goes_on(specs):
         k: v for k, v in resolved(specs.spec()).items() if k not in ("profile", "reference")
     }
     assert differences(recorded, specs.spec()) == []
+
+
+def test_a_run_that_was_begun_before_there_were_build_hosts_goes_on(specs):
+    recorded = resolved(specs.spec())
+    assert recorded["cluster"].pop("build_host") is None
+    assert differences(recorded, specs.spec()) == []
+    recorded["cluster"]["build_host"] = "elsewhere"
+    assert differences(recorded, specs.spec()) == ["cluster"]
+
+
+def test_a_run_of_before_a_setting_was_known_goes_on_where_it_has_its_default(specs):
+    recorded = resolved(specs.spec())
+    del recorded["client"]["python"], recorded["engine"]["cpus"]
+    assert differences(recorded, specs.spec()) == []
+    assert differences(recorded, specs.spec(None, "engine.cpus=0-1")) == ["engine"]
+    recorded["client"]["of_tomorrow"] = 1
+    assert "client" in differences(recorded, specs.spec())
 
 
 def test_validate_looks_into_every_profile(specs):

@@ -1,0 +1,132 @@
+"""The builder on a build host: one request in (words of a command line), lines of JSON out.
+
+    python3 -I builder.pyz find|build|relink|tools REQUEST
+
+A line is {"line": ...}, what a build says; the last one {"done": {...}}, or {"error": ..., "hint": ..., "log": ...}.
+It is the local builder, with the host's own tools, environment and cache; it needs Python's standard library and
+nothing else (see remote.py for who sends it, and what with it).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pwd
+import signal
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from perfrunner.build.artifact import Artifact
+from perfrunner.build.builder import build, find
+from perfrunner.build.cache import own_cache
+from perfrunner.build.layout import relink
+from perfrunner.build.provenance import read_provenance
+from perfrunner.build.request import BuildRequest
+from perfrunner.build.toolchain import build_environment, find_toolchain, require_cargo
+from perfrunner.errors import BuildError
+
+Reply = dict[str, Any]
+
+
+def main(arguments: list[str]) -> int:
+    """The work is done in a session of its own, which ends it in order when this process ends, however that comes."""
+    alive, ours = os.pipe()
+    child = os.fork()
+    if child != 0:
+        os.close(alive)
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    os.close(ours)
+    os.setsid()
+    signal.signal(signal.SIGTERM, _interrupt)
+    threading.Thread(target=_end_with, args=(alive,), daemon=True, name="alive").start()
+    status = 1
+    with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):  # nobody is there to be told
+        status = serve(*arguments)
+    os._exit(status)
+
+
+def serve(command: str, text: str) -> int:
+    """Carry out one request and say what came of it."""
+    # sshd's clean environment lacks them, and cargo looks for its own things at home.
+    user = pwd.getpwuid(os.getuid())
+    os.environ.setdefault("HOME", user.pw_dir)
+    os.environ.setdefault("USER", user.pw_name)
+    try:
+        _say({"done": COMMANDS[command](json.loads(text))})
+    except BuildError as error:
+        _say({"error": error.message, "hint": error.hint, "log": error.log})
+        return 3
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        _say({"error": f"{error.filename or 'a file'}: {error.strerror or error}"})
+        return 3
+    return 0
+
+
+def _find(asked: Mapping[str, Any]) -> Reply:
+    cache_dir = Path(asked["cache"])
+    own_cache(cache_dir)  # what is sent next goes into it
+    return {"build_id": find(BuildRequest.parse(asked["request"]), cache_dir, _tell)}
+
+
+def _build(asked: Mapping[str, Any]) -> Reply:
+    request = BuildRequest.parse(asked["request"])
+    artifact = build(request, Path(asked["source"]), Path(asked["cache"]), _tell)
+    return {"build_id": artifact.build_id}
+
+
+def _relink(asked: Mapping[str, Any]) -> Reply:
+    build_id = str(asked["build_id"])
+    path = Path(asked["cache"]) / "artifacts" / build_id
+    if not path.is_dir():
+        raise BuildError(f"build {build_id} is not there any more", "build it again")
+    base = Artifact(build_id, path, read_provenance(path), True, 0.0)
+    return {"build_id": relink(base, asked["seed"], asked["programs"], _tell).build_id}
+
+
+def _tools(asked: Mapping[str, Any]) -> Reply:
+    """`allocator`: one that cargo would build."""
+    env = build_environment()
+    tools = find_toolchain(env)
+    said: Reply = {
+        "compiler": tools.compiler, "cmake": tools.cmake_version, "linker": tools.linker, "cargo": "", "hint": "",
+    }  # fmt: skip
+    try:
+        require_cargo(asked["allocator"], env)
+    except BuildError as error:
+        said.update(cargo=error.message, hint=error.hint)
+    return said
+
+
+COMMANDS: Mapping[str, Callable[[Mapping[str, Any]], Reply]] = {
+    "find": _find,
+    "build": _build,
+    "relink": _relink,
+    "tools": _tools,
+}
+
+
+def _tell(line: str) -> None:
+    _say({"line": line})
+
+
+def _say(document: Reply) -> None:
+    sys.stdout.write(json.dumps(document) + "\n")
+    sys.stdout.flush()
+
+
+def _end_with(alive: int) -> None:
+    """The pipe's other end is closed by the death of whoever has it."""
+    os.read(alive, 1)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _interrupt(signum: int, frame: FrameType | None) -> None:
+    del signum, frame
+    raise KeyboardInterrupt

@@ -1,0 +1,131 @@
+"""Flame graphs as SVG for a page: a box is a function in one chain of callers, as wide as its share of the samples.
+
+The outermost caller is at the bottom. The differential one is of two profiles: a box is as wide as the mean of both
+shares, so that what only one of them has is seen, too, and its colour says which spends more there, from blue (less
+than the baseline) to red (more). ColorBrewer's RdBu, which colour-blind readers can tell apart; a box says the same in
+words when it is pointed at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING
+
+from perfrunner.analysis.profiles import ALL, Frame
+from perfrunner.measure.folded import KERNEL_MARK
+from perfrunner.report.profiles import percent_of, points, short_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+WIDTH, ROW = 1200.0, 17.0  # units of the picture
+LEAST_WIDTH = 0.002  # of a box, as a share: a narrower one cannot be pointed at
+TEXT_FROM, CHARACTER = 34.0, 6.3  # a box has a name from this width on; units a character
+LESS, EVEN, MORE = (33, 102, 172), (247, 247, 247), (178, 24, 43)
+FULL_COLOUR = (
+    0.05  # the difference of shares that is drawn in full colour, unless a larger one is there
+)
+PLAIN = {"function": "#f4d9a6", "library": "#d9dde3", "kernel": "#cbd8c0", "thread": "#e6e8eb"}
+DARK_BELOW = 0.45  # luminance of a box under which its name is white
+
+
+@dataclass(frozen=True)
+class Box:
+    """A frame's place: `left` and `width` as shares, `depth` from the bottom (0: all samples)."""
+
+    depth: int
+    left: float
+    width: float
+    frame: Frame
+
+
+def boxes(root: Frame, least: float = LEAST_WIDTH) -> list[Box]:
+    """The frames that are wide enough to be seen, callees beside each other by name, above their caller."""
+    return list(_boxes(root, 0, 0.0, least))
+
+
+def _boxes(frame: Frame, depth: int, left: float, least: float) -> Iterator[Box]:
+    yield Box(depth, left, frame.width, frame)
+    for name in sorted(frame.callees):
+        callee = frame.callees[name]
+        if callee.width >= least:
+            yield from _boxes(callee, depth + 1, left, least)
+        left += callee.width
+
+
+def scale_of_colours(placed: list[Box]) -> float:
+    """The difference of shares that gets full colour."""
+    return max([FULL_COLOUR, *(abs(box.frame.difference) for box in placed)])
+
+
+def flame_svg(root: Frame, label: str) -> str:
+    """One profile. `label` says in a sentence what it shows."""
+    placed = boxes(root)
+    return _svg(placed, label, [_kind_colour(box) for box in placed], [_told(b) for b in placed])
+
+
+def difference_svg(root: Frame, label: str) -> str:
+    """Two profiles, the second against the first."""
+    placed = boxes(root)
+    full = scale_of_colours(placed)
+    colours = [colour_of(box.frame.difference / full) for box in placed]
+    return _svg(placed, label, colours, [_told_both(box) for box in placed])
+
+
+def colour_of(place: float) -> str:
+    """-1: much less than the baseline, 0: as much, 1: much more."""
+    end = MORE if place > 0 else LESS
+    part = min(1.0, abs(place))
+    mixed = (round(e + (f - e) * part) for e, f in zip(EVEN, end, strict=True))
+    return "#" + "".join(f"{channel:02x}" for channel in mixed)
+
+
+def _kind_colour(box: Box) -> str:
+    name = box.frame.name
+    if box.depth <= 1:
+        return PLAIN["thread"]
+    if name.endswith(KERNEL_MARK):
+        return PLAIN["kernel"]
+    return PLAIN["library" if name.startswith("[") else "function"]
+
+
+def _told(box: Box) -> str:
+    return f"{box.frame.name}: {percent_of(box.frame.arm)} of the samples"
+
+
+def _told_both(box: Box) -> str:
+    frame = box.frame
+    return (
+        f"{frame.name}: baseline {percent_of(frame.base)}, this arm {percent_of(frame.arm)},"
+        f" {points(frame.difference)} points"
+    )
+
+
+def _svg(placed: list[Box], label: str, colours: list[str], told: list[str]) -> str:
+    height = ROW * (1 + max(box.depth for box in placed))
+    size = f'viewBox="0 0 {WIDTH:g} {height:g}" width="{WIDTH:g}" height="{height:g}"'
+    parts = [f'<svg class="flame" role="img" aria-label="{escape(label)}" {size}>']
+    for box, colour, text in zip(placed, colours, told, strict=True):
+        x, y = box.left * WIDTH, height - ROW * (box.depth + 1)
+        width = max(0.5, box.width * WIDTH - 0.6)
+        parts.append(
+            f'<g data-x="{box.left:.5f}" data-w="{box.width:.5f}" data-d="{box.depth}"><title>{escape(text)}</title>'
+            f'<rect x="{x:.1f}" y="{y:g}" width="{width:.1f}" height="{ROW - 1:g}" fill="{colour}"/>'
+            f"{_name(box, x, y, width, colour)}</g>"
+        )
+    return "".join([*parts, "</svg>"])
+
+
+def _name(box: Box, x: float, y: float, width: float, colour: str) -> str:
+    if width < TEXT_FROM:
+        return ""
+    letters = int((width - 4) / CHARACTER)
+    name = "all samples" if box.frame.name == ALL else box.frame.name
+    ink = ' class="light"' if _luminance(colour) < DARK_BELOW else ""
+    return f'<text x="{x + 3:.1f}" y="{y + 12:g}"{ink}>{escape(short_name(name, letters))}</text>'
+
+
+def _luminance(colour: str) -> float:
+    red, green, blue = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    return 0.299 * red + 0.587 * green + 0.114 * blue

@@ -1,0 +1,136 @@
+"""Profiles: fake engines that really run, under a perf of fixed samples; and the real engine under the real perf."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from perfrunner.cli import main
+from perfrunner.cluster import open_host
+from perfrunner.report import build_report
+from perfrunner.results import ExperimentData, ResultStore
+from perfrunner.run.trial.profiling import find_child
+from perfrunner.spec.cluster import HostSpec
+from tests.support.fakes import PILLOWFIGHT, Lab, write_perf
+
+pytestmark = pytest.mark.integration
+ROOT = Path(__file__).parents[3]
+PROFILED = {**PILLOWFIGHT, "profile": "perf"}
+BASE = "front-end-0;kv::run(int);cold 4\nfront-end-0;kv::run(int);hot 1\n"
+CHANGED = "front-end-0;kv::run(int);cold 4\nfront-end-0;kv::run(int);hot 4\n"
+
+
+def stored(lab: Lab) -> ExperimentData:
+    with ResultStore.open(lab.out, create=False) as store:
+        (summary,) = store.list()
+        return store.load(summary.experiment.id)
+
+
+@pytest.mark.parametrize("schedule", ["side-by-side", "sequential"])
+def test_each_arm_is_profiled_once_more_at_the_end(lab: Lab, schedule: str) -> None:
+    lab.write_spec(workloads={"pf": PROFILED, "other": PILLOWFIGHT}, blocks=1, schedule=schedule)
+    code, driver = lab.run(fakes={"perf": str(write_perf(lab.directory))})
+    assert (code, driver.stderr()) == (0, "")
+    (event,) = driver.of("Profiling")
+    assert (event["variants"], event["cells"]) == (["base", "changed"], [["pf", "persistent"]])
+    assert driver.events.index(event) > driver.events.index(driver.of("TrialFinished")[-1])
+    data = stored(lab)
+    assert len(data.trials) == 4, "no trial of the comparison"
+    records = data.experiment.facts["profiles"]
+    assert [(r["variant"], r["status"], r["samples"]) for r in records] == [
+        ("base", "ok", 5),
+        ("changed", "ok", 8),
+    ]
+    assert {(r["event"], r["frequency"], r["cut_short"]) for r in records} == {
+        ("cpu-clock", 499, False)
+    }
+    scripts = [(lab.out / r["directory"] / "reproduce.sh").read_text() for r in records]
+    assert all("record --quiet" in script and '--pid="$PID_engine' in script for script in scripts)
+    kept = [(lab.out / r["directory"] / "profile.folded").read_text() for r in records]
+    assert kept == [BASE, CHANGED]
+    lab.assert_nothing_left()
+    document = json.loads(printed(lab, "report", "--format", "json"))
+    (found,) = document["profiles"]
+    assert (found["variant"], found["functions"][0]["function"]) == ("changed", "cold")
+    assert printed(lab, "profile") == BASE
+    both = printed(lab, "profile", "--arm", "changed", "--against", "base")
+    assert both.splitlines()[1] == "front-end-0;kv::run(int);hot 1 4"
+
+
+def printed(lab: Lab, command: str, *words: str) -> str:
+    result = CliRunner().invoke(main, [command, *words, "--out", str(lab.out)])
+    assert result.exit_code == 0, result.stderr
+    return result.stdout
+
+
+@pytest.mark.parametrize("missing", [True, False])
+def test_a_host_that_cannot_record_is_refused_before_anything_starts(
+    lab: Lab, missing: bool
+) -> None:
+    lab.write_spec(workloads={"pf": PROFILED}, blocks=1)
+    perf = write_perf(lab.directory, refuses="Access to performance monitoring is limited.")
+    code, driver = lab.run(fakes={"perf": "/nowhere/perf" if missing else str(perf)})
+    said = driver.stderr()
+    assert code == 3
+    assert not driver.of("BuildStarted")
+    assert len(said.splitlines()) == 2, "a sentence and a hint"
+    if missing:
+        assert said.startswith(
+            "error: here: perf is not installed\nhint: apt-get install linux-perf"
+        )
+    else:
+        assert "error: here: " in said
+        assert "Access to performance" in said or "perf_event_paranoid is" in said
+    assert "take profile: perf out of workload pf" in said
+    lab.assert_nothing_left()
+
+
+def test_a_perf_that_dies_costs_the_profile_and_nothing_else(lab: Lab) -> None:
+    lab.write_spec(workloads={"pf": PROFILED}, blocks=1)
+    perf = write_perf(lab.directory, dies="failed to mmap")
+    code, driver = lab.run(fakes={"perf": str(perf)})
+    assert code == 0
+    assert [e["message"] for e in driver.of("Warned") if "no profile of base" in e["message"]]
+    data = stored(lab)
+    assert {t.status for t in data.trials} == {"ok"}
+    records = data.experiment.facts["profiles"]
+    assert "failed" in {r["status"] for r in records}
+    warnings = build_report(data).warnings
+    assert any(
+        w.startswith("there is no profile of base in pf · persistent: perf on here")
+        for w in warnings
+    )
+    assert any("exit 3" in w and "failed to mmap" in w for w in warnings)
+    lab.assert_nothing_left()
+
+
+def test_a_run_that_was_killed_while_it_profiled_does_it_again(lab: Lab) -> None:
+    lab.write_spec(workloads={"pf": PROFILED}, blocks=1)
+    fakes = {"perf": str(write_perf(lab.directory))}
+    driver = lab.start(fakes=fakes)
+    driver.wait_for("Profiling")
+    driver.wait_for("TrialPhase", phase="access")
+    driver.process.kill()
+    driver.finish()
+    code, resumed = lab.run(resume=True, fakes=fakes)
+    assert (code, resumed.stderr()) == (0, "")
+    assert not resumed.of("TrialStarted")
+    assert [r["status"] for r in stored(lab).experiment.facts["profiles"]] == ["ok", "ok"]
+    lab.assert_nothing_left()
+
+
+def test_a_program_that_a_conductor_started_is_found_by_its_environment(tmp_path: Path) -> None:
+    with open_host(HostSpec(work_dir=str(tmp_path / "work")), "local", run_id="r") as host:
+        both = "TMPDIR=/a sleep 60 & TMPDIR=/b sleep 60 & wait"
+        conductor = host.start(
+            ["sh", "-c", both], name="conductor", log_stdout="c.out", log_stderr="c.log"
+        )
+        found = [find_child(host.transport, conductor, f"TMPDIR={at}") for at in ("/a", "/b")]
+        assert None not in found
+        assert len(set(found)) == 2
+        assert "TMPDIR=/b" in Path(f"/proc/{found[1]}/environ").read_text().split("\0")
+        conductor.stop(0.0)
+        assert find_child(host.transport, conductor, "TMPDIR=/a") is None
