@@ -201,9 +201,11 @@
       const mark = hollow ? { color: css('--paper'), borderColor: data.colours[v], borderWidth: 2 } : { color: data.colours[v] };
       series.push({ type: 'scatter', name: data.arms[v], symbol: SYMBOLS[v % SYMBOLS.length], symbolSize: hollow ? 8 : 10, itemStyle: mark, ...emphasis(), data: rows.map(([x, r]) => ({ value: [x, r.mean], tip: text(r, v) })) });
     }));
-    const short = (held) => held.replace('_no_store', '\n(no store)').replace('_', ' ');
-    return base({ ...state, log: false }, { name: 'what is held', nameGap: 30, min: 0.5, max: found.length + 0.5, interval: 1, label: { formatter: (x) => (found[Math.round(x) - 1] && Math.abs(x - Math.round(x)) < 0.01 ? short(found[Math.round(x) - 1]) : ''), customValues: found.map((_, i) => i + 1), hideOverlap: false, fontSize: 10 } },
+    const short = (held) => held.replace('_no_store', ', no store').replace('_', ' ');
+    const option = base({ ...state, log: false }, { name: 'what is held', nameGap: 62, min: 0.5, max: found.length + 0.5, interval: 1, label: { formatter: (x) => (found[Math.round(x) - 1] && Math.abs(x - Math.round(x)) < 0.01 ? short(found[Math.round(x) - 1]) : ''), customValues: found.map((_, i) => i + 1), hideOverlap: false, fontSize: 10, rotate: 40 } },
       { name: '% of it that is not used' }, series, { label: `Fragmentation by every formula in ${data.cells[c]}`, zoom: false });
+    option.grid.bottom = 82;
+    return option;
   }
 
   // Every figure for a state: an id, a title that says the question, and its plots (name, key of linked zoom, option).
@@ -214,7 +216,7 @@
     const all = [
       { id: 'trials', title: state.time ? `Did the machine drift? ${name}, trial after trial` : `How much do trials spread? ${name} of every trial, joined by block`, plots: each((c) => trials(data, state, c)) },
       { id: 'rounds', title: 'Does the change hold from round to round?', plots: each((c) => rounds(data, state, c)) },
-      { id: 'fragmentation', title: 'How much memory is held and not used, by every formula?', words: 'Filled: not mem_used; hollow: not payload.', plots: each((c) => fragmentation(data, state, c, results)) },
+      { id: 'fragmentation', title: 'How much memory is held and not used, by every formula?', words: 'Filled: not mem_used; hollow: not payload.', columns: 2, plots: each((c) => fragmentation(data, state, c, results)) },
       ...ops.flatMap((op) => [
         { id: `latency-${op}`, title: `How long do ${op}s take, percentile by percentile?`, plots: each((c) => curve(data, state, c, op)) },
         { id: `histogram-${op}`, title: `How are the latencies of ${op}s distributed?`, plots: each((c) => bars(data, state, c, op)) },
