@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +13,8 @@ from perfrunner.cli import complete, options
 from perfrunner.cli.output import note, result, result_console
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from perfrunner.report import Report
     from perfrunner.results import ExperimentData, ResultStore
 
@@ -117,13 +121,26 @@ def command(
     if page is not None and experiment is None:
         _publish(page)
         return
-    with ResultStore.open(out_dir, create=False) as store:
+    with _keeping_all(), ResultStore.open(out_dir, create=False) as store:
         data = load(store, experiment, hide=hides(fmt, with_hosts=with_hosts))
     if page is not None:
         _publish(page, data, add=add)
         return
-    report = build_report(data, baseline)
+    with _keeping_all():
+        report = build_report(data, baseline)
     write_report(report, data, fmt, output, charts_dir, every=every, verbose=verbose)
+
+
+@contextmanager
+def _keeping_all() -> Iterator[None]:
+    """No search for garbage: a report keeps what it reads, and to search ten thousand trials is a fifth of its time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def hides(fmt: str, *, with_hosts: bool) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sqlite3
 import subprocess
@@ -37,6 +38,12 @@ def test_a_pipe_is_as_wide_as_it_is_told_to_be(run, monkeypatch, columns):
     assert max(map(len, usual.splitlines())) > 100
     assert max(map(len, told.splitlines())) <= columns
     assert "+1.5 % [+0.8, +2.1] ✔" in told
+
+
+@pytest.mark.parametrize("words", [("report",), ("report", "nonesuch")])
+def test_garbage_is_collected_again_after_a_report(run, words):
+    run(*words)
+    assert gc.isenabled()
 
 
 def test_json_is_all_of_stdout(run):
