@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -10,10 +12,14 @@ from click.testing import CliRunner
 
 from perfrunner.cli import main
 from perfrunner.cluster import open_host
+from perfrunner.measure import perf
+from perfrunner.measure.perf import check_perf
 from perfrunner.report import build_report
 from perfrunner.results import ExperimentData, ResultStore
-from perfrunner.run.trial.profiling import find_child
+from perfrunner.run.trial.profiling import Profiler, find_child
+from perfrunner.run.trial.reproduce import Recorder
 from perfrunner.spec.cluster import HostSpec
+from tests.integration.sshd import raised_sshd
 from tests.support.fakes import PILLOWFIGHT, Lab, write_perf
 
 pytestmark = pytest.mark.integration
@@ -29,7 +35,9 @@ def stored(lab: Lab) -> ExperimentData:
         return store.load(summary.experiment.id)
 
 
-@pytest.mark.parametrize("schedule", ["side-by-side", "sequential"])
+@pytest.mark.parametrize(
+    "schedule", ["side-by-side", pytest.param("sequential", marks=pytest.mark.slow)]
+)
 def test_each_arm_is_profiled_once_more_at_the_end(lab: Lab, schedule: str) -> None:
     lab.write_spec(workloads={"pf": PROFILED, "other": PILLOWFIGHT}, blocks=1, schedule=schedule)
     code, driver = lab.run(fakes={"perf": str(write_perf(lab.directory))})
@@ -107,6 +115,7 @@ def test_a_perf_that_dies_costs_the_profile_and_nothing_else(lab: Lab) -> None:
     lab.assert_nothing_left()
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_while_it_profiled_does_it_again(lab: Lab) -> None:
     lab.write_spec(workloads={"pf": PROFILED}, blocks=1)
     fakes = {"perf": str(write_perf(lab.directory))}
@@ -120,6 +129,31 @@ def test_a_run_that_was_killed_while_it_profiled_does_it_again(lab: Lab) -> None
     assert not resumed.of("TrialStarted")
     assert [r["status"] for r in stored(lab).experiment.facts["profiles"]] == ["ok", "ok"]
     lab.assert_nothing_left()
+
+
+def test_a_process_behind_ssh_is_recorded_as_one_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(perf, "PROGRAM", str(write_perf(tmp_path)))
+    with (
+        raised_sshd(tmp_path) as server,
+        open_host(server.host_spec(tmp_path / "work"), "ssh", name="far", run_id="r") as host,
+    ):
+        assert check_perf(host.transport, host.work_dir, "pf") == "cpu-clock"
+        engine = host.start(["sleep", "60"], name="e", log_stdout="e.out", log_stderr="e.log")
+        recorder = Recorder("test").arm(0)
+        profiler = Profiler(tmp_path, recorder, "r", contextlib.nullcontext)
+        profiler.start(host.transport, host.work_dir, engine.pid)
+        assert {p.name for p in host.processes()} == {"e", "profile"}
+        while not Path(host.work_dir, "profile.data").exists():  # perf has begun
+            time.sleep(0.01)
+        profiler.stop()
+        assert profiler.keep() == {
+            "event": "cpu-clock", "frequency": 499, "samples": 5, "cut_short": False,
+        }  # fmt: skip
+        assert (tmp_path / "profile.folded").read_text() == BASE
+        engine.stop(0.0)
+        assert host.processes() == []
 
 
 def test_a_program_that_a_conductor_started_is_found_by_its_environment(tmp_path: Path) -> None:
