@@ -112,8 +112,8 @@ def _beside(spec: Spec, expected: Estimate) -> str:
         found.append(f"{expected.builds} builds that are not in the cache (about {seconds})")
     if check := expected.sampling_check(spec):
         found.append(f"the sampling check ({duration(check)})")
-    if seconds := expected.profiles(spec):
-        found.append(f"profiles with perf, not measured ({duration(seconds)})")
+    if profiles := expected.profiles(spec):
+        found.append(f"profiles with perf, not measured ({duration(profiles)})")
     return f"in that time: {' and '.join(found)}" if found else "every build is in the cache"
 
 

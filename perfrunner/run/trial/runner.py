@@ -471,10 +471,11 @@ def _keep_profiles(bench: EnsembleBench | ToolEnsembleBench, arms: Sequence[_Arm
     if not arms[0].profiled:
         return
     bench.phase("read profiles")
-    for place, (one, arm) in enumerate(zip(bench.arms, arms, strict=True)):
+    profilers = [one.profiler for one in bench.arms]
+    for place, (profiler, arm) in enumerate(zip(profilers, arms, strict=True)):
         with _laid_to(place):
-            if one.profiler is not None:
-                arm.facts["profile"] = one.profiler.keep()
+            if profiler is not None:
+                arm.facts["profile"] = profiler.keep()
 
 
 def _keep_final_stats(arm: Bench) -> None:
