@@ -2,9 +2,9 @@
 // that is there, and of what size? No experiment compares such a build.
 //
 //   none     nothing, not even an instruction
-//   burn1    13 dependent steps an operation: about 1 % of the engine's CPU time at batches of 100,
-//            256 B, 80 % SET (0.077 % a step, measured with 120 steps where an operation is 1.7 us)
-//   burn2    26 steps: about 2 %
+//   burn1    13 dependent steps an operation: 0.8 % of the engine's CPU time and 0.5 % of the
+//            throughput at batches of 100, 256 B, 80 % SET (docs/statistics.md)
+//   burn2    26 steps: 1.4 and 1.0 %
 //   stall    a front-end thread sleeps for 1 ms every 2 s
 //   bytes16  16 bytes more an item (planted_item.h)
 //   leak     32 bytes are lost at every 1000th SET of a front-end thread
@@ -56,7 +56,7 @@ template <unsigned Steps>
 struct Burn : NoFault {
     static constexpr unsigned kSteps = Steps;
     /// Begins when `seed` is known and gives an address that needs the result: out-of-order
-    /// execution cannot do the steps beside the operation.
+    /// execution cannot do the steps beside the operation, only beside the end of the one before.
     template <class T>
     static T& operation(T& object, uint64_t seed) {
         uint64_t none = 0;

@@ -61,8 +61,14 @@ class Builder(Protocol):
         """As perfrunner.build.build_variant."""
         ...
 
-    def relink(self, artifact: Artifact, seed: int, programs: Sequence[str]) -> Artifact:
-        """As perfrunner.build.relink, for an artifact of this builder."""
+    def relink(
+        self,
+        artifact: Artifact,
+        seed: int,
+        programs: Sequence[str],
+        waiting: Progress | None = None,
+    ) -> Artifact:
+        """As perfrunner.build.relink, for an artifact of this builder. `waiting` hears for whom or what it waits."""
         ...
 
     def beside(self, hosts: Mapping[str, Host]) -> Builder:
@@ -85,7 +91,14 @@ class BuildsHere:
     ) -> Artifact:
         return build_variant(variant, source_dir, self.cache_dir, progress)
 
-    def relink(self, artifact: Artifact, seed: int, programs: Sequence[str]) -> Artifact:
+    def relink(
+        self,
+        artifact: Artifact,
+        seed: int,
+        programs: Sequence[str],
+        waiting: Progress | None = None,
+    ) -> Artifact:
+        del waiting
         return relink(artifact, seed, programs)
 
     def beside(self, hosts: Mapping[str, Host]) -> BuildsHere:

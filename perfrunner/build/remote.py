@@ -30,14 +30,15 @@ from perfrunner.build.retention import note_use
 from perfrunner.build.snapshot import snapshot_path, take_snapshot
 from perfrunner.build.toolchain import build_environment
 from perfrunner.cluster import Host, HostInUse
-from perfrunner.errors import BuildError
+from perfrunner.errors import BuildError, HostError
 
 if TYPE_CHECKING:
     from perfrunner.spec.variant import Variant
 
 BUILD_TIMEOUT_S = 4 * 3600.0
 LOCK_PATIENCE_S = 1800.0
-_LOCK_EVERY_S = 1.0
+AWAY_PATIENCE_S = 600.0  # a host that restarts is back by then
+_AGAIN_EVERY_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -73,10 +74,18 @@ class BuildHost:
             note_use(path)
             return self._artifact(identity, path, began, cached=found is not None)
 
-    def relink(self, artifact: Artifact, seed: int, programs: Sequence[str]) -> Artifact:
+    def relink(
+        self,
+        artifact: Artifact,
+        seed: int,
+        programs: Sequence[str],
+        waiting: Progress | None = None,
+    ) -> Artifact:
         began = time.monotonic()
+        tell = waiting or silent
+        self._wait_for_host(tell)
         asked = {"build_id": artifact.build_id, "seed": seed, "programs": list(programs)}
-        with self._disk_errors_told(), self._locked(silent):
+        with self._disk_errors_told(), self._locked(tell):
             identity = str(self._ask("relink", asked, silent)["build_id"])
             path = self._fetch(identity, silent, base=artifact.path, programs=programs)
             # As here: one a block, and the same seed gives the same bytes again.
@@ -177,6 +186,22 @@ class BuildHost:
         finally:
             self.host.unlock()
 
+    def _wait_for_host(self, tell: Progress) -> None:
+        """Between blocks it may be away for a while, as the measured hosts may. HostError when it stays away."""
+        began = time.monotonic()
+        told = False
+        while True:
+            try:
+                self.host.boot_id()
+                return
+            except HostError as error:
+                if time.monotonic() - began > AWAY_PATIENCE_S:
+                    raise
+                if not told:
+                    tell(f"waiting for the build host: {error.message}")
+                    told = True
+            time.sleep(_AGAIN_EVERY_S)
+
     def _wait_for_lock(self, tell: Progress) -> None:
         began = time.monotonic()
         told = False
@@ -188,7 +213,7 @@ class BuildHost:
                 waited = time.monotonic() - began
                 if waited > LOCK_PATIENCE_S:
                     raise
-                if waited > _LOCK_EVERY_S and not told:  # our own last one may take a moment to go
+                if waited > _AGAIN_EVERY_S and not told:  # our own last one may take a moment to go
                     tell(f"waiting: {error.message}")
                     told = True
-            time.sleep(0.05 if not told else _LOCK_EVERY_S)
+            time.sleep(0.05 if not told else _AGAIN_EVERY_S)

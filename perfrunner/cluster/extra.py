@@ -1,19 +1,31 @@
-"""The packages of the extra `ssh`: what drives this machine alone does without them."""
+"""The packages of the extras `ssh` and `sdk`: who drives this machine alone, by our own load tools, needs neither."""
 
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Sequence
 
 from perfrunner.errors import UsageError
 
 SSH_PACKAGES = ("fabric", "paramiko")
+SDK_PACKAGES = ("couchbase",)
 
 
 def require_ssh() -> None:
     """UsageError where they are not installed."""
-    missing = [name for name in SSH_PACKAGES if importlib.util.find_spec(name) is None]
+    _require(
+        SSH_PACKAGES,
+        "driving hosts over SSH",
+        "pip install 'perfrunner[ssh]'; `cluster: local` needs none",
+    )
+
+
+def require_sdk() -> None:
+    """UsageError where they are not installed."""
+    _require(SDK_PACKAGES, "a workload of type sdk", "pip install 'perfrunner[sdk]'")
+
+
+def _require(packages: Sequence[str], what: str, remedy: str) -> None:
+    missing = [name for name in packages if importlib.util.find_spec(name) is None]
     if missing:
-        raise UsageError(
-            f"driving hosts over SSH needs {' and '.join(missing)}: not installed",
-            "pip install 'perfrunner[ssh]'; `cluster: local` needs none",
-        )
+        raise UsageError(f"{what} needs {' and '.join(missing)}: not installed", remedy)

@@ -1,4 +1,4 @@
-"""What a load process reported: the JSON of `pillowfight` and `append`, checked and typed.
+"""What a load process reported: the JSON of `pillowfight`, `append` and `sdk`, checked and typed.
 
 Schema version 1 only: a tool of another version is an error, never a guess. `merge_reports` joins the processes
 of several client hosts into one report: operations and histograms are added, series are added second by second.
@@ -58,7 +58,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class ClientReport:
-    """`prepare` is pillowfight's populate or append's load; `drive` is the measured phase. Either may be absent."""
+    """`prepare` is the populate phase or append's load; `drive` is the measured phase. Either may be absent."""
 
     tool: str
     prepare: Phase | None
@@ -89,7 +89,7 @@ def report_of(document: Any, where: str) -> ClientReport:
         raise TrialError(
             f"{where}: schema {schema!r} of {tool!r} is not known here (expected {SCHEMA})"
         )
-    if tool == "pillowfight":
+    if tool in ("pillowfight", "sdk"):
         prepare, drive = document.get("populate"), document.get("access")
     elif tool == "append":
         prepare, drive = document.get("load"), document.get("update")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from perfrunner.report.model import Fact
 
 if TYPE_CHECKING:
-    from perfrunner.results import ExperimentData
+    from perfrunner.results import BuildRecord, ExperimentData
 
 
 def variant_facts(data: ExperimentData, shown: Iterable[str]) -> Iterable[Fact]:
@@ -16,12 +16,17 @@ def variant_facts(data: ExperimentData, shown: Iterable[str]) -> Iterable[Fact]:
     spec = data.experiment.spec_json
     defined = spec.get("variants") or {}
     common = (spec.get("engine") or {}).get("params") or {}
-    builds = {build.variant: build.build_id for build in data.builds}
+    builds = {build.variant: build for build in data.builds}
     for name in shown:
         if isinstance(variant := defined.get(name), dict):
             mark = " (baseline)" if name == spec.get("baseline") else ""
-            build = f"; build {builds[name][:12]}" if name in builds else ""
+            build = _build(builds[name]) if name in builds else ""
             yield Fact(f"variant {name}{mark}", f"{definition(variant, common)}{build}")
+
+
+def _build(record: BuildRecord) -> str:
+    host = record.provenance.get("build_host")
+    return f"; build {record.build_id[:12]}{f', made on {host}' if host else ''}"
 
 
 def definition(variant: Mapping[str, Any], engine_params: Mapping[str, Any] | None = None) -> str:

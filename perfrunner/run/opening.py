@@ -12,6 +12,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 import perfrunner
 from perfrunner.errors import UsageError
 from perfrunner.results import ExperimentRecord, ResultStore, TrialRecord
@@ -42,9 +44,17 @@ def differences(recorded: Mapping[str, Any], spec: Spec) -> list[str]:
 
     Nor does the reference: it changes nothing of a run.
     """
-    old, new = _without_places(recorded), _without_places(resolved(spec))
+    old, new = _without_places(_of_today(recorded)), _without_places(resolved(spec))
     keys = {*old, *new} - {"seed", "reference"}
     return [key for key in sorted(keys) if old.get(key) != new.get(key)]
+
+
+def _of_today(recorded: Mapping[str, Any]) -> Mapping[str, Any]:
+    """With the defaults of what an older perfrunner did not know, since it did what they say."""
+    try:
+        return resolved(Spec.model_validate(recorded))
+    except ValidationError:
+        return recorded  # of a perfrunner that knew what this one does not
 
 
 def _without_places(spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -54,9 +64,7 @@ def _without_places(spec: Mapping[str, Any]) -> dict[str, Any]:
         name: {key: value for key, value in host.items() if key != "work_dir"}
         for name, host in (cluster.get("hosts") or {}).items()
     }
-    # An older perfrunner recorded no build host: it built where it ran.
-    rest = {k: v for k, v in cluster.items() if (k, v) != ("build_host", None)}
-    return {**spec, "cluster": {**rest, "hosts": hosts}}
+    return {**spec, "cluster": {**cluster, "hosts": hosts}}
 
 
 def begin(

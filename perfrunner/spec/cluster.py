@@ -24,6 +24,7 @@ WorkDir = Annotated[
 ]
 
 MAX_REPLICAS = 3
+LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 # It outlives a reboot, on a real disk; %u is the number of the user on the host, whose own it is.
 DEFAULT_WORK_DIR = "/var/tmp/perfrunner-%u"
 
@@ -104,6 +105,10 @@ class ClusterSpec(Piece):
                 f"expected fewer replicas than engine nodes; got {replicas} with {len(nodes)}"
             )
         return replicas
+
+    def is_here(self, name: str) -> bool:
+        """Whether a host is the machine that runs perfrunner, as far as its address tells."""
+        return self.transport == "local" or self.hosts[name].address in LOOPBACK
 
     @model_validator(mode="after")
     def _local_is_here(self) -> ClusterSpec:

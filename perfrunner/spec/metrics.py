@@ -92,6 +92,12 @@ _ALL = [
         title="user instructions of the engine's front end per operation",
         resolution=0.0005,
     ),
+    MetricType(
+        "errors", "operations", "lower", "difference", 1.0, "operations that ended in an error"
+    ),
+    MetricType(
+        "verified_items", "items", "none", "difference", 1.0, "documents that are as last written"
+    ),
     *_family("B", "lower", {
         "mem_used_bytes": "memory charged to the bucket",
         "rss_bytes": "resident memory without lazily freed pages (p99)",
@@ -129,6 +135,8 @@ _ALL = [
         }.items()
     ],
 ]  # fmt: skip
+# Of a workload that knows what every document has to be.
+OF_CONTENTS = ("errors", "verified_items")
 # By mem_used, which is usable sizes: what each allocator rounds up to. Between two allocators payload compares.
 BY_USABLE_SIZE = tuple(_fragmentation("fragmentation", ""))
 METRICS: dict[str, MetricType] = {metric.id: metric for metric in _ALL}

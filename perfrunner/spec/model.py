@@ -14,6 +14,7 @@ from perfrunner.spec.base import (
     PlainName,
     VariantName,
     items_error,
+    matching,
 )
 from perfrunner.spec.cluster import ClusterSpec
 from perfrunner.spec.cpus import AUTO, Cpus
@@ -32,6 +33,13 @@ AA_PREFIX, AGAIN = (
     "-again",
 )  # of an A/A experiment's name, and of the second name of its variant
 _LONGEST_NAME, _LONGEST_VARIANT = 64, 100
+PythonPath = Annotated[
+    str,
+    matching(
+        r"(?:/[A-Za-z0-9._+@-]+)+",
+        "the absolute path of a Python interpreter, such as /opt/sdk/bin/python",
+    ),
+]
 
 
 class EngineSpec(Piece):
@@ -60,6 +68,10 @@ class ClientSpec(Piece):
     """How the load clients and samplers are started, for every variant alike."""
 
     cpus: Cpus = Field(default=AUTO, description="where they run: beside the engine's CPUs")
+    python: PythonPath | None = Field(
+        default=None,
+        description="for workloads of type sdk; none: perfrunner's own on this machine, else the host's python3",
+    )
 
 
 class Limits(Piece):
@@ -156,6 +168,22 @@ class Spec(Piece):
                 f"expected a workload on an engine: variant {given[0]} has params, which no program of a"
                 " microbench or latency workload takes"
             )
+        return workloads
+
+    @field_validator("workloads")
+    @classmethod
+    def _are_possible_here(
+        cls, workloads: dict[str, Workload], info: ValidationInfo
+    ) -> dict[str, Workload]:
+        cluster, buckets = info.data.get("cluster"), info.data.get("buckets")
+        if cluster is not None and buckets is not None:
+            wrong = {
+                (name, key): text
+                for name, workload in workloads.items()
+                for key, text in workload.impossible(cluster, buckets).items()
+            }
+            if wrong:
+                raise items_error(wrong)
         return workloads
 
     @field_validator("reference")

@@ -37,6 +37,18 @@ class Share:
 Arguments: TypeAlias = Callable[[Share], Sequence[str]]
 
 
+@dataclass(frozen=True)
+class ClientProgram:
+    """A Python program of ours that is copied to the load clients: its name in messages, and its text."""
+
+    name: str
+    text: str
+
+    @property
+    def file(self) -> str:
+        return f"{self.name}_client.py"
+
+
 class Sampling(Protocol):
     """Periodic samples under way."""
 
@@ -54,6 +66,11 @@ class ServerBench(Protocol):
     @property
     def vbuckets(self) -> int: ...
 
+    @property
+    def persistent(self) -> bool:
+        """Whether the bucket's documents outlive the engine."""
+        ...
+
     def load(
         self,
         tool: str,
@@ -68,6 +85,30 @@ class ServerBench(Protocol):
         Each process drives all engine nodes, by the cluster map. `output` names the kept JSON. `single`: only one
         process, whatever the number of clients. `in_step`: the processes begin their measured phase at one instant.
         """
+        ...
+
+    def load_program(
+        self,
+        program: ClientProgram,
+        arguments: Arguments,
+        *,
+        output: str,
+        processes: int,
+        in_step: bool = False,
+    ) -> Mapping[str, str]:
+        """Run a program of ours `processes` times on every client and wait; connection and user flags are added here.
+
+        What each printed, by the name of the file that keeps it. The processes of a client follow each other in the
+        shares. `in_step`: as `load`; the program is told by `--barrier=HOST:PORT`.
+        """
+        ...
+
+    def kept_for(self, share: Share, name: str) -> str:
+        """A file on the client of a share of `load_program`: what a process leaves there for the next program."""
+        ...
+
+    def restart(self) -> None:
+        """Stop every engine cleanly and start it again on its data."""
         ...
 
     def wait_persisted(self) -> None: ...

@@ -15,7 +15,7 @@ from typing import Any
 from perfrunner.build import Artifact, Proof, place
 from perfrunner.errors import BuildError, PerfrunnerError, ProofError
 from perfrunner.measure import perf
-from perfrunner.run import runner
+from perfrunner.run import underway
 from perfrunner.run.events import Event
 from perfrunner.run.preflight import builds
 from perfrunner.run.runner import run_experiment
@@ -75,7 +75,7 @@ def main(settings: dict[str, Any]) -> int:
     if limit := settings.get("file_size_limit"):
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # writes then fail with EFBIG
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-    runner.REGAIN_PATIENCE_S = settings.get("patience", runner.REGAIN_PATIENCE_S)
+    underway.REGAIN_PATIENCE_S = settings.get("patience", underway.REGAIN_PATIENCE_S)
     perf.PROGRAM = settings.get("perf", perf.PROGRAM)
     spec_path = Path(settings["spec"])
     try:

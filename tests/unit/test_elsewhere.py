@@ -118,6 +118,16 @@ def test_ssh_without_its_extra_says_which_to_install(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_the_sdk_without_its_extra_says_which_to_install(tmp_path: Path) -> None:
+    assert run(MISSING + COMMAND.format(words=["init", "specs"]), tmp_path).returncode == 0
+    words = ["run", "specs/experiments/sdk.yaml", "--cache", "cache"]
+    done = run(MISSING + COMMAND.format(words=words), tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert "a workload of type sdk needs couchbase: not installed" in done.stderr
+    assert "hint: pip install 'perfrunner[sdk]'" in done.stderr
+    assert not (tmp_path / "perfrunner-results").exists(), "nothing was begun"
+
+
 def test_every_extra_that_is_spoken_of_exists_and_the_scripts_install_theirs() -> None:
     known = set(re.findall(r"(?m)^(\w+) = \[", (ROOT / "pyproject.toml").read_text()))
     places = [*ROOT.glob("perfrunner/**/*.py"), *ROOT.glob("docs/*.md"), ROOT / "pyproject.toml"]

@@ -63,6 +63,13 @@ def workload_words(workload: Mapping[str, Any]) -> str:
             f"documents of {_range(workload.get('fields'))} fields are read, grown by one and written back,"
             f" {workload.get('rounds', 5)} rounds"
         )
+    elif kind == "sdk":
+        share = float(workload.get("set_share", 20.0))
+        words = (
+            f"the Couchbase SDK, {100 - share:g} % reads, {share:g} % writes of"
+            f" {_range(workload.get('value_size'))} B, one at a time in {workload.get('processes')} processes a client"
+        )
+        return f"{words}; {_count(workload.get('items'))} documents, verified"
     else:
         settings = {k: v for k, v in workload.items() if v not in (None, "", {}, [])}
         return ", ".join(f"{k} {v}" for k, v in flatten(settings).items())

@@ -1,8 +1,8 @@
 """How the arms of a cell's block run: all alive side by side, in groups that each hold the baseline, or alone.
 
 Side by side is the rule, for neighbouring milliseconds of a host are alike and neighbouring seconds are not
-(docs/reports.md). What keeps arms apart is said beforehand, by `plan` and in the report: the spec asks for it, there
-are several load clients or engine nodes (slices and CPU clocks would not be in step), or not even two arms fit into
+(docs/reports.md). What keeps arms apart is said beforehand, by `plan` and in the report: the spec asks for it, the
+workload cannot take turns, there are several load clients (slices would not be in step), or not even two arms fit into
 memory.
 """
 
@@ -80,9 +80,11 @@ def arm_bytes(spec: Spec, workload: str) -> int:
 
 def _layout(spec: Spec, workload: str, free_bytes: int | None) -> Layout:
     arms = len(spec.variants)
+    chosen = spec.workloads[workload]
+    if chosen.why_alone:
+        return Layout("sequential", 1, chosen.why_alone)
     if spec.schedule_of(workload) == "sequential":
         return Layout("sequential", 1, "the spec asks for it")
-    chosen = spec.workloads[workload]
     if len(spec.cluster.load_clients) > 1 and isinstance(chosen, ServerWorkload):
         return Layout("sequential", 1, "slices of several load clients would not be in step")
     fit, why = arms, ""

@@ -18,6 +18,8 @@ from perfrunner.measure.perf import check_perf
 from perfrunner.run.preflight.describe import describe
 from perfrunner.run.preflight.health import Finding, host_findings, watch
 from perfrunner.run.preflight.pairs import pair_findings
+from perfrunner.run.preflight.sdk import SUBJECT as SDK
+from perfrunner.run.preflight.sdk import sdk_findings
 from perfrunner.run.trial.profiles import cells_to_profile
 from perfrunner.spec.allocator import SYSTEM
 from perfrunner.spec.cluster import ClusterSpec
@@ -52,14 +54,20 @@ def examine(cluster: ClusterSpec, spec: Spec | None) -> Iterator[Finding]:
                 hosts[name] = host
             except PerfrunnerError as error:
                 yield Finding(name, "reached", "problem", error.message, error.hint or "")
-        try:
-            yield from pair_findings(cluster, hosts)
-        except PerfrunnerError as error:
-            yield Finding(cluster.name, "network", "problem", error.message, error.hint or "")
+        yield from _or_why_not(cluster.name, "network", pair_findings(cluster, hosts))
         if spec is not None:
+            yield from _or_why_not(cluster.name, SDK, sdk_findings(spec, hosts))
             yield from _profiling(spec, hosts)
     if spec is not None and facts.keys() >= set(cluster.engine_nodes):
         yield from _suits(spec, facts)
+
+
+def _or_why_not(place: str, subject: str, findings: Iterator[Finding]) -> Iterator[Finding]:
+    """Those, and a problem of that subject in place of what could not be looked at."""
+    try:
+        yield from findings
+    except PerfrunnerError as error:
+        yield Finding(place, subject, "problem", error.message, error.hint or "")
 
 
 def _tools(spec: Spec | None) -> Iterator[Finding]:

@@ -17,12 +17,11 @@ from perfrunner.run.preflight.health import host_findings, platform_finding
 from perfrunner.run.trial.credentials import Credentials
 from perfrunner.run.trial.seats import Seat
 from perfrunner.run.trial.validity import changed_facts
-from perfrunner.spec.cluster import ClusterSpec, HostSpec
+from perfrunner.spec.cluster import LOOPBACK, ClusterSpec, HostSpec
 from perfrunner.spec.cpus import ANY, AUTO
 
 _SAID_AT_THE_START = ("governor", "load", "clock source", "disk")
 REGAIN_EVERY_S = 1.0
-LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 
 
 @dataclass

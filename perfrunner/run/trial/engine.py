@@ -133,6 +133,12 @@ class Engine:
                 f"the engine on {self.host.name} died {when} ({status}){self._last_words()}"
             )
 
+    def clear_port(self) -> None:
+        """Of a stopped engine, before another one starts in its place: `wait_ready` waits for the new one's."""
+        argv = ["rm", "-f", "--", self.setup.port_file]
+        self.recorder.run(self.host.name, argv)
+        self.host.run(argv)
+
     def stop(self) -> None:
         """A clean stop. TrialError when it had died, had to be killed, or ended with another status than 0."""
         if self._stopped:

@@ -17,10 +17,11 @@ from perfrunner.cluster.vbucket_map import bracketed
 from perfrunner.errors import TrialError
 from perfrunner.measure.turns import Turns, failed_arm, parse_arms, parse_turns
 from perfrunner.results.slices import SLICES_FILE
+from perfrunner.run.trial.clientseat import common_flags
 from perfrunner.run.trial.credentials import USER
 from perfrunner.run.trial.engine import Engine
 from perfrunner.run.trial.reproduce import Recorder
-from perfrunner.run.trial.serverbench import SLICE_S, Bench, common_flags
+from perfrunner.run.trial.serverbench import SLICE_S, Bench
 from perfrunner.workloads.bench import EnsembleArguments, Share
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from perfrunner.build import Artifact
 from perfrunner.build.layout import ENGINE_PROGRAM
+from perfrunner.build.output import Progress, silent
 from perfrunner.build.place import Builder
 from perfrunner.cluster.transport import Transport
 from perfrunner.run.trial.draws import layout_seed
@@ -48,11 +49,12 @@ class Relinks:
     deployed: Mapping[str, Deployed]  # as they were built
     seats: Sequence[Seat]
     builder: Builder  # who made the artifacts
+    waiting: Progress = silent  # hears it when the builder keeps us waiting
     _block: tuple[int, int] | None = field(default=None, init=False)
     _now: dict[str, Deployed] = field(default_factory=dict, init=False)
 
     def of_block(self, block: int, attempt: int) -> Mapping[str, Deployed]:
-        """By variant. BuildError when a link fails, HostError when the build host is gone."""
+        """By variant. BuildError when a link fails, HostError when the build host stays away."""
         if not wanted(self.spec, [d.build_id for d in self.deployed.values()]):
             return self.deployed
         if self._block != (block, attempt):
@@ -65,7 +67,9 @@ class Relinks:
         base = self.deployed[variant]
         shared = base.build_id if self.spec.relink == "auto" else variant
         seed = layout_seed(self.seed, shared, block, attempt)
-        artifact = self.builder.relink(self.artifacts[variant], seed, programs_of(self.spec))
+        artifact = self.builder.relink(
+            self.artifacts[variant], seed, programs_of(self.spec), self.waiting
+        )
         paths = {
             seat.host.name: _place(
                 seat, base.paths[seat.host.name], artifact, programs_of(self.spec)

@@ -155,7 +155,8 @@ class Recorder:
     def engine_ready(self, host: str, name: str, *, port: int, pid: int, job: str = "") -> None:
         """From here on the engine's port and pid are written as variables; the script stops it however it ends."""
         job = _identifier(job or name)
-        self._stops.insert(0, f"stop_{job}")
+        if (stop := f"stop_{job}") not in self._stops:
+            self._stops.insert(0, stop)
         self._lines.append(
             _ENGINE_READY.format(
                 id=_identifier(host), name=name, job=job, stops="; ".join(self._stops)

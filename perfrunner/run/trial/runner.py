@@ -11,7 +11,6 @@ are not the trial's: they are raised.
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import shutil
 import time
@@ -27,16 +26,18 @@ from perfrunner.errors import HostError, PerfrunnerError, TrialError
 from perfrunner.run.diskspace import disk_is_full
 from perfrunner.run.events import TrialStatus
 from perfrunner.run.plan.schedule import Task
+from perfrunner.run.trial.clientseat import ClientSeat
 from perfrunner.run.trial.draws import padding_size, round_seed, workload_seed
 from perfrunner.run.trial.engine import Engine, EngineSetup
 from perfrunner.run.trial.ensemble import ArmError, EnsembleBench
+from perfrunner.run.trial.interpreter import client_python
 from perfrunner.run.trial.leaving import leave
 from perfrunner.run.trial.pinning import CpuSets, choose, read_topology
 from perfrunner.run.trial.pressure import read_pressure
 from perfrunner.run.trial.profiling import Profiler
 from perfrunner.run.trial.reproduce import PADDING_NAME, ArmRecorder, Recorder
 from perfrunner.run.trial.seats import Deployed, Seat, TrialResult, trial_name
-from perfrunner.run.trial.serverbench import SAMPLE_INTERVAL_MS, Bench, ClientSeat
+from perfrunner.run.trial.serverbench import SAMPLE_INTERVAL_MS, Bench
 from perfrunner.run.trial.toolbench import ToolBench
 from perfrunner.run.trial.toolensemble import ToolEnsembleBench
 from perfrunner.run.trial.validity import ensemble_reasons, void_reasons
@@ -162,7 +163,7 @@ class TrialRunner:
             measured = scenario_for(workload.type)(bench, workload)
             _keep_profiles(bench, arms)
             for arm in bench.arms:
-                _keep_final_stats(arm)
+                arm.keep_stats()
             if self.spec.engine.verify == "replicas":
                 bench.phase("verify replicas")
                 for place, (arm, of) in enumerate(zip(bench.arms, arms, strict=True)):
@@ -292,6 +293,7 @@ class TrialRunner:
                     f"{seat.run_dir}/{arm.name}",
                     seat.credentials,
                     cpus.client,
+                    client_python(self.spec, seat.host.name),
                 )
                 for seat in self.load_clients
             ],
@@ -301,6 +303,7 @@ class TrialRunner:
             seed=workload_seed(self.seed, arm.task),
             vbuckets=self.spec.engine.vbuckets,
             replicas=self.spec.cluster.replicas,
+            persistent=arm.task.bucket == "persistent",
             deadline=deadline,
             shield=self.shield,
             sampler_cpus=cpus.client if self._together else "",
@@ -476,13 +479,6 @@ def _keep_profiles(bench: EnsembleBench | ToolEnsembleBench, arms: Sequence[_Arm
         with _laid_to(place):
             if profiler is not None:
                 arm.facts["profile"] = profiler.keep()
-
-
-def _keep_final_stats(arm: Bench) -> None:
-    for engine in arm.engines:
-        stats = {**engine.stat(), **engine.stat("memory", "timings")}
-        text = json.dumps(stats, indent=1, sort_keys=True)
-        (arm.directory / f"{engine.setup.name}-stat.json").write_text(text + "\n", "utf-8")
 
 
 def remote_name(task: Task, variants: Iterable[str]) -> str:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import itertools
 import json
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from perfrunner.cluster.process import ProcessHandle
-from perfrunner.cluster.transport import CommandTimeout, Transport
+from perfrunner.cluster.transport import CommandTimeout
 from perfrunner.cluster.vbucket_map import bracketed
 from perfrunner.errors import TrialError
 from perfrunner.measure.client import ClientReport, merge_reports, parse_report
@@ -26,29 +27,18 @@ from perfrunner.measure.instructions import (
     count_instructions,
 )
 from perfrunner.measure.samples import Sample, add_nodes, parse_samples
-from perfrunner.run.trial.credentials import USER, CredentialFiles
+from perfrunner.run.trial.clientseat import ClientSeat, client_failure, common_flags
 from perfrunner.run.trial.engine import Engine
 from perfrunner.run.trial.nodes import Nodes
 from perfrunner.run.trial.pinning import pinned
 from perfrunner.run.trial.profiling import Profiler
 from perfrunner.run.trial.reproduce import ArmRecorder
-from perfrunner.workloads.bench import Arguments, Sampling, Share
+from perfrunner.workloads.bench import Arguments, ClientProgram, Sampling, Share
 
 SLICE_S = 1.0
 SAMPLE_INTERVAL_MS = 1000
 ONE_SAMPLE_TIMEOUT_S = 30.0
 HELPER_TIMEOUT_S = 20.0
-
-
-@dataclass(frozen=True)
-class ClientSeat:
-    """Where a load process runs: a host, the tools and the secret on it, the trial's directory there."""
-
-    host: Transport
-    tools: str
-    directory: str
-    credentials: CredentialFiles
-    cpus: str = ""  # where load processes run on it; empty: anywhere
 
 
 @dataclass
@@ -63,6 +53,7 @@ class Bench:
     seed: int
     vbuckets: int
     replicas: int
+    persistent: bool
     deadline: float  # monotonic
     shield: Callable[[], AbstractContextManager[None]]  # around starting a process and noting it
     sampler_cpus: str = ""  # where the samplers run on the engine's host; empty: anywhere
@@ -71,6 +62,7 @@ class Bench:
     current_phase: str = "start"
     _processes: list[ProcessHandle] = field(default_factory=list)
     _barriers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    _installed: set[tuple[str, str]] = field(default_factory=set)
 
     # -- ServerBench
 
@@ -84,22 +76,31 @@ class Bench:
         in_step: bool = False,
     ) -> ClientReport:
         seats = self.seats[:1] if single else self.seats
-        barrier = self._barrier(len(seats)) if in_step and len(seats) > 1 else None
-        started = []
-        for index, seat in enumerate(seats):
-            name = output if len(seats) == 1 else f"{output}-{index + 1}"
-            argv = arguments(Share(index, len(seats)))
-            # It learns from this node where every vBucket is.
-            handle = self._start_client(tool, self.engines[0], seat, name, argv, barrier)
-            started.append((seat, name, handle))
-        for seat, name, handle in started:
-            self.wait_client(tool, seat, name, handle)
-        reports = []
-        for seat, name, _ in started:
-            kept = self.directory / f"{name}.json"
-            seat.host.get_file(f"{seat.directory}/{name}.json", kept)
-            reports.append(parse_report(kept.read_text(encoding="utf-8"), kept.name))
-        return merge_reports(reports)
+        commands = [(seat, [f"{seat.tools}/bin/{tool}"]) for seat in seats]
+        texts = self._on_clients(tool, commands, arguments, output, in_step=in_step)
+        return merge_reports([parse_report(text, name) for name, text in texts.items()])
+
+    def load_program(
+        self,
+        program: ClientProgram,
+        arguments: Arguments,
+        *,
+        output: str,
+        processes: int,
+        in_step: bool = False,
+    ) -> dict[str, str]:
+        for seat in self.seats:
+            self._install(program, seat)
+        commands = [
+            (seat, [seat.python, f"{seat.directory}/{program.file}"])
+            for seat in self.seats
+            for _ in range(processes)
+        ]
+        return self._on_clients(program.name, commands, arguments, output, in_step=in_step)
+
+    def kept_for(self, share: Share, name: str) -> str:
+        seat = self.seats[share.index * len(self.seats) // share.count]
+        return f"{seat.directory}/{name}-{share.index + 1}"
 
     def start_helper(self, engine: Engine, name: str, argv: Sequence[str]) -> ProcessHandle:
         """A process beside the engine, until `abandon`; it prints into `<name>.out` in the engine's directory."""
@@ -150,6 +151,19 @@ class Bench:
     @property
     def nodes(self) -> Nodes:
         return Nodes(self.engines, self.replicas, self.vbuckets, self.check_engines, self._left)
+
+    def restart(self) -> None:
+        self.keep_stats("-before-restart")
+        for engine in self.engines:
+            engine.stop()
+        engines = self.engines = list(self.engines)
+        for place, engine in enumerate(engines):
+            engine.clear_port()
+            with self.shield():
+                engines[place] = Engine.start(engine.host, engine.setup, self.recorder, self.run_id)
+        for engine in engines:
+            engine.wait_ready(self.deadline)
+        self.nodes.form()
 
     def reset_stats(self) -> None:
         for engine in self.engines:
@@ -205,6 +219,14 @@ class Bench:
 
     # -- for the trial
 
+    def keep_stats(self, suffix: str = "") -> None:
+        """Of every engine, as it is now."""
+        for engine in self.engines:
+            stats = {**engine.stat(), **engine.stat("memory", "timings")}
+            text = json.dumps(stats, indent=1, sort_keys=True)
+            name = f"{engine.setup.name}-stat{suffix}.json"
+            (self.directory / name).write_text(text + "\n", "utf-8")
+
     def check_engines(self) -> None:
         for engine in self.engines:
             engine.check_alive(f"during {self.current_phase}")
@@ -227,24 +249,44 @@ class Bench:
             )
         return left
 
-    def _start_client(
+    def _on_clients(
         self,
-        tool: str,
-        engine: Engine,
-        seat: ClientSeat,
-        name: str,
-        arguments: Sequence[str],
-        barrier: str | None,
-    ) -> ProcessHandle:
-        argv = [
-            f"{seat.tools}/bin/{tool}",
-            f"--host={engine.setup.address}",
-            f"--port={engine.port}",
-            *common_flags(seat),
-            *arguments,
-        ]
-        held = argv if barrier is None else [*argv, f"--barrier={barrier}"]
-        return self.start_client(held, seat, name, recorded=argv)
+        what: str,
+        commands: Sequence[tuple[ClientSeat, Sequence[str]]],
+        arguments: Arguments,
+        output: str,
+        *,
+        in_step: bool,
+    ) -> dict[str, str]:
+        """Run the commands, each with its share of the work, and wait: by file name, what each printed."""
+        count = len(commands)
+        barrier = self._barrier(count) if in_step and count > 1 else None
+        started = []
+        for index, (seat, command) in enumerate(commands):
+            name = output if count == 1 else f"{output}-{index + 1}"
+            argv = [*command, *self._common(seat), *arguments(Share(index, count))]
+            held = argv if barrier is None else [*argv, f"--barrier={barrier}"]
+            started.append((seat, name, self.start_client(held, seat, name, recorded=argv)))
+        self._wait_clients(what, started, self.check_engines)
+        texts = {}
+        for seat, name, _ in started:
+            kept = self.directory / f"{name}.json"
+            seat.host.get_file(f"{seat.directory}/{name}.json", kept)
+            texts[kept.name] = kept.read_text(encoding="utf-8")
+        return texts
+
+    def _common(self, seat: ClientSeat) -> list[str]:
+        """Of every load process: the node that tells it where every vBucket is, and who we are."""
+        engine = self.engines[0]
+        return [f"--host={engine.setup.address}", f"--port={engine.port}", *common_flags(seat)]
+
+    def _install(self, program: ClientProgram, seat: ClientSeat) -> None:
+        """Once a trial and client."""
+        path = f"{seat.directory}/{program.file}"
+        if (seat.host.name, path) not in self._installed:
+            seat.host.put_bytes(program.text.encode(), path)
+            self.recorder.write_file(seat.host.name, path, program.text)
+            self._installed.add((seat.host.name, path))
 
     def _barrier(self, parties: int) -> str:
         """Where the load processes of several hosts wait for each other; on the first engine's host."""
@@ -278,24 +320,30 @@ class Bench:
         check: Callable[[], None] | None = None,
     ) -> None:
         """Until it has ended well. `check` looks after the engines meanwhile (this arm's, if nothing else is said)."""
-        look = check or self.check_engines
-        self.recorder.wait(name)
-        while True:
+        self._wait_clients(tool, [(seat, name, handle)], check or self.check_engines)
+
+    def _wait_clients(
+        self,
+        tool: str,
+        started: Sequence[tuple[ClientSeat, str, ProcessHandle]],
+        look: Callable[[], None],
+    ) -> None:
+        """Until all have ended well. Each is looked at in turn: one that fails is noticed while others wait for it."""
+        for _, name, _ in started:
+            self.recorder.wait(name)
+        waiting = deque(started)
+        while waiting:
+            seat, name, handle = waiting.popleft()
             try:
                 status = handle.wait(min(SLICE_S, self._left()))
-                break
             except CommandTimeout:
                 look()
-        self._forget(handle)
-        if not status.ok:
-            look()
-            completed = seat.host.run(
-                ["tail", "-n", "3", f"{seat.directory}/{name}.log"], check=False
-            )
-            words = " | ".join(line.strip() for line in completed.stdout.splitlines())
-            raise TrialError(
-                f"{tool} on {seat.host.name} failed ({status}): {words[-600:] or 'silent'}"
-            )
+                waiting.append((seat, name, handle))
+                continue
+            self._forget(handle)
+            if not status.ok:
+                look()
+                raise client_failure(tool, seat, name, status)
 
     def _forget(self, handle: ProcessHandle) -> None:
         handle.stop(0.0)  # it has ended: this takes it out of the host's ledger
@@ -355,8 +403,3 @@ class _Sampling:
                 raise TrialError(f"the sampler on {host.name} did not last to its end ({ended})")
             per_node.append(parse_samples(kept.read_text(encoding="utf-8"), kept.name))
         return [add_nodes(instant) for instant in zip(*per_node, strict=False)]
-
-
-def common_flags(seat: ClientSeat) -> list[str]:
-    """Of every load tool: who we are, and the bucket."""
-    return [f"--user={USER}", f"--password-file={seat.credentials.password}", "--bucket=default"]

@@ -20,6 +20,7 @@ from perfrunner.spec.workloads.base import (
 from perfrunner.spec.workloads.latency import LatencySpec
 from perfrunner.spec.workloads.microbench import MicrobenchSpec
 from perfrunner.spec.workloads.pillowfight import PillowfightSpec
+from perfrunner.spec.workloads.sdk import SdkSpec
 from perfrunner.spec.workloads.tool import ToolWorkload
 
 WORKLOAD_TYPES: dict[str, type[Piece]] = {
@@ -27,10 +28,12 @@ WORKLOAD_TYPES: dict[str, type[Piece]] = {
     "append": AppendSpec,
     "microbench": MicrobenchSpec,
     "latency": LatencySpec,
+    "sdk": SdkSpec,
 }
 
 Workload: TypeAlias = Annotated[
-    PillowfightSpec | AppendSpec | MicrobenchSpec | LatencySpec, Field(discriminator="type")
+    PillowfightSpec | AppendSpec | MicrobenchSpec | LatencySpec | SdkSpec,
+    Field(discriminator="type"),
 ]
 
 __all__ = [
@@ -41,6 +44,7 @@ __all__ = [
     "MicrobenchSpec",
     "PillowfightSpec",
     "Schedule",
+    "SdkSpec",
     "ServerWorkload",
     "ToolWorkload",
     "Workload",

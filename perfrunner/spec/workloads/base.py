@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field
 from typing_extensions import Self
 
 from perfrunner.spec.base import ListAsTuple, Piece
-from perfrunner.spec.metrics import METRICS
+from perfrunner.spec.cluster import ClusterSpec
+from perfrunner.spec.metrics import METRICS, OF_CONTENTS
 from perfrunner.spec.units import Duration, PositiveCount, Size
 
 MOST_VALUE = 20 * 2**20  # engine_src/protocol/request_rules.h: kMaxValueLength
@@ -45,6 +46,19 @@ class AnyWorkload(Piece):
         """A trial cannot be shorter."""
         return 1.0
 
+    @property
+    def why_alone(self) -> str:
+        """Why its arms run one after the other whatever the spec says; empty where they can take turns."""
+        return ""
+
+    def impossible(
+        self,
+        cluster: ClusterSpec,  # noqa: ARG002 - a workload that asks for nothing special looks at nothing
+        buckets: Sequence[str],  # noqa: ARG002
+    ) -> Mapping[str, str]:
+        """What it asks for and cannot have on this cluster, with these bucket types: by key, what is expected."""
+        return {}
+
     def may_give(self, metric: str) -> bool:
         """False for a metric that this kind of workload never gives."""
         raise NotImplementedError
@@ -69,7 +83,7 @@ class ServerWorkload(AnyWorkload):
         return 1.0 + self.settle
 
     def may_give(self, metric: str) -> bool:
-        return metric in METRICS
+        return metric in METRICS and metric not in OF_CONTENTS
 
     @property
     def item_bytes(self) -> int:

@@ -23,13 +23,13 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "unit" / "build"))
 from sshd import Sshd, raised_sshd
 from tiny_engine import variant, write_engine
 
-from perfrunner.build import Artifact, build_variant, relink
+from perfrunner.build import Artifact, build_variant, relink, remote
 from perfrunner.build.manifest import sums_of
 from perfrunner.build.place import Builder, Platform, open_builder
 from perfrunner.cli import main
 from perfrunner.cluster import LinkLost, open_host
 from perfrunner.cluster.environment import BASE_ENVIRONMENT
-from perfrunner.errors import BuildError, PerfrunnerError
+from perfrunner.errors import BuildError, HostError, PerfrunnerError
 from perfrunner.run.preflight.doctor import examine
 from perfrunner.run.preflight.hosts import open_hosts
 from perfrunner.spec.cluster import ClusterSpec
@@ -295,6 +295,31 @@ def test_it_waits_for_a_measurement_on_the_build_host(
 
         assert maker.build(variant(), engine, release).cached is False
     assert "is in use by run other of" in lines[0]
+
+
+@pytest.mark.parametrize("back", [True, False])
+def test_a_link_waits_for_a_build_host_that_is_away(
+    engine: Path, maker: Builder, monkeypatch: pytest.MonkeyPatch, back: bool
+) -> None:
+    built = maker.build(variant(), engine)
+    asked = maker.host.boot_id
+    away = iter([True, True, not back])
+
+    def boot_id() -> str:
+        if next(away, not back):
+            raise HostError("maker: cannot connect")
+        return asked()
+
+    monkeypatch.setattr(maker.host, "boot_id", boot_id)
+    monkeypatch.setattr(remote, "_AGAIN_EVERY_S", 0.01)
+    lines: list[str] = []
+    if back:
+        assert maker.relink(built, 3, ("kv_engine",), lines.append).build_id != built.build_id
+    else:
+        monkeypatch.setattr(remote, "AWAY_PATIENCE_S", 0.05)
+        with pytest.raises(HostError, match="cannot connect"):
+            maker.relink(built, 3, ("kv_engine",), lines.append)
+    assert lines == ["waiting for the build host: maker: cannot connect"]
 
 
 class _Silent:

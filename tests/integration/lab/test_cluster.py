@@ -6,12 +6,15 @@ import concurrent.futures
 import contextlib
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
+from perfrunner.errors import HostError
 from perfrunner.run.plan.schedule import Task
 from perfrunner.run.preflight.hosts import RunHosts, open_hosts
+from perfrunner.run.preflight.sdk import require_sdk_there
 from perfrunner.run.trial.runner import TrialRunner
 from perfrunner.run.trial.seats import Deployed, TrialResult
 from perfrunner.spec import load_spec
@@ -27,6 +30,7 @@ WORKLOADS = {
         "connections": 2, "batch": 50,
     },
     "app": {"type": "append", "items": ITEMS, "rounds": 1, "settle": 0, "threads": 2},
+    "sdk": {"type": "sdk", "items": ITEMS, "processes": 2, "operations": 4000, "set_share": 60, "settle": 0},
 }  # fmt: skip
 
 
@@ -53,7 +57,7 @@ class Cluster:
             "name": "cluster", "cluster": document, "baseline": "base",
             "variants": {name: {"allocator": {"name": "system"}} for name in ("base", "same")},
             "engine": {"vbuckets": 64, "quota_mb": 128, "threads": 1, "shards": 1, "verify": "replicas"},
-            "workloads": WORKLOADS, "blocks": 1, "seed": 7,
+            "workloads": WORKLOADS, "blocks": 1, "seed": 7, "client": {"python": sys.executable},
         }  # fmt: skip
         path = directory / "spec.yaml"
         path.write_text(json.dumps(spec))
@@ -87,7 +91,9 @@ class Cluster:
         )
 
 
-@pytest.mark.parametrize(("workload", "bucket"), [("pf", "persistent"), ("app", "ephemeral")])
+@pytest.mark.parametrize(
+    ("workload", "bucket"), [("pf", "persistent"), ("app", "ephemeral"), ("sdk", "persistent")]
+)
 def test_two_nodes_with_a_replica(
     lab: Lab, tmp_path: Path, artifact: Path, workload: str, bucket: str
 ) -> None:
@@ -131,6 +137,30 @@ def test_three_nodes_two_replicas_two_clients(lab: Lab, tmp_path: Path, artifact
     result = Cluster(tmp_path, artifact, document).run("pf")
     assert (result.status, result.reason) == ("ok", "")
     assert result.facts["verified"] == {"documents": ITEMS, "copies": 3}
+
+
+def test_the_sdk_on_two_clients_finds_all_that_it_wrote(
+    lab: Lab, tmp_path: Path, artifact: Path
+) -> None:
+    document = lab.cluster_document(["lab1", "lab2"], ["lab2", "lab3"])
+    result = Cluster(tmp_path, artifact, document).run("sdk")
+    assert (result.status, result.reason) == ("ok", "")
+    assert result.facts["contents"] == {"load": ITEMS}
+    shares = [json.loads(path.read_text())["access"]["ops"]
+              for path in sorted(result.directory.glob("client-*.json"))]  # fmt: skip
+    assert shares == [1000] * 4
+    lab.assert_idle()
+
+
+def test_a_client_without_the_sdk_is_named_before_anything_is_built(
+    lab: Lab, tmp_path: Path, artifact: Path
+) -> None:
+    cluster = Cluster(tmp_path, artifact, lab.cluster_document(["lab1"], ["lab2", "lab3"]))
+    missing = cluster.spec.client.model_copy(update={"python": "/opt/none/bin/python"})
+    with open_hosts(cluster.spec.cluster, "r", Silent()) as hosts:
+        require_sdk_there(cluster.spec, hosts.hosts)
+        with pytest.raises(HostError, match=r"^lab2: /opt/none/bin/python cannot import couchbase"):
+            require_sdk_there(cluster.spec.model_copy(update={"client": missing}), hosts.hosts)
 
 
 def test_a_client_of_two_that_dies_fails_the_trial_and_ends_the_other(

@@ -57,6 +57,17 @@ def test_a_spec_adds_what_it_needs(cli, here):
     assert found["spec small", "two_cores"]["grade"] == "ok"
 
 
+def test_a_workload_of_the_sdk_needs_it_on_the_load_clients(cli, here):
+    changes = ("--set", "workloads={app: {type: sdk, items: 10}}")
+    words = ("doctor", "spec.yaml", "--cluster", here, *changes)
+    found = {f["subject"]: f for f in cli.json(*words)["findings"] if f["place"] == "here"}
+    assert found["couchbase SDK"]["grade"] == "ok"
+    lacks = cli.json(*words, "--set", "client.python=/bin/false", code=3)
+    (problem,) = [f for f in lacks["findings"] if f["grade"] == "problem"]
+    assert (problem["place"], problem["subject"]) == ("here", "couchbase SDK")
+    assert "client.python=" in problem["remedy"]
+
+
 def test_a_spec_that_asks_for_profiles_needs_perf(cli, here, monkeypatch):
     from perfrunner.measure import perf
 

@@ -329,7 +329,12 @@ def test_every_format_says_what_each_variant_is(make):
     }
     spec = {**data.experiment.spec_json, "engine": {"params": {"ht_size": "3", "x": "1"}}}
     spec["variants"] = {**spec["variants"], "glibc": arm, "jemalloc-5.1.0": other}
-    report = build_report(replace(data, experiment=replace(data.experiment, spec_json=spec)))
+    builds = tuple(
+        replace(b, provenance={"build_host": "maker"} if b.variant != "glibc" else b.provenance)
+        for b in data.builds
+    )
+    experiment = replace(data.experiment, spec_json=spec)
+    report = build_report(replace(data, experiment=experiment, builds=builds))
     lines = {fact.label: fact.value for fact in report.context}
     build = report.builds[0].build_id[:12]
     assert lines["variant glibc (baseline)"] == (
@@ -338,5 +343,6 @@ def test_every_format_says_what_each_variant_is(make):
     assert lines["variant jemalloc-5.1.0"].startswith(
         "jemalloc-5.1.0 profile historic metadata_thp:always; param"
     )
+    assert lines["variant jemalloc-5.1.0"].endswith(", made on maker")
     for fmt in ("terminal", "markdown", "commit"):
         assert "metadata_thp:always" in render(report, fmt, verbose=True).replace("\\", "")

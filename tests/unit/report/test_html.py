@@ -13,6 +13,8 @@ import pytest
 
 from perfrunner.errors import StoreError
 from perfrunner.report import build_report, render, write_html
+from perfrunner.report.page.described import workload_words
+from perfrunner.spec.workloads import SdkSpec
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +77,14 @@ def test_the_first_screen_says_what_was_compared(page):
     assert "AMD EPYC 7B13" in text
     assert "jemalloc-5.1.0,metadata_thp=always" in text
     assert page.count('class="effects" data-metric="ops_per_s"') == 1
+
+
+def test_a_workload_of_the_sdk_is_told_in_words():
+    workload = SdkSpec(type="sdk", items=20_000).model_dump()
+    assert workload_words(workload) == (
+        "the Couchbase SDK, 80 % reads, 20 % writes of 256 B, one at a time in 2 processes a client;"
+        " 20,000 documents, verified"
+    )
 
 
 def test_nothing_is_asked_of_any_server(page):

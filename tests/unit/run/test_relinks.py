@@ -60,7 +60,7 @@ def drawn(
     (base / "kv_engine").write_bytes(b"as built")
     (base / "kvctl").write_bytes(b"kvctl")
 
-    def link(artifact: Artifact, seed: int, programs: object) -> Artifact:
+    def link(artifact: Artifact, seed: int, programs: object, waiting: object) -> Artifact:
         path = tmp_path / "cache" / f"{artifact.build_id}-{seed}"
         (path / "bin").mkdir(parents=True, exist_ok=True)
         (path / "bin" / "kv_engine").write_bytes(f"{artifact.build_id} by {seed}".encode())

@@ -121,6 +121,8 @@ DIRECTIONS = {
     "ops_per_s_total": ("higher", "ratio"),
     "ops_per_s_p90": ("higher", "ratio"),
     "slow_slices": ("lower", "difference"),
+    "errors": ("lower", "difference"),
+    "verified_items": ("none", "difference"),
     "instructions_per_op": ("lower", "ratio"),
     "latency_get_p99_us": ("lower", "ratio"),
     "latency_set_p50_us": ("lower", "ratio"),

@@ -118,6 +118,15 @@ def test_a_run_that_was_begun_before_there_were_build_hosts_goes_on(specs):
     assert differences(recorded, specs.spec()) == ["cluster"]
 
 
+def test_a_run_of_before_a_setting_was_known_goes_on_where_it_has_its_default(specs):
+    recorded = resolved(specs.spec())
+    del recorded["client"]["python"], recorded["engine"]["cpus"]
+    assert differences(recorded, specs.spec()) == []
+    assert differences(recorded, specs.spec(None, "engine.cpus=0-1")) == ["engine"]
+    recorded["client"]["of_tomorrow"] = 1
+    assert "client" in differences(recorded, specs.spec())
+
+
 def test_validate_looks_into_every_profile(specs):
     path = specs.directory / "spec.yaml"
     path.write_text(path.read_text() + PROFILES)

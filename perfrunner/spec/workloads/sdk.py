@@ -1,0 +1,133 @@
+"""`type: sdk`: what an application sees that uses the Couchbase Python SDK from several processes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
+
+from perfrunner.spec.cluster import ClusterSpec
+from perfrunner.spec.metrics import METRICS
+from perfrunner.spec.suggest import expected_name
+from perfrunner.spec.units import Duration, Percent, PositiveCount, PositiveDuration
+from perfrunner.spec.workloads.base import Schedule, ServerWorkload, SizeRange
+from perfrunner.spec.workloads.pillowfight import LEAST_ALONE_S
+
+LEVELS = ("none", "majority")
+LEVELS_ON_DISK = ("majority_and_persist_to_active", "persist_to_majority")
+LEAST_DOCUMENT = 64  # bytes: key, version and some body
+ALONE = "the Couchbase SDK cannot be asked for slices"
+# As an estimate for the plan: of one process, on one CPU.
+POPULATED_PER_S, VERIFIED_PER_S, ALONE_PER_S = 20_000, 20_000, 4_000
+RESTART_S = 3.0
+_NEVER = ("ops_per_s_total", "slow_slices", "instructions_per_op")
+
+
+def _offered(level: str) -> str:
+    if level in LEVELS_ON_DISK:
+        raise ValueError("expected none or majority: the engine refuses levels that wait for disks")
+    if level not in LEVELS:
+        raise ValueError(expected_name("a durability level", level, LEVELS))
+    return level
+
+
+def _documents(sizes: tuple[int, int]) -> tuple[int, int]:
+    if sizes[0] < LEAST_DOCUMENT:
+        raise ValueError(
+            f"expected at least {LEAST_DOCUMENT} bytes: a document holds its key and version"
+        )
+    return sizes
+
+
+class SdkSpec(ServerWorkload):
+    """JSON documents that are read and written one at a time by every process, and compared with what was written."""
+
+    type: Literal["sdk"]
+    processes: Annotated[int, Field(ge=1, le=256)] = Field(
+        default=2, description="on each load client; each has one operation under way"
+    )
+    set_share: Percent = 20.0
+    value_size: Annotated[SizeRange, AfterValidator(_documents)] = (256, 256)
+    durability: Annotated[str, AfterValidator(_offered)] = Field(
+        default="none", description="of writes: none or majority"
+    )
+    ramp: Duration = Field(default=1.0, description="seconds at the start that do not count")
+    duration: PositiveDuration = Field(
+        default=10.0, description="seconds of mixed load, ramp included"
+    )
+    operations: PositiveCount | None = Field(
+        default=None, description="over all processes: fixed work, instead of a duration and a ramp"
+    )
+    restart: bool = Field(
+        default=False,
+        description="persistent buckets: the engine is restarted on its data, and all is verified again",
+    )
+
+    @field_validator("schedule")
+    @classmethod
+    def _in_no_turns(cls, schedule: Schedule | None) -> Schedule | None:
+        if schedule == "side-by-side":
+            raise ValueError(f"expected sequential: {ALONE}")
+        return schedule
+
+    @field_validator("threads")
+    @classmethod
+    def _by_processes(cls, threads: int) -> int:
+        if threads != 1:
+            raise ValueError("expected 1: `processes` says how many operations are under way")
+        return threads
+
+    @field_validator("processes")
+    @classmethod
+    def _each_has_keys(cls, processes: int, info: ValidationInfo) -> int:
+        items = info.data.get("items")
+        if items is not None and processes > items:
+            raise ValueError(f"expected at most one for each of the {items} items")
+        return processes
+
+    @field_validator("duration")
+    @classmethod
+    def _leaves_a_steady_window(cls, duration: float, info: ValidationInfo) -> float:
+        ramp = info.data.get("ramp")
+        if ramp is not None and round(duration - ramp, 9) < LEAST_ALONE_S:
+            raise ValueError(f"expected at least one second more than ramp ({ramp:g} s)")
+        return duration
+
+    @property
+    def why_alone(self) -> str:
+        return ALONE
+
+    def impossible(self, cluster: ClusterSpec, buckets: Sequence[str]) -> Mapping[str, str]:
+        found = {}
+        if self.durability != "none" and cluster.replicas:
+            found["durability"] = (
+                "expected none on a cluster with replicas: the engine answers before a replica has the write"
+            )
+        if self.restart and "persistent" not in buckets:
+            found["restart"] = (
+                "expected false: of ephemeral buckets nothing is left after a restart"
+            )
+        elif self.restart and len(cluster.engine_nodes) > 1:
+            found["restart"] = "expected false: only a single engine node is restarted"
+        return found
+
+    @property
+    def least_seconds(self) -> float:
+        return super().least_seconds + (0.0 if self.operations else self.duration)
+
+    def may_give(self, metric: str) -> bool:
+        return metric in METRICS and metric not in _NEVER
+
+    @property
+    def item_bytes(self) -> int:
+        """The larger values count: a mixture fragments."""
+        return 128 + self.value_size[1]
+
+    @property
+    def expected_seconds(self) -> float:
+        """A guess of one trial's length, for a plan; measured durations replace it during a run."""
+        around = self.items / POPULATED_PER_S + self.items / VERIFIED_PER_S
+        again = RESTART_S + self.items / VERIFIED_PER_S if self.restart else 0.0
+        load = self.operations / ALONE_PER_S if self.operations else self.duration
+        return 6.0 + around + load + self.settle + again
