@@ -234,6 +234,13 @@ def test_on_paper_nothing_is_cut_and_the_folds_are_open(visit, tmp_path):
     assert (tmp_path / "page.pdf").stat().st_size > 50_000
 
 
+def test_the_rows_of_a_table_lie_in_its_columns(visit):
+    """The first row of a metric has the class of the first screen's name, and once had its grid."""
+    tab = visit(1400)
+    rows = tab.locator("table.results tbody tr")
+    assert set(rows.evaluate_all("r => r.map(e => getComputedStyle(e).display)")) == {"table-row"}
+
+
 def test_what_is_folded_opens(visit):
     tab = visit()
     spec = tab.get_by_text("alert('a spec is text")
