@@ -6,8 +6,10 @@ not counts, since two arms differ in how much CPU time they used.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, field
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -69,6 +71,15 @@ def most_moved(base: Folded, arm: Folded, most: int = MOST_MOVED) -> tuple[Funct
     ]
     moved = [share for share in found if share.difference]
     return tuple(sorted(moved, key=lambda s: (-abs(s.difference), s.function))[:most])
+
+
+def by_chance(base: int, arm: int, share: float) -> float:
+    """How far two shares of about `share` differ by the luck of sampling alone in 1 of 20 profiles of so many samples.
+
+    Two binomial counts, by the normal approximation. Samples of a burst are not independent: the truth is not smaller.
+    """
+    variance = share * (1 - share) * (1 / base + 1 / arm)
+    return NormalDist().inv_cdf(0.975) * math.sqrt(variance)
 
 
 def frames(base: Folded, arm: Folded) -> Frame:

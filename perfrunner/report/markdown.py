@@ -18,7 +18,7 @@ from perfrunner.report.numbers import (
     spread,
     verdict_text,
 )
-from perfrunner.report.profiles import ONE_SAMPLE, how_taken, shares, short_name
+from perfrunner.report.profiles import ONE_SAMPLE, both_taken, shares, short_name
 from perfrunner.report.selection import primary_rows, selected
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def _profiles(report: Report) -> Iterable[str]:
     yield ""
     for arm in arms:
         name, against = _plain(arm.arm.taken.variant), _plain(arm.base.taken.variant)
-        yield f"{_plain(str(arm.cell))}; {_plain(how_taken(arm.arm))}; {_plain(how_taken(arm.base))}."
+        yield f"{_plain(str(arm.cell))}; {_plain(both_taken(arm))}."
         yield ""
         yield f"| function | {against} | {name} | points |"
         yield "|:--|--:|--:|--:|"

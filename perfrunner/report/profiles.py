@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perfrunner.analysis import Cell
-from perfrunner.analysis.profiles import FunctionShare, most_moved
+from perfrunner.analysis.profiles import FunctionShare, by_chance, most_moved
 from perfrunner.errors import TrialError
 from perfrunner.report.numbers import minus
 from perfrunner.results.profiles import arm_profiles, read_profile
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from perfrunner.results import ExperimentData
     from perfrunner.results.profiles import ArmProfile
 
+TYPICAL_SHARE = 0.1  # at which the luck of sampling is told
 LONGEST_NAME = 72  # of a function in a table; its whole name is told beside it
 ONE_SAMPLE = (
     "A profile is one sample of each arm, taken once after the last trial: shares have no interval here, and a"
@@ -96,6 +97,15 @@ def how_taken(profile: Profile) -> str:
     taken = profile.taken
     text = f"{taken.variant}: {taken.samples} samples of {taken.event} at {taken.frequency} Hz"
     return f"{text}, cut short: more samples than are kept" if taken.cut_short else text
+
+
+def both_taken(arm: ProfiledArm) -> str:
+    """How both were, and which differences are too small to be looked at."""
+    luck = by_chance(arm.base.stacks.samples, arm.arm.stacks.samples, TYPICAL_SHARE)
+    return (
+        f"{how_taken(arm.arm)}; {how_taken(arm.base)}. So few samples differ by up to {_hundredths(luck)} points by"
+        f" luck alone where the shares are {100 * TYPICAL_SHARE:g} %"
+    )
 
 
 def shares(share: FunctionShare) -> tuple[str, str, str]:

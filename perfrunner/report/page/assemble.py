@@ -36,8 +36,8 @@ SCRIPTS = (
     "points.js",
     "page/charts.js",
     "page/page.js",
-    "page/flames.js",
 )
+OF_PROFILES = ("page/flames.js",)
 MOST_WARNINGS = 3  # on the first screen
 
 
@@ -59,7 +59,8 @@ def html_text(
     primary = primary_rows(report)
     rest = _by_metric(report, leave_out=primary)
     colours = chart_data_colours(report)
-    scripts = [files("perfrunner.report").joinpath(name).read_text("utf-8") for name in SCRIPTS]
+    names = SCRIPTS + (OF_PROFILES if report.profiles else ())
+    scripts = [files("perfrunner.report").joinpath(name).read_text("utf-8") for name in names]
     return environment.get_template("report.html.j2").render(
         report=report,
         comparison=report.comparison,

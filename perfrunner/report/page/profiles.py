@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from perfrunner.analysis.profiles import frames
 from perfrunner.report.flame import boxes, colour_of, difference_svg, flame_svg, scale_of_colours
-from perfrunner.report.profiles import how_taken, points, shares, short_name
+from perfrunner.report.profiles import both_taken, how_taken, points, shares, short_name
 
 if TYPE_CHECKING:
     from perfrunner.report.model import Report
@@ -44,7 +44,7 @@ def _arm(report: Report, arm: ProfiledArm) -> dict[str, Any]:
     return {
         "name": name,
         "arm": report.comparison.variants.index(name),
-        "how": f"{how_taken(arm.arm)}; {how_taken(arm.base)}",
+        "how": both_taken(arm),
         "svg": Markup(difference_svg(tree, label)),
         "legend": [colour_of(step) for step in steps],
         "least": points(-full),

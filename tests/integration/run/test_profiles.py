@@ -26,7 +26,8 @@ from tests.support.fakes import PILLOWFIGHT, Lab, variant, write_perf
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[3]
-PROFILED = {**PILLOWFIGHT, "profile": "perf"}
+SHORT = {**PILLOWFIGHT, "duration": 2, "ramp": 0}
+PROFILED = {**SHORT, "profile": "perf"}
 BASE = "front-end;kv::run(int);cold 4\nfront-end;kv::run(int);hot 1\n"
 CHANGED = "front-end;kv::run(int);cold 4\nfront-end;kv::run(int);hot 4\n"
 
@@ -41,7 +42,7 @@ def stored(lab: Lab) -> ExperimentData:
     "schedule", ["side-by-side", pytest.param("sequential", marks=pytest.mark.slow)]
 )
 def test_each_arm_is_profiled_once_more_at_the_end(lab: Lab, schedule: str) -> None:
-    lab.write_spec(workloads={"pf": PROFILED, "other": PILLOWFIGHT}, blocks=1, schedule=schedule)
+    lab.write_spec(workloads={"pf": PROFILED, "other": SHORT}, blocks=1, schedule=schedule)
     code, driver = lab.run(fakes={"perf": str(write_perf(lab.directory))})
     assert (code, driver.stderr()) == (0, "")
     (event,) = driver.of("Profiling")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from perfrunner.analysis.profiles import Frame, frames, most_moved, self_shares
+from perfrunner.analysis.profiles import Frame, by_chance, frames, most_moved, self_shares
 from perfrunner.measure.folded import Folded
 
 BASE = Folded({("t", "run", "lock"): 30, ("t", "run"): 10, ("t", "run", "set", "lock"): 60})
@@ -31,6 +32,13 @@ def test_shares_are_compared_not_counts_the_largest_move_first() -> None:
 def test_equal_moves_are_in_the_order_of_their_names() -> None:
     moved = most_moved(Folded({("b",): 1, ("c",): 1}), Folded({("a",): 1, ("c",): 1}))
     assert [s.function for s in moved] == ["a", "b"]
+
+
+def test_luck_is_what_two_binomial_counts_differ_by() -> None:
+    rng = np.random.default_rng(3)
+    base, arm = (rng.binomial(n, 0.1, 20_000) / n for n in (400, 900))
+    beyond = np.mean(np.abs(arm - base) > by_chance(400, 900, 0.1))
+    assert beyond == pytest.approx(0.05, abs=0.006)
 
 
 def test_a_frame_has_the_share_of_all_that_it_calls() -> None:
