@@ -22,6 +22,7 @@
 #include <thread>
 #include <vector>
 
+#include "benchmarks/own_cpu.h"
 #include "benchmarks/pass.h"
 #include "benchmarks/registry.h"
 #include "bucket/hash_table.h"
@@ -113,6 +114,7 @@ void overItems(benchmark::State& state, Body body) {
     HashTable& shared = *table;
     auto next = static_cast<size_t>(bench::Pass::current().position());
     bool wrong = false;
+    const bench::OwnCpu own(state.thread_index(), state.threads());
     for (auto _ : state) {
         wrong |= !body(shared, *items[next++]);
     }
@@ -156,6 +158,7 @@ void statsEpilogue(benchmark::State& state) {
             StoredValue::create("Thread" + std::to_string(state.thread_index()), Ordered::No);
     value->setDocument(ItemMeta{}, Blob::create("x"));
     HashTable& shared = *table;
+    const bench::OwnCpu own(state.thread_index(), state.threads());
     for (auto _ : state) {
         shared.epilogue(StoredValueFacts(), value.get());
     }

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from perfrunner.analysis.cells import CellBlocks, clean_blocks, void_trials
+from perfrunner.analysis.cells import CellBlocks, Paired, clean_blocks, void_trials
 from perfrunner.analysis.circumstances import (
     differences,
     shared_circumstances,
@@ -22,12 +22,14 @@ from perfrunner.analysis.circumstances import (
 from perfrunner.analysis.enough import too_little
 from perfrunner.analysis.estimate import (
     NotARatioError,
+    Pairing,
     adjust,
-    paired_effect,
+    paired_effects,
     summarise,
+    summarise_all,
     unpaired_effect,
 )
-from perfrunner.analysis.model import ALPHA, Cell, Comparison, Effect, Row
+from perfrunner.analysis.model import ALPHA, Cell, Comparison, Effect, Row, Summary
 from perfrunner.analysis.plan import AnalysisPlan, type_of
 from perfrunner.analysis.rare import ROBUST, rare_slices
 from perfrunner.analysis.saturation import busy_hosts, saturated
@@ -48,14 +50,7 @@ def compare(data: ExperimentData, baseline: str | None = None) -> Comparison:
     builds = {t.variant: t.build_id for t in data.trials} | {
         b.variant: b.build_id for b in data.builds
     }
-    drafts = [
-        _draft(blocks, type_of(metric), variant, builds.get(variant, ""), plan)
-        for blocks in cells
-        for metric in plan.order(blocks.metrics)
-        for variant in plan.variants
-        if blocks.values(metric, variant)
-    ]
-    rows = _with_verdicts(drafts)
+    rows = _with_verdicts(_drafts(cells, builds, plan))
     return Comparison(
         baseline=plan.baseline,
         variants=plan.variants,
@@ -87,9 +82,9 @@ def compare_unpaired(
             x = cells_a[cell].values(name, variant_a)
             y = cells_b[cell].values(name, variant_b)
             if x:
-                drafts.append(_row(cell, metric, base, build_a, x, primary=primary))
+                drafts.append(_row(cell, metric, base, build_a, summarise(x), primary=primary))
             if y:
-                row = _row(cell, metric, other, build_b, y, primary=primary)
+                row = _row(cell, metric, other, build_b, summarise(y), primary=primary)
                 drafts.append(_with_unpaired_effect(row, base, x, y, plan.margin(metric)))
     rows = _with_verdicts(drafts)
     return Comparison(
@@ -142,11 +137,10 @@ def _row(
     metric: MetricType,
     variant: str,
     build_id: str,
-    values: Mapping[int, float],
+    summary: Summary,
     *,
     primary: bool,
 ) -> Row:
-    summary = summarise(values)
     notes = (f"outlier in block {_listed(summary.outliers)} (kept)",) if summary.outliers else ()
     return Row(
         cell=cell,
@@ -161,27 +155,72 @@ def _row(
     )
 
 
-def _draft(
-    blocks: CellBlocks, metric: MetricType, variant: str, build_id: str, plan: AnalysisPlan
-) -> Row:
-    """A row with its effect, but without q and verdict."""
-    values = blocks.values(metric.id, variant)
-    row = _row(blocks.cell, metric, variant, build_id, values, primary=metric.id in plan.primary)
-    if variant == plan.baseline:
-        return row
-    base = blocks.values(metric.id, plan.baseline)
-    paired = blocks.paired(metric.id, plan.baseline, variant)
-    if not paired.base:
-        return replace(row, reason="the baseline gives none")
-    margin = plan.margin(metric)
-    try:
-        effect = paired_effect(
-            metric.effect, plan.baseline, paired.base, paired.other, margin, metric.resolution
+class _Place(NamedTuple):
+    """Where a row is: `paired` with the baseline's values, but for the baseline itself."""
+
+    blocks: CellBlocks
+    metric: MetricType
+    variant: str
+    paired: Paired | None
+
+
+def _drafts(cells: list[CellBlocks], builds: Mapping[str, str], plan: AnalysisPlan) -> list[Row]:
+    """Every row, with its effect but without q and verdict. All numbers are worked out at once."""
+    places = [
+        _Place(
+            blocks,
+            type_of(metric),
+            variant,
+            None if variant == plan.baseline else blocks.paired(metric, plan.baseline, variant),
         )
-    except NotARatioError as error:
-        return replace(row, verdict="invalid", reason=str(error))
+        for blocks in cells
+        for metric in plan.order(blocks.metrics)
+        for variant in plan.variants
+        if blocks.values(metric, variant)
+    ]
+    summaries = summarise_all([p.blocks.values(p.metric.id, p.variant) for p in places])
+    pairings = {
+        at: Pairing(
+            place.metric.effect,
+            place.paired.base,
+            place.paired.other,
+            plan.margin(place.metric),
+            place.metric.resolution,
+        )
+        for at, place in enumerate(places)
+        if place.paired is not None and place.paired.base
+    }
+    effects = dict(
+        zip(pairings, paired_effects(plan.baseline, list(pairings.values())), strict=True)
+    )
+    drafts = []
+    for at, (place, summary) in enumerate(zip(places, summaries, strict=True)):
+        row = _row(
+            place.blocks.cell,
+            place.metric,
+            place.variant,
+            builds.get(place.variant, ""),
+            summary,
+            primary=place.metric.id in plan.primary,
+        )
+        drafts.append(_draft(row, place, effects.get(at), plan))
+    return drafts
+
+
+def _draft(
+    row: Row, place: _Place, effect: Effect | NotARatioError | None, plan: AnalysisPlan
+) -> Row:
+    """The row with its effect, and what is to be said of it."""
+    blocks, metric, variant, paired = place
+    if paired is None:
+        return row
+    if effect is None:
+        return replace(row, reason="the baseline gives none")
+    if isinstance(effect, NotARatioError):
+        return replace(row, verdict="invalid", reason=str(effect))
     notes = list(row.notes)
-    if unpaired := sorted((base.keys() | values.keys()) - paired.base.keys()):
+    held = blocks.values(metric.id, plan.baseline).keys() | row.summary.values.keys()
+    if unpaired := sorted(held - paired.base.keys()):
         notes.append(f"block {_listed(unpaired)} lacks one of the arms and is left out")
     if paired.apart:
         notes.append(
@@ -190,17 +229,17 @@ def _draft(
         )
     notes.extend(_disagreement(effect))
     if metric.id == ROBUST:
-        notes.extend(rare_slices(blocks, plan.baseline, variant, margin))
-    too_short = too_little(
-        blocks,
-        metric.id,
-        (plan.baseline, variant),
-        short_wanted=blocks.cell.workload in plan.short,
+        notes.extend(rare_slices(blocks, plan.baseline, variant, effect.margin))
+    arms = (plan.baseline, variant)
+    reason = too_little(blocks, metric.id, arms, short_wanted=blocks.cell.workload in plan.short)
+    why = saturated(blocks, metric.id, arms, plan.client_busy)
+    return replace(
+        row,
+        effect=effect,
+        notes=tuple(notes),
+        verdict="invalid" if why else None,
+        reason=why or reason,
     )
-    drafted = replace(row, effect=effect, notes=tuple(notes), reason=too_short)
-    if why := saturated(blocks, metric.id, (plan.baseline, variant), plan.client_busy):
-        return replace(drafted, verdict="invalid", reason=why)
-    return drafted
 
 
 def _with_unpaired_effect(
@@ -223,32 +262,45 @@ def _with_unpaired_effect(
 
 
 def _with_verdicts(drafts: list[Row]) -> tuple[Row, ...]:
+    effects = dict(enumerate(_corrected(drafts)))
+    verdicts = {
+        at: decide(effect, row.metric.direction)
+        for (at, effect), row in zip(effects.items(), drafts, strict=True)
+        if effect is not None and row.verdict is None and not row.reason
+    }
+    unsure = [at for at, (verdict, _, _) in verdicts.items() if verdict == "unsure"]
+    more = dict(zip(unsure, more_blocks([e for at in unsure if (e := effects[at])]), strict=True))
+    rows = []
+    for at, row in enumerate(drafts):
+        verdict, small, reason = verdicts.get(at, (row.verdict, row.small, row.reason))
+        rows.append(
+            row
+            if row.effect is None
+            else replace(
+                row,
+                effect=effects[at],
+                verdict=verdict,
+                small=small,
+                reason=reason,
+                more_blocks=more.get(at),
+            )
+        )
+    return tuple(rows)
+
+
+def _corrected(drafts: list[Row]) -> list[Effect | None]:
+    """Their effects with q, which is over each of the two families."""
+    effects = [row.effect for row in drafts]
     families: dict[bool, list[int]] = defaultdict(list)
-    for index, row in enumerate(drafts):
+    for at, row in enumerate(drafts):
         if row.effect is not None and row.effect.p is not None:
-            families[row.primary].append(index)
-    rows = list(drafts)
+            families[row.primary].append(at)
     for family in families.values():
-        p_values = [_p(rows[index]) for index in family]
-        for index, q in zip(family, adjust(p_values), strict=True):
-            effect = rows[index].effect
-            assert effect is not None
-            rows[index] = replace(rows[index], effect=replace(effect, q=q))
-    return tuple(_judge(row) for row in rows)
-
-
-def _judge(row: Row) -> Row:
-    if row.effect is None or row.verdict is not None or row.reason:
-        return row
-    verdict, small, reason = decide(row.effect, row.metric.direction)
-    more = more_blocks(row.effect) if verdict == "unsure" else None
-    return replace(row, verdict=verdict, small=small, reason=reason, more_blocks=more)
-
-
-def _p(row: Row) -> float:
-    assert row.effect is not None
-    assert row.effect.p is not None
-    return row.effect.p
+        tested = [e for at in family if (e := effects[at])]
+        q_values = adjust([e.p for e in tested if e.p is not None])
+        for at, effect, q in zip(family, tested, q_values, strict=True):
+            effects[at] = replace(effect, q=q)
+    return effects
 
 
 def _disagreement(effect: Effect) -> Iterable[str]:

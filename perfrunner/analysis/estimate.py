@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import TYPE_CHECKING, Any
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -21,12 +22,13 @@ from perfrunner.analysis.inference import false_discovery, signed_rank_p, t_inte
 from perfrunner.analysis.model import CONFIDENCE, Effect, EffectKind, Interval, Summary
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     Array = NDArray[np.float64]
 
+V = TypeVar("V", np.float64, "Array")
 NO_SPREAD = 1e-12  # a standard deviation below this share of the values is rounding, not spread
 MIN_FOR_FENCES = 5
 
@@ -35,21 +37,33 @@ class NotARatioError(ValueError):
     """A ratio of values that are not all positive is not defined."""
 
 
+class Pairing(NamedTuple):
+    """What an effect is estimated from: two arms' values by block.
+
+    `margin` and `resolution` are shares for a ratio, else in the metric's unit.
+    """
+
+    kind: EffectKind
+    base: Mapping[int, float]
+    other: Mapping[int, float]
+    margin: float
+    resolution: float = 0.0
+
+
 def summarise(values: Mapping[int, float]) -> Summary:
     """Describe one variant's trials, by block."""
-    data = np.array(list(values.values()), dtype=np.float64)
-    mean = float(data.mean())
-    sd = float(data.std(ddof=1)) if len(data) > 1 else None
-    return Summary(
-        values=dict(values),
-        mean=mean,
-        sd=sd,
-        cv=None if sd is None or mean == 0 else sd / abs(mean),
-        minimum=float(data.min()),
-        maximum=float(data.max()),
-        ci95=_interval(data, mean, sd),
-        outliers=_beyond_fences(values, data),
-    )
+    (found,) = summarise_all([values])
+    return found
+
+
+def summarise_all(many: Sequence[Mapping[int, float]]) -> list[Summary]:
+    """Each by itself; those of as many trials are worked out at once."""
+    found: dict[int, Summary] = {}
+    for places in _grouped(map(len, many)):
+        group = [many[place] for place in places]
+        data = np.array([list(values.values()) for values in group], dtype=np.float64)
+        found.update(zip(places, _summaries(group, data), strict=True))
+    return [found[place] for place in range(len(many))]
 
 
 def paired_effect(
@@ -64,31 +78,40 @@ def paired_effect(
 
     `margin` and `resolution` are shares for a ratio, else in the metric's unit.
     """
-    blocks = sorted(base.keys() & other.keys())
-    if not blocks:
+    (found,) = paired_effects(baseline, [Pairing(kind, base, other, margin, resolution)])
+    if isinstance(found, NotARatioError):
+        raise found
+    return found
+
+
+def paired_effects(baseline: str, many: Sequence[Pairing]) -> list[Effect | NotARatioError]:
+    """Each by itself; those of a kind and of as many blocks are worked out at once."""
+    blocks = [sorted(pairing.base.keys() & pairing.other.keys()) for pairing in many]
+    if not all(blocks):
         raise ValueError("no block holds both arms")
-    x = np.array([base[b] for b in blocks], dtype=np.float64)
-    y = np.array([other[b] for b in blocks], dtype=np.float64)
-    if kind == "ratio":
-        _require_positive(blocks, x, y)
-        d, scale = np.log(y) - np.log(x), 1.0
-    else:
-        d, scale = y - x, float(np.abs([x, y]).max())
-    nothing = _nearest_nothing(kind, float(d.mean()), resolution)
-    found = _one_sample(d, scale, nothing)
-    return Effect(
-        kind=kind,
-        baseline=baseline,
-        n=len(blocks),
-        estimate=_back(kind, float(d.mean())),
-        ci95=_interval_back(kind, found.interval),
-        p=found.p,
-        t=found.t,
-        sd=float(d.std(ddof=1)) if len(d) > 1 else None,
-        wilcoxon_p=_wilcoxon(d - nothing),
-        margin=margin,
-        resolution=resolution,
-    )
+    found: dict[int, Effect | NotARatioError] = {}
+    for places in _grouped(
+        (pairing.kind, len(its)) for pairing, its in zip(many, blocks, strict=True)
+    ):
+        x, y = (
+            np.array(
+                [[getattr(many[place], arm)[b] for b in blocks[place]] for place in places],
+                dtype=np.float64,
+            )
+            for arm in ("base", "other")
+        )
+        kept = np.arange(len(places))
+        if many[places[0]].kind == "ratio":
+            positive = (x > 0) & (y > 0)
+            for row in np.flatnonzero(~positive.all(axis=1)):
+                at = int(np.argmin(positive[row]))
+                found[places[row]] = _not_a_ratio(blocks[places[row]][at], x[row, at], y[row, at])
+            kept = np.flatnonzero(positive.all(axis=1))
+        if len(kept):
+            group = [many[places[row]] for row in kept]
+            effects = _effects(baseline, group, x[kept], y[kept])
+            found.update(zip((places[row] for row in kept), effects, strict=True))
+    return [found[place] for place in range(len(many))]
 
 
 def unpaired_effect(
@@ -102,18 +125,19 @@ def unpaired_effect(
     """Welch's interval between two experiments that were not interleaved."""
     x, y = np.array(base, dtype=np.float64), np.array(other, dtype=np.float64)
     if kind == "ratio":
-        _require_positive(range(1, len(x) + 1), x, x)
-        _require_positive(range(1, len(y) + 1), y, y)
+        for values in (x, y):
+            for block in np.flatnonzero(values <= 0):
+                raise _not_a_ratio(int(block) + 1, values[block], values[block])
         x, y = np.log(x), np.log(y)
     scale = 1.0 if kind == "ratio" else float(np.abs(np.concatenate([x, y])).max())
-    nothing = _nearest_nothing(kind, float(y.mean() - x.mean()), resolution)
+    nothing = float(_nearest_nothing(kind, y.mean() - x.mean(), np.float64(resolution)))
     interval, p, t = _welch(x, y, scale, nothing)
     return Effect(
         kind=kind,
         baseline=baseline,
         n=min(len(x), len(y)),
-        estimate=_back(kind, float(y.mean() - x.mean())),
-        ci95=_interval_back(kind, interval),
+        estimate=float(_back(kind, y.mean() - x.mean())),
+        ci95=None if interval is None else tuple(_back(kind, np.array(interval)).tolist()),
         p=p,
         t=t,
         sd=None,
@@ -131,44 +155,104 @@ def adjust(p_values: Sequence[float]) -> list[float]:
     return [float(q) for q in false_discovery(p_values)]
 
 
-class _Found:
-    """A one-sample t test; all None where there are fewer than two values."""
-
-    def __init__(self, interval: Interval | None, p: float | None, t: float | None) -> None:
-        self.interval = interval
-        self.p = p
-        self.t = t
-
-
-def _nearest_nothing(kind: EffectKind, mean: float, resolution: float) -> float:
+def _nearest_nothing(kind: EffectKind, mean: V, resolution: V) -> V:
     """The change within the resolution that lies nearest to the one found (a log ratio, or a difference)."""
-    reach = math.log1p(resolution) if kind == "ratio" else resolution
-    return min(max(mean, -reach), reach)
+    reach = np.log1p(resolution) if kind == "ratio" else resolution
+    return np.clip(mean, -reach, reach)
 
 
-def _one_sample(data: Array, scale: float, nothing: float) -> _Found:
-    if len(data) < 2:
-        return _Found(None, None, None)
-    mean = float(data.mean())
-    if _without_spread(data, scale):
-        # Every block says the same: no error to estimate. Nothing speaks against the value found.
-        return _Found((mean, mean), 1.0 if abs(mean - nothing) <= NO_SPREAD * scale else 0.0, None)
-    t, p = t_test(data, nothing)
-    return _Found(_student(data, mean, float(data.std(ddof=1))), p, t)
+def _grouped(keys: Iterable[Hashable]) -> Iterable[list[int]]:
+    """The places of each key."""
+    places: dict[Hashable, list[int]] = defaultdict(list)
+    for place, key in enumerate(keys):
+        places[key].append(place)
+    return places.values()
 
 
-def _interval(data: Array, mean: float, sd: float | None) -> Interval | None:
-    """Student's interval of a mean; a point where the values do not spread."""
-    if sd is None:
-        return None
-    if sd <= NO_SPREAD * float(np.abs(data).max()):
-        return (mean, mean)
-    return _student(data, mean, sd)
+def _summaries(group: Sequence[Mapping[int, float]], data: Array) -> Iterator[Summary]:
+    """A row of `data` each."""
+    n = data.shape[1]
+    mean, least, most = data.mean(axis=1), data.min(axis=1), data.max(axis=1)
+    beyond = _beyond_fences(data)
+    columns: list[Iterable[Any]] = [mean.tolist(), least.tolist(), most.tolist(), beyond]
+    if n < 2:
+        columns += [[None] * len(group)] * 2
+    else:
+        sd = data.std(axis=1, ddof=1)
+        low, high = _student(mean, sd, n, sd <= NO_SPREAD * np.abs(data).max(axis=1))
+        columns += [sd.tolist(), zip(low.tolist(), high.tolist(), strict=True)]
+    for values, centre, lowest, highest, out, spread, interval in zip(group, *columns, strict=True):
+        yield Summary(
+            values=dict(values),
+            mean=centre,
+            sd=spread,
+            cv=None if spread is None or centre == 0 else spread / abs(centre),
+            minimum=lowest,
+            maximum=highest,
+            ci95=interval,
+            outliers=tuple(itertools.compress(values, out)) if any(out) else (),
+        )
 
 
-def _student(data: Array, mean: float, sd: float) -> Interval:
-    n = len(data)
-    return t_interval(mean, sd / math.sqrt(n), n - 1, CONFIDENCE)
+def _effects(baseline: str, group: Sequence[Pairing], x: Array, y: Array) -> Iterator[Effect]:
+    """Of one kind; a row of `x` (the baseline's) and `y` each."""
+    kind, n = group[0].kind, x.shape[1]
+    if kind == "ratio":
+        d, scale = np.log(y) - np.log(x), np.ones(len(x))
+    else:
+        d, scale = y - x, np.maximum(np.abs(x).max(axis=1), np.abs(y).max(axis=1))
+    mean = d.mean(axis=1)
+    nothing = _nearest_nothing(kind, mean, np.array([pairing.resolution for pairing in group]))
+    columns: list[Iterable[Any]] = [_back(kind, mean).tolist()]
+    if n < 2:
+        columns += [[None] * len(group)] * 5
+    else:
+        columns += _tested(kind, d, mean, scale, nothing)
+    for pairing, estimate, interval, p, t, sd, wilcoxon_p in zip(group, *columns, strict=True):
+        yield Effect(
+            kind=kind,
+            baseline=baseline,
+            n=n,
+            estimate=estimate,
+            ci95=interval,
+            p=p,
+            t=t,
+            sd=sd,
+            wilcoxon_p=wilcoxon_p,
+            margin=pairing.margin,
+            resolution=pairing.resolution,
+        )
+
+
+def _tested(
+    kind: EffectKind, d: Array, mean: Array, scale: Array, nothing: Array
+) -> list[Iterable[Any]]:
+    """Intervals, p, t, standard deviations and signed-rank p of the rows of `d`: each has two values at least."""
+    n, sd = d.shape[1], d.std(axis=1, ddof=1)
+    # Where every block says the same there is no error to estimate. Nothing speaks against the value found.
+    flat = sd <= NO_SPREAD * scale
+    low, high = (_back(kind, end) for end in _student(mean, sd, n, flat))
+    t = np.full(len(d), math.nan)
+    p = np.where(np.abs(mean - nothing) <= NO_SPREAD * scale, 1.0, 0.0)
+    t[~flat], p[~flat] = t_test(d[~flat], nothing[~flat])
+    ranks = signed_rank_p(d - nothing[:, None])
+    return [
+        zip(low.tolist(), high.tolist(), strict=True),
+        p.tolist(),
+        _known(t),
+        sd.tolist(),
+        _known(ranks),
+    ]
+
+
+def _known(values: Array) -> list[float | None]:
+    """None where there is none."""
+    return [None if math.isnan(value) else value for value in values.tolist()]
+
+
+def _student(mean: Array, sd: Array, n: int, flat: NDArray[np.bool_]) -> tuple[Array, Array]:
+    """Student's intervals of means; a point where the values do not spread."""
+    return t_interval(mean, np.where(flat, 0.0, sd / math.sqrt(n)), n - 1, CONFIDENCE)
 
 
 def _welch(
@@ -191,36 +275,26 @@ def _welch(
     )
 
 
-def _wilcoxon(d: Array) -> float | None:
-    """The signed-rank p value; None where it is not defined (no difference that is not zero)."""
-    return signed_rank_p(d) if len(d) >= 2 and np.any(d) else None
-
-
 def _without_spread(data: Array, scale: float) -> bool:
     return float(data.std(ddof=1)) <= NO_SPREAD * scale
 
 
-def _beyond_fences(values: Mapping[int, float], data: Array) -> tuple[int, ...]:
-    if len(data) < MIN_FOR_FENCES:
-        return ()
-    low, high = np.percentile(data, [25, 75])
+def _beyond_fences(data: Array) -> list[list[bool]]:
+    """Row by row, which values are beyond Tukey's fences."""
+    if data.shape[1] < MIN_FOR_FENCES:
+        return [[]] * len(data)
+    low, high = np.percentile(data, [25, 75], axis=1, keepdims=True)
     reach = 1.5 * (high - low)
-    slack = NO_SPREAD * float(np.abs(data).max())  # equal values must not differ by rounding
+    # Equal values must not differ by rounding.
+    slack = NO_SPREAD * np.abs(data).max(axis=1, keepdims=True)
     beyond = (data < low - reach - slack) | (data > high + reach + slack)
-    return tuple(itertools.compress(values, beyond))
+    found: list[list[bool]] = beyond.tolist()
+    return found
 
 
-def _require_positive(blocks: Sequence[int] | range, x: Array, y: Array) -> None:
-    for block, a, b in zip(blocks, x, y, strict=True):
-        if a <= 0 or b <= 0:
-            raise NotARatioError(f"a ratio needs positive values; block {block} has {min(a, b):g}")
+def _not_a_ratio(block: int, x: float, y: float) -> NotARatioError:
+    return NotARatioError(f"a ratio needs positive values; block {block} has {min(x, y):g}")
 
 
-def _back(kind: EffectKind, value: float) -> float:
-    return math.exp(value) if kind == "ratio" else value
-
-
-def _interval_back(kind: EffectKind, interval: Interval | None) -> Interval | None:
-    if interval is None:
-        return None
-    return (_back(kind, interval[0]), _back(kind, interval[1]))
+def _back(kind: EffectKind, value: V) -> V:
+    return np.exp(value) if kind == "ratio" else value

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from scipy import special
@@ -21,25 +21,26 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
+V = TypeVar("V", float, "Array")
 MOST_EXACT = 50  # values, for the exact signed-rank distribution: scipy's limit too
 
 
-def t_critical(tail: float, freedom: ArrayLike) -> Array:
+def t_critical(tail: ArrayLike, freedom: ArrayLike) -> Array:
     """What Student's t of so many degrees of freedom exceeds with probability `tail`: stats.t.isf."""
     return np.asarray(-special.stdtrit(freedom, tail), dtype=np.float64)
 
 
-def t_interval(mean: float, error: float, freedom: int, confidence: float) -> tuple[float, float]:
-    """Around a mean with this standard error."""
-    half = float(t_critical((1 - confidence) / 2, freedom)) * error
+def t_interval(mean: V, error: V, freedom: int, confidence: float) -> tuple[V, V]:
+    """Around a mean with this standard error, or around many."""
+    half = error * float(t_critical((1 - confidence) / 2, freedom))
     return mean - half, mean + half
 
 
-def t_test(data: Array, expected: float) -> tuple[float, float]:
-    """(t, two-sided p) of the mean of at least two values that spread: stats.ttest_1samp."""
-    n = len(data)
-    t = (float(data.mean()) - expected) / (float(data.std(ddof=1)) / math.sqrt(n))
-    return t, 2 * float(special.stdtr(n - 1, -abs(t)))
+def t_test(data: Array, expected: ArrayLike) -> tuple[Array, Array]:
+    """(t, two-sided p) of the mean of at least two values that spread, along the last axis: stats.ttest_1samp."""
+    n = data.shape[-1]
+    t = (data.mean(axis=-1) - expected) / (data.std(axis=-1, ddof=1) / math.sqrt(n))
+    return t, 2 * special.stdtr(n - 1, -np.abs(t))
 
 
 def t_power(critical: ArrayLike, freedom: ArrayLike, noncentrality: ArrayLike) -> Array:
@@ -53,27 +54,42 @@ def t_noncentrality(critical: float, freedom: int, power: float) -> float:
     return float(special.nctdtrinc(freedom, 1 - power, critical))
 
 
-def signed_rank_p(data: Array) -> float:
-    """Wilcoxon's two-sided p of values of which at least one is not zero: stats.wilcoxon.
+def signed_rank_p(data: Array) -> Array:
+    """Wilcoxon's two-sided p along the last axis: stats.wilcoxon. NaN where all values are zero.
 
     Exact up to 50 values without ties or zeros. Else, without the zeros, the normal approximation with its correction
     for ties: it is only a check, and scipy's exact way for ties goes through all permutations (a third of a second).
     """
+    n = data.shape[-1]
+    rows = data.reshape(-1, n)
+    order = np.argsort(np.abs(rows), axis=1)
+    ordered = np.take_along_axis(rows, order, axis=1)
+    sizes = np.abs(ordered)
+    exact = (sizes[:, 0] > 0) & (np.diff(sizes, axis=1) > 0).all(axis=1) & (n <= MOST_EXACT)
+    found = np.empty(len(rows))
+    if exact.any():
+        found[exact] = _signed_rank_p(n)[(ordered[exact] > 0) @ np.arange(1, n + 1)]
+    for place in np.flatnonzero(~exact):
+        found[place] = _about_signed_rank_p(rows[place])
+    return found.reshape(data.shape[:-1])
+
+
+def _about_signed_rank_p(data: Array) -> float:
+    """By the normal approximation."""
     moved = data[data != 0]
-    sizes, place, counts = np.unique(np.abs(moved), return_inverse=True, return_counts=True)
+    if not len(moved):
+        return math.nan
+    _, place, counts = np.unique(np.abs(moved), return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - (counts - 1) / 2)[place]
     rises, n = float(ranks[moved > 0].sum()), len(moved)
-    if len(sizes) == len(data) <= MOST_EXACT:
-        chances, at = _signed_rank_chances(n), round(rises)
-        return min(1.0, 2 * float(min(chances[: at + 1].sum(), chances[at:].sum())))
     ties = float((counts.astype(np.float64) ** 3 - counts).sum())
     error = math.sqrt((n * (n + 1) * (2 * n + 1) - ties / 2) / 24)
     return 2 * float(special.ndtr(-abs(rises - n * (n + 1) / 4) / error))
 
 
 @functools.lru_cache(maxsize=MOST_EXACT)
-def _signed_rank_chances(n: int) -> Array:
-    """How likely each sum of positive ranks is, from 0 to n(n+1)/2, where every sign is a coin.
+def _signed_rank_p(n: int) -> Array:
+    """The two-sided p of each sum of positive ranks, from 0 to n(n+1)/2, where every sign is a coin.
 
     Each rank is in the sum or is not: its distribution is the product of (1 + x^k) / 2.
     """
@@ -83,7 +99,9 @@ def _signed_rank_chances(n: int) -> Array:
         longer[: len(chances)] = chances
         longer[rank:] += chances
         chances = longer / 2
-    return chances
+    below, above = np.cumsum(chances), np.cumsum(chances[::-1])[::-1]
+    found: Array = np.minimum(1.0, 2 * np.minimum(below, above))
+    return found
 
 
 def false_discovery(p_values: Sequence[float]) -> Array:

@@ -6,11 +6,14 @@ A missing number is None and has a stated reason; it is never 0 or NaN.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from perfrunner.results import NO_BUCKET
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from perfrunner.spec.metrics import MetricType
 
 Verdict: TypeAlias = Literal["better", "worse", "same", "unsure", "invalid"]
@@ -142,10 +145,18 @@ class Comparison:
 
     def row(self, cell: Cell, metric_id: str, variant: str) -> Row | None:
         """The row of a place, or None where that variant has no such metric."""
+        return self._by_arm.get((cell, variant), {}).get(metric_id)
+
+    def arm(self, cell: Cell, variant: str) -> Iterable[Row]:
+        """All metrics of a variant in a cell."""
+        return self._by_arm.get((cell, variant), {}).values()
+
+    @cached_property
+    def _by_arm(self) -> dict[tuple[Cell, str], dict[str, Row]]:
+        found: dict[tuple[Cell, str], dict[str, Row]] = {}
         for row in self.rows:
-            if row.cell == cell and row.metric.id == metric_id and row.variant == variant:
-                return row
-        return None
+            found.setdefault((row.cell, row.variant), {}).setdefault(row.metric.id, row)
+        return found
 
     @property
     def verdicts(self) -> tuple[Row, ...]:

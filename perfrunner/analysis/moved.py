@@ -17,11 +17,7 @@ def moved_with(comparison: Comparison, cell: Cell, variant: str) -> list[Row]:
     Primary metrics are left out: they are the what. A change without any spread counts as the
     clearest of all.
     """
-    rows = [
-        row
-        for row in comparison.rows
-        if row.cell == cell and row.variant == variant and not row.primary and _moved(row)
-    ]
+    rows = [row for row in comparison.arm(cell, variant) if not row.primary and _moved(row)]
     return sorted(rows, key=_clarity, reverse=True)
 
 

@@ -16,9 +16,14 @@ from perfrunner.analysis.inference import t_critical, t_noncentrality, t_power
 from perfrunner.analysis.model import ALPHA, CONFIDENCE, MIN_BLOCKS, Effect, Interval, Verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from numpy.typing import NDArray
 
     from perfrunner.spec.metrics import Direction
+
+    Array = NDArray[np.float64]
+    Sizes = NDArray[np.int64]
 
 POWER = 0.8
 MOST_BLOCKS = 1000  # beyond it the honest answer is that more blocks will not do
@@ -67,28 +72,29 @@ def corrected_level(effect: Effect) -> float:
     return ALPHA * effect.p / effect.q
 
 
-def more_blocks(effect: Effect) -> int | None:
-    """About how many more blocks would settle an *unsure* effect; None beyond MOST_BLOCKS.
+def more_blocks(effects: Sequence[Effect]) -> list[int | None]:
+    """For each *unsure* effect about how many more blocks would settle it; None beyond MOST_BLOCKS.
 
     It is settled when the change found so far is significant (by the noncentral t distribution, with
     probability POWER, at the level that the correction left to this test), or when the interval
     around it has shrunk into the margin. The cheaper of the two counts.
     """
-    if effect.sd is None or effect.p is None or effect.q is None:
-        return None
-    d = abs(deviation(effect, (effect.estimate, effect.estimate))[0])
-    nothing = resolution_deviation(effect)
-    margin = max(margin_deviation(effect), nothing)
-    level = corrected_level(effect)
-    wanted = [
-        n
-        for n in (
-            _blocks_for_power(d - nothing, effect.sd, level, effect.n),
-            _blocks_for_width(margin - d, effect.sd, effect.n),
-        )
-        if n is not None
+    tested = [e for e in effects if e.sd is not None and e.p is not None and e.q is not None]
+    n = np.array([effect.n for effect in tested], dtype=np.int64)
+    sd = np.array([effect.sd for effect in tested], dtype=np.float64)
+    level = np.array([corrected_level(effect) for effect in tested])
+    found = np.array([abs(deviation(e, (e.estimate, e.estimate))[0]) for e in tested])
+    nothing = np.array([resolution_deviation(effect) for effect in tested])
+    margin = np.maximum(np.array([margin_deviation(effect) for effect in tested]), nothing)
+    by_power = _blocks_for_power(found - nothing, sd, level, n)
+    wanted = np.minimum(by_power, _blocks_for_width(margin - found, sd, n))
+    more = iter((wanted - n).tolist())
+    return [
+        None
+        if e.sd is None or e.p is None or e.q is None or (its := next(more)) > MOST_BLOCKS
+        else its
+        for e in effects
     ]
-    return min(wanted) - effect.n if wanted else None
 
 
 def deviation(effect: Effect, interval: Interval) -> Interval:
@@ -114,25 +120,32 @@ def _noncentrality(n: int, level: float) -> float:
     return t_noncentrality(float(t_critical(level / 2, n - 1)), n - 1, POWER)
 
 
-def _blocks_for_power(d: float, sd: float, level: float, n: int) -> int | None:
-    if d <= 0 or sd <= 0:
-        return None
-    sizes = np.arange(n + 1, n + MOST_BLOCKS + 1)
-    critical = t_critical(level / 2, sizes - 1)
-    return _first(sizes, t_power(critical, sizes - 1, d / sd * np.sqrt(sizes)) >= POWER)
+def _blocks_for_power(d: Array, sd: Array, level: Array, n: Sizes) -> Sizes:
+    shift = np.divide(d, sd, out=np.zeros_like(sd), where=(d > 0) & (sd > 0))
+
+    def holds(sizes: Sizes) -> NDArray[np.bool_]:
+        critical = t_critical(level / 2, sizes - 1)
+        return t_power(critical, sizes - 1, shift * np.sqrt(sizes)) >= POWER
+
+    return _first(n, holds)
 
 
-def _blocks_for_width(room: float, sd: float, n: int) -> int | None:
-    if room <= 0:
-        return None
-    sizes = np.arange(n + 1, n + MOST_BLOCKS + 1)
-    half = t_critical((1 - CONFIDENCE) / 2, sizes - 1) * sd / np.sqrt(sizes)
-    return _first(sizes, half <= room)
+def _blocks_for_width(room: Array, sd: Array, n: Sizes) -> Sizes:
+    def holds(sizes: Sizes) -> NDArray[np.bool_]:
+        half = t_critical((1 - CONFIDENCE) / 2, sizes - 1) * sd / np.sqrt(sizes)
+        return (room > 0) & (half <= room)
+
+    return _first(n, holds)
 
 
-def _first(sizes: NDArray[np.int64], holds: NDArray[np.bool_]) -> int | None:
-    found = np.flatnonzero(holds)
-    return int(sizes[found[0]]) if len(found) else None
+def _first(n: Sizes, holds: Callable[[Sizes], NDArray[np.bool_]]) -> Sizes:
+    """For each the smallest number beyond `n` for which it holds (and then for all beyond), or n + MOST_BLOCKS + 1."""
+    below, at = n.copy(), n + MOST_BLOCKS + 1
+    while (at - below > 1).any():
+        middle = (below + at + 1) // 2  # never `below`: what is found already stays as it is
+        found = holds(middle)
+        below, at = np.where(found, below, middle), np.where(found, middle, at)
+    return at
 
 
 def _blocks(n: int) -> str:

@@ -14,6 +14,8 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
+WIDTH_OF_A_PIPE = 200
+
 
 def print_json(document: Any) -> None:
     """One JSON document on stdout."""
@@ -21,12 +23,14 @@ def print_json(document: Any) -> None:
 
 
 def result_console() -> Console:
-    """stdout, for tables. In a pipe it is wide and without colour, so that nothing is cut."""
+    """stdout, for tables. In a pipe without colour, and as wide as COLUMNS says, else wide so that nothing is cut."""
     from rich.console import Console
 
     console = Console(highlight=False, soft_wrap=False)
     if not console.is_terminal:
-        console = Console(highlight=False, soft_wrap=False, width=200, no_color=True)
+        told = os.environ.get("COLUMNS", "").isdigit()
+        width = console.width if told else WIDTH_OF_A_PIPE
+        console = Console(highlight=False, soft_wrap=False, width=width, no_color=True)
     return console
 
 

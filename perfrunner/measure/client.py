@@ -110,6 +110,8 @@ def merge_reports(reports: Sequence[ClientReport]) -> ClientReport:
     """The processes of one phase as if they were one client."""
     if not reports:
         raise ValueError("nothing to merge")
+    if len(reports) == 1:
+        return reports[0]
     tools = {report.tool for report in reports}
     if len(tools) != 1:
         raise ValueError(f"reports of different tools: {sorted(tools)}")
@@ -225,7 +227,7 @@ class _Reader:
             series=self.series(document.get("series") or []),
             latency={
                 str(kind): Histogram.parse(h, f"{self.where}: latency_ns.{kind}")
-                for kind, h in (document.get("latency_ns") or {}).items()
+                for kind, h in sorted((document.get("latency_ns") or {}).items())
             },
         )
 

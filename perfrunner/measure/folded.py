@@ -1,7 +1,8 @@
 """Folded stacks: how often each chain of callers was seen, `outermost;…;innermost count`, a line each.
 
 The format of Brendan Gregg's flame graph tools (github.com/brendangregg/FlameGraph), so that a profile can be given to
-them, to speedscope or to inferno. The first frame is the thread's name.
+them, to speedscope or to inferno. The first frame is the thread's name without its number: which of several alike had
+the work differs between two runs of one program.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ UNKNOWN = "[unknown]"
 KERNEL_MARK = "_[k]"  # of a function of the kernel, as stackcollapse-perf.pl writes it
 # A part that a compiler moved out of a function is the function: which parts it moves differs between builds.
 _CLONE = re.compile(r"(?: \[clone [^]]*\]|\.(?:constprop|isra|part|cold|lto_priv)(?:\.\d+)*)+$")
+_NUMBER = re.compile(r"(?<=[^\d\s])[-_:#./ ]*\d+$")  # of a thread among its like
 _SYMBOL_VERSION = re.compile(r"@@?[A-Z][\w.]*$")
 
 
@@ -54,7 +56,7 @@ def fold(lines: Iterable[str]) -> Folded:
         elif line[0].isspace() and thread:
             frames.append(_frame(text, number))
         elif not line[0].isspace() and not thread:
-            thread = _clean(text)
+            thread = _clean(_NUMBER.sub("", text))
         else:
             raise TrialError(f"perf script, line {number}: no sample: {text[:200]}")
     if thread:

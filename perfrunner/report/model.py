@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -85,8 +86,11 @@ class Report:
 
     def rows(self, cell: Cell) -> dict[str, list[Row]]:
         """A cell's rows by metric id, in the order of the report."""
-        found: dict[str, list[Row]] = {}
+        return self._by_cell.get(cell, {})
+
+    @cached_property
+    def _by_cell(self) -> dict[Cell, dict[str, list[Row]]]:
+        found: dict[Cell, dict[str, list[Row]]] = {}
         for row in self.comparison.rows:
-            if row.cell == cell:
-                found.setdefault(row.metric.id, []).append(row)
+            found.setdefault(row.cell, {}).setdefault(row.metric.id, []).append(row)
         return found

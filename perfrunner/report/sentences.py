@@ -22,7 +22,7 @@ from perfrunner.report.numbers import (
 from perfrunner.results import NO_BUCKET
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from perfrunner.analysis import Comparison, Row
     from perfrunner.spec.metrics import MetricType
@@ -46,6 +46,10 @@ NOUNS = {
     "fragmentation_rss": "fragmentation by RSS",
     "fragmentation_rss_now": "fragmentation by RSS at the end",
     "fragmentation_rss_settled": "fragmentation by RSS after settling",
+    "fragmentation_payload_mapped": "payload fragmentation by mapped memory",
+    "fragmentation_payload_rss": "payload fragmentation by RSS",
+    "fragmentation_payload_rss_now": "payload fragmentation by RSS at the end",
+    "fragmentation_payload_rss_settled": "payload fragmentation by RSS after settling",
 }
 
 
@@ -98,7 +102,14 @@ def sentences(comparison: Comparison) -> tuple[Sentence, ...]:
             found.setdefault(row.variant, []).append(row)
     order = {variant: place for place, variant in enumerate(comparison.variants)}
     arms = sorted(found.items(), key=lambda item: order.get(item[0], len(order)))
-    return tuple(_sentence(variant, rows, comparison) for variant, rows in arms)
+    measured: dict[str, set[Cell]] = {}
+    for row in comparison.rows:
+        measured.setdefault(row.metric.id, set()).add(row.cell)
+    places = {
+        metric: [cell for cell in comparison.cells if cell in its]
+        for metric, its in measured.items()
+    }
+    return tuple(_sentence(variant, rows, comparison.cells, places) for variant, rows in arms)
 
 
 def noun(metric: MetricType) -> str:
@@ -114,18 +125,18 @@ def _others(comparison: Comparison) -> list[Row]:
     return [row for row in comparison.rows if row.variant != comparison.baseline]
 
 
-def _sentence(variant: str, rows: Sequence[Row], comparison: Comparison) -> Sentence:
+def _sentence(
+    variant: str, rows: Sequence[Row], cells: Sequence[Cell], places: Mapping[str, Sequence[Cell]]
+) -> Sentence:
+    """`places`: the cells in which each metric was measured."""
     baselines = [row.effect.baseline for row in rows if row.effect is not None]
     blocks = {row.effect.n for row in rows if row.effect is not None}
     against = f" against {baselines[0]}" if baselines else ""
     n = f" ({_span(blocks)})" if blocks else ""
-    cells = comparison.cells
     clauses: list[Clause] = []
     for metric in dict.fromkeys(row.metric.id for row in rows):
         its = [row for row in rows if row.metric.id == metric]
-        measured = [r.cell for r in comparison.rows if r.metric.id == metric]
-        places = [cell for cell in cells if cell in measured]
-        clauses += (_clause(group, cells, places) for group in _groups(its))
+        clauses += (_clause(group, cells, places[metric]) for group in _groups(its))
     return Sentence(variant, f"{against}{n}", tuple(clauses))
 
 

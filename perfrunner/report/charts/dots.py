@@ -6,6 +6,7 @@ lines. The diamond is the mean, its bar the 95 % interval.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from perfrunner.report.charts.style import (
@@ -156,7 +157,7 @@ def line_height(variants: Sequence[str]) -> float:
 def wrapped(name: str, width: int = 24) -> str:
     """A long variant name on several lines, broken after a comma, a hyphen or an equals sign."""
     lines, line = [], ""
-    for piece in _pieces(name):
+    for piece in pieces(name):
         if line and len(line) + len(piece) > width:
             lines.append(line)
             line = ""
@@ -164,11 +165,6 @@ def wrapped(name: str, width: int = 24) -> str:
     return "\n".join([*lines, line])
 
 
-def _pieces(name: str) -> list[str]:
-    pieces, current = [], ""
-    for letter in name:
-        current += letter
-        if letter in ",-+=/":
-            pieces.append(current)
-            current = ""
-    return [*pieces, current] if current else pieces
+def pieces(name: str) -> list[str]:
+    """A name cut where it may be broken: after a comma, a hyphen, an equals sign."""
+    return re.findall(r"[^,\-+=/]*[,\-+=/]|[^,\-+=/]+", name)

@@ -5,64 +5,100 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from perfrunner.report.charts.dots import line_height, wrapped
-from perfrunner.report.charts.style import ARMS, GRID, WIDTH, new_figure
+from perfrunner.report.charts.style import ARMS, FAINT, GRID, PAPER, WIDTH, new_figure
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from perfrunner.analysis import Comparison
+    from perfrunner.analysis import Cell, Comparison
 
-FORMULAS = {
-    "fragmentation_mapped": ("mapped: share of mapped memory not used", "D"),
-    "fragmentation_rss": ("rss: share of the p99 of RSS not used", "o"),
-    "fragmentation_rss_now": ("rss now: share of RSS at the end", "s"),
-    "fragmentation_rss_settled": ("rss settled: share of RSS after settling", "^"),
-    "fragmentation_payload_rss": ("payload: share of the p99 of RSS not payload", "v"),
+# What is held, and its mark. Of virtual memory, which nobody holds, there is none.
+HELD = {
+    "mapped": ("mapped", "D"),
+    "mapped_no_store": ("mapped, without the store's", "d"),
+    "rss": ("rss: its p99 over the run", "o"),
+    "rss_plain": ("rss plain: with lazily freed pages", "P"),
+    "rss_now": ("rss now: at the end", "s"),
+    "rss_now_no_store": ("rss now, without the store's", "*"),
+    "rss_settled": ("rss settled: after settling", "^"),
 }
+ASKED = {"fragmentation": "not mem_used", "fragmentation_payload": "not payload"}
+MARK_HEIGHT = 0.13  # inches
 
 
 def fragmentation_chart(comparison: Comparison) -> Figure | None:
     """None where no trial has a fragmentation metric."""
-    cells = [
-        cell
-        for cell in comparison.cells
-        if any(r.cell == cell and r.metric.id in FORMULAS for r in comparison.rows)
-    ]
+    formulas = {f"{stem}_{held}" for stem in ASKED for held in HELD}
+    measured = {(row.cell, row.metric.id) for row in comparison.rows if row.metric.id in formulas}
+    cells = [cell for cell in comparison.cells if any(cell == its for its, _ in measured)]
     if not cells:
         return None
+    shown = [
+        h for h in HELD if any(f"{stem}_{h}" == name for stem in ASKED for _, name in measured)
+    ]
     columns = min(2, len(cells))
     lines = -(-len(cells) // columns)
     variants = comparison.variants
-    figure = new_figure(WIDTH, lines * (0.6 + line_height(variants) * len(variants)) + 0.95)
+    a_line = max(line_height(variants), MARK_HEIGHT * len(shown) + 0.05)
+    figure = new_figure(WIDTH, lines * (0.6 + a_line * len(variants)) + 1.1)
     grid = figure.subplots(lines, columns, squeeze=False, sharey=True)
-    place = {v: len(variants) - 1 - i for i, v in enumerate(variants)}
-    handles: dict[str, Any] = {}
     for axes, cell in zip(grid.flat, cells, strict=False):
-        for index, (metric, (label, marker)) in enumerate(FORMULAS.items()):
-            for variant, y in place.items():
-                row = comparison.row(cell, metric, variant)
-                if row is None:
-                    continue
-                middle, interval = row.summary.mean, row.summary.ci95 or (row.summary.mean,) * 2
-                offset = 0.27 - 0.18 * index
-                drawn = axes.errorbar(
-                    [middle], [y + offset],
-                    xerr=[[middle - interval[0]], [interval[1] - middle]],
-                    marker=marker, markersize=5, linewidth=1.6, capsize=2.5, linestyle="",
-                    color=ARMS[index], zorder=3,
-                )  # fmt: skip
-                handles.setdefault(label, drawn)
-        axes.set_title(str(cell))
-        axes.set_yticks(list(place.values()), [wrapped(v) for v in place])
-        axes.set_ylim(-0.55, len(variants) - 0.45)
-        axes.margins(x=0.07)
-        for y in range(len(variants) - 1):
-            axes.axhline(y + 0.5, color=GRID, linewidth=0.6)
-        axes.grid(visible=False, axis="y")
+        _panel(axes, cell, comparison, shown)
     for spare in list(grid.flat)[len(cells) :]:
         spare.set_visible(False)
     figure.supxlabel(
-        "fragmentation, % of what is held (lower is better), mean and 95 % interval", fontsize=8.5
+        "share of what is held that is not used, % (lower is better), mean and 95 % interval",
+        fontsize=8.5,
     )
-    figure.legend(list(handles.values()), list(handles), loc="outside upper center", ncols=2)
+    stems = [s for s in ASKED if any(name in {f"{s}_{h}" for h in HELD} for _, name in measured)]
+    figure.legend(handles=_handles(shown, stems), loc="outside upper center", ncols=3)
     return figure
+
+
+def _panel(axes: Axes, cell: Cell, comparison: Comparison, shown: list[str]) -> None:
+    variants = comparison.variants
+    place = {v: len(variants) - 1 - i for i, v in enumerate(variants)}
+    for index, held in enumerate(shown):
+        offset = 0.8 * (0.5 - (index + 0.5) / len(shown))
+        for stem in ASKED:
+            for variant, y in place.items():
+                row = comparison.row(cell, f"{stem}_{held}", variant)
+                if row is None:
+                    continue
+                middle, interval = row.summary.mean, row.summary.ci95 or (row.summary.mean,) * 2
+                axes.errorbar(
+                    [middle], [y + offset],
+                    xerr=[[middle - interval[0]], [interval[1] - middle]],
+                    linewidth=1.6, capsize=2.5, zorder=3, **_mark(held, stem),
+                )  # fmt: skip
+    axes.set_title(str(cell))
+    axes.set_yticks(list(place.values()), [wrapped(v) for v in place])
+    axes.set_ylim(-0.55, len(variants) - 0.45)
+    axes.margins(x=0.07)
+    for y in range(len(variants) - 1):
+        axes.axhline(y + 0.5, color=GRID, linewidth=0.6)
+    axes.grid(visible=False, axis="y")
+
+
+def _mark(held: str, stem: str) -> dict[str, Any]:
+    """Filled of mem_used, hollow of payload."""
+    colour = ARMS[list(HELD).index(held)]
+    inside = colour if stem == "fragmentation" else PAPER
+    return {
+        "marker": HELD[held][1], "markersize": 5, "color": colour, "markerfacecolor": inside, "linestyle": "",
+    }  # fmt: skip
+
+
+def _handles(shown: list[str], stems: list[str]) -> list[Any]:
+    from matplotlib.lines import Line2D
+
+    handles = [
+        Line2D([], [], label=HELD[held][0], **_mark(held, "fragmentation")) for held in shown
+    ]
+    for stem in stems:
+        mark = {**_mark("rss", stem), "color": FAINT, "markeredgecolor": FAINT}
+        mark["markerfacecolor"] = FAINT if stem == "fragmentation" else PAPER
+        words = f"{'filled' if stem == 'fragmentation' else 'hollow'}: {ASKED[stem]}"
+        handles.append(Line2D([], [], label=words, **mark))
+    return handles

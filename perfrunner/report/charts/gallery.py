@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from perfrunner.analysis.cells import clean_blocks
 from perfrunner.report.charts.beside import beside_chart
@@ -15,6 +15,7 @@ from perfrunner.report.charts.fragmentation import fragmentation_chart
 from perfrunner.report.charts.order import order_chart
 from perfrunner.report.charts.rounds import rounds_chart
 from perfrunner.report.charts.series import memory_chart, rate_chart
+from perfrunner.report.charts.share import share_out
 from perfrunner.report.charts.style import drawing, inline_svg, png_bytes, svg_bytes
 
 if TYPE_CHECKING:
@@ -45,6 +46,16 @@ class Chart:
         return inline_svg(self.svg, self.name, self.label)
 
 
+class _Wanted(NamedTuple):
+    """A chart that is not drawn yet; `draw` gives None where there is nothing to draw."""
+
+    name: str
+    title: str
+    label: str
+    main: bool
+    draw: Callable[[], Figure | None]
+
+
 def draw_charts(
     report: Report,
     data: ExperimentData,
@@ -53,57 +64,67 @@ def draw_charts(
     png: bool = False,
     names: Collection[str] = (),
     only: Collection[str] | None = None,
+    processes: int | None = None,
 ) -> list[Chart]:
-    """The charts; only those of `names` (the part before the first hyphen), if any are given; of `only` whole names."""
-    charts: list[Chart] = []
+    """The charts; only those of `names` (the part before the first hyphen), if any are given; of `only` whole names.
+
+    `processes`: see `share_out`.
+    """
+    wanted = [
+        chart
+        for chart in _wanted(report, data, raw)
+        if (only is None or chart.name in only)
+        and (not names or (chart.main and chart.name.split("-", maxsplit=1)[0] in names))
+    ]
     with drawing():
-        for name, title, label, main, draw in _wanted(report, data, raw):
-            if names and (not main or name.split("-", maxsplit=1)[0] not in names):
-                continue
-            figure = draw() if only is None or name in only else None
-            if figure is not None:
-                image = png_bytes(figure) if png else None
-                charts.append(Chart(name, title, label, svg_bytes(figure), image, main))
-    return charts
+        drawn = share_out([partial(_drawn, chart, png=png) for chart in wanted], processes)
+    return [chart for chart in drawn if chart is not None]
 
 
-def _wanted(
-    report: Report, data: ExperimentData, raw: RawSeries
-) -> Iterable[tuple[str, str, str, bool, Callable[[], Figure | None]]]:
+def _drawn(wanted: _Wanted, *, png: bool) -> Chart | None:
+    figure = wanted.draw()
+    if figure is None:
+        return None
+    image = png_bytes(figure) if png else None
+    return Chart(wanted.name, wanted.title, wanted.label, svg_bytes(figure), image, wanted.main)
+
+
+def _wanted(report: Report, data: ExperimentData, raw: RawSeries) -> Iterable[_Wanted]:
     comparison = report.comparison
     primary, others = _metrics(report)
     for metric in primary:
-        yield (f"forest-{_slug(metric)}", f"{metric}: change against {comparison.baseline}",
+        yield _Wanted(f"forest-{_slug(metric)}", f"{metric}: change against {comparison.baseline}",
                f"Forest plot of the change of {metric} against {comparison.baseline} with 95 % intervals",
                True, partial(forest_chart, comparison, metric))  # fmt: skip
-        yield (f"trials-{_slug(metric)}", f"{metric}: every trial",
+        yield _Wanted(f"trials-{_slug(metric)}", f"{metric}: every trial",
                f"Every trial of {metric} by variant, paired by block, with means and 95 % intervals",
                True, partial(dots_chart, comparison, metric))  # fmt: skip
-    yield ("fragmentation", "fragmentation by every formula",
-           "Fragmentation by mapped memory and by RSS for each variant, with 95 % intervals",
+    yield _Wanted("fragmentation", "fragmentation by every formula",
+           "What each variant holds and does not use, by mapped memory and by RSS, with 95 % intervals",
            True, lambda: fragmentation_chart(comparison))  # fmt: skip
-    yield ("reference", "beside the reference: their change and ours",
+    yield _Wanted("reference", "beside the reference: their change and ours",
            "The changes of the published values and ours with 95 % intervals, line by line",
            True, partial(beside_chart, report))  # fmt: skip
     if not comparison.paired:
         return  # two experiments: the raw series of one would mislead
-    cells = [c for cell in comparison.cells if (c := clean_blocks(data.trials).get(cell))]
+    clean = clean_blocks(data.trials)
+    cells = [clean[cell] for cell in comparison.cells if cell in clean]
     for metric in primary:
-        yield (f"order-{_slug(metric)}", f"{metric} in the order the trials ran",
+        yield _Wanted(f"order-{_slug(metric)}", f"{metric} in the order the trials ran",
                f"{metric} of each trial over the time it ran: shows drift of the machine",
                True, partial(order_chart, comparison, cells, metric))  # fmt: skip
     for blocks in cells:
-        yield (f"rounds-{_slug(str(blocks.cell))}", f"{blocks.cell}: round by round",
+        yield _Wanted(f"rounds-{_slug(str(blocks.cell))}", f"{blocks.cell}: round by round",
                f"Each arm's operations per second in {blocks.cell} against {comparison.baseline} in the same round",
                True, partial(rounds_chart, raw.turns, blocks.cell, comparison.variants))  # fmt: skip
-    yield ("series-ops", "operations per second inside the trials",
+    yield _Wanted("series-ops", "operations per second inside the trials",
            "Operations per second over the seconds of every trial",
            True, lambda: rate_chart(raw, comparison.variants))  # fmt: skip
-    yield ("series-memory", "memory inside the trials",
+    yield _Wanted("series-memory", "memory inside the trials",
            "RSS, mapped memory and mem_used over the seconds of every trial",
            True, lambda: memory_chart(raw, comparison.variants))  # fmt: skip
     for metric in others:
-        yield (f"trials-{_slug(metric)}", f"{metric}: every trial",
+        yield _Wanted(f"trials-{_slug(metric)}", f"{metric}: every trial",
                f"Every trial of {metric} by variant, paired by block, with means and 95 % intervals",
                False, partial(dots_chart, comparison, metric))  # fmt: skip
 

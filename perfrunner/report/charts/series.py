@@ -101,9 +101,9 @@ def memory_chart(raw: RawSeries, variants: Sequence[str]) -> Figure | None:
 
 
 def across(curves: Sequence[Points]) -> tuple[Any, Any, Any, Any]:
-    """(t, median, lowest, highest) over curves, at the instants of the longest one.
+    """(t, median, lowest, highest) over curves, at the instants of the longest one, as long as half of them last.
 
-    Beyond its own end a curve has no say.
+    Beyond its own end a curve has no say; a median of the few that last longest would tell of those few.
     """
     import numpy as np
 
@@ -113,6 +113,6 @@ def across(curves: Sequence[Points]) -> tuple[Any, Any, Any, Any]:
         x, y = (np.array(values, dtype=np.float64) for values in zip(*curve, strict=True))
         lines.append(np.interp(t, x, y, np.nan, np.nan))
     table = np.array(lines)
-    known = ~np.isnan(table).all(axis=0)
+    known = 2 * (~np.isnan(table)).sum(axis=0) >= len(curves)
     t, table = t[known], table[:, known]
     return t, np.nanmedian(table, axis=0), np.nanmin(table, axis=0), np.nanmax(table, axis=0)

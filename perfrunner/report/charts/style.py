@@ -77,6 +77,7 @@ SETTINGS: dict[str, Any] = {
 def drawing() -> Iterator[None]:
     """Our settings, whatever the user's matplotlibrc says, and nothing left behind."""
     import matplotlib as mpl
+    from matplotlib.backends import backend_agg, backend_svg  # noqa: F401  # before others are forked
 
     with mpl.rc_context():
         mpl.rcdefaults()

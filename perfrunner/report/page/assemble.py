@@ -9,6 +9,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from perfrunner.report.beside import beside_texts, counts_text, reference_facts
+from perfrunner.report.charts.dots import pieces
 from perfrunner.report.facts import flatten
 from perfrunner.report.json_document import document
 from perfrunner.report.numbers import change, scale_of
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 SCRIPTS = (
     "vendor/echarts/echarts.js",
-    "pressed.js",
+    "points.js",
     "page/charts.js",
     "page/page.js",
     "page/flames.js",
@@ -54,6 +55,7 @@ def html_text(
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["breakable"] = lambda name: Markup("<wbr>").join(pieces(str(name)))
     primary = primary_rows(report)
     rest = _by_metric(report, leave_out=primary)
     colours = chart_data_colours(report)

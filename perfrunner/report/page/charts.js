@@ -4,7 +4,8 @@
   const SYMBOLS = ['circle', 'triangle', 'rect', 'diamond', 'pin', 'roundRect', 'arrow'];
   const MEMORY = ['mapped', 'resident', 'allocated', 'mem_used', 'payload'];  // the outer first
   const SHADES = ['#9db9d9', '#6f9bc8', '#3f7cb5', '#1f5c94', '#0d3c66'];
-  const FORMULAS = ['fragmentation_mapped', 'fragmentation_rss', 'fragmentation_rss_now', 'fragmentation_rss_settled', 'fragmentation_payload_rss'];
+  const HELD = ['mapped', 'mapped_no_store', 'rss', 'rss_plain', 'rss_now', 'rss_now_no_store', 'rss_settled'];
+  const ASKED = ['fragmentation', 'fragmentation_payload'];  // filled marks, hollow ones
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const prefixed = (v) => {
     for (const [f, p] of [[1e9, 'G'], [1e6, 'M'], [1e3, 'k']]) if (Math.abs(v) >= f) return `${+(v / f).toPrecision(4)}${p}`;
@@ -179,22 +180,30 @@
     return base({ ...state, log: false }, { type: 'log', name: 'µs', label: { formatter: prefixed } }, { name: '% of operations', min: 0 }, series, { label: `Histogram of the latency of ${op} in ${data.cells[c]}` });
   }
 
+  // As many digits as the interval deserves: two of its half-width.
+  const digits = (low, high) => { const half = (high - low) / 2; return half > 0 ? Math.min(6, Math.max(0, 1 - Math.floor(Math.log10(half)))) : 2; };
+
   function fragmentation(data, state, c, results) {
-    const found = FORMULAS.filter((f) => results.some((r) => r.metric === f && r.c === c));
+    const row = (stem, held, v) => results.find((r) => r.metric === `${stem}_${held}` && r.c === c && (v === undefined || r.v === v));
+    const found = HELD.filter((held) => ASKED.some((stem) => row(stem, held)));
     if (!found.length) return null;
     const arms = [...state.arms], series = [];
-    arms.forEach((v, n) => {
-      const rows = found.map((f, i) => [i + 1 + 0.16 * (n - (arms.length - 1) / 2), results.find((r) => r.metric === f && r.c === c && r.v === v)]).filter(([, r]) => r);
-      const text = (r) => tip(data, v, [`${data.metrics[r.metric].name}: ${r.mean.toFixed(2)} %`, ...(r.ci95 ? [`95 % interval ${r.ci95.map((e) => e.toFixed(2)).join(' to ')}`] : [])]);
+    const text = (r, v) => {
+      const n = r.ci95 ? digits(...r.ci95) : 1;
+      return tip(data, v, [`${data.metrics[r.metric].name}: ${r.mean.toFixed(n)} %`, ...(r.ci95 ? [`95 % interval ${r.ci95.map((e) => e.toFixed(n)).join(' to ')}`] : [])]);
+    };
+    arms.forEach((v, n) => ASKED.forEach((stem, hollow) => {
+      const rows = found.map((held, i) => [i + 1 + 0.16 * (n - (arms.length - 1) / 2), row(stem, held, v)]).filter(([, r]) => r);
       series.push({ type: 'custom', name: data.arms[v], silent: true, data: rows.filter(([, r]) => r.ci95).map(([x, r]) => [x, ...r.ci95]), encode: { x: 0, y: [1, 2] }, renderItem: (_, api) => {
         const [x, y1] = api.coord([api.value(0), api.value(1)]), [, y2] = api.coord([api.value(0), api.value(2)]);
         return { type: 'line', shape: { x1: x, y1, x2: x, y2 }, style: { stroke: data.colours[v], lineWidth: 2.4 } };
       } });
-      series.push({ type: 'scatter', name: data.arms[v], symbol: SYMBOLS[v % SYMBOLS.length], symbolSize: 10, itemStyle: { color: data.colours[v] }, ...emphasis(), data: rows.map(([x, r]) => ({ value: [x, r.mean], tip: text(r) })) });
-    });
-    const short = (f) => f.replace('fragmentation_', '').replace('_', ' ');
-    return base({ ...state, log: false }, { name: 'formula', min: 0.5, max: found.length + 0.5, interval: 1, label: { formatter: (x) => (found[Math.round(x) - 1] && Math.abs(x - Math.round(x)) < 0.01 ? short(found[Math.round(x) - 1]) : '') , customValues: found.map((_, i) => i + 1) } },
-      { name: '% of what is held' }, series, { label: `Fragmentation by every formula in ${data.cells[c]}`, zoom: false });
+      const mark = hollow ? { color: css('--paper'), borderColor: data.colours[v], borderWidth: 2 } : { color: data.colours[v] };
+      series.push({ type: 'scatter', name: data.arms[v], symbol: SYMBOLS[v % SYMBOLS.length], symbolSize: hollow ? 8 : 10, itemStyle: mark, ...emphasis(), data: rows.map(([x, r]) => ({ value: [x, r.mean], tip: text(r, v) })) });
+    }));
+    const short = (held) => held.replace('_no_store', '\n(no store)').replace('_', ' ');
+    return base({ ...state, log: false }, { name: 'what is held', nameGap: 30, min: 0.5, max: found.length + 0.5, interval: 1, label: { formatter: (x) => (found[Math.round(x) - 1] && Math.abs(x - Math.round(x)) < 0.01 ? short(found[Math.round(x) - 1]) : ''), customValues: found.map((_, i) => i + 1), hideOverlap: false, fontSize: 10 } },
+      { name: '% of it that is not used' }, series, { label: `Fragmentation by every formula in ${data.cells[c]}`, zoom: false });
   }
 
   // Every figure for a state: an id, a title that says the question, and its plots (name, key of linked zoom, option).
@@ -205,7 +214,7 @@
     const all = [
       { id: 'trials', title: state.time ? `Did the machine drift? ${name}, trial after trial` : `How much do trials spread? ${name} of every trial, joined by block`, plots: each((c) => trials(data, state, c)) },
       { id: 'rounds', title: 'Does the change hold from round to round?', plots: each((c) => rounds(data, state, c)) },
-      { id: 'fragmentation', title: 'How much memory is held and not used, by every formula?', plots: each((c) => fragmentation(data, state, c, results)) },
+      { id: 'fragmentation', title: 'How much memory is held and not used, by every formula?', words: 'Filled: not mem_used; hollow: not payload.', plots: each((c) => fragmentation(data, state, c, results)) },
       ...ops.flatMap((op) => [
         { id: `latency-${op}`, title: `How long do ${op}s take, percentile by percentile?`, plots: each((c) => curve(data, state, c, op)) },
         { id: `histogram-${op}`, title: `How are the latencies of ${op}s distributed?`, plots: each((c) => bars(data, state, c, op)) },

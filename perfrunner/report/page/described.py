@@ -59,10 +59,9 @@ def workload_words(workload: Mapping[str, Any]) -> str:
             f"{100 - share:g} % reads, {share:g} % writes of {_range(workload.get('value_size'))} B"
         )
     elif kind == "append":
-        words = (
-            f"documents of {_range(workload.get('fields'))} fields are read, grown by one and written back,"
-            f" {workload.get('rounds', 5)} rounds"
-        )
+        fields = workload.get("fields")
+        of = f" of {_range(fields)} fields" if fields else ""
+        words = f"documents{of} are read, grown by one field and written back, {workload.get('rounds', 5)} rounds"
     elif kind == "sdk":
         share = float(workload.get("set_share", 20.0))
         words = (

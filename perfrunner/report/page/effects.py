@@ -50,7 +50,7 @@ class Axis:
         return round(100 * min(1.0, max(0.0, share)), 2)
 
     def ticks(self) -> list[tuple[float, str]]:
-        """(place, label), the first and last well inside."""
+        """(place, label)."""
         if self.factors:
             return [(self.place(math.log10(f)), _factor(f)) for f in _factors(self.low, self.high)]
         step = nice_step((self.high - self.low) / TICKS)
@@ -87,6 +87,7 @@ def panels(
             "unit": unit,
             "primary": first.primary,
             "baseline": report.comparison.baseline,
+            "longest": max(len(row.variant) for row in effects),
             "ticks": axis.ticks(),
             "neutral": axis.place(_position(first.effect.neutral if first.effect else 0.0, first, axis)),
             "cells": [

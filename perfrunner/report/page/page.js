@@ -48,7 +48,7 @@
     charts = [];
     const figures = perfrunnerFigures(data, state, results).map((figure) => {
       const grid = element('div', { className: 'grid', style: `--n: ${figure.columns || Math.min(4, figure.plots.length)}` });
-      const legend = element('p', { className: 'legend' }, ...(figure.legend || []).flatMap(([name, colour]) => [element('span', { className: 'swatch', style: `background:${colour}` }), `${name} `]));
+      const legend = element('p', { className: 'legend' }, ...(figure.legend || []).flatMap(([name, colour]) => [element('span', { className: 'swatch', style: `background:${colour}` }), `${name} `]), figure.words || '');
       const made = element('figure', { id: `figure-${figure.id}` }, element('figcaption', {}, figure.title), tools(figure, grid), legend, grid);
       for (const plot of figure.plots) {
         const box = element('div', { className: 'plot', tabIndex: 0, role: 'img', 'aria-label': `${figure.title} ${plot.option.aria.label.description}` });
@@ -72,13 +72,10 @@
     const chart = (box.chart = echarts.init(box, null, { renderer: 'svg' }));
     chart.setOption(box.plot.option);
     charts.push(chart);
-    perfrunnerOnPoint(chart, (point) => point.trial !== undefined && choose(point.trial));
+    perfrunnerPoints(box, chart, (point) => point.trial !== undefined && choose(point.trial));
     chart.on('mouseover', (e) => light(data.arms.indexOf(e.seriesName), chart));
     chart.on('mouseout', () => light(-1, chart));
     chart.on('datazoom', () => linked(box));
-    chart.getZr().on('dblclick', () => zoom(box, 0, 100));
-    box.addEventListener('keydown', (e) => key(e, box));
-    box.addEventListener('blur', () => chart.dispatchAction({ type: 'hideTip' }));
   }
   // The other plots of a figure follow: their axes are the same.
   function linked(box) {
@@ -91,33 +88,6 @@
     }
     linking = false;
   }
-  function zoom(box, start, end) {
-    if (box.chart.getOption().dataZoom.length) box.chart.dispatchAction({ type: 'dataZoom', start: Math.max(0, start), end: Math.min(100, end) });
-  }
-  function key(event, box) {
-    const chart = box.chart, at = (box.at ||= { s: -1, i: 0 });
-    const option = chart.getOption(), usable = option.series.map((s, n) => [s, n]).filter(([s]) => s.data.some((d) => d && d.tip)).map(([, n]) => n);
-    const move = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] }[event.key];
-    if (move && usable.length) {
-      const now = usable.indexOf(at.s);
-      const s = now < 0 ? 0 : (now + move[0] + usable.length) % usable.length;
-      at.s = usable[s];
-      const points = option.series[at.s].data, step = move[1] || 1;
-      let i = now < 0 || move[0] ? 0 : at.i + move[1];
-      while (points[i] && !points[i].tip) i += step;
-      at.i = Math.max(0, Math.min(points.length - 1, i));
-      chart.dispatchAction({ type: 'showTip', seriesIndex: at.s, dataIndex: at.i });
-      const told = points[at.i];
-      if (told && told.tip) $('told').textContent = new DOMParser().parseFromString(told.tip.replaceAll('<br>', ', '), 'text/html').body.textContent;
-    } else if (event.key === 'Enter' && at.s >= 0) {
-      const point = option.series[at.s].data[at.i];
-      if (point && point.trial !== undefined) choose(point.trial);
-    } else if (event.key === '+' || event.key === '-') {
-      const z = option.dataZoom[0];
-      if (z) { const d = (z.end - z.start) * (event.key === '+' ? 0.2 : -0.3333); zoom(box, z.start + d, z.end - d); }
-    } else if (event.key === 'Escape') { zoom(box, 0, 100); chart.dispatchAction({ type: 'hideTip' }); } else return;
-    event.preventDefault();
-  }
 
   function tools(figure, grid) {
     const button = (text, act) => element('button', { type: 'button', onclick: act }, text);
@@ -126,7 +96,7 @@
       button('Save SVG', () => save(`${figure.id}.svg`, 'image/svg+xml', together(boxes()).text)),
       button('Save PNG', () => png(`${figure.id}.png`, together(boxes()))),
       button('Save CSV', () => save(`${figure.id}.csv`, 'text/csv', csv(figure))),
-      button('Zoom out', () => boxes().slice(0, 1).forEach((b) => { draw(b); zoom(b, 0, 100); })));
+      button('Zoom out', () => boxes().slice(0, 1).forEach((b) => { draw(b); perfrunnerZoom(b.chart, 0, 100); })));
   }
   // All plots of a figure below each other, as one picture.
   function together(boxes) {
@@ -243,7 +213,6 @@
   window.addEventListener('resize', () => charts.forEach((c) => c.resize()));
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', show);
   window.addEventListener('beforeprint', () => { all('details').forEach((d) => { d.open = true; }); all('.plot').forEach(draw); charts.forEach((c) => c.resize()); });
-  document.body.append(element('p', { id: 'told', className: 'hidden', 'aria-live': 'polite' }));
   readAddress();
   fill();
   show();

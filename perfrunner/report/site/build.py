@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -65,7 +66,7 @@ def write_site(stores: Sequence[Path], directory: Path) -> list[Path]:
         "site_index.html.j2", entries=entries, specs=specs, variants=variants, hosts=hosts
     )
     written = [write_whole(directory / name, text.encode()) for name, text in pages.items()]
-    for name in ("vendor/echarts/echarts.js", "pressed.js", "site/site.js"):
+    for name in ("vendor/echarts/echarts.js", "points.js", "site/site.js"):
         text = files("perfrunner.report").joinpath(name).read_text("utf-8")
         written.append(write_whole(directory / Path(name).name, text.encode()))
     return written
@@ -74,7 +75,7 @@ def write_site(stores: Sequence[Path], directory: Path) -> list[Path]:
 def slug(name: str) -> str:
     """A file's name for any name; different names stay different."""
     plain = re.sub(r"[^A-Za-z0-9.-]+", "-", name).strip("-.")
-    return plain if plain == name else f"{plain}-{sum(name.encode()) % 10_000:04d}"
+    return plain if plain == name else f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 def _read(stores: Sequence[Path], directory: Path) -> tuple[list[Entry], dict[str, list[Night]]]:

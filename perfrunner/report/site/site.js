@@ -20,19 +20,21 @@
   if (!holder || !given) return;
   const data = JSON.parse(given.textContent), css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const escaped = (text) => String(text).replace(/[&<>"]/g, (c) => ({ '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' }[c]));
-  const charts = [];
+  const charts = [], arms = [...new Set(data.charts.flatMap((h) => h.series.filter((s) => s.effect !== null).map((s) => s.variant)))];
+  const SYMBOLS = ['triangle', 'rect', 'diamond', 'circle', 'pin', 'roundRect', 'arrow'];
+  const colourOf = (variant) => data.colours[(arms.indexOf(variant) + 1) % data.colours.length];
 
   function option(history, cell, series) {
     const value = (s, v) => (s.effect === 'ratio' ? 100 * (v - 1) : v);
     const unit = series[0].effect === 'ratio' ? `% against ${series[0].baseline}` : series[0].unit === '%' ? `points against ${series[0].baseline}` : `${series[0].unit} against ${series[0].baseline}`;
-    const drawn = series.flatMap((s, n) => {
-      const colour = data.colours[(n + 1) % data.colours.length];
+    const drawn = series.flatMap((s) => {
+      const colour = colourOf(s.variant);
       const points = s.runs.map((r, i) => ({ value: [r.created_at, value(s, r.value)], experiment: r.experiment,
         tip: [`<b>${escaped(s.variant)}</b>`, `${value(s, r.value).toFixed(2)} ${escaped(unit)}`, escaped(r.experiment), `${r.blocks} blocks`, `build ${escaped(r.build_id)}`, r.commit && `commit ${escaped(r.commit)} ${escaped(r.title)}`,
           ...s.levels.filter((l, k) => k && l.first === i).map((l) => `<b>${escaped(s.turns[s.levels.indexOf(l)])}</b> from here on, p ${l.p.toPrecision(2)}`)].filter(Boolean).join('<br>') }));
       const levels = s.levels.flatMap((l) => [[s.runs[l.first].created_at, value(s, l.value)], [s.runs[l.last].created_at, value(s, l.value)]]);
       return [
-        { type: 'scatter', name: s.variant, symbolSize: 7, itemStyle: { color: colour }, emphasis: { focus: 'series' }, data: points,
+        { type: 'scatter', name: s.variant, symbol: SYMBOLS[arms.indexOf(s.variant) % SYMBOLS.length], symbolSize: 8, itemStyle: { color: colour }, emphasis: { focus: 'series' }, data: points,
           markLine: { silent: true, symbol: 'none', lineStyle: { color: css('--worse'), type: 'dashed' }, label: { formatter: (p) => p.name, color: css('--ink'), fontSize: 10 },
             data: s.levels.slice(1).map((l, k) => ({ name: s.turns[k + 1], xAxis: s.runs[l.first].created_at })) } },
         { type: 'line', name: s.variant, symbol: 'none', silent: true, lineStyle: { color: colour, width: 2 }, data: levels },
@@ -52,7 +54,13 @@
     for (const history of data.charts) {
       const figure = document.createElement('figure'), grid = document.createElement('div');
       grid.className = 'grid';
-      figure.append(Object.assign(document.createElement('figcaption'), { textContent: `${history.metric}: each run` }), grid);
+      const legend = Object.assign(document.createElement('p'), { className: 'legend' });
+      for (const variant of arms.filter((v) => history.series.some((s) => s.variant === v && s.effect !== null))) {
+        const swatch = Object.assign(document.createElement('span'), { className: 'swatch' });
+        swatch.style.background = colourOf(variant);
+        legend.append(swatch, `${variant}  `);
+      }
+      figure.append(Object.assign(document.createElement('figcaption'), { textContent: `Did ${history.metric} change from run to run?` }), legend, grid);
       holder.append(figure);
       const cells = new Map();
       for (const s of history.series) if (s.effect !== null) { const name = s.bucket === '-' ? s.workload : `${s.workload} · ${s.bucket}`; cells.set(name, [...(cells.get(name) || []), s]); }
@@ -65,7 +73,7 @@
         grid.append(around);
         const chart = (box.chart = echarts.init(box, null, { renderer: 'svg' }));
         chart.setOption(option(history, name, series));
-        perfrunnerOnPoint(chart, (point) => { const link = data.links[point.experiment]; if (link) location.href = link; });
+        perfrunnerPoints(box, chart, (point) => { const link = data.links[point.experiment]; if (link) location.href = link; });
         charts.push(chart);
       }
       if (!cells.size) figure.append(Object.assign(document.createElement('p'), { className: 'soft', textContent: 'No run has it on two arms.' }));

@@ -79,3 +79,26 @@ def test_axe_finds_no_violation(visit, scheme):
             for v in Axe().run(tab).response["violations"]
         ]
     assert found == []
+
+
+def test_the_keys_go_from_run_to_run_and_open_a_report(visit):
+    tab = visit("spec-nightly.html")
+    tab.locator(".plot").first.focus()
+    for run in range(14):
+        tab.keyboard.press("ArrowRight")
+        expect(tab.locator("#told")).to_contain_text(f"nightly-{run:02d}")
+    tab.keyboard.press("Enter")
+    expect(tab.get_by_text("night 13")).to_be_visible()
+    assert tab.log == []
+
+
+def test_the_history_says_which_colour_is_which_variant(visit):
+    tab = visit("spec-nightly.html")
+    figure = tab.locator("#history-charts figure").first
+    expect(figure.locator(".legend")).to_have_text("jemalloc-5.1.0")
+    swatch = figure.locator(".swatch").evaluate("e => e.style.background")
+    drawn = figure.locator(".plot").first.evaluate(
+        "b => { const e = document.createElement('i');"
+        " e.style.background = b.chart.getOption().series[0].itemStyle.color; return e.style.background; }"
+    )
+    assert swatch == drawn

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -10,17 +13,22 @@ from click.testing import CliRunner
 
 from perfrunner.cli import main
 from perfrunner.cluster import open_host
-from perfrunner.report import build_report
+from perfrunner.errors import HostError
+from perfrunner.measure import perf
+from perfrunner.measure.perf import check_perf
+from perfrunner.report import build_report, write_html
 from perfrunner.results import ExperimentData, ResultStore
-from perfrunner.run.trial.profiling import find_child
+from perfrunner.run.trial.profiling import Profiler, find_child
+from perfrunner.run.trial.reproduce import Recorder
 from perfrunner.spec.cluster import HostSpec
-from tests.support.fakes import PILLOWFIGHT, Lab, write_perf
+from tests.integration.sshd import raised_sshd
+from tests.support.fakes import PILLOWFIGHT, Lab, variant, write_perf
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[3]
 PROFILED = {**PILLOWFIGHT, "profile": "perf"}
-BASE = "front-end-0;kv::run(int);cold 4\nfront-end-0;kv::run(int);hot 1\n"
-CHANGED = "front-end-0;kv::run(int);cold 4\nfront-end-0;kv::run(int);hot 4\n"
+BASE = "front-end;kv::run(int);cold 4\nfront-end;kv::run(int);hot 1\n"
+CHANGED = "front-end;kv::run(int);cold 4\nfront-end;kv::run(int);hot 4\n"
 
 
 def stored(lab: Lab) -> ExperimentData:
@@ -29,7 +37,9 @@ def stored(lab: Lab) -> ExperimentData:
         return store.load(summary.experiment.id)
 
 
-@pytest.mark.parametrize("schedule", ["side-by-side", "sequential"])
+@pytest.mark.parametrize(
+    "schedule", ["side-by-side", pytest.param("sequential", marks=pytest.mark.slow)]
+)
 def test_each_arm_is_profiled_once_more_at_the_end(lab: Lab, schedule: str) -> None:
     lab.write_spec(workloads={"pf": PROFILED, "other": PILLOWFIGHT}, blocks=1, schedule=schedule)
     code, driver = lab.run(fakes={"perf": str(write_perf(lab.directory))})
@@ -57,7 +67,7 @@ def test_each_arm_is_profiled_once_more_at_the_end(lab: Lab, schedule: str) -> N
     assert (found["variant"], found["functions"][0]["function"]) == ("changed", "cold")
     assert printed(lab, "profile") == BASE
     both = printed(lab, "profile", "--arm", "changed", "--against", "base")
-    assert both.splitlines()[1] == "front-end-0;kv::run(int);hot 1 4"
+    assert both.splitlines()[1] == "front-end;kv::run(int);hot 1 4"
 
 
 def printed(lab: Lab, command: str, *words: str) -> str:
@@ -107,6 +117,7 @@ def test_a_perf_that_dies_costs_the_profile_and_nothing_else(lab: Lab) -> None:
     lab.assert_nothing_left()
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_while_it_profiled_does_it_again(lab: Lab) -> None:
     lab.write_spec(workloads={"pf": PROFILED}, blocks=1)
     fakes = {"perf": str(write_perf(lab.directory))}
@@ -122,6 +133,31 @@ def test_a_run_that_was_killed_while_it_profiled_does_it_again(lab: Lab) -> None
     lab.assert_nothing_left()
 
 
+def test_a_process_behind_ssh_is_recorded_as_one_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(perf, "PROGRAM", str(write_perf(tmp_path)))
+    with (
+        raised_sshd(tmp_path) as server,
+        open_host(server.host_spec(tmp_path / "work"), "ssh", name="far", run_id="r") as host,
+    ):
+        assert check_perf(host.transport, host.work_dir, "pf") == "cpu-clock"
+        engine = host.start(["sleep", "60"], name="e", log_stdout="e.out", log_stderr="e.log")
+        recorder = Recorder("test").arm(0)
+        profiler = Profiler(tmp_path, recorder, "r", contextlib.nullcontext)
+        profiler.start(host.transport, host.work_dir, engine.pid)
+        assert {p.name for p in host.processes()} == {"e", "profile"}
+        while not Path(host.work_dir, "profile.data").exists():  # perf has begun
+            time.sleep(0.01)
+        profiler.stop()
+        assert profiler.keep() == {
+            "event": "cpu-clock", "frequency": 499, "samples": 5, "cut_short": False,
+        }  # fmt: skip
+        assert (tmp_path / "profile.folded").read_text() == BASE
+        engine.stop(0.0)
+        assert host.processes() == []
+
+
 def test_a_program_that_a_conductor_started_is_found_by_its_environment(tmp_path: Path) -> None:
     with open_host(HostSpec(work_dir=str(tmp_path / "work")), "local", run_id="r") as host:
         both = "TMPDIR=/a sleep 60 & TMPDIR=/b sleep 60 & wait"
@@ -134,3 +170,54 @@ def test_a_program_that_a_conductor_started_is_found_by_its_environment(tmp_path
         assert "TMPDIR=/b" in Path(f"/proc/{found[1]}/environ").read_text().split("\0")
         conductor.stop(0.0)
         assert find_child(host.transport, conductor, "TMPDIR=/a") is None
+
+
+@pytest.fixture
+def artifact(tmp_path: Path) -> str:
+    """A build of the real engine; skipped where perf cannot record."""
+    bin_dir = Path(os.environ.get("KV_BIN_DIR", ROOT / "build" / "artifact" / "bin"))
+    if not (bin_dir / "kv_engine").is_file():
+        pytest.fail(f"no kv_engine in {bin_dir}: set KV_BIN_DIR, or run scripts/test")
+    with open_host(HostSpec(work_dir=str(tmp_path / "probe")), "local") as host:
+        try:
+            check_perf(host.transport, host.work_dir, "pf")
+        except HostError as error:
+            pytest.skip(f"{error} ({error.hint})")
+    return str(bin_dir.parent)
+
+
+@pytest.mark.slow
+def test_the_real_engine_under_the_real_perf(lab: Lab, artifact: str, tmp_path: Path) -> None:
+    load = {**PROFILED, "items": 2000, "duration": 2, "ramp": 0.5, "value_size": 256}
+    bench = {
+        "type": "microbench", "program": "checkpoint_bench", "profile": "perf",
+        "filter": "GetCursorsToDrop/1000$", "min_time": 0.4,
+    }  # fmt: skip
+    lab.write_spec(
+        workloads={"pf": load, "bench": bench, "alone": {**bench, "schedule": "sequential"}},
+        variants={"base": variant(), "changed": variant(x=1)},
+        engine={"vbuckets": 16, "quota_mb": 64},
+        blocks=1,
+        relink="never",
+        primary=["ops_per_s"],
+    )
+    code, driver = lab.run(fakes={"artifact": artifact})
+    assert (code, driver.stderr()) == (0, "")
+    data = stored(lab)
+    records = data.experiment.facts["profiles"]
+    assert [r["status"] for r in records] == ["ok"] * 6, records
+    assert min(r["samples"] for r in records) > 20
+    stacks = {
+        (r["workload"], r["variant"]): (lab.out / r["directory"] / "profile.folded").read_text()
+        for r in records
+    }
+    for name in ("base", "changed"):
+        assert "front-end;" in stacks["pf", name]
+        assert "kv::" in stacks["pf", name]
+        for workload in ("bench", "alone"):
+            assert "kv::(anonymous namespace)::getCursorsToDrop" in stacks[workload, name]
+    report = build_report(data)
+    assert [str(its.cell) for its in report.profiles] == ["pf · persistent", "bench", "alone"]
+    page = write_html(report, data, tmp_path / "page.html").read_text()
+    assert page.count('<svg class="flame"') == 6
+    lab.assert_nothing_left()

@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfrunner.analysis.estimate import adjust, paired_effect, summarise
+from perfrunner.analysis.estimate import (
+    NotARatioError,
+    Pairing,
+    adjust,
+    paired_effect,
+    paired_effects,
+    summarise,
+    summarise_all,
+)
 from perfrunner.analysis.model import MIN_BLOCKS, Effect
 from perfrunner.analysis.verdict import MOST_BLOCKS, decide, more_blocks
 
@@ -21,6 +29,28 @@ signed = st.lists(st.tuples(st.floats(-1e4, 1e4), st.floats(-1e4, 1e4)), min_siz
 
 def arms(values):
     return (dict(enumerate((x for x, _ in values), 1)), dict(enumerate((y for _, y in values), 1)))
+
+
+VALUES = st.one_of(st.floats(-3, 1e3), st.sampled_from([0.0, 5.0]))
+
+
+@given(st.lists(st.tuples(st.sampled_from(["ratio", "difference"]), st.lists(st.tuples(VALUES, VALUES),
+       min_size=1, max_size=7)), max_size=8))  # fmt: skip
+def test_effects_of_many_are_those_of_each(asked):
+    pairings = [
+        Pairing(kind, {b: x for b, (x, _) in enumerate(pairs)}, {b: y for b, (_, y) in enumerate(pairs)}, 0.01, 0.1)
+        for kind, pairs in asked
+    ]  # fmt: skip
+    arms = [arm for pairing in pairings for arm in (pairing.base, pairing.other)]
+    assert summarise_all(arms) == [summarise(arm) for arm in arms]
+    for found, pairing in zip(paired_effects("a", pairings), pairings, strict=True):
+        if isinstance(found, NotARatioError):
+            wrong = next(b for b in pairing.base if min(pairing.base[b], pairing.other[b]) <= 0)
+            assert pairing.kind == "ratio"
+            assert f"block {wrong} has" in str(found)
+        else:
+            kind, base, other, *rest = pairing
+            assert found == paired_effect(kind, "a", base, other, *rest)
 
 
 @given(pairs)
@@ -111,14 +141,14 @@ def test_each_verdict_is_for_its_reason(estimate, half, q, n):
 
 @given(st.floats(-5, 5), st.floats(0.05, 5), st.integers(6, 30))
 def test_more_blocks_is_positive_and_bounded(estimate, half, n):
-    more = more_blocks(effect(estimate, half, n=n))
+    (more,) = more_blocks([effect(estimate, half, n=n)])
     assert more is None or 1 <= more <= MOST_BLOCKS
 
 
 def test_more_blocks_settles_what_it_promises():
     """For a true effect of its own size the promised blocks find it in about 80 % of experiments."""
     found = effect(0.8, 1.0, q=0.1, n=8, margin=0.5)
-    more = more_blocks(found)
+    (more,) = more_blocks([found])
     assert more is not None
     rng = np.random.default_rng(3)
     from scipy import stats
@@ -130,7 +160,7 @@ def test_more_blocks_settles_what_it_promises():
 
 def test_more_blocks_shrinks_the_interval_into_the_margin():
     found = effect(0.1, 1.5, q=0.9, n=8, margin=1.0)
-    n = found.n + more_blocks(found)
+    n = found.n + more_blocks([found])[0]
     from scipy import stats
 
     def half(count):
@@ -139,5 +169,29 @@ def test_more_blocks_shrinks_the_interval_into_the_margin():
     assert 0.1 + half(n) <= 1.0 < 0.1 + half(n - 1)
 
 
+@given(st.lists(st.tuples(st.floats(-5, 5), st.floats(0.01, 5), st.integers(6, 40)), max_size=6))
+def test_more_blocks_of_many_are_those_of_each(asked):
+    effects = [effect(estimate, half, n=n) for estimate, half, n in asked]
+    assert more_blocks(effects) == [more_blocks([one])[0] for one in effects]
+
+
+@pytest.mark.parametrize(("estimate", "half"), [(0.8, 1.0), (2.0, 3.0), (0.1, 1.5), (1.05, 4.0)])
+def test_more_blocks_are_the_fewest(estimate, half):
+    """Searched one by one."""
+    found = effect(estimate, half, q=0.2, n=8, margin=1.0)
+    level = 0.05 * found.p / found.q
+
+    def settles(n):
+        from scipy import stats
+
+        critical = stats.t.isf(level / 2, n - 1)
+        if stats.nct.sf(critical, n - 1, estimate / found.sd * math.sqrt(n)) >= 0.8:
+            return True
+        return stats.t.isf(0.025, n - 1) * found.sd / math.sqrt(n) <= 1.0 - estimate
+
+    fewest = next(n for n in range(9, 1009) if settles(n))
+    assert more_blocks([found]) == [fewest - 8]
+
+
 def test_an_effect_on_the_edge_of_the_margin_asks_for_many_blocks():
-    assert more_blocks(effect(0.0, 400.0, margin=1.0)) is None
+    assert more_blocks([effect(0.0, 400.0, margin=1.0)]) == [None]

@@ -35,11 +35,22 @@ def folded(text: str) -> dict[str, int]:
 
 def test_a_stack_is_a_thread_and_its_callers_from_the_outermost_in() -> None:
     assert folded(PRINTED) == {
-        "front-end-0;[librocksdb.so.7.8];kv::(anonymous namespace)::take;pthread_mutex_lock;__schedule_[k]": 1,
+        "front-end;[librocksdb.so.7.8];kv::(anonymous namespace)::take;pthread_mutex_lock;__schedule_[k]": 1,
         "my thread;kv::Map<int, std::less<int> >::operator()": 1,
         "my thread;__vdso_gettimeofday;nft_do_chain_[k];[unknown];kv::Map<int, std::less<int> >::operator()": 1,
         "idle": 1,
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("front-end-1", "front-end"), ("rocksdb:low0", "rocksdb:low"), ("worker #12", "worker"),
+        ("executor_3", "executor"), ("kv_engine", "kv_engine"), ("7", "7"), ("t", "t"),
+    ],
+)  # fmt: skip
+def test_threads_of_a_kind_are_one(name: str, kind: str) -> None:
+    assert folded(f"{name}\n\t 1f f (/a)\n") == {f"{kind};f": 1}
 
 
 def test_equal_stacks_are_counted_and_parts_of_a_function_are_the_function() -> None:

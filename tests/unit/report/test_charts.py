@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 import xml.etree.ElementTree as ET
@@ -16,10 +17,12 @@ from perfrunner.report import build_report, write_charts
 from perfrunner.report.charts import draw_charts
 from perfrunner.report.charts.dots import dots_chart, wrapped
 from perfrunner.report.charts.forest import forest_chart
+from perfrunner.report.charts.fragmentation import fragmentation_chart
 from perfrunner.report.charts.series import across
-from perfrunner.report.charts.style import drawing, inline_svg, svg_bytes
+from perfrunner.report.charts.style import PAPER, drawing, inline_svg, svg_bytes
 from perfrunner.report.raw import read_raw
 from perfrunner.results.raw import read_series
+from perfrunner.spec.metrics import METRICS
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -56,9 +59,9 @@ def test_charts_are_valid_svg_with_the_words_on_them(charts):
             assert word in words, chart.name
 
 
-def test_the_same_data_gives_the_same_bytes(make):
+def test_the_same_data_gives_the_same_bytes_by_however_many_processes(make):
     data = make(blocks=6, workloads=("append",), buckets=("ephemeral",))
-    first, second = (draw(data, png=True)[0] for _ in range(2))
+    first, second = (draw(data, png=True, processes=many)[0] for many in (1, 2))
     assert [(c.svg, c.png) for c in first] == [(c.svg, c.png) for c in second]
 
 
@@ -134,6 +137,44 @@ def test_across_takes_the_median_and_lets_short_curves_end():
     assert list(middle) == [2.0, 3.0, 3.0]
     assert list(low) == [1.0, 2.0, 3.0]
     assert list(high) == [3.0, 4.0, 3.0]
+
+
+def test_a_median_is_of_half_the_curves_at_least():
+    """Of the two curves that last longer nobody asked."""
+    short, longer = [(0, 1.0), (1, 2.0)], [(0, 1.0), (1, 2.0), (2, 90.0), (3, 90.0)]
+    t, middle, *_ = across([short, short, short, longer, longer])
+    assert (list(t), list(middle)) == ([0, 1], [1.0, 2.0])
+
+
+def test_fragmentation_is_drawn_by_every_formula(make):
+    data = make(blocks=2, void_block=None, workloads=("append",), buckets=("ephemeral",))
+    held = (
+        "mapped",
+        "mapped_no_store",
+        "rss",
+        "rss_plain",
+        "rss_now",
+        "rss_now_no_store",
+        "rss_settled",
+    )
+    wanted = {f"fragmentation{asked}_{what}": n + 10.0 for n, (asked, what) in
+              enumerate(itertools.product(("", "_payload"), held))}  # fmt: skip
+    assert {n for n in METRICS if n.startswith("fragmentation") and "vsz" not in n} == set(wanted)
+    trials = tuple(replace(t, metrics=wanted) for t in data.trials)
+    with drawing():
+        figure = fragmentation_chart(build_report(replace(data, trials=trials)).comparison)
+        marks = [
+            (round(x, 6), line.get_markerfacecolor() == PAPER)
+            for line in figure.axes[0].get_lines()
+            if line.get_marker() not in ("|", "None")
+            for x in line.get_xdata()
+        ]
+    hollow = {x for x, empty in marks if empty}
+    assert hollow == {value for name, value in wanted.items() if "payload" in name}
+    assert {x for x, empty in marks if not empty} >= set(wanted.values()) - hollow
+    words = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert words[-2:] == ["filled: not mem_used", "hollow: not payload"]
+    assert len(words) == 9
 
 
 def test_large_ratios_are_drawn_on_a_logarithmic_axis(make):

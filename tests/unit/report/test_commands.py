@@ -29,6 +29,16 @@ def test_report_prints_the_latest_experiment(run):
     assert "\x1b" not in result.stdout
 
 
+@pytest.mark.parametrize("columns", [60, 80])
+def test_a_pipe_is_as_wide_as_it_is_told_to_be(run, monkeypatch, columns):
+    usual = run("report").stdout
+    monkeypatch.setenv("COLUMNS", str(columns))
+    told = run("report").stdout
+    assert max(map(len, usual.splitlines())) > 100
+    assert max(map(len, told.splitlines())) <= columns
+    assert "+1.5 % [+0.8, +2.1] ✔" in told
+
+
 def test_json_is_all_of_stdout(run):
     result = run("report", "quickstart", "--format", "json")
     assert json.loads(result.stdout)["experiment"] == "demo-20261120"

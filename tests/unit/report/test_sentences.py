@@ -45,6 +45,8 @@ def said(*rows, cells=CELLS[:1]):
          "0.5 % faster [-0.6, +1.5], unsure (about 23 more blocks would settle it)"),
         (row("worse", 8.3, 7.9, 8.7, metric="fragmentation_rss"),
          "8.3 points more fragmentation by RSS [+7.9, +8.7], worse"),
+        (row("better", -1.2, -1.4, -1.0, metric="fragmentation_payload_rss"),
+         "1.2 points less payload fragmentation by RSS [\N{MINUS SIGN}1.4, \N{MINUS SIGN}1.0], better"),
         (row("better", -9.1e6, -9.5e6, -8.7e6, metric="anon_huge_bytes"),
          "9.1 MB less memory in transparent huge pages [-9.5, -8.7], better"),
         (row("better", 0.88, 0.86, 0.90, metric="latency_get_p99_us"),

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from synthetic_nights import LOST, RUNS
 
 from perfrunner.cli import main
+from perfrunner.report.site.build import slug
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +73,12 @@ def test_there_is_a_page_for_each_variant_and_host(site):
     (host,) = site.glob("host-*.html")
     assert "AMD EPYC 7B13" in host.read_text()
     assert "nightly-00" in host.read_text()
+
+
+def test_different_names_are_different_files():
+    names = ("a-b", "a_b", "a b", "x_y+z", "x+y_z", "A-B")
+    assert slug("a-b") == "a-b"
+    assert len({slug(name) for name in names}) == len(names)
 
 
 def test_no_store_is_an_error(tmp_path):

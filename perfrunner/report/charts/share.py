@@ -1,0 +1,153 @@
+"""Charts are drawn on several CPUs: matplotlib keeps one busy for a tenth of a second or two a chart.
+
+The processes are forked, so that what is drawn from is there already; what they draw comes back through pipes. Where a
+fork is not safe (beside a running thread, or not on Linux) and where there is one CPU, all is done here. The results
+are the same.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+import threading
+import traceback
+from contextlib import contextmanager, suppress
+from multiprocessing import get_context
+from multiprocessing.connection import wait
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+
+from perfrunner.errors import PerfrunnerError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from multiprocessing.connection import Connection
+    from multiprocessing.context import ForkProcess
+
+    Pipe = Connection[Any, Any]
+
+T = TypeVar("T")
+MOST = 8  # processes; beyond it they wait for the one that collects
+LEAST_TASKS = 3  # of each process; fewer are not worth a fork
+
+
+class _Answer(NamedTuple):
+    """Of one task; `error` and its traceback where it failed."""
+
+    place: int
+    result: Any
+    error: Exception | None = None
+    told: str = ""
+
+
+def share_out(tasks: Sequence[Callable[[], T]], processes: int | None = None) -> list[T]:
+    """What each task returns, in their order.
+
+    What a task returns or raises must be picklable. The exception of a task ends all, as an interrupt does. `processes`
+    is for tests: by default as many as are of use.
+    """
+    if processes is None:
+        processes = _of_use(len(tasks))
+    if processes < 2:
+        with _old_set_apart():
+            return [task() for task in tasks]
+    found: dict[int, T] = {}
+    with _forked(tasks, processes) as workers:
+        ahead = iter(range(len(tasks)))
+        for pipe in workers:
+            _give(pipe, ahead)
+        while len(found) < len(tasks):
+            for pipe in cast("list[Pipe]", wait(list(workers))):
+                answer = _answer(pipe, workers[pipe])
+                found[answer.place] = answer.result
+                _give(pipe, ahead)
+    return [found[index] for index in range(len(tasks))]
+
+
+def _of_use(tasks: int) -> int:
+    if sys.platform != "linux" or threading.active_count() > 1:
+        return 1
+    return min(len(os.sched_getaffinity(0)), MOST, tasks // LEAST_TASKS)
+
+
+def _give(pipe: Pipe, ahead: Iterator[int]) -> None:
+    """The next task, if there is one."""
+    index = next(ahead, None)
+    if index is not None:
+        with suppress(BrokenPipeError):  # it has died: the next look at its pipe says so
+            pipe.send(index)
+
+
+def _answer(pipe: Pipe, process: ForkProcess) -> _Answer:
+    try:
+        answer: _Answer = pipe.recv()
+    except EOFError:
+        process.join()
+        raise PerfrunnerError(
+            f"a process that drew charts has died (exit code {process.exitcode})",
+            "memory may have run out: taskset -c 0 perfrunner ... draws them one after the other",
+        ) from None
+    if answer.error is not None:
+        raise answer.error from RuntimeError(f"in a process that drew charts:\n{answer.told}")
+    return answer
+
+
+@contextmanager
+def _forked(
+    tasks: Sequence[Callable[[], Any]], processes: int
+) -> Iterator[dict[Pipe, ForkProcess]]:
+    """Processes that wait for tasks, by our end of their pipes. None outlives the block, or this process."""
+    context = get_context("fork")
+    workers: dict[Pipe, ForkProcess] = {}
+    try:
+        with _without_interrupts():  # they inherit it: an interrupt is for us, and we end them
+            for _ in range(processes):
+                ours, theirs = context.Pipe()
+                process = context.Process(
+                    target=_work, args=(tasks, theirs, [*workers, ours]), daemon=True
+                )
+                process.start()
+                workers[ours] = process
+                theirs.close()
+        yield workers
+    finally:
+        for process in workers.values():
+            process.kill()  # they hold nothing that is to be put in order
+        for pipe, process in workers.items():
+            pipe.close()
+            process.join()
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _work(tasks: Sequence[Callable[[], Any]], pipe: Pipe, others: Sequence[Pipe]) -> None:
+    for other in others:
+        other.close()  # else it would hold its own pipe open, and wait for ever where its parent is killed
+    with _old_set_apart(), suppress(EOFError, OSError):  # its parent is gone
+        while True:
+            pipe.send(_done(pipe.recv(), tasks))
+
+
+@contextmanager
+def _old_set_apart() -> Iterator[None]:
+    """What is there already is no garbage: to search it again and again takes a tenth of the time."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+def _done(index: int, tasks: Sequence[Callable[[], Any]]) -> _Answer:
+    try:
+        return _Answer(index, tasks[index]())
+    except Exception as error:  # noqa: BLE001 - the parent raises it
+        return _Answer(index, None, error, traceback.format_exc())

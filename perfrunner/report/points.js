@@ -1,0 +1,55 @@
+// The points of an ECharts chart in `box`, by mouse and by keys.
+// perfrunnerPoints(box, chart, act): act(item) where a point is clicked, or chosen by keys: ← → go from point to point,
+// ↑ ↓ from series to series, Enter acts; + − and Escape (or a double click) zoom. What has a `tip` is a point.
+'use strict';
+(() => {
+  const zoom = window.perfrunnerZoom = (chart, start, end) => {
+    if (chart.getOption().dataZoom.length) chart.dispatchAction({ type: 'dataZoom', start: Math.max(0, start), end: Math.min(100, end) });
+  };
+
+  window.perfrunnerPoints = (box, chart, act) => {
+    // ECharts' own `click` is the browser's, which gives none where the point was redrawn in between, as hovering it does.
+    let pressed = null;
+    chart.on('mousedown', (e) => { pressed = e.data; });
+    chart.on('mouseup', (e) => { if (e.data && e.data === pressed && e.event.event.button === 0) act(e.data); });
+    chart.getZr().on('dblclick', () => zoom(chart, 0, 100));
+    const at = { s: -1, i: 0 };
+    box.addEventListener('keydown', (event) => { if (key(event, chart, at, act)) event.preventDefault(); });
+    box.addEventListener('blur', () => chart.dispatchAction({ type: 'hideTip' }));
+  };
+
+  // Whether the key means something here.
+  function key(event, chart, at, act) {
+    const option = chart.getOption(), usable = option.series.map((s, n) => [s, n]).filter(([s]) => s.data.some((d) => d && d.tip)).map(([, n]) => n);
+    const move = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] }[event.key];
+    if (move && usable.length) {
+      const now = usable.indexOf(at.s);
+      at.s = usable[now < 0 ? 0 : (now + move[0] + usable.length) % usable.length];
+      const points = option.series[at.s].data, step = move[1] || 1;
+      let i = now < 0 || move[0] ? 0 : at.i + move[1];
+      while (points[i] && !points[i].tip) i += step;
+      at.i = Math.max(0, Math.min(points.length - 1, i));
+      chart.dispatchAction({ type: 'showTip', seriesIndex: at.s, dataIndex: at.i });
+      tell(points[at.i]);
+    } else if (event.key === 'Enter') {
+      const point = at.s >= 0 && option.series[at.s].data[at.i];
+      if (!point) return false;
+      act(point);
+    } else if (event.key === '+' || event.key === '-') {
+      const z = option.dataZoom[0];
+      if (z) { const d = (z.end - z.start) * (event.key === '+' ? 0.2 : -0.3333); zoom(chart, z.start + d, z.end - d); }
+    } else if (event.key === 'Escape') {
+      zoom(chart, 0, 100);
+      chart.dispatchAction({ type: 'hideTip' });
+    } else return false;
+    return true;
+  }
+
+  // For those who do not see it.
+  const told = document.createElement('p');
+  Object.assign(told, { id: 'told', className: 'hidden' }).setAttribute('aria-live', 'polite');
+  document.body.append(told);
+  function tell(point) {
+    if (point && point.tip) told.textContent = new DOMParser().parseFromString(point.tip.replaceAll('<br>', ', '), 'text/html').body.textContent;
+  }
+})();
