@@ -89,7 +89,7 @@ class BuildHost:
             identity = str(self._ask("relink", asked, silent)["build_id"])
             path = self._fetch(identity, silent, base=artifact.path, programs=programs)
             # As here: one a block, and the same seed gives the same bytes again.
-            self.host.transport.remove_tree(f"{self._cache}/artifacts/{identity}")
+            self._ask("forget", {"build_id": identity}, silent)
             return self._artifact(identity, path, began, cached=False)
 
     def _artifact(self, identity: str, path: Path, began: float, *, cached: bool) -> Artifact:

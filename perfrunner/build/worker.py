@@ -1,6 +1,6 @@
 """The builder on a build host: one request in (words of a command line), lines of JSON out.
 
-    python3 -I builder.pyz find|build|relink|tools REQUEST
+    python3 -I builder.pyz find|build|relink|forget|tools REQUEST
 
 A line is {"line": ...}, what a build says; the last one {"done": {...}}, or {"error": ..., "hint": ..., "log": ...}.
 It is the local builder, with the host's own tools, environment and cache; it needs Python's standard library and
@@ -13,6 +13,8 @@ import contextlib
 import json
 import os
 import pwd
+import re
+import shutil
 import signal
 import sys
 import threading
@@ -24,6 +26,7 @@ from typing import Any
 from perfrunner.build.artifact import Artifact
 from perfrunner.build.builder import build, find
 from perfrunner.build.cache import own_cache
+from perfrunner.build.identity import ID_LENGTH
 from perfrunner.build.layout import relink
 from perfrunner.build.provenance import read_provenance
 from perfrunner.build.request import BuildRequest
@@ -90,6 +93,15 @@ def _relink(asked: Mapping[str, Any]) -> Reply:
     return {"build_id": relink(base, asked["seed"], asked["programs"], _tell).build_id}
 
 
+def _forget(asked: Mapping[str, Any]) -> Reply:
+    """A relinked artifact that was fetched; its links, if any, are its base's."""
+    build_id = str(asked["build_id"])
+    if not re.fullmatch(f"[0-9a-f]{{{ID_LENGTH}}}", build_id):
+        raise BuildError(f"{build_id!r} is no build id")
+    shutil.rmtree(Path(asked["cache"]) / "artifacts" / build_id)
+    return {}
+
+
 def _tools(asked: Mapping[str, Any]) -> Reply:
     """`allocator`: one that cargo would build."""
     env = build_environment()
@@ -108,6 +120,7 @@ COMMANDS: Mapping[str, Callable[[Mapping[str, Any]], Reply]] = {
     "find": _find,
     "build": _build,
     "relink": _relink,
+    "forget": _forget,
     "tools": _tools,
 }
 
