@@ -20,7 +20,7 @@ from perfrunner.run.trial.runner import TrialRunner
 from perfrunner.run.trial.seats import Deployed, Seat, TrialResult
 from perfrunner.spec import load_spec
 from perfrunner.spec.cluster import HostSpec
-from tests.support.fakes import ROOT, processes_of, spec_text
+from tests.support.fakes import ROOT, Lab, processes_of, spec_text
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -75,7 +75,7 @@ class OneHost:
             paths = {"here": str(self.artifact)}
             deployed = {"base": Deployed("real", paths, {}, paths)}
             (result,) = runner.run([Task(1, 1, 1, "app", bucket, "base")], deployed)
-        assert list(processes_of(self.work)) == []
+        Lab(self.directory).assert_nothing_left()
         return result
 
 
