@@ -15,6 +15,12 @@ settings.register_profile(
 settings.load_profile("perfrunner")
 
 
+@pytest.fixture(autouse=True)
+def _as_wide_as_it_likes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a command prints does not hang on the terminal that the tests were started from."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _several_runs_on_this_machine() -> Iterator[None]:
     """Tests run beside each other, and beside a measurement: each has its own work directory's lock only."""

@@ -297,4 +297,5 @@ def _not_a_ratio(block: int, x: float, y: float) -> NotARatioError:
 
 
 def _back(kind: EffectKind, value: V) -> V:
-    return np.exp(value) if kind == "ratio" else value
+    with np.errstate(over="ignore"):  # an interval of a few wild ratios may reach to infinity
+        return np.exp(value) if kind == "ratio" else value

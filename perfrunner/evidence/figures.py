@@ -117,7 +117,7 @@ def reports(comparisons: Sequence[Comparison]) -> Reports | None:
     return Reports(
         Count(false, len(said)),
         max(its["rows"] for its in said.values()),
-        dict(claims.most_common()),
+        dict(sorted(claims.items(), key=lambda claim: (-claim[1], claim[0]))),
     )
 
 

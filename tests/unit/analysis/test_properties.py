@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from perfrunner.analysis.estimate import (
@@ -36,6 +36,7 @@ VALUES = st.one_of(st.floats(-3, 1e3), st.sampled_from([0.0, 5.0]))
 
 @given(st.lists(st.tuples(st.sampled_from(["ratio", "difference"]), st.lists(st.tuples(VALUES, VALUES),
        min_size=1, max_size=7)), max_size=8))  # fmt: skip
+@example([("ratio", [(1.0, 1.0), (1.0, 1.4671176425046779e-195)])])
 def test_effects_of_many_are_those_of_each(asked):
     pairings = [
         Pairing(kind, {b: x for b, (x, _) in enumerate(pairs)}, {b: y for b, (_, y) in enumerate(pairs)}, 0.01, 0.1)
