@@ -87,7 +87,7 @@ class AllocationFailure : public testing::TestWithParam<BucketType> {
             Client client(*bucket_);
             client_ = &client;
             CheckpointManager& log = client.vb().checkpoints();
-            const auto cursor = log.registerCursor("reader", Seqno{0});
+            const auto cursor = log.cursors().registerCursor("reader", Seqno{0});
             prepare(*this);
             const Seqno before = log.highSeqno();
             const int64_t entries = static_cast<int64_t>(client.vb().hashTable().entries());
@@ -126,7 +126,7 @@ class AllocationFailure : public testing::TestWithParam<BucketType> {
         // The log has every document's latest version, each key once in a checkpoint.
         std::map<std::string, Seqno> latest;
         while (true) {
-            const auto read = client.vb().checkpoints().getItemsForCursor(cursor, 1000);
+            const auto read = client.vb().checkpoints().cursors().getItemsForCursor(cursor, 1000);
             size_t at = 0;
             for (const auto& range : read.ranges) {
                 std::set<std::string> keys;
@@ -253,7 +253,7 @@ TEST_P(AllocationFailure, AtALock) {
 TEST_P(AllocationFailure, AHoldersLockOutlivesItsFailedMutation) {
     bucket_ = makeBucket(GetParam(), smallConfig());
     Client client(*bucket_);
-    const auto cursor = client.vb().checkpoints().registerCursor("reader", Seqno{0});
+    const auto cursor = client.vb().checkpoints().cursors().registerCursor("reader", Seqno{0});
     client.set("k", "v");
     const OpResult held = client.getAndLock("k", 10);
     allocationsLeft = 1;  // the value, then what the commit needs
@@ -307,7 +307,7 @@ TEST(AllocationFailureOfTheFlusher, TakesNothingOrEverything) {
         bool failed = false;
         try {
             allocationsLeft = nth;
-            log.takeItemsToPersist(1000);
+            log.persistence().takeItemsToPersist(1000);
         } catch (const std::bad_alloc&) {
             failed = true;
         }
@@ -317,8 +317,9 @@ TEST(AllocationFailureOfTheFlusher, TakesNothingOrEverything) {
             break;
         }
         EXPECT_EQ(log.unpersisted(), 30u);
-        EXPECT_EQ(log.takeItemsToPersist(1000).items.size(), 30u) << "allocation " << nth;
-        log.persisted();
+        EXPECT_EQ(log.persistence().takeItemsToPersist(1000).items.size(), 30u)
+                << "allocation " << nth;
+        log.persistence().persisted();
     }
 }
 

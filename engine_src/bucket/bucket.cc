@@ -1,6 +1,5 @@
 #include "bucket/bucket.h"
 
-#include <algorithm>
 #include <stdexcept>
 
 #include "checkpoint/checkpoint_remover.h"
@@ -34,13 +33,12 @@ Bucket::Bucket(BucketType type, const BucketConfig& config)
     for (uint16_t i = 0; i < config_.vbuckets; ++i) {
         vbuckets_.push_back(std::make_unique<VBucket>(Vbid{i}, type, config_, sink));
     }
-    std::vector<CheckpointManager*> managers;
-    managers.reserve(vbuckets_.size());
+    std::vector<CheckpointRemoval> logs;
+    logs.reserve(vbuckets_.size());
     for (const auto& vbucket : vbuckets_) {
-        managers.push_back(&vbucket->checkpoints());
+        logs.push_back(vbucket->checkpoints().removal());
     }
-    checkpointRemover_ =
-            std::make_unique<CheckpointRemover>(std::move(managers), config_.checkpoint);
+    checkpointRemover_ = std::make_unique<CheckpointRemover>(std::move(logs), config_.checkpoint);
 }
 
 Bucket::~Bucket() {
@@ -93,10 +91,7 @@ Bucket::RollBack Bucket::rollBackReplica(Vbid vbid, Seqno seqno, const OpTime& n
     if (!done) {
         return RollBack::StoreFailed;
     }
-    const std::shared_lock listenersLock(listenersMutex_);
-    for (SeqnoListener* listener : listeners_) {
-        listener->onRolledBack(vbid);
-    }
+    listeners_.tellRolledBack(vbid);
     return RollBack::Done;
 }
 
@@ -153,11 +148,8 @@ size_t Bucket::removeClosedCheckpoints(const OpTime& now) {
     const BucketMemoryGuard guard(memory_);
     const std::lock_guard lock(checkpointRemoverMutex_);
     const bool full = memory_.precise() > highWatermarkBytes();
-    const CheckpointRecovery done =
-            checkpointRemover_->run(memory_.quota(), full, now.nanos, cursorDropper_);
-    cursorsDropped_.fetch_add(done.cursorsDropped, std::memory_order_relaxed);
-    checkpointBytesExpelled_.fetch_add(done.bytesExpelled, std::memory_order_relaxed);
-    return done.checkpointsRemoved;
+    return checkpointRemover_->run(memory_.quota(), full, now.nanos, cursorDropper_)
+            .checkpointsRemoved;
 }
 
 bool Bucket::needsCheckpointRecovery() const {
@@ -167,32 +159,6 @@ bool Bucket::needsCheckpointRecovery() const {
 void Bucket::setCursorDropper(CursorDropper* dropper) {
     const std::lock_guard lock(checkpointRemoverMutex_);
     cursorDropper_ = dropper;
-}
-
-// --- listeners
-// -------------------------------------------------------------------------------------------------------
-
-void Bucket::onQueued(VBucket& vbucket, Seqno seqno) noexcept {
-    onMutation(vbucket, seqno);
-    if (listenerCount_.load(std::memory_order_acquire) == 0) [[likely]] {
-        return;
-    }
-    const std::shared_lock lock(listenersMutex_);
-    for (SeqnoListener* listener : listeners_) {
-        listener->onSeqno(vbucket.id(), seqno);
-    }
-}
-
-void Bucket::addSeqnoListener(SeqnoListener* listener) {
-    const std::unique_lock lock(listenersMutex_);
-    listeners_.push_back(listener);
-    listenerCount_.store(listeners_.size(), std::memory_order_release);
-}
-
-void Bucket::removeSeqnoListener(SeqnoListener* listener) {
-    const std::unique_lock lock(listenersMutex_);
-    std::erase(listeners_, listener);
-    listenerCount_.store(listeners_.size(), std::memory_order_release);
 }
 
 // --- figures
@@ -207,44 +173,6 @@ void Bucket::resetStats() {
                           &counters_.expiredByPass, &counters_.hashResizes}) {
         counter->store(0, std::memory_order_relaxed);
     }
-}
-
-BucketStats Bucket::stats() const {
-    BucketStats stats;
-    HashTableSums total;
-    for (const auto& vbucket : vbuckets_) {
-        const HashTable& table = vbucket->hashTable();
-        const HashTableSums sums = table.sums();
-        total.items += sums.items;
-        total.tombstones += sums.tombstones;
-        total.nonResident += sums.nonResident;
-        total.expiring += sums.expiring;
-        total.metaBytes += sums.metaBytes;
-        total.valueBytes += sums.valueBytes;
-        stats.hashTableMemory += table.fixedBytes();
-        stats.checkpointMemory += vbucket->checkpoints().memory();
-        if (const SequenceList* sequence = vbucket->sequence()) {
-            stats.staleVersions += sequence->staleCount();
-        }
-    }
-    // A sum read while mutations run may be off, and even below zero, for a moment.
-    const auto count = [](int64_t value) {
-        return static_cast<size_t>(std::max<int64_t>(0, value));
-    };
-    stats.items = count(total.items);
-    stats.tombstones = count(total.tombstones);
-    stats.nonResident = count(total.nonResident);
-    stats.expiring = count(total.expiring);
-    stats.valueSize = count(total.valueBytes);
-    stats.kvSize = count(total.metaBytes + total.valueBytes);
-    stats.storedValues = count(total.items + total.tombstones);
-    stats.blobs = count(total.items - total.nonResident);
-    stats.overhead = stats.hashTableMemory + stats.checkpointMemory;
-    if (!vbuckets_.empty()) {
-        stats.htStatsBytesPerVb = vbuckets_.front()->hashTable().statsBytes();
-        stats.htStatsStripes = vbuckets_.front()->hashTable().statsStripes();
-    }
-    return stats;
 }
 
 }  // namespace kv

@@ -15,13 +15,14 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <shared_mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "bucket/bucket_config.h"
+#include "bucket/bucket_stats.h"
 #include "bucket/op_result.h"
+#include "bucket/seqno_listeners.h"
 #include "bucket/vb_state.h"
 #include "bucket/vbucket.h"
 #include "memory/bucket_memory.h"
@@ -33,16 +34,6 @@ namespace kv {
 class CheckpointRemover;
 class CursorDropper;
 
-/// Told of every new seqno, after the hash-bucket lock has been released: DCP producers. Must be
-/// quick, must not call back into the bucket, and must outlive its registration.
-class SeqnoListener {
-  public:
-    virtual ~SeqnoListener() = default;
-    virtual void onSeqno(Vbid vbid, Seqno seqno) noexcept = 0;
-    /// A replica rolled back: seqnos that it has had are not its history any more.
-    virtual void onRolledBack(Vbid) noexcept {}
-};
-
 /// Counters of the bucket that are not sums over its vBuckets; relaxed, never reset except by
 /// resetStats().
 struct BucketCounters {
@@ -51,24 +42,6 @@ struct BucketCounters {
     std::atomic<uint64_t> expiredOnAccess{0};
     std::atomic<uint64_t> expiredByPass{0};
     std::atomic<uint64_t> hashResizes{0};
-};
-
-/// One reading of the bucket's sums; exact when the bucket is quiet.
-struct BucketStats {
-    size_t items{0};        ///< live documents
-    size_t tombstones{0};   ///< deleted documents still in the hash tables
-    size_t nonResident{0};  ///< live documents whose value is on disk only
-    size_t kvSize{0};  ///< bytes asked for keys, values and their metadata (StoredValues and Blobs)
-    size_t expiring{0};          ///< live documents with an expiry time
-    size_t valueSize{0};         ///< bytes of values among kvSize
-    size_t overhead{0};          ///< bytes of hash tables and checkpoints, beside kvSize
-    size_t storedValues{0};      ///< StoredValues in the hash tables
-    size_t blobs{0};             ///< live documents with their value in memory
-    size_t staleVersions{0};     ///< ephemeral: replaced versions that a reader still needs
-    size_t checkpointMemory{0};  ///< bytes that checkpoints keep alive
-    size_t hashTableMemory{0};   ///< bytes of hash tables (heads, locks, statistics stripes)
-    size_t htStatsBytesPerVb{0};
-    size_t htStatsStripes{0};
 };
 
 class Bucket : private MutationSink {
@@ -160,18 +133,9 @@ class Bucket : private MutationSink {
     /// Who is asked before a slow cursor is dropped; nullptr = nobody: none is dropped. When it
     /// returns, no call to the former one is running or will follow.
     void setCursorDropper(CursorDropper* dropper);
-    /// What recovery did since the start; relaxed.
-    [[nodiscard]] uint64_t cursorsDropped() const {
-        return cursorsDropped_.load(std::memory_order_relaxed);
-    }
-    [[nodiscard]] uint64_t checkpointBytesExpelled() const {
-        return checkpointBytesExpelled_.load(std::memory_order_relaxed);
-    }
 
-    // --- listeners
-    void addSeqnoListener(SeqnoListener* listener);
-    /// Returns when no call to the listener is running and none will follow.
-    void removeSeqnoListener(SeqnoListener* listener);
+    /// Who is told of new seqnos.
+    SeqnoListeners& listeners() { return listeners_; }
 
     // --- figures
     [[nodiscard]] const std::string& name() const { return config_.name; }
@@ -179,7 +143,7 @@ class Bucket : private MutationSink {
     [[nodiscard]] BucketType type() const { return type_; }
     BucketMemory& memory() { return memory_; }
     [[nodiscard]] const BucketMemory& memory() const { return memory_; }
-    [[nodiscard]] BucketStats stats() const;
+    [[nodiscard]] BucketStats stats() const { return readStats(vbuckets_); }
     [[nodiscard]] const BucketCounters& counters() const { return counters_; }
     void resetStats();
     /// Mutations queued for the disk and not yet persisted; 0 for an ephemeral bucket.
@@ -218,7 +182,10 @@ class Bucket : private MutationSink {
     /// Ok, or why a mutation of `bytes` more is refused.
     OpStatus admit(Vbid vbid, std::string_view key, size_t valueBytes, size_t growth,
                    const OpTime& now);
-    void onQueued(VBucket& vbucket, Seqno seqno) noexcept final;
+    void onQueued(VBucket& vbucket, Seqno seqno) noexcept final {
+        onMutation(vbucket, seqno);
+        listeners_.tell(vbucket.id(), seqno);
+    }
     void onExpiredOnAccess() noexcept final {
         counters_.expiredOnAccess.fetch_add(1, std::memory_order_relaxed);
     }
@@ -239,11 +206,7 @@ class Bucket : private MutationSink {
     std::unique_ptr<CheckpointRemover> checkpointRemover_;
     std::mutex checkpointRemoverMutex_;      ///< one run at a time
     CursorDropper* cursorDropper_{nullptr};  ///< under checkpointRemoverMutex_
-    std::atomic<uint64_t> cursorsDropped_{0};
-    std::atomic<uint64_t> checkpointBytesExpelled_{0};
-    std::atomic<size_t> listenerCount_{0};
-    mutable std::shared_mutex listenersMutex_;
-    std::vector<SeqnoListener*> listeners_;
+    SeqnoListeners listeners_;
 };
 
 }  // namespace kv

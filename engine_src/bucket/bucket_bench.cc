@@ -3,9 +3,11 @@
 // of documents.
 #include <benchmark/benchmark.h>
 
+#include <atomic>
 #include <mutex>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "bucket/bucket.h"
@@ -129,6 +131,60 @@ void setPersistent(benchmark::State& state) {
     state.SetItemsProcessed(state.iterations());
 }
 
+/// A DCP producer that nothing is to be said to.
+class DeafListener final : public SeqnoListener {
+    void onSeqno(Vbid, Seqno) noexcept override {}
+};
+
+/// Every set is told to a listener: what all front-end threads share then.
+void setWithListener(benchmark::State& state) {
+    static DeafListener listener;
+    Load& load = shared(static_cast<size_t>(state.range(0)));
+    if (state.thread_index() == 0) {
+        load.bucket->listeners().add(&listener);
+    }
+    set(state);
+    if (state.thread_index() == 0) {
+        load.bucket->listeners().remove(&listener);
+    }
+}
+
+/// Gets while another thread sets other documents of the same vBucket: what the two share.
+void getBesideSets(benchmark::State& state) {
+    constexpr size_t kKeys = 10'000;
+    const auto bucket = Bucket::createEphemeral({.vbuckets = 1});
+    bucket->setVBucketState(Vbid{0}, VbState::Active, OpTime::now());
+    const auto key = [](size_t i) { return "pillow_" + std::to_string(1'000'000'000'000 + i); };
+    std::vector<std::string> keys;
+    for (size_t i = 0; i < kKeys; ++i) {
+        keys.push_back(key(i));
+        bucket->store(Vbid{0}, keys.back(), StoreMode::Set, "value", {}, OpTime::now());
+    }
+    bucket->resizeHashTables();
+    std::atomic<bool> stop{false};
+    std::thread writer([&] {
+        const BucketMemoryGuard guard(bucket->memory());
+        const OpTime now = OpTime::now();
+        for (size_t i = 0; !stop.load(std::memory_order_relaxed); i = (i + 1) % (kKeys / 2)) {
+            bucket->store(Vbid{0}, keys[i], StoreMode::Set, "value", {}, now);
+        }
+    });
+    {
+        const BucketMemoryGuard guard(bucket->memory());
+        const OpTime now = OpTime::now();
+        size_t i = kKeys / 2;
+        for (auto _ : state) {
+            benchmark::DoNotOptimize(bucket->get(Vbid{0}, keys[i], now));
+            i = i + 1 == kKeys ? kKeys / 2 : i + 1;
+        }
+    }
+    stop = true;
+    writer.join();
+    state.SetItemsProcessed(state.iterations());
+}
+
+BENCHMARK(setWithListener)->Name("BucketCost/SetWithListener")->Arg(100'000)->ThreadRange(1, 2);
+BENCHMARK(getBesideSets)->Name("BucketCost/GetBesideSets")->UseRealTime();
 BENCHMARK(setPersistent)->Name("BucketCost/SetPersistent")->Arg(1000)->Arg(100'000);
 BENCHMARK(get)->Name("BucketCost/Get")->Arg(1000)->Arg(100'000)->Arg(1'000'000);
 BENCHMARK(set)->Name("BucketCost/Set")->Arg(1000)->Arg(100'000)->Arg(1'000'000);

@@ -105,7 +105,7 @@ TEST_P(BucketMemoryUse, AFullBucketRefusesUntilMemoryIsFree) {
     }
     if (auto* unflushed = dynamic_cast<UnflushedBucket*>(bucket.get())) {
         unflushed->flush(Vbid{0});
-        client.vb().checkpoints().expel();
+        client.vb().checkpoints().removal().expel();
     }
     client.wait(3600);
     bucket->purgeTombstones(client.now);

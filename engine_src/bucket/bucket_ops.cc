@@ -2,6 +2,7 @@
 // with the bucket charged.
 #include <algorithm>
 #include <random>
+#include <utility>
 
 #include "bucket/bucket.h"
 
@@ -13,13 +14,13 @@ constexpr uint64_t kFreeableCheckNs = 100'000'000;
 constexpr uint32_t kRandomSkips = 8;  // more than documents share a hash bucket, as a rule
 
 /// An operation that takes no memory worth asking for.
-template <class Operation>
-OpResult inVBucket(Bucket& bucket, Vbid vbid, Operation operation) {
+template <auto Operation, class... Args>
+OpResult inVBucket(Bucket& bucket, Vbid vbid, Args&&... args) {
     if (!bucket.hasVBucket(vbid)) {
         return failed(OpStatus::NotMyVbucket);
     }
     const BucketMemoryGuard guard(bucket.memory());
-    return operation(bucket.vbucket(vbid));
+    return (bucket.vbucket(vbid).*Operation)(std::forward<Args>(args)...);
 }
 
 }  // namespace
@@ -78,25 +79,23 @@ OpStatus Bucket::admit(Vbid vbid, std::string_view key, size_t valueBytes, size_
 // ------------------------------------------------------------------------------------------------------
 
 OpResult Bucket::get(Vbid vbid, std::string_view key, const OpTime& now) {
-    return inVBucket(*this, vbid, [&](VBucket& vbucket) { return vbucket.get(key, now); });
+    return inVBucket<&VBucket::get>(*this, vbid, key, now);
 }
 
 OpResult Bucket::getMeta(Vbid vbid, std::string_view key, const OpTime& now) {
-    return inVBucket(*this, vbid, [&](VBucket& vbucket) { return vbucket.getMeta(key, now); });
+    return inVBucket<&VBucket::getMeta>(*this, vbid, key, now);
 }
 
 OpResult Bucket::getAndTouch(Vbid vbid, std::string_view key, uint32_t exptime, const OpTime& now) {
-    return inVBucket(*this, vbid,
-                     [&](VBucket& vbucket) { return vbucket.getAndTouch(key, exptime, now); });
+    return inVBucket<&VBucket::getAndTouch>(*this, vbid, key, exptime, now);
 }
 
 OpResult Bucket::getAndLock(Vbid vbid, std::string_view key, uint32_t seconds, const OpTime& now) {
-    return inVBucket(*this, vbid,
-                     [&](VBucket& vbucket) { return vbucket.getAndLock(key, seconds, now); });
+    return inVBucket<&VBucket::getAndLock>(*this, vbid, key, seconds, now);
 }
 
 OpResult Bucket::unlock(Vbid vbid, std::string_view key, Cas cas, const OpTime& now) {
-    return inVBucket(*this, vbid, [&](VBucket& vbucket) { return vbucket.unlock(key, cas, now); });
+    return inVBucket<&VBucket::unlock>(*this, vbid, key, cas, now);
 }
 
 OpResult Bucket::getRandom(std::string& key, const OpTime& now) {
@@ -159,12 +158,11 @@ OpResult Bucket::arithmetic(Vbid vbid, std::string_view key, const ArithmeticArg
 
 OpResult Bucket::remove(Vbid vbid, std::string_view key, Cas cas, const OpTime& now) {
     // Never refused for want of memory: it is what gives memory back.
-    return inVBucket(*this, vbid, [&](VBucket& vbucket) { return vbucket.remove(key, cas, now); });
+    return inVBucket<&VBucket::remove>(*this, vbid, key, cas, now);
 }
 
 OpResult Bucket::touch(Vbid vbid, std::string_view key, uint32_t exptime, const OpTime& now) {
-    return inVBucket(*this, vbid,
-                     [&](VBucket& vbucket) { return vbucket.touch(key, exptime, now); });
+    return inVBucket<&VBucket::touch>(*this, vbid, key, exptime, now);
 }
 
 OpResult Bucket::storeVersion(Vbid vbid, std::string_view key, std::string_view value,

@@ -207,11 +207,11 @@ TEST_P(BucketStress, ListenersMayComeAndGoUnderLoad) {
     });
     for (int i = 0; i < 50; ++i) {
         Counter counter;
-        bucket->addSeqnoListener(&counter);
+        bucket->listeners().add(&counter);
         while (counter.calls == 0) {
             std::this_thread::yield();
         }
-        bucket->removeSeqnoListener(&counter);
+        bucket->listeners().remove(&counter);
     }
     stop = true;
     writer.join();

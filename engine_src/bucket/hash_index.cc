@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "bucket/prime_sizes.h"
+#include "types/contention.h"
 
 namespace kv {
 
@@ -34,7 +35,8 @@ HashIndex::Guard HashIndex::lockHash(uint64_t hash) {
     while (true) {
         const uint32_t tableSize = size();
         const uint32_t line = lineOf(hash, lineCount(tableSize));
-        std::unique_lock<std::mutex> lock(locks_[lockOf(line)]);
+        auto lock = lockCounted<std::unique_lock<std::mutex>>(locks_[lockOf(line)],
+                                                              contention.hashLocks);
         // A resize may have run while we waited: the line, and so the lock, may be another one now.
         if (size() == tableSize) [[likely]] {
             return Guard(std::move(lock), line, static_cast<uint16_t>(hash));

@@ -11,7 +11,7 @@
 
 #include "bucket/hash_index.h"
 #include "bucket/hash_table_counters.h"
-#include "options/ht_stats.h"
+#include "options/selected/ht_stats.h"
 
 namespace kv {
 
@@ -137,6 +137,6 @@ class BasicHashTable : public HashIndex {
     const Ordered ordered_;
 };
 
-using HashTable = BasicHashTable<options::HtStats>;
+using HashTable = BasicHashTable<options::SelectedHtStats>;
 
 }  // namespace kv

@@ -489,7 +489,7 @@ TEST_F(PersistentBucketTest, WritersFlushersRemoverAndCursorsTogether) {
         const BucketMemoryGuard guard(bucket.memory());
         bucket.removeClosedCheckpoints(OpTime::now());
         for (uint16_t id = 0; id < 8; ++id) {
-            bucket.vbucket(Vbid{id}).checkpoints().expel();
+            bucket.vbucket(Vbid{id}).checkpoints().removal().expel();
         }
         return TaskResult::after(1ms);
     });
@@ -499,17 +499,18 @@ TEST_F(PersistentBucketTest, WritersFlushersRemoverAndCursorsTogether) {
         for (unsigned turn = 0; !stop; ++turn) {
             CheckpointManager& checkpoints =
                     bucket.vbucket(Vbid{static_cast<uint16_t>(turn % 8)}).checkpoints();
-            const auto registration = checkpoints.registerCursor("dcp", checkpoints.highSeqno());
+            const auto registration =
+                    checkpoints.cursors().registerCursor("dcp", checkpoints.highSeqno());
             Seqno last{};
             for (int reads = 0; reads < 5; ++reads) {
                 for (const ItemPtr& item :
-                     checkpoints.getItemsForCursor(registration.cursor, 100).items) {
+                     checkpoints.cursors().getItemsForCursor(registration.cursor, 100).items) {
                     EXPECT_GT(item->seqno(), last);
                     last = item->seqno();
                 }
                 std::this_thread::yield();
             }
-            checkpoints.removeCursor(registration.cursor);
+            checkpoints.cursors().removeCursor(registration.cursor);
         }
     });
     constexpr int kWriters = 3;

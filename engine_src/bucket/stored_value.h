@@ -19,7 +19,7 @@
 #include <memory>
 #include <string_view>
 
-#include "options/planted_item.h"
+#include "options/selected/planted_item.h"
 #include "types/blob.h"
 #include "types/ids.h"
 #include "types/item.h"
@@ -65,7 +65,7 @@ class StoredValue {
 
     /// An empty one, clean and not resident; the caller fills it in. `key` has at most kMaxKey
     /// bytes.
-    template <class Fault = options::PlantedItemFault>
+    template <class Fault = options::SelectedPlantedItem>
     static StoredValuePtr create(std::string_view key, Ordered ordered);
 
     [[nodiscard]] std::string_view key() const {
@@ -133,7 +133,7 @@ class StoredValue {
     void setStale() { state_ |= kStale; }
 
     /// Bytes asked for this block: fields, key and, when ordered, the links.
-    template <class Fault = options::PlantedItemFault>
+    template <class Fault = options::SelectedPlantedItem>
     [[nodiscard]] size_t metaBytes() const;
 
     /// Of an ordered one only.

@@ -27,13 +27,13 @@ class UnflushedBucket final : public Bucket {
     std::vector<ItemPtr> flush(Vbid vbid) {
         const BucketMemoryGuard guard(memory());
         VBucket& target = vbucket(vbid);
-        auto taken = target.checkpoints().takeItemsToPersist(1'000'000);
+        auto taken = target.checkpoints().persistence().takeItemsToPersist(1'000'000);
         for (const ItemPtr& item : taken.items) {
             if (!item->isMeta()) {
                 target.onPersisted(*item);
             }
         }
-        target.checkpoints().persisted();
+        target.checkpoints().persistence().persisted();
         return std::move(taken.items);
     }
 };

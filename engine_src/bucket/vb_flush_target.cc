@@ -5,7 +5,7 @@
 namespace kv {
 
 FlushBatch VbFlushTarget::takeItemsToPersist(size_t limit) {
-    CursorItems read = vbucket_.checkpoints().takeItemsToPersist(limit);
+    CursorItems read = vbucket_.checkpoints().persistence().takeItemsToPersist(limit);
     FlushBatch batch;
     batch.items = std::move(read.items);
     if (!read.ranges.empty()) {
@@ -78,7 +78,7 @@ size_t VbFlushTarget::purgeStored(KVStore& store, uint32_t until) {
 
 void VbFlushTarget::persisted(const PersistedVbState& state) {
     assumeStored(state);
-    vbucket_.checkpoints().persisted();
+    vbucket_.checkpoints().persistence().persisted();
 }
 
 }  // namespace kv

@@ -23,6 +23,9 @@ class VbFlushTarget final : public FlushTarget {
     [[nodiscard]] std::unique_lock<std::mutex> lockForFlush() override {
         return std::unique_lock(flushMutex_);
     }
+    [[nodiscard]] std::unique_lock<std::mutex> tryLockForFlush() override {
+        return {flushMutex_, std::try_to_lock};
+    }
     FlushBatch takeItemsToPersist(size_t limit) override;
     PersistedVbState stateToPersist() override;
     bool takeStateChange() override {
@@ -35,7 +38,7 @@ class VbFlushTarget final : public FlushTarget {
         noteTombstone(item.exptime());
     }
     void persisted(const PersistedVbState& state) override;
-    void persistFailed() override { vbucket_.checkpoints().persistFailed(); }
+    void persistFailed() override { vbucket_.checkpoints().persistence().persistFailed(); }
 
     /// State or failover log are not what is stored any more. The caller then queues the vBucket
     /// for a flush.

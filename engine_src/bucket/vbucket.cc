@@ -1,20 +1,32 @@
 #include "bucket/vbucket.h"
 
+#include <cstddef>
 #include <utility>
 
 namespace kv {
+
+/// What members lie on the same line of the cache.
+struct VBucket::Layout {
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Winvalid-offsetof"  // it is defined for gcc and clang
+    static_assert(offsetof(VBucket, checkpoints_) >=
+                          offsetof(VBucket, sequence_) + sizeof(sequence_) + 64,
+                  "the log's lock is a line away from what every operation reads");
+    static_assert(offsetof(VBucket, state_) < offsetof(VBucket, sequence_));
+#pragma GCC diagnostic pop
+};
 
 VBucket::VBucket(Vbid vbid, BucketType type, const BucketConfig& config, MutationSink& sink)
     : vbid_(vbid),
       persistent_(type == BucketType::Persistent),
       config_(config),
       sink_(sink),
-      checkpoints_(vbid, config.checkpoint),
       table_({.size = config.htSize,
               .locks = config.htLocks,
-              .ordered = type == BucketType::Ephemeral ? Ordered::Yes : Ordered::No}) {
+              .ordered = type == BucketType::Ephemeral ? Ordered::Yes : Ordered::No}),
+      checkpoints_(vbid, config.checkpoint) {
     if (persistent_) {
-        checkpoints_.registerPersistenceCursor();
+        checkpoints_.persistence().registerCursor();
     } else {
         sequence_ = std::make_unique<SequenceList>();
     }

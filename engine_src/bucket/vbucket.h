@@ -149,6 +149,7 @@ class VBucket {
     [[nodiscard]] size_t checkpointMemory() const;
 
   private:
+    struct Layout;
     using Guard = HashIndex::Guard;
 
     /// Tells the sink of the last seqno that was queued, when the operation's locks are gone:
@@ -218,20 +219,22 @@ class VBucket {
         return state_.load(std::memory_order_relaxed) == VbState::Active;
     }
 
+    // First what every operation reads and hardly any writes; what each mutation writes, the log,
+    // is at least a line of the cache away (checked in vbucket.cc), or readers would wait for it.
     const Vbid vbid_;
     const bool persistent_;
+    std::atomic<VbState> state_{VbState::Dead};
     const BucketConfig& config_;
     MutationSink& sink_;
+    HashTable table_;
+    std::unique_ptr<SequenceList> sequence_;
     std::mutex stateMutex_;
-    std::atomic<VbState> state_{VbState::Dead};
     std::atomic<uint64_t> clears_{0};
     /// Highest revision among tombstones that are gone: a key that comes back continues above it.
     std::atomic<uint64_t> maxDeletedRev_{0};
     std::atomic<uint64_t> purgedSeqno_{0};
     CheckpointManager checkpoints_;
     size_t emptyCheckpointMemory_{0};
-    HashTable table_;
-    std::unique_ptr<SequenceList> sequence_;
     KeyLocks keyLocks_;
     FailoverLog failoverLog_;
 };

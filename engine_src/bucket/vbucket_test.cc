@@ -67,10 +67,10 @@ TEST_F(PersistentVBucket, AMutationIsDirtyUntilItIsPersisted) {
 
 TEST_F(PersistentVBucket, AChangeDuringTheFlushStaysDirty) {
     client.set("k", "1");
-    auto taken = client.vb().checkpoints().takeItemsToPersist(100);
+    auto taken = client.vb().checkpoints().persistence().takeItemsToPersist(100);
     client.set("k", "2");
     client.vb().onPersisted(*taken.items.at(0));
-    client.vb().checkpoints().persisted();
+    client.vb().checkpoints().persistence().persisted();
     EXPECT_TRUE(isDirty("k"));
     const auto rest = flush();
     ASSERT_EQ(rest.size(), 1u);
@@ -92,12 +92,12 @@ TEST_F(PersistentVBucket, APersistedTombstoneLeavesTheHashTable) {
 }
 
 TEST_F(PersistentVBucket, AKeyStaysUniqueInACheckpointWhenItsTombstoneIsGone) {
-    auto cursor = client.vb().checkpoints().registerCursor("reader", Seqno{0});
+    auto cursor = client.vb().checkpoints().cursors().registerCursor("reader", Seqno{0});
     client.set("k", "1");
     client.remove("k");
     flush();
     client.set("k", "2");
-    const auto read = client.vb().checkpoints().getItemsForCursor(cursor.cursor, 100);
+    const auto read = client.vb().checkpoints().cursors().getItemsForCursor(cursor.cursor, 100);
     size_t seen = 0;
     for (const ItemPtr& item : read.items) {
         seen += !item->isMeta() && item->key() == "k" ? 1u : 0u;
@@ -259,13 +259,13 @@ TEST_P(AnyVBucket, ListenersHearEverySeqnoAndNothingAfterTheirRemoval) {
         void onSeqno(Vbid, Seqno seqno) noexcept override { seqnos.push_back(seqno.get()); }
     };
     Recorder recorder;
-    bucket->addSeqnoListener(&recorder);
+    bucket->listeners().add(&recorder);
     client.set("a", "1", {.exptime = client.now.seconds + 1});
     client.remove("none");
     client.set("b", "1");
     client.wait(2);
     client.get("a");
-    bucket->removeSeqnoListener(&recorder);
+    bucket->listeners().remove(&recorder);
     client.set("c", "1");
     EXPECT_EQ(recorder.seqnos, (std::vector<uint64_t>{1, 2, 3}));
 }
@@ -279,11 +279,16 @@ TEST_P(AnyVBucket, AnEphemeralOneWithoutReadersRetainsNoItems) {
         EXPECT_EQ(client.vb().checkpointMemory(), 0u);
         // A reader that comes later starts with the next seqno; what was before is in the sequence
         // list.
-        const auto registration = client.vb().checkpoints().registerCursor("late", Seqno{0});
+        const auto registration =
+                client.vb().checkpoints().cursors().registerCursor("late", Seqno{0});
         EXPECT_TRUE(registration.needsBackfill);
         EXPECT_EQ(registration.nextSeqno, Seqno{1001});
         client.set("k0", "after");
-        EXPECT_EQ(client.vb().checkpoints().getItemsForCursor(registration.cursor, 10).items.size(),
+        EXPECT_EQ(client.vb()
+                          .checkpoints()
+                          .cursors()
+                          .getItemsForCursor(registration.cursor, 10)
+                          .items.size(),
                   1u);
     } else {
         EXPECT_GT(client.vb().checkpointMemory(), 0u);

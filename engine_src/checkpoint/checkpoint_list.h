@@ -35,6 +35,16 @@ class CheckpointList {
         return empty() ? 0 : static_cast<size_t>(last_->id().get() - first_->id().get() + 1);
     }
 
+    /// Bytes of all its checkpoints. O(checkpoints).
+    [[nodiscard]] size_t memory() const {
+        size_t bytes = 0;
+        for (const Checkpoint* checkpoint = first_; checkpoint != nullptr;
+             checkpoint = checkpoint->next()) {
+            bytes += checkpoint->memory();
+        }
+        return bytes;
+    }
+
     void append(std::unique_ptr<Checkpoint> checkpoint) {
         Checkpoint* added = checkpoint.release();
         added->previous_ = last_;

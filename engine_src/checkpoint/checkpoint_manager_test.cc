@@ -41,7 +41,7 @@ class CheckpointManagerTest : public testing::Test {
 
 TEST_F(CheckpointManagerTest, AssignsConsecutiveSeqnosAndRisingCas) {
     EXPECT_EQ(queue("a", {}, 100).seqno, Seqno{1});
-    EXPECT_EQ(manager().maxCas(), Cas{100});
+    EXPECT_EQ(manager().stats().maxCas, Cas{100});
     EXPECT_EQ(queue("b", {}, 100).cas, Cas{101});  // the clock stood still
     EXPECT_EQ(queue("c", {}, 50).cas, Cas{102});   // and went back
     EXPECT_EQ(queue("d", {}, 500).cas, Cas{500});
@@ -70,73 +70,75 @@ TEST_F(CheckpointManagerTest, WithoutCursorsNothingIsKept) {
     ASSERT_TRUE(manager().assignOnly(7).has_value());
     EXPECT_EQ(manager().highSeqno(), Seqno{1001});
     // A cursor that comes now is sent to backfill for what is gone, and gets what follows.
-    const auto late = manager().registerCursor("dcp", Seqno{10});
+    const auto late = manager().cursors().registerCursor("dcp", Seqno{10});
     EXPECT_TRUE(late.needsBackfill);
     EXPECT_EQ(late.nextSeqno, Seqno{1002});
     EXPECT_FALSE(manager().assignOnly(7).has_value());
     queue("after");
-    EXPECT_THAT(keys(manager().getItemsForCursor(late.cursor, 100)), ElementsAre("after"));
+    EXPECT_THAT(keys(manager().cursors().getItemsForCursor(late.cursor, 100)),
+                ElementsAre("after"));
     EXPECT_GT(manager().memory(), empty);
-    EXPECT_TRUE(manager().removeCursor(late.cursor));
+    EXPECT_TRUE(manager().cursors().removeCursor(late.cursor));
     EXPECT_EQ(manager().memory(), empty);
-    EXPECT_FALSE(manager().removeCursor(late.cursor));
+    EXPECT_FALSE(manager().cursors().removeCursor(late.cursor));
 }
 
 TEST_F(CheckpointManagerTest, ReplacingAnUnreadKeyLeavesOneItem) {
-    manager().registerPersistenceCursor();
+    manager().persistence().registerCursor();
     const auto first = queue("a");
     queue("b");
     const auto again = queue("a", first.seqno);
     EXPECT_EQ(again.status, QueueStatus::ExistingItem);
     EXPECT_EQ(manager().unpersisted(), 2U);
-    const auto batch = manager().takeItemsToPersist(100);
+    const auto batch = manager().persistence().takeItemsToPersist(100);
     EXPECT_THAT(keys(batch), ElementsAre("b", "a"));
     EXPECT_EQ(batch.ranges.size(), 1U);
     EXPECT_EQ(batch.ranges[0].snapshot, (SnapshotRange{Seqno{1}, Seqno{3}}));
     EXPECT_EQ(manager().unpersisted(), 2U);  // not confirmed yet
-    manager().persisted();
+    manager().persistence().persisted();
     EXPECT_EQ(manager().unpersisted(), 0U);
 }
 
 TEST_F(CheckpointManagerTest, ReplacingATakenKeyMustBePersistedAgain) {
-    manager().registerPersistenceCursor();
+    manager().persistence().registerCursor();
     const auto first = queue("a");
-    (void)manager().takeItemsToPersist(100);
+    (void)manager().persistence().takeItemsToPersist(100);
     EXPECT_EQ(queue("a", first.seqno).status, QueueStatus::PersistAgain);
     EXPECT_EQ(manager().unpersisted(), 2U);
-    manager().persistFailed();
+    manager().persistence().persistFailed();
     // Only the newer version is still there to be stored.
     EXPECT_EQ(manager().unpersisted(), 1U);
-    const auto retry = manager().takeItemsToPersist(100);
+    const auto retry = manager().persistence().takeItemsToPersist(100);
     ASSERT_EQ(retry.items.size(), 1U);
     EXPECT_EQ(retry.items[0]->seqno(), Seqno{2});
-    manager().persisted();
+    manager().persistence().persisted();
     EXPECT_EQ(manager().unpersisted(), 0U);
 }
 
 TEST_F(CheckpointManagerTest, AFailedFlushGivesEverythingAgain) {
     config_.maxItems = 2;
-    manager().registerPersistenceCursor();
+    manager().persistence().registerCursor();
     for (const char* key : {"a", "b", "c", "d", "e"}) {
         queue(key);
     }
-    const auto taken = manager().takeItemsToPersist(3);
+    const auto taken = manager().persistence().takeItemsToPersist(3);
     EXPECT_THAT(keys(taken), ElementsAre("a", "b", "c", "d"));  // whole checkpoints
     EXPECT_TRUE(taken.more);
-    manager().persistFailed();
-    EXPECT_THAT(keys(manager().takeItemsToPersist(100)), ElementsAre("a", "b", "c", "d", "e"));
+    manager().persistence().persistFailed();
+    EXPECT_THAT(keys(manager().persistence().takeItemsToPersist(100)),
+                ElementsAre("a", "b", "c", "d", "e"));
 }
 
 TEST_F(CheckpointManagerTest, ARemovedTombstoneStillDeduplicates) {
-    manager().registerPersistenceCursor();
-    const auto dcp = manager().registerCursor("dcp", Seqno{});
+    manager().persistence().registerCursor();
+    const auto dcp = manager().cursors().registerCursor("dcp", Seqno{});
     const auto deleted = manager().queueDirty(Item::create(Vbid{0}, ItemOp::Deletion, "a", {}, {}),
                                               {}, GenerateSeqno::Yes, GenerateCas::Yes, 1);
-    (void)manager().takeItemsToPersist(10);
-    manager().persisted();
+    (void)manager().persistence().takeItemsToPersist(10);
+    manager().persistence().persisted();
     manager().noteTombstoneRemoved("a", deleted.seqno);
     EXPECT_EQ(queue("a").status, QueueStatus::PersistAgain);
-    const auto read = manager().getItemsForCursor(dcp.cursor, 10);
+    const auto read = manager().cursors().getItemsForCursor(dcp.cursor, 10);
     ASSERT_EQ(read.items.size(), 1U);
     EXPECT_EQ(read.items[0]->seqno(), Seqno{2});
 }
@@ -144,7 +146,7 @@ TEST_F(CheckpointManagerTest, ARemovedTombstoneStillDeduplicates) {
 TEST_F(CheckpointManagerTest, ClosesByCountAndByTime) {
     config_.maxItems = 3;
     config_.maxCheckpoints = 100;
-    manager().registerPersistenceCursor();
+    manager().persistence().registerCursor();
     for (int i = 0; i < 7; ++i) {
         queue("k" + std::to_string(i), {}, kSecond);
     }
@@ -152,9 +154,9 @@ TEST_F(CheckpointManagerTest, ClosesByCountAndByTime) {
     queue("late", {}, 7 * kSecond);  // the open one is older than 5 s
     EXPECT_EQ(manager().stats().checkpoints, 4U);
     EXPECT_EQ(manager().stats().openItems, 1U);
-    manager().closeIfDue(11 * kSecond);
+    manager().removal().closeIfDue(11 * kSecond);
     EXPECT_EQ(manager().stats().checkpoints, 4U);
-    manager().closeIfDue(12 * kSecond);
+    manager().removal().closeIfDue(12 * kSecond);
     EXPECT_EQ(manager().stats().checkpoints, 5U);
     EXPECT_EQ(manager().stats().openItems, 0U);
 }
@@ -162,14 +164,14 @@ TEST_F(CheckpointManagerTest, ClosesByCountAndByTime) {
 TEST_F(CheckpointManagerTest, AFullListStopsClosing) {
     config_.maxItems = 1;
     config_.maxCheckpoints = 3;
-    manager().registerPersistenceCursor();
+    manager().persistence().registerCursor();
     for (int i = 0; i < 10; ++i) {
         queue("k" + std::to_string(i));
     }
     EXPECT_EQ(manager().stats().checkpoints, 3U);
     EXPECT_EQ(manager().stats().openItems, 8U);
-    (void)manager().takeItemsToPersist(100);
-    manager().persisted();
+    (void)manager().persistence().takeItemsToPersist(100);
+    manager().persistence().persisted();
     queue("next");  // the oldest is no longer referenced: one more is allowed
     EXPECT_EQ(manager().stats().checkpoints, 4U);
 }
@@ -177,74 +179,77 @@ TEST_F(CheckpointManagerTest, AFullListStopsClosing) {
 TEST_F(CheckpointManagerTest, ExtractionTakesWhatNoCursorNeeds) {
     config_.maxItems = 1;
     config_.maxCheckpoints = 100;
-    manager().registerPersistenceCursor();
-    const auto dcp = manager().registerCursor("dcp", Seqno{});
+    manager().persistence().registerCursor();
+    const auto dcp = manager().cursors().registerCursor("dcp", Seqno{});
     for (int i = 0; i < 10; ++i) {
         queue("k" + std::to_string(i));
     }
-    (void)manager().takeItemsToPersist(100);
-    manager().persisted();
-    EXPECT_EQ(manager().extractClosedUnrefCheckpoints().size(), 0U);  // dcp has read nothing
-    EXPECT_THAT(manager().getListOfCursorsToDrop(), ElementsAre(dcp.cursor));
-    EXPECT_EQ(keys(manager().getItemsForCursor(dcp.cursor, 4)).size(), 4U);
+    (void)manager().persistence().takeItemsToPersist(100);
+    manager().persistence().persisted();
+    EXPECT_EQ(manager().removal().extractClosedUnrefCheckpoints().size(),
+              0U);  // dcp has read nothing
+    EXPECT_THAT(manager().removal().getListOfCursorsToDrop(), ElementsAre(dcp.cursor));
+    EXPECT_EQ(keys(manager().cursors().getItemsForCursor(dcp.cursor, 4)).size(), 4U);
     const size_t before = manager().memory();
-    EXPECT_EQ(manager().extractClosedUnrefCheckpoints().size(), 4U);
+    EXPECT_EQ(manager().removal().extractClosedUnrefCheckpoints().size(), 4U);
     EXPECT_LT(manager().memory(), before);
-    EXPECT_TRUE(manager().removeCursor(dcp.cursor));
-    EXPECT_EQ(manager().extractClosedUnrefCheckpoints().size(), 5U);
-    EXPECT_TRUE(manager().getListOfCursorsToDrop().empty());
-    EXPECT_TRUE(manager().getItemsForCursor(dcp.cursor, 4).items.empty());
+    EXPECT_TRUE(manager().cursors().removeCursor(dcp.cursor));
+    EXPECT_EQ(manager().removal().extractClosedUnrefCheckpoints().size(), 5U);
+    EXPECT_TRUE(manager().removal().getListOfCursorsToDrop().empty());
+    EXPECT_TRUE(manager().cursors().getItemsForCursor(dcp.cursor, 4).items.empty());
 }
 
 TEST_F(CheckpointManagerTest, TheBackupCursorProtectsAFlushInProgress) {
     config_.maxItems = 1;
     config_.maxCheckpoints = 100;
-    manager().registerPersistenceCursor();
-    const auto slow = manager().registerCursor("slow", Seqno{});
+    manager().persistence().registerCursor();
+    const auto slow = manager().cursors().registerCursor("slow", Seqno{});
     queue("a");
     queue("b");
-    (void)manager().getItemsForCursor(slow.cursor, 1);  // now in checkpoint 2
-    (void)manager().takeItemsToPersist(100);            // persistence in 2 (open), backup in 1
+    (void)manager().cursors().getItemsForCursor(slow.cursor, 1);  // now in checkpoint 2
+    (void)manager().persistence().takeItemsToPersist(100);  // persistence in 2 (open), backup in 1
     queue("c");
     queue("d");
-    EXPECT_EQ(manager().extractClosedUnrefCheckpoints().size(), 0U);
-    EXPECT_TRUE(manager().getListOfCursorsToDrop().empty());  // slow is not before the backup
-    EXPECT_EQ(manager().expel(), 0U);
-    manager().persistFailed();
-    EXPECT_EQ(manager().takeItemsToPersist(100).items.size(), 4U);
-    manager().persisted();
-    EXPECT_EQ(manager().extractClosedUnrefCheckpoints().size(), 1U);
-    EXPECT_THAT(manager().getListOfCursorsToDrop(), ElementsAre(slow.cursor));
+    EXPECT_EQ(manager().removal().extractClosedUnrefCheckpoints().size(), 0U);
+    EXPECT_TRUE(
+            manager().removal().getListOfCursorsToDrop().empty());  // slow is not before the backup
+    EXPECT_EQ(manager().removal().expel(), 0U);
+    manager().persistence().persistFailed();
+    EXPECT_EQ(manager().persistence().takeItemsToPersist(100).items.size(), 4U);
+    manager().persistence().persisted();
+    EXPECT_EQ(manager().removal().extractClosedUnrefCheckpoints().size(), 1U);
+    EXPECT_THAT(manager().removal().getListOfCursorsToDrop(), ElementsAre(slow.cursor));
 }
 
 TEST_F(CheckpointManagerTest, ExpelFreesWhatAllHavePassed) {
-    manager().registerPersistenceCursor();
-    const auto dcp = manager().registerCursor("dcp", Seqno{});
+    manager().persistence().registerCursor();
+    const auto dcp = manager().cursors().registerCursor("dcp", Seqno{});
     queue("a");
     const auto b = queue("b");
-    (void)manager().takeItemsToPersist(100);
-    manager().persisted();
-    EXPECT_EQ(manager().expel(), 0U);
-    (void)manager().getItemsForCursor(dcp.cursor, 100);
+    (void)manager().persistence().takeItemsToPersist(100);
+    manager().persistence().persisted();
+    EXPECT_EQ(manager().removal().expel(), 0U);
+    (void)manager().cursors().getItemsForCursor(dcp.cursor, 100);
     queue("c");
     const size_t before = manager().memory();
-    const size_t freed = manager().expel();
+    const size_t freed = manager().removal().expel();
     EXPECT_GT(freed, 0U);
     EXPECT_EQ(manager().memory(), before - freed);
     // The expelled version cannot be replaced in place any more; the new one is simply new.
     EXPECT_EQ(queue("b", b.seqno).status, QueueStatus::NewItem);
-    EXPECT_THAT(keys(manager().getItemsForCursor(dcp.cursor, 100)), ElementsAre("c", "b"));
-    const auto late = manager().registerCursor("late", Seqno{1});
+    EXPECT_THAT(keys(manager().cursors().getItemsForCursor(dcp.cursor, 100)),
+                ElementsAre("c", "b"));
+    const auto late = manager().cursors().registerCursor("late", Seqno{1});
     EXPECT_TRUE(late.needsBackfill);
     EXPECT_EQ(late.nextSeqno, Seqno{3});
-    EXPECT_FALSE(manager().registerCursor("exact", Seqno{2}).needsBackfill);
+    EXPECT_FALSE(manager().cursors().registerCursor("exact", Seqno{2}).needsBackfill);
 }
 
 TEST_F(CheckpointManagerTest, ManyReplacementsOfOneKeyDoNotPileUp) {
-    manager().registerPersistenceCursor();
-    const auto dcp = manager().registerCursor("dcp", Seqno{});
+    manager().persistence().registerCursor();
+    const auto dcp = manager().cursors().registerCursor("dcp", Seqno{});
     queue("other");
-    (void)manager().getItemsForCursor(dcp.cursor, 1);
+    (void)manager().cursors().getItemsForCursor(dcp.cursor, 1);
     QueueResult last = queue("hot");
     const size_t small = manager().memory();
     for (int i = 0; i < 100000; ++i) {
@@ -252,35 +257,35 @@ TEST_F(CheckpointManagerTest, ManyReplacementsOfOneKeyDoNotPileUp) {
         ASSERT_EQ(last.status, QueueStatus::ExistingItem);
     }
     EXPECT_LT(manager().memory(), small + 4096);
-    EXPECT_THAT(keys(manager().getItemsForCursor(dcp.cursor, 10)), ElementsAre("hot"));
-    EXPECT_THAT(keys(manager().takeItemsToPersist(10)), ElementsAre("other", "hot"));
-    manager().persisted();
+    EXPECT_THAT(keys(manager().cursors().getItemsForCursor(dcp.cursor, 10)), ElementsAre("hot"));
+    EXPECT_THAT(keys(manager().persistence().takeItemsToPersist(10)), ElementsAre("other", "hot"));
+    manager().persistence().persisted();
 }
 
 TEST_F(CheckpointManagerTest, RegistersInTheMiddleOfTheLog) {
     config_.maxItems = 2;
     config_.maxCheckpoints = 100;
-    manager().registerPersistenceCursor();
+    manager().persistence().registerCursor();
     for (const char* key : {"a", "b", "c", "d", "e"}) {
         queue(key);
     }
-    const auto middle = manager().registerCursor("dcp", Seqno{3});
+    const auto middle = manager().cursors().registerCursor("dcp", Seqno{3});
     EXPECT_FALSE(middle.needsBackfill);
     EXPECT_EQ(middle.nextSeqno, Seqno{4});
-    const auto read = manager().getItemsForCursor(middle.cursor, 1);
+    const auto read = manager().cursors().getItemsForCursor(middle.cursor, 1);
     EXPECT_THAT(keys(read), ElementsAre("d"));
     EXPECT_EQ(read.ranges[0].snapshot, (SnapshotRange{Seqno{3}, Seqno{4}}));
     // The same name again replaces the cursor: the old one is dead.
-    const auto replaced = manager().registerCursor("dcp", Seqno{});
-    EXPECT_TRUE(manager().getItemsForCursor(middle.cursor, 1).items.empty());
-    EXPECT_EQ(manager().itemsLeft(replaced.cursor), 5U);
-    EXPECT_EQ(manager().findCursor("dcp"), replaced.cursor);
-    EXPECT_EQ(manager().findCursor("none"), nullptr);
+    const auto replaced = manager().cursors().registerCursor("dcp", Seqno{});
+    EXPECT_TRUE(manager().cursors().getItemsForCursor(middle.cursor, 1).items.empty());
+    EXPECT_EQ(manager().cursors().itemsLeft(replaced.cursor), 5U);
+    EXPECT_EQ(manager().cursors().findCursor("dcp"), replaced.cursor);
+    EXPECT_EQ(manager().cursors().findCursor("none"), nullptr);
     EXPECT_EQ(manager().stats().cursors, 2U);
 }
 
 TEST_F(CheckpointManagerTest, AReplicaKeepsTheSnapshotsItIsSent) {
-    manager().registerPersistenceCursor();
+    manager().persistence().registerCursor();
     manager().createSnapshot({Seqno{1}, Seqno{10}}, CheckpointType::Disk, false, 1);
     const auto receive = [&](std::string_view key, uint64_t seqno, Seqno previous = Seqno{}) {
         return manager().queueDirty(
@@ -297,13 +302,13 @@ TEST_F(CheckpointManagerTest, AReplicaKeepsTheSnapshotsItIsSent) {
     receive("a", 11, Seqno{2});
     manager().createSnapshot({Seqno{11}, Seqno{20}}, CheckpointType::Memory, true, 1);
     EXPECT_EQ(receive("a", 20, Seqno{11}).status, QueueStatus::ExistingItem);
-    const auto batch = manager().takeItemsToPersist(100);
+    const auto batch = manager().persistence().takeItemsToPersist(100);
     ASSERT_EQ(batch.ranges.size(), 2U);
     EXPECT_EQ(batch.ranges[0].type, CheckpointType::Disk);
     EXPECT_EQ(batch.ranges[0].snapshot, (SnapshotRange{Seqno{1}, Seqno{10}}));
     EXPECT_EQ(batch.ranges[1].snapshot, (SnapshotRange{Seqno{11}, Seqno{20}}));
-    EXPECT_EQ(manager().maxCas(), Cas{140});
-    manager().persisted();
+    EXPECT_EQ(manager().stats().maxCas, Cas{140});
+    manager().persistence().persisted();
     // Becoming active: what follows is no part of the replica's snapshot.
     EXPECT_EQ(queue("c").seqno, Seqno{21});
     EXPECT_EQ(manager().currentSnapshot(), (SnapshotRange{Seqno{21}, Seqno{21}}));
@@ -322,7 +327,7 @@ class PartialSnapshotTest : public CheckpointManagerTest {
 };
 
 TEST_F(PartialSnapshotTest, ALogIsConsistentAtTheEndOfACompleteSnapshot) {
-    manager().registerPersistenceCursor();
+    manager().persistence().registerCursor();
     EXPECT_EQ(manager().beginActive(1), Seqno{0});
     marker(1, 2);
     EXPECT_EQ(manager().beginActive(1), Seqno{0}) << "nothing of it has come";
@@ -335,7 +340,7 @@ TEST_F(PartialSnapshotTest, ALogIsConsistentAtTheEndOfACompleteSnapshot) {
 }
 
 TEST_F(PartialSnapshotTest, InTheMiddleOfASnapshotItIsConsistentBeforeIt) {
-    manager().registerPersistenceCursor();
+    manager().persistence().registerCursor();
     marker(1, 2);
     receive(1);
     receive(2);
@@ -344,27 +349,28 @@ TEST_F(PartialSnapshotTest, InTheMiddleOfASnapshotItIsConsistentBeforeIt) {
     EXPECT_EQ(manager().beginActive(1), Seqno{2});
     EXPECT_EQ(manager().currentSnapshot(), (SnapshotRange{Seqno{3}, Seqno{5}}))
             << "the rest will not come";
-    const auto batch = manager().takeItemsToPersist(100);
+    const auto batch = manager().persistence().takeItemsToPersist(100);
     EXPECT_EQ(batch.ranges.back().snapshot, (SnapshotRange{Seqno{3}, Seqno{5}}));
-    manager().persisted();
+    manager().persistence().persisted();
 }
 
 TEST_F(PartialSnapshotTest, TheRestOfASnapshotKeepsItsBeginning) {
-    manager().registerPersistenceCursor();
-    const auto reader = manager().registerCursor("dcp", Seqno{0});
+    manager().persistence().registerCursor();
+    const auto reader = manager().cursors().registerCursor("dcp", Seqno{0});
     marker(1, 9);
     receive(4);
     marker(5, 9);  // another connection went on with it
     EXPECT_EQ(manager().currentSnapshot(), (SnapshotRange{Seqno{1}, Seqno{9}}));
     receive(7);
     EXPECT_EQ(manager().currentSnapshot(), (SnapshotRange{Seqno{1}, Seqno{9}}));
-    EXPECT_THAT(keys(manager().getItemsForCursor(reader.cursor, 10)), ElementsAre("k4", "k7"));
-    EXPECT_FALSE(manager().registerCursor("late", Seqno{2}).needsBackfill);
+    EXPECT_THAT(keys(manager().cursors().getItemsForCursor(reader.cursor, 10)),
+                ElementsAre("k4", "k7"));
+    EXPECT_FALSE(manager().cursors().registerCursor("late", Seqno{2}).needsBackfill);
     EXPECT_EQ(manager().beginActive(1), Seqno{0});
 }
 
 TEST_F(PartialSnapshotTest, AfterARestartTheRestKeepsItsBeginningToo) {
-    manager().registerPersistenceCursor();
+    manager().persistence().registerCursor();
     manager().clear({.highSeqno = Seqno{5}, .snapshot = {Seqno{3}, Seqno{9}}}, 1);
     marker(6, 9);
     receive(6);
@@ -373,8 +379,8 @@ TEST_F(PartialSnapshotTest, AfterARestartTheRestKeepsItsBeginningToo) {
 
 TEST_F(CheckpointManagerTest, ClearStartsOver) {
     config_.maxItems = 2;
-    manager().registerPersistenceCursor();
-    const auto dcp = manager().registerCursor("dcp", Seqno{});
+    manager().persistence().registerCursor();
+    const auto dcp = manager().cursors().registerCursor("dcp", Seqno{});
     for (int i = 0; i < 7; ++i) {
         queue("k" + std::to_string(i));
     }
@@ -383,15 +389,15 @@ TEST_F(CheckpointManagerTest, ClearStartsOver) {
     EXPECT_EQ(manager().unpersisted(), 0U);
     EXPECT_EQ(manager().stats().checkpoints, 1U);
     EXPECT_EQ(manager().stats().cursors, 1U);
-    EXPECT_TRUE(manager().getItemsForCursor(dcp.cursor, 10).items.empty());
+    EXPECT_TRUE(manager().cursors().getItemsForCursor(dcp.cursor, 10).items.empty());
     EXPECT_EQ(queue("new").seqno, Seqno{101});
-    EXPECT_THAT(keys(manager().takeItemsToPersist(10)), ElementsAre("new"));
-    manager().persisted();
+    EXPECT_THAT(keys(manager().persistence().takeItemsToPersist(10)), ElementsAre("new"));
+    manager().persistence().persisted();
 }
 
 // In every build: a release build has no asserts.
 TEST_F(CheckpointManagerTest, ASeqnoThatWasGivenIsNotTakenAgain) {
-    manager().registerPersistenceCursor();
+    manager().persistence().registerCursor();
     const auto receive = [&] {
         manager().queueDirty(Item::create(Vbid{0}, ItemOp::Mutation, "k",
                                           {.cas = Cas{7}, .seqno = Seqno{3}}, {}),
@@ -402,8 +408,8 @@ TEST_F(CheckpointManagerTest, ASeqnoThatWasGivenIsNotTakenAgain) {
 }
 
 TEST(CheckpointPolicyTest, TheSelectedPoliciesAreTheBuildsSwitches) {
-    EXPECT_EQ(CheckpointManager::Drop::kName, KV_SELECTED_CURSOR_DROP);
-    EXPECT_EQ(CheckpointManager::Extract::kName, KV_SELECTED_CHECKPOINT_EXTRACT);
+    EXPECT_TRUE((std::is_same_v<CheckpointRemoval::Drop, options::SelectedCursorDrop>));
+    EXPECT_TRUE((std::is_same_v<CheckpointRemoval::Extract, options::SelectedCheckpointExtract>));
 }
 
 }  // namespace

@@ -19,30 +19,37 @@ using options::DistanceExtract;
 using options::WalkCursorDrop;
 using options::WalkExtract;
 
-/// The four managers behind one interface, so that a test can hold them in one list.
+/// The four ways to remove behind one interface, so that a test can hold them in one list.
 class AnyManager {
   public:
+    explicit AnyManager(const CheckpointConfig& config) : manager_(Vbid{3}, config) {}
+    AnyManager(const AnyManager&) = delete;
+    AnyManager& operator=(const AnyManager&) = delete;
     virtual ~AnyManager() = default;
-    virtual CheckpointManagerBase& base() = 0;
+    CheckpointManager& get() { return manager_; }
     virtual std::set<std::string> toDrop() = 0;
     virtual size_t extract() = 0;
+
+  private:
+    CheckpointManager manager_;
 };
 template <class Drop, class Extract>
 class Wrapped final : public AnyManager {
   public:
-    explicit Wrapped(const CheckpointConfig& config) : manager_(Vbid{3}, config) {}
-    CheckpointManagerBase& base() override { return manager_; }
+    using AnyManager::AnyManager;
     std::set<std::string> toDrop() override {
         std::set<std::string> names;
-        for (const auto& cursor : manager_.getListOfCursorsToDrop()) {
+        for (const auto& cursor : removal().getListOfCursorsToDrop()) {
             names.insert(cursor->name());
         }
         return names;
     }
-    size_t extract() override { return manager_.extractClosedUnrefCheckpoints().size(); }
+    size_t extract() override { return removal().extractClosedUnrefCheckpoints().size(); }
 
   private:
-    BasicCheckpointManager<Drop, Extract> manager_;
+    BasicCheckpointRemoval<Drop, Extract> removal() {
+        return BasicCheckpointRemoval<Drop, Extract>(get().removal());
+    }
 };
 
 /// What a reader has a right to.
@@ -63,8 +70,8 @@ class Lab {
         managers_.push_back(std::make_unique<Wrapped<CompareCursorDrop, DistanceExtract>>(config_));
         emptyMemory_ = base(0).memory();
         if (persistent_) {
-            forAll([](CheckpointManagerBase& manager) {
-                manager.registerPersistenceCursor();
+            forAll([](CheckpointManager& manager) {
+                manager.persistence().registerCursor();
                 return 0;
             });
         }
@@ -90,15 +97,16 @@ class Lab {
                     }
                     break;
                 case 5:
-                    (void)forAll([](CheckpointManagerBase& manager) { return manager.expel(); });
+                    (void)forAll(
+                            [](CheckpointManager& manager) { return manager.removal().expel(); });
                     break;
                 case 6:
                     drop();
                     extract();
                     break;
                 case 7:
-                    (void)forAll([this](CheckpointManagerBase& manager) {
-                        manager.closeIfDue(now_);
+                    (void)forAll([this](CheckpointManager& manager) {
+                        manager.removal().closeIfDue(now_);
                         return 0;
                     });
                     break;
@@ -111,14 +119,14 @@ class Lab {
     }
 
   private:
-    CheckpointManagerBase& base(size_t index) { return managers_[index]->base(); }
+    CheckpointManager& base(size_t index) { return managers_[index]->get(); }
     uint32_t pick(uint32_t below) {
         return std::uniform_int_distribution<uint32_t>(0, below - 1)(random_);
     }
 
     /// Does the same to every manager and expects the same answer.
     template <class Action>
-    std::invoke_result_t<Action, CheckpointManagerBase&> forAll(Action action) {
+    std::invoke_result_t<Action, CheckpointManager&> forAll(Action action) {
         const auto first = action(base(0));
         for (size_t index = 1; index < managers_.size(); ++index) {
             EXPECT_EQ(action(base(index)), first);
@@ -131,7 +139,7 @@ class Lab {
         const ItemOp op = pick(4) == 0 ? ItemOp::Deletion : ItemOp::Mutation;
         const auto known = table_.find(key);
         const Seqno previous = known != table_.end() ? known->second.seqno : Seqno{};
-        const auto queued = forAll([&](CheckpointManagerBase& manager) {
+        const auto queued = forAll([&](CheckpointManager& manager) {
             const auto result =
                     manager.queueDirty(Item::create(Vbid{3}, op, key, {}, Blob::create("value")),
                                        previous, GenerateSeqno::Yes, GenerateCas::Yes, now_);
@@ -146,8 +154,8 @@ class Lab {
     void registerReader() {
         const std::string name = "reader" + std::to_string(pick(6));
         const Seqno lastSeen{pick(static_cast<uint32_t>(high_.get()) + 1)};
-        const auto [nextSeqno, backfill] = forAll([&](CheckpointManagerBase& manager) {
-            const auto registration = manager.registerCursor(name, lastSeen);
+        const auto [nextSeqno, backfill] = forAll([&](CheckpointManager& manager) {
+            const auto registration = manager.cursors().registerCursor(name, lastSeen);
             return std::pair(registration.nextSeqno, registration.needsBackfill);
         });
         EXPECT_EQ(backfill, nextSeqno > next(lastSeen));
@@ -160,8 +168,8 @@ class Lab {
         }
         const auto victim =
                 std::next(readers_.begin(), pick(static_cast<uint32_t>(readers_.size())));
-        EXPECT_TRUE(forAll([&](CheckpointManagerBase& manager) {
-            return manager.removeCursor(manager.findCursor(victim->first));
+        EXPECT_TRUE(forAll([&](CheckpointManager& manager) {
+            return manager.cursors().removeCursor(manager.cursors().findCursor(victim->first));
         }));
         readers_.erase(victim);
     }
@@ -212,8 +220,9 @@ class Lab {
         auto& reader = chosen.second;
         const size_t limit = 1 + pick(60);
         std::optional<CursorItems> first;
-        const bool more = forAll([&](CheckpointManagerBase& manager) {
-            auto items = manager.getItemsForCursor(manager.findCursor(name), limit);
+        const bool more = forAll([&](CheckpointManager& manager) {
+            auto items =
+                    manager.cursors().getItemsForCursor(manager.cursors().findCursor(name), limit);
             if (!first) {
                 first = std::move(items);
                 return first->more;
@@ -230,8 +239,8 @@ class Lab {
     void flush() {
         const size_t limit = 1 + pick(60);
         std::optional<CursorItems> first;
-        const bool more = forAll([&](CheckpointManagerBase& manager) {
-            auto items = manager.takeItemsToPersist(limit);
+        const bool more = forAll([&](CheckpointManager& manager) {
+            auto items = manager.persistence().takeItemsToPersist(limit);
             if (!first) {
                 first = std::move(items);
                 return first->more;
@@ -243,18 +252,18 @@ class Lab {
             mutate();  // while the flush is running
         }
         if (pick(4) == 0) {
-            (void)forAll([](CheckpointManagerBase& manager) { return manager.expel(); });
+            (void)forAll([](CheckpointManager& manager) { return manager.removal().expel(); });
             extract();
         }
         if (pick(4) == 0) {
-            (void)forAll([](CheckpointManagerBase& manager) {
-                manager.persistFailed();
+            (void)forAll([](CheckpointManager& manager) {
+                manager.persistence().persistFailed();
                 return 0;
             });
             return;
         }
-        (void)forAll([](CheckpointManagerBase& manager) {
-            manager.persisted();
+        (void)forAll([](CheckpointManager& manager) {
+            manager.persistence().persisted();
             return 0;
         });
         take(disk_, *first);
@@ -265,7 +274,7 @@ class Lab {
             if (found != table_.end() && found->second.seqno == item->seqno() &&
                 found->second.deleted) {
                 table_.erase(found);
-                (void)forAll([&](CheckpointManagerBase& manager) {
+                (void)forAll([&](CheckpointManager& manager) {
                     manager.noteTombstoneRemoved(key, item->seqno());
                     return 0;
                 });
@@ -284,8 +293,8 @@ class Lab {
         EXPECT_FALSE(names.contains("persistence"));
         if (pick(3) == 0) {
             for (const std::string& name : names) {
-                (void)forAll([&](CheckpointManagerBase& manager) {
-                    return manager.removeCursor(manager.findCursor(name));
+                (void)forAll([&](CheckpointManager& manager) {
+                    return manager.cursors().removeCursor(manager.cursors().findCursor(name));
                 });
                 readers_.erase(name);
             }
@@ -300,14 +309,15 @@ class Lab {
     }
 
     void check() {
-        (void)forAll([](CheckpointManagerBase& manager) {
+        (void)forAll([](CheckpointManager& manager) {
             const CheckpointStats stats = manager.stats();
             return std::tuple(stats.openId, stats.highSeqno, stats.checkpoints, stats.openItems,
                               stats.cursors, stats.memory, stats.unpersisted);
         });
         if (persistent_) {
             // Between flushes, what is not persisted is what the persistence cursor has not read.
-            EXPECT_EQ(base(0).unpersisted(), base(0).itemsLeft(base(0).findCursor("persistence")));
+            EXPECT_EQ(base(0).unpersisted(),
+                      base(0).cursors().itemsLeft(base(0).cursors().findCursor("persistence")));
         } else if (readers_.empty()) {
             EXPECT_EQ(base(0).memory(), emptyMemory_);
         }
@@ -319,13 +329,15 @@ class Lab {
             flush();
         }
         for (auto& [name, reader] : readers_) {
-            (void)forAll([&, &who = name](CheckpointManagerBase& manager) {
-                return manager.getItemsForCursor(manager.findCursor(who), ~size_t{0}).items.size();
+            (void)forAll([&, &who = name](CheckpointManager& manager) {
+                return manager.cursors()
+                        .getItemsForCursor(manager.cursors().findCursor(who), ~size_t{0})
+                        .items.size();
             });
         }
         extract();
-        (void)forAll([](CheckpointManagerBase& manager) {
-            manager.expel();
+        (void)forAll([](CheckpointManager& manager) {
+            manager.removal().expel();
             return 0;
         });
         EXPECT_EQ(base(0).stats().checkpoints, 1U);

@@ -7,25 +7,25 @@ namespace kv {
 
 size_t CheckpointRemover::memory() const {
     size_t bytes = 0;
-    for (const CheckpointManager* manager : managers_) {
-        bytes += manager->memory();
+    for (const CheckpointRemoval& log : logs_) {
+        bytes += log.memory();
     }
     return bytes;
 }
 
-std::vector<CheckpointManager*> CheckpointRemover::biggestFirst() const {
+std::vector<CheckpointRemoval> CheckpointRemover::biggestFirst() const {
     // Sizes are read once: they change while we sort.
-    std::vector<std::pair<size_t, CheckpointManager*>> sized;
-    sized.reserve(managers_.size());
-    for (CheckpointManager* manager : managers_) {
-        sized.emplace_back(manager->memory(), manager);
+    std::vector<std::pair<size_t, CheckpointRemoval>> sized;
+    sized.reserve(logs_.size());
+    for (const CheckpointRemoval& log : logs_) {
+        sized.emplace_back(log.memory(), log);
     }
     std::stable_sort(sized.begin(), sized.end(),
                      [](const auto& a, const auto& b) { return a.first > b.first; });
-    std::vector<CheckpointManager*> result;
+    std::vector<CheckpointRemoval> result;
     result.reserve(sized.size());
-    for (const auto& [bytes, manager] : sized) {
-        result.push_back(manager);
+    for (const auto& [bytes, log] : sized) {
+        result.push_back(log);
     }
     return result;
 }
@@ -33,9 +33,9 @@ std::vector<CheckpointManager*> CheckpointRemover::biggestFirst() const {
 CheckpointRecovery CheckpointRemover::run(size_t quotaBytes, bool bucketIsFull,
                                           uint64_t coarseNowNs, CursorDropper* dropper) {
     CheckpointRecovery result;
-    for (CheckpointManager* manager : managers_) {
-        manager->closeIfDue(coarseNowNs);
-        result.checkpointsRemoved += manager->extractClosedUnrefCheckpoints().size();
+    for (const CheckpointRemoval& log : logs_) {
+        log.closeIfDue(coarseNowNs);
+        result.checkpointsRemoved += log.extractClosedUnrefCheckpoints().size();
     }
     const bool over = isOver(quotaBytes);
     if (!over && !bucketIsFull) {
@@ -43,11 +43,11 @@ CheckpointRecovery CheckpointRemover::run(size_t quotaBytes, bool bucketIsFull,
     }
     const size_t target = bucketIsFull ? 0 : mark(quotaBytes, config_.lowerMark);
     size_t used = memory();
-    for (CheckpointManager* manager : biggestFirst()) {
+    for (const CheckpointRemoval& log : biggestFirst()) {
         if (used <= target) {
             return result;
         }
-        const size_t freed = manager->expel();
+        const size_t freed = log.expel();
         result.bytesExpelled += freed;
         used -= std::min(used, freed);
     }
@@ -60,25 +60,25 @@ CheckpointRecovery CheckpointRemover::run(size_t quotaBytes, bool bucketIsFull,
 void CheckpointRemover::dropCursors(size_t target, CursorDropper& dropper,
                                     CheckpointRecovery& result) {
     size_t used = memory();
-    for (CheckpointManager* manager : biggestFirst()) {
+    for (const CheckpointRemoval& log : biggestFirst()) {
         if (used <= target) {
             return;
         }
         size_t dropped = 0;
-        for (const CursorPtr& cursor : manager->getListOfCursorsToDrop()) {
-            if (dropper.dropCursor(manager->vbid(), cursor)) {
-                manager->removeCursor(cursor);
+        for (const CursorPtr& cursor : log.getListOfCursorsToDrop()) {
+            if (dropper.dropCursor(log.vbid(), cursor)) {
+                log.removeCursor(cursor);
                 ++dropped;
             }
         }
         if (dropped == 0) {
             continue;
         }
-        const size_t before = manager->memory();
+        const size_t before = log.memory();
         result.cursorsDropped += dropped;
-        result.checkpointsRemoved += manager->extractClosedUnrefCheckpoints().size();
-        manager->expel();
-        const size_t after = manager->memory();
+        result.checkpointsRemoved += log.extractClosedUnrefCheckpoints().size();
+        log.expel();
+        const size_t after = log.memory();
         const size_t freed = before > after ? before - after : 0;
         result.bytesFreedByDrops += freed;
         used -= std::min(used, freed);

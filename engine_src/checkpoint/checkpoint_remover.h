@@ -7,8 +7,8 @@
 // not enough, offers the slow cursors to the CursorDropper, biggest vBucket first. A dropped stream
 // goes on from disk.
 //
-// Ownership: refers to managers and config, which outlive it. Thread rules: one thread at a time,
-// bound to the bucket's memory. Each manager's lock is taken for one short step at a time; items
+// Ownership: refers to logs and config, which outlive it. Thread rules: one thread at a time,
+// bound to the bucket's memory. Each log's lock is taken for one short step at a time; items
 // are freed outside the locks.
 #pragma once
 
@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint_config.h"
-#include "checkpoint/checkpoint_manager.h"
+#include "checkpoint/checkpoint_removal.h"
 
 namespace kv {
 
@@ -40,8 +40,8 @@ struct CheckpointRecovery {
 
 class CheckpointRemover {
   public:
-    CheckpointRemover(std::vector<CheckpointManager*> managers, const CheckpointConfig& config)
-        : managers_(std::move(managers)), config_(config) {}
+    CheckpointRemover(std::vector<CheckpointRemoval> logs, const CheckpointConfig& config)
+        : logs_(std::move(logs)), config_(config) {}
 
     /// Bytes of all checkpoints now.
     [[nodiscard]] size_t memory() const;
@@ -59,10 +59,10 @@ class CheckpointRemover {
     [[nodiscard]] size_t mark(size_t quotaBytes, double share) const {
         return static_cast<size_t>(static_cast<double>(quotaBytes) * config_.memoryRatio * share);
     }
-    [[nodiscard]] std::vector<CheckpointManager*> biggestFirst() const;
+    [[nodiscard]] std::vector<CheckpointRemoval> biggestFirst() const;
     void dropCursors(size_t target, CursorDropper& dropper, CheckpointRecovery& result);
 
-    std::vector<CheckpointManager*> managers_;
+    std::vector<CheckpointRemoval> logs_;
     const CheckpointConfig& config_;
 };
 

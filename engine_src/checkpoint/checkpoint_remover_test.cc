@@ -6,6 +6,8 @@
 #include <memory>
 #include <string>
 
+#include "checkpoint/checkpoint_manager.h"
+
 namespace kv {
 namespace {
 
@@ -28,7 +30,7 @@ class CheckpointRemoverTest : public testing::Test {
         config_.maxCheckpoints = 1000;
         for (uint16_t id = 0; id < 3; ++id) {
             managers_.push_back(std::make_unique<CheckpointManager>(Vbid{id}, config_));
-            managers_.back()->registerPersistenceCursor();
+            managers_.back()->persistence().registerCursor();
         }
     }
     CheckpointManager& vb(size_t id) { return *managers_[id]; }
@@ -41,10 +43,12 @@ class CheckpointRemoverTest : public testing::Test {
         }
     }
     void persist(size_t id) {
-        (void)vb(id).takeItemsToPersist(~size_t{0});
-        vb(id).persisted();
+        (void)vb(id).persistence().takeItemsToPersist(~size_t{0});
+        vb(id).persistence().persisted();
     }
-    CheckpointRemover remover() { return {{&vb(0), &vb(1), &vb(2)}, config_}; }
+    CheckpointRemover remover() {
+        return {{vb(0).removal(), vb(1).removal(), vb(2).removal()}, config_};
+    }
 
     static constexpr size_t kPlenty = size_t{1} << 40;
     CheckpointConfig config_;
@@ -105,37 +109,37 @@ TEST_F(CheckpointRemoverTest, AFullBucketExpelsEverythingThatAllHaveRead) {
 
 TEST_F(CheckpointRemoverTest, DropsSlowCursorsOfTheBiggestFirstUntilEnough) {
     for (const size_t id : {0U, 1U, 2U}) {
-        vb(id).registerCursor("slow", Seqno{});
+        vb(id).cursors().registerCursor("slow", Seqno{});
     }
-    const auto quick = vb(1).registerCursor("quick", Seqno{});
+    const auto quick = vb(1).cursors().registerCursor("quick", Seqno{});
     fill(0, 25);
     fill(1, 95);
     fill(2, 15);
     for (const size_t id : {0U, 1U, 2U}) {
         persist(id);
     }
-    (void)vb(1).getItemsForCursor(quick.cursor, ~size_t{0});
+    (void)vb(1).cursors().getItemsForCursor(quick.cursor, ~size_t{0});
     auto subject = remover();
     const size_t quota = static_cast<size_t>(static_cast<double>(subject.memory()) / 0.5);
     const auto result = subject.run(quota, false, 2, &dropper_);
     EXPECT_THAT(dropper_.asked, ElementsAre("1:slow"));
     EXPECT_EQ(result.cursorsDropped, 1U);
     EXPECT_GT(result.bytesFreedByDrops, 90000U);
-    EXPECT_EQ(vb(1).findCursor("slow"), nullptr);
-    EXPECT_NE(vb(1).findCursor("quick"), nullptr);
-    EXPECT_NE(vb(0).findCursor("slow"), nullptr);
+    EXPECT_EQ(vb(1).cursors().findCursor("slow"), nullptr);
+    EXPECT_NE(vb(1).cursors().findCursor("quick"), nullptr);
+    EXPECT_NE(vb(0).cursors().findCursor("slow"), nullptr);
     EXPECT_FALSE(subject.isOver(quota));
 }
 
 TEST_F(CheckpointRemoverTest, ACursorWhoseOwnerCannotStays) {
-    const auto slow = vb(0).registerCursor("slow", Seqno{});
+    const auto slow = vb(0).cursors().registerCursor("slow", Seqno{});
     fill(0, 50);
     persist(0);
     dropper_.agrees = false;
     const auto result = remover().run(1000, false, 2, &dropper_);
     EXPECT_THAT(dropper_.asked, ElementsAre("0:slow"));
     EXPECT_EQ(result.cursorsDropped, 0U);
-    EXPECT_EQ(vb(0).itemsLeft(slow.cursor), 50U);
+    EXPECT_EQ(vb(0).cursors().itemsLeft(slow.cursor), 50U);
     EXPECT_EQ(remover().run(1000, false, 2, nullptr).cursorsDropped, 0U);
 }
 

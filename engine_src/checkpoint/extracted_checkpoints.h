@@ -1,36 +1,41 @@
-// ExtractedCheckpoints: what a CheckpointManager gave away to be freed outside its lock.
+// ExtractedCheckpoints: what was taken out of a vBucket's log to be freed outside its lock.
 #pragma once
 
 #include <cstddef>
 #include <utility>
 
 #include "checkpoint/checkpoint_list.h"
+#include "checkpoint/checkpoint_memory.h"
 
 namespace kv {
 
-class CheckpointManagerBase;
-
-/// Checkpoints taken out of a manager. Frees them (and settles the manager's memory count) when
-/// destroyed, so keep it outside every lock. Must not outlive the manager.
+/// Frees its checkpoints (and settles the log's memory count) when destroyed, so keep it outside
+/// every lock. Must not outlive the CheckpointManager.
 class ExtractedCheckpoints {
   public:
     ExtractedCheckpoints() = default;
-    ExtractedCheckpoints(CheckpointList list, CheckpointManagerBase* manager)
-        : list_(std::move(list)), manager_(manager) {}
+    ExtractedCheckpoints(CheckpointList list, CheckpointMemory& memory)
+        : list_(std::move(list)), memory_(&memory) {}
     ExtractedCheckpoints(ExtractedCheckpoints&&) = default;
     ExtractedCheckpoints& operator=(ExtractedCheckpoints&&) = delete;
     ExtractedCheckpoints(const ExtractedCheckpoints&) = delete;
-    ~ExtractedCheckpoints();
+    ~ExtractedCheckpoints() {
+        if (!list_.empty()) {
+            const size_t bytes = list_.memory();
+            list_.clear();
+            memory_->release(bytes);
+        }
+    }
     [[nodiscard]] size_t size() const { return list_.size(); }
     /// For an empty object only.
-    void adopt(CheckpointList list, CheckpointManagerBase* manager) {
+    void adopt(CheckpointList list, CheckpointMemory& memory) {
         list_ = std::move(list);
-        manager_ = manager;
+        memory_ = &memory;
     }
 
   private:
     CheckpointList list_;
-    CheckpointManagerBase* manager_{nullptr};
+    CheckpointMemory* memory_{nullptr};
 };
 
 }  // namespace kv

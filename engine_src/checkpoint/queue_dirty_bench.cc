@@ -40,7 +40,7 @@ void queueDirty(benchmark::State& state) {
     CheckpointConfig config;
     config.maxCheckpoints = 3;
     CheckpointManager manager(Vbid{0}, config);
-    manager.registerPersistenceCursor();
+    manager.persistence().registerCursor();
     const auto keys = makeKeys();
     const auto replacing = static_cast<int>(state.range(0));
     std::vector<Seqno> seqnos(kKeys);
@@ -63,10 +63,10 @@ void queueDirty(benchmark::State& state) {
         }
         state.SetIterationTime(
                 std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-        (void)manager.takeItemsToPersist(~size_t{0});
-        manager.persisted();
-        manager.closeIfDue(now += 10'000'000'000);
-        (void)manager.extractClosedUnrefCheckpoints();
+        (void)manager.persistence().takeItemsToPersist(~size_t{0});
+        manager.persistence().persisted();
+        manager.removal().closeIfDue(now += 10'000'000'000);
+        (void)manager.removal().extractClosedUnrefCheckpoints();
     }
     state.SetItemsProcessed(state.iterations() * kKeys);
     state.counters["per_call"] =

@@ -41,13 +41,18 @@ void BucketMemory::charge(int64_t bytes) noexcept {
     const int64_t threshold = mergeThreshold();
     if (value > threshold || value < -threshold) {
         slot.bytes.fetch_sub(value, std::memory_order_relaxed);
-        total_.fetch_add(value, std::memory_order_release);
+        addToTotal(value);
     }
 }
 
 void BucketMemory::merge(Slot& slot, int64_t value) noexcept {
     slot.bytes.store(0, std::memory_order_relaxed);
+    addToTotal(value);
+}
+
+void BucketMemory::addToTotal(int64_t value) noexcept {
     total_.fetch_add(value, std::memory_order_release);
+    merges_.fetch_add(1, std::memory_order_relaxed);
 }
 
 BucketMemoryGuard::BucketMemoryGuard(BucketMemory* bucket) noexcept

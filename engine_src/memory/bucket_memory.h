@@ -50,6 +50,11 @@ class BucketMemory {
         return mergeThreshold_.load(std::memory_order_relaxed);
     }
 
+    /// How often a slot was moved to the total.
+    [[nodiscard]] uint64_t merges() const noexcept {
+        return merges_.load(std::memory_order_relaxed);
+    }
+
     /// Adds to the calling thread's slot. `bytes` is negative for a free.
     void charge(int64_t bytes) noexcept;
     /// The same for a thread that owns `slot` (below kThreadSlots): what every new and delete runs.
@@ -71,13 +76,20 @@ class BucketMemory {
         std::atomic<int64_t> bytes{0};
     };
     void merge(Slot& slot, int64_t value) noexcept;
+    void addToTotal(int64_t value) noexcept;
 
-    alignas(64) std::atomic<int64_t> total_{0};
-    std::atomic<size_t> quota_;
+    alignas(64) std::atomic<int64_t> total_{0};  ///< written by every merge
+    std::atomic<uint64_t> merges_{0};
+    // Read by every charge, and nearly never written: beside total_ each merge of one thread would
+    // take them out of the caches of all others.
+    alignas(64) std::atomic<size_t> quota_;
     std::atomic<int64_t> mergeThreshold_;
     std::array<Slot, kThreadSlots + 1>
             slots_;  ///< the last one is shared by threads without a slot of their own
 };
+
+static_assert(sizeof(BucketMemory) == (2 + BucketMemory::kThreadSlots + 1) * 64,
+              "the total, the limits and each slot have lines of the cache of their own");
 
 /// Binds a bucket (or nobody: nullptr) to this thread for a scope; restores what was bound before.
 class BucketMemoryGuard {

@@ -82,6 +82,8 @@ TEST(BucketMemory, EstimateStaysWithinTheMergeShareOfTheTruth) {
     }
     EXPECT_EQ(memory.precise(), 10'000'000u);
     EXPECT_GT(memory.estimate(), 0u);
+    EXPECT_EQ(memory.merges(),
+              memory.estimate() / (static_cast<size_t>(memory.mergeThreshold()) / 100 * 100 + 100));
 }
 
 TEST(BucketMemory, ANegativeSlotDoesNotSpoilTheSum) {

@@ -31,12 +31,13 @@ class FaultyStore final : public KVStore {
         }
         return real_->put(item);
     }
-    bool commit(const PersistedVbState& state) override {
+    void end(const PersistedVbState& state) override { real_->end(state); }
+    bool commit() override {
         if (strike(faults_->failCommits)) {
             real_->abandon();
             return false;
         }
-        return real_->commit(state);
+        return real_->commit();
     }
     void abandon() override { real_->abandon(); }
     bool sync() override { return !strike(faults_->failSyncs) && real_->sync(); }

@@ -19,8 +19,10 @@ namespace {
 /// A vBucket with one batch to give.
 class OneBatch final : public FlushTarget {
   public:
-    [[nodiscard]] Vbid vbid() const override { return Vbid{0}; }
+    explicit OneBatch(Vbid vbid = Vbid{0}) : vbid_(vbid) {}
+    [[nodiscard]] Vbid vbid() const override { return vbid_; }
     std::unique_lock<std::mutex> lockForFlush() override { return std::unique_lock(mutex_); }
+    std::unique_lock<std::mutex> tryLockForFlush() override { return {mutex_, std::try_to_lock}; }
     FlushBatch takeItemsToPersist(size_t) override {
         FlushBatch batch;
         batch.items = items;
@@ -38,6 +40,7 @@ class OneBatch final : public FlushTarget {
     std::vector<ItemPtr> items;
 
   private:
+    const Vbid vbid_;
     std::mutex mutex_;
 };
 
@@ -118,7 +121,7 @@ void storeAlone(benchmark::State& state) {
         for (const ItemPtr& item : items) {
             (*store).put(*item);
         }
-        if (!(*store).commit({})) {
+        if (!(*store).endAndCommit({})) {
             state.SkipWithError("the commit failed");
         }
         state.SetIterationTime(threadSeconds() - begin);
@@ -129,6 +132,53 @@ void storeAlone(benchmark::State& state) {
             static_cast<double>(peakBytes) / static_cast<double>(state.range(0));
 }
 
+/// A pass over many vBuckets, each with so many documents that are stored already: the flusher of
+/// a server under load.
+void pass(benchmark::State& state) {
+    constexpr uint16_t kVBuckets = 512;
+    constexpr uint64_t kKeys = 100;  // of each vBucket
+    FreshStore store;
+    Flusher flusher(*store, kVBuckets, {});
+    std::vector<std::unique_ptr<OneBatch>> targets;
+    for (uint16_t id = 0; id < kVBuckets; ++id) {
+        targets.push_back(std::make_unique<OneBatch>(Vbid{id}));
+    }
+    const std::string value(256, 'x');
+    uint64_t seqno = 0;
+    const auto write = [&](uint64_t count) {
+        for (const auto& target : targets) {
+            target->items.clear();
+            for (uint64_t i = 1; i <= count; ++i) {
+                // A stride without a common divisor: all keys in turn, in no order.
+                const std::string key =
+                        "pillow_" + std::to_string(1'000'000'000'000 + (seqno + i) * 37 % kKeys);
+                target->items.push_back(Item::create(
+                        target->vbid(), ItemOp::Mutation, key,
+                        {.cas = Cas{seqno + i}, .seqno = Seqno{seqno + i}}, Blob::create(value)));
+            }
+            flusher.notify(target->vbid());
+        }
+        seqno += count;
+    };
+    const auto flush = [&] {
+        return flusher.flushAll([&](Vbid vbid) -> FlushTarget& { return *targets[vbid.get()]; });
+    };
+    write(kKeys);
+    bool stored = flush();
+    const auto count = static_cast<uint64_t>(state.range(0));
+    for (auto _ : state) {
+        write(count);
+        const double begin = threadSeconds();
+        stored = flush() && stored;
+        state.SetIterationTime(threadSeconds() - begin);
+    }
+    if (!stored) {
+        state.SkipWithError("the flush failed");
+    }
+    state.SetItemsProcessed(state.iterations() * kVBuckets * state.range(0));
+}
+
+BENCHMARK(pass)->Name("FlushCost/pass")->Arg(1)->Arg(20)->UseManualTime()->Iterations(20);
 BENCHMARK(flush<options::ItemCallback>)
         ->Name("FlushCost/item")
         ->Arg(100)

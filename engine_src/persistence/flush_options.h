@@ -1,10 +1,10 @@
 // The four flush switches as one type, so that a store, a flusher and a test name one parameter.
 #pragma once
 
-#include "options/flush_callback.h"
-#include "options/flush_dedup.h"
-#include "options/flush_free.h"
-#include "options/flush_ids.h"
+#include "options/selected/flush_callback.h"
+#include "options/selected/flush_dedup.h"
+#include "options/selected/flush_free.h"
+#include "options/selected/flush_ids.h"
 
 namespace kv {
 

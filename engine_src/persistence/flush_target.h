@@ -31,6 +31,8 @@ class FlushTarget {
     [[nodiscard]] virtual Vbid vbid() const = 0;
     /// Held during a flush; whoever resets the vBucket's stored data holds it meanwhile.
     [[nodiscard]] virtual std::unique_lock<std::mutex> lockForFlush() = 0;
+    /// The same without waiting; owns nothing when somebody else has it.
+    [[nodiscard]] virtual std::unique_lock<std::mutex> tryLockForFlush() = 0;
     /// Takes what is not stored yet, at least `limit` items if there are that many. A take that is
     /// not empty is answered by exactly one persisted() or persistFailed().
     virtual FlushBatch takeItemsToPersist(size_t limit) = 0;

@@ -1,7 +1,7 @@
 // FlushTransaction: one flush of one vBucket as the store's client sees it: begin, set and del,
-// commit, callbacks.
+// end, callbacks.
 //
-// Holds the requests until the store has answered, then tells the TransactionContext about each of
+// Holds the requests until the store's commit, then tells the TransactionContext about each of
 // them. What a request weighs is what the flush switches decide: see options/flush_callback.h,
 // flush_ids.h, flush_dedup.h. Ownership: owns context and requests; the store must outlive it.
 // Thread rules: one thread.
@@ -27,26 +27,20 @@ class BasicFlushTransaction {
                           size_t bytesHint)
         : store_(store), context_(std::move(context)) {
         store_.begin(context_->vbid, bytesHint);
-        open_ = true;
     }
     BasicFlushTransaction(const BasicFlushTransaction&) = delete;
     BasicFlushTransaction& operator=(const BasicFlushTransaction&) = delete;
-    ~BasicFlushTransaction() {
-        if (open_) {
-            store_.abandon();
-        }
-    }
+    ~BasicFlushTransaction() = default;
 
     /// What set() and del() will be called for, in this order.
     void expect(std::span<const ItemPtr> items) { store_.expect(items); }
     void set(typename Callback::Set request) { add(*itemOf(request), std::move(request)); }
     void del(typename Callback::Delete request) { add(*itemOf(request), std::move(request)); }
 
-    /// Stores everything and runs every request's callback, also when storing failed. True when it
-    /// is stored.
-    bool commit(const PersistedVbState& state) {
-        open_ = false;
-        const bool stored = store_.commit(state);
+    /// Nothing more comes but the vBucket's state: the store's next commit is to store it all.
+    void end(const PersistedVbState& state) { store_.end(state); }
+    /// The store has answered that commit: runs every request's callback.
+    void done(bool stored) const {
         for (const Request& request : requests_) {
             const bool wasLive = stored && liveBefore_.wasLive(request.key());
             if (request.isDelete()) {
@@ -59,7 +53,6 @@ class BasicFlushTransaction {
                                                   : PersistSetStatus::Insert);
             }
         }
-        return stored;
     }
 
     [[nodiscard]] size_t size() const { return requests_.size(); }
@@ -88,7 +81,6 @@ class BasicFlushTransaction {
     std::deque<Request> requests_;
     typename Options::Ids ids_;
     typename Options::Dedup liveBefore_;
-    bool open_{false};
 };
 
 }  // namespace kv

@@ -2,6 +2,10 @@
 
 #include <spdlog/spdlog.h>
 
+#include <array>
+#include <bit>
+#include <functional>
+
 #include "memory/bucket_memory.h"
 
 namespace kv {
@@ -36,7 +40,46 @@ void PersistenceContext::deleteCallback(const Item& item, PersistDeleteStatus st
     target_.persistedDelete(item);
 }
 
+namespace {
+
+/// So few items are looked through without memory of their own, and without sorting them: in nearly
+/// every flush none is an older version.
+constexpr size_t kFew = 1024;
+
+size_t dropOlderOfFew(std::vector<ItemPtr>& items) {
+    // An open hash table, at most half full, of positions + 1 in `items`; 0: free.
+    std::array<uint16_t, 2 * kFew> table;
+    const size_t mask = std::bit_ceil(2 * items.size()) - 1;
+    std::fill_n(table.begin(), mask + 1, uint16_t{0});
+    size_t dropped = 0;
+    for (size_t i = 0; i < items.size(); ++i) {
+        size_t at = std::hash<std::string_view>{}(items[i]->key()) & mask;
+        while (table[at] != 0 && items[table[at] - 1U]->key() != items[i]->key()) {
+            at = (at + 1) & mask;
+        }
+        uint16_t& newest = table[at];
+        if (newest != 0) {
+            ++dropped;
+            if (items[i]->seqno() < items[newest - 1U]->seqno()) {
+                items[i] = {};
+                continue;
+            }
+            items[newest - 1U] = {};
+        }
+        newest = static_cast<uint16_t>(i + 1);
+    }
+    if (dropped != 0) {
+        std::erase_if(items, [](const ItemPtr& item) { return !item; });
+    }
+    return dropped;
+}
+
+}  // namespace
+
 size_t dropOlderVersions(std::vector<ItemPtr>& items) {
+    if (items.size() <= kFew) {
+        return dropOlderOfFew(items);
+    }
     std::sort(items.begin(), items.end(), [](const ItemPtr& a, const ItemPtr& b) {
         const int order = a->key().compare(b->key());
         return order != 0 ? order < 0 : a->seqno() > b->seqno();
@@ -60,10 +103,10 @@ size_t transactionBytes(const std::vector<ItemPtr>& items) {
     return bytes;
 }
 
-void logFlushFailure(Vbid vbid, size_t items, const std::string& why) {
+void logFlushFailure(Vbid vbid, size_t vbuckets, size_t items, std::string_view why) {
     const NonBucketGuard guard;
-    spdlog::warn("vb {}: flush of {} items failed, will be tried again: {}", vbid.get(), items,
-                 why);
+    spdlog::warn("flush of {} vBuckets from vb {} on, {} items, failed, will be tried again: {}",
+                 vbuckets, vbid.get(), items, why);
 }
 
 }  // namespace kv

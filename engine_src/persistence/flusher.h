@@ -1,8 +1,9 @@
-// Flusher: writes the mutations of one shard's vBuckets to its store, one transaction per vBucket.
+// Flusher: writes the mutations of one shard's vBuckets to its store: one transaction per vBucket,
+// and one write of the store for the transactions of several.
 //
 // Dirty vBuckets wait in a queue in which each is at most once. Front-end threads call notify()
 // after every mutation; a flush clears the mark first and then takes the items, so no mutation is
-// forgotten. A failed transaction leaves everything dirty and is tried again after retryDelay.
+// forgotten. A failed write leaves everything of it dirty and is tried again after retryDelay.
 //
 // Ownership: refers to store, targets and executor, which must outlive it. Thread rules: notify(),
 // stats() from any thread; run() and flushVBucket() from one thread at a time (the executor's task,
@@ -13,9 +14,14 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <list>
 #include <memory>
+#include <mutex>
 #include <new>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "executor/task.h"
@@ -70,13 +76,13 @@ class PersistenceContext final : public TransactionContext {
     FlusherStats& stats_;
 };
 
-/// Sorts by key, newest first, and drops all but the newest of each key. Returns how many were
-/// dropped.
+/// Drops all but the newest of each key; few items stay in their order, many are sorted by key.
+/// Returns how many were dropped.
 size_t dropOlderVersions(std::vector<ItemPtr>& items);
 /// Bytes that a transaction of these items takes in the store's batch, roughly and not less.
 size_t transactionBytes(const std::vector<ItemPtr>& items);
-/// Reports a failed flush in the log.
-void logFlushFailure(Vbid vbid, size_t items, const std::string& why);
+/// Reports a failed flush in the log; `vbid` is the first of its vBuckets.
+void logFlushFailure(Vbid vbid, size_t vbuckets, size_t items, std::string_view why);
 
 template <class FlushSwitches>
 class BasicFlusher {
@@ -93,42 +99,13 @@ class BasicFlusher {
 
     /// Stores what the vBucket has.
     FlushResult flushVBucket(FlushTarget& target) {
-        const auto lock = target.lockForFlush();
-        FlushBatch batch;
-        bool stateChanged = false;
-        PersistedVbState state;
-        try {
-            batch = target.takeItemsToPersist(config_.batchItems);
-            stateChanged = target.takeStateChange();
-            state = target.stateToPersist();
-            if (batch.items.empty()) {
-                return stateChanged ? flushState(target, state) : FlushResult::Nothing;
-            }
-        } catch (const std::bad_alloc&) {
-            return failed(target, batch.items.size(), stateChanged, "no memory");
+        Group group;
+        if (const auto result = take(target, target.lockForFlush(), group)) {
+            return *result;
         }
-        const size_t taken = batch.items.size();
-        for (const ItemPtr& item : batch.items) {
-            state.highSeqno = std::max(state.highSeqno, item->seqno());
-            state.maxCas = std::max(state.maxCas, item->cas());
-        }
-        state.snapshot = batch.snapshot;
-        std::string why = "the store refused the transaction";
-        bool stored = false;
-        try {
-            stored = store(target, batch, state);
-        } catch (const StoreError& error) {
-            why = error.what();
-        } catch (const std::bad_alloc&) {
-            why = "no memory";  // it may even be stored: storing it again changes nothing
-            stored = false;
-        }
-        if (!stored) {
-            return failed(target, taken, stateChanged, why);
-        }
-        stats_.flushes.fetch_add(1, std::memory_order_relaxed);
-        target.persisted(state);
-        return taken >= config_.batchItems ? FlushResult::MoreLeft : FlushResult::Flushed;
+        FlushResult stored{};
+        store(group, [&stored](Vbid, FlushResult result) { stored = result; });
+        return stored;
     }
 
     /// One run of the shard's task: flushes dirty vBuckets, found through `targetOf(Vbid) ->
@@ -145,25 +122,12 @@ class BasicFlusher {
             left_ = dirty_.size();
             nextPass_ = now + config_.interval;
         }
-        Vbid vbid;
-        for (size_t count = 0; count < config_.vbucketsPerRun && left_ > 0; ++count) {
-            --left_;
-            if (!dirty_.pop(vbid)) {
-                break;
-            }
-            switch (flushVBucket(targetOf(vbid))) {
-                case FlushResult::Failed:
-                    dirty_.push(vbid);
-                    left_ = 0;
-                    nextPass_ = now + config_.retryDelay;
-                    return TaskResult::after(config_.retryDelay);
-                case FlushResult::MoreLeft:
-                    dirty_.push(vbid);
-                    break;
-                case FlushResult::Nothing:
-                case FlushResult::Flushed:
-                    break;
-            }
+        const size_t count = std::min(left_, config_.vbucketsPerRun);
+        left_ -= count;
+        if (!flushOldest(count, targetOf)) {
+            left_ = 0;
+            nextPass_ = now + config_.retryDelay;
+            return TaskResult::after(config_.retryDelay);
         }
         if (left_ > 0) {
             return TaskResult::again();
@@ -171,17 +135,12 @@ class BasicFlusher {
         return dirty_.size() == 0 ? TaskResult::untilWoken() : TaskResult::after(config_.interval);
     }
 
-    /// Flushes everything now, without pauses. False when a transaction failed.
+    /// Flushes everything now, without pauses. False when a write failed.
     template <class TargetOf>
     bool flushAll(TargetOf&& targetOf) {
-        for (Vbid vbid; dirty_.pop(vbid);) {
-            const FlushResult result = flushVBucket(targetOf(vbid));
-            if (result == FlushResult::Failed) {
-                dirty_.push(vbid);
+        for (size_t count = dirty_.size(); count != 0; count = dirty_.size()) {
+            if (!flushOldest(count, targetOf)) {
                 return false;
-            }
-            if (result == FlushResult::MoreLeft) {
-                dirty_.push(vbid);
             }
         }
         return true;
@@ -192,14 +151,112 @@ class BasicFlusher {
     KVStore& store() { return store_; }
 
   private:
-    bool store(FlushTarget& target, FlushBatch& batch, const PersistedVbState& state) {
-        const size_t duplicates = dropOlderVersions(batch.items);
+    /// A write with so much does not get longer: it would save little more, and keep memory, and
+    /// the vBuckets' flush locks, for longer.
+    static constexpr size_t kEnoughBytes = size_t{1} << 20;
+    static constexpr size_t kEnoughVBuckets = 32;
+
+    /// What one vBucket has in a write.
+    struct Part {
+        Part(FlushTarget& of, std::unique_lock<std::mutex> held)
+            : target(of), lock(std::move(held)) {}
+        FlushTarget& target;
+        std::unique_lock<std::mutex> lock;
+        FlushBatch batch;
+        size_t taken{0};  ///< items that came with the batch
+        PersistedVbState state;
+        bool stateChanged{false};
+        std::optional<BasicFlushTransaction<Options>> transaction;
+    };
+    /// What one write is to store: vBuckets, each once.
+    struct Group {
+        std::list<Part> parts;
+        size_t bytes{0};
+        std::optional<std::string> broken;  ///< why it cannot be stored
+    };
+
+    /// Flushes the `count` vBuckets that have been dirty longest; `count` is at most how many there
+    /// are, for a vBucket that becomes dirty meanwhile must not be met twice. False when a write
+    /// failed: then the rest stays for the next time.
+    template <class TargetOf>
+    bool flushOldest(size_t count, TargetOf&& targetOf) {
+        bool good = true;
+        const auto settle = [this, &good](Vbid vbid, FlushResult result) {
+            good = good && result != FlushResult::Failed;
+            if (result == FlushResult::Failed || result == FlushResult::MoreLeft) {
+                dirty_.push(vbid);
+            }
+        };
+        Group group;
+        for (Vbid vbid; good && count != 0 && dirty_.pop(vbid); --count) {
+            FlushTarget& target = targetOf(vbid);
+            auto lock = target.tryLockForFlush();
+            if (!lock.owns_lock()) {
+                // Somebody resets or purges it, which takes a while: the others do not wait for it.
+                store(group, settle);
+                lock = target.lockForFlush();
+            }
+            if (const auto result = take(target, std::move(lock), group)) {
+                settle(vbid, *result);
+            }
+            if (group.parts.size() >= kEnoughVBuckets || group.bytes >= kEnoughBytes ||
+                group.broken) {
+                store(group, settle);
+            }
+        }
+        store(group, settle);
+        return good;
+    }
+
+    /// Adds what the vBucket has to the group; an answer when there is nothing to add.
+    std::optional<FlushResult> take(FlushTarget& target, std::unique_lock<std::mutex> lock,
+                                    Group& group) {
+        Part* part = nullptr;
+        try {
+            part = &group.parts.emplace_back(target, std::move(lock));
+            part->batch = target.takeItemsToPersist(config_.batchItems);
+            part->taken = part->batch.items.size();
+            part->stateChanged = target.takeStateChange();
+            part->state = target.stateToPersist();
+        } catch (const std::bad_alloc&) {
+            logFlushFailure(target.vbid(), 1, 0, "no memory");
+            if (part != nullptr) {
+                fail(*part);
+                group.parts.pop_back();
+            }
+            return FlushResult::Failed;
+        }
+        if (part->taken == 0) {
+            const auto result =
+                    part->stateChanged ? flushState(target, part->state) : FlushResult::Nothing;
+            group.parts.pop_back();
+            return result;
+        }
+        for (const ItemPtr& item : part->batch.items) {
+            part->state.highSeqno = std::max(part->state.highSeqno, item->seqno());
+            part->state.maxCas = std::max(part->state.maxCas, item->cas());
+        }
+        part->state.snapshot = part->batch.snapshot;
+        try {
+            group.bytes += request(*part);
+        } catch (const StoreError& error) {
+            group.broken = error.what();
+        } catch (const std::bad_alloc&) {
+            group.broken = "no memory";
+        }
+        return std::nullopt;
+    }
+
+    /// Gives the store everything of a part; bytes, roughly.
+    size_t request(Part& part) {
+        std::vector<ItemPtr>& items = part.batch.items;
+        const size_t duplicates = dropOlderVersions(items);
         stats_.duplicates.fetch_add(duplicates, std::memory_order_relaxed);
-        BasicFlushTransaction<Options> transaction(
-                store_, std::make_unique<PersistenceContext>(target, stats_),
-                transactionBytes(batch.items));
-        transaction.expect(batch.items);
-        for (const ItemPtr& item : batch.items) {
+        const size_t bytes = transactionBytes(items);
+        auto& transaction = part.transaction.emplace(
+                store_, std::make_unique<PersistenceContext>(part.target, stats_), bytes);
+        transaction.expect(items);
+        for (const ItemPtr& item : items) {
             if (item->isDeletion()) {
                 transaction.del(Options::Callback::makeDelete(item));
             } else {
@@ -207,26 +264,85 @@ class BasicFlusher {
             }
         }
         if constexpr (Options::Free::kBefore) {
-            std::vector<ItemPtr>().swap(batch.items);
+            std::vector<ItemPtr>().swap(items);
         }
-        return transaction.commit(state);
+        transaction.end(part.state);
+        return bytes;
     }
 
-    FlushResult failed(FlushTarget& target, size_t items, bool stateChanged,
-                       const std::string& why) {
-        stats_.failedFlushes.fetch_add(1, std::memory_order_relaxed);
-        logFlushFailure(target.vbid(), items, why);
-        if (stateChanged) {
-            target.stateChangeFailed();
+    /// Stores the group, which is empty then, and tells of each vBucket of it what became of it.
+    template <class Told>
+    void store(Group& group, Told&& told) {
+        if (group.parts.empty()) {
+            return;
         }
-        target.persistFailed();
-        return FlushResult::Failed;
+        std::string why;
+        const bool stored = commit(group, why);
+        size_t failedItems = 0;
+        for (Part& part : group.parts) {
+            const bool done = settled(part, stored, !group.broken);
+            if (!done) {
+                fail(part);
+                failedItems += part.taken;
+            }
+            told(part.target.vbid(), !done                              ? FlushResult::Failed
+                                     : part.taken >= config_.batchItems ? FlushResult::MoreLeft
+                                                                        : FlushResult::Flushed);
+        }
+        if (failedItems != 0) {
+            logFlushFailure(group.parts.front().target.vbid(), group.parts.size(), failedItems,
+                            stored ? "no memory" : why);
+        }
+        group = Group();
+    }
+
+    /// True when the store has stored the group; else `why`.
+    bool commit(const Group& group, std::string& why) {
+        if (group.broken) {
+            why = *group.broken;
+            store_.abandon();
+            return false;
+        }
+        try {
+            why = "the store refused the transaction";
+            return store_.commit();
+        } catch (const StoreError& error) {
+            why = error.what();
+        } catch (const std::bad_alloc&) {
+            why = "no memory";  // it may even be stored: storing it again changes nothing
+        }
+        return false;
+    }
+
+    /// Tells the requests, if the store was asked at all, and the vBucket. False when its items are
+    /// to be stored, perhaps again.
+    bool settled(Part& part, bool stored, bool asked) {
+        try {
+            if (asked) {
+                part.transaction->done(stored);
+            }
+            if (stored) {
+                part.target.persisted(part.state);
+                stats_.flushes.fetch_add(1, std::memory_order_relaxed);
+            }
+            return stored;
+        } catch (const std::bad_alloc&) {
+            return false;
+        }
+    }
+
+    void fail(Part& part) {
+        stats_.failedFlushes.fetch_add(1, std::memory_order_relaxed);
+        if (part.stateChanged) {
+            part.target.stateChangeFailed();
+        }
+        part.target.persistFailed();
     }
 
     FlushResult flushState(FlushTarget& target, const PersistedVbState& state) {
         if (!store_.saveVbState(target.vbid(), state)) {
             stats_.failedFlushes.fetch_add(1, std::memory_order_relaxed);
-            logFlushFailure(target.vbid(), 0, "state not stored");
+            logFlushFailure(target.vbid(), 1, 0, "state not stored");
             target.stateChangeFailed();
             return FlushResult::Failed;
         }

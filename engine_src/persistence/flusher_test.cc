@@ -19,7 +19,7 @@ using testing::ElementsAre;
 /// What the flusher needs of a store, with the transaction made visible.
 class MemoryStore final : public KVStore {
   public:
-    void begin(Vbid, size_t) override { batch_.clear(); }
+    void begin(Vbid, size_t) override {}
     bool put(const Item& item) override {
         puts.push_back(std::string(item.key()) + "@" + std::to_string(item.seqno().get()));
         if (throwAtPut > 0 && --throwAtPut == 0) {
@@ -29,21 +29,29 @@ class MemoryStore final : public KVStore {
         batch_[std::string(item.key())] = {item.seqno(), !item.isDeletion()};
         return found != docs.end() && found->second.second;
     }
-    bool commit(const PersistedVbState& state) override {
+    void end(const PersistedVbState& state) override { ended_.push_back(state); }
+    bool commit() override {
+        const auto batch = std::exchange(batch_, {});
+        const auto ended = std::exchange(ended_, {});
         if (failCommits > 0) {
             --failCommits;
             return false;
         }
-        for (const auto& [key, doc] : batch_) {
+        ++commits;
+        for (const auto& [key, doc] : batch) {
             docs[key] = doc;
         }
-        states.push_back(state);
+        states.insert(states.end(), ended.begin(), ended.end());
         if (onCommit) {
             onCommit();
         }
         return true;
     }
-    void abandon() override { ++abandoned; }
+    void abandon() override {
+        batch_.clear();
+        ended_.clear();
+        ++abandoned;
+    }
     bool sync() override { return true; }
     bool saveVbState(Vbid, const PersistedVbState& state) override {
         if (failCommits > 0) {
@@ -72,12 +80,14 @@ class MemoryStore final : public KVStore {
     int failCommits{0};
     int throwAtPut{0};
     int abandoned{0};
+    int commits{0};
 
   protected:
     bool read(Vbid, std::string_view, std::string&, StoredDoc&) override { return false; }
 
   private:
     std::map<std::string, std::pair<Seqno, bool>> batch_;
+    std::vector<PersistedVbState> ended_;
 };
 
 /// A vBucket whose queue is a vector.
@@ -85,7 +95,15 @@ class ScriptedTarget final : public FlushTarget {
   public:
     explicit ScriptedTarget(Vbid vbid = Vbid{0}) : vbid_(vbid) {}
     Vbid vbid() const override { return vbid_; }
-    std::unique_lock<std::mutex> lockForFlush() override { return std::unique_lock(mutex_); }
+    std::unique_lock<std::mutex> lockForFlush() override {
+        if (onWait) {
+            std::exchange(onWait, nullptr)();
+        }
+        return std::unique_lock(mutex_);
+    }
+    std::unique_lock<std::mutex> tryLockForFlush() override {
+        return onWait ? std::unique_lock<std::mutex>() : lockForFlush();
+    }
     FlushBatch takeItemsToPersist(size_t limit) override {
         FlushBatch batch;
         taken_ = std::min(limit, queue.size());
@@ -115,12 +133,13 @@ class ScriptedTarget final : public FlushTarget {
         log.emplace_back("persisted");
     }
     void persistFailed() override { log.emplace_back("failed"); }
-    void add(std::string_view key, ItemOp op = ItemOp::Mutation) {
+    void add(std::string_view key, ItemOp op = ItemOp::Mutation, std::string_view value = "v") {
         ++high;
         queue.push_back(Item::create(vbid_, op, key, {.cas = Cas{high * 10}, .seqno = Seqno{high}},
-                                     Blob::create("v")));
+                                     Blob::create(value)));
     }
 
+    std::function<void()> onWait;  ///< somebody has the lock, and gives it up after this
     std::vector<ItemPtr> queue;
     std::vector<std::string> log;
     PersistedVbState stored;
@@ -169,7 +188,7 @@ using AllOptions =
                        FlushOptions<TransactionCallback, NoIds, FreeBeforeCommit, DedupSet>>;
 TYPED_TEST_SUITE(FlusherTest, AllOptions);
 
-TYPED_TEST(FlusherTest, StoresTheNewestOfEachKeyInKeyOrder) {
+TYPED_TEST(FlusherTest, StoresTheNewestOfEachKey) {
     this->target_.add("b");
     this->target_.add("a");
     this->target_.add("b");
@@ -369,6 +388,145 @@ TEST_F(FlusherTaskTest, WhatTheBatchLimitLeftComesNext) {
     EXPECT_EQ(targets_[3]->queue.size(), 0U);
 }
 
+/// A run that takes more vBuckets than there are.
+class FlusherGroupTest : public FlusherTaskTest {
+  protected:
+    FlusherGroupTest() {
+        for (uint16_t id = 0; id < 4; ++id) {
+            targets_[id]->add("k" + std::to_string(id));
+            flusher_.notify(Vbid{id});
+        }
+    }
+    bool flush() {
+        return flusher_.flushAll(
+                [this](Vbid vbid) -> FlushTarget& { return *targets_[vbid.get()]; });
+    }
+    Flusher flusher_{store_, 8, {}};
+};
+
+TEST_F(FlusherGroupTest, OneWriteStoresManyVBuckets) {
+    targets_[1]->queue.clear();  // clean after all
+    targets_[2]->queue.clear();  // nothing but a state, which is stored by itself
+    targets_[2]->stateChange = true;
+    EXPECT_TRUE(flush());
+    EXPECT_EQ(store_.commits, 1);
+    ASSERT_EQ(store_.states.size(), 3U);
+    EXPECT_EQ(store_.states[1].highSeqno, Seqno{1});
+    EXPECT_EQ(store_.states[2].highSeqno, Seqno{1});
+    EXPECT_EQ(store_.docs.size(), 2U);
+    EXPECT_THAT(targets_[0]->log, ElementsAre("set k0", "persisted"));
+    EXPECT_THAT(targets_[3]->log, ElementsAre("set k3", "persisted"));
+    EXPECT_TRUE(targets_[1]->log.empty() && targets_[2]->log.empty());
+    EXPECT_EQ(flusher_.stats().flushes, 3U);
+}
+
+TEST_F(FlusherGroupTest, ARefusedWriteLeavesAllOfItsVBucketsDirty) {
+    store_.failCommits = 1;
+    EXPECT_FALSE(flush());
+    for (uint16_t id = 0; id < 4; ++id) {
+        EXPECT_THAT(targets_[id]->log, ElementsAre("failed"));
+        EXPECT_TRUE(targets_[id]->lockForFlush().owns_lock()) << "nobody else holds it";
+    }
+    EXPECT_TRUE(store_.docs.empty());
+    EXPECT_EQ(flusher_.dirtyVBuckets(), 4U);
+    EXPECT_EQ(flusher_.stats().failedFlushes, 4U);
+    EXPECT_EQ(flusher_.stats().failedItems, 4U);
+    EXPECT_TRUE(flush());
+    EXPECT_EQ(store_.docs.size(), 4U);
+    EXPECT_EQ(flusher_.dirtyVBuckets(), 0U);
+}
+
+TEST_F(FlusherGroupTest, AReadErrorDropsTheWholeWriteAndForgetsNobody) {
+    store_.throwAtPut = 2;
+    EXPECT_FALSE(flush());
+    EXPECT_EQ(store_.abandoned, 1);
+    EXPECT_EQ(store_.commits, 0);
+    EXPECT_THAT(targets_[0]->log, ElementsAre("failed"));
+    EXPECT_THAT(targets_[1]->log, ElementsAre("failed"));
+    EXPECT_TRUE(targets_[2]->log.empty()) << "its turn did not come";
+    EXPECT_EQ(flusher_.dirtyVBuckets(), 4U);
+    EXPECT_TRUE(flush());
+    EXPECT_EQ(store_.docs.size(), 4U);
+    EXPECT_EQ(store_.commits, 1);
+}
+
+TEST_F(FlusherGroupTest, AWriteThatIsLargeEnoughGetsNoLonger) {
+    targets_[1]->add("large", ItemOp::Mutation, std::string(1 << 20, 'v'));
+    EXPECT_TRUE(flush());
+    EXPECT_EQ(store_.commits, 2);
+    EXPECT_EQ(store_.docs.size(), 5U);
+}
+
+TEST_F(FlusherGroupTest, AWriteHasAtMostSoManyVBuckets) {
+    std::vector<std::unique_ptr<ScriptedTarget>> targets;
+    Flusher flusher(store_, 100, {.vbucketsPerRun = 100});
+    for (uint16_t id = 0; id < 100; ++id) {
+        targets.push_back(std::make_unique<ScriptedTarget>(Vbid{id}));
+        targets.back()->add("key" + std::to_string(id));
+        flusher.notify(Vbid{id});
+    }
+    const auto targetOf = [&targets](Vbid vbid) -> FlushTarget& { return *targets[vbid.get()]; };
+    EXPECT_EQ(flusher.run(0ms, targetOf).delay(), kNever);
+    EXPECT_EQ(store_.commits, 4);
+    EXPECT_EQ(store_.docs.size(), 100U);
+}
+
+TEST_F(FlusherGroupTest, NobodyWaitsForAVBucketThatWaitsForAnother) {
+    targets_[2]->onWait = [this] {
+        EXPECT_EQ(store_.commits, 1) << "what was taken before is stored";
+        EXPECT_TRUE(targets_[0]->lockForFlush().owns_lock());
+    };
+    EXPECT_TRUE(flush());
+    EXPECT_FALSE(targets_[2]->onWait) << "it was waited for";
+    EXPECT_EQ(store_.commits, 2);
+    EXPECT_EQ(store_.docs.size(), 4U);
+}
+
+TEST_F(FlusherGroupTest, WhatComesWhileAWriteIsMadeIsStoredByTheNext) {
+    store_.onCommit = [this] {
+        if (store_.commits == 1) {
+            targets_[0]->add("later");
+            flusher_.notify(Vbid{0});
+        }
+    };
+    EXPECT_TRUE(flush());
+    EXPECT_EQ(store_.commits, 2);
+    EXPECT_TRUE(store_.docs.contains("later"));
+}
+
+/// Both ways, for few items and for many: the newest of each key stays, whatever the order.
+TEST(DropOlderVersionsTest, KeepsTheNewestOfEachKey) {
+    std::mt19937 random(5);
+    for (const size_t count : {0U, 1U, 2U, 100U, 1023U, 1024U, 1025U, 3000U}) {
+        for (const uint32_t keys : {1U, 50U, 5000U}) {
+            std::vector<ItemPtr> items;
+            std::map<std::string, Seqno> newest;
+            for (uint64_t seqno = 1; seqno <= count; ++seqno) {
+                const std::string key = "k" + std::to_string(random() % keys);
+                items.push_back(Item::create(Vbid{0}, ItemOp::Mutation, key,
+                                             {.seqno = Seqno{seqno}}, Blob::create("v")));
+                newest[key] = Seqno{seqno};
+            }
+            const bool inOrder = random() % 2 == 0;
+            if (!inOrder) {
+                std::shuffle(items.begin(), items.end(), random);
+            }
+            EXPECT_EQ(dropOlderVersions(items), count - newest.size());
+            std::map<std::string, Seqno> kept;
+            for (const ItemPtr& item : items) {
+                EXPECT_TRUE(kept.emplace(item->key(), item->seqno()).second);
+            }
+            EXPECT_EQ(kept, newest) << count << " items, " << keys << " keys";
+            if (inOrder && count <= 1024) {
+                EXPECT_TRUE(std::is_sorted(
+                        items.begin(), items.end(),
+                        [](const ItemPtr& a, const ItemPtr& b) { return a->seqno() < b->seqno(); }))
+                        << "few stay in their order";
+            }
+        }
+    }
+}
+
 TEST(DirtyQueueTest, HoldsEachVBucketOnceAndWraps) {
     DirtyQueue queue(3);
     Vbid vbid;
@@ -387,10 +545,10 @@ TEST(DirtyQueueTest, HoldsEachVBucketOnceAndWraps) {
 }
 
 TEST(FlushPolicyTest, TheSelectedPoliciesAreTheBuildsSwitches) {
-    EXPECT_EQ(Flusher::Options::Callback::kName, KV_SELECTED_FLUSH_CALLBACK);
-    EXPECT_EQ(Flusher::Options::Ids::kName, KV_SELECTED_FLUSH_IDS);
-    EXPECT_EQ(Flusher::Options::Free::kName, KV_SELECTED_FLUSH_FREE);
-    EXPECT_EQ(Flusher::Options::Dedup::kName, KV_SELECTED_FLUSH_DEDUP);
+    EXPECT_TRUE((std::is_same_v<Flusher::Options::Callback, options::SelectedFlushCallback>));
+    EXPECT_TRUE((std::is_same_v<Flusher::Options::Ids, options::SelectedFlushIds>));
+    EXPECT_TRUE((std::is_same_v<Flusher::Options::Free, options::SelectedFlushFree>));
+    EXPECT_TRUE((std::is_same_v<Flusher::Options::Dedup, options::SelectedFlushDedup>));
     // What the callback switch is about: a request is an item, or an item and a function object.
     EXPECT_EQ(sizeof(TransactionCallback::Request), sizeof(ItemPtr));
     EXPECT_EQ(sizeof(ItemCallback::Request),

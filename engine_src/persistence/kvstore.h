@@ -1,9 +1,9 @@
 // KVStore: the documents and states of the vBuckets of one shard, on disk.
 //
-// A transaction: begin, any number of puts (each key once), commit or abandon. Everything of a
-// transaction, the vBucket's state included, is stored or nothing is. What commit() has answered
-// true for survives the death of the process; it survives the loss of power only when the store
-// syncs (see the store's config).
+// A transaction: begin, any number of puts (each key once), end. commit() stores all transactions
+// that have ended, each of another vBucket, with one write: everything of them, the vBuckets'
+// states included, is stored or nothing is. What commit() has answered true for survives the death
+// of the process; it survives the loss of power only when the store syncs (see the store's config).
 //
 // Thread rules: one thread writes at a time (the shard's flusher); readers may run on other threads
 // at the same time and see whole transactions only. Errors: a write error is commit() == false, the
@@ -71,10 +71,16 @@ class KVStore {
     /// Adds a mutation or deletion to the transaction; the store keeps no reference to the item.
     /// Answers whether the key was a live document before the transaction.
     virtual bool put(const Item& item) = 0;
-    /// Stores the transaction with the state of its vBucket.
-    virtual bool commit(const PersistedVbState& state) = 0;
-    /// Drops the transaction.
+    /// Nothing more comes for this vBucket but its state: commit() is to store the transaction.
+    virtual void end(const PersistedVbState& state) = 0;
+    /// Stores the transactions that have ended.
+    virtual bool commit() = 0;
+    /// Drops them, and the one that has not ended.
     virtual void abandon() = 0;
+    bool endAndCommit(const PersistedVbState& state) {
+        end(state);
+        return commit();
+    }
     /// Everything that was stored before the call survives the loss of power from now on. False on
     /// a write error. Any thread.
     virtual bool sync() = 0;

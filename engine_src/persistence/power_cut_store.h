@@ -58,7 +58,8 @@ class PowerCutStore final : public KVStore {
 
     void begin(Vbid vbid, size_t bytesHint) override { real_->begin(vbid, bytesHint); }
     bool put(const Item& item) override { return real_->put(item); }
-    bool commit(const PersistedVbState& state) override { return real_->commit(state); }
+    void end(const PersistedVbState& state) override { real_->end(state); }
+    bool commit() override { return real_->commit(); }
     void abandon() override { real_->abandon(); }
     bool sync() override {
         if (!real_->sync()) {

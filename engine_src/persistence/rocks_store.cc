@@ -9,6 +9,7 @@
 #include <rocksdb/table.h>
 #include <rocksdb/write_batch.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <utility>
@@ -192,7 +193,11 @@ void RocksStore::begin(Vbid vbid, size_t bytesHint) {
     const NonBucketGuard guard;
     vbid_ = vbid;
     expect({});
-    batch_ = std::make_unique<rocksdb::WriteBatch>(bytesHint + kStateBytes);
+    if (batch_ == nullptr) {
+        // Other transactions may follow: likely as much as the last time.
+        batch_ = std::make_unique<rocksdb::WriteBatch>(
+                std::max(bytesHint + kStateBytes, lastBytes_));
+    }
 }
 
 void RocksStore::expect(std::span<const ItemPtr> items) {
@@ -284,10 +289,15 @@ bool RocksStore::write(rocksdb::WriteBatch& batch) {
     return true;
 }
 
-bool RocksStore::commit(const PersistedVbState& state) {
+void RocksStore::end(const PersistedVbState& state) {
+    const NonBucketGuard guard;
+    putState(*batch_, vbid_, state);
+}
+
+bool RocksStore::commit() {
     const NonBucketGuard guard;
     const auto batch = std::move(batch_);
-    putState(*batch, vbid_, state);
+    lastBytes_ = batch->GetDataSize();
     return write(*batch);
 }
 

@@ -8,9 +8,9 @@
 //   that the document it
 //            replaces leaves the seqno index in the same transaction
 //   state    vBucket        -> state        written with every transaction
-// A transaction is one WriteBatch. Every commit is in the operating system's hands before commit()
-// returns, so it survives the death of the process; only with `sync` does it also survive the loss
-// of power.
+// The transactions of a commit are one WriteBatch. Every commit is in the operating system's hands
+// before commit() returns, so it survives the death of the process; only with `sync` does it also
+// survive the loss of power.
 //
 // Memory: bounded by the config, charged to no bucket. Thread rules: as KVStore says; one writer.
 #pragma once
@@ -52,7 +52,8 @@ class RocksStore final : public KVStore {
     void begin(Vbid vbid, size_t bytesHint) override;
     void expect(std::span<const ItemPtr> items) override;
     bool put(const Item& item) override;
-    bool commit(const PersistedVbState& state) override;
+    void end(const PersistedVbState& state) override;
+    bool commit() override;
     void abandon() override;
     bool sync() override;
 
@@ -90,7 +91,8 @@ class RocksStore final : public KVStore {
     rocksdb::ColumnFamilyHandle* seqnos_{nullptr};
     rocksdb::ColumnFamilyHandle* states_{nullptr};
 
-    std::unique_ptr<rocksdb::WriteBatch> batch_;
+    std::unique_ptr<rocksdb::WriteBatch> batch_;  ///< since the last commit
+    size_t lastBytes_{0};                         ///< of the last commit
     std::string scratch_;  ///< value of the last key lookup, kept for its capacity
     static constexpr size_t kLookUps = 64;
     struct Found {

@@ -52,7 +52,7 @@ class RocksStoreTest : public testing::Test {
         for (const ItemPtr& one : items) {
             store_->put(*one);
         }
-        return store_->commit(state(high));
+        return store_->endAndCommit(state(high));
     }
     std::vector<std::pair<uint64_t, std::string>> scan(Vbid vbid, uint64_t from = 1,
                                                        uint64_t to = ~uint64_t{0}) {
@@ -98,13 +98,13 @@ TEST_F(RocksStoreTest, KeepsEveryFieldOfADocument) {
 TEST_F(RocksStoreTest, SaysWhatWasThereBefore) {
     store_->begin(Vbid{0}, 0);
     EXPECT_FALSE(store_->put(*item(Vbid{0}, "a", 1)));
-    EXPECT_TRUE(store_->commit(state(1)));
+    EXPECT_TRUE(store_->endAndCommit(state(1)));
     store_->begin(Vbid{0}, 0);
     EXPECT_TRUE(store_->put(*item(Vbid{0}, "a", 2, ItemOp::Deletion)));
-    EXPECT_TRUE(store_->commit(state(2)));
+    EXPECT_TRUE(store_->endAndCommit(state(2)));
     store_->begin(Vbid{0}, 0);
     EXPECT_FALSE(store_->put(*item(Vbid{0}, "a", 3)));  // a tombstone is no live document
-    EXPECT_TRUE(store_->commit(state(3)));
+    EXPECT_TRUE(store_->endAndCommit(state(3)));
     EXPECT_EQ(store_->stats().sets, 2U);
     EXPECT_EQ(store_->stats().deletes, 1U);
     EXPECT_EQ(store_->stats().commits, 3U);
@@ -144,6 +144,39 @@ TEST_F(RocksStoreTest, AnAbandonedTransactionLeavesNothing) {
     store_->abandon();
     EXPECT_EQ(store_->countLive(Vbid{0}), 0U);
     EXPECT_TRUE(store_->listPersistedVbuckets().empty());
+}
+
+TEST_F(RocksStoreTest, OneWriteStoresWhatHasEnded) {
+    const auto transaction = [this](uint16_t id, uint64_t seqno) {
+        store_->begin(Vbid{id}, 0);
+        const bool wasLive = store_->put(*item(Vbid{id}, "key", seqno));
+        store_->end(state(seqno));
+        return wasLive;
+    };
+    for (const uint64_t seqno : {1U, 2U}) {
+        for (const uint16_t id : std::initializer_list<uint16_t>{3, 1, 2}) {
+            EXPECT_EQ(transaction(id, seqno), seqno == 2);
+        }
+        EXPECT_EQ(scan(Vbid{3}).size(), seqno - 1) << "nothing is stored yet";
+        ASSERT_TRUE(store_->commit());
+        EXPECT_EQ(store_->stats().commits, seqno);
+        for (const uint16_t id : std::initializer_list<uint16_t>{1, 2, 3}) {
+            EXPECT_EQ(scan(Vbid{id}), (Docs{{seqno, "key"}}));
+            EXPECT_EQ(store_->loadVbState(Vbid{id}), state(seqno));
+        }
+    }
+    transaction(1, 3);
+    transaction(2, 3);
+    store_->begin(Vbid{3}, 0);
+    store_->put(*item(Vbid{3}, "key", 3));
+    store_->abandon();
+    EXPECT_TRUE(transaction(1, 4));
+    ASSERT_TRUE(store_->commit());
+    EXPECT_EQ(scan(Vbid{1}), (Docs{{4, "key"}}));
+    for (const uint16_t id : std::initializer_list<uint16_t>{2, 3}) {
+        EXPECT_EQ(scan(Vbid{id}), (Docs{{2, "key"}})) << "it was dropped with the others";
+        EXPECT_EQ(store_->loadVbState(Vbid{id}), state(2));
+    }
 }
 
 TEST_F(RocksStoreTest, DeletesAVBucketAndNoOther) {
@@ -229,7 +262,7 @@ TEST_F(RocksStoreTest, RandomTransactionsMatchAModel) {
             store_->abandon();
             continue;
         }
-        ASSERT_TRUE(store_->commit(state(high[vb])));
+        ASSERT_TRUE(store_->endAndCommit(state(high[vb])));
         for (auto& [key, doc] : batch) {
             model[vb][key] = doc;
         }

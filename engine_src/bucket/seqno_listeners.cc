@@ -1,0 +1,37 @@
+#include "bucket/seqno_listeners.h"
+
+#include <mutex>
+#include <shared_mutex>
+
+#include "types/contention.h"
+
+namespace kv {
+
+void SeqnoListeners::add(SeqnoListener* listener) {
+    const std::unique_lock lock(mutex_);
+    listeners_.push_back(listener);
+    count_.store(listeners_.size(), std::memory_order_release);
+}
+
+void SeqnoListeners::remove(SeqnoListener* listener) {
+    const std::unique_lock lock(mutex_);
+    std::erase(listeners_, listener);
+    count_.store(listeners_.size(), std::memory_order_release);
+}
+
+void SeqnoListeners::tellAll(Vbid vbid, Seqno seqno) noexcept {
+    const auto lock =
+            lockCounted<std::shared_lock<ReadMostlyMutex>>(mutex_, contention.listenerLocks);
+    for (SeqnoListener* listener : listeners_) {
+        listener->onSeqno(vbid, seqno);
+    }
+}
+
+void SeqnoListeners::tellRolledBack(Vbid vbid) noexcept {
+    const std::shared_lock lock(mutex_);
+    for (SeqnoListener* listener : listeners_) {
+        listener->onRolledBack(vbid);
+    }
+}
+
+}  // namespace kv

@@ -1,0 +1,46 @@
+// SeqnoListeners: who is told of a bucket's new seqnos: DCP producers.
+//
+// Threads: any. Telling takes no lock while nobody listens.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <vector>
+
+#include "bucket/read_mostly_mutex.h"
+#include "types/ids.h"
+
+namespace kv {
+
+/// Told of every new seqno, after the hash-bucket lock has been released. Must be quick, must not
+/// call back into the bucket, and must outlive its registration.
+class SeqnoListener {
+  public:
+    virtual ~SeqnoListener() = default;
+    virtual void onSeqno(Vbid vbid, Seqno seqno) noexcept = 0;
+    /// A replica rolled back: seqnos that it has had are not its history any more.
+    virtual void onRolledBack(Vbid) noexcept {}
+};
+
+class SeqnoListeners {
+  public:
+    void add(SeqnoListener* listener);
+    /// Returns when no call to the listener is running and none will follow.
+    void remove(SeqnoListener* listener);
+
+    void tell(Vbid vbid, Seqno seqno) noexcept {
+        if (count_.load(std::memory_order_acquire) != 0) [[unlikely]] {
+            tellAll(vbid, seqno);
+        }
+    }
+    void tellRolledBack(Vbid vbid) noexcept;
+
+  private:
+    void tellAll(Vbid vbid, Seqno seqno) noexcept;
+
+    std::atomic<size_t> count_{0};
+    ReadMostlyMutex mutex_;  ///< guards listeners_; read with every mutation
+    std::vector<SeqnoListener*> listeners_;
+};
+
+}  // namespace kv

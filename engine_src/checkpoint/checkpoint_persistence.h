@@ -1,0 +1,32 @@
+// CheckpointPersistence: a vBucket's log as its flusher sees it.
+//
+// While a flush is under way a backup cursor stays where it began, so that nothing of it is lost
+// when it fails. A view: the CheckpointManager outlives it. Thread rules: one flush at a time; each
+// call takes the queue lock once.
+#pragma once
+
+#include <cstddef>
+
+#include "checkpoint/checkpoint_log.h"
+
+namespace kv {
+
+class CheckpointPersistence {
+  public:
+    explicit CheckpointPersistence(CheckpointLog& log) : log_(&log) {}
+
+    /// Registers the persistence cursor at the start of the log. At most once, before the first
+    /// mutation.
+    void registerCursor() const;
+    /// Reads with the persistence cursor and leaves the backup cursor where it was.
+    CursorItems takeItemsToPersist(size_t limit) const;
+    /// The items of the last take are stored.
+    void persisted() const;
+    /// They are not: the next take begins with them again.
+    void persistFailed() const;
+
+  private:
+    CheckpointLog* log_;
+};
+
+}  // namespace kv

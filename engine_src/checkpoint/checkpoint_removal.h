@@ -1,0 +1,86 @@
+// CheckpointRemoval: a vBucket's log as those see it who give its memory back.
+//
+// A view: copy it freely; the CheckpointManager outlives it. Thread rules: any thread; each call
+// takes the queue lock once, vbid() and memory() none. Items are freed outside the lock.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "checkpoint/checkpoint_cursors.h"
+#include "checkpoint/checkpoint_log.h"
+#include "checkpoint/extracted_checkpoints.h"
+#include "options/selected/checkpoint_extract.h"
+#include "options/selected/cursor_drop.h"
+
+namespace kv {
+
+/// What no build switch touches.
+class CheckpointRemovalBase {
+  public:
+    explicit CheckpointRemovalBase(CheckpointLog& log) : log_(&log) {}
+
+    [[nodiscard]] Vbid vbid() const { return log_->vbid(); }
+    /// Bytes of checkpoints and their items, without extracted ones that are already freed.
+    [[nodiscard]] size_t memory() const { return log_->memory().bytes(); }
+    /// Closes the open checkpoint when it is old enough, for vBuckets that get no more writes.
+    void closeIfDue(uint64_t coarseNowNs) const;
+    /// Frees what every cursor has passed in the oldest checkpoint that has a cursor. Returns the
+    /// bytes freed.
+    size_t expel() const;
+    /// Removes a slow reader's cursor; false when it is not registered any more.
+    bool removeCursor(const CursorPtr& cursor) const {
+        return CheckpointCursors(*log_).removeCursor(cursor);
+    }
+
+    /// What a policy of options/ sees, queue lock held.
+    class State {
+      public:
+        explicit State(const CheckpointLog& log) : log_(log) {}
+        [[nodiscard]] Checkpoint* oldest() const { return log_.oldest(); }
+        [[nodiscard]] Checkpoint* open() const { return log_.newest(); }
+        /// The cursor at what persistence still needs; nullptr without persistence.
+        [[nodiscard]] const CheckpointCursor* special() const {
+            return log_.persistence().needed();
+        }
+        /// All registered cursors, persistence and an active backup included.
+        [[nodiscard]] const std::vector<CursorPtr>& cursors() const { return log_.cursors().all(); }
+
+      private:
+        const CheckpointLog& log_;
+    };
+
+  protected:
+    CheckpointLog* log_;
+};
+
+template <class DropPolicy, class ExtractPolicy>
+class BasicCheckpointRemoval final : public CheckpointRemovalBase {
+  public:
+    using Drop = DropPolicy;
+    using Extract = ExtractPolicy;
+
+    explicit BasicCheckpointRemoval(CheckpointLog& log) : CheckpointRemovalBase(log) {}
+    /// The same log by other policies.
+    explicit BasicCheckpointRemoval(const CheckpointRemovalBase& other)
+        : CheckpointRemovalBase(other) {}
+
+    /// The cursors that hold back checkpoints which persistence no longer needs.
+    [[nodiscard]] std::vector<CursorPtr> getListOfCursorsToDrop() const {
+        const auto lock = log_->lock();
+        return DropPolicy::select(State(*log_));
+    }
+
+    /// Takes the closed checkpoints before the lowest cursor out of the list.
+    [[nodiscard]] ExtractedCheckpoints extractClosedUnrefCheckpoints() const {
+        const auto lock = log_->lock();
+        return ExtractedCheckpoints(log_->cutBefore(ExtractPolicy::firstKept(State(*log_))),
+                                    log_->memory());
+    }
+};
+
+using CheckpointRemoval =
+        BasicCheckpointRemoval<options::SelectedCursorDrop, options::SelectedCheckpointExtract>;
+
+}  // namespace kv
