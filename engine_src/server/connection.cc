@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <cassert>
 
 #include "server/front_end_thread.h"
 
@@ -13,8 +14,11 @@ namespace {
 /// A large request's buffer grows in steps of what has really arrived, not to what its header
 /// announces.
 constexpr size_t kLargeFrameStep = 256 << 10;
-/// Reads of one large request before others have their turn.
-constexpr int kLargeFrameReads = 4;
+/// Bytes of large requests that are read before others have their turn.
+constexpr size_t kLargeTurn = 4 << 20;
+/// Where a large request is expected: its header and key, and little of its value, which would have
+/// to be copied.
+constexpr size_t kHeadRead = 4 << 10;
 /// Kept for the next time when a connection's own buffers run empty.
 constexpr size_t kKeepCapacity = 4 << 10;
 /// Between two looks at what a request waits for.
@@ -42,24 +46,18 @@ void Connection::onReadable(int, short, void* self) {
 }
 
 void Connection::onWritable(int, short, void* self) {
-    auto* connection = static_cast<Connection*>(self);
-    if (connection->send()) {
-        connection->afterSending();
-    }
+    static_cast<Connection*>(self)->sendAndSettle();
 }
 
 void Connection::onPauseOver(int, short, void* self) {
-    auto* connection = static_cast<Connection*>(self);
-    connection->state_ = State::Open;
-    if (connection->send()) {
-        connection->afterSending();
-    }
+    static_cast<Connection*>(self)->sendAndSettle();
 }
 
 void Connection::readAndRun() {
     thread_.stats().wakeups.add();
-    if (state_ != State::Open) {
-        discardInput();
+    assert(isRead(state_));
+    if (state_ == State::Lingering) {
+        receive(thread_.readBuffer(), thread_.readBufferSize());
         return;
     }
     if (inbox_.toSkip() != 0) {
@@ -67,7 +65,7 @@ void Connection::readAndRun() {
         return;
     }
     if (inbox_.wanted() > thread_.readBufferSize()) {
-        readLargeFrame();
+        readLargeFrames();
         return;
     }
     // The kept front part goes before what is read now, so that the loop sees one piece.
@@ -80,7 +78,8 @@ void Connection::readAndRun() {
 }
 
 size_t Connection::readLimit() const {
-    const size_t room = thread_.readBufferSize();
+    const size_t all = thread_.readBufferSize();
+    const size_t room = inbox_.expectsLarge() ? std::min(kHeadRead, all) : all;
     // What stays of a read is kept: little before login. A request that is awaited fits.
     const size_t little = protocol::kHeaderSize + thread_.server().settings.maxBeforeLoginBytes;
     return session_.authenticated() ? room : std::min(room, std::max(little, inbox_.wanted()));
@@ -103,42 +102,81 @@ size_t Connection::receive(uint8_t* to, size_t room) {
     return *count;
 }
 
-void Connection::readLargeFrame() {
-    for (int reads = 0; reads < kLargeFrameReads; ++reads) {
+void Connection::readLargeFrames() {
+    size_t left = kLargeTurn;
+    bool ran = false;
+    while (left != 0) {
         if (!inbox_.readsLarge()) {
             if (auto large = LargeRequest::start(thread_.server(), session_, inbox_.view())) {
                 inbox_.readInto(std::move(large));
             }
         }
-        const size_t room = std::min(inbox_.missing(), kLargeFrameStep);
+        const size_t step = inbox_.readsLarge() ? left : std::min(left, kLargeFrameStep);
+        const size_t room = std::min(inbox_.missing(), step);
         const auto count = socket_.receive(inbox_.reserve(room), room);
-        if (!count) {
+        if (!count && !ran) {
             close();
             return;
         }
-        thread_.stats().bytesRead.add(*count);
-        if (*count != 0 && inbox_.commit(*count, Clock::now())) {
-            run(inbox_.view());
+        // Where answers wait they are sent first: the end of the stream is met again.
+        const size_t came = count.value_or(0);
+        thread_.stats().bytesRead.add(came);
+        left -= came;
+        if (came == 0 || !inbox_.commit(came, Clock::now())) {
+            if (came < room) {
+                break;
+            }
+            continue;
+        }
+        if (!execute(inbox_.view())) {
             return;
         }
-        if (*count < room) {
+        ran = true;
+        const size_t head = left != 0 ? receiveNextHead() : 0;
+        if (head == 0) {
+            break;
+        }
+        left -= std::min(left, head);
+        if (!execute({thread_.readBuffer(), head})) {
+            return;
+        }
+        if (!inbox_.readsLarge()) {
             break;
         }
     }
-    accountBuffers();
+    if (ran) {
+        sendBatch(produce());
+    } else {
+        accountBuffers();
+    }
+}
+
+size_t Connection::receiveNextHead() {
+    if (!isServing(state_) || !inbox_.expectsLarge()) {
+        return 0;
+    }
+    const size_t count = socket_.receive(thread_.readBuffer(), readLimit()).value_or(0);
+    thread_.stats().bytesRead.add(count);
+    return count;
 }
 
 void Connection::run(protocol::Bytes input) {
+    if (execute(input)) {
+        sendBatch(produce());
+    }
+}
+
+bool Connection::execute(protocol::Bytes input) {
     auto& server = thread_.server();
     CommandContext context{server, session_, thread_.output(), thread_.stats(), OpTime::now()};
     const size_t limit = unsentLimit();
     const size_t room = limit - std::min(limit, output_.size());
     Progress progress;
-    bool waiting = false;
     try {
         if (inbox_.readsLarge()) {
             progress = runLarge(context, inbox_.takeLarge());
             inbox_.keep({}, progress, Clock::now());
+            inbox_.expectLarge();
         } else {
             progress = runRequests(context, input, {server.settings.maxRequestsPerTurn, room});
             inbox_.keep(input, progress, Clock::now(), startLarge(input, progress));
@@ -153,18 +191,23 @@ void Connection::run(protocol::Bytes input) {
         case Stop::Close:
             thread_.output().clear();
             close();
-            return;
+            return false;
         case Stop::CloseFlushed:
-            state_ = State::Closing;
-            since_ = Clock::now();
+            enter(State::Draining);
+            leavingSince_ = Clock::now();
             break;
         case Stop::Penalty:
             output_.take(thread_.output());
-            pause(std::chrono::milliseconds(server.settings.authDelayMillis));
-            return;
+            pause(State::Penalised, std::chrono::milliseconds(server.settings.authDelayMillis));
+            return false;
         case Stop::Waiting:
-            waiting = true;
-            break;
+            // The answers so far leave with the pause's end at the latest.
+            produce();
+            output_.take(thread_.output());
+            if (send()) {
+                pause(State::Waiting, kWaitStep);
+            }
+            return false;
         case Stop::TurnOver:
             thread_.stats().yields.add();
             break;
@@ -172,16 +215,7 @@ void Connection::run(protocol::Bytes input) {
         case Stop::OutputFull:
             break;
     }
-    produce();
-    if (waiting) {
-        // The answers so far leave with the pause's end at the latest.
-        output_.take(thread_.output());
-        if (send()) {
-            pause(kWaitStep);
-        }
-        return;
-    }
-    sendBatch();
+    return true;
 }
 
 LargeRequest Connection::startLarge(protocol::Bytes input, const Progress& progress) {
@@ -192,26 +226,25 @@ LargeRequest Connection::startLarge(protocol::Bytes input, const Progress& progr
     return LargeRequest::start(thread_.server(), session_, input.subspan(progress.consumed));
 }
 
-void Connection::produce() {
-    moreToSay_ = false;
-    if (Conversation* conversation = session_.conversation();
-        conversation && state_ == State::Open) {
-        // Messages are copied, so less than one turn of requests may answer; a client that is
-        // behind gets no more before it has read.
-        const size_t limit = thread_.server().settings.maxUnsentBytes / 16;
-        moreToSay_ = output_.size() >= limit ||
-                     conversation->produce(thread_.output(), limit - output_.size());
+bool Connection::produce() {
+    Conversation* conversation = session_.conversation();
+    if (conversation == nullptr || !isServing(state_)) [[likely]] {
+        return false;
     }
+    // Messages are copied, so less than one turn of requests may answer; a client that is behind
+    // gets no more before it has read.
+    const size_t limit = thread_.server().settings.maxUnsentBytes / 16;
+    return output_.size() >= limit ||
+           conversation->produce(thread_.output(), limit - output_.size());
 }
 
 void Connection::speak() {
-    if (state_ == State::Open && session_.conversation() != nullptr) {
-        produce();
-        sendBatch();
+    if (isServing(state_) && session_.conversation() != nullptr) {
+        sendBatch(produce());
     }
 }
 
-void Connection::sendBatch() {
+void Connection::sendBatch(bool moreToSay) {
     auto& batch = thread_.output();
     if (output_.empty() && !batch.empty()) {
         const auto sent = socket_.send(batch);
@@ -225,7 +258,7 @@ void Connection::sendBatch() {
     }
     output_.take(batch);
     batch.releaseAbove(thread_.server().settings.maxUnsentBytes / 2);
-    afterSending();
+    settle(moreToSay);
 }
 
 bool Connection::send() {
@@ -245,31 +278,58 @@ bool Connection::send() {
     return true;
 }
 
-void Connection::afterSending() {
-    if (state_ == State::Closing && output_.empty()) {
-        startClosing();
-        return;
+void Connection::sendAndSettle() {
+    if (send()) {
+        // While Reading the conversation has nothing to say until it wakes us; else it is asked.
+        settle(state_ != State::Reading && session_.conversation() != nullptr);
+    }
+}
+
+Connection::State Connection::fitting(bool moreToSay) const {
+    if (state_ == State::Draining) {
+        return output_.empty() ? State::Lingering : State::Draining;
+    }
+    // A client that does not read is not served: its memory stays bounded.
+    if (output_.size() >= unsentLimit()) {
+        return State::Blocked;
+    }
+    if (inbox_.hasRequests()) {
+        return State::Yielding;
+    }
+    return moreToSay ? State::Speaking : State::Reading;
+}
+
+void Connection::settle(bool moreToSay) {
+    const State next = fitting(moreToSay);
+    if (next == State::Lingering) {
+        inbox_.release();
     }
     if (!accountBuffers()) {
         return;
     }
-    socket_.watchWritable(!output_.empty());
-    if (state_ != State::Open) {
-        socket_.watchReadable(false);
-        return;
-    }
-    // A client that does not read is not served until it has taken everything: its memory stays
-    // bounded.
-    const bool blocked = output_.size() >= unsentLimit();
-    if (blocked && !blocked_) {
+    if (next == State::Blocked && state_ != State::Blocked) {
         thread_.stats().slowReaders.add();
     }
-    blocked_ = blocked;
-    const bool leftOver = inbox_.hasRequests();
-    socket_.watchReadable(!blocked && !leftOver);
-    // A conversation goes on when the client has taken what was said.
-    const bool speaks = moreToSay_ && output_.empty();
-    if (((leftOver && !blocked) || speaks) && !queued_) {
+    enter(next);
+    if (next == State::Lingering) {
+        // Closing with unread input would send a reset, which may overtake the last answer: close
+        // our half, then read and forget what the client had already sent.
+        socket_.endSending();
+        leavingSince_ = Clock::now();
+    } else if (next == State::Yielding || (next == State::Speaking && output_.empty())) {
+        askForTurn();
+    }
+}
+
+void Connection::enter(State next) {
+    assert(next == state_ || mayFollow(state_, next));
+    state_ = next;
+    socket_.watchReadable(isRead(next));
+    socket_.watchWritable(isSent(next) && !output_.empty());
+}
+
+void Connection::askForTurn() {
+    if (!queued_) {
         queued_ = true;
         thread_.resumeLater(*this);
     }
@@ -277,17 +337,15 @@ void Connection::afterSending() {
 
 void Connection::resume() {
     queued_ = false;
-    if (state_ == State::Open && inbox_.hasRequests() && output_.size() < unsentLimit()) {
+    if (state_ == State::Yielding) {
         run(inbox_.view());
-    } else if (moreToSay_) {
+    } else if (state_ == State::Speaking) {
         speak();
     }
 }
 
-void Connection::pause(std::chrono::milliseconds time) {
-    state_ = State::Paused;
-    socket_.watchReadable(false);
-    socket_.watchWritable(false);
+void Connection::pause(State why, std::chrono::milliseconds time) {
+    enter(why);
     if (!pauseEvent_) {
         pauseEvent_ = makeEvent(thread_.base(), -1, 0, onPauseOver, this);
     }
@@ -297,40 +355,20 @@ void Connection::pause(std::chrono::milliseconds time) {
     accountBuffers();
 }
 
-void Connection::startClosing() {
-    // Closing with unread input would send a reset, which may overtake the last answer: close our
-    // half, then read and forget what the client had already sent.
-    socket_.watchWritable(false);
-    inbox_.release();
-    if (!accountBuffers()) {
-        return;
-    }
-    socket_.endSending();
-    state_ = State::Lingering;
-    since_ = Clock::now();
-    socket_.watchReadable(true);
-}
-
-void Connection::discardInput() {
-    if (state_ == State::Lingering) {
-        receive(thread_.readBuffer(), thread_.readBufferSize());
-    }
-}
-
 std::string_view Connection::overdue(Clock::time_point now) const {
     using std::chrono::seconds;
     const auto& settings = thread_.server().settings;
     const seconds patience(settings.idlePartialSeconds);
-    if (state_ == State::Closing) {
-        return now - since_ > patience ? "its last answers were not read" : "";
+    if (state_ == State::Draining) {
+        return now - leavingSince_ > patience ? "its last answers were not read" : "";
     }
     if (state_ == State::Lingering) {
-        return now - since_ > kLingerTime ? "done" : "";
+        return now - leavingSince_ > kLingerTime ? "done" : "";
     }
     if (now - strangerSince_ > seconds(settings.loginSeconds)) {
         return "did not log in";
     }
-    if (state_ == State::Open && inbox_.underWay()) {
+    if (isServing(state_) && inbox_.underWay()) {
         if (now - inbox_.lastByte() > patience) {
             return "a request stopped half-way";
         }
@@ -346,15 +384,14 @@ void Connection::sweep(Clock::time_point now) {
         strangerSince_ = now;
     }
     if (const auto why = overdue(now); !why.empty()) {
-        if (state_ == State::Open || state_ == State::Paused) {
+        if (!isLeaving(state_)) {
             spdlog::info("connection {}: closed, {}", id(), why);
             thread_.stats().overdueCloses.add();
         }
         close();
         return;
     }
-    if (Conversation* conversation = session_.conversation();
-        conversation && state_ == State::Open) {
+    if (Conversation* conversation = session_.conversation(); conversation && isServing(state_)) {
         if (!conversation->tick(now)) {
             close();
             return;

@@ -7,15 +7,13 @@
 // fully arrived, and for answers that the client has not taken; both are counted in
 // ServerContext::buffers. Before login it may hold little, and not for long.
 //
-//   reading ──output over the limit──▶ blocked (not read, nothing executed) ──all sent──▶ reading
-//   reading ──login failed, or a request waits──▶ paused (answers held back) ──timer──▶ reading
-//   reading ──quit, bad stream──▶ closing (send the rest, half-close, discard input for a short
-//   while) ──▶ gone
+// What it does at any time is its ConnectionState; connection_state.h has the diagram.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 
+#include "server/connection_state.h"
 #include "server/inbox.h"
 #include "server/output.h"
 #include "server/session.h"
@@ -53,7 +51,7 @@ class Connection {
     [[nodiscard]] uint64_t id() const { return session_.id(); }
 
   private:
-    enum class State : uint8_t { Open, Paused, Closing, Lingering };
+    using State = ConnectionState;
 
     static void onReadable(int, short, void* self);
     static void onWritable(int, short, void* self);
@@ -63,26 +61,38 @@ class Connection {
     /// Bytes read, 0 when there is nothing to go on with: nothing came, or the stream has ended
     /// and the connection is gone.
     size_t receive(uint8_t* to, size_t room);
-    void readLargeFrame();
+    /// Reads on, as far as a turn goes, while one large request follows the other; their answers
+    /// leave together.
+    void readLargeFrames();
+    /// Reads the beginning of the request behind a large one into the thread's buffer; its size.
+    size_t receiveNextHead();
     /// Reads what is left of a request that was refused as too long, and forgets it.
     void skipInput();
     /// Bytes that the inbox and one read may have together.
     [[nodiscard]] size_t readLimit() const;
-    /// Runs `input`, or the large request that has just become complete.
+    /// Runs `input`, or the large request that has just become complete, and sends the answers.
     void run(protocol::Bytes input);
+    /// The same without sending: the answers are in the thread's output buffer. False when they are
+    /// taken care of, and the connection may be gone.
+    bool execute(protocol::Bytes input);
     /// What `progress` left of `input`, where that is to be read as a large request.
     LargeRequest startLarge(protocol::Bytes input, const Progress& progress);
-    /// Adds what the conversation has ready to the thread's output buffer.
-    void produce();
-    /// Sends the thread's output buffer; keeps what the socket does not take.
-    void sendBatch();
+    /// Adds what the conversation has ready to the thread's output buffer; true when it has more.
+    bool produce();
+    /// Sends the thread's output buffer; keeps what the socket does not take. The turn is over.
+    void sendBatch(bool moreToSay);
     /// Sends kept output; false when the connection is gone.
     bool send();
-    void afterSending();
-    /// Reads, runs and sends nothing for a while.
-    void pause(std::chrono::milliseconds time);
-    void startClosing();
-    void discardInput();
+    /// Sends kept output after the socket or a timer said so, and goes on.
+    void sendAndSettle();
+    /// Enters the state that fits what is left to do. The connection may be gone afterwards.
+    void settle(bool moreToSay);
+    [[nodiscard]] State fitting(bool moreToSay) const;
+    /// Changes the state and what the event loop watches for it.
+    void enter(State next);
+    /// Enters `why`, Waiting or Penalised, for a while.
+    void pause(State why, std::chrono::milliseconds time);
+    void askForTurn();
     /// Brings ServerContext::buffers up to date; when all connections together hold too much the
     /// largest are closed. False when this one was.
     bool accountBuffers();
@@ -98,12 +108,10 @@ class Connection {
     Inbox inbox_;
     Output output_;        ///< answers the socket has not taken
     size_t accounted_{0};  ///< bytes of inbox_ and output_ counted in the ledger
-    State state_{State::Open};
-    bool blocked_{false};    ///< the client has not taken what it was sent
-    bool moreToSay_{false};  ///< the conversation stopped at its limit
-    bool queued_{false};     ///< waits in the thread's list of connections to resume
+    State state_{State::Reading};
+    bool queued_{false};  ///< has a place in the thread's list, whatever state it is in by now
     Clock::time_point strangerSince_{Clock::now()};  ///< last time it was seen logged in
-    Clock::time_point since_{};                      ///< start of the closing
+    Clock::time_point leavingSince_{};               ///< start of Draining or Lingering
     EventPtr pauseEvent_;
 };
 

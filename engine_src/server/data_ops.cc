@@ -1,7 +1,7 @@
 // Reading and changing documents: the commands that make up nearly all traffic.
 #include <zlib.h>
 
-#include "options/planted.h"
+#include "options/selected/planted.h"
 #include "protocol/extras.h"
 #include "server/command.h"
 #include "server/expiry.h"
@@ -177,7 +177,7 @@ After refuseLongValue(CommandContext& context, const FrameView& request) {
 After store(CommandContext& context, const FrameView& request) {
     context.stats.sets.add();
     count(context, request, PrefixStats::Event::Set);
-    options::PlantedFault::stored();
+    options::SelectedPlanted::stored();
     if (request.value.size() > protocol::kMaxMemcachedValue && !context.session.couchbase()) {
         return refuseLongValue(context, request);
     }
@@ -206,7 +206,7 @@ After store(CommandContext& context, const FrameView& request) {
 After concat(CommandContext& context, const FrameView& request) {
     context.stats.sets.add();
     count(context, request, PrefixStats::Event::Set);
-    options::PlantedFault::stored();
+    options::SelectedPlanted::stored();
     const Opcode opcode = request.header.opcode;
     const auto where = opcode == Opcode::kAppend || opcode == Opcode::kAppendQ ? Concat::Append
                                                                                : Concat::Prepend;

@@ -57,6 +57,9 @@ class Inbox {
     [[nodiscard]] bool readsLarge() const { return static_cast<bool>(large_); }
     /// The request under way, which is complete.
     LargeRequest takeLarge() { return std::move(large_); }
+    /// A large request has just been run: the next one is likely to be large, too. Until keep().
+    void expectLarge() { expectsLarge_ = true; }
+    [[nodiscard]] bool expectsLarge() const { return expectsLarge_; }
 
     /// Keeps what `progress` left of `input`, which may lie inside view(), or `large`, which has
     /// it.
@@ -81,6 +84,7 @@ class Inbox {
         }
         toSkip_ = progress.stop == Stop::NeedInput ? progress.skip : 0;
         large_ = std::move(large);
+        expectsLarge_ = false;
         underWay_ = toSkip_ != 0 || (wanted_ != 0 && (large_ || !bytes_.empty()));
     }
     /// Bytes that will come and belong to a request that was refused as too long.
@@ -96,6 +100,7 @@ class Inbox {
         bytes_.releaseAbove(0);
         wanted_ = 0;
         toSkip_ = 0;
+        expectsLarge_ = false;
         underWay_ = false;
     }
 
@@ -112,6 +117,7 @@ class Inbox {
     LargeRequest large_;  ///< the request under way, if it is read so; then bytes_ is empty
     size_t wanted_{0};
     size_t toSkip_{0};
+    bool expectsLarge_{false};
     bool underWay_{false};
     Clock::time_point firstByte_{};
     Clock::time_point lastByte_{};

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "options/planted.h"
+#include "options/selected/planted.h"
 #include "server/look_ahead.h"
 
 namespace kv::server {
@@ -78,7 +78,7 @@ Progress runRequests(CommandContext& context, protocol::Bytes input, TurnBudget 
     // One guard for the batch: values that handlers drop are the bucket's. Output buffers use
     // malloc, which charges nobody.
     const BucketMemoryGuard guard(context.server.bucket.memory());
-    options::PlantedFault::turn();
+    options::SelectedPlanted::turn();
     Progress progress;
     LookAhead ahead(context, input);
     for (uint32_t done = 0;; ++done) {
@@ -129,7 +129,7 @@ Progress runRequests(CommandContext& context, protocol::Bytes input, TurnBudget 
             return progress;
         }
         const After after = timedExecute(
-                options::PlantedFault::operation(context, progress.consumed), parsed.frame);
+                options::SelectedPlanted::operation(context, progress.consumed), parsed.frame);
         if (after != After::Continue) [[unlikely]] {
             if (after == After::AgainLater) {
                 progress.consumed -= parsed.frame.size();
@@ -143,12 +143,12 @@ Progress runRequests(CommandContext& context, protocol::Bytes input, TurnBudget 
 
 Progress runLarge(CommandContext& context, LargeRequest request) {
     const BucketMemoryGuard guard(context.server.bucket.memory());
-    options::PlantedFault::turn();
+    options::SelectedPlanted::turn();
     const FrameView frame = request.view();
     BlobPtr value = request.takeValue();
     context.value = &value;
     const After after =
-            timedExecute(options::PlantedFault::operation(context, frame.size()), frame);
+            timedExecute(options::SelectedPlanted::operation(context, frame.size()), frame);
     context.value = nullptr;
     // Commands that keep values never wait for anything.
     return {.wanted = protocol::kHeaderSize,

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "server/test_support.h"
+#include "types/contention.h"
 
 namespace kv::server {
 namespace {
@@ -198,6 +199,27 @@ TEST(Stats, GroupsHaveTheirFigures) {
     EXPECT_EQ(statsOf(bench, "allocator").count("opt.narenas"), 0U);
     EXPECT_EQ(nlohmann::json::parse(statsOf(bench, "timings")["get"])["count"], 2);
     EXPECT_GT(std::stoull(statsOf(bench, "hash")["stripes"]), 0U);
+}
+
+TEST(Stats, ContentionHasWhatThreadsWaitedFor) {
+    Bench bench;
+    statsOf(bench, "reset");
+    auto stats = statsOf(bench, "contention");
+    for (const char* lock : {"hash_lock", "log_lock", "listener_lock"}) {
+        EXPECT_EQ(stats.at(lock + "_waits"s), "0") << lock;
+        EXPECT_EQ(stats.at(lock + "_wait_ns"s), "0") << lock;
+    }
+    EXPECT_EQ(stats.at("memory_merges"), std::to_string(bench.bucket->memory().merges()));
+    EXPECT_EQ(stats.at("stat_calls"), "1") << "reset itself, which ended behind its own reset";
+    contention.logLocks.add(std::chrono::nanoseconds(7));
+    statsOf(bench, "vbucket");
+    stats = statsOf(bench, "contention");
+    EXPECT_EQ(stats.at("log_lock_waits"), "1");
+    EXPECT_EQ(stats.at("log_lock_wait_ns"), "7");
+    EXPECT_EQ(stats.at("stat_calls"), "3");
+    EXPECT_GT(std::stoull(stats.at("stat_ns")), 0U);
+    statsOf(bench, "reset");
+    EXPECT_EQ(statsOf(bench, "contention").at("log_lock_waits"), "0");
 }
 
 TEST(Stats, ResetZeroesCountersAndTimings) {

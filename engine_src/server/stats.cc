@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <ctime>
 #include <memory>
 
 #include "allocators/allocator.h"
 #include "server/vbucket_stats.h"
 #include "server/version.h"
+#include "types/contention.h"
 
 namespace kv::server {
 
@@ -173,6 +175,20 @@ KeyValues hashGroup(ServerContext& server) {
     return out.take();
 }
 
+KeyValues contentionGroup(ServerContext& server) {
+    Group out;
+    for (const auto& [name, counter] : {std::pair{"hash_lock", &contention.hashLocks},
+                                        std::pair{"log_lock", &contention.logLocks},
+                                        std::pair{"listener_lock", &contention.listenerLocks}}) {
+        out.add(fmt::format("{}_waits", name), counter->count.load(std::memory_order_relaxed));
+        out.add(fmt::format("{}_wait_ns", name), counter->nanos.load(std::memory_order_relaxed));
+    }
+    out.add("memory_merges", server.bucket.memory().merges());
+    out.add("stat_calls", contention.stats.count.load(std::memory_order_relaxed));
+    out.add("stat_ns", contention.stats.nanos.load(std::memory_order_relaxed));
+    return out.take();
+}
+
 KeyValues uuidGroup(ServerContext& server) {
     return {{"uuid", server.config.uuid()}};
 }
@@ -205,6 +221,7 @@ KeyValues resetGroup(ServerContext& server) {
     }
     server.bucket.resetStats();
     server.prefixes.reset();
+    contention.reset();
     for (const auto& reset : server.statResets) {
         reset();
     }
@@ -215,15 +232,21 @@ struct Named {
     std::string_view name;
     KeyValues (*collect)(ServerContext&);
 };
-constexpr Named kGroups[] = {
-        {"", defaultGroup},          {"memory", memoryGroup}, {"allocator", allocatorGroup},
-        {"timings", timingsGroup},   {"hash", hashGroup},     {"config", configGroup},
-        {"settings", configGroup},   {"uuid", uuidGroup},     {"reset", resetGroup},
-        {"detail dump", detailDump}, {"detail on", detailOn}, {"detail off", detailOff}};
+constexpr Named kGroups[] = {{"", defaultGroup},
+                             {"memory", memoryGroup},
+                             {"allocator", allocatorGroup},
+                             {"timings", timingsGroup},
+                             {"hash", hashGroup},
+                             {"config", configGroup},
+                             {"settings", configGroup},
+                             {"uuid", uuidGroup},
+                             {"reset", resetGroup},
+                             {"detail dump", detailDump},
+                             {"detail on", detailOn},
+                             {"detail off", detailOff},
+                             {"contention", contentionGroup}};
 
-}  // namespace
-
-StatAnswer collectStats(ServerContext& server, std::string_view group) {
+StatAnswer collect(ServerContext& server, std::string_view group) {
     if (auto answer = vbucketStats(server, group)) {
         return *std::move(answer);
     }
@@ -241,6 +264,15 @@ StatAnswer collectStats(ServerContext& server, std::string_view group) {
                                  std::make_move_iterator(more.end()));
         }
     }
+    return answer;
+}
+
+}  // namespace
+
+StatAnswer collectStats(ServerContext& server, std::string_view group) {
+    const auto start = std::chrono::steady_clock::now();
+    auto answer = collect(server, group);
+    contention.stats.add(std::chrono::steady_clock::now() - start);
     return answer;
 }
 

@@ -1,6 +1,6 @@
 // Versions of documents that come from another cluster, with the CAS and the revision that they
 // have there: what replication between clusters and restores from a backup send.
-#include "options/planted.h"
+#include "options/selected/planted.h"
 #include "protocol/extras.h"
 #include "server/command.h"
 #include "server/op_target.h"
@@ -57,7 +57,7 @@ After storeVersion(CommandContext& context, const FrameView& request) {
         replyError(context, request, Status::kEinval, text);
         return After::Continue;
     }
-    options::PlantedFault::stored();
+    options::SelectedPlanted::stored();
     const VersionArgs version{
             .deleted = isDelete(opcode),
             .revSeqno = extras.revision,
