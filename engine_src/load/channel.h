@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
 #include "load/load_error.h"
@@ -38,12 +39,21 @@ class Channel {
     // --- receiving ---
     /// One recv(). False when there was nothing. Throws LoadError when the connection is lost.
     bool receive();
-    /// Calls onAnswer(const protocol::Header&) for each answer that has arrived whole.
-    /// Throws LoadError on bytes that are no answers.
+    /// Calls onAnswer(const protocol::Header&) for each answer that has arrived whole, or
+    /// onAnswer(const protocol::Header&, protocol::Bytes body) where it takes the body too: empty
+    /// of one larger than the buffer. Throws LoadError on bytes that are no answers.
     template <class OnAnswer>
     void drain(OnAnswer&& onAnswer);
 
   private:
+    template <class OnAnswer>
+    static void hand(OnAnswer& onAnswer, const protocol::Header& header, protocol::Bytes body) {
+        if constexpr (std::is_invocable_v<OnAnswer&, const protocol::Header&, protocol::Bytes>) {
+            onAnswer(header, body);
+        } else {
+            onAnswer(header);
+        }
+    }
     [[noreturn]] void badAnswer() const;
 
     Socket socket_;
@@ -66,7 +76,7 @@ void Channel::drain(OnAnswer&& onAnswer) {
         at += here;
         skip_ -= here;
         if (skip_ == 0) {
-            onAnswer(held_);
+            hand(onAnswer, held_, {});
         }
     }
     while (static_cast<std::size_t>(end - at) >= protocol::kHeaderSize) {
@@ -90,7 +100,7 @@ void Channel::drain(OnAnswer&& onAnswer) {
         }
         at += size;
         if (header.magic != protocol::Magic::kServerRequest) {  // news of the map: nobody asked
-            onAnswer(header);
+            hand(onAnswer, header, {at - header.bodyLength, header.bodyLength});
         }
     }
     received_ = static_cast<std::size_t>(end - at);

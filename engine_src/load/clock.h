@@ -23,4 +23,8 @@ inline double seconds(Nanos nanos) noexcept {
     return static_cast<double>(nanos) / static_cast<double>(kSecond);
 }
 
+inline Nanos nanos(double seconds) noexcept {
+    return static_cast<Nanos>(seconds * static_cast<double>(kSecond));
+}
+
 }  // namespace kv::load

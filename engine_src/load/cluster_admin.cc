@@ -21,7 +21,7 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-enum State : std::uint8_t { kActive = 1, kReplica = 2, kDead = 4 };
+enum State : std::uint8_t { kActive = 1, kReplica = 2, kPending = 3, kDead = 4 };
 
 std::uint8_t stateOf(const Json& row, int self) {
     if (row.at(0).get<int>() == self) {
@@ -52,6 +52,14 @@ Answer must(Client& client, const FrameSpec& spec, const std::string& what) {
                         (answer.value.empty() ? "" : " (" + answer.value.substr(0, 200) + ")"));
     }
     return answer;
+}
+
+void setState(Client& client, std::uint16_t vbucket, std::uint8_t state) {
+    FrameSpec spec;
+    spec.opcode = Opcode::kSetVBucket;
+    spec.vbucketOrStatus = vbucket;
+    spec.extras = protocol::Bytes(&state, 1);
+    must(client, spec, "state of vBucket " + std::to_string(vbucket));
 }
 
 /// Frames that a server sends by itself.
@@ -188,11 +196,19 @@ NodeConfig::NodeConfig(std::string json) : json_(std::move(json)) {
 
 void NodeConfig::setStates(Client& client) const {
     for (std::size_t vbucket = 0; vbucket < states_.size(); ++vbucket) {
-        FrameSpec spec;
-        spec.opcode = Opcode::kSetVBucket;
-        spec.vbucketOrStatus = static_cast<std::uint16_t>(vbucket);
-        spec.extras = protocol::Bytes(&states_[vbucket], 1);
-        must(client, spec, "state of vBucket " + std::to_string(vbucket));
+        setState(client, static_cast<std::uint16_t>(vbucket), states_[vbucket]);
+    }
+}
+
+void setStates(Client& client, std::span<const std::uint16_t> vbuckets, std::string_view state) {
+    const auto wanted = state == "active"    ? kActive
+                        : state == "replica" ? kReplica
+                        : state == "pending" ? kPending
+                        : state == "dead"
+                                ? kDead
+                                : throw LoadError("no vBucket can be '" + std::string(state) + "'");
+    for (const auto vbucket : vbuckets) {
+        setState(client, vbucket, wanted);
     }
 }
 

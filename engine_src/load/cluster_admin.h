@@ -5,7 +5,9 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "load/session.h"
 
@@ -25,6 +27,9 @@ class NodeConfig {
     std::string json_;
     std::vector<std::uint8_t> states_;  // by vBucket
 };
+
+/// These vBuckets become "active", "replica", "pending" or "dead"; all others stay as they are.
+void setStates(Client& client, std::span<const std::uint16_t> vbuckets, std::string_view state);
 
 /// What every vBucket of the server holds, read by DCP: {"0": {"state", "high_seqno", "documents",
 /// "tombstones", "digest"}, ...}, dead ones left out. The digest covers key, value, CAS, seqno,

@@ -2,9 +2,11 @@
 
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <cstdint>
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <limits>
 
 namespace kv::load {
 
@@ -52,6 +54,10 @@ CLI::Validator notNegative() {
                 return text.starts_with('-') ? std::string("must not be negative") : std::string();
             },
             "UINT");
+}
+
+CLI::Validator positive() {
+    return notNegative() & CLI::Range(std::uint64_t{1}, std::numeric_limits<std::uint64_t>::max());
 }
 
 int parseFlags(CLI::App& app, int argc, const char* const* argv,

@@ -33,6 +33,8 @@ void addConnectionFlags(CLI::App& app, ConnectionFlags& flags);
 void finishConnectionFlags(ConnectionFlags& flags, bool secret);
 /// A check for 64-bit numbers: CLI11 takes "-3" for a very large one.
 CLI::Validator notNegative();
+/// The same for what must be at least 1.
+CLI::Validator positive();
 
 /// Parses; `finish` may throw CLI::ValidationError. Gives -1 to go on, else the exit status (0 for
 /// --help, 2 for bad usage); messages have been printed then.

@@ -35,6 +35,14 @@ FakeServer::FakeServer(FakeServerOptions options) : options_(std::move(options))
 }
 
 FakeServer::~FakeServer() {
+    kill();
+    acceptor_.join();
+    for (auto& thread : threads_) {
+        thread.join();
+    }
+}
+
+void FakeServer::kill() {
     {
         const std::lock_guard lock(mutex_);
         stopping_ = true;
@@ -42,11 +50,38 @@ FakeServer::~FakeServer() {
             ::shutdown(fd, SHUT_RDWR);
         }
     }
-    ::shutdown(listener_.fd(), SHUT_RDWR);
-    acceptor_.join();
-    for (auto& thread : threads_) {
-        thread.join();
+    ::shutdown(listener_.fd(), SHUT_RDWR);  // whoever connects is refused
+}
+
+FakeDocuments::Found FakeDocuments::get(const std::string& key) {
+    const std::lock_guard lock(mutex_);
+    const auto found = versions_.find(key);
+    return found == versions_.end() || found->second.empty() ? Found{} : found->second.back();
+}
+
+Status FakeDocuments::set(const std::string& key, std::string value, std::uint64_t demanded,
+                          std::uint64_t& cas) {
+    const std::lock_guard lock(mutex_);
+    auto& versions = versions_[key];
+    const auto has = versions.empty() ? 0 : versions.back().cas;
+    if (demanded != 0 && has != demanded) {
+        return has == 0 ? Status::kKeyEnoent : Status::kKeyEexists;
     }
+    cas = ++lastCas_;
+    versions.push_back({std::move(value), cas});
+    return Status::kSuccess;
+}
+
+void FakeDocuments::takeBack(const std::string& key) {
+    const std::lock_guard lock(mutex_);
+    versions_[key].pop_back();
+}
+
+std::size_t FakeDocuments::size() {
+    const std::lock_guard lock(mutex_);
+    return static_cast<std::size_t>(
+            std::count_if(versions_.begin(), versions_.end(),
+                          [](const auto& document) { return !document.second.empty(); }));
 }
 
 void FakeServer::accept() {
@@ -177,8 +212,11 @@ bool FakeServer::answerData(const FrameView& request, FrameSpec& spec, std::stri
     if (request.header.vbucket() != vbucketOf(crcOf(key), options_.vbuckets)) {
         misrouted_.insert(key);
     }
-    if (get && every(options_.notMyVbucketEvery)) {
+    if ((get && every(options_.notMyVbucketEvery)) ||
+        (served_ && !served_->contains(request.header.vbucket()))) {
         status = Status::kNotMyVbucket;
+    } else if (options_.documents) {
+        status = answerVersioned(request, spec, value);
     } else if (get) {
         const auto found = contents_.find(key);
         status = found == contents_.end() ? Status::kKeyEnoent : Status::kSuccess;
@@ -196,6 +234,23 @@ bool FakeServer::answerData(const FrameView& request, FrameSpec& spec, std::stri
     spec.vbucketOrStatus = raw(status);
     spec.opaque += options_.shuffleOpaques ? 1 : 0;
     return true;
+}
+
+Status FakeServer::answerVersioned(const FrameView& request, FrameSpec& spec, std::string& value) {
+    static constexpr std::array<std::uint8_t, 4> kFlags{};
+    const std::string key(request.keyText());
+    if (request.header.opcode == Opcode::kSet) {
+        return options_.documents->set(key, std::string(request.valueText()), request.header.cas,
+                                       spec.cas);
+    }
+    const auto found = options_.documents->get(key);
+    if (found.cas == 0) {
+        return Status::kKeyEnoent;
+    }
+    value = found.value;
+    spec.cas = found.cas;
+    spec.extras = kFlags;
+    return Status::kSuccess;
 }
 
 void FakeServer::answerStat(const FrameView& request, std::vector<std::uint8_t>& out) {
@@ -225,6 +280,11 @@ void FakeServer::answerStat(const FrameView& request, std::vector<std::uint8_t>&
 void FakeServer::publish(std::string config) {
     const std::lock_guard lock(mutex_);
     config_ = std::move(config);
+}
+
+void FakeServer::serveOnly(std::set<std::uint16_t> vbuckets) {
+    const std::lock_guard lock(mutex_);
+    served_ = std::move(vbuckets);
 }
 
 std::map<std::string, std::string> FakeServer::contents() {

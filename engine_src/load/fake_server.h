@@ -9,7 +9,9 @@
 #include <cstdint>
 #include <list>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -19,6 +21,27 @@
 #include "protocol/frame.h"
 
 namespace kv::load {
+
+/// Documents that have versions. Thread-safe.
+class FakeDocuments {
+  public:
+    struct Found {
+        std::string value;
+        std::uint64_t cas = 0;  // 0: there is none
+    };
+    Found get(const std::string& key);
+    /// `demanded`: the CAS that the document must have; 0: any. Gives the new CAS.
+    protocol::Status set(const std::string& key, std::string value, std::uint64_t demanded,
+                         std::uint64_t& cas);
+    /// Takes the last version of a document away: it has the one before, or is gone.
+    void takeBack(const std::string& key);
+    std::size_t size();
+
+  private:
+    std::mutex mutex_;
+    std::map<std::string, std::vector<Found>> versions_;
+    std::uint64_t lastCas_ = 0;
+};
 
 struct FakeServerOptions {
     std::string mechanisms{};  // answer to SASL_LIST_MECHS; PLAIN only is understood
@@ -33,6 +56,9 @@ struct FakeServerOptions {
     bool keepRequests = false;            // for requests()
     std::map<std::string, std::string> stats{};
     std::uint32_t queueDrainsAfter = 0;  // ep_queue_size is "5" for so many STATs, then "0"
+    /// Writes get a CAS and are refused where they demand another; several servers may share
+    /// `documents`, as copies that are always in sync.
+    std::shared_ptr<FakeDocuments> documents{};
 };
 
 class FakeServer {
@@ -45,6 +71,10 @@ class FakeServer {
     std::uint16_t port() const noexcept { return port_; }
     /// What GET_CLUSTER_CONFIG answers from now on, instead of a map of this server alone.
     void publish(std::string config);
+    /// From now on "not my vBucket" is the answer for all but these; at first all are served.
+    void serveOnly(std::set<std::uint16_t> vbuckets);
+    /// As a process that was killed: all connections are closed, none is taken any more.
+    void kill();
     /// key -> value
     std::map<std::string, std::string> contents();
     /// Keys whose request came with another vBucket than the map's; must be empty.
@@ -64,6 +94,8 @@ class FakeServer {
     void answerStat(const protocol::FrameView& request, std::vector<std::uint8_t>& out);
     bool answerData(const protocol::FrameView& request, protocol::FrameSpec& spec,
                     std::string& value);
+    protocol::Status answerVersioned(const protocol::FrameView& request, protocol::FrameSpec& spec,
+                                     std::string& value);
 
     FakeServerOptions options_;
     Socket listener_;
@@ -73,6 +105,7 @@ class FakeServer {
     std::set<std::string> misrouted_;
     std::vector<std::string> requests_;
     std::string config_;
+    std::optional<std::set<std::uint16_t>> served_;  // empty: all
     std::list<int> open_;
     bool stopping_ = false;
     std::atomic<std::uint64_t> gets_{0};

@@ -167,6 +167,17 @@ int run(int argc, const char* const* argv) {
                 ->required()
                 ->check(CLI::ExistingFile);
     }
+    std::string state;
+    std::vector<std::uint16_t> vbuckets;
+    auto* change = app.add_subcommand(
+            "set-state", "make some vBuckets active, replica, pending or dead; the others stay");
+    change->add_option("--vbuckets", vbuckets, "their numbers: 3,17,20")
+            ->required()
+            ->delimiter(',')
+            ->check(CLI::Range(0, 65535));
+    change->add_option("--state", state)
+            ->required()
+            ->check(CLI::IsMember({"active", "replica", "pending", "dead"}));
     auto* digest = app.add_subcommand(
             "digest", "print what every vBucket holds, read by DCP, as one digest each");
 
@@ -218,6 +229,8 @@ int run(int argc, const char* const* argv) {
         kv::load::NodeConfig(readFile(config)).setStates(client);
     } else if (publish->parsed()) {
         kv::load::NodeConfig(readFile(config)).publish(client);
+    } else if (change->parsed()) {
+        kv::load::setStates(client, vbuckets, state);
     } else if (digest->parsed()) {
         std::cout << kv::load::digestVbuckets(std::move(client), flags.session).dump() << std::endl;
     }

@@ -18,10 +18,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Nanos nanos(double seconds) {
-    return static_cast<Nanos>(seconds * static_cast<double>(kSecond));
-}
-
 /// What a thread saw of one arm in the mixed phase.
 struct ArmResult {
     Recorder recorder{0, 0};

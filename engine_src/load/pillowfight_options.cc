@@ -5,20 +5,14 @@
 #include <limits>
 
 #include "load/key_codec.h"
+#include "load/mixed_options.h"
 
 namespace kv::load {
 
 namespace {
 
-constexpr std::uint32_t kMaxValue = 20U << 20U;
-
-void check(PillowfightOptions& o, const CLI::App& app) {
+void check(PillowfightOptions& o, const MixedFlags& mixed, const CLI::App& app) {
     finishEnsembleFlags(app, "--slice", o.connection, o.ensemble);
-    auto require = [](bool ok, const char* what) {
-        if (!ok) {
-            throw CLI::ValidationError(what);
-        }
-    };
     // cbc-pillowfight, too, lets one size alone mean both where the other's default contradicts.
     if (app.count("--max-size") != 0 && app.count("--min-size") == 0) {
         o.minSize = std::min(o.minSize, o.maxSize);
@@ -26,17 +20,13 @@ void check(PillowfightOptions& o, const CLI::App& app) {
     if (app.count("--min-size") != 0 && app.count("--max-size") == 0) {
         o.maxSize = std::max(o.minSize, o.maxSize);
     }
-    require(o.minSize <= o.maxSize, "--min-size is larger than --max-size");
+    finishMixedFlags(mixed);
     require(!o.json || o.minSize >= ValueSource::kJsonFrame,
             "--json needs --min-size of at least 11");
     require(!(o.populateOnly && o.noPopulation),
             "--populate-only and --no-population exclude each other");
-    require(o.ramp == 0 || o.duration == 0 || o.ramp < o.duration,
-            "--ramp must be shorter than --duration");
     require(o.keyPrefix.size() <= 230,
             "--key-prefix is longer than 230 bytes (keys have at most 250)");
-    require(o.access.startAt <= std::numeric_limits<std::uint64_t>::max() - o.access.items,
-            "--start-at plus --num-items exceeds 64 bits");
     require(std::uint64_t{o.access.batch} * o.effectiveWindow() <= (1U << 30U),
             "--batch-size times --window is too large");
 }
@@ -54,32 +44,23 @@ int parsePillowfight(int argc, const char* const* argv, PillowfightOptions& o) {
             ->capture_default_str()
             ->check(CLI::PositiveNumber);
     auto& a = o.access;
-    const auto positive =
-            notNegative() & CLI::Range(std::uint64_t{1}, std::numeric_limits<std::uint64_t>::max());
-    app.add_option("-I,--num-items", a.items, "number of keys")
-            ->capture_default_str()
-            ->check(positive);
-    app.add_option("-t,--num-threads", o.threads)
-            ->capture_default_str()
-            ->check(CLI::Range(1, 1024));
-    app.add_option("--connections", o.connections, "for each thread")
-            ->capture_default_str()
-            ->check(CLI::Range(1, 1024));
-    app.add_option("-B,--batch-size", a.batch, "operations in a batch")
-            ->capture_default_str()
-            ->check(CLI::Range(1, 1000000));
+    const MixedFlags mixed{.items = a.items,
+                           .startAt = a.startAt,
+                           .threads = o.threads,
+                           .connections = o.connections,
+                           .batch = a.batch,
+                           .setPercent = a.setPercent,
+                           .minSize = o.minSize,
+                           .maxSize = o.maxSize,
+                           .seed = a.seed,
+                           .vbuckets = o.vbuckets,
+                           .duration = o.duration,
+                           .ramp = o.ramp,
+                           .barrier = o.barrier};
+    addMixedFlags(app, mixed, "for each thread", "seconds of the mixed phase, ramp included");
     app.add_option("--window", o.window,
                    "batches in flight on a connection (1; 64 with --rate-limit)")
             ->check(CLI::Range(1, 65536));
-    app.add_option("-r,--set-pct", a.setPercent, "share of SETs")
-            ->capture_default_str()
-            ->check(CLI::Range(0.0, 100.0));
-    app.add_option("-m,--min-size", o.minSize, "smallest value")
-            ->capture_default_str()
-            ->check(CLI::Range(0U, kMaxValue));
-    app.add_option("-M,--max-size", o.maxSize, "largest value")
-            ->capture_default_str()
-            ->check(CLI::Range(0U, kMaxValue));
     app.add_flag("-n,--no-population", o.noPopulation, "skip the populate phase");
     app.add_flag("--populate-only", o.populateOnly, "end after the populate phase");
     long long cycles = -1;
@@ -88,17 +69,9 @@ int parsePillowfight(int argc, const char* const* argv, PillowfightOptions& o) {
             ->capture_default_str()
             ->check(CLI::Range(-1LL, std::numeric_limits<long long>::max()));
     app.add_option("--num-ops", a.maxOps, "operations of the mixed phase over all threads")
-            ->check(positive);
-    app.add_option("--duration", o.duration, "seconds of the mixed phase, ramp included")
-            ->check(CLI::PositiveNumber);
-    app.add_option("--ramp", o.ramp, "first seconds left out of the latency histograms")
-            ->check(CLI::NonNegativeNumber);
+            ->check(positive());
     app.add_flag("--sequential", a.sequential, "access keys in order");
-    app.add_option("--start-at", a.startAt, "number of the first key")
-            ->capture_default_str()
-            ->check(notNegative());
     app.add_option("-p,--key-prefix", o.keyPrefix);
-    app.add_option("--random-seed", a.seed)->capture_default_str()->check(notNegative());
     app.add_option("--rate-limit", a.rate,
                    "operations a second over all threads; latency is then from the "
                    "time each batch was due")
@@ -113,20 +86,9 @@ int parsePillowfight(int argc, const char* const* argv, PillowfightOptions& o) {
             ->check(CLI::IsMember({"key-mod", "random"}));
     app.add_flag("--shared-sequence", a.sharedSequence,
                  "all connections draw the same keys, as cbc-pillowfight's threads");
-    app.add_option("--vbuckets", o.vbuckets, "size of the vBucket map (0: ask the server)")
-            ->check(CLI::Range(0, 65536));
-    std::string barrier;
-    app.add_option("--barrier", barrier,
-                   "HOST:PORT of kvctl barrier: begin the mixed phase when all its parties do");
     app.add_flag("--progress", o.progress, "a line a second on stderr");
     return parseFlags(app, argc, argv, [&] {
-        check(o, app);
-        if (!barrier.empty()) {
-            o.barrier = parseAddress(barrier);
-            if (!o.barrier) {
-                throw CLI::ValidationError("--barrier is not HOST:PORT: " + barrier);
-            }
-        }
+        check(o, mixed, app);
         a.semantics = semantics == "key-mod" ? KeySemantics::kKeyMod : KeySemantics::kRandom;
         if (cycles >= 0) {
             a.maxCycles = static_cast<std::uint64_t>(cycles);

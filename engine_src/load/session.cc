@@ -136,8 +136,7 @@ ClusterMap::Server readServer(const std::string& address, const std::string& dia
     return {host, static_cast<std::uint16_t>(port)};
 }
 
-ClusterMap readMap(const std::string& text, const SessionOptions& options) {
-    const auto config = Json::parse(text, nullptr, false);
+ClusterMap readMap(const Json& config, const ClusterMap::Server& asked) {
     const auto map = config.is_object() ? config.value("vBucketServerMap", Json()) : Json();
     const auto rows = map.is_object() ? map.value("vBucketMap", Json()) : Json();
     if (!rows.is_array() || rows.empty() || rows.size() > 65536) {
@@ -145,11 +144,13 @@ ClusterMap readMap(const std::string& text, const SessionOptions& options) {
     }
     ClusterMap found;
     for (const auto& address : map.value("serverList", std::vector<std::string>())) {
-        found.servers.push_back(readServer(address, options.host));
+        found.servers.push_back(readServer(address, asked.host));
     }
     if (found.servers.size() < 2) {  // its address is the one that was dialled
-        found.servers = {{options.host, options.port}};
+        found.servers = {asked};
     }
+    found.version = {config.value("revEpoch", std::int64_t{0}),
+                     config.value("rev", std::int64_t{0})};
     for (const auto& row : rows) {
         const auto server = row.is_array() && !row.empty() && row[0].is_number_integer()
                                     ? row[0].get<std::int64_t>()
@@ -164,16 +165,20 @@ ClusterMap readMap(const std::string& text, const SessionOptions& options) {
 
 }  // namespace
 
+ClusterMap parseMap(const std::string& text, const ClusterMap::Server& asked) {
+    try {
+        return readMap(Json::parse(text, nullptr, false), asked);
+    } catch (const Json::exception& error) {
+        throw LoadError(std::string("the server's cluster map: ") + error.what());
+    }
+}
+
 ClusterMap askMap(Client& client, const SessionOptions& options) {
     const auto answer = ask(client, Opcode::kGetClusterConfig, {}, {});
     if (answer.status != Status::kSuccess) {
         refuse("cluster map", answer);
     }
-    try {
-        return readMap(answer.value, options);
-    } catch (const Json::exception& error) {
-        throw LoadError(std::string("the server's cluster map: ") + error.what());
-    }
+    return parseMap(answer.value, {options.host, options.port});
 }
 
 std::uint32_t askVbuckets(Client& client) {
@@ -188,7 +193,7 @@ ClusterSessions openSessions(const SessionOptions& options, std::uint32_t vbucke
     if (!options.plain) {
         const auto answer = ask(first.client, Opcode::kGetClusterConfig, {}, {});
         if (answer.status == Status::kSuccess) {
-            found.map = readMap(answer.value, options);
+            found.map = parseMap(answer.value, {options.host, options.port});
         } else if (vbuckets == 0) {
             refuse("cluster map (give --vbuckets)", answer);
         }

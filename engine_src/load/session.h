@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "load/client.h"
+#include "protocol/extras.h"
 
 namespace kv::load {
 
@@ -38,12 +39,18 @@ struct ClusterMap {
     struct Server {
         std::string host;
         std::uint16_t port = 0;
+        bool operator==(const Server&) const = default;
     };
     std::vector<Server> servers;        // at least one
     std::vector<std::uint16_t> active;  // by vBucket: its server
+    protocol::ConfigVersion version;
 
     bool oneServer() const noexcept { return servers.size() == 1; }
 };
+
+/// The map in the answer of the server `asked`, whose host "$HOST" stands for. Throws LoadError if
+/// it is none, or one with a vBucket that is active nowhere.
+ClusterMap parseMap(const std::string& text, const ClusterMap::Server& asked);
 
 /// The cluster map of the server that `client` is connected to; "$HOST" becomes the host dialled.
 /// Throws LoadError if it gives none, or one with a vBucket that is active nowhere.

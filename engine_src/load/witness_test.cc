@@ -1,0 +1,366 @@
+// witness as a whole, against servers inside this process whose cluster changes under it.
+#include "load/witness.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <future>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "load/fake_server.h"
+#include "load/pillowfight.h"
+
+namespace kv::load {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::uint16_t kVbuckets = 64;
+constexpr std::uint64_t kItems = 1003;
+
+/// Servers with copies of the same documents, and the map that they tell.
+class Cluster {
+  public:
+    explicit Cluster(std::size_t count, FakeServerOptions options = {}) {
+        options.documents = documents;
+        for (std::size_t n = 0; n < count; ++n) {
+            servers.push_back(std::make_unique<FakeServer>(options));
+        }
+        std::vector<std::size_t> all(count);
+        for (std::size_t n = 0; n < count; ++n) {
+            all[n] = n;
+        }
+        spread(all);
+    }
+
+    /// The vBuckets are active on these servers, in turn.
+    void spread(const std::vector<std::size_t>& members) {
+        ++revision_;
+        for (const auto at : members) {
+            serve(members, at);
+        }
+        for (const auto at : members) {
+            tell(members, at);
+        }
+    }
+
+    void serve(const std::vector<std::size_t>& members, std::size_t at) {
+        std::set<std::uint16_t> mine;
+        for (std::uint16_t vb = 0; vb < kVbuckets; ++vb) {
+            if (members[vb % members.size()] == at) {
+                mine.insert(vb);
+            }
+        }
+        servers[at]->serveOnly(std::move(mine));
+    }
+
+    void tell(const std::vector<std::size_t>& members, std::size_t at) {
+        Json list = Json::array();
+        Json rows = Json::array();
+        for (const auto member : members) {
+            list.push_back("$HOST:" + std::to_string(servers[member]->port()));
+        }
+        for (std::size_t vb = 0; vb < kVbuckets; ++vb) {
+            rows.push_back(Json::array({vb % members.size()}));
+        }
+        servers[at]->publish(
+                Json{{"rev", revision_},
+                     {"revEpoch", 1},
+                     {"vBucketServerMap", {{"serverList", list}, {"vBucketMap", rows}}}}
+                        .dump());
+    }
+
+    void populate() {
+        PillowfightOptions options;
+        options.connection.session.port = servers[0]->port();
+        options.access.items = kItems;
+        options.minSize = options.maxSize = 64;
+        options.populateOnly = true;
+        Json report;
+        ASSERT_EQ(runPillowfight(options, report).failure, "");
+        ASSERT_EQ(documents->size(), kItems);
+    }
+
+    std::uint64_t requests() const {
+        std::uint64_t sum = 0;
+        for (const auto& server : servers) {
+            sum += server->gets() + server->sets();
+        }
+        return sum;
+    }
+
+    /// Until the load has done so much more.
+    void waitForTraffic(std::uint64_t more) const {
+        const auto until = requests() + more;
+        const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+        while (requests() < until) {
+            ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "no traffic";
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+    }
+
+    std::shared_ptr<FakeDocuments> documents = std::make_shared<FakeDocuments>();
+    std::vector<std::unique_ptr<FakeServer>> servers;
+
+  private:
+    std::int64_t revision_ = 1;
+};
+
+WitnessOptions optionsFor(const Cluster& cluster) {
+    WitnessOptions options;
+    options.connection.session.port = cluster.servers[0]->port();
+    options.connection.opTimeout = 5;
+    options.items = kItems;
+    options.batch = 20;
+    options.setPercent = 50;
+    options.minSize = 20;
+    options.maxSize = 64;
+    options.seed = 42;
+    options.threads = 2;
+    options.connections = 2;
+    options.duration = 1;
+    return options;
+}
+
+/// Runs it, and `meanwhile` when its mixed phase is under way.
+Json witness(
+        const Cluster& cluster, const WitnessOptions& given,
+        const std::function<void()>& meanwhile = [] {}, const std::string& failure = "") {
+    auto options = given;
+    const auto begun = std::filesystem::path(testing::TempDir()) /
+                       ("begun-" + std::to_string(cluster.servers[0]->port()));
+    std::filesystem::remove(begun);
+    options.begun = begun.string();
+    Json report;
+    auto running = std::async(std::launch::async, [&] {
+        const auto result = runWitness(options, report);
+        EXPECT_EQ(result.failure, failure);
+    });
+    while (!std::filesystem::exists(begun) &&
+           running.wait_for(std::chrono::milliseconds(1)) == std::future_status::timeout) {
+    }
+    if (std::filesystem::exists(begun)) {
+        std::int64_t at = 0;
+        std::ifstream(begun) >> at;
+        EXPECT_GT(at, std::int64_t{1'600'000'000} * 1'000'000'000);
+        meanwhile();
+    }
+    running.get();
+    std::filesystem::remove(begun);
+    return report;
+}
+
+std::uint64_t sumOf(const Json& counts) {
+    std::uint64_t sum = 0;
+    for (const auto& count : counts) {
+        sum += count.get<std::uint64_t>();
+    }
+    return sum;
+}
+
+TEST(Witness, LoadsAllKeysAndFindsNothingAmissWhereNothingIs) {
+    Cluster cluster(2);
+    cluster.populate();
+    const auto report = witness(cluster, optionsFor(cluster));
+    EXPECT_EQ(report["learn"]["documents"], kItems);
+    EXPECT_EQ(report["learn"]["absent"], 0);
+    EXPECT_EQ(report["check"]["documents"], kItems);
+    EXPECT_EQ(report["check"]["lost"], 0);
+    const auto& access = report["access"];
+    for (const auto* none : {"lost", "foreign", "not_my_vbucket", "broken_off", "maps", "misses"}) {
+        EXPECT_EQ(access[none], 0) << none;
+    }
+    EXPECT_GT(access["ops"], 1000);
+    EXPECT_EQ(sumOf(access["per_ms"]), access["ops"].get<std::uint64_t>());
+    EXPECT_LE(access["per_ms"].size(), 1100U);
+    EXPECT_NEAR(access["sets"].get<double>() / access["ops"].get<double>(), 0.5, 0.1);
+    EXPECT_EQ(access["latency_ns"]["set"]["count"], access["sets"]);
+    EXPECT_GE(access["seconds"].get<double>(), 0.9);
+    EXPECT_EQ(cluster.documents->size(), kItems);
+    for (const auto& server : cluster.servers) {
+        EXPECT_GT(server->gets(), 400U);
+        EXPECT_TRUE(server->misrouted().empty());
+    }
+}
+
+TEST(Witness, GoesWhereTheNewMapSays) {
+    Cluster cluster(3);
+    cluster.populate();
+    const auto report = witness(cluster, optionsFor(cluster), [&] {
+        cluster.waitForTraffic(500);
+        cluster.spread({2, 0, 1});
+        cluster.waitForTraffic(500);
+    });
+    const auto& access = report["access"];
+    EXPECT_GT(access["not_my_vbucket"], 0);
+    EXPECT_EQ(access["maps"], 2) << "one a thread";
+    EXPECT_EQ(access["lost"], 0);
+    EXPECT_EQ(access["foreign"], 0);
+    EXPECT_EQ(access["errors"]["not_my_vbucket"], 0) << "what is sent again is no error";
+    EXPECT_EQ(report["check"]["lost"], 0);
+}
+
+TEST(Witness, WaitsForAVbucketThatNobodyServes) {
+    Cluster cluster(2);
+    cluster.populate();
+    const auto report = witness(cluster, optionsFor(cluster), [&] {
+        cluster.waitForTraffic(500);
+        cluster.servers[1]->serveOnly({});
+        cluster.waitForTraffic(50);  // which are refused
+        cluster.spread({0, 1});
+        cluster.waitForTraffic(500);
+    });
+    EXPECT_GT(report["access"]["not_my_vbucket"], 0);
+    EXPECT_EQ(report["access"]["lost"], 0);
+    EXPECT_EQ(report["check"]["lost"], 0);
+}
+
+TEST(Witness, OutlivesAServerThatIsKilled) {
+    Cluster cluster(3, {.dribble = 7});  // answers break off in the middle
+    cluster.populate();
+    const auto report = witness(cluster, optionsFor(cluster), [&] {
+        cluster.waitForTraffic(500);
+        cluster.servers[2]->kill();
+        cluster.spread({0, 1});
+        cluster.waitForTraffic(500);
+    });
+    const auto& access = report["access"];
+    EXPECT_GT(access["broken_off"], 0);
+    EXPECT_EQ(access["maps"], 2);
+    EXPECT_EQ(access["lost"], 0) << "the copies were in sync";
+    EXPECT_EQ(access["foreign"], 0) << "SETs that were made though their answer was lost";
+    EXPECT_EQ(access["errors"]["other"], 0);
+    EXPECT_EQ(report["check"]["lost"], 0);
+    EXPECT_EQ(report["check"]["absent"], 0);
+}
+
+TEST(Witness, OneSurvivorIsEnough) {
+    Cluster cluster(2);
+    cluster.populate();
+    auto options = optionsFor(cluster);
+    options.connection.session.port = cluster.servers[1]->port();  // who is killed
+    const auto report = witness(cluster, options, [&] {
+        cluster.waitForTraffic(500);
+        cluster.servers[1]->kill();
+        cluster.spread({0});
+        cluster.waitForTraffic(500);
+    });
+    EXPECT_EQ(report["access"]["maps"], 2);
+    EXPECT_EQ(report["check"]["lost"], 0);
+}
+
+TEST(Witness, CountsEachLostWriteOnceHoweverItIsMet) {
+    Cluster cluster(2);
+    cluster.populate();
+    auto options = optionsFor(cluster);
+    options.setPercent = 100;  // met by SETs, and at the end by those that met none
+    const KeyCodec keys("", KeyCodec::kMaxDigits);
+    const auto report = witness(cluster, options, [&] {
+        for (std::uint64_t key = 0; key < 100; ++key) {
+            cluster.documents->takeBack(keys.text(key));
+        }
+        cluster.waitForTraffic(500);
+    });
+    EXPECT_EQ(report["access"]["lost"].get<int>() + report["check"]["lost"].get<int>(), 100);
+    EXPECT_EQ(report["access"]["foreign"], 0);
+    EXPECT_EQ(report["access"]["errors"]["other"], 0) << "the SET was made again";
+}
+
+TEST(Witness, AReadThatFindsNothingIsAMissAndALostWrite) {
+    Cluster cluster(1);
+    cluster.populate();
+    auto options = optionsFor(cluster);
+    options.setPercent = 0;
+    const KeyCodec keys("", KeyCodec::kMaxDigits);
+    const auto report = witness(cluster, options, [&] {
+        for (std::uint64_t key = 0; key < 100; ++key) {
+            cluster.documents->takeBack(keys.text(key));  // each had one version
+        }
+    });
+    const auto& access = report["access"];
+    EXPECT_EQ(access["lost"].get<int>() + report["check"]["lost"].get<int>(), 100);
+    EXPECT_GE(access["misses"], access["lost"]) << "it is read again and again, and lost once";
+    EXPECT_EQ(report["check"]["absent"], 100);
+}
+
+TEST(Witness, ADocumentThatSomebodyElseWroteIsNoLoss) {
+    Cluster cluster(1);
+    cluster.populate();
+    auto options = optionsFor(cluster);
+    options.setPercent = 0;
+    const auto report = witness(cluster, options, [&] {
+        std::uint64_t cas = 0;
+        cluster.documents->set(KeyCodec("", KeyCodec::kMaxDigits).text(7), "x", 0, cas);
+    });
+    EXPECT_EQ(report["access"]["lost"].get<int>() + report["check"]["lost"].get<int>(), 0);
+    EXPECT_EQ(report["access"]["foreign"].get<int>() + report["check"]["foreign"].get<int>(), 1);
+}
+
+TEST(Witness, EndsWhenNobodyTakesTheKilledServersPlace) {
+    Cluster cluster(2);
+    cluster.populate();
+    auto options = optionsFor(cluster);
+    options.connection.opTimeout = 1;
+    options.duration = 0;
+    options.threads = 1;
+    options.connections = 1;
+    std::string said;
+    auto running = std::async(std::launch::async, [&] {
+        Json report;
+        auto result = runWitness(options, report);
+        said = result.failure;
+        EXPECT_GT(report["access"]["errors"]["timeout"], 0);
+        EXPECT_TRUE(report["check"].is_null());
+    });
+    cluster.waitForTraffic(3 * kItems);
+    cluster.servers[1]->kill();
+    running.get();
+    EXPECT_NE(said.find("no operation was completed for 1 s"), std::string::npos) << said;
+    EXPECT_NE(said.find("last trouble: "), std::string::npos) << said;
+}
+
+TEST(Witness, MoreVbucketsThanBeforeEndIt) {
+    Cluster cluster(1);
+    cluster.populate();
+    auto options = optionsFor(cluster);
+    options.threads = 1;
+    witness(
+            cluster, options,
+            [&] {
+                cluster.servers[0]->publish(
+                        R"({"rev": 99, "vBucketServerMap": {"vBucketMap": [[0], [0]]}, "revEpoch": 1})");
+                cluster.servers[0]->serveOnly({});
+            },
+            "the cluster's map has another number of vBuckets now");
+}
+
+TEST(WitnessOptions, WhatCannotBe) {
+    const auto parse = [](std::vector<const char*> args) {
+        args.insert(args.begin(), "witness");
+        WitnessOptions options;
+        testing::internal::CaptureStderr();
+        const int exit = parseWitness(static_cast<int>(args.size()), args.data(), options);
+        return std::pair(exit, testing::internal::GetCapturedStderr());
+    };
+    EXPECT_EQ(parse({"-I", "4", "-t", "2", "--connections", "2"}).first, -1);
+    const std::vector<std::pair<std::vector<const char*>, std::string>> refused{
+            {{"-I", "3", "-t", "2", "--connections", "2"}, "needs a key of its own"},
+            {{"--plain"}, "no map to follow"},
+            {{"-m", "9", "-M", "8"}, "--min-size is larger"},
+            {{"-B", "1000000", "-M", "1000"}, "more than 256 MiB"},
+            {{"--duration", "1", "--ramp", "2"}, "--ramp must be shorter"},
+            {{"--barrier", "nowhere"}, "--barrier is not HOST:PORT: nowhere"},
+            {{"--rate-limit", "3"}, "--rate-limit"}};
+    for (const auto& [args, says] : refused) {
+        const auto [exit, said] = parse(args);
+        EXPECT_EQ(exit, kExitUsage) << says;
+        EXPECT_NE(said.find(says), std::string::npos) << said;
+    }
+}
+
+}  // namespace
+}  // namespace kv::load
