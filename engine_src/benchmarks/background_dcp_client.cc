@@ -5,37 +5,49 @@
 namespace kv::bench {
 
 namespace {
-constexpr Vbid kVb{0};
 constexpr uint32_t kOpaque = 1;
+/// That a run makes: add, replace and delete.
+constexpr uint64_t kSeqnosPerDocument = 3;
 }  // namespace
 
 BackgroundDcpClient::BackgroundDcpClient(Bucket& bucket, Executor& executor,
-                                         const LatencyOptions& options, Seqno last)
+                                         const LatencyOptions& options)
     : bucket_(bucket),
       mode_(options.dcp),
       acknowledgeAbove_(options.acknowledgeAbove),
+      backlog_(options.backlog == Backlog::None ? 0 : options.items),
       producer_("DCP", options.producerSlots,
                 {.wakeConnection = [this] { wake(); },
                  .wakeSnapshotTask = [this] { tasks_.wakeSnapshots(); },
                  .wakeBackfillTask = [this] { tasks_.wakeBackfills(); }}),
       tasks_(producer_, bucket.memory(), executor, options.snapshotInterval) {
     producer_.flow().setBufferSize(options.bufferSize);
-    const dcp::StreamRequest request{kVb, kOpaque, Seqno{0}, last, false, {}};
-    producer_.addStream(std::make_shared<dcp::ActiveStream>(
-            request, "dcp:latency", bucket_.vbucket(kVb).checkpoints(), noBackfill_));
-    bucket_.addSeqnoListener(this);
+    const auto documents = options.documentsByVbucket();
+    for (uint16_t vb = 0; vb < options.vbuckets; ++vb) {
+        dcp::StreamRequest request{.vbid = Vbid{vb}, .opaque = kOpaque};
+        if (documents[vb] != 0) {
+            request.end = Seqno{kSeqnosPerDocument * documents[vb]};
+            ++openStreams_;
+        }
+        producer_.addStream(std::make_shared<dcp::ActiveStream>(
+                request, "dcp:latency", bucket_.vbucket(Vbid{vb}).checkpoints().cursors(),
+                noBackfill_));
+    }
+    bucket_.listeners().add(this);
     thread_ = std::thread([this] { work(); });
     pthread_setname_np(thread_.native_handle(), "dcp_client");
 }
 
 BackgroundDcpClient::~BackgroundDcpClient() {
-    bucket_.removeSeqnoListener(this);
+    bucket_.listeners().remove(this);
     stop_ = true;
     wake();
     thread_.join();
     // Items that the stream still holds are the bucket's.
     const BucketMemoryGuard guard(bucket_.memory());
-    producer_.removeStream(kVb);
+    for (const auto& stream : producer_.streams()) {
+        producer_.removeStream(stream->vbid());
+    }
 }
 
 void BackgroundDcpClient::wake() {
@@ -58,13 +70,13 @@ void BackgroundDcpClient::sleep() {
 
 void BackgroundDcpClient::work() {
     const BucketMemoryGuard guard(bucket_.memory());
+    begun_ = Clock::now();
     while (!stop_.load(std::memory_order_relaxed)) {
         if (unacknowledged_ > acknowledgeAbove_) {
             producer_.acknowledged(std::exchange(unacknowledged_, 0));
         }
         if (const auto message = producer_.step()) {
-            receive(*message);
-            if (message->kind == dcp::MessageKind::StreamEnd) {
+            if (!receive(*message)) {
                 return;
             }
         } else if (mode_ == DcpMode::Notify) {
@@ -73,26 +85,48 @@ void BackgroundDcpClient::work() {
     }
 }
 
-void BackgroundDcpClient::receive(const dcp::Message& message) {
+bool BackgroundDcpClient::receive(const dcp::Message& message) {
     const size_t bytes = message.wireSize();
     unacknowledged_ += bytes;
     counts_.bytes += bytes;
     ++counts_.messages;
     if (message.item) {
-        ++counts_.documents;
+        documents_.store(++counts_.documents, std::memory_order_relaxed);
+        if (counts_.documents == backlog_) {
+            const auto transfer = Clock::now() - begun_;
+            const std::scoped_lock lock(mutex_);
+            transfer_ = transfer;
+            condition_.notify_all();
+        }
     } else if (message.kind == dcp::MessageKind::SnapshotMarker) {
         ++counts_.snapshots;
     } else {
-        const std::scoped_lock lock(mutex_);
-        ended_ = static_cast<dcp::EndStatus>(message.detail);
-        condition_.notify_all();
+        return streamEnded(static_cast<dcp::EndStatus>(message.detail));
     }
+    return true;
+}
+
+bool BackgroundDcpClient::streamEnded(dcp::EndStatus status) {
+    if (status == dcp::EndStatus::Ok && --openStreams_ != 0) {
+        return true;
+    }
+    const std::scoped_lock lock(mutex_);
+    ended_ = status;
+    condition_.notify_all();
+    return false;
 }
 
 std::optional<dcp::EndStatus> BackgroundDcpClient::waitForEnd(std::chrono::seconds limit) {
     std::unique_lock lock(mutex_);
     condition_.wait_for(lock, limit, [this] { return ended_.has_value(); });
     return ended_;
+}
+
+std::optional<std::chrono::nanoseconds> BackgroundDcpClient::waitForBacklog(
+        std::chrono::seconds limit) {
+    std::unique_lock lock(mutex_);
+    condition_.wait_for(lock, limit, [this] { return transfer_ || ended_; });
+    return transfer_;
 }
 
 DcpCounts BackgroundDcpClient::counts() const {

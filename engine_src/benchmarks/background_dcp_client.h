@@ -1,5 +1,5 @@
-// BackgroundDcpClient: a DCP client of vBucket 0 in this process: producer, stream, snapshot task
-// and the thread that steps, as the historic latency test has them; no sockets.
+// BackgroundDcpClient: a DCP client of all vBuckets in this process: producer, streams, snapshot
+// task and the thread that steps, as the historic latency test has them; no sockets.
 //
 // The data path is the server's: Bucket -> SeqnoListener -> Producer::onSeqno, snapshots made by a
 // task of the executor, step() on one thread, which acknowledges what it read. Ownership: bucket
@@ -36,17 +36,23 @@ struct DcpCounts {
 
 class BackgroundDcpClient final : private SeqnoListener {
   public:
-    /// Opens a stream of seqnos 1 .. `last` and starts the thread.
-    BackgroundDcpClient(Bucket& bucket, Executor& executor, const LatencyOptions& options,
-                        Seqno last);
+    /// Opens a stream of every vBucket, up to the last seqno of its documents where it has some,
+    /// and starts the thread.
+    BackgroundDcpClient(Bucket& bucket, Executor& executor, const LatencyOptions& options);
     BackgroundDcpClient(const BackgroundDcpClient&) = delete;
     BackgroundDcpClient& operator=(const BackgroundDcpClient&) = delete;
     ~BackgroundDcpClient() override;
 
-    /// Waits until the stream has ended; empty when it has not in time.
+    /// Waits until every stream of documents has ended, or one has with an error; empty when they
+    /// have not in time.
     std::optional<dcp::EndStatus> waitForEnd(std::chrono::seconds limit);
-    /// Exact once the stream has ended.
+    /// Waits until as many documents have come as there are: how long after the first step that
+    /// was. Empty when they have not come in time, or cannot come any more.
+    std::optional<std::chrono::nanoseconds> waitForBacklog(std::chrono::seconds limit);
+    /// Exact once the streams have ended.
     [[nodiscard]] DcpCounts counts() const;
+    /// That came up to now.
+    [[nodiscard]] uint64_t documents() const { return documents_.load(std::memory_order_relaxed); }
 
   private:
     class NoBackfill final : public dcp::BackfillSource {
@@ -57,11 +63,17 @@ class BackgroundDcpClient final : private SeqnoListener {
     void wake();
     void sleep();
     void work();
-    void receive(const dcp::Message& message);
+    /// False when it was the last message.
+    bool receive(const dcp::Message& message);
+    /// False when all streams of documents have ended, or one has with an error.
+    bool streamEnded(dcp::EndStatus status);
+
+    using Clock = std::chrono::steady_clock;
 
     Bucket& bucket_;
     const DcpMode mode_;
     const size_t acknowledgeAbove_;
+    const uint64_t backlog_;  ///< documents; 0: there are none when it starts
     NoBackfill noBackfill_;
     dcp::Producer producer_;
     dcp::ProducerTasks<dcp::Producer> tasks_;
@@ -70,11 +82,16 @@ class BackgroundDcpClient final : private SeqnoListener {
     std::condition_variable condition_;
     bool woken_{false};  ///< under mutex_
     std::optional<dcp::EndStatus> ended_;
+    std::optional<std::chrono::nanoseconds> transfer_;
     std::atomic<bool> stop_{false};
     std::atomic<uint64_t> wakeups_{0};
 
-    DcpCounts counts_;  ///< the thread's; read by others after the end
+    // The thread's; `counts_` is read by others after the end.
+    DcpCounts counts_;
+    std::atomic<uint64_t> documents_{0};  ///< counts_.documents, for others meanwhile
+    size_t openStreams_{0};               ///< of documents
     size_t unacknowledged_{0};
+    Clock::time_point begun_{};
     std::thread thread_;
 };
 

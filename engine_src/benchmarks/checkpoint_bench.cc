@@ -54,7 +54,7 @@ CheckpointConfig oneItemEach() {
 
 class Log {
   public:
-    Log() : manager_(Vbid{0}, config_) { manager_.registerPersistenceCursor(); }
+    Log() : manager_(Vbid{0}, config_) { manager_.persistence().registerCursor(); }
 
     void fill(size_t checkpoints) {
         for (size_t i = 0; i < checkpoints; ++i) {
@@ -64,8 +64,8 @@ class Log {
         }
     }
     void persistAll() {
-        manager_.takeItemsToPersist(SIZE_MAX);
-        manager_.persisted();
+        manager_.persistence().takeItemsToPersist(SIZE_MAX);
+        manager_.persistence().persisted();
     }
     CheckpointManager& manager() { return manager_; }
 
@@ -84,14 +84,14 @@ void getCursorsToDrop(benchmark::State& state, size_t checkpoints, size_t laggin
     Log& log = kept("drop/" + std::to_string(checkpoints) + "/" + std::to_string(lagging), 0, [&] {
         auto made = std::make_unique<Log>();
         for (size_t c = 0; c < lagging; ++c) {
-            made->manager().registerCursor("slow" + std::to_string(c), Seqno{});
+            made->manager().cursors().registerCursor("slow" + std::to_string(c), Seqno{});
         }
         made->fill(checkpoints);
         made->persistAll();
         return made;
     });
     for (auto _ : state) {
-        auto found = log.manager().getListOfCursorsToDrop();
+        auto found = log.manager().removal().getListOfCursorsToDrop();
         benchmark::DoNotOptimize(found);
         if (checkpoints > 1 && found.size() != lagging) {
             state.SkipWithError("wrong number of cursors");
@@ -112,7 +112,7 @@ void getCursorsToDropCold(benchmark::State& state, size_t checkpoints) {
     for (auto _ : state) {
         caches.evict();
         state.SetIterationTime(bench::timed([&] {
-            auto found = log.manager().getListOfCursorsToDrop();
+            auto found = log.manager().removal().getListOfCursorsToDrop();
             benchmark::DoNotOptimize(found);
         }));
     }
@@ -134,8 +134,9 @@ void extractClosedUnref(benchmark::State& state, size_t checkpoints, Caches cach
             cold->evict();
         }
         std::optional<ExtractedCheckpoints> extracted;  // freed after the timed section
-        state.SetIterationTime(bench::timed(
-                [&] { extracted.emplace(log.manager().extractClosedUnrefCheckpoints()); }));
+        state.SetIterationTime(bench::timed([&] {
+            extracted.emplace(log.manager().removal().extractClosedUnrefCheckpoints());
+        }));
         if (extracted->size() + 1 < checkpoints) {
             state.SkipWithError("too few checkpoints extracted");
             break;
@@ -205,14 +206,14 @@ void queueDirtyBesideRemover(benchmark::State& state, size_t checkpoints) {
     });
     queueDirtyBeside(state, log, checkpoints, {}, [&] {
         log.persistAll();
-        const auto extracted = log.manager().extractClosedUnrefCheckpoints();
+        const auto extracted = log.manager().removal().extractClosedUnrefCheckpoints();
     });
 }
 
 void queueDirtyBesideCursorSearch(benchmark::State& state, size_t checkpoints) {
     Log& log = kept("search/" + std::to_string(checkpoints), kWrites, [&] {
         auto made = std::make_unique<Log>();
-        made->manager().registerCursor("slow", Seqno{});
+        made->manager().cursors().registerCursor("slow", Seqno{});
         made->fill(checkpoints);
         made->persistAll();
         return made;
@@ -220,7 +221,7 @@ void queueDirtyBesideCursorSearch(benchmark::State& state, size_t checkpoints) {
     // Room between two searches, and between two writes: neither thread keeps the lock from the
     // other by taking it again at once.
     queueDirtyBeside(state, log, checkpoints, std::chrono::microseconds(5), [&] {
-        auto found = log.manager().getListOfCursorsToDrop();
+        auto found = log.manager().removal().getListOfCursorsToDrop();
         benchmark::DoNotOptimize(found);
         std::this_thread::sleep_for(std::chrono::microseconds(100));
     });

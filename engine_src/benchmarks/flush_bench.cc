@@ -44,7 +44,8 @@ class DiscardStore final : public KVStore {
         benchmark::DoNotOptimize(item.key().data());
         return known_;
     }
-    bool commit(const PersistedVbState&) override { return true; }
+    void end(const PersistedVbState&) override {}
+    bool commit() override { return true; }
     void abandon() override {}
     bool sync() override { return true; }
     bool saveVbState(Vbid, const PersistedVbState&) override { return true; }

@@ -5,9 +5,10 @@
 // persistence stopped, one front-end thread. Where it differs: the flow control works in every
 // build; the hash table has the size that the engine's resizer gives it (--ht-size); and the number
 // of vBuckets is the producer's only (--producer-slots), since the historic engine makes a
-// vBucket's hash table when it is first used and ours at once. The variants under test (dcp_ready,
-// dcp_snapshot_queue, dcp_snapshot_yield) are chosen when this program is built; "build" in its
-// JSON reads them back.
+// vBucket's hash table when it is first used and ours at once. Beyond it: documents in many
+// vBuckets (--vbuckets, --busy-vbuckets), and a client that comes when they are there and finds a
+// backlog (--backlog). The variants under test (dcp_ready, dcp_snapshot_queue, dcp_snapshot_yield)
+// are chosen when this program is built; "build" in its JSON reads them back.
 //
 // With --slices it runs nothing by itself, but answers a conductor (slices/README.md): its phases
 // are benchmarks that are passed once, an operation an iteration, each slice with its own

@@ -11,6 +11,10 @@
 // other before and after the timed pass (its barrier let everyone through, so that one thread's
 // clean-up fell into another's measurement).
 //
+// HTBOversubscribed/... are the same by twice as many threads as CPUs that the process may use (the
+// counter `cpus`). They have names of their own: there threads are also interrupted by each other,
+// in the middle of an operation and with a lock in their hands.
+//
 // KV_BENCH_TOPOLOGY=0,1 gives CPU 0 and CPU 1 last-level caches of their own, for the llc policy on
 // a machine with one; the counter `stripes` says how many stripes the table really has.
 #include <benchmark/benchmark.h>
@@ -48,6 +52,12 @@ const options::Topology& topology() {
         return options::Topology(caches);
     }();
     return kChosen;
+}
+
+/// CPUs that the process may use: read first before any thread is kept to one of them.
+int cpus() {
+    static const int kUsable = bench::usableCpus();
+    return kUsable;
 }
 
 enum class Buckets { Historic, Sized };
@@ -103,6 +113,7 @@ void finish(benchmark::State& state) {
     if (state.thread_index() == 0) {
         state.counters["stripes"] = table->statsStripes();
         state.counters["stats_bytes_per_vb"] = static_cast<double>(table->statsBytes());
+        state.counters["cpus"] = cpus();
         bench::Pass::current().advance(static_cast<int64_t>(state.iterations()));
     }
 }
@@ -165,31 +176,40 @@ void statsEpilogue(benchmark::State& state) {
     finish(state);
 }
 
-/// One pass over the items, by every number of threads.
+/// The smallest and the largest number of threads of a family, with doublings in between.
+struct Threads {
+    std::string family;
+    int least, most;
+};
+
+/// One pass over the items.
 template <size_t kName, Filled kFilled>
-void addBoth(const std::string& name, void (*body)(benchmark::State&)) {
+void addBoth(const Threads& threads, const std::string& name, void (*body)(benchmark::State&)) {
     constexpr auto kLength = static_cast<int64_t>(kItemsPerThread);
-    const int cpus = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-    bench::addPass("HTB/" + name + "/historic", kLength, body)
+    bench::addPass(threads.family + "/" + name + "/historic", kLength, body)
             ->Setup(open<kName, Buckets::Historic, kFilled, kLength>)
-            ->ThreadRange(1, cpus)
+            ->ThreadRange(threads.least, threads.most)
             ->UseRealTime();
-    bench::addPass("HTB/" + name + "/sized", kLength, body)
+    bench::addPass(threads.family + "/" + name + "/sized", kLength, body)
             ->Setup(open<kName, Buckets::Sized, kFilled, kLength>)
-            ->ThreadRange(1, cpus)
+            ->ThreadRange(threads.least, threads.most)
+            ->UseRealTime();
+}
+
+void addFamily(const Threads& threads) {
+    addBoth<0, Filled::No>(threads, "Insert", insert);
+    addBoth<1, Filled::Yes>(threads, "Replace", replace);
+    addBoth<2, Filled::Yes>(threads, "Delete", erase);
+    addBoth<3, Filled::Yes>(threads, "Find", find);
+    bench::add(threads.family + "/HTStatsEpilogue", statsEpilogue)
+            ->Setup(open<4, Buckets::Historic, Filled::No, 0>)
+            ->ThreadRange(threads.least, threads.most)
             ->UseRealTime();
 }
 
 void registerAll() {
-    addBoth<0, Filled::No>("Insert", insert);
-    addBoth<1, Filled::Yes>("Replace", replace);
-    addBoth<2, Filled::Yes>("Delete", erase);
-    addBoth<3, Filled::Yes>("Find", find);
-    const int cpus = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-    bench::add("HTB/HTStatsEpilogue", statsEpilogue)
-            ->Setup(open<4, Buckets::Historic, Filled::No, 0>)
-            ->ThreadRange(1, cpus)
-            ->UseRealTime();
+    addFamily({"HTB", 1, static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))});
+    addFamily({"HTBOversubscribed", 2 * cpus(), 2 * cpus()});
 }
 
 const bool kRegistered = (registerAll(), true);

@@ -5,12 +5,39 @@
 
 namespace kv::bench {
 
+namespace {
+
+/// What is wrong with options that are right each by itself; empty: nothing.
+std::string contradiction(const LatencyOptions& options) {
+    if (options.acknowledgeAbove >= options.bufferSize) {
+        return "--ack-above must be below --buffer-size: the client would never get on";
+    }
+    if (options.busyVbuckets > options.vbuckets) {
+        return "--busy-vbuckets must not be more than --vbuckets";
+    }
+    if (options.vbuckets > options.producerSlots) {
+        return "--producer-slots must not be fewer than --vbuckets";
+    }
+    if (options.backlog != Backlog::None && options.dcp == DcpMode::None) {
+        return "--backlog needs a client: --dcp busy or notify";
+    }
+    if (options.backlog != Backlog::None && options.bucket == BucketType::Ephemeral) {
+        return "--backlog needs a persistent bucket: an ephemeral one keeps nothing in memory for "
+               "a client that comes later";
+    }
+    return {};
+}
+
+}  // namespace
+
 std::optional<LatencyOptions> parseLatencyOptions(int argc, char** argv, int& exitCode) {
     LatencyOptions options;
     const std::map<std::string, BucketType> buckets{{"persistent", BucketType::Persistent},
                                                     {"ephemeral", BucketType::Ephemeral}};
     const std::map<std::string, DcpMode> modes{
             {"none", DcpMode::None}, {"busy", DcpMode::Busy}, {"notify", DcpMode::Notify}};
+    const std::map<std::string, Backlog> backlogs{
+            {"none", Backlog::None}, {"beside", Backlog::Beside}, {"alone", Backlog::Alone}};
     CLI::App app(
             "Latency of Add, Get, Replace and Delete inside the process, each timed alone. "
             "JSON on stdout, a table on stderr.");
@@ -24,18 +51,31 @@ std::optional<LatencyOptions> parseLatencyOptions(int argc, char** argv, int& ex
             ->transform(CLI::CheckedTransformer(buckets));
     app.add_option("--dcp", options.dcp, "background DCP client: none | busy | notify")
             ->transform(CLI::CheckedTransformer(modes));
+    app.add_option(
+               "--backlog", options.backlog,
+               "when the client opens its streams: none = before the first Add | beside = after "
+               "the last, while Get, Replace and Delete go on (a rebalance) | alone = the same, "
+               "but they wait until it has everything, which is timed as items a second")
+            ->transform(CLI::CheckedTransformer(backlogs));
+    app.add_option("--vbuckets", options.vbuckets, "active vBuckets, each with a stream")
+            ->check(CLI::Range(1, 65'535))
+            ->capture_default_str();
+    app.add_option("--busy-vbuckets", options.busyVbuckets,
+                   "vBuckets that the documents go round; 0 = all")
+            ->check(CLI::Range(0, 65'535))
+            ->capture_default_str();
     app.add_option("--producer-slots", options.producerSlots, "vBuckets the producer provides for")
             ->check(CLI::Range(1, 65'535))
             ->capture_default_str();
     app.add_option("--ht-size", options.htSize,
-                   "hash buckets; 0 = what the engine's resizer gives so many items "
+                   "hash buckets of a vBucket; 0 = what the engine's resizer gives its items "
                    "(historic: 393209)")
             ->check(CLI::Range(0, 100'000'000))
             ->capture_default_str();
     app.add_option("--chk-max-items", options.checkpointItems, "items that close a checkpoint")
             ->check(CLI::Range(1, 100'000'000))
             ->capture_default_str();
-    app.add_option("--max-checkpoints", options.maxCheckpoints, "checkpoints of the vBucket")
+    app.add_option("--max-checkpoints", options.maxCheckpoints, "checkpoints of a vBucket")
             ->check(CLI::Range(2, 1'000'000))
             ->capture_default_str();
     app.add_option("--buffer-size", options.bufferSize, "DCP flow-control buffer, bytes")
@@ -67,8 +107,8 @@ std::optional<LatencyOptions> parseLatencyOptions(int argc, char** argv, int& ex
         exitCode = app.exit(error) == 0 ? 0 : 2;
         return std::nullopt;
     }
-    if (options.acknowledgeAbove >= options.bufferSize) {
-        fprintf(stderr, "--ack-above must be below --buffer-size: the client would never get on\n");
+    if (const std::string wrong = contradiction(options); !wrong.empty()) {
+        fprintf(stderr, "%s\n", wrong.c_str());
         exitCode = 2;
         return std::nullopt;
     }

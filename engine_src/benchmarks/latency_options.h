@@ -6,9 +6,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "bucket/bucket_config.h"
 #include "dcp/producer_tasks.h"
+#include "types/ids.h"
 
 namespace kv::bench {
 
@@ -16,15 +18,23 @@ namespace kv::bench {
 /// woken.
 enum class DcpMode : uint8_t { None, Busy, Notify };
 
+/// What the client finds when it opens its streams: nothing, since they are there before the first
+/// Add; or all documents, which it is sent beside the phases after Add (a rebalance), or alone,
+/// before they begin.
+enum class Backlog : uint8_t { None, Beside, Alone };
+
 struct LatencyOptions {
     size_t items{100'000};
     size_t valueSize{100};
     BucketType bucket{BucketType::Persistent};
     DcpMode dcp{DcpMode::None};
+    Backlog backlog{Backlog::None};
+    uint16_t vbuckets{1};          ///< each with a stream
+    uint16_t busyVbuckets{0};      ///< of them have documents; 0 = all
     uint16_t producerSlots{1024};  ///< vBuckets that the producer can have streams of
-    uint32_t htSize{0};            ///< hash buckets; 0 = as the engine's resizer would choose
+    uint32_t htSize{0};  ///< hash buckets of a vBucket; 0 = as the engine's resizer would choose
     size_t checkpointItems{500};   ///< items that close a checkpoint
-    size_t maxCheckpoints{2};      ///< checkpoints of the vBucket, the open one included
+    size_t maxCheckpoints{2};      ///< checkpoints of a vBucket, the open one included
     size_t bufferSize{1024};       ///< DCP flow-control buffer, bytes
     size_t acknowledgeAbove{512};  ///< the client acknowledges when it has read more
     std::chrono::microseconds snapshotInterval{
@@ -33,6 +43,20 @@ struct LatencyOptions {
     unsigned drainSeconds{60};  ///< bound of the wait for the client after the last phase
     bool slices{false};         ///< answers a conductor instead of running
     std::string dataDir;        ///< persistent: empty = a temporary directory
+
+    /// Where a document lies: they go round the busy vBuckets, which are spread over all.
+    [[nodiscard]] Vbid vbucketOf(size_t item) const {
+        const size_t busy = busyVbuckets == 0 ? vbuckets : busyVbuckets;
+        return Vbid{static_cast<uint16_t>(item % busy * vbuckets / busy)};
+    }
+    /// Of each vBucket.
+    [[nodiscard]] std::vector<uint64_t> documentsByVbucket() const {
+        std::vector<uint64_t> documents(vbuckets);
+        for (size_t item = 0; item < items; ++item) {
+            ++documents[vbucketOf(item).get()];
+        }
+        return documents;
+    }
 };
 
 /// Parses the command line; empty when the process is to end with `exitCode`.
@@ -40,6 +64,10 @@ std::optional<LatencyOptions> parseLatencyOptions(int argc, char** argv, int& ex
 
 constexpr const char* toString(DcpMode mode) {
     return mode == DcpMode::None ? "none" : mode == DcpMode::Busy ? "busy" : "notify";
+}
+
+constexpr const char* toString(Backlog backlog) {
+    return backlog == Backlog::None ? "none" : backlog == Backlog::Beside ? "beside" : "alone";
 }
 
 }  // namespace kv::bench

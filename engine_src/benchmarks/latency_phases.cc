@@ -4,12 +4,12 @@
 #include <chrono>
 #include <cmath>
 #include <stdexcept>
+#include <utility>
 
 namespace kv::bench {
 
 namespace {
 
-constexpr Vbid kVb{0};
 using Clock = std::chrono::steady_clock;
 
 /// Longer than a read from memory takes: what was prefetched before it has arrived after it.
@@ -21,20 +21,23 @@ void letPrefetchesArrive() {
     }
 }
 
-/// Times operation(key, now) for every key; prepare(key) runs before its start stamp.
+using Document = LatencyDocument;
+
+/// Times operation(document, now) for every document; prepare(document) runs before its start
+/// stamp.
 template <class Prepare, class Operation>
-void timeEach(const std::string& name, BucketMemory& memory, std::span<const std::string> keys,
+void timeEach(const std::string& name, BucketMemory& memory, std::span<const Document> documents,
               std::span<uint64_t> times, Prepare prepare, Operation operation) {
     // A front-end thread holds one guard around its batches: answers are dropped under it.
     const BucketMemoryGuard guard(memory);
-    for (size_t i = 0; i < keys.size(); ++i) {
-        prepare(keys[i]);
+    for (size_t i = 0; i < documents.size(); ++i) {
+        prepare(documents[i]);
         const OpTime now = OpTime::now();
         const auto start = Clock::now();
-        const OpResult result = operation(keys[i], now);
+        const OpResult result = operation(documents[i], now);
         const auto end = Clock::now();
         if (!result.ok()) {
-            throw std::runtime_error(name + " of " + keys[i] + ": " +
+            throw std::runtime_error(name + " of " + documents[i].key + ": " +
                                      std::string(kv::toString(result.status)));
         }
         times[i] = static_cast<uint64_t>(
@@ -44,62 +47,70 @@ void timeEach(const std::string& name, BucketMemory& memory, std::span<const std
 
 }  // namespace
 
-LatencyPhases::LatencyPhases(Bucket& bucket, const LatencyOptions& options)
+LatencyPhases::LatencyPhases(Bucket& bucket, const LatencyOptions& options,
+                             std::function<std::chrono::nanoseconds()> transfer)
     : value_(options.valueSize, 'x') {
-    keys_.reserve(options.items);
+    documents_.reserve(options.items);
     for (size_t i = 0; i < options.items; ++i) {
-        keys_.push_back("0" + std::to_string(i));
+        documents_.push_back({"0" + std::to_string(i), options.vbucketOf(i)});
     }
     const auto addAfter = [&](auto prepare, const std::string& name, auto operation) {
         const auto run = [this, &bucket, name, prepare, operation](size_t first,
                                                                    std::span<uint64_t> times) {
-            const auto keys = std::span<const std::string>(keys_).subspan(first, times.size());
-            timeEach(name, bucket.memory(), keys, times, prepare, operation);
+            const auto mine = std::span<const Document>(documents_).subspan(first, times.size());
+            timeEach(name, bucket.memory(), mine, times, prepare, operation);
         };
-        phases_.push_back({name, run, {}});
+        phases_.push_back({name, documents_.size(), run, {}});
     };
     const auto add = [&](const std::string& name, auto operation) {
-        addAfter([](const std::string&) {}, name, operation);
+        addAfter([](const Document&) {}, name, operation);
     };
-    const auto get = [&bucket](const std::string& key, const OpTime& now) {
-        return bucket.get(kVb, key, now);
+    const auto get = [&bucket](const Document& document, const OpTime& now) {
+        return bucket.get(document.vbid, document.key, now);
     };
-    add("add", [this, &bucket](const std::string& key, const OpTime& now) {
-        return bucket.store(kVb, key, StoreMode::Add, value_, {}, now);
+    add("add", [this, &bucket](const Document& document, const OpTime& now) {
+        return bucket.store(document.vbid, document.key, StoreMode::Add, value_, {}, now);
     });
+    if (options.backlog == Backlog::Alone) {
+        const auto run = [transfer = std::move(transfer)](size_t, std::span<uint64_t> times) {
+            times.front() = static_cast<uint64_t>(transfer().count());
+        };
+        phases_.push_back({std::string(kTransfer), 1, run, {}});
+    }
     add("get", get);
     if (options.probeGet) {
-        const auto prefetchLine = [&bucket](const std::string& key) {
-            bucket.prefetchKey(kVb, hashKey(key));
+        const auto prefetchLine = [&bucket](const Document& document) {
+            bucket.prefetchKey(document.vbid, hashKey(document.key));
             letPrefetchesArrive();
         };
         addAfter(prefetchLine, "get/line", get);
-        add("get/cached",
-            [this, get](const std::string&, const OpTime& now) { return get(keys_.front(), now); });
+        add("get/cached", [this, get](const Document&, const OpTime& now) {
+            return get(documents_.front(), now);
+        });
     }
-    add("replace", [this, &bucket](const std::string& key, const OpTime& now) {
-        return bucket.store(kVb, key, StoreMode::Replace, value_, {}, now);
+    add("replace", [this, &bucket](const Document& document, const OpTime& now) {
+        return bucket.store(document.vbid, document.key, StoreMode::Replace, value_, {}, now);
     });
-    add("delete", [&bucket](const std::string& key, const OpTime& now) {
-        return bucket.remove(kVb, key, {}, now);
+    add("delete", [&bucket](const Document& document, const OpTime& now) {
+        return bucket.remove(document.vbid, document.key, {}, now);
     });
 }
 
-std::vector<std::string> LatencyPhases::names() const {
-    std::vector<std::string> names;
+std::vector<LatencyPhases::Length> LatencyPhases::lengths() const {
+    std::vector<Length> lengths;
     for (const Phase& phase : phases_) {
-        names.push_back(phase.name);
+        lengths.push_back({phase.name, phase.operations});
     }
-    return names;
+    return lengths;
 }
 
 std::span<const uint64_t> LatencyPhases::advance(size_t count) {
     Phase& phase = phases_[current_];
-    phase.nanos.resize(keys_.size());  // at once: no operation waits for its page
+    phase.nanos.resize(phase.operations);  // at once: no operation waits for its page
     const auto times = std::span<uint64_t>(phase.nanos).subspan(position_, count);
     phase.run(position_, times);
     position_ += count;
-    if (left() == 0) {
+    if (position_ == phase.operations) {
         ++current_;
         position_ = 0;
     }

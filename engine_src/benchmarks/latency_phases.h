@@ -1,5 +1,5 @@
 // The four timed phases of front_end_latency, in the historic order: Add all, Get all, Replace all,
-// Delete all.
+// Delete all. With Backlog::Alone the client's transfer stands after Add, as "dcp": one operation.
 //
 // What is timed: add and replace from the caller's bytes to the stored document (allocation and
 // copy included), get up to the answer (dropping the value comes after the end stamp), delete.
@@ -11,10 +11,12 @@
 // "get/cached" asks for one key again and again, so that it waits for nothing.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "benchmarks/latency_options.h"
@@ -23,23 +25,40 @@
 namespace kv::bench {
 
 struct PhaseTimes {
-    std::string name;             ///< "add", "get", "replace", "delete"; "get/..." the probes
+    std::string name;  ///< "add", "get", "replace", "delete"; "get/..." the probes; kTransfer
     std::vector<uint64_t> nanos;  ///< one an operation, in the order of the operations
 };
 
-/// The phases on vBucket 0, one after the other, each in as many parts as one likes. From one
-/// thread, the same for all; the bucket outlives it.
+struct LatencyDocument {
+    std::string key;
+    Vbid vbid;
+};
+
+/// The phase that is the client's.
+constexpr std::string_view kTransfer = "dcp";
+
+/// The phases, one after the other, each in as many parts as one likes. From one thread, the same
+/// for all; the bucket outlives it.
 class LatencyPhases {
   public:
-    LatencyPhases(Bucket& bucket, const LatencyOptions& options);
+    /// `transfer`: waits until the client has the backlog, and says how long that took it; may
+    /// throw.
+    LatencyPhases(Bucket& bucket, const LatencyOptions& options,
+                  std::function<std::chrono::nanoseconds()> transfer);
 
+    struct Length {
+        std::string name;
+        size_t operations;
+    };
     /// In their order.
-    [[nodiscard]] std::vector<std::string> names() const;
+    [[nodiscard]] std::vector<Length> lengths() const;
     [[nodiscard]] bool done() const { return current_ == phases_.size(); }
+    /// Whether every document is there: Add is over.
+    [[nodiscard]] bool added() const { return current_ > 0; }
     /// Of the phase under way: not when done().
     [[nodiscard]] const std::string& current() const { return phases_[current_].name; }
-    /// Its operations to come.
-    [[nodiscard]] size_t left() const { return keys_.size() - position_; }
+    /// Its operations to come: not when done().
+    [[nodiscard]] size_t left() const { return phases_[current_].operations - position_; }
     /// Does the next `count` (at most left()) operations of the phase under way and gives their
     /// times, valid until take(); the last of them ends it. Throws std::runtime_error when an
     /// operation does not succeed: a latency of failures is none.
@@ -50,12 +69,13 @@ class LatencyPhases {
   private:
     struct Phase {
         std::string name;
-        /// Times the operations of the keys [first, first + times.size()).
+        size_t operations;
+        /// Times the operations [first, first + times.size()).
         std::function<void(size_t first, std::span<uint64_t> times)> run;
         std::vector<uint64_t> nanos;
     };
 
-    std::vector<std::string> keys_;
+    std::vector<LatencyDocument> documents_;
     std::string value_;
     std::vector<Phase> phases_;
     size_t current_{0};

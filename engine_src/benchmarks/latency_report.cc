@@ -69,6 +69,9 @@ Json optionsJson(const LatencyOptions& options) {
             {"value_size", options.valueSize},
             {"bucket_type", std::string(kv::toString(options.bucket))},
             {"dcp", toString(options.dcp)},
+            {"backlog", toString(options.backlog)},
+            {"vbuckets", options.vbuckets},
+            {"busy_vbuckets", options.busyVbuckets},
             {"producer_slots", options.producerSlots},
             {"ht_size", options.htSize},
             {"chk_max_items", options.checkpointItems},
@@ -107,6 +110,9 @@ std::string latencyTable(const LatencyReport& report) {
                             report.dcp->messages, report.dcp->documents, report.dcp->snapshots,
                             report.dcp->bytes, report.dcp->wakeups);
     }
+    if (report.itemsPerSecond) {
+        text += fmt::format("DCP alone: {:.0f} items/s\n", *report.itemsPerSecond);
+    }
     return text;
 }
 
@@ -129,6 +135,12 @@ std::string latencyJson(const LatencyReport& report) {
                        {"snapshots", dcp.snapshots}, {"bytes", dcp.bytes},
                        {"wakeups", dcp.wakeups},     {"snapshot_runs", dcp.snapshotRuns},
                        {"pauses", dcp.pauses}};
+        for (const auto& [phase, documents] : report.received) {
+            json["dcp"]["documents_after"][phase] = documents;
+        }
+        if (report.itemsPerSecond) {
+            json["dcp"]["items_per_s"] = *report.itemsPerSecond;
+        }
     }
     return json.dump();
 }

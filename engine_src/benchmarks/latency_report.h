@@ -16,6 +16,10 @@ struct LatencyReport {
     LatencyOptions options;
     std::vector<std::pair<std::string, PhaseSummary>> phases;
     std::optional<DcpCounts> dcp;
+    /// Documents that the client had at the end of each phase.
+    std::vector<std::pair<std::string, uint64_t>> received;
+    /// Of the backlog to the client, when nothing else ran (Backlog::Alone).
+    std::optional<double> itemsPerSecond;
 };
 
 /// Median, 95 %, 99 % and standard deviation in µs, and each phase's shape up to its 99th

@@ -10,13 +10,15 @@ namespace kv::bench {
 
 namespace {
 
-/// Seqnos a run makes: add, replace and delete of every item.
-constexpr uint64_t kSeqnosPerItem = 3;
+/// What the client did not get.
+std::runtime_error incomplete(const std::string& why) {
+    return std::runtime_error("the DCP client did not get everything: " + why);
+}
 
 std::unique_ptr<Bucket> makeBucket(const LatencyOptions& options, Executor& executor,
                                    const std::string& dataDir) {
     BucketConfig config;
-    config.vbuckets = 1;
+    config.vbuckets = options.vbuckets;
     if (options.htSize != 0) {
         config.htSize = options.htSize;
     }
@@ -35,10 +37,13 @@ std::unique_ptr<Bucket> makeBucket(const LatencyOptions& options, Executor& exec
         persistent->warmUp();
         bucket = std::move(persistent);
     }
-    bucket->setVBucketState(Vbid{0}, VbState::Active, OpTime::now());
-    if (options.htSize == 0) {
-        HashTable& table = bucket->vbucket(Vbid{0}).hashTable();
-        table.resize(table.preferredSize(options.items));
+    const auto documents = options.documentsByVbucket();
+    for (uint16_t vb = 0; vb < options.vbuckets; ++vb) {
+        bucket->setVBucketState(Vbid{vb}, VbState::Active, OpTime::now());
+        if (options.htSize == 0) {
+            HashTable& table = bucket->vbucket(Vbid{vb}).hashTable();
+            table.resize(table.preferredSize(documents[vb]));
+        }
     }
     return bucket;
 }
@@ -67,29 +72,48 @@ LatencySession::LatencySession(const LatencyOptions& options)
       // No writer: the flusher is told of every mutation, as in the server, and never runs.
       executor_({.writers = 0, .auxIo = 1, .nonIo = 0}),
       bucket_(makeBucket(options_, executor_, dir_.path())),
-      phases_(*bucket_, options_) {}
+      phases_(*bucket_, options_, [this] { return transfer(); }) {}
 
 std::span<const uint64_t> LatencySession::advance(size_t count) {
-    if (!started_ && options_.dcp != DcpMode::None) {
-        client_ = std::make_unique<BackgroundDcpClient>(*bucket_, executor_, options_,
-                                                        Seqno{kSeqnosPerItem * options_.items});
+    const bool due = options_.backlog == Backlog::None || phases_.added();
+    if (!client_ && due && options_.dcp != DcpMode::None) {
+        client_ = std::make_unique<BackgroundDcpClient>(*bucket_, executor_, options_);
     }
-    started_ = true;
-    return phases_.advance(count);
+    const std::string phase = phases_.current();
+    const auto times = phases_.advance(count);
+    if (client_ && (phases_.done() || phases_.current() != phase)) {
+        received_.emplace_back(phase, client_->documents());
+    }
+    return times;
+}
+
+std::chrono::nanoseconds LatencySession::transfer() {
+    const auto taken = client_->waitForBacklog(std::chrono::seconds(options_.drainSeconds));
+    if (!taken) {
+        throw incomplete("not every document came in time");
+    }
+    return *taken;
 }
 
 LatencyReport LatencySession::finish() {
-    LatencyReport report{options_, {}, {}};
+    LatencyReport report{options_, {}, {}, {}, {}};
     if (client_) {
         const auto end = client_->waitForEnd(std::chrono::seconds(options_.drainSeconds));
         if (end != dcp::EndStatus::Ok) {
-            throw std::runtime_error(std::string("the DCP client did not get everything: ") +
-                                     (end ? "its stream ended early" : "time-out"));
+            throw incomplete(end ? "a stream ended early, status " +
+                                             std::to_string(static_cast<unsigned>(*end))
+                                 : "time-out");
         }
         report.dcp = client_->counts();
+        report.received = std::move(received_);
         client_.reset();
     }
     for (PhaseTimes& phase : phases_.take()) {
+        if (phase.name == kTransfer) {
+            report.itemsPerSecond = static_cast<double>(options_.items) * 1e9 /
+                                    static_cast<double>(phase.nanos.front());
+            continue;
+        }
         report.phases.emplace_back(phase.name, summarise(std::move(phase.nanos)));
     }
     return report;

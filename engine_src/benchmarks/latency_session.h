@@ -35,22 +35,24 @@ class LatencySession {
   public:
     explicit LatencySession(const LatencyOptions& options);
 
-    [[nodiscard]] size_t items() const { return options_.items; }
     [[nodiscard]] const LatencyPhases& phases() const { return phases_; }
-    /// LatencyPhases::advance; the client starts with the first operation.
+    /// LatencyPhases::advance; the client starts with the first operation, or with the first after
+    /// Add where it is to find a backlog.
     std::span<const uint64_t> advance(size_t count);
     /// When the phases are done, once: waits until the client has everything. Throws
     /// std::runtime_error when it does not get it.
     LatencyReport finish();
 
   private:
+    std::chrono::nanoseconds transfer();
+
     const LatencyOptions options_;
     ScratchDir dir_;
     ThreadExecutor executor_;
     std::unique_ptr<Bucket> bucket_;
     LatencyPhases phases_;
     std::unique_ptr<BackgroundDcpClient> client_;
-    bool started_{false};
+    std::vector<std::pair<std::string, uint64_t>> received_;
 };
 
 }  // namespace kv::bench

@@ -19,13 +19,13 @@ std::vector<std::pair<std::string, std::string>> LatencySource::context() {
 
 std::vector<slices::Offer> LatencySource::offers() {
     std::vector<slices::Offer> offers;
-    const auto items = static_cast<int64_t>(session_.items());
-    for (const std::string& name : session_.phases().names()) {
+    for (const auto& [name, operations] : session_.phases().lengths()) {
+        const auto length = static_cast<int64_t>(operations);
         offers.push_back({.name = name,
                           .full = name,
-                          .pass = items,
+                          .pass = length,
                           .once = true,
-                          .step = std::max<int64_t>(1, items / kSlices)});
+                          .step = std::max<int64_t>(1, length / kSlices)});
     }
     return offers;
 }

@@ -18,6 +18,13 @@ LatencyOptions small(DcpMode dcp) {
     return options;
 }
 
+LatencyOptions withBacklog(DcpMode dcp, Backlog backlog) {
+    LatencyOptions options = small(dcp);
+    options.bucket = BucketType::Persistent;
+    options.backlog = backlog;
+    return options;
+}
+
 TEST(LatencySource, PassesItsPhasesOnceAndInOrder) {
     LatencySource source(small(DcpMode::Notify));
     const auto offers = source.offers();
@@ -62,6 +69,97 @@ TEST(LatencySession, AWholeRunGivesEveryPhase) {
         EXPECT_EQ(phase.count, 300U) << name;
     }
     EXPECT_FALSE(report.dcp.has_value());
+}
+
+TEST(LatencyOptions, DocumentsGoRoundTheBusyVbucketsWhichAreSpreadOverAll) {
+    LatencyOptions options;
+    options.items = 10;
+    options.vbuckets = 8;
+    EXPECT_EQ(options.documentsByVbucket(), (std::vector<uint64_t>{2, 2, 1, 1, 1, 1, 1, 1}));
+    options.busyVbuckets = 2;
+    EXPECT_EQ(options.documentsByVbucket(), (std::vector<uint64_t>{5, 0, 0, 0, 5, 0, 0, 0}));
+    EXPECT_EQ(options.vbucketOf(3), Vbid{4});
+    options.vbuckets = 1;
+    options.busyVbuckets = 0;
+    EXPECT_EQ(options.documentsByVbucket(), std::vector<uint64_t>{10});
+}
+
+Json runAtOnce(const LatencyOptions& options) {
+    LatencySession session(options);
+    while (!session.phases().done()) {
+        session.advance(session.phases().left());
+    }
+    return Json::parse(latencyJson(session.finish()));
+}
+
+TEST(LatencySession, StreamsOfManyVbucketsBringEveryDocumentAndThoseWithoutSendNothing) {
+    for (const DcpMode dcp : {DcpMode::Busy, DcpMode::Notify}) {
+        LatencyOptions options = small(dcp);
+        options.vbuckets = 32;
+        options.busyVbuckets = 4;
+        const Json report = runAtOnce(options);
+        EXPECT_EQ(report["phases"]["replace"]["n"], 300);
+        EXPECT_GE(report["dcp"]["documents"], 300);
+        EXPECT_LE(report["dcp"]["documents"], 900);
+        EXPECT_FALSE(report["dcp"].contains("items_per_s"));
+        EXPECT_EQ(report["options"]["busy_vbuckets"], 4);
+    }
+}
+
+TEST(LatencySession, ABacklogIsSentBesideThePhasesAfterAdd) {
+    LatencyOptions options = withBacklog(DcpMode::Busy, Backlog::Beside);
+    options.vbuckets = 16;
+    const Json report = runAtOnce(options);
+    EXPECT_FALSE(report["dcp"]["documents_after"].contains("add")) << "there was no client yet";
+    EXPECT_TRUE(report["dcp"]["documents_after"].contains("delete"));
+    EXPECT_GE(report["dcp"]["documents"], 300);
+    EXPECT_FALSE(report["dcp"].contains("items_per_s"));
+}
+
+TEST(LatencySession, ABacklogThatIsSentAloneIsTimed) {
+    LatencyOptions options = withBacklog(DcpMode::Notify, Backlog::Alone);
+    options.vbuckets = 16;
+    const Json report = runAtOnce(options);
+    EXPECT_GT(report["dcp"]["items_per_s"], 0);
+    EXPECT_EQ(report["dcp"]["documents_after"]["dcp"], 300);
+    EXPECT_FALSE(report["phases"].contains("dcp")) << "one operation has no percentiles";
+}
+
+TEST(LatencySource, ABacklogThatIsSentAloneIsOneOperationAfterAdd) {
+    LatencySource source(withBacklog(DcpMode::Busy, Backlog::Alone));
+    const auto offers = source.offers();
+    ASSERT_EQ(offers.size(), 5U);
+    EXPECT_EQ(offers[1].name, "dcp");
+    EXPECT_EQ(offers[1].pass, 1);
+    EXPECT_EQ(offers[1].step, 1);
+    for (const auto& offer : offers) {
+        const auto slice = source.run(offer.name, *offer.pass);
+        EXPECT_EQ(slice.left, 0) << offer.name;
+        EXPECT_GT(slice.realNs, 0) << offer.name;
+    }
+    EXPECT_GT(Json::parse(source.report())["dcp"]["items_per_s"], 0);
+}
+
+TEST(LatencyOptions, WhatContradictsItselfIsRefused) {
+    const auto status = [](std::vector<std::string> words) {
+        words.insert(words.begin(), "front_end_latency");
+        std::vector<char*> argv;
+        for (std::string& word : words) {
+            argv.push_back(word.data());
+        }
+        int exitCode = 0;
+        const auto options =
+                parseLatencyOptions(static_cast<int>(argv.size()), argv.data(), exitCode);
+        EXPECT_EQ(options.has_value(), exitCode == 0);
+        return exitCode;
+    };
+    EXPECT_EQ(status({"--vbuckets=4", "--busy-vbuckets=4", "--dcp=busy", "--backlog=beside"}), 0);
+    EXPECT_EQ(status({"--vbuckets=4", "--busy-vbuckets=5"}), 2);
+    EXPECT_EQ(status({"--vbuckets=4", "--producer-slots=3"}), 2);
+    EXPECT_EQ(status({"--backlog=alone"}), 2);
+    EXPECT_EQ(status({"--backlog=aside", "--dcp=busy"}), 2);
+    EXPECT_EQ(status({"--backlog=alone", "--dcp=busy", "--bucket-type=ephemeral"}), 2);
+    EXPECT_EQ(status({"--buffer-size=512"}), 2);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ constexpr size_t kSnapshotItems = 10'000;
 }  // namespace
 
 ActiveStream::ActiveStream(const StreamRequest& request, std::string name,
-                           CheckpointManager& checkpoints, BackfillSource& source)
+                           CheckpointCursors checkpoints, BackfillSource& source)
     : request_(request),
       name_(std::move(name)),
       checkpoints_(checkpoints),

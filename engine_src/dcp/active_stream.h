@@ -17,7 +17,7 @@
 #include <optional>
 #include <string>
 
-#include "checkpoint/checkpoint_manager.h"
+#include "checkpoint/checkpoint_cursors.h"
 #include "dcp/backfill.h"
 #include "dcp/message.h"
 #include "types/ids.h"
@@ -46,7 +46,7 @@ enum class ListWhilePending : bool { No, Yes };
 class ActiveStream {
   public:
     /// Registers the stream's cursor, named `name`.
-    ActiveStream(const StreamRequest& request, std::string name, CheckpointManager& checkpoints,
+    ActiveStream(const StreamRequest& request, std::string name, CheckpointCursors checkpoints,
                  BackfillSource& source);
     ~ActiveStream();
     ActiveStream(const ActiveStream&) = delete;
@@ -115,7 +115,7 @@ class ActiveStream {
 
     const StreamRequest request_;
     const std::string name_;
-    CheckpointManager& checkpoints_;
+    CheckpointCursors checkpoints_;
     BackfillSource& source_;
 
     /// Someone will look at the stream; cleared before deciding that it is idle. On a cache line of

@@ -14,11 +14,11 @@ BucketProducer::BucketProducer(std::string name, Bucket& bucket, BackfillSource&
                  .wakeSnapshotTask = [this] { tasks_.wakeSnapshots(); },
                  .wakeBackfillTask = [this] { tasks_.wakeBackfills(); }}),
       tasks_(producer_, bucket.memory(), executor, snapshotInterval) {
-    bucket_.addSeqnoListener(this);
+    bucket_.listeners().add(this);
 }
 
 BucketProducer::~BucketProducer() {
-    bucket_.removeSeqnoListener(this);
+    bucket_.listeners().remove(this);
 }
 
 bool BucketProducer::open(const StreamRequest& request, uint64_t clears) {
@@ -31,7 +31,7 @@ bool BucketProducer::open(const StreamRequest& request, uint64_t clears) {
                          std::to_string(++opened_);
     VBucket& vbucket = bucket_.vbucket(request.vbid);
     const bool added = producer_.addStream(std::make_shared<ActiveStream>(
-            request, std::move(cursor), vbucket.checkpoints(), source_));
+            request, std::move(cursor), vbucket.checkpoints().cursors(), source_));
     if (added && vbucket.clears() != clears) {
         // It rolled back between the check of the request and here: nobody told this stream.
         producer_.endStream(request.vbid, EndStatus::Rollback);

@@ -16,7 +16,7 @@
 
 #include "bucket/bucket.h"
 #include "dcp/passive_stream.h"
-#include "options/dcp_consumer_probe.h"
+#include "options/selected/dcp_consumer_probe.h"
 
 namespace kv::dcp {
 
@@ -164,6 +164,6 @@ class BasicConsumer {
     std::atomic<uint64_t> refused_{0};
 };
 
-using Consumer = BasicConsumer<options::DcpConsumerProbe>;
+using Consumer = BasicConsumer<options::SelectedDcpConsumerProbe>;
 
 }  // namespace kv::dcp

@@ -207,7 +207,7 @@ TYPED_TEST(ConsumerTest, KeepsOrderWhileReceivingAndDrainingAtOnce) {
 }
 
 TEST(DcpConsumerProbe, IsTheOneThatWasAskedForAtBuildTime) {
-    EXPECT_EQ(options::DcpConsumerProbe::kName, KV_SELECTED_DCP_CONSUMER_PROBE);
+    EXPECT_TRUE((std::is_same_v<Consumer, BasicConsumer<options::SelectedDcpConsumerProbe>>));
 }
 
 }  // namespace

@@ -16,7 +16,7 @@
 #include "dcp/active_stream.h"
 #include "dcp/flow_control.h"
 #include "dcp/message.h"
-#include "options/dcp_snapshot.h"
+#include "options/dcp_snapshot_queue.h"
 
 namespace kv::dcp {
 

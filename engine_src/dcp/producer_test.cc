@@ -83,7 +83,7 @@ class Node {
                                  [this] { ++backfillWakes; }}) {
         for (uint16_t vb = 0; vb < kVbuckets; ++vb) {
             managers.push_back(std::make_unique<CheckpointManager>(Vbid{vb}, config));
-            managers.back()->registerPersistenceCursor();
+            managers.back()->persistence().registerCursor();
         }
     }
 
@@ -102,21 +102,21 @@ class Node {
 
     void persist(Vbid vbid) {
         auto& manager = *managers[vbid.get()];
-        const auto taken = manager.takeItemsToPersist(1'000'000);
+        const auto taken = manager.persistence().takeItemsToPersist(1'000'000);
         for (const auto& item : taken.items) {
             if (!item->isMeta()) {
                 store.put(item);
             }
         }
-        manager.persisted();
-        const auto freed = manager.extractClosedUnrefCheckpoints();
+        manager.persistence().persisted();
+        const auto freed = manager.removal().extractClosedUnrefCheckpoints();
     }
 
     std::shared_ptr<ActiveStream> stream(Vbid vbid, Seqno start = {}, Seqno end = Seqno{UINT64_MAX},
                                          bool diskOnly = false) {
         auto made = std::make_shared<ActiveStream>(
                 StreamRequest{vbid, 100u + vbid.get(), start, end, diskOnly, {}},
-                "dcp:" + std::to_string(vbid.get()), *managers[vbid.get()], store);
+                "dcp:" + std::to_string(vbid.get()), managers[vbid.get()]->cursors(), store);
         EXPECT_TRUE(producer.addStream(made));
         return made;
     }
@@ -209,6 +209,9 @@ using AllProducers =
                        Make<options::RoundRobinReady, options::UniqueSnapshotQueue, 256>,
                        Make<options::QueueReady, options::UniqueSnapshotQueue, 256>,
                        Make<options::QueueReady, options::DuplicatesSnapshotQueue, 10>,
+                       Make<options::SetQueueReady, options::UniqueSnapshotQueue, 256>,
+                       Make<options::HashQueueReady, options::UniqueSnapshotQueue, 256>,
+                       Make<options::ListQueueReady, options::UniqueSnapshotQueue, 256>,
                        Make<options::LockFreeReady, options::UniqueSnapshotQueue, 256>>;
 template <class P>
 class ProducerTest : public testing::Test {};
@@ -272,7 +275,7 @@ TYPED_TEST(ProducerTest, ADroppedCursorGoesOnByBackfillWithoutLossOrRepetition) 
         node.write(vb, "k" + std::to_string(i));
         node.persist(vb);
     }
-    const auto victims = node.managers[vb.get()]->getListOfCursorsToDrop();
+    const auto victims = node.managers[vb.get()]->removal().getListOfCursorsToDrop();
     ASSERT_EQ(victims.size(), 1u);
     EXPECT_TRUE(node.producer.dropCursor(vb, victims[0]));
     EXPECT_FALSE(node.producer.dropCursor(vb, victims[0])) << "it is dropped once";
@@ -295,7 +298,7 @@ TYPED_TEST(ProducerTest, AStreamThatMissedAPurgedDeletionRollsBack) {
         node.write(vb, "k" + std::to_string(i));
         node.persist(vb);
     }
-    const auto victims = node.managers[vb.get()]->getListOfCursorsToDrop();
+    const auto victims = node.managers[vb.get()]->removal().getListOfCursorsToDrop();
     ASSERT_EQ(victims.size(), 1u);
     ASSERT_TRUE(node.producer.dropCursor(vb, victims[0]));
     node.persist(vb);
@@ -524,7 +527,7 @@ std::map<uint16_t, std::vector<std::tuple<uint64_t, std::string, MessageKind>>> 
                 node.persist(vbid);
                 break;
             case 2: {
-                const auto victims = node.managers[vbid.get()]->getListOfCursorsToDrop();
+                const auto victims = node.managers[vbid.get()]->removal().getListOfCursorsToDrop();
                 for (const auto& victim : victims) {
                     EXPECT_TRUE(node.producer.dropCursor(vbid, victim));
                 }
@@ -564,12 +567,18 @@ TEST(ProducerEquivalence, EveryDesignSendsTheSame) {
     using RoundRobin = Make<options::RoundRobinReady, options::UniqueSnapshotQueue, 1>;
     using Duplicates = Make<options::QueueReady, options::DuplicatesSnapshotQueue, 10>;
     using Queue = Make<options::QueueReady, options::UniqueSnapshotQueue, 256>;
+    using Set = Make<options::SetQueueReady, options::UniqueSnapshotQueue, 256>;
+    using Hash = Make<options::HashQueueReady, options::UniqueSnapshotQueue, 256>;
+    using List = Make<options::ListQueueReady, options::UniqueSnapshotQueue, 256>;
     using LockFree = Make<options::LockFreeReady, options::UniqueSnapshotQueue, 256>;
     for (unsigned seed = 0; seed < 3'000; ++seed) {
         const auto expected = sentFor<Queue>(seed);
         ASSERT_EQ(sentFor<OneLock>(seed), expected) << "onelock, seed " << seed;
         ASSERT_EQ(sentFor<RoundRobin>(seed), expected) << "roundrobin, seed " << seed;
         ASSERT_EQ(sentFor<Duplicates>(seed), expected) << "duplicates, seed " << seed;
+        ASSERT_EQ(sentFor<Set>(seed), expected) << "readyqueue-set, seed " << seed;
+        ASSERT_EQ(sentFor<Hash>(seed), expected) << "readyqueue-hash, seed " << seed;
+        ASSERT_EQ(sentFor<List>(seed), expected) << "readyqueue-list, seed " << seed;
         ASSERT_EQ(sentFor<LockFree>(seed), expected) << "lockfree, seed " << seed;
     }
 }

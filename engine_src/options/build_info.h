@@ -8,7 +8,7 @@
 
 namespace kv::options {
 
-/// Every build switch with its value as options/Options.cmake spells it, e.g. {"ht_stats", "core"};
+/// Every build switch with its value as options/switches.json spells it, e.g. {"ht_stats", "core"};
 /// and {"type", ...}, the CMake build type. The allocator is not among them: it is linked, and
 /// speaks for itself (allocators/allocator.h).
 std::vector<std::pair<std::string, std::string>> buildInfo();

@@ -4,10 +4,6 @@
 
 #include <algorithm>
 #include <string_view>
-#include <type_traits>
-
-#include "options/choice.h"
-#include "options/selected/checkpoint.h"
 
 namespace kv::options {
 
@@ -44,9 +40,5 @@ struct DistanceExtract {
         return (*lowest)->checkpoint();
     }
 };
-
-using SelectedCheckpointExtract = std::conditional_t<is(KV_SELECTED_CHECKPOINT_EXTRACT, "walk"),
-                                                     WalkExtract, DistanceExtract>;
-static_assert(is(SelectedCheckpointExtract::kName, KV_SELECTED_CHECKPOINT_EXTRACT));
 
 }  // namespace kv::options

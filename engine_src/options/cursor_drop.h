@@ -12,9 +12,6 @@
 #include <unordered_set>
 #include <vector>
 
-#include "options/choice.h"
-#include "options/selected/checkpoint.h"
-
 namespace kv::options {
 
 /// Walks the list from the oldest checkpoint into a set, then tests every cursor against the set:
@@ -23,7 +20,7 @@ struct WalkCursorDrop {
     static constexpr std::string_view kName = "walk";
 
     /// `State` gives oldest(), open(), special() (a cursor or null) and cursors(); see
-    /// checkpoint/checkpoint_manager.h.
+    /// checkpoint/checkpoint_removal.h.
     template <class State>
     static auto select(const State& state) {
         using Checkpoint = std::remove_pointer_t<decltype(state.oldest())>;
@@ -64,9 +61,5 @@ struct CompareCursorDrop {
         return result;
     }
 };
-
-using SelectedCursorDrop =
-        std::conditional_t<is(KV_SELECTED_CURSOR_DROP, "walk"), WalkCursorDrop, CompareCursorDrop>;
-static_assert(is(SelectedCursorDrop::kName, KV_SELECTED_CURSOR_DROP));
 
 }  // namespace kv::options

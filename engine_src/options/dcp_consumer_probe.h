@@ -1,13 +1,9 @@
-// How the consumer walks its stream slots: test the slot first and copy the ref-counted stream only
-// if there is one (before the copy), or copy first and test the copy (after the copy), which costs
-// two atomic operations an empty slot.
+// Build switch ENGINE_DCP_CONSUMER_PROBE: how the consumer walks its stream slots: test the slot
+// first and copy the ref-counted stream only if there is one (before the copy), or copy first and
+// test the copy (after the copy), which costs two atomic operations an empty slot.
 #pragma once
 
 #include <string_view>
-#include <type_traits>
-
-#include "options/choice.h"
-#include "options/selected/dcp.h"
 
 namespace kv::options {
 
@@ -30,9 +26,5 @@ struct ProbeAfterCopy {
         return slot.copy();
     }
 };
-
-using DcpConsumerProbe = std::conditional_t<is(KV_SELECTED_DCP_CONSUMER_PROBE, "after"),
-                                            ProbeAfterCopy, ProbeBeforeCopy>;
-static_assert(is(KV_SELECTED_DCP_CONSUMER_PROBE, DcpConsumerProbe::kName));
 
 }  // namespace kv::options

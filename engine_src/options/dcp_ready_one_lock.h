@@ -18,10 +18,8 @@ class OneLockReady {
     std::mutex& mutex() { return mutex_; }
 
     bool pushUnique(Vbid vbid) {
-        for (size_t i = 0; i < list_.size(); ++i) {
-            if (list_.at(i) == vbid) {
-                return false;
-            }
+        if (list_.contains(vbid)) {
+            return false;
         }
         list_.push(vbid);
         return true;

@@ -5,26 +5,26 @@
 #include <mutex>
 #include <optional>
 #include <string_view>
-#include <vector>
 
+#include "options/dcp_ready_lookup.h"
 #include "options/ready_list.h"
 
 namespace kv::options {
 
 /// The number of members is readable without the mutex, so that a client that asks again and again
-/// does not keep notifiers from it.
-class QueueReady {
+/// does not keep notifiers from it. `Lookup`: which vBuckets are in it (dcp_ready_lookup.h).
+template <class Lookup>
+class LookupQueueReady {
   public:
-    static constexpr std::string_view kName = "readyqueue";
+    static constexpr std::string_view kName = Lookup::kName;
     static constexpr bool kOneLock = false;
-    explicit QueueReady(size_t vbuckets) : queue_(vbuckets), listed_(vbuckets) {}
+    explicit LookupQueueReady(size_t vbuckets) : queue_(vbuckets), listed_(vbuckets) {}
 
     bool pushUnique(Vbid vbid) {
         const std::scoped_lock lock(mutex_);
-        if (listed_[vbid.get()]) {
+        if (!listed_.insert(vbid)) {
             return false;
         }
-        listed_[vbid.get()] = true;
         queue_.push(vbid);
         size_.store(queue_.size(), std::memory_order_release);
         return true;
@@ -55,15 +55,20 @@ class QueueReady {
             return std::nullopt;
         }
         const Vbid vbid = queue_.pop();
-        listed_[vbid.get()] = false;
+        listed_.eraseOldest(vbid);
         size_.store(queue_.size(), std::memory_order_release);
         return vbid;
     }
 
     std::mutex mutex_;
     VbidRing queue_;
-    std::vector<bool> listed_;
+    Lookup listed_;
     std::atomic<size_t> size_{0};
 };
+
+using QueueReady = LookupQueueReady<BitmapLookup>;
+using SetQueueReady = LookupQueueReady<SetLookup>;
+using HashQueueReady = LookupQueueReady<HashLookup>;
+using ListQueueReady = LookupQueueReady<ListLookup>;
 
 }  // namespace kv::options

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "options/dcp_snapshot.h"
+#include "options/dcp_snapshot_queue.h"
 
 namespace kv::options {
 
@@ -28,7 +28,8 @@ std::unique_lock<std::mutex> lockIfOne(Ready& ready) {
 
 template <class Ready>
 class DcpReadyTest : public testing::Test {};
-using AllReady = testing::Types<OneLockReady, RoundRobinReady, QueueReady, LockFreeReady>;
+using AllReady = testing::Types<OneLockReady, RoundRobinReady, QueueReady, SetQueueReady,
+                                HashQueueReady, ListQueueReady, LockFreeReady>;
 TYPED_TEST_SUITE(DcpReadyTest, AllReady);
 
 TYPED_TEST(DcpReadyTest, ListsAVbucketOnce) {
@@ -108,16 +109,39 @@ TYPED_TEST(DcpReadyTest, LosesNoWakeUp) {
     EXPECT_EQ(total, 3 * kPerThread) << "a push was lost";
 }
 
-TEST(DcpReady, QueuesServeInOrderOfArrival) {
-    QueueReady queue(8);
-    LockFreeReady lockFree(8);
-    for (const Vbid vbid : {Vbid{5}, Vbid{2}, Vbid{7}}) {
+template <class Ready>
+class DcpReadyQueueTest : public testing::Test {};
+using Queues = testing::Types<OneLockReady, QueueReady, SetQueueReady, HashQueueReady,
+                              ListQueueReady, LockFreeReady>;
+TYPED_TEST_SUITE(DcpReadyQueueTest, Queues);
+
+TYPED_TEST(DcpReadyQueueTest, ServesInOrderOfArrival) {
+    TypeParam queue(8);
+    for (const Vbid vbid : {Vbid{5}, Vbid{2}, Vbid{7}, Vbid{2}}) {
         queue.pushUnique(vbid);
-        lockFree.pushUnique(vbid);
     }
     for (const Vbid vbid : {Vbid{5}, Vbid{2}, Vbid{7}}) {
         EXPECT_EQ(queue.pop(kNeverFull).vbid, vbid);
-        EXPECT_EQ(lockFree.pop(kNeverFull).vbid, vbid);
+    }
+    EXPECT_TRUE(queue.empty());
+}
+
+/// All of many vBuckets, around the end of the ring and again.
+TYPED_TEST(DcpReadyQueueTest, HoldsEveryVbucketOnceAndInOrder) {
+    constexpr uint16_t kVbuckets = 1024;
+    TypeParam queue(kVbuckets);
+    for (int pass = 0; pass < 3; ++pass) {
+        queue.pushUnique(Vbid{0});
+        EXPECT_EQ(queue.pop(kNeverFull).vbid, Vbid{0});
+        for (uint16_t vb = 0; vb < kVbuckets; ++vb) {
+            ASSERT_TRUE(queue.pushUnique(Vbid{vb}));
+            ASSERT_FALSE(queue.pushUnique(Vbid{vb}));
+            ASSERT_FALSE(queue.pushUnique(Vbid{0}));
+        }
+        for (uint16_t vb = 0; vb < kVbuckets; ++vb) {
+            ASSERT_EQ(queue.pop(kNeverFull).vbid, Vbid{vb});
+        }
+        EXPECT_EQ(queue.pop(kNeverFull).outcome, Pop::Empty);
     }
 }
 

@@ -8,12 +8,9 @@
 
 #include <functional>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 #include <variant>
 
-#include "options/choice.h"
-#include "options/selected/flush.h"
 #include "persistence/transaction_context.h"
 #include "types/item.h"
 
@@ -104,9 +101,5 @@ struct TransactionCallback {
     static Set makeSet(const ItemPtr& item) { return {item}; }
     static Delete makeDelete(const ItemPtr& item) { return {item}; }
 };
-
-using SelectedFlushCallback = std::conditional_t<is(KV_SELECTED_FLUSH_CALLBACK, "item"),
-                                                 ItemCallback, TransactionCallback>;
-static_assert(is(SelectedFlushCallback::kName, KV_SELECTED_FLUSH_CALLBACK));
 
 }  // namespace kv::options

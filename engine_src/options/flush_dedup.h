@@ -6,11 +6,7 @@
 #include <map>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <unordered_set>
-
-#include "options/choice.h"
-#include "options/selected/flush.h"
 
 namespace kv::options {
 
@@ -44,9 +40,5 @@ struct DedupSet {
     };
     std::unordered_set<std::string, Hash, std::equal_to<>> keys_;
 };
-
-using SelectedFlushDedup =
-        std::conditional_t<is(KV_SELECTED_FLUSH_DEDUP, "map"), DedupMap, DedupSet>;
-static_assert(is(SelectedFlushDedup::kName, KV_SELECTED_FLUSH_DEDUP));
 
 }  // namespace kv::options

@@ -3,10 +3,6 @@
 #pragma once
 
 #include <string_view>
-#include <type_traits>
-
-#include "options/choice.h"
-#include "options/selected/flush.h"
 
 namespace kv::options {
 
@@ -19,9 +15,5 @@ struct FreeAfterCommit {
     static constexpr std::string_view kName = "after";
     static constexpr bool kBefore = false;
 };
-
-using SelectedFlushFree =
-        std::conditional_t<is(KV_SELECTED_FLUSH_FREE, "before"), FreeBeforeCommit, FreeAfterCommit>;
-static_assert(is(SelectedFlushFree::kName, KV_SELECTED_FLUSH_FREE));
 
 }  // namespace kv::options

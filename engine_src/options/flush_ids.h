@@ -4,11 +4,7 @@
 #pragma once
 
 #include <string_view>
-#include <type_traits>
 #include <vector>
-
-#include "options/choice.h"
-#include "options/selected/flush.h"
 
 namespace kv::options {
 
@@ -32,8 +28,5 @@ struct NoIds {
     void clear() {}
     [[nodiscard]] size_t size() const { return 0; }
 };
-
-using SelectedFlushIds = std::conditional_t<is(KV_SELECTED_FLUSH_IDS, "vector"), IdsVector, NoIds>;
-static_assert(is(SelectedFlushIds::kName, KV_SELECTED_FLUSH_IDS));
 
 }  // namespace kv::options

@@ -1,13 +1,13 @@
-// ENGINE_HT_STATS: how the statistics of a hash table are spread over stripes, so that CPUs do not
-// fight for one cache line; ENGINE_HT_STATS_PADDED: whether each stripe gets cache lines of its
-// own.
+// Build switch ENGINE_HT_STATS: how the statistics of a hash table are spread over stripes, so that
+// CPUs do not fight for one cache line. Each policy exists with stripes that have cache lines of
+// their own and without (ht_stats_padded.h).
 //
 //   single   one set of counters, inside the hash table itself (the historic "before")
 //   llc      one per last-level cache
 //   core     one per CPU
 //   N        a fixed number of stripes; CPUs are spread over them in locality order
 //
-// Every policy has: name(), stripes(topology), stripeOf(topology, cpu), and Store<T>: local() gives
+// Every policy has: kName, stripes(topology), stripeOf(topology, cpu), and Store<T>: local() gives
 // the stripe of the CPU that the thread runs on (a hint: T's members must be atomic), forEach()
 // visits all of them, bytes() says what they cost. A stripe may be negative, the sum over all is
 // not, and it is exact when nobody changes it.
@@ -15,12 +15,10 @@
 
 #include <cstddef>
 #include <memory>
-#include <string>
-#include <type_traits>
+#include <string_view>
 
-#include "options/choice.h"
 #include "options/current_cpu.h"
-#include "options/selected/ht_stats.h"
+#include "options/digits.h"
 #include "options/topology.h"
 
 namespace kv::options {
@@ -93,7 +91,7 @@ class SingleStore {
 template <bool Padded>
 struct SingleHtStats {
     static constexpr bool kPadded = Padded;
-    static std::string name() { return "single"; }
+    static constexpr std::string_view kName = "single";
     static unsigned stripes(const Topology&) { return 1; }
     static unsigned stripeOf(const Topology&, unsigned) { return 0; }
     template <class T>
@@ -103,7 +101,7 @@ struct SingleHtStats {
 template <bool Padded>
 struct LlcHtStats {
     static constexpr bool kPadded = Padded;
-    static std::string name() { return "llc"; }
+    static constexpr std::string_view kName = "llc";
     static unsigned stripes(const Topology& topology) { return topology.lastLevelCaches(); }
     static unsigned stripeOf(const Topology& topology, unsigned cpu) {
         return topology.cacheOf(cpu);
@@ -115,7 +113,7 @@ struct LlcHtStats {
 template <bool Padded>
 struct CoreHtStats {
     static constexpr bool kPadded = Padded;
-    static std::string name() { return "core"; }
+    static constexpr std::string_view kName = "core";
     static unsigned stripes(const Topology& topology) { return topology.cpus(); }
     static unsigned stripeOf(const Topology& topology, unsigned cpu) {
         return topology.localityOf(cpu);
@@ -128,7 +126,7 @@ template <unsigned N, bool Padded>
 struct FixedHtStats {
     static_assert(N > 0);
     static constexpr bool kPadded = Padded;
-    static std::string name() { return std::to_string(N); }
+    static constexpr std::string_view kName = kDigits<N>;
     static unsigned stripes(const Topology&) { return N; }
     static unsigned stripeOf(const Topology& topology, unsigned cpu) {
         const unsigned cpus = topology.cpus();
@@ -138,19 +136,5 @@ struct FixedHtStats {
     template <class T>
     using Store = StripedStore<FixedHtStats, T, Padded>;
 };
-
-namespace detail {
-inline constexpr bool kHtPadded = is(KV_SELECTED_HT_STATS_PADDED, "ON");
-inline constexpr unsigned kHtNumber = number(KV_SELECTED_HT_STATS);
-}  // namespace detail
-
-/// The build's choice.
-using HtStats = std::conditional_t<
-        is(KV_SELECTED_HT_STATS, "single"), SingleHtStats<detail::kHtPadded>,
-        std::conditional_t<
-                is(KV_SELECTED_HT_STATS, "llc"), LlcHtStats<detail::kHtPadded>,
-                std::conditional_t<is(KV_SELECTED_HT_STATS, "core"), CoreHtStats<detail::kHtPadded>,
-                                   FixedHtStats<detail::kHtNumber == 0 ? 1 : detail::kHtNumber,
-                                                detail::kHtPadded>>>>;
 
 }  // namespace kv::options

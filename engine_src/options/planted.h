@@ -23,10 +23,6 @@
 #include <memory>
 #include <string_view>
 #include <thread>
-#include <type_traits>
-
-#include "options/choice.h"
-#include "options/selected/planted.h"
 
 namespace kv::options {
 
@@ -154,16 +150,5 @@ struct Leak : NoFault {
 
     static inline std::atomic<Block*> last_{nullptr};
 };
-
-using PlantedFault = std::conditional_t<
-        is(KV_SELECTED_PLANTED, "burn1"), Burn1,
-        std::conditional_t<
-                is(KV_SELECTED_PLANTED, "burn2"), Burn2,
-                std::conditional_t<
-                        is(KV_SELECTED_PLANTED, "stall"), Stall,
-                        std::conditional_t<is(KV_SELECTED_PLANTED, "bytes16"), BytesPerItem,
-                                           std::conditional_t<is(KV_SELECTED_PLANTED, "leak"), Leak,
-                                                              NoFault>>>>>;
-static_assert(is(KV_SELECTED_PLANTED, PlantedFault::kName));
 
 }  // namespace kv::options

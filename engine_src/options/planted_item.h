@@ -3,11 +3,6 @@
 #pragma once
 
 #include <cstddef>
-#include <string_view>
-#include <type_traits>
-
-#include "options/choice.h"
-#include "options/selected/planted_item.h"
 
 namespace kv::options {
 
@@ -19,8 +14,5 @@ struct NoItemFault {
 struct SixteenBytesMore {
     static constexpr size_t kBytes = 16;
 };
-
-using PlantedItemFault =
-        std::conditional_t<is(KV_SELECTED_PLANTED_ITEM, "bytes16"), SixteenBytesMore, NoItemFault>;
 
 }  // namespace kv::options

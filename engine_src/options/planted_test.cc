@@ -8,7 +8,8 @@
 #include <thread>
 #include <vector>
 
-#include "options/planted_item.h"
+#include "options/selected/planted.h"
+#include "options/selected/planted_item.h"
 
 namespace kv::options {
 
@@ -129,7 +130,7 @@ TEST(Planted, ALeakLosesABlockEveryThousandSetsOfAThread) {
 TEST(Planted, OnlyOneFaultTouchesItems) {
     EXPECT_EQ(NoItemFault::kBytes, 0u);
     EXPECT_EQ(SixteenBytesMore::kBytes, 16u);
-    EXPECT_EQ(PlantedItemFault::kBytes, is(PlantedFault::kName, "bytes16") ? 16u : 0u);
+    EXPECT_EQ(SelectedPlantedItem::kBytes, SelectedPlanted::kName == "bytes16" ? 16u : 0u);
 }
 
 }  // namespace kv::options

@@ -24,7 +24,15 @@ class VbidRing {
     explicit VbidRing(size_t vbuckets) : places_(vbuckets == 0 ? 1 : vbuckets) {}
 
     [[nodiscard]] size_t size() const { return size_; }
-    [[nodiscard]] Vbid at(size_t index) const { return places_[(first_ + index) % places_.size()]; }
+    /// A search from the front.
+    [[nodiscard]] bool contains(Vbid vbid) const {
+        for (size_t i = 0; i < size_; ++i) {
+            if (places_[(first_ + i) % places_.size()] == vbid) {
+                return true;
+            }
+        }
+        return false;
+    }
     void push(Vbid vbid) { places_[(first_ + size_++) % places_.size()] = vbid; }
     Vbid pop() {
         const Vbid vbid = places_[first_];

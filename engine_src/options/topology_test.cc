@@ -37,6 +37,8 @@ TEST(HtStats, StripesFollowTheTopology) {
     EXPECT_EQ(CoreHtStats<false>::stripes(topology), 4u);
     using Fixed2 = FixedHtStats<2, false>;
     EXPECT_EQ(Fixed2::stripes(topology), 2u);
+    EXPECT_EQ(Fixed2::kName, "2");
+    EXPECT_EQ((FixedHtStats<1024, true>::kName), "1024");
     EXPECT_EQ(Fixed2::stripeOf(topology, 1), 0u);
     EXPECT_EQ(Fixed2::stripeOf(topology, 2), 1u);
     std::set<unsigned> used;
@@ -53,11 +55,6 @@ TEST(HtStats, PaddingGivesEachStripeItsOwnCacheLines) {
     const Topology topology({0, 0, 0});
     EXPECT_EQ((CoreHtStats<false>::Store<Counters>(topology).bytes()), 3 * sizeof(Counters));
     EXPECT_EQ((CoreHtStats<true>::Store<Counters>(topology).bytes()), 3 * kCacheLine);
-}
-
-TEST(HtStats, TheBuildsChoiceIsTheSwitch) {
-    EXPECT_EQ(HtStats::name(), KV_SELECTED_HT_STATS);
-    EXPECT_EQ(HtStats::kPadded, std::string_view(KV_SELECTED_HT_STATS_PADDED) == "ON");
 }
 
 }  // namespace kv::options

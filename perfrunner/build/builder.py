@@ -58,12 +58,9 @@ def request_of(variant: Variant, source_dir: Path) -> BuildRequest:
     """What building the variant from this source asks for. BuildError when there is no engine source."""
     # Imported late: a build host runs this module, and has no pydantic.
     from perfrunner.spec.allocator import SYSTEM
-    from perfrunner.spec.options import BUILD_OPTIONS
+    from perfrunner.spec.switches import cmake_setting
 
-    options = {}
-    for name, value in variant.options.items():
-        option = BUILD_OPTIONS[name]
-        options[option.cmake_variable] = value.upper() if "on" in option.values else value
+    options = dict(cmake_setting(name, value) for name, value in variant.options.items())
     allocator = variant.allocator.name
     return BuildRequest(
         options=options,

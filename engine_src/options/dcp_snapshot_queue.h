@@ -1,5 +1,4 @@
-// The producer's snapshot task: which vBuckets wait for it, and how many it serves before it
-// yields.
+// Build switch ENGINE_DCP_SNAPSHOT_QUEUE: which vBuckets wait for the producer's snapshot task.
 //
 //   unique      a vBucket waits at most once (after), and new seqnos need no notification while it
 //               waits: the snapshot brings them
@@ -13,11 +12,8 @@
 #include <mutex>
 #include <optional>
 #include <string_view>
-#include <type_traits>
 #include <unordered_set>
 
-#include "options/choice.h"
-#include "options/selected/dcp.h"
 #include "types/ids.h"
 
 namespace kv::options {
@@ -85,16 +81,5 @@ class DuplicatesSnapshotQueue {
     mutable std::mutex mutex_;
     std::deque<Vbid> queue_;
 };
-
-using DcpSnapshotQueue = std::conditional_t<is(KV_SELECTED_DCP_SNAPSHOT_QUEUE, "duplicates"),
-                                            DuplicatesSnapshotQueue, UniqueSnapshotQueue>;
-static_assert(is(KV_SELECTED_DCP_SNAPSHOT_QUEUE, DcpSnapshotQueue::kName));
-
-/// Snapshots that one run of the task may make (historic: 10, then 256).
-template <size_t Limit>
-struct SnapshotYield {
-    static constexpr size_t kLimit = Limit;
-};
-using DcpSnapshotYield = SnapshotYield<KV_SELECTED_DCP_SNAPSHOT_YIELD>;
 
 }  // namespace kv::options

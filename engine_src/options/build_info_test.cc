@@ -1,0 +1,33 @@
+#include "options/build_info.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+namespace kv::options {
+
+bool knows(const nlohmann::json& entry, const std::string& value) {
+    if (entry.contains("number") && value.find_first_not_of("0123456789") == std::string::npos) {
+        return entry.at("number").at("least") <= std::stoi(value) &&
+               std::stoi(value) <= entry.at("number").at("most");
+    }
+    const auto& values = entry.at("values");
+    return std::any_of(values.begin(), values.end(),
+                       [&](const auto& known) { return known.at("value") == value; });
+}
+
+TEST(BuildInfo, SaysEverySwitchOfTheTableWithOneOfItsValues) {
+    const auto table = nlohmann::json::parse(std::ifstream(KV_SWITCHES)).at("switches");
+    const auto info = buildInfo();
+    ASSERT_EQ(info.size(), table.size() + 1);
+    for (size_t i = 0; i < table.size(); ++i) {
+        EXPECT_EQ(info[i].first, table[i].at("name"));
+        EXPECT_TRUE(knows(table[i], info[i].second)) << info[i].first << "=" << info[i].second;
+    }
+    EXPECT_EQ(info.back().first, "type");
+}
+
+}  // namespace kv::options
