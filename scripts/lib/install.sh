@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by the other scripts: installs what a step needs and nothing else. Debian 12, root or sudo.
 # Functions print to stderr; the scripts that source this use `set -euo pipefail`.
 
@@ -61,7 +62,7 @@ need_python() {
     stamp=$venv/.installed-${extra:-base}
     if [ ! -f "$stamp" ] || [ "$root_dir/setup.py" -nt "$stamp" ] || [ "$root_dir/pyproject.toml" -nt "$stamp" ]; then
         say "installing the Python packages into .venv"
-        "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -e "$root_dir[ssh,sdk${extra:+,$extra}]" >&2
+        "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -e "${root_dir}[ssh,sdk${extra:+,$extra}]" >&2
         touch "$stamp"
     fi
 }

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -22,10 +22,12 @@ _START_TIMEOUT_S = 30.0
 
 @dataclass
 class Postgres:
-    """A running server; every URL is of a database of its own."""
+    """A server that can be stopped and started again; every URL is of a database of its own."""
 
+    programs: Path
     directory: Path
-    process: subprocess.Popen[bytes]
+    user: str | None
+    process: subprocess.Popen[bytes] = field(init=False)
     databases: int = 0
 
     def url(self, database: str, password: str = PASSWORD) -> str:
@@ -41,9 +43,19 @@ class Postgres:
             connection.execute(f"CREATE DATABASE {name}".encode())
         return self.url(name)
 
+    def start(self) -> None:
+        with (self.directory / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [self.programs / "postgres", "-D", self.directory / "data", "-k", self.directory, "-c", "fsync=off",
+                 "-c", "listen_addresses="],
+                stdout=log, stderr=log, user=self.user, cwd=self.directory,
+            )  # fmt: skip
+        _wait_until_ready(self)
+
     def stop(self) -> None:
-        self.process.send_signal(signal.SIGINT)  # SIGTERM would wait for the clients
-        self.process.wait(20)
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)  # SIGTERM would wait for the clients
+            self.process.wait(20)
 
 
 def _programs() -> Path:
@@ -72,19 +84,12 @@ def raised_postgres() -> Iterator[Postgres]:
              f"--pwfile={secret}", "--encoding=UTF8", "--locale=C", "--no-sync"],
             check=True, capture_output=True, timeout=60, user=user, cwd=directory,
         )  # fmt: skip
-        with (directory / "log").open("wb") as log:
-            process = subprocess.Popen(
-                [programs / "postgres", "-D", directory / "data", "-k", directory, "-c", "fsync=off",
-                 "-c", "listen_addresses="],
-                stdout=log, stderr=log, user=user, cwd=directory,
-            )  # fmt: skip
-        server = Postgres(directory, process)
+        server = Postgres(programs, directory, user)
         try:
-            _wait_until_ready(server)
+            server.start()
             yield server
         finally:
-            if process.poll() is None:
-                server.stop()
+            server.stop()
     finally:
         shutil.rmtree(directory)
 

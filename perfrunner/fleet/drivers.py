@@ -1,0 +1,180 @@
+"""Who drives: a row a driver beside the queue, renewed as a sign of life.
+
+Nothing is taken from a driver because it is silent: a machine that was frozen, or cut off from the database, goes on
+with its runs. `perfrunner fleet recover` says that it is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Column,
+    Connection,
+    Engine,
+    Float,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    delete,
+    insert,
+    select,
+    update,
+)
+
+from perfrunner.cluster.process import ProcessId
+from perfrunner.errors import StoreError, UsageError
+from perfrunner.results.database import create_tables, one_at_a_time, transaction
+
+BEAT_S = 10.0
+SILENT_S = 60.0
+
+metadata = MetaData()
+table = Table(
+    "perfrunner_drivers",
+    metadata,
+    Column("name", String(200), primary_key=True),
+    Column("host", String(200), nullable=False),
+    Column("groups", JSON, nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("start_time", BigInteger, nullable=False),
+    Column("boot_id", String(100), nullable=False),
+    Column("began_at", Float, nullable=False),  # seconds since the epoch
+    Column("seen_at", Float, nullable=False),
+    Column("ended_at", Float),
+)
+
+
+@dataclass(frozen=True)
+class Driver:
+    """A driver as it showed itself last; times are seconds since the epoch, by its own clock."""
+
+    name: str
+    host: str
+    groups: tuple[str, ...]
+    process: ProcessId
+    began_at: float
+    seen_at: float
+    ended_at: float | None
+
+    def may_live(self, now: float) -> bool:
+        """Whether it drives, as far as can be known here: of another machine's driver silence is all that tells."""
+        if self.ended_at is not None:
+            return False
+        if self.process.boot_id == _boot_id():
+            return _start_time(self.process.pid) == self.process.start_time
+        return not self.is_silent(now)
+
+    def is_silent(self, now: float) -> bool:
+        return now - self.seen_at > SILENT_S
+
+
+class Drivers:
+    """The table, in the queue's database."""
+
+    def __init__(self, engine: Engine, place: str) -> None:
+        self._engine = engine
+        self._place = place
+        with self._transaction() as connection:
+            create_tables(connection, metadata)
+
+    def all(self) -> Sequence[Driver]:
+        """By name."""
+        with self._transaction() as connection:
+            return _drivers(connection)
+
+    def named(self, name: str) -> Driver | None:
+        return next((driver for driver in self.all() if driver.name == name), None)
+
+    @contextlib.contextmanager
+    def present(self, name: str, groups: Sequence[str]) -> Iterator[None]:
+        """This process is the driver of that name meanwhile. UsageError where another one is."""
+        me = this_process()
+        self._enter(name, groups, me)
+        ended = threading.Event()
+        beating = threading.Thread(target=self._beat, args=(me, ended), daemon=True, name="alive")
+        beating.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            beating.join()
+            with contextlib.suppress(StoreError):  # then it falls silent
+                self._note(me, seen_at=time.time(), ended_at=time.time())
+
+    def _enter(self, name: str, groups: Sequence[str], me: ProcessId) -> None:
+        now = time.time()
+        with self._transaction() as connection:
+            one_at_a_time(connection)
+            there = next((d for d in _drivers(connection) if d.name == name), None)
+            if there is not None and there.may_live(now):
+                raise UsageError(
+                    f"there is a driver {name} already: pid {there.process.pid} on {there.host},"
+                    f" seen {now - there.seen_at:.0f} s ago",
+                    "end it, or take another name with --name",
+                )
+            row = {
+                "name": name, "host": socket.gethostname(), "groups": list(groups), "began_at": now,
+                "seen_at": now, "ended_at": None, **dataclasses.asdict(me),
+            }  # fmt: skip
+            connection.execute(delete(table).where(table.c.name == name))
+            connection.execute(insert(table).values(**row))
+
+    def _beat(self, me: ProcessId, ended: threading.Event) -> None:
+        while not ended.wait(BEAT_S):
+            with contextlib.suppress(StoreError):  # the next beat may be heard again
+                self._note(me, seen_at=time.time())
+
+    def _note(self, me: ProcessId, **values: float) -> None:
+        mine = [table.c[key] == value for key, value in dataclasses.asdict(me).items()]
+        with self._transaction() as connection:
+            connection.execute(update(table).where(*mine).values(**values))
+
+    def _transaction(self) -> contextlib.AbstractContextManager[Connection]:
+        return transaction(self._engine, self._place)
+
+
+def _drivers(connection: Connection) -> list[Driver]:
+    return [
+        Driver(
+            name=row.name,
+            host=row.host,
+            groups=tuple(row.groups),
+            process=ProcessId(row.pid, row.start_time, row.boot_id),
+            began_at=row.began_at,
+            seen_at=row.seen_at,
+            ended_at=row.ended_at,
+        )
+        for row in connection.execute(select(table).order_by(table.c.name))
+    ]
+
+
+def this_process() -> ProcessId:
+    pid = os.getpid()
+    return ProcessId(pid, _start_time(pid) or 0, _boot_id())
+
+
+def _start_time(pid: int) -> int | None:
+    """None where there is no such process (any more)."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    # the second field, the command, may hold blanks and parentheses; a zombie has ended
+    state, *fields = text[text.rindex(")") + 2 :].split()
+    return None if state == "Z" else int(fields[18])
+
+
+def _boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()

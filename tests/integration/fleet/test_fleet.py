@@ -1,0 +1,195 @@
+"""Drivers, groups and what may happen to them, with a file as the queue: real runs of fake engines."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+from collections import Counter
+
+import pytest
+
+from perfrunner.fleet.queue import JobStatus
+from tests.support.fakes import variant
+from tests.support.fleetlab import PATIENCE_S, FleetLab
+
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(1200)]
+
+SLOW = {"base": variant(bench_sleep=0.7), "changed": variant(bench_sleep=0.7)}
+
+
+def assert_complete(lab: FleetLab, group: str, blocks: int, experiments: int = 1) -> None:
+    """Each trial once, however often the run was cut."""
+    found = lab.results(group)
+    assert len(found) == experiments
+    for data in found:
+        assert data.experiment.state == "done"
+        trials = Counter((t.block, t.variant) for t in data.trials if t.status == "ok")
+        assert trials == {(b, v): 1 for b in range(1, blocks + 1) for v in ("base", "changed")}
+
+
+def assert_one_after_the_other(jobs: list[JobStatus]) -> None:
+    """Of one group; a file's queue keeps whole seconds."""
+    ordered = sorted(jobs, key=lambda s: (s.started_at, s.ended_at))
+    for before, after in itertools.pairwise(ordered):
+        assert before.ended_at is not None
+        assert after.started_at is not None
+        assert before.ended_at <= after.started_at, (before, after)
+
+
+def test_two_drivers_serve_three_groups_one_job_at_a_time_in_each(lab: FleetLab) -> None:
+    lab.write("abc", blocks=1)
+    jobs = {group: [lab.submit(group) for _ in range(2)] for group in "abc"}
+    for name in ("east", "west"):
+        lab.drive(name, "--drain")
+    for driver in lab.drivers.values():
+        assert driver.wait(PATIENCE_S) == 0
+    statuses = {s.job.id: s for s in lab.statuses()}
+    assert {s.state for s in statuses.values()} == {"done"}, lab.said("east") + lab.said("west")
+    for group, ids in jobs.items():
+        assert_complete(lab, group, blocks=1, experiments=2)
+        assert_one_after_the_other([statuses[job_id] for job_id in ids])
+    assert "waits" not in lab.said("east") + lab.said("west"), "no lock had to judge"
+
+
+def test_a_lower_priority_number_runs_first(lab: FleetLab) -> None:
+    lab.write("a", blocks=1)
+    usual, urgent, soon = (lab.submit("a", "--priority", n) for n in ("100", "10", "50"))
+    assert lab.drive("east", "--drain").wait(PATIENCE_S) == 0
+    begun = sorted(lab.statuses(), key=lambda s: s.ended_at)
+    assert [s.job.id for s in begun] == [urgent, soon, usual]
+    assert_one_after_the_other(begun)
+
+
+def test_a_driver_that_was_killed_goes_on_when_it_is_back(lab: FleetLab) -> None:
+    lab.write("a", blocks=4, variants=SLOW)
+    job = lab.submit("a")
+    lab.drive("east")
+    told = lab.wait_until_it_measures(job)
+    assert (told.progress.total, told.driver) == (8, "east")
+    assert told.progress.seconds_left is not None
+    lab.kill("east")
+    lab.wait_for(job, lambda _: lab.events("a", told.progress.experiment)[-1] == "interrupted")
+    (cut,) = lab.results("a")
+    assert 1 <= len(cut.trials) < 8
+    assert lab.statuses()[0].state == "running", "it is its driver's until somebody says otherwise"
+    assert lab.drive("east", "--drain").wait(PATIENCE_S) == 0
+    assert lab.wait_until(job, "done").ending.experiment == cut.experiment.id  # type: ignore[union-attr]
+    assert_complete(lab, "a", blocks=4)
+    events = lab.events("a", cut.experiment.id)
+    assert events == ["begun", "interrupted", "resumed", "finished"]
+    (whole,) = lab.results("a")
+    assert whole.trials[: len(cut.trials)] == cut.trials, "what was measured is not measured again"
+
+
+def test_another_driver_takes_over_only_when_it_is_told_to(lab: FleetLab) -> None:
+    lab.write("ab", blocks=3, variants=SLOW)
+    job = lab.submit("a")
+    lab.drive("east", "-g", "a")
+    lab.wait_until_it_measures(job)
+    lab.kill("east")
+    lab.drive("west")
+    beside = lab.submit("b")
+    lab.wait_until(beside, "done")
+    (there,) = [s for s in lab.statuses() if s.job.id == job]
+    assert (there.state, there.driver) == ("running", "east"), "west has looked meanwhile"
+    assert "perfrunner fleet recover east" in lab.call("status").stderr
+    assert lab.call("recover", "east").stdout == f"{job} queued again\n"
+    assert lab.wait_until(job, "done").driver == "west"
+    assert_complete(lab, "a", blocks=3)
+    assert lab.call("recover", "east").stdout == ""
+
+
+def test_a_frozen_driver_loses_nothing(lab: FleetLab) -> None:
+    lab.write("ab", blocks=2, variants=SLOW)
+    job = lab.submit("a")
+    frozen = lab.drive("east", "-g", "a")
+    told = lab.wait_until_it_measures(job)
+    frozen.send_signal(signal.SIGSTOP)
+    lab.drive("west", "-g", "a", "-g", "b")
+    beside = lab.submit("b")
+    after = lab.submit("a")
+    lab.wait_until(beside, "done")
+    lab.wait("its run ends", lambda: lab.results("a")[0].experiment.state == "done")
+    states = {s.job.id: s.state for s in lab.statuses()}
+    assert states == {job: "running", after: "queued", beside: "done"}
+    frozen.send_signal(signal.SIGCONT)
+    assert lab.wait_until(job, "done").driver == "east"
+    lab.wait_until(after, "done")
+    assert_complete(lab, "a", blocks=2, experiments=2)
+    assert lab.events("a", told.progress.experiment) == ["begun", "finished"]
+
+
+def test_a_frozen_driver_that_was_given_up_yields_when_it_thaws(lab: FleetLab) -> None:
+    lab.write("a", blocks=12, variants=SLOW)
+    job = lab.submit("a")
+    frozen = lab.drive("east")
+    told = lab.wait_until_it_measures(job)
+    frozen.send_signal(signal.SIGSTOP)
+    lab.drive("west")
+    assert "east drives: pid" in lab.call("recover", "east", code=2).stderr
+    lab.call("recover", "east", "--force")
+    waiting = lab.wait_for(job, lambda s: bool(s.progress.waiting), "west waits for the lock")
+    assert waiting.driver == "west"
+    assert "is in use by another run" in waiting.progress.waiting
+    assert "waiting" in lab.call("status").stdout
+    assert lab.events("a", told.progress.experiment) == ["begun"], "never two runs at a time"
+    frozen.send_signal(signal.SIGCONT)
+    lab.wait("east stops its run", lambda: "given to another driver" in lab.said("east"))
+    assert lab.wait_until(job, "done").driver == "west"
+    assert_complete(lab, "a", blocks=12)
+    assert lab.events("a", told.progress.experiment) == [
+        "begun", "interrupted", "resumed", "finished",
+    ]  # fmt: skip
+
+
+def test_a_cancelled_job_stops_and_makes_room(lab: FleetLab) -> None:
+    lab.write("a", blocks=100, variants=SLOW)
+    job = lab.submit("a")
+    after = lab.submit("a", "--repeats", "1")
+    lab.drive("east", "--drain")
+    told = lab.wait_until_it_measures(job)
+    said = lab.call("cancel", job)
+    assert said.stdout == f"{job} cancelled\n"
+    assert f"perfrunner run --resume {told.progress.experiment}" in said.stderr
+    assert lab.drivers["east"].wait(PATIENCE_S) == 0
+    assert {s.job.id: s.state for s in lab.statuses()} == {job: "cancelled", after: "done"}
+    states = {one.experiment.id: one.experiment.state for one in lab.results("a")}
+    assert states.pop(told.progress.experiment) == "interrupted"
+    assert list(states.values()) == ["done"]
+
+
+def test_a_driver_that_ends_in_order_gives_its_jobs_back(lab: FleetLab) -> None:
+    lab.write("a", blocks=4, variants=SLOW)
+    job = lab.submit("a")
+    lab.drive("east")
+    told = lab.wait_until_it_measures(job)
+    assert lab.end("east") == 130
+    assert f"{job}: queued again" in lab.said("east")
+    (status,) = lab.statuses()
+    assert status.state == "queued"
+    assert lab.events("a", told.progress.experiment)[-1] == "interrupted"
+    assert lab.drive("west", "--drain").wait(PATIENCE_S) == 0
+    assert lab.wait_until(job, "done").driver == "west"
+    assert_complete(lab, "a", blocks=4)
+
+
+def test_a_run_that_fails_says_why(lab: FleetLab) -> None:
+    lab.write(
+        "a", blocks=1, variants={"base": variant(bench_fail=1), "changed": variant(bench_fail=1)}
+    )
+    job = lab.submit("a")
+    lab.drive("east", "--drain").wait(PATIENCE_S)
+    status = lab.wait_until(job, "failed")
+    assert status.ending is not None
+    assert status.ending.code == 3
+    assert "the bench gave up" in status.ending.said
+    assert "the bench gave up" in lab.call("status").stdout
+
+
+def test_one_driver_of_a_name(lab: FleetLab) -> None:
+    lab.write("a", blocks=1)
+    lab.submit("a", "--repeats", "100")
+    lab.drive("east")
+    lab.wait("it drives", lambda: "serves a" in lab.said("east"))
+    said = lab.call("workers", "--name", "east", code=2).stderr
+    assert "there is a driver east already" in said

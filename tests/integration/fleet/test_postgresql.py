@@ -1,0 +1,108 @@
+"""The queue on a real PostgreSQL: what holds for a file holds for a server, and for one that goes away."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from perfrunner.errors import StoreError
+from perfrunner.fleet.dbos_queue import DbosQueue
+from tests.integration.fleet.test_fleet import (
+    SLOW,
+    assert_complete,
+    assert_one_after_the_other,
+)
+from tests.integration.postgres import PASSWORD, Postgres, raised_postgres
+from tests.support.fleetlab import PATIENCE_S, FleetLab
+from tests.unit.fleet.test_queue import (
+    job,
+    test_a_cancelled_job_keeps_what_it_was,
+    test_a_driver_without_jobs_gives_none_back,
+    test_a_job_is_found_by_the_start_of_its_id,
+    test_a_job_waits_as_it_was_submitted,
+    test_an_id_is_queued_once_however_many_try_at_a_time,
+)
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(1200)]
+
+# The same tests as of a file, with this module's `queue`.
+__all__ = [
+    "test_a_cancelled_job_keeps_what_it_was",
+    "test_a_driver_without_jobs_gives_none_back",
+    "test_a_job_is_found_by_the_start_of_its_id",
+    "test_a_job_waits_as_it_was_submitted",
+    "test_an_id_is_queued_once_however_many_try_at_a_time",
+]
+
+AWAY_S = 20.0
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Postgres]:
+    with raised_postgres() as raised:
+        yield raised
+
+
+@pytest.fixture
+def queue(server: Postgres) -> Iterator[DbosQueue]:
+    opened = DbosQueue.open(server.new_database(), create=True)
+    yield opened
+    opened.close()
+
+
+def test_a_server_that_is_away_is_told_in_a_sentence(server: Postgres) -> None:
+    url = server.new_database()
+    queue = DbosQueue.open(url, create=True)
+    queue.submit(job())
+    server.stop()
+    try:
+        with pytest.raises(StoreError) as cut:
+            queue.jobs()
+        with pytest.raises(StoreError) as refused:
+            DbosQueue.open(url, create=False)
+    finally:
+        server.start()
+        queue.close()
+    for caught in (cut, refused):
+        assert PASSWORD not in str(caught.value)
+        assert "postgresql" in str(caught.value)
+
+
+@pytest.mark.long
+def test_two_drivers_and_three_groups_outlive_a_database_that_is_away(
+    server: Postgres, lab: FleetLab
+) -> None:
+    """Runs begin before, end meanwhile and go on after; each trial is measured once, each run begun once."""
+    lab.write("abc", server.new_database(), blocks=9, variants=SLOW)
+    short = [lab.submit(group, "--repeats", "2") for group in "ab"]
+    long = lab.submit("c")
+    after = [lab.submit(group, "--repeats", "1") for group in "ab"]
+    for name in ("east", "west"):
+        lab.drive(name, "--drain")
+    for one in (*short, long):
+        lab.wait_until_it_measures(one)
+    server.stop()
+    gone = time.monotonic()
+    try:
+        for group in "ab":
+            lab.wait(
+                f"the run on {group} ends while nobody can be told",
+                lambda group=group: lab.results(group)[0].experiment.state == "done",
+            )
+        lab.wait("the database is away for a while", lambda: time.monotonic() - gone > AWAY_S)
+    finally:
+        server.start()
+    for driver in lab.drivers.values():
+        assert driver.wait(PATIENCE_S) == 0
+    statuses = {s.job.id: s for s in lab.statuses()}
+    assert {s.state for s in statuses.values()} == {"done"}, lab.said("east") + lab.said("west")
+    assert_complete(lab, "c", blocks=9)
+    for group, first, second in zip("ab", short, after, strict=True):
+        assert [len(data.trials) for data in lab.results(group)] == [4, 2]
+        assert_one_after_the_other([statuses[first], statuses[second]])
+    for group in "abc":
+        for data in lab.results(group):
+            assert lab.events(group, data.experiment.id) == ["begun", "finished"]
+    assert "waits" not in lab.said("east") + lab.said("west"), "no lock had to judge"

@@ -1,0 +1,28 @@
+"""A fleet without a compiler: `perfrunner` with the fake build and proof, also in the runs that a driver starts.
+
+    python -m tests.support.fleet fleet workers ...
+
+$FAKE_BUILD is driver.fakes' settings as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+from perfrunner.build import place
+from perfrunner.cli import main
+from perfrunner.fleet import child
+from perfrunner.run.preflight import builds
+from tests.support.driver import fakes
+
+PERFRUNNER = (sys.executable, "-m", "tests.support.fleet")
+
+if __name__ == "__main__":
+    build, prove = fakes(json.loads(os.environ.get("FAKE_BUILD", "{}")))
+    place.build_variant, builds.prove = build, prove  # type: ignore[assignment]
+    child.PERFRUNNER = PERFRUNNER
+    child.WAITS_S = (1.0,)
+    child.PROGRESS_S = 0.5
+    main(prog_name="perfrunner")

@@ -1,0 +1,175 @@
+"""A fleet in a directory: groups that are directories of this machine, drivers as processes, and what they did."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner, Result
+
+from perfrunner.cli import main
+from perfrunner.errors import StoreError
+from perfrunner.fleet.dbos_queue import DbosQueue
+from perfrunner.fleet.file import Fleet, load_fleet
+from perfrunner.fleet.queue import JobStatus
+from perfrunner.results import ExperimentData, ResultStore
+from perfrunner.run.journal import read_journal
+from tests.support.fakes import ROOT, processes_of, spec_text, variant
+from tests.support.fleet import PERFRUNNER
+
+# The cheapest of trials: a program, no engine.
+BENCH = {"type": "microbench", "program": "checkpoint_bench", "schedule": "sequential"}
+PRIMARY = ["CheckpointBench/GetCursorsToDrop/10"]
+BEGINNINGS = ("begun", "resumed")
+ENDS = ("interrupted", "finished", "failed")
+PATIENCE_S = 300.0  # of a busy machine; nothing here depends on how long it takes
+
+
+@dataclass
+class FleetLab:
+    """Each group's host has a work directory below `directory`; runs are made of fakes (tests/support/fleet.py)."""
+
+    directory: Path
+    drivers: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def write(self, groups: Sequence[str], database: str | None = None, **spec: object) -> None:
+        variants = {"base": variant(), "changed": variant()}
+        bench = {"workloads": {"bench": BENCH}, "primary": PRIMARY, "variants": variants}
+        document = json.loads(spec_text(self.work("here"), **{**bench, **spec}))
+        cluster = document.pop("cluster")
+        for group in groups:
+            cluster["hosts"]["here"]["work_dir"] = str(self.work(group))
+            (self.directory / f"{group}.yaml").write_text(json.dumps(cluster))
+        self.spec.write_text(json.dumps({**document, "cluster": f"{groups[0]}.yaml"}))
+        fleet: dict[str, Any] = {"groups": {g: {"cluster": f"{g}.yaml"} for g in groups}}
+        if database is not None:
+            fleet["database"] = database
+        self.file.write_text(json.dumps(fleet))
+
+    @property
+    def file(self) -> Path:
+        return self.directory / "fleet.yaml"
+
+    @property
+    def spec(self) -> Path:
+        return self.directory / "spec.yaml"
+
+    def work(self, group: str) -> Path:
+        return self.directory / "work" / group
+
+    def fleet(self) -> Fleet:
+        return load_fleet(self.file)
+
+    # -- the command line
+
+    def call(self, *words: str, code: int = 0) -> Result:
+        """A command that comes back at once, in this process."""
+        done = CliRunner().invoke(main, ["fleet", *words, "--fleet", str(self.file)])
+        if done.exception is not None and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        assert done.exit_code == code, done.output
+        return done
+
+    def submit(self, group: str, *words: str) -> str:
+        cache, source = str(self.directory / "cache"), str(ROOT / "engine_src")
+        places = ("--cache", cache, "--engine-src", source)
+        return self.call("submit", str(self.spec), "-g", group, *places, *words).stdout.strip()
+
+    def drive(self, name: str, *words: str) -> subprocess.Popen[bytes]:
+        with self.log(name).open("ab") as log:
+            process = subprocess.Popen(
+                [*PERFRUNNER, "fleet", "workers", "--name", name, "--fleet", str(self.file), *words],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                cwd=self.directory, env={**os.environ, "PYTHONPATH": str(ROOT)},
+            )  # fmt: skip
+        self.drivers[name] = process
+        return process
+
+    def log(self, driver: str) -> Path:
+        return self.directory / f"{driver}.log"
+
+    def said(self, driver: str) -> str:
+        return self.log(driver).read_text() if self.log(driver).exists() else ""
+
+    def kill(self, driver: str) -> None:
+        self.drivers[driver].kill()
+        self.drivers[driver].wait(10)
+
+    def end(self, driver: str, signum: int = signal.SIGTERM) -> int:
+        self.drivers[driver].send_signal(signum)
+        return self.drivers[driver].wait(PATIENCE_S)
+
+    def close(self) -> None:
+        """Whatever still drives is ended, and its runs with it."""
+        for process in self.drivers.values():
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+                process.kill()
+                process.wait(10)
+        self.wait("its runs end", lambda: not list(processes_of(self.directory / "work")))
+
+    # -- what became of it
+
+    @contextmanager
+    def queue(self) -> Iterator[DbosQueue]:
+        queue = DbosQueue.open(self.fleet().database, create=False)
+        try:
+            yield queue
+        finally:
+            queue.close()
+
+    def wait(self, what: str, condition: Callable[[], bool], timeout: float = PATIENCE_S) -> None:
+        until = time.monotonic() + timeout
+        while not condition():
+            if time.monotonic() > until:
+                logs = "\n".join(self.said(name) for name in self.drivers)
+                raise AssertionError(f"not in {timeout:g} s: {what}\n{logs}")
+            time.sleep(0.1)
+
+    def wait_for(
+        self, job: str, condition: Callable[[JobStatus], bool], what: str = ""
+    ) -> JobStatus:
+        """Of a job, as soon as it is so."""
+        found: list[JobStatus] = []
+        with self.queue() as queue:
+
+            def look() -> bool:
+                try:
+                    status = queue.job(job)
+                except StoreError:  # the database is away
+                    return False
+                assert status is not None, job
+                found[:] = [status]
+                return condition(status)
+
+            self.wait(what or f"{job}: {found}", look)
+        return found[0]
+
+    def wait_until(self, job: str, state: str) -> JobStatus:
+        return self.wait_for(job, lambda status: status.state == state, f"{job} is {state}")
+
+    def wait_until_it_measures(self, job: str, trials: int = 1) -> JobStatus:
+        return self.wait_for(
+            job, lambda s: (s.progress.finished or 0) >= trials, f"{job} has {trials} trials"
+        )
+
+    def statuses(self) -> list[JobStatus]:
+        with self.queue() as queue:
+            return list(queue.jobs())
+
+    def results(self, group: str) -> list[ExperimentData]:
+        with ResultStore.open(self.fleet().groups[group].out, create=False) as store:
+            return [store.load(summary.experiment.id) for summary in store.list()]
+
+    def events(self, group: str, experiment: str) -> list[str]:
+        """How often its run was begun, and how it ended each time."""
+        journal = self.fleet().groups[group].out / experiment / "journal.jsonl"
+        return [e["event"] for e in read_journal(journal) if e["event"] in BEGINNINGS + ENDS]

@@ -1,0 +1,87 @@
+"""Who drives: one driver of a name, told apart from one that died, and from one that is only silent."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, update
+
+from perfrunner.cluster.process import ProcessId
+from perfrunner.errors import UsageError
+from perfrunner.fleet import drivers
+from perfrunner.fleet.drivers import SILENT_S, Drivers, this_process
+from perfrunner.results.database import connect
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    engine, _, _ = connect(tmp_path / "fleet.sqlite", create=True)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def known(engine: Engine) -> Drivers:
+    return Drivers(engine, "here")
+
+
+def change(engine: Engine, **values: object) -> None:
+    with engine.begin() as connection:
+        connection.execute(update(drivers.table).values(**values))
+
+
+def test_a_driver_is_there_until_it_says_goodbye(known: Drivers) -> None:
+    with known.present("east", ["a", "b"]):
+        driver = known.named("east")
+        assert driver is not None
+        assert (driver.groups, driver.process) == (("a", "b"), this_process())
+        assert driver.may_live(time.time())
+    driver = known.named("east")
+    assert driver is not None
+    assert not driver.may_live(time.time())
+
+
+def test_a_second_one_of_a_name_is_refused(known: Drivers) -> None:
+    with (
+        known.present("east", ["a"]),
+        pytest.raises(UsageError, match="there is a driver east already"),
+        known.present("east", ["b"]),
+    ):
+        pass
+    with known.present("east", ["b"]):
+        assert [d.groups for d in known.all()] == [("b",)]
+
+
+def test_a_driver_that_was_killed_is_succeeded_at_once(known: Drivers, engine: Engine) -> None:
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    with known.present("east", ["a"]):
+        change(engine, **dataclasses.asdict(dataclasses.replace(this_process(), pid=dead.pid)))
+        with known.present("east", ["a"]):
+            assert [d.process for d in known.all()] == [this_process()]
+
+
+def test_of_another_machines_driver_silence_is_all_that_tells(
+    known: Drivers, engine: Engine
+) -> None:
+    elsewhere = ProcessId(1, 1, "another boot")
+    now = time.time()
+    with known.present("east", ["a"]):
+        change(engine, **dataclasses.asdict(elsewhere))
+        (driver,) = known.all()
+        assert driver.may_live(now + SILENT_S - 1)
+        assert not driver.may_live(now + SILENT_S + 5)
+
+
+def test_a_frozen_driver_of_this_machine_is_no_dead_one(known: Drivers, engine: Engine) -> None:
+    with known.present("east", ["a"]):
+        change(engine, seen_at=time.time() - 10 * SILENT_S)
+        (driver,) = known.all()
+        assert driver.is_silent(time.time())
+        assert driver.may_live(time.time())

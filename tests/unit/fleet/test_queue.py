@@ -1,0 +1,101 @@
+"""The queue on a file; tests/integration/fleet/test_postgresql.py runs the same on a server."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from perfrunner.errors import StoreError, UsageError
+from perfrunner.fleet.dbos_queue import DbosQueue
+from perfrunner.fleet.job import Job
+from perfrunner.fleet.queue import Progress, find
+
+
+def job(name: str = "one", **changes: object) -> Job:
+    made = Job(
+        id=name, name="s", spec="/s.yaml", group="g", cluster="local", out="/out", directory="/",
+        measured=("--set", "blocks=3"),
+    )  # fmt: skip
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Iterator[DbosQueue]:
+    opened = DbosQueue.open(str(tmp_path / "fleet.sqlite"), create=True)
+    yield opened
+    opened.close()
+
+
+def test_a_job_waits_as_it_was_submitted(queue: DbosQueue) -> None:
+    assert queue.submit(job(priority=7))
+    (status,) = queue.jobs()
+    assert status.job == job(priority=7)
+    assert (status.state, status.driver, status.started_at, status.ended_at) == (
+        "queued", "", None, None,
+    )  # fmt: skip
+    assert status.progress == Progress()
+    assert queue.job("one") == status
+    assert queue.job("other") is None
+
+
+def test_an_id_is_queued_once_however_many_try_at_a_time(queue: DbosQueue) -> None:
+    at_once = threading.Barrier(4)
+    fresh: list[bool] = []
+
+    def submit(priority: int) -> None:
+        at_once.wait(30)
+        fresh.append(queue.submit(job("night", priority=priority)))
+
+    threads = [threading.Thread(target=submit, args=(n + 1,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(fresh) == [False, False, False, True]
+    assert len(queue.jobs()) == 1
+    assert not queue.submit(job("night")), "neither is it later"
+
+
+def test_a_cancelled_job_keeps_what_it_was(queue: DbosQueue) -> None:
+    queue.submit(job())
+    queue.tell("one", Progress("s-1", 3, 8, 20.0, at=100.0))
+    queue.cancel("one")
+    (status,) = queue.jobs()
+    assert (status.state, status.job) == ("cancelled", job())
+    assert status.progress == Progress("s-1", 3, 8, 20.0, at=100.0)
+    assert status.ended_at is not None
+    assert not queue.submit(job()), "its id is not free again"
+
+
+def test_a_driver_without_jobs_gives_none_back(queue: DbosQueue) -> None:
+    queue.submit(job())
+    assert queue.give_back("nobody") == []
+    assert queue.jobs()[0].state == "queued"
+
+
+def test_a_job_is_found_by_the_start_of_its_id(queue: DbosQueue) -> None:
+    for name in ("s-a-1", "s-a-12", "s-b-1"):
+        queue.submit(job(name))
+    assert find(queue, "s-b").job.id == "s-b-1"
+    assert find(queue, "s-a-1").job.id == "s-a-1", "a whole id is no start"
+    with pytest.raises(UsageError, match="start of several jobs: s-a-1, s-a-12"):
+        find(queue, "s-a")
+    with pytest.raises(UsageError, match=r"no job 's-c-1' \(did you mean s-"):
+        find(queue, "s-c-1")
+
+
+def test_time_left_runs_on_between_two_news() -> None:
+    assert Progress(seconds_left=20.0, at=100.0).left_at(105.0) == 15.0
+    assert Progress(seconds_left=20.0, at=100.0).left_at(900.0) == 0.0
+    assert Progress().left_at(900.0) is None
+
+
+def test_a_file_that_is_not_there_is_not_made_by_looking(tmp_path: Path) -> None:
+    place = tmp_path / "none.sqlite"
+    with pytest.raises(StoreError, match="no job was ever submitted"):
+        DbosQueue.open(str(place), create=False)
+    assert not place.exists()
