@@ -1,4 +1,4 @@
-"""What a load process reported: the JSON of `pillowfight`, `append` and `sdk`, checked and typed.
+"""What a load process reported: the JSON of `pillowfight`, `append`, `witness` and `sdk`, checked and typed.
 
 Schema version 1 only: a tool of another version is an error, never a guess. `merge_reports` joins the processes
 of several client hosts into one report: operations and histograms are added, series are added second by second.
@@ -89,7 +89,7 @@ def report_of(document: Any, where: str) -> ClientReport:
         raise TrialError(
             f"{where}: schema {schema!r} of {tool!r} is not known here (expected {SCHEMA})"
         )
-    if tool in ("pillowfight", "sdk"):
+    if tool in ("pillowfight", "sdk", "witness"):
         prepare, drive = document.get("populate"), document.get("access")
     elif tool == "append":
         prepare, drive = document.get("load"), document.get("update")

@@ -7,9 +7,12 @@ bucket's width (three significant digits). Percentiles themselves are never aver
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 from perfrunner.errors import TrialError
@@ -23,9 +26,14 @@ class Histogram:
     total_ns: float
     max_ns: int
 
+    @cached_property
+    def _running(self) -> tuple[int, ...]:
+        """How many values lie in each bucket and those before it."""
+        return tuple(accumulate(n for _, n in self.buckets))
+
     @property
     def count(self) -> int:
-        return sum(n for _, n in self.buckets)
+        return self._running[-1] if self._running else 0
 
     @property
     def mean_ns(self) -> float | None:
@@ -41,12 +49,8 @@ class Histogram:
         rank = max(
             1, -(-count * percent // 100)
         )  # ceiling: the smallest value that covers `percent` of the counts
-        seen = 0
-        for upper, n in self.buckets:
-            seen += n
-            if seen >= rank:
-                return min(upper, self.max_ns) if self.max_ns else upper
-        return self.buckets[-1][0]
+        upper = self.buckets[bisect_left(self._running, rank)][0]
+        return min(upper, self.max_ns) if self.max_ns else upper
 
     @staticmethod
     def parse(document: Mapping[str, Any], where: str) -> Histogram:

@@ -55,6 +55,19 @@ class Sampling(Protocol):
     def stop(self) -> list[Sample]: ...
 
 
+Step: TypeAlias = Callable[[], Mapping[str, object]]  # changes the cluster, and says how
+
+
+@dataclass(frozen=True)
+class Around:
+    """A load that went on before, during and after a step. Instants are seconds since its mixed phase began."""
+
+    texts: Mapping[str, str]  # what each process printed, by the name of the file that keeps it
+    began: float
+    ended: float
+    step: Mapping[str, object]  # what the step says of itself
+
+
 class ServerBench(Protocol):
     """One arm: a trial's freshly started engine and its load clients."""
 
@@ -101,6 +114,31 @@ class ServerBench(Protocol):
         What each printed, by the name of the file that keeps it. The processes of a client follow each other in the
         shares. `in_step`: as `load`; the program is told by `--barrier=HOST:PORT`.
         """
+        ...
+
+    def load_around(
+        self,
+        tool: str,
+        arguments: Arguments,
+        step: Step,
+        *,
+        output: str,
+        before: float,
+        after: float,
+    ) -> Around:
+        """Run the load tool on every client; do the step `before` seconds after its mixed phase has begun, and let
+        the load go on for `after` seconds when it is done.
+
+        The tool is told by `--begun=FILE` where to say that its mixed phase begins, and SIGTERM ends that phase.
+        """
+        ...
+
+    def fail_over(self, detection: float = 0.0) -> Mapping[str, object]:
+        """Kill the last engine node; after so many seconds promote its replicas, and tell the others."""
+        ...
+
+    def rebalance(self, share: float, at_once: int) -> Mapping[str, object]:
+        """Move a share (percent) of the first node's active vBuckets to the second, so many at a time."""
         ...
 
     def kept_for(self, share: Share, name: str) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 from perfrunner.errors import TrialError
 from perfrunner.measure.conducted import Conducted
 from perfrunner.spec.workloads import LatencySpec
+from perfrunner.spec.workloads.latency import ITEMS_PER_S
 from perfrunner.workloads.bench import Measured, Slicing, ToolBench, ToolEnsemble
 
 PHASES = ("add", "get", "replace", "delete")
@@ -21,6 +22,7 @@ PAIRED = (
     "p50_us",
 )  # of slices, robust over rounds; the tails and the spread are of all operations together
 PROGRAM = "front_end_latency"
+TRANSFER = "dcp"  # the phase that is the client's: one operation, timed as a rate
 
 
 def run(bench: ToolEnsemble, spec: LatencySpec) -> list[Measured]:
@@ -41,7 +43,7 @@ def in_turns(bench: ToolEnsemble, spec: LatencySpec) -> list[Measured]:
             "dcp": arm.report.get("dcp", {}),
             "context": dict(arm.context),
             "slice": spec.slice,
-            "rounds": conducted.rounds,
+            "rounds": min(b.rounds for b in conducted.benchmarks if b.name != TRANSFER),
             "frozen": "programs that are not in turn",
         }
         measured.append(Measured(metrics={**whole, **paired[place]}, facts=facts))
@@ -52,6 +54,8 @@ def paired_figures(conducted: Conducted, baseline: int) -> list[dict[str, float]
     """By arm: the figures of slices, each compared with the baseline's of the same round."""
     found: list[dict[str, float]] = [{} for _ in conducted.arms]
     for benchmark in conducted.benchmarks:
+        if benchmark.name == TRANSFER:
+            continue
         for figure in PAIRED:
             values = benchmark.counter(figure, baseline)
             if values is None:
@@ -77,14 +81,16 @@ def alone(arm: ToolBench, spec: LatencySpec) -> Measured:
 
 
 def figures(document: Mapping[str, Any]) -> dict[str, float]:
-    """The metrics of a report: percentiles and spread of each phase."""
+    """The metrics of a report: percentiles and spread of each phase, and the client's rate where it was timed."""
     try:
-        return {
+        found = {
             f"Latency/{phase.capitalize()}/{figure}": float(document["phases"][phase][figure])
             for phase in PHASES
             for figure in FIGURES
         }
-    except (KeyError, TypeError, ValueError) as error:
+        rate = (document.get("dcp") or {}).get("items_per_s")
+        return found if rate is None else {**found, ITEMS_PER_S: float(rate)}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise TrialError(f"latency.json is no report of {PROGRAM}: {error!r}") from None
 
 
@@ -95,6 +101,15 @@ def arguments(spec: LatencySpec) -> list[str]:
         f"--dcp={spec.dcp}",
         f"--bucket-type={spec.bucket}",
     ]
+    # What a spec leaves at its default is not asked for: an arm may be older than the setting.
+    if spec.backlog != "none":
+        found.append(f"--backlog={spec.backlog}")
+    if spec.vbuckets != 1:
+        found.append(f"--vbuckets={spec.vbuckets}")
+    if spec.busy_vbuckets is not None:
+        found.append(f"--busy-vbuckets={spec.busy_vbuckets}")
+    if spec.buffer_size is not None or spec.ack_above is not None:
+        found += [f"--buffer-size={spec.buffer}", f"--ack-above={spec.unacknowledged}"]
     if spec.ht_size is not None:
         found.append(f"--ht-size={spec.ht_size}")
     if spec.snapshot_interval_us is not None:

@@ -14,7 +14,7 @@ from perfrunner.measure.counters import cross_check
 from perfrunner.measure.instructions import CountedLoad
 from perfrunner.measure.memory import memory_metrics
 from perfrunner.measure.window import steady_window
-from perfrunner.spec.workloads import PillowfightSpec
+from perfrunner.spec.workloads import PillowfightSpec, StepSpec
 from perfrunner.workloads.bench import Ensemble, Measured, ServerBench, Share
 from perfrunner.workloads.metrics import (
     cpu_metrics,
@@ -129,7 +129,9 @@ def in_flight(spec: PillowfightSpec) -> int:
     return spec.batch * spec.connections * spec.threads
 
 
-def common_arguments(spec: PillowfightSpec, bench: ServerBench, share: Share) -> list[str]:
+def common_arguments(
+    spec: PillowfightSpec | StepSpec, bench: ServerBench, share: Share
+) -> list[str]:
     start, items = share.slice_of(spec.items)
     return [
         f"--num-items={items}",
@@ -144,7 +146,9 @@ def common_arguments(spec: PillowfightSpec, bench: ServerBench, share: Share) ->
     ]
 
 
-def populate_arguments(spec: PillowfightSpec, bench: ServerBench, share: Share) -> Sequence[str]:
+def populate_arguments(
+    spec: PillowfightSpec | StepSpec, bench: ServerBench, share: Share
+) -> Sequence[str]:
     return [*common_arguments(spec, bench, share), "--populate-only"]
 
 

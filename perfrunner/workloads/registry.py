@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from perfrunner.errors import UsageError
-from perfrunner.workloads import append, latency, microbench, pillowfight, sdk
+from perfrunner.workloads import append, latency, microbench, pillowfight, sdk, step
 from perfrunner.workloads.bench import Ensemble, Measured, ToolEnsemble
 
 Scenario: TypeAlias = Callable[[Ensemble, Any], list[Measured]]
@@ -20,6 +20,7 @@ SERVER_SCENARIOS: dict[str, Scenario] = {
     "pillowfight": pillowfight.run,
     "append": append.run,
     "sdk": sdk.run,
+    "step": step.run,
 }
 TOOL_SCENARIOS: dict[str, ToolScenario] = {
     "microbench": microbench.run,

@@ -2,7 +2,8 @@
 
 Populate in batches, wait until all of it is on disk, then reads and writes one at a time. Afterwards every document is
 read by processes of their own and compared with what was last written; where the spec asks for it, once more after the
-engine was restarted on its data. The arms run one after the other: the SDK cannot be asked for slices.
+engine was restarted on its data, and once more after a node was killed and its replicas were promoted. The arms run one
+after the other: the SDK cannot be asked for slices.
 """
 
 from __future__ import annotations
@@ -51,11 +52,17 @@ def run(bench: Ensemble, spec: SdkSpec) -> list[Measured]:
     bench.settle(spec.settle)
     settled = arm.sample("settled")
 
+    facts: dict[str, object] = {}
     verified = {"load": verify(bench, arm, spec, "load")}
     if spec.restart and arm.persistent:
         bench.phase("restart")
         arm.restart()
         verified["restart"] = verify(bench, arm, spec, "restart")
+    if spec.failover:
+        bench.phase("failover")
+        arm.wait_persisted()  # and until the replicas have everything: nothing may be missing then
+        facts["failover"] = arm.fail_over()
+        verified["failover"] = verify(bench, arm, spec, "failover")
 
     phase = driven(load.report)
     return [
@@ -70,7 +77,7 @@ def run(bench: Ensemble, spec: SdkSpec) -> list[Measured]:
             },
             report=load.report,
             check=cross_check(load.ops, before.counters, now.counters, spec.processes),
-            facts={**load.facts, FACT: verified},
+            facts={**load.facts, **facts, FACT: verified},
         )
     ]
 

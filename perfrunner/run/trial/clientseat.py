@@ -8,8 +8,7 @@ from perfrunner.cluster.process import ExitStatus
 from perfrunner.cluster.transport import Transport
 from perfrunner.errors import TrialError
 from perfrunner.run.trial.credentials import USER, CredentialFiles
-
-LOG_TAIL = 3  # lines of its log in a message
+from perfrunner.run.trial.lastwords import last_words
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,5 @@ def common_flags(seat: ClientSeat) -> list[str]:
 
 def client_failure(tool: str, seat: ClientSeat, name: str, status: ExitStatus) -> TrialError:
     """With the last words of the process `name`."""
-    log = f"{seat.directory}/{name}.log"
-    said = seat.host.run(["tail", "-n", str(LOG_TAIL), log], check=False).stdout
-    words = " | ".join(line.strip() for line in said.splitlines())
-    return TrialError(f"{tool} on {seat.host.name} failed ({status}): {words[-600:] or 'silent'}")
+    words = last_words(seat.host, f"{seat.directory}/{name}.log") or "silent"
+    return TrialError(f"{tool} on {seat.host.name} failed ({status}): {words}")

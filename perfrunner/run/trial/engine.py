@@ -7,6 +7,7 @@ starts an Engine must call `stop` (or `abandon`), whatever happens in between.
 from __future__ import annotations
 
 import json
+import signal
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,12 +17,13 @@ from perfrunner.cluster.transport import Completed, Transport
 from perfrunner.errors import TrialError
 from perfrunner.measure.samples import numbers
 from perfrunner.run.trial.credentials import USER, CredentialFiles
+from perfrunner.run.trial.lastwords import last_words
 from perfrunner.run.trial.pinning import pinned
 from perfrunner.run.trial.reproduce import ArmRecorder
 
 READY_POLL_S = 0.05
 STOP_GRACE_S = 60.0  # a clean stop persists what is queued
-LOG_TAIL = 3  # lines of the engine's log in a message
+KILL_TIMEOUT_S = 30.0  # for the kernel to take a large process apart
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,7 @@ class Engine:
 
     def wait_ready(self, deadline: float) -> None:
         """Until the port file is there. TrialError when the engine ends first or `deadline` (monotonic) passes."""
+        began = time.monotonic()
         while True:
             self.check_alive("while it started")
             if self.host.exists(self.setup.port_file):
@@ -120,7 +123,10 @@ class Engine:
                     self.port = int(text)
                     break
             if time.monotonic() > deadline:
-                raise TrialError(f"the engine on {self.host.name} was not ready in time")
+                raise TrialError(
+                    f"the engine on {self.host.name} was not ready within {max(deadline - began, 0.0):.3g} s"
+                    f"{self._last_words()}"
+                )
             time.sleep(READY_POLL_S)
         self.recorder.engine_ready(
             self.host.name, self.setup.name, port=self.port, pid=self.handle.pid
@@ -160,6 +166,15 @@ class Engine:
                 f"the engine on {self.host.name} did not stop cleanly ({result.status})"
                 f"{self._last_words()}"
             )
+
+    def kill(self) -> None:
+        """By SIGKILL, as a host that is gone: nothing more is written. TrialError when it has ended before."""
+        self.check_alive("before it was to be killed")
+        self.recorder.kill(self.host.name, self.setup.name)
+        self.handle.signal(signal.SIGKILL)
+        self.handle.wait(KILL_TIMEOUT_S)
+        self._stopped = True
+        self.handle.stop(0.0)  # it has ended: this takes it out of the host's ledger
 
     def abandon(self, grace_s: float) -> None:
         """Stop it because the trial failed or the run was interrupted: what is queued does not matter."""
@@ -212,9 +227,8 @@ class Engine:
         return numbers(groups.get("", {}))
 
     def _last_words(self) -> str:
-        completed = self.host.run(["tail", "-n", str(LOG_TAIL), self.setup.log], check=False)
-        words = " | ".join(line.strip() for line in completed.stdout.splitlines() if line.strip())
-        return f": {words[-600:]}" if words else ""
+        words = last_words(self.host, self.setup.log)
+        return f": {words}" if words else ""
 
 
 def local_address(listen: str) -> str:

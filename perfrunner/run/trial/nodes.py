@@ -1,17 +1,17 @@
 """Several engines as one cluster: told their places, watched until they follow each other, compared copy by copy.
 
 As a cluster manager would do it: the states of the vBuckets on every node first, then the map, by which clients route
-and replicas follow their active copies.
+and replicas follow their active copies. How a cluster under load is changed is in steps.py.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from perfrunner.cluster.vbucket_map import VbucketMap, cluster_config, vbucket_map
+from perfrunner.cluster.vbucket_map import REVISION, VbucketMap, cluster_config, vbucket_map
 from perfrunner.errors import TrialError
 from perfrunner.run.trial.engine import Engine
 
@@ -30,44 +30,58 @@ class Nodes:
     vbuckets: int
     check: Callable[[], None]  # that all engines live
     left: Callable[[], float]  # seconds that the trial still has; TrialError when it has none
+    rows: VbucketMap = field(init=False)
+    revision: int = field(default=REVISION, init=False)  # of the newest map that was published
 
-    @property
-    def rows(self) -> VbucketMap:
-        return vbucket_map(len(self.engines), self.replicas, self.vbuckets)
+    def __post_init__(self) -> None:
+        self.rows = vbucket_map(len(self.engines), self.replicas, self.vbuckets)
 
     def form(self) -> None:
         """Returns when every replica is fed by its active node."""
         if len(self.engines) == 1:
             return
-        servers = [(engine.setup.address, engine.port) for engine in self.engines]
-        for number, engine in enumerate(self.engines):
-            text = cluster_config(servers, self.rows, this=number)
-            path = _config_path(engine)
-            engine.host.put_bytes(text.encode(), path)
-            engine.recorder.write_file(engine.host.name, path, text)
+        everyone = range(len(self.engines))
+        for number in everyone:
+            self._write_config(number, self.rows)
         for verb in ("set-states", "set-config"):
             for engine in self.engines:
                 engine.kvctl([verb, f"--config={_config_path(engine)}"])
         for number, engine in enumerate(self.engines):
             wanted = sum(number in row[1:] for row in self.rows)
-            self._until(
+            self.until(
                 lambda engine=engine, wanted=wanted: _streams(engine) >= wanted,  # type: ignore[misc]
                 f"the replicas on {engine.host.name} are not fed",
             )
+
+    def publish(self, rows: VbucketMap, numbers: Iterable[int]) -> None:
+        """A newer map than any before, to these nodes."""
+        self.revision += 1
+        for number in numbers:
+            self._write_config(number, rows)
+            engine = self.engines[number]
+            engine.kvctl(["set-config", f"--config={_config_path(engine)}"])
+
+    def _write_config(self, number: int, rows: VbucketMap) -> None:
+        servers = [(engine.setup.address, engine.port) for engine in self.engines]
+        engine = self.engines[number]
+        text = cluster_config(servers, rows, this=number, revision=self.revision)
+        path = _config_path(engine)
+        engine.host.put_bytes(text.encode(), path)
+        engine.recorder.write_file(engine.host.name, path, text)
 
     def wait_replicated(self) -> None:
         """Until every replica has the last seqno that its active copy has now."""
         if self.replicas == 0 or len(self.engines) == 1:
             return
-        active = [_high_seqnos(engine) for engine in self.engines]
+        active = [high_seqnos(engine) for engine in self.engines]
         for number, engine in enumerate(self.engines):
             wanted = {
                 vbucket: active[row[0]][vbucket]
                 for vbucket, row in enumerate(self.rows)
                 if number in row[1:]
             }
-            self._until(
-                lambda engine=engine, wanted=wanted: _has(_high_seqnos(engine), wanted),  # type: ignore[misc]
+            self.until(
+                lambda engine=engine, wanted=wanted: has(high_seqnos(engine), wanted),  # type: ignore[misc]
                 f"the replicas on {engine.host.name} do not catch up",
             )
 
@@ -86,7 +100,7 @@ class Nodes:
                 int(str(held[row[0]][str(vbucket)]["documents"]))
                 for vbucket, row in enumerate(self.rows)
             ),
-            "copies": 1 + self.replicas,
+            "copies": min(map(len, self.rows)),
         }
 
     def _digests(self, engine: Engine) -> Digests:
@@ -99,7 +113,7 @@ class Nodes:
             raise TrialError(f"kvctl digest printed no object: {text[:200]}")
         return found
 
-    def _until(self, holds: Callable[[], bool], complaint: str) -> None:
+    def until(self, holds: Callable[[], bool], complaint: str) -> None:
         while not holds():
             self.check()
             try:
@@ -146,7 +160,14 @@ def _streams(engine: Engine) -> int:
     return int(engine.stat("replication")["replication"].get("streams_opened", "0"))
 
 
-def _high_seqnos(engine: Engine) -> dict[int, int]:
+def set_state(engine: Engine, vbuckets: Sequence[int], state: str) -> None:
+    """Of some vBuckets; the others stay as they are."""
+    if vbuckets:
+        numbers = ",".join(map(str, vbuckets))
+        engine.kvctl(["set-state", f"--state={state}", f"--vbuckets={numbers}"])
+
+
+def high_seqnos(engine: Engine) -> dict[int, int]:
     """Of every vBucket that the engine knows."""
     found = {}
     for key, value in engine.stat("vbucket-seqno")["vbucket-seqno"].items():
@@ -156,5 +177,5 @@ def _high_seqnos(engine: Engine) -> dict[int, int]:
     return found
 
 
-def _has(seqnos: Mapping[int, int], wanted: Mapping[int, int]) -> bool:
+def has(seqnos: Mapping[int, int], wanted: Mapping[int, int]) -> bool:
     return all(seqnos.get(vbucket, -1) >= seqno for vbucket, seqno in wanted.items())

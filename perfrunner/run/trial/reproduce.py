@@ -49,7 +49,9 @@ job_{job}=$!
 
 _ENGINE_READY = """\
 stop_{job}() {{ on_{id} sh -c 'kill -TERM "$(cat "$0")"' "$WORK_{id}/{name}.pid"; }}
-trap '{stops}' EXIT
+"""
+
+_PORT = """\
 until on_{id} test -s "$WORK_{id}/{name}.port" 2> /dev/null; do kill -0 "$job_{job}"; sleep 0.1; done
 PORT_{job}=$(on_{id} cat "$WORK_{id}/{name}.port")
 PID_{job}=$(on_{id} cat "$WORK_{id}/{name}.pid")
@@ -157,11 +159,9 @@ class Recorder:
         job = _identifier(job or name)
         if (stop := f"stop_{job}") not in self._stops:
             self._stops.insert(0, stop)
-        self._lines.append(
-            _ENGINE_READY.format(
-                id=_identifier(host), name=name, job=job, stops="; ".join(self._stops)
-            )
-        )
+        self._lines.append(_ENGINE_READY.format(id=_identifier(host), name=name, job=job))
+        self._lines.append(self._at_exit())
+        self._lines.append(_PORT.format(id=_identifier(host), name=name, job=job))
         self._values[f"port={port}"] = f'port="$PORT_{job}"'
         for word in ("pid", "node"):  # of a cluster's first node and of the others
             self._values[f"{word}={pid}"] = f'{word}="$PID_{job}"'
@@ -170,9 +170,30 @@ class Recorder:
         self._lines.append(f'wait "$job_{_identifier(name)}"\n')
 
     def stop(self, host: str, name: str, *, job: str = "") -> None:
-        pid = f'"$WORK_{_identifier(host)}/{name}.pid"'
-        self._lines.append(f'on_{_identifier(host)} sh -c \'kill -TERM "$(cat "$0")"\' {pid}\n')
+        self.signal(host, name, "TERM")
         self._lines.append(f'wait "$job_{_identifier(job or name)}" || true\n')
+
+    def kill(self, host: str, name: str, *, job: str = "") -> None:
+        """An engine, by SIGKILL: the script will not stop it again."""
+        job = _identifier(job or name)
+        self._stops.remove(f"stop_{job}")
+        self._lines.append(self._at_exit())
+        self.signal(host, name, "KILL")
+        self._lines.append(f'wait "$job_{job}" || true\n')
+
+    def signal(self, host: str, name: str, signal: str) -> None:
+        """To a process that goes on, or ends in its own time: `wait` waits for it."""
+        pid = f'"$WORK_{_identifier(host)}/{name}.pid"'
+        self._lines.append(f'on_{_identifier(host)} sh -c \'kill -{signal} "$(cat "$0")"\' {pid}\n')
+
+    def wait_for_file(self, host: str, path: str) -> None:
+        """Until a process has written it."""
+        self._lines.append(
+            f"until on_{_identifier(host)} test -s {self._word(host, path)}; do sleep 0.1; done\n"
+        )
+
+    def _at_exit(self) -> str:
+        return f"trap '{'; '.join(self._stops)}' EXIT\n"
 
     def script(self) -> str:
         cleared = "".join(
@@ -239,8 +260,20 @@ class ArmRecorder:
     def engine_ready(self, host: str, name: str, *, port: int, pid: int) -> None:
         self.script.engine_ready(self.place(host), name, port=port, pid=pid, job=self.job(name))
 
+    def pause(self, seconds: float) -> None:
+        self.script.pause(seconds)
+
     def wait(self, name: str) -> None:
         self.script.wait(self.job(name))
+
+    def wait_for_file(self, host: str, path: str) -> None:
+        self.script.wait_for_file(self.place(host), path)
+
+    def signal(self, host: str, name: str, signal: str) -> None:
+        self.script.signal(self.place(host), name, signal)
+
+    def kill(self, host: str, name: str) -> None:
+        self.script.kill(self.place(host), name, job=self.job(name))
 
     def stop(self, host: str, name: str) -> None:
         self.script.stop(self.place(host), name, job=self.job(name))

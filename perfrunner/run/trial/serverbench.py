@@ -10,10 +10,11 @@ import itertools
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from perfrunner.cluster.process import ProcessHandle
 from perfrunner.cluster.transport import CommandTimeout
@@ -33,12 +34,23 @@ from perfrunner.run.trial.nodes import Nodes
 from perfrunner.run.trial.pinning import pinned
 from perfrunner.run.trial.profiling import Profiler
 from perfrunner.run.trial.reproduce import ArmRecorder
-from perfrunner.workloads.bench import Arguments, ClientProgram, Sampling, Share
+from perfrunner.run.trial.sampling import NodesSampling, start_sampler
+from perfrunner.run.trial.stepload import load_around
+from perfrunner.run.trial.steps import fail_over, rebalance
+from perfrunner.workloads.bench import Arguments, Around, ClientProgram, Sampling, Share, Step
 
 SLICE_S = 1.0
 SAMPLE_INTERVAL_MS = 1000
 ONE_SAMPLE_TIMEOUT_S = 30.0
 HELPER_TIMEOUT_S = 20.0
+
+
+class Started(NamedTuple):
+    """A load process under way, and the name of its files."""
+
+    seat: ClientSeat
+    name: str
+    handle: ProcessHandle
 
 
 @dataclass
@@ -63,6 +75,7 @@ class Bench:
     _processes: list[ProcessHandle] = field(default_factory=list)
     _barriers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     _installed: set[tuple[str, str]] = field(default_factory=set)
+    _nodes: Nodes | None = None  # what the engines were told; None: nothing yet
 
     # -- ServerBench
 
@@ -145,12 +158,39 @@ class Bench:
     def wait_persisted(self) -> None:
         self.nodes.wait_replicated()
         for engine in self.engines:
-            timeout = max(1.0, self._left())
+            timeout = max(1.0, self.time_left())
             engine.kvctl(["wait-persisted", f"--timeout={timeout:.0f}"], timeout=timeout + 5.0)
 
     @property
     def nodes(self) -> Nodes:
-        return Nodes(self.engines, self.replicas, self.vbuckets, self.check_engines, self._left)
+        if self._nodes is None:
+            self._nodes = Nodes(
+                self.engines, self.replicas, self.vbuckets, self.check_engines, self.time_left
+            )
+        return self._nodes
+
+    def load_around(
+        self,
+        tool: str,
+        arguments: Arguments,
+        step: Step,
+        *,
+        output: str,
+        before: float,
+        after: float,
+    ) -> Around:
+        return load_around(self, tool, arguments, step, output=output, before=before, after=after)
+
+    def fail_over(self, detection: float = 0.0) -> Mapping[str, object]:
+        victim = self.engines[-1]  # the first tells clients of the others
+        with self.shield():
+            victim.kill()
+            self.engines = self.engines[:-1]
+        self.pause(detection)
+        return fail_over(self.nodes, len(self.engines))
+
+    def rebalance(self, share: float, at_once: int) -> Mapping[str, object]:
+        return rebalance(self.nodes, 0, 1, share, at_once)
 
     def restart(self) -> None:
         self.keep_stats("-before-restart")
@@ -163,6 +203,7 @@ class Bench:
                 engines[place] = Engine.start(engine.host, engine.setup, self.recorder, self.run_id)
         for engine in engines:
             engine.wait_ready(self.deadline)
+        self._nodes = None
         self.nodes.form()
 
     def reset_stats(self) -> None:
@@ -181,7 +222,7 @@ class Bench:
             kept = self.directory / f"{stem}.jsonl"
             text = engine.kvctl(
                 ["sample", f"--pid={engine.handle.pid}"],
-                timeout=max(1.0, min(self._left(), ONE_SAMPLE_TIMEOUT_S)),
+                timeout=max(1.0, min(self.time_left(), ONE_SAMPLE_TIMEOUT_S)),
                 output=kept.name,
                 cpus=self.sampler_cpus,
             ).stdout
@@ -203,7 +244,7 @@ class Bench:
                     cpus=self.sampler_cpus,
                     recorded=True,
                 )
-        return _Sampling(self, [self._start_sampler(*its) for its in self._samplers(name)])
+        return NodesSampling(self, [start_sampler(self, *its) for its in self._samplers(name)])
 
     def count_instructions(self, load: CountedLoad, ops: int) -> Instructions:
         engine = self.engines[0]
@@ -214,7 +255,7 @@ class Bench:
             load,
             directory=f"{setup.directory}/counted",
             ops=ops,
-            timeout_s=self._left(),
+            timeout_s=self.time_left(),
         )
 
     # -- for the trial
@@ -231,6 +272,15 @@ class Bench:
         for engine in self.engines:
             engine.check_alive(f"during {self.current_phase}")
 
+    def pause(self, seconds: float, check: Callable[[], None] = lambda: None) -> None:
+        """Engines are looked after meanwhile, and whatever `check` looks after."""
+        self.recorder.pause(seconds)
+        until = time.monotonic() + seconds
+        while (left := min(until - time.monotonic(), self.time_left())) > 0:
+            self.check_engines()
+            check()
+            time.sleep(min(left, SLICE_S))
+
     def abandon(self, grace_s: float) -> None:
         if self.profiler is not None:
             self.profiler.abandon(grace_s)
@@ -240,7 +290,8 @@ class Bench:
 
     # -- inside
 
-    def _left(self) -> float:
+    def time_left(self) -> float:
+        """Seconds; TrialError when it is up."""
         left = self.deadline - time.monotonic()
         if left <= 0:
             raise TrialError(
@@ -259,6 +310,18 @@ class Bench:
         in_step: bool,
     ) -> dict[str, str]:
         """Run the commands, each with its share of the work, and wait: by file name, what each printed."""
+        started = self.start_clients(commands, arguments, output, in_step=in_step)
+        self.wait_clients(what, started, self.check_engines)
+        return self.printed(started)
+
+    def start_clients(
+        self,
+        commands: Sequence[tuple[ClientSeat, Sequence[str]]],
+        arguments: Arguments,
+        output: str,
+        *,
+        in_step: bool,
+    ) -> list[Started]:
         count = len(commands)
         barrier = self._barrier(count) if in_step and count > 1 else None
         started = []
@@ -266,8 +329,11 @@ class Bench:
             name = output if count == 1 else f"{output}-{index + 1}"
             argv = [*command, *self._common(seat), *arguments(Share(index, count))]
             held = argv if barrier is None else [*argv, f"--barrier={barrier}"]
-            started.append((seat, name, self.start_client(held, seat, name, recorded=argv)))
-        self._wait_clients(what, started, self.check_engines)
+            started.append(Started(seat, name, self.start_client(held, seat, name, recorded=argv)))
+        return started
+
+    def printed(self, started: Sequence[Started]) -> dict[str, str]:
+        """By file name, what each of those that have ended printed."""
         texts = {}
         for seat, name, _ in started:
             kept = self.directory / f"{name}.json"
@@ -320,86 +386,32 @@ class Bench:
         check: Callable[[], None] | None = None,
     ) -> None:
         """Until it has ended well. `check` looks after the engines meanwhile (this arm's, if nothing else is said)."""
-        self._wait_clients(tool, [(seat, name, handle)], check or self.check_engines)
+        self.wait_clients(tool, [Started(seat, name, handle)], check or self.check_engines)
 
-    def _wait_clients(
-        self,
-        tool: str,
-        started: Sequence[tuple[ClientSeat, str, ProcessHandle]],
-        look: Callable[[], None],
-    ) -> None:
+    def wait_clients(self, tool: str, started: Sequence[Started], look: Callable[[], None]) -> None:
         """Until all have ended well. Each is looked at in turn: one that fails is noticed while others wait for it."""
         for _, name, _ in started:
             self.recorder.wait(name)
         waiting = deque(started)
         while waiting:
-            seat, name, handle = waiting.popleft()
+            one = waiting.popleft()
             try:
-                status = handle.wait(min(SLICE_S, self._left()))
+                status = one.handle.wait(min(SLICE_S, self.time_left()))
             except CommandTimeout:
                 look()
-                waiting.append((seat, name, handle))
+                waiting.append(one)
                 continue
-            self._forget(handle)
+            one.handle.stop(0.0)  # it has ended: this takes it out of the host's ledger
+            self.forget(one.handle)
             if not status.ok:
                 look()
-                raise client_failure(tool, seat, name, status)
+                raise client_failure(tool, one.seat, one.name, status)
 
-    def _forget(self, handle: ProcessHandle) -> None:
-        handle.stop(0.0)  # it has ended: this takes it out of the host's ledger
+    def forget(self, handle: ProcessHandle) -> None:
+        """Of one that has been stopped."""
         self._processes.remove(handle)
 
     def _samplers(self, name: str) -> Iterator[tuple[Engine, str]]:
         """Each engine node, and the name of its samples."""
         for index, engine in enumerate(self.engines):
             yield engine, name if len(self.engines) == 1 else f"{name}-{index + 1}"
-
-    def _start_sampler(self, engine: Engine, stem: str) -> _Sampler:
-        remote = f"{engine.setup.directory}/{stem}.jsonl"
-        argv = pinned(
-            engine.kvctl_argv(
-                [
-                    "sample",
-                    f"--pid={engine.handle.pid}",
-                    f"--interval-ms={self.sample_interval_ms}",
-                    f"--out={remote}",
-                ]
-            ),
-            self.sampler_cpus,
-        )
-        self.recorder.start(engine.host.name, f"sampler-{stem}", argv)
-        handle = self.start_helper(engine, f"sampler-{stem}", argv)
-        return _Sampler(engine, handle, stem, remote)
-
-
-@dataclass(frozen=True)
-class _Sampler:
-    engine: Engine
-    handle: ProcessHandle
-    stem: str
-    remote: str
-
-
-@dataclass
-class _Sampling:
-    """The samplers of all engine nodes, and their series added up reading by reading."""
-
-    bench: Bench
-    samplers: Sequence[_Sampler]
-
-    def stop(self) -> list[Sample]:
-        if self.bench.profiler is not None:
-            self.bench.profiler.stop()
-        per_node = []
-        for sampler in self.samplers:
-            host = sampler.engine.host
-            self.bench.recorder.stop(host.name, f"sampler-{sampler.stem}")
-            ended = sampler.handle.stop(5.0).status
-            self.bench._processes.remove(sampler.handle)  # noqa: SLF001 - the two are one
-            kept = self.bench.directory / f"{sampler.stem}.jsonl"
-            host.get_file(sampler.remote, kept)
-            if not ended.ok:
-                self.bench.check_engines()
-                raise TrialError(f"the sampler on {host.name} did not last to its end ({ended})")
-            per_node.append(parse_samples(kept.read_text(encoding="utf-8"), kept.name))
-        return [add_nodes(instant) for instant in zip(*per_node, strict=False)]

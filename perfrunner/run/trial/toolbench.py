@@ -17,11 +17,11 @@ from perfrunner.build.readback import Stats, check_complaints, check_readback
 from perfrunner.cluster.process import ProcessHandle
 from perfrunner.cluster.transport import CommandTimeout, Transport
 from perfrunner.errors import ProofError, TrialError
+from perfrunner.run.trial.lastwords import last_words
 from perfrunner.run.trial.profiling import Profiler, find_child
 from perfrunner.run.trial.reproduce import ArmRecorder
 from perfrunner.spec.variant import Variant
 
-LOG_TAIL = 3  # lines of the program's log in a message
 _ALLOCATOR = "allocator."
 _BUILD = "build."
 
@@ -133,11 +133,8 @@ class ToolBench:
         process.stop(0.0)  # it has ended: this takes it out of the host's ledger
         self._process = None
         if not status.ok:
-            completed = self.host.run(["tail", "-n", str(LOG_TAIL), log], check=False)
-            words = " | ".join(line.strip() for line in completed.stdout.splitlines())
-            raise TrialError(
-                f"{program} on {self.host.name} failed ({status}): {words[-600:] or 'silent'}"
-            )
+            words = last_words(self.host, log) or "silent"
+            raise TrialError(f"{program} on {self.host.name} failed ({status}): {words}")
 
 
 def stat_groups(settings: Mapping[str, str]) -> Stats:

@@ -21,6 +21,7 @@ from perfrunner.spec.workloads.latency import LatencySpec
 from perfrunner.spec.workloads.microbench import MicrobenchSpec
 from perfrunner.spec.workloads.pillowfight import PillowfightSpec
 from perfrunner.spec.workloads.sdk import SdkSpec
+from perfrunner.spec.workloads.step import StepSpec
 from perfrunner.spec.workloads.tool import ToolWorkload
 
 WORKLOAD_TYPES: dict[str, type[Piece]] = {
@@ -29,10 +30,11 @@ WORKLOAD_TYPES: dict[str, type[Piece]] = {
     "microbench": MicrobenchSpec,
     "latency": LatencySpec,
     "sdk": SdkSpec,
+    "step": StepSpec,
 }
 
 Workload: TypeAlias = Annotated[
-    PillowfightSpec | AppendSpec | MicrobenchSpec | LatencySpec | SdkSpec,
+    PillowfightSpec | AppendSpec | MicrobenchSpec | LatencySpec | SdkSpec | StepSpec,
     Field(discriminator="type"),
 ]
 
@@ -46,6 +48,7 @@ __all__ = [
     "Schedule",
     "SdkSpec",
     "ServerWorkload",
+    "StepSpec",
     "ToolWorkload",
     "Workload",
     "measured_settings",

@@ -10,7 +10,7 @@ from typing_extensions import Self
 
 from perfrunner.spec.base import ListAsTuple, Piece
 from perfrunner.spec.cluster import ClusterSpec
-from perfrunner.spec.metrics import METRICS, OF_CONTENTS
+from perfrunner.spec.metrics import METRICS, OF_CONTENTS, OF_STEPS
 from perfrunner.spec.units import Duration, PositiveCount, Size
 
 MOST_VALUE = 20 * 2**20  # engine_src/protocol/request_rules.h: kMaxValueLength
@@ -83,7 +83,7 @@ class ServerWorkload(AnyWorkload):
         return 1.0 + self.settle
 
     def may_give(self, metric: str) -> bool:
-        return metric in METRICS and metric not in OF_CONTENTS
+        return metric in METRICS and metric not in (*OF_CONTENTS, *OF_STEPS)
 
     @property
     def item_bytes(self) -> int:

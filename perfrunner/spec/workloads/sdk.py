@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from perfrunner.spec.cluster import ClusterSpec
-from perfrunner.spec.metrics import METRICS
+from perfrunner.spec.metrics import METRICS, OF_STEPS
 from perfrunner.spec.suggest import expected_name
 from perfrunner.spec.units import Duration, Percent, PositiveCount, PositiveDuration
 from perfrunner.spec.workloads.base import Schedule, ServerWorkload, SizeRange
@@ -20,8 +20,8 @@ LEAST_DOCUMENT = 64  # bytes: key, version and some body
 ALONE = "the Couchbase SDK cannot be asked for slices"
 # As an estimate for the plan: of one process, on one CPU.
 POPULATED_PER_S, VERIFIED_PER_S, ALONE_PER_S = 20_000, 20_000, 4_000
-RESTART_S = 3.0
-_NEVER = ("ops_per_s_total", "slow_slices", "instructions_per_op")
+RESTART_S, FAILOVER_S = 3.0, 3.0
+_NEVER = ("ops_per_s_total", "slow_slices", "instructions_per_op", *OF_STEPS)
 
 
 def _offered(level: str) -> str:
@@ -62,6 +62,10 @@ class SdkSpec(ServerWorkload):
     restart: bool = Field(
         default=False,
         description="persistent buckets: the engine is restarted on its data, and all is verified again",
+    )
+    failover: bool = Field(
+        default=False,
+        description="an engine node is killed, its replicas are promoted, and all is verified again",
     )
 
     @field_validator("schedule")
@@ -110,6 +114,8 @@ class SdkSpec(ServerWorkload):
             )
         elif self.restart and len(cluster.engine_nodes) > 1:
             found["restart"] = "expected false: only a single engine node is restarted"
+        if self.failover and not cluster.replicas:
+            found["failover"] = "expected false: there are no replicas that could be promoted"
         return found
 
     @property
@@ -128,6 +134,7 @@ class SdkSpec(ServerWorkload):
     def expected_seconds(self) -> float:
         """A guess of one trial's length, for a plan; measured durations replace it during a run."""
         around = self.items / POPULATED_PER_S + self.items / VERIFIED_PER_S
-        again = RESTART_S + self.items / VERIFIED_PER_S if self.restart else 0.0
+        again = self.restart * (RESTART_S + self.items / VERIFIED_PER_S)
+        again += self.failover * (FAILOVER_S + self.items / VERIFIED_PER_S)
         load = self.operations / ALONE_PER_S if self.operations else self.duration
         return 6.0 + around + load + self.settle + again

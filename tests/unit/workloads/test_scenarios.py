@@ -373,4 +373,4 @@ def test_several_clients_split_keys_and_rate_and_draw_differently() -> None:
 def test_a_type_without_a_scenario_is_refused_with_those_that_there_are() -> None:
     with pytest.raises(UsageError, match="type ycsb cannot be run") as caught:
         check_runnable("ycsb")
-    assert caught.value.hint == "known types: append, latency, microbench, pillowfight, sdk"
+    assert caught.value.hint == "known types: append, latency, microbench, pillowfight, sdk, step"

@@ -83,6 +83,10 @@ class Bench:
     def restart(self) -> None:
         self.log.append("engine restart")
 
+    def fail_over(self, detection: float = 0.0) -> Mapping[str, object]:
+        self.log.append("failover")
+        return {"kind": "failover", "killed": "kv2"}
+
     def wait_persisted(self) -> None:
         self.log.append("wait-persisted")
 
@@ -155,6 +159,16 @@ def test_its_order(restart: bool, persistent: bool, order: list[str]) -> None:
     assert measured.facts["contents"] == verified
 
 
+def test_after_a_failover_everything_that_replicas_had_is_verified_again() -> None:
+    bench = Bench(persistent=False)
+    measured = run(bench, spec(failover=True))
+    assert bench.log == [
+        *LOADED, "phase failover", "wait-persisted", "failover", "phase verify after failover", "verify-failover",
+    ]  # fmt: skip
+    assert measured.facts["contents"] == {"load": 1000, "failover": 1000}
+    assert measured.facts["failover"] == {"kind": "failover", "killed": "kv2"}
+
+
 def test_its_metrics() -> None:
     measured = run(Bench(), spec())
     metrics = measured.metrics
@@ -205,11 +219,11 @@ def test_what_its_processes_are_told() -> None:
             assert set(mine) <= set(told), "every process knows its own keys"
 
 
-@pytest.mark.parametrize("after", ["load", "restart"])
+@pytest.mark.parametrize("after", ["load", "restart", "failover"])
 def test_a_document_that_is_not_as_written_fails_the_trial(after: str) -> None:
     text = f"after the {after}, 1 of 1000 documents are not as last written: sdk-000000000003: "
     with pytest.raises(TrialError, match=text):
-        run(Bench(wrong=f"verify-{after}"), spec(restart=True))
+        run(Bench(wrong=f"verify-{after}"), spec(restart=True, failover=True))
 
 
 def test_documents_that_nobody_looked_at_fail_the_trial() -> None:

@@ -134,6 +134,48 @@ def test_the_latency_program_is_asked_for_what_the_spec_says() -> None:
     assert measured.facts["dcp"] == {"messages": 7}
 
 
+def test_what_an_older_program_does_not_know_is_asked_for_only_where_it_is_wanted() -> None:
+    spec = LatencySpec(
+        type="latency", dcp="notify", backlog="alone", vbuckets=1024, busy_vbuckets=8, buffer_size="10MiB"
+    )  # fmt: skip
+    assert latency.arguments(spec)[4:] == [
+        "--backlog=alone",
+        "--vbuckets=1024",
+        "--busy-vbuckets=8",
+        "--buffer-size=10485760",
+        "--ack-above=5242880",
+    ]
+    assert len(latency.arguments(LatencySpec(type="latency"))) == 4
+    acknowledging = LatencySpec(type="latency", ack_above=100)
+    assert latency.arguments(acknowledging)[4:] == ["--buffer-size=1024", "--ack-above=100"]
+
+
+def test_the_clients_rate_is_a_metric_where_it_was_timed() -> None:
+    spec = LatencySpec(type="latency", dcp="busy", backlog="alone")
+    bench = RecordingToolBench(latency_report(dcp={"messages": 7, "items_per_s": 5e5}))
+    assert alone(latency, bench, spec).metrics["Latency/Dcp/items_per_s"] == 5e5
+    assert spec.may_give("Latency/Dcp/items_per_s")
+    assert not LatencySpec(type="latency", dcp="busy").may_give("Latency/Dcp/items_per_s")
+    none = RecordingToolBench(latency_report(dcp=None))
+    assert len(alone(latency, none, LatencySpec(type="latency")).metrics) == 16
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"backlog": "beside"}, "there is no DCP client"),
+        ({"dcp": "busy", "backlog": "alone", "bucket": "ephemeral"}, "keeps no backlog"),
+        ({"vbuckets": 8, "busy_vbuckets": 9}, r"at most vbuckets \(8\)"),
+        ({"vbuckets": 1025}, "less than or equal to 1024"),
+        ({"ack_above": 1024}, r"fewer bytes than buffer_size \(1024\)"),
+        ({"buffer_size": 64, "ack_above": "1KiB"}, r"fewer bytes than buffer_size \(64\)"),
+    ],
+)
+def test_a_client_that_cannot_be_is_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        LatencySpec(type="latency", **settings)
+
+
 def test_allocator_options_are_checked_under_the_names_of_stat_allocator() -> None:
     bench = RecordingToolBench(latency_report())
     alone(latency, bench, LatencySpec(type="latency"))
@@ -210,6 +252,18 @@ def test_latency_side_by_side_freezes_and_pairs_the_medians() -> None:
     assert other.metrics["Latency/Add/p50_us"] == pytest.approx(0.5)
     assert other.metrics["Latency/Add/p99_us"] == 3.0, "of all operations together"
     assert len(other.metrics) == 16
+
+
+def test_latency_side_by_side_takes_the_clients_rate_from_the_whole_of_it() -> None:
+    report = latency_report(dcp={"items_per_s": 5e5})
+    phases = ("add", "dcp", "get", "replace", "delete")
+    text = document(dict.fromkeys(phases, (1000.0, 500.0)), report=report)
+    conducted = parse_conducted(text, "conductor.json")
+    tools = RecordingTools(RecordingToolBench({}), RecordingToolBench({}), conducted=conducted)
+    spec = LatencySpec(type="latency", dcp="busy", backlog="alone")
+    for measured in latency.run(tools, spec):
+        assert measured.metrics["Latency/Dcp/items_per_s"] == 5e5
+        assert "Latency/Dcp/p50_us" not in measured.metrics, "one operation has no median"
 
 
 @pytest.mark.parametrize(
