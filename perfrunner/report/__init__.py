@@ -9,6 +9,6 @@ from __future__ import annotations
 from perfrunner.report.build import build_report, report_of
 from perfrunner.report.files import write_charts, write_html
 from perfrunner.report.model import Report
-from perfrunner.report.render import FORMATS, render
+from perfrunner.report.render import render
 
-__all__ = ["FORMATS", "Report", "build_report", "render", "report_of", "write_charts", "write_html"]
+__all__ = ["Report", "build_report", "render", "report_of", "write_charts", "write_html"]

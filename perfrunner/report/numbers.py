@@ -44,12 +44,15 @@ class Scale:
 
 def mean_text(summary: Summary, scale: Scale) -> str:
     """The mean with its unit, in as many digits as its interval deserves (at least two, at most four)."""
+    return f"{_mean(summary, scale)}{scale.joint}{scale.unit}".rstrip()
+
+
+def _mean(summary: Summary, scale: Scale) -> str:
     half, mean = summary.half_width, summary.mean
     if not half or not mean:
-        return scale.text(mean)
+        return scale.number(mean)
     digits = math.floor(math.log10(abs(mean))) - math.floor(math.log10(half)) + 2
-    number = scale.number(mean, min(4, max(2, digits)))
-    return f"{number}{scale.joint}{scale.unit}".rstrip()
+    return scale.number(mean, min(4, max(2, digits)))
 
 
 def scale_of(metric: MetricType, reference: float) -> Scale:
@@ -99,13 +102,15 @@ def minus(text: str) -> str:
 
 
 def spread(summary: Summary, metric: MetricType, scale: Scale) -> str:
-    """The half-width of the interval: in percent of the mean, or in the metric's own unit."""
+    """The half-width of the interval: in percent of the mean, or in the metric's own unit, as exact as the mean."""
     half = summary.half_width
     if half is None:
         return "± ?"
     if metric.effect == "ratio" and summary.mean:
         return f"± {significant(100 * half / abs(summary.mean), 2)} %"
-    return f"± {significant(half / scale.factor, 2)}"
+    places = len(_mean(summary, scale).partition(".")[2])
+    rounded = f"{half / scale.factor:.{places}f}"
+    return f"± {rounded if float(rounded) else significant(half / scale.factor, 1)}"
 
 
 def change(effect: Effect, metric: MetricType, scale: Scale) -> str:

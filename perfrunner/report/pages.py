@@ -33,10 +33,10 @@ from perfrunner.errors import UsageError
 from perfrunner.report.beside import MARKS, our_change, published_text, their_change
 from perfrunner.report.beside_markdown import beside_tables, plain
 from perfrunner.report.build import build_report
-from perfrunner.report.numbers import change, scale_for, scale_of, spread, verdict_text
-from perfrunner.results import NO_BUCKET
+from perfrunner.report.numbers import change, mean_text, scale_for, scale_of, spread, verdict_text
 from perfrunner.results.archive import read_archive
 from perfrunner.spec import Spec, load_spec
+from perfrunner.spec.cell import NO_BUCKET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -290,7 +290,7 @@ def _deviation(row: Row, rows: list[Row]) -> str:
 
 def _cell(row: Row, rows: list[Row]) -> str:
     scale = scale_for(row, rows)
-    text = f"{scale.text(row.summary.mean)} {spread(row.summary, row.metric, scale)}"
+    text = f"{mean_text(row.summary, scale)} {spread(row.summary, row.metric, scale)}"
     if row.effect is None:
         return text
     return f"{text} · {change(row.effect, row.metric, scale)} {verdict_text(row)}".rstrip()

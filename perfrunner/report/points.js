@@ -7,6 +7,19 @@
     if (chart.getOption().dataZoom.length) chart.dispatchAction({ type: 'dataZoom', start: Math.max(0, start), end: Math.min(100, end) });
   };
 
+  // An arm's mark, by its place: a path in a box of 10 by 10, for charts and legends.
+  window.perfrunnerMarks = ['M0 5a5 5 0 1 0 10 0a5 5 0 1 0 -10 0Z', 'M5 0L10 10H0Z', 'M0 0H10V10H0Z', 'M5 0L10 5L5 10L0 5Z', 'M0 0H10L5 10Z',
+    'M3.4 0H6.6V3.4H10V6.6H6.6V10H3.4V6.6H0V3.4H3.4Z', 'M2.5 0.7H7.5L10 5L7.5 9.3H2.5L0 5Z', 'M0 0H10L0 10H10Z'];
+  // The mark of a legend; without a path a square.
+  window.perfrunnerMark = (colour, path) => {
+    const mark = document.createElementNS('http://www.w3.org/2000/svg', 'svg'), drawn = document.createElementNS('http://www.w3.org/2000/svg', 'path');
+    for (const [key, value] of [['class', 'mark'], ['viewBox', '0 0 10 10'], ['aria-hidden', 'true']]) mark.setAttribute(key, value);
+    drawn.setAttribute('d', path || 'M0 0H10V10H0Z');
+    drawn.setAttribute('fill', colour);
+    mark.append(drawn);
+    return mark;
+  };
+
   window.perfrunnerPoints = (box, chart, act) => {
     // ECharts' own `click` is the browser's, which gives none where the point was redrawn in between, as hovering it does.
     let pressed = null;

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from perfrunner.report.model import Report
 
-FORMATS = ("terminal", "markdown", "commit", "json", "html")
-
 
 def render(
     report: Report,
@@ -42,4 +40,4 @@ def render(
         return json_text(report)
     if fmt == "html":
         raise UsageError("an HTML report needs the trials for its charts", "use write_html")
-    raise UsageError(f"no report format {fmt!r}", f"one of {', '.join(FORMATS)}")
+    raise UsageError(f"no report format {fmt!r}")

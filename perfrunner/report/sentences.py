@@ -19,7 +19,7 @@ from perfrunner.report.numbers import (
     scale_of,
     signed,
 )
-from perfrunner.results import NO_BUCKET
+from perfrunner.spec.cell import NO_BUCKET
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -165,6 +165,7 @@ def wrapped(name: str, width: int = 24) -> str:
     return "\n".join([*lines, line])
 
 
-def pieces(name: str) -> list[str]:
-    """A name cut where it may be broken: after a comma, a hyphen, an equals sign."""
-    return re.findall(r"[^,\-+=/]*[,\-+=/]|[^,\-+=/]+", name)
+def pieces(name: str, ends: str = ",-+=/") -> list[str]:
+    """A name cut where it may be broken: after each of `ends`."""
+    at = re.escape(ends)
+    return re.findall(rf"[^{at}]*[{at}]|[^{at}]+", name)

@@ -14,7 +14,7 @@ import numpy as np
 
 from perfrunner.report.charts.dots import wrapped
 from perfrunner.report.charts.style import ARMS, FAINT, GRID, INK, WIDTH, new_figure
-from perfrunner.report.charts.turns import Pair, pairs
+from perfrunner.report.charts.turns import Pair, binned, inner, pairs
 from perfrunner.report.numbers import minus
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from perfrunner.analysis import Cell
     from perfrunner.results.slices import Turn
 
-BINS, FEWEST, MOST = 320, 4, 60  # over all blocks, and of one block
-ROUNDS_A_BIN = 8  # fewer would show single rounds, and nothing else
+BINS = 320  # over all blocks
+MARKS = 60  # of slow slices, of one block at most
 WIDE = 100.0  # percent; what reaches further is drawn by factors, so that half and twice are alike
 FACTORS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 GAP = 0.06  # between two blocks, of a block's length
@@ -59,29 +59,23 @@ def rounds_chart(turns: Sequence[Turn], cell: Cell, variants: Sequence[str]) -> 
 
 
 def _over_time(axes: Axes, its: list[Pair], colour: str) -> None:
-    rounds = min(len(pair.arm.ops) for pair in its)
-    places = max(FEWEST, min(MOST, BINS // len(its)))  # of marks
-    bins = max(FEWEST, min(places, rounds // ROUNDS_A_BIN))
-    reach, ticks = [], []
+    places = max(1, min(MARKS, BINS // len(its)))
+    bins = binned(its, BINS)
+    reach = [*inner(np.concatenate([middles for _, middles in bins]))]
+    ticks = []
     slow_arm: list[float] = []
     slow_base: list[float] = []
-    for place, pair in enumerate(its):
+    for place, (pair, (instants, middles)) in enumerate(zip(its, bins, strict=True)):
         left = place * (1 + GAP)
         share = pair.seconds / max(pair.seconds[-1], 1e-9)
-        index = np.minimum((share[pair.answered] * bins).astype(np.int64), bins - 1)
-        ratios = pair.log_ratios
-        used = np.unique(index)
-        middles = np.array([np.median(ratios[index == n]) for n in used])
-        axes.plot(
-            left + (used + 0.5) / bins, _percent(middles), color=colour, linewidth=0.8, alpha=0.6
-        )
+        axes.plot(left + instants, _percent(middles), color=colour, linewidth=0.8, alpha=0.6)
         axes.plot([left, left + 1], [_percent(pair.robust)] * 2, color=INK, linewidth=1.8, zorder=4)
         axes.plot([left + 0.5], [_percent(pair.total)], marker="D", markersize=4, zorder=5,
                   markerfacecolor="none", markeredgecolor=INK, markeredgewidth=0.9)  # fmt: skip
         for slices, marks in ((pair.arm, slow_arm), (pair.base, slow_base)):
             slow = np.unique((share[slices.slow] * places).astype(np.int64))
             marks += [left + min((n + 0.5) / places, 1.0) for n in slow]
-        reach += [*np.percentile(middles, [4, 96]), pair.robust, pair.total]
+        reach += [pair.robust, pair.total]
         ticks.append((left + 0.5, str(pair.block)))
         if place:
             axes.axvline(left - GAP / 2, color=GRID, linewidth=0.8, zorder=0)

@@ -11,13 +11,17 @@ from numpy.typing import NDArray
 from perfrunner.measure.rounds import levels
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from perfrunner.analysis import Cell
     from perfrunner.measure.turns import Slices
     from perfrunner.results.slices import Turn
 
 Floats = NDArray[np.float64]
+FEWEST, MOST = 4, 60  # bins of a block
+ROUNDS_A_BIN = 8  # fewer would show single rounds, and nothing else
+NOISIER = 4.0  # bins than blocks: as far as both are still seen on one axis
+LEAST_REACH = 0.005
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,38 @@ class Pair:
         first = np.minimum(self.base.start_ns, self.arm.start_ns)
         found: Floats = (first - first[0]) * 1e-9
         return found
+
+
+def binned(its: Sequence[Pair], over_all: int) -> list[tuple[Floats, Floats]]:
+    """Of each block (share of its time, median log ratio) of its rounds in bins; `over_all` bins at most.
+
+    Fewer where single rounds are so noisy that nobody would see the blocks' estimates beside the bins.
+    """
+    levels = [0.0, *(pair.robust for pair in its)]
+    reach = max(max(levels) - min(levels), LEAST_REACH)
+    rounds = min(len(pair.arm.ops) for pair in its)
+    bins = max(FEWEST, min(MOST, over_all // len(its), rounds // ROUNDS_A_BIN))
+    while True:
+        found = [_bins(pair, bins) for pair in its]
+        low, high = inner(np.concatenate([middles for _, middles in found]))
+        if bins == FEWEST or high - low <= NOISIER * reach:
+            return found
+        bins = max(FEWEST, bins * 2 // 3)
+
+
+def inner(middles: Floats) -> tuple[float, float]:
+    """Between which bins are drawn; rare ones reach far."""
+    low, high = np.percentile(middles, [4, 96])
+    return float(low), float(high)
+
+
+def _bins(pair: Pair, bins: int) -> tuple[Floats, Floats]:
+    share = pair.seconds / max(pair.seconds[-1], 1e-9)
+    index = np.minimum((share[pair.answered] * bins).astype(np.int64), bins - 1)
+    used = np.unique(index)
+    ratios = pair.log_ratios
+    middles: Floats = np.array([np.median(ratios[index == n]) for n in used])
+    return (used + 0.5) / bins, middles
 
 
 def pairs(turns: Iterable[Turn], cell: Cell, baseline: str, variant: str) -> Iterator[Pair]:

@@ -14,7 +14,7 @@ from perfrunner.report.facts import flatten
 from perfrunner.report.json_document import document
 from perfrunner.report.numbers import change, scale_of
 from perfrunner.report.page.chart_data import chart_data
-from perfrunner.report.page.described import variants, workloads
+from perfrunner.report.page.described import shared_source, variants, workloads
 from perfrunner.report.page.effects import panels
 from perfrunner.report.page.profiles import profile_section
 from perfrunner.report.page.tables import tables
@@ -55,7 +55,9 @@ def html_text(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["breakable"] = lambda name: Markup("<wbr>").join(pieces(str(name)))
+    environment.filters["breakable"] = lambda name, *ends: Markup("<wbr>").join(
+        pieces(str(name), *ends)
+    )
     primary = primary_rows(report)
     rest = _by_metric(report, leave_out=primary)
     colours = chart_data_colours(report)
@@ -72,6 +74,7 @@ def html_text(
         most_warnings=MOST_WARNINGS,
         hosts=[fact.value for fact in report.context if fact.label == "hosts"],
         variants=variants(report),
+        source=shared_source(report),
         workloads=workloads(report),
         panels=panels(report, primary),
         other_panels=panels(report, rest),

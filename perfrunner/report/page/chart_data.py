@@ -7,14 +7,12 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from perfrunner.analysis import Cell
 from perfrunner.errors import TrialError
 from perfrunner.measure.histogram import merge
 from perfrunner.report.charts.style import ARMS
-from perfrunner.report.charts.turns import pairs
-from perfrunner.report.numbers import scale_of
+from perfrunner.report.charts.turns import binned, pairs
+from perfrunner.report.numbers import scale_for
 from perfrunner.report.sentences import noun
 from perfrunner.results.raw import raw_directory
 
@@ -26,8 +24,7 @@ if TYPE_CHECKING:
     from perfrunner.results import ExperimentData, TrialRecord
     from perfrunner.results.raw import Inside, Points, RawSeries
 
-BINS, FEWEST, MOST = 400, 4, 60  # of rounds: over all blocks, and of one
-ROUNDS_A_BIN = 8
+BINS = 400  # of rounds, over all blocks
 MOST_POINTS = 240  # of one trial's series
 PERCENTILES = sorted({*range(2, 99, 2), *(100 - 10 ** -(n / 8) for n in range(-8, 17)), 50, 90, 99})
 HISTOGRAM = 24  # bars a factor of ten
@@ -102,16 +99,18 @@ def _link(data: ExperimentData, trial: TrialRecord, page: Path | None) -> str | 
 
 
 def _metrics(report: Report) -> dict[str, Any]:
+    """`scales`: a factor and its unit by cell, for one metric may be millions a second here and thousands there."""
+    cells = report.comparison.cells
     found: dict[str, Any] = {}
-    for row in report.comparison.rows:
-        metric = row.metric
-        if metric.id in found:
-            continue
-        scale = scale_of(metric, row.summary.mean)
-        found[metric.id] = {
-            "name": noun(metric), "unit": scale.unit.strip(), "factor": scale.factor,
-            "direction": metric.direction, "effect": metric.effect, "primary": row.primary,
-        }  # fmt: skip
+    for place, cell in enumerate(cells):
+        for rows in report.rows(cell).values():
+            metric = rows[0].metric
+            scale = scale_for(rows[0], rows)
+            known = found.setdefault(metric.id, {
+                "name": noun(metric), "scales": [None] * len(cells), "direction": metric.direction,
+                "effect": metric.effect, "primary": rows[0].primary,
+            })  # fmt: skip
+            known["scales"][place] = [scale.factor, scale.unit.strip()]
     return found
 
 
@@ -152,21 +151,16 @@ def _rounds(report: Report, raw: RawSeries) -> list[dict[str, Any]]:
     for c, cell in enumerate(comparison.cells):
         for v, variant in enumerate(comparison.variants[1:], 1):
             its = list(pairs(raw.turns, cell, comparison.baseline, variant))
-            blocks = []
-            for pair in its:
-                bins = max(FEWEST, min(MOST, BINS // len(its), len(pair.arm.ops) // ROUNDS_A_BIN))
-                share = pair.seconds / max(pair.seconds[-1], 1e-9)
-                index = np.minimum((share[pair.answered] * bins).astype(np.int64), bins - 1)
-                ratios = pair.log_ratios
-                used = np.unique(index)
-                middles = [float(np.median(ratios[index == n])) for n in used]
-                points = zip(used.tolist(), middles, strict=True)
-                blocks.append({
+            if not its:
+                continue
+            blocks = [
+                {
                     "b": pair.block, "robust": short(_percent(pair.robust)), "total": short(_percent(pair.total)),
-                    "p": [[short((n + 0.5) / bins), short(_percent(m))] for n, m in points],
-                })  # fmt: skip
-            if blocks:
-                found.append({"c": c, "v": v, "blocks": blocks})
+                    "p": [[short(x), short(_percent(y))] for x, y in zip(xs.tolist(), ys.tolist(), strict=True)],
+                }
+                for pair, (xs, ys) in zip(its, binned(its, BINS), strict=True)
+            ]  # fmt: skip
+            found.append({"c": c, "v": v, "blocks": blocks})
     return found
 
 

@@ -1,17 +1,28 @@
 // What each figure of the page shows, as options of ECharts. Reads the embedded data, draws nothing itself.
 'use strict';
 (() => {
-  const SYMBOLS = ['circle', 'triangle', 'rect', 'diamond', 'pin', 'roundRect', 'arrow'];
+  const markOf = (v) => perfrunnerMarks[v % perfrunnerMarks.length];
   const MEMORY = ['mapped', 'resident', 'allocated', 'mem_used', 'payload'];  // the outer first
-  const SHADES = ['#9db9d9', '#6f9bc8', '#3f7cb5', '#1f5c94', '#0d3c66'];
+  const shades = () => MEMORY.map((_, n) => css(`--shade-${n}`));
   const HELD = ['mapped', 'mapped_no_store', 'rss', 'rss_plain', 'rss_now', 'rss_now_no_store', 'rss_settled'];
   const ASKED = ['fragmentation', 'fragmentation_payload'];  // filled marks, hollow ones
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const minus = (text) => String(text).replace('-', '\u2212');
   const prefixed = (v) => {
-    for (const [f, p] of [[1e9, 'G'], [1e6, 'M'], [1e3, 'k']]) if (Math.abs(v) >= f) return `${+(v / f).toPrecision(4)}${p}`;
-    return `${+v.toPrecision(4)}`;
+    for (const [f, p] of [[1e9, 'G'], [1e6, 'M'], [1e3, 'k']]) if (Math.abs(v) >= f) return minus(`${+(v / f).toPrecision(4)}${p}`);
+    return minus(+v.toPrecision(4));
   };
-  const nice = (v) => { const p = 10 ** Math.floor(Math.log10(v)); return Math.ceil(v / p * 5) / 5 * p; };
+  // An axis from 0 that ends on one of its own steps.
+  const upTo = (top) => {
+    const rough = (top || 1) / 4, power = 10 ** Math.floor(Math.log10(rough)), step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= rough * 0.999);
+    return { min: 0, max: Math.ceil(top / step - 1e-9) * step || step, interval: step };
+  };
+  // An axis that holds both, and begins and ends on its own steps.
+  const around = (low, high) => {
+    const { interval } = upTo(high - low);
+    return { min: Math.floor(low / interval + 1e-9) * interval, max: Math.ceil(high / interval - 1e-9) * interval, interval };
+  };
+  const duration = (us) => (us >= 1e6 ? `${+(us / 1e6).toPrecision(4)} s` : us >= 1e3 ? `${+(us / 1e3).toPrecision(4)} ms` : `${+us.toPrecision(4)} µs`);
   const median = (values) => {
     const s = [...values].sort((a, b) => a - b), h = s.length >> 1;
     return s.length % 2 ? s[h] : (s[h - 1] + s[h]) / 2;
@@ -35,7 +46,7 @@
     const ink = css('--ink'), soft = css('--soft'), grid = css('--grid');
     const axis = (given) => ({
       nameLocation: 'middle', nameGap: 26, nameTextStyle: { color: soft, fontSize: 11 }, scale: true,
-      axisLabel: { color: ink, fontSize: 11, hideOverlap: true, ...given.label }, axisLine: { lineStyle: { color: soft } },
+      axisLabel: { color: ink, fontSize: 11, hideOverlap: true, formatter: prefixed, ...given.label }, axisLine: { lineStyle: { color: soft } },
       splitLine: { lineStyle: { color: grid } }, ...given,
     });
     return {
@@ -53,19 +64,21 @@
   const escaped = (text) => String(text).replace(/[&<>"]/g, (c) => ({ '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' }[c]));
   const tip = (data, v, lines) => `<b>${escaped(data.arms[v])}</b><br>${lines.map(escaped).join('<br>')}`;
   const emphasis = (focus = 'series') => ({ emphasis: { focus }, blur: { itemStyle: { opacity: 0.15 }, lineStyle: { opacity: 0.08 } } });
-  const number = (metric, value) => `${+(value / metric.factor).toPrecision(5)} ${metric.unit}`.trim();
+  // A metric's factor and unit in a cell: what is millions a second in one may be thousands in another.
+  const scaleOf = (metric, c) => metric.scales[c] || [1, ''];
+  const number = (value, [factor, unit]) => minus(`${+(value / factor).toPrecision(5)} ${unit}`.trim());
 
   function trials(data, state, c) {
-    const metric = data.metrics[state.metric], id = state.metric;
+    const metric = data.metrics[state.metric], id = state.metric, scale = scaleOf(metric, c), [factor, unit] = scale;
     const its = data.trials.map((t, i) => ({ ...t, i })).filter((t) => t.c === c && id in t.m);
     const ok = its.filter((t) => t.s === 'ok');
     const baseline = {};
     for (const t of ok.filter((t) => t.v === 0)) (baseline[t.b] ||= []).push(t.m[id]);
     const value = (t) => {
-      if (!state.relative) return t.m[id] / metric.factor;
+      if (!state.relative) return t.m[id] / factor;
       const b = baseline[t.b] && mean(baseline[t.b]);
       if (b === undefined || t.v === 0) return null;
-      return metric.effect === 'ratio' ? 100 * (t.m[id] / b - 1) : (t.m[id] - b) / metric.factor;
+      return metric.effect === 'ratio' ? 100 * (t.m[id] / b - 1) : (t.m[id] - b) / factor;
     };
     const shown = its.filter((t) => state.arms.has(t.v) && value(t) !== null && !(state.log && value(t) <= 0));
     if (!shown.length) return null;
@@ -85,22 +98,21 @@
       if (!mine.length) continue;
       const good = mine.filter((t) => t.s === 'ok').map(value);
       series.push({
-        type: state.time ? 'line' : 'scatter', name: data.arms[v], symbol: SYMBOLS[v % SYMBOLS.length], symbolSize: 9, showSymbol: true,
+        type: state.time ? 'line' : 'scatter', name: data.arms[v], symbol: `path://${markOf(v)}`, symbolSize: 9, showSymbol: true,
         itemStyle: { color: data.colours[v], borderColor: css('--paper'), borderWidth: 0.8 }, lineStyle: { color: data.colours[v], width: 1 }, z: 3, ...emphasis(),
         data: mine.sort((a, b) => a.t - b.t).map((t) => ({
           value: [state.time ? t.t : t.b, value(t)], trial: t.i, itemStyle: t.s === 'ok' ? {} : { opacity: 0.35 },
-          tip: tip(data, v, [`${metric.name} ${number(metric, t.m[id])}`, ...(state.relative ? [`${+value(t).toPrecision(3)} ${relativeUnit(metric)} against ${data.arms[0]}`] : []),
+          tip: tip(data, v, [`${metric.name} ${number(t.m[id], scale)}`, ...(state.relative ? [`${minus(+value(t).toPrecision(3))} ${relativeUnit(metric, unit)} against ${data.arms[0]}`] : []),
             `block ${t.b}${t.a > 1 ? `, attempt ${t.a}` : ''}, minute ${t.t.toFixed(1)}`, ...(t.s === 'ok' ? [] : [t.s])]),
         })),
-        markLine: good.length ? { silent: true, symbol: 'none', label: { show: false }, lineStyle: { color: data.colours[v], type: 'dashed', width: 1.2, opacity: 0.9 }, data: [{ yAxis: mean(good) }] } : undefined,
+        markLine: good.length ? { silent: true, symbol: 'none', precision: -1, label: { show: false }, lineStyle: { color: data.colours[v], type: 'dashed', width: 1.2, opacity: 0.9 }, data: [{ yAxis: mean(good) }] } : undefined,
       });
     }
-    const unit = state.relative ? `${relativeUnit(metric)} against ${data.arms[0]}` : metric.unit;
-    const label = `${metric.name} of every trial in ${data.cells[c]}, ${shown.length} trials of ${state.arms.size} arms`;
+        const label = `${metric.name} of every trial in ${data.cells[c]}, ${shown.length} trials of ${state.arms.size} arms`;
     return base(state, state.time ? { name: 'minutes since the first trial' } : { name: 'block', minInterval: 1, min: blocks[0] - 0.5, max: blocks[blocks.length - 1] + 0.5, label: { formatter: (v) => (Number.isInteger(v) ? v : '') } },
-      { name: unit, label: { formatter: prefixed } }, series, { label });
+      { name: state.relative ? `${relativeUnit(metric, unit)} against ${data.arms[0]}` : unit }, series, { label });
   }
-  const relativeUnit = (metric) => (metric.effect === 'ratio' ? '%' : metric.unit === '%' ? 'points' : metric.unit);
+  const relativeUnit = (metric, unit) => (metric.effect === 'ratio' ? '%' : unit === '%' ? 'points' : unit);
 
   function rounds(data, state, c) {
     const its = data.rounds.filter((r) => r.c === c && state.arms.has(r.v));
@@ -109,9 +121,9 @@
     for (const r of its) {
       const colour = data.colours[r.v], points = [], levels = [];
       r.blocks.forEach((block, n) => {
-        for (const [x, y] of block.p) points.push({ value: [n + 1 + x * 0.9, y], tip: tip(data, r.v, [`${y.toFixed(2)} % against ${data.arms[0]}, median of a bin of rounds`, `block ${block.b}`]) });
+        for (const [x, y] of block.p) points.push({ value: [n + 1 + x * 0.9, y], tip: tip(data, r.v, [`${minus(y.toFixed(2))} % against ${data.arms[0]}, median of a bin of rounds`, `block ${block.b}`]) });
         points.push([n + 1.92, null]);
-        const text = tip(data, r.v, [`block ${block.b}: ${block.robust.toFixed(2)} %`, `by totals ${block.total.toFixed(2)} %`]);
+        const text = tip(data, r.v, [`block ${block.b}: ${minus(block.robust.toFixed(2))} %`, `by totals ${minus(block.total.toFixed(2))} %`]);
         levels.push({ value: [n + 1, block.robust], tip: text }, { value: [n + 1.9, block.robust], tip: text }, [n + 1.92, null]);
       });
       series.push({ type: 'line', name: data.arms[r.v], showSymbol: false, data: points, lineStyle: { color: colour, width: 1, opacity: 0.55 }, itemStyle: { color: colour }, ...emphasis() });
@@ -121,8 +133,8 @@
     // Rare bins reach far: the axis shows the middle 92 % of them, and every estimate.
     const bins = its.flatMap((r) => r.blocks.flatMap((b) => b.p.map((p) => p[1]))).sort((a, b) => a - b), levels = its.flatMap((r) => r.blocks.flatMap((b) => [b.robust, b.total]));
     const low = Math.min(bins[Math.floor(0.04 * bins.length)], ...levels, 0), high = Math.max(bins[Math.ceil(0.96 * bins.length) - 1], ...levels, 0);
-    return base({ ...state, log: false }, { name: 'block (thin: bins of its rounds, thick: its estimate)', min: 1, max: names.length + 1, interval: 1, label: { formatter: (v) => names[v - 1] ?? '' } },
-      { name: `% against ${data.arms[0]}`, min: Math.floor(low), max: Math.ceil(high) }, series, { label: `Change in the same round over the blocks of ${data.cells[c]}` });
+    return base({ ...state, log: false }, { name: 'block', min: 1, max: names.length + 1, interval: 1, label: { formatter: (v) => names[v - 1] ?? '' } },
+      { name: `% against ${data.arms[0]}`, ...around(low, high) }, series, { label: `Change in the same round over the blocks of ${data.cells[c]}` });
   }
 
   function rates(data, state, c) {
@@ -140,27 +152,27 @@
     }
     const ramp = data.phases[c];
     if (ramp) series[0].markArea = { silent: true, itemStyle: { color: css('--grid'), opacity: 0.6 }, label: { color: css('--soft'), position: 'insideTop' }, data: [[{ name: 'ramp, not counted', xAxis: 0 }, { xAxis: ramp }]] };
-    return base(state, { name: 'seconds of load (thin: trials, thick: their median)', min: 0 }, { name: 'operations per second', label: { formatter: prefixed }, ...(state.log ? {} : { min: 0 }) }, series,
+    return base(state, { name: 'seconds of load', min: 0 }, { name: 'operations per second', ...(state.log ? {} : { min: 0 }) }, series,
       { label: `Operations per second inside the trials of ${data.cells[c]}` });
   }
 
   function memory(data, state, c, v) {
     const its = data.memory.filter((m) => m.c === c && m.v === v);
     if (!its.length) return null;
-    const series = [];
+    const series = [], shade = shades();
     MEMORY.forEach((kind, n) => {
       const curves = its.map((m) => m.k[kind]).filter(Boolean);
       if (!curves.length) return;
-      series.push({ type: 'line', name: kind, showSymbol: false, z: 2 + n, lineStyle: { color: SHADES[n], width: 1.2 }, itemStyle: { color: SHADES[n] }, areaStyle: { color: SHADES[n], opacity: 0.55, origin: 'start' },
+      series.push({ type: 'line', name: kind, showSymbol: false, z: 2 + n, lineStyle: { color: shade[n], width: 1.2 }, itemStyle: { color: shade[n] }, areaStyle: { color: shade[n], opacity: 1, origin: 'start' },
         endLabel: { show: false }, data: across(curves).map((p) => ({ value: p, tip: tip(data, v, [`${kind} ${prefixed(p[1])}B at ${p[0]} s`]) })) });
     });
     const rss = its.map((m) => m.k.RSS).filter(Boolean);
     if (rss.length) {
-      series.push({ type: 'line', name: 'RSS', showSymbol: false, z: 9, lineStyle: { color: data.colours[v], width: 2.2 }, itemStyle: { color: data.colours[v] },
+      series.push({ type: 'line', name: 'RSS', showSymbol: false, z: 9, lineStyle: { color: css('--ink'), width: 2 }, itemStyle: { color: css('--ink') },
         data: across(rss).map((p) => ({ value: p, tip: tip(data, v, [`RSS ${prefixed(p[1])}B at ${p[0]} s`]) })) });
     }
     const top = Math.max(...data.memory.filter((m) => m.c === c).flatMap((m) => Object.values(m.k).flat().map((p) => p[1])));
-    return base({ ...state, log: false }, { name: 'seconds', min: 0 }, { min: 0, max: nice(top), name: 'bytes', label: { formatter: prefixed } }, series,
+    return base({ ...state, log: false }, { name: 'seconds', min: 0 }, { ...upTo(top), name: 'bytes' }, series,
       { label: `Memory over time of ${data.arms[v]} in ${data.cells[c]}: ${series.map((s) => s.name).join(', ')}` });
   }
 
@@ -168,16 +180,16 @@
     const its = data.latency.filter((l) => l.c === c && l.op === op && state.arms.has(l.v));
     if (!its.length) return null;
     const series = its.map((l) => ({ type: 'line', name: data.arms[l.v], symbol: 'none', lineStyle: { color: data.colours[l.v], width: 2 }, itemStyle: { color: data.colours[l.v] }, ...emphasis(),
-      data: l.curve.map(([p, y]) => ({ value: [100 / (100 - p), y], tip: tip(data, l.v, [`${op} p${+p.toFixed(3)}: ${prefixed(y)} µs`, `of ${prefixed(l.n)} operations`]) })) }));
+      data: l.curve.map(([p, y]) => ({ value: [100 / (100 - p), y], tip: tip(data, l.v, [`${op} p${+p.toFixed(3)}: ${duration(y)}`, `of ${prefixed(l.n)} operations`]) })) }));
     const label = (x) => ({ 2: '50', 10: '90', 100: '99', 1000: '99.9', 10000: '99.99' }[Math.round(x)] ?? '');
-    return base({ ...state, log: true }, { type: 'log', name: 'percentile', label: { formatter: label } }, { name: 'µs', label: { formatter: prefixed } }, series, { label: `Latency of ${op} by percentile in ${data.cells[c]}` });
+    return base({ ...state, log: true }, { type: 'log', name: 'percentile', label: { formatter: label } }, { name: 'latency', label: { formatter: duration } }, series, { label: `Latency of ${op} by percentile in ${data.cells[c]}` });
   }
   function bars(data, state, c, op) {
     const its = data.latency.filter((l) => l.c === c && l.op === op && state.arms.has(l.v));
     if (!its.length) return null;
     const series = its.map((l) => ({ type: 'line', step: 'middle', name: data.arms[l.v], symbol: 'none', lineStyle: { color: data.colours[l.v], width: 1.6 }, itemStyle: { color: data.colours[l.v] },
-      areaStyle: { color: data.colours[l.v], opacity: 0.12 }, ...emphasis(), data: l.bars.map((p) => ({ value: p, tip: tip(data, l.v, [`${p[1]} % of ${op}s take about ${prefixed(p[0])} µs`]) })) }));
-    return base({ ...state, log: false }, { type: 'log', name: 'µs', label: { formatter: prefixed } }, { name: '% of operations', min: 0 }, series, { label: `Histogram of the latency of ${op} in ${data.cells[c]}` });
+      areaStyle: { color: data.colours[l.v], opacity: 0.12 }, ...emphasis(), data: l.bars.map((p) => ({ value: p, tip: tip(data, l.v, [`${p[1]} % of ${op}s take about ${duration(p[0])}`]) })) }));
+    return base({ ...state, log: false }, { type: 'log', name: 'latency', label: { formatter: duration } }, { name: '% of operations', min: 0 }, series, { label: `Histogram of the latency of ${op} in ${data.cells[c]}` });
   }
 
   // As many digits as the interval deserves: two of its half-width.
@@ -193,18 +205,18 @@
       return tip(data, v, [`${data.metrics[r.metric].name}: ${r.mean.toFixed(n)} %`, ...(r.ci95 ? [`95 % interval ${r.ci95.map((e) => e.toFixed(n)).join(' to ')}`] : [])]);
     };
     arms.forEach((v, n) => ASKED.forEach((stem, hollow) => {
-      const rows = found.map((held, i) => [i + 1 + 0.16 * (n - (arms.length - 1) / 2), row(stem, held, v)]).filter(([, r]) => r);
+      const rows = found.map((held, i) => [i + 1 + 0.72 / Math.max(3, arms.length) * (n - (arms.length - 1) / 2), row(stem, held, v)]).filter(([, r]) => r);
       series.push({ type: 'custom', name: data.arms[v], silent: true, data: rows.filter(([, r]) => r.ci95).map(([x, r]) => [x, ...r.ci95]), encode: { x: 0, y: [1, 2] }, renderItem: (_, api) => {
         const [x, y1] = api.coord([api.value(0), api.value(1)]), [, y2] = api.coord([api.value(0), api.value(2)]);
         return { type: 'line', shape: { x1: x, y1, x2: x, y2 }, style: { stroke: data.colours[v], lineWidth: 2.4 } };
       } });
       const mark = hollow ? { color: css('--paper'), borderColor: data.colours[v], borderWidth: 2 } : { color: data.colours[v] };
-      series.push({ type: 'scatter', name: data.arms[v], symbol: SYMBOLS[v % SYMBOLS.length], symbolSize: hollow ? 8 : 10, itemStyle: mark, ...emphasis(), data: rows.map(([x, r]) => ({ value: [x, r.mean], tip: text(r, v) })) });
+      series.push({ type: 'scatter', name: data.arms[v], symbol: `path://${markOf(v)}`, symbolSize: hollow ? 8 : 10, itemStyle: mark, ...emphasis(), data: rows.map(([x, r]) => ({ value: [x, r.mean], tip: text(r, v) })) });
     }));
-    const short = (held) => held.replace('_no_store', ', no store').replace('_', ' ');
-    const option = base({ ...state, log: false }, { name: 'what is held', nameGap: 62, min: 0.5, max: found.length + 0.5, interval: 1, label: { formatter: (x) => (found[Math.round(x) - 1] && Math.abs(x - Math.round(x)) < 0.01 ? short(found[Math.round(x) - 1]) : ''), customValues: found.map((_, i) => i + 1), hideOverlap: false, fontSize: 10, rotate: 40 } },
+    const level = window.innerWidth >= 1000, short = (held) => (level ? held.replace('_no_store', '\nno store').replace(/_(?!store)/, held.includes('_no_store') ? ' ' : '\n') : held.replace('_no_store', ', no store').replace('_', ' '));
+    const option = base({ ...state, log: false }, { name: 'what is held', nameGap: level ? 36 : 62, min: 0.5, max: found.length + 0.5, interval: 1, label: { formatter: (x) => (found[Math.round(x) - 1] && Math.abs(x - Math.round(x)) < 0.01 ? short(found[Math.round(x) - 1]) : ''), customValues: found.map((_, i) => i + 1), hideOverlap: false, fontSize: 10, lineHeight: 12, rotate: level ? 0 : 40 } },
       { name: '% of it that is not used' }, series, { label: `Fragmentation by every formula in ${data.cells[c]}`, zoom: false });
-    option.grid.bottom = 82;
+    option.grid.bottom = level ? 56 : 82;
     return option;
   }
 
@@ -212,18 +224,21 @@
   function figures(data, state, results) {
     const cells = [...state.cells], arms = [...state.arms], ops = [...new Set(data.latency.map((l) => l.op))];
     const each = (draw) => cells.map((c) => ({ name: data.cells[c], option: draw(c) })).filter((p) => p.option);
-    const name = data.metrics[state.metric].name;
+    const name = data.metrics[state.metric].name, spoiled = data.trials.some((t) => t.s !== 'ok' && state.cells.has(t.c) && state.arms.has(t.v) && state.metric in t.m);
+    // Each figure says which arm is which: it may be saved or printed without the rest of the page.
+    const legend = (marked, shown = arms) => shown.map((v) => [data.arms[v], data.colours[v], marked ? markOf(v) : '']), others = arms.filter((v) => v !== 0);
     const all = [
-      { id: 'trials', title: state.time ? `Did the machine drift? ${name}, trial after trial` : `How much do trials spread? ${name} of every trial, joined by block`, plots: each((c) => trials(data, state, c)) },
-      { id: 'rounds', title: 'Does the change hold from round to round?', plots: each((c) => rounds(data, state, c)) },
-      { id: 'fragmentation', title: 'How much memory is held and not used, by every formula?', words: 'Filled: not mem_used; hollow: not payload.', columns: 2, plots: each((c) => fragmentation(data, state, c, results)) },
+      { id: 'trials', title: state.time ? `Did the machine drift? ${name}, trial after trial` : `How much do trials spread? ${name} of every trial, joined by block`, legend: legend(true, state.relative ? others : arms),
+        words: `Dashed: the mean of an arm${spoiled ? '; faint: void, does not count' : ''}.`, plots: each((c) => trials(data, state, c)) },
+      { id: 'rounds', title: 'Does the change hold from round to round?', legend: legend(false, others), words: 'Thin: medians of some rounds each; thick: the estimate of a block.', plots: each((c) => rounds(data, state, c)) },
+      { id: 'fragmentation', title: 'How much memory is held and not used, by every formula?', legend: legend(true), words: 'Filled: what is not mem_used; hollow: what is not payload (the bytes that were asked for).', columns: 2, plots: each((c) => fragmentation(data, state, c, results)) },
       ...ops.flatMap((op) => [
-        { id: `latency-${op}`, title: `How long do ${op}s take, percentile by percentile?`, plots: each((c) => curve(data, state, c, op)) },
-        { id: `histogram-${op}`, title: `How are the latencies of ${op}s distributed?`, plots: each((c) => bars(data, state, c, op)) },
+        { id: `latency-${op}`, title: `How long do ${op}s take, percentile by percentile?`, legend: legend(false), plots: each((c) => curve(data, state, c, op)) },
+        { id: `histogram-${op}`, title: `How are the latencies of ${op}s distributed?`, legend: legend(false), plots: each((c) => bars(data, state, c, op)) },
       ]),
-      { id: 'rates', title: 'Is throughput steady inside the trials?', plots: each((c) => rates(data, state, c)) },
+      { id: 'rates', title: 'Is throughput steady inside the trials?', legend: legend(false), words: 'Thin: trials; thick: their median.', plots: each((c) => rates(data, state, c)) },
       { id: 'memory', title: 'Where does memory go over time?', columns: arms.length,
-        legend: [...MEMORY.map((kind, n) => [kind, SHADES[n]]).reverse(), ['RSS: the line', css('--ink')]],
+        legend: [...MEMORY.map((kind, n) => [kind, shades()[n]]).reverse(), ['RSS: the line', css('--ink')]],
         plots: cells.flatMap((c) => arms.map((v) => ({ name: `${data.cells[c]}: ${data.arms[v]}`, option: memory(data, state, c, v) }))).filter((p) => p.option) },
     ];
     return all.filter((f) => f.plots.length);

@@ -15,7 +15,7 @@ SILENT = ("name", "allocator.profile", "allocator.name", "source")  # the source
 
 
 def variants(report: Report) -> list[tuple[str, str]]:
-    """(name, what it is): its allocator and what sets it apart; what all share is not said again."""
+    """(name, what it is): its allocator and what sets it apart; what all share is not said again for each."""
     spec = report.experiment.spec_json.get("variants") or {}
     flat = {name: flatten(value) for name, value in spec.items() if isinstance(value, dict)}
     keys = dict.fromkeys(
@@ -25,7 +25,7 @@ def variants(report: Report) -> list[tuple[str, str]]:
         if not key.startswith("source.") and key not in SILENT
     )
     apart = [k for k in keys if len({facts.get(k, "") for facts in flat.values()}) > 1]
-    sources = {name: fact.value for fact in report.sources for name in fact.label.split(", ")}
+    sources = {} if shared_source(report) else _sources(report)
     found = []
     for variant in report.comparison.variants:
         facts = flat.get(variant, {})
@@ -33,6 +33,17 @@ def variants(report: Report) -> list[tuple[str, str]]:
         parts += [f"{k.rsplit('.', 1)[-1]} {facts[k]}" for k in apart if facts.get(k)]
         found.append((variant, ", ".join(filter(None, [*parts, sources.get(variant, "")]))))
     return found
+
+
+def shared_source(report: Report) -> str:
+    """What all arms were built from; empty where they differ by it, or it is not known of all."""
+    sources = _sources(report)
+    known = {sources.get(variant, "") for variant in report.comparison.variants}
+    return known.pop() if len(known) == 1 else ""
+
+
+def _sources(report: Report) -> dict[str, str]:
+    return {name: fact.value for fact in report.sources for name in fact.label.split(", ")}
 
 
 def _allocator(name: str) -> str:
@@ -62,6 +73,12 @@ def workload_words(workload: Mapping[str, Any]) -> str:
         fields = workload.get("fields")
         of = f" of {_range(fields)} fields" if fields else ""
         words = f"documents{of} are read, grown by one field and written back, {workload.get('rounds', 5)} rounds"
+    elif kind == "step":
+        share = float(workload.get("set_share", 50.0))
+        words = (
+            f"{workload.get('change')} under load: {100 - share:g} % reads, {share:g} % writes of"
+            f" {_range(workload.get('value_size'))} B"
+        )
     elif kind == "sdk":
         share = float(workload.get("set_share", 20.0))
         words = (

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from perfrunner.report.model import Report
 
 TICKS = 5
+FEWEST_TICKS = 3
+NO_CHANGE = ("0", f"{TIMES_SIGN}1")
 ROOM = 0.06  # of the axis, beyond the outermost end
 
 
@@ -88,7 +90,7 @@ def panels(
             "primary": first.primary,
             "baseline": report.comparison.baseline,
             "longest": max(len(row.variant) for row in effects),
-            "ticks": axis.ticks(),
+            "ticks": _spared(axis.ticks()),
             "neutral": axis.place(_position(first.effect.neutral if first.effect else 0.0, first, axis)),
             "cells": [
                 {"name": str(cell), "index": report.comparison.cells.index(cell),
@@ -97,6 +99,16 @@ def panels(
             ],
         })  # fmt: skip
     return found
+
+
+def _spared(ticks: Sequence[tuple[float, str]]) -> list[tuple[float, str, bool]]:
+    """With whether a narrow panel leaves it out: every second one, never that of no change."""
+    labels = [label for _, label in ticks]
+    kept = next((labels.index(none) for none in NO_CHANGE if none in labels), 0)
+    return [
+        (place, label, len(ticks) > FEWEST_TICKS and (n - kept) % 2 == 1)
+        for n, (place, label) in enumerate(ticks)
+    ]
 
 
 def _axis(rows: Sequence[Row]) -> tuple[Axis, str]:

@@ -48,7 +48,7 @@
     charts = [];
     const figures = perfrunnerFigures(data, state, results).map((figure) => {
       const grid = element('div', { className: 'grid', style: `--n: ${figure.columns || Math.min(4, figure.plots.length)}` });
-      const legend = element('p', { className: 'legend' }, ...(figure.legend || []).flatMap(([name, colour]) => [element('span', { className: 'swatch', style: `background:${colour}` }), `${name} `]), figure.words || '');
+      const legend = element('p', { className: 'legend' }, ...(figure.legend || []).map(([name, colour, path]) => element('span', { className: 'entry' }, perfrunnerMark(colour, path), name)), figure.words || '');
       const made = element('figure', { id: `figure-${figure.id}` }, element('figcaption', {}, figure.title), tools(figure, grid), legend, grid);
       for (const plot of figure.plots) {
         const box = element('div', { className: 'plot', tabIndex: 0, role: 'img', 'aria-label': `${figure.title} ${plot.option.aria.label.description}` });
@@ -62,6 +62,7 @@
     for (const part of all('[data-cell]')) part.hidden = !state.cells.has(Number(part.dataset.cell));
     for (const part of all('[data-profile]')) part.hidden = !state.arms.has(Number(part.dataset.profile));
     for (const row of all('tr[data-arm]')) row.hidden = !state.arms.has(Number(row.dataset.arm)) || !row.textContent.toLowerCase().includes(row.closest('.results') ? state.filter.toLowerCase() : '');
+    all('table.results').forEach(grouped);
     writeAddress();
     showTrial();
   }
@@ -93,21 +94,43 @@
     const button = (text, act) => element('button', { type: 'button', onclick: act }, text);
     const boxes = () => all('.plot', grid);
     return element('div', { className: 'tools' },
-      button('Save SVG', () => save(`${figure.id}.svg`, 'image/svg+xml', together(boxes()).text)),
-      button('Save PNG', () => png(`${figure.id}.png`, together(boxes()))),
+      button('Save SVG', () => save(`${figure.id}.svg`, 'image/svg+xml', together(figure, boxes()).text)),
+      button('Save PNG', () => png(`${figure.id}.png`, together(figure, boxes()))),
       button('Save CSV', () => save(`${figure.id}.csv`, 'text/csv', csv(figure))),
       button('Zoom out', () => boxes().slice(0, 1).forEach((b) => { draw(b); perfrunnerZoom(b.chart, 0, 100); })));
   }
-  // All plots of a figure below each other, as one picture.
-  function together(boxes) {
-    let y = 0;
-    const width = Math.max(...boxes.map((b) => b.clientWidth)), parts = boxes.map((box) => {
+  // A figure as one picture: its title, its legend, its plots below each other.
+  function together(figure, boxes) {
+    const width = Math.max(...boxes.map((b) => b.clientWidth)), head = heading(figure, width);
+    let y = head.height;
+    const parts = boxes.map((box) => {
       draw(box);
       const inner = box.chart.renderToSVGString(), top = y;
       y += box.clientHeight + 24;
-      return `<text x="8" y="${top + 16}" font-family="sans-serif" font-size="13" font-weight="bold" fill="${ink()}">${box.plot.name.replace(/&/g, '&amp;').replace(/</g, '&lt;')}</text><g transform="translate(0,${top + 22})">${inner.slice(inner.indexOf('<svg'))}</g>`;
+      return `${words(8, top + 16, box.plot.name, 'font-weight="bold"')}<g transform="translate(0,${top + 22})">${inner.slice(inner.indexOf('<svg'))}</g>`;
     });
-    return { width, height: y, text: `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${y}"><rect width="100%" height="100%" fill="${paper()}"/>${parts.join('')}</svg>` };
+    return { width, height: y, text: `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${y}"><rect width="100%" height="100%" fill="${paper()}"/>${head.text}${parts.join('')}</svg>` };
+  }
+  const words = (x, y, text, more = '') => `<text x="${x}" y="${y}" font-family="DejaVu Sans, Verdana, sans-serif" font-size="12" ${more} fill="${ink()}">${text.replace(/&/g, '&amp;').replace(/</g, '&lt;')}</text>`;
+  // Title, marks with names, and words, in lines no longer than the picture is wide.
+  function heading(figure, width) {
+    const pen = document.createElement('canvas').getContext('2d'), parts = [], marks = (figure.legend || []).map(([name, colour, path]) => [name, colour, path || 'M0 0H10V10H0Z']);
+    let x = 8, y = 18;
+    const put = (text, font, mark) => {
+      pen.font = `${font} 12px "DejaVu Sans", Verdana, sans-serif`;
+      const long = pen.measureText(text).width + (mark ? 16 : 0);
+      if (x > 8 && x + long > width - 8) { x = 8; y += 18; }
+      if (mark) parts.push(`<path transform="translate(${x},${y - 10})" d="${mark[1]}" fill="${mark[0]}"/>`);
+      parts.push(words(x + (mark ? 16 : 0), y, text, `font-weight="${font}"`));
+      x += long + (mark ? 14 : 4);
+    };
+    const sentence = (text, font) => { for (const word of text.split(' ')) put(word, font); };
+    sentence(figure.title, 'bold');
+    x = 8;
+    y += 20;
+    for (const [name, colour, path] of marks) put(name, 'normal', [colour, path]);
+    if (figure.words) sentence(figure.words, 'normal');
+    return { height: y + 10, text: parts.join('') };
   }
   const variable = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim(), ink = () => variable('--ink'), paper = () => variable('--paper');
   function png(name, picture) {
@@ -147,8 +170,8 @@
     const head = `${data.arms[trial.v]}, ${data.cells[trial.c]}, block ${trial.b}${trial.a > 1 ? `, attempt ${trial.a}` : ''}${trial.s === 'ok' ? '' : ` (${trial.s})`}`;
     const links = trial.d ? ['engine.log', 'reproduce.sh', 'client.json', 'samples.jsonl'].flatMap((f) => [element('a', { href: `${trial.d}/${f}` }, f), ' ']) : ['The raw files are not beside this page.'];
     const metrics = Object.entries(trial.m).map(([id, value]) => {
-      const m = data.metrics[id] || { factor: 1, unit: '' };
-      return element('div', {}, element('dt', {}, id), element('dd', {}, `${+(value / m.factor).toPrecision(5)} ${m.unit}`));
+      const [factor, unit] = data.metrics[id]?.scales[trial.c] || [1, ''];
+      return element('div', {}, element('dt', {}, id), element('dd', {}, `${+(value / factor).toPrecision(5)} ${unit}`));
     });
     box.replaceChildren(element('h3', {}, head), element('p', {}, ...links), element('dl', { className: 'facts' }, ...metrics), element('button', { type: 'button', onclick: () => { state.trial = null; writeAddress(); showTrial(); } }, 'Close'));
   }
@@ -183,6 +206,11 @@
       head.replaceChildren(button);
     });
   }
+  // The rows that begin a metric, of those that are shown: a line above them, and on a small screen its name.
+  function grouped(table) {
+    let before = null;
+    for (const row of table.tBodies[0].rows) if (!row.hidden) { row.classList.toggle('first', row.dataset.metric !== before); before = row.dataset.metric; }
+  }
   function sort(table, head, column) {
     const up = head.getAttribute('aria-sort') !== 'ascending', body = table.tBodies[0];
     const value = (row) => { const c = row.children[column], v = c.dataset.value ?? c.textContent.trim(); return v === '' || Number.isNaN(Number(v)) ? v : Number(v); };
@@ -190,6 +218,7 @@
     for (const other of all('th', table.tHead)) other.removeAttribute('aria-sort');
     head.setAttribute('aria-sort', up ? 'ascending' : 'descending');
     body.append(...[...body.rows].map((r) => [value(r), r]).sort((a, b) => before(a[0], b[0])).map(([, r]) => r));
+    grouped(table);
   }
 
   // -- controls
@@ -212,7 +241,15 @@
   window.addEventListener('hashchange', () => { readAddress(); fill(); show(); });
   window.addEventListener('resize', () => charts.forEach((c) => c.resize()));
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', show);
-  window.addEventListener('beforeprint', () => { all('details').forEach((d) => { d.open = true; }); all('.plot').forEach(draw); charts.forEach((c) => c.resize()); });
+  // Paper is light, whatever the screen is, and has all at once.
+  window.addEventListener('beforeprint', () => {
+    document.documentElement.classList.add('paper');
+    all('details').forEach((d) => { d.open = true; });
+    show();
+    all('.plot').forEach(draw);
+    charts.forEach((c) => c.resize());
+  });
+  window.addEventListener('afterprint', () => { document.documentElement.classList.remove('paper'); show(); });
   readAddress();
   fill();
   show();

@@ -18,15 +18,17 @@ from perfrunner.analysis.noise import is_aa
 from perfrunner.report.charts.style import ARMS
 from perfrunner.report.files import write_whole
 from perfrunner.report.history import history_document
+from perfrunner.report.variants import definition
 from perfrunner.results import ResultStore
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from perfrunner.results import ExperimentRecord, ExperimentSummary
 
 PAGE = "report.html"  # beside an experiment's trials
 MOST_RUNS = 200  # of a spec's history: the newest
+MOST_CHANGES = 3  # of level, of a spec in the index: the latest
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,10 @@ def write_site(stores: Sequence[Path], directory: Path) -> list[Path]:
     for entry in entries:
         specs[entry.record.name].append(entry)
     pages: dict[str, str] = {}
+    changes: dict[str, list[str]] = {}
     for name, its in specs.items():
         charts = _histories(data.get(name, []))
+        changes[name] = _changes(charts)
         links = {e.record.id: e.link for e in its}
         pages[f"spec-{slug(name)}.html"] = _render(
             "site_spec.html.j2", name=name, entries=its,
@@ -60,11 +64,12 @@ def write_site(stores: Sequence[Path], directory: Path) -> list[Path]:
     for kind, found in (("variant", variants), ("host", hosts)):
         for name, its in found.items():
             pages[f"{kind}-{slug(name)}.html"] = _render(
-                "site_list.html.j2", kind=kind, name=name, entries=its
-            )
+                "site_list.html.j2", kind=kind, name=name, entries=its,
+                what=_definitions(name, its) if kind == "variant" else [],
+            )  # fmt: skip
     pages["index.html"] = _render(
-        "site_index.html.j2", entries=entries, specs=specs, variants=variants, hosts=hosts
-    )
+        "site_index.html.j2", entries=entries, specs=specs, changes=changes, variants=variants, hosts=hosts
+    )  # fmt: skip
     written = [write_whole(directory / name, text.encode()) for name, text in pages.items()]
     for name in ("vendor/echarts/echarts.js", "points.js", "site/site.js"):
         text = files("perfrunner.report").joinpath(name).read_text("utf-8")
@@ -123,6 +128,24 @@ def _histories(runs: Sequence[Night]) -> list[dict[str, Any]]:
             drawn["turns"] = [series.turn(n) for n in range(len(series.levels))]
         found.append(document)
     return found
+
+
+def _changes(charts: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The latest changes of level of the primary metrics, the newest first."""
+    found = [alarm for chart in charts for alarm in chart["alarms"]]
+    found.sort(key=lambda alarm: str(alarm["first_at"]), reverse=True)
+    return [alarm["text"] for alarm in found[:MOST_CHANGES]]
+
+
+def _definitions(variant: str, entries: Sequence[Entry]) -> list[tuple[str, list[Entry]]]:
+    """What specs meant by the name, the newest first; one name may stand for several things."""
+    found: dict[str, list[Entry]] = {}
+    for entry in entries:
+        spec = entry.record.spec_json
+        common = (spec.get("engine") or {}).get("params")
+        text = definition((spec.get("variants") or {}).get(variant) or {}, common)
+        found.setdefault(text or "no settings of its own", []).append(entry)
+    return list(found.items())
 
 
 def _variants(entries: Sequence[Entry]) -> dict[str, list[Entry]]:

@@ -20,8 +20,9 @@
   if (!holder || !given) return;
   const data = JSON.parse(given.textContent), css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const escaped = (text) => String(text).replace(/[&<>"]/g, (c) => ({ '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' }[c]));
+  const minus = (text) => String(text).replace('-', '\u2212');
   const charts = [], arms = [...new Set(data.charts.flatMap((h) => h.series.filter((s) => s.effect !== null).map((s) => s.variant)))];
-  const SYMBOLS = ['triangle', 'rect', 'diamond', 'circle', 'pin', 'roundRect', 'arrow'];
+  const markOf = (variant) => perfrunnerMarks[(arms.indexOf(variant) + 1) % perfrunnerMarks.length];
   const colourOf = (variant) => data.colours[(arms.indexOf(variant) + 1) % data.colours.length];
 
   function option(history, cell, series) {
@@ -30,21 +31,22 @@
     const drawn = series.flatMap((s) => {
       const colour = colourOf(s.variant);
       const points = s.runs.map((r, i) => ({ value: [r.created_at, value(s, r.value)], experiment: r.experiment,
-        tip: [`<b>${escaped(s.variant)}</b>`, `${value(s, r.value).toFixed(2)} ${escaped(unit)}`, escaped(r.experiment), `${r.blocks} blocks`, `build ${escaped(r.build_id)}`, r.commit && `commit ${escaped(r.commit)} ${escaped(r.title)}`,
+        tip: [`<b>${escaped(s.variant)}</b>`, `${minus(value(s, r.value).toFixed(2))} ${escaped(unit)}`, escaped(r.experiment), `${r.blocks} blocks`, `build ${escaped(r.build_id)}`, r.commit && `commit ${escaped(r.commit)} ${escaped(r.title)}`,
           ...s.levels.filter((l, k) => k && l.first === i).map((l) => `<b>${escaped(s.turns[s.levels.indexOf(l)])}</b> from here on, p ${l.p.toPrecision(2)}`)].filter(Boolean).join('<br>') }));
-      const levels = s.levels.flatMap((l) => [[s.runs[l.first].created_at, value(s, l.value)], [s.runs[l.last].created_at, value(s, l.value)]]);
+      const levels = s.levels.flatMap((l) => [[s.runs[l.first].created_at, value(s, l.value)], [s.runs[l.last].created_at, value(s, l.value)], [s.runs[l.last].created_at, null]]);  // no line leads to the next
       return [
-        { type: 'scatter', name: s.variant, symbol: SYMBOLS[arms.indexOf(s.variant) % SYMBOLS.length], symbolSize: 8, itemStyle: { color: colour }, emphasis: { focus: 'series' }, data: points,
+        { type: 'scatter', name: s.variant, symbol: `path://${markOf(s.variant)}`, symbolSize: 8, itemStyle: { color: colour }, emphasis: { focus: 'series' }, data: points,
           markLine: { silent: true, symbol: 'none', lineStyle: { color: css('--worse'), type: 'dashed' }, label: { formatter: (p) => p.name, color: css('--ink'), fontSize: 10 },
             data: s.levels.slice(1).map((l, k) => ({ name: s.turns[k + 1], xAxis: s.runs[l.first].created_at })) } },
         { type: 'line', name: s.variant, symbol: 'none', silent: true, lineStyle: { color: colour, width: 2 }, data: levels },
       ];
     });
     const ink = css('--ink'), soft = css('--soft');
-    const axis = { axisLabel: { color: ink, fontSize: 11, hideOverlap: true }, axisLine: { lineStyle: { color: soft } }, splitLine: { lineStyle: { color: css('--grid') } }, nameTextStyle: { color: soft } };
+    const axis = (label) => ({ axisLabel: { color: ink, fontSize: 11, hideOverlap: true, ...label }, axisLine: { lineStyle: { color: soft } }, splitLine: { lineStyle: { color: css('--grid') } }, nameTextStyle: { color: soft } });
     return { animation: false, textStyle: { fontFamily: 'DejaVu Sans, Verdana, sans-serif' }, grid: { left: 66, right: 20, top: 20, bottom: 30 },
       tooltip: { trigger: 'item', confine: true, backgroundColor: css('--paper'), borderColor: soft, textStyle: { color: ink, fontSize: 12 }, formatter: (p) => (p.data && p.data.tip) || '' },
-      xAxis: { type: 'time', ...axis, splitLine: { show: false } }, yAxis: { type: 'value', scale: true, name: unit, nameLocation: 'middle', nameGap: 46, ...axis },
+      xAxis: { type: 'time', ...axis(), axisTick: { show: false }, splitLine: { show: false } },
+      yAxis: { type: 'value', scale: true, name: unit, nameLocation: 'middle', nameGap: 46, ...axis({ formatter: minus }) },
       dataZoom: [{ type: 'inside', zoomOnMouseWheel: 'ctrl', moveOnMouseWheel: false, filterMode: 'none' }], series: drawn };
   }
 
@@ -56,9 +58,9 @@
       grid.className = 'grid';
       const legend = Object.assign(document.createElement('p'), { className: 'legend' });
       for (const variant of arms.filter((v) => history.series.some((s) => s.variant === v && s.effect !== null))) {
-        const swatch = Object.assign(document.createElement('span'), { className: 'swatch' });
-        swatch.style.background = colourOf(variant);
-        legend.append(swatch, `${variant}  `);
+        const entry = Object.assign(document.createElement('span'), { className: 'entry' });
+        entry.append(perfrunnerMark(colourOf(variant), markOf(variant)), variant);
+        legend.append(entry);
       }
       figure.append(Object.assign(document.createElement('figcaption'), { textContent: `Did ${history.metric} change from run to run?` }), legend, grid);
       holder.append(figure);

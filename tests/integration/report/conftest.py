@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import sync_playwright
 
+sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[2] / "unit" / "report"))
 import synthetic
 import synthetic_nights
+import synthetic_turns
 
 from perfrunner.report import build_report, write_html
 from perfrunner.report.site import write_site
@@ -42,6 +45,29 @@ def page(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def three_metrics(tmp_path_factory):
+    """The HTML report of a synthetic experiment with three primary metrics."""
+    directory = tmp_path_factory.mktemp("three")
+    experiment = synthetic.write(directory, synthetic.Shape(blocks=6, void_block=None))
+    with ResultStore.open(directory, create=False) as store:
+        data = store.load(experiment)
+    primary = ["ops_per_s", "fragmentation_rss", "fragmentation_rss_settled"]
+    spec = {**data.experiment.spec_json, "primary": primary}
+    data = replace(data, experiment=replace(data.experiment, spec_json=spec))
+    return write_html(build_report(data), data, directory / "report.html")
+
+
+@pytest.fixture(scope="session")
+def rounds_page(tmp_path_factory):
+    """The HTML report of a synthetic experiment whose arms took turns, some slices many times longer than others."""
+    directory = tmp_path_factory.mktemp("rounds")
+    experiment = synthetic_turns.write(directory, synthetic_turns.Shape(stall=0.1))
+    with ResultStore.open(directory, create=False) as store:
+        data = store.load(experiment)
+    return write_html(build_report(data), data, directory / "report.html")
+
+
+@pytest.fixture(scope="session")
 def site(tmp_path_factory):
     """The directory of a site over nights of one spec."""
     store = tmp_path_factory.mktemp("nights")
@@ -49,3 +75,28 @@ def site(tmp_path_factory):
     directory = tmp_path_factory.mktemp("site")
     write_site([store], directory)
     return directory
+
+
+@pytest.fixture
+def visit(browser, page):
+    """visit(width, scheme) opens the report; what it logged and asked for is in `.log`."""
+    contexts = []
+
+    def open_page(width=1200, scheme="light", state="", scripts=True):
+        context = browser.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=scheme, java_script_enabled=scripts,
+            permissions=["clipboard-read", "clipboard-write"],
+        )  # fmt: skip
+        contexts.append(context)
+        tab = context.new_page()
+        tab.log = []
+        tab.on("console", lambda message: tab.log.append(f"console {message.type}: {message.text}"))
+        tab.on("pageerror", lambda error: tab.log.append(f"error: {error}"))
+        tab.on("requestfailed", lambda request: tab.log.append(f"failed: {request.url[:200]}"))
+        tab.on("request", lambda request: tab.log.append(f"request: {request.url[:200]}"))
+        tab.goto(page.as_uri() + (f"#{state}" if state else ""), wait_until="load")
+        return tab
+
+    yield open_page
+    for context in contexts:
+        context.close()

@@ -13,11 +13,11 @@ PAGES = ("index.html", "spec-nightly.html", "variant-glibc.html", "host-*.html")
 
 @pytest.fixture
 def visit(browser, site):
-    """visit(page, scheme) opens a page of the site; what went wrong in it is in `.log`."""
+    """visit(page, scheme, width) opens a page of the site; what went wrong in it is in `.log`."""
     contexts = []
 
-    def open_page(name, scheme="light"):
-        context = browser.new_context(viewport={"width": 1200, "height": 900}, color_scheme=scheme)
+    def open_page(name, scheme="light", width=1200):
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
         contexts.append(context)
         tab = context.new_page()
         tab.log = []
@@ -96,9 +96,30 @@ def test_the_history_says_which_colour_is_which_variant(visit):
     tab = visit("spec-nightly.html")
     figure = tab.locator("#history-charts figure").first
     expect(figure.locator(".legend")).to_have_text("jemalloc-5.1.0")
-    swatch = figure.locator(".swatch").evaluate("e => e.style.background")
-    drawn = figure.locator(".plot").first.evaluate(
-        "b => { const e = document.createElement('i');"
-        " e.style.background = b.chart.getOption().series[0].itemStyle.color; return e.style.background; }"
+    mark = figure.locator(".mark path").evaluate(
+        "e => [e.getAttribute('fill'), e.getAttribute('d')]"
     )
-    assert swatch == drawn
+    colour, symbol = figure.locator(".plot").first.evaluate(
+        "b => { const s = b.chart.getOption().series[0]; return [s.itemStyle.color, s.symbol]; }"
+    )
+    assert mark == [colour, symbol.removeprefix("path://")]
+
+
+def test_no_line_leads_from_one_level_to_the_next(visit):
+    tab = visit("spec-nightly.html")
+    levels = tab.locator(".plot").first.evaluate("b => b.chart.getOption().series[1].data")
+    drawn = [value is not None for _, value in levels]
+    assert drawn == [True, True, False, True, True, False]  # two levels, with a gap after each
+    assert levels[1][1] > 0 > levels[3][1]
+
+
+def test_a_telephone_shows_of_each_run_when_what_and_how_it_ended(visit):
+    tab = visit("index.html", width=390)
+    row = tab.locator(".experiments tbody tr").first
+    assert "12 trials" in row.locator("td").nth(4).evaluate(
+        "e => e.textContent + getComputedStyle(e, '::after').content.replaceAll('\"', '')"
+    )
+    for cell in row.locator("th, td").all():
+        box = cell.bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 390

@@ -109,6 +109,15 @@ def test_the_raw_data_is_embedded(page, report, data):
     assert content["trials"][0]["metrics"] == data.trials[0].metrics
 
 
+def test_a_metric_has_a_unit_of_its_own_in_every_cell(page):
+    """Millions of operations a second in one cell are thousands in another: neither is 0.09 of something."""
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    charts = json.loads(found.group(1))["charts"]
+    scales = dict(zip(charts["cells"], charts["metrics"]["ops_per_s"]["scales"], strict=True))
+    assert scales["pillowfight · persistent"] == [1e6, "M ops/s"]
+    assert scales["append · ephemeral"] == [1e3, "k ops/s"]
+
+
 def test_a_hostile_reason_cannot_leave_the_data_element(make, tmp_path):
     from dataclasses import replace
 

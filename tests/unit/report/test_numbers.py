@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfrunner.analysis import Effect
-from perfrunner.report.numbers import change, p_text, scale_of, significant
+from perfrunner.analysis import Effect, Summary
+from perfrunner.report.numbers import change, mean_text, p_text, scale_of, significant, spread
 from perfrunner.spec.metrics import metric_type
 
 ASCII = str.maketrans("\N{MINUS SIGN}\N{MULTIPLICATION SIGN}\N{DIVISION SIGN}", "-x/")
@@ -64,6 +64,21 @@ def test_a_difference_is_in_points_or_in_the_scaled_unit():
     huge = metric_type("anon_huge_bytes")
     effect = Effect("difference", "a", 8, 1.05e7, (1.0e7, 1.1e7), 0.0, 9.0, 0.3, 0.01, 2e6, q=0.0)
     assert change(effect, huge, scale_of(huge, 1e7)) == "+10.5 MB [+10.0, +11.0]"
+
+
+@pytest.mark.parametrize(
+    ("mean", "half", "text"),
+    [
+        (57.4312, 0.0712, "57.43 % ± 0.07"),
+        (45.9974, 0.1164, "46.00 % ± 0.12"),
+        (63.4821, 3.87, "63.5 % ± 3.9"),
+        (45.0, 0.0004, "45.00 % ± 0.0004"),
+    ],
+)
+def test_a_mean_and_its_interval_have_as_many_places(mean, half, text):
+    summary = Summary({1: mean}, mean, 1.0, 0.1, mean, mean, (mean - half, mean + half))
+    scale = scale_of(FRAG, mean)
+    assert f"{mean_text(summary, scale)} {spread(summary, FRAG, scale)}" == text
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from dataclasses import replace
@@ -73,6 +74,23 @@ def test_there_is_a_page_for_each_variant_and_host(site):
     (host,) = site.glob("host-*.html")
     assert "AMD EPYC 7B13" in host.read_text()
     assert "nightly-00" in host.read_text()
+
+
+def test_the_index_says_what_changed_lately_and_when(site):
+    text = html.unescape((site / "index.html").read_text())
+    told = re.findall(r'<span class="change">(.*?)</span>', text)
+    assert told == [
+        f"worse: ops_per_s of jemalloc-5.1.0 against glibc on append · ephemeral since nightly-{LOST}"
+        " (2026-12-02)"
+    ]
+    assert 'href="index.html"' not in text  # the index leads to others, not to itself
+
+
+def test_a_variants_page_says_what_it_is(site):
+    text = (site / "variant-jemalloc-5.1.0.html").read_text()
+    facts = re.search(r'<dl class="context">(.*?)</dl>', text, re.DOTALL)[1]
+    assert "<dd>jemalloc-5.1.0" in facts
+    assert f"({RUNS + 1} runs)" in facts  # those of both stores
 
 
 def test_different_names_are_different_files():

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import json
 
 import pytest
 
-from perfrunner.report import build_report, render
+from perfrunner.report import build_report, render, write_html
 from perfrunner.source.model import Distance, ResolvedSource, as_record
 
 MAIN = ResolvedSource(
@@ -74,6 +75,28 @@ def test_the_reproduce_line_names_the_commits(from_sources):
     data, first, second = from_sources
     commits = f"--source {first}=111111111111 --source {second}=111111111111"
     assert build_report(data).reproduce.endswith(commits)
+
+
+def first_screen(data, path):
+    page = write_html(build_report(data), data, path / "r.html").read_text()
+    return html.unescape(page.split('id="compared"')[1].split('id="explore"')[0])
+
+
+def test_the_page_tells_a_source_that_all_arms_share_once(from_sources, tmp_path):
+    data, *_ = from_sources
+    arms = {variant: as_record(TREE) for variant in data.experiment.spec_json["variants"]}
+    facts = {**data.experiment.facts, "sources": {"arms": arms, "tools": as_record(TREE)}}
+    shared = dataclasses.replace(data, experiment=dataclasses.replace(data.experiment, facts=facts))
+    text = first_screen(shared, tmp_path)
+    assert len(arms) == 3
+    assert text.count("content dddddddddddd") == 1
+    assert "all built from" in text
+
+
+def test_the_page_tells_what_sets_the_arms_apart_beside_each(from_sources, tmp_path):
+    text = first_screen(from_sources[0], tmp_path)
+    assert text.count("content aaaaaaaaaaaa") == text.count("content bbbbbbbbbbbb") == 1
+    assert "all built from" not in text
 
 
 def test_an_older_store_has_no_such_section(data):

@@ -19,7 +19,7 @@ from perfrunner.report import build_report, render
 from perfrunner.report.charts import draw_charts
 from perfrunner.report.charts.rounds import rounds_chart
 from perfrunner.report.charts.style import drawing, svg_bytes
-from perfrunner.report.charts.turns import pairs
+from perfrunner.report.charts.turns import FEWEST, binned, pairs
 from perfrunner.report.files import write_html
 from perfrunner.report.raw import read_raw
 from perfrunner.results import ResultStore
@@ -204,6 +204,16 @@ def test_trials_that_ran_alone_have_no_rounds(data):
         assert rounds_chart(raw.turns, cells[0].cell, VARIANTS) is None
 
 
+def test_benchmark_programs_keep_their_rounds_themselves(turned, tmp_path):
+    data = turned()
+    trials = [
+        replace(t, facts={**t.facts, "context": {}}, raw_dir=str(tmp_path)) for t in data.trials
+    ]
+    raw = raw_of(replace(data, trials=tuple(trials)))
+    assert raw.problems == []
+    assert raw.turns == []
+
+
 # -- rates over time
 
 
@@ -253,19 +263,7 @@ def unanswered(turn):
 def test_rounds_that_differ_by_factors_are_drawn_by_factors(turned):
     """A host so busy that slices differ tenfold: half and twice are equally far from no change."""
     raw = raw_of(turned())
-    rng = np.random.default_rng(1)
-    wild = [
-        replace(
-            turn,
-            slices=replace(
-                turn.slices,
-                wall_ns=(
-                    turn.slices.wall_ns * np.exp(rng.normal(0, 1, len(turn.slices.ops)))
-                ).astype(np.int64),
-            ),
-        )
-        for turn in raw.turns
-    ]
+    wild = noisier(raw.turns, of=1.0)
     with drawing():
         axes = rounds_chart(wild, CELL, VARIANTS).axes[1]
         assert axes.get_xscale() == "function"
@@ -274,3 +272,33 @@ def test_rounds_that_differ_by_factors_are_drawn_by_factors(turned):
         assert place((100.0, 0))[0] - middle == pytest.approx(middle - place((-50.0, 0))[0])
         plain = rounds_chart(raw.turns, CELL, VARIANTS).axes[1]
         assert plain.get_xscale() == "linear"
+
+
+def test_bins_of_noisy_rounds_leave_the_blocks_estimates_to_be_seen(turned):
+    """A flusher that comes and goes: most slices alike, some many times slower, as in a persistent pillowfight."""
+    raw = raw_of(turned())
+    quiet, noisy = (
+        list(pairs(turns, CELL, VARIANTS[0], VARIANTS[1]))
+        for turns in (raw.turns, noisier(raw.turns, of=0.7))
+    )
+    many, few = (binned(its, 320) for its in (quiet, noisy))
+    assert FEWEST <= len(few[0][0]) < len(many[0][0]) <= 320 // len(quiet)
+    for instants, middles in few:
+        assert len(instants) == len(middles)
+        assert 0 < min(instants) < max(instants) < 1
+    for its, drawn in ((quiet, many), (noisy, few)):
+        reach = np.ptp([0.0, *(pair.robust for pair in its)])
+        middles = np.concatenate([y for _, y in drawn])
+        assert np.ptp(np.percentile(middles, [4, 96])) <= 4 * reach or len(drawn[0][0]) == FEWEST
+    assert np.ptp(middles) < np.ptp(noisy[0].log_ratios) / 4
+
+
+def noisier(turns, of):
+    """The share `of` each arm's slices takes several times as long, or as short."""
+    rng = np.random.default_rng(1)
+
+    def longer(slices):
+        factors = np.exp(rng.normal(0, 1, len(slices.ops)) * (rng.random(len(slices.ops)) < of))
+        return replace(slices, wall_ns=(slices.wall_ns * factors).astype(np.int64))
+
+    return [replace(turn, slices=longer(turn.slices)) for turn in turns]

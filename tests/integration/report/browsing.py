@@ -1,0 +1,29 @@
+"""What tests in a browser share."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import expect
+
+
+def drawn(tab, figure):
+    """The figure, its plots drawn."""
+    found = tab.locator(f"#figure-{figure}")
+    found.scroll_into_view_if_needed()
+    for plot in found.locator(".plot").all():
+        plot.scroll_into_view_if_needed()
+    expect(found.locator(".plot svg")).to_have_count(found.locator(".plot").count())
+    return found
+
+
+def contrast(one, other):
+    """WCAG contrast of two rgb(...) colours."""
+    lighter, darker = sorted((luminance(one), luminance(other)), reverse=True)
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def luminance(colour):
+    parts = [int(float(c)) / 255 for c in re.findall(r"[\d.]+", colour)[:3]]
+    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

@@ -1,0 +1,158 @@
+"""The HTML report in a real browser is readable: at every width, in light and dark, on paper, by a screen reader."""
+
+from __future__ import annotations
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from browsing import contrast, drawn
+from playwright.sync_api import expect as playwright_expect
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(180)]
+
+
+def test_on_paper_nothing_is_cut_and_the_folds_are_open(visit, tmp_path):
+    tab = visit(750)
+    tab.emulate_media(media="print")
+    tab.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert tab.locator("details:not([open])").count() == 0
+    clipped = tab.evaluate(
+        "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth + 1).length"
+    )
+    assert clipped == 0
+    tab.pdf(path=tmp_path / "page.pdf")
+    assert (tmp_path / "page.pdf").stat().st_size > 50_000
+
+
+def test_the_rows_of_a_table_lie_in_its_columns(visit):
+    """The first row of a metric has the class of the first screen's name, and once had its grid."""
+    tab = visit(1400)
+    rows = tab.locator("table.results tbody tr")
+    assert set(rows.evaluate_all("r => r.map(e => getComputedStyle(e).display)")) == {"table-row"}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_paper_is_light_whatever_the_screen_is(visit, scheme):
+    tab = visit(750, scheme=scheme)
+    drawn(tab, "trials")
+    tab.evaluate("window.dispatchEvent(new Event('beforeprint'))")  # still on the screen
+    label = drawn(tab, "trials").locator(".plot text").first
+    assert contrast(label.evaluate("e => getComputedStyle(e).fill"), "rgb(255, 255, 255)") >= 4.5
+    words = tab.locator("h2").first.evaluate("e => getComputedStyle(e).color")
+    assert contrast(words, "rgb(255, 255, 255)") >= 4.5
+    assert tab.locator("#figure-trials .legend .entry").first.is_visible()  # no controls there
+    tab.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    label = (
+        drawn(tab, "trials").locator(".plot text").first.evaluate("e => getComputedStyle(e).fill")
+    )
+    ground = tab.locator(".controls").evaluate("e => getComputedStyle(e).backgroundColor")
+    assert contrast(label, ground) >= 4.5
+
+
+def test_the_columns_of_results_are_all_seen_on_a_desk(visit):
+    tab = visit(1400)
+    cut = tab.evaluate(
+        "[...document.querySelectorAll('table.results')].map(t => [t.scrollWidth, t.parentElement.clientWidth])"
+    )
+    assert len(cut) == 8  # of each cell what matters, and the rest
+    assert [(table, room) for table, room in cut if table > room] == []
+
+
+@pytest.mark.parametrize("width", [390, 800, 1400, 2400])
+def test_three_metrics_are_compared_side_by_side_without_touching(browser, three_metrics, width):
+    context = browser.new_context(viewport={"width": width, "height": 900})
+    tab = context.new_page()
+    tab.goto(three_metrics.as_uri(), wait_until="load")
+    panels = tab.locator(".comparison .effects")
+    found = panels.evaluate_all(
+        "p => p.map(e => [e.querySelector('table').offsetWidth, e.clientWidth])"
+    )
+    end = tab.locator(".comparison").bounding_box()
+    labels = tab.locator(".comparison .axis span:visible").evaluate_all(
+        "s => s.map(e => e.getBoundingClientRect()).map(r => [r.y, r.left, r.right])"
+    )
+    context.close()
+    assert len(found) == 3
+    assert [(table, room) for table, room in found if table > room] == []
+    assert width != 1400 or end["y"] + end["height"] <= 900  # the first screen
+    for one, other in zip(sorted(labels), sorted(labels)[1:], strict=False):
+        assert one[0] != other[0] or one[2] <= other[1], (one, other)
+
+
+def test_a_telephone_shows_what_came_out_of_each_row(visit):
+    tab = visit(390)
+    row = tab.locator("table.results").first.locator("tbody tr").nth(1)
+    for text in ("jemalloc-5.1.0", "M ops/s", "%", "better"):
+        assert text in row.inner_text()
+    for cell in row.locator("td:visible").all():
+        box = cell.bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 390, cell.inner_text()
+
+
+# Of each chart: its words that reach out of it, and the pairs that lie on each other (those that stand aslant aside).
+ILLEGIBLE = """() => [...document.querySelectorAll('.plot')].flatMap(plot => {
+    const frame = plot.getBoundingClientRect(), told = [], say = text => told.push(plot.ariaLabel + ': ' + text);
+    const words = [...plot.querySelectorAll('text')].filter(e => e.textContent.trim()).map(e => ({
+        text: e.textContent, box: e.getBoundingClientRect(), aslant: ![0, 1, -1].includes(+e.getCTM().b.toFixed(3)) }));
+    const outside = b => b.left < frame.left - 2 || b.right > frame.right + 2 || b.top < frame.top - 2
+        || b.bottom > frame.bottom + 2;
+    const common = (a, b, low, high) => Math.min(a[high], b[high]) - Math.max(a[low], b[low]);
+    words.forEach((one, n) => {
+        if (outside(one.box)) say(one.text + ' is cut');
+        for (const other of words.slice(n + 1)) {
+            const level = !one.aslant && !other.aslant, on = (low, high) => common(one.box, other.box, low, high);
+            if (level && on('left', 'right') > 2 && on('top', 'bottom') > 3) say(one.text + ' on ' + other.text);
+        }
+    });
+    return told; })"""
+
+
+@pytest.mark.parametrize("width", [390, 1400])
+@pytest.mark.parametrize("which", ["page", "rounds_page"])
+def test_the_words_of_a_chart_are_neither_cut_nor_on_each_other(browser, request, which, width):
+    path = request.getfixturevalue(which)
+    context = browser.new_context(viewport={"width": width, "height": 900})
+    tab = context.new_page()
+    tab.goto(path.as_uri(), wait_until="load")
+    tab.evaluate("window.dispatchEvent(new Event('beforeprint'))")  # draws every chart
+    playwright_expect(tab.locator(".plot svg")).to_have_count(tab.locator(".plot").count())
+    found = tab.evaluate(ILLEGIBLE)
+    context.close()
+    assert found == []
+
+
+def test_words_that_lie_on_each_other_are_found(visit):
+    tab = visit()
+    plot = drawn(tab, "trials").locator(".plot").first
+    assert tab.evaluate(ILLEGIBLE) == []
+    plot.evaluate("b => b.chart.setOption({ yAxis: { axisLabel: { fontSize: 40 } } })")
+    assert tab.evaluate(ILLEGIBLE) != []
+
+
+@pytest.mark.parametrize("width", [390, 800, 1400, 2400])
+def test_the_page_itself_never_scrolls_sideways(visit, width):
+    tab = visit(width)
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    assert drawn(tab, "trials").locator(".plot").first.bounding_box()["width"] >= 280
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (1200, "dark"), (390, "light")])
+def test_axe_finds_no_violation(visit, width, scheme):
+    tab = visit(width, scheme=scheme)
+    drawn(tab, "trials")
+    tab.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    found = Axe().run(tab)
+    assert [(v["id"], v["nodes"][0]["html"][:200]) for v in found.response["violations"]] == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_contrasts_with_its_ground(visit, scheme):
+    tab = visit(scheme=scheme)
+    ground = tab.locator(".controls").evaluate("e => getComputedStyle(e).backgroundColor")
+    for selector in ("h2", ".soft", ".word.better", ".word.worse", ".word.unsure", "dt"):
+        colour = tab.locator(selector).first.evaluate("e => getComputedStyle(e).color")
+        assert contrast(colour, ground) >= 4.5, (selector, colour, ground)
+    label = (
+        drawn(tab, "trials").locator(".plot text").first.evaluate("e => getComputedStyle(e).fill")
+    )
+    assert contrast(label, ground) >= 4.5
