@@ -126,6 +126,56 @@ def test_side_by_side_latency_takes_turns_at_each_phase(artifact: str, tmp_path:
 
 
 @pytest.mark.parametrize("arms", [1, 2])
+def test_a_client_that_is_sent_a_backlog_alone_has_a_rate(
+    artifact: str, tmp_path: Path, arms: int
+) -> None:
+    spec = LatencySpec(
+        type="latency", items=2000, dcp="notify", backlog="alone", vbuckets=64, buffer_size="1MiB"
+    )
+    with bench(artifact, tmp_path, arms=arms) as tools:
+        found = latency.run(tools, spec)
+    for measured in found:
+        assert len(measured.metrics) == 17
+        assert measured.metrics["Latency/Dcp/items_per_s"] > 1000
+        assert all(value > 0 and is_metric(name) for name, value in measured.metrics.items())
+        dcp = measured.facts["dcp"]
+        assert isinstance(dcp, dict)
+        assert dcp["documents_after"]["dcp"] == 2000
+
+
+def test_a_client_may_be_sent_a_backlog_beside_the_phases(artifact: str, tmp_path: Path) -> None:
+    spec = LatencySpec(
+        type="latency", items=2000, dcp="busy", backlog="beside", vbuckets=64, busy_vbuckets=8
+    )
+    with bench(artifact, tmp_path, arms=2) as tools:
+        found = latency.run(tools, spec)
+    for measured in found:
+        assert len(measured.metrics) == 16
+        dcp = measured.facts["dcp"]
+        assert isinstance(dcp, dict)
+        assert set(dcp["documents_after"]) == {"get", "replace", "delete"}
+        assert dcp["documents"] >= 2000
+
+
+def test_more_threads_than_cpus_share_them(artifact: str, tmp_path: Path) -> None:
+    spec = MicrobenchSpec(
+        type="microbench",
+        program="hash_table_bench",
+        filter="HTBOversubscribed/(HTStatsEpilogue|Delete/sized)/",
+        min_time=0.01,
+        counters=["cpus"],
+    )
+    with bench(artifact, tmp_path, arms=2) as tools:
+        one, _ = microbench.run(tools, spec)
+    cpus = len(os.sched_getaffinity(0))
+    for name in ("HTStatsEpilogue", "Delete/sized"):
+        family = f"HTBOversubscribed/{name}/threads:{2 * cpus}"
+        assert one.metrics[family] > 0
+        assert one.metrics[f"{family}/cpus"] == pytest.approx(cpus)
+    assert all(is_metric(name) for name in one.metrics)
+
+
+@pytest.mark.parametrize("arms", [1, 2])
 def test_a_build_of_another_variant_is_refused(artifact: str, tmp_path: Path, arms: int) -> None:
     spec = MicrobenchSpec(**QUICK, filter=f"{DROP}/1$")
     with (
@@ -150,7 +200,15 @@ def test_front_end_latency_is_measured_in_all_its_phases(artifact: str, tmp_path
     assert all(value > 0 and is_metric(name) for name, value in measured.metrics.items())
 
 
-@pytest.mark.parametrize("name", ["cursors-to-drop", "flush-persistence-callback"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "cursors-to-drop",
+        "flush-persistence-callback",
+        "hashtable-stats-striping",
+        "hashtable-stats-striping-oversubscribed",
+    ],
+)
 def test_every_benchmark_that_a_spec_names_exists(artifact: str, tmp_path: Path, name: str) -> None:
     spec = load_spec(ROOT / "specs" / "experiments" / f"{name}.yaml", [], None)
     with bench(artifact, tmp_path) as tools:
