@@ -1,4 +1,4 @@
-"""The packages of the extras `ssh` and `sdk`: who drives this machine alone, by our own load tools, needs neither."""
+"""The packages of the extras `ssh`, `sdk` and `fleet`: one run on this machine, by our own load tools, needs none."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from perfrunner.errors import UsageError
 
 SSH_PACKAGES = ("fabric", "paramiko")
 SDK_PACKAGES = ("couchbase",)
+FLEET_PACKAGES = ("dbos",)
 
 
 def require_ssh() -> None:
@@ -23,6 +24,11 @@ def require_ssh() -> None:
 def require_sdk() -> None:
     """UsageError where they are not installed."""
     _require(SDK_PACKAGES, "a workload of type sdk", "pip install 'perfrunner[sdk]'")
+
+
+def require_fleet() -> None:
+    """UsageError where they are not installed."""
+    _require(FLEET_PACKAGES, "perfrunner fleet", "pip install 'perfrunner[fleet]'")
 
 
 def _require(packages: Sequence[str], what: str, remedy: str) -> None:

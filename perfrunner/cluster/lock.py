@@ -21,7 +21,7 @@ from typing import Protocol
 from perfrunner.cluster import scripts
 from perfrunner.cluster.local import LocalTransport
 from perfrunner.cluster.ssh import SshTransport
-from perfrunner.errors import HostError
+from perfrunner.errors import IN_USE, HostError
 
 LOCK_FILE = "host.lock"
 MACHINE = "/var/tmp"
@@ -69,7 +69,7 @@ def _user() -> str:
 
 def _in_use(name: str, path: str, holder: str) -> HostInUse:
     return HostInUse(
-        f"{name} is in use by {holder.strip() or 'another run'}",
+        f"{name} {IN_USE} {holder.strip() or 'another run'}",
         hint=f"wait for it: two at a time would measure each other (the lock is {path})",
     )
 

@@ -1,4 +1,4 @@
-"""The POSIX shell programs that run on a host: programs/*.sh, each by its name in capitals (`scripts.PUT_FILE`).
+"""The shell programs that run on a host (POSIX, some bash): programs/*.sh, by name in capitals (`scripts.PUT_FILE`).
 
 Each is one `sh -c` with its parameters as arguments, never pasted in. What is sent has no comments, and begins with
 the file that its line `# after:` names. scripts/lint has shellcheck read them.

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from perfrunner.cluster import scripts
 from perfrunner.cluster.host import Host
 from perfrunner.errors import HostError
 from perfrunner.spec.cpus import cpu_list, cpu_numbers
@@ -29,23 +30,6 @@ SETTINGS: Sequence[tuple[str, str, str]] = (
     ("swappiness", "/proc/sys/vm/swappiness", "1"),
 )
 INTERRUPTS = "/proc/irq/[0-9]*/smp_affinity_list"
-# $1 root, then patterns: the files that match, each with its first line.
-_READ = """
-root=$1; shift
-for pattern do
-  for file in "$root"$pattern; do
-    if [ -r "$file" ] && read -r line <"$file"; then printf '%s\\t%s\\n' "${file#"$root"}" "$line"; fi
-  done
-done
-"""
-# $1 root, then a file and its value, and so on: the files that did not take it.
-_WRITE = """
-root=$1; shift
-while [ $# -gt 1 ]; do
-  { printf '%s\\n' "$2" >"$root$1"; } 2>/dev/null || printf '%s\\n' "$1"
-  shift 2
-done
-"""
 
 
 @dataclass(frozen=True)
@@ -172,7 +156,7 @@ def _keep(host: Host, owner: object, files: Mapping[str, list[str]]) -> None:
 
 
 def _read(host: Host, root: str, patterns: Sequence[str]) -> dict[str, str]:
-    said = host.transport.run(["sh", "-c", _READ, "sh", root, *patterns]).stdout
+    said = host.transport.run(["sh", "-c", scripts.READ_SETTINGS, "sh", root, *patterns]).stdout
     rows = (line.partition("\t") for line in said.splitlines())
     return {path: _chosen(value) for path, _, value in rows}
 
@@ -185,4 +169,6 @@ def _chosen(value: str) -> str:
 
 def _write(host: Host, root: str, values: Mapping[str, str]) -> list[str]:
     words = [word for pair in values.items() for word in pair]
-    return host.transport.run(["sh", "-c", _WRITE, "sh", root, *words]).stdout.splitlines()
+    return host.transport.run(
+        ["sh", "-c", scripts.WRITE_SETTINGS, "sh", root, *words]
+    ).stdout.splitlines()

@@ -1,11 +1,12 @@
-"""Which node has which vBucket, and the cluster config that says so to nodes and clients."""
+"""Which node has which vBucket, how a failover and a rebalance change that, and the cluster config that says so."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 REVISION = 2  # an engine's own one-node config is revision 1
+NOBODY = -1  # in a config: there is no such copy
 
 VbucketMap = list[list[int]]  # by vBucket: the number of the active node, then of the replicas
 
@@ -27,14 +28,63 @@ def vbucket_map(nodes: int, replicas: int, vbuckets: int) -> VbucketMap:
     return rows
 
 
+def failed_over(rows: VbucketMap, dead: int, high: Sequence[Mapping[int, int]]) -> VbucketMap:
+    """The map of the nodes that are left, which are numbered anew without a gap.
+
+    Of a vBucket that was active on the dead node the replica that has most of it becomes active: `high` has the last
+    seqno of each vBucket by node, by its old number. ValueError when there is no replica.
+    """
+    left = []
+    for vbucket, row in enumerate(rows):
+        copies = [node for node in row if node != dead]
+        if not copies:
+            raise ValueError(f"vBucket {vbucket} has no copy beside the one on the dead node")
+        if row[0] == dead:
+            first = max(copies, key=lambda node: high[node].get(vbucket, -1))
+            copies = [first, *(node for node in copies if node != first)]
+        left.append([node - (node > dead) for node in copies])
+    return left
+
+
+def to_move(rows: VbucketMap, source: int, share: float) -> list[int]:
+    """So many (percent, rounded) of the vBuckets that are active on `source`, spread over all of them."""
+    active = [vbucket for vbucket, row in enumerate(rows) if row[0] == source]
+    count = round(len(active) * share / 100.0)
+    return [active[n * len(active) // count] for n in range(count)]
+
+
+def moved(rows: VbucketMap, vbuckets: Sequence[int], target: int) -> VbucketMap:
+    """These vBuckets are active on `target`. Where that was a replica, the copy that was active takes its place."""
+    changed = [list(row) for row in rows]
+    for vbucket in vbuckets:
+        active, *replicas = rows[vbucket]
+        changed[vbucket] = [target, *(active if node == target else node for node in replicas)]
+    return changed
+
+
+def fed(rows: VbucketMap, vbuckets: Sequence[int], target: int) -> VbucketMap:
+    """As they are, with a further replica on `target` where it has none."""
+    changed = [list(row) for row in rows]
+    for vbucket in vbuckets:
+        if target not in rows[vbucket]:
+            changed[vbucket].append(target)
+    return changed
+
+
 def cluster_config(
-    servers: Sequence[tuple[str, int]], rows: VbucketMap, *, this: int, bucket: str = "default"
+    servers: Sequence[tuple[str, int]],
+    rows: VbucketMap,
+    *,
+    this: int,
+    bucket: str = "default",
+    revision: int = REVISION,
 ) -> str:
     """The JSON text for node number `this`: what couchbase's SDKs, libcouchbase and our load tools read.
 
     `servers` are (address, port) by node number.
     """
     names = [f"{bracketed(address)}:{port}" for address, port in servers]
+    width = max(len(row) for row in rows)
     nodes = [
         {"hostname": name, "ports": {"direct": port}}
         for name, (_, port) in zip(names, servers, strict=True)
@@ -50,7 +100,7 @@ def cluster_config(
     ]
     return json.dumps(
         {
-            "rev": REVISION,
+            "rev": revision,
             "revEpoch": 1,
             "name": bucket,
             "nodeLocator": "vbucket",
@@ -60,9 +110,9 @@ def cluster_config(
             "bucketCapabilitiesVer": "",
             "vBucketServerMap": {
                 "hashAlgorithm": "CRC",
-                "numReplicas": len(rows[0]) - 1,
+                "numReplicas": width - 1,
                 "serverList": names,
-                "vBucketMap": rows,
+                "vBucketMap": [row + [NOBODY] * (width - len(row)) for row in rows],
             },
         }
     )

@@ -242,13 +242,6 @@ class Listener(Protocol):
     def on_event(self, event: Event) -> None: ...
 
 
-class NullListener:
-    """Watches nothing."""
-
-    def on_event(self, event: Event) -> None:
-        del event
-
-
 @dataclass(frozen=True)
 class RunOutcome:
     """exit_code: 0 every trial counted, 3 something failed (the rest is stored), 130 interrupted."""

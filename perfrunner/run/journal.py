@@ -15,6 +15,8 @@ from typing import Any
 
 from perfrunner.errors import StoreError
 
+PROGRESS = "progress"  # event: seconds_left (or null), trials_finished, trials_total
+
 
 class Journal:
     """Append-only. Owned by one process (the directory's lock holder); not for several threads."""

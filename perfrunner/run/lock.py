@@ -13,7 +13,7 @@ from types import TracebackType
 
 from typing_extensions import Self
 
-from perfrunner.errors import UsageError
+from perfrunner.errors import IN_USE, UsageError
 
 
 class OutDirLock:
@@ -37,7 +37,7 @@ class OutDirLock:
             holder = os.read(fd, 32).decode(errors="replace").strip() or "unknown"
             os.close(fd)
             raise UsageError(
-                f"{self._path.parent} is in use by another run (pid {holder})",
+                f"{self._path.parent} {IN_USE} another run (pid {holder})",
                 hint="wait for it, or give this run its own directory with --out",
             ) from None
         os.ftruncate(fd, 0)

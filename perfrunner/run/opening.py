@@ -21,6 +21,7 @@ from perfrunner.run.plan.order import draw_seed
 from perfrunner.spec.model import Spec
 
 GRANTED = "granted_after"  # fact: after how many trials the budget of redone cells was granted anew
+JOB = "job"  # fact: id of the fleet's job that it is the run of
 EXTENDED = "extended"  # fact: blocks that were added: from, to, at
 
 

@@ -10,8 +10,9 @@ from perfrunner.run import events as ev
 from perfrunner.run.journal import Journal, read_journal
 from perfrunner.run.opening import EXTENDED, Opened
 from perfrunner.run.plan.order import PlannedTrial
-from perfrunner.run.plan.precision import MAX_BLOCKS, Cell, cell_widths, decide
+from perfrunner.run.plan.precision import MOST_BLOCKS, cell_widths, decide
 from perfrunner.run.tally import Tally
+from perfrunner.spec.cell import CellName
 from perfrunner.spec.model import Spec
 
 
@@ -26,7 +27,7 @@ class PreciseCells:
     listener: ev.Listener
     tally: Tally
     plan_block: Callable[[int], tuple[PlannedTrial, ...]]
-    done: set[Cell] = field(init=False, default_factory=set)
+    done: set[CellName] = field(init=False, default_factory=set)
 
     def recall(self) -> None:
         """Cells that an earlier run of this experiment has ended are not begun again."""
@@ -44,8 +45,8 @@ class PreciseCells:
         widths = cell_widths(self.store.load(self.opened.experiment.id))
         wanted = self.spec.precision
         extended = EXTENDED in self.opened.experiment.facts  # then so far and no further
-        most = planned if extended else MAX_BLOCKS
-        more: set[Cell] = set()
+        most = planned if extended else MOST_BLOCKS
+        more: set[CellName] = set()
         for cell in self.spec.cells:
             if cell in self.done:
                 continue
@@ -66,11 +67,11 @@ class PreciseCells:
         schedule.extend(t for t in self.plan_block(planned + 1) if (t.workload, t.bucket) in more)
         return planned + 1
 
-    def _close(self, cell: Cell, block: int) -> None:
+    def _close(self, cell: CellName, block: int) -> None:
         self.done.add(cell)
         self.tally.schedule.close(*cell, block)
         self.tally.foresee(cell, 0)
 
-    def _trials_of(self, cell: Cell) -> int:
+    def _trials_of(self, cell: CellName) -> int:
         """In a block."""
         return sum(1 for t in self.plan_block(1) if (t.workload, t.bucket) == cell)

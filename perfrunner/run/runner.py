@@ -13,6 +13,7 @@ import contextlib
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from perfrunner.cluster.extra import require_ssh
 from perfrunner.errors import (
@@ -26,7 +27,7 @@ from perfrunner.run.diskspace import disk_is_full
 from perfrunner.run.interrupt import SignalGuard
 from perfrunner.run.journal import Journal
 from perfrunner.run.lock import OutDirLock
-from perfrunner.run.opening import Opened, begin
+from perfrunner.run.opening import JOB, Opened, begin
 from perfrunner.run.opening import resume as resume_experiment
 from perfrunner.run.preflight.sdk import require_sdk_here
 from perfrunner.run.underway import RunUnderWay
@@ -54,13 +55,15 @@ def run_experiment(
     run: str | None = None,
     extend: int = 0,
     quieten: bool = False,
+    job: str | None = None,
 ) -> ev.RunOutcome:
     """Run it to its end, or until something stops it.
 
     Returns with exit code 0 (every trial counts), 3 (some failed, the rest is stored) or 130 (interrupted). Raises
     PerfrunnerError when the run itself cannot go on; what was measured until then is stored all the same. `command` is
     kept for the report: what measures the same again. `resume` goes on with the newest unfinished experiment of the
-    spec, or with `run`; `extend` adds blocks. `quieten` tunes the hosts for as long as it runs.
+    spec, or with `run`; `extend` adds blocks. `quieten` tunes the hosts for as long as it runs. `job` is
+    kept, too: who began the run finds it again by it.
     """
     spec = spec.restricted(workloads, variants)
     for workload in spec.workloads.values():
@@ -84,7 +87,11 @@ def run_experiment(
             sources = resolve_sources(spec, engine_src, cache_dir)
             for text in same_arms(spec, sources):
                 listener.on_event(ev.Warned(text))
-            facts = {SOURCES: sources.record(), **({"command": list(command)} if command else {})}
+            facts: dict[str, Any] = {SOURCES: sources.record()}
+            if command:
+                facts["command"] = list(command)
+            if job:
+                facts[JOB] = job
             opened = begin(
                 store, out_dir, spec, text=spec_text, path=spec_path, seed=seed, facts=facts
             )

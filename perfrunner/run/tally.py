@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,11 +11,12 @@ from typing import Any
 from perfrunner.results import ResultStore, TrialRecord
 from perfrunner.run import events as ev
 from perfrunner.run.interrupt import SignalGuard
-from perfrunner.run.journal import Journal
+from perfrunner.run.journal import PROGRESS, Journal
 from perfrunner.run.opening import GRANTED, Opened
-from perfrunner.run.plan.eta import EtaEstimator, Kind
+from perfrunner.run.plan.eta import EtaEstimator
 from perfrunner.run.plan.schedule import Schedule, Task, Unit
 from perfrunner.run.trial.seats import Deployed, TrialResult
+from perfrunner.spec.cell import CellName
 from perfrunner.spec.model import Spec
 
 
@@ -32,7 +34,7 @@ class Tally:
     eta: EtaEstimator = field(init=False)
     counts: dict[str, int] = field(default_factory=lambda: {"ok": 0, "void": 0, "failed": 0})
     failures: list[str] = field(default_factory=list)  # a line each
-    _foreseen: dict[Kind, int] = field(default_factory=dict)
+    _foreseen: dict[CellName, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.eta = EtaEstimator(
@@ -49,11 +51,11 @@ class Tally:
         """Those that ended, and those that are left."""
         return self.done + len(self._likely_left())
 
-    def foresee(self, kind: Kind, trials: int) -> None:
+    def foresee(self, kind: CellName, trials: int) -> None:
         """So many trials beyond those that are planned (below 0: fewer) are likely, as far as its precision tells."""
         self._foreseen[kind] = trials
 
-    def _likely_left(self) -> list[Kind]:
+    def _likely_left(self) -> list[CellName]:
         kinds = Counter(self.schedule.left())
         for kind, trials in self._foreseen.items():
             kinds[kind] = max(kinds[kind] + trials, 0)
@@ -119,7 +121,7 @@ class Tally:
         void = [result for result in results if result.status == "void"]
         for result in void[:1]:
             self._void(result.task, result.reason)
-        self._tell_eta()
+        self.tell_progress()
 
     def _record(self, result: TrialResult, deployed: Mapping[str, Deployed]) -> TrialRecord:
         task = result.task
@@ -187,9 +189,12 @@ class Tally:
         self.schedule.grant_anew()
         self.failures.clear()
 
-    def _tell_eta(self) -> None:
+    def tell_progress(self) -> None:
+        """How far the run is and how long the rest takes, to the listener and in the journal (for other processes)."""
         left = self._likely_left()
-        self.listener.on_event(ev.Eta(self.eta.left(left), self.done, self.done + len(left)))
+        eta = ev.Eta(self.eta.left(left), self.done, self.done + len(left))
+        self.journal.append(PROGRESS, **dataclasses.asdict(eta))
+        self.listener.on_event(eta)
 
 
 def _place(task: Task) -> dict[str, Any]:

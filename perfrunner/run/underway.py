@@ -36,13 +36,15 @@ from perfrunner.run.opening import Opened, planned_blocks
 from perfrunner.run.plan.ensembles import FACT as LAYOUTS
 from perfrunner.run.plan.ensembles import Layout, layouts, record_layouts, stored_layouts
 from perfrunner.run.plan.order import PlannedTrial, plan_block
-from perfrunner.run.plan.schedule import Arm, Cell, Schedule, Unit
+from perfrunner.run.plan.schedule import Arm, BlockCell, Schedule, Unit
 from perfrunner.run.precise import PreciseCells
 from perfrunner.run.preflight.builds import Builds, build_all, deploy_and_prove
+from perfrunner.run.preflight.cpus import require_cpus
 from perfrunner.run.preflight.describe import HostFacts, describe, note_changes
 from perfrunner.run.preflight.hosts import RunHosts, open_hosts
 from perfrunner.run.preflight.noise_floor import FACT as NOISE_FLOOR
 from perfrunner.run.preflight.noise_floor import known_noise_floor
+from perfrunner.run.preflight.ports import require_ports
 from perfrunner.run.preflight.sdk import require_sdk_there
 from perfrunner.run.tally import Tally
 from perfrunner.run.trial.absent import cut_off, not_run
@@ -135,6 +137,8 @@ class RunUnderWay:
                 ) as hosts,
             ):
                 try:
+                    require_cpus(self.spec, hosts.facts)
+                    require_ports(self.spec, hosts.hosts)
                     require_sdk_there(self.spec, hosts.hosts)
                     if PROFILES not in self.opened.experiment.facts:
                         check_profiling(self.spec, hosts.engine_nodes)
@@ -176,6 +180,7 @@ class RunUnderWay:
                 resumed=self.opened.resumed,
             )
         )
+        self.tally.tell_progress()
 
     def _describe(self, hosts: RunHosts) -> None:
         """Record what the hosts are; cells that were left half done on hosts that changed begin again."""
@@ -381,7 +386,7 @@ class RunUnderWay:
         self.store.set_facts(self.opened.experiment.id, self.facts)
         self.journal.append("profiled")
 
-    def _redo_order(self, cell: Cell, attempt: int) -> list[Arm]:
+    def _redo_order(self, cell: BlockCell, attempt: int) -> list[Arm]:
         order = self._plan_block(cell.block, attempt)
         return [
             (t.variant, t.ensemble)

@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-Kind = tuple[str, str]  # (workload, bucket)
+from perfrunner.spec.cell import CellName
 
 
 class EtaEstimator:
     """Seconds. `expected` are guesses from the spec, used for a kind until one of its trials has ended."""
 
-    def __init__(self, expected: Mapping[Kind, float] | None = None) -> None:
+    def __init__(self, expected: Mapping[CellName, float] | None = None) -> None:
         self._expected = dict(expected or {})
-        self._seconds: dict[Kind, list[float]] = defaultdict(list)
+        self._seconds: dict[CellName, list[float]] = defaultdict(list)
 
-    def add(self, kind: Kind, seconds: float) -> None:
+    def add(self, kind: CellName, seconds: float) -> None:
         self._seconds[kind].append(seconds)
 
-    def mean(self, kind: Kind) -> float | None:
+    def mean(self, kind: CellName) -> float | None:
         known = self._seconds.get(kind)
         return sum(known) / len(known) if known else self._expected.get(kind)
 
-    def left(self, kinds: Iterable[Kind]) -> float | None:
+    def left(self, kinds: Iterable[CellName]) -> float | None:
         """None when not even one kind of what is left can be estimated."""
         remaining = list(kinds)
         means = [self.mean(kind) for kind in remaining]

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from perfrunner.run.events import Decision, Precision
 
 if TYPE_CHECKING:
     from perfrunner.results import ExperimentData
+    from perfrunner.spec.cell import CellName
 
-MIN_BLOCKS = 10
-MAX_BLOCKS = 40
-
-Cell: TypeAlias = tuple[str, str]  # (workload, bucket)
+FEWEST_BLOCKS = 10
+MOST_BLOCKS = 40
 
 
 @dataclass(frozen=True)
@@ -35,17 +34,17 @@ class Width:
     def expected_blocks(self, wanted: float) -> int:
         """How many clean blocks it is likely to take in all, for widths shrink with the square root of their number."""
         if self.half_width is None or self.blocks == 0:
-            return MIN_BLOCKS
+            return FEWEST_BLOCKS
         needed = math.ceil(self.blocks * (self.half_width / wanted) ** 2)
-        return min(max(needed, MIN_BLOCKS), MAX_BLOCKS)
+        return min(max(needed, FEWEST_BLOCKS), MOST_BLOCKS)
 
 
-def cell_widths(data: ExperimentData) -> dict[Cell, Width]:
+def cell_widths(data: ExperimentData) -> dict[CellName, Width]:
     """Of every cell with a primary metric whose interval has a share; bytes and pages have none."""
     from perfrunner.analysis.compare import compare
     from perfrunner.analysis.verdict import deviation
 
-    found: dict[Cell, Width] = {}
+    found: dict[CellName, Width] = {}
     for row in compare(data).rows:
         if not row.primary or row.effect is None:
             continue
@@ -63,12 +62,12 @@ def cell_widths(data: ExperimentData) -> dict[Cell, Width]:
 
 
 def decide(
-    cell: Cell,
+    cell: CellName,
     block: int,
     planned: int,
     width: Width | None,
     wanted: float,
-    most: int = MAX_BLOCKS,
+    most: int = MOST_BLOCKS,
 ) -> Precision:
     """For one cell after whole block `block` of `planned`, never more than `most`.
 
@@ -79,7 +78,7 @@ def decide(
     if width is None:
         return Precision(cell, block, 0, None, wanted, "stop" if block >= planned else "continue")
     narrow = width.half_width is not None and width.half_width <= wanted
-    if (width.blocks >= MIN_BLOCKS and narrow) or max(block, width.blocks) >= most:
+    if (width.blocks >= FEWEST_BLOCKS and narrow) or max(block, width.blocks) >= most:
         return Precision(cell, block, width.blocks, width.half_width, wanted, "stop")
     decision: Decision = "extend" if block >= planned else "continue"
     return Precision(cell, block, width.blocks, width.half_width, wanted, decision)

@@ -43,7 +43,7 @@ Arm: TypeAlias = tuple[str, int]  # a variant in an ensemble of its cell (0: alo
 
 
 @dataclass(frozen=True, order=True)
-class Cell:
+class BlockCell:
     """A (workload, bucket) in one block."""
 
     block: int
@@ -64,8 +64,8 @@ class Task:
     ensemble: int = 0
 
     @property
-    def cell(self) -> Cell:
-        return Cell(self.block, self.workload, self.bucket)
+    def cell(self) -> BlockCell:
+        return BlockCell(self.block, self.workload, self.bucket)
 
     @property
     def arm(self) -> Arm:
@@ -98,13 +98,13 @@ class Schedule:
         trials: Iterable[Planned],
         *,
         max_voids: int,
-        redo_order: Callable[[Cell, int], Sequence[Arm]],
+        redo_order: Callable[[BlockCell, int], Sequence[Arm]],
     ) -> None:
         """`redo_order` gives the fresh order of a cell's arms for an attempt after the first."""
         self._redo_order = redo_order
         self._max_voids = max_voids
         self._plan: list[Planned] = []
-        self._cells: dict[Cell, _CellState] = {}
+        self._cells: dict[BlockCell, _CellState] = {}
         self._excluded: set[str] = set()
         self._redone_before = 0  # when the budget was last granted
         self._failed_before: Counter[tuple[str, str, str]] = Counter()  # workload, bucket, variant
@@ -172,7 +172,7 @@ class Schedule:
             if trial.block <= block or (trial.workload, trial.bucket) != (workload, bucket)
         ]
 
-    def begin_partial_cells_again(self) -> list[Cell]:
+    def begin_partial_cells_again(self) -> list[BlockCell]:
         """Cells of which only some arms ran: their next attempt holds all arms. For a host that changed meanwhile."""
         partial = [
             cell
@@ -187,11 +187,11 @@ class Schedule:
         """Every cell of the block has been dealt with, redos aside."""
         return not any(trial.block == block and self._wanted(trial) for trial in self._plan)
 
-    def incomplete_cells(self) -> list[Cell]:
+    def incomplete_cells(self) -> list[BlockCell]:
         """Cells that do not count: spoiled, and not redone."""
         return sorted(cell for cell, state in self._cells.items() if self._spoiled(cell, state))
 
-    def counts(self, cell: Cell) -> bool:
+    def counts(self, cell: BlockCell) -> bool:
         """Whether the latest attempt of the cell is whole."""
         state = self._state(cell)
         return not self._spoiled(cell, state) and all(arm in state.latest for arm in state.order)
@@ -201,7 +201,7 @@ class Schedule:
         """More cells are void than may be redone: the experiment cannot become whole any more."""
         return self._pending_redos() > self._budget
 
-    def will_redo(self, cell: Cell) -> bool:
+    def will_redo(self, cell: BlockCell) -> bool:
         return self._spoiled(cell, self._state(cell)) and self.redone < self._budget
 
     # -- how it decides
@@ -256,7 +256,7 @@ class Schedule:
         return None
 
     @staticmethod
-    def _task(cell: Cell, attempt: int, position: int, arm: Arm) -> Task:
+    def _task(cell: BlockCell, attempt: int, position: int, arm: Arm) -> Task:
         return Task(cell.block, attempt, position, cell.workload, cell.bucket, *arm)
 
     @property
@@ -279,7 +279,7 @@ class Schedule:
     def _pending_redos(self) -> int:
         return self.redone + sum(1 for state in self._cells.values() if self._void(state))
 
-    def _spoiled(self, cell: Cell, state: _CellState) -> bool:
+    def _spoiled(self, cell: BlockCell, state: _CellState) -> bool:
         if self._void(state):
             return True
         return any(
@@ -287,7 +287,7 @@ class Schedule:
             for (variant, _), status in state.latest.items()
         )
 
-    def _broken(self, cell: Cell, variant: str) -> bool:
+    def _broken(self, cell: BlockCell, variant: str) -> bool:
         """Failed more than once in this workload and bucket, and never once succeeded, in any block."""
         if variant in self._excluded:
             return True
@@ -302,7 +302,7 @@ class Schedule:
         before = self._failed_before[cell.workload, cell.bucket, variant]
         return "ok" not in outcomes and outcomes.count("failed") - before > 1
 
-    def _state(self, cell: Cell) -> _CellState:
+    def _state(self, cell: BlockCell) -> _CellState:
         return self._cells.setdefault(cell, _CellState())
 
 
@@ -310,5 +310,5 @@ def _arm(trial: Planned) -> Arm:
     return (trial.variant, trial.ensemble)
 
 
-def _cell(trial: Planned) -> Cell:
-    return Cell(trial.block, trial.workload, trial.bucket)
+def _cell(trial: Planned) -> BlockCell:
+    return BlockCell(trial.block, trial.workload, trial.bucket)

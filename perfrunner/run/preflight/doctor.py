@@ -15,6 +15,7 @@ from perfrunner.build.toolchain import build_environment, find_toolchain, requir
 from perfrunner.cluster import Host, open_host
 from perfrunner.errors import PerfrunnerError
 from perfrunner.measure.perf import check_perf
+from perfrunner.run.preflight.cpus import cpu_findings
 from perfrunner.run.preflight.describe import describe
 from perfrunner.run.preflight.health import Finding, host_findings, watch
 from perfrunner.run.preflight.pairs import pair_findings
@@ -151,6 +152,7 @@ def _profiling(spec: Spec, hosts: Mapping[str, Host]) -> Iterator[Finding]:
 def _suits(spec: Spec, facts: Mapping[str, Mapping[str, object]]) -> Iterator[Finding]:
     """What only this spec needs of its hosts."""
     place = f"spec {spec.name}"
+    yield from cpu_findings(spec, facts)
     found = describe(spec, {}, facts)
     for name, holds in found.facts["preconditions"].items():
         if holds:

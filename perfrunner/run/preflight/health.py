@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from perfrunner.build.place import Platform
+from perfrunner.cluster import scripts
 from perfrunner.spec.cpus import cpu_numbers
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ STEADY_CLOCKS = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc
 _PLATFORM_REMEDY = (
     "name a build host in the cluster file (build_host: one like it, or the host itself)"
 )
-_WATCH = 'grep "^cpu " /proc/stat; sleep "$1"; grep "^cpu " /proc/stat; date +%s.%N'
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def _version(libc: str) -> list[int]:
 def watch(host: Host, place: str) -> Iterator[Finding]:
     """Looks at the host for WATCH_S: who else uses its CPUs, and whether its clock agrees with this machine's."""
     begun = time.time()
-    output = host.transport.run(["sh", "-c", _WATCH, "sh", str(WATCH_S)]).stdout
+    output = host.transport.run(["sh", "-c", scripts.WATCH_CPUS, "sh", str(WATCH_S)]).stdout
     ended = time.time()
     first, second, clock = output.split("\n")[:3]
     busy, stolen = cpu_shares(first, second)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from perfrunner.analysis.circumstances import hosts_of, same_hosts
 from perfrunner.analysis.noise import NoiseFloor, is_aa, noise_floors
 from perfrunner.run.opening import resolved
-from perfrunner.spec.model import NO_BUCKET
+from perfrunner.spec.cell import NO_BUCKET
 from perfrunner.spec.workloads import measured_settings
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from statistics import median
 
-from perfrunner.cluster import Host
+from perfrunner.cluster import Host, scripts
 from perfrunner.errors import HostError
 from perfrunner.run.preflight.health import Finding
 from perfrunner.spec.cluster import ClusterSpec
@@ -22,15 +22,6 @@ NARROW_MB_S = 100.0  # about a gigabit; 400 000 operations of 256 B a second fil
 SENDING_S = 0.5
 LISTENS_S, ENDS_S = 5.0, 10.0
 
-# $0 address, $1 port, $2 tries, $3 seconds. A refusal is an answer: the host was reached. Prints µs, a line each.
-_CONNECT = r"""
-for n in $(seq "$2"); do
-  begun=${EPOCHREALTIME/[.,]/}
-  said=$(timeout "$3" bash -c 'exec 3<>"/dev/tcp/$0/$1"' "$0" "$1" 2>&1) ||
-    case $said in *refused*) ;; *) echo "${said##*: }" >&2; exit 1 ;; esac
-  echo $((${EPOCHREALTIME/[.,]/} - begun))
-done
-"""
 # Takes what one connection sends. Prints its port, and at the end how many bytes came. Perl's base is part of every
 # Debian system; nothing of ours has been sent there yet.
 _SINK = r"""
@@ -43,18 +34,6 @@ my $from = $port->accept or die "$!\n";
 my ($bytes, $data) = (0, "");
 while (my $read = sysread($from, $data, 1 << 20)) { $bytes += $read }
 print "$bytes\n";
-"""
-# $0 address, $1 port, $2 seconds.
-_SOURCE = (
-    'timeout "$2" cat /dev/zero >"/dev/tcp/$0/$1"; status=$?; [ $status = 124 ] || exit $status'
-)
-# What starting bash costs: the same without a connection.
-_NOTHING = r"""
-for n in $(seq "$2"); do
-  begun=${EPOCHREALTIME/[.,]/}
-  said=$(timeout "$3" bash -c : "$0" "$1" 2>&1)
-  echo $((${EPOCHREALTIME/[.,]/} - begun))
-done
 """
 
 
@@ -74,13 +53,15 @@ def _pair(cluster: ClusterSpec, hosts: Mapping[str, Host], here: str, there: str
     address = spec.data_address or spec.address
     arguments = [address, str(spec.port), str(TRIES), str(TIMEOUT_S)]
     place = f"{here} to {there}"
-    done = host.transport.run(["bash", "-c", _CONNECT, *arguments], check=False)
+    done = host.transport.run(["bash", "-c", scripts.CONNECT, "bash", *arguments], check=False)
     if done.exit:
         said = done.stderr.strip().splitlines()
         text = f"{address} is not reached: {said[-1] if said else f'no answer in {TIMEOUT_S} s'}"
         remedy = "check route and firewall; data_address in the cluster file says where clients go"
         return Finding(place, "network", "problem", text, remedy)
-    idle = host.transport.run(["bash", "-c", _NOTHING, *arguments]).stdout.split()
+    idle = host.transport.run(
+        ["bash", "-c", scripts.CONNECT_NOWHERE, "bash", *arguments]
+    ).stdout.split()
     took = max(0.0, median(map(int, done.stdout.split())) - median(map(int, idle))) / 1000.0
     text = f"{address} answers in {took:.1f} ms"
     remedies = []
@@ -122,6 +103,7 @@ def _rate_mb_s(source: Host, sink: Host, address: str) -> float:
                 why = sink.transport.read_text(f"{logs}/sink.err").strip()
                 raise HostError(f"nothing listens on {address}: {why or 'no port in time'}")
             time.sleep(0.02)
-        source.transport.run(["bash", "-c", _SOURCE, address, said[0], str(SENDING_S)])
+        arguments = [address, said[0], str(SENDING_S)]
+        source.transport.run(["bash", "-c", scripts.SEND_ZEROS, "bash", *arguments])
         process.wait(ENDS_S)
         return float(sink.transport.read_text(out).split()[1]) / SENDING_S / 1e6

@@ -97,3 +97,22 @@ def test_tools_of_another_build_are_a_variable_of_their_own(tmp_path: Path) -> N
     assert '"$ARTIFACT_kv_1"/bin/kv_engine --version' in script
     assert "TOOLS" not in recorder(tmp_path).script().replace("ARTIFACT_* and TOOLS_*", "")
     subprocess.run(["bash", "-n", "-c", script], check=True)
+
+
+def test_an_engine_that_is_killed_is_not_stopped_again(tmp_path: Path) -> None:
+    made = recorder(tmp_path)
+    for name in ("one", "two"):
+        made.start("kv-1", name, ["sh", "-c", f"echo 1 > $0/{name}.port; sleep 60", "/w/runs/r/t"])
+        made.engine_ready("kv-1", name, port=1, pid=2)
+    made.wait_for_file("kv-1", "/w/runs/r/t/one.port")
+    made.kill("kv-1", "one")
+    made.stop("kv-1", "two")
+    script = made.script()
+    traps = [line for line in script.splitlines() if line.startswith("trap")]
+    assert traps == [
+        "trap 'stop_one' EXIT", "trap 'stop_two; stop_one' EXIT", "trap 'stop_two' EXIT", "trap - EXIT",
+    ]  # fmt: skip
+    done = subprocess.run(
+        ["bash"], input=script, text=True, capture_output=True, check=False, timeout=30
+    )
+    assert done.returncode == 0, done.stderr

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from perfrunner.run.events import TrialStatus
 from perfrunner.run.plan.order import PlannedTrial
-from perfrunner.run.plan.schedule import Arm, Cell, Schedule, Task, Unit
+from perfrunner.run.plan.schedule import Arm, BlockCell, Schedule, Task, Unit
 
 VARIANTS = ("a", "b", "c")
 CELLS = (("pf", "persistent"), ("app", "ephemeral"))
@@ -28,7 +28,7 @@ def plan(blocks: int, first: int = 1) -> list[PlannedTrial]:
     ]
 
 
-def reversed_order(cell: Cell, attempt: int) -> list[Arm]:
+def reversed_order(cell: BlockCell, attempt: int) -> list[Arm]:
     return [(v, 0) for v in sorted(VARIANTS, reverse=bool(attempt % 2 == 0))]
 
 
@@ -155,7 +155,10 @@ def test_voids_are_redone_up_to_the_limit_and_no_further(max_voids: int) -> None
     )
     assert schedule.redone == max_voids
     assert {task.attempt for task, _ in done} <= set(range(1, max_voids + 2))
-    assert schedule.incomplete_cells() == [Cell(1, "pf", "persistent"), Cell(2, "pf", "persistent")]
+    assert schedule.incomplete_cells() == [
+        BlockCell(1, "pf", "persistent"),
+        BlockCell(2, "pf", "persistent"),
+    ]
 
 
 def test_when_nothing_can_be_redone_the_rest_of_a_void_cell_is_measured_all_the_same() -> None:
@@ -190,7 +193,7 @@ def test_partly_run_cells_begin_again_when_the_host_changed() -> None:
         unit = schedule.next()
         assert unit is not None
         schedule.record(unit.tasks[0], "ok")
-    assert schedule.begin_partial_cells_again() == [Cell(1, "app", "ephemeral")]
+    assert schedule.begin_partial_cells_again() == [BlockCell(1, "app", "ephemeral")]
     assert short(drive(schedule, ok)) == ["1appc2", "1appb2", "1appa2"]
 
 
@@ -308,5 +311,5 @@ def test_a_run_that_had_ended_goes_on_with_a_budget_of_its_own() -> None:
     assert schedule.next() is None
     schedule.grant_anew()
     done = drive(schedule, breaks_once(1, "pf", "c", "ok"))
-    assert {t.cell for t, _ in done} == {Cell(1, "pf", "persistent")}, "one cell, the budget"
+    assert {t.cell for t, _ in done} == {BlockCell(1, "pf", "persistent")}, "one cell, the budget"
     assert {t.variant for t, _ in done} == set(VARIANTS)

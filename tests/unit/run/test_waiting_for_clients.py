@@ -15,7 +15,7 @@ from perfrunner.errors import TrialError
 from perfrunner.run.trial.clientseat import ClientSeat
 from perfrunner.run.trial.credentials import CredentialFiles
 from perfrunner.run.trial.reproduce import Recorder
-from perfrunner.run.trial.serverbench import Bench
+from perfrunner.run.trial.serverbench import Bench, Started
 from perfrunner.workloads.bench import Share
 
 
@@ -64,10 +64,11 @@ def test_one_that_fails_is_noticed_while_another_waits_for_it(tmp_path: Path) ->
     made = bench(Host(Process(None), Process(ExitStatus(code=1))), tmp_path)
     (seat,) = made.seats
     started = [
-        (seat, name, made.start_client(["x"], seat, name)) for name in ("client-1", "client-2")
+        Started(seat, name, made.start_client(["x"], seat, name))
+        for name in ("client-1", "client-2")
     ]
     with pytest.raises(TrialError, match=r"sdk on load1 failed \(exit 1\): Traceback \| KeyError"):
-        made._wait_clients("sdk", started, lambda: None)
+        made.wait_clients("sdk", started, lambda: None)
 
 
 def test_what_processes_leave_lies_on_their_own_client(tmp_path: Path) -> None:

@@ -1,0 +1,38 @@
+# shellcheck shell=sh disable=SC2016
+# $1 work directory. Records `RS name US content`; what the host does not show is empty. Inner shells expand their own.
+show() { printf '\036%s\037' "$1"; shift; "$@" 2>/dev/null; }
+first() { head -n 1 -- "$1"; }
+show host uname -n
+show kernel uname -r
+show machine uname -m
+show os grep -E '^PRETTY_NAME=' /etc/os-release
+show model grep -m 1 -E '^(model name|Model|cpu model)' /proc/cpuinfo
+show microcode grep -m 1 '^microcode' /proc/cpuinfo
+show online cat /sys/devices/system/cpu/online
+show memory grep -E '^(MemTotal|MemAvailable|SwapTotal):' /proc/meminfo
+show thp first /sys/kernel/mm/transparent_hugepage/enabled
+show thp_defrag first /sys/kernel/mm/transparent_hugepage/defrag
+show governor sh -c 'sort -u /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor'
+show turbo_off first /sys/devices/system/cpu/intel_pstate/no_turbo
+show boost first /sys/devices/system/cpu/cpufreq/boost
+show smt first /sys/devices/system/cpu/smt/active
+show clock first /sys/devices/system/clocksource/clocksource0/current_clocksource
+show boot_id first /proc/sys/kernel/random/boot_id
+show aslr first /proc/sys/kernel/randomize_va_space
+show overcommit first /proc/sys/vm/overcommit_memory
+show swappiness first /proc/sys/vm/swappiness
+show load first /proc/loadavg
+show cgroup cat /proc/self/cgroup
+show cpu_max sh -c '
+  read -r line </proc/self/cgroup && cat "/sys/fs/cgroup${line#0::}/cpu.max" || cat /sys/fs/cgroup/cpu.max'
+show affinity grep Cpus_allowed_list /proc/self/status
+show nodes cat /sys/devices/system/node/online
+show glibc getconf GNU_LIBC_VERSION
+show open_files sh -c 'ulimit -n'
+show disk df -Pk -- "$1"
+show virt first /sys/class/dmi/id/product_name
+show l3 sh -c '
+  for cache in /sys/devices/system/cpu/cpu*/cache/index*; do
+    read -r level <"$cache/level" && [ "$level" = 3 ] && paste -d" " "$cache/shared_cpu_list" "$cache/size"
+  done | sort -u'
+show time date +%s.%N

@@ -1,0 +1,15 @@
+"""`perfrunner run` as another process: how it is started, whose it is, what it said last (nightly, fleet)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+PERFRUNNER = (sys.executable, "-m", "perfrunner")
+JOB_VARIABLE = "PERFRUNNER_JOB"  # in its environment: the id of the job that it carries out
+
+
+def last_words(lines: Sequence[str]) -> str:
+    """The line that says what went wrong, without what changes from run to run."""
+    said = [line for line in lines if line.startswith(("error:", "failed:"))]
+    return (said or [line for line in lines if line.strip()] or ["no word"])[-1]
