@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,31 +16,7 @@ from tests.support.fakes import ROOT
 pytestmark = [pytest.mark.long, pytest.mark.integration, pytest.mark.timeout(BUILD_TIMEOUT_S + 300)]
 
 
-@pytest.fixture
-def repo(tmp_path: Path) -> Path:
-    """v1 is the engine of this checkout, v2 differs in a file that every load tool has, the work tree in one more."""
-    top = tmp_path / "repo"
-    ignored = shutil.ignore_patterns("build", "build-*", "__pycache__")
-    shutil.copytree(ROOT / "engine_src", top / "engine_src", ignore=ignored)
-
-    def git(*words: str) -> None:
-        who = ["-c", "user.name=a", "-c", "user.email=a@b"]
-        subprocess.run(["git", "-C", top, *who, *words], check=True, capture_output=True)
-
-    git("init", "-q", "-b", "main")
-    for number in (1, 2):
-        git("add", "-A")
-        git("commit", "-q", "-m", f"change {number}")
-        git("tag", f"v{number}")
-        with (top / "engine_src" / "load" / "tool_exit.cc").open("a") as file:
-            file.write(f"// {number}\n")
-        if number == 1:
-            continue
-        (top / "engine_src" / "load" / "notes.h").write_text("// in no program\n")
-    return top
-
-
-def test_two_revisions_and_the_tools_of_a_third(repo: Path, tmp_path: Path) -> None:
+def test_two_revisions_and_the_tools_of_a_third(two_revisions: Path, tmp_path: Path) -> None:
     cluster = tmp_path / "cluster.yaml"
     host = {"hosts": {"here": {"work_dir": str(tmp_path / "work")}}}
     cluster.write_text(
@@ -57,7 +32,7 @@ def test_two_revisions_and_the_tools_of_a_third(repo: Path, tmp_path: Path) -> N
     )
     argv = [
         sys.executable, "-m", "perfrunner", "ab", "v1", "v2", "--workload", "pillowfight", "--items", "2000",
-        "--blocks", "1", "--cluster", str(cluster), "--engine-src", str(repo / "engine_src"),
+        "--blocks", "1", "--cluster", str(cluster), "--engine-src", str(two_revisions / "engine_src"),
         "--cache", str(CACHE), "--json", "-q",
     ]  # fmt: skip
     done = subprocess.run(

@@ -61,12 +61,12 @@ def history(tmp_path: Path) -> tuple[Path, list[str]]:
     for number in range(COMMITS + 1):
         touched.write_text(f"{text}\n// {number}\n")
         if number == CULPRIT:
-            options = repo / "engine_src" / "options" / "Options.cmake"
-            default = options.read_text()
-            assert 'set(ENGINE_PLANTED "none"' in default
-            options.write_text(
-                default.replace('set(ENGINE_PLANTED "none"', 'set(ENGINE_PLANTED "burn1"')
-            )
+            table = repo / "engine_src" / "options" / "switches.json"
+            document = json.loads(table.read_text())
+            (planted,) = (s for s in document["switches"] if s["name"] == "planted")
+            assert planted["default"] == "none"
+            planted["default"] = "burn1"
+            table.write_text(json.dumps(document, indent=2))
         git(repo, "add", "-A")
         git(repo, "commit", "-q", "-m", f"change {number}")
         commits.append(git(repo, "rev-parse", "HEAD"))

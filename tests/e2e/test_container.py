@@ -113,8 +113,8 @@ def test_an_experiment_leaves_results_of_the_directorys_owner(
         os.chown(directory, OWNER, OWNER)
     (tmp_path / "small.yaml").write_text(SPEC)
     tmp_path.chmod(0o755)
-    mounts = [f"{results}:/results", f"{cache}:/cache", f"{tmp_path}:/work"]
-    command = ["perfrunner", "run", "/work/small.yaml", "--out", "/results"]
+    mounts = [f"{results}:/results", f"{cache}:/cache", f"{tmp_path}:/specs"]
+    command = ["perfrunner", "run", "/specs/small.yaml", "--out", "/results"]
     containers.run(*command, mounts=mounts)
     (run,) = results.glob("small-*")
     assert (run / "report.html").exists()

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import time
 
 import pytest
 
-from perfrunner.spec.options import BUILD_OPTIONS
+from perfrunner.spec.switches import own_table
 from tests.e2e.conftest import BUILD_TIMEOUT_S, OTHER_OPTIONS, RealLab
-from tests.support.fakes import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.integration, pytest.mark.timeout(BUILD_TIMEOUT_S + 120)]
 
@@ -60,15 +58,7 @@ def test_a_tiny_experiment_from_the_spec_to_the_report(real: RealLab) -> None:
 
 
 def test_every_build_switch_is_compiled_in(real: RealLab) -> None:
-    defaults = dict(
-        re.findall(
-            r'^set\((ENGINE_\w+) "(\w+)" CACHE',
-            (ROOT / "engine_src/options/Options.cmake").read_text(),
-            re.MULTILINE,
-        )
-    )
-    for name, option in BUILD_OPTIONS.items():
-        assert str(OTHER_OPTIONS[name]).lower() != defaults[option.cmake_variable].lower(), name
+    assert [name for name, s in own_table().items() if OTHER_OPTIONS[name] == s.default] == []
     real.write_spec(
         workloads={"append": {"type": "append", "items": 1000, "rounds": 1, "settle": 0}},
         sampling_check=True,
@@ -79,7 +69,7 @@ def test_every_build_switch_is_compiled_in(real: RealLab) -> None:
     (check,) = stored.experiment.facts["sampling_check"]
     assert (check["status"], check["reason"]) == ("ok", "")
     (build,) = (build for build in stored.builds if build.variant == "glibc")
-    assert {f"options.{name}": str(value) for name, value in OTHER_OPTIONS.items()}.items() <= (
+    assert {f"options.{name}": value for name, value in OTHER_OPTIONS.items()}.items() <= (
         build.settings.items()
     )
 

@@ -63,3 +63,45 @@ def test_built_on_the_engine_node_and_linked_anew_there(real: RealLab, tmp_path:
     (fetched,) = (tmp_path / "cache" / "artifacts").iterdir()
     assert fetched.name == data.builds[0].build_id
     real.assert_nothing_left()
+
+
+@pytest.mark.long
+def test_revisions_are_compiled_on_a_build_host_that_has_nothing_but_compilers(
+    real: RealLab, two_revisions: Path, tmp_path: Path
+) -> None:
+    """No cache, neither there nor here: the whole engine once, then what differs, in one tree of the build host."""
+    with raised_sshd(tmp_path / "sshd") as server:
+        hosts = {
+            name: server.host_spec(work_dir=place).model_dump(mode="json", exclude_none=True)
+            for name, place in (("kv1", real.work), ("maker", tmp_path / "maker"))
+        }
+        real.write_spec(
+            cluster={
+                "name": "lab", "transport": "ssh", "hosts": hosts,
+                "engine_nodes": ["kv1"], "load_clients": ["kv1"], "build_host": "maker",
+            },
+            variants={
+                name: {"allocator": {"name": "system"}, "source": {"git": name}}
+                for name in ("v1", "v2")
+            },
+            baseline="v1",
+            workloads={"pillowfight": WORKLOADS["pillowfight"]},
+        )  # fmt: skip
+        here = tmp_path / "cache"
+        done, report = real.json(
+            "--cache", str(here), "--engine-src", str(two_revisions / "engine_src")
+        )
+    assert done.returncode == 0, done.stderr
+    assert report["trials"] == {"ok": 2, "invalid": 0, "failed": 0}
+    builds = report["facts"]["builds"]
+    assert {b["provenance"]["build_host"] for b in builds.values()} == {"maker"}
+    assert [b["provenance"]["source"]["title"] for b in builds.values()] == ["change 1", "change 2"]
+    made = {path.name for path in (tmp_path / "maker/build/artifacts").iterdir()}
+    assert len(made) == 3, "two arms, and the load tools of the source in use"
+    assert {b["build_id"] for b in builds.values()} < made
+    assert {path.name for path in (here / "artifacts").iterdir()} == made, (
+        "all of them were fetched"
+    )
+    assert len([path for path in (tmp_path / "maker/build/trees").iterdir() if path.is_dir()]) == 1
+    assert not (here / "trees").exists(), "nothing was compiled here"
+    real.assert_nothing_left()

@@ -127,10 +127,17 @@ class DcpClient:
     ) -> Answer:
         """Sends a request; messages that come before its answer are kept."""
         self._send(opcode, key, value, extras, vbucket, opaque)
-        while True:
-            if self._answers:
-                return self._answers.pop(0)
-            assert self._receive(self._timeout), f"no answer to {opcode:#x}"
+        return self.answer()
+
+    def request(self, opcode: int, key: bytes = b"", *, vbucket: int = 0) -> None:
+        """Sends a request without waiting for its answer."""
+        self._send(opcode, key, vbucket=vbucket)
+
+    def answer(self) -> Answer:
+        """The next answer; messages that come before it are kept."""
+        while not self._answers:
+            assert self._receive(self._timeout), "no answer"
+        return self._answers.pop(0)
 
     def until(self, done: Callable[[list[Message]], bool], timeout: float = 30) -> list[Message]:
         """Receives until `done` is true of all messages so far."""

@@ -19,6 +19,7 @@ from perfrunner.run import underway
 from perfrunner.run.events import Event
 from perfrunner.run.preflight import builds
 from perfrunner.run.runner import run_experiment
+from perfrunner.run.trial import runner
 from perfrunner.spec import load_spec
 from tests.support.fakes import write_artifact
 
@@ -76,6 +77,7 @@ def main(settings: dict[str, Any]) -> int:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # writes then fail with EFBIG
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     underway.REGAIN_PATIENCE_S = settings.get("patience", underway.REGAIN_PATIENCE_S)
+    runner.START_TIMEOUT_S = settings.get("start_timeout", runner.START_TIMEOUT_S)
     perf.PROGRAM = settings.get("perf", perf.PROGRAM)
     spec_path = Path(settings["spec"])
     try:

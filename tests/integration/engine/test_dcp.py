@@ -28,7 +28,7 @@ from tests.support.dcp_client import (
 
 pytestmark = pytest.mark.integration
 
-DELETE, SET_VBUCKET, SELECT = 0x04, 0x3D, 0x89
+GET, DELETE, HELLO, SET_VBUCKET, SELECT = 0x00, 0x04, 0x1F, 0x3D, 0x89
 NOT_MY_VBUCKET, RANGE, EXISTS, ENOENT, EINVAL = 0x07, 0x22, 0x02, 0x01, 0x04
 REPLICA, DEAD = 2, 4
 DISK = 2
@@ -206,6 +206,32 @@ def test_a_client_that_does_not_read_holds_back_bounded_memory(port: int, writer
         time.sleep(0.3)
         assert int(writer.stats()["conn_buffered_bytes"]) < 2 << 20
         client.until_end(timeout=20)
+        assert values(View().apply(client.messages)) == writer.documents
+
+
+def test_a_stream_goes_on_when_its_connection_was_blocked(
+    start_engine: Callable[..., Any],
+) -> None:
+    """A client asks for more than it reads, and is not served until it does: then both go on."""
+    port = start_engine("--param", "max_unsent_kb=256").port
+    large = b"x" * 200_000
+    with Writer(port) as writer, DcpClient(port) as client:
+        writer.set(b"large", large)
+        assert client.ask(HELLO, b"test", struct.pack(">H", 8)).status == 0
+        assert client.ask(SELECT, b"default").status == 0
+        assert client.open_stream(end=2001).status == 0
+        client.until_seqno(1)
+        for _ in range(200):
+            client.request(GET, b"large")
+        deadline = time.monotonic() + 30
+        while int(writer.stats()["conn_slow_readers"]) == 0:
+            assert time.monotonic() < deadline, "40 MB were taken without being read"
+            time.sleep(0.02)
+        writer.set_many({b"k%d" % i: b"v" * 1000 for i in range(2000)})
+        for _ in range(200):
+            answer = client.answer()
+            assert (answer.status, answer.value) == (0, large)
+        client.until_end()
         assert values(View().apply(client.messages)) == writer.documents
 
 

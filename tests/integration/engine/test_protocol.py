@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from wire import Wire, frame, set_frame
 
+from perfrunner.spec.switches import own_table, stat_key
+
 pytestmark = pytest.mark.integration
 
 MIB = 1 << 20
@@ -306,8 +308,9 @@ def test_settings_read_back(start_engine: Callable[..., Any]) -> None:
         assert config["ht_size"] == "769"
         assert config["max_unsent_kb"] == "512"
         assert config["threads"] == "3"
-        for name in ("ht_stats", "dcp_ready", "flush_callback", "cursor_drop", "type", "allocator"):
-            assert config[f"build.{name}"]
+        for name, switch in own_table().items():
+            assert switch.accepts(config[stat_key(name)]), name
+        assert config["build.type"]
         assert wire.stats(b"allocator")["name"] == config["build.allocator"]
         assert {"mem_used", "ep_max_size", "total_heap_bytes"} <= wire.stats(b"memory").keys()
         assert any("checkpoint_remover" in name for name in wire.stats(b"tasks"))

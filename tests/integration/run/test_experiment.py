@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -15,6 +16,7 @@ import pytest
 from perfrunner.results import ExperimentData, ResultStore
 from perfrunner.run.plan.order import PlannedTrial, make_plan
 from perfrunner.spec import load_spec
+from perfrunner.spec.cpus import cpu_list
 from tests.support.fakes import APPEND, PILLOWFIGHT, Driver, Lab, variant
 
 pytestmark = pytest.mark.integration
@@ -160,6 +162,18 @@ def test_one_arm_and_twelve_arms_are_ensembles_too(lab: Lab) -> None:
     lab.assert_nothing_left()
 
 
+def test_on_one_cpu_engine_and_load_share_it(lab: Lab) -> None:
+    lab.write_spec(blocks=1)
+    one = min(os.sched_getaffinity(0))
+    code, driver = lab.run(preexec_fn=lambda: os.sched_setaffinity(0, {one}))
+    assert (code, driver.stderr()) == (0, "")
+    (host,) = stored(lab).experiment.facts["hosts"].values()
+    assert host["cpus_allowed"] == str(one)
+    trials = stored(lab).trials
+    assert [(t.status, t.ensemble) for t in trials] == [("ok", 1), ("ok", 1)]
+    assert {json.dumps(t.facts["cpus"]) for t in trials} == {'{"engine": "", "client": ""}'}
+
+
 def test_a_load_client_that_dies_fails_its_ensemble_which_is_redone(lab: Lab) -> None:
     lab.write_spec(blocks=1, variants={"base": variant(sleep=1), "changed": variant(sleep=1)})
     driver = lab.start()
@@ -266,6 +280,22 @@ def test_an_engine_that_is_killed_fails_its_trial_with_its_logs_and_the_rest_goe
     lab.assert_nothing_left()
 
 
+@pytest.mark.slow  # the healthy arms start in that time on a busy machine, too
+def test_an_arm_that_is_never_ready_costs_its_ensemble_which_is_redone(lab: Lab) -> None:
+    stuck = variant(never_ready=1, once=lab.directory / "stuck")
+    lab.write_spec(blocks=1, variants={"base": variant(), "changed": stuck})
+    code, _ = lab.run(fakes={"start_timeout": 15})
+    assert code == 3
+    first = {t.variant: t for t in stored(lab).trials if t.attempt == 1}
+    assert first["changed"].status == "failed"
+    assert first["changed"].reason.startswith("the engine on here was not ready within 15 s: ")
+    assert "fake engine warms up for ever" in first["changed"].reason
+    assert first["base"].status == "void"
+    again = [t for t in stored(lab).trials if t.attempt == 2]
+    assert {(t.variant, t.status) for t in again} == {("base", "ok"), ("changed", "ok")}
+    lab.assert_nothing_left()
+
+
 def test_an_arm_that_always_crashes_does_not_cost_the_others_theirs(lab: Lab) -> None:
     lab.write_spec(blocks=3, variants={"base": variant(), "changed": variant(die_in="start")})
     code, _ = lab.run()
@@ -364,16 +394,60 @@ def test_a_trial_that_takes_too_long_is_ended(lab: Lab) -> None:
     lab.assert_nothing_left()
 
 
-def test_a_port_in_use_is_said_clearly(lab: Lab) -> None:
+def test_each_arm_has_a_port_of_its_own_from_the_one_that_the_spec_names(lab: Lab) -> None:
+    port = _two_free_ports()
+    lab.write_spec(blocks=1, engine={"vbuckets": 16, "quota_mb": 64, "port": port})
+    code, driver = lab.run()
+    assert (code, driver.stderr()) == (0, "")
+    by_slot = {t.facts["slot"]: t.facts["port"] for t in stored(lab).trials}
+    assert by_slot == {1: port, 2: port + 1}
+
+
+def _two_free_ports() -> int:
+    while True:
+        with socket.socket() as one, socket.socket() as other:
+            one.bind(("127.0.0.1", 0))
+            port: int = one.getsockname()[1]
+            with contextlib.suppress(OSError, OverflowError):
+                other.bind(("127.0.0.1", port + 1))
+                return port
+
+
+def test_a_port_in_use_is_refused_before_anything_is_built(lab: Lab) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        lab.write_spec(blocks=1, engine={"vbuckets": 16, "port": port})
-        code, _ = lab.run()
+        lab.write_spec(blocks=1, engine={"vbuckets": 16, "port": port - 1})
+        code, driver = lab.run()
     assert code == 3
+    assert driver.stderr().startswith(f"error: here: port {port} is in use\n"), "the second arm's"
+    assert driver.of("BuildProgress") == []
+
+
+def test_a_port_that_is_taken_meanwhile_is_said_clearly(lab: Lab) -> None:
+    port = _two_free_ports()
+    lab.write_spec(blocks=1, engine={"vbuckets": 16, "port": port})
+    driver = lab.start(fakes={"build_sleep": 1})
+    driver.wait_for("BuildProgress")
+    with socket.create_server(("127.0.0.1", port)):
+        assert driver.finish() == 3
     failed = [t.reason for t in stored(lab).trials if t.status == "failed"]
     assert f"cannot listen on port {port}: Address already in use" in failed[0]
+
+
+@pytest.mark.parametrize("role", ["engine", "client"])
+def test_a_cpu_that_the_host_has_not_is_refused_before_anything_is_built(
+    lab: Lab, role: str
+) -> None:
+    lab.write_spec(**{role: {"cpus": 9000}})
+    code, driver = lab.run()
+    assert code == 3
+    allowed = cpu_list(os.sched_getaffinity(0))
+    assert driver.stderr().startswith(
+        f"error: here: {role}.cpus is 9000, but we may use {allowed} there\nhint: --set {role}.cpus="
+    )
+    assert driver.of("BuildProgress") == []
 
 
 def test_a_build_that_fails_costs_only_its_variant(lab: Lab) -> None:

@@ -2,6 +2,7 @@
 
 
 FAKE_DIE_IN=populate|access|load|start  SIGKILL itself when that phase begins
+FAKE_NEVER_READY=1                  listens, and never says so
 FAKE_ONCE=FILE                      only the first time (the file is the memory of it)
 FAKE_MISSES, FAKE_ERRORS, FAKE_BUSY what the clients are told to report
 FAKE_LIE=N                          the server's counter is off by N
@@ -149,6 +150,9 @@ listener.listen(64)
 with open(f"{one(found, 'data-dir')}/fake.db", "w") as file:  # noqa: PTH123
     file.write("data")
 enter("start")
+if env.get("FAKE_NEVER_READY") and first_time():
+    print("fake engine warms up for ever", file=sys.stderr, flush=True)
+    signal.pause()
 port_file = one(found, "port-file")
 with open(port_file + ".tmp", "w") as file:  # noqa: PTH123
     file.write(f"{listener.getsockname()[1]}\n")

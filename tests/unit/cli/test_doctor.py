@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from contextlib import closing
 
@@ -77,6 +78,15 @@ def test_a_spec_that_asks_for_profiles_needs_perf(cli, here, monkeypatch):
     assert found["here", "perf"]["grade"] == "problem"
     assert found["here", "perf"]["text"] == "perf is not installed"
     assert found["here", "perf"]["remedy"].startswith("apt-get install linux-perf")
+
+
+def test_cpus_that_the_spec_names_are_looked_for(cli, here):
+    words = ("doctor", "spec.yaml", "--cluster", here, "--set", "client.cpus=9000")
+    document = cli.json(*words, "--set", f"engine.cpus={min(os.sched_getaffinity(0))}", code=3)
+    found = {f["text"].split()[0]: f for f in document["findings"] if f["subject"] == "named CPUs"}
+    assert {key: f["grade"] for key, f in found.items()} == {
+        "engine.cpus": "ok", "client.cpus": "problem",
+    }  # fmt: skip
 
 
 def test_a_host_in_use_is_a_problem(cli, here, tmp_path):

@@ -19,7 +19,10 @@ OUT = "perfrunner-results"
 SPEC = {
     "name": "small",
     "baseline": "glibc",
-    "variants": {"glibc": {"allocator": "system"}, "je": {"allocator": "jemalloc"}},
+    "variants": {
+        "glibc": {"allocator": {"name": "system"}},
+        "je": {"allocator": {"name": "jemalloc"}},
+    },
     "workloads": {"pf": {"items": 10}},
     "buckets": ["persistent"],
     "primary": ["ops_per_s"],

@@ -161,3 +161,43 @@ def test_plan_output_holds_nothing_but_json(cli):
     result = cli("plan", "spec.yaml", "--json")
     json.loads(result.stdout)
     assert result.stderr == ""
+
+
+PAGER = {
+    "name": "pager",
+    "about": "a",
+    "default": "clock",
+    "values": [{"value": "scan"}, {"value": "clock"}],
+}
+
+
+@pytest.fixture
+def other_engine(cli):
+    """An engine's source, not near the spec, with one switch that ours has not."""
+    engine = cli.directory / "other"
+    (engine / "options").mkdir(parents=True)
+    (engine / "CMakeLists.txt").write_text("project(kv)\n")
+    (engine / "options" / "switches.json").write_text(
+        json.dumps({"schema": 1, "switches": [PAGER]})
+    )
+    return engine
+
+
+def test_build_options_are_those_of_the_engine_source_that_is_named(cli, other_engine, monkeypatch):
+    words = ("--set", "variants.glibc.options={pager: scan}")
+    ours = cli("plan", "spec.yaml", *words, code=2)
+    assert "variants.glibc.options.pager: expected a build option: ht_stats," in ours.stderr
+    named = ("--engine-src", other_engine)
+    assert cli.json("plan", "spec.yaml", *words, *named)["trials"]
+    theirs = cli(
+        "plan", "spec.yaml", "--set", "variants.glibc.options={cursor_drop: walk}", *named, code=2
+    )
+    assert "expected a build option: pager; got cursor_drop" in theirs.stderr
+    assert cli("validate", "spec.yaml", *words, code=2)
+    monkeypatch.setenv("PERFRUNNER_ENGINE_SRC", str(other_engine))
+    assert "ok" in cli("validate", "spec.yaml", *words).stdout
+
+
+def test_an_option_of_a_variant_that_gets_another_source_is_left_to_the_run(cli):
+    words = ("--set", "variants.glibc.options={pager: scan}", "--source", "glibc=main")
+    assert cli.json("plan", "spec.yaml", *words)["trials"]

@@ -121,6 +121,29 @@ def test_a_submodule_comes_along_and_a_dirty_one_is_refused(
         resolve_sources(spec, repo.engine, cache)
 
 
+def test_a_submodules_commit_that_was_never_fetched_is_named_with_its_remedy(
+    repo: Repo, cache: Path, tmp_path: Path
+) -> None:
+    inner = Repo(tmp_path / "inner")
+    inner.top.mkdir()
+    inner.git("init", "-q", "-b", "main")
+    (inner.top / "inner.cc").write_text("inner\n")
+    inner.commit("inner")
+    repo.git("submodule", "--quiet", "add", str(inner.top), "engine_src/third")
+    repo.commit("with a submodule")
+    nowhere = "1" * 40  # as after a pull without `git submodule update`
+    repo.git("update-index", "--cacheinfo", f"160000,{nowhere},engine_src/third")
+    repo.git("commit", "-q", "-m", "the submodule has moved on")
+    with pytest.raises(UsageError) as caught:
+        resolve_sources(a_spec(a={"git": "main~1"}, b={"git": "main"}), repo.engine, cache)
+    moved = repo.git("rev-parse", "--short=12", "main").strip()
+    assert caught.value.message == (
+        f"variant b: {moved} has the submodule engine_src/third at {nowhere[:12]},"
+        f" which {repo.engine / 'third'} does not have"
+    )
+    assert caught.value.hint == f"git -C {repo.engine / 'third'} fetch --all --tags"
+
+
 class TestOneContentUnderTwoNames:
     def test_is_said_where_another_arm_is_different(self, repo: Repo, cache: Path) -> None:
         spec = a_spec(a={"git": "v1"}, b={"git": "main~1"}, c={"git": "main"})

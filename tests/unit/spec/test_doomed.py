@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from perfrunner.spec.params import PARAMS
+from tests.unit.spec.conftest import SPEC
 
 SOURCE = Path(__file__).parents[3] / "engine_src" / "server" / "params.cc"
 
@@ -14,6 +15,7 @@ SOURCE = Path(__file__).parents[3] / "engine_src" / "server" / "params.cc"
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
+        ("duration: 5s", "duration: 20m", "spec.yaml:1: limits.trial_timeout: expected at least the 1203 s that a trial of pf takes, got 600 s"),
         ("duration: 5s", "value_size: 100M", "pf.value_size: expected at most 20971520"),
         ("metadata_thp: always", "metadata_tph: always", "unknown (did you mean metadata_thp?)"),
         ("metadata_thp: always", "metadata_thp: allways", "expected one of disabled, auto, always; got allways"),
@@ -28,6 +30,7 @@ def test_what_must_fail(specs, old, new, message):
     ("more", "message"),
     [
         ("limits: {trial_timeout: 1ms}", "spec.yaml:9: limits.trial_timeout: expected at least the 8 s that a trial of pf takes"),
+        ("engine: {port: 65535}", "spec.yaml:9: engine.port: expected 0 or at most 65534: side by side the n-th of 2 arms gets the n-th port from here; got 65535"),
         ("engine: {params: {ht_lock: 3}}", "engine.params.ht_lock: unknown (did you mean ht_locks?)"),
         ("primary: [HTB/Insert/1]", "expected a metric that some workload gives; none gives HTB/Insert/1"),
         ("primary: [instructions_per_op]", "none gives instructions_per_op"),
@@ -35,6 +38,11 @@ def test_what_must_fail(specs, old, new, message):
 )  # fmt: skip
 def test_what_must_fail_as_a_whole(specs, more, message):
     assert message in "\n".join(specs.added_errors(more))
+
+
+def test_the_last_ports_that_the_arms_may_have(specs):
+    assert specs.spec(SPEC + "engine: {port: 65534}\n").engine.port == 65534
+    assert specs.spec(SPEC + "engine: {port: 0}\n").engine.port == 0
 
 
 def test_what_resembles_nothing_is_the_engines_to_judge(specs):

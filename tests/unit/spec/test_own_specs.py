@@ -10,6 +10,7 @@ import pytest
 from perfrunner.run.plan.order import make_plan
 from perfrunner.spec import Spec, load_spec
 from perfrunner.spec.preconditions import MEASURED, PRECONDITIONS
+from perfrunner.spec.switches import own_table
 from perfrunner.spec.workloads import LatencySpec, MicrobenchSpec
 from perfrunner.workloads.registry import check_runnable
 
@@ -67,9 +68,9 @@ def test_a_historic_experiment_keeps_its_before_and_its_after(name: str) -> None
     assert len(arms) == len(spec.variants) >= 2
 
 
-@pytest.mark.parametrize("name", sorted(HISTORIC))
-def test_primary_metrics_and_growth_are_benchmarks_that_the_filters_choose(name: str) -> None:
-    spec = load(ROOT / "specs" / "experiments" / f"{name}.yaml")
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda p: p.stem)
+def test_primary_metrics_and_growth_are_benchmarks_that_the_filters_choose(path: Path) -> None:
+    spec = load(path)
     tools = [w for w in spec.workloads.values() if isinstance(w, MicrobenchSpec)]
     latency = any(isinstance(w, LatencySpec) for w in spec.workloads.values())
     for metric in spec.primary:
@@ -83,6 +84,41 @@ def test_primary_metrics_and_growth_are_benchmarks_that_the_filters_choose(name:
             assert any(family in w.growth and re.search(w.filter, f"{family}/1") for w in tools)
         else:
             assert any(re.search(w.filter, benchmark) for w in tools), metric
+
+
+@pytest.mark.parametrize("name", ["dcp-ready-queue", "hashtable-stats-striping"])
+def test_what_a_profile_explains_has_one_and_says_so(name: str) -> None:
+    path = ROOT / "specs" / "experiments" / f"{name}.yaml"
+    usual, profiled = load(path), load_spec(path, [], None, "perf")
+    assert not any(w.profile for w in usual.workloads.values())
+    assert any(w.profile == "perf" for w in profiled.workloads.values())
+    assert profiled.variants == usual.variants
+    page = (ROOT / "docs" / "experiments" / f"{name}.md").read_text(encoding="utf-8")
+    assert f"perfrunner run specs/experiments/{name}.yaml --profile perf" in page
+
+
+def test_every_lookup_and_design_of_the_ready_queue_is_in_a_spec() -> None:
+    compared = {
+        v.options.get("dcp_ready")
+        for path in EXPERIMENTS
+        if path.stem.startswith("dcp-ready")
+        for v in load(path).variants.values()
+    }
+    assert compared == set(own_table()["dcp_ready"].values)
+
+
+def test_a_table_by_more_threads_than_cpus_has_two_cpus_on_every_host() -> None:
+    spec = load(ROOT / "specs" / "experiments" / "hashtable-stats-striping-oversubscribed.yaml")
+    assert spec.engine.cpus == "0-1"
+    table = spec.workloads["table"]
+    assert isinstance(table, MicrobenchSpec)
+    for name, chosen in {
+        "HTB/Insert/sized/iterations:100000/real_time/threads:2": True,
+        "HTB/Insert/sized/iterations:100000/real_time/threads:16": False,
+        "HTBOversubscribed/Insert/sized/iterations:100000/real_time/threads:4": True,
+        "HTB/Find/sized/iterations:100000/real_time/threads:1": False,
+    }.items():
+        assert bool(re.search(table.filter, name)) is chosen, name
 
 
 def test_the_pattern_for_commands_finds_them() -> None:
