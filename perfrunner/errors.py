@@ -14,6 +14,9 @@ EXIT_USAGE = 2
 EXIT_FAILED = 3
 EXIT_INTERRUPTED = 130
 
+# In the message of every error that another run is the cause of: who reads it may try again later.
+IN_USE = "is in use by"
+
 
 class PerfrunnerError(Exception):
     """An error with a message for a person and, where there is one, a remedy (`hint`)."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from perfrunner.results import NO_BUCKET
+from perfrunner.spec.cell import NO_BUCKET
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from perfrunner.analysis.model import ALPHA, Cell, Comparison, Row
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 def moved_with(comparison: Comparison, cell: Cell, variant: str) -> list[Row]:
@@ -19,11 +15,6 @@ def moved_with(comparison: Comparison, cell: Cell, variant: str) -> list[Row]:
     """
     rows = [row for row in comparison.arm(cell, variant) if not row.primary and _moved(row)]
     return sorted(rows, key=_clarity, reverse=True)
-
-
-def strongest(rows: Iterable[Row], most: int) -> list[Row]:
-    """The clearest of some rows."""
-    return sorted(rows, key=_clarity, reverse=True)[:most]
 
 
 def _moved(row: Row) -> bool:

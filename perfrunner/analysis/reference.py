@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from perfrunner.analysis.model import MIN_BLOCKS, Cell
-from perfrunner.results import NO_BUCKET
+from perfrunner.spec.cell import NO_BUCKET
 from perfrunner.spec.metrics import metric_type
 
 if TYPE_CHECKING:

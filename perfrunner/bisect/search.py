@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 
 from perfrunner.bisect.state import BisectState, Outcome, Step
 from perfrunner.errors import PerfrunnerError, UsageError
+from perfrunner.run.plan.precision import MOST_BLOCKS
 from perfrunner.source.git import GitError, Repository
 
-MOST_BLOCKS = 40
 TURNED = ("better", "worse")
 
 

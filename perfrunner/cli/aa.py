@@ -80,7 +80,8 @@ def command(
     spec_path, resume = spec_or_run(spec_path, resume)
     changes: list[str] = []
     if spec_path is not None:
-        spec, text = options.read_spec(spec_path, overrides, cluster, repeats), spec_text(spec_path)
+        spec = options.read_spec(spec_path, overrides, cluster, repeats, engine_src=engine_src)
+        text = spec_text(spec_path)
     elif overrides or cluster:
         raise UsageError("--set and --cluster change a spec file: name it, perfrunner aa SPEC")
     else:

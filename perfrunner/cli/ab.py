@@ -96,13 +96,16 @@ def command(
     quiet: bool,
 ) -> None:
     """Build A and B, run both side by side on a few small workloads, and say what B changed."""
-    from perfrunner.spec import load_cluster, load_spec
+    from perfrunner.spec import load_cluster
     from perfrunner.spec.pair import pair, small_spec, spec_document
 
     source = find_engine_source(engine_src, spec_path)
-    base = small_spec() if spec_path is None else load_spec(spec_path, [], cluster)
-    if spec_path is None and cluster is not None:
-        base = base.model_copy(update={"cluster": load_cluster(cluster)})
+    if spec_path is not None:
+        base = options.read_spec(spec_path, cluster=cluster, engine_src=engine_src)
+    else:
+        base = small_spec()
+        if cluster is not None:
+            base = base.model_copy(update={"cluster": load_cluster(cluster)})
     only = options.selection("workload", workloads, tuple(base.workloads))
     base = _sized(base.restricted(only, None), items, blocks)
     arms = _arms(first, second)

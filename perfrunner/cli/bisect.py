@@ -81,7 +81,7 @@ def command(
     quiet: bool,
 ) -> None:
     """Find the commit between a good and a bad one at which METRIC of SPEC changed."""
-    base = options.read_spec(spec_path, overrides, cluster, repeats)
+    base = options.read_spec(spec_path, overrides, cluster, repeats, engine_src=engine_src)
     base = base.restricted(options.selection("workload", workloads, tuple(base.workloads)), None)
     base = _of_one_cell(base, metric)
     source = find_engine_source(engine_src, spec_path)

@@ -60,7 +60,12 @@ def command(
 ) -> None:
     """Build every variant of SPEC, start each on its host, read its settings back, and print the build ids."""
     spec = options.read_spec(
-        spec_path, overrides, cluster, profile=profile, named_sources=named_sources
+        spec_path,
+        overrides,
+        cluster,
+        named_sources=named_sources,
+        profile=profile,
+        engine_src=engine_src,
     )
     spec = spec.restricted(None, options.selection("variant", variants, tuple(spec.variants)))
     source = find_engine_source(engine_src, spec_path)

@@ -40,9 +40,9 @@ class Target:
 @click.command(
     "clean",
     short_help="Remove builds, and leftovers on the hosts.",
-    epilog="\b\nExamples:\n  perfrunner clean                      builds, and what trials left on this machine"
-    "\n  perfrunner clean --cluster hosts.yaml what trials left on those hosts"
-    "\n  perfrunner clean --keep 5             all but the 5 artifacts used last, here"
+    epilog="\b\nExamples:\n  perfrunner clean                        builds, and what trials left on this machine"
+    "\n  perfrunner clean --cluster hosts.yaml   what trials left on those hosts"
+    "\n  perfrunner clean --keep 5               all but the 5 artifacts used last, here"
     "\n  perfrunner clean --keep 5 --cluster hosts.yaml"
     "\n  perfrunner clean --results quickstart-20260102-030405",
 )

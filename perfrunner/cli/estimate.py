@@ -13,21 +13,20 @@ from perfrunner.errors import BuildError, UsageError
 
 if TYPE_CHECKING:
     from perfrunner.spec import Spec
+    from perfrunner.spec.cell import CellName
     from perfrunner.spec.variant import Variant
     from perfrunner.spec.workloads import Workload
 
 MAX_EXPERIMENTS_READ = 5
 BUILD_SECONDS = 60.0  # the first build of a variant, about; a cached one takes none
 
-Cell = tuple[str, str]
-
 
 @dataclass(frozen=True)
 class Estimate:
     """Seconds of one trial of each cell, and whether they were measured; `builds` that are still to be made."""
 
-    seconds: Mapping[Cell, float]
-    measured: frozenset[Cell]
+    seconds: Mapping[CellName, float]
+    measured: frozenset[CellName]
     builds: int
 
     def trials(self, spec: Spec, blocks: int | None = None) -> float:
@@ -92,12 +91,12 @@ def _built(variant: Variant, source: Path | None, cache_dir: Path) -> bool:
         return False
 
 
-def _measured(spec: Spec, out_dir: Path) -> dict[Cell, float]:
+def _measured(spec: Spec, out_dir: Path) -> dict[CellName, float]:
     if not (out_dir / "results.sqlite").is_file():
         return {}
     from perfrunner.results import ResultStore
 
-    seconds: dict[Cell, list[float]] = {}
+    seconds: dict[CellName, list[float]] = {}
     with ResultStore.open(out_dir, create=False) as store:
         for summary in store.list()[-MAX_EXPERIMENTS_READ:]:
             old = dict(summary.experiment.spec_json.get("workloads", {}))

@@ -33,6 +33,7 @@ COMMANDS = {
         "The primary metrics over all runs of a spec, with changes of level.",
     ),
     "nightly": ("perfrunner.cli.nightly", "Run specs every night; print only what changed."),
+    "fleet": ("perfrunner.cli.fleet", "A queue of runs for many groups of hosts."),
     "aa": ("perfrunner.cli.aa", "Measure the noise floor of these hosts."),
     "init": ("perfrunner.cli.init", "Write the reference specs and a first one of your own."),
     "tune": (

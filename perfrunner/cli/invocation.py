@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from perfrunner.cli.engine_source import ENVIRONMENT
 
@@ -36,6 +37,16 @@ def measuring_command(ctx: click.Context, spec_path: Path) -> list[str]:
     if ctx.params.get("engine_src") is None and os.environ.get(ENVIRONMENT):
         words += ["--engine-src", _relative(Path(os.environ[ENVIRONMENT]))]
     return words
+
+
+def words_of(ctx: click.Context, names: Sequence[str]) -> list[str]:
+    """Of the options that were given (here or in the environment) those of `names`, with absolute paths."""
+    left_out = [
+        name
+        for name in ctx.params
+        if name not in names or ctx.get_parameter_source(name) == ParameterSource.DEFAULT
+    ]
+    return _options(ctx, left_out, lambda path: str(path.resolve()))
 
 
 def options_of(command: Sequence[str], names: Sequence[str]) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -16,6 +15,7 @@ import click
 from perfrunner.cli import options
 from perfrunner.cli.report import PAGE
 from perfrunner.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, EXIT_VERDICT
+from perfrunner.run.command import PERFRUNNER, last_words
 
 if TYPE_CHECKING:
     from perfrunner.analysis.history import History
@@ -156,9 +156,12 @@ def _perfrunner(words: Sequence[str], log: Path) -> int:
     with log.open("ab") as out:
         out.write((" ".join(["$ perfrunner", *words]) + "\n").encode())
         out.flush()
-        command = [sys.executable, "-m", "perfrunner", *words]
         return subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, check=False
+            [*PERFRUNNER, *words],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            check=False,
         ).returncode
 
 
@@ -178,7 +181,7 @@ def _told(
     found = _histories(place.out, name)
     report = _kept_report(place, record, began)
     tail = tuple(log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_LINES:])
-    failed = "" if code == EXIT_OK else f"exit code {code}: {_last_words(tail)}"
+    failed = "" if code == EXIT_OK else f"exit code {code}: {last_words(tail)}"
     ran = record is not None and code == EXIT_OK
     news = [a for one in found if record is not None and one.newest == record.id for a in one.news]
     changed = {(a.metric.id, a.variant) for a in news}
@@ -246,9 +249,3 @@ def _kept_report(place: Place, record: ExperimentRecord | None, began: datetime)
     kept = place.reports / f"{record.name}-{began:%Y%m%d-%H%M%S-%f}.html"
     kept.write_bytes(page.read_bytes())
     return str(kept)
-
-
-def _last_words(tail: Sequence[str]) -> str:
-    """The line that says what went wrong, without what changes from night to night."""
-    said = [line for line in tail if line.startswith(("error:", "failed:"))]
-    return (said or [line for line in tail if line.strip()] or ["no word"])[-1]

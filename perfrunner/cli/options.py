@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from perfrunner.cli import complete
+from perfrunner.cli.engine_source import find_engine_source
 from perfrunner.cli.gate import FAIL_ON
 from perfrunner.errors import UsageError
 from perfrunner.spec.suggest import expected_name
@@ -87,6 +88,9 @@ fail_on_option = click.option(
     "verdict. unsure: also when one is unsure, invalid or without a verdict.",
 )
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
+tune_option = click.option(
+    "--tune", "quieten", is_flag=True, help="Quieten the hosts meanwhile, as perfrunner tune does."
+)
 profile_option = click.option(
     "--profile",
     metavar="NAME",
@@ -134,12 +138,15 @@ def read_spec(
     repeats: int | None = None,
     named_sources: tuple[str, ...] = (),
     profile: str | None = None,
+    engine_src: Path | None = None,
 ) -> Spec:
-    """The spec as the command line changes it."""
+    """The spec as the command line changes it. Its build options are those of the engine source in use."""
+    from perfrunner.source.switches import SwitchTables
     from perfrunner.spec import load_spec
 
     extra = [f"blocks={repeats}"] if repeats is not None else []
-    spec = load_spec(spec_path, [*overrides, *extra], cluster, profile)
+    switches = SwitchTables(find_engine_source(engine_src, spec_path), named_sources)
+    spec = load_spec(spec_path, [*overrides, *extra], cluster, profile, switches)
     return with_sources(spec, named_sources)
 
 

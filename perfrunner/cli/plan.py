@@ -11,7 +11,7 @@ import click
 from perfrunner.cli import options
 from perfrunner.cli.estimate import BUILD_SECONDS, Estimate, estimate
 from perfrunner.cli.output import duration, print_json, result_console
-from perfrunner.run.plan.precision import MAX_BLOCKS, MIN_BLOCKS
+from perfrunner.run.plan.precision import FEWEST_BLOCKS, MOST_BLOCKS
 
 if TYPE_CHECKING:
     from perfrunner.run.plan.ensembles import Layout
@@ -55,7 +55,9 @@ def command(
     as_json: bool,
 ) -> None:
     """Show what a run would do: the trials in their order (side by side: that of their slots), and for how long."""
-    spec = options.read_spec(spec_path, overrides, cluster, repeats, named_sources, profile)
+    spec = options.read_spec(
+        spec_path, overrides, cluster, repeats, named_sources, profile, engine_src
+    )
     spec = spec.restricted(
         options.selection("workload", workloads, tuple(spec.workloads)),
         options.selection("variant", variants, tuple(spec.variants)),
@@ -133,8 +135,8 @@ def _print(
     if spec.precision is not None:
         least, most = (duration(expected.total(spec, n)) for n in block_range(spec))
         console.print(
-            f"precision ±{100 * spec.precision:g} %: each cell ends by itself between {MIN_BLOCKS} and {MAX_BLOCKS} "
-            f"clean blocks, so it takes {least} to {most}"
+            f"precision ±{100 * spec.precision:g} %: each cell ends by itself between {FEWEST_BLOCKS} and"
+            f" {MOST_BLOCKS} clean blocks, so it takes {least} to {most}"
         )
     settings = Table(
         "variant", "allocator", "options", box=None, title="variants", title_justify="left"
@@ -184,7 +186,7 @@ def _print(
 
 def block_range(spec: Spec) -> tuple[int, int]:
     """The fewest and the most blocks that a cell may come to."""
-    return (spec.blocks, spec.blocks) if spec.precision is None else (MIN_BLOCKS, MAX_BLOCKS)
+    return (spec.blocks, spec.blocks) if spec.precision is None else (FEWEST_BLOCKS, MOST_BLOCKS)
 
 
 def how(layout: Layout, arms: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from perfrunner.cli.output import note, result, result_console
 from perfrunner.cli.plan import show_plan
 from perfrunner.cli.report import PAGE
 from perfrunner.errors import EXIT_INTERRUPTED, EXIT_VERDICT, SpecError, UsageError
+from perfrunner.run.command import JOB_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,9 +52,7 @@ if TYPE_CHECKING:
     metavar="N",
     help="Add N blocks to the latest run of SPEC, or to --resume RUN; a spec's precision may end it sooner.",
 )
-@click.option(
-    "--tune", "quieten", is_flag=True, help="Quieten the hosts meanwhile, as perfrunner tune does."
-)
+@options.tune_option
 @options.dry_run_option
 @options.seed_option
 @options.workloads_option
@@ -98,7 +98,9 @@ def command(
             )
         spec, text, spec_path, resume = recorded_spec(out_dir, resume, finished=extend is not None)
     else:
-        spec = options.read_spec(spec_path, overrides, cluster, repeats, named_sources, profile)
+        spec = options.read_spec(
+            spec_path, overrides, cluster, repeats, named_sources, profile, engine_src
+        )
         text = spec_text(spec_path)
     only_workloads = options.selection("workload", workloads, tuple(spec.workloads))
     only_variants = options.selection("variant", variants, tuple(spec.variants))
@@ -188,6 +190,7 @@ def run_and_report(
             listener=listener,
             resume_command=resume_command(ctx),
             command=command or measuring_command(ctx, spec_path),
+            job=os.environ.get(JOB_VARIABLE),
         )
     if outcome.exit_code == EXIT_INTERRUPTED:
         ctx.exit(EXIT_INTERRUPTED)

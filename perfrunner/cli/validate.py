@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from perfrunner.cli.engine_source import find_engine_source
 from perfrunner.cli.options import cluster_option, json_option, set_option
 from perfrunner.cli.output import print_json
 from perfrunner.errors import EXIT_USAGE, SpecError
@@ -48,12 +49,14 @@ def command(
 
 
 def _check(path: Path, overrides: tuple[str, ...], cluster: Path | None) -> dict[str, Any]:
+    from perfrunner.source.switches import SwitchTables
     from perfrunner.spec import load_spec
 
+    switches = SwitchTables(find_engine_source(None, path))
     try:
-        spec = load_spec(path, overrides, cluster)
+        spec = load_spec(path, overrides, cluster, switches=switches)
         for profile in profile_names(path):
-            load_spec(path, overrides, cluster, profile)
+            load_spec(path, overrides, cluster, profile, switches)
     except SpecError as error:
         return {"spec": shown(path), "ok": False, "errors": list(error.problems)}
     summary = f"{len(spec.variants)} variants x {len(spec.cells)} cells x {spec.blocks} blocks"

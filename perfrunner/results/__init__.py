@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from perfrunner.results.records import (
-    NO_BUCKET,
     BuildRecord,
     ExperimentData,
     ExperimentRecord,
@@ -17,7 +16,6 @@ from perfrunner.results.store import STORE_FILE, ResultStore
 open = ResultStore.open  # noqa: A001  # read as perfrunner.results.open(...)
 
 __all__ = [
-    "NO_BUCKET",
     "STORE_FILE",
     "BuildRecord",
     "ExperimentData",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfrunner.errors import StoreError
 from perfrunner.results.records import BuildRecord, ExperimentData, ExperimentRecord, TrialRecord
+from perfrunner.source.model import FACT as SOURCES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 DIGITS = 9
-_PATHS = ("directory", "path")  # keys of a build's provenance that name this machine's files
+_PATHS = ("directory", "path")  # keys of sources and builds that name this machine's files
 _TRIAL_FACTS_LEFT_OUT = ("environment_padding", "port")
 
 
@@ -50,7 +51,10 @@ def _record(data: ExperimentData) -> dict[str, Any]:
     experiment = asdict(data.experiment)
     experiment["created_at"] = data.experiment.created_at.isoformat()
     experiment["spec_path"] = PurePath(data.experiment.spec_path).name
-    experiment["facts"] = {k: v for k, v in data.experiment.facts.items() if k != "command"}
+    facts = {k: v for k, v in data.experiment.facts.items() if k != "command"}
+    if SOURCES in facts:
+        facts[SOURCES] = _blank_paths(facts[SOURCES])
+    experiment["facts"] = facts
     builds = [
         {**asdict(b), "path": "", "provenance": _without_paths(b.provenance)} for b in data.builds
     ]
@@ -74,6 +78,13 @@ def _short(value: float) -> float:
 def _without_paths(value: Any) -> Any:
     if isinstance(value, dict):
         return {k: _without_paths(v) for k, v in value.items() if k not in _PATHS}
+    return value
+
+
+def _blank_paths(value: Any) -> Any:
+    """The keys stay: whoever reads the record asks for them."""
+    if isinstance(value, dict):
+        return {k: "" if k in _PATHS else _blank_paths(v) for k, v in value.items()}
     return value
 
 

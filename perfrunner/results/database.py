@@ -18,6 +18,7 @@ from sqlalchemy import (
     URL,
     Connection,
     Engine,
+    MetaData,
     create_engine,
     event,
     insert,
@@ -37,9 +38,17 @@ if TYPE_CHECKING:
 
 STORE_FILE = "results.sqlite"
 BUSY_SECONDS = 30.0
-_CREATION_LOCKS = {  # held until the transaction ends; the number is this tool's own, by its name
+_LOCKS = {  # held until the transaction ends; the number is this tool's own, by its name
     "sqlite": "BEGIN IMMEDIATE",
     "postgresql": f"SELECT pg_advisory_xact_lock({int.from_bytes(b'perfrunr', 'big') % 2**63})",
+}
+# So that a server's machine that vanished is noticed in half a minute, not in hours.
+PATIENCE = {
+    "connect_timeout": "10",
+    "keepalives_idle": "15",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "30000",
 }
 FILE_SUFFIXES = (".sqlite", ".sqlite3", ".db")  # any other new path is a directory
 
@@ -83,7 +92,7 @@ def prepare(engine: Engine, place: str, *, create: bool) -> None:
     with transaction(engine, place) as connection:
         if create and schema_table.name not in inspect(connection).get_table_names():
             # Taken only to create: two runs that start at once must not both create the tables.
-            connection.exec_driver_sql(_CREATION_LOCKS[engine.dialect.name])
+            one_at_a_time(connection)
         tables = set(inspect(connection).get_table_names())
         if schema_table.name not in tables:
             ours = tables & set(metadata.tables)
@@ -96,7 +105,7 @@ def prepare(engine: Engine, place: str, *, create: bool) -> None:
             return
         versions = _versions(connection)
         if len(versions) == 1 and 0 < versions[0] < SCHEMA_VERSION:
-            connection.exec_driver_sql(_CREATION_LOCKS[engine.dialect.name])
+            one_at_a_time(connection)
             versions = _versions(connection)  # another run may have done it meanwhile
             upgrade(connection, versions[0])
             versions = _versions(connection)
@@ -112,18 +121,37 @@ def prepare(engine: Engine, place: str, *, create: bool) -> None:
             raise StoreError(f"{place} is damaged: table {', '.join(sorted(missing))} is missing")
 
 
+def create_tables(connection: Connection, tables: MetaData) -> None:
+    """Those that are not there; two processes that start at once do not both create them."""
+    if not set(tables.tables) <= set(inspect(connection).get_table_names()):
+        one_at_a_time(connection)
+        tables.create_all(connection)
+
+
+def one_at_a_time(connection: Connection) -> None:
+    """Until the transaction ends, others that ask for the same wait."""
+    connection.exec_driver_sql(_LOCKS[connection.dialect.name])
+
+
 def _versions(connection: Connection) -> list[int]:
     return [row[0] for row in connection.execute(select(schema_table.c.version))]
+
+
+@contextmanager
+def errors_as_ours(place: str) -> Iterator[None]:
+    """What a database gets wrong becomes a StoreError."""
+    try:
+        yield
+    except SQLAlchemyError as error:
+        raise _explain(error, place) from error
 
 
 @contextmanager
 def transaction(engine: Engine, place: str) -> Iterator[Connection]:
     """One transaction; what the database or its contents get wrong becomes a StoreError."""
     try:
-        with engine.begin() as connection:
+        with errors_as_ours(place), engine.begin() as connection:
             yield connection
-    except SQLAlchemyError as error:
-        raise _explain(error, place) from error
     except (ValueError, TypeError, KeyError) as error:  # JSON or a time that does not parse back
         raise StoreError(f"{place} is damaged: {error}") from error
 
@@ -190,14 +218,19 @@ def _parse(text: str) -> URL:
     return url
 
 
+def patient(url: URL) -> URL:
+    """With PATIENCE, where the URL does not say otherwise itself."""
+    return url.set(query={**PATIENCE, **url.query})
+
+
 def _server(url: URL) -> Engine:
-    if url.get_backend_name() not in _CREATION_LOCKS:
+    if url.get_backend_name() not in _LOCKS:
         raise StoreError(
             f"results cannot be kept in {url.get_backend_name()}",
             "name a directory, or a postgresql:// URL",
         )
     try:
-        return create_engine(url, pool_pre_ping=True)
+        return create_engine(patient(url), pool_pre_ping=True)
     except NoSuchModuleError as error:
         raise StoreError(f"no database driver for {url.drivername}") from error
     except ModuleNotFoundError as error:

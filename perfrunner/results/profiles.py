@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfrunner.errors import TrialError
 from perfrunner.measure.folded import Folded, parse_folded
-from perfrunner.results.records import NO_BUCKET
+from perfrunner.spec.cell import NO_BUCKET
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

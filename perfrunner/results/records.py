@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 ExperimentState: TypeAlias = Literal["running", "done", "interrupted", "failed"]
 TrialStatus: TypeAlias = Literal["ok", "void", "failed"]
 
-NO_BUCKET = "-"  # the bucket of a workload that has none (a micro-benchmark)
-
 
 @dataclass(frozen=True)
 class ExperimentRecord:

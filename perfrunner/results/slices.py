@@ -35,6 +35,8 @@ class Turn:
 
 def read_turn(directory: Path, cell: Cell, trial: TrialRecord) -> Turn | None:
     """None of a trial that ran alone. TrialError or OSError where one that did not has no slices to read."""
+    if "context" in trial.facts:  # of a benchmark program, which keeps its rounds in its own report
+        return None
     if trial.facts.get("schedule") != "side-by-side" and not (directory / SLICES_FILE).exists():
         return None
     return Turn(cell, trial.block, trial.ensemble, trial.variant, slices_in(directory))

@@ -121,7 +121,7 @@ class Repository:
                 env=env, stdin="".join(f"{name}\0" for name in files),
             )  # fmt: skip
             for name, commit in submodules.items():
-                self._submodule(name, sha).export(commit, Path(out, name))
+                self._submodule(name, sha, commit).export(commit, Path(out, name))
             made = Path(out, self.prefix)
             if made.is_dir():
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -134,8 +134,8 @@ class Repository:
             why = "; ".join(line.removeprefix("error: ") for line in str(error).splitlines())
             raise UsageError(f"{patch} does not apply to {sha[:12]}: {why}") from error
 
-    def _submodule(self, name: str, sha: str) -> Repository:
-        """The submodule's own repository, which has to be checked out."""
+    def _submodule(self, name: str, sha: str, commit: str) -> Repository:
+        """The submodule's own repository, which has to be checked out and to have `commit`."""
         place = self.top / name
         found = Repository.around(place) if place.is_dir() else None
         if found is None or found.top != place.resolve():
@@ -143,6 +143,13 @@ class Repository:
                 f"{sha[:12]} has the submodule {name}, which is not checked out in {self.top}",
                 f"git -C {self.top} submodule update --init {name}",
             )
+        try:
+            found.git("cat-file", "-e", f"{commit}^{{commit}}")
+        except GitError:
+            raise UsageError(
+                f"{sha[:12]} has the submodule {name} at {commit[:12]}, which {place} does not have",
+                f"git -C {place} fetch --all --tags",
+            ) from None
         return found
 
     def log(self, older: str, newer: str, most: int) -> tuple[int, tuple[str, ...]]:

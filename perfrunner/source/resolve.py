@@ -24,6 +24,7 @@ from perfrunner.source.model import (
     distance_of,
     source_of,
 )
+from perfrunner.source.switches import check_switches
 from perfrunner.spec.engine_tree import engine_in, is_engine_source
 from perfrunner.spec.model import Spec
 from perfrunner.spec.source import SourceSpec
@@ -86,6 +87,7 @@ def resolve_sources(spec: Spec, engine_src: Path, cache_dir: Path) -> Sources:
     for name, variant in spec.variants.items():
         try:
             arms[name] = resolved(variant.source)
+            check_switches(variant, snapshots[arms[name].sha256].path)
         except (UsageError, BuildError) as error:
             raise UsageError(f"variant {name}: {error.message}", error.hint) from error
         except GitError as error:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from perfrunner.spec.allocator import ALLOCATORS, SYSTEM, AllocatorSpec
+    from perfrunner.spec.cell import NO_BUCKET
     from perfrunner.spec.cluster import ClusterSpec, HostSpec
     from perfrunner.spec.loader import load_cluster, load_spec
     from perfrunner.spec.metrics import METRICS, MetricType, metric_type
-    from perfrunner.spec.model import NO_BUCKET, EngineSpec, Limits, Spec
-    from perfrunner.spec.options import BUILD_OPTIONS, BuildOption
+    from perfrunner.spec.model import EngineSpec, Limits, Spec
     from perfrunner.spec.variant import Variant
     from perfrunner.spec.workloads import (
         AppendSpec,
@@ -29,13 +29,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALLOCATORS",
-    "BUILD_OPTIONS",
     "METRICS",
     "NO_BUCKET",
     "SYSTEM",
     "AllocatorSpec",
     "AppendSpec",
-    "BuildOption",
     "ClusterSpec",
     "EngineSpec",
     "HostSpec",
@@ -58,8 +56,6 @@ _PLACES = {
     "ALLOCATORS": "perfrunner.spec.allocator",
     "AllocatorSpec": "perfrunner.spec.allocator",
     "AppendSpec": "perfrunner.spec.workloads",
-    "BUILD_OPTIONS": "perfrunner.spec.options",
-    "BuildOption": "perfrunner.spec.options",
     "ClusterSpec": "perfrunner.spec.cluster",
     "EngineSpec": "perfrunner.spec.model",
     "HostSpec": "perfrunner.spec.cluster",
@@ -68,7 +64,7 @@ _PLACES = {
     "METRICS": "perfrunner.spec.metrics",
     "MetricType": "perfrunner.spec.metrics",
     "MicrobenchSpec": "perfrunner.spec.workloads",
-    "NO_BUCKET": "perfrunner.spec.model",
+    "NO_BUCKET": "perfrunner.spec.cell",
     "PillowfightSpec": "perfrunner.spec.workloads",
     "SYSTEM": "perfrunner.spec.allocator",
     "ServerWorkload": "perfrunner.spec.workloads",

@@ -15,6 +15,7 @@ from perfrunner.spec.includes import Sources, absolute_paths, shown
 from perfrunner.spec.local import LOCAL
 from perfrunner.spec.model import Spec
 from perfrunner.spec.problems import Problems
+from perfrunner.spec.switches import Tables, own_tables
 from perfrunner.spec.validate import note_errors
 
 
@@ -23,13 +24,14 @@ def load_spec(
     overrides: Sequence[str] = (),
     cluster: Path | None = None,
     profile: str | None = None,
+    switches: Tables = own_tables,
 ) -> Spec:
     """The experiment in `path`, overlaid by one of its profiles, then by `--set` overrides. Raises SpecError.
 
-    `cluster` is another cluster file.
+    `cluster` is another cluster file; `switches` knows the build switches of the variants' sources.
     """
     problems = Problems()
-    return _validated(spec_tree(path, problems, overrides, cluster, profile), problems)
+    return _validated(spec_tree(path, problems, overrides, cluster, profile), problems, switches)
 
 
 def load_cluster(path: Path) -> ClusterSpec:
@@ -51,13 +53,18 @@ def load_cluster(path: Path) -> ClusterSpec:
     raise SpecError(f"{shown(path)}: empty")
 
 
-def _validated(root: Node, problems: Problems) -> Spec:
+def _validated(root: Node, problems: Problems, switches: Tables) -> Spec:
     variants = root.get("variants")
     names = tuple(variants.value) if variants is not None and variants.is_mapping else ()
     _check_names_match(variants, problems)
     spec = None
     unknown = variants is not None and problems.is_incomplete(variants.mark)
-    context = {"variant_names": names, "variants_unknown": unknown, "files": True}
+    context = {
+        "variant_names": names,
+        "variants_unknown": unknown,
+        "files": True,
+        "switches": switches,
+    }
     try:
         spec = Spec.model_validate(plain(root), context=context)
     except ValidationError as error:

@@ -40,6 +40,7 @@ class MetricType:
 
 HISTOGRAM_STEP = 0.002  # share: buckets have three significant digits
 HEAP_STEP = 0.001  # share: a heap grows by pages and runs of them; the length of a path moves it
+STEP_STEP = 0.01  # share: a step is timed on one host and done on others
 FRAGMENTATION_STEP = 0.1  # points: what a HEAP_STEP is worth
 
 
@@ -92,6 +93,32 @@ _ALL = [
         title="user instructions of the engine's front end per operation",
         resolution=0.0005,
     ),
+    *_family("ops/s", "higher", {
+        "ops_per_s_before": "operations per second before the step",
+        "ops_per_s_after": "operations per second after the step",
+    }),
+    MetricType(
+        "ops_per_s_during",
+        "ops/s",
+        "higher",
+        "difference",
+        1000.0,
+        "operations per second during the step",
+    ),
+    MetricType("step_s", "s", "lower", title="duration of the step", resolution=STEP_STEP),
+    MetricType(
+        "service_gap_ms", "ms", "lower", "difference", 10.0, "longest time without any service"
+    ),
+    *[
+        MetricType(name, "operations", "lower", "difference", 1.0, title)
+        for name, title in {
+            "nmvb_retries": "operations sent again after NOT_MY_VBUCKET",
+            "misses": "reads of stored documents that found nothing",
+        }.items()
+    ],
+    MetricType(
+        "lost_writes", "documents", "lower", "difference", 1.0, "acknowledged writes that are gone"
+    ),
     MetricType(
         "errors", "operations", "lower", "difference", 1.0, "operations that ended in an error"
     ),
@@ -137,6 +164,17 @@ _ALL = [
 ]  # fmt: skip
 # Of a workload that knows what every document has to be.
 OF_CONTENTS = ("errors", "verified_items")
+# Of a workload that changes the cluster under its load.
+OF_STEPS = (
+    "ops_per_s_before",
+    "ops_per_s_during",
+    "ops_per_s_after",
+    "step_s",
+    "service_gap_ms",
+    "nmvb_retries",
+    "misses",
+    "lost_writes",
+)
 # By mem_used, which is usable sizes: what each allocator rounds up to. Between two allocators payload compares.
 BY_USABLE_SIZE = tuple(_fragmentation("fragmentation", ""))
 METRICS: dict[str, MetricType] = {metric.id: metric for metric in _ALL}
@@ -154,6 +192,7 @@ COUNTERS: dict[str, MetricType] = {
     "PeakFlushBytes": MetricType("", "B", "lower", resolution=HEAP_STEP),
     "stats_bytes_per_vb": MetricType("", "B", "lower", resolution=HEAP_STEP),
     "stripes": MetricType("", "stripes", "none", "difference", 1.0),
+    "cpus": MetricType("", "CPUs", "none", "difference", 1.0),
     "checkpoints": MetricType("", "checkpoints", "none", "difference", 1.0),
     "rounds_beside": MetricType("", "rounds", "none"),
     "growth": MetricType("", "exponent", "lower", "difference", 0.05),

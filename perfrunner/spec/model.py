@@ -16,6 +16,7 @@ from perfrunner.spec.base import (
     items_error,
     matching,
 )
+from perfrunner.spec.cell import NO_BUCKET, CellName
 from perfrunner.spec.cluster import ClusterSpec
 from perfrunner.spec.cpus import AUTO, Cpus
 from perfrunner.spec.metrics import METRICS, is_metric, metric_type
@@ -26,8 +27,7 @@ from perfrunner.spec.units import Count, PositiveCount, PositiveDuration, Share,
 from perfrunner.spec.variant import ParamName, ParamValue, Variant, check_params
 from perfrunner.spec.workloads import Schedule, ToolWorkload, Workload
 
-NO_BUCKET = "-"  # the bucket of a workload that has none
-MIN_BLOCKS_FOR_VERDICT = 6
+MOST_PORT = 65535
 AA_PREFIX, AGAIN = (
     "aa-",
     "-again",
@@ -51,7 +51,7 @@ class EngineSpec(Piece):
     shards: Annotated[int, Field(ge=1, le=1024)] = Field(default=2, description="flusher shards")
     quota_mb: PositiveCount = Field(default=1024, description="bucket quota, MiB")
     vbuckets: Annotated[int, Field(ge=1, le=65536)] = 1024
-    port: Annotated[int, Field(ge=0, le=65535)] = Field(
+    port: Annotated[int, Field(ge=0, le=MOST_PORT)] = Field(
         default=0, description="0: any free port; side by side the n-th arm gets the n-th from here"
     )
     cpus: Cpus = Field(default=AUTO, description="where the engine's threads run")
@@ -139,7 +139,7 @@ class Spec(Piece):
     primary: Annotated[tuple[MetricId, ...], ListAsTuple, Field(min_length=1, max_length=3)] = (
         "ops_per_s",
     )
-    limits: Limits = Limits()
+    limits: Annotated[Limits, Field(validate_default=True)] = Limits()
     preconditions: Annotated[
         tuple[Annotated[str, AfterValidator(check_precondition)], ...], ListAsTuple
     ] = ()
@@ -154,6 +154,17 @@ class Spec(Piece):
         if names and not context.get("variants_unknown") and baseline not in names:
             raise ValueError(expected_name("the name of a variant", baseline, names))
         return baseline
+
+    @field_validator("engine")
+    @classmethod
+    def _ports_for_all_arms(cls, engine: EngineSpec, info: ValidationInfo) -> EngineSpec:
+        arms = len(info.data.get("variants") or ())
+        highest = MOST_PORT + 1 - max(1, arms)
+        if engine.port > highest:
+            why = f"side by side the n-th of {arms} arms gets the n-th port from here"
+            text = f"expected 0 or at most {highest}: {why}; got {engine.port}"
+            raise items_error({"port": text})
+        return engine
 
     @field_validator("workloads")
     @classmethod
@@ -228,8 +239,8 @@ class Spec(Piece):
         workloads: dict[str, Workload] = info.data.get("workloads") or {}
         for name, workload in workloads.items():
             if limits.trial_timeout < workload.least_seconds:
-                least = f"at least the {workload.least_seconds:g} s that a trial of {name} takes"
-                raise items_error({"trial_timeout": f"expected {least}"})
+                least = f"expected at least the {workload.least_seconds:g} s that a trial of {name} takes"
+                raise items_error({"trial_timeout": f"{least}, got {limits.trial_timeout:g} s"})
         return limits
 
     @field_validator("precision")
@@ -261,7 +272,7 @@ class Spec(Piece):
         return metric_type(metric_id).default_margin if given is None else float(given)
 
     @property
-    def cells(self) -> tuple[tuple[str, str], ...]:
+    def cells(self) -> tuple[CellName, ...]:
         """Every (workload, bucket) that is compared; the bucket is `-` where a workload has none."""
         return tuple(
             (name, bucket)

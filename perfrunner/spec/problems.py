@@ -41,9 +41,10 @@ class Problems:
     def __bool__(self) -> bool:
         return bool(self.found)
 
-    def add(self, mark: Mark, below: str, text: str) -> None:
-        """Note an error at `mark`; `below` names a field inside it that is missing or unknown."""
-        path = (*mark.path, below) if below else mark.path
+    def add(self, mark: Mark, below: str | tuple[str | int, ...], text: str) -> None:
+        """Note an error at `mark`; `below` names a field inside it (or the way to it) that is missing or unknown."""
+        way = (below,) if isinstance(below, str) else below
+        path = (*mark.path, *way) if below else mark.path
         problem = Problem(
             _printable(str(mark)), mark.line, _printable(field_name(path)), _printable(text)
         )

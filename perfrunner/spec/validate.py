@@ -124,8 +124,7 @@ def _quoted(expected: str) -> list[str]:
 
 def _note(root: Node, loc: Loc, text: str, problems: Problems) -> None:
     node, left = _find(root, loc)
-    below = ".".join(str(part) for part in left)
-    problems.add(node.mark, below, text)
+    problems.add(node.mark, left, text)
 
 
 def _find(root: Node, loc: Loc) -> tuple[Node, Loc]:

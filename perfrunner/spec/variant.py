@@ -8,15 +8,16 @@ from pydantic import (
     AfterValidator,
     Field,
     SerializerFunctionWrapHandler,
+    ValidationInfo,
     field_validator,
     model_serializer,
 )
 
 from perfrunner.spec.allocator import AllocatorSpec
 from perfrunner.spec.base import Piece, ScalarText, VariantName, items_error, matching
-from perfrunner.spec.options import check_option_name, normal_option_value
 from perfrunner.spec.params import PARAMS, misspelt
 from perfrunner.spec.source import SourceSpec
+from perfrunner.spec.switches import checked_options
 from perfrunner.spec.tunables import env_problems
 
 ParamName = Annotated[str, matching(r"[a-z][a-z0-9_]*", "a parameter name of a-z, 0-9 and '_'")]
@@ -58,7 +59,7 @@ class Variant(Piece):
     name: VariantName
     source: SourceSpec | None = Field(default=None, description="none: the engine source in use")
     allocator: AllocatorSpec
-    options: dict[Annotated[str, AfterValidator(check_option_name)], ScalarText] = Field(
+    options: dict[str, ScalarText] = Field(
         default_factory=dict, description="build-time switches of the engine"
     )
     params: dict[ParamName, ParamValue] = Field(default_factory=dict, description="engine --param")
@@ -66,13 +67,13 @@ class Variant(Piece):
 
     @field_validator("options")
     @classmethod
-    def _values(cls, options: dict[str, str]) -> dict[str, str]:
-        normal, wrong = {}, {}
-        for name, value in options.items():
-            try:
-                normal[name] = normal_option_value(name, value)
-            except ValueError as error:
-                wrong[name] = str(error)
+    def _switches(cls, options: dict[str, str], info: ValidationInfo) -> dict[str, str]:
+        """Those of its engine's source, where a spec is read; a recorded spec was checked when it was read."""
+        tables = (info.context or {}).get("switches")
+        table = None
+        if tables is not None and {"name", "source"} <= info.data.keys():
+            table = tables(info.data["name"], info.data["source"])
+        normal, wrong = checked_options(options, table)
         if wrong:
             raise items_error(wrong)
         return normal
