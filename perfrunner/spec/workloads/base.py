@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 from typing_extensions import Self
 
 from perfrunner.spec.base import ListAsTuple, Piece
@@ -29,6 +29,8 @@ def measured_settings(workload: Mapping[str, Any]) -> dict[str, Any]:
 class AnyWorkload(Piece):
     """What every workload declares."""
 
+    ALONE: ClassVar[str] = ""  # why its arms cannot take turns; empty where they can
+
     schedule: Schedule | None = Field(
         default=None, description="side-by-side or sequential; none: the spec's"
     )
@@ -36,6 +38,13 @@ class AnyWorkload(Piece):
         default=None,
         description="perf: once more at the end, each arm under that profiler; not measured",
     )
+
+    @field_validator("schedule")
+    @classmethod
+    def _takes_turns_if_it_can(cls, schedule: Schedule | None) -> Schedule | None:
+        if schedule == "side-by-side" and cls.ALONE:
+            raise ValueError(f"expected sequential: {cls.ALONE}")
+        return schedule
 
     def under_profiler(self) -> Self:
         """The same load, without what is counted on engines of its own."""
@@ -49,7 +58,7 @@ class AnyWorkload(Piece):
     @property
     def why_alone(self) -> str:
         """Why its arms run one after the other whatever the spec says; empty where they can take turns."""
-        return ""
+        return self.ALONE
 
     def impossible(
         self,

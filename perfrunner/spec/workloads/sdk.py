@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
@@ -11,13 +11,12 @@ from perfrunner.spec.cluster import ClusterSpec
 from perfrunner.spec.metrics import METRICS, OF_STEPS
 from perfrunner.spec.suggest import expected_name
 from perfrunner.spec.units import Duration, Percent, PositiveCount, PositiveDuration
-from perfrunner.spec.workloads.base import Schedule, ServerWorkload, SizeRange
+from perfrunner.spec.workloads.base import ServerWorkload, SizeRange
 from perfrunner.spec.workloads.pillowfight import LEAST_ALONE_S
 
 LEVELS = ("none", "majority")
 LEVELS_ON_DISK = ("majority_and_persist_to_active", "persist_to_majority")
 LEAST_DOCUMENT = 64  # bytes: key, version and some body
-ALONE = "the Couchbase SDK cannot be asked for slices"
 # As an estimate for the plan: of one process, on one CPU.
 POPULATED_PER_S, VERIFIED_PER_S, ALONE_PER_S = 20_000, 20_000, 4_000
 RESTART_S, FAILOVER_S = 3.0, 3.0
@@ -42,6 +41,8 @@ def _documents(sizes: tuple[int, int]) -> tuple[int, int]:
 
 class SdkSpec(ServerWorkload):
     """JSON documents that are read and written one at a time by every process, and compared with what was written."""
+
+    ALONE: ClassVar[str] = "the Couchbase SDK cannot be asked for slices"
 
     type: Literal["sdk"]
     processes: Annotated[int, Field(ge=1, le=256)] = Field(
@@ -68,13 +69,6 @@ class SdkSpec(ServerWorkload):
         description="an engine node is killed, its replicas are promoted, and all is verified again",
     )
 
-    @field_validator("schedule")
-    @classmethod
-    def _in_no_turns(cls, schedule: Schedule | None) -> Schedule | None:
-        if schedule == "side-by-side":
-            raise ValueError(f"expected sequential: {ALONE}")
-        return schedule
-
     @field_validator("threads")
     @classmethod
     def _by_processes(cls, threads: int) -> int:
@@ -97,10 +91,6 @@ class SdkSpec(ServerWorkload):
         if ramp is not None and round(duration - ramp, 9) < LEAST_ALONE_S:
             raise ValueError(f"expected at least one second more than ramp ({ramp:g} s)")
         return duration
-
-    @property
-    def why_alone(self) -> str:
-        return ALONE
 
     def impossible(self, cluster: ClusterSpec, buckets: Sequence[str]) -> Mapping[str, str]:
         found = {}

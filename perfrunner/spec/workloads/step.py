@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from perfrunner.spec.cluster import ClusterSpec
 from perfrunner.spec.metrics import OF_STEPS
 from perfrunner.spec.units import Duration, Percent, PositiveCount
-from perfrunner.spec.workloads.base import Schedule, ServerWorkload, SizeRange
+from perfrunner.spec.workloads.base import ServerWorkload, SizeRange
 
-ALONE = "a step changes the cluster of one arm, and its load goes on for as long as it takes"
 LEAST_S = 1.0  # of load before and after the step
 MOST_BATCH_BYTES = 256 * 2**20  # engine_src/load/witness_options.cc: kMaxBatchBytes
 # As an estimate for the plan.
@@ -26,6 +25,10 @@ class StepSpec(ServerWorkload):
     failover: the last engine node is killed, and its replicas are promoted.
     rebalance: vBuckets of the first engine node move to the second.
     """
+
+    ALONE: ClassVar[str] = (
+        "a step changes the cluster of one arm, and its load goes on for as long as it takes"
+    )
 
     type: Literal["step"]
     change: Literal["failover", "rebalance"]
@@ -51,13 +54,6 @@ class StepSpec(ServerWorkload):
     )
     at_once: PositiveCount = Field(default=64, description="rebalance: vBuckets that move together")
     settle: Duration = Field(default=0.0, description="0: no memory is read after a step")
-
-    @field_validator("schedule")
-    @classmethod
-    def _in_no_turns(cls, schedule: Schedule | None) -> Schedule | None:
-        if schedule == "side-by-side":
-            raise ValueError(f"expected sequential: {ALONE}")
-        return schedule
 
     @field_validator("profile")
     @classmethod
@@ -102,10 +98,6 @@ class StepSpec(ServerWorkload):
                 f"expected at most {items // threads}: each of {threads} threads' connections needs a key of its own"
             )
         return connections
-
-    @property
-    def why_alone(self) -> str:
-        return ALONE
 
     def impossible(
         self,

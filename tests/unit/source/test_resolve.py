@@ -36,6 +36,17 @@ def text(sources: Sources, variant: str, file: str = "main.cc") -> str:
     return (sources.path(variant) / file).read_text()
 
 
+def add_submodule(repo: Repo, source: Path) -> None:
+    """As engine_src/third, from a new repository at `source`; committed."""
+    inner = Repo(source)
+    inner.top.mkdir()
+    inner.git("init", "-q", "-b", "main")
+    (inner.top / "inner.cc").write_text("inner\n")
+    inner.commit("inner")
+    repo.git("submodule", "--quiet", "add", str(inner.top), "engine_src/third")
+    repo.commit("with a submodule")
+
+
 def test_revisions_tags_branches_and_a_tree(repo: Repo, cache: Path) -> None:
     repo.write(main_cc="dirty\n", new_cc="new\n")
     (repo.engine / "README.md").write_text("no source\n")
@@ -101,13 +112,7 @@ def test_distances(repo: Repo, cache: Path) -> None:
 def test_a_submodule_comes_along_and_a_dirty_one_is_refused(
     repo: Repo, cache: Path, tmp_path: Path
 ) -> None:
-    inner = Repo(tmp_path / "inner")
-    inner.top.mkdir()
-    inner.git("init", "-q", "-b", "main")
-    (inner.top / "inner.cc").write_text("inner\n")
-    inner.commit("inner")
-    repo.git("submodule", "--quiet", "add", str(inner.top), "engine_src/third")
-    repo.commit("with a submodule")
+    add_submodule(repo, tmp_path / "inner")
     spec = a_spec(a=None, b={"git": "main"})
     sources = resolve_sources(spec, repo.engine, cache)
     assert text(sources, "b", "third/inner.cc") == "inner\n"
@@ -124,13 +129,7 @@ def test_a_submodule_comes_along_and_a_dirty_one_is_refused(
 def test_a_submodules_commit_that_was_never_fetched_is_named_with_its_remedy(
     repo: Repo, cache: Path, tmp_path: Path
 ) -> None:
-    inner = Repo(tmp_path / "inner")
-    inner.top.mkdir()
-    inner.git("init", "-q", "-b", "main")
-    (inner.top / "inner.cc").write_text("inner\n")
-    inner.commit("inner")
-    repo.git("submodule", "--quiet", "add", str(inner.top), "engine_src/third")
-    repo.commit("with a submodule")
+    add_submodule(repo, tmp_path / "inner")
     nowhere = "1" * 40  # as after a pull without `git submodule update`
     repo.git("update-index", "--cacheinfo", f"160000,{nowhere},engine_src/third")
     repo.git("commit", "-q", "-m", "the submodule has moved on")

@@ -6,7 +6,7 @@ import pytest
 
 from perfrunner.run.plan.ensembles import Layout, layouts
 from perfrunner.spec.metrics import OF_STEPS
-from perfrunner.spec.workloads.step import ALONE
+from perfrunner.spec.workloads.step import StepSpec
 
 PF = "{type: pillowfight, items: 10k, duration: 5s}"
 CLUSTER = """\
@@ -85,7 +85,7 @@ def test_a_cluster_that_cannot_do_it_is_refused(clusters, kind, cluster, message
 )
 def test_its_arms_run_one_after_the_other_and_the_plan_says_why(clusters, kind, cluster):
     spec = clusters.spec(text_with(clusters, step(kind)), cluster=cluster)
-    assert layouts(spec, None) == {"pf": Layout("sequential", 1, ALONE)}
+    assert layouts(spec, None) == {"pf": Layout("sequential", 1, StepSpec.ALONE)}
     workload = spec.workloads["pf"]
     assert workload.least_seconds == pytest.approx(12.0)
     assert workload.expected_seconds > workload.least_seconds
