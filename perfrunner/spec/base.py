@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 from pydantic_core import PydanticCustomError
@@ -64,6 +64,7 @@ VariantName = Annotated[
 ]
 ScalarText = Annotated[str, BeforeValidator(_scalar_text)]
 ListAsTuple = BeforeValidator(_as_tuple)
+BucketType: TypeAlias = Literal["persistent", "ephemeral"]
 matching = _matching
 
 

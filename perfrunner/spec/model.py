@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from perfrunner.spec.base import (
+    BucketType,
     ExperimentName,
     ListAsTuple,
     MetricId,
@@ -127,9 +128,7 @@ class Spec(Piece):
         default="auto",
         description="each block's programs linked in an order of its own; auto: where binaries differ",
     )
-    buckets: Annotated[
-        tuple[Literal["persistent", "ephemeral"], ...], ListAsTuple, Field(min_length=1)
-    ] = ("persistent",)
+    buckets: Annotated[tuple[BucketType, ...], ListAsTuple, Field(min_length=1)] = ("persistent",)
     workloads: Annotated[dict[PlainName, Workload], Field(min_length=1)]
     blocks: Annotated[int, Field(ge=1, le=1000)] = 10
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
@@ -206,9 +205,8 @@ class Spec(Piece):
         context: dict[str, Any] = info.context or {}
         if reference is None or not variants or not workloads or context.get("variants_unknown"):
             return reference
-        types = info.data.get("buckets") or ()
-        buckets = {name: types if w.per_bucket else () for name, w in workloads.items()}
-        wrong = dict(reference.problems(variants, workloads, buckets))
+        bucketless = [name for name, workload in workloads.items() if not workload.per_bucket]
+        wrong = dict(reference.problems(variants, workloads, bucketless))
         if wrong:
             raise items_error(wrong)
         return reference

@@ -6,11 +6,11 @@ Values are in the unit of their metric. They change nothing of a run: a run is c
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from perfrunner.spec.base import ListAsTuple, MetricId, Piece, VariantName
+from perfrunner.spec.base import BucketType, ListAsTuple, MetricId, Piece, VariantName
 from perfrunner.spec.suggest import expected_name
 from perfrunner.spec.units import PositiveCount
 
@@ -40,7 +40,7 @@ class ReferenceRow(Piece):
     ]
     label: str = Field(default="", description="as the row was called; default: the metric")
     workload: str = Field(default="", description="default: the table's")
-    bucket: str = Field(default="", description="default: the table's")
+    bucket: Literal[BucketType, ""] = Field(default="", description="default: the table's")
     values: Annotated[
         dict[VariantName, Annotated[ReferenceValue, BeforeValidator(_number_alone)]],
         Field(min_length=1),
@@ -52,7 +52,9 @@ class ReferenceTable(Piece):
 
     title: str
     workload: str
-    bucket: str = Field(default="", description="persistent, ephemeral, or nothing: has none")
+    bucket: Literal[BucketType, ""] = Field(
+        default="", description="persistent, ephemeral, or nothing: has none"
+    )
     n: PositiveCount | None = Field(default=None, description="runs behind each value, if stated")
     spread: str = Field(default="", description="as it was stated")
     note: str = ""
@@ -79,11 +81,11 @@ class Reference(Piece):
     tables: Annotated[tuple[ReferenceTable, ...], ListAsTuple, Field(min_length=1)]
 
     def problems(
-        self, variants: Collection[str], workloads: Collection[str], buckets: Mapping[str, Any]
+        self, variants: Collection[str], workloads: Collection[str], bucketless: Collection[str]
     ) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """What names nothing of the spec: its path inside the block, and the text of the error.
 
-        `buckets` has the bucket types of each workload, empty where it has none.
+        `bucketless`: the workloads that have no bucket. A bucket type that the spec does not run is no problem.
         """
         known = [*variants, *self.not_here]
         for name in self.not_here:
@@ -99,15 +101,14 @@ class Reference(Piece):
                 at = path if row.workload else path[:2]
                 if workload not in workloads:
                     yield (*at, "workload"), expected_name("a workload", workload, workloads)
-                elif bool(bucket) != bool(buckets[workload]) or (
-                    bucket and bucket not in buckets[workload]
-                ):
+                elif bool(bucket) == (workload in bucketless):
                     at = path if row.bucket else path[:2]
-                    names = ", ".join(buckets[workload]) or "none (the workload has no bucket)"
-                    yield (
-                        (*at, "bucket"),
-                        f"expected a bucket of {workload}: {names}; got {bucket or 'none'}",
+                    got = (
+                        f"nothing ({workload} has no bucket); got {bucket}"
+                        if bucket
+                        else f"a bucket type of {workload}: persistent or ephemeral; got nothing"
                     )
+                    yield (*at, "bucket"), f"expected {got}"
 
     def restricted(self, variants: Collection[str], workloads: Collection[str]) -> Reference | None:
         """For a run of some variants and workloads; None where no row is left."""

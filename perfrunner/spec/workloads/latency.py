@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
+from perfrunner.spec.base import BucketType
 from perfrunner.spec.units import Count, PositiveCount, parse_size
 from perfrunner.spec.workloads.base import ValueSize
 from perfrunner.spec.workloads.tool import ToolWorkload
@@ -48,7 +49,7 @@ class LatencySpec(ToolWorkload):
         default=None,
         description="bytes that the client leaves unacknowledged; none: half of the buffer",
     )
-    bucket: Literal["persistent", "ephemeral"] = "persistent"
+    bucket: BucketType = "persistent"
     ht_size: PositiveCount | None = Field(
         default=None,
         description="hash buckets of a vBucket; none: as the resizer gives its items",

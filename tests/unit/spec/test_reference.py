@@ -39,14 +39,22 @@ def test_values_alone_and_with_what_was_stated(specs):
     assert Reference.model_validate(resolved(spec)["reference"]) == spec.reference
 
 
+def test_a_bucket_type_may_be_left_out_of_a_run(specs):
+    spec = specs.spec(
+        with_reference(specs, BLOCK.replace("bucket: persistent", "bucket: ephemeral"))
+    )
+    assert spec.buckets == ("persistent",)
+    assert spec.reference.tables[0].bucket == "ephemeral"
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
         ("glibc: 1000", "glibd: 1000", "spec.yaml:18: reference.tables[0].rows[0].values.glibd: expected a variant: glibc, je; got glibd (did you mean glibc?)"),
         ("ops_per_s", "ops_per_sec", "spec.yaml:17: reference.tables[0].rows[0].metric"),
         ("workload: pf", "workload: pillow", "spec.yaml:13: reference.tables[0].workload: expected a workload: pf; got pillow"),
-        ("bucket: persistent", "bucket: ephemeral", "spec.yaml:14: reference.tables[0].bucket: expected a bucket of pf: persistent; got ephemeral"),
-        ("      bucket: persistent\n", "", "expected a bucket of pf: persistent; got none"),
+        ("bucket: persistent", "bucket: ephemera", "spec.yaml:14: reference.tables[0].bucket: expected"),
+        ("      bucket: persistent\n", "", "expected a bucket type of pf: persistent or ephemeral; got nothing"),
         ("glibc: 1000", "glibc: many", "expected a number, got the text 'many'"),
         ("glibc: 1000", "glibc: .nan", "finite number"),
         ("spread: sd 4", "sprad: sd 4", "values.je.sprad: unknown key (did you mean spread?)"),
