@@ -31,7 +31,7 @@ Connection::Connection(FrontEndThread& thread, Fd socket, uint64_t id)
     : thread_(thread),
       socket_(thread.base(), std::move(socket), onReadable, onWritable, this),
       session_(id, thread.server().users != nullptr) {
-    session_.waker()->connect([&thread, id] { thread.speakLater(id); });
+    session_.waker()->connect([&thread, id] { thread.wakeLater(id); });
     socket_.watchReadable(true);
 }
 
@@ -236,6 +236,15 @@ bool Connection::produce() {
     const size_t limit = thread_.server().settings.maxUnsentBytes / 16;
     return output_.size() >= limit ||
            conversation->produce(thread_.output(), limit - output_.size());
+}
+
+void Connection::wake() {
+    if (state_ == State::Waiting) {
+        event_del(pauseEvent_.get());
+        sendAndSettle();
+    } else {
+        speak();
+    }
 }
 
 void Connection::speak() {

@@ -39,9 +39,9 @@ class Connection {
     /// Called about once a second: closes what has waited too long. The connection may be gone
     /// afterwards.
     void sweep(Clock::time_point now);
-    /// Sends what the session's conversation has to say, if it has one. The connection may be gone
-    /// afterwards.
-    void speak();
+    /// What it waited for has come, or its conversation has something to say. The connection may be
+    /// gone afterwards.
+    void wake();
     /// All connections together hold too much, this one the most. The connection is gone
     /// afterwards.
     void closeAsLargestHolder();
@@ -93,6 +93,8 @@ class Connection {
     /// Enters `why`, Waiting or Penalised, for a while.
     void pause(State why, std::chrono::milliseconds time);
     void askForTurn();
+    /// Sends what the session's conversation has to say, if it has one.
+    void speak();
     /// Brings ServerContext::buffers up to date; when all connections together hold too much the
     /// largest are closed. False when this one was.
     bool accountBuffers();

@@ -7,7 +7,7 @@
 //            └─ Blocked    the client does not take its answers: not read, nothing executed
 //
 //   Reading, Speaking, Yielding ──a turn is over──▶ whichever of the four fits
-//   Reading, Speaking, Yielding ──a request must wait──▶ Waiting ──timer──▶ whichever fits
+//   Reading, Speaking, Yielding ──a request must wait──▶ Waiting ──timer, woken──▶ whichever fits
 //   Reading, Speaking, Yielding ──a login failed──▶ Penalised ──timer──▶ whichever fits
 //   Reading, Speaking, Yielding ──quit, bad stream──▶ Draining ──all is sent──▶ Lingering
 //   Blocked ──the client took enough──▶ whichever fits
@@ -26,7 +26,7 @@ enum class ConnectionState : uint8_t {
     Speaking,
     Yielding,
     Blocked,
-    Waiting,    ///< for what its next request needs; that is tried again when the timer ends
+    Waiting,    ///< for what its next request needs; tried again when it is woken or the timer ends
     Penalised,  ///< answers are held back until the timer ends
     Draining,   ///< only the answers that are left are sent
     Lingering,  ///< our half is closed; what the client had sent already is read and forgotten

@@ -116,10 +116,10 @@ void FrontEndThread::resumeLater(Connection& connection) {
     }
 }
 
-void FrontEndThread::speakLater(uint64_t id) {
+void FrontEndThread::wakeLater(uint64_t id) {
     post([this, id] {
         if (const auto found = connections_.find(id); found != connections_.end()) {
-            found->second->speak();
+            found->second->wake();
         }
     });
 }

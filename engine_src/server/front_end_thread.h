@@ -48,8 +48,8 @@ class FrontEndThread {
     void remove(Connection& connection);
     /// Closes the connection, soon, because it holds too much; from any thread.
     void closeHolderLater(uint64_t id);
-    /// Lets the connection speak, soon; from any thread, does nothing when it is gone by then.
-    void speakLater(uint64_t id);
+    /// Calls connection.wake(), soon; from any thread, does nothing when it is gone by then.
+    void wakeLater(uint64_t id);
 
   private:
     static void onWake(int, short, void* self);

@@ -47,6 +47,7 @@ Server::Server(Listener listener, Bucket& bucket, const UserStore* users,
     if (!base_ || !stopFd_) {
         throw std::runtime_error("cannot make the main event loop");
     }
+    context_.statCollector = &statCollector_;
     stopEvent_.reset(event_new(base_.get(), stopFd_.get(), EV_READ | EV_PERSIST, onStop, this));
     event_add(stopEvent_.get(), nullptr);
     for (size_t i = 0; i < options.threads; ++i) {

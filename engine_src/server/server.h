@@ -15,6 +15,7 @@
 #include "server/front_end_thread.h"
 #include "server/listener.h"
 #include "server/server_context.h"
+#include "server/stat_collector.h"
 
 namespace kv::server {
 
@@ -52,6 +53,7 @@ class Server {
     Listener listener_;
     CommandTable commands_;
     ServerContext context_;
+    StatCollector statCollector_{context_};
     EventBasePtr base_;
     Fd stopFd_;
     EventPtr stopEvent_;

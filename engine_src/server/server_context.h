@@ -28,10 +28,11 @@ class DcpNode;
 namespace kv::server {
 
 class CommandTable;
+class StatCollector;
 
 using KeyValues = std::vector<std::pair<std::string, std::string>>;
 
-/// Produces one STAT group. Called on a front-end thread, must not block.
+/// Produces one STAT group. Any thread.
 using StatSource = std::function<KeyValues()>;
 
 struct ServerContext {
@@ -49,6 +50,8 @@ struct ServerContext {
     std::vector<std::pair<std::string, StatSource>> statSources;
     /// Run by STAT reset after the server's own counters.
     std::vector<std::function<void()>> statResets;
+    StatCollector* statCollector{
+            nullptr};  ///< nullptr: groups are collected where they are asked for
 
     /// How far a vBucket is on disk; empty where nothing is persisted.
     std::function<Seqno(Vbid)> persistedSeqno{};

@@ -30,6 +30,8 @@ constexpr bool needsBucket(Needs needs) noexcept {
     return needs >= Needs::Read;
 }
 
+class StatJob;
+
 class Session {
   public:
     Session(uint64_t id, bool needsLogin) : id_(id), needsLogin_(needsLogin) { update(); }
@@ -113,6 +115,9 @@ class Session {
     }
     void endWait() { waitsSince_.reset(); }
 
+    /// The STAT that it waits for; nullptr: none.
+    std::shared_ptr<const StatJob>& statJob() { return statJob_; }
+
     // --- DCP
     /// What makes the connection speak by itself; nullptr on most connections.
     [[nodiscard]] Conversation* conversation() { return conversation_.get(); }
@@ -168,6 +173,7 @@ class Session {
     Features features_;
     unsigned failedLogins_{0};
     std::optional<std::chrono::steady_clock::time_point> waitsSince_;
+    std::shared_ptr<const StatJob> statJob_;
     std::string user_;
     std::string agent_;
     std::optional<SaslExchange> login_;

@@ -1,6 +1,6 @@
 // STAT: one answer per key, then an empty one. The groups themselves are in stats.cc.
 #include "server/command.h"
-#include "server/stats.h"
+#include "server/stat_collector.h"
 
 namespace kv::server {
 
@@ -17,6 +17,8 @@ constexpr std::string_view whyNone(Status status) {
             return "Invalid arguments: a number of a vBucket is expected";
         case Status::kNotMyVbucket:
             return "No such vBucket";
+        case Status::kEtmpfail:
+            return "No memory for the answer";
         default:
             return "No such group of statistics, or no such document";
     }
@@ -27,16 +29,21 @@ bool isAdministration(std::string_view group) {
     return group == "reset" || group == "detail on" || group == "detail off";
 }
 
-After stat(CommandContext& context, const FrameView& request) {
-    if (isAdministration(request.keyText()) && !context.session.allows(Needs::Admin)) {
-        replyError(context, request, Status::kEaccess, "Not allowed for this user");
-        return After::Continue;
+/// True when the answer to `group` is in the session's job; asks the collector at the first call.
+bool collected(CommandContext& context, std::string_view group) {
+    auto& job = context.session.statJob();
+    if (!job) {
+        const NonBucketGuard nobody;
+        job = context.server.statCollector->ask(group, context.session.waker());
     }
-    const auto answer = collectStats(context.server, request.keyText());
+    return job->done();
+}
+
+void answerWith(CommandContext& context, const FrameView& request, const StatAnswer& answer) {
     context.prefixes = context.server.prefixes.ifOn();
     if (answer.status != Status::kSuccess) {
         replyError(context, request, answer.status, whyNone(answer.status));
-        return After::Continue;
+        return;
     }
     for (const auto& [key, value] : answer.values) {
         Response response;
@@ -45,6 +52,25 @@ After stat(CommandContext& context, const FrameView& request) {
         reply(context, request, response);
     }
     reply(context, request, {});
+}
+
+After stat(CommandContext& context, const FrameView& request) {
+    const std::string_view group = request.keyText();
+    const bool administration = isAdministration(group);
+    if (administration && !context.session.allows(Needs::Admin)) {
+        replyError(context, request, Status::kEaccess, "Not allowed for this user");
+        return After::Continue;
+    }
+    if (administration || context.server.statCollector == nullptr) {
+        answerWith(context, request, collectStats(context.server, group));
+        return After::Continue;
+    }
+    if (!collected(context, group)) {
+        return After::AgainLater;
+    }
+    answerWith(context, request, context.session.statJob()->answer());
+    const NonBucketGuard nobody;  // what the collector made is charged to nobody
+    context.session.statJob().reset();
     return After::Continue;
 }
 

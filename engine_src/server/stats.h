@@ -1,6 +1,6 @@
 // The STAT groups: every figure the server gives about itself, as text.
 //
-// Called on any front-end thread; readings of other threads' counters are relaxed, so sums are
+// Called on any thread; readings of other threads' counters are relaxed, so sums are
 // exact only when quiet.
 #pragma once
 

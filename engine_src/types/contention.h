@@ -32,7 +32,7 @@ struct Contention {
     WaitCounter hashLocks;      ///< the locks of hash tables' lines
     WaitCounter logLocks;       ///< checkpoint managers' queue locks, by mutations
     WaitCounter listenerLocks;  ///< who tells DCP producers of a mutation
-    WaitCounter stats;          ///< not a wait: STAT, which keeps its front-end thread busy
+    WaitCounter stats;          ///< not a wait: groups of STAT, and how long they took
 
     void reset() noexcept {
         for (WaitCounter* counter : {&hashLocks, &logLocks, &listenerLocks, &stats}) {
