@@ -80,7 +80,8 @@ def test_a_report_loads_no_slow_library(demo, tmp_path, fmt):
     code = (
         f"import sys\nfrom perfrunner.cli import main\n"
         f"try:\n    main({words})\nexcept SystemExit as end:\n    assert not end.code\n"
-        "slow = {'scipy.stats', 'scipy.optimize', 'pandas', 'pyarrow', 'fabric', 'couchbase'}\n"
+        "slow = {'scipy.stats', 'scipy.optimize', 'pandas', 'pyarrow', 'fabric', 'couchbase', 'pydantic'}\n"
+        "slow |= {'perfrunner.spec.model', 'perfrunner.build', 'perfrunner.cluster'}\n"
         f"slow |= {{'matplotlib'}} if {fmt!r} == 'terminal' else {{'matplotlib.pyplot'}}\n"
         "sys.exit(', '.join(slow & set(sys.modules)) or 0)"
     )
