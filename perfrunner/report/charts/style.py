@@ -139,7 +139,9 @@ def _lay_out(figure: Figure) -> None:
     if engine is not None:
         for axes in figure.axes:
             for axis in (axes.xaxis, axes.yaxis):
-                if not axis.get_label_text():  # else each pass seeks a place for it beside all ticks
+                if (
+                    not axis.get_label_text()
+                ):  # else each pass seeks a place for it beside all ticks
                     axis.set_label_coords(0.5, 0.0)
         engine.execute(figure)
         figure.set_layout_engine("none")

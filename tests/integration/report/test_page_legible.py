@@ -121,19 +121,21 @@ def test_three_metrics_are_compared_side_by_side_without_touching(browser, three
         assert one[0] != other[0] or one[2] <= other[1], (one, other)
 
 
-@pytest.mark.parametrize("width", [800, 1400, 2000, 2400])
-def test_a_verdict_of_two_words_stays_in_its_panel(browser, three_metrics, width):
-    context = browser.new_context(viewport={"width": width, "height": 900})
+@pytest.mark.parametrize("which", ["page", "three_metrics"])
+def test_verdicts_of_two_words_stay_in_their_panels_at_any_width(browser, request, which):
+    context = browser.new_context(viewport={"width": 1400, "height": 900})
     tab = context.new_page()
-    tab.goto(three_metrics.as_uri(), wait_until="load")
+    tab.goto(request.getfixturevalue(which).as_uri(), wait_until="load")
     words = tab.locator(".comparison td.word")
     words.evaluate_all("w => w.forEach(e => e.lastChild.replaceWith('\u00a0worse (small)'))")
-    found = words.evaluate_all(
-        "w => w.map(e => [e.getBoundingClientRect().right, e.closest('.effects').getBoundingClientRect().right])"
-    )
+    beyond = {}
+    for width in (390, *range(640, 2401, 80)):
+        tab.set_viewport_size({"width": width, "height": 900})
+        beyond[width] = words.evaluate_all(
+            "w => w.map(e => e.getBoundingClientRect().right - e.closest('.effects').getBoundingClientRect().right)"
+        )
     context.close()
-    assert found
-    assert [(end, room) for end, room in found if end > room + 1] == []
+    assert {width: max(over) for width, over in beyond.items() if max(over) > 1} == {}
 
 
 def test_a_telephone_shows_what_came_out_of_each_row(visit):
