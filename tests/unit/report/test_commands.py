@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gc
 import json
-import sqlite3
 import resource
+import sqlite3
 import subprocess
 import sys
 
