@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from perfrunner.spec.model import ClientSpec, EngineSpec
-from perfrunner.spec.workloads import WORKLOAD_TYPES, measured_settings
-
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
@@ -29,6 +26,11 @@ _MOST_SHOWN = 6
 
 def shared_circumstances(record: ExperimentRecord) -> dict[str, str]:
     """What holds for all of an experiment: hosts and their roles, settings of engine and clients, the schedule."""
+    from perfrunner.spec.model import (  # a report of one experiment needs no model
+        ClientSpec,
+        EngineSpec,
+    )
+
     spec = record.spec_json
     cluster = spec.get("cluster") or {}
     found = {
@@ -47,6 +49,8 @@ def shared_circumstances(record: ExperimentRecord) -> dict[str, str]:
 
 def workload_circumstances(record: ExperimentRecord, name: str) -> dict[str, str]:
     """The workload as it is defined; empty where the experiment has none of this name."""
+    from perfrunner.spec.workloads import WORKLOAD_TYPES, measured_settings
+
     workload = (record.spec_json.get("workloads") or {}).get(name)
     if not isinstance(workload, Mapping):
         return {}

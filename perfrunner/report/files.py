@@ -8,9 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perfrunner.errors import StoreError
-from perfrunner.report.charts import draw_charts
-from perfrunner.report.page import html_text
-from perfrunner.report.raw import read_raw
 
 if TYPE_CHECKING:
     from perfrunner.report.model import Report
@@ -25,6 +22,9 @@ def write_charts(
     report: Report, data: ExperimentData, directory: Path
 ) -> tuple[list[Path], list[str]]:
     """Every chart as NAME.svg and NAME.png; the paths, and notes on what could not be drawn."""
+    from perfrunner.report.charts import draw_charts
+    from perfrunner.report.raw import read_raw
+
     raw = read_raw(report, data)
     charts = draw_charts(report, data, raw, png=True)
     written: list[Path] = []
@@ -37,6 +37,10 @@ def write_charts(
 
 def write_html(report: Report, data: ExperimentData, path: Path) -> Path:
     """One self-contained page."""
+    from perfrunner.report.charts import draw_charts
+    from perfrunner.report.page import html_text
+    from perfrunner.report.raw import read_raw
+
     raw = read_raw(report, data)
     charts = draw_charts(report, data, raw, names=STATIC)
     return write_whole(path, html_text(report, data, raw, charts, path).encode())

@@ -6,8 +6,9 @@ completion) shall not wait for it.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from perfrunner.lazily import names_of
 
 if TYPE_CHECKING:
     from perfrunner.spec.allocator import ALLOCATORS, SYSTEM, AllocatorSpec
@@ -77,10 +78,4 @@ _PLACES = {
     "metric_type": "perfrunner.spec.metrics",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(_PLACES[name]), name)
-    globals()[name] = value
-    return value
+__getattr__ = names_of(globals(), _PLACES)

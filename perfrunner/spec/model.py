@@ -22,9 +22,10 @@ from perfrunner.spec.cluster import ClusterSpec
 from perfrunner.spec.cpus import AUTO, Cpus
 from perfrunner.spec.metrics import METRICS, is_metric, metric_type
 from perfrunner.spec.preconditions import check_precondition
+from perfrunner.spec.quantities import Count, PositiveCount, PositiveDuration, Share, Size
 from perfrunner.spec.reference import Reference
 from perfrunner.spec.suggest import did_you_mean, expected_name
-from perfrunner.spec.units import Count, PositiveCount, PositiveDuration, Share, Size, parse_share
+from perfrunner.spec.units import parse_share
 from perfrunner.spec.variant import ParamName, ParamValue, Variant, check_params
 from perfrunner.spec.workloads import Schedule, ToolWorkload, Workload
 

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from perfrunner.spec.base import BucketType, ListAsTuple, MetricId, Piece, VariantName
+from perfrunner.spec.quantities import PositiveCount
 from perfrunner.spec.suggest import expected_name
-from perfrunner.spec.units import PositiveCount
 
 
 def _number_alone(value: Any) -> Any:

@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Annotated
-
-from pydantic import BeforeValidator, Field
 
 SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 FACTORS = {
@@ -87,12 +84,3 @@ def _whole(value: object, pattern: re.Pattern[str], wanted: str) -> int:
     if number is None or number < 0 or number != int(number):
         raise ValueError(f"expected {wanted}")
     return int(number)
-
-
-Duration = Annotated[float, BeforeValidator(parse_duration)]
-PositiveDuration = Annotated[float, BeforeValidator(parse_duration), Field(gt=0)]
-Count = Annotated[int, BeforeValidator(parse_count)]
-PositiveCount = Annotated[int, BeforeValidator(parse_count), Field(ge=1)]
-Size = Annotated[int, BeforeValidator(parse_size)]
-Share = Annotated[float, BeforeValidator(parse_share)]
-Percent = Annotated[float, BeforeValidator(parse_percent)]

@@ -47,6 +47,7 @@ SETTINGS: dict[str, Any] = {
     "axes.titlesize": 9.5,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
+    "axes.titley": 1.0,  # where it is anyway; else every pass looks for ticks that it might touch
     "axes.labelsize": 8.5,
     "xtick.labelsize": 8.0,
     "ytick.labelsize": 8.5,
@@ -136,6 +137,12 @@ def _lay_out(figure: Figure) -> None:
     """Once for both files. savefig would do it, and draw, twice for each."""
     engine = figure.get_layout_engine()
     if engine is not None:
+        for axes in figure.axes:
+            for axis in (axes.xaxis, axes.yaxis):
+                if (
+                    not axis.get_label_text()
+                ):  # else each pass seeks a place for it beside all ticks
+                    axis.set_label_coords(0.5, 0.0)
         engine.execute(figure)
         figure.set_layout_engine("none")
 

@@ -47,7 +47,8 @@
     charts.forEach((c) => c.dispose());
     charts = [];
     const figures = perfrunnerFigures(data, state, results).map((figure) => {
-      const grid = element('div', { className: 'grid', style: `--n: ${figure.columns || Math.min(4, figure.plots.length)}` });
+      const n = figure.columns || Math.min(4, figure.plots.length);
+      const grid = element('div', { className: 'grid', style: `--n: ${n}; --n-paper: ${n % 3 ? Math.min(2, n) : 3}` });
       const legend = element('p', { className: 'legend' }, ...(figure.legend || []).map(([name, colour, path]) => element('span', { className: 'entry' }, perfrunnerMark(colour, path), name)), figure.words || '');
       const made = element('figure', { id: `figure-${figure.id}` }, element('figcaption', {}, figure.title), tools(figure, grid), legend, grid);
       for (const plot of figure.plots) {
@@ -241,15 +242,20 @@
   window.addEventListener('hashchange', () => { readAddress(); fill(); show(); });
   window.addEventListener('resize', () => charts.forEach((c) => c.resize()));
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', show);
-  // Paper is light, whatever the screen is, and has all at once.
+  // Paper is light and as wide as a sheet, whatever the screen is, and has all at once.
+  const folded = [];
   window.addEventListener('beforeprint', () => {
     document.documentElement.classList.add('paper');
-    all('details').forEach((d) => { d.open = true; });
+    folded.push(...all('details:not([open])'));
+    folded.forEach((d) => { d.open = true; });
     show();
     all('.plot').forEach(draw);
-    charts.forEach((c) => c.resize());
   });
-  window.addEventListener('afterprint', () => { document.documentElement.classList.remove('paper'); show(); });
+  window.addEventListener('afterprint', () => {
+    document.documentElement.classList.remove('paper');
+    folded.splice(0).forEach((d) => { d.open = false; });
+    show();
+  });
   readAddress();
   fill();
   show();

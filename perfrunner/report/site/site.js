@@ -84,4 +84,7 @@
   show();
   window.addEventListener('resize', () => charts.forEach((c) => c.resize()));
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', show);
+  // Paper is light and as wide as a sheet, whatever the screen is.
+  for (const [event, paper] of [['beforeprint', true], ['afterprint', false]])
+    window.addEventListener(event, () => { document.documentElement.classList.toggle('paper', paper); show(); });
 })();

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from perfrunner.spec.units import PositiveCount
+from perfrunner.spec.quantities import PositiveCount
 from perfrunner.spec.workloads.base import CountRange, ServerWorkload
 
 # One round updates 0.75 of N, N/2 and N/4 items.

@@ -11,7 +11,7 @@ from typing_extensions import Self
 from perfrunner.spec.base import ListAsTuple, Piece
 from perfrunner.spec.cluster import ClusterSpec
 from perfrunner.spec.metrics import METRICS, OF_CONTENTS, OF_STEPS
-from perfrunner.spec.units import Duration, PositiveCount, Size
+from perfrunner.spec.quantities import Duration, PositiveCount, Size
 
 MOST_VALUE = 20 * 2**20  # engine_src/protocol/request_rules.h: kMaxValueLength
 

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from perfrunner.spec.base import BucketType
-from perfrunner.spec.units import Count, PositiveCount, parse_size
+from perfrunner.spec.quantities import Count, PositiveCount
+from perfrunner.spec.units import parse_size
 from perfrunner.spec.workloads.base import ValueSize
 from perfrunner.spec.workloads.tool import ToolWorkload
 

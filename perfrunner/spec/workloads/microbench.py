@@ -9,8 +9,8 @@ from pydantic import AfterValidator, Field
 
 from perfrunner.spec.base import ListAsTuple, matching
 from perfrunner.spec.metrics import COUNTERS
+from perfrunner.spec.quantities import PositiveCount, PositiveDuration
 from perfrunner.spec.suggest import expected_name
-from perfrunner.spec.units import PositiveCount, PositiveDuration
 from perfrunner.spec.workloads.latency import NAMES
 from perfrunner.spec.workloads.tool import ToolWorkload
 

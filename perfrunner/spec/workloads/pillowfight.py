@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationInfo, field_validator
 from typing_extensions import Self
 
-from perfrunner.spec.units import Count, Duration, Percent, PositiveCount, PositiveDuration
+from perfrunner.spec.quantities import Count, Duration, Percent, PositiveCount, PositiveDuration
 from perfrunner.spec.workloads.base import ServerWorkload, SizeRange
 
 LEAST_ALONE_S = 1.0  # of load after the ramp

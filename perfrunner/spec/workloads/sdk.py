@@ -9,8 +9,8 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from perfrunner.spec.cluster import ClusterSpec
 from perfrunner.spec.metrics import METRICS, OF_STEPS
+from perfrunner.spec.quantities import Duration, Percent, PositiveCount, PositiveDuration
 from perfrunner.spec.suggest import expected_name
-from perfrunner.spec.units import Duration, Percent, PositiveCount, PositiveDuration
 from perfrunner.spec.workloads.base import ServerWorkload, SizeRange
 from perfrunner.spec.workloads.pillowfight import LEAST_ALONE_S
 

@@ -9,7 +9,7 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from perfrunner.spec.cluster import ClusterSpec
 from perfrunner.spec.metrics import OF_STEPS
-from perfrunner.spec.units import Duration, Percent, PositiveCount
+from perfrunner.spec.quantities import Duration, Percent, PositiveCount
 from perfrunner.spec.workloads.base import ServerWorkload, SizeRange
 
 LEAST_S = 1.0  # of load before and after the step

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from perfrunner.spec.metrics import METRICS
-from perfrunner.spec.units import PositiveDuration
+from perfrunner.spec.quantities import PositiveDuration
 from perfrunner.spec.workloads.base import AnyWorkload
 
 

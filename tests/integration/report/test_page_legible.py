@@ -10,17 +10,60 @@ from playwright.sync_api import expect as playwright_expect
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(180)]
 
 
-def test_on_paper_nothing_is_cut_and_the_folds_are_open(visit, tmp_path):
-    tab = visit(750)
+A4 = 703  # CSS pixels between margins of 12 mm
+
+# What is wider than its place on the sheet, or reaches beyond it.
+CLIPPED = """() => {
+    const told = [], sheet = document.documentElement.clientWidth + 1;
+    for (const e of document.querySelectorAll('.scroll'))
+        if (e.scrollWidth > e.clientWidth + 1) told.push(e.className + ' is cut: ' + e.textContent.trim().slice(0, 60));
+    for (const svg of document.querySelectorAll('.plot svg')) {
+        const plot = svg.closest('.plot'), wide = svg.getBoundingClientRect().width;
+        if (Math.abs(wide - plot.clientWidth) > 2) told.push(`${plot.ariaLabel}: ${wide} in ${plot.clientWidth}`);
+    }
+    for (const e of document.querySelectorAll('p, li, dd, td, th, .plot'))
+        if (e.getBoundingClientRect().right > sheet) told.push('beyond: ' + e.textContent.trim().slice(0, 60));
+    return told; }"""
+
+
+def on_paper(tab):
+    """As when a reader prints: the page is told on the screen, and the sheet is laid out without a resize."""
+    tab.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     tab.emulate_media(media="print")
+    tab.set_viewport_size({"width": A4, "height": 1000})
+    assert tab.locator("details:not([open])").count() == 0
+
+
+@pytest.mark.parametrize("width", [390, 750, 1400, 2400])
+@pytest.mark.parametrize("which", ["page", "three_metrics", "rounds_page"])
+def test_on_paper_nothing_is_cut_and_the_folds_are_open(browser, request, tmp_path, which, width):
+    path = request.getfixturevalue(which)
+    context = browser.new_context(viewport={"width": width, "height": 900})
+    tab = context.new_page()
+    tab.add_init_script("addEventListener('resize', e => e.stopImmediatePropagation())")
+    tab.goto(path.as_uri(), wait_until="load")
+    on_paper(tab)
+    found = [tab.locator(".plot svg").count() - tab.locator(".plot").count(), tab.evaluate(CLIPPED)]
+    words = tab.evaluate(ILLEGIBLE)
+    tab.pdf(path=tmp_path / "page.pdf", format="A4")
+    context.close()
+    assert found == [0, []]
+    assert words == []
+    assert (tmp_path / "page.pdf").stat().st_size > 50_000
+
+
+def test_after_printing_the_page_is_as_it_was(visit):
+    tab = visit(1400)
+    closed = tab.locator("details:not([open])").count()
+    wide = drawn(tab, "trials").locator(".plot").first.bounding_box()["width"]
     tab.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     assert tab.locator("details:not([open])").count() == 0
-    clipped = tab.evaluate(
-        "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth + 1).length"
+    tab.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    assert tab.locator("details:not([open])").count() == closed
+    assert closed > 0
+    assert drawn(tab, "trials").locator(".plot svg").first.bounding_box()["width"] == pytest.approx(
+        wide, abs=16
     )
-    assert clipped == 0
-    tab.pdf(path=tmp_path / "page.pdf")
-    assert (tmp_path / "page.pdf").stat().st_size > 50_000
 
 
 def test_the_rows_of_a_table_lie_in_its_columns(visit):
@@ -78,6 +121,23 @@ def test_three_metrics_are_compared_side_by_side_without_touching(browser, three
         assert one[0] != other[0] or one[2] <= other[1], (one, other)
 
 
+@pytest.mark.parametrize("which", ["page", "three_metrics"])
+def test_verdicts_of_two_words_stay_in_their_panels_at_any_width(browser, request, which):
+    context = browser.new_context(viewport={"width": 1400, "height": 900})
+    tab = context.new_page()
+    tab.goto(request.getfixturevalue(which).as_uri(), wait_until="load")
+    words = tab.locator(".comparison td.word")
+    words.evaluate_all("w => w.forEach(e => e.lastChild.replaceWith('\u00a0worse (small)'))")
+    beyond = {}
+    for width in (390, *range(640, 2401, 80)):
+        tab.set_viewport_size({"width": width, "height": 900})
+        beyond[width] = words.evaluate_all(
+            "w => w.map(e => e.getBoundingClientRect().right - e.closest('.effects').getBoundingClientRect().right)"
+        )
+    context.close()
+    assert {width: max(over) for width, over in beyond.items() if max(over) > 1} == {}
+
+
 def test_a_telephone_shows_what_came_out_of_each_row(visit):
     tab = visit(390)
     row = tab.locator("table.results").first.locator("tbody tr").nth(1)
@@ -114,7 +174,8 @@ def test_the_words_of_a_chart_are_neither_cut_nor_on_each_other(browser, request
     context = browser.new_context(viewport={"width": width, "height": 900})
     tab = context.new_page()
     tab.goto(path.as_uri(), wait_until="load")
-    tab.evaluate("window.dispatchEvent(new Event('beforeprint'))")  # draws every chart
+    for plot in tab.locator(".plot").all():
+        plot.scroll_into_view_if_needed()
     playwright_expect(tab.locator(".plot svg")).to_have_count(tab.locator(".plot").count())
     found = tab.evaluate(ILLEGIBLE)
     context.close()
