@@ -1,13 +1,14 @@
 #include "bucket/persistent_bucket.h"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <exception>
 #include <stdexcept>
 #include <thread>
 #include <utility>
+
+#include "logging/log.h"
 
 namespace kv {
 
@@ -106,7 +107,7 @@ void PersistentBucket::startFlushing() {
         syncTask_ = executor_.schedule("store_sync", TaskPool::Writer, syncInterval_, [this] {
             if (!syncStores()) {
                 const NonBucketGuard nobody;
-                spdlog::warn("the stores could not be synced: tried again");
+                log::warn("the stores could not be synced: tried again");
             }
             return TaskResult::after(syncInterval_);
         });
@@ -202,7 +203,7 @@ size_t PersistentBucket::purgeTombstones(const OpTime& now) {
             purged += target->purgeStored(storeOf(target->vbid()), until);
         } catch (const StoreError& error) {
             const NonBucketGuard nobody;
-            spdlog::warn("vb {}: purge of tombstones: {}", target->vbid().get(), error.what());
+            log::warn("vb {}: purge of tombstones: {}", target->vbid().get(), error.what());
         }
     }
     return purged;

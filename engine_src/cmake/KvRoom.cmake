@@ -1,20 +1,35 @@
 # One vocabulary for every room's CMakeLists.txt.
 #
-#   kv_library(NAME SRCS a.cc ... DEPS kv_types ... [PCH <header> ...])
-#                                                         a room's static library (objects shared by all variants); PCH: heavy
-#                                                         third-party headers that many of its files include
+#   kv_library(NAME SRCS a.cc ... DEPS kv_types ...)             a room's static library (objects shared by all variants)
+#   kv_together(GROUP b.cc c.cc ...)                      before kv_library: these of its sources are compiled as one
 #   kv_executable(NAME SRCS ... DEPS ... [ALLOCATOR])     a program of the artifact; ALLOCATOR links ENGINE_ALLOCATOR
 #   kv_test(NAME SRCS ... DEPS ... [LABELS concurrent])   a GoogleTest binary, registered with ctest
 #   kv_benchmark(NAME SRCS ... DEPS ...)                  a Google Benchmark binary of the artifact, linked like kv_engine
 #   kv_fuzzer(NAME SRCS ... DEPS ...)                     a libFuzzer target (clang and KV_FUZZ=ON only)
+#
+# kv_together is for sources that are little more than uses of one large header (CLI11, nlohmann/json), with nothing of a data
+# path: each compiles the same templates again. Lower optimisation would be cheaper still, but the linker keeps one copy
+# of an inline function, and the data path must not get the copy of a file that was optimised less.
+option(KV_TOGETHER "Compile as one the sources that kv_together names" ON)
+
+function(kv_together group)
+  set_source_files_properties(${ARGN} PROPERTIES UNITY_GROUP ${group})
+endfunction()
+
+# The standard library's headers, compiled once for the files of all libraries. No header of the engine is among them, so
+# that a change of one recompiles what includes it and no more. (Programs have another code model, and few files.)
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/kv_pch.cc CONTENT "")  # written once, compiled once
+add_library(kv_pch OBJECT ${PROJECT_BINARY_DIR}/generated/kv_pch.cc)
+target_link_libraries(kv_pch PRIVATE kv_flags)
+target_precompile_headers(kv_pch PRIVATE <algorithm> <atomic> <chrono> <functional> <map> <memory> <mutex> <optional> <stdexcept>
+  <string> <string_view> <thread> <unordered_map> <vector>)
 
 function(kv_library name)
-  cmake_parse_arguments(ARG "" "" "SRCS;DEPS;PCH" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SRCS;DEPS" ${ARGN})
   if(ARG_SRCS)
     add_library(${name} STATIC ${ARG_SRCS})
-    if(ARG_PCH)
-      target_precompile_headers(${name} PRIVATE ${ARG_PCH})
-    endif()
+    set_target_properties(${name} PROPERTIES UNITY_BUILD ${KV_TOGETHER} UNITY_BUILD_MODE GROUP)
+    target_precompile_headers(${name} REUSE_FROM kv_pch)
     target_link_libraries(${name} PUBLIC kv_flags ${ARG_DEPS})
     target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/generated)
   else()
@@ -80,7 +95,7 @@ endfunction()
 if(KV_TESTS)
   add_custom_target(kv_all_tests)
   add_custom_target(kv_concurrent_tests)  # those labelled `concurrent`: what TSan is run on
-  file(WRITE ${PROJECT_BINARY_DIR}/generated/kv_test_pch.cc "int main() { return 0; }\n")
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/kv_test_pch.cc CONTENT "int main() { return 0; }\n")
   add_executable(kv_test_pch ${PROJECT_BINARY_DIR}/generated/kv_test_pch.cc)
   target_link_libraries(kv_test_pch PRIVATE kv_flags GTest::gmock)
   target_precompile_headers(kv_test_pch PRIVATE <gmock/gmock.h> <gtest/gtest.h> <atomic> <map> <memory> <string> <thread> <vector>)

@@ -1,8 +1,8 @@
 #include "dcp/bucket_backfill.h"
 
-#include <spdlog/spdlog.h>
-
 #include <vector>
+
+#include "logging/log.h"
 
 namespace kv::dcp {
 
@@ -22,7 +22,7 @@ class StoreScan final : public BackfillScan {
                                 isDeletion(doc.op) ? BlobPtr{} : Blob::create(doc.value));
             return Step::Item;
         } catch (const StoreError& error) {
-            spdlog::error("backfill of vBucket {}: {}", vbid_.get(), error.what());
+            log::error("backfill of vBucket {}: {}", vbid_.get(), error.what());
             return Step::Failed;
         }
     }
@@ -60,7 +60,7 @@ class ListScan final : public BackfillScan {
             }
         }
         if (reader_.isAborted()) {
-            spdlog::warn("backfill: the vBucket was cleared meanwhile");
+            log::warn("backfill: the vBucket was cleared meanwhile");
             return Step::Failed;
         }
         if (next_ == items_.size()) {
@@ -92,12 +92,12 @@ std::unique_ptr<BackfillScan> BucketBackfill::open(Vbid vbid, Seqno after) {
         auto scan = persistent_->storeOf(vbid).openSeqnoScan(vbid, kv::next(after),
                                                              Seqno{~uint64_t{0}});
         if (scan == nullptr) {
-            spdlog::error("backfill of vBucket {}: it is not stored", vbid.get());
+            log::error("backfill of vBucket {}: it is not stored", vbid.get());
             return nullptr;
         }
         return std::make_unique<StoreScan>(vbid, std::move(scan));
     } catch (const StoreError& error) {
-        spdlog::error("backfill of vBucket {}: {}", vbid.get(), error.what());
+        log::error("backfill of vBucket {}: {}", vbid.get(), error.what());
         return nullptr;
     }
 }

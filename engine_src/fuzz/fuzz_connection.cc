@@ -1,10 +1,10 @@
 // A client that sends anything, in two pieces, to the request loop over an in-memory bucket: whole
 // answers only, nothing charged to the bucket that does not belong to it, and the same answers
 // wherever the stream is cut, and also where the value that is cut is read into its Blob.
-#include <spdlog/spdlog.h>
 
 #include <cstdlib>
 
+#include "logging/log.h"
 #include "server/test_support.h"
 
 namespace {
@@ -51,7 +51,7 @@ size_t wholeAnswers(const Bench& bench) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-    spdlog::set_level(spdlog::level::off);
+    log::setLevel(log::Level::Off);
     if (size < 2) {
         return 0;
     }

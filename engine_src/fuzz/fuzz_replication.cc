@@ -1,12 +1,12 @@
 // Whatever a source sends to the replica that follows it: the replica must refuse or apply it, and
 // be a working bucket when it is promoted afterwards.
-#include <spdlog/spdlog.h>
 
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "logging/log.h"
 #include "server/replication_session.h"
 
 namespace {
@@ -55,7 +55,7 @@ void promote(Bucket& bucket, Vbid vbid) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-    spdlog::set_level(spdlog::level::off);
+    log::setLevel(log::Level::Off);
     if (size < 1) {
         return 0;
     }
@@ -75,8 +75,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                                            .password = "secret"};
     size_t sent = 0;
     {
-        server::ReplicationSession session(
-                *bucket, source, [&sent](const protocol::FrameSpec&) { ++sent; });
+        server::ReplicationSession session(*bucket, source,
+                                           [&sent](const protocol::FrameSpec&) { ++sent; });
         try {
             converse(session, {data + 1, size - 1});
         } catch (const std::runtime_error&) {

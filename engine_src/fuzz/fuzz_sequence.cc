@@ -1,12 +1,12 @@
 // Sequences of well-formed requests against a model: every request is answered once, what a
 // mutation confirmed is what the next read finds, and nothing succeeds with another's CAS. Each
 // request is four bytes of input: operation, key, argument, and how CAS and time are chosen.
-#include <spdlog/spdlog.h>
 
 #include <cstdlib>
 #include <map>
 #include <optional>
 
+#include "logging/log.h"
 #include "server/test_support.h"
 
 namespace {
@@ -195,7 +195,7 @@ class Model {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-    spdlog::set_level(spdlog::level::off);
+    log::setLevel(log::Level::Off);
     constexpr size_t kMaxSteps = 400;
     Model model;
     for (size_t at = 0; at + 4 <= size && at < 4 * kMaxSteps; at += 4) {

@@ -1,11 +1,10 @@
 #include "persistence/flusher.h"
 
-#include <spdlog/spdlog.h>
-
 #include <array>
 #include <bit>
 #include <functional>
 
+#include "logging/log.h"
 #include "memory/bucket_memory.h"
 
 namespace kv {
@@ -105,8 +104,8 @@ size_t transactionBytes(const std::vector<ItemPtr>& items) {
 
 void logFlushFailure(Vbid vbid, size_t vbuckets, size_t items, std::string_view why) {
     const NonBucketGuard guard;
-    spdlog::warn("flush of {} vBuckets from vb {} on, {} items, failed, will be tried again: {}",
-                 vbuckets, vbid.get(), items, why);
+    log::warn("flush of {} vBuckets from vb {} on, {} items, failed, will be tried again: {}",
+              vbuckets, vbid.get(), items, why);
 }
 
 }  // namespace kv

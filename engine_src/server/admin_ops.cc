@@ -1,8 +1,8 @@
 // Commands about the server and its vBuckets.
-#include <spdlog/spdlog.h>
 
 #include "bucket/vbucket.h"
 #include "dcp/dcp_node.h"
+#include "logging/log.h"
 #include "protocol/extras.h"
 #include "server/command.h"
 
@@ -33,11 +33,11 @@ After flush(CommandContext& context, const FrameView& request) {
 /// 0 warnings, 1 information, 2 debug, 3 and above everything.
 After verbosity(CommandContext& context, const FrameView& request) {
     const auto asked = protocol::decodeU32(request.extras);
-    const auto level = asked == 0   ? spdlog::level::warn
-                       : asked == 1 ? spdlog::level::info
-                       : asked == 2 ? spdlog::level::debug
-                                    : spdlog::level::trace;
-    spdlog::set_level(level);
+    const auto level = asked == 0   ? log::Level::Warn
+                       : asked == 1 ? log::Level::Info
+                       : asked == 2 ? log::Level::Debug
+                                    : log::Level::Trace;
+    log::setLevel(level);
     reply(context, request, {});
     return After::Continue;
 }

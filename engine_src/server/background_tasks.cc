@@ -1,7 +1,8 @@
 #include "server/background_tasks.h"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
+
+#include "logging/log.h"
 
 namespace kv::server {
 
@@ -31,7 +32,7 @@ void BackgroundTasks::every(const std::string& name, std::chrono::nanoseconds pe
                             std::function<size_t()> work) {
     auto run = [name, period, work = std::move(work)] {
         if (const size_t done = work(); done != 0) {
-            spdlog::debug("task {}: {}", name, done);
+            log::debug("task {}: {}", name, done);
         }
         return TaskResult::after(period);
     };

@@ -1,10 +1,9 @@
 #include "server/connection.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <cassert>
 
+#include "logging/log.h"
 #include "server/front_end_thread.h"
 
 namespace kv::server {
@@ -184,7 +183,7 @@ bool Connection::execute(protocol::Bytes input) {
     } catch (const std::exception& error) {
         // One client's request that cannot be served (no memory for its answer) must not end the
         // others'.
-        spdlog::error("connection {}: closed: {}", id(), error.what());
+        log::error("connection {}: closed: {}", id(), error.what());
         progress.stop = Stop::Close;
     }
     switch (progress.stop) {
@@ -394,7 +393,7 @@ void Connection::sweep(Clock::time_point now) {
     }
     if (const auto why = overdue(now); !why.empty()) {
         if (!isLeaving(state_)) {
-            spdlog::info("connection {}: closed, {}", id(), why);
+            log::info("connection {}: closed, {}", id(), why);
             thread_.stats().overdueCloses.add();
         }
         close();
@@ -439,8 +438,8 @@ bool Connection::accountBuffers() {
 }
 
 void Connection::closeAsLargestHolder() {
-    spdlog::warn("connection {}: closed, it holds {} bytes and all connections too much", id(),
-                 accounted_);
+    log::warn("connection {}: closed, it holds {} bytes and all connections too much", id(),
+              accounted_);
     thread_.stats().bufferLimitCloses.add();
     close();
 }

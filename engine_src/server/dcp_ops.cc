@@ -1,5 +1,4 @@
 // The DCP commands of a connection: open it as a producer, set it up, open and close streams.
-#include <spdlog/spdlog.h>
 
 #include "server/command.h"
 #include "server/dcp_producer_connection.h"

@@ -1,10 +1,9 @@
 #include "server/dcp_producer_connection.h"
 
-#include <spdlog/spdlog.h>
-
 #include <charconv>
 
 #include "dcp/rollback.h"
+#include "logging/log.h"
 #include "server/dcp_frames.h"
 
 namespace kv::server {
@@ -182,8 +181,8 @@ bool DcpProducerConnection::tick(Clock::time_point now) {
         return true;
     }
     if (noopUnanswered_) {
-        spdlog::info("DCP {}: no answer to a noop for {} s, disconnected",
-                     producer_->producer().name(), noopInterval_.count());
+        log::info("DCP {}: no answer to a noop for {} s, disconnected",
+                  producer_->producer().name(), noopInterval_.count());
         return false;
     }
     noopDue_ = true;

@@ -1,10 +1,11 @@
 #include "server/engine_bucket.h"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include <chrono>
 #include <filesystem>
+
+#include "logging/log.h"
 
 namespace kv::server {
 
@@ -52,8 +53,8 @@ void EngineBucket::open(const CommandLine& line, Executor& executor) {
     persistent_ = bucket.get();
     bucket_ = std::move(bucket);
     warmup_ = persistent_->warmUp();
-    spdlog::info("warm-up: {} documents, {} vBuckets, {} ms, last stop {}", warmup_.documents,
-                 warmup_.vbuckets, millis(warmup_.duration), warmup_.clean ? "clean" : "not clean");
+    log::info("warm-up: {} documents, {} vBuckets, {} ms, last stop {}", warmup_.documents,
+              warmup_.vbuckets, millis(warmup_.duration), warmup_.clean ? "clean" : "not clean");
 }
 
 void EngineBucket::activate(VbState initial) {

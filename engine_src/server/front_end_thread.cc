@@ -1,10 +1,11 @@
 #include "server/front_end_thread.h"
 
 #include <pthread.h>
-#include <spdlog/spdlog.h>
 #include <sys/eventfd.h>
 
 #include <stdexcept>
+
+#include "logging/log.h"
 
 namespace kv::server {
 
@@ -103,7 +104,7 @@ void FrontEndThread::adopt(Fd socket, uint64_t id) {
             connections_.emplace(id, std::make_unique<Connection>(*this, std::move(*shared), id));
         } catch (const std::exception& error) {
             server_.connections.fetch_sub(1, std::memory_order_relaxed);
-            spdlog::error("connection {}: {}", id, error.what());
+            log::error("connection {}: {}", id, error.what());
         }
     });
 }

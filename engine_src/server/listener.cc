@@ -4,13 +4,14 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <spdlog/spdlog.h>
 #include <sys/socket.h>
 
 #include <cerrno>
 #include <cstring>
 #include <memory>
 #include <system_error>
+
+#include "logging/log.h"
 
 namespace kv::server {
 
@@ -132,7 +133,7 @@ void Listener::acceptSome() {
         }
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
             // The waiting client keeps the socket readable: without a pause this would spin.
-            spdlog::warn("accept: {}; trying again in 100 ms", why(errno));
+            log::warn("accept: {}; trying again in 100 ms", why(errno));
             event_del(acceptEvent_.get());
             event_add(retryEvent_.get(), &kRetryAfter);
             return;

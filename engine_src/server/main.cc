@@ -2,8 +2,6 @@
 // bucket (with warm-up), server, port file; then serve until SIGTERM or SIGINT; then stop serving,
 // persist what is queued, leave.
 #include <signal.h>
-#include <spdlog/sinks/stdout_sinks.h>
-#include <spdlog/spdlog.h>
 #include <sys/resource.h>
 
 #include <memory>
@@ -11,6 +9,7 @@
 
 #include "dcp/dcp_node.h"
 #include "executor/thread_executor.h"
+#include "logging/log.h"
 #include "server/command_line.h"
 #include "server/dcp_stats.h"
 #include "server/engine_bucket.h"
@@ -37,7 +36,7 @@ void raiseFileLimit() {
 }
 
 void onSignal(evutil_socket_t signal, short, void* server) {
-    spdlog::info("signal {}: stopping", signal);
+    log::info("signal {}: stopping", signal);
     static_cast<Server*>(server)->requestStop();
 }
 
@@ -70,7 +69,7 @@ int serve(const CommandLine& line) {
     ReplicationSource source = sourceOf(line);
     Listener listener(line.host, line.port);
     if (!users && !listener.loopback()) {
-        spdlog::error("--host {}: without --users only loopback addresses are served", line.host);
+        log::error("--host {}: without --users only loopback addresses are served", line.host);
         return kUsage;
     }
     ThreadExecutor executor({.writers = line.shards, .auxIo = 1, .nonIo = 1});
@@ -112,17 +111,17 @@ int serve(const CommandLine& line) {
     if (!line.portFile.empty()) {
         writePortFile(line.portFile, server.port());
     }
-    spdlog::info("serving bucket '{}' ({}) on {}:{} with {} threads", line.bucketName,
-                 toString(line.bucketType), line.host, server.port(), line.threads);
+    log::info("serving bucket '{}' ({}) on {}:{} with {} threads", line.bucketName,
+              toString(line.bucketType), line.host, server.port(), line.threads);
     server.run();
     server.stop();
     replicator.reset();
     replication.reset();
     if (!bucket.persistAll()) {
-        spdlog::error("stopped, but the store refused what was queued: see above");
+        log::error("stopped, but the store refused what was queued: see above");
         return kFailed;
     }
-    spdlog::info("stopped");
+    log::info("stopped");
     return 0;
 }
 
@@ -133,18 +132,16 @@ int main(int argc, char** argv) {
     if (!parsed.line) {
         return parsed.exitCode;
     }
-    spdlog::set_default_logger(spdlog::stderr_logger_mt("kv_engine"));
-    spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e %L %v");
-    spdlog::set_level(spdlog::level::from_str(parsed.line->logLevel));
+    log::openStderr(parsed.line->logLevel);
     signal(SIGPIPE, SIG_IGN);
     raiseFileLimit();
     try {
         return serve(*parsed.line);
     } catch (const UserFileError& error) {
-        spdlog::error("{}", error.what());
+        log::error("{}", error.what());
         return kUsage;
     } catch (const std::exception& error) {
-        spdlog::error("{}", error.what());
+        log::error("{}", error.what());
         return kFailed;
     }
 }

@@ -1,11 +1,11 @@
 #include "server/replication_session.h"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include <stdexcept>
 #include <utility>
 
+#include "logging/log.h"
 #include "protocol/dcp.h"
 #include "protocol/request_rules.h"
 #include "server/replica_message.h"
@@ -203,7 +203,7 @@ void ReplicationSession::handleStreamAnswer(const FrameView& frame) {
     }
     if (status != Status::kSuccess || frame.value.size() % 16 != 0) {
         if (!refused_[vbid.get()]) {
-            spdlog::warn("replication: vBucket {}: {}", vbid.get(), protocol::toString(status));
+            log::warn("replication: vBucket {}: {}", vbid.get(), protocol::toString(status));
         }
         refused_[vbid.get()] = true;
         closeStream(vbid);
@@ -236,7 +236,7 @@ void ReplicationSession::handleMessage(const FrameView& frame) {
         applied = consumer_.receive(toMessage(frame), OpTime::now());
     }
     if (applied == dcp::Applied::Ended) {
-        spdlog::info("replication: vBucket {}: the source ended the stream", vbid.get());
+        log::info("replication: vBucket {}: the source ended the stream", vbid.get());
     } else if (applied == dcp::Applied::Refused) {
         if (bucket_.vbucket(vbid).state() == VbState::Replica) {
             throw std::runtime_error(
@@ -260,8 +260,8 @@ void ReplicationSession::rollBack(Vbid vbid, Seqno seqno) {
             break;
     }
     ++rollbacks_;
-    spdlog::info("replication: vBucket {} has another history: back to seqno {}", vbid.get(),
-                 bucket_.vbucket(vbid).highSeqno().get());
+    log::info("replication: vBucket {} has another history: back to seqno {}", vbid.get(),
+              bucket_.vbucket(vbid).highSeqno().get());
     requestStream(vbid);
 }
 

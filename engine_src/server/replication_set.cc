@@ -1,12 +1,13 @@
 #include "server/replication_set.h"
 
 #include <pthread.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <charconv>
 #include <map>
 #include <stdexcept>
+
+#include "logging/log.h"
 
 namespace kv::server {
 
@@ -99,7 +100,7 @@ void ReplicationSet::apply(const ClusterConfig& config) {
             const std::lock_guard lock(mutex_);
             sources_.push_back({address, std::move(vbuckets), std::move(replicator)});
         } catch (const std::invalid_argument& error) {
-            spdlog::error("replication: serverList: {}", error.what());
+            log::error("replication: serverList: {}", error.what());
         }
     }
 }

@@ -2,7 +2,8 @@
 
 #include <fmt/format.h>
 #include <pthread.h>
-#include <spdlog/spdlog.h>
+
+#include "logging/log.h"
 
 namespace kv::server {
 
@@ -41,8 +42,8 @@ void Replicator::run() {
             replicate();
         } catch (const std::exception& error) {
             if (!link_.stopping()) {
-                spdlog::warn("replication from {}:{}: {}; trying again", source_.host, source_.port,
-                             error.what());
+                log::warn("replication from {}:{}: {}; trying again", source_.host, source_.port,
+                          error.what());
             }
         }
         connected_ = false;

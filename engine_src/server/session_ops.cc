@@ -1,8 +1,8 @@
 // Commands about the connection itself: negotiation, login, bucket, cluster map.
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 
+#include "logging/log.h"
 #include "protocol/extras.h"
 #include "server/command.h"
 #include "server/error_map.h"
@@ -76,7 +76,7 @@ After hello(CommandContext& context, const FrameView& request) {
         }
     }
     context.session.hello(features, agentName(request.keyText()));
-    spdlog::debug("connection {}: hello from {}", context.session.id(), context.session.agent());
+    log::debug("connection {}: hello from {}", context.session.id(), context.session.agent());
     Response response;
     response.value = accepted;
     reply(context, request, response);
@@ -95,7 +95,7 @@ After loginFailed(CommandContext& context, const FrameView& request) {
     context.session.login().reset();
     replyError(context, request, Status::kAuthError, "Auth failure");
     const unsigned failures = context.session.loginFailed();
-    spdlog::info("connection {}: login failed ({} in a row)", context.session.id(), failures);
+    log::info("connection {}: login failed ({} in a row)", context.session.id(), failures);
     return failures >= context.server.settings.maxFailedLogins ? After::CloseFlushed
                                                                : After::Penalty;
 }
