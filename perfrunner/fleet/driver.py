@@ -18,6 +18,9 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from dbos import DBOS, DBOSConfig
+from sqlalchemy import Engine, event
+from sqlalchemy.engine import ExceptionContext
+from sqlalchemy.exc import OperationalError
 
 from perfrunner.errors import EXIT_INTERRUPTED, EXIT_OK, StoreError
 from perfrunner.fleet.child import JobRun, require_tied
@@ -36,6 +39,17 @@ from perfrunner.fleet.queue import UNFINISHED, Ending, Progress
 STEP_S = 0.2
 LOOK_S = 2.0
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def not_reached(context: ExceptionContext) -> None:
+    """Of any error of a database: whoever could not reach a server has lost it, whatever the message says.
+
+    DBOS keeps trying to store a job's outcome only where it knows the error for a lost connection, and some of
+    psycopg's it does not know (a socket that is gone, a name that does not resolve): such a job would run for ever.
+    """
+    connecting = context.connection is None and context.dialect.name == "postgresql"
+    if connecting and isinstance(context.sqlalchemy_exception, OperationalError):
+        context.is_disconnect = True
 
 
 class Driving:
@@ -80,6 +94,8 @@ class Driving:
         def run(document: dict[str, Any]) -> dict[str, Any]:
             return dataclasses.asdict(self._carry_out(job_of(document)))
 
+        if not event.contains(Engine, "handle_error", not_reached):
+            event.listen(Engine, "handle_error", not_reached)
         config: DBOSConfig = {
             "name": APPLICATION,
             "system_database_url": self._queue.url,
