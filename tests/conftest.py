@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.support.scheduling import scheduling
 
 # A busy CI host makes single examples slow; the examples' number is what bounds a test's time.
 settings.register_profile(
     "perfrunner", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60
 )
 settings.load_profile("perfrunner")
+
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    return scheduling(config, log) if config.option.dist == "loadfile" else None
 
 
 @pytest.fixture(autouse=True)

@@ -32,7 +32,7 @@ variants:
 engine: {vbuckets: 16, quota_mb: 128, threads: 1, shards: 1}
 buckets: [ephemeral]
 workloads:
-  pf: {type: pillowfight, items: 5000, duration: 1s, ramp: 200ms, settle: 0, threads: 1}
+  pf: {type: pillowfight, items: 5000, duration: 1200ms, ramp: 200ms, settle: 0, threads: 1}
 blocks: 2
 sampling_check: false
 """
