@@ -24,7 +24,7 @@ SMALL: dict[str, Any] = {
             "connections": 1,
             "key_semantics": "random",
             "ramp": 0.3,
-            "duration": 1.5,
+            "duration": 1.4,
             "settle": 0.0,
         },
         "append": {
@@ -35,6 +35,6 @@ SMALL: dict[str, Any] = {
             "settle": 0.0,
         },
     },
-    "blocks": 8,
+    "blocks": 7,
     "sampling_check": False,
 }
