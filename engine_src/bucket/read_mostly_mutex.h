@@ -39,8 +39,7 @@ class ReadMostlyMutex {
     /// Threads take the stripes in turn, so that few share one.
     static size_t stripeOfThread() {
         static constinit std::atomic<size_t> next{0};
-        static thread_local const size_t stripe =
-                next.fetch_add(1, std::memory_order_relaxed) % kStripes;
+        static thread_local size_t stripe = next.fetch_add(1, std::memory_order_relaxed) % kStripes;
         return stripe;
     }
     std::shared_mutex& mine() { return stripes_[stripeOfThread()].mutex; }

@@ -19,6 +19,7 @@ TEST(ReadMostlyMutexTest, ReadersSeeAllOfAChangeOrNothing) {
     std::atomic<bool> torn{false};
     std::atomic<int> reads{0};
     std::vector<std::thread> readers;
+    readers.reserve(4);
     for (int i = 0; i < 4; ++i) {
         readers.emplace_back([&] {
             for (bool last = false; !last;) {

@@ -54,7 +54,7 @@ class Witness {
     }
 
     CrewResult run(Json& report) {
-        const auto result = phases();
+        auto result = phases();
         const auto mixed = sum(mixed_);
         report = {
                 {"tool", "witness"},           {"schema", 1},

@@ -43,6 +43,15 @@ def until(condition, what: str, seconds: float = 5.0) -> None:
         time.sleep(0.01)
 
 
+def program_environ(process: Process, program: str) -> list[str]:
+    """Its environment, once it is the program: the launcher tells the pid before it becomes it."""
+    proc = Path(f"/proc/{process.pid}")
+    until(lambda: (proc / "exe").readlink().name == program, "the pid is the program's")
+    # Empty for the instant in which the kernel has replaced the program and not yet its stack.
+    until(lambda: (proc / "environ").read_bytes() != b"", "it has an environment")
+    return [word.decode() for word in (proc / "environ").read_bytes().split(b"\0") if word]
+
+
 def alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -94,8 +103,7 @@ class TestRun:
         seen = host.transport.run(["env"], env={"A": "1"}).stdout.split()
         assert sorted(seen) == ["A=1", *(f"{k}={v}" for k, v in BASE_ENVIRONMENT.items())]
         process = begin(host, "sleep", "60", env={"A": "1"})
-        environ = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
-        assert sorted(word.decode() for word in environ if word) == sorted(seen)
+        assert sorted(program_environ(process, "sleep")) == sorted(seen)
         process.stop(1)
 
     @pytest.mark.parametrize("name", ["A B", "A=B", "", "1A", "A;id"])
@@ -347,10 +355,7 @@ class TestProcesses:
     def test_lives_then_stops_at_term(self, host: Host) -> None:
         process = begin(host, "sleep", "60", env={"MARK": "a b"}, cwd="logs")
         assert process.poll() is None
-        comm = Path(f"/proc/{process.pid}/comm")
-        # the launcher tells the pid before it becomes the program
-        until(lambda: comm.read_text() == "sleep\n", "the pid is the program's")
-        assert b"MARK=a b" in Path(f"/proc/{process.pid}/environ").read_bytes()
+        assert "MARK=a b" in program_environ(process, "sleep")
         assert os.getpgid(process.pid) == process.pid
         began = time.monotonic()
         result = process.stop(5)
