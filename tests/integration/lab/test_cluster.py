@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import itertools
 import json
 import os
 import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -43,6 +47,13 @@ def artifact() -> Path:
     return directory.parent
 
 
+OnPhase = Callable[[str, float | None], None]
+
+
+def unheard(phase: str, seconds: float | None) -> None:
+    pass
+
+
 class Silent:
     def on_event(self, event: object) -> None:
         pass
@@ -63,20 +74,23 @@ class Cluster:
         path.write_text(json.dumps(spec))
         self.spec = load_spec(path, [], None)
 
-    def run(self, workload: str, bucket: str = "persistent") -> TrialResult:
-        (result,) = self.run_unit([Task(1, 1, 1, workload, bucket, "base")])
+    def run(
+        self, workload: str, bucket: str = "persistent", on_phase: OnPhase = unheard
+    ) -> TrialResult:
+        (result,) = self.run_unit([Task(1, 1, 1, workload, bucket, "base")], on_phase)
         return result
 
-    def run_unit(self, tasks: list[Task]) -> list[TrialResult]:
+    def run_unit(self, tasks: list[Task], on_phase: OnPhase = unheard) -> list[TrialResult]:
         with open_hosts(self.spec.cluster, "r", Silent()) as hosts:
             deployed = self.deploy(hosts)
-            return self.runner(hosts).run(tasks, {task.variant: deployed for task in tasks})
+            runner = self.runner(hosts, on_phase)
+            return runner.run(tasks, {task.variant: deployed for task in tasks})
 
     def deploy(self, hosts: RunHosts) -> Deployed:
         paths = {name: host.deploy(self.artifact, "real") for name, host in hosts.hosts.items()}
         return Deployed("real", paths, {}, paths)
 
-    def runner(self, hosts: RunHosts) -> TrialRunner:
+    def runner(self, hosts: RunHosts, on_phase: OnPhase) -> TrialRunner:
         return TrialRunner(
             spec=self.spec,
             run_id="r",
@@ -85,7 +99,7 @@ class Cluster:
             load_clients=hosts.load_clients,
             trials_dir=self.directory / "trials",
             shield=contextlib.nullcontext,
-            on_phase=lambda phase, seconds: None,
+            on_phase=on_phase,
             host_changes=list,
             hurry=lambda: False,
         )
@@ -179,6 +193,57 @@ def test_a_client_of_two_that_dies_fails_the_trial_and_ends_the_other(
     assert result.status == "failed"
     assert "lab3" in result.reason
     assert "SIGKILL" in result.reason
+    lab.assert_idle()
+
+
+@pytest.fixture
+def clocks(lab: Lab) -> Iterator[Callable[[str, float], None]]:
+    """clocks(host, seconds) sets a host's clock so much ahead; all are right again after the test."""
+    done: set[str] = set()
+
+    def set_clock(host: str, ahead_s: float) -> None:
+        done.add(host)
+        lab.set_clock(host, ahead_s)
+
+    yield set_clock
+    for host in done:
+        lab.power_off(host)  # takes what its programs load with it
+        lab.boot(host)
+
+
+def test_clocks_that_are_set_in_mid_trial_change_no_figure(
+    lab: Lab, tmp_path: Path, artifact: Path, clocks: Callable[[str, float], None]
+) -> None:
+    hosts = ["lab1", "lab2", "lab3"]
+    for host in hosts:
+        clocks(host, 0)
+    ahead = dict(zip(hosts, (-3600, 7200, 1800), strict=True))
+    steps: list[threading.Timer] = []
+
+    def on_phase(phase: str, _: float | None) -> None:
+        if phase == "access":
+            steps.extend(threading.Timer(1.5, clocks, one) for one in ahead.items())
+            for step in steps:
+                step.start()
+
+    document = lab.cluster_document(["lab1", "lab2"], ["lab3"], replicas=1)
+    result = Cluster(tmp_path, artifact, document).run("pf", on_phase=on_phase)
+    assert (result.status, result.reason) == ("ok", "")
+    assert result.facts["verified"] == {"documents": ITEMS, "copies": 2}
+    for step in steps:
+        step.join()
+    now = {host: float(lab.run(host, "date", "+%s")) - time.time() for host in hosts}
+    assert now == pytest.approx(ahead, abs=60), "they were set"
+    for node in (1, 2):
+        lines = (result.directory / f"samples-{node}.jsonl").read_text().splitlines()
+        times = [json.loads(line)["t"] for line in lines]
+        between = [b - a for a, b in itertools.pairwise(times)]
+        assert len(between) > 3
+        assert min(between) > 0
+        assert max(between) < 600
+    (client,) = result.directory.glob("client-*.json")
+    access = json.loads(client.read_text())["access"]
+    assert 2.9 < access["elapsed_s"] < 600
     lab.assert_idle()
 
 

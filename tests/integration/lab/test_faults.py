@@ -113,6 +113,19 @@ def test_a_host_that_goes_costs_its_block_and_the_run_goes_on_when_it_is_back(
     assert_complete(run, lab)
 
 
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_a_run_over_long_and_bad_cables_is_slower_and_nothing_else(lab: Lab, run: Run) -> None:
+    for name in (*NODES, *CLIENTS):
+        lab.delay(name, 10, loss_percent=1)
+    write(run, lab, sleep=0.1)
+    assert run.start().finish(250) == 0
+    for name in (*NODES, *CLIENTS):
+        lab.unlimited(name)
+    assert_complete(run, lab)
+    assert all(t.attempt == 1 for t in stored(run).trials)
+
+
 @pytest.mark.slow
 def test_an_engine_that_is_killed_costs_its_trial_only(lab: Lab, run: Run, tmp_path: Path) -> None:
     dying = variant(sleep=0.05, die_in="access", once=tmp_path / "once")

@@ -16,7 +16,7 @@ import pytest
 from perfrunner.cluster import Host, LinkLost, open_host
 from perfrunner.spec.cluster import HostSpec
 from tests.support.netlab import Lab, LabError
-from tests.support.netlab.client import ROOT, can_delay
+from tests.support.netlab.client import ROOT
 
 pytestmark = pytest.mark.integration
 
@@ -71,24 +71,59 @@ def test_two_hosts_lose_each_other_only(lab: Lab) -> None:
     lab.run("lab1", *reach)
 
 
+def seconds_of(action: Callable[[], object]) -> float:
+    began = time.monotonic()
+    action()
+    return time.monotonic() - began
+
+
 def test_a_cable_can_be_slow(lab: Lab) -> None:
     with host(lab, "lab1") as one:
         one.transport.run(["true"])
         lab.limit("lab1", 40)
-        began = time.monotonic()
-        one.transport.put_bytes(os.urandom(4_000_000), "big")
-        assert time.monotonic() - began > 4e6 * 8 / 40e6 * 0.8
+        data = os.urandom(4_000_000)
+        assert seconds_of(lambda: one.transport.put_bytes(data, "big")) > 4e6 * 8 / 40e6 * 0.8
 
 
 def test_a_cable_can_be_long(lab: Lab) -> None:
-    if not can_delay():
-        pytest.skip("the kernel has no netem: no delay and no loss")
     with host(lab, "lab1") as one:
         one.transport.run(["true"])
         lab.delay("lab1", 100)
-        began = time.monotonic()
+        assert seconds_of(lambda: one.transport.run(["true"])) > 0.2
+        lab.unlimited("lab1")
+        assert min(seconds_of(lambda: one.transport.run(["true"])) for _ in range(20)) < 0.2
+
+
+def retransmitted(lab: Lab, name: str) -> int:
+    """TCP segments that the host has sent once more, since it was booted."""
+    names, values = (
+        line.split()
+        for line in lab.run(name, "cat", "/proc/net/snmp").splitlines()
+        if line.startswith("Tcp:")
+    )
+    return int(values[names.index("RetransSegs")])
+
+
+def test_what_a_bad_cable_carries_is_whole(lab: Lab) -> None:
+    text = os.urandom(200_000).hex()
+    with host(lab, "lab1") as one:
+        before = retransmitted(lab, "lab1")
+        lab.delay("lab1", 1, loss_percent=5)
+        one.transport.put_bytes(text.encode(), "whole")
+        while retransmitted(lab, "lab1") == before:  # the test's time is bounded
+            assert one.transport.run(["cat", "whole"]).stdout == text
+
+
+def test_a_long_cable_can_be_pulled(lab: Lab) -> None:
+    with host(lab, "lab1") as one:
+        lab.delay("lab1", 20)
         one.transport.run(["true"])
-        assert time.monotonic() - began > 0.2
+        lab.cut("lab1")
+        with pytest.raises(LinkLost):
+            one.transport.run(["true"])
+    lab.heal("lab1")
+    with host(lab, "lab1") as one:
+        assert seconds_of(lambda: one.transport.run(["true"])) > 0.04
 
 
 def test_what_the_lab_cannot_do_is_an_error(lab: Lab) -> None:

@@ -114,3 +114,22 @@ def test_the_doctor_names_a_narrow_cable(lab: Lab) -> None:
 class _Silent:
     def on_event(self, event: object) -> None:
         pass
+
+
+def test_the_doctor_names_a_long_cable(lab: Lab) -> None:
+    lab.delay("lab1", 10)
+    found = examine(lab.cluster(["lab1"], ["lab2"]), None)
+    (pair,) = [f for f in found if f.subject == "network"]
+    assert (took := re.search(r"answers in ([\d.]+) ms", pair.text)), pair
+    assert float(took[1]) >= 15, "there and back; what bash takes is taken off"
+    assert pair.grade == "warning"
+    assert "one network" in pair.remedy
+
+
+def test_the_doctor_names_a_wrong_clock(lab: Lab) -> None:
+    lab.set_clock("lab2", 600)
+    found = examine(lab.cluster(["lab1"], ["lab2"]), None)
+    clocks = {f.place: f for f in found if f.subject == "clock"}
+    assert {place: f.grade for place, f in clocks.items()} == {"lab1": "ok", "lab2": "warning"}
+    assert re.fullmatch(r"\+(599|60\d)\.\d s against this machine's", clocks["lab2"].text)
+    lab.set_clock("lab2", 0)

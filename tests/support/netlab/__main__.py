@@ -18,6 +18,8 @@ examples:
   ssh -i /var/tmp/perfrunner-lab/user_key -o UserKnownHostsFile=/var/tmp/perfrunner-lab/known_hosts root@10.98.0.1
   scripts/lab cut lab2                  pull its cable; heal puts it back
   scripts/lab limit lab2 100            100 Mbit/s; `limit lab2 0` takes it off
+  scripts/lab delay lab2 20 1           20 ms each way, 1 % of the frames lost; `delay lab2 0` takes it off
+  scripts/lab clock lab2 3600           an hour ahead
   scripts/lab power-off lab1; scripts/lab boot lab1
   scripts/lab down
 """
@@ -47,6 +49,17 @@ def main() -> int:
     limit = verbs.add_parser("limit", help="the rate of a host's cable, Mbit/s; 0: none")
     limit.add_argument("host")
     limit.add_argument("rate", type=float)
+    delay = verbs.add_parser(
+        "delay", help="how long frames take, ms each way, and how many are lost, %%"
+    )
+    delay.add_argument("host")
+    delay.add_argument("ms", type=float)
+    delay.add_argument("loss", type=float, nargs="?", default=0.0)
+    clock = verbs.add_parser(
+        "clock", help="how far its clock is ahead, s; for what begins there from now on"
+    )
+    clock.add_argument("host")
+    clock.add_argument("seconds", type=float)
     given = parser.parse_args()
     lab = Lab(Layout(DIRECTORY, 0))
     try:
@@ -63,6 +76,13 @@ def _do(lab: Lab, given: argparse.Namespace) -> int:
         _up(lab, given.count)
     elif given.verb == "limit":
         lab.limit(given.host, given.rate) if given.rate else lab.unlimited(given.host)
+    elif given.verb == "delay":
+        long = given.ms or given.loss
+        lab.delay(given.host, given.ms, loss_percent=given.loss) if long else lab.unlimited(
+            given.host
+        )
+    elif given.verb == "clock":
+        lab.set_clock(given.host, given.seconds)
     elif given.verb not in ("status", "down"):
         lab.ask(given.verb.replace("-", "_"), host=given.host)
     if given.verb in ("up", "status"):

@@ -44,15 +44,6 @@ def why_not() -> str | None:
     return None
 
 
-def can_delay() -> bool:
-    """Whether the kernel has netem, which delay and loss need."""
-    tried = subprocess.run(
-        ["unshare", "--net", "sh", "-c", "ip link set lo up && tc qdisc add dev lo root netem delay 1ms"],
-        capture_output=True, check=False,
-    )  # fmt: skip
-    return tried.returncode == 0
-
-
 @dataclass(frozen=True)
 class Lab:
     """A raised lab."""
@@ -111,17 +102,19 @@ class Lab:
         self.ask("thaw", host=host)
 
     def limit(self, host: str, mbit_per_s: float) -> None:
-        """The rate of its cable, in each direction."""
-        rate = ["tbf", "rate", f"{mbit_per_s:g}mbit", "burst", "64kb", "latency", "50ms"]
-        self.ask("shape", host=host, qdisc=rate)
+        """The rate of its cable, in each direction. It takes off a delay, as a delay takes off a limit."""
+        self.ask("limit", host=host, mbit_per_s=mbit_per_s)
 
     def delay(self, host: str, delay_ms: float, *, loss_percent: float = 0.0) -> None:
-        """Of each direction; needs the kernel's netem (`can_delay`)."""
-        netem = ["netem", "delay", f"{delay_ms:g}ms", "loss", f"{loss_percent:g}%"]
-        self.ask("shape", host=host, qdisc=netem)
+        """Of each direction of its cable."""
+        self.ask("delay", host=host, seconds=delay_ms / 1000, loss_percent=loss_percent)
+
+    def set_clock(self, host: str, ahead_s: float) -> None:
+        """Of the programs that begin there from the first call on, until it is booted; later calls step it for all."""
+        self.ask("clock", host=host, seconds=ahead_s)
 
     def unlimited(self, host: str) -> None:
-        self.ask("shape", host=host, qdisc=[])
+        self.ask("unlimited", host=host)
 
     # -- looking
 

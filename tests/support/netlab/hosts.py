@@ -11,13 +11,16 @@ import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.support.netlab import longcable
 from tests.support.netlab.layout import Layout
 
 SSHD = "/usr/sbin/sshd"
@@ -35,6 +38,15 @@ ip link set lo up
 ip address add "$4" dev eth0
 ip link set eth0 up
 exec </dev/null "$7" -D -f "$5" -E "$6"
+"""
+
+_ROOT = Path(__file__).parents[3]
+_CLOCK_SOURCE = Path(__file__).with_name("clock.c")
+_OWN_ETC = """
+mount -t tmpfs tmpfs /mnt
+mkdir /mnt/upper /mnt/work
+mount -t overlay overlay -o lowerdir=/etc,upperdir=/mnt/upper,workdir=/mnt/work /etc
+echo "$1" >/etc/ld.so.preload
 """
 
 
@@ -98,6 +110,38 @@ class Switch:
     def plug(self, port: str) -> None:
         self.run(["ip", "link", "set", port, "master", "br0", "up"])
 
+    def lengthen(self, port: str, delay_s: float, loss_percent: float) -> subprocess.Popen[bytes]:
+        """A long cable between `port` and the bridge: until the process is ended and `shorten` called."""
+        near, far = f"n-{port}", f"f-{port}"
+        self.run(["ip", "link", "add", near, "type", "veth", "peer", "name", far])
+        self.run(["ip", "link", "set", far, "up"])
+        self.run(["ip", "link", "set", port, "nomaster"])
+        self.plug(near)
+        relay = [
+            sys.executable,
+            "-m",
+            longcable.__name__,
+            port,
+            far,
+            str(delay_s),
+            str(loss_percent),
+        ]
+        process = subprocess.Popen(
+            [*_TIED, "nsenter", "--target", str(self._process.pid), "--net", *relay],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, cwd=_ROOT,
+        )  # fmt: skip
+        assert process.stdout is not None
+        if process.stdout.readline() != b"ready\n":
+            process.wait()
+            self.shorten(port)
+            raise Refused(f"no long cable at {port}: its program did not begin")
+        return process
+
+    def shorten(self, port: str) -> None:
+        self.run(["ip", "link", "delete", f"n-{port}"])
+        with contextlib.suppress(Refused):  # the host may be off, and its port gone
+            self.run(["ip", "link", "set", port, "master", "br0"])
+
     def close(self) -> None:
         self._process.kill()
         self._process.wait()
@@ -116,6 +160,8 @@ class Host:
     name: str
     address: str
     _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
+    _has_clock: bool = field(default=False, init=False)
+    _long_cable: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     def install(self) -> None:
         """Its disk: a host key, sshd's configuration, an empty work directory."""
@@ -167,6 +213,8 @@ class Host:
     def boot(self) -> None:
         if self.is_on:
             raise Refused(f"{self.name} is on already")
+        self.unlimited()
+        self._has_clock = False
         (self.directory / "boot_id").write_text(f"{uuid.uuid4()}\n")
         namespaces = ["--net", "--pid", "--mount", "--uts", "--ipc", "--fork"]
         self._process = subprocess.Popen(
@@ -209,13 +257,55 @@ class Host:
     def link(self, *, up: bool) -> None:
         self.switch.run(["ip", "link", "set", self.port, "up" if up else "down"])
 
-    def shape(self, qdisc: Sequence[str]) -> None:
-        """A queueing discipline for both directions of its cable; none: as fast as it goes."""
-        for inside, device in ((self.switch.run, self.port), (self.run, "eth0")):
+    def limit(self, mbit_per_s: float) -> None:
+        """The rate of its cable, in each direction."""
+        self.unlimited()
+        shape = ["tbf", "rate", f"{mbit_per_s:g}mbit", "burst", "64kb", "latency", "50ms"]
+        for inside, device in self._cable_ends():
+            inside(["tc", "qdisc", "add", "dev", device, "root", *shape])
+
+    def delay(self, delay_s: float, loss_percent: float) -> None:
+        """Of each direction of its cable."""
+        self.unlimited()
+        self._long_cable = self.switch.lengthen(self.port, delay_s, loss_percent)
+
+    def unlimited(self) -> None:
+        """Its cable is as short and fast as it was."""
+        for inside, device in self._cable_ends():
             with contextlib.suppress(Refused):  # there may be none
                 inside(["tc", "qdisc", "delete", "dev", device, "root"])
-            if qdisc:
-                inside(["tc", "qdisc", "add", "dev", device, "root", *qdisc])
+        if self._long_cable is not None:
+            self._long_cable.kill()
+            self._long_cable.wait()
+            self._long_cable = None
+            self.switch.shorten(self.port)
+
+    def _cable_ends(self) -> list[tuple[Callable[[Sequence[str]], str], str]]:
+        return [(self.switch.run, self.port), (self.run, "eth0")]
+
+    def step_clock(self, seconds: float) -> None:
+        """Its time of day is so much ahead of this machine's, for all that has begun since this was first asked."""
+        clock = self.directory / "clock"
+        if not self._has_clock:
+            clock.write_bytes(bytes(8))
+            library = self.directory / "clock.so"
+            run(
+                [
+                    "cc",
+                    "-shared",
+                    "-fPIC",
+                    "-O2",
+                    f'-DOFFSET_FILE="{clock}"',
+                    "-o",
+                    str(library),
+                    str(_CLOCK_SOURCE),
+                ]
+            )
+            # An /etc of its own; a tmpfs, since not every file system can be the upper one.
+            self.run(["sh", "-ec", _OWN_ETC, "sh", str(library)])
+            self._has_clock = True
+        with clock.open("r+b") as file:  # in place: it is mapped
+            file.write(struct.pack("=q", round(seconds * 1e9)))
 
     def run(self, argv: Sequence[str]) -> str:
         """On the host, without its sshd."""

@@ -70,7 +70,12 @@ class Keeper:
             "boot": lambda host: self._host(host).boot(),
             "freeze": lambda host: self._host(host).signal_sshds(signal.SIGSTOP),
             "thaw": lambda host: self._host(host).signal_sshds(signal.SIGCONT),
-            "shape": lambda host, qdisc: self._host(host).shape(qdisc),
+            "clock": lambda host, seconds: self._host(host).step_clock(seconds),
+            "limit": lambda host, mbit_per_s: self._host(host).limit(mbit_per_s),
+            "delay": lambda host, seconds, loss_percent: self._host(host).delay(
+                seconds, loss_percent
+            ),
+            "unlimited": lambda host: self._host(host).unlimited(),
             "run": lambda host, argv: self._host(host).run(argv),
             "processes": lambda host: self._host(host).processes(),
         }
