@@ -33,10 +33,24 @@ Json numbersOf(const std::map<std::string, std::string>& group) {
     return numbers;
 }
 
-Json takeSample(Client& client, int pid) {
-    const double t =
+namespace {
+
+/// Seconds since 1970 when it was made, and from then on by a clock that nobody sets: a series of
+/// these never jumps.
+class SeriesClock {
+  public:
+    [[nodiscard]] double now() const { return begin_ + seconds(nowNanos() - beginNanos_); }
+
+  private:
+    static double seconds(Nanos time) { return static_cast<double>(time) / kSecond; }
+
+    const double begin_{
             std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch())
-                    .count();
+                    .count()};
+    const Nanos beginNanos_{nowNanos()};
+};
+
+Json sampleAt(double t, Client& client, int pid) {
     const auto stat = client.stat("memory");
     const auto usage = readUsage(pid);
     return {{"t", t},
@@ -52,15 +66,22 @@ Json takeSample(Client& client, int pid) {
             {"stat", numbersOf(stat)}};
 }
 
+}  // namespace
+
+Json takeSample(Client& client, int pid) {
+    return sampleAt(SeriesClock().now(), client, pid);
+}
+
 void runSampler(Client& client, const SamplerOptions& options) {
     std::ofstream out(options.out, std::ios::app);
     sigset_t end;
     sigemptyset(&end);
     sigaddset(&end, SIGTERM);
     sigaddset(&end, SIGINT);
+    const SeriesClock clock;
     Nanos next = nowNanos();
     for (bool last = false;;) {
-        out << takeSample(client, options.pid).dump() << '\n' << std::flush;
+        out << sampleAt(clock.now(), client, options.pid).dump() << '\n' << std::flush;
         if (!out) {
             throw LoadError("cannot write " + options.out);
         }

@@ -40,7 +40,8 @@ ReplicationSession::ReplicationSession(Bucket& bucket, const ReplicationSource& 
       login_(source_, send_),
       consumer_(bucket),
       requests_(bucket.vbucketCount()),
-      refused_(bucket.vbucketCount()) {}
+      refused_(bucket.vbucketCount()),
+      requested_(bucket.vbucketCount()) {}
 
 ReplicationSession::~ReplicationSession() {
     const BucketMemoryGuard guard(bucket_.memory());
@@ -100,12 +101,16 @@ void ReplicationSession::requestMissing() {
     }
     nextRequests_ = now + kRetryPause;
     for (uint16_t vb = 0; vb < bucket_.vbucketCount(); ++vb) {
-        const bool replica = (vbuckets_.empty() || vbuckets_[vb]) &&
-                             bucket_.vbucket(Vbid{vb}).state() == VbState::Replica;
+        const bool replica = wanted(Vbid{vb});
         if (replica != consumer_.hasStream(Vbid{vb})) {
             replica ? requestStream(Vbid{vb}) : closeStream(Vbid{vb});
         }
     }
+}
+
+bool ReplicationSession::wanted(Vbid vbid) const {
+    return (vbuckets_.empty() || vbuckets_[vbid.get()]) &&
+           bucket_.vbucket(vbid).state() == VbState::Replica;
 }
 
 void ReplicationSession::closeStream(Vbid vbid) {
@@ -136,6 +141,7 @@ void ReplicationSession::requestStream(Vbid vbid) {
                                               .snapshotStart = snapshot.start.get(),
                                               .snapshotEnd = snapshot.end.get()});
     const uint32_t opaque = opaqueOf(vbid, ++requests_[vbid.get()]);
+    requested_[vbid.get()] = std::chrono::steady_clock::now();
     {
         const BucketMemoryGuard guard(bucket_.memory());
         consumer_.addStream(vbid, opaque);
@@ -230,19 +236,29 @@ void ReplicationSession::handleStreamAnswer(const FrameView& frame) {
 
 void ReplicationSession::handleMessage(const FrameView& frame) {
     const Vbid vbid{frame.header.vbucket()};
+    dcp::Message message = toMessage(frame);
+    const uint32_t detail = message.detail;
     dcp::Applied applied{};
     {
         const BucketMemoryGuard guard(bucket_.memory());
-        applied = consumer_.receive(toMessage(frame), OpTime::now());
+        applied = consumer_.receive(std::move(message), OpTime::now());
     }
     if (applied == dcp::Applied::Ended) {
-        log::info("replication: vBucket {}: the source ended the stream", vbid.get());
+        handleEnd(vbid, dcp::EndStatus{detail});
     } else if (applied == dcp::Applied::Refused) {
         if (bucket_.vbucket(vbid).state() == VbState::Replica) {
             throw std::runtime_error(
                     fmt::format("vBucket {}: a message that does not fit", vbid.get()));
         }
         closeStream(vbid);
+    }
+}
+
+void ReplicationSession::handleEnd(Vbid vbid, dcp::EndStatus reason) {
+    log::info("replication: vBucket {}: the source ended the stream", vbid.get());
+    const auto life = std::chrono::steady_clock::now() - requested_[vbid.get()];
+    if (reason == dcp::EndStatus::StateChanged && life >= kShortLife && wanted(vbid)) {
+        requestStream(vbid);
     }
 }
 

@@ -1,9 +1,11 @@
 // ReplicationSession: what a replica says to its source, and does with what comes: it logs in if it
 // has a login, asks for a stream of every replica vBucket from where it stands, applies what comes,
 // acknowledges it, answers noops. A vBucket whose history is not the source's goes back to where it
-// was the source's, or starts over. A replica without a stream (the source ended or refused it, or
-// the vBucket has just become a replica) is asked for every second. A vBucket that is made active
-// here is left alone from then on, whatever the source still answers.
+// was the source's, or starts over. A stream that ends because its vBucket has changed its state at
+// the source is asked for again at once: whoever moves the vBucket waits for the last writes. A
+// replica that lacks a stream for another reason (refused, ended as soon as it was asked for, only
+// just a replica) asks every second. A vBucket that is made active here is left alone from then on,
+// whatever the source still answers.
 //
 // No socket: frames come by handle() and go by the given function. It outlives connections: begin()
 // is called at each. Bucket and source outlive it. One thread calls it, but processBuffered() may
@@ -27,6 +29,8 @@ class ReplicationSession {
   public:
     /// Between two requests for the streams that are missing.
     static constexpr auto kRetryPause = std::chrono::seconds(1);
+    /// A stream that has lived shorter when the source ends it waits for the next of those rounds.
+    static constexpr auto kShortLife = std::chrono::milliseconds(10);
 
     /// `vbuckets`: whose replicas come from this source; empty: all.
     ReplicationSession(Bucket& bucket, const ReplicationSource& source, FrameSink send,
@@ -55,6 +59,9 @@ class ReplicationSession {
     /// Stops applying and asks the source to stop sending.
     void closeStream(Vbid vbid);
     void requestMissing();
+    /// Whether this vBucket is a replica that comes from here.
+    [[nodiscard]] bool wanted(Vbid vbid) const;
+    void handleEnd(Vbid vbid, dcp::EndStatus reason);
     void handleAnswer(const protocol::FrameView& frame);
     void handleStreamAnswer(const protocol::FrameView& frame);
     void handleMessage(const protocol::FrameView& frame);
@@ -71,6 +78,8 @@ class ReplicationSession {
     std::chrono::steady_clock::time_point nextRequests_;
     std::vector<uint16_t> requests_;  ///< by vBucket: stream requests made; tells answers apart
     std::vector<bool> refused_;       ///< by vBucket: its refusal has been logged
+    /// By vBucket: when its stream was asked for last.
+    std::vector<std::chrono::steady_clock::time_point> requested_;
     std::atomic<uint64_t> streams_{0};
     std::atomic<uint64_t> rollbacks_{0};
 };
