@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from perfrunner.spec.metrics import metric_type
 
 STUDIES = ("aa", "planted", "slices", "relink", "memory")
 NOTHING = "Nothing is kept yet: `scripts/evidence {study}` measures it."
+PROSE_WIDTH = 100  # columns, as in all documents
 
 
 def update(document: Path, keep: Path) -> bool:
@@ -38,7 +40,14 @@ def section(keep: Path, study: str) -> str:
     parts = [_RENDER[study](found)]
     hosts = "; ".join(_host(host) for host in found.hosts)
     parts.append(f"Measured {_when(found.comparisons)} on {hosts}.")
-    return "\n\n".join(part.strip() for part in parts)
+    return "\n\n".join(_wrapped(text) for part in parts for text in part.strip().split("\n\n"))
+
+
+def _wrapped(text: str) -> str:
+    """A paragraph in the width of the documents' prose; a table as it is."""
+    if text.startswith("|"):
+        return text
+    return textwrap.fill(text, PROSE_WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 # -- the studies

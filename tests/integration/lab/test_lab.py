@@ -111,7 +111,7 @@ def test_what_a_bad_cable_carries_is_whole(lab: Lab) -> None:
         lab.delay("lab1", 1, loss_percent=5)
         one.transport.put_bytes(text.encode(), "whole")
         while retransmitted(lab, "lab1") == before:  # the test's time is bounded
-            assert one.transport.run(["cat", "whole"]).stdout == text
+            assert one.transport.run(["cat", "whole"], cwd=".").stdout == text
 
 
 def test_a_long_cable_can_be_pulled(lab: Lab) -> None:
