@@ -191,10 +191,11 @@ def _runs(page: Page) -> Iterable[str]:
         hosts = next((f.value for f in report.context if f.label == "hosts"), "unknown host")
         compilers = {_compiler(build.provenance) for build in data.builds}
         spoiled = sum(t.status != "ok" for t in trials)
+        n = report.comparison.blocks
         yield (
             f"{', '.join(workloads)}: run `{data.experiment.id}`, seed {data.experiment.seed}, perfrunner"
             f" {data.experiment.tool_version}, {', '.join(sorted(compilers))}; {plain(hosts)}."
-            f" {report.comparison.blocks} blocks, {len(trials)} trials, {spoiled or 'none'} void, in"
+            f" {n} block{'' if n == 1 else 's'}, {len(trials)} trials, {spoiled or 'none'} void, in"
             f" {_minutes(seconds)} without the builds."
         )
         yield ""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from perfrunner.results import ExperimentData
 
 INDEX = "README.md"
+OF_SERIES = ("series-", "rounds-")  # charts that need more than what is kept
 
 
 def publish(
@@ -28,7 +29,8 @@ def publish(
     """Write what changed of a page: its data, its charts, itself, and the index beside it; their paths.
 
     With `add` the page keeps its other experiments, and the new one stands for the workloads that it measured.
-    Without an experiment everything is made anew from what is kept.
+    Without an experiment everything is made anew from what is kept: its numbers, and of charts of raw series, which are
+    not kept, the pictures.
     """
     page = read_page(path)
     written: list[Path] = []
@@ -42,7 +44,7 @@ def publish(
         written.append(write_whole(data_file(path), archive_bytes(kept)))
         page = read_page(path)
     if page.experiments:
-        written += _draw(page)
+        written += _draw(page, experiment)
     for text_file in (path, path.parent / INDEX):
         if text_file.exists():
             written.append(write_whole(text_file, renewed(text_file).encode()))
@@ -60,20 +62,30 @@ def _still_shown(experiments: Sequence[ExperimentData]) -> list[ExperimentData]:
     return kept
 
 
-def _draw(page: Page) -> list[Path]:
-    """The charts that the page names; of several experiments the first one draws the rows of all."""
+def _draw(page: Page, measured: ExperimentData | None) -> list[Path]:
+    """The charts that the page names; of several experiments the first one draws the rows of all.
+
+    `measured` is the one of them whose raw series are at hand.
+    """
     wanted = charts_of(page.path)
     if not wanted:
         return []
     reports = page.reports()
     charts: dict[str, Chart] = {}
-    for report, data in zip([merged(reports, page), *reports[1:]], page.experiments, strict=True):
+    for report, kept in zip([merged(reports, page), *reports[1:]], page.experiments, strict=True):
+        whole = measured is not None and measured.experiment.id == kept.experiment.id
+        data = measured if measured is not None and whole else kept
         for chart in draw_charts(report, data, read_raw(report, data), only=wanted):
             charts.setdefault(chart.name, chart)
-    missing = [name for name in wanted if name not in charts]
+    missing = [
+        name
+        for name in wanted
+        if name not in charts
+        and not (name.startswith(OF_SERIES) and image_file(page.path, name).exists())
+    ]
     if missing:
         raise UsageError(
             f"{page.path} names charts that its results do not give: {', '.join(missing)}",
             "perfrunner report --charts DIR shows which there are",
         )
-    return [write_whole(image_file(page.path, name), charts[name].svg) for name in wanted]
+    return [write_whole(image_file(page.path, name), chart.svg) for name, chart in charts.items()]

@@ -6,8 +6,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from perfrunner.run.plan.schedule import Task
-from perfrunner.run.trial.runner import fresh_directory
-from perfrunner.run.trial.seats import TrialResult, trial_name
+from perfrunner.run.trial.seats import TrialResult, fresh_directory, trial_name
 
 
 def not_run(task: Task, reason: str, build_error: str | None, trials_dir: Path) -> TrialResult:

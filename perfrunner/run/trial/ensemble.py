@@ -12,25 +12,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from perfrunner.cluster.transport import Transport
 from perfrunner.cluster.vbucket_map import bracketed
 from perfrunner.errors import TrialError
-from perfrunner.measure.turns import Turns, failed_arm, parse_arms, parse_turns
+from perfrunner.measure.turns import Turns, parse_arms, parse_turns
 from perfrunner.results.slices import SLICES_FILE
+from perfrunner.run.trial.blame import blamed
 from perfrunner.run.trial.clientseat import common_flags
 from perfrunner.run.trial.credentials import USER
 from perfrunner.run.trial.engine import Engine
 from perfrunner.run.trial.reproduce import Recorder
 from perfrunner.run.trial.serverbench import SLICE_S, Bench
 from perfrunner.workloads.bench import EnsembleArguments, Share
-
-
-class ArmError(TrialError):
-    """One arm ended the ensemble; the others did nothing wrong."""
-
-    def __init__(self, arm: int, message: str) -> None:
-        super().__init__(message)
-        self.arm = arm
 
 
 @dataclass
@@ -152,14 +144,6 @@ class EnsembleBench:
             except TrialError as error:
                 found[place] = str(error)
         return found
-
-
-def blamed(host: Transport, report: str, arms: int, error: TrialError) -> TrialError:
-    """An error of a program that drives all arms, laid to the one that its report (on the host) names."""
-    arm, said = failed_arm(host.read_text(report) if host.exists(report) else "")
-    if arm is None or not 0 <= arm < arms:
-        return error
-    return ArmError(arm, f"{error} ({said})" if said else str(error))
 
 
 def arm_flag(engines: Sequence[Engine], clocks: Mapping[str, str], *, pids: bool) -> str:

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
@@ -22,21 +21,29 @@ from pathlib import Path
 
 from perfrunner.cluster.environment import whole_environment
 from perfrunner.cluster.transport import LinkLost
-from perfrunner.errors import HostError, PerfrunnerError, TrialError
+from perfrunner.errors import HostError, TrialError
 from perfrunner.run.diskspace import disk_is_full
 from perfrunner.run.events import TrialStatus
 from perfrunner.run.plan.schedule import Task
+from perfrunner.run.trial.blame import blame, explained, laid_to
 from perfrunner.run.trial.clientseat import ClientSeat
 from perfrunner.run.trial.draws import padding_size, round_seed, workload_seed
 from perfrunner.run.trial.engine import Engine, EngineSetup
-from perfrunner.run.trial.ensemble import ArmError, EnsembleBench
+from perfrunner.run.trial.ensemble import EnsembleBench
 from perfrunner.run.trial.interpreter import client_python
 from perfrunner.run.trial.leaving import leave
 from perfrunner.run.trial.pinning import CpuSets, choose, read_topology
 from perfrunner.run.trial.pressure import read_pressure
 from perfrunner.run.trial.profiling import Profiler
 from perfrunner.run.trial.reproduce import PADDING_NAME, ArmRecorder, Recorder
-from perfrunner.run.trial.seats import Deployed, Seat, TrialResult, trial_name
+from perfrunner.run.trial.seats import (
+    Deployed,
+    Seat,
+    TrialResult,
+    fresh_directory,
+    remote_name,
+    trial_name,
+)
 from perfrunner.run.trial.serverbench import SAMPLE_INTERVAL_MS, Bench
 from perfrunner.run.trial.toolbench import ToolBench
 from perfrunner.run.trial.toolensemble import ToolEnsembleBench
@@ -122,7 +129,10 @@ class TrialRunner:
         except (TrialError, HostError) as error:
             if isinstance(error, LinkLost) or disk_is_full(error):
                 raise
-            ended = [(status, reason, None) for status, reason in _blame(error, arms)]
+            ended = [
+                (status, reason, None)
+                for status, reason in blame(error, [arm.task.variant for arm in arms])
+            ]
         finished_at = datetime.now(timezone.utc)
         return [
             TrialResult(
@@ -167,12 +177,12 @@ class TrialRunner:
             if self.spec.engine.verify == "replicas":
                 bench.phase("verify replicas")
                 for place, (arm, of) in enumerate(zip(bench.arms, arms, strict=True)):
-                    with _laid_to(place):
+                    with laid_to(place):
                         of.facts["verified"] = arm.nodes.verify()
             bench.phase("stop")
             for place, arm in enumerate(bench.arms):
                 for engine in arm.engines:
-                    with _laid_to(place):
+                    with laid_to(place):
                         engine.stop()
             return measured
 
@@ -271,15 +281,15 @@ class TrialRunner:
                 arm.facts["cpus"] = {"engine": cpus.engine, "client": cpus.client}
             for place, (bench, arm) in enumerate(zip(benches, arms, strict=True)):
                 for engine in bench.engines:
-                    with _laid_to(place):
+                    with laid_to(place):
                         engine.wait_ready(min(deadline, time.monotonic() + START_TIMEOUT_S))
                 arm.facts["port"] = bench.engines[0].port
-                with _laid_to(place):
+                with laid_to(place):
                     bench.nodes.form()
             try:
                 yield ensemble
             except TrialError as error:
-                raise _explained(error, ensemble) from error
+                raise explained(error, ensemble.dead) from error
 
     def _bench(
         self, arm: _Arm, recorder: Recorder, slot: int, cpus: CpuSets, deadline: float
@@ -436,39 +446,6 @@ class TrialRunner:
             )
 
 
-@contextlib.contextmanager
-def _laid_to(place: int) -> Iterator[None]:
-    """What goes wrong inside is this arm's."""
-    try:
-        yield
-    except TrialError as error:
-        raise ArmError(place, str(error)) from error
-
-
-def _explained(error: TrialError, ensemble: EnsembleBench) -> TrialError:
-    """An engine that died is the reason, whoever noticed it first."""
-    if isinstance(error, ArmError):
-        return error
-    dead = ensemble.dead()
-    if not dead:
-        return error
-    place, said = next(iter(dead.items()))
-    return ArmError(place, said)
-
-
-def _blame(error: PerfrunnerError, arms: Sequence[_Arm]) -> list[tuple[TrialStatus, str]]:
-    """Who failed, by arm: the one that the error is laid to, or all of them; those beside it are void."""
-    if not isinstance(error, ArmError) or len(arms) == 1:
-        return [("failed", str(error))] * len(arms)
-    culprit = arms[error.arm].task.variant
-    return [
-        ("failed", str(error))
-        if place == error.arm
-        else ("void", f"{culprit}, alive beside it, failed: {error}")
-        for place in range(len(arms))
-    ]
-
-
 def _keep_profiles(bench: EnsembleBench | ToolEnsembleBench, arms: Sequence[_Arm]) -> None:
     """Of the arms that have a profiler: nothing is measured any more."""
     if not arms[0].profiled:
@@ -476,19 +453,6 @@ def _keep_profiles(bench: EnsembleBench | ToolEnsembleBench, arms: Sequence[_Arm
     bench.phase("read profiles")
     profilers = [one.profiler for one in bench.arms]
     for place, (profiler, arm) in enumerate(zip(profilers, arms, strict=True)):
-        with _laid_to(place):
+        with laid_to(place):
             if profiler is not None:
                 arm.facts["profile"] = profiler.keep()
-
-
-def remote_name(task: Task, variants: Iterable[str]) -> str:
-    """Of a trial's directory on the hosts: as long for every variant, for the heap holds paths and grows with them."""
-    return trial_name(task) + "_" * (max(map(len, variants)) - len(task.variant))
-
-
-def fresh_directory(path: Path) -> Path:
-    """Empty: whatever a killed run left of the same trial goes."""
-    if path.exists():
-        shutil.rmtree(path)
-    path.mkdir(parents=True)
-    return path

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -65,3 +66,16 @@ def trial_name(task: Task) -> str:
     group = f"-e{task.ensemble}" if task.ensemble > 1 else ""
     again = f"-{task.attempt}" if task.attempt > 1 else ""
     return f"{name}{group}{again}"
+
+
+def remote_name(task: Task, variants: Iterable[str]) -> str:
+    """Of a trial's directory on the hosts: as long for every variant, for the heap holds paths and grows with them."""
+    return trial_name(task) + "_" * (max(map(len, variants)) - len(task.variant))
+
+
+def fresh_directory(path: Path) -> Path:
+    """Empty: whatever a killed run left of the same trial goes."""
+    if path.exists():
+        shutil.rmtree(path)
+    path.mkdir(parents=True)
+    return path

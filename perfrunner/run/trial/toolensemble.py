@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from perfrunner.cluster.environment import whole_environment
 from perfrunner.errors import TrialError
 from perfrunner.measure.conducted import Conducted, parse_conducted
-from perfrunner.run.trial.ensemble import ArmError, blamed
+from perfrunner.run.trial.blame import blamed, laid_to
 from perfrunner.run.trial.reproduce import Recorder
 from perfrunner.run.trial.toolbench import ToolBench
 from perfrunner.spec.cpus import ANY, AUTO, cpu_numbers
@@ -66,11 +66,9 @@ class ToolEnsembleBench:
         kept.unlink()
         for place, (arm, its) in enumerate(zip(self.arms, conducted.arms, strict=True)):
             (arm.directory / f"{output}.json").write_text(its.text, encoding="utf-8")
-            try:
+            with laid_to(place):
                 arm.check_complaints(its.stderr)
                 arm.check_settings(its.context)
-            except TrialError as error:
-                raise ArmError(place, str(error)) from error
         return conducted
 
     def _plan(self, program: str, arguments: Sequence[str], slicing: Slicing) -> dict[str, object]:

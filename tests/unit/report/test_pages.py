@@ -100,6 +100,21 @@ def test_publishing_keeps_the_numbers_and_renews_page_chart_and_index(page, data
     assert "✔ agrees" in index
 
 
+def test_a_chart_of_series_is_of_the_run_and_stays_when_only_its_numbers_are_there(page, data):
+    """The series themselves are not kept."""
+    page.write_text(page.read_text() + "\n<!-- generated: chart series-memory -->\n<!-- end -->\n")
+    publish(page, data)
+    picture = image_file(page, "series-memory")
+    drawn = picture.read_bytes()
+    assert picture in publish(page, data)
+    assert picture not in publish(page)
+    assert picture.read_bytes() == drawn
+    assert f"images/{picture.name}" in page.read_text()
+    picture.unlink()
+    with pytest.raises(UsageError, match="charts that its results do not give: series-memory"):
+        publish(page)
+
+
 def test_a_number_that_is_changed_by_hand_is_found(page, data):
     publish(page, data)
     text = page.read_text()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfrunner.run.plan.schedule import Task
-from perfrunner.run.trial.runner import remote_name
+from perfrunner.run.trial.seats import remote_name
 
 VARIANTS = ("glibc", "jemalloc-5.1.0-thp", "je")
 
