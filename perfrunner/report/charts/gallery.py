@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from perfrunner.results import ExperimentData
     from perfrunner.results.raw import RawSeries
 
-MOST_OTHERS = 8  # exploratory metrics that changed and get a chart of their own
+MOST_OTHERS = 5  # exploratory metrics that changed and get a chart of their own
 
 
 @dataclass(frozen=True)
@@ -141,8 +141,16 @@ def _metrics(report: Report) -> tuple[list[str], list[str]]:
             continue
         t = 1e9 if row.effect.t is None else abs(row.effect.t)
         clarity[row.metric.id] = max(t, clarity.get(row.metric.id, 0.0))
-    others = sorted(clarity, key=lambda metric: clarity[metric], reverse=True)
+    others: list[str] = []
+    for metric in sorted(clarity, key=lambda metric: clarity[metric], reverse=True):
+        if not any(_another_moment(metric, shown) for shown in (*primary, *others)):
+            others.append(metric)
     return primary, others[:MOST_OTHERS]
+
+
+def _another_moment(metric: str, shown: str) -> bool:
+    """One is the other at another moment or without a part, as `fragmentation_rss_now`."""
+    return metric.startswith(f"{shown}_") or shown.startswith(f"{metric}_")
 
 
 def _slug(metric: str) -> str:

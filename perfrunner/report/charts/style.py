@@ -38,6 +38,7 @@ VERDICT = {
 }
 WIDTH = 7.6  # inches
 PNG_DPI = 150
+PNG_PACKED = {"compress_level": 3}  # half the time of 6
 SETTINGS: dict[str, Any] = {
     "svg.hashsalt": "perfrunner",
     "svg.fonttype": "none",
@@ -129,7 +130,7 @@ def png_bytes(figure: Figure) -> bytes:
     _lay_out(figure)
     out = io.BytesIO()
     canvas: Any = FigureCanvasAgg(figure)
-    canvas.print_png(out, metadata={"Software": None})
+    canvas.print_png(out, metadata={"Software": None}, pil_kwargs=PNG_PACKED)
     return out.getvalue()
 
 

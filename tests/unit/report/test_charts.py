@@ -177,6 +177,19 @@ def test_fragmentation_is_drawn_by_every_formula(make):
     assert len(words) == 9
 
 
+def test_a_metric_at_another_moment_has_no_chart_of_its_own(make):
+    data = make(blocks=6, void_block=None)
+    trials = tuple(
+        replace(t, metrics={**t.metrics, **{metric: (1 + ("thp" in t.variant)) * 1e6 + t.position
+                for metric in ("fragmentation_rss_now", "pss_bytes")}})
+        for t in data.trials
+    )  # fmt: skip
+    found, _ = draw(replace(data, trials=trials))
+    names = {chart.name for chart in found}
+    assert "trials-pss-bytes" in names
+    assert "trials-fragmentation-rss-now" not in names  # fragmentation_rss has one
+
+
 def test_large_ratios_are_drawn_on_a_logarithmic_axis(make):
     data = make(blocks=6, void_block=None)
     trials = tuple(
