@@ -179,9 +179,9 @@ def test_fragmentation_is_drawn_by_every_formula(make):
 
 def test_a_metric_at_another_moment_has_no_chart_of_its_own(make):
     data = make(blocks=6, void_block=None)
+    also = ("fragmentation_rss_now", "pss_bytes")
     trials = tuple(
-        replace(t, metrics={**t.metrics, **{metric: (1 + ("thp" in t.variant)) * 1e6 + t.position
-                for metric in ("fragmentation_rss_now", "pss_bytes")}})
+        replace(t, metrics=t.metrics | dict.fromkeys(also, 1e6 * (1 + ("thp" in t.variant)) + t.position))
         for t in data.trials
     )  # fmt: skip
     found, _ = draw(replace(data, trials=trials))
