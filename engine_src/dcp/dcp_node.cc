@@ -15,11 +15,15 @@ DcpNode::~DcpNode() {
 
 std::shared_ptr<BucketProducer> DcpNode::makeProducer(std::string name,
                                                       std::function<void()> wakeConnection) {
-    auto made = std::make_shared<BucketProducer>(std::move(name), bucket_, backfill_, executor_,
-                                                 snapshotInterval_, std::move(wakeConnection));
-    const NonBucketGuard nobody;
+    const BucketMemoryGuard guard(bucket_.memory());
+    // Not make_shared: the list's weak pointer would keep the producer's memory until the next one.
+    std::shared_ptr<BucketProducer> made =
+            std::make_unique<BucketProducer>(std::move(name), bucket_, backfill_, executor_,
+                                             snapshotInterval_, std::move(wakeConnection));
     const std::scoped_lock lock(mutex_);
+    // Under the bucket's guard: what is left of those that are gone was charged to it.
     std::erase_if(producers_, [](const auto& producer) { return producer.expired(); });
+    const NonBucketGuard nobody;
     producers_.push_back(made);
     return made;
 }

@@ -374,3 +374,20 @@ def test_statistics(port: int, writer: Writer) -> None:
     while writer.stats(b"dcpagg")[":total:producer_count"] != "0":
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def test_a_connection_that_is_gone_uses_no_memory(port: int, writer: Writer) -> None:
+    writer.set(b"k", b"v")
+
+    def used_after(connections: int) -> int:
+        for number in range(connections):
+            with DcpClient(port, name=f"brief-{number}") as client:
+                client.open_stream()
+        deadline = time.monotonic() + 10
+        while writer.stats(b"dcpagg")[":total:producer_count"] != "0":
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        return int(writer.stats(b"memory")["mem_used"])
+
+    before = used_after(20)
+    assert used_after(200) < before + 20_000  # it was 1.1 kB each
