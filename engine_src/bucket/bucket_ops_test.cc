@@ -8,7 +8,7 @@
 namespace kv::test {
 
 class BucketOps : public testing::TestWithParam<BucketType> {
-  protected:
+  public:
     std::unique_ptr<Bucket> bucket = makeBucket(GetParam(), {.vbuckets = 2});
     Client client{*bucket};
 };

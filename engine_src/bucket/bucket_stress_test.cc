@@ -11,7 +11,7 @@
 namespace kv::test {
 
 class BucketStress : public testing::TestWithParam<BucketType> {
-  protected:
+  public:
     std::unique_ptr<Bucket> bucket =
             makeBucket(GetParam(), {.vbuckets = 2, .htSize = 3, .htLocks = 3});
 };

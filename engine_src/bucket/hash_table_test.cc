@@ -19,8 +19,8 @@ namespace {
 
 /// Two caches of two CPUs each: more stripes than this machine may have.
 const options::Topology& twoCaches() {
-    static const options::Topology topology({0, 0, 1, 1});
-    return topology;
+    static const options::Topology kTopology({0, 0, 1, 1});
+    return kTopology;
 }
 
 ItemPtr makeItem(std::string_view key, std::string_view value, uint8_t datatype = 0,
