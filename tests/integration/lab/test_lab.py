@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from perfrunner.cluster import Host, LinkLost, open_host
+from perfrunner.errors import HostError
 from perfrunner.spec.cluster import HostSpec
 from tests.support.netlab import Lab, LabError
 from tests.support.netlab.client import ROOT
@@ -41,6 +42,17 @@ def test_hosts_are_apart(lab: Lab) -> None:
         assert any("sleep 1000" in line for line in lab.processes("lab1"))
         assert not any("sleep 1000" in line for line in lab.processes("lab2"))
         assert [s.result.status.signal for s in one.sweep(grace_s=2)] == [signal.SIGTERM]
+
+
+def test_a_run_locks_each_of_its_hosts_and_another_none(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PERFRUNNER_SHARE_HOST")
+    with host(lab, "lab1") as one, host(lab, "lab2") as two:
+        one.lock()
+        two.lock()
+        with host(lab, "lab2") as again, pytest.raises(HostError, match="in use by another run"):
+            again.lock()
 
 
 def test_a_reboot_ends_everything_but_the_disk(lab: Lab) -> None:

@@ -26,12 +26,16 @@ from tests.support.netlab.layout import Layout
 SSHD = "/usr/sbin/sshd"
 _TIED = ["setpriv", "--pdeathsig", "KILL"]
 _UP_TIMEOUT_S = 20.0
-# $1 own directory, $2 the path where it appears, $3 host name, $4 address/bits, $5 sshd's configuration, $6 its log.
+# $1 own directory, $2 the path where its work appears, $3 host name, $4 address/bits, $5 sshd's configuration,
+# $6 its log, $7 sshd, $8 the lab's directory. /var/tmp is the host's own: the machine's lock stands for that host.
 # The first line of standard input says that the cable is plugged in.
 _FIRST_PROCESS = """
 set -e
 mount --bind "$1/work" "$2"
 mount --bind "$1/boot_id" /proc/sys/kernel/random/boot_id
+mkdir -p "$1/var_tmp"
+case "$8" in /var/tmp/*) mkdir -p "$1/var_tmp${8#/var/tmp}"; mount --rbind "$8" "$1/var_tmp${8#/var/tmp}" ;; esac
+mount --rbind "$1/var_tmp" /var/tmp
 hostname "$3"
 read -r _
 ip link set lo up
@@ -223,6 +227,7 @@ class Host:
                 "sh", "-c", _FIRST_PROCESS, "sh",
                 str(self.directory), str(self.layout.work_dir), self.name, f"{self.address}/24",
                 str(self.directory / "sshd_config"), str(self.directory / "sshd.log"), SSHD,
+                str(self.layout.directory),
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
