@@ -41,6 +41,7 @@ def examine(cluster: ClusterSpec, spec: Spec | None) -> Iterator[Finding]:
         found, built_for = _build_host(cluster, cluster.build_host, spec)
         yield from found
     facts: dict[str, Mapping[str, object]] = {}
+    machines: set[str] = set()  # several hosts of a cluster may be one
     with contextlib.ExitStack() as stack:
         hosts: dict[str, Host] = {}
         for name in dict.fromkeys((*cluster.engine_nodes, *cluster.load_clients)):
@@ -50,7 +51,9 @@ def examine(cluster: ClusterSpec, spec: Spec | None) -> Iterator[Finding]:
                     open_host(spec_of, cluster.transport, name=name, run_id="doctor")
                 )
                 yield Finding(name, "reached", "ok", f"{host.work_dir} can be written")
-                yield from _host(host, name, built_for)
+                boot_id = host.boot_id()
+                yield from _host(host, name, built_for, machine=boot_id not in machines)
+                machines.add(boot_id)
                 facts[name] = host.facts()
                 hosts[name] = host
             except PerfrunnerError as error:
@@ -120,9 +123,9 @@ def _cargo(place: str, allocator: str, wrong: str, remedy: str) -> Finding:
     return Finding(place, "cargo", "problem" if allocator else "warning", wrong, remedy)
 
 
-def _host(host: Host, name: str, built_for: Platform | None) -> Iterator[Finding]:
+def _host(host: Host, name: str, built_for: Platform | None, *, machine: bool) -> Iterator[Finding]:
     try:
-        host.lock()
+        host.lock(machine=machine)
     except PerfrunnerError as error:
         yield Finding(name, "free", "problem", error.message, error.hint or "")
     else:

@@ -14,7 +14,8 @@ from sshd import Sshd
 from perfrunner.cluster import Host, open_host
 from perfrunner.cluster.process import ProcessId
 from perfrunner.errors import HostError
-from perfrunner.spec.cluster import HostSpec
+from perfrunner.run.preflight.doctor import examine
+from perfrunner.spec.cluster import ClusterSpec, HostSpec
 
 pytestmark = pytest.mark.integration
 
@@ -125,3 +126,18 @@ def test_one_lock_a_machine_whatever_the_work_directories(
         one.close()
     with opening(tmp_path / "two", "second") as two:
         two.lock()
+
+
+def test_the_doctor_of_two_hosts_that_are_one_machine(
+    sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = tmp_path / "machine"
+    machine.mkdir()
+    monkeypatch.setattr("perfrunner.cluster.lock.MACHINE", str(machine))
+    monkeypatch.delenv("PERFRUNNER_SHARE_HOST")
+    hosts = {name: sshd.host_spec(tmp_path / name) for name in ("one", "two")}
+    cluster = ClusterSpec(
+        name="both", transport="ssh", hosts=hosts, engine_nodes=("one",), load_clients=("two",)
+    )
+    free = {f.place: f.grade for f in examine(cluster, None) if f.subject == "free"}
+    assert free == {"one": "ok", "two": "ok"}
