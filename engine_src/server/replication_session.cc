@@ -236,11 +236,12 @@ void ReplicationSession::handleStreamAnswer(const FrameView& frame) {
 
 void ReplicationSession::handleMessage(const FrameView& frame) {
     const Vbid vbid{frame.header.vbucket()};
-    dcp::Message message = toMessage(frame);
-    const uint32_t detail = message.detail;
+    uint32_t detail = 0;
     dcp::Applied applied{};
     {
-        const BucketMemoryGuard guard(bucket_.memory());
+        const BucketMemoryGuard guard(bucket_.memory());  // the document is the bucket's from here
+        dcp::Message message = toMessage(frame);
+        detail = message.detail;
         applied = consumer_.receive(std::move(message), OpTime::now());
     }
     if (applied == dcp::Applied::Ended) {

@@ -76,9 +76,20 @@ def memory_metrics(run: Sequence[Sample], now: Sample, settled: Sample) -> dict[
     metrics |= _fragmentations("fragmentation", _mem_used(now), _mem_used(settled), held, settled)
     payload, payload_settled = now.stat_value(PAYLOAD), settled.stat_value(PAYLOAD)
     if payload is not None and payload_settled is not None:
+        _refuse_impossible(payload, _mem_used(now))
         metrics["payload_bytes"] = payload
         metrics |= _fragmentations("fragmentation_payload", payload, payload_settled, held, settled)
     return metrics | {"mem_used_bytes": _mem_used(now)}
+
+
+def _refuse_impossible(payload: float, used: float) -> None:
+    """Usable sizes are no less than what was requested, so that a bucket is charged for its payload at least."""
+    if used < payload:
+        raise TrialError(
+            f"STAT memory gave {MEM_USED} {used:.0f} for a payload of {payload:.0f} bytes ({PAYLOAD}):"
+            " what is asked for cannot be less than what is stored",
+            hint="the engine gives back what its bucket was never charged for: a fault of that revision",
+        )
 
 
 def _fragmentations(

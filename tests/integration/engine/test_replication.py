@@ -115,6 +115,28 @@ def test_every_item_of_a_loaded_node_arrives(kind: str, start_pair: Any, tmp_pat
         assert left.failover_log() == right.failover_log()
 
 
+@pytest.mark.parametrize("kind", ["ephemeral", "persistent"])
+def test_a_replica_is_charged_for_what_it_holds(kind: str, start_pair: Any, tmp_path: Any) -> None:
+    """What was overwritten and given back is charged first, too: nothing may be left of it."""
+    quick = ("--param", "chk_period_ms=100", "--param", "chk_remover_ms=100")
+    source = start_pair(kind, "--data-dir", str(tmp_path / "source"), *quick)
+    replica = start_pair(kind, "--data-dir", str(tmp_path / "replica"), *quick, replica_of=source)
+
+    def used(port: int) -> int:
+        with Wire(port) as wire:
+            return int(wire.stats(b"memory")["mem_used"])
+
+    with session(source.port) as wire:
+        for _ in range(5):
+            keys = [b"key-%d" % number for number in range(1000)]
+            wire.send(b"".join(set_frame(k, b"v" * 1000, vbucket=vbucket_of(k)) for k in keys))
+            assert {wire.answer().status for _ in keys} == {0}
+    wait_for(lambda: same(source.port, replica.port))
+    wait_for(lambda: used(source.port) < 2_000_000)  # checkpoints are gone
+    wait_for(lambda: used(replica.port) < 2_000_000)
+    assert used(replica.port) == pytest.approx(used(source.port), rel=0.3)
+
+
 def test_a_replica_of_a_replica(start_pair: Any) -> None:
     source = start_pair("ephemeral")
     middle = start_pair("ephemeral", replica_of=source)

@@ -60,6 +60,12 @@ def test_no_mem_used_is_an_error() -> None:
         memory_metrics([BASE], sample(stat={}), BASE)
 
 
+def test_less_used_than_stored_is_an_error() -> None:
+    wrong = with_payload(stat={"mem_used": 0.0, "ep_kv_size": 500.0})
+    with pytest.raises(TrialError, match=r"mem_used 0 for a payload of 500 bytes"):
+        memory_metrics([wrong], now=wrong, settled=wrong)
+
+
 def test_fragmentation_may_be_negative_but_never_of_nothing() -> None:
     assert fragmentation(120, 100) == pytest.approx(-20)
     with pytest.raises(TrialError):
