@@ -206,6 +206,9 @@ bool FakeServer::answerData(const FrameView& request, FrameSpec& spec, std::stri
     const std::string key(request.keyText());
     auto status = Status::kSuccess;
     const std::lock_guard lock(mutex_);
+    if (stopping_) {
+        return false;  // a server that was killed does nothing more, whatever it has received
+    }
     if (options_.keepRequests) {
         requests_.push_back((get ? "G " : "S ") + key);
     }
