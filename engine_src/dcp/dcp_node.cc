@@ -13,12 +13,12 @@ DcpNode::~DcpNode() {
     bucket_.setCursorDropper(nullptr);
 }
 
-std::shared_ptr<BucketProducer> DcpNode::makeProducer(std::string name,
+std::shared_ptr<BucketProducer> DcpNode::makeProducer(std::string_view name,
                                                       std::function<void()> wakeConnection) {
     const BucketMemoryGuard guard(bucket_.memory());
     // Not make_shared: the list's weak pointer would keep the producer's memory until the next one.
     std::shared_ptr<BucketProducer> made =
-            std::make_unique<BucketProducer>(std::move(name), bucket_, backfill_, executor_,
+            std::make_unique<BucketProducer>(std::string(name), bucket_, backfill_, executor_,
                                              snapshotInterval_, std::move(wakeConnection));
     const std::scoped_lock lock(mutex_);
     // Under the bucket's guard: what is left of those that are gone was charged to it.

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bucket/bucket.h"
@@ -25,8 +26,9 @@ class DcpNode final : private CursorDropper {
     ~DcpNode() override;
 
     Bucket& bucket() { return bucket_; }
-    /// `name` is unique among connections. The caller holds a BucketMemoryGuard.
-    std::shared_ptr<BucketProducer> makeProducer(std::string name,
+    /// `name` is unique among connections. The caller holds a BucketMemoryGuard: what it passes, as
+    /// what is made here, is the bucket's.
+    std::shared_ptr<BucketProducer> makeProducer(std::string_view name,
                                                  std::function<void()> wakeConnection);
     /// A vBucket's state changed: its streams end, and say so.
     void endStreams(Vbid vbid);

@@ -59,9 +59,10 @@ After open(CommandContext& context, const FrameView& request) {
     // The conversation is the connection's; what its streams hold is the bucket's.
     const NonBucketGuard nobody;
     // The connection's number keeps cursors of clients of the same name apart.
-    std::string name = std::to_string(context.session.id()) + ":" + std::string(request.keyText());
+    const std::string name =
+            std::to_string(context.session.id()) + ":" + std::string(request.keyText());
     context.session.converse(std::make_unique<DcpProducerConnection>(
-            std::move(name), *context.server.dcp, context.session.waker(), asked));
+            name, *context.server.dcp, context.session.waker(), asked));
     reply(context, request, {});
     return After::Continue;
 }

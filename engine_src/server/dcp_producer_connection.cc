@@ -27,13 +27,13 @@ constexpr uint32_t kMaxNoopSeconds = 10'800;
 
 }  // namespace
 
-DcpProducerConnection::DcpProducerConnection(std::string name, dcp::DcpNode& node,
+DcpProducerConnection::DcpProducerConnection(std::string_view name, dcp::DcpNode& node,
                                              std::shared_ptr<Waker> waker, uint32_t openFlags)
     : node_(node), waker_(std::move(waker)) {
     format_.deleteTimes = (openFlags & protocol::dcp_open::kDeleteTimes) != 0;
     format_.expirations = false;
     const BucketMemoryGuard guard(node_.bucket().memory());
-    producer_ = node_.makeProducer(std::move(name), [waker = waker_] { waker->wake(); });
+    producer_ = node_.makeProducer(name, [waker = waker_] { waker->wake(); });
 }
 
 DcpProducerConnection::~DcpProducerConnection() {

@@ -24,7 +24,7 @@ class DcpProducerConnection final : public Conversation {
     using Clock = std::chrono::steady_clock;
 
     /// `openFlags` as on the wire; unknown ones have been refused.
-    DcpProducerConnection(std::string name, dcp::DcpNode& node, std::shared_ptr<Waker> waker,
+    DcpProducerConnection(std::string_view name, dcp::DcpNode& node, std::shared_ptr<Waker> waker,
                           uint32_t openFlags);
     ~DcpProducerConnection() override;
 
