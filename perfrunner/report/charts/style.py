@@ -38,7 +38,7 @@ VERDICT = {
 }
 WIDTH = 7.6  # inches
 PNG_DPI = 150
-PNG_PACKED = {"compress_level": 3}  # half the time of 6
+PNG_PACKED = {"compress_level": 3}  # two thirds of the time of 6, files a tenth larger
 SETTINGS: dict[str, Any] = {
     "svg.hashsalt": "perfrunner",
     "svg.fonttype": "none",
