@@ -124,6 +124,9 @@ void FakeServer::serve(int fd) {
             used += parsed.frame.size();
         }
         in.erase(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(used));
+        if (muted_) {
+            out.clear();
+        }
         const std::size_t piece = options_.dribble == 0 ? out.size() : options_.dribble;
         for (std::size_t at = 0; at < out.size();) {
             const auto sent =

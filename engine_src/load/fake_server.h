@@ -73,6 +73,8 @@ class FakeServer {
     void publish(std::string config);
     /// From now on "not my vBucket" is the answer for all but these; at first all are served.
     void serveOnly(std::set<std::uint16_t> vbuckets);
+    /// From now on requests are carried out, and not answered.
+    void mute() { muted_ = true; }
     /// As a process that was killed: all connections are closed, none is taken any more.
     void kill();
     /// key -> value
@@ -108,6 +110,7 @@ class FakeServer {
     std::optional<std::set<std::uint16_t>> served_;  // empty: all
     std::list<int> open_;
     bool stopping_ = false;
+    std::atomic<bool> muted_{false};
     std::atomic<std::uint64_t> gets_{0};
     std::atomic<std::uint64_t> sets_{0};
     std::atomic<std::uint64_t> hellos_{0};

@@ -2,8 +2,10 @@
 #include "load/witness.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -11,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "load/crew.h"
 #include "load/fake_server.h"
 #include "load/pillowfight.h"
 
@@ -26,6 +29,7 @@ constexpr std::uint64_t kItems = 1003;
 class Cluster {
   public:
     explicit Cluster(std::size_t count, FakeServerOptions options = {}) {
+        Crew::blockSignals();  // before there are threads: SIGTERM is the witness's
         options.documents = documents;
         for (std::size_t n = 0; n < count; ++n) {
             servers.push_back(std::make_unique<FakeServer>(options));
@@ -96,17 +100,28 @@ class Cluster {
     /// Until the load has done so much more.
     void waitForTraffic(std::uint64_t more) const {
         const auto until = requests() + more;
-        const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-        while (requests() < until) {
-            ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "no traffic";
-            std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        }
+        waitFor([&] { return requests() >= until; });
+    }
+
+    /// Killed with an operation under way that it will not answer any more.
+    void killInMidOperation(FakeServer& server) const {
+        server.mute();
+        const auto before = server.gets() + server.sets();
+        waitFor([&] { return server.gets() + server.sets() > before; });
+        server.kill();
     }
 
     std::shared_ptr<FakeDocuments> documents = std::make_shared<FakeDocuments>();
     std::vector<std::unique_ptr<FakeServer>> servers;
 
   private:
+    static void waitFor(const std::function<bool()>& what) {
+        const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+        while (!what()) {
+            ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "no traffic";
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+    }
     std::int64_t revision_ = 1;
 };
 
@@ -126,11 +141,12 @@ WitnessOptions optionsFor(const Cluster& cluster) {
     return options;
 }
 
-/// Runs it, and `meanwhile` when its mixed phase is under way.
-Json witness(
-        const Cluster& cluster, const WitnessOptions& given,
-        const std::function<void()>& meanwhile = [] {}, const std::string& failure = "") {
+/// Runs it, and `meanwhile` when its mixed phase is under way, which lasts at least as long,
+/// however slow the machine is.
+Json witness(const Cluster& cluster, const WitnessOptions& given,
+             const std::function<void()>& meanwhile = {}, const std::string& failure = "") {
     auto options = given;
+    options.duration = meanwhile ? 0 : given.duration;
     const auto begun = std::filesystem::path(testing::TempDir()) /
                        ("begun-" + std::to_string(cluster.servers[0]->port()));
     std::filesystem::remove(begun);
@@ -144,10 +160,17 @@ Json witness(
            running.wait_for(std::chrono::milliseconds(1)) == std::future_status::timeout) {
     }
     if (std::filesystem::exists(begun)) {
+        const auto least =
+                std::chrono::steady_clock::now() + std::chrono::duration<double>(given.duration);
         std::int64_t at = 0;
         std::ifstream(begun) >> at;
         EXPECT_GT(at, std::int64_t{1'600'000'000} * 1'000'000'000);
-        meanwhile();
+        if (meanwhile) {
+            meanwhile();
+            if (running.wait_until(least) == std::future_status::timeout) {
+                ::kill(::getpid(), SIGTERM);
+            }
+        }
     }
     running.get();
     std::filesystem::remove(begun);
@@ -224,7 +247,7 @@ TEST(Witness, OutlivesAServerThatIsKilled) {
     cluster.populate();
     const auto report = witness(cluster, optionsFor(cluster), [&] {
         cluster.waitForTraffic(500);
-        cluster.servers[2]->kill();
+        cluster.killInMidOperation(*cluster.servers[2]);
         cluster.spread({0, 1});
         cluster.waitForTraffic(500);
     });
