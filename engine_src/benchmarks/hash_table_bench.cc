@@ -2,6 +2,8 @@
 //
 //   Insert, Replace, Delete, Find   own keys for every thread, one pass over them an iteration each
 //   HTStatsEpilogue                 the statistics alone: StoredValues outside the table, no lock
+//   HTStatsUnchanged                the same of a Replace by an equal size, which changes no
+//   counter
 //
 // A pass may be run in parts (pass.h); the items are made once, the table anew for each pass.
 //
@@ -176,6 +178,26 @@ void statsEpilogue(benchmark::State& state) {
     finish(state);
 }
 
+/// What a Replace pays for the statistics when sizes and datatype stay: two looks at the document,
+/// and the way to the stripe. No counter is written, so that there is no cache line to fight for.
+void statsUnchanged(benchmark::State& state) {
+    const auto value =
+            StoredValue::create("Thread" + std::to_string(state.thread_index()), Ordered::No);
+    value->setDocument(ItemMeta{}, Blob::create("x"));
+    HashTable& shared = *table;
+    const HashTableSums before = shared.sums();
+    const bench::OwnCpu own(state.thread_index(), state.threads());
+    for (auto _ : state) {
+        StoredValueFacts facts(value.get());
+        benchmark::DoNotOptimize(facts);
+        shared.epilogue(facts, value.get());
+    }
+    if (shared.sums() != before) {
+        state.SkipWithError("a counter changed");
+    }
+    finish(state);
+}
+
 /// The smallest and the largest number of threads of a family, with doublings in between.
 struct Threads {
     std::string family;
@@ -203,6 +225,10 @@ void addFamily(const Threads& threads) {
     addBoth<3, Filled::Yes>(threads, "Find", find);
     bench::add(threads.family + "/HTStatsEpilogue", statsEpilogue)
             ->Setup(open<4, Buckets::Historic, Filled::No, 0>)
+            ->ThreadRange(threads.least, threads.most)
+            ->UseRealTime();
+    bench::add(threads.family + "/HTStatsUnchanged", statsUnchanged)
+            ->Setup(open<5, Buckets::Historic, Filled::No, 0>)
             ->ThreadRange(threads.least, threads.most)
             ->UseRealTime();
 }

@@ -1,11 +1,7 @@
 // Every allocation that an operation makes fails once, one after the other: whichever it is, the
 // operation has either happened or not, and the vBucket goes on.
-//
-// The heap of this program is its own (no memory hooks are linked): operator new fails where the
-// test wants it.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <functional>
 #include <map>
 #include <new>
@@ -13,53 +9,7 @@
 #include <string>
 
 #include "bucket/test_support.h"
-
-namespace {
-
-/// Allocations of this thread until one fails; below 0: none does.
-thread_local long allocationsLeft = -1;
-
-void* allocate(std::size_t size, std::size_t alignment) {
-    if (allocationsLeft >= 0 && allocationsLeft-- == 0) {
-        throw std::bad_alloc();
-    }
-    const std::size_t rounded = (std::max<std::size_t>(size, 1) + alignment - 1) & ~(alignment - 1);
-    void* memory = std::aligned_alloc(alignment, rounded);
-    if (memory == nullptr) {
-        throw std::bad_alloc();
-    }
-    return memory;
-}
-
-}  // namespace
-
-void* operator new(std::size_t size) {
-    return allocate(size, alignof(std::max_align_t));
-}
-void* operator new(std::size_t size, std::align_val_t alignment) {
-    return allocate(size, static_cast<std::size_t>(alignment));
-}
-// The library asks so for a buffer that it can do without.
-void* operator new(std::size_t size, const std::nothrow_t& /*tag*/) noexcept {
-    try {
-        return operator new(size);
-    } catch (const std::bad_alloc&) {
-        return nullptr;
-    }
-}
-// Not inlined: gcc 12 would see free() beside an operator new that it does not look into, and warn.
-[[gnu::noinline]] void operator delete(void* memory) noexcept {
-    std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
-    std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept {
-    std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
-    std::free(memory);
-}
+#include "memory/failing_heap.h"
 
 namespace kv::test {
 namespace {
@@ -272,7 +222,7 @@ TEST_P(AllocationFailure, AtWhatAReplicaReceives) {
         vbucket.checkpoints().createSnapshot({Seqno{1}, Seqno{9}}, CheckpointType::Memory, false,
                                              1);
         const auto receive = [&] {
-            return vbucket.applyReplicated("k", ItemOp::Mutation,
+            return vbucket.applyReplicated(vbucket.term(), "k", ItemOp::Mutation,
                                            {.cas = Cas{7}, .seqno = Seqno{3}, .revSeqno = 1},
                                            Blob::create("v"), client.now);
         };
@@ -293,6 +243,18 @@ TEST_P(AllocationFailure, AtWhatAReplicaReceives) {
         EXPECT_EQ(receive(), OpStatus::Ok);
         EXPECT_EQ(vbucket.highSeqno(), Seqno{3});
     }
+}
+
+TEST(KeyLocks, ALookUpAllocatesNothing) {
+    const std::string key(100, 'k');
+    KeyLocks locks;
+    locks.lock(key, Cas{7}, 10, 20);
+    allocationsLeft = 0;
+    EXPECT_EQ(locks.holder(key, 11), Cas{7});
+    EXPECT_EQ(locks.holder(std::string_view(key).substr(1), 11), Cas{});
+    locks.unlock(key);
+    EXPECT_EQ(locks.holder(key, 11), Cas{});
+    allocationsLeft = -1;
 }
 
 TEST(AllocationFailureOfTheFlusher, TakesNothingOrEverything) {

@@ -66,14 +66,40 @@ void Bucket::setQuota(size_t bytes) {
     mutationThresholdBytes_.store(share(config_.mutationThreshold), std::memory_order_relaxed);
 }
 
-OpStatus Bucket::setVBucketState(Vbid vbid, VbState state, const OpTime& now) {
+OpStatus Bucket::setVBucketState(Vbid vbid, VbState state, const OpTime& now, IfBusy ifBusy) {
     if (!hasVBucket(vbid)) {
         return OpStatus::NotMyVbucket;
     }
     const BucketMemoryGuard guard(memory_);
-    const auto lock = vbucket(vbid).lockState();
+    const auto lock =
+            ifBusy == IfBusy::Wait ? vbucket(vbid).lockState() : vbucket(vbid).tryLockState();
+    if (!lock.owns_lock()) {
+        return OpStatus::WouldBlock;
+    }
     vbucket(vbid).setState(state);
     onStateChange(vbucket(vbid), now);
+    return OpStatus::Ok;
+}
+
+OpStatus Bucket::deleteVBucket(Vbid vbid, const OpTime& now) {
+    if (!hasVBucket(vbid)) {
+        return OpStatus::NotMyVbucket;
+    }
+    const BucketMemoryGuard guard(memory_);
+    VBucket& target = vbucket(vbid);
+    const auto lock = target.tryLockState();
+    if (!lock.owns_lock()) {
+        return OpStatus::WouldBlock;
+    }
+    if (target.state() != VbState::Dead) {
+        return OpStatus::Invalid;
+    }
+    if (!discardAbove(target, Seqno{0}, now)) {
+        return OpStatus::TmpFail;
+    }
+    target.failoverLog().replace({});
+    onStateChange(target, now);
+    listeners_.tellRolledBack(vbid);
     return OpStatus::Ok;
 }
 
@@ -95,11 +121,12 @@ Bucket::RollBack Bucket::rollBackReplica(Vbid vbid, Seqno seqno, const OpTime& n
     return RollBack::Done;
 }
 
-bool Bucket::adoptHistory(Vbid vbid, std::vector<FailoverEntry> log, const OpTime& now) {
+bool Bucket::adoptHistory(Vbid vbid, uint64_t term, std::vector<FailoverEntry> log,
+                          const OpTime& now) {
     const BucketMemoryGuard guard(memory_);
     VBucket& target = vbucket(vbid);
     const auto lock = target.lockState();
-    if (target.state() != VbState::Replica) {
+    if (target.state() != VbState::Replica || target.term() != term) {
         return false;
     }
     target.failoverLog().replace(std::move(log));

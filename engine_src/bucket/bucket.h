@@ -3,11 +3,12 @@
 //
 // Ownership: owns its vBuckets, which all exist as long as the bucket does (those that are not here
 // are Dead). Threads: every operation may be called from any thread, at the same time. An operation
-// never blocks on I/O. Memory: operations bind the bucket to the thread themselves, but what they
-// return (OpResult::value) must be dropped under a BucketMemoryGuard of memory(): a front-end
-// thread should hold one guard around a whole batch, and take a NonBucketGuard around what belongs
-// to its connections. Time: `now` is read once per batch by the caller (OpTime::now()); expiry is
-// decided by it and CAS values follow it.
+// never blocks on I/O, but for those that a tombstone on disk has a say in (getMeta and
+// storeVersion of a key that is not in memory). Memory: operations bind the bucket to the thread
+// themselves, but what they return (OpResult::value) must be dropped under a BucketMemoryGuard of
+// memory(): a front-end thread should hold one guard around a whole batch, and take a
+// NonBucketGuard around what belongs to its connections. Time: `now` is read once per batch by the
+// caller (OpTime::now()); expiry is decided by it and CAS values follow it.
 #pragma once
 
 #include <atomic>
@@ -55,8 +56,8 @@ class Bucket : private MutationSink {
 
     // --- reading. Sets on Ok: value, flags, cas, datatype, exptime, seqno.
     OpResult get(Vbid vbid, std::string_view key, const OpTime& now);
-    /// Also sets cas, flags, exptime, seqno, revSeqno (number) and `deleted` for a tombstone; no
-    /// value.
+    /// Also sets cas, flags, exptime, seqno, revSeqno (number) and `deleted` for a tombstone, in
+    /// memory or on disk; no value.
     OpResult getMeta(Vbid vbid, std::string_view key, const OpTime& now);
     /// get with a new expiry time, which is a mutation of its own (new cas and seqno) unless the
     /// time is the same.
@@ -105,15 +106,21 @@ class Bucket : private MutationSink {
     [[nodiscard]] bool hasVBucket(Vbid vbid) const { return vbid.get() < vbuckets_.size(); }
     VBucket& vbucket(Vbid vbid) { return *vbuckets_[vbid.get()]; }
     [[nodiscard]] const VBucket& vbucket(Vbid vbid) const { return *vbuckets_[vbid.get()]; }
-    /// NotMyVbucket when the number is out of range.
-    OpStatus setVBucketState(Vbid vbid, VbState state, const OpTime& now);
+    /// NotMyVbucket when the number is out of range; with IfBusy::Return, WouldBlock while somebody
+    /// else changes the vBucket, which a rollback does for long.
+    enum class IfBusy : bool { Wait, Return };
+    OpStatus setVBucketState(Vbid vbid, VbState state, const OpTime& now,
+                             IfBusy ifBusy = IfBusy::Wait);
+    /// Forgets all of a dead vBucket, its history too; Invalid unless it is dead, WouldBlock while
+    /// somebody else changes it, TmpFail when the store refuses. It stays dead.
+    OpStatus deleteVBucket(Vbid vbid, const OpTime& now);
     enum class RollBack : uint8_t { Done, NotReplica, StoreFailed };
     /// Gives up what a replica has above `seqno`, or more, and tells the listeners; its high seqno
     /// is what is left. Nothing is done to a vBucket that is no replica (any more).
     RollBack rollBackReplica(Vbid vbid, Seqno seqno, const OpTime& now);
     /// A replica's history is this one from now on; false, and nothing done, when it is no replica
-    /// (any more).
-    bool adoptHistory(Vbid vbid, std::vector<FailoverEntry> log, const OpTime& now);
+    /// of that term (any more).
+    bool adoptHistory(Vbid vbid, uint64_t term, std::vector<FailoverEntry> log, const OpTime& now);
 
     // --- background work: called by tasks, or by hand in tests; each returns what it did
     /// Deletes expired documents of all active vBuckets.

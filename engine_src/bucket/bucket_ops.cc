@@ -1,6 +1,7 @@
 // What clients do with a bucket: whether there is room for it, then the vBucket's own operation,
 // with the bucket charged.
 #include <algorithm>
+#include <functional>
 #include <random>
 #include <utility>
 
@@ -83,7 +84,10 @@ OpResult Bucket::get(Vbid vbid, std::string_view key, const OpTime& now) {
 }
 
 OpResult Bucket::getMeta(Vbid vbid, std::string_view key, const OpTime& now) {
-    return inVBucket<&VBucket::getMeta>(*this, vbid, key, now);
+    const auto onDisk = [&](std::optional<ItemMeta>& tombstone) {
+        return findTombstone(vbid, key, tombstone);
+    };
+    return inVBucket<&VBucket::getMeta>(*this, vbid, key, now, std::cref(onDisk));
 }
 
 OpResult Bucket::getAndTouch(Vbid vbid, std::string_view key, uint32_t exptime, const OpTime& now) {
@@ -193,7 +197,7 @@ OpResult Bucket::putVersion(Vbid vbid, std::string_view key, BlobPtr value,
     const auto onDisk = [&](std::optional<ItemMeta>& tombstone) {
         return findTombstone(vbid, key, tombstone);
     };
-    return vbucket(vbid).storeVersion(key, std::move(value), version, onDisk, now);
+    return vbucket(vbid).storeVersion(key, std::move(value), version, std::cref(onDisk), now);
 }
 
 OpResult Bucket::flushAll(const OpTime& now) {

@@ -356,6 +356,30 @@ TEST_P(BucketOps, FlushAllDeletesEveryDocumentWithItsOwnSeqno) {
     EXPECT_TRUE(client.add("k7", "back").ok());
 }
 
+TEST_P(BucketOps, EveryKindOfDeletionNotesTheSame) {
+    const auto prepare = [&](std::string_view key) {
+        const bool expires = key.starts_with("expires");
+        client.set(key, "v",
+                   {.flags = 9, .exptime = expires ? client.now.seconds + 5 : 0, .datatype = 1});
+    };
+    for (const auto* key : {"removed", "expires on access", "expires in the pass", "flushed"}) {
+        prepare(key);
+    }
+    client.wait(5);
+    EXPECT_TRUE(client.remove("removed").ok());
+    EXPECT_EQ(client.get("expires on access").status, OpStatus::KeyNotFound);
+    EXPECT_EQ(bucket->expirePass(client.now), 1U);
+    EXPECT_TRUE(bucket->flushAll(client.now).ok());
+    for (const auto* key : {"removed", "expires on access", "expires in the pass", "flushed"}) {
+        const OpResult meta = client.getMeta(key);
+        EXPECT_TRUE(meta.deleted) << key;
+        EXPECT_EQ(meta.number, 2U) << key;
+        EXPECT_EQ(meta.exptime, client.now.seconds) << key;
+        EXPECT_EQ(meta.flags, 9U) << key;
+        EXPECT_EQ(meta.datatype, 0U) << key;
+    }
+}
+
 TEST_P(BucketOps, GetRandomFindsEveryDocumentInTime) {
     std::string key;
     EXPECT_EQ(bucket->getRandom(key, client.now).status, OpStatus::KeyNotFound);

@@ -25,6 +25,17 @@ std::vector<FailoverEntry> FailoverLog::entries() const {
     return entries_;
 }
 
+VbUuid FailoverLog::uuidOf(Seqno seqno) const {
+    const std::lock_guard lock(mutex_);
+    // An entry's own seqno is the last that it shares with the one before.
+    for (const FailoverEntry& entry : entries_) {
+        if (entry.seqno < seqno) {
+            return entry.uuid;
+        }
+    }
+    return entries_.empty() ? VbUuid{} : entries_.back().uuid;
+}
+
 VbUuid FailoverLog::begin(Seqno highSeqno) {
     const std::lock_guard lock(mutex_);
     std::erase_if(entries_, [&](const FailoverEntry& entry) { return entry.seqno > highSeqno; });

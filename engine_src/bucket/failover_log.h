@@ -22,6 +22,9 @@ class FailoverLog {
 
     [[nodiscard]] VbUuid uuid() const { return VbUuid{uuid_.load(std::memory_order_acquire)}; }
     [[nodiscard]] std::vector<FailoverEntry> entries() const;
+    /// The oldest history that has `seqno` as this vBucket has it: who shares no newer one shares
+    /// that.
+    [[nodiscard]] VbUuid uuidOf(Seqno seqno) const;
     /// Begins a new history that owns the seqnos after `highSeqno`; entries of futures that never
     /// came are dropped.
     VbUuid begin(Seqno highSeqno);

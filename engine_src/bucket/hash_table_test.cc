@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 #include <malloc.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <map>
@@ -189,6 +191,26 @@ TEST(HashTable, StatisticsAreThePolicysSize) {
     EXPECT_EQ(llc.statsBytes(), 2 * sizeof(HashTableCounters));
     const BasicHashTable<options::CoreHtStats<true>> core({}, twoCaches());
     EXPECT_EQ(core.statsBytes(), 4 * 128u);
+}
+
+/// Striping can gain a Replace nothing: counters on a page that must not be written prove it.
+TEST(HashTable, AReplaceByAnEqualSizeWritesNoCounter) {
+    const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+    void* memory =
+            ::mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(memory, MAP_FAILED);
+    auto* counters = new (memory) HashTableCounters;
+    const auto value = StoredValue::create("key", Ordered::No);
+    value->setDocument(ItemMeta{}, Blob::create("x"));
+    const StoredValueFacts before(value.get());
+    counters->apply(StoredValueFacts(), before);
+    ASSERT_EQ(::mprotect(memory, page, PROT_READ), 0);
+    value->setDocument(ItemMeta{.cas = Cas{2}}, Blob::create("y"));
+    counters->apply(before, StoredValueFacts(value.get()));
+    HashTableSums sums;
+    counters->addTo(sums);
+    EXPECT_EQ(sums.items, 1);
+    ::munmap(memory, page);
 }
 
 TEST(HashTable, SizesArePrimesThatAboutDouble) {

@@ -16,7 +16,7 @@ void KeyLocks::lock(std::string_view key, Cas cas, uint32_t nowSeconds, uint32_t
 
 Cas KeyLocks::holder(std::string_view key, uint32_t nowSeconds) {
     const std::lock_guard lock(mutex_);
-    const auto found = held_.find(std::string(key));
+    const auto found = held_.find(key);
     if (found == held_.end()) {
         return {};
     }
@@ -29,7 +29,9 @@ Cas KeyLocks::holder(std::string_view key, uint32_t nowSeconds) {
 
 void KeyLocks::unlock(std::string_view key) {
     const std::lock_guard lock(mutex_);
-    held_.erase(std::string(key));
+    if (const auto found = held_.find(key); found != held_.end()) {
+        held_.erase(found);
+    }
 }
 
 void KeyLocks::clear() {

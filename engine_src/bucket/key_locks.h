@@ -9,12 +9,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 
 #include "types/ids.h"
+#include "types/string_hash.h"
 
 namespace kv {
 
@@ -37,7 +39,7 @@ class KeyLocks {
     static constexpr size_t kLeastToClear = 64;
 
     mutable std::mutex mutex_;
-    std::unordered_map<std::string, Held> held_;
+    std::unordered_map<std::string, Held, StringHash, std::equal_to<>> held_;
     size_t clearAt_{kLeastToClear};
 };
 

@@ -12,29 +12,14 @@
 #include "executor/fake_executor.h"
 #include "executor/thread_executor.h"
 #include "persistence/faulty_store.h"
+#include "persistence/full_disk.h"
 #include "persistence/power_cut_store.h"
+#include "persistence/temp_dir.h"
 
 namespace kv {
 namespace {
 
 using namespace std::chrono_literals;
-
-/// A directory that goes with the test.
-class TempDir {
-  public:
-    TempDir() {
-        std::string pattern =
-                (std::filesystem::temp_directory_path() / "kv-bucket-XXXXXX").string();
-        path_ = mkdtemp(pattern.data());
-    }
-    TempDir(const TempDir&) = delete;
-    TempDir& operator=(const TempDir&) = delete;
-    ~TempDir() { std::filesystem::remove_all(path_); }
-    [[nodiscard]] std::string path() const { return (path_ / "data").string(); }
-
-  private:
-    std::filesystem::path path_;
-};
 
 class PersistentBucketTest : public testing::Test {
   protected:
@@ -189,6 +174,55 @@ TEST_F(PersistentBucketTest, ARefusedTransactionIsTriedAgain) {
     faults->failCommits = 0;
 }
 
+TEST_F(PersistentBucketTest, AFullDiskIsATemporaryFailureAndLosesNothing) {
+    FullDisk disk;
+    persistence_.rocks.env = &disk;
+    config_.quotaBytes = 8 << 20;
+    PersistentBucket& bucket = open(fake_);
+    fake_.advance(1s);
+    disk.full = true;
+    const std::string value(16 << 10, 'v');
+    std::vector<std::string> taken;
+    OpStatus refused = OpStatus::Ok;
+    while (refused == OpStatus::Ok && taken.size() < 1000) {
+        const std::string key = "k" + std::to_string(taken.size());
+        refused = set(key, value).status;
+        if (refused == OpStatus::Ok) {
+            taken.push_back(key);
+        }
+        fake_.advance(100ms);
+    }
+    EXPECT_EQ(refused, OpStatus::TmpFail) << "memory comes back with the disk's space";
+    EXPECT_EQ(bucket.itemsToPersist(), taken.size());
+    EXPECT_GT(bucket.persistenceStats().failedFlushes, 0U);
+    EXPECT_FALSE(bucket.persistAll());
+    bucket.startFlushing();
+
+    disk.full = false;
+    close();  // as a crash: what was stored is on the disk, no more
+    open(fake_);
+    EXPECT_EQ(bucket_->stats().items, 0U);
+    for (size_t i = 0; i < 3; ++i) {
+        disk.full = i == 1;
+        EXPECT_TRUE(set("after" + std::to_string(i), value).ok());
+        fake_.advance(1s);
+    }
+    disk.full = false;
+    // RocksDB looks for room again every few seconds of its own clock.
+    const auto limit = std::chrono::steady_clock::now() + 1min;
+    while (bucket_->itemsToPersist() != 0 && std::chrono::steady_clock::now() < limit) {
+        std::this_thread::sleep_for(5ms);
+        fake_.advance(1s);
+    }
+    EXPECT_EQ(bucket_->itemsToPersist(), 0U) << "without a restart";
+    ASSERT_TRUE(bucket_->persistAll());
+    close();
+    open(fake_);
+    EXPECT_EQ(bucket_->stats().items, 3U);
+    EXPECT_EQ(get("after1"), value);
+    close();
+}
+
 TEST_F(PersistentBucketTest, AReadErrorInAFlushLosesNothing) {
     auto faults = std::make_shared<StoreFaults>();
     factory_ = [&](const std::string& path) {
@@ -244,6 +278,37 @@ TEST_F(PersistentBucketTest, AResetForgetsTheVBucketOnDiskToo) {
 }
 
 /// After any number of stops, crashes and power cuts: no seqno of a history has two documents.
+TEST_F(PersistentBucketTest, ADeletedVBucketIsGoneFromMemoryAndDisk) {
+    PersistentBucket& bucket = open(fake_);
+    for (int i = 0; i < 100; ++i) {
+        set("k" + std::to_string(i), "v");
+    }
+    set("other", "v", Vbid{2});
+    fake_.advance(1s);
+    set("young", "v");  // in memory only
+    const OpTime now = OpTime::now();
+    EXPECT_EQ(bucket.deleteVBucket(Vbid{0}, now), OpStatus::Invalid) << "it is active";
+    EXPECT_EQ(bucket.deleteVBucket(Vbid{99}, now), OpStatus::NotMyVbucket);
+    bucket.setVBucketState(Vbid{0}, VbState::Dead, now);
+    const uint64_t clears = bucket.vbucket(Vbid{0}).clears();
+    EXPECT_EQ(bucket.deleteVBucket(Vbid{0}, now), OpStatus::Ok);
+    EXPECT_EQ(bucket.deleteVBucket(Vbid{0}, now), OpStatus::Ok);
+    EXPECT_GT(bucket.vbucket(Vbid{0}).clears(), clears) << "streams notice";
+    EXPECT_EQ(bucket.stats().storedValues, 1U);
+    EXPECT_EQ(bucket.storeOf(Vbid{0}).countLive(Vbid{0}), 0U);
+    EXPECT_TRUE(bucket.vbucket(Vbid{0}).failoverLog().entries().empty());
+    fake_.advance(1s);
+    EXPECT_EQ(bucket.itemsToPersist(), 0U);
+    close();
+    open(fake_);
+    EXPECT_EQ(bucket_->vbucket(Vbid{0}).state(), VbState::Dead) << "it stays away";
+    EXPECT_EQ(get("other", Vbid{2}), "v");
+    bucket_->setVBucketState(Vbid{0}, VbState::Active, now);
+    EXPECT_EQ(get("k1"), "[key not found]");
+    EXPECT_EQ(set("k1", "new").seqno, Seqno{1});
+    EXPECT_EQ(bucket_->vbucket(Vbid{0}).failoverLog().entries().size(), 1U);
+}
+
 TEST_F(PersistentBucketTest, NoSeqnoIsUsedTwiceInOneHistoryAfterAPowerCut) {
     PowerCut power;
     factory_ = [&](const std::string& path) {
@@ -381,6 +446,83 @@ TEST_F(PersistentBucketTest, OldTombstonesLeaveTheDisk) {
     EXPECT_EQ(bucket_->getMeta(Vbid{0}, "old1", now).number, 3U);
 }
 
+TEST_F(PersistentBucketTest, TheTombstoneAtTheLastSeqnoLeavesTheDiskWhenItIsNotTheLastAnyMore) {
+    config_.persistentPurgeAgeS = 100;
+    PersistentBucket& bucket = open(fake_);
+    OpTime now = OpTime::now();
+    set("old", "1");
+    bucket.remove(Vbid{0}, "old", {}, now);
+    fake_.advance(1s);
+    now = OpTime::fromNanos(now.nanos + 200'000'000'000);
+    EXPECT_EQ(bucket.purgeTombstones(now), 0U) << "the last seqno must stay what it is";
+    set("new", "1");
+    fake_.advance(1s);
+    EXPECT_EQ(bucket.purgeTombstones(now), 1U);
+}
+
+TEST_F(PersistentBucketTest, WhatIsNotedOfATombstoneOutlivesFlushAndRestart) {
+    PersistentBucket& bucket = open(fake_);
+    const OpTime now = OpTime::now();
+    set("removed", "1");
+    const Cas removed = bucket.remove(Vbid{0}, "removed", {}, now).cas;
+    {
+        const BucketMemoryGuard guard(bucket.memory());
+        bucket.store(Vbid{0}, "expired", StoreMode::Set, "1",
+                     {.flags = 3, .exptime = now.seconds - 1}, now);
+        EXPECT_EQ(bucket.get(Vbid{0}, "expired", now).status, OpStatus::KeyNotFound);
+        bucket.storeVersion(Vbid{0}, "foreign", "",
+                            {.deleted = true,
+                             .revSeqno = 40,
+                             .cas = Cas{50},
+                             .flags = 5,
+                             .exptime = 1'600'000'000},
+                            now);
+    }
+    const auto expectNoted = [&](const std::string& when) {
+        const BucketMemoryGuard guard(bucket_->memory());
+        const OpResult one = bucket_->getMeta(Vbid{0}, "removed", now);
+        EXPECT_TRUE(one.ok() && one.deleted) << when;
+        EXPECT_EQ(one.cas, removed) << when;
+        EXPECT_EQ(one.number, 2U) << when;
+        EXPECT_EQ(one.exptime, now.seconds) << when;
+        EXPECT_EQ(one.seqno, Seqno{2}) << when;
+        EXPECT_EQ(one.flags, 7U) << when;
+        const OpResult two = bucket_->getMeta(Vbid{0}, "expired", now);
+        EXPECT_TRUE(two.ok() && two.deleted) << when;
+        EXPECT_EQ(two.exptime, now.seconds) << when;
+        EXPECT_EQ(two.flags, 3U) << when;
+        const OpResult three = bucket_->getMeta(Vbid{0}, "foreign", now);
+        EXPECT_TRUE(three.ok() && three.deleted) << when;
+        EXPECT_EQ(three.cas, Cas{50}) << when;
+        EXPECT_EQ(three.number, 40U) << when;
+        EXPECT_EQ(three.exptime, 1'600'000'000U) << when;
+        EXPECT_EQ(bucket_->getMeta(Vbid{0}, "never", now).status, OpStatus::KeyNotFound) << when;
+    };
+    expectNoted("in memory");
+    fake_.advance(1s);
+    ASSERT_EQ(bucket.stats().storedValues, 0U);
+    expectNoted("on disk");
+    ASSERT_TRUE(bucket.persistAll());
+    close();
+    open(fake_);
+    expectNoted("after a restart");
+    const ItemMeta meta{.cas = Cas{99}, .seqno = Seqno{99}, .revSeqno = 1};
+    bucket_->setVBucketState(Vbid{0}, VbState::Replica, now);
+    {
+        const BucketMemoryGuard guard(bucket_->memory());
+        auto& vbucket = bucket_->vbucket(Vbid{0});
+        vbucket.checkpoints().createSnapshot({Seqno{6}, Seqno{99}}, CheckpointType::Memory, false,
+                                             now.nanos);
+        vbucket.applyReplicated(vbucket.term(), "other", ItemOp::Mutation, meta, Blob::create("v"),
+                                now);
+    }
+    fake_.advance(1s);
+    ASSERT_EQ(bucket_->rollBackReplica(Vbid{0}, Seqno{5}, now), Bucket::RollBack::Done);
+    ASSERT_EQ(bucket_->vbucket(Vbid{0}).highSeqno(), Seqno{5});
+    bucket_->setVBucketState(Vbid{0}, VbState::Active, now);
+    expectNoted("after a rollback");
+}
+
 TEST_F(PersistentBucketTest, AForeignVersionIsComparedWithATombstoneOnDisk) {
     PersistentBucket& bucket = open(fake_);
     const OpTime now = OpTime::now();
@@ -393,7 +535,7 @@ TEST_F(PersistentBucketTest, AForeignVersionIsComparedWithATombstoneOnDisk) {
     };
     EXPECT_EQ(version(7, true), OpStatus::Ok);
     fake_.advance(1s);
-    ASSERT_EQ(bucket.getMeta(Vbid{0}, "key", now).status, OpStatus::KeyNotFound) << "on disk only";
+    ASSERT_EQ(bucket.stats().storedValues, 0U) << "on disk only";
     EXPECT_EQ(version(6, false), OpStatus::KeyExists) << "what was deleted stays deleted";
     EXPECT_EQ(version(8, false), OpStatus::Ok);
     EXPECT_EQ(get("key"), "value");

@@ -31,6 +31,10 @@ void VbFlushTarget::assumeStored(const PersistedVbState& state) {
     stored_ = state;
     persistedSeqno_.store(state.highSeqno.get(), std::memory_order_release);
     isStored_.store(true, std::memory_order_release);
+    if (state.highSeqno > heldBack_.seqno) {
+        noteTombstone(heldBack_.deletedAt);
+        heldBack_ = {};
+    }
 }
 
 size_t VbFlushTarget::purgeStored(KVStore& store, uint32_t until) {
@@ -56,11 +60,15 @@ size_t VbFlushTarget::purgeStored(KVStore& store, uint32_t until) {
         return true;
     };
     for (StoredDoc doc; scan->next(doc);) {
-        if (!isDeletion(doc.op) || doc.meta.seqno == scan->state().highSeqno) {
+        if (!isDeletion(doc.op)) {
             continue;
         }
         if (doc.meta.exptime > until) {
             oldest = std::min(oldest, doc.meta.exptime);
+            continue;
+        }
+        if (doc.meta.seqno == scan->state().highSeqno) {
+            heldBack_ = {doc.meta.seqno, doc.meta.exptime};
             continue;
         }
         doomed.emplace_back(doc.key, doc.meta.seqno);
@@ -71,7 +79,6 @@ size_t VbFlushTarget::purgeStored(KVStore& store, uint32_t until) {
     if (!doomed.empty() && !remove()) {
         return purged;
     }
-    // A tombstone at the last seqno is not counted: it is looked at again after the next one.
     oldestTombstone_.store(oldest, std::memory_order_relaxed);
     return purged;
 }

@@ -74,6 +74,12 @@ class VbFlushTarget final : public FlushTarget {
     std::atomic<bool> stateChanged_{false};
     std::atomic<bool> isStored_{false};
     std::atomic<uint32_t> oldestTombstone_{UINT32_MAX};  ///< written under flushMutex_
+    /// What oldestTombstone_ leaves out: a tombstone that was old and at the last seqno. Under
+    /// flushMutex_.
+    struct {
+        Seqno seqno{};
+        uint32_t deletedAt{UINT32_MAX};
+    } heldBack_;
 };
 
 }  // namespace kv

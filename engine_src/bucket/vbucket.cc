@@ -45,6 +45,7 @@ void VBucket::setState(VbState state) {
     // The history first: who sees the vBucket active, the flusher that stores it, sees whose it is.
     if (state == VbState::Active && state_.load(std::memory_order_relaxed) != VbState::Active) {
         failoverLog_.begin(checkpoints_.beginActive(OpTime::now().nanos));
+        term_.fetch_add(1, std::memory_order_release);
     }
     state_.store(state, std::memory_order_release);
     keyLocks_.clear();
@@ -147,12 +148,21 @@ QueueResult VBucket::commit(const Guard& guard, StoredValue* present, std::strin
     return queued;
 }
 
-OpStatus VBucket::applyReplicated(std::string_view key, ItemOp op, const ItemMeta& meta,
-                                  BlobPtr value, const OpTime& now) {
+OpStatus VBucket::beginReplicated(uint64_t term, const SnapshotRange& snapshot, CheckpointType type,
+                                  const OpTime& now) {
+    const Guard guard = table_.lock({});  // whichever: the state stays as it is under each
+    if (!follows(term)) {
+        return OpStatus::NotMyVbucket;
+    }
+    checkpoints_.createSnapshot(snapshot, type, false, now.nanos);
+    return OpStatus::Ok;
+}
+
+OpStatus VBucket::applyReplicated(uint64_t term, std::string_view key, ItemOp op,
+                                  const ItemMeta& meta, BlobPtr value, const OpTime& now) {
     Notice notice(*this);
     const Guard guard = table_.lock(key);
-    const VbState state = state_.load(std::memory_order_relaxed);
-    if (state != VbState::Replica && state != VbState::Pending) {
+    if (!follows(term)) {
         return OpStatus::NotMyVbucket;
     }
     StoredValue* present = table_.find(guard, key);
@@ -200,6 +210,9 @@ size_t VBucket::expirePass(const OpTime& now) {
 }
 
 size_t VBucket::removeAll(const OpTime& now) {
+    if (!isActive()) {
+        return 0;  // and waits for nobody who clears it
+    }
     size_t removed = 0;
     Notice notice(*this);
     table_.visit({}, [&](const Guard& guard, StoredValue& value) {
@@ -207,8 +220,9 @@ size_t VBucket::removeAll(const OpTime& now) {
             return false;
         }
         if (!value.isDeleted()) {
-            commit(guard, &value, value.key(), {.op = ItemOp::Deletion, .exptime = now.seconds},
-                   notice, now);
+            commit(guard, &value, value.key(),
+                   {.op = ItemOp::Deletion, .flags = value.flags(), .exptime = now.seconds}, notice,
+                   now);
             ++removed;
         }
         return true;

@@ -50,7 +50,11 @@ class VBucket {
 
     // --- client operations; semantics at Bucket. NotMyVbucket unless active.
     OpResult get(std::string_view key, const OpTime& now);
-    OpResult getMeta(std::string_view key, const OpTime& now);
+    /// Asked for the tombstone of a key that is not in memory, with the key's lock held; anything
+    /// but Ok ends the operation with that status.
+    using FindTombstone = std::function<OpStatus(std::optional<ItemMeta>& tombstone)>;
+    OpResult getMeta(std::string_view key, const OpTime& now,
+                     const FindTombstone& findTombstone = {});
     OpResult getAndTouch(std::string_view key, uint32_t exptime, const OpTime& now);
     OpResult getAndLock(std::string_view key, uint32_t seconds, const OpTime& now);
     OpResult unlock(std::string_view key, Cas cas, const OpTime& now);
@@ -61,9 +65,6 @@ class VBucket {
     OpResult arithmetic(std::string_view key, const ArithmeticArgs& args, const OpTime& now);
     OpResult remove(std::string_view key, Cas cas, const OpTime& now);
     OpResult touch(std::string_view key, uint32_t exptime, const OpTime& now);
-    /// Asked for the tombstone of a key that is not in memory, with the key's lock held; anything
-    /// but Ok ends the operation with that status.
-    using FindTombstone = std::function<OpStatus(std::optional<ItemMeta>& tombstone)>;
     OpResult storeVersion(std::string_view key, BlobPtr value, const VersionArgs& version,
                           const FindTombstone& findTombstone, const OpTime& now);
     /// A live document from the bucket at `position` on (32 random bits), wrapping round. Up to
@@ -72,10 +73,13 @@ class VBucket {
     OpResult getRandom(uint32_t position, uint32_t skip, std::string& key, const OpTime& now);
 
     // --- replication: what another node decided, with its own cas and seqno. Replica and pending
-    // only.
-    /// Applies one received change. `meta.seqno` must be above highSeqno().
-    OpStatus applyReplicated(std::string_view key, ItemOp op, const ItemMeta& meta, BlobPtr value,
+    // only, and in the same term() as its stream was asked for in; else NotMyVbucket.
+    /// A snapshot follows.
+    OpStatus beginReplicated(uint64_t term, const SnapshotRange& snapshot, CheckpointType type,
                              const OpTime& now);
+    /// Applies one received change. `meta.seqno` must be above highSeqno().
+    OpStatus applyReplicated(uint64_t term, std::string_view key, ItemOp op, const ItemMeta& meta,
+                             BlobPtr value, const OpTime& now);
 
     /// Starts loading the fields that every operation touches.
     void prefetch() const {
@@ -95,11 +99,18 @@ class VBucket {
     /// Held by whoever changes the state while what he decided must stay true. Comes before every
     /// other lock.
     [[nodiscard]] std::unique_lock<std::mutex> lockState() { return std::unique_lock(stateMutex_); }
+    /// Empty-handed while somebody else holds it.
+    [[nodiscard]] std::unique_lock<std::mutex> tryLockState() {
+        return {stateMutex_, std::try_to_lock};
+    }
     /// Forgets every document and all of the log; the next seqno follows `start`. State and history
     /// stay.
     void clear(const CheckpointStart& start, const OpTime& now);
     /// How often that happened: what was read before and after has nothing to do with each other.
     [[nodiscard]] uint64_t clears() const { return clears_.load(std::memory_order_acquire); }
+    /// How often it was made active: what another node sent for an earlier term does not fit what
+    /// is here, though it be a replica again.
+    [[nodiscard]] uint64_t term() const { return term_.load(std::memory_order_acquire); }
     FailoverLog& failoverLog() { return failoverLog_; }
     [[nodiscard]] const FailoverLog& failoverLog() const { return failoverLog_; }
     [[nodiscard]] Seqno highSeqno() const { return checkpoints_.highSeqno(); }
@@ -214,6 +225,11 @@ class VBucket {
     void openLock(StoredValue& value);
     OpResult read(StoredValue& value, const OpTime& now);
     [[nodiscard]] OpResult done(const QueueResult& queued) const;
+    /// Whether what was sent for that term may be taken. The caller holds a hash-bucket lock.
+    [[nodiscard]] bool follows(uint64_t term) const {
+        const VbState state = state_.load(std::memory_order_relaxed);
+        return (state == VbState::Replica || state == VbState::Pending) && term_ == term;
+    }
     /// Relaxed: the caller holds a hash-bucket lock.
     [[nodiscard]] bool isActive() const {
         return state_.load(std::memory_order_relaxed) == VbState::Active;
@@ -230,6 +246,7 @@ class VBucket {
     std::unique_ptr<SequenceList> sequence_;
     std::mutex stateMutex_;
     std::atomic<uint64_t> clears_{0};
+    std::atomic<uint64_t> term_{0};
     /// Highest revision among tombstones that are gone: a key that comes back continues above it.
     std::atomic<uint64_t> maxDeletedRev_{0};
     std::atomic<uint64_t> purgedSeqno_{0};

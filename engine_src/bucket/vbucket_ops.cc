@@ -63,8 +63,8 @@ OpResult VBucket::done(const QueueResult& queued) const {
 }
 
 void VBucket::expire(const Guard& guard, StoredValue& value, Notice& notice, const OpTime& now) {
-    commit(guard, &value, value.key(), {.op = ItemOp::Expiration, .exptime = now.seconds}, notice,
-           now);
+    commit(guard, &value, value.key(),
+           {.op = ItemOp::Expiration, .flags = value.flags(), .exptime = now.seconds}, notice, now);
 }
 
 StoredValue* VBucket::live(const Guard& guard, StoredValue* found, Notice& notice,
@@ -142,25 +142,33 @@ OpResult VBucket::get(std::string_view key, const OpTime& now) {
                     [&](const Guard&, StoredValue& value, Notice&) { return read(value, now); });
 }
 
-OpResult VBucket::getMeta(std::string_view key, const OpTime& now) {
+OpResult VBucket::getMeta(std::string_view key, const OpTime& now,
+                          const FindTombstone& findTombstone) {
     const Guard guard = table_.lock(key);
     if (!isActive()) {
         return failed(OpStatus::NotMyVbucket);
     }
     StoredValue* value = table_.find(guard, key);
-    if (value == nullptr) {
-        return failed(OpStatus::KeyNotFound);
-    }
+    std::optional<ItemMeta> meta;
     OpResult result;
-    result.datatype = value->datatype();
-    // What nobody can read any more is as good as deleted; getting rid of it is not a reader's
-    // work.
-    result.deleted = value->isDeleted() || value->isExpired(now.seconds);
-    result.flags = value->flags();
-    result.exptime = value->exptime();
-    result.cas = isLocked(*value, now) ? kLockedCas : value->cas();
-    result.seqno = value->seqno();
-    result.number = value->revSeqno();
+    if (value != nullptr) {
+        meta = value->meta();
+        // What nobody can read any more is as good as deleted; getting rid of it is not a reader's
+        // work.
+        result.deleted = value->isDeleted() || value->isExpired(now.seconds);
+    } else if (findTombstone) {
+        result.status = findTombstone(meta);
+        result.deleted = true;
+    }
+    if (!meta) {
+        return failed(result.ok() ? OpStatus::KeyNotFound : result.status);
+    }
+    result.datatype = meta->datatype;
+    result.flags = meta->flags;
+    result.exptime = meta->exptime;
+    result.cas = value != nullptr && isLocked(*value, now) ? kLockedCas : meta->cas;
+    result.seqno = meta->seqno;
+    result.number = meta->revSeqno;
     return result;
 }
 

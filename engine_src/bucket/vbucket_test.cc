@@ -227,11 +227,13 @@ TEST_P(AnyVBucket, AReplicaTakesCasSeqnoAndRevisionAsTheyCome) {
                         .flags = 1,
                         .exptime = 0,
                         .datatype = 0};
-    EXPECT_EQ(vb.applyReplicated("k", ItemOp::Mutation, meta, Blob::create("v"), client.now),
+    EXPECT_EQ(vb.applyReplicated(vb.term(), "k", ItemOp::Mutation, meta, Blob::create("v"),
+                                 client.now),
               OpStatus::Ok);
     ItemMeta deletion = meta;
     deletion.seqno = Seqno{9};
-    EXPECT_EQ(vb.applyReplicated("gone", ItemOp::Deletion, deletion, {}, client.now), OpStatus::Ok);
+    EXPECT_EQ(vb.applyReplicated(vb.term(), "gone", ItemOp::Deletion, deletion, {}, client.now),
+              OpStatus::Ok);
     EXPECT_EQ(vb.highSeqno(), Seqno{9});
     bucket->setVBucketState(Vbid{0}, VbState::Active, client.now);
     const OpResult got = client.get("k");
@@ -240,7 +242,7 @@ TEST_P(AnyVBucket, AReplicaTakesCasSeqnoAndRevisionAsTheyCome) {
     EXPECT_EQ(client.getMeta("k").number, 3u);
     EXPECT_TRUE(client.getMeta("gone").deleted);
     EXPECT_EQ(client.set("k", "w").seqno, Seqno{10});
-    EXPECT_EQ(vb.applyReplicated("k", ItemOp::Mutation, meta, {}, client.now),
+    EXPECT_EQ(vb.applyReplicated(vb.term(), "k", ItemOp::Mutation, meta, {}, client.now),
               OpStatus::NotMyVbucket);
 }
 

@@ -49,6 +49,7 @@ OpResult VBucket::storeVersion(std::string_view key, BlobPtr value, const Versio
     if (version.deleted) {
         op = version.expiration ? ItemOp::Expiration : ItemOp::Deletion;
         meta.exptime = meta.exptime == 0 ? now.seconds : meta.exptime;
+        meta.datatype = 0;  // of a value that is not there
         value = {};
     }
     if (here && !version.overrule && rank(meta) <= rank(*here)) {

@@ -5,12 +5,20 @@
 
 namespace kv {
 
-void Checkpoint::reuse(SnapshotRange snapshot, Seqno first, CheckpointType type) {
+size_t Checkpoint::close() {
+    open_ = false;
+    const size_t bytes = forgetTombstonesBelow(Seqno{UINT64_MAX});
+    tombstones_.reset();
+    return bytes;
+}
+
+size_t Checkpoint::reuse(SnapshotRange snapshot, Seqno first, CheckpointType type) {
     snapshot_ = snapshot;
     type_ = type;
     first_ = first;
     availableFrom_ = first;
     base_ = 0;
+    return forgetTombstonesBelow(first);
 }
 
 void Checkpoint::reserveEntry() {
@@ -101,6 +109,7 @@ size_t Checkpoint::expelBefore(size_t position, std::vector<ItemPtr>& expelled) 
     entries_.erase(entries_.begin(), end);
     entries_.shrink_to_fit();
     bytes_ -= count * sizeof(Entry);
+    (void)forgetTombstonesBelow(availableFrom_);  // where nothing can be replaced any more
     base_ = position;
     return before - bytes_;
 }
@@ -121,11 +130,35 @@ void Checkpoint::compact(std::vector<size_t*> positions) {
     bytes_ -= (before - entries_.size()) * sizeof(Entry);
 }
 
-void Checkpoint::noteTombstone(std::string_view key, Seqno seqno) {
+size_t Checkpoint::noteMemory(std::string_view key) {
+    // A node of the table, its place in it, and the key's bytes, which may be in the node.
+    return 3 * sizeof(void*) + sizeof(TombstoneTable::value_type) + key.size();
+}
+
+size_t Checkpoint::noteTombstone(std::string_view key, Seqno seqno) {
     if (tombstones_ == nullptr) {
         tombstones_ = std::make_unique<TombstoneTable>();
     }
-    tombstones_->insert_or_assign(std::string(key), seqno);
+    if (!tombstones_->insert_or_assign(std::string(key), seqno).second) {
+        return 0;
+    }
+    const size_t bytes = noteMemory(key);
+    bytes_ += bytes;
+    return bytes;
+}
+
+size_t Checkpoint::forgetTombstonesBelow(Seqno seqno) {
+    if (tombstones_ == nullptr) {
+        return 0;
+    }
+    size_t bytes = 0;
+    std::erase_if(*tombstones_, [&](const auto& note) {
+        const bool below = note.second < seqno;
+        bytes += below ? noteMemory(note.first) : 0;
+        return below;
+    });
+    bytes_ -= bytes;
+    return bytes;
 }
 
 Seqno Checkpoint::tombstone(std::string_view key) const {
@@ -136,10 +169,15 @@ Seqno Checkpoint::tombstone(std::string_view key) const {
     return found != tombstones_->end() ? found->second : Seqno{};
 }
 
-void Checkpoint::forgetTombstone(std::string_view key) {
-    if (const auto found = tombstones_->find(key); found != tombstones_->end()) {
-        tombstones_->erase(found);
+size_t Checkpoint::forgetTombstone(std::string_view key) {
+    const auto found = tombstones_->find(key);
+    if (found == tombstones_->end()) {
+        return 0;
     }
+    tombstones_->erase(found);
+    const size_t bytes = noteMemory(key);
+    bytes_ -= bytes;
+    return bytes;
 }
 
 }  // namespace kv

@@ -19,6 +19,7 @@
 #include "types/ids.h"
 #include "types/item.h"
 #include "types/snapshot_range.h"
+#include "types/string_hash.h"
 
 namespace kv {
 
@@ -63,12 +64,14 @@ class Checkpoint {
     /// nothing.
     void reserveEntry();
     void append(ItemPtr item);
-    void close() { open_ = false; }
+    /// Nothing is replaced in it any more: what it remembers for that goes. Bytes that it accounts
+    /// for less.
+    [[nodiscard]] size_t close();
     void extendSnapshot(Seqno end) { snapshot_.end = end; }
     /// What was promised above `end` will not come.
     void cutSnapshot(Seqno end) { snapshot_.end = std::min(snapshot_.end, end); }
-    /// Makes an empty checkpoint another one, its id aside.
-    void reuse(SnapshotRange snapshot, Seqno first, CheckpointType type);
+    /// Makes an empty checkpoint another one, its id aside. Bytes that it accounts for less.
+    [[nodiscard]] size_t reuse(SnapshotRange snapshot, Seqno first, CheckpointType type);
     /// The age counts from the first item, not from the time when the checkpoint was opened.
     void startClock(uint64_t nowNs) { createdAtNs_ = nowNs; }
     [[nodiscard]] bool hasEntries() const { return !entries_.empty(); }
@@ -100,10 +103,12 @@ class Checkpoint {
     void compact(std::vector<size_t*> positions);
 
     /// A tombstone's StoredValue is gone though its deletion is in this checkpoint: remember where.
-    void noteTombstone(std::string_view key, Seqno seqno);
+    /// Bytes that it accounts for more.
+    size_t noteTombstone(std::string_view key, Seqno seqno);
     /// The remembered seqno of `key`; none when not noted.
     [[nodiscard]] Seqno tombstone(std::string_view key) const;
-    void forgetTombstone(std::string_view key);
+    /// Bytes that it accounts for less.
+    size_t forgetTombstone(std::string_view key);
 
     void cursorArrived() { ++cursorCount_; }
     void cursorLeft() { --cursorCount_; }
@@ -117,11 +122,11 @@ class Checkpoint {
         Seqno seqno;
         ItemPtr item;
     };
-    struct KeyHash {
-        using is_transparent = void;
-        size_t operator()(std::string_view key) const { return std::hash<std::string_view>{}(key); }
-    };
-    using TombstoneTable = std::unordered_map<std::string, Seqno, KeyHash, std::equal_to<>>;
+    using TombstoneTable = std::unordered_map<std::string, Seqno, StringHash, std::equal_to<>>;
+    /// Bytes that the note of one tombstone accounts for.
+    static size_t noteMemory(std::string_view key);
+    /// Forgets those below `seqno`. Bytes that their notes accounted for.
+    size_t forgetTombstonesBelow(Seqno seqno);
 
     CheckpointId id_;
     SnapshotRange snapshot_;

@@ -24,7 +24,7 @@ void CheckpointLog::openCheckpoint(SnapshotRange snapshot, CheckpointType type, 
     }
     if (before != nullptr && !before->hasEntries()) {
         // Nobody can have read anything of it: it becomes the new one.
-        before->reuse(snapshot, next(highSeqno()), type);
+        memory_.release(before->reuse(snapshot, next(highSeqno()), type));
         before->startClock(nowNs);
         for (const CursorPtr& cursor : cursors_.all()) {
             if (cursor->checkpoint() == before) {
@@ -37,7 +37,7 @@ void CheckpointLog::openCheckpoint(SnapshotRange snapshot, CheckpointType type, 
     auto checkpoint = std::make_unique<Checkpoint>(id, snapshot, next(highSeqno()), type, nowNs);
     memory_.add(checkpoint->memory());
     if (before != nullptr) {
-        before->close();
+        memory_.release(before->close());
     }
     list_.append(std::move(checkpoint));
     for (const CursorPtr& cursor : cursors_.all()) {
@@ -60,7 +60,7 @@ CheckpointList CheckpointLog::startOver(const CheckpointStart& start, uint64_t n
                                               CheckpointType::Memory, nowNs);
     memory_.add(fresh->memory());
     cursors_.clear();
-    open().close();
+    memory_.release(open().close());
     list_.append(std::move(fresh));
     lastSnapshot_ = start.snapshot;
     replica_ = false;

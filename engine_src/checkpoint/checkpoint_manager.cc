@@ -54,7 +54,7 @@ QueueResult CheckpointManager::queueDirty(ItemPtr item, Seqno previous, Generate
     }
     open.reserveEntry();
     if (noted && previous != Seqno{}) {
-        open.forgetTombstone(item->key());
+        log_.memory().release(open.forgetTombstone(item->key()));
     }
     const size_t memoryBefore = open.memory();
     assert(old == Checkpoint::kNowhere || !open.at(old) || open.at(old)->key() == item->key());
@@ -103,7 +103,7 @@ void CheckpointManager::noteTombstoneRemoved(std::string_view key, Seqno seqno) 
     Checkpoint& open = log_.open();
     if (!log_.cursors().empty() && seqno >= open.availableFrom() &&
         open.positionOf(seqno) != Checkpoint::kNowhere) {
-        open.noteTombstone(key, seqno);
+        log_.memory().add(open.noteTombstone(key, seqno));
     }
 }
 

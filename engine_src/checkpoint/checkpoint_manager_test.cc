@@ -143,6 +143,32 @@ TEST_F(CheckpointManagerTest, ARemovedTombstoneStillDeduplicates) {
     EXPECT_EQ(read.items[0]->seqno(), Seqno{2});
 }
 
+TEST_F(CheckpointManagerTest, WhatIsRememberedOfTombstonesIsCountedAndGoesWithTheOpenCheckpoint) {
+    config_.maxItems = 20;
+    manager().persistence().registerCursor();
+    const std::string key(100, 'k');
+    const auto remove = [&](const std::string& name) {
+        const auto deleted =
+                manager().queueDirty(Item::create(Vbid{0}, ItemOp::Deletion, name, {}, {}), {},
+                                     GenerateSeqno::Yes, GenerateCas::Yes, kSecond);
+        const size_t before = manager().memory();
+        manager().noteTombstoneRemoved(name, deleted.seqno);
+        return manager().memory() - before;
+    };
+    const size_t note = remove(key);
+    EXPECT_GT(note, key.size());
+    const size_t noted = manager().memory();
+    queue(key, {}, kSecond);  // in the place of the deletion, which the flusher has not taken
+    EXPECT_EQ(manager().memory() + note, noted + Blob::allocationSize(1) + sizeof(void*) * 2);
+    for (int i = 0; i < 10; ++i) {
+        EXPECT_EQ(remove(key + std::to_string(i)), note + 1);
+    }
+    const size_t full = manager().memory();
+    manager().removal().closeIfDue(100 * kSecond);
+    ASSERT_EQ(manager().stats().checkpoints, 2U);
+    EXPECT_EQ(manager().memory(), full - 10 * (note + 1) + sizeof(Checkpoint));
+}
+
 TEST_F(CheckpointManagerTest, ClosesByCountAndByTime) {
     config_.maxItems = 3;
     config_.maxCheckpoints = 100;

@@ -1,6 +1,7 @@
 #include "dcp/active_stream.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace kv::dcp {
@@ -17,6 +18,8 @@ ActiveStream::ActiveStream(const StreamRequest& request, std::string name,
       checkpoints_(checkpoints),
       source_(source),
       lastRead_(request.start),
+      consistent_(request.snapshot ? request.snapshot->start : request.start),
+      whole_(request.snapshot ? request.snapshot->end : request.start),
       lastSent_(request.start) {
     const Lock lock(mutex_);
     registerCursor(lock);
@@ -83,6 +86,17 @@ bool ActiveStream::takeSnapshot() {
     if (state_.load(std::memory_order_relaxed) != StreamState::InMemory) {
         return !ready_.empty();
     }
+    try {
+        readCheckpoints(lock);
+    } catch (const std::bad_alloc&) {
+        // The cursor has gone on, and what it brought is gone.
+        dropCursor(lock);
+        return true;
+    }
+    return !ready_.empty();
+}
+
+void ActiveStream::readCheckpoints(const Lock& lock) {
     auto read = checkpoints_.getItemsForCursor(cursor_, kSnapshotItems, kSnapshotBytes);
     auto item = read.items.begin();
     for (const auto& range : read.ranges) {
@@ -102,12 +116,13 @@ bool ActiveStream::takeSnapshot() {
                 const uint32_t flags =
                         (range.type == CheckpointType::Disk ? kMarkerDisk : kMarkerMemory) |
                         kMarkerCheckpoint;
-                push(Message::marker(vbid(), opaque(), (*item)->seqno(), end, flags), lock);
-                markedEnd_ = end;
+                mark(end, flags, lock);
             }
             for (auto it = item; it != stop; ++it) {
-                ++fromMemory_;
+                const Seqno seqno = (*it)->seqno();
                 push(Message::document(opaque(), std::move(*it), request_.format), lock);
+                lastRead_ = seqno;
+                ++fromMemory_;
             }
         }
         // Not the snapshot's end: on a replica it is promised before its items have arrived.
@@ -115,23 +130,26 @@ bool ActiveStream::takeSnapshot() {
         item = last;
     }
     finishIfComplete(lock);
-    return !ready_.empty();
 }
 
 void ActiveStream::runBackfill() {
-    if (!prepareBackfill()) {
+    try {
+        if (!prepareBackfill()) {
+            scan_.reset();
+            return;
+        }
+        // The scan runs without the mutex: it may wait for the disk, and the front end must not
+        // wait for it.
+        const Scanned scanned = scan();
+        if (scanned == Scanned::Paused) {
+            return;
+        }
+        const Seqno high = scan_ ? scan_->high() : Seqno{};
         scan_.reset();
-        return;
+        finishBackfill(scanned, high);
+    } catch (const std::bad_alloc&) {
+        scan_.reset();  // what it brought last may be gone
     }
-    // The scan runs without the mutex: it may wait for the disk, and the front end must not wait
-    // for it.
-    const Scanned scanned = scan();
-    if (scanned == Scanned::Paused) {
-        return;
-    }
-    const Seqno high = scan_ ? scan_->high() : Seqno{};
-    scan_.reset();
-    finishBackfill(scanned, high);
 }
 
 bool ActiveStream::prepareBackfill() {
@@ -172,12 +190,12 @@ ActiveStream::Scanned ActiveStream::scan() {
             return Scanned::Complete;
         }
         if (!std::exchange(marked_, true)) {
-            push(Message::marker(vbid(), opaque(), item->seqno(), snapshotEnd, kMarkerDisk), lock);
-            markedEnd_ = snapshotEnd;
+            mark(snapshotEnd, kMarkerDisk, lock);
         }
-        lastRead_ = item->seqno();
-        ++backfilled_;
+        const Seqno seqno = item->seqno();
         push(Message::document(opaque(), std::move(item), request_.format), lock);
+        lastRead_ = seqno;
+        ++backfilled_;
         if (readyBytes_ >= kBackfillBytes) {
             return Scanned::Paused;
         }
@@ -215,11 +233,15 @@ bool ActiveStream::cursorDropped(const CursorPtr& cursor) {
     if (cursor_ != cursor || state_.load(std::memory_order_relaxed) == StreamState::Dead) {
         return false;
     }
+    dropCursor(lock);
+    ++cursorDrops_;
+    return true;
+}
+
+void ActiveStream::dropCursor(const Lock& /*lock*/) {
     checkpoints_.removeCursor(cursor_);
     cursor_.reset();
-    ++cursorDrops_;
     state_.store(StreamState::Backfilling, std::memory_order_release);
-    return true;
 }
 
 void ActiveStream::end(EndStatus status, bool silently) {
@@ -238,8 +260,20 @@ bool ActiveStream::drained() const {
 }
 
 void ActiveStream::push(Message message, const Lock& /*lock*/) {
-    readyBytes_ += message.wireSize();
+    const size_t bytes = message.wireSize();
     ready_.push_back(std::move(message));
+    readyBytes_ += bytes;
+}
+
+void ActiveStream::mark(Seqno end, uint32_t flags, const Lock& lock) {
+    const Seqno consistent = lastRead_ >= whole_ ? whole_ : consistent_;
+    // Whoever has a snapshot in part is not consistent at the end of a shorter one: the rest may
+    // hold the only version of what was replaced in what he has.
+    const Seqno whole = std::max(whole_, end);
+    push(Message::marker(vbid(), opaque(), consistent, whole, flags), lock);
+    consistent_ = consistent;
+    whole_ = whole;
+    markedEnd_ = end;
 }
 
 void ActiveStream::finishIfComplete(const Lock& lock) {
@@ -252,11 +286,6 @@ void ActiveStream::endLocked(EndStatus status, bool silently, const Lock& lock) 
     if (state_.load(std::memory_order_relaxed) == StreamState::Dead) {
         return;
     }
-    state_.store(StreamState::Dead, std::memory_order_release);
-    if (cursor_) {
-        checkpoints_.removeCursor(cursor_);
-        cursor_.reset();
-    }
     if (status == EndStatus::Rollback) {
         // What waits is of a history that is none.
         ready_.clear();
@@ -264,6 +293,11 @@ void ActiveStream::endLocked(EndStatus status, bool silently, const Lock& lock) 
     }
     if (!silently) {
         push(Message::streamEnd(vbid(), opaque(), status), lock);
+    }
+    state_.store(StreamState::Dead, std::memory_order_release);
+    if (cursor_) {
+        checkpoints_.removeCursor(cursor_);
+        cursor_.reset();
     }
 }
 

@@ -21,6 +21,7 @@
 #include "dcp/backfill.h"
 #include "dcp/message.h"
 #include "types/ids.h"
+#include "types/snapshot_range.h"
 
 namespace kv::dcp {
 
@@ -31,6 +32,9 @@ struct StreamRequest {
     Seqno end{UINT64_MAX};  ///< last seqno wanted
     bool diskOnly{false};   ///< end after the backfill
     MessageFormat format{};
+    /// The snapshot that the client has in part: it is consistent at its start, and again at its
+    /// end. None: at `start`.
+    std::optional<SnapshotRange> snapshot{};
 };
 
 enum class StreamState : uint8_t { Backfilling, InMemory, Dead };
@@ -68,7 +72,7 @@ class ActiveStream {
     /// something to send.
     bool takeSnapshot();
     /// Reads what memory no longer holds, up to kBackfillBytes of messages; next() asks for more
-    /// when they are sent.
+    /// when they are sent. Where there is no memory for it, nothing is lost: next() asks again.
     void runBackfill();
     static constexpr size_t kBackfillBytes = size_t{4} << 20;
     /// Bytes of documents that one look at the checkpoints brings, and then the rest of one.
@@ -105,7 +109,13 @@ class ActiveStream {
         return state_.load(std::memory_order_acquire) == StreamState::Backfilling;
     }
     void registerCursor(const Lock& lock);
+    /// Throws std::bad_alloc, and then changed nothing.
     void push(Message message, const Lock& lock);
+    /// Announces a snapshot up to `end`, or to where the client is whole again.
+    void mark(Seqno end, uint32_t flags, const Lock& lock);
+    void readCheckpoints(const Lock& lock);
+    /// Goes on by backfill, from lastRead_.
+    void dropCursor(const Lock& lock);
     void finishIfComplete(const Lock& lock);
     bool prepareBackfill();
     enum class Scanned : uint8_t { Paused, Complete, Failed, MissedDeletions };
@@ -133,7 +143,9 @@ class ActiveStream {
     CursorPtr cursor_;  ///< empty after it was dropped, until the next backfill
     Seqno cursorNext_;  ///< first seqno that the cursor can deliver
     Seqno lastRead_;    ///< highest seqno put into ready_
-    Seqno markedEnd_;   ///< end of the last snapshot marker put into ready_
+    Seqno markedEnd_;   ///< end of the last snapshot put into ready_
+    Seqno consistent_;  ///< where the client is consistent while it does not have all up to whole_
+    Seqno whole_;       ///< and where it is again: end of the last snapshot marker
     Seqno lastSent_;
     uint64_t backfilled_{0};
     uint64_t fromMemory_{0};

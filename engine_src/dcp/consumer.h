@@ -41,8 +41,12 @@ class StreamSlot {
         stream_.swap(stream);  // the old one is freed after the lock
         taken_.store(stream_ != nullptr, std::memory_order_release);
     }
-    std::shared_ptr<PassiveStream> take() {
+    /// The stream, which is there no longer; with `only`, that one or none.
+    std::shared_ptr<PassiveStream> take(const PassiveStream* only = nullptr) {
         const Spin spin(busy_);
+        if (only != nullptr && stream_.get() != only) {
+            return nullptr;
+        }
         taken_.store(false, std::memory_order_release);
         return std::exchange(stream_, nullptr);
     }
@@ -85,11 +89,7 @@ class BasicConsumer {
     }
     /// When it returns nothing of the stream is applied any more. What it held back counts as
     /// applied for the producer's flow control.
-    void closeStream(Vbid vbid) {
-        if (const auto stream = slots_[vbid.get()].take()) {
-            unacknowledged_ += stream->close();
-        }
-    }
+    void closeStream(Vbid vbid) { close(slots_[vbid.get()].take()); }
     [[nodiscard]] bool hasStream(Vbid vbid) const { return slots_[vbid.get()].test(); }
     [[nodiscard]] std::shared_ptr<PassiveStream> findStream(Vbid vbid) const {
         return vbid.get() < slots_.size() ? slots_[vbid.get()].copy() : nullptr;
@@ -111,7 +111,7 @@ class BasicConsumer {
         heldBack_ += hold ? 1U : 0U;
         size_t appliedBytes = 0;
         const Applied applied = stream->receive(std::move(message), hold, now, appliedBytes);
-        return finish(vbid, applied, appliedBytes);
+        return finish(*stream, applied, appliedBytes);
     }
 
     /// Applies what was held back, a batch of every stream; true when some is left. Does nothing
@@ -126,7 +126,7 @@ class BasicConsumer {
             if (!isShort()) {
                 size_t appliedBytes = 0;
                 const Applied applied = stream->processBuffered(kBatch, now, appliedBytes);
-                finish(stream->vbid(), applied, appliedBytes);
+                finish(*stream, applied, appliedBytes);
             }
             left = left || stream->buffered() != 0;
         }
@@ -146,11 +146,17 @@ class BasicConsumer {
         return static_cast<double>(bucket_.memory().estimate()) >
                kThrottle * static_cast<double>(bucket_.memory().quota());
     }
-    Applied finish(Vbid vbid, Applied applied, size_t bytes) {
+    void close(const std::shared_ptr<PassiveStream>& stream) {
+        if (stream) {
+            unacknowledged_ += stream->close();
+        }
+    }
+    Applied finish(const PassiveStream& stream, Applied applied, size_t bytes) {
         unacknowledged_ += bytes;
         if (applied != Applied::Ok) {
             refused_ += applied == Applied::Refused ? 1U : 0U;
-            closeStream(vbid);
+            // The vBucket may have another stream by now.
+            close(slots_[stream.vbid().get()].take(&stream));
         }
         return applied;
     }

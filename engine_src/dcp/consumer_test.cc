@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <random>
 #include <thread>
 
@@ -61,6 +62,23 @@ TYPED_TEST(ConsumerTest, AppliesSnapshotsWithSeqnoCasAndRevision) {
     EXPECT_EQ(b.number, 3u);
 }
 
+TYPED_TEST(ConsumerTest, ADeletionWithoutItsTimeWasMadeNow) {
+    auto& consumer = this->consumer_;
+    consumer.addStream(kVb, kOpaque);
+    consumer.receive(marker(kVb, 1, 2), this->now_);
+    consumer.receive(document(kVb, 1, "a", ItemOp::Deletion), this->now_);
+    auto timed = document(kVb, 2, "b", ItemOp::Deletion);
+    ItemMeta meta{.cas = Cas{5}, .seqno = Seqno{2}, .revSeqno = 3, .exptime = 1'600'000'000};
+    timed.item = Item::create(kVb, ItemOp::Deletion, "b", meta, {});
+    consumer.receive(std::move(timed), this->now_);
+    VBucket& vbucket = this->bucket_->vbucket(kVb);
+    // Else it would be purged at once, and every client of this copy would start over.
+    EXPECT_EQ(this->bucket_->purgeTombstones(this->now_), 1U);
+    vbucket.setState(VbState::Active);
+    EXPECT_EQ(vbucket.getMeta("a", this->now_).exptime, this->now_.seconds);
+    EXPECT_EQ(vbucket.getMeta("b", this->now_).status, OpStatus::KeyNotFound) << "purged";
+}
+
 TYPED_TEST(ConsumerTest, AVBucketPromotedInMidSnapshotBeginsItsHistoryBeforeThatSnapshot) {
     auto& consumer = this->consumer_;
     consumer.addStream(kVb, kOpaque);
@@ -115,9 +133,29 @@ TYPED_TEST(ConsumerTest, RefusesWhatDoesNotFitAndClosesTheStream) {
     EXPECT_EQ(consumer.receive(document(kVb, 4, "b"), this->now_), Applied::Refused) << "beyond";
     fresh();
     this->bucket_->setVBucketState(kVb, VbState::Active, this->now_);
-    EXPECT_EQ(consumer.receive(marker(kVb, 3, 5), this->now_), Applied::Ok);
-    EXPECT_EQ(consumer.receive(document(kVb, 3, "b"), this->now_), Applied::Refused) << "active";
+    EXPECT_EQ(consumer.receive(marker(kVb, 3, 5), this->now_), Applied::Refused) << "active";
+    EXPECT_EQ(this->bucket_->vbucket(kVb).checkpoints().currentSnapshot().end, Seqno{2});
     EXPECT_EQ(consumer.stats().refused, 5u);
+}
+
+TYPED_TEST(ConsumerTest, WhatWasPromotedMeanwhileTakesNothingOfTheStreamEvenAsAReplicaAgain) {
+    auto& consumer = this->consumer_;
+    VBucket& vbucket = this->bucket_->vbucket(kVb);
+    const auto promoteAndBack = [&] {
+        this->bucket_->setVBucketState(kVb, VbState::Active, this->now_);
+        this->bucket_->setVBucketState(kVb, VbState::Replica, this->now_);
+    };
+    consumer.addStream(kVb, kOpaque);
+    ASSERT_EQ(consumer.receive(marker(kVb, 1, 9), this->now_), Applied::Ok);
+    ASSERT_EQ(consumer.receive(document(kVb, 1, "a"), this->now_), Applied::Ok);
+    promoteAndBack();
+    EXPECT_EQ(consumer.receive(document(kVb, 2, "b"), this->now_), Applied::Refused);
+    consumer.addStream(kVb, kOpaque);
+    promoteAndBack();
+    EXPECT_EQ(consumer.receive(marker(kVb, 2, 9), this->now_), Applied::Refused);
+    EXPECT_EQ(vbucket.highSeqno(), Seqno{1});
+    consumer.addStream(kVb, kOpaque);
+    EXPECT_EQ(consumer.receive(marker(kVb, 2, 9), this->now_), Applied::Ok) << "a new stream's";
 }
 
 TYPED_TEST(ConsumerTest, EndsAStreamAndIgnoresWhatComesLate) {
@@ -203,6 +241,36 @@ TYPED_TEST(ConsumerTest, KeepsOrderWhileReceivingAndDrainingAtOnce) {
         EXPECT_EQ(bucket.vbucket(Vbid{vb}).highSeqno(), Seqno{kItems});
     }
     EXPECT_EQ(consumer.stats().refused, 0u);
+    EXPECT_EQ(consumer.takeAcknowledgement(1), consumer.stats().bytes);
+}
+
+/// Lets something happen when the task has looked at a slot.
+struct ProbeBefore {
+    static inline std::function<void()> next;
+
+    template <class Slot>
+    static auto take(const Slot& slot) {
+        auto stream = slot.copy();
+        if (stream && next) {
+            std::exchange(next, {})();
+        }
+        return stream;
+    }
+};
+
+TEST(DcpConsumer, TheLateEndOfAStreamLeavesItsSuccessorAlone) {
+    const auto bucket = replicaBucket();
+    const BucketMemoryGuard guard(bucket->memory());
+    BasicConsumer<ProbeBefore> consumer(*bucket);
+    consumer.addStream(kVb, kOpaque);
+    const size_t quota = bucket->memory().quota();
+    bucket->setQuota(1);
+    consumer.receive(Message::streamEnd(kVb, kOpaque, EndStatus::Ok), OpTime::now());
+    bucket->setQuota(quota);
+    ProbeBefore::next = [&] { consumer.addStream(kVb, kOpaque + 1); };
+    EXPECT_FALSE(consumer.processBuffered(OpTime::now())) << "the first one's end was all";
+    ASSERT_TRUE(consumer.hasStream(kVb));
+    EXPECT_EQ(consumer.findStream(kVb)->opaque(), kOpaque + 1);
     EXPECT_EQ(consumer.takeAcknowledgement(1), consumer.stats().bytes);
 }
 

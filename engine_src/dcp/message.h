@@ -45,8 +45,8 @@ struct Message {
     Vbid vbid{};
     uint32_t opaque{0};  ///< of the stream request
     ItemPtr item;        ///< Mutation, Deletion, Expiration
-    Seqno start{};       ///< SnapshotMarker: first seqno
-    Seqno end{};         ///< SnapshotMarker: last seqno
+    Seqno start{};       ///< SnapshotMarker: where the client is consistent; its documents follow
+    Seqno end{};         ///< SnapshotMarker: last seqno, where it will be consistent
     /// SnapshotMarker: MarkerFlag bits; StreamEnd: EndStatus; Deletion: 1 with its time, else 0
     uint32_t detail{0};
 

@@ -53,27 +53,30 @@ Applied PassiveStream::apply(const Message& message, const OpTime& now) {
         if (message.start > message.end || message.end <= vbucket_.highSeqno()) {
             return Applied::Refused;
         }
-        // The rest of a snapshot that was begun on an earlier connection starts above what is here.
+        // A marker begins where its sender takes this copy for consistent; what is here in part is
+        // known to the log.
         const SnapshotRange range{std::max(message.start, kv::next(vbucket_.highSeqno())),
                                   message.end};
-        vbucket_.checkpoints().createSnapshot(
-                range,
-                (message.detail & kMarkerDisk) != 0 ? CheckpointType::Disk : CheckpointType::Memory,
-                false, now.nanos);
+        const bool disk = (message.detail & kMarkerDisk) != 0;
+        const OpStatus status = vbucket_.beginReplicated(
+                term_, range, disk ? CheckpointType::Disk : CheckpointType::Memory, now);
         snapshotEnd_ = message.end;
-        return Applied::Ok;
+        return status == OpStatus::Ok ? Applied::Ok : Applied::Refused;
     }
     const Item& item = *message.item;
     if (item.seqno() <= vbucket_.highSeqno() || item.seqno() > snapshotEnd_) {
         return Applied::Refused;
     }
+    // A source need not say when it deleted: a tombstone without a time would be purged at once.
+    const bool untimed = item.isDeletion() && item.exptime() == 0;
     const ItemMeta meta{.cas = item.cas(),
                         .seqno = item.seqno(),
                         .revSeqno = item.revSeqno(),
                         .flags = item.flags(),
-                        .exptime = item.exptime(),
+                        .exptime = untimed ? now.seconds : item.exptime(),
                         .datatype = item.datatype()};
-    const OpStatus status = vbucket_.applyReplicated(item.key(), item.op(), meta, item.blob(), now);
+    const OpStatus status =
+            vbucket_.applyReplicated(term_, item.key(), item.op(), meta, item.blob(), now);
     return status == OpStatus::Ok ? Applied::Ok : Applied::Refused;
 }
 

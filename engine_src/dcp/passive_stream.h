@@ -23,7 +23,9 @@ enum class Applied : uint8_t {
 
 class PassiveStream {
   public:
-    PassiveStream(VBucket& vbucket, uint32_t opaque) : vbucket_(vbucket), opaque_(opaque) {}
+    /// Made before it is asked for: what the request says of the vBucket is of the same term.
+    PassiveStream(VBucket& vbucket, uint32_t opaque)
+        : vbucket_(vbucket), opaque_(opaque), term_(vbucket.term()) {}
 
     /// Applies `message`, or buffers it behind others or because of `hold`. Bytes that were applied
     /// are added to `appliedBytes`.
@@ -38,6 +40,8 @@ class PassiveStream {
     }
     [[nodiscard]] Vbid vbid() const { return vbucket_.id(); }
     [[nodiscard]] uint32_t opaque() const { return opaque_; }
+    /// The vBucket's, that it was made in.
+    [[nodiscard]] uint64_t term() const { return term_; }
     /// Why it ended, once receive() or processBuffered() has said so.
     [[nodiscard]] std::optional<EndStatus> ended() const {
         const std::scoped_lock lock(mutex_);
@@ -49,6 +53,7 @@ class PassiveStream {
 
     VBucket& vbucket_;
     const uint32_t opaque_;
+    const uint64_t term_;
     mutable std::mutex mutex_;
     std::deque<Message> buffer_;
     Seqno snapshotEnd_{};

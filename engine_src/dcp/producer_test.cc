@@ -113,9 +113,10 @@ class Node {
     }
 
     std::shared_ptr<ActiveStream> stream(Vbid vbid, Seqno start = {}, Seqno end = Seqno{UINT64_MAX},
-                                         bool diskOnly = false) {
+                                         bool diskOnly = false,
+                                         std::optional<SnapshotRange> snapshot = {}) {
         auto made = std::make_shared<ActiveStream>(
-                StreamRequest{vbid, 100u + vbid.get(), start, end, diskOnly, {}},
+                StreamRequest{vbid, 100u + vbid.get(), start, end, diskOnly, {}, snapshot},
                 "dcp:" + std::to_string(vbid.get()), managers[vbid.get()]->cursors(), store);
         EXPECT_TRUE(producer.addStream(made));
         return made;
@@ -170,27 +171,45 @@ class Node {
     P producer;
 };
 
+/// The markers among messages: from where the client is consistent, and where it will be again.
+using Ranges = std::vector<std::pair<uint64_t, uint64_t>>;
+Ranges markers(const std::vector<Message>& messages) {
+    Ranges found;
+    for (const auto& message : messages) {
+        if (message.kind == MessageKind::SnapshotMarker) {
+            found.emplace_back(message.start.get(), message.end.get());
+        }
+    }
+    return found;
+}
+
 /// The documents among messages, and checks that every one lies inside the marker before it, keys
 /// unique in it.
 std::vector<std::pair<uint64_t, std::string>> documents(const std::vector<Message>& messages,
                                                         Vbid vbid) {
     std::vector<std::pair<uint64_t, std::string>> found;
-    Seqno start{1};
+    Seqno start{};
     Seqno end{};
+    Seqno last{};
+    bool marked = false;
     std::set<std::string> keys;
     for (const auto& message : messages) {
         if (message.vbid != vbid) {
             continue;
         }
         if (message.kind == MessageKind::SnapshotMarker) {
-            EXPECT_GT(message.start, end) << "snapshots do not overlap";
+            if (std::exchange(marked, true)) {
+                EXPECT_EQ(message.start, last == end ? end : start)
+                        << "consistent is who has all of the last snapshot";
+            }
             start = message.start;
             end = message.end;
             keys.clear();
         } else if (message.item) {
             const std::string key(message.item->key());
-            EXPECT_LE(start, message.item->seqno());
-            EXPECT_LE(message.item->seqno(), end);
+            last = message.item->seqno();
+            EXPECT_LT(start, last);
+            EXPECT_LE(last, end);
             EXPECT_TRUE(keys.insert(key).second) << key << " twice in one snapshot";
             if (!found.empty()) {
                 EXPECT_GT(message.item->seqno().get(), found.back().first);
@@ -285,6 +304,97 @@ TYPED_TEST(ProducerTest, ADroppedCursorGoesOnByBackfillWithoutLossOrRepetition) 
     EXPECT_EQ(got.size(), 21u);
     EXPECT_EQ(got.back().second, "last");
     EXPECT_EQ(stream->stats().cursorDrops, 1u);
+}
+
+TYPED_TEST(ProducerTest, AMarkerBeginsWhereTheClientIsConsistent) {
+    Node<TypeParam> node;
+    const Vbid vb{1};
+    node.write(vb, "a");
+    node.stream(vb);
+    node.write(vb, "b");
+    node.write(vb, "a");
+    EXPECT_EQ(markers(node.drain()), (Ranges{{0, 3}})) << "1 was replaced by 3: 2 is no beginning";
+    node.write(vb, "c");
+    node.write(vb, "c");
+    EXPECT_EQ(markers(node.drain()), (Ranges{{3, 5}}));
+}
+
+TYPED_TEST(ProducerTest, AMarkerOfABackfillAndOfWhatFollowsBeginWhereTheClientIsConsistent) {
+    Node<TypeParam> node;
+    node.config.maxItems = 2;
+    const Vbid vb{1};
+    for (const char* key : {"a", "b", "a", "c", "b", "a"}) {
+        node.write(vb, key);
+        node.persist(vb);
+    }
+    node.stream(vb, Seqno{1});
+    auto got = node.drain();
+    EXPECT_EQ(markers(got), (Ranges{{1, 6}}));
+    node.write(vb, "d");
+    node.write(vb, "d");
+    got = node.drain();
+    ASSERT_FALSE(got.empty());
+    EXPECT_EQ(got[0].start, Seqno{6});
+}
+
+TYPED_TEST(ProducerTest, AClientThatHasASnapshotInPartIsConsistentBeforeItUntilItIsComplete) {
+    Node<TypeParam> node;
+    node.config.maxItems = 3;
+    const Vbid vb{1};
+    for (int i = 0; i < 9; ++i) {
+        node.write(vb, "k" + std::to_string(i));
+    }
+    // Of 3..8 it has up to 4: memory has 4..6 and 7..9, and only behind 8 is it whole again.
+    node.stream(vb, Seqno{4}, Seqno{UINT64_MAX}, false, SnapshotRange{Seqno{2}, Seqno{8}});
+    auto got = node.drain();
+    EXPECT_EQ(markers(got), (Ranges{{2, 8}, {2, 9}}));
+    EXPECT_EQ(documents(got, vb).size(), 5U);
+    node.write(vb, "k");
+    EXPECT_EQ(markers(node.drain()), (Ranges{{9, 10}}));
+
+    // The same from disk, which has less than the snapshot promised.
+    const Vbid other{2};
+    for (int i = 0; i < 5; ++i) {
+        node.write(other, "k" + std::to_string(i));
+        node.persist(other);
+    }
+    for (int i = 5; i < 9; ++i) {
+        node.write(other, "k" + std::to_string(i));
+    }
+    node.stream(other, Seqno{2}, Seqno{UINT64_MAX}, false, SnapshotRange{Seqno{1}, Seqno{7}});
+    got = node.drain();
+    const auto ranges = markers(got);
+    ASSERT_GE(ranges.size(), 2U);
+    EXPECT_EQ(ranges[0], std::pair(uint64_t{1}, uint64_t{7}));
+    EXPECT_EQ(ranges[1].first, 1U) << "7 has not been sent when this snapshot begins";
+    EXPECT_EQ(documents(got, other).size(), 7U);
+}
+
+TYPED_TEST(ProducerTest, AStreamThatGoesBackToDiskInMidSnapshotSaysSo) {
+    Node<TypeParam> node;
+    node.config.maxItems = 100;
+    const Vbid vb{2};
+    auto& manager = *node.managers[vb.get()];
+    const auto receive = [&](uint64_t seqno) {
+        manager.queueDirty(Item::create(vb, ItemOp::Mutation, "k" + std::to_string(seqno),
+                                        {.cas = Cas{seqno}, .seqno = Seqno{seqno}}, {}),
+                           Seqno{}, GenerateSeqno::No, GenerateCas::No, 1);
+        node.producer.onSeqno(vb);
+    };
+    const auto stream = node.stream(vb);
+    manager.createSnapshot({Seqno{1}, Seqno{4}}, CheckpointType::Memory, false, 1);
+    receive(1);
+    receive(3);
+    EXPECT_EQ(markers(node.drain()), (Ranges{{0, 4}}));
+    receive(4);
+    manager.createSnapshot({Seqno{5}, Seqno{6}}, CheckpointType::Memory, false, 1);
+    receive(6);
+    node.persist(vb);
+    const auto victims = manager.removal().getListOfCursorsToDrop();
+    ASSERT_EQ(victims.size(), 1U);
+    ASSERT_TRUE(node.producer.dropCursor(vb, victims[0]));
+    node.persist(vb);
+    EXPECT_EQ(markers(node.drain()), (Ranges{{0, 6}})) << "3 is in the middle of a snapshot";
 }
 
 TYPED_TEST(ProducerTest, AStreamThatMissedAPurgedDeletionRollsBack) {

@@ -4,6 +4,13 @@
 
 namespace kv::dcp {
 
+std::optional<SnapshotRange> partialSnapshot(const ResumePoint& client) {
+    if (client.start == client.snapshot.start || client.start == client.snapshot.end) {
+        return std::nullopt;
+    }
+    return client.snapshot;
+}
+
 std::optional<Seqno> rollbackPoint(const ResumePoint& client, const std::vector<FailoverEntry>& log,
                                    Seqno high, Seqno purged) {
     if (client.start == Seqno{0} && !(client.strict && client.uuid != VbUuid{0})) {
@@ -20,14 +27,13 @@ std::optional<Seqno> rollbackPoint(const ResumePoint& client, const std::vector<
     }
     // The client's history is ours up to where the next newer one began, or to what we have of it.
     const Seqno shared = history == log.begin() ? high : std::prev(history)->seqno;
-    // A snapshot that is complete, or that nothing was received of, does not matter.
-    const Seqno first = client.start == client.snapshot.end ? client.start : client.snapshot.start;
-    const Seqno last = client.start == client.snapshot.start ? client.start : client.snapshot.end;
-    if (last <= shared) {
+    const SnapshotRange open =
+            partialSnapshot(client).value_or(SnapshotRange{client.start, client.start});
+    if (open.end <= shared) {
         return std::nullopt;
     }
     // A snapshot that goes beyond what we share cannot be completed: back to before it.
-    return std::min(first, shared);
+    return std::min(open.start, shared);
 }
 
 }  // namespace kv::dcp

@@ -20,6 +20,10 @@ struct ResumePoint {
     bool strict{false};        ///< a uuid given with start 0 must be known, too
 };
 
+/// The snapshot that the client has in part; one that is complete, or that nothing was received of,
+/// does not matter.
+std::optional<SnapshotRange> partialSnapshot(const ResumePoint& client);
+
 /// Empty: the stream may go on. Otherwise the seqno that the client must roll back to before it
 /// asks again. `log` is the vBucket's failover log, newest first; `high` its high seqno; `purged`
 /// the highest seqno of a tombstone that no longer exists here (a client below it cannot be told of

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <new>
 #include <thread>
 
 #include "executor/fake_executor.h"
@@ -39,6 +40,21 @@ TEST(FakeExecutorTest, RepeatsAtTheDelayTheTaskAsksFor) {
     EXPECT_EQ(runs, 0);
     executor.advance(11s);
     EXPECT_EQ(runs, 3);
+}
+
+TEST(FakeExecutorTest, WantOfMemoryInATaskIsNotItsEnd) {
+    FakeExecutor executor;
+    int runs = 0;
+    executor.schedule("hungry", TaskPool::NonIO, 0ns, [&] {
+        if (++runs < 3) {
+            throw std::bad_alloc();
+        }
+        return TaskResult::done();
+    });
+    EXPECT_EQ(executor.runDue(), 1U) << "later, not at once";
+    executor.advance(10s);
+    EXPECT_EQ(runs, 3);
+    EXPECT_TRUE(executor.stats().empty());
 }
 
 TEST(FakeExecutorTest, WakeDuringARunRunsOnceMore) {

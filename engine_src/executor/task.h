@@ -1,9 +1,10 @@
 // Task: a named piece of background work that an Executor runs again and again, never twice at the
 // same time.
 //
-// Ownership: shared by the executor and whoever scheduled it (TaskPtr). The function must not
-// throw. Thread rules: the public functions may be called from any thread; all other state belongs
-// to the executor that runs the task.
+// Ownership: shared by the executor and whoever scheduled it (TaskPtr). The function throws
+// nothing but std::bad_alloc: then it is run again a little later. Thread rules: the public
+// functions may be called from any thread; all other state belongs to the executor that runs the
+// task.
 #pragma once
 
 #include <atomic>

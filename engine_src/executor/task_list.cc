@@ -1,8 +1,26 @@
 #include "executor/task_list.h"
 
 #include <algorithm>
+#include <new>
+
+#include "logging/log.h"
 
 namespace kv {
+
+namespace {
+
+constexpr auto kRetryDelay = std::chrono::milliseconds(100);
+
+TaskResult callOrRetry(const std::string& name, const std::function<TaskResult()>& function) {
+    try {
+        return function();
+    } catch (const std::bad_alloc&) {
+        log::warn("task {}: no memory, tried again", name);
+        return TaskResult::after(kRetryDelay);
+    }
+}
+
+}  // namespace
 
 void TaskList::add(TaskPtr task, TaskTime wakeAt) {
     task->wakeAt_ = wakeAt;
@@ -37,7 +55,7 @@ TaskPtr TaskList::start(TaskTime now) {
 
 TaskResult TaskList::call(Task& task) {
     const auto begin = std::chrono::steady_clock::now();
-    const TaskResult result = task.function_();
+    const TaskResult result = callOrRetry(task.name_, task.function_);
     const int64_t ns =
             std::chrono::duration_cast<TaskTime>(std::chrono::steady_clock::now() - begin).count();
     // One thread runs a task at a time, so plain stores do.

@@ -26,7 +26,7 @@ void require(bool holds) {
 template <class Number>
 std::string big(Number value) {
     std::string bytes(sizeof value, '\0');
-    protocol::storeBig(reinterpret_cast<uint8_t*>(bytes.data()), value);
+    storeBig(bytes.data(), value);
     return bytes;
 }
 
@@ -149,8 +149,7 @@ class Model {
                 break;
             case Opcode::kIncrement:
             case Opcode::kDecrement:
-                document = {std::to_string(protocol::loadBig<uint64_t>(
-                                    reinterpret_cast<const uint8_t*>(answer.value.data()))),
+                document = {std::to_string(loadBig<uint64_t>(answer.value.data())),
                             live ? document.expiry : expiry,
                             answer.cas,
                             {}};

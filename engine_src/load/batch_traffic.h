@@ -198,7 +198,7 @@ class BatchTraffic final : public Traffic {
         std::size_t written = 0;
         while (lane.unwritten != 0 && written < kHighWater) {
             const std::size_t size = plan_.write(lane.index, request_.data(), lane.sent);
-            const auto vbucket = protocol::loadBig<std::uint16_t>(request_.data() + 6);
+            const auto vbucket = loadBig<std::uint16_t>(request_.data() + 6);
             Channel& channel = *lane.channels[routes_.active[vbucket]];
             std::memcpy(channel.reserve(size), request_.data(), size);
             channel.commit(size);

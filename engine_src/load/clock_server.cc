@@ -14,7 +14,7 @@
 
 #include "load/clock_protocol.h"
 #include "load/load_error.h"
-#include "protocol/big_endian.h"
+#include "types/endian.h"
 
 namespace kv::load {
 
@@ -38,8 +38,7 @@ namespace {
 template <class Number>
 void appendBig(std::string& text, Number number) {
     text.resize(text.size() + sizeof(number));
-    protocol::storeBig(reinterpret_cast<std::uint8_t*>(text.data()) + text.size() - sizeof(number),
-                       number);
+    storeBig(text.data() + text.size() - sizeof(number), number);
 }
 
 /// Small messages always fit into the socket's buffer, unless the client does not read.
@@ -149,8 +148,7 @@ bool ClockServer::hear(Client& client) {
     }
     std::size_t at = 0;
     for (; client.heard.size() - at >= sizeof(std::uint32_t); at += sizeof(std::uint32_t)) {
-        const auto index = protocol::loadBig<std::uint32_t>(
-                reinterpret_cast<const std::uint8_t*>(client.heard.data()) + at);
+        const auto index = loadBig<std::uint32_t>(client.heard.data() + at);
         if (!answer(client, index)) {
             return false;
         }

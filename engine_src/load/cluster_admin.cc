@@ -163,7 +163,7 @@ Json digest(FrameReader& reader, std::uint16_t vbucket) {
         }
         const bool deleted = opcode == Opcode::kDcpDeletion || opcode == Opcode::kDcpExpiration;
         if (deleted || opcode == Opcode::kDcpMutation) {
-            high = protocol::loadBig<std::uint64_t>(frame.extras.data());
+            high = loadBig<std::uint64_t>(frame.extras.data());
             documents[std::string(frame.keyText())] = {fingerprint(frame), deleted};
         }
         return opcode != Opcode::kDcpStreamEnd;

@@ -1,7 +1,6 @@
 #include "load/histogram.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 namespace kv::load {
@@ -9,24 +8,11 @@ namespace kv::load {
 Histogram::Histogram() : counts_(kBuckets, 0) {}
 
 std::size_t Histogram::indexOf(std::uint64_t value) noexcept {
-    value = std::min(value, kMaxValue);
-    if (value < (std::uint64_t{1} << kSubBits)) {
-        return value;
-    }
-    // Shift so that kSubBits significant bits remain; the top one is always set, so half a range.
-    const auto shift = static_cast<unsigned>(std::bit_width(value)) - kSubBits;
-    constexpr std::uint64_t kHalf = std::uint64_t{1} << (kSubBits - 1);
-    return (std::uint64_t{shift} + 1) * kHalf + ((value >> shift) - kHalf);
+    return LogLinear<kSubBits>::bucketOf(std::min(value, kMaxValue));
 }
 
 std::uint64_t Histogram::upperValue(std::size_t index) noexcept {
-    constexpr std::uint64_t kHalf = std::uint64_t{1} << (kSubBits - 1);
-    if (index < 2 * kHalf) {
-        return index;
-    }
-    const auto shift = index / kHalf - 1;
-    const auto mantissa = index % kHalf + kHalf;
-    return ((mantissa + 1) << shift) - 1;
+    return LogLinear<kSubBits>::upperOf(index);
 }
 
 void Histogram::record(std::uint64_t value, std::uint64_t times) noexcept {

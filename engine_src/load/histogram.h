@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "types/log_linear.h"
+
 namespace kv::load {
 
 class Histogram {
@@ -20,9 +22,7 @@ class Histogram {
     static constexpr unsigned kSubBits = 11;  // 2048 linear values, then 1024 buckets per doubling
     static constexpr unsigned kMaxBits = 40;
     static constexpr std::uint64_t kMaxValue = (std::uint64_t{1} << kMaxBits) - 1;
-    static constexpr std::size_t kBuckets =
-            (std::size_t{1} << kSubBits) +
-            (kMaxBits - kSubBits) * (std::size_t{1} << (kSubBits - 1));
+    static constexpr std::size_t kBuckets = LogLinear<kSubBits>::buckets(kMaxBits);
 
     Histogram();
 

@@ -56,8 +56,8 @@ TEST_F(Plans, RequestsAreWellFormed) {
         } else {
             ASSERT_EQ(frame.header.opcode, protocol::Opcode::kSet);
             ASSERT_EQ(frame.extras.size(), 8U);
-            EXPECT_EQ(protocol::loadBig<std::uint32_t>(frame.extras.data()), 0x03000002U);
-            EXPECT_EQ(protocol::loadBig<std::uint32_t>(frame.extras.data() + 4), 9U);
+            EXPECT_EQ(loadBig<std::uint32_t>(frame.extras.data()), 0x03000002U);
+            EXPECT_EQ(loadBig<std::uint32_t>(frame.extras.data() + 4), 9U);
             sizes.insert(frame.value.size());
             bodies.insert(std::string(frame.valueText()));
         }

@@ -7,16 +7,11 @@
 
 #include "load/clock_protocol.h"
 #include "load/load_error.h"
-#include "protocol/big_endian.h"
+#include "types/endian.h"
 
 namespace kv::load {
 
 namespace {
-
-template <class Number>
-Number loadBig(const std::string& text, std::size_t at = 0) {
-    return protocol::loadBig<Number>(reinterpret_cast<const std::uint8_t*>(text.data()) + at);
-}
 
 std::span<const std::uint8_t> bytesOf(const std::string& text) {
     return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
@@ -34,13 +29,13 @@ RemoteCpuClock::RemoteCpuClock(const Address& server, const std::string& passwor
     }
     sendAll(socket_, bytesOf(clockProof(password, hear(kClockNonceSize))), timeout_);
     constexpr std::size_t kWord = sizeof(std::uint32_t);
-    const auto count = loadBig<std::uint32_t>(hear(kWord));
+    const auto count = loadBig<std::uint32_t>(hear(kWord).data());
     if (count > kClockMaxPids) {
         throw LoadError(name_ + " is something else");
     }
     const auto pids = hear(count * kWord);
-    while (index_ < count &&
-           loadBig<std::uint32_t>(pids, index_ * kWord) != static_cast<std::uint32_t>(pid)) {
+    while (index_ < count && loadBig<std::uint32_t>(pids.data() + index_ * kWord) !=
+                                     static_cast<std::uint32_t>(pid)) {
         ++index_;
     }
     if (index_ == count) {
@@ -50,9 +45,9 @@ RemoteCpuClock::RemoteCpuClock(const Address& server, const std::string& passwor
 
 Nanos RemoteCpuClock::read() {
     std::array<std::uint8_t, sizeof(std::uint32_t)> question{};
-    protocol::storeBig(question.data(), index_);
+    storeBig(question.data(), index_);
     sendAll(socket_, question, timeout_);
-    return static_cast<Nanos>(loadBig<std::uint64_t>(hear(sizeof(std::uint64_t))));
+    return static_cast<Nanos>(loadBig<std::uint64_t>(hear(sizeof(std::uint64_t)).data()));
 }
 
 std::string RemoteCpuClock::hear(std::size_t size) {

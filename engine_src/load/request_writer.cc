@@ -18,8 +18,8 @@ RequestWriter::RequestWriter(const KeyCodec& keys, Shape shape)
     protocol::appendFrame(get_, spec);
 
     std::array<std::uint8_t, kSetExtras> extras{};
-    protocol::storeBig(extras.data(), shape.flags);
-    protocol::storeBig(extras.data() + 4, shape.expiry);
+    storeBig(extras.data(), shape.flags);
+    storeBig(extras.data() + 4, shape.expiry);
     spec.opcode = Opcode::kSet;
     spec.datatype = shape.datatype;
     spec.extras = extras;

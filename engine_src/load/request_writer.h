@@ -14,8 +14,8 @@
 
 #include "load/key_codec.h"
 #include "load/value_source.h"
-#include "protocol/big_endian.h"
 #include "protocol/frame.h"
+#include "types/endian.h"
 
 namespace kv::load {
 
@@ -45,8 +45,7 @@ class RequestWriter {
                     std::uint32_t valueSize) const noexcept {
         std::memcpy(to, set_.data(), set_.size());
         patch(to, protocol::kHeaderSize + kSetExtras, number, opaque);
-        protocol::storeBig(to + 8,
-                           static_cast<std::uint32_t>(kSetExtras + keys_.size()) + valueSize);
+        storeBig(to + 8, static_cast<std::uint32_t>(kSetExtras + keys_.size()) + valueSize);
         return set_.size();
     }
 
@@ -63,8 +62,8 @@ class RequestWriter {
 
     void patch(std::uint8_t* to, std::size_t keyAt, std::uint64_t number,
                std::uint32_t opaque) const noexcept {
-        protocol::storeBig(to + 6, vbucket(keys_.write(to + keyAt, number)));
-        protocol::storeBig(to + 12, opaque);
+        storeBig(to + 6, vbucket(keys_.write(to + keyAt, number)));
+        storeBig(to + 12, opaque);
     }
 
     const KeyCodec& keys_;

@@ -39,7 +39,7 @@ std::vector<Feature> hello(Client& client, bool json) {
     }
     std::string list(2 * wanted.size(), '\0');
     for (std::size_t i = 0; i < wanted.size(); ++i) {
-        protocol::storeBig(reinterpret_cast<std::uint8_t*>(list.data()) + 2 * i, raw(wanted[i]));
+        storeBig(list.data() + 2 * i, raw(wanted[i]));
     }
     const auto answer = ask(client, Opcode::kHello, R"({"a":"perfrunner-load/1"})", list);
     if (answer.status != Status::kSuccess || answer.value.size() % 2 != 0) {
@@ -47,8 +47,8 @@ std::vector<Feature> hello(Client& client, bool json) {
     }
     std::vector<Feature> acknowledged;
     for (std::size_t i = 0; i < answer.value.size(); i += 2) {
-        acknowledged.push_back(static_cast<Feature>(protocol::loadBig<std::uint16_t>(
-                reinterpret_cast<const std::uint8_t*>(answer.value.data()) + i)));
+        acknowledged.push_back(
+                static_cast<Feature>(loadBig<std::uint16_t>(answer.value.data() + i)));
     }
     return acknowledged;
 }

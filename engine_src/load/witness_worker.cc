@@ -140,7 +140,7 @@ WitnessWorker::Op WitnessWorker::drawn(Lane& lane, Nanos now) {
 void WitnessWorker::send(Lane& lane, Op op) {
     op.opaque = lane.opaque;
     const auto size = write(lane, op);
-    Link& link = lane.links[map_.active[protocol::loadBig<std::uint16_t>(request_.data() + 6)]];
+    Link& link = lane.links[map_.active[loadBig<std::uint16_t>(request_.data() + 6)]];
     if (!link.channel) {
         park(lane, op);
         return;
@@ -160,7 +160,7 @@ std::size_t WitnessWorker::write(Lane& lane, const Op& op) {
         size += static_cast<std::uint32_t>(lane.random.below(values_.maxSize() - size + 1));
     }
     const auto head = requests_->set(request_.data(), op.key, op.opaque, size);
-    protocol::storeBig(request_.data() + 16, lane.casOf(op.key));
+    storeBig(request_.data() + 16, lane.casOf(op.key));
     values_.write(request_.data() + head, size, lane.random.next());
     return head + size;
 }

@@ -3,10 +3,13 @@
 // were live, so inserts cost nothing.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
 #include <unordered_set>
+
+#include "types/string_hash.h"
 
 namespace kv::options {
 
@@ -34,11 +37,7 @@ struct DedupSet {
     void clear() { decltype(keys_)().swap(keys_); }
 
   private:
-    struct Hash {
-        using is_transparent = void;
-        size_t operator()(std::string_view key) const { return std::hash<std::string_view>{}(key); }
-    };
-    std::unordered_set<std::string, Hash, std::equal_to<>> keys_;
+    std::unordered_set<std::string, StringHash, std::equal_to<>> keys_;
 };
 
 }  // namespace kv::options

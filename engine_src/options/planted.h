@@ -2,14 +2,16 @@
 // that is there, and of what size? No experiment compares such a build.
 //
 //   none     nothing, not even an instruction
-//   burn1    13 dependent steps an operation: 0.8 % of the engine's CPU time and 0.5 % of the
-//            throughput at batches of 100, 256 B, 80 % SET (docs/statistics.md)
-//   burn2    26 steps: 1.4 and 1.0 %
+//   burn     16 dependent steps an operation: a known number of instructions
+//   share1   1 % of a front-end thread's time, whatever that is spent on: the throughput of a
+//   closed
+//            loop falls by 1/1.01
+//   share2   2 %
 //   stall    a front-end thread sleeps for 1 ms every 2 s
 //   bytes16  16 bytes more an item (planted_item.h)
 //   leak     32 bytes are lost at every 1000th SET of a front-end thread
 //
-// Front-end threads call turn() once for each run of requests, operation() before each request and
+// A front-end thread has a Turn for each run of requests, tells it of each operation(), and calls
 // stored() at each SET; what a fault has to remember is static.
 #pragma once
 
@@ -28,20 +30,19 @@ namespace kv::options {
 
 struct NoFault {
     static constexpr std::string_view kName = "none";
-    static void turn() {}
-    /// `object` again, which the request is about to be executed on.
-    template <class T>
-    static T& operation(T& object, uint64_t) {
-        return object;
-    }
+    /// Lives as long as one run of requests.
+    class Turn {
+      public:
+        void operation() {}
+    };
     static void stored() {}
 };
 
 /// Steps of a multiplication and an addition that each wait for the one before: some 4 cycles a
 /// step and no memory.
-inline uint64_t burn(uint64_t seed, unsigned steps) {
+inline uint64_t burn(uint64_t seed, uint64_t steps) {
     uint64_t x = seed;
-    for (unsigned i = 0; i < steps; ++i) {
+    for (uint64_t i = 0; i < steps; ++i) {
         x = x * 0x9e3779b97f4a7c15u + 1;
         asm volatile("" : "+r"(x));  // each step is made, one by one
     }
@@ -51,22 +52,78 @@ inline uint64_t burn(uint64_t seed, unsigned steps) {
 template <unsigned Steps>
 struct Burn : NoFault {
     static constexpr unsigned kSteps = Steps;
-    /// Begins when `seed` is known and gives an address that needs the result: out-of-order
-    /// execution cannot do the steps beside the operation, only beside the end of the one before.
-    template <class T>
-    static T& operation(T& object, uint64_t seed) {
-        uint64_t none = 0;
-        asm volatile("" : "+r"(none));  // the compiler may not know that it is 0
-        return *reinterpret_cast<T*>(reinterpret_cast<char*>(&object) + (burn(seed, Steps) & none));
+    /// All steps in one piece at the end: out-of-order execution does a few steps beside the
+    /// operation before them, so that steps spread over the operations would cost next to nothing.
+    class Turn {
+      public:
+        Turn() = default;
+        Turn(const Turn&) = delete;
+        Turn& operator=(const Turn&) = delete;
+        ~Turn() { burn(operations_, operations_ * Steps); }
+        void operation() { ++operations_; }
+
+      private:
+        uint64_t operations_ = 0;
+    };
+};
+
+struct Burn16 : Burn<16> {
+    static constexpr std::string_view kName = "burn";
+};
+
+/// How long a thread takes from the end of one run of requests to the end of the next: executing,
+/// answering, and waiting for a client that has one batch under way.
+class Cycle {
+  public:
+    /// Beyond that the client was out of turn: the cycle before stands for it.
+    static constexpr std::chrono::nanoseconds kLongest = std::chrono::milliseconds(1);
+
+    /// The cycle that ends `now`.
+    std::chrono::nanoseconds end(std::chrono::nanoseconds now) {
+        if (const auto length = now - begin_; length <= kLongest) {
+            length_ = length;
+        }
+        return length_;
     }
+    void begin(std::chrono::nanoseconds now) { begin_ = now; }
+
+  private:
+    std::chrono::nanoseconds begin_ = -kLongest;
+    std::chrono::nanoseconds length_{0};
 };
 
-struct Burn1 : Burn<13> {
-    static constexpr std::string_view kName = "burn1";
+/// Each cycle is made longer by so much of itself: no noise of the machine changes what that costs.
+template <unsigned PerMille>
+struct Share : NoFault {
+    static constexpr unsigned kPerMille = PerMille;
+    class Turn : public NoFault::Turn {
+      public:
+        Turn() = default;
+        Turn(const Turn&) = delete;
+        Turn& operator=(const Turn&) = delete;
+        ~Turn() {
+            thread_local Cycle cycle;
+            auto now = clock();
+            const auto until = now + cycle.end(now) * PerMille / 1000;
+            while (now < until) {
+                now = clock();
+            }
+            cycle.begin(now);
+        }
+
+      private:
+        static std::chrono::nanoseconds clock() {
+            return std::chrono::steady_clock::now().time_since_epoch();
+        }
+    };
 };
 
-struct Burn2 : Burn<26> {
-    static constexpr std::string_view kName = "burn2";
+struct Share1 : Share<10> {
+    static constexpr std::string_view kName = "share1";
+};
+
+struct Share2 : Share<20> {
+    static constexpr std::string_view kName = "share2";
 };
 
 /// What is due once in a period, for whoever asks first.
@@ -91,11 +148,15 @@ struct Stall : NoFault {
     static constexpr std::chrono::milliseconds kLength{1};
     static constexpr std::chrono::seconds kPeriod{2};
 
-    static void turn() {
-        timespec now{};  // the coarse clock: milliseconds exact and some 5 ns a reading
-        ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-        stallIfDue(when_, std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec));
-    }
+    class Turn : public NoFault::Turn {
+      public:
+        Turn() {
+            timespec now{};  // the coarse clock: milliseconds exact and some 5 ns a reading
+            ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+            stallIfDue(when_,
+                       std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec));
+        }
+    };
     static bool stallIfDue(Periodic& when, std::chrono::nanoseconds now) {
         const bool due = when.due(now);
         if (due) {

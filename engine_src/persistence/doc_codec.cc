@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "persistence/kvstore.h"
+#include "types/endian.h"
 
 namespace kv::codec {
 
@@ -13,51 +14,17 @@ constexpr uint8_t kReplacedBit = 0x80;
 /// Version 1 had no purgedSeqno and maxDeletedRev.
 constexpr uint8_t kStateVersion = 2;
 
+/// Stores the number; where the next one goes.
 template <class T>
 char* putLittle(char* out, T value) {
-    for (size_t i = 0; i < sizeof(T); ++i) {
-        *out++ = static_cast<char>(value & 0xff);
-        value = static_cast<T>(value >> 8);
-    }
-    return out;
-}
-
-template <class T>
-T getLittle(const char* in) {
-    T value = 0;
-    for (size_t i = sizeof(T); i-- > 0;) {
-        value = static_cast<T>(static_cast<T>(value << 8) | static_cast<uint8_t>(in[i]));
-    }
-    return value;
-}
-template <>
-uint8_t getLittle<uint8_t>(const char* in) {
-    return static_cast<uint8_t>(*in);
-}
-template <>
-char* putLittle<uint8_t>(char* out, uint8_t value) {
-    *out = static_cast<char>(value);
-    return out + 1;
-}
-
-void putBig64(char* out, uint64_t value) {
-    for (int shift = 56; shift >= 0; shift -= 8) {
-        *out++ = static_cast<char>((value >> shift) & 0xff);
-    }
-}
-
-uint64_t getBig64(const char* in) {
-    uint64_t value = 0;
-    for (int i = 0; i < 8; ++i) {
-        value = (value << 8) | static_cast<uint8_t>(in[i]);
-    }
-    return value;
+    storeLittle<T>(out, value);
+    return out + sizeof(T);
 }
 
 template <class T>
 void append(std::string& out, T value) {
     std::array<char, sizeof(T)> bytes{};
-    putLittle(bytes.data(), value);
+    storeLittle(bytes.data(), value);
     out.append(bytes.data(), bytes.size());
 }
 
@@ -91,24 +58,24 @@ std::array<char, 10> seqnoKey(Vbid vbid, Seqno seqno) {
     std::array<char, 10> key{};
     const auto prefix = vbPrefix(vbid);
     std::memcpy(key.data(), prefix.data(), prefix.size());
-    putBig64(key.data() + 2, seqno.get());
+    storeBig(key.data() + 2, seqno.get());
     return key;
 }
 
 Seqno seqnoOf(std::string_view seqnoKey) {
     need(seqnoKey.size() == 10, "seqno key");
-    return Seqno{getBig64(seqnoKey.data() + 2)};
+    return Seqno{loadBig<uint64_t>(seqnoKey.data() + 2)};
 }
 
 std::array<char, 8> encode(KeyEntry entry) {
     std::array<char, 8> bytes{};
-    putLittle<uint64_t>(bytes.data(), entry.seqno.get() | (entry.live ? kLiveBit : 0));
+    storeLittle<uint64_t>(bytes.data(), entry.seqno.get() | (entry.live ? kLiveBit : 0));
     return bytes;
 }
 
 KeyEntry decodeKeyEntry(std::string_view bytes) {
     need(bytes.size() == 8, "key entry");
-    const auto value = getLittle<uint64_t>(bytes.data());
+    const auto value = loadLittle<uint64_t>(bytes.data());
     return {Seqno{value & ~kLiveBit}, (value & kLiveBit) != 0};
 }
 
@@ -131,13 +98,13 @@ StoredDoc decodeDoc(Seqno seqno, std::string_view bytes) {
     const char* in = bytes.data();
     StoredDoc doc;
     doc.meta.seqno = seqno;
-    doc.meta.cas = Cas{getLittle<uint64_t>(in)};
-    doc.meta.revSeqno = getLittle<uint64_t>(in + 8);
-    doc.meta.flags = getLittle<uint32_t>(in + 16);
-    doc.meta.exptime = getLittle<uint32_t>(in + 20);
-    const size_t keyLength = getLittle<uint16_t>(in + 24);
-    doc.meta.datatype = getLittle<uint8_t>(in + 26);
-    const auto op = static_cast<uint8_t>(getLittle<uint8_t>(in + 27) & ~kReplacedBit);
+    doc.meta.cas = Cas{loadLittle<uint64_t>(in)};
+    doc.meta.revSeqno = loadLittle<uint64_t>(in + 8);
+    doc.meta.flags = loadLittle<uint32_t>(in + 16);
+    doc.meta.exptime = loadLittle<uint32_t>(in + 20);
+    const size_t keyLength = loadLittle<uint16_t>(in + 24);
+    doc.meta.datatype = loadLittle<uint8_t>(in + 26);
+    const auto op = static_cast<uint8_t>(loadLittle<uint8_t>(in + 27) & ~kReplacedBit);
     need(op <= static_cast<uint8_t>(ItemOp::Expiration), "document");
     doc.op = static_cast<ItemOp>(op);
     need(bytes.size() >= kDocHeaderSize + keyLength, "document");
@@ -177,20 +144,20 @@ PersistedVbState decodeVbState(std::string_view bytes) {
     need(bytes.size() >= fixed, "vBucket state");
     const char* in = bytes.data();
     PersistedVbState state;
-    state.state = getLittle<uint8_t>(in + 1);
-    state.highSeqno = Seqno{getLittle<uint64_t>(in + 2)};
-    state.snapshot = {Seqno{getLittle<uint64_t>(in + 10)}, Seqno{getLittle<uint64_t>(in + 18)}};
-    state.maxCas = Cas{getLittle<uint64_t>(in + 26)};
+    state.state = loadLittle<uint8_t>(in + 1);
+    state.highSeqno = Seqno{loadLittle<uint64_t>(in + 2)};
+    state.snapshot = {Seqno{loadLittle<uint64_t>(in + 10)}, Seqno{loadLittle<uint64_t>(in + 18)}};
+    state.maxCas = Cas{loadLittle<uint64_t>(in + 26)};
     if (numbers == 6) {
-        state.purgedSeqno = Seqno{getLittle<uint64_t>(in + 34)};
-        state.maxDeletedRev = getLittle<uint64_t>(in + 42);
+        state.purgedSeqno = Seqno{loadLittle<uint64_t>(in + 34)};
+        state.maxDeletedRev = loadLittle<uint64_t>(in + 42);
     }
-    const size_t entries = getLittle<uint32_t>(in + fixed - 4);
+    const size_t entries = loadLittle<uint32_t>(in + fixed - 4);
     need(bytes.size() == fixed + entries * 16, "vBucket state");
     state.failoverLog.reserve(entries);
     for (const char* at = in + fixed; at != in + bytes.size(); at += 16) {
         state.failoverLog.push_back(
-                {VbUuid{getLittle<uint64_t>(at)}, Seqno{getLittle<uint64_t>(at + 8)}});
+                {VbUuid{loadLittle<uint64_t>(at)}, Seqno{loadLittle<uint64_t>(at + 8)}});
     }
     return state;
 }

@@ -340,7 +340,13 @@ class BasicFlusher {
     }
 
     FlushResult flushState(FlushTarget& target, const PersistedVbState& state) {
-        if (!store_.saveVbState(target.vbid(), state)) {
+        bool stored = false;
+        try {
+            stored = store_.saveVbState(target.vbid(), state);
+        } catch (const std::bad_alloc&) {
+            stored = false;  // it may even be stored: storing it again changes nothing
+        }
+        if (!stored) {
             stats_.failedFlushes.fetch_add(1, std::memory_order_relaxed);
             logFlushFailure(target.vbid(), 1, 0, "state not stored");
             target.stateChangeFailed();

@@ -11,11 +11,14 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "memory/bucket_memory.h"
 #include "persistence/doc_codec.h"
+#include "persistence/patient_files.h"
 
 namespace kv {
 
@@ -60,6 +63,8 @@ constexpr size_t kMemtableBuckets = 1024;
 /// 4, which makes them linear beyond some hundred entries.
 constexpr int32_t kSkipListHeight = 12;
 constexpr int32_t kSkipListBranching = 4;
+/// RocksDB looks every second whether it can go on.
+constexpr std::chrono::seconds kGivingUp{10};
 /// Room for the vBucket's state in a transaction's batch.
 constexpr size_t kStateBytes = 256;
 
@@ -118,7 +123,10 @@ class RocksSeqnoScan final : public SeqnoScan {
 
 RocksStore::RocksStore(const std::string& path, const RocksConfig& config) : config_(config) {
     const NonBucketGuard guard;
+    files_ = std::make_unique<PatientFiles>(config.env != nullptr ? *config.env
+                                                                  : *rocksdb::Env::Default());
     rocksdb::DBOptions options;
+    options.env = files_->env();
     options.create_if_missing = true;
     options.create_missing_column_families = true;
     options.db_write_buffer_size = config.writeBufferBytes;
@@ -171,10 +179,17 @@ RocksStore::RocksStore(const std::string& path, const RocksConfig& config) : con
 RocksStore::~RocksStore() {
     const NonBucketGuard guard;
     batch_.reset();
+    if (files_->giveUp()) {
+        const auto limit = std::chrono::steady_clock::now() + kGivingUp;
+        while (db_->Resume().IsBusy() && std::chrono::steady_clock::now() < limit) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        }
+    }
     for (rocksdb::ColumnFamilyHandle* handle : handles_) {
         db_->DestroyColumnFamilyHandle(handle);
     }
     db_.reset();
+    files_.reset();
 }
 
 void RocksStore::setKey(std::string& to, Vbid vbid, std::string_view key) {
@@ -280,8 +295,8 @@ bool RocksStore::write(rocksdb::WriteBatch& batch) {
     bytesWritten_.fetch_add(batch.GetDataSize(), std::memory_order_relaxed);
     if (const rocksdb::Status status = db_->Write(options, &batch); !status.ok()) {
         failedCommits_.fetch_add(1, std::memory_order_relaxed);
-        // After an I/O error RocksDB refuses writes until told to go on; the caller retries the
-        // transaction.
+        // After an I/O error RocksDB refuses writes until it has got over it, or is told to go on;
+        // the caller retries the transaction.
         db_->Resume().PermitUncheckedError();
         return false;
     }

@@ -29,11 +29,14 @@
 namespace rocksdb {
 class ColumnFamilyHandle;
 class DB;
+class Env;
 class Slice;
 class WriteBatch;
 }  // namespace rocksdb
 
 namespace kv {
+
+class PatientFiles;
 
 struct RocksConfig {
     bool sync{false};  ///< fsync at every commit (--fsync commit)
@@ -41,6 +44,7 @@ struct RocksConfig {
             16u << 20};  ///< rocksdb_write_buffer_mb: all memtables of a shard together
     size_t blockCacheBytes{16u << 20};  ///< rocksdb_block_cache_mb: per shard
     std::string compression{"none"};    ///< rocksdb_compression: none | lz4 | snappy | zstd
+    rocksdb::Env* env{nullptr};  ///< its files; nullptr: the operating system's. Outlives the store
 };
 
 class RocksStore final : public KVStore {
@@ -84,6 +88,7 @@ class RocksStore final : public KVStore {
     static std::string keyOf(Vbid vbid, std::string_view key);
 
     RocksConfig config_;
+    std::unique_ptr<PatientFiles> files_;
     std::unique_ptr<rocksdb::DB> db_;
     std::vector<rocksdb::ColumnFamilyHandle*>
             handles_;  ///< RocksDB's, given back in the destructor

@@ -2,14 +2,18 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <random>
 #include <string>
+#include <thread>
 
 #include "persistence/data_dir.h"
 #include "persistence/doc_codec.h"
+#include "persistence/full_disk.h"
+#include "persistence/temp_dir.h"
 
 namespace kv {
 namespace {
@@ -17,14 +21,10 @@ namespace {
 class RocksStoreTest : public testing::Test {
   protected:
     RocksStoreTest() {
-        std::string pattern = (std::filesystem::temp_directory_path() / "kv-rocks-XXXXXX").string();
-        path_ = mkdtemp(pattern.data());
+        std::filesystem::create_directory(path_);
         open();
     }
-    ~RocksStoreTest() override {
-        store_.reset();
-        std::filesystem::remove_all(path_);
-    }
+    ~RocksStoreTest() override { store_.reset(); }
     void open() {
         store_.reset();
         store_ = std::make_unique<RocksStore>((path_ / "db").string(), config_);
@@ -54,6 +54,18 @@ class RocksStoreTest : public testing::Test {
         }
         return store_->endAndCommit(state(high));
     }
+    /// The item is stored at the latest when RocksDB has looked for room again, as it does every
+    /// few seconds.
+    bool storesInTime(Vbid vbid, const ItemPtr& item) {
+        const auto limit = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+        while (!store(vbid, {item}, item->seqno().get())) {
+            if (std::chrono::steady_clock::now() > limit) {
+                return false;
+            }
+            std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        }
+        return true;
+    }
     std::vector<std::pair<uint64_t, std::string>> scan(Vbid vbid, uint64_t from = 1,
                                                        uint64_t to = ~uint64_t{0}) {
         std::vector<std::pair<uint64_t, std::string>> result;
@@ -67,8 +79,10 @@ class RocksStoreTest : public testing::Test {
     }
     using Docs = std::vector<std::pair<uint64_t, std::string>>;
 
-    std::filesystem::path path_;
-    RocksConfig config_{.writeBufferBytes = 1 << 20, .blockCacheBytes = 1 << 20};
+    const TempDir dir_;
+    const std::filesystem::path path_{dir_.path()};
+    FullDisk disk_;
+    RocksConfig config_{.writeBufferBytes = 1 << 20, .blockCacheBytes = 1 << 20, .env = &disk_};
     std::unique_ptr<RocksStore> store_;
 };
 
@@ -177,6 +191,60 @@ TEST_F(RocksStoreTest, OneWriteStoresWhatHasEnded) {
         EXPECT_EQ(scan(Vbid{id}), (Docs{{2, "key"}})) << "it was dropped with the others";
         EXPECT_EQ(store_->loadVbState(Vbid{id}), state(2));
     }
+}
+
+TEST_F(RocksStoreTest, AFullDiskRefusesTransactionsUntilThereIsRoom) {
+    const Vbid vbid{1};
+    EXPECT_TRUE(store(vbid, {item(vbid, "before", 1)}, 1));
+    disk_.full = true;
+    EXPECT_FALSE(store(vbid, {item(vbid, "full", 2)}, 2));
+    EXPECT_FALSE(store(vbid, {item(vbid, "full", 2)}, 2));
+    EXPECT_FALSE(store_->saveVbState(vbid, state(1)));
+    EXPECT_EQ(store_->stats().failedCommits, 3U);
+    EXPECT_EQ(scan(vbid), (Docs{{1, "before"}})) << "what was stored can be read meanwhile";
+    disk_.full = false;
+    EXPECT_TRUE(storesInTime(vbid, item(vbid, "full", 2)));
+    EXPECT_TRUE(store_->sync());
+    open();
+    EXPECT_EQ(scan(vbid), (Docs{{1, "before"}, {2, "full"}}));
+}
+
+TEST_F(RocksStoreTest, WriteErrorsPassWithTheirCause) {
+    const Vbid vbid{1};
+    EXPECT_TRUE(store(vbid, {item(vbid, "before", 1)}, 1));
+    for (uint64_t seqno = 2; seqno <= 4; ++seqno) {
+        const auto next = item(vbid, "k" + std::to_string(seqno), seqno);
+        disk_.broken = true;
+        EXPECT_FALSE(store(vbid, {next}, seqno));
+        disk_.broken = false;
+        EXPECT_TRUE(storesInTime(vbid, next));
+    }
+    disk_.broken = true;
+    EXPECT_FALSE(store(vbid, {item(vbid, "lost", 5)}, 5));
+    store_.reset();  // does not wait for the disk
+    disk_.broken = false;
+    open();
+    EXPECT_EQ(scan(vbid), (Docs{{1, "before"}, {2, "k2"}, {3, "k3"}, {4, "k4"}}));
+}
+
+TEST_F(RocksStoreTest, ADiskThatIsFullInTheBackgroundLosesNothing) {
+    const Vbid vbid{1};
+    disk_.fullForTables = true;  // the log has room; what is flushed from memory has none
+    const std::string value(64 << 10, 'v');
+    uint64_t stored = 0;
+    while (stored < 1000 &&
+           store(vbid,
+                 {item(vbid, "k" + std::to_string(stored), stored + 1, ItemOp::Mutation, value)},
+                 stored + 1)) {
+        ++stored;
+    }
+    ASSERT_GT(stored, 0U);
+    ASSERT_LT(stored, 1000U) << "the failure of a flush in the background is told";
+    EXPECT_EQ(scan(vbid).size(), stored);
+    disk_.fullForTables = false;
+    EXPECT_TRUE(storesInTime(vbid, item(vbid, "last", stored + 1)));
+    open();
+    EXPECT_EQ(scan(vbid).size(), stored + 1);
 }
 
 TEST_F(RocksStoreTest, DeletesAVBucketAndNoOther) {

@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "protocol/big_endian.h"
 #include "protocol/frame.h"
+#include "types/endian.h"
 
 namespace kv::protocol {
 

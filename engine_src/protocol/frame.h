@@ -14,9 +14,9 @@
 #include <string_view>
 #include <vector>
 
-#include "protocol/big_endian.h"
 #include "protocol/opcodes.h"
 #include "protocol/status.h"
+#include "types/endian.h"
 
 namespace kv::protocol {
 

@@ -90,6 +90,8 @@ class RuleTable {
         add(Opcode::kStat, kNoExtras, Optional, Optional);
         add({Opcode::kFlush, Opcode::kFlushQ}, kNoExtras | bytes(4), Forbidden, Forbidden);
         add(Opcode::kGetVBucket, kNoExtras, Forbidden, Forbidden);
+        // "async=0": answered when it is done. It always is.
+        add(Opcode::kDelVBucket, kNoExtras, Forbidden, Optional);
         add(Opcode::kSetClusterConfig, kNoExtras | bytes(16), Optional, Required);
         add(Opcode::kSetVBucket, kNoExtras | bytes(1) | bytes(4), Forbidden, Optional);
         add({Opcode::kGetFailoverLog, Opcode::kListBuckets, Opcode::kGetRandomKey}, kNoExtras,

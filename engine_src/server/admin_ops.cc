@@ -1,5 +1,7 @@
 // Commands about the server and its vBuckets.
 
+#include <chrono>
+
 #include "bucket/vbucket.h"
 #include "dcp/dcp_node.h"
 #include "logging/log.h"
@@ -56,6 +58,18 @@ After getVBucket(CommandContext& context, const FrameView& request) {
     return After::Continue;
 }
 
+constexpr std::chrono::seconds kBusyPatience{30};
+
+/// Somebody else changes the vBucket, which takes long in a rollback: the thread has others to
+/// serve meanwhile.
+After waitForVBucket(CommandContext& context, const FrameView& request) {
+    if (context.session.waits(std::chrono::steady_clock::now(), kBusyPatience)) {
+        return After::AgainLater;
+    }
+    replyRefusal(context, request, OpStatus::TmpFail);
+    return After::Continue;
+}
+
 After setVBucket(CommandContext& context, const FrameView& request) {
     // The state is one byte of extras; older clients send 4, in the extras or as the value.
     const auto& bytes = request.extras.empty() ? request.value : request.extras;
@@ -63,20 +77,43 @@ After setVBucket(CommandContext& context, const FrameView& request) {
         replyError(context, request, Status::kEinval, "Invalid arguments: vBucket state");
         return After::Continue;
     }
-    const uint32_t state = bytes.size() == 1 ? bytes[0] : protocol::loadBig<uint32_t>(bytes.data());
+    const uint32_t state = bytes.size() == 1 ? bytes[0] : loadBig<uint32_t>(bytes.data());
     if (state < static_cast<uint32_t>(VbState::Active) ||
         state > static_cast<uint32_t>(VbState::Dead)) {
         replyError(context, request, Status::kEinval, "Invalid arguments: vBucket state");
         return After::Continue;
     }
-    const auto status = context.server.bucket.setVBucketState(
-            Vbid{request.header.vbucket()}, static_cast<VbState>(state), context.now);
+    const auto status = context.server.bucket.setVBucketState(Vbid{request.header.vbucket()},
+                                                              static_cast<VbState>(state),
+                                                              context.now, Bucket::IfBusy::Return);
+    if (status == OpStatus::WouldBlock) {
+        return waitForVBucket(context, request);
+    }
+    context.session.endWait();
     if (status != OpStatus::Ok) {
         replyRefusal(context, request, status);
     } else {
         if (context.server.dcp != nullptr) {
             context.server.dcp->endStreams(Vbid{request.header.vbucket()});
         }
+        reply(context, request, {});
+    }
+    return After::Continue;
+}
+
+/// Answered when it is done, whatever the value says of waiting.
+After delVBucket(CommandContext& context, const FrameView& request) {
+    const Vbid vbid{request.header.vbucket()};
+    const auto status = context.server.bucket.deleteVBucket(vbid, context.now);
+    if (status == OpStatus::WouldBlock) {
+        return waitForVBucket(context, request);
+    }
+    context.session.endWait();
+    if (status == OpStatus::Invalid) {
+        replyError(context, request, Status::kEinval, "Invalid arguments: the vBucket is not dead");
+    } else if (status != OpStatus::Ok) {
+        replyRefusal(context, request, status);
+    } else {
         reply(context, request, {});
     }
     return After::Continue;
@@ -130,6 +167,7 @@ void addAdminOps(CommandTable& table) {
     table.add({Opcode::kVerbosity}, {verbosity, Admin});
     table.add({Opcode::kGetVBucket}, {getVBucket, Read});
     table.add({Opcode::kSetVBucket}, {setVBucket, Manage});
+    table.add({Opcode::kDelVBucket}, {delVBucket, Manage});
     table.add({Opcode::kSetClusterConfig}, {setClusterConfig, Admin});
     table.add({Opcode::kGetFailoverLog}, {getFailoverLog, Read});
 }

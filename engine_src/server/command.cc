@@ -117,7 +117,7 @@ std::optional<Refusal> checkDurability(Opcode opcode, protocol::Bytes data) {
         return Refusal{Status::kEinval, "Invalid arguments: durability"};
     }
     if (data.size() == 3) {
-        const auto millis = protocol::loadBig<uint16_t>(data.data() + 1);
+        const auto millis = loadBig<uint16_t>(data.data() + 1);
         if (millis == 0 || millis == 0xffff) {
             return Refusal{Status::kEinval, "Invalid arguments: durability time-out"};
         }

@@ -41,15 +41,17 @@ Connection::~Connection() {
 }
 
 void Connection::onReadable(int, short, void* self) {
-    static_cast<Connection*>(self)->readAndRun();
+    auto& connection = *static_cast<Connection*>(self);
+    connection.thread_.takeTurn(connection, [](Connection& it) { it.readAndRun(); });
 }
 
 void Connection::onWritable(int, short, void* self) {
-    static_cast<Connection*>(self)->sendAndSettle();
+    auto& connection = *static_cast<Connection*>(self);
+    connection.thread_.takeTurn(connection, [](Connection& it) { it.sendAndSettle(); });
 }
 
-void Connection::onPauseOver(int, short, void* self) {
-    static_cast<Connection*>(self)->sendAndSettle();
+void Connection::onPauseOver(int fd, short what, void* self) {
+    onWritable(fd, what, self);
 }
 
 void Connection::readAndRun() {
@@ -94,11 +96,27 @@ void Connection::skipInput() {
 size_t Connection::receive(uint8_t* to, size_t room) {
     const auto count = socket_.receive(to, room);
     if (!count) {
-        close();
+        endOfInput();
         return 0;
     }
     thread_.stats().bytesRead.add(*count);
     return *count;
+}
+
+void Connection::endOfInput() {
+    // Whether the client has closed its half or gone altogether is told by sending.
+    if (isLeaving(state_) || output_.empty()) {
+        close();
+        return;
+    }
+    drain();
+    inbox_.release();
+    accountBuffers();
+}
+
+void Connection::drain() {
+    enter(State::Draining);
+    takenSince_ = Clock::now();
 }
 
 void Connection::readLargeFrames() {
@@ -114,7 +132,7 @@ void Connection::readLargeFrames() {
         const size_t room = std::min(inbox_.missing(), step);
         const auto count = socket_.receive(inbox_.reserve(room), room);
         if (!count && !ran) {
-            close();
+            endOfInput();
             return;
         }
         // Where answers wait they are sent first: the end of the stream is met again.
@@ -171,20 +189,13 @@ bool Connection::execute(protocol::Bytes input) {
     const size_t limit = unsentLimit();
     const size_t room = limit - std::min(limit, output_.size());
     Progress progress;
-    try {
-        if (inbox_.readsLarge()) {
-            progress = runLarge(context, inbox_.takeLarge());
-            inbox_.keep({}, progress, Clock::now());
-            inbox_.expectLarge();
-        } else {
-            progress = runRequests(context, input, {server.settings.maxRequestsPerTurn, room});
-            inbox_.keep(input, progress, Clock::now(), startLarge(input, progress));
-        }
-    } catch (const std::exception& error) {
-        // One client's request that cannot be served (no memory for its answer) must not end the
-        // others'.
-        log::error("connection {}: closed: {}", id(), error.what());
-        progress.stop = Stop::Close;
+    if (inbox_.readsLarge()) {
+        progress = runLarge(context, inbox_.takeLarge());
+        inbox_.keep({}, progress, Clock::now());
+        inbox_.expectLarge();
+    } else {
+        progress = runRequests(context, input, {server.settings.maxRequestsPerTurn, room});
+        inbox_.keep(input, progress, Clock::now(), startLarge(input, progress));
     }
     switch (progress.stop) {
         case Stop::Close:
@@ -192,8 +203,7 @@ bool Connection::execute(protocol::Bytes input) {
             close();
             return false;
         case Stop::CloseFlushed:
-            enter(State::Draining);
-            leavingSince_ = Clock::now();
+            drain();
             break;
         case Stop::Penalty:
             output_.take(thread_.output());
@@ -323,7 +333,7 @@ void Connection::settle(bool moreToSay) {
         // Closing with unread input would send a reset, which may overtake the last answer: close
         // our half, then read and forget what the client had already sent.
         socket_.endSending();
-        leavingSince_ = Clock::now();
+        lingeringSince_ = Clock::now();
     } else if (next == State::Yielding || (next == State::Speaking && output_.empty())) {
         askForTurn();
     }
@@ -367,11 +377,13 @@ std::string_view Connection::overdue(Clock::time_point now) const {
     using std::chrono::seconds;
     const auto& settings = thread_.server().settings;
     const seconds patience(settings.idlePartialSeconds);
-    if (state_ == State::Draining) {
-        return now - leavingSince_ > patience ? "its last answers were not read" : "";
-    }
     if (state_ == State::Lingering) {
-        return now - leavingSince_ > kLingerTime ? "done" : "";
+        return now - lingeringSince_ > kLingerTime ? "done" : "";
+    }
+    // Who can still say something may take its time with its answers.
+    if (now - takenSince_ > patience &&
+        (state_ == State::Draining || (state_ == State::Blocked && socket_.peerHasEnded()))) {
+        return "its last answers were not read";
     }
     if (now - strangerSince_ > seconds(settings.loginSeconds)) {
         return "did not log in";
@@ -390,6 +402,10 @@ std::string_view Connection::overdue(Clock::time_point now) const {
 void Connection::sweep(Clock::time_point now) {
     if (session_.authenticated()) {
         strangerSince_ = now;
+    }
+    if (output_.empty() || output_.size() != unsentAtSweep_) {
+        unsentAtSweep_ = output_.size();
+        takenSince_ = now;
     }
     if (const auto why = overdue(now); !why.empty()) {
         if (!isLeaving(state_)) {

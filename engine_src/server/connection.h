@@ -58,9 +58,13 @@ class Connection {
     static void onPauseOver(int, short, void* self);
 
     void readAndRun();
-    /// Bytes read, 0 when there is nothing to go on with: nothing came, or the stream has ended
-    /// and the connection is gone.
+    /// Bytes read, 0 when there is nothing to go on with: nothing came, or the stream has ended.
+    /// The connection may be gone then.
     size_t receive(uint8_t* to, size_t room);
+    /// The client sends no more: the connection ends, when all answers are sent.
+    void endOfInput();
+    /// Only what is left in output_ is sent from now on.
+    void drain();
     /// Reads on, as far as a turn goes, while one large request follows the other; their answers
     /// leave together.
     void readLargeFrames();
@@ -113,7 +117,9 @@ class Connection {
     State state_{State::Reading};
     bool queued_{false};  ///< has a place in the thread's list, whatever state it is in by now
     Clock::time_point strangerSince_{Clock::now()};  ///< last time it was seen logged in
-    Clock::time_point leavingSince_{};               ///< start of Draining or Lingering
+    size_t unsentAtSweep_{0};
+    Clock::time_point takenSince_{};  ///< its client has taken nothing of output_ since
+    Clock::time_point lingeringSince_{};
     EventPtr pauseEvent_;
 };
 

@@ -10,6 +10,7 @@
 //   Reading, Speaking, Yielding ──a request must wait──▶ Waiting ──timer, woken──▶ whichever fits
 //   Reading, Speaking, Yielding ──a login failed──▶ Penalised ──timer──▶ whichever fits
 //   Reading, Speaking, Yielding ──quit, bad stream──▶ Draining ──all is sent──▶ Lingering
+//   Reading, Speaking ──the client sends no more, but has yet to read──▶ Draining
 //   Blocked ──the client took enough──▶ whichever fits
 //
 // From every state a connection may cease to be: the client has gone, was too slow, or held too

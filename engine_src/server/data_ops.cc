@@ -163,10 +163,10 @@ constexpr StoreMode modeOf(Opcode opcode) {
                                                                      : StoreMode::Set;
 }
 
-/// On a plain memcached connection a value that is too long also takes the old value away, so that
-/// no reader gets what its writer meant to replace.
+/// On a plain memcached connection a set whose value is too long also takes the old value away, so
+/// that no reader gets what its writer meant to overwrite.
 After refuseLongValue(CommandContext& context, const FrameView& request) {
-    if (!context.session.couchbase()) {
+    if (!context.session.couchbase() && modeOf(request.header.opcode) == StoreMode::Set) {
         context.server.bucket.remove(targetOf(context, request), request.keyText(), Cas{},
                                      context.now);
     }

@@ -357,6 +357,23 @@ TEST_F(DataOps, MemcachedLimitsOnPlainConnections) {
     EXPECT_NE(couchbase.ask({.opcode = Opcode::kDelete, .key = "big"}).cas, 0U);
 }
 
+TEST_F(DataOps, OnlyASetThatIsTooLongTakesTheOldValueAway) {
+    // As memcached does: who meant to add or to replace has not meant this document.
+    const std::string tooLong((1 << 20) + 1, 'x');
+    for (const Opcode opcode : {Opcode::kAdd, Opcode::kAddQ, Opcode::kReplace, Opcode::kReplaceQ}) {
+        EXPECT_EQ(set("missing", tooLong, opcode).status, Status::kE2big);
+        EXPECT_EQ(get("missing").status, Status::kKeyEnoent);
+        set("there", "old");
+        EXPECT_EQ(set("there", tooLong, opcode).status, Status::kE2big);
+        EXPECT_EQ(get("there").value, "old");
+    }
+    EXPECT_EQ(set("there", std::string((20 << 20) + 1, 'x'), Opcode::kReplace).status,
+              Status::kE2big);
+    EXPECT_EQ(get("there").value, "old") << "also where no client may go";
+    EXPECT_EQ(set("there", tooLong, Opcode::kSetQ).status, Status::kE2big);
+    EXPECT_EQ(get("there").status, Status::kKeyEnoent);
+}
+
 TEST_F(DataOps, ConnectionBuffersAreNotChargedToTheBucket) {
     bench_.becomeCouchbase();
     bench_.ask({.opcode = Opcode::kSet,

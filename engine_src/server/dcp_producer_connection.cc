@@ -129,7 +129,8 @@ DcpProducerConnection::StreamAnswer DcpProducerConnection::openStream(
                      .start = Seqno{request.start},
                      .end = toLatest ? std::max(high, Seqno{request.start}) : Seqno{request.end},
                      .diskOnly = (request.flags & flags::kDiskOnly) != 0,
-                     .format = format_},
+                     .format = format_,
+                     .snapshot = dcp::partialSnapshot(point)},
                     clears);
     return log;
 }

@@ -73,7 +73,7 @@ void FrontEndThread::stop() {
             ids.push_back(id);
         }
         for (const auto id : ids) {
-            connections_.at(id)->flushOnce();
+            takeTurn(id, [](Connection& it) { it.flushOnce(); });
         }
         event_base_loopbreak(base_.get());
     });
@@ -117,20 +117,22 @@ void FrontEndThread::resumeLater(Connection& connection) {
     }
 }
 
-void FrontEndThread::wakeLater(uint64_t id) {
-    post([this, id] {
-        if (const auto found = connections_.find(id); found != connections_.end()) {
-            found->second->wake();
-        }
-    });
+void FrontEndThread::wakeLater(uint64_t id) noexcept {
+    try {
+        post([this, id] { takeTurn(id, [](Connection& it) { it.wake(); }); });
+    } catch (const std::bad_alloc&) {
+        return;
+    }
 }
 
 void FrontEndThread::closeHolderLater(uint64_t id) {
-    post([this, id] {
-        if (const auto found = connections_.find(id); found != connections_.end()) {
-            found->second->closeAsLargestHolder();
-        }
-    });
+    post([this, id] { takeTurn(id, [](Connection& it) { it.closeAsLargestHolder(); }); });
+}
+
+void FrontEndThread::endAfter(uint64_t id, const std::exception& error) {
+    log::error("connection {}: closed: {}", id, error.what());
+    output_.clear();
+    connections_.erase(id);
 }
 
 void FrontEndThread::remove(Connection& connection) {
@@ -148,7 +150,11 @@ void FrontEndThread::onResume(int, short, void* self) {
 }
 
 void FrontEndThread::onSweep(int, short, void* self) {
-    static_cast<FrontEndThread*>(self)->sweepAll();
+    try {
+        static_cast<FrontEndThread*>(self)->sweepAll();
+    } catch (const std::bad_alloc& error) {
+        log::warn("front end: this second's sweep: {}", error.what());
+    }
 }
 
 void FrontEndThread::runPosted() {
@@ -166,9 +172,7 @@ void FrontEndThread::resumeAll() {
     std::vector<uint64_t> ids;
     ids.swap(toResume_);
     for (const auto id : ids) {
-        if (const auto found = connections_.find(id); found != connections_.end()) {
-            found->second->resume();
-        }
+        takeTurn(id, [](Connection& it) { it.resume(); });
     }
 }
 
@@ -180,7 +184,7 @@ void FrontEndThread::sweepAll() {
         ids.push_back(id);
     }
     for (const auto id : ids) {
-        connections_.at(id)->sweep(now);
+        takeTurn(id, [now](Connection& it) { it.sweep(now); });
     }
 }
 

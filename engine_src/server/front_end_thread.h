@@ -3,6 +3,7 @@
 // post() and adopt() may be called from any thread; everything else runs on the loop's own thread.
 #pragma once
 
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -43,13 +44,24 @@ class FrontEndThread {
     Output& output() { return output_; }
     uint8_t* readBuffer() { return readBuffer_.data(); }
     [[nodiscard]] size_t readBufferSize() const { return readBuffer_.size(); }
+    /// An error in a connection's turn ends that connection and no other.
+    template <class Turn>
+    void takeTurn(Connection& connection, Turn turn) {
+        const uint64_t id = connection.id();
+        try {
+            turn(connection);
+        } catch (const std::exception& error) {
+            endAfter(id, error);
+        }
+    }
     /// Calls connection.resume() after other connections had their turn.
     void resumeLater(Connection& connection);
     void remove(Connection& connection);
     /// Closes the connection, soon, because it holds too much; from any thread.
     void closeHolderLater(uint64_t id);
-    /// Calls connection.wake(), soon; from any thread, does nothing when it is gone by then.
-    void wakeLater(uint64_t id);
+    /// Calls connection.wake(), soon; from any thread, does nothing when it is gone by then. Where
+    /// memory is lacking the sweep does it.
+    void wakeLater(uint64_t id) noexcept;
 
   private:
     static void onWake(int, short, void* self);
@@ -58,6 +70,14 @@ class FrontEndThread {
     void runPosted();
     void resumeAll();
     void sweepAll();
+    /// The same as above for a connection that may be gone.
+    template <class Turn>
+    void takeTurn(uint64_t id, Turn turn) {
+        if (const auto found = connections_.find(id); found != connections_.end()) {
+            takeTurn(*found->second, turn);
+        }
+    }
+    void endAfter(uint64_t id, const std::exception& error);
 
     ServerContext& server_;
     size_t index_;

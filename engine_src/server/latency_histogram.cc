@@ -6,16 +6,6 @@
 
 namespace kv::server {
 
-uint64_t LatencyHistogram::upperOf(size_t bucket) {
-    constexpr size_t kSubs = size_t{1} << kSubBits;
-    if (bucket < kSubs) {
-        return bucket;
-    }
-    const unsigned shift = static_cast<unsigned>(bucket >> kSubBits) - 1;
-    const uint64_t lower = (uint64_t{kSubs} + (bucket & (kSubs - 1))) << shift;
-    return lower + (uint64_t{1} << shift) - 1;
-}
-
 void LatencyHistogram::add(const LatencyHistogram& other) {
     for (size_t i = 0; i < kBuckets; ++i) {
         bump(counts_[i], other.counts_[i].load(std::memory_order_relaxed));
@@ -50,7 +40,7 @@ uint64_t LatencyHistogram::percentile(double share) const {
     for (size_t i = 0; i < kBuckets; ++i) {
         seen += counts_[i].load(std::memory_order_relaxed);
         if (seen >= wanted) {
-            return std::min(upperOf(i), max_.load(std::memory_order_relaxed));
+            return std::min(Layout::upperOf(i), max_.load(std::memory_order_relaxed));
         }
     }
     return 0;
@@ -72,7 +62,7 @@ std::string LatencyHistogram::toJson() const {
     auto& buckets = json["buckets"] = nlohmann::ordered_json::array();
     for (size_t i = 0; i < kBuckets; ++i) {
         if (const uint64_t n = counts_[i].load(std::memory_order_relaxed); n != 0) {
-            buckets.push_back({upperOf(i), n});
+            buckets.push_back({Layout::upperOf(i), n});
         }
     }
     return json.dump();

@@ -7,33 +7,22 @@
 
 #include <array>
 #include <atomic>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+
+#include "types/log_linear.h"
 
 namespace kv::server {
 
 class LatencyHistogram {
   public:
-    static constexpr unsigned kSubBits = 4;
-    static constexpr size_t kBuckets = (64 - kSubBits + 1) << kSubBits;
-
-    /// Bucket of a value; values below 16 ns have one each.
-    static constexpr size_t bucketOf(uint64_t nanos) {
-        if (nanos < (uint64_t{1} << kSubBits)) {
-            return static_cast<size_t>(nanos);
-        }
-        const unsigned power = static_cast<unsigned>(std::bit_width(nanos)) - 1;
-        const uint64_t sub = (nanos >> (power - kSubBits)) & ((uint64_t{1} << kSubBits) - 1);
-        return (static_cast<size_t>(power - kSubBits + 1) << kSubBits) + static_cast<size_t>(sub);
-    }
-    /// Largest value that falls into `bucket`.
-    static uint64_t upperOf(size_t bucket);
+    using Layout = LogLinear<5>;
+    static constexpr size_t kBuckets = Layout::buckets(64);
 
     /// Single writer.
     void record(uint64_t nanos) {
-        bump(counts_[bucketOf(nanos)], 1);
+        bump(counts_[Layout::bucketOf(nanos)], 1);
         bump(total_, nanos);
         if (nanos > max_.load(std::memory_order_relaxed)) {
             max_.store(nanos, std::memory_order_relaxed);

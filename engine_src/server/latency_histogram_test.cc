@@ -10,9 +10,10 @@ namespace {
 TEST(LatencyHistogram, BucketsCoverEveryValueOnce) {
     uint64_t previousUpper = 0;
     for (size_t bucket = 1; bucket < LatencyHistogram::kBuckets; ++bucket) {
-        const uint64_t upper = LatencyHistogram::upperOf(bucket);
-        EXPECT_EQ(LatencyHistogram::bucketOf(upper), bucket);
-        EXPECT_EQ(LatencyHistogram::bucketOf(previousUpper + 1), bucket) << "a gap or an overlap";
+        const uint64_t upper = LatencyHistogram::Layout::upperOf(bucket);
+        EXPECT_EQ(LatencyHistogram::Layout::bucketOf(upper), bucket);
+        EXPECT_EQ(LatencyHistogram::Layout::bucketOf(previousUpper + 1), bucket)
+                << "a gap or an overlap";
         previousUpper = upper;
     }
     EXPECT_EQ(previousUpper, UINT64_MAX);

@@ -33,7 +33,7 @@ void replyValue(CommandContext& context, const FrameView& request, protocol::Byt
 template <class Number>
 void append(std::vector<uint8_t>& out, Number value) {
     out.resize(out.size() + sizeof value);
-    protocol::storeBig(out.data() + out.size() - sizeof value, value);
+    storeBig(out.data() + out.size() - sizeof value, value);
 }
 
 /// The vBucket that the request names; answers NotMyVbucket where it is not here.
@@ -89,12 +89,12 @@ After observe(CommandContext& context, const FrameView& request) {
     std::vector<uint8_t> out;
     auto rest = request.value;
     while (!rest.empty()) {
-        const size_t length = rest.size() < 4 ? 0 : protocol::loadBig<uint16_t>(rest.data() + 2);
+        const size_t length = rest.size() < 4 ? 0 : loadBig<uint16_t>(rest.data() + 2);
         if (length == 0 || length > protocol::kMaxKeyLength || rest.size() - 4 < length) {
             replyError(context, request, Status::kEinval, "Invalid arguments: list of keys");
             return After::Continue;
         }
-        const Vbid vbid{protocol::loadBig<uint16_t>(rest.data())};
+        const Vbid vbid{loadBig<uint16_t>(rest.data())};
         if (!observeKey(context, vbid, protocol::asText(rest.subspan(4, length)), out)) {
             replyRefusal(context, request, OpStatus::NotMyVbucket);
             return After::Continue;
@@ -117,7 +117,7 @@ After observeSeqno(CommandContext& context, const FrameView& request) {
     if (vbucket == nullptr) {
         return After::Continue;
     }
-    const VbUuid asked{protocol::loadBig<uint64_t>(request.value.data())};
+    const VbUuid asked{loadBig<uint64_t>(request.value.data())};
     const auto log = vbucket->failoverLog().entries();
     const auto known = std::find_if(log.begin(), log.end(), [asked](const FailoverEntry& entry) {
         return entry.uuid == asked;
@@ -150,9 +150,10 @@ After seqnoPersistence(CommandContext& context, const FrameView& request) {
     }
     const VBucket* vbucket = vbucketOf(context, request);
     if (vbucket == nullptr) {
+        context.session.endWait();  // it may have waited before the vBucket went
         return After::Continue;
     }
-    const Seqno wanted{protocol::loadBig<uint64_t>(request.extras.data())};
+    const Seqno wanted{loadBig<uint64_t>(request.extras.data())};
     if (isPersisted(context, vbucket->id(), wanted)) {
         context.session.endWait();
         reply(context, request, {});

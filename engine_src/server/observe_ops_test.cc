@@ -14,11 +14,11 @@ using namespace std::string_literals;
 template <class Number>
 std::string big(Number value) {
     std::string bytes(sizeof value, '\0');
-    protocol::storeBig(reinterpret_cast<uint8_t*>(bytes.data()), value);
+    storeBig(bytes.data(), value);
     return bytes;
 }
 uint64_t number(const std::string& bytes, size_t at) {
-    return protocol::loadBig<uint64_t>(reinterpret_cast<const uint8_t*>(bytes.data()) + at);
+    return loadBig<uint64_t>(bytes.data() + at);
 }
 
 /// A Couchbase connection; every document is in vBucket 0, and `persisted` says how far that is on
@@ -119,6 +119,17 @@ TEST_F(ObserveOps, SeqnoPersistenceWaitsAndSoDoWhatComesBehindIt) {
               Status::kEtmpfail);
     bench_.server.persistedSeqno = {};
     EXPECT_EQ(bench_.ask(wait).status, Status::kNotSupported);
+}
+
+TEST_F(ObserveOps, AWaitThatEndsWithoutItsSeqnoCountsForNoOther) {
+    set("a");
+    const Frame wait{.opcode = Opcode::kSeqnoPersistence, .extras = big(uint64_t{1})};
+    ASSERT_EQ(bench_.feed(wait.bytes()).stop, Stop::Waiting);
+    become(VbState::Dead);
+    ASSERT_EQ(bench_.feed({}).stop, Stop::NeedInput);
+    EXPECT_EQ(bench_.answers().at(0).status, Status::kNotMyVbucket);
+    const auto later = std::chrono::steady_clock::now() + std::chrono::hours(1);
+    EXPECT_TRUE(bench_.session.waits(later, std::chrono::minutes(1))) << "this one has just begun";
 }
 
 TEST_F(ObserveOps, AllSeqnosByState) {

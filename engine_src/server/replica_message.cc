@@ -1,5 +1,7 @@
 #include "server/replica_message.h"
 
+#include <fmt/format.h>
+
 #include <stdexcept>
 #include <string>
 
@@ -12,12 +14,19 @@ using protocol::Opcode;
 
 namespace {
 
+/// Taken as it is, it would leave a promoted copy no room for its own, or lose its upper bits.
+void check(bool possible, const char* what) {
+    if (!possible) {
+        throw std::runtime_error(fmt::format("a {} that no vBucket gives", what));
+    }
+}
+
 ItemPtr toItem(const FrameView& frame, ItemOp op) {
     const auto document = op == ItemOp::Mutation ? protocol::decodeDcpMutation(frame.extras)
                                                  : protocol::decodeDcpDeletion(frame.extras);
-    if (document.seqno >= kSeqnoBound || frame.header.cas >= kCasBound) {
-        throw std::runtime_error("a seqno or a CAS that no vBucket gives");
-    }
+    check(document.seqno < kSeqnoBound, "seqno");
+    check(document.revSeqno < kRevSeqnoBound, "revision");
+    check(frame.header.cas < kCasBound, "CAS");
     const ItemMeta meta{.cas = Cas{frame.header.cas},
                         .seqno = Seqno{document.seqno},
                         .revSeqno = document.revSeqno,
@@ -36,6 +45,7 @@ dcp::Message toMessage(const FrameView& frame) {
     switch (frame.header.opcode) {
         case Opcode::kDcpSnapshotMarker: {
             const auto marker = protocol::decodeDcpSnapshotMarker(frame.extras);
+            check(marker.end < kSeqnoBound, "seqno");
             return dcp::Message::marker(vbid, opaque, Seqno{marker.start}, Seqno{marker.end},
                                         marker.flags);
         }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
@@ -124,6 +125,12 @@ void ReplicationSession::closeStream(Vbid vbid) {
 }
 
 void ReplicationSession::requestStream(Vbid vbid) {
+    const uint32_t opaque = opaqueOf(vbid, ++requests_[vbid.get()]);
+    requested_[vbid.get()] = std::chrono::steady_clock::now();
+    {
+        const BucketMemoryGuard guard(bucket_.memory());
+        consumer_.addStream(vbid, opaque);
+    }
     VBucket& vbucket = bucket_.vbucket(vbid);
     const Seqno high = vbucket.highSeqno();
     SnapshotRange snapshot = vbucket.checkpoints().currentSnapshot();
@@ -133,19 +140,13 @@ void ReplicationSession::requestStream(Vbid vbid) {
     } else {
         snapshot = {high, high};
     }
-    const auto extras =
-            protocol::encodeDcpStreamRequest({.flags = 0,
-                                              .start = high.get(),
-                                              .end = kLastSeqno,
-                                              .uuid = vbucket.failoverLog().uuid().get(),
-                                              .snapshotStart = snapshot.start.get(),
-                                              .snapshotEnd = snapshot.end.get()});
-    const uint32_t opaque = opaqueOf(vbid, ++requests_[vbid.get()]);
-    requested_[vbid.get()] = std::chrono::steady_clock::now();
-    {
-        const BucketMemoryGuard guard(bucket_.memory());
-        consumer_.addStream(vbid, opaque);
-    }
+    const auto extras = protocol::encodeDcpStreamRequest(
+            {.flags = 0,
+             .start = high.get(),
+             .end = kLastSeqno,
+             .uuid = vbucket.failoverLog().uuidOf(snapshot.end).get(),
+             .snapshotStart = snapshot.start.get(),
+             .snapshotEnd = snapshot.end.get()});
     send_({.opcode = Opcode::kDcpStreamReq,
            .vbucketOrStatus = vbid.get(),
            .opaque = opaque,
@@ -196,15 +197,21 @@ void ReplicationSession::handleStreamAnswer(const FrameView& frame) {
     if (!bucket_.hasVBucket(vbid)) {
         throw std::runtime_error("an answer to no stream request");
     }
-    if (frame.header.opaque != opaqueOf(vbid, requests_[vbid.get()]) ||
-        !consumer_.hasStream(vbid)) {
+    std::optional<uint64_t> term;
+    {
+        const BucketMemoryGuard guard(bucket_.memory());  // the last pointer to it may be this one
+        if (const auto stream = consumer_.findStream(vbid)) {
+            term = stream->term();
+        }
+    }
+    if (frame.header.opaque != opaqueOf(vbid, requests_[vbid.get()]) || !term) {
         return;  // closed meanwhile, and the source was told
     }
     if (status == Status::kRollback) {
         if (frame.value.size() != sizeof(uint64_t)) {
             throw std::runtime_error("a rollback to nowhere");
         }
-        rollBack(vbid, Seqno{protocol::loadBig<uint64_t>(frame.value.data())});
+        rollBack(vbid, Seqno{loadBig<uint64_t>(frame.value.data())});
         return;
     }
     if (status != Status::kSuccess || frame.value.size() % 16 != 0) {
@@ -219,13 +226,13 @@ void ReplicationSession::handleStreamAnswer(const FrameView& frame) {
     // From here on this copy's history is the source's.
     std::vector<FailoverEntry> log;
     for (size_t at = 0; at < frame.value.size(); at += 16) {
-        log.push_back({VbUuid{protocol::loadBig<uint64_t>(frame.value.data() + at)},
-                       Seqno{protocol::loadBig<uint64_t>(frame.value.data() + at + 8)}});
+        log.push_back({VbUuid{loadBig<uint64_t>(frame.value.data() + at)},
+                       Seqno{loadBig<uint64_t>(frame.value.data() + at + 8)}});
     }
     bool adopted = false;
     {
         const BucketMemoryGuard guard(bucket_.memory());
-        adopted = bucket_.adoptHistory(vbid, std::vector<FailoverEntry>(log), OpTime::now());
+        adopted = bucket_.adoptHistory(vbid, *term, std::vector<FailoverEntry>(log), OpTime::now());
     }
     if (!adopted) {
         closeStream(vbid);  // it was promoted meanwhile: its history is its own

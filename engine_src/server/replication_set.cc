@@ -44,12 +44,17 @@ ReplicationSet::~ReplicationSet() {
     thread_.join();
 }
 
-void ReplicationSet::follow(std::shared_ptr<const ClusterConfig> config) {
+bool ReplicationSet::follow(std::shared_ptr<const ClusterConfig> config) {
     {
         const std::lock_guard lock(mutex_);
+        if (config->version() <= version_) {
+            return false;
+        }
+        version_ = config->version();
         wanted_ = std::move(config);
     }
     changed_.notify_one();
+    return true;
 }
 
 void ReplicationSet::run() {

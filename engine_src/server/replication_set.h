@@ -26,7 +26,9 @@ class ReplicationSet {
     ReplicationSet& operator=(const ReplicationSet&) = delete;
     ~ReplicationSet();
 
-    void follow(std::shared_ptr<const ClusterConfig> config);
+    /// False, and nothing happens, when one as new or newer was followed before: whoever publishes
+    /// them may be overtaken on his way here.
+    bool follow(std::shared_ptr<const ClusterConfig> config);
     /// STAT replication: sums, and how many sources there are and how many are connected.
     [[nodiscard]] KeyValues stats() const;
 
@@ -47,6 +49,7 @@ class ReplicationSet {
     mutable std::mutex mutex_;  ///< of all below
     std::condition_variable changed_;
     std::shared_ptr<const ClusterConfig> wanted_;  ///< not yet applied
+    protocol::ConfigVersion version_;              ///< of the newest
     bool stopping_{false};
     std::vector<Source> sources_;  ///< changed by thread_ only
     std::thread thread_;

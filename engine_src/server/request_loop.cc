@@ -78,7 +78,7 @@ Progress runRequests(CommandContext& context, protocol::Bytes input, TurnBudget 
     // One guard for the batch: values that handlers drop are the bucket's. Output buffers use
     // malloc, which charges nobody.
     const BucketMemoryGuard guard(context.server.bucket.memory());
-    options::SelectedPlanted::turn();
+    options::SelectedPlanted::Turn planted;
     Progress progress;
     LookAhead ahead(context, input);
     for (uint32_t done = 0;; ++done) {
@@ -128,8 +128,8 @@ Progress runRequests(CommandContext& context, protocol::Bytes input, TurnBudget 
             progress.stop = Stop::CloseFlushed;
             return progress;
         }
-        const After after = timedExecute(
-                options::SelectedPlanted::operation(context, progress.consumed), parsed.frame);
+        planted.operation();
+        const After after = timedExecute(context, parsed.frame);
         if (after != After::Continue) [[unlikely]] {
             if (after == After::AgainLater) {
                 progress.consumed -= parsed.frame.size();
@@ -143,12 +143,12 @@ Progress runRequests(CommandContext& context, protocol::Bytes input, TurnBudget 
 
 Progress runLarge(CommandContext& context, LargeRequest request) {
     const BucketMemoryGuard guard(context.server.bucket.memory());
-    options::SelectedPlanted::turn();
+    options::SelectedPlanted::Turn planted;
     const FrameView frame = request.view();
     BlobPtr value = request.takeValue();
     context.value = &value;
-    const After after =
-            timedExecute(options::SelectedPlanted::operation(context, frame.size()), frame);
+    planted.operation();
+    const After after = timedExecute(context, frame);
     context.value = nullptr;
     // Commands that keep values never wait for anything.
     return {.wanted = protocol::kHeaderSize,

@@ -69,10 +69,10 @@ After hello(CommandContext& context, const FrameView& request) {
     Session::Features features;
     std::vector<uint8_t> accepted;
     for (size_t at = 0; at < request.value.size(); at += 2) {
-        const auto code = protocol::loadBig<uint16_t>(request.value.data() + at);
+        const auto code = loadBig<uint16_t>(request.value.data() + at);
         if (accept(static_cast<Feature>(code), features)) {
             accepted.resize(accepted.size() + 2);
-            protocol::storeBig(accepted.data() + accepted.size() - 2, code);
+            storeBig(accepted.data() + accepted.size() - 2, code);
         }
     }
     context.session.hello(features, agentName(request.keyText()));
@@ -174,11 +174,11 @@ After clusterConfig(CommandContext& context, const FrameView& request) {
 }
 
 After errorMap(CommandContext& context, const FrameView& request) {
-    if (request.value.size() != 2 || protocol::loadBig<uint16_t>(request.value.data()) == 0) {
+    if (request.value.size() != 2 || loadBig<uint16_t>(request.value.data()) == 0) {
         replyError(context, request, Status::kEinval, "Invalid arguments: error map version");
         return After::Continue;
     }
-    const auto asked = protocol::loadBig<uint16_t>(request.value.data());
+    const auto asked = loadBig<uint16_t>(request.value.data());
     Response response;
     response.value = protocol::asBytes(errorMapJson(asked));
     if (context.session.features().json) {

@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <future>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <thread>
 
 #include "server/test_support.h"
 #include "types/contention.h"
@@ -155,6 +157,7 @@ TEST(Roles, EachMayDoWhatTheOnesBeforeMay) {
             {.opcode = Opcode::kDelete, .key = "k"}};
     const std::vector<Frame> managing{{.opcode = Opcode::kFlush},
                                       {.opcode = Opcode::kSetVBucket, .extras = "\x01"},
+                                      {.opcode = Opcode::kDelVBucket},
                                       {.opcode = Opcode::kVerbosity, .extras = "\0\0\0\x01"s},
                                       {.opcode = Opcode::kStat, .key = "reset"},
                                       {.opcode = Opcode::kStat, .key = "detail on"},
@@ -255,6 +258,31 @@ TEST(AdminOps, FlushRemovesEverything) {
     EXPECT_TRUE(bench.answers().empty());
 }
 
+TEST(AdminOps, NobodyWaitsOnTheThreadForAVBucketThatSomebodyElseChanges) {
+    Bench bench;
+    bench.feed(setBytes("a", "1"));
+    bench.answers();
+    for (const auto& frame : {Frame{.opcode = Opcode::kSetVBucket, .extras = "\x04"},
+                              Frame{.opcode = Opcode::kDelVBucket}}) {
+        std::promise<void> held;
+        std::promise<void> done;
+        std::thread other([&] {
+            const auto lock = bench.bucket->vbucket(Vbid{0}).lockState();  // as a rollback does
+            held.set_value();
+            done.get_future().wait();
+        });
+        held.get_future().wait();
+        EXPECT_EQ(bench.feed(frame.bytes() + getBytes("a")).stop, Stop::Waiting);
+        EXPECT_TRUE(bench.answers().empty()) << "answers keep their order";
+        done.set_value();
+        other.join();
+        EXPECT_EQ(bench.feed("").stop, Stop::NeedInput);
+        const auto answers = bench.answers();
+        ASSERT_EQ(answers.size(), 2U);
+        EXPECT_EQ(answers[0].status, Status::kSuccess);
+    }
+}
+
 TEST(AdminOps, VbucketStatesAndHistories) {
     Bench bench;
     const auto state = [&bench](uint16_t vbucket) {
@@ -275,8 +303,23 @@ TEST(AdminOps, VbucketStatesAndHistories) {
     EXPECT_EQ(change(0, "\x05"), Status::kEinval);
     EXPECT_EQ(change(0, "\0"s), Status::kEinval);
     EXPECT_EQ(change(9, "\x01"), Status::kNotMyVbucket);
-    const auto log = bench.ask({.opcode = Opcode::kGetFailoverLog, .vbucket = 0}).value;
-    EXPECT_EQ(log.size(), 32U) << "active twice: two histories";
+    const auto log = [&] {
+        return bench.ask({.opcode = Opcode::kGetFailoverLog, .vbucket = 0}).value;
+    };
+    EXPECT_EQ(log().size(), 32U) << "active twice: two histories";
+    const auto forget = [&bench](uint16_t vbucket, const std::string& value = "") {
+        return bench.ask({.opcode = Opcode::kDelVBucket, .value = value, .vbucket = vbucket})
+                .status;
+    };
+    EXPECT_EQ(forget(0), Status::kEinval) << "it is active";
+    EXPECT_EQ(forget(9), Status::kNotMyVbucket);
+    EXPECT_EQ(change(0, "\x04"), Status::kSuccess);
+    EXPECT_EQ(forget(0), Status::kSuccess);
+    EXPECT_EQ(forget(0, "async=0"), Status::kSuccess) << "there is nothing left to do";
+    EXPECT_EQ(state(0).value, "\0\0\0\x04"s);
+    EXPECT_TRUE(log().empty());
+    EXPECT_EQ(change(0, "\x01"), Status::kSuccess);
+    EXPECT_EQ(log().size(), 16U) << "a new beginning";
 }
 
 }  // namespace

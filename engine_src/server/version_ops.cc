@@ -16,7 +16,6 @@ namespace {
 constexpr uint32_t kKnownOptions = protocol::kSkipConflictResolution |
                                    protocol::kForceAcceptWithMeta | protocol::kRegenerateCas |
                                    protocol::kIsExpiration;
-constexpr uint64_t kRevisionBound = uint64_t{1} << 48U;
 
 constexpr bool isDelete(Opcode opcode) {
     return opcode == Opcode::kDeleteWithMeta || opcode == Opcode::kDeleteWithMetaQ;
@@ -32,10 +31,10 @@ constexpr std::string_view fault(const protocol::VersionExtras& extras, Opcode o
     if ((extras.options & ~kKnownOptions) != 0) {
         return "Invalid arguments: unknown options";
     }
-    if (extras.cas == 0 || extras.cas >= kCasBound) {
+    if (extras.cas == 0 || extras.cas >= kForeignCasBound) {
         return "Invalid arguments: CAS";
     }
-    if (extras.revision >= kRevisionBound) {
+    if (extras.revision >= kForeignRevSeqnoBound) {
         return "Invalid arguments: revision";
     }
     if (renews && !skips) {

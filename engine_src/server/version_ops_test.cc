@@ -13,7 +13,7 @@ using namespace testing_support;
 template <class Number>
 std::string big(Number value) {
     std::string bytes(sizeof value, '\0');
-    protocol::storeBig(reinterpret_cast<uint8_t*>(bytes.data()), value);
+    storeBig(bytes.data(), value);
     return bytes;
 }
 
@@ -131,10 +131,35 @@ TEST_F(VersionOps, OurNextCasIsAboveTheirs) {
     EXPECT_GT(setHere().cas, future);
 }
 
+TEST_F(VersionOps, TheHighestOfTheirsLeavesRoomForOurs) {
+    constexpr uint64_t kCas = (uint64_t{1} << 62U) - 1;
+    constexpr uint64_t kRevision = (uint64_t{1} << 47U) - 1;
+    EXPECT_EQ(set({.revision = kRevision, .cas = kCas}).status, Status::kSuccess);
+    EXPECT_EQ(setHere().cas, kCas + 1);
+    EXPECT_EQ(meta().extras.substr(12), big(kRevision + 1));
+    EXPECT_EQ(set({.revision = kRevision, .cas = kCas}).status, Status::kKeyEexists)
+            << "ours is the newer one";
+}
+
+TEST_F(VersionOps, ADeletionHasNoDatatype) {
+    const std::string extras =
+            big(uint32_t{0}) + big(uint32_t{77}) + big(uint64_t{2}) + big(uint64_t{100});
+    EXPECT_EQ(bench_.ask({.opcode = Opcode::kDeleteWithMeta,
+                          .key = "key",
+                          .extras = extras,
+                          .datatype = protocol::Datatype::kJson})
+                      .status,
+              Status::kSuccess);
+    const auto meta =
+            bench_.ask({.opcode = Opcode::kGetMeta, .key = "key", .extras = std::string(1, 2)});
+    EXPECT_EQ(meta.extras, big(uint32_t{1}) + big(uint32_t{0}) + big(uint32_t{77}) +
+                                   big(uint64_t{2}) + std::string(1, '\0'));
+}
+
 TEST_F(VersionOps, NonsenseIsRefused) {
     for (const Version& nonsense :
-         {Version{.cas = 0}, Version{.cas = ~uint64_t{0}}, Version{.cas = uint64_t{1} << 63U},
-          Version{.revision = uint64_t{1} << 48U}, Version{.options = 0x8000},
+         {Version{.cas = 0}, Version{.cas = ~uint64_t{0}}, Version{.cas = uint64_t{1} << 62U},
+          Version{.revision = uint64_t{1} << 47U}, Version{.options = 0x8000},
           Version{.options = protocol::kRegenerateCas},
           Version{.options = protocol::kIsExpiration}}) {
         EXPECT_EQ(set(nonsense).status, Status::kEinval);

@@ -1,5 +1,6 @@
 #include "server/watched_socket.h"
 
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -68,6 +69,11 @@ std::optional<size_t> WatchedSocket::send(const Output& output) {
     message.msg_iov = pieces.data();
     message.msg_iovlen = count;
     return transferred(::sendmsg(socket_.get(), &message, MSG_NOSIGNAL));
+}
+
+bool WatchedSocket::peerHasEnded() const {
+    pollfd asked{socket_.get(), POLLRDHUP, 0};
+    return ::poll(&asked, 1, 0) > 0;
 }
 
 void WatchedSocket::endSending() {

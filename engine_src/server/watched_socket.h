@@ -26,6 +26,8 @@ class WatchedSocket {
     std::optional<size_t> receive(uint8_t* to, size_t room);
     /// Bytes that the socket took, possibly 0; nothing on an error.
     std::optional<size_t> send(const Output& output);
+    /// The client has closed its half, though what it sent before may not have been read yet.
+    [[nodiscard]] bool peerHasEnded() const;
     /// Closes our half: the client sees the end of the stream after what was sent.
     void endSending();
 

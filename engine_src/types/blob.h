@@ -6,12 +6,13 @@
 // fragmentation experiments measure, so blobs are never pooled.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <new>
 #include <string_view>
 #include <utility>
+
+#include "types/intrusive_ptr.h"
 
 namespace kv {
 
@@ -35,55 +36,29 @@ class Blob {
 
   private:
     friend class BlobDraft;
-    friend class BlobPtr;
+    friend class IntrusivePtr<const Blob>;
     explicit Blob(uint32_t size) : size_(size) {}
     ~Blob() = default;
 
-    void retain() const noexcept { refs_.fetch_add(1, std::memory_order_relaxed); }
+    void retain() const noexcept { refs_.retain(); }
     void release() const noexcept {
-        // A sole owner cannot race with anybody: skip the atomic read-modify-write.
-        if (refs_.load(std::memory_order_acquire) == 1 ||
-            refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+        if (refs_.release()) {
             ::operator delete(const_cast<Blob*>(this));
         }
     }
 
-    mutable std::atomic<uint32_t> refs_{1};
+    mutable RefCount refs_;
     uint32_t size_;
 };
 static_assert(sizeof(Blob) == 8, "a blob costs 8 bytes beside its value");
 
 /// Owning reference to a Blob; empty for documents without a value (deletions, evicted values).
-class BlobPtr {
+class BlobPtr : public IntrusivePtr<const Blob> {
   public:
-    BlobPtr() = default;
-    BlobPtr(const BlobPtr& other) noexcept : blob_(other.blob_) {
-        if (blob_ != nullptr) {
-            blob_->retain();
-        }
-    }
-    BlobPtr(BlobPtr&& other) noexcept : blob_(std::exchange(other.blob_, nullptr)) {}
-    BlobPtr& operator=(BlobPtr other) noexcept {
-        std::swap(blob_, other.blob_);
-        return *this;
-    }
-    ~BlobPtr() {
-        if (blob_ != nullptr) {
-            blob_->release();
-        }
-    }
-    explicit operator bool() const { return blob_ != nullptr; }
-    const Blob* operator->() const { return blob_; }
-    const Blob& operator*() const { return *blob_; }
-    [[nodiscard]] const Blob* get() const { return blob_; }
+    using IntrusivePtr::IntrusivePtr;
     [[nodiscard]] std::string_view view() const {
-        return blob_ != nullptr ? blob_->view() : std::string_view{};
+        return *this ? get()->view() : std::string_view{};
     }
-
-  private:
-    friend class BlobDraft;
-    explicit BlobPtr(const Blob* adopted) : blob_(adopted) {}
-    const Blob* blob_{nullptr};
 };
 
 /// A Blob whose bytes its only owner has still to write.

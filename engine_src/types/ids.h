@@ -35,10 +35,15 @@ using CheckpointId = StrongId<struct CheckpointIdTag, uint64_t>;
 /// Identity of one history of a vBucket (an entry of its failover log).
 using VbUuid = StrongId<struct VbUuidTag, uint64_t>;
 
-/// Above every seqno and CAS that is ever given (a CAS is nanoseconds since 1970, until 2262). One
-/// from elsewhere that is not below would leave a vBucket no room for its own.
-inline constexpr uint64_t kSeqnoBound = uint64_t{1} << 63U;
+/// Above every seqno, revision and CAS that a vBucket ever gives: 48 bits are kept of the first
+/// two, a CAS is nanoseconds since 1970. A source of replication that sends others is none.
+inline constexpr uint64_t kSeqnoBound = uint64_t{1} << 47U;
+inline constexpr uint64_t kRevSeqnoBound = uint64_t{1} << 48U;
 inline constexpr uint64_t kCasBound = uint64_t{1} << 63U;
+/// Above what a client may bring from another cluster: the vBucket's own continue behind it, and
+/// must not reach the bounds that its replicas insist on.
+inline constexpr uint64_t kForeignRevSeqnoBound = kRevSeqnoBound / 2;
+inline constexpr uint64_t kForeignCasBound = kCasBound / 2;
 
 constexpr Seqno next(Seqno seqno) {
     return Seqno{seqno.get() + 1};

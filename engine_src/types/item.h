@@ -6,7 +6,6 @@
 // before it is published under the checkpoint's lock.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <new>
@@ -15,6 +14,7 @@
 
 #include "types/blob.h"
 #include "types/ids.h"
+#include "types/intrusive_ptr.h"
 
 namespace kv {
 
@@ -45,7 +45,9 @@ struct ItemMeta {
     uint8_t datatype{0};  ///< protocol bits: 1 JSON, 2 Snappy, 4 Xattr
 };
 
-class ItemPtr;
+class Item;
+/// Owning reference to an Item.
+using ItemPtr = IntrusivePtr<Item>;
 
 class Item {
   public:
@@ -78,7 +80,7 @@ class Item {
     void setCas(Cas cas) { cas_ = cas; }
 
   private:
-    friend class ItemPtr;
+    friend class IntrusivePtr<Item>;
     Item(Vbid vbid, ItemOp op, uint16_t keyLength, const ItemMeta& meta, BlobPtr value)
         : keyLength_(keyLength),
           vbid_(vbid),
@@ -92,17 +94,16 @@ class Item {
           exptime_(meta.exptime) {}
     ~Item() = default;
 
-    void retain() const noexcept { refs_.fetch_add(1, std::memory_order_relaxed); }
+    void retain() const noexcept { refs_.retain(); }
     void release() const noexcept {
-        if (refs_.load(std::memory_order_acquire) == 1 ||
-            refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+        if (refs_.release()) {
             auto* self = const_cast<Item*>(this);
             self->~Item();
             ::operator delete(self);
         }
     }
 
-    mutable std::atomic<uint32_t> refs_{1};
+    mutable RefCount refs_;
     uint16_t keyLength_;
     Vbid vbid_;
     BlobPtr value_;
@@ -117,36 +118,6 @@ class Item {
 static_assert(
         sizeof(Item) == 48,
         "an item costs 48 bytes and its key; change this only with the flush benchmark beside it");
-
-/// Owning reference to an Item.
-class ItemPtr {
-  public:
-    ItemPtr() = default;
-    ItemPtr(const ItemPtr& other) noexcept : item_(other.item_) {
-        if (item_ != nullptr) {
-            item_->retain();
-        }
-    }
-    ItemPtr(ItemPtr&& other) noexcept : item_(std::exchange(other.item_, nullptr)) {}
-    ItemPtr& operator=(ItemPtr other) noexcept {
-        std::swap(item_, other.item_);
-        return *this;
-    }
-    ~ItemPtr() {
-        if (item_ != nullptr) {
-            item_->release();
-        }
-    }
-    explicit operator bool() const { return item_ != nullptr; }
-    Item* operator->() const { return item_; }
-    Item& operator*() const { return *item_; }
-    [[nodiscard]] Item* get() const { return item_; }
-
-  private:
-    friend class Item;
-    explicit ItemPtr(Item* adopted) : item_(adopted) {}
-    Item* item_{nullptr};
-};
 
 inline ItemPtr Item::create(Vbid vbid, ItemOp op, std::string_view key, const ItemMeta& meta,
                             BlobPtr value) {

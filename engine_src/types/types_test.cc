@@ -1,10 +1,17 @@
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstring>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <type_traits>
+#include <unordered_map>
 #include <vector>
 
+#include "types/endian.h"
 #include "types/item.h"
+#include "types/string_hash.h"
 
 namespace kv {
 
@@ -13,6 +20,67 @@ TEST(Ids, AreDistinctTypesWithOrder) {
     static_assert(!std::is_convertible_v<uint64_t, Seqno>);
     EXPECT_LT(Seqno{1}, next(Seqno{1}));
     EXPECT_EQ(Vbid{3}.get(), 3);
+}
+
+TEST(StringHash, LooksStringsUpByViews) {
+    const std::unordered_map<std::string, int, StringHash, std::equal_to<>> map{{"key", 1}};
+    EXPECT_EQ(map.find(std::string_view("a key").substr(2)), map.begin());
+    EXPECT_EQ(map.find(std::string_view("a key")), map.end());
+}
+
+TEST(Endian, IsTheSameAtCompileTimeAndAtRunTimeForBytesAndChars) {
+    constexpr std::array<uint8_t, 4> kBytes{0x81, 2, 3, 4};
+    static_assert(loadBig<uint32_t>(kBytes.data()) == 0x81020304);
+    static_assert(loadLittle<uint32_t>(kBytes.data()) == 0x04030281);
+    std::array<char, 4> chars{};
+    std::memcpy(chars.data(), kBytes.data(), kBytes.size());
+    EXPECT_EQ(loadBig<uint32_t>(chars.data()), 0x81020304U);
+    EXPECT_EQ(loadLittle<uint16_t>(chars.data()), 0x0281);
+    EXPECT_EQ(loadLittle<uint8_t>(chars.data()), 0x81);
+    std::array<char, 4> stored{};
+    storeLittle<uint32_t>(stored.data(), 0x04030281);
+    EXPECT_EQ(stored, chars);
+    storeBig<uint32_t>(stored.data(), 0x81020304);
+    EXPECT_EQ(stored, chars);
+}
+
+class Counted {
+  public:
+    explicit Counted(int& freed) : freed_(freed) {}
+    void retain() { refs_.retain(); }
+    void release() {
+        if (refs_.release()) {
+            ++freed_;
+            delete this;
+        }
+    }
+
+  private:
+    RefCount refs_;
+    int& freed_;
+};
+
+TEST(IntrusivePtr, FreesWithTheLastReferenceAndNoEarlier) {
+    int freed = 0;
+    IntrusivePtr<Counted> first(new Counted(freed));
+    IntrusivePtr<Counted> second = first;
+    EXPECT_EQ(first.get(), second.get());
+    IntrusivePtr<Counted> moved = std::move(first);
+    EXPECT_FALSE(first);  // NOLINT(bugprone-use-after-move): that is what is promised
+    EXPECT_EQ(moved.get(), second.get());
+    moved = IntrusivePtr<Counted>(new Counted(freed));
+    EXPECT_EQ(freed, 0);
+    const auto& self = second;
+    second = self;
+    EXPECT_EQ(freed, 0);
+    second = moved;
+    EXPECT_EQ(freed, 1);
+    second = {};
+    moved = {};
+    EXPECT_EQ(freed, 2);
+    static_assert(sizeof(IntrusivePtr<Counted>) == sizeof(void*));
+    static_assert(std::is_nothrow_move_constructible_v<BlobPtr>);
+    static_assert(std::is_nothrow_move_assignable_v<BlobPtr>);
 }
 
 TEST(Blob, JoinsItsTwoParts) {

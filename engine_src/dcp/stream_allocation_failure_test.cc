@@ -1,0 +1,107 @@
+// Every allocation that a stream's background work makes fails once, one after the other: whichever
+// it is, the client is sent every document once, in order.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "checkpoint/checkpoint_manager.h"
+#include "dcp/active_stream.h"
+#include "memory/failing_heap.h"
+
+namespace kv::dcp {
+namespace {
+
+constexpr uint64_t kDocuments = 20;
+
+ItemPtr itemOf(uint64_t seqno) {
+    return Item::create(Vbid{0}, ItemOp::Mutation, std::to_string(seqno), {.seqno = Seqno{seqno}},
+                        Blob::create("value"));
+}
+
+class Store final : public BackfillSource {
+    struct Scan final : BackfillScan {
+        explicit Scan(Seqno after) : at(after.get()) {}
+        Step next(ItemPtr& item) override {
+            if (at == kDocuments) {
+                return Step::End;
+            }
+            item = itemOf(at + 1);
+            ++at;
+            return Step::Item;
+        }
+        [[nodiscard]] Seqno high() const override { return Seqno{kDocuments}; }
+        [[nodiscard]] Seqno snapshotEnd() const override { return Seqno{kDocuments}; }
+        [[nodiscard]] Seqno purged() const override { return {}; }
+        uint64_t at;
+    };
+
+  public:
+    std::unique_ptr<BackfillScan> open(Vbid, Seqno after) override {
+        return std::make_unique<Scan>(after);
+    }
+};
+
+/// All that the stream sends until it ends; the `nth` allocation of its background work fails.
+std::vector<uint64_t> sent(ActiveStream& stream, long nth, bool& failed) {
+    std::vector<uint64_t> seqnos;
+    for (int idle = 0; idle < 3;) {
+        StreamNeeds needs{};
+        const auto message = stream.next(needs, ListWhilePending::No);
+        if (message && message->item) {
+            seqnos.push_back(message->item->seqno().get());
+        }
+        if (message) {
+            if (message->kind == MessageKind::StreamEnd) {
+                break;
+            }
+            continue;
+        }
+        idle += needs == StreamNeeds::Nothing ? 1 : 0;
+        allocationsLeft = failed ? -1 : nth;
+        if (needs == StreamNeeds::Snapshot) {
+            stream.takeSnapshot();
+        } else if (needs == StreamNeeds::Backfill) {
+            stream.runBackfill();
+        }
+        failed = failed || (nth >= 0 && allocationsLeft < 0);
+        nth = std::exchange(allocationsLeft, -1);
+    }
+    return seqnos;
+}
+
+class StreamAllocationFailure : public testing::TestWithParam<bool> {};
+
+TEST_P(StreamAllocationFailure, LosesAndRepeatsNothing) {
+    std::vector<uint64_t> all;
+    for (uint64_t seqno = 1; seqno <= kDocuments; ++seqno) {
+        all.push_back(seqno);
+    }
+    const CheckpointConfig config{.maxItems = 8};
+    bool failed = true;
+    for (long nth = 0; failed; ++nth) {
+        CheckpointManager checkpoints(Vbid{0}, config);
+        checkpoints.persistence().registerCursor();
+        const auto write = [&checkpoints] {
+            for (uint64_t seqno = 1; seqno <= kDocuments; ++seqno) {
+                checkpoints.queueDirty(itemOf(0), Seqno{}, GenerateSeqno::Yes, GenerateCas::Yes, 1);
+            }
+        };
+        Store store;
+        const bool fromMemory = GetParam();
+        if (!fromMemory) {
+            write();
+        }
+        ActiveStream stream({.vbid = Vbid{0}, .end = Seqno{kDocuments}, .diskOnly = !fromMemory},
+                            "stream", checkpoints.cursors(), store);
+        if (fromMemory) {
+            write();
+        }
+        failed = false;
+        ASSERT_EQ(sent(stream, nth, failed), all) << nth;
+        ASSERT_TRUE(failed || nth >= 4) << "so many allocations at least";
+    }
+}
+INSTANTIATE_TEST_SUITE_P(Sources, StreamAllocationFailure, testing::Bool());
+
+}  // namespace
+}  // namespace kv::dcp

@@ -1,0 +1,67 @@
+// FullDisk: the operating system's files, as RocksDB sees them, on a disk that has no room when
+// told so. For tests of what a store's own write errors must not lose.
+#pragma once
+
+#include <rocksdb/env.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace kv {
+
+class FullDisk final : public rocksdb::EnvWrapper {
+  public:
+    FullDisk() : rocksdb::EnvWrapper(rocksdb::Env::Default()) {}
+
+    rocksdb::Status NewWritableFile(const std::string& name,
+                                    std::unique_ptr<rocksdb::WritableFile>* file,
+                                    const rocksdb::EnvOptions& options) override {
+        rocksdb::Status status = target()->NewWritableFile(name, file, options);
+        if (status.ok()) {
+            *file = std::make_unique<File>(std::move(*file), *this, name.ends_with(".sst"));
+        }
+        return status;
+    }
+
+    std::atomic<bool> full{false};
+    std::atomic<bool> broken{false};         ///< every write is an error
+    std::atomic<bool> fullForTables{false};  ///< for table files only
+
+  private:
+    class File final : public rocksdb::WritableFileWrapper {
+      public:
+        File(std::unique_ptr<rocksdb::WritableFile> real, const FullDisk& disk, bool isTable)
+            : rocksdb::WritableFileWrapper(real.get()),
+              real_(std::move(real)),
+              disk_(disk),
+              isTable_(isTable) {}
+        rocksdb::Status Append(const rocksdb::Slice& data) override {
+            const rocksdb::Status refused = refusal();
+            return refused.ok() ? real_->Append(data) : refused;
+        }
+        rocksdb::Status Append(const rocksdb::Slice& data,
+                               const rocksdb::DataVerificationInfo& info) override {
+            const rocksdb::Status refused = refusal();
+            return refused.ok() ? real_->Append(data, info) : refused;
+        }
+
+      private:
+        [[nodiscard]] rocksdb::Status refusal() const {
+            if (disk_.broken) {
+                return rocksdb::Status::IOError("broken, says the test");
+            }
+            if (disk_.full || (isTable_ && disk_.fullForTables)) {
+                return rocksdb::Status::NoSpace("full, says the test");
+            }
+            return rocksdb::Status::OK();
+        }
+
+        std::unique_ptr<rocksdb::WritableFile> real_;
+        const FullDisk& disk_;
+        const bool isTable_;
+    };
+};
+
+}  // namespace kv

@@ -1,0 +1,37 @@
+// PatientFiles: files whose write errors RocksDB tries to get over.
+//
+// By itself it takes a failed write of its log for final: after one EIO, though it may pass (a
+// network disk, a controller's reset), every later write is refused until the process is started
+// again, and all that waits in memory is lost with it. An error that the files call retryable makes
+// it write what it has in memory to new files, every second until that succeeds.
+#pragma once
+
+#include <memory>
+
+namespace rocksdb {
+class Env;
+}  // namespace rocksdb
+
+namespace kv {
+
+class PatientFileSystem;
+
+class PatientFiles {
+  public:
+    /// `below` outlives it.
+    explicit PatientFiles(rocksdb::Env& below);
+    PatientFiles(const PatientFiles&) = delete;
+    PatientFiles& operator=(const PatientFiles&) = delete;
+    ~PatientFiles();
+
+    [[nodiscard]] rocksdb::Env* env() const { return env_.get(); }
+    /// Errors are final from now on; true when there was one that was not. RocksDB 7 does not end
+    /// while it tries to get over one: it must have given up before it is closed.
+    bool giveUp();
+
+  private:
+    std::shared_ptr<PatientFileSystem> files_;
+    std::unique_ptr<rocksdb::Env> env_;
+};
+
+}  // namespace kv

@@ -1,0 +1,18 @@
+// StringHash: looks std::string keys up by a std::string_view, without a copy of it:
+// std::unordered_map<std::string, T, StringHash, std::equal_to<>>.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string_view>
+
+namespace kv {
+
+struct StringHash {
+    using is_transparent = void;
+    size_t operator()(std::string_view text) const noexcept {
+        return std::hash<std::string_view>{}(text);
+    }
+};
+
+}  // namespace kv
