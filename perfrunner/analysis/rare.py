@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from perfrunner.analysis.model import Effect
 
 ROBUST, TOTAL, SLOW = "ops_per_s", "ops_per_s_total", "slow_slices"
+NAMED = "the difference sits in rare slices"
 MIN_SHARE = 0.25  # of the margin: a smaller disagreement is not worth a note
 
 
@@ -50,7 +51,7 @@ def rare_slices(blocks: CellBlocks, baseline: str, variant: str, margin: float) 
         {b: total.other[b] for b in both},
         margin,
     )
-    yield f"by totals {_percent(by_total)}: the difference sits in rare slices{_slow(blocks, baseline, variant)}"
+    yield f"by totals {_percent(by_total)}: {NAMED}{_slow(blocks, baseline, variant)}"
 
 
 def _slow(blocks: CellBlocks, baseline: str, variant: str) -> str:

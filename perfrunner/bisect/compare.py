@@ -31,6 +31,7 @@ class Comparer:
     base: Spec
     state: BisectState
     out_dir: Path
+    store_url: str | None
     cache_dir: Path
     engine_src: Path
     listener: Listener
@@ -94,6 +95,7 @@ class Comparer:
                 spec_text=text,
                 spec_path=self.kept(text, spec.name),
                 out_dir=self.out_dir,
+                store_url=self.store_url,
                 cache_dir=self.cache_dir,
                 engine_src=self.engine_src,
                 listener=self.listener,
@@ -110,24 +112,24 @@ class Comparer:
 
     def _unfinished(self, spec: Spec) -> bool:
         """Whether a run of this very comparison was cut short."""
-        from perfrunner.results import ResultStore
+        from perfrunner.results import open_store
         from perfrunner.run.opening import differences
 
-        with ResultStore.open(self.out_dir) as store:
+        with open_store(self.out_dir, self.store_url) as store:
             return any(
-                s.experiment.name == spec.name
-                and s.experiment.state in ("running", "interrupted")
-                and not differences(s.experiment.spec_json, spec)
-                for s in store.list()
+                experiment.name == spec.name
+                and experiment.state in ("running", "interrupted")
+                and not differences(experiment.spec_json, spec)
+                for experiment in store.own()
             )
 
     def _measured(
         self, experiment: str, name: str, failures: tuple[str, ...], content: str
     ) -> Measured:
         from perfrunner.analysis import compare
-        from perfrunner.results import ResultStore
+        from perfrunner.results import open_store
 
-        with ResultStore.open(self.out_dir, create=False) as store:
+        with open_store(self.out_dir, self.store_url, create=False) as store:
             comparison = compare(store.load(experiment))
         row = next(
             (

@@ -23,9 +23,11 @@ from perfrunner.build.identity import (
     source_hash,
 )
 from perfrunner.build.inputs import (
+    changed_since,
     find_inputs,
     input_sums,
     keep_inputs,
+    keep_sums,
     known_inputs,
     libraries,
 )
@@ -173,6 +175,11 @@ def _build(
     artifacts.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{recipe}.", dir=artifacts))
     tree.source.mkdir(parents=True, exist_ok=True)
+    if changed := changed_since(tree.inputs):
+        more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+        tell(f"{changed[0]}{more} changed since the last build: all is compiled again")
+        shutil.rmtree(tree.build)
+        tree.inputs.unlink()
     try:
         mirror(plan.source_dir, tree.source)
         if source_hash(tree.source) != request.source:
@@ -193,6 +200,7 @@ def _build(
         files = find_inputs(
             tree.build, programs, (cache_dir, tree.build), plan.toolchain.ninja, env
         )
+        keep_sums(tree.inputs, files)
         sums = input_sums(files)
         identity = build_id(recipe, sums)
         bundled = bundle_libraries(staging, env)

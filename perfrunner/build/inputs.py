@@ -62,21 +62,48 @@ def find_inputs(
     return [p for p in sorted(resolved) if not any(p.is_relative_to(root) for root in roots)]
 
 
+def keep_sums(record: Path, files: Iterable[Path]) -> None:
+    """Beside a build tree: what the files that it was built from hold."""
+    kept = {**_kept_sums(record), **{str(file): _sum_of(file) for file in files}}
+    aside = record.with_suffix(".new")
+    aside.write_text(json.dumps(kept, indent=0) + "\n", encoding="utf-8")
+    aside.replace(record)
+
+
+def changed_since(record: Path) -> list[str]:
+    """Files that hold something else than when the tree was built. ninja goes by their times, and those of a package
+    are of the day on which the distribution made it: an upgrade may be older than what was built here before.
+    """
+    return [name for name, kept in _kept_sums(record).items() if _sum_of(Path(name)) != kept]
+
+
+def _kept_sums(record: Path) -> dict[str, str]:
+    try:
+        kept: dict[str, str] = json.loads(record.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return kept
+
+
 def input_sums(files: Iterable[Path]) -> dict[str, str]:
     """By library its sha256, and one sum over all headers; a file that is gone has none."""
     sums: dict[str, str] = {}
     headers = hashlib.sha256()
     for path in sorted(files, key=str):
-        try:
-            one = sha256_of(path)
-        except OSError:
-            one = _ABSENT
+        one = _sum_of(path)
         if is_library(path):
             sums[str(path)] = one
         else:
             headers.update(f"{path}\0{one}\0".encode())
     sums[_HEADERS] = headers.hexdigest()
     return sums
+
+
+def _sum_of(path: Path) -> str:
+    try:
+        return sha256_of(path)
+    except OSError:
+        return _ABSENT
 
 
 def is_library(path: Path) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import shutil
 import subprocess
@@ -20,6 +21,7 @@ _INHERITED = re.compile(
     r"|(https?|no|all)_proxy|(HTTPS?|NO|ALL)_PROXY|SSL_CERT_(FILE|DIR)|CARGO_(HTTP|NET)_\w+"
     r"|CMAKE_C(XX)?_COMPILER_LAUNCHER|S?CCACHE_\w+"
 )
+_PATH = "/usr/local/bin:/usr/bin:/bin"  # where the caller has none, as in `env -i`
 
 
 @dataclass(frozen=True)
@@ -46,10 +48,10 @@ def build_environment(inherited: Mapping[str, str] | None = None) -> dict[str, s
     """The environment of every build command: what of the caller's is on the list above, in one language."""
     given = os.environ if inherited is None else inherited
     env = {name: value for name, value in given.items() if _INHERITED.fullmatch(name)}
-    cargo_home = env.get("CARGO_HOME") or os.path.join(env.get("HOME", "/"), ".cargo")  # noqa: PTH118
-    env["PATH"] = (
-        f"{env.get('PATH', '')}:{cargo_home}/bin"  # rustup does not touch non-login shells
-    )
+    home = env.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir
+    cargo_home = env.get("CARGO_HOME") or f"{home}/.cargo"
+    path = env.get("PATH") or _PATH
+    env["PATH"] = f"{path}:{cargo_home}/bin"  # rustup does not touch non-login shells
     env["LC_ALL"] = "C.UTF-8"
     env["NINJA_STATUS"] = "[%f/%t] "
     return env

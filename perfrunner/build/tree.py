@@ -24,7 +24,7 @@ from perfrunner.build.toolchain import Toolchain
 from perfrunner.errors import BuildError
 
 COMPONENT = "artifact"
-_SCHEMA = 2  # of a tree's directory: raise it when that gets another layout
+_SCHEMA = 3  # of a tree's directory: raise it when that gets another layout
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,11 @@ class Tree:
     source: Path
     build: Path
     lock: int
+
+    @property
+    def inputs(self) -> Path:
+        """The record of what the build read of the system (see inputs.py)."""
+        return self.build.with_name("inputs.json")
 
 
 @contextlib.contextmanager

@@ -19,11 +19,9 @@ from perfrunner.spec.suggest import expected_name
 if TYPE_CHECKING:
     from perfrunner.spec import Spec
 
-INHERITED = (
-    "--set",
-    "--cluster",
-    "--workloads",
-)  # of the latest run's command line, without a spec
+# Of the latest run's command line, without a spec.
+INHERITED = ("--set", "--profile", "--source", "--cluster", "--workloads")
+CHANGES = ("overrides", "profile", "named_sources", "cluster")  # options that change a spec file
 
 
 @click.command(
@@ -38,6 +36,8 @@ INHERITED = (
     "spec_path", metavar="[SPEC]", required=False, type=click.Path(path_type=Path), default=None
 )
 @options.set_option
+@options.source_option
+@options.profile_option
 @options.repeats_option
 @options.cluster_option
 @click.option(
@@ -60,6 +60,8 @@ def command(
     ctx: click.Context,
     spec_path: Path | None,
     overrides: tuple[str, ...],
+    named_sources: tuple[str, ...],
+    profile: str | None,
     repeats: int | None,
     cluster: Path | None,
     variant: str | None,
@@ -80,10 +82,14 @@ def command(
     spec_path, resume = spec_or_run(spec_path, resume)
     changes: list[str] = []
     if spec_path is not None:
-        spec = options.read_spec(spec_path, overrides, cluster, repeats, engine_src=engine_src)
+        spec = options.read_spec(
+            spec_path, overrides, cluster, repeats, named_sources, profile, engine_src=engine_src
+        )
         text = spec_text(spec_path)
-    elif overrides or cluster:
-        raise UsageError("--set and --cluster change a spec file: name it, perfrunner aa SPEC")
+    elif any(ctx.params[name] for name in CHANGES):
+        raise UsageError(
+            "--set, --source, --profile and --cluster change a spec file: name it, perfrunner aa SPEC"
+        )
     else:
         spec, text, spec_path, changes = _latest_spec(out_dir, repeats)
     if variant is not None and variant not in spec.variants:
@@ -116,10 +122,9 @@ def _latest_spec(out_dir: Path, repeats: int | None) -> tuple[Spec, str, Path, l
     what its command line changed.
     """
     from perfrunner.analysis.noise import is_aa
-    from perfrunner.results import ResultStore
     from perfrunner.spec import Spec
 
-    with ResultStore.open(out_dir, create=False) as store:
+    with options.open_results(out_dir) as store:
         experiments = [summary.experiment for summary in store.list()]
     latest = next((e for e in reversed(experiments) if not is_aa(e.spec_json)), None)
     if latest is None:

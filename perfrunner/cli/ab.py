@@ -64,6 +64,7 @@ IF_SAME = ("refuse", "skip", "measure")
     show_default=True,
     help="When A and B are the same engine: end with 2, end with 0, or measure it all the same (an A/A).",
 )
+@options.source_option
 @options.cluster_option
 @click.option("--resume", is_flag=True, help="Go on with the latest unfinished run of this pair.")
 @options.dry_run_option
@@ -84,6 +85,7 @@ def command(
     items: str | None,
     blocks: int | None,
     if_same: str,
+    named_sources: tuple[str, ...],
     cluster: Path | None,
     resume: bool,
     dry_run: bool,
@@ -109,7 +111,7 @@ def command(
     only = options.selection("workload", workloads, tuple(base.workloads))
     base = _sized(base.restricted(only, None), items, blocks)
     arms = _arms(first, second)
-    spec = pair(base, f"ab-{'-'.join(arms)}", arms)
+    spec = options.with_sources(pair(base, f"ab-{'-'.join(arms)}", arms), named_sources)
     if dry_run:
         expected = estimate(spec, spec_path, out_dir, engine_src, cache_dir)
         show_plan(spec, seed, expected, as_json)
@@ -117,8 +119,8 @@ def command(
     look = not resume or if_same == "measure"  # a run that was begun knows its sources
     if look and (same := _same(spec, source, cache_dir)):
         if if_same == "measure":  # one source under two names, which the report knows as an A/A
-            arms = dict.fromkeys(arms, next(iter(arms.values())))
-            spec = pair(base, spec.name, arms)
+            source_of_both = spec.variants[spec.baseline].source or arms[spec.baseline]
+            spec = pair(base, spec.name, dict.fromkeys(arms, source_of_both))
         elif if_same == "refuse":
             raise UsageError(
                 same, "--if-same skip ends with 0 then, --if-same measure shows the noise"

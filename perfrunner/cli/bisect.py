@@ -102,7 +102,7 @@ def command(
 
     with progress_listener(quiet) as listener:
         comparer = Comparer(
-            base, state, out_dir, cache_dir, source, listener, resume_command(ctx),
+            base, state, out_dir, options.store_url(), cache_dir, source, listener, resume_command(ctx),
             lambda text, name: keep_spec(text, name, out_dir),
         )  # fmt: skip
         search = Search(repository, state, comparer, lambda: state.save(path))
@@ -117,7 +117,11 @@ def command(
 
 
 def _of_one_cell(spec: Spec, metric: str) -> Spec:
-    """With the metric as the only primary one. UsageError where it would be measured in several places."""
+    """With the metric as the only primary one. UsageError where it would be measured in several places, or in too few
+    blocks.
+    """
+    from perfrunner.analysis.model import MIN_BLOCKS
+
     if not is_metric(metric):
         raise UsageError(expected_name("a metric", metric, METRICS))
     if len(spec.cells) > 1:
@@ -125,6 +129,11 @@ def _of_one_cell(spec: Spec, metric: str) -> Spec:
         raise UsageError(
             f"a bisection looks at one workload on one bucket type, and the spec has {cells}",
             "choose with --workloads NAME and --set buckets=[TYPE]",
+        )
+    if spec.precision is None and spec.blocks < MIN_BLOCKS:
+        raise UsageError(
+            f"a bisection goes by verdicts, which take {MIN_BLOCKS} blocks, and the spec has {spec.blocks}",
+            f"--repeats {MIN_BLOCKS} or more, or a precision: --set precision=0.5%",
         )
     return spec.model_copy(update={"primary": (metric,)})
 
@@ -149,10 +158,10 @@ def _state(path: Path, spec: Spec, metric: str, ends: tuple[str, str], resume: b
 
 def _report(search: Search, path: Path, as_json: bool) -> None:
     """The finding and the table on stdout; the chart and a page beside the state."""
-    from perfrunner.report.bisect import draw, effect_text, finding, markdown
+    from perfrunner.report.bisect import draw, effect_text, finding, markdown, told
     from perfrunner.report.files import write_whole
 
-    state = search.state
+    state = told(search.state)
     culprits = search.culprits()
     titles = {commit: search.repository.commit(commit).title for commit in culprits}
     sentence = finding(state, culprits, titles, left=search.left())

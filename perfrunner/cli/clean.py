@@ -234,13 +234,17 @@ def _clean_host(name: str, spec: HostSpec, local: bool, build_ids: list[str] | N
 
 def _experiment(out_dir: Path, experiment: str) -> Target:
     from perfrunner.build.retention import tree_bytes
-    from perfrunner.results import ResultStore
 
-    with ResultStore.open(out_dir, create=False) as store:
+    with options.open_results(out_dir) as store:
         known = [summary.experiment.id for summary in store.list()]
+        elsewhere = not store.is_own(experiment)
     if experiment not in known:
         raise UsageError(
             f"no experiment {experiment} in {out_dir}{did_you_mean(experiment, known)}"
+        )
+    if elsewhere:
+        raise UsageError(
+            f"the files of {experiment} are not in {out_dir}", "name their directory with --out"
         )
     directory = out_dir / experiment
     return Target(
@@ -250,11 +254,10 @@ def _experiment(out_dir: Path, experiment: str) -> Target:
 
 def _delete(out_dir: Path, experiment: str) -> None:
     """The record goes first: a half-removed directory without a record is rubbish, not a broken experiment."""
-    from perfrunner.results import ResultStore
     from perfrunner.run.lock import OutDirLock
 
     with OutDirLock(out_dir):
-        with ResultStore.open(out_dir, create=False) as store:
+        with options.open_results(out_dir) as store:
             store.delete(experiment)
         _remove_tree(out_dir / experiment)
 

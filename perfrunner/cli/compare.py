@@ -14,8 +14,6 @@ from perfrunner.cli.report import (
     all_option,
     charts_option,
     format_option,
-    hides,
-    hosts_option,
     load,
     output_option,
     verbose_option,
@@ -55,7 +53,7 @@ if TYPE_CHECKING:
 @output_option
 @all_option
 @verbose_option
-@hosts_option
+@options.hosts_option
 def command(
     a: str,
     b: str,
@@ -70,11 +68,9 @@ def command(
     with_hosts: bool,
 ) -> None:
     """Compare B against A: two variants of an experiment, or two experiments (ids, spec names, days) or builds."""
-    from perfrunner.results import ResultStore
 
-    with ResultStore.open(out_dir, create=False) as store:
-        hide = hides(fmt, with_hosts=with_hosts)
-        report, data = _compare(store, a, b, experiment, variant, hide=hide)
+    with options.open_results(out_dir) as store:
+        report, data = _compare(store, a, b, experiment, variant, hide=not with_hosts)
     write_report(
         report,
         data,

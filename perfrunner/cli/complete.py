@@ -20,8 +20,10 @@ import click
 from click.shell_completion import CompletionItem
 
 from perfrunner.errors import PerfrunnerError
+from perfrunner.run.command import STORE_VARIABLE
 
 Completer: TypeAlias = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+STORE_META = "perfrunner.store"  # where a click context has what --store says
 STORE = "results.sqlite"  # perfrunner.results.STORE_FILE, without SQLAlchemy
 _BUSY_S = 0.2  # a run that is writing just now
 
@@ -85,9 +87,15 @@ def _given(ctx: click.Context, name: str) -> Any:
 
 
 def _rows(ctx: click.Context, query: str, *values: str) -> list[tuple[Any, ...]]:
-    """From the store of --out. Nothing is created, and nobody is waited for."""
-    given = _given(ctx, "out_dir") or os.environ.get("PERFRUNNER_OUT") or "perfrunner-results"
-    path = (Path(given).expanduser() / STORE).resolve()
+    """From the store of --out, or a file that --store names. Nothing is created, and nobody is waited for."""
+    url = ctx.meta.get(STORE_META) or os.environ.get(STORE_VARIABLE)
+    if url:
+        if not url.startswith("sqlite:///"):
+            return []  # a server may be slow, or away
+        path = Path(url.removeprefix("sqlite:///").partition("?")[0]).resolve()
+    else:
+        given = _given(ctx, "out_dir") or os.environ.get("PERFRUNNER_OUT") or "perfrunner-results"
+        path = (Path(given).expanduser() / STORE).resolve()
     with closing(
         sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=_BUSY_S)
     ) as db:

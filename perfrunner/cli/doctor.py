@@ -23,11 +23,15 @@ MARKS = {"ok": "[green]✔[/]", "warning": "[yellow]![/]", "problem": "[red]✘[
     short_help="What is missing, noisy or mis-set on the hosts.",
     epilog="\b\nExamples:\n  perfrunner doctor                     this machine"
     "\n  perfrunner doctor specs/experiments/jemalloc-metadata-thp.yaml"
-    "\n  perfrunner doctor --cluster specs/clusters/loopback-ssh.yaml --json"
+    "\n  perfrunner doctor specs/clusters/loopback-ssh.yaml --json"
     "\n\nExit code: 0, or 3 when something would stop a run (✘). A warning (!) costs precision or comparability.",
 )
 @click.argument(
-    "spec_path", metavar="[SPEC]", required=False, type=click.Path(path_type=Path), default=None
+    "spec_path",
+    metavar="[SPEC|CLUSTER]",
+    required=False,
+    type=click.Path(path_type=Path),
+    default=None,
 )
 @options.set_option
 @options.cluster_option
@@ -40,11 +44,13 @@ def command(
     cluster: Path | None,
     as_json: bool,
 ) -> None:
-    """Examine the tools here and the hosts of SPEC (or of --cluster; otherwise this machine). Changes nothing."""
+    """Examine the tools here and the hosts of SPEC, or of CLUSTER (otherwise this machine). Changes nothing."""
     from perfrunner.run.preflight.doctor import examine
-    from perfrunner.spec import load_cluster
+    from perfrunner.spec import is_cluster, load_cluster
     from perfrunner.spec.cluster import local_cluster
 
+    if spec_path is not None and cluster is None and not overrides and is_cluster(spec_path):
+        spec_path, cluster = None, spec_path
     spec = None if spec_path is None else options.read_spec(spec_path, overrides, cluster)
     given = load_cluster(cluster) if cluster is not None else local_cluster()
     hosts = given if spec is None else spec.cluster

@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from perfrunner.cli import options
 from perfrunner.cli.engine_source import find_engine_source
 from perfrunner.errors import BuildError, UsageError
 
@@ -92,12 +93,11 @@ def _built(variant: Variant, source: Path | None, cache_dir: Path) -> bool:
 
 
 def _measured(spec: Spec, out_dir: Path) -> dict[CellName, float]:
-    if not (out_dir / "results.sqlite").is_file():
+    if options.store_url() is None and not (out_dir / "results.sqlite").is_file():
         return {}
-    from perfrunner.results import ResultStore
 
     seconds: dict[CellName, list[float]] = {}
-    with ResultStore.open(out_dir, create=False) as store:
+    with options.open_results(out_dir) as store:
         for summary in store.list()[-MAX_EXPERIMENTS_READ:]:
             old = dict(summary.experiment.spec_json.get("workloads", {}))
             same = {n for n, w in spec.workloads.items() if _measured_alike(old.get(n), w)}

@@ -30,7 +30,12 @@ NAMES = ("trials", "rounds", "series")
     help="Which; repeatable. Default: trials on stdout, all with --to.",
 )
 @click.option(
-    "--format", "fmt", type=click.Choice(["csv", "parquet"]), default="csv", show_default=True
+    "--format",
+    "fmt",
+    type=click.Choice(["csv", "parquet"]),
+    default="csv",
+    show_default=True,
+    help="parquet is a file: --to.",
 )
 @click.option(
     "--to",
@@ -39,23 +44,25 @@ NAMES = ("trials", "rounds", "series")
     metavar="DIR",
     help="Write TABLE.csv or TABLE.parquet there instead of to stdout.",
 )
+@options.hosts_option
 @options.out_option
 def command(
     experiment: str | None,
     tables: tuple[str, ...],
     fmt: str,
     directory: Path | None,
+    with_hosts: bool,
     out_dir: Path,
 ) -> None:
     """Export the measured values of an EXPERIMENT: an id, the start of one, or a spec's name; default the latest."""
+    from perfrunner.cli.report import load
     from perfrunner.export import TABLES, csv_text, rows, write_tables
     from perfrunner.export.tables import raw_of
-    from perfrunner.results import ResultStore
 
     if directory is None and (fmt != "csv" or len(tables) > 1):
         raise UsageError("stdout takes one table, as CSV", "name a directory: --to DIR")
-    with ResultStore.open(out_dir, create=False) as store:
-        data = store.load(store.resolve(experiment).id)
+    with options.open_results(out_dir) as store:
+        data = load(store, experiment, hide=not with_hosts)
     if directory is not None:
         written, problems = write_tables(data, tables or NAMES, fmt, directory)
         for path in written:

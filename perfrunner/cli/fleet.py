@@ -125,7 +125,8 @@ def submit(
         options.selection("workload", workloads, tuple(spec.workloads))
         options.selection("variant", variants, tuple(spec.variants))
         job = _job(
-            spec, spec_path, group, measured=words_of(ctx, MEASURED), always=_always(ctx), night=night
+            spec, spec_path, group, measured=words_of(ctx, MEASURED), always=_always(ctx), night=night,
+            store=fleet.store,
         )  # fmt: skip
         jobs.append(
             replace(job, priority=priority or (NIGHTLY_PRIORITY if night else NORMAL_PRIORITY))
@@ -157,7 +158,7 @@ def schedule(fleet_path: Path, as_json: bool) -> None:
                 entry.spec, (), Path(group.cluster), entry.repeats, (), entry.profile
             )
             job = _job(
-                spec, entry.spec, group, measured=words, always=[], night=_tonight(fleet)
+                spec, entry.spec, group, measured=words, always=[], night=_tonight(fleet), store=fleet.store
             )  # fmt: skip
             if job.id in [other.id for other in jobs]:
                 raise UsageError(
@@ -206,7 +207,7 @@ def status(job_id: str | None, fleet_path: Path, everything: bool, as_json: bool
     from perfrunner.fleet.drivers import Drivers
     from perfrunner.fleet.queue import UNFINISHED, find
 
-    with _queue(_load(fleet_path), create=False) as queue:
+    with _queue(_load(fleet_path, hosts=False), create=False) as queue:
         jobs = [find(queue, job_id)] if job_id else list(queue.jobs())
         drivers = Drivers(queue.engine, queue.place).all()
     if not (everything or job_id or as_json):
@@ -240,7 +241,7 @@ def cancel(job_ids: tuple[str, ...], fleet_path: Path) -> None:
     """Take each JOB (an id, or the start of one) off the queue; a run that it has is stopped in order."""
     from perfrunner.fleet.queue import UNFINISHED, find
 
-    with _queue(_load(fleet_path), create=False) as queue:
+    with _queue(_load(fleet_path, hosts=False), create=False) as queue:
         found = [find(queue, job_id) for job_id in job_ids]
         for one in found:
             if one.state not in UNFINISHED:
@@ -270,7 +271,7 @@ def recover(driver: str, fleet_path: Path, force: bool) -> None:
     """Queue the jobs of DRIVER again, for other drivers of their groups; their runs go on where they stopped."""
     from perfrunner.fleet.drivers import Drivers
 
-    with _queue(_load(fleet_path), create=False) as queue:
+    with _queue(_load(fleet_path, hosts=False), create=False) as queue:
         known = {d.name: d for d in Drivers(queue.engine, queue.place).all()}
         if driver not in known:
             raise UsageError(expected_name("a driver", driver, known))
@@ -290,13 +291,13 @@ def recover(driver: str, fleet_path: Path, force: bool) -> None:
 # -- the fleet file and the queue
 
 
-def _load(path: Path) -> Fleet:
+def _load(path: Path, *, hosts: bool = True) -> Fleet:
     from perfrunner.cluster.extra import require_fleet
 
     require_fleet()
     from perfrunner.fleet.file import load_fleet
 
-    return load_fleet(path)
+    return load_fleet(path, hosts=hosts)
 
 
 def _chosen(fleet: Fleet, names: Sequence[str]) -> list[Group]:
@@ -334,6 +335,7 @@ def _job(
     measured: Sequence[str],
     always: Sequence[str],
     night: date | None,
+    store: str | None,
 ) -> Job:
     from perfrunner.fleet.job import Job, fresh_id, night_id
 
@@ -348,6 +350,7 @@ def _job(
         measured=tuple(measured),
         always=tuple(always),
         night=str(night) if night else None,
+        store=store,
     )
 
 

@@ -1,8 +1,10 @@
-"""`--fail-on`: which rows of a report end the command with 1. Only primary metrics are looked at.
+"""`--fail-on`: which rows of a report end the command with 1. `worse` and `unsure` look at primary metrics only.
 
 worse   a row is *worse*, and its interval reaches beyond the margin: a loss that is certain, and not shown to be too
         small to matter. Or no row has a verdict at all: a gate that has nothing to judge does not let pass.
 unsure  that, and every row that is *unsure*, *invalid* or without a verdict: passed means shown to be no loss.
+lost    a gain that the spec knows of (`gains:`) is certain to be smaller than expected, or was not measured. Or the
+        spec knows of none.
 
 Whatever a gate lets pass without a verdict it says.
 """
@@ -10,11 +12,17 @@ Whatever a gate lets pass without a verdict it says.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-FAIL_ON = ("worse", "unsure")
+from perfrunner.cli.output import note
+from perfrunner.errors import EXIT_VERDICT
+
+if TYPE_CHECKING:
+    import click
+
+FAIL_ON = ("worse", "unsure", "lost")
 SURE = ("better", "worse", "same")
 
 
@@ -26,10 +34,23 @@ class Judgement:
     passed_unknown: tuple[str, ...] = ()
 
 
+def gate(ctx: click.Context, document: Mapping[str, Any], fail_on: str | None) -> None:
+    """Say what `--fail-on` finds in a report's JSON, and leave with 1 where it fails."""
+    judgement = judge(document, fail_on)
+    for line in judgement.passed_unknown:
+        note(f"--fail-on {fail_on} lets pass what it does not know: {line}")
+    for line in judgement.failing:
+        note(f"--fail-on {fail_on}: {line}")
+    if judgement.failing:
+        ctx.exit(EXIT_VERDICT)
+
+
 def judge(document: Mapping[str, Any], fail_on: str | None) -> Judgement:
     """Of a `report --format json`."""
     if fail_on is None:
         return Judgement()
+    if fail_on == "lost":
+        return _judge_gains(document.get("gains") or ())
     rows = [
         row
         for row in document["results"]
@@ -43,6 +64,16 @@ def judge(document: Mapping[str, Any], fail_on: str | None) -> Judgement:
     if not any(row["verdict"] in (*SURE, "unsure") for row in rows):
         failing.append("no primary metric has a verdict: there is nothing to judge by")
     return Judgement(tuple(failing), tuple(unknown))
+
+
+def _judge_gains(gains: Sequence[Mapping[str, Any]]) -> Judgement:
+    if not gains:
+        return Judgement(("the spec knows of no gains: there is nothing to judge by",))
+    lines = {
+        state: tuple(f"{gain['text']}: {state}" for gain in gains if gain["state"] == state)
+        for state in ("lost", "unjudged", "unsure")
+    }
+    return Judgement(lines["lost"] + lines["unjudged"], lines["unsure"])
 
 
 def beyond_margin(row: Mapping[str, Any]) -> bool:

@@ -44,6 +44,7 @@ COMMANDS = {
     "list": ("perfrunner.cli.list_", "The stored experiments."),
     "show": ("perfrunner.cli.show", "One experiment: its builds and trials."),
     "site": ("perfrunner.cli.site", "A static site over all stored experiments."),
+    "serve": ("perfrunner.cli.serve", "Follow a running experiment in a browser."),
     "export": ("perfrunner.cli.export", "The measured values as CSV or Parquet."),
     "profile": ("perfrunner.cli.profile", "The stacks of a profiled experiment, for other tools."),
     "clean": ("perfrunner.cli.clean", "Remove builds, and leftovers on the hosts."),

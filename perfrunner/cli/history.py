@@ -42,6 +42,7 @@ from perfrunner.spec.suggest import expected_name
     type=click.Choice(["worse"]),
     help="End with 1 when the newest run made a level known to be worse.",
 )
+@options.hosts_option
 @options.out_option
 @options.json_option
 @click.pass_context
@@ -51,6 +52,7 @@ def command(
     spec_name: str | None,
     since: datetime | None,
     fail_on: str | None,
+    with_hosts: bool,
     out_dir: Path,
     as_json: bool,
 ) -> None:
@@ -60,12 +62,12 @@ def command(
     from perfrunner.analysis.nights import nights, primary_metrics
     from perfrunner.analysis.noise import is_aa
     from perfrunner.report.history import history_document, history_text
-    from perfrunner.results import ResultStore
+    from perfrunner.report.redact import redacted_nights
 
     if metric is not None and not is_metric(metric):
         raise UsageError(expected_name("a metric", metric, METRICS))
     earliest = None if since is None else since.replace(tzinfo=timezone.utc)
-    with ResultStore.open(out_dir, create=False) as store:
+    with options.open_results(out_dir) as store:
         known = [s for s in store.list() if not is_aa(s.experiment.spec_json)]
         latest = known[-1].experiment if spec_name is None and known else store.resolve(spec_name)
         chosen = (metric,) if metric is not None else primary_metrics(latest)
@@ -78,8 +80,9 @@ def command(
             ],
             store.load,
             chosen,
-            out_dir,
+            store.beside,
         )
+    runs = runs if with_hosts else redacted_nights(runs)
     found = [history(runs, name, metrics=len(chosen)) for name in chosen]
     if as_json:
         print_json(history_document(found))

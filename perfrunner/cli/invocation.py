@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
+from perfrunner.cli.complete import STORE_META
 from perfrunner.cli.engine_source import ENVIRONMENT
 
 ONCE = ("resume", "extend", "dry_run")  # they belong to one call, not to the experiment
@@ -21,7 +23,15 @@ NOT_MEASURED = (*ONCE, "out_dir", "cache_dir", "as_json", "quiet", "fail_on")
 def resume_command(ctx: click.Context) -> str:
     """The command line that goes on where this one stopped: the same, with --resume."""
     words = [str(word) for word in _arguments(ctx).values() if word is not None]
-    return shlex.join(["perfrunner", str(ctx.info_name), *words, *_options(ctx, ONCE), "--resume"])
+    words += [*_options(ctx, ONCE), *_store(ctx), "--resume"]
+    return shlex.join(["perfrunner", str(ctx.info_name), *words])
+
+
+def _store(ctx: click.Context) -> list[str]:
+    """--store, if it was given here: without its password, which belongs to no log."""
+    if ctx.get_parameter_source("store") != ParameterSource.COMMANDLINE:
+        return []
+    return ["--store", re.sub(r"(://[^:/@]*):[^@]*@", r"\1:***@", str(ctx.meta[STORE_META]))]
 
 
 def measuring_command(ctx: click.Context, spec_path: Path) -> list[str]:

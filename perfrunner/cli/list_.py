@@ -19,9 +19,8 @@ from perfrunner.cli.output import note, print_json, result_console
 @options.json_option
 def command(out_dir: Path, as_json: bool) -> None:
     """List the stored experiments, oldest first."""
-    from perfrunner.results import ResultStore
 
-    with ResultStore.open(out_dir, create=False) as store:
+    with options.open_results(out_dir) as store:
         summaries = store.list()
     rows = [
         {

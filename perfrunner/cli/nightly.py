@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,8 +15,15 @@ import click
 
 from perfrunner.cli import options
 from perfrunner.cli.report import PAGE
-from perfrunner.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, EXIT_VERDICT
-from perfrunner.run.command import PERFRUNNER, last_words
+from perfrunner.errors import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_USAGE,
+    EXIT_VERDICT,
+    PerfrunnerError,
+)
+from perfrunner.run.command import PERFRUNNER, last_words, with_store
 
 if TYPE_CHECKING:
     from perfrunner.analysis.history import History
@@ -77,8 +85,13 @@ def command(
     nights: list[SpecNight] = []
     histories: dict[str, Sequence[History]] = {}
     for path in specs:
-        spec = options.read_spec(path, (), None, None)
         began = datetime.now(timezone.utc)
+        try:
+            spec = options.read_spec(path, (), None, None)
+        except PerfrunnerError as error:  # it costs its own night, not the others'
+            nights.append(_unread(path.stem, error, before.get(path.stem, "")))
+            histories[path.stem] = _histories(place.out, path.stem)
+            continue
         log = place.logs / f"{spec.name}-{began:%Y%m%d-%H%M%S-%f}.log"
         code = run_spec(path, place.out, cache_dir, log, resume=_was_cut(place.out, spec.name))
         if code == EXIT_INTERRUPTED:
@@ -162,6 +175,7 @@ def _perfrunner(words: Sequence[str], log: Path) -> int:
             stdout=out,
             stderr=subprocess.STDOUT,
             check=False,
+            env=with_store(os.environ, options.store_url()),
         ).returncode
 
 
@@ -176,11 +190,13 @@ def _told(
 ) -> tuple[SpecNight, Sequence[History]]:
     from perfrunner.report.history import history_text
     from perfrunner.report.mail import SpecNight
+    from perfrunner.report.redact import hidden
 
     record = _with_store(place.out, lambda store: store.latest(name))
     found = _histories(place.out, name)
     report = _kept_report(place, record, began)
-    tail = tuple(log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_LINES:])
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_LINES:]
+    tail = tuple(hidden(line, record) for line in lines)  # for a mail
     failed = "" if code == EXIT_OK else f"exit code {code}: {last_words(tail)}"
     ran = record is not None and code == EXIT_OK
     news = [a for one in found if record is not None and one.newest == record.id for a in one.news]
@@ -205,6 +221,14 @@ def _told(
     return night, found
 
 
+def _unread(name: str, error: PerfrunnerError, before: str) -> SpecNight:
+    from perfrunner.report.mail import SpecNight
+
+    lines = error.message.splitlines()
+    why = f"exit code {error.exit_code}: {lines[0]}"
+    return SpecNight(name=name, failed=why, before=before, log=tuple(lines[:LOG_LINES]))
+
+
 def _only(one: History, series: object) -> History:
     from dataclasses import replace
 
@@ -215,17 +239,19 @@ def _histories(out: Path, name: str) -> Sequence[History]:
     from perfrunner.analysis.history import history
     from perfrunner.analysis.nights import nights, primary_metrics
     from perfrunner.analysis.noise import is_aa
+    from perfrunner.report.redact import redacted_nights
 
     def read(store: ResultStore) -> Sequence[History]:
         runs = [
             s
             for s in store.list()
             if s.experiment.name == name and not is_aa(s.experiment.spec_json)
+            if store.is_own(s.experiment.id)
         ]
         if not runs:
             return []
         metrics = primary_metrics(runs[-1].experiment)
-        found = nights(runs, store.load, metrics, out)
+        found = redacted_nights(nights(runs, store.load, metrics, out))
         return [history(found, metric, metrics=len(metrics)) for metric in metrics]
 
     return _with_store(out, read) or []
@@ -233,11 +259,9 @@ def _histories(out: Path, name: str) -> Sequence[History]:
 
 def _with_store(out: Path, read: Callable[[ResultStore], Any]) -> Any:
     """None where nothing was ever stored."""
-    from perfrunner.results import ResultStore
-
-    if not (out / "results.sqlite").is_file():
+    if options.store_url() is None and not (out / "results.sqlite").is_file():
         return None
-    with ResultStore.open(out, create=False) as store:
+    with options.open_results(out, create=options.store_url() is not None) as store:
         return read(store)
 
 

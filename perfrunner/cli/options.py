@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,14 +13,35 @@ from perfrunner.cli import complete
 from perfrunner.cli.engine_source import find_engine_source
 from perfrunner.cli.gate import FAIL_ON
 from perfrunner.errors import UsageError
+from perfrunner.run.command import STORE_VARIABLE
 from perfrunner.spec.suggest import expected_name
 
 if TYPE_CHECKING:
+    from perfrunner.results import ResultStore
     from perfrunner.spec import Spec
     from perfrunner.spec.source import SourceSpec
 
 DEFAULT_OUT = Path("perfrunner-results")
 DEFAULT_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "perfrunner"
+
+
+def _remember_store(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    """For `open_results`: few commands do anything with it themselves."""
+    del param
+    ctx.meta[complete.STORE_META] = value
+
+
+def store_url() -> str | None:
+    """What --store of the command under way says, where it has that option."""
+    ctx = click.get_current_context(silent=True)
+    return None if ctx is None else ctx.meta.get(complete.STORE_META)
+
+
+def open_results(out_dir: Path, *, create: bool = False) -> ResultStore:
+    """The store of --store, as of this results directory; otherwise the directory's own."""
+    from perfrunner.results import open_store
+
+    return open_store(out_dir, store_url(), create=create)
 
 
 def _expanded(ctx: click.Context, param: click.Parameter, value: Path) -> Path:
@@ -50,7 +72,7 @@ cluster_option = click.option(
     shell_complete=complete.clusters,
     help="Run on these hosts instead of the spec's; `local` is this machine.",
 )
-out_option = click.option(
+_directory_option = click.option(
     "--out",
     "out_dir",
     type=click.Path(file_okay=False, path_type=Path),
@@ -60,6 +82,22 @@ out_option = click.option(
     show_default="./perfrunner-results",
     help="Where results are kept.",
 )
+store_option = click.option(
+    "--store",
+    metavar="URL",
+    envvar=STORE_VARIABLE,
+    expose_value=False,
+    callback=_remember_store,
+    help="The database of several results directories: postgresql://..., or sqlite:///FILE; with ?raw=DIR raw files"
+    " are kept there by content.  [default: results.sqlite in --out]",
+)
+
+
+def out_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--out and --store: where results are. `open_results` opens them."""
+    return _directory_option(store_option(command))
+
+
 cache_option = click.option(
     "--cache",
     "cache_dir",
@@ -80,12 +118,18 @@ engine_source_option = click.option(
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="One JSON document on stdout, and nothing else."
 )
+hosts_option = click.option(
+    "--with-hosts",
+    is_flag=True,
+    help="Leave addresses, users, key paths and home directories in what is told.",
+)
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show the plan and do nothing.")
 fail_on_option = click.option(
     "--fail-on",
     type=click.Choice(FAIL_ON),
     help="worse: end with 1 when a primary metric is worse and its interval reaches beyond the margin, or none has a "
-    "verdict. unsure: also when one is unsure, invalid or without a verdict.",
+    "verdict. unsure: also when one is unsure, invalid or without a verdict. lost: when a gain that the spec knows of "
+    "(gains:) is gone, or was not measured.",
 )
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 tune_option = click.option(

@@ -55,10 +55,9 @@ def command(
 
     A line is a chain of callers, the outermost first, and how many samples saw it: `thread;caller;function 17`.
     """
-    from perfrunner.results import ResultStore
     from perfrunner.results.profiles import read_profile
 
-    with ResultStore.open(out_dir, create=False) as store:
+    with options.open_results(out_dir) as store:
         data = store.load(store.resolve(experiment).id)
     baseline = str(data.experiment.spec_json.get("baseline", ""))
     taken = _of_cell(data, cell)

@@ -1,4 +1,4 @@
-"""Progress of a run on stderr: a bar on a terminal, one line a trial otherwise.
+"""Progress of a run on stderr: a line that is rewritten on a terminal (run_line.py), one line a trial otherwise.
 
 Both listen to the runner's events (perfrunner.run.events) and say the same things; only the trial in flight is drawn
 differently. Provisional numbers are shown as they come; nothing stops a run because of them.
@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from rich.console import Console
 from rich.markup import escape
 
 from perfrunner.cli.output import duration
+from perfrunner.cli.run_line import MARK, RunLine, change_so_far
 from perfrunner.errors import EXIT_INTERRUPTED
 from perfrunner.run import events as ev
-
-if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
 
 PROGRESS_EVERY_LINES = 20  # lines of a build that pass between two shown ones in a log
 
@@ -109,16 +107,12 @@ class LineProgress(QuietProgress):
                 self._trial_finished(event)
             case ev.BlockVoid():
                 self._say(void_line(event))
+            case ev.Provisional():
+                self._tell_estimates(event)
             case ev.Precision():
                 self._say(precision_line(event))
-            case ev.SamplingCheck(variant, cells):
-                self._say(
-                    f"check  what sampling costs: {escape(variant)} with and without samplers, {2 * len(cells)} trials"
-                )
-            case ev.Profiling(variants, cells):
-                self._say(
-                    f"perf   where the time goes, not measured: {len(variants)} variants in {len(cells)} cells"
-                )
+            case ev.SamplingCheck() | ev.Profiling():
+                self._say(afterwards_line(event))
             case ev.RunFinished():
                 self._say(finished_line(event))
             case _:
@@ -133,84 +127,78 @@ class LineProgress(QuietProgress):
         if self._lines % PROGRESS_EVERY_LINES == 0:
             self._say(f"build  {escape(variant)}: {escape(line)}")
 
+    def _tell_estimates(self, event: ev.Provisional) -> None:
+        self._say(provisional_line(event))
+
     def _trial_finished(self, event: ev.TrialFinished) -> None:
         self._say(f"{trial_line(event, self._blocks)}{left_text(self._left)}")
 
 
 class BarProgress(LineProgress):
-    """A bar with the trial in flight below the lines of what is done."""
+    """The run's line below the lines of what is done."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+        from rich.live import Live
 
-        self._bar: Progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[status]}"),
-            console=console,
-            transient=True,
-        )
-        self._task: TaskID = self._bar.add_task("starting", total=None, status="")
-        self._rate = ""
-        self._trial = ""
+        self.line = RunLine()
+        self._live = Live(self.line, console=console, transient=True, refresh_per_second=2)
 
     def __enter__(self) -> Closable:
-        self._bar.start()
+        self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         with contextlib.suppress(OSError):
-            self._bar.stop()
+            self._live.stop()
 
     def on_event(self, event: ev.Event) -> None:
-        """Move the bar, and print the lines that stay."""
+        """Renew the line, and print the lines that stay."""
         super().on_event(event)
+        line = self.line
         match event:
             case ev.PlanReady():
-                self._bar.update(self._task, total=event.trials_total, completed=event.trials_done)
-            case ev.TrialStarted():
-                arms = f"{1 + len(event.beside)} arms" if event.beside else event.variant
-                self._trial = (
-                    f"block {event.block}/{self._blocks}  "
-                    f"{escape(f'{arms} · {event.bucket} · {event.workload}')}"
+                line.done, line.total, line.names = (
+                    event.trials_done,
+                    event.trials_total,
+                    event.variants,
                 )
-                self._show("start")
+                line.doing = "hosts"
+            case ev.BlockStarted(_, blocks):
+                line.blocks = blocks
+            case ev.TrialStarted():
+                line.block, line.blocks = event.block, max(line.blocks, event.block)
+                line.arms = (event.variant, *event.beside)
+                line.cell, line.phase = (event.workload, event.bucket), "start"
             case ev.SamplingCheck():
-                self._trial = "what sampling costs"
-                self._left = None
+                line.arms, line.doing, line.phase = (), "what sampling costs", ""
             case ev.Profiling():
-                self._trial = "profiles"
-                self._left = None
+                line.arms, line.doing, line.phase = (), "profiles", ""
             case ev.TrialPhase(phase):
-                self._show(phase)
+                line.phase = phase
             case ev.TrialFinished():
-                rate = event.metrics.get("ops_per_s")
-                self._rate = "" if rate is None else f"{si(rate)} ops/s"
-                self._bar.update(self._task, total=event.total, completed=event.number)
-            case ev.Eta(_, finished, total):
-                self._bar.update(self._task, total=total, completed=finished)
-                self._show("")
+                line.done, line.total = event.number, event.total
+            case ev.Eta(seconds, finished, total):
+                line.done, line.total, line.phase = finished, total, ""
+                line.tell_left(seconds)
+            case ev.Provisional():
+                line.tell_estimates(event)
             case _:
                 pass
 
+    def _tell_estimates(self, event: ev.Provisional) -> None:
+        del event  # the line has them
+
     def _build_started(self, variant: str) -> None:
-        self._bar.update(self._task, description=f"build  {escape(variant)}", status="")
+        self.line.doing, self.line.phase = f"build {variant}", ""
 
     def _build_line(self, variant: str, line: str) -> None:
         del variant
-        self._bar.update(self._task, status=escape(line[:70]))
-
-    def _show(self, phase: str) -> None:
-        last = f"last {self._rate}" if self._rate else ""
-        left = f"left {duration(self._left)}" if self._left is not None else ""
-        status = "  ".join(filter(None, (escape(phase), last, left)))
-        self._bar.update(self._task, description=self._trial or "run", status=status)
+        self.line.phase = line.strip()[:70]
 
     def _say(self, text: str) -> None:
         with contextlib.suppress(OSError):
-            self._bar.console.print(text)
+            self._live.console.print(text)
 
 
 def plan_line(event: ev.PlanReady) -> str:
@@ -244,6 +232,14 @@ def void_line(event: ev.BlockVoid) -> str:
     )
 
 
+def provisional_line(event: ev.Provisional) -> str:
+    """A cell's estimates after a whole block: marked, for they are no result."""
+    cell = " · ".join(part for part in event.cell if part != "-")
+    blocks = max(estimate.blocks for estimate in event.estimates)
+    shown = "; ".join(f"{e.variant} {change_so_far(e, event.metric)}" for e in event.estimates)
+    return f"{MARK} {escape(f'{cell}, {blocks} blocks, provisional {event.metric}: {shown}')}"
+
+
 def precision_line(event: ev.Precision) -> str:
     """Where the wanted precision stands after a block."""
     now = "not known yet" if event.half_width is None else f"{100 * event.half_width:.2f} %"
@@ -252,6 +248,15 @@ def precision_line(event: ev.Precision) -> str:
         f"width  {escape(cell)}, {event.clean} clean blocks of {event.block}: ±{now}, "
         f"wanted ±{100 * event.wanted:.2f} %: {event.decision}"
     )
+
+
+def afterwards_line(event: ev.SamplingCheck | ev.Profiling) -> str:
+    """What begins behind the blocks."""
+    cells = len(event.cells)
+    if isinstance(event, ev.Profiling):
+        return f"perf   where the time goes, not measured: {len(event.variants)} variants in {cells} cells"
+    what = f"{escape(event.variant)} with and without samplers"
+    return f"check  what sampling costs: {what}, {2 * cells} trials"
 
 
 def finished_line(event: ev.RunFinished) -> str:

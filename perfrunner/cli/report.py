@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from perfrunner.cli import complete, options
+from perfrunner.cli.gate import gate
 from perfrunner.cli.output import note, result, result_console
 
 if TYPE_CHECKING:
@@ -66,12 +67,6 @@ verbose_option = click.option(
     help="On a terminal also the facts, the notes and what else changed.",
 )
 
-hosts_option = click.option(
-    "--with-hosts",
-    is_flag=True,
-    help="Leave addresses, users, key paths and home directories in what is passed on.",
-)
-
 
 @click.command(
     "report",
@@ -80,6 +75,7 @@ hosts_option = click.option(
     "\n  perfrunner report --format commit                 for a commit message"
     "\n  perfrunner report --format commit --all           and the historic table beside ours"
     "\n  perfrunner report --format html --output r.html --charts charts/"
+    "\n  perfrunner report cursors-to-drop --fail-on lost  is each known gain still there?"
     "\n  perfrunner report cursors-to-drop --page docs/experiments/cursors-to-drop.md"
     "\n  perfrunner report --format json | jq '.results[] | select(.primary)'",
 )
@@ -96,12 +92,15 @@ hosts_option = click.option(
 )
 @all_option
 @verbose_option
-@hosts_option
+@options.hosts_option
+@options.fail_on_option
 @page_option
 @click.option(
     "--add", is_flag=True, help="With --page: beside the kept experiments of other workloads."
 )
+@click.pass_context
 def command(
+    ctx: click.Context,
     experiment: str | None,
     fmt: str,
     charts_dir: Path | None,
@@ -111,24 +110,26 @@ def command(
     every: bool,
     verbose: bool,
     with_hosts: bool,
+    fail_on: str | None,
     page: Path | None,
     add: bool,
 ) -> None:
     """Report an EXPERIMENT: an id, the start of one, or a spec's name; default is the latest."""
     from perfrunner.report import build_report
-    from perfrunner.results import ResultStore
+    from perfrunner.report.json_document import document
 
     if page is not None and experiment is None:
         _publish(page)
         return
-    with _keeping_all(), ResultStore.open(out_dir, create=False) as store:
-        data = load(store, experiment, hide=hides(fmt, with_hosts=with_hosts))
+    with _keeping_all(), options.open_results(out_dir) as store:
+        data = load(store, experiment, hide=not with_hosts)
     if page is not None:
         _publish(page, data, add=add)
         return
     with _keeping_all():
         report = build_report(data, baseline)
     write_report(report, data, fmt, output, charts_dir, every=every, verbose=verbose)
+    gate(ctx, document(report), fail_on)
 
 
 @contextmanager
@@ -143,17 +144,14 @@ def _keeping_all() -> Iterator[None]:
             gc.enable()
 
 
-def hides(fmt: str, *, with_hosts: bool) -> bool:
-    """A terminal shows everything; what is passed on leaves out addresses, users and homes."""
-    return fmt != "terminal" and not with_hosts
-
-
 def load(store: ResultStore, reference: str | None, *, hide: bool) -> ExperimentData:
     """The experiment that a person means, with what is not to be passed on left out if `hide`."""
+    data = store.load(store.resolve(reference).id)
+    if not hide:
+        return data
     from perfrunner.report.redact import redacted
 
-    data = store.load(store.resolve(reference).id)
-    return redacted(data) if hide else data
+    return redacted(data)
 
 
 def _publish(page: Path, data: ExperimentData | None = None, *, add: bool = False) -> None:
@@ -182,7 +180,7 @@ def write_report(
         note(f"report {write_html(report, data, page)}")
     else:
         console = result_console() if fmt == "terminal" and output is None else None
-        text = render(report, fmt, console=console, every=every, verbose=verbose)
+        text = render(report, fmt, console=console, every=every, verbose=verbose, charts=charts_dir)
         if output is None:
             result(text)
         else:

@@ -12,12 +12,12 @@ import click
 from perfrunner.cli import options
 from perfrunner.cli.engine_source import find_engine_source
 from perfrunner.cli.estimate import estimate
-from perfrunner.cli.gate import judge
+from perfrunner.cli.gate import gate
 from perfrunner.cli.invocation import measuring_command, resume_command
 from perfrunner.cli.output import note, result, result_console
 from perfrunner.cli.plan import show_plan
 from perfrunner.cli.report import PAGE
-from perfrunner.errors import EXIT_INTERRUPTED, EXIT_VERDICT, SpecError, UsageError
+from perfrunner.errors import EXIT_INTERRUPTED, SpecError, UsageError
 from perfrunner.run.command import JOB_VARIABLE
 
 if TYPE_CHECKING:
@@ -135,13 +135,7 @@ def end(
     """Leave with the exit code of the run, or of the gate."""
     if outcome.exit_code:
         ctx.exit(outcome.exit_code)
-    judgement = judge(document, fail_on)
-    for line in judgement.passed_unknown:
-        note(f"--fail-on {fail_on} lets pass what it does not know: {line}")
-    for line in judgement.failing:
-        note(f"--fail-on {fail_on}: {line}")
-    if judgement.failing:
-        ctx.exit(EXIT_VERDICT)
+    gate(ctx, document, fail_on)
 
 
 def run_and_report(
@@ -178,6 +172,7 @@ def run_and_report(
             spec_text=text,
             spec_path=spec_path.resolve(),
             out_dir=out_dir,
+            store_url=options.store_url(),
             cache_dir=cache_dir,
             resume=resume is not None,
             run=resume or None,
@@ -204,18 +199,17 @@ def _report(out_dir: Path, outcome: RunOutcome, as_json: bool) -> dict[str, Any]
     """Print the report, leave the HTML page beside the trials, and give the JSON document."""
     from perfrunner.report import build_report, render, write_html
     from perfrunner.report.redact import redacted
-    from perfrunner.results import ResultStore
 
-    with ResultStore.open(out_dir, create=False) as store:
+    with options.open_results(out_dir) as store:
         data = store.load(outcome.experiment_id)
-    shared = redacted(data)  # the page and the JSON are passed on; a terminal is not
+    shared = redacted(data)
     report = build_report(shared)
     machine = render(report, "json")
     note(f"report {write_html(report, shared, outcome.directory / PAGE)}")
     if as_json:
         result(machine)
     else:
-        result(render(build_report(data), "terminal", console=result_console()))
+        result(render(report, "terminal", console=result_console()))
     document: dict[str, Any] = json.loads(machine)
     return document
 
@@ -229,15 +223,13 @@ def spec_or_run(spec_path: Path | None, resume: str | None) -> tuple[Path | None
 
 def recorded_spec(out_dir: Path, run: str | None, *, finished: bool) -> tuple[Spec, str, Path, str]:
     """Of `run`, or of the newest unfinished one (`finished`: of the newest): spec, text, path, id."""
-    from perfrunner.results import ResultStore
     from perfrunner.spec import Spec
 
-    with ResultStore.open(out_dir, create=False) as store:
+    with options.open_results(out_dir) as store:
         if run:
             record = store.resolve(run)
         else:
-            known = [s.experiment for s in store.list()]
-            fitting = [e for e in known if finished or e.state != "done"]
+            fitting = [e for e in store.own() if finished or e.state != "done"]
             if not fitting:
                 raise UsageError(
                     f"nothing to resume: every experiment in {out_dir} is finished",

@@ -26,16 +26,23 @@ if TYPE_CHECKING:
 )
 @click.argument("experiment", required=False, shell_complete=complete.experiments)
 @click.option("--trials", "with_trials", is_flag=True, help="Also every trial.")
+@options.hosts_option
 @options.out_option
 @options.json_option
-def command(experiment: str | None, with_trials: bool, out_dir: Path, as_json: bool) -> None:
+def command(
+    experiment: str | None, with_trials: bool, with_hosts: bool, out_dir: Path, as_json: bool
+) -> None:
     """Show what is stored of an EXPERIMENT (an id, the start of one, or a spec's name; default: the latest)."""
-    from perfrunner.results import ResultStore
+    from perfrunner.cli.report import load
+    from perfrunner.report.redact import hidden
 
-    with ResultStore.open(out_dir, create=False) as store:
-        data = store.load(store.resolve(experiment).id)
+    with options.open_results(out_dir) as store:
+        data = load(store, experiment, hide=not with_hosts)
     if as_json:
-        print_json(dataclasses.asdict(data))
+        document = dataclasses.asdict(data)
+        if not with_hosts and data.directory is not None:  # kept until here, for the raw files
+            document["directory"] = hidden(data.directory)
+        print_json(document)
         return
     console = result_console()
     _print_summary(console, data)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from perfrunner.cli.options import DEFAULT_OUT
+from perfrunner.cli.options import DEFAULT_OUT, store_option, store_url
 from perfrunner.cli.output import note
 
 
@@ -15,6 +15,7 @@ from perfrunner.cli.output import note
     short_help="A static site over all stored experiments.",
     epilog="\b\nExamples:\n  perfrunner site public/                          of ./perfrunner-results"
     "\n  perfrunner site public/ --out nightly/ --out laptop/"
+    "\n  perfrunner site public/ --store postgresql://perf@db.example.org/results"
     "\n\nIt opens from disk. Experiments whose report.html lies beside their trials are linked to it.",
 )
 @click.argument("directory", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
@@ -27,9 +28,10 @@ from perfrunner.cli.output import note
     multiple=True,
     help="Where results are kept; repeatable.  [default: ./perfrunner-results]",
 )
+@store_option
 def command(directory: Path, stores: tuple[Path, ...]) -> None:
     """Write to DIR: all experiments, the history of each spec with change points, a page a variant and host."""
     from perfrunner.report.site import write_site
 
-    written = write_site(stores or (DEFAULT_OUT,), directory)
+    written = write_site(stores or (DEFAULT_OUT,), directory, store_url())
     note(f"site {directory / 'index.html'} ({len(written)} files)")

@@ -132,6 +132,11 @@ class SshTransport(ShellTransport):
                 f"{self.peer}: refused our key ({text})",
                 hint="check user and key in the cluster file and authorized_keys on the host",
             ) from error
+        if "No authentication methods available" in text:
+            raise HostError(
+                f"{self.peer}: we have no key to offer: no agent and no default key has one",
+                hint="name one with `key` in the cluster file, or ssh-add it to an agent",
+            ) from error
         if isinstance(error, FileNotFoundError):
             raise HostError(f"{self.peer}: no such key file: {error.filename}") from error
         raise HostError(f"{self.peer}: cannot connect: {text}", hint=_LINK_HINT) from error

@@ -21,6 +21,7 @@ from perfrunner.spec.units import parse_duration
 
 QUICKSTART = Path("specs/experiments/quickstart.yaml")
 DOCUMENT = Path("docs/statistics.md")
+GATE_DOCUMENT = "ci.md"  # beside it
 KEEP = Path("docs/statistics")
 OUT = Path("perfrunner-evidence")
 
@@ -242,6 +243,9 @@ def _report(keep_dir: Path, document: Path) -> None:
 
     changed = tables.update(document, keep_dir)
     note(f"{document}: {'rewritten' if changed else 'as it was'}")
+    gate = document.with_name(GATE_DOCUMENT)
+    if gate.is_file() and tables.update(gate, keep_dir, (tables.GATE,)):
+        note(f"{gate}: rewritten")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from perfrunner.evidence.kept import Comparison, rounded
 from perfrunner.evidence.studies import Planned
 from perfrunner.measure.turns import Slices, paired_levels
 from perfrunner.results import ExperimentData, TrialRecord
+from perfrunner.results.files import raw_files
 from perfrunner.results.slices import slices_in
 
 HOST = ("cpu_model", "cpus", "memory_bytes", "kernel", "distribution", "virtualization")
@@ -104,13 +104,10 @@ def _pair_anew(
 
 
 def _slices(trial: TrialRecord, data: ExperimentData) -> Slices:
-    if data.directory is None:
-        raise StoreError(f"{data.experiment.id}: slices are files, and this store has none")
-    directory = Path(data.directory) / trial.raw_dir
     try:
-        return slices_in(directory)
+        return slices_in(raw_files(data, trial.raw_dir))
     except (OSError, TrialError) as error:
-        raise StoreError(f"{directory}: no slices: {error}") from error
+        raise StoreError(f"{trial.raw_dir}: no slices: {error}") from error
 
 
 def _load_average(data: ExperimentData) -> float:

@@ -59,11 +59,13 @@ class Reports:
 class Found:
     """A planted fault in a metric: how often it was found, and how often the interval holds the true change.
 
-    The true change of an experiment is the mean estimate of all the others, which is a long run of its own.
+    Where the true change is not known, that of an experiment is the mean estimate of all the others, a long run of its
+    own.
     """
 
     fault: str
     metric: str
+    true: float | None  # a ratio; None: not known
     mean: float  # of the estimates, a ratio
     half_width: float  # median
     worse: Count
@@ -122,9 +124,15 @@ def reports(comparisons: Sequence[Comparison]) -> Reports | None:
 
 
 def planted(
-    comparisons: Sequence[Comparison], faults: Sequence[str], metrics: Sequence[str]
+    comparisons: Sequence[Comparison],
+    faults: Iterable[str],
+    metrics: Sequence[str],
+    true: Mapping[tuple[str, str], float],
 ) -> list[Found]:
-    """Verdicts are those that a report of the experiment gives, correction for several tests included."""
+    """Verdicts are those that a report of the experiment gives, correction for several tests included.
+
+    `true`: by fault and metric the change, a ratio, that was planted, where it is known.
+    """
     rows = [verdicts(one) for one in comparisons]
     found = []
     for fault in faults:
@@ -138,11 +146,15 @@ def planted(
             if not effects:
                 continue
             logs = np.log([one.estimate for one in effects])
-            held = sum(_holds(one, _others(logs, place)) for place, one in enumerate(effects))
+            known = true.get((fault, metric))
+            held = sum(
+                _holds(one, known or _others(logs, place)) for place, one in enumerate(effects)
+            )
             found.append(
                 Found(
                     fault,
                     metric,
+                    known,
                     float(np.exp(logs.mean())),
                     float(np.median([half_width(one) or math.nan for one in effects])),
                     Count(sum(row.verdict == "worse" for _, row in its), len(its)),

@@ -16,9 +16,15 @@ import yaml
 
 SYSTEM: Mapping[str, Any] = {"allocator": {"name": "system"}}
 JEMALLOC: Mapping[str, Any] = {"allocator": {"name": "jemalloc-5.1.0"}}
-BURNS = ("burn1", "burn2")
+SHARES = {"share1": 0.01, "share2": 0.02}  # of a front-end thread's time, added to it
 PRIMARY = ["ops_per_s", "ops_per_s_total", "server_cpu_us_per_op"]
 MEMORY = ["fragmentation_rss", "rss_bytes", "mem_used_bytes"]
+# By fault and metric: a closed loop whose every cycle is longer by that share.
+TRUE = {
+    (fault, metric): 1 / (1 + share)
+    for fault, share in SHARES.items()
+    for metric in ("ops_per_s", "ops_per_s_total")
+}
 RARE = ["slow_slices", "latency_set_p99_9_us"]
 FINE = {
     "ops_per_s": "0.5%"
@@ -150,7 +156,7 @@ def planted(
         yield _planted(
             base,
             f"evidence-planted-{bucket}-{number:03d}",
-            ("none", *BURNS, "stall"),
+            ("none", *SHARES, "stall"),
             bucket,
             base.loaded(load),
             load,

@@ -12,20 +12,21 @@ from perfrunner.analysis.model import Effect
 from perfrunner.errors import StoreError
 from perfrunner.evidence import figures, kept
 from perfrunner.evidence.kept import Comparison, Kept
-from perfrunner.evidence.studies import BURNS, MEMORY, PRIMARY
+from perfrunner.evidence.studies import MEMORY, PRIMARY, SHARES, TRUE
 from perfrunner.report.numbers import change, minus, scale_of, significant
 from perfrunner.spec.metrics import metric_type
 
 STUDIES = ("aa", "planted", "slices", "relink", "memory")
+GATE = "gate"  # the section of docs/ci.md: false alarms of whole reports, from the study aa
 NOTHING = "Nothing is kept yet: `scripts/evidence {study}` measures it."
 PROSE_WIDTH = 100  # columns, as in all documents
 
 
-def update(document: Path, keep: Path) -> bool:
+def update(document: Path, keep: Path, sections: Sequence[str] = STUDIES) -> bool:
     """Rewrite the generated sections of `document` from what `keep` holds; whether anything changed."""
     before = document.read_text(encoding="utf-8")
     after = before
-    for study in STUDIES:
+    for study in sections:
         after = _between(after, study, section(keep, study), document)
     if after != before:
         document.write_text(after, encoding="utf-8")
@@ -34,9 +35,10 @@ def update(document: Path, keep: Path) -> bool:
 
 def section(keep: Path, study: str) -> str:
     """A study's tables as Markdown."""
-    found = kept.read(keep, study)
+    measured = "aa" if study == GATE else study
+    found = kept.read(keep, measured)
     if not found.comparisons:
-        return NOTHING.format(study=study)
+        return NOTHING.format(study=measured)
     parts = [_RENDER[study](found)]
     hosts = "; ".join(_host(host) for host in found.hosts)
     parts.append(f"Measured {_when(found.comparisons)} on {hosts}.")
@@ -63,20 +65,17 @@ _HEADS = {
 def _aa(found: Kept) -> str:
     by = ("label", "bucket", "load_s")
     parts = [_alarm_tables(found.comparisons, by)]
-    rows = []
-    for group in figures.grouped(
-        found.comparisons, lambda one: tuple(_of(one, key) for key in by)
-    ).values():
-        if its := figures.reports(group):
-            low, high = its.false.interval
-            rows.append(
-                [
-                    *(_shown(_of(group[0], key), key) for key in by),
-                    str(its.rows),
-                    f"{its.false.hits} of {its.false.of} ({100 * low:.1f} to {100 * high:.1f} %)",
-                    ", ".join(f"`{metric}` {n}" for metric, n in its.claims.items()) or "none",
-                ]
-            )
+    groups = figures.grouped(found.comparisons, lambda one: tuple(_of(one, key) for key in by))
+    rows = [
+        [
+            *(_shown(_of(group[0], key), key) for key in by),
+            str(its.rows),
+            _rate(its.false),
+            ", ".join(f"`{metric}` {n}" for metric, n in its.claims.items()) or "none",
+        ]
+        for group in groups.values()
+        if (its := figures.reports(group))
+    ]
     if rows:
         parts.append(
             "What the reports of these experiments say, each as a whole: every arm against the first, every metric, "
@@ -96,6 +95,22 @@ def _aa(found: Kept) -> str:
     return "\n\n".join(parts)
 
 
+def _gate(found: Kept) -> str:
+    said = []
+    for group in figures.grouped(found.comparisons, lambda one: (_of(one, "label"),)).values():
+        rates = figures.alarms(group, PRIMARY[:1])
+        counts = [f"{_rate(its.alarms)} intervals of `{its.metric}`" for its in rates]
+        if its := figures.reports(group):
+            counts.append(f"{_rate(its.false)} whole reports, of {its.rows} rows each")
+        said.append(f"{_of(group[0], 'label')}: {', and '.join(counts)}")
+    return f"Measured on one build against itself, where every alarm is a false one ({'; '.join(said)})."
+
+
+def _rate(count: figures.Count) -> str:
+    low, high = count.interval
+    return f"{count.hits} of {count.of} ({100 * low:.1f} to {100 * high:.1f} %)"
+
+
 def _relink(found: Kept) -> str:
     return _alarm_tables(found.comparisons, ("relink", "bucket"))
 
@@ -106,14 +121,13 @@ def _alarm_tables(comparisons: Sequence[Comparison], by: Sequence[str]) -> str:
         comparisons, lambda one: (*(_of(one, key) for key in by), one.blocks)
     ).values():
         for its in figures.alarms(group, PRIMARY):
-            low, high = its.alarms.interval
             sd = sorted(its.sds)[len(its.sds) // 2]
             rows.append(
                 [
                     *(_shown(_of(group[0], key), key) for key in by),
                     f"`{its.metric}`",
                     str(group[0].blocks),
-                    f"{its.alarms.hits} of {its.alarms.of} ({100 * low:.1f} to {100 * high:.1f} %)",
+                    _rate(its.alarms),
                     f"± {100 * its.half_width(0.5):.2f} %",
                     f"± {100 * its.half_width(0.9):.2f} %",
                     f"{100 * sd:.2f} %",
@@ -134,9 +148,9 @@ def _alarm_tables(comparisons: Sequence[Comparison], by: Sequence[str]) -> str:
 
 
 def _planted(found: Kept) -> str:
-    burns = [one for one in found.comparisons if "stall" in one.values]
+    faults = [one for one in found.comparisons if "stall" in one.values]
     parts = []
-    for group in figures.grouped(burns, lambda one: (one.bucket, _of(one, "relink"))).values():
+    for group in figures.grouped(faults, lambda one: (one.bucket, _of(one, "relink"))).values():
         arms = len(group[0].values)
         seconds = float(_of(group[0], "load_s")) * group[0].blocks * arms
         parts.append(
@@ -148,6 +162,7 @@ def _planted(found: Kept) -> str:
                 [
                     "fault",
                     "metric",
+                    "true change",
                     "mean estimate",
                     "half-width, median",
                     "verdict worse",
@@ -157,12 +172,13 @@ def _planted(found: Kept) -> str:
                     [
                         f"`{its.fault}`",
                         f"`{its.metric}`",
+                        "" if its.true is None else _percent(its.true),
                         _percent(its.mean),
                         f"± {100 * its.half_width:.2f} %",
                         f"{its.worse.hits} of {its.worse.of}",
                         f"{its.covers.hits} of {its.covers.of}",
                     ]
-                    for its in figures.planted(group, BURNS, PRIMARY)
+                    for its in figures.planted(group, SHARES, PRIMARY, TRUE)
                 ],
             )
         )
@@ -177,7 +193,7 @@ def _stall(group: Sequence[Comparison]) -> str:
     named = [one for one in group if figures.named_rare(one, "stall")]
     said = figures.named_rare(long, "stall")
     rows = []
-    for arm in (*BURNS, "stall"):
+    for arm in (*SHARES, "stall"):
         apart = [figures.totals_against_robust(one, arm) for one in group]
         below = sum(one is not None and one.ci95 is not None and one.ci95[1] < 1 for one in apart)
         rows.append(
@@ -208,7 +224,7 @@ def _stall(group: Sequence[Comparison]) -> str:
         rows,
     )
     return (
-        f"The rare stall, all {long.blocks} blocks as one long run beside the burns:\n\n{text}\n\n"
+        f"The rare stall, all {long.blocks} blocks as one long run beside the shares:\n\n{text}\n\n"
         f"A report names it in {len(named)} of {len(group)} single experiments; that of all blocks "
         + (f"says: {said}." if said else "does not.")
     )
@@ -288,6 +304,7 @@ def _memory(found: Kept) -> str:
 
 _RENDER: dict[str, Callable[[Kept], str]] = {
     "aa": _aa,
+    GATE: _gate,
     "planted": _planted,
     "slices": _slices,
     "relink": _relink,

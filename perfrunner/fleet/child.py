@@ -21,8 +21,9 @@ from typing import Any
 from perfrunner.errors import EXIT_FAILED, EXIT_OK, IN_USE, HostError, StoreError
 from perfrunner.fleet.job import Job
 from perfrunner.fleet.queue import Ending, Progress
-from perfrunner.results import STORE_FILE, ExperimentRecord, ResultStore
-from perfrunner.run.command import JOB_VARIABLE, PERFRUNNER, last_words
+from perfrunner.results import STORE_FILE, ExperimentRecord, open_store
+from perfrunner.results.database import ServerAwayError
+from perfrunner.run.command import JOB_VARIABLE, PERFRUNNER, last_words, with_store
 from perfrunner.run.journal import PROGRESS, read_journal
 from perfrunner.run.opening import JOB
 
@@ -60,6 +61,12 @@ class JobRun:
 
     def carry_out(self) -> Ending | None:
         """None where it was not wanted any more before its end."""
+        try:
+            return self._until_its_end()
+        except ServerAwayError:  # `find` waits for it as long as the job is wanted
+            return None
+
+    def _until_its_end(self) -> Ending | None:
         killed = 0
         while self.wanted():
             run = self.find()
@@ -80,11 +87,21 @@ class JobRun:
         return None
 
     def find(self) -> ExperimentRecord | None:
-        """The experiment that this job began, whichever driver had it then."""
-        if not (Path(self.job.out) / STORE_FILE).is_file():
+        """The experiment that this job began, whichever driver had it then. A server of results may be away."""
+        while True:
+            try:
+                return self._find()
+            except ServerAwayError:
+                if not self.wanted():
+                    raise
+                time.sleep(LOOK_S)
+
+    def _find(self) -> ExperimentRecord | None:
+        out = Path(self.job.out)
+        if self.job.store is None and not (out / STORE_FILE).is_file():
             return None
-        with ResultStore.open(self.job.out, create=False) as store:
-            known = [s.experiment for s in store.list()]
+        with open_store(out, self.job.store) as store:
+            known = store.own()
         return next((e for e in reversed(known) if e.facts.get(JOB) == self.job.id), None)
 
     def _ended_before(self, run: ExperimentRecord) -> Ending | None:
@@ -120,7 +137,7 @@ class JobRun:
             return subprocess.Popen(
                 [*TIED, *PERFRUNNER, *words],
                 cwd=self.job.directory,
-                env={**os.environ, JOB_VARIABLE: self.job.id},
+                env=with_store({**os.environ, JOB_VARIABLE: self.job.id}, self.job.store),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -149,7 +166,7 @@ class JobRun:
                 continue
             looked = time.monotonic()
             with contextlib.suppress(StoreError):  # busy, or only just being made
-                run = run or self.find()
+                run = run or self._find()
             if run is not None:
                 self._tell(self._progress(run.id))
 

@@ -68,7 +68,8 @@ class DbosQueue:
                 f"no job was ever submitted: {database} does not exist",
                 "perfrunner fleet submit SPEC, or name another fleet file with --fleet",
             )
-        engine, place, _ = connect(database, create=True)
+        opened = connect(database, create=True)
+        engine, place = opened.engine, opened.place
         with transaction(engine, place):  # a server that is away says so in a sentence
             pass
         return cls(engine, place)

@@ -53,6 +53,10 @@ class FleetSpec(Piece):
     database: str = Field(
         default=DEFAULT_DATABASE, description="a SQLite file, or a postgresql:// URL"
     )
+    store: str | None = Field(
+        default=None,
+        description="results of all groups: a postgresql:// or sqlite:/// URL; none: each in its own directory",
+    )
     groups: Annotated[dict[PlainName, GroupSpec], Field(min_length=1)]
     nightly: Annotated[tuple[NightlySpec, ...], ListAsTuple] = ()
     timezone: str | None = Field(
@@ -100,10 +104,15 @@ class Fleet:
     groups: Mapping[str, Group]
     nightly: tuple[Nightly, ...]
     timezone: str | None
+    store: str | None = None
 
 
-def load_fleet(path: Path) -> Fleet:
-    """SpecError, with everything that is wrong, as file:line: field: ..."""
+def load_fleet(path: Path, *, hosts: bool = True) -> Fleet:
+    """SpecError, with everything that is wrong, as file:line: field: ...
+
+    Without `hosts` the groups' cluster files are not read: a thousand take a second, and who asks how jobs stand need
+    not wait for that.
+    """
     problems = Problems()
     node = load_document(path, shown(path), problems)
     problems.raise_if_any()
@@ -115,7 +124,7 @@ def load_fleet(path: Path) -> Fleet:
         note_errors(error, node, FleetSpec, problems)
         problems.raise_if_any()
         raise AssertionError("a validation error says something") from error
-    fleet = _Reading(path.resolve().parent, node, problems).fleet(path, spec)
+    fleet = _Reading(path.resolve().parent, node, problems, hosts).fleet(path, spec)
     problems.raise_if_any()
     return fleet
 
@@ -127,6 +136,7 @@ class _Reading:
     directory: Path
     node: Node
     problems: Problems
+    hosts: bool
 
     def fleet(self, path: Path, spec: FleetSpec) -> Fleet:
         groups = {name: self._group(name, group) for name, group in spec.groups.items()}
@@ -136,7 +146,7 @@ class _Reading:
         database = spec.database
         if "://" not in database:
             database = str(self._absolute(database))
-        return Fleet(path.resolve(), database, groups, nightly, spec.timezone)
+        return Fleet(path.resolve(), database, groups, nightly, spec.timezone, spec.store)
 
     def _group(self, name: str, spec: GroupSpec) -> Group:
         out = self._absolute(spec.out or f"results/{name}")
@@ -163,7 +173,7 @@ class _Reading:
                     "out",
                     f"expected a directory of its own, got that of {other}: {group.out}",
                 )
-            if group.cluster != LOCAL and not Path(group.cluster).is_file():
+            if not self.hosts or (group.cluster != LOCAL and not Path(group.cluster).is_file()):
                 continue
             for host in _measured_hosts(load_cluster(Path(group.cluster))):
                 if (other := hosts.setdefault(host, group.name)) != group.name:

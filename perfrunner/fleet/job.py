@@ -29,6 +29,7 @@ class Job:
     always: tuple[str, ...] = ()
     priority: int = NORMAL_PRIORITY  # a lower one runs first
     night: str | None = None
+    store: str | None = None  # URL; none: in `out`
 
     def first_words(self) -> list[str]:
         """Of the call that begins the run."""

@@ -17,12 +17,14 @@ def beside_section(report: Report) -> Iterable[str]:
     """Nothing without a reference."""
     if not report.beside:
         return
-    yield f"### Beside the reference: {counts_text(report)}"
+    yield f"<details><summary>Beside the reference: {counts_text(report)}</summary>"
     yield ""
     for label, text in reference_facts(report):
         yield f"- {plain(label)}: {plain(text)}"
     yield ""
     yield from beside_tables(report)
+    yield "</details>"
+    yield ""
 
 
 def beside_tables(report: Report) -> Iterable[str]:

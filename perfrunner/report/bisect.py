@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from perfrunner.report.charts.style import (
@@ -15,6 +16,7 @@ from perfrunner.report.charts.style import (
     svg_bytes,
 )
 from perfrunner.report.numbers import minus, significant
+from perfrunner.report.redact import hidden
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +25,11 @@ if TYPE_CHECKING:
 
 COLOURS = {"good": VERDICT["same"], "bad": VERDICT["worse"], "skip": FAINT}
 MARKS = {"good": "o", "bad": "s", "skip": "x"}
+
+
+def told(state: BisectState) -> BisectState:
+    """As it is passed on: why a commit was skipped is often a message with paths and addresses in it."""
+    return replace(state, steps=[replace(step, why=hidden(step.why)) for step in state.steps])
 
 
 def finding(

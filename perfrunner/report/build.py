@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from perfrunner.analysis import Comparison, compare, moved_with
 from perfrunner.analysis.cells import clean_blocks
+from perfrunner.analysis.gains import GainLine, judged_gains
 from perfrunner.analysis.metadata_share import ENOUGH, metadata_shares
 from perfrunner.analysis.reference import beside
 from perfrunner.analysis.sampling import SamplingCost, failed_checks, sampling_costs
 from perfrunner.report.facts import differing_builds, differing_hosts, limited, trial_notes
+from perfrunner.report.gains import lost_warnings, states_text
 from perfrunner.report.method import method_facts, methods
 from perfrunner.report.model import Counts, Fact, Moved, Report
 from perfrunner.report.noise import NOISE_FLOOR, aa_alarms, known_floors, noise_text
@@ -51,19 +53,21 @@ def report_of(
     reference = reference or _recorded_reference(data)
     noise = known_floors(data, comparison)
     measured = methods(data) if comparison.paired else ()
+    gains = _gains(data, comparison)
     profiles, unread = _profiles(data, comparison)
     return Report(
         experiment=data.experiment,
         comparison=comparison,
         preface=preface(comparison),
         sentences=sentences(comparison),
-        context=tuple(_context(data, comparison, counts, noise)),
+        context=tuple(_context(data, comparison, counts, noise, gains)),
         counts=counts,
         moved=tuple(_moved(comparison)),
         notes=(*_row_notes(comparison, primary=True), *trial_notes(data.trials), *unread),
         minor_notes=tuple(_row_notes(comparison, primary=False)),
         warnings=(
             *_state_warnings(data),
+            *lost_warnings(gains),
             *same_builds(data),
             *aa_alarms(data, comparison),
             *comparison.warnings,
@@ -77,9 +81,10 @@ def report_of(
         facts=data.experiment.facts,
         reproduce=_reproduce(data),
         methods=measured,
-        method=method_facts(measured, data.trials),
+        method=method_facts(measured, data, comparison),
         reference=reference,
         beside=() if reference is None else beside(reference, comparison),
+        gains=gains,
         sources=source_facts(data),
         profiles=profiles,
     )
@@ -92,6 +97,16 @@ def _profiles(
     if not comparison.paired:
         return (), ()
     return cell_profiles(data, comparison.cells, comparison.variants)
+
+
+def _gains(data: ExperimentData, comparison: Comparison) -> tuple[GainLine, ...]:
+    """Those of the recorded spec; nothing of two experiments."""
+    recorded = data.experiment.spec_json.get("gains")
+    if not recorded or not comparison.paired:
+        return ()
+    from perfrunner.spec.gains import Gain
+
+    return judged_gains(data, comparison, map(Gain.model_validate, recorded))
 
 
 def _recorded_reference(data: ExperimentData) -> Reference | None:
@@ -122,7 +137,11 @@ def _counts(data: ExperimentData) -> Counts:
 
 
 def _context(
-    data: ExperimentData, comparison: Comparison, counts: Counts, noise: list[NoiseFloor]
+    data: ExperimentData,
+    comparison: Comparison,
+    counts: Counts,
+    noise: list[NoiseFloor],
+    gains: tuple[GainLine, ...],
 ) -> Iterable[Fact]:
     spec, record = data.experiment.spec_json, data.experiment
     yield Fact("experiment", f"{record.id} ({record.state})")
@@ -153,6 +172,8 @@ def _context(
         yield Fact("huge metadata pages", shares or "not measured")
     if costs := sampling_costs(data):
         yield Fact("sampling costs", _sampling(costs))
+    if gains:
+        yield Fact("known gains", states_text(gains))
     yield Fact(NOISE_FLOOR, noise_text(noise, comparison))
 
 

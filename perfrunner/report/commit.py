@@ -93,7 +93,8 @@ def _line(row: Row, scale: Scale) -> Iterable[str]:
 def _end(row: Row, scale: Scale) -> list[str]:
     if row.effect is None:
         return [row.reason] if row.reason else []
-    return [change(row.effect, row.metric, scale).replace(" %", "%"), row.verdict or ""]
+    word = f"{row.verdict or ''}{' (small)' if row.small else ''}"
+    return [change(row.effect, row.metric, scale).replace(" %", "%"), word]
 
 
 def _joined(text: str, parts: list[str]) -> Iterable[str]:

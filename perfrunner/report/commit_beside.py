@@ -13,6 +13,7 @@ from perfrunner.report.beside import (
     their_change,
     value_text,
 )
+from perfrunner.report.names import short_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -42,7 +43,8 @@ def commit_beside(report: Report) -> list[str]:
 
 def _table(title: str, rows: list[list[BesideLine]], variants: list[str]) -> Iterable[str]:
     yield from textwrap.wrap(title, WIDTH, subsequent_indent="  ")
-    yield _columns("", variants)
+    named = short_names(variants, COLUMN - 1, ".")
+    yield _columns("", [named[variant] for variant in variants])
     for row in rows:
         found = {line.variant: line for line in row if line.variant in variants}
         if not found:

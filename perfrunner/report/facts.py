@@ -8,13 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import TypeAlias
 
     from perfrunner.results import BuildRecord, TrialRecord
 
-# Differ between builds by design: what a variant is, or merely when and where it was made. Sources have a section.
-EXPECTED_TO_DIFFER = ("allocator", "option", "variant", "build_id", "built_at", "date", "time", "path", "cached",
-                      "seconds", "cmake", "artifact", "hash", "files", "log", "sha", "libraries",
-                      "source.")  # fmt: skip
+    Words: TypeAlias = tuple[str, ...]
+
+# What of a build's provenance may differ between arms, with all that is below it: what a variant is, when and by what
+# its artifact was made, and where the compiler lies. Sources have a section of their own.
+MAY_DIFFER = (
+    "allocator", "build_id", "built_at", "cmake", "compiler.path", "options", "recipe", "seconds", "source",
+)  # fmt: skip
+FLAG_OF_THE_ALLOCATOR = "-DKV_ALLOCATOR_NAME="
+MAY_BE_ABSENT = ("cargo",)  # only an allocator that is built with it has one
 MOST_SHOWN = 12
 
 
@@ -33,17 +39,44 @@ def flatten(facts: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def differing_builds(builds: Iterable[BuildRecord]) -> list[str]:
-    """Provenance that is not the same for all arms, apart from what makes a variant."""
-    by_variant = {b.variant: flatten(b.provenance) for b in builds}
+    """Provenance that is not the same for all arms, apart from what may differ; of lists what not all of them have."""
+    by_variant = {b.variant: dict(_leaves(b.provenance)) for b in builds}
     keys = dict.fromkeys(key for facts in by_variant.values() for key in facts)
     lines = []
     for key in keys:
-        if any(part in key.lower() for part in EXPECTED_TO_DIFFER):
+        if any(key == name or key.startswith(f"{name}.") for name in MAY_DIFFER):
             continue
-        values = {v: facts.get(key, "absent") for v, facts in by_variant.items()}
-        if len(set(values.values())) > 1:
-            lines.append(f"builds differ in {key}: {_by_value(values)}")
+        found = {v: facts.get(key, "absent") for v, facts in by_variant.items()}
+        if key in MAY_BE_ABSENT:
+            found = {v: value for v, value in found.items() if value not in ("", "absent")}
+        if len(set(found.values())) > 1:
+            lines.append(f"builds differ in {key}: {_by_value(_without_common(found))}")
     return lines
+
+
+def _leaves(facts: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str | Words]]:
+    """As `flatten`, but lists stay lists."""
+    for key, value in facts.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{name}.")
+        elif isinstance(value, (list, tuple)):
+            words = map(str, value)
+            yield name, tuple(w for w in words if not w.startswith(FLAG_OF_THE_ALLOCATOR))
+        else:
+            yield name, "" if value is None else str(value)
+
+
+def _without_common(found: Mapping[str, str | Words]) -> dict[str, str]:
+    """As text. Two lists of twenty flags that differ in one are that one; in the order alone, they are whole."""
+    lists = [set(value) for value in found.values() if isinstance(value, tuple)]
+    common = set.intersection(*lists) if lists and any(one != lists[0] for one in lists) else set()
+    return {
+        variant: value
+        if isinstance(value, str)
+        else ", ".join(word for word in value if word not in common) or "none"
+        for variant, value in found.items()
+    }
 
 
 def differing_hosts(trials: Iterable[TrialRecord]) -> list[str]:

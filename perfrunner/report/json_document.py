@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from perfrunner.report.beside import beside_records
+from perfrunner.report.gains import gain_records
 from perfrunner.report.method import method_record
 from perfrunner.report.model import SCHEMA
 from perfrunner.report.profiles import profile_records
@@ -32,6 +33,7 @@ def document(report: Report) -> dict[str, Any]:
             "failed": report.counts.failed,
         },
         **({"beside": beside_records(report)} if report.beside else {}),
+        **({"gains": gain_records(report)} if report.gains else {}),
         **({"profiles": profile_records(report.profiles)} if report.profiles else {}),
         "results": [_result(row, comparison.baseline) for row in comparison.rows],
         "facts": {

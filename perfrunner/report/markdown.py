@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from perfrunner.report.beside_markdown import beside_section
 from perfrunner.report.beside_markdown import plain as _plain
+from perfrunner.report.names import main_chart
 from perfrunner.report.numbers import (
     ARROWS,
     change,
@@ -19,10 +20,12 @@ from perfrunner.report.numbers import (
     verdict_text,
 )
 from perfrunner.report.profiles import ONE_SAMPLE, both_taken, shares, short_name
+from perfrunner.report.redact import hidden
 from perfrunner.report.selection import primary_rows, selected
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
     from perfrunner.analysis import Cell, Row
     from perfrunner.report.model import Report
@@ -41,9 +44,10 @@ HEADER = (
 )
 
 
-def markdown_text(report: Report, *, every: bool) -> str:
-    """GitHub-flavoured."""
-    return "\n".join(_lines(report, every=every)).rstrip() + "\n"
+def markdown_text(report: Report, *, every: bool, charts: Path | None = None) -> str:
+    """GitHub-flavoured. `charts`: the directory where the charts are drawn, if they are."""
+    lines = [*_lines(report, every=every), *_chart(report, charts)]
+    return "\n".join([*lines, f"Reproduce: `{report.reproduce}`"]).rstrip() + "\n"
 
 
 def _lines(report: Report, *, every: bool) -> Iterable[str]:
@@ -100,7 +104,17 @@ def _lines(report: Report, *, every: bool) -> Iterable[str]:
     facts = [f"{fact.label}: {fact.value}" for fact in report.context]
     facts += [f"build of {b.variant}: {b.build_id}" for b in report.builds]
     yield from _folded("Circumstances", facts)
-    yield f"Reproduce: `{report.reproduce}`"
+
+
+def _chart(report: Report, charts: Path | None) -> Iterable[str]:
+    """Which file to attach: pictures cannot be a part of what is pasted."""
+    for metric in list(primary_rows(report))[:1]:
+        name = f"{main_chart(metric)}.png"
+        if charts is not None:
+            yield f"Chart to attach: `{hidden(str(charts / name))}`"
+        else:
+            yield f"Chart to attach: `charts/{name}`, which `--charts charts` draws"
+        yield ""
 
 
 def _summary(report: Report) -> Iterable[str]:

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from perfrunner.analysis.rare import NAMED, ROBUST, TOTAL
 from perfrunner.report.model import Fact
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from perfrunner.analysis import Comparison
     from perfrunner.results import ExperimentData, TrialRecord
 
 IN_OPERATIONS = ("append",)  # types of workloads whose slices are so many operations, not seconds
@@ -50,18 +52,23 @@ def methods(data: ExperimentData) -> tuple[Method, ...]:
     return tuple(method for method in found if method is not None)
 
 
-def method_facts(found: Sequence[Method], trials: Iterable[TrialRecord]) -> tuple[Fact, ...]:
+def method_facts(
+    found: Sequence[Method], data: ExperimentData, comparison: Comparison
+) -> tuple[Fact, ...]:
     """The section, line by line; nothing where no trial says how it ran (an older store)."""
     if not found:
         return ()
-    ended = [t for t in trials if t.status == "ok"]
+    ended = [t for t in data.trials if t.status == "ok"]
     lines = [Fact(method.workload, _sentence(method)) for method in found]
-    lines += [Fact("pinned", text) for text in _pinned(ended)]
+    lines += [Fact("CPUs", text) for text in _cpus_used(ended, data.experiment.facts)]
     if any(method.side_by_side for method in found):
         lines.append(
             Fact("frozen", "nothing: background work of the arms that are not in turn goes on")
         )
     lines.append(Fact("linked", _linked(ended)))
+    if any(row.metric.id == TOTAL for row in comparison.rows):
+        lines.append(Fact("robust and totals", _rare(comparison)))
+    lines += [Fact("instructions_per_op", text) for text in _counted(ended)]
     return tuple(lines)
 
 
@@ -119,8 +126,15 @@ def _in_slices(method: Method) -> str:
     return f"slices of {method.slice_text}{rounds}" if method.slice is not None else "no slices"
 
 
-def _pinned(trials: Iterable[TrialRecord]) -> Iterable[str]:
-    """A line for each pair of CPU sets (one, unless the host changed). What runs without an engine has none."""
+def _cpus_used(trials: Iterable[TrialRecord], facts: Mapping[str, Any]) -> Iterable[str]:
+    """How many the hosts have, and who ran on which of them.
+
+    A line for each pair of CPU sets (one, unless the host changed). What runs without an engine has none.
+    """
+    hosts = facts.get("hosts")
+    known = hosts.items() if isinstance(hosts, dict) else ()
+    counts = [f"{n} has {h['cpus']}" for n, h in known if isinstance(h, dict) and "cpus" in h]
+    has = f"{', '.join(counts)}: " if counts else ""
     found = dict.fromkeys(
         (str(cpus.get("engine", "")), str(cpus.get("client", "")))
         for t in trials
@@ -128,9 +142,9 @@ def _pinned(trials: Iterable[TrialRecord]) -> Iterable[str]:
     )
     for engine, client in found:
         if engine or client:
-            yield f"engines on {_cpus(engine)}, load on {_cpus(client)}, the same for every arm"
+            yield f"{has}engines on {_cpus(engine)}, load on {_cpus(client)}, the same for every arm"
         else:
-            yield "not pinned: wherever the kernel likes"
+            yield f"{has}not pinned, wherever the kernel likes"
 
 
 def _cpus(text: str) -> str:
@@ -145,6 +159,31 @@ def _linked(trials: Sequence[TrialRecord]) -> str:
     if len({t.build_id for t in trials}) == 1:
         return "once: all arms share one binary, and with it the order of its functions"
     return "once: functions lie in the same order in every block, so a lucky order is a part of a difference"
+
+
+def _rare(comparison: Comparison) -> str:
+    """Where what nearly every slice says and what all of them say are not the same."""
+    rows = [row for row in comparison.rows if row.metric.id == ROBUST]
+    apart = [
+        f"{row.cell}, {row.variant} {note.replace(f': {NAMED}', '')}"
+        for row in rows
+        for note in row.notes
+        if NAMED in note
+    ]
+    if apart:
+        return f"disagree, {NAMED}: {'; '.join(apart)}"
+    return "agree: no arm's throughput differs by what only rare slices meet"
+
+
+def _counted(trials: Iterable[TrialRecord]) -> Iterable[str]:
+    """How exact counts were made, and what they are blind to."""
+    told = (t.facts.get("instructions") for t in trials)
+    for method, ops, blind in dict.fromkeys(
+        (str(fact.get("method")), int(fact.get("ops", 0)), tuple(fact.get("blind_to") or ()))
+        for fact in told
+        if isinstance(fact, dict)
+    ):
+        yield f"counted by {method} over {ops:,} operations of each arm; it cannot see {'; '.join(blind)}"
 
 
 def _middle(trials: Iterable[TrialRecord], fact: str) -> float | None:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from perfrunner.analysis import Cell, Comparison, Row
+    from perfrunner.analysis.gains import GainLine
     from perfrunner.analysis.noise import NoiseFloor
     from perfrunner.analysis.reference import BesideLine
     from perfrunner.report.method import Method
@@ -76,6 +77,7 @@ class Report:
     method: tuple[Fact, ...] = ()  # and as lines
     reference: Reference | None = None  # values published before, if the spec has any
     beside: tuple[BesideLine, ...] = ()  # each of them beside ours
+    gains: tuple[GainLine, ...] = ()  # what the spec knows its variants to be worth
     sources: tuple[Fact, ...] = ()  # what was built
     profiles: tuple[CellProfiles, ...] = ()  # where each arm spent its time, if it was asked for
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perfrunner.analysis import Effect, Row, Summary
+    from perfrunner.analysis import Row, Summary
     from perfrunner.analysis.model import Interval
     from perfrunner.spec.metrics import MetricType
 
@@ -113,7 +113,18 @@ def spread(summary: Summary, metric: MetricType, scale: Scale) -> str:
     return f"± {rounded if float(rounded) else significant(half / scale.factor, 1)}"
 
 
-def change(effect: Effect, metric: MetricType, scale: Scale) -> str:
+class Estimated(Protocol):
+    """The part of an effect that is written (an Effect, or a run's estimate so far)."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def estimate(self) -> float: ...
+    @property
+    def ci95(self) -> Interval | None: ...
+
+
+def change(effect: Estimated, metric: MetricType, scale: Scale) -> str:
     """The estimate with its interval: `+1.1 % [+0.6, +1.6]`, or a factor when it is large."""
     if effect.kind == "ratio":
         return _ratio(effect)
@@ -127,7 +138,7 @@ def percent_change(ratio: float) -> str:
     return minus(f"{(ratio - 1) * 100:+.1f} %")
 
 
-def _ratio(effect: Effect) -> str:
+def _ratio(effect: Estimated) -> str:
     """In percent; as a factor (or, below 1, as what it is divided by) when it is large."""
     value, bounds = effect.estimate, effect.ci95
     low, high = bounds or (value, value)

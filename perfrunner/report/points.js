@@ -9,7 +9,12 @@
 
   // An arm's mark, by its place: a path in a box of 10 by 10, for charts and legends.
   window.perfrunnerMarks = ['M0 5a5 5 0 1 0 10 0a5 5 0 1 0 -10 0Z', 'M5 0L10 10H0Z', 'M0 0H10V10H0Z', 'M5 0L10 5L5 10L0 5Z', 'M0 0H10L5 10Z',
-    'M3.4 0H6.6V3.4H10V6.6H6.6V10H3.4V6.6H0V3.4H3.4Z', 'M2.5 0.7H7.5L10 5L7.5 9.3H2.5L0 5Z', 'M0 0H10L0 10H10Z'];
+    'M3.4 0H6.6V3.4H10V6.6H6.6V10H3.4V6.6H0V3.4H3.4Z', 'M2.5 0.7H7.5L10 5L7.5 9.3H2.5L0 5Z', 'M0 0H10L0 10H10Z',
+    'M5 0L6.5 3.5L10 3.8L7.3 6.2L8.1 10L5 7.9L1.9 10L2.7 6.2L0 3.8L3.5 3.5Z', 'M5 0L10 3.9L8.1 10H1.9L0 3.9Z', 'M0 5L10 0V10Z', 'M10 5L0 10V0Z'];
+  // An arm's dashes, and how they look in a legend: with more arms than a few, colours alone do not tell them.
+  const FEW = 4, DASHES = ['solid', [7, 3], [2, 2]], SAMPLES = ['M0 3.5H10V6.5H0Z', 'M0 3.5H4.2V6.5H0ZM5.8 3.5H10V6.5H5.8Z', 'M0 3.5H2V6.5H0ZM4 3.5H6V6.5H4ZM8 3.5H10V6.5H8Z'];
+  window.perfrunnerDash = (arm) => DASHES[Math.floor(arm / FEW) % DASHES.length];
+  window.perfrunnerSample = (arm, arms) => (arms > FEW ? SAMPLES[Math.floor(arm / FEW) % SAMPLES.length] : '');
   // The mark of a legend; without a path a square.
   window.perfrunnerMark = (colour, path) => {
     const mark = document.createElementNS('http://www.w3.org/2000/svg', 'svg'), drawn = document.createElementNS('http://www.w3.org/2000/svg', 'path');

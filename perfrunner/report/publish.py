@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from perfrunner.errors import UsageError
 from perfrunner.report.charts import draw_charts
 from perfrunner.report.files import write_whole
-from perfrunner.report.pages import charts_of, data_file, image_file, merged, read_page, renewed
+from perfrunner.report.pages import charts_of, data_file, image_file, merged, read_page
 from perfrunner.report.raw import read_raw
+from perfrunner.report.renewal import renewed
 from perfrunner.results.archive import archive_bytes
 
 if TYPE_CHECKING:

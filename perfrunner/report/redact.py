@@ -1,4 +1,4 @@
-"""What a report leaves out before it is passed on: addresses, users, keys' paths and home directories.
+"""What is left out before anything is passed on: addresses, users, logins, keys' paths and home directories.
 
 Host names of the spec stay (they are its words), as do CPUs, memory and kernels.
 """
@@ -6,65 +6,118 @@ Host names of the spec stay (they are its words), as do CPUs, memory and kernels
 from __future__ import annotations
 
 import dataclasses
+import functools
+import hashlib
 import re
 from collections.abc import Mapping
+from ipaddress import AddressValueError, IPv6Address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
+    from perfrunner.analysis.nights import Night
     from perfrunner.results import ExperimentData, ExperimentRecord, TrialRecord
 
 HIDDEN = "…"
-TELLING = ("host", "hosts", "note", "notes")  # facts of trials that hold words
+DIGITS = 3  # behind it, of a machine's own name: two machines are still told apart, and nobody finds the name
 SECRET_KEYS = ("address", "user", "key", "known_hosts", "hostname", "boot_id")  # of hosts
 PLAIN = ("", "localhost", "127.0.0.1", "::1", HIDDEN)
+COMMON_USERS = ("root", "perf", "perfrunner")  # words of their own: hidden beside an @ only
 IPV4 = re.compile(r"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?![\d.])")
-LOGIN = re.compile(r"(?<![\w.@/-])[A-Za-z_][\w.-]*@(?=[\w\[])")
-HOMES = re.compile(r"/(?:home/[^/\s'\"]+|root)(?=/|$|[\s'\",:)])")
+IPV6 = re.compile(
+    r"(?<![\w:.])(?=[0-9A-Fa-f:]*\d)(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?![\w:])"
+)
+DATABASE = re.compile(r"(\bpostgres(?:ql)?(?:\+\w+)?://)[^\s'\"]+")
+USER_INFO = re.compile(r"(?<=://)[^\s/@'\"]+@")
+LOGIN = re.compile(rf"(?<![\w.@/-])(?:[A-Za-z_][\w.-]*|{HIDDEN})@(\[[\w:.]+\]|[\w.-]*\w|{HIDDEN})")
+# also what a shell would write behind -I or in a PATH
+HOMES = re.compile(
+    r"(?:/(?:var|usr|export|exports|mnt|data))?/(?:home|Users)/[^/\s'\",:;)\]}]+"
+    r"|/root(?=/|$|[\s'\",:;)\]}])"
+)
+SSH_FILES = re.compile(r"[^\s'\",:;=(\[]*/\.ssh/[^\s'\",:;)\]]+")
 
 
 def redacted(data: ExperimentData) -> ExperimentData:
     """The same experiment without them. What was measured is the same: only words change."""
-    record = data.experiment
-    safe = _Redactor(sorted(set(_secrets(record)), key=len, reverse=True))
+    safe = _Redactor.of(data.experiment)
     return dataclasses.replace(
         data,
-        experiment=dataclasses.replace(
-            record,
-            spec_json=safe.value(dict(record.spec_json)),
-            spec_text=safe.spec(record.spec_text),
-            spec_path=safe.text(record.spec_path),
-            facts=safe.value(dict(record.facts)),
-        ),
+        experiment=safe.record(data.experiment),
         builds=tuple(
-            dataclasses.replace(build, path="", provenance=safe.value(dict(build.provenance)))
+            dataclasses.replace(
+                build,
+                path="",
+                provenance=safe.value(dict(build.provenance)),
+                settings=safe.value(dict(build.settings)),
+            )
             for build in data.builds
         ),
-        trials=tuple(_trial(safe, trial) for trial in data.trials),
+        trials=tuple(safe.trial(trial) for trial in data.trials),
     )
 
 
-def _trial(safe: _Redactor, trial: TrialRecord) -> TrialRecord:
-    told = {k: safe.value(v) for k, v in trial.facts.items() if k in TELLING}
-    if not told and not trial.reason:
-        return trial
-    return dataclasses.replace(trial, reason=safe.text(trial.reason), facts={**trial.facts, **told})
+def redacted_record(record: ExperimentRecord) -> ExperimentRecord:
+    """An experiment's record without them."""
+    return _Redactor.of(record).record(record)
 
 
-@dataclasses.dataclass(frozen=True)
+def redacted_nights(nights: Iterable[Night]) -> list[Night]:
+    """Runs of a history without them; those of different machines stay different."""
+    return [dataclasses.replace(one, record=redacted_record(one.record)) for one in nights]
+
+
+def hidden(text: str, record: ExperimentRecord | None = None) -> str:
+    """A line of a log or of a message without them, as far as they show; of `record`, what it names too."""
+    return (_Redactor([]) if record is None else _Redactor.of(record)).text(text)
+
+
 class _Redactor:
-    known: list[str]  # addresses and paths that the spec or the facts name
+    """`known`: addresses, paths and users that the spec or the facts name."""
+
+    def __init__(self, known: Iterable[str]) -> None:
+        words = sorted(set(known), key=len, reverse=True)
+        self._known = _words(words) if words else None
+        self._seen: dict[str, str] = {}  # trials say the same things again and again
+
+    @classmethod
+    def of(cls, record: ExperimentRecord) -> _Redactor:
+        return _redactor(frozenset(_secrets(record)))
+
+    def record(self, record: ExperimentRecord) -> ExperimentRecord:
+        return dataclasses.replace(
+            record,
+            spec_json=self.value(dict(record.spec_json)),
+            spec_text=self.spec(record.spec_text),
+            spec_path=self.text(record.spec_path),
+            facts=self.value(dict(record.facts)),
+        )
+
+    def trial(self, trial: TrialRecord) -> TrialRecord:
+        facts = self.value(trial.facts)
+        reason = self.text(trial.reason)
+        if reason == trial.reason and facts == trial.facts:
+            return trial
+        return dataclasses.replace(trial, reason=reason, facts=facts)
 
     def text(self, text: str) -> str:
-        text = LOGIN.sub(f"{HIDDEN}@", text)
-        for secret in self.known:
-            text = re.sub(rf"(?<![\w.-]){re.escape(secret)}(?![\w-])", HIDDEN, text)
+        found = self._seen.get(text)
+        if found is None:
+            found = self._seen[text] = self._text(text)
+        return found
+
+    def _text(self, text: str) -> str:
+        text = DATABASE.sub(rf"\1{HIDDEN}", text)
+        text = USER_INFO.sub(f"{HIDDEN}@", text)
+        text = SSH_FILES.sub(HIDDEN, text)
+        if self._known is not None:
+            text = self._known.sub(HIDDEN, text)
+        text = LOGIN.sub(f"{HIDDEN}@{HIDDEN}", text)
         text = HOMES.sub("~", text)
-        return IPV4.sub(
-            lambda found: found[0] if found[0] in PLAIN or not _address(found[0]) else HIDDEN, text
-        )
+        text = IPV6.sub(_unless(_no_ipv6), text)
+        return IPV4.sub(_unless(_no_ipv4), text)
 
     def spec(self, text: str) -> str:
         """A spec as it was written: the values of the hosts' secret keys, too."""
@@ -76,32 +129,58 @@ class _Redactor:
         return found[0] if found[2] in (*PLAIN, "null", "~") else f"{found[1]}{HIDDEN}"
 
     def value(self, value: Any, key: str = "") -> Any:
+        if isinstance(value, str):
+            if key == "hostname" and not value.startswith(HIDDEN):
+                return f"{HIDDEN}{hashlib.sha256(value.encode()).hexdigest()[:DIGITS]}"
+            if key in SECRET_KEYS and value not in PLAIN:
+                return HIDDEN
+            if key == "built_on":  # a machine's own name, then its system
+                return f"{HIDDEN} {self.text(value.partition(' ')[2])}"
+            return self.text(value)
         if isinstance(value, Mapping):
-            return {k: self.value(v, str(k)) for k, v in value.items()}
+            return {k: self.value(v, k) for k, v in value.items()}
         if isinstance(value, (list, tuple)):
             return [self.value(v, key) for v in value]
-        if not isinstance(value, str):
-            return value
-        if key in SECRET_KEYS and value not in PLAIN:
-            return HIDDEN
-        if key == "built_on":  # a machine's own name, then its system
-            return f"{HIDDEN} {self.text(value.partition(' ')[2])}"
-        return self.text(value)
+        return value
 
 
-def _address(text: str) -> bool:
-    """Four numbers up to 255; a version like 6.18.44.1 is one, too, and is hidden rather than an address shown."""
-    return all(int(part) <= 255 for part in text.split("."))
+@functools.lru_cache(maxsize=8)  # the nights of a spec name the same hosts
+def _redactor(known: frozenset[str]) -> _Redactor:
+    return _Redactor(known)
+
+
+def _words(words: Iterable[str]) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, words))})(?![\w-])")
+
+
+def _unless(plain: Callable[[str], bool]) -> Callable[[re.Match[str]], str]:
+    return lambda found: found[0] if found[0] in PLAIN or plain(found[0]) else HIDDEN
+
+
+def _no_ipv4(text: str) -> bool:
+    """Four numbers up to 255 are one; a version like 6.18.44.1, too: hidden rather than an address shown."""
+    return any(int(part) > 255 for part in text.split("."))
+
+
+def _no_ipv6(text: str) -> bool:
+    """A time is none, for it has neither eight groups nor a gap."""
+    try:
+        IPv6Address(text)
+    except AddressValueError:
+        return True
+    return False
 
 
 def _secrets(record: ExperimentRecord) -> Iterator[str]:
-    """The values of secret keys, wherever the spec or the facts have them; users only beside an @."""
+    """The values of secret keys, wherever the spec or the facts have them."""
     for document in (record.spec_json, record.facts):
         for key, value in _leaves(document):
-            if key in SECRET_KEYS and key != "user" and value not in PLAIN and len(value) > 2:
+            if key not in SECRET_KEYS or value in PLAIN or len(value) < 3:
+                continue
+            if key != "user" or value not in COMMON_USERS:
                 yield value
-                if key in ("key", "known_hosts"):
-                    yield str(Path(value).expanduser())
+            if key in ("key", "known_hosts"):
+                yield str(Path(value).expanduser())
 
 
 def _leaves(value: Any, key: str = "") -> Iterable[tuple[str, str]]:

@@ -56,8 +56,11 @@ def pinned_sources(data: ExperimentData) -> list[str]:
     if not isinstance(recorded, dict):
         return []
     words = []
+    aa = list(data.experiment.facts.get("command") or ())[1:2] == ["aa"]
     for variant, record in recorded["arms"].items():
         source = source_of(record)
+        if aa and variant != data.experiment.spec_json["baseline"]:
+            continue  # the arm's second name: no spec has it
         if source.revision and source.commit is not None:
             words += ["--source", f"{variant}={source.commit[:12]}"]
     return words

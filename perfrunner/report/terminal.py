@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from perfrunner.report.beside_terminal import beside_section
@@ -49,6 +49,8 @@ WIDTH_WITHOUT_TERMINAL = 120
 MOST_FUNCTIONS = 3  # of a profile; Markdown and the page have ten
 ROOMY = 110  # columns from which a table has the spread of means and the verdicts as words
 GAP = 2
+MOST_TABLES = 2  # of the same metrics; with more arms than those hold, each arm has a line
+LEAST_FOR_NAMES = 14
 STAR = " ★"
 SHORT = (
     "[95 % interval] of the change, paired by block · ✔ better ✘ worse = same ? unsure · "
@@ -186,21 +188,62 @@ def _line(label: str, rows: Sequence[Row], report: Report, scale: Scale | None =
 
 
 def _tables(report: Report, lines: Sequence[_Line], width: int) -> Iterable[RenderableType]:
-    """One table, or several where the arms do not fit beside each other."""
+    """One table, or two where the arms do not fit beside each other; where that would take more, a line an arm."""
     comparison = report.comparison
     arms = [v for v in comparison.variants[1:] if any(v in line.arms for line in lines)]
     roomy = width >= ROOMY
     room = width - sum(_widths(lines, [], roomy=roomy)) - GAP
-    chunk: list[str] = []
+    chunks: list[list[str]] = [[]]
     left = room
     for arm in arms:
         need = GAP + _widths(lines, [arm], roomy=roomy)[-1]
-        if chunk and need > left:
-            yield from _table(lines, comparison.baseline, chunk, width, roomy=roomy)
-            chunk, left = [], room
-        chunk.append(arm)
+        if chunks[-1] and need > left:
+            chunks.append([])
+            left = room
+        chunks[-1].append(arm)
         left -= need
-    yield from _table(lines, comparison.baseline, chunk, width, roomy=roomy)
+    if len(chunks) > MOST_TABLES:
+        yield from _by_arm(lines, (comparison.baseline, *arms), width, roomy=roomy)
+        return
+    for chunk in chunks:
+        yield from _table(lines, comparison.baseline, chunk, width, roomy=roomy)
+
+
+def _by_arm(
+    lines: Sequence[_Line], names: Sequence[str], width: int, *, roomy: bool
+) -> Iterable[RenderableType]:
+    """A line an arm, the baseline first, and a column a metric and cell: as many as fit, then another table."""
+    columns: list[tuple[str, list[Text]]] = []
+    metric = ""
+    for line in lines:
+        if line.heading:
+            metric = f"{line.label} "
+            continue
+        cells = [_baseline(line, roomy), *(_arm(line, arm, roomy) for arm in names[1:])]
+        columns.append((f"{metric}{line.label}", cells))
+    widest = max(cell_len(name) for name in names)
+    first = min(widest, max(LEAST_FOR_NAMES, width // 3))
+    while columns:
+        room = width - first
+        names_column = Column(overflow="fold")
+        table = Table(
+            names_column, box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold"
+        )
+        taken: list[list[Text]] = []
+        while columns:
+            label, cells = columns[0]
+            need = GAP + max(cell_len(text.plain) for text in cells)
+            if taken and need > room:
+                break
+            table.add_column(escape(label), overflow="fold", width=min(need, room) - GAP)
+            taken.append(cells)
+            room -= need
+            columns.pop(0)
+        names_column.width = min(widest, first + room)
+        for name, *row in zip(names, *taken, strict=True):
+            table.add_row(Text(name), *row)
+        yield Text()
+        yield table
 
 
 def _widths(lines: Sequence[_Line], arms: Sequence[str], *, roomy: bool) -> list[int]:
@@ -271,6 +314,8 @@ def _arm(line: _Line, variant: str, roomy: bool) -> Text:
     if row.verdict is None:
         return text
     text.append(f" {MARKS[row.verdict]}", style=style)
+    if not roomy and row.small:
+        text.append(" small", style=style)
     if roomy:
         text.append(f" {row.verdict}{' (small)' if row.small else ''}", style=style)
         if row.verdict == "unsure":

@@ -11,12 +11,13 @@ from perfrunner.results.records import (
     TrialRecord,
     TrialStatus,
 )
-from perfrunner.results.store import STORE_FILE, ResultStore
+from perfrunner.results.store import STORE_FILE, AlreadyStoredError, ResultStore, open_store
 
 open = ResultStore.open  # noqa: A001  # read as perfrunner.results.open(...)
 
 __all__ = [
     "STORE_FILE",
+    "AlreadyStoredError",
     "BuildRecord",
     "ExperimentData",
     "ExperimentRecord",
@@ -26,4 +27,5 @@ __all__ = [
     "TrialRecord",
     "TrialStatus",
     "open",
+    "open_store",
 ]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,13 @@ from sqlalchemy import (
     make_url,
     select,
 )
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    NoSuchModuleError,
+    OperationalError,
+    SQLAlchemyError,
+)
 from sqlalchemy.pool import NullPool
 
 from perfrunner.errors import StoreError
@@ -53,13 +60,27 @@ PATIENCE = {
 FILE_SUFFIXES = (".sqlite", ".sqlite3", ".db")  # any other new path is a directory
 
 
-def connect(path_or_url: str | Path, *, create: bool) -> tuple[Engine, str, Path | None]:
-    """An engine, the place's name for messages, and the file's directory (None for a server)."""
-    text = str(path_or_url)
+@dataclass(frozen=True)
+class Opened:
+    """An engine, the place's name for messages, the file's directory (None for a server), and where its raw files are
+    kept by content (None: they are not).
+    """
+
+    engine: Engine
+    place: str
+    directory: Path | None
+    contents: Path | None
+
+
+def connect(path_or_url: str | Path, *, create: bool) -> Opened:
+    """`raw` in the query of a URL is the directory of contents."""
+    text, contents = str(path_or_url), None
     if "://" in text:
         url = _parse(text)
+        contents = _contents(url)
+        url = url.difference_update_query(["raw"])
         if not url.drivername.startswith("sqlite"):
-            return _server(url), url.render_as_string(hide_password=True), None
+            return Opened(_server(url), url.render_as_string(hide_password=True), None, contents)
         if not url.database or url.database == ":memory:":
             raise StoreError("a store in memory would forget its results: give it a file")
         text = url.database
@@ -82,7 +103,7 @@ def connect(path_or_url: str | Path, *, create: bool) -> tuple[Engine, str, Path
         connect_args={"timeout": BUSY_SECONDS},
     )
     event.listen(engine, "connect", _set_pragmas)
-    return engine, str(path), path.parent.absolute()
+    return Opened(engine, str(path), path.parent.absolute(), contents)
 
 
 def prepare(engine: Engine, place: str, *, create: bool) -> None:
@@ -109,6 +130,7 @@ def prepare(engine: Engine, place: str, *, create: bool) -> None:
             versions = _versions(connection)  # another run may have done it meanwhile
             upgrade(connection, versions[0])
             versions = _versions(connection)
+            tables = set(inspect(connection).get_table_names())
         if versions != [SCHEMA_VERSION]:
             found = versions[0] if len(versions) == 1 else versions
             newer = len(versions) == 1 and versions[0] > SCHEMA_VERSION
@@ -184,7 +206,13 @@ SQLITE_ERRORS: tuple[tuple[str, str, str | None], ...] = (
 )
 
 
+class ServerAwayError(StoreError):
+    """A server cannot be reached, or stopped in the middle: it may be back in a moment."""
+
+
 def _explain(error: SQLAlchemyError, place: str) -> StoreError:
+    if isinstance(error, OperationalError) and "://" in place:
+        return ServerAwayError(f"{place}: {str(error.orig).splitlines()[0]}")
     cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
     text = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
     name = getattr(cause, "sqlite_errorname", _name_on_python_3_10(text))
@@ -216,6 +244,18 @@ def _parse(text: str) -> URL:
     if url.drivername in ("postgres", "postgresql"):
         url = url.set(drivername="postgresql+psycopg")
     return url
+
+
+def _contents(url: URL) -> Path | None:
+    raw = url.query.get("raw")
+    if raw is None:
+        return None
+    path = Path(str(raw)).expanduser()
+    if not path.is_absolute():
+        raise StoreError(
+            f"raw={raw}: expected the absolute path of a directory that all groups share"
+        )
+    return path
 
 
 def patient(url: URL) -> URL:

@@ -7,11 +7,11 @@ profiled cell (run/trial/profiles.py writes it), the stacks lie with the arm's r
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perfrunner.errors import TrialError
 from perfrunner.measure.folded import Folded, parse_folded
+from perfrunner.results.files import raw_files
 from perfrunner.spec.cell import NO_BUCKET
 
 if TYPE_CHECKING:
@@ -66,11 +66,13 @@ def read_profile(data: ExperimentData, profile: ArmProfile) -> Folded:
     """Its stacks. TrialError where there is none, or its file is not on this machine."""
     if profile.status != "ok":
         raise TrialError(f"there is no profile of {profile.variant}: {profile.reason}")
-    if data.directory is None:
+    if data.directory is None and not data.contents:
         raise TrialError("its stacks are not with the kept numbers")
-    path = Path(data.directory) / profile.directory / PROFILE_FILE
     try:
+        path = raw_files(data, profile.directory)[PROFILE_FILE]
         return parse_folded(path.read_text(encoding="utf-8"), PROFILE_FILE)
+    except KeyError:
+        raise TrialError(f"{profile.directory} has no {PROFILE_FILE}") from None
     except OSError as error:
         raise TrialError(f"{profile.directory}/{PROFILE_FILE}: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -8,6 +8,7 @@ Raw files may be gone (cleaned, or left on another machine): what cannot be read
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,9 +16,10 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from perfrunner.errors import TrialError
-from perfrunner.measure.client import Second, merge_reports, parse_report
+from perfrunner.measure.client import Phase, Second, merge_reports, parse_report
 from perfrunner.measure.histogram import Histogram
 from perfrunner.measure.samples import Sample, parse_samples
+from perfrunner.results.files import raw_files
 from perfrunner.results.slices import Turn, rate_points, read_turn
 
 if TYPE_CHECKING:
@@ -36,6 +38,19 @@ KINDS = {  # of memory, and where STAT memory has it
 Points = list[tuple[float, float]]
 
 
+PHASES = {"append": ("load", "update")}  # of a tool; all others:
+OTHER_PHASES = ("populate", "access")
+
+
+@dataclass(frozen=True)
+class Before:
+    """What the load did before the phase that is measured: its name, how long, and operations a second."""
+
+    name: str
+    seconds: float
+    rate: float
+
+
 @dataclass(frozen=True)
 class Inside:
     """One trial: (seconds, operations a second); each kind of memory as (seconds, bytes); latencies by operation."""
@@ -45,6 +60,8 @@ class Inside:
     rates: Points
     memory: tuple[dict[str, Points], ...]  # by engine node
     latency: Mapping[str, Histogram]
+    before: Before | None = None
+    phase: str = ""  # that is measured, and that the rates are of
 
 
 @dataclass
@@ -92,7 +109,7 @@ def read_series(data: ExperimentData, cells: Sequence[CellBlocks]) -> RawSeries:
                 continue
             raw.trials += 1
             try:
-                _read(raw, blocks.cell, trial, raw_directory(data, trial))
+                _read(raw, blocks.cell, trial, raw_files(data, trial.raw_dir))
             except OSError as error:  # its own text has the whole path
                 name = Path(error.filename).name if error.filename else "raw files"
                 raw.problems.append(f"{trial.raw_dir}: {name}: {error.strerror}")
@@ -101,35 +118,40 @@ def read_series(data: ExperimentData, cells: Sequence[CellBlocks]) -> RawSeries:
     return raw
 
 
-def raw_directory(data: ExperimentData, trial: TrialRecord) -> Path:
-    """Where a trial's raw files lie; TrialError where they are not on this machine."""
-    path = Path(trial.raw_dir)
-    if path.is_absolute():
-        return path
-    if data.directory is None:
-        raise TrialError("the store is a remote database: raw files are not with it")
-    return Path(data.directory) / path
-
-
-def _read(raw: RawSeries, cell: Cell, trial: TrialRecord, directory: Path) -> None:
-    if not directory.is_dir():
-        raise TrialError("the directory is gone")
+def _read(raw: RawSeries, cell: Cell, trial: TrialRecord, files: Mapping[str, Path]) -> None:
     nodes = [
-        parse_samples(path.read_text(), path.name)
-        for path in sorted(directory.glob("samples*.jsonl"))
+        parse_samples(files[name].read_text(), name)
+        for name in sorted(fnmatch.filter(files, "samples*.jsonl"))
     ]
     memory = tuple(_memory(samples) for samples in nodes if samples)
     reports = [
-        parse_report(path.read_text(), path.name) for path in sorted(directory.glob("client*.json"))
+        parse_report(files[name].read_text(), name)
+        for name in sorted(fnmatch.filter(files, "client*.json"))
     ]
-    drive = merge_reports(reports).drive if reports else None
-    turn = read_turn(directory, cell, trial)
+    client = merge_reports(reports) if reports else None
+    drive = client.drive if client else None
+    names = PHASES.get(client.tool, OTHER_PHASES) if client else OTHER_PHASES
+    prepared = client.prepare if client and client.prepare else _populated(files)
+    before = None
+    if prepared is not None and prepared.seconds > 0:
+        before = Before(names[0], prepared.seconds, prepared.ops / prepared.seconds)
+    turn = read_turn(files, cell, trial)
     if turn is not None:
         raw.turns.append(turn)
         rates = rate_points(turn.slices)
     else:
         rates = [] if drive is None else _rates(drive.series)
-    raw.inside.append(Inside(cell, trial, rates, memory, {} if drive is None else drive.latency))
+    latency = {} if drive is None else drive.latency
+    raw.inside.append(Inside(cell, trial, rates, memory, latency, before, names[1]))
+
+
+def _populated(files: Mapping[str, Path]) -> Phase | None:
+    """Of a program of its own that filled the engine before; it is no series, and may be missing."""
+    reports = [
+        parse_report(files[name].read_text(), name)
+        for name in sorted(fnmatch.filter(files, "populate*.json"))
+    ]
+    return merge_reports(reports).prepare if reports else None
 
 
 def _rates(series: Sequence[Second]) -> Points:

@@ -95,11 +95,13 @@ class ExperimentSummary:
 class ExperimentData:
     """All that is stored of an experiment; trials in the order in which they were stored.
 
-    `directory` is the directory of the store, under which the trials' raw files lie; None for a
-    remote database.
+    `directory` is the results directory, under which the trials' raw files lie; None where it is
+    not on this machine. `contents` has the files that are kept by content: path by name, by
+    `raw_dir`.
     """
 
     experiment: ExperimentRecord
     builds: tuple[BuildRecord, ...]
     trials: tuple[TrialRecord, ...]
     directory: str | None = None
+    contents: Mapping[str, Mapping[str, str]] = field(default_factory=dict)

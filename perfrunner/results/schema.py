@@ -26,7 +26,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA_VERSION = 2  # 2: trials.ensemble
+SCHEMA_VERSION = 3  # as results/migrations counts them
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -123,4 +123,15 @@ trials = Table(
         "ensemble",
         name="one_trial_a_place",
     ),
+)
+
+raw_files = Table(  # of trials and profiles, where they are kept by content (results/contents.py)
+    "raw_files",
+    metadata,
+    Column("row", Integer, primary_key=True),
+    _owner(),
+    Column("raw_dir", Text, nullable=False),
+    Column("name", String(200), nullable=False),
+    Column("sha256", String(64), nullable=False, index=True),
+    Column("bytes", BigInteger, nullable=False),
 )

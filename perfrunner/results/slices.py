@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,6 +14,7 @@ from perfrunner.errors import TrialError
 from perfrunner.measure.turns import Slices, read_slices
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from perfrunner.analysis import Cell
@@ -33,27 +36,29 @@ class Turn:
     slices: Slices
 
 
-def read_turn(directory: Path, cell: Cell, trial: TrialRecord) -> Turn | None:
+def read_turn(files: Mapping[str, Path], cell: Cell, trial: TrialRecord) -> Turn | None:
     """None of a trial that ran alone. TrialError or OSError where one that did not has no slices to read."""
     if "context" in trial.facts:  # of a benchmark program, which keeps its rounds in its own report
         return None
-    if trial.facts.get("schedule") != "side-by-side" and not (directory / SLICES_FILE).exists():
+    if trial.facts.get("schedule") != "side-by-side" and SLICES_FILE not in files:
         return None
-    return Turn(cell, trial.block, trial.ensemble, trial.variant, slices_in(directory))
+    return Turn(cell, trial.block, trial.ensemble, trial.variant, slices_in(files))
 
 
-def slices_in(directory: Path) -> Slices:
+def slices_in(files: Mapping[str, Path]) -> Slices:
     """Of the trial with these raw files. TrialError or OSError where there is not one round to read."""
-    path = directory / SLICES_FILE
+    path = files.get(SLICES_FILE)
+    if path is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), SLICES_FILE)
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise TrialError(f"{path.name}: no JSON ({error})") from None
+        raise TrialError(f"{SLICES_FILE}: no JSON ({error})") from None
     if not isinstance(document, dict):
-        raise TrialError(f"{path.name}: no slices")
-    slices = read_slices(document, path.name)
+        raise TrialError(f"{SLICES_FILE}: no slices")
+    slices = read_slices(document, SLICES_FILE)
     if not len(slices.ops):
-        raise TrialError(f"{path.name}: not one round")
+        raise TrialError(f"{SLICES_FILE}: not one round")
     return slices
 
 

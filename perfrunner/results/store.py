@@ -14,13 +14,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, get_args
 
-from sqlalchemy import Connection, Engine, Row, Table, case, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, Table, case, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from typing_extensions import Self
 
 from perfrunner.errors import StoreError, UsageError
-from perfrunner.results.database import STORE_FILE, connect, prepare, transaction
+from perfrunner.results.contents import Contents
+from perfrunner.results.database import (
+    STORE_FILE,
+    Opened,
+    connect,
+    one_at_a_time,
+    prepare,
+    transaction,
+)
 from perfrunner.results.flat import frame
+from perfrunner.results.patience import AlreadyStoredError, outlasting
 from perfrunner.results.records import (
     BuildRecord,
     ExperimentData,
@@ -30,14 +39,14 @@ from perfrunner.results.records import (
     TrialRecord,
     TrialStatus,
 )
-from perfrunner.results.schema import builds, experiments, trials
+from perfrunner.results.schema import builds, experiments, raw_files, trials
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pandas as pd
 
-__all__ = ["STORE_FILE", "ResultStore"]
+__all__ = ["STORE_FILE", "AlreadyStoredError", "ResultStore", "open_store"]
 
 BUILD_COLUMNS = [builds.c[f.name] for f in dataclasses.fields(BuildRecord)]
 TRIAL_COLUMNS = [trials.c[f.name] for f in dataclasses.fields(TrialRecord)]
@@ -50,26 +59,29 @@ class ResultStore:
     UsageError.
     """
 
-    def __init__(self, engine: Engine, place: str, directory: Path | None) -> None:
-        self._engine = engine
-        self._place = place
-        self.directory = directory
+    def __init__(self, opened: Opened, out: Path | None = None) -> None:
+        self._engine = opened.engine
+        self._place = opened.place
+        self._contents = None if opened.contents is None else Contents(opened.contents)
+        self.shared = out is not None  # by the results directories of several groups
+        self.directory = opened.directory if out is None else out.absolute()
 
     @classmethod
-    def open(cls, path_or_url: str | Path, *, create: bool = True) -> ResultStore:
+    def open(
+        cls, path_or_url: str | Path, *, create: bool = True, out: Path | None = None
+    ) -> ResultStore:
         """Open a file, a directory (its results.sqlite) or a database URL.
 
         With `create` off, a place that holds no results yet is an error instead of a new, empty
-        store.
+        store. `out` is the results directory of this group, where the store is that of several.
         """
-        engine, place, directory = connect(path_or_url, create=create)
-        store = cls(engine, place, directory)
+        opened = connect(path_or_url, create=create)
         try:
-            prepare(engine, place, create=create)
+            prepare(opened.engine, opened.place, create=create)
         except BaseException:
-            engine.dispose()
+            opened.engine.dispose()
             raise
-        return store
+        return cls(opened, out)
 
     def close(self) -> None:
         self._engine.dispose()
@@ -80,6 +92,13 @@ class ResultStore:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def beside(self) -> Path | None:
+        """A directory for what is worked out from the store and may be lost."""
+        if self.directory is not None and self.directory.is_dir():
+            return self.directory
+        return None if self._contents is None else self._contents.directory
+
     # Writing ------------------------------------------------------------------------------------
 
     def create_experiment(self, record: ExperimentRecord) -> None:
@@ -87,16 +106,19 @@ class ResultStore:
         with self._transaction() as connection:
             _insert(connection, experiments, _row(record), f"experiment {record.id}")
 
+    @outlasting
     def set_state(self, experiment_id: str, state: ExperimentState) -> None:
         _check(state, ExperimentState, "state")
         self._update_experiment(experiment_id, {"state": state})
 
+    @outlasting
     def set_facts(self, experiment_id: str, facts: Mapping[str, Any]) -> None:
         """Replace the facts of an experiment (host facts, preconditions, known only after the
         preflight).
         """
         self._update_experiment(experiment_id, {"facts": dict(facts)})
 
+    @outlasting
     def add_build(self, experiment_id: str, record: BuildRecord) -> None:
         """Store the build of a variant; a resumed run that builds again replaces what it stored
         before.
@@ -115,6 +137,7 @@ class ResultStore:
         """Store one finished trial in one transaction; afterwards it survives a power cut."""
         self.add_trials(experiment_id, (record,))
 
+    @outlasting
     def add_trials(self, experiment_id: str, records: Sequence[TrialRecord]) -> None:
         """Store the trials of an ensemble: all of them or, if anything goes wrong, none."""
         for record in records:
@@ -134,15 +157,40 @@ class ResultStore:
                 )
                 _insert(connection, trials, {**_row(record), "experiment_id": experiment_id}, what)
 
+    @outlasting
+    def keep_raw(self, experiment_id: str, raw_dir: str, directory: Path) -> None:
+        """Keep the files of a trial, or of a profile, by content; nothing where the store keeps none."""
+        if self._contents is None:
+            return
+        with self._transaction() as connection:
+            one_at_a_time(connection)  # nobody removes a content that this refers to
+            self._require(connection, experiment_id)
+            mine = (raw_files.c.experiment_id == experiment_id, raw_files.c.raw_dir == raw_dir)
+            connection.execute(delete(raw_files).where(*mine))
+            rows = [
+                {"experiment_id": experiment_id, "raw_dir": raw_dir, **dataclasses.asdict(kept)}
+                for kept in self._contents.keep(directory)
+            ]
+            if rows:
+                connection.execute(insert(raw_files), rows)
+
     def delete(self, experiment_id: str) -> None:
-        """Forget an experiment, its builds and its trials. Its raw files are the caller's to
-        remove.
+        """Forget an experiment, its builds and its trials. The files in its directory are the caller's to
+        remove; contents that no other experiment has go, too.
         """
         with self._transaction() as connection:
+            one_at_a_time(connection)
             self._require(connection, experiment_id)
-            for table in (trials, builds):
+            mine = raw_files.c.experiment_id == experiment_id
+            others = select(raw_files.c.sha256).where(~mine)
+            orphans = connection.scalars(
+                select(raw_files.c.sha256).distinct().where(mine, raw_files.c.sha256.not_in(others))
+            ).all()
+            for table in (raw_files, trials, builds):
                 connection.execute(delete(table).where(table.c.experiment_id == experiment_id))
             connection.execute(delete(experiments).where(experiments.c.id == experiment_id))
+            if self._contents is not None:
+                self._contents.remove(orphans)
 
     # Reading ------------------------------------------------------------------------------------
 
@@ -164,7 +212,8 @@ class ResultStore:
                 experiment=record,
                 builds=tuple(BuildRecord(*row) for row in build_rows),
                 trials=tuple(TrialRecord(*row) for row in trial_rows),
-                directory=None if self.directory is None else str(self.directory),
+                directory=self._directory_of(experiment_id),
+                contents=self._contents_of(connection, experiment_id),
             )
 
     def frame(self, experiment: str | None = None) -> pd.DataFrame:
@@ -192,15 +241,26 @@ class ResultStore:
             }
         return [ExperimentSummary(record, *ended.get(record.id, (0, 0, 0))) for record in records]
 
-    def latest(self, spec_name: str | None = None) -> ExperimentRecord | None:
-        """The experiment created last (of a spec name, where one is given)."""
+    def own(self) -> Sequence[ExperimentRecord]:
+        """Those of this results directory, oldest first: a run of another group is not gone on with here."""
         query = select(*EXPERIMENT_COLUMNS)
-        if spec_name is not None:
-            query = query.where(experiments.c.name == spec_name)
-        query = query.order_by(experiments.c.created_at.desc(), experiments.c.id.desc()).limit(1)
         with self._transaction() as connection:
-            row = connection.execute(query).first()
-        return None if row is None else _experiment(row)
+            rows = connection.execute(query.order_by(experiments.c.created_at, experiments.c.id))
+            records = [_experiment(row) for row in rows]
+        return [r for r in records if self.is_own(r.id)]
+
+    def is_own(self, experiment_id: str) -> bool:
+        """Whether it was begun in this results directory; where that is the store's only one, everything was."""
+        return not self.shared or self.has_here(experiment_id)
+
+    def has_here(self, experiment_id: str) -> bool:
+        """Whether its files are in this results directory."""
+        return self.directory is not None and (self.directory / experiment_id).is_dir()
+
+    def latest(self, spec_name: str | None = None) -> ExperimentRecord | None:
+        """Of this results directory, the experiment created last (of a spec name, where one is given)."""
+        named = [r for r in self.own() if spec_name in (None, r.name)]
+        return named[-1] if named else None
 
     def resolve(self, reference: str | None) -> ExperimentRecord:
         """The experiment a person means.
@@ -261,6 +321,21 @@ class ResultStore:
 
     # Inside -------------------------------------------------------------------------------------
 
+    def _directory_of(self, experiment_id: str) -> str | None:
+        """None where another group's directory has it, on this machine or another."""
+        return str(self.directory) if self.directory and self.is_own(experiment_id) else None
+
+    def _contents_of(self, connection: Connection, experiment_id: str) -> dict[str, dict[str, str]]:
+        found: dict[str, dict[str, str]] = {}
+        if self._contents is None:
+            return found
+        columns = (raw_files.c.raw_dir, raw_files.c.name, raw_files.c.sha256)
+        for raw_dir, name, sha256 in connection.execute(
+            select(*columns).where(raw_files.c.experiment_id == experiment_id)
+        ):
+            found.setdefault(raw_dir, {})[name] = str(self._contents.path(sha256))
+        return found
+
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
         with transaction(self._engine, self._place) as connection:
@@ -280,6 +355,13 @@ class ResultStore:
         if row is None:
             raise UsageError(f"no experiment {experiment_id!r} in {self._place}")
         return _experiment(row)
+
+
+def open_store(out: Path, url: str | None, *, create: bool = True) -> ResultStore:
+    """Of a results directory: at `url`, which several of them may share, or its own file."""
+    if url is None:
+        return ResultStore.open(out, create=create)
+    return ResultStore.open(url, create=create, out=out)
 
 
 def _day(reference: str) -> str | None:
@@ -306,7 +388,7 @@ def _insert(connection: Connection, table: Table, row: dict[str, Any], what: str
     try:
         connection.execute(insert(table).values(**row))
     except IntegrityError as error:
-        raise StoreError(f"{what} is stored already") from error
+        raise AlreadyStoredError(f"{what} is stored already") from error
     except SQLAlchemyError as error:
         cause = error.__cause__
         if isinstance(cause, (TypeError, ValueError)):  # JSON or a time that cannot be written

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 Decision: TypeAlias = Literal["continue", "extend", "stop"]
 TrialStatus: TypeAlias = Literal["ok", "void", "failed"]
@@ -150,11 +150,33 @@ class BlockVoid:
 
 @dataclass(frozen=True)
 class Eta:
-    """Estimated from the mean duration of each cell so far; None while nothing is known."""
+    """Estimated from the mean duration of each cell so far; None while nothing is known.
+
+    The seconds hold what follows the blocks (sampling check, profiles), the counts of trials do not.
+    """
 
     seconds_left: float | None
     trials_finished: int
     trials_total: int
+
+
+class Estimate(NamedTuple):
+    """An arm against the baseline: a ratio, or a difference in the metric's unit, with its 95 % interval."""
+
+    variant: str
+    blocks: int
+    kind: Literal["ratio", "difference"]
+    estimate: float
+    ci95: tuple[float, float] | None
+
+
+@dataclass(frozen=True)
+class Provisional:
+    """A cell's block is whole: what its first primary metric says so far. No verdict, and nothing follows from it."""
+
+    cell: tuple[str, str]  # (workload, bucket)
+    metric: str
+    estimates: tuple[Estimate, ...]
 
 
 @dataclass(frozen=True)
@@ -227,6 +249,7 @@ Event: TypeAlias = (
     | TrialFinished
     | BlockVoid
     | Eta
+    | Provisional
     | Precision
     | SamplingCheck
     | Profiling

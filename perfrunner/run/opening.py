@@ -6,6 +6,7 @@ that was recorded, so that trials of two different specs never mix.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -16,7 +17,7 @@ from pydantic import ValidationError
 
 import perfrunner
 from perfrunner.errors import UsageError
-from perfrunner.results import ExperimentRecord, ResultStore, TrialRecord
+from perfrunner.results import AlreadyStoredError, ExperimentRecord, ResultStore, TrialRecord
 from perfrunner.run.plan.order import draw_seed
 from perfrunner.spec.model import Spec
 
@@ -43,10 +44,10 @@ def resolved(spec: Spec) -> dict[str, Any]:
 def differences(recorded: Mapping[str, Any], spec: Spec) -> list[str]:
     """The keys in which a recorded spec differs. The seed does not count: the experiment has its own.
 
-    Nor does the reference: it changes nothing of a run.
+    Nor do the reference and the known gains: they change nothing of a run.
     """
     old, new = _without_places(_of_today(recorded)), _without_places(resolved(spec))
-    keys = {*old, *new} - {"seed", "reference"}
+    keys = {*old, *new} - {"seed", "reference", "gains"}
     return [key for key in sorted(keys) if old.get(key) != new.get(key)]
 
 
@@ -81,10 +82,8 @@ def begin(
     """A new experiment: its record, with what is known of it already (`facts`), and its directory."""
     chosen = next(s for s in (seed, spec.seed, draw_seed()) if s is not None)
     now = datetime.now(timezone.utc)
-    taken = {summary.experiment.id for summary in store.list()}
-    experiment_id = _free_id(f"{spec.name}-{now:%Y%m%d-%H%M%S}", taken, out_dir)
     record = ExperimentRecord(
-        id=experiment_id,
+        id=f"{spec.name}-{now:%Y%m%d-%H%M%S}",
         name=spec.name,
         spec_json=resolved(spec),
         spec_text=text,
@@ -94,10 +93,9 @@ def begin(
         tool_version=perfrunner.__version__,
         facts=dict(facts or {}),
     )
-    directory = out_dir / experiment_id
-    (directory / "trials").mkdir(parents=True)
+    record, directory = _create(store, out_dir, record)
+    (directory / "trials").mkdir()
     (directory / "spec.yaml").write_text(text, encoding="utf-8")
-    store.create_experiment(record)
     return Opened(record, directory, (), resumed=False)
 
 
@@ -159,6 +157,11 @@ def _to_go_on_with(
 ) -> ExperimentRecord:
     if run is not None:
         named = store.resolve(run)
+        if not store.is_own(named.id):
+            raise UsageError(
+                f"{named.id} was begun in another results directory than {out_dir}",
+                hint="name that one with --out",
+            )
         if named.name != spec.name or differences(named.spec_json, spec):
             changed = ", ".join(differences(named.spec_json, spec))
             raise UsageError(
@@ -166,7 +169,7 @@ def _to_go_on_with(
                 hint=f"leave out the spec: perfrunner run --resume {named.id}",
             )
         return named
-    same_name = [s.experiment for s in store.list() if s.experiment.name == spec.name]
+    same_name = [experiment for experiment in store.own() if experiment.name == spec.name]
     candidates = [e for e in reversed(same_name) if extend or e.state != "done"]
     if not candidates:
         what = "every experiment is finished" if same_name else "there is no experiment"
@@ -186,9 +189,21 @@ def _to_go_on_with(
     )
 
 
-def _free_id(wanted: str, taken: set[str], out_dir: Path) -> str:
-    candidate, number = wanted, 1
-    while candidate in taken or (out_dir / candidate).exists():
-        number += 1
-        candidate = f"{wanted}-{number}"
-    return candidate
+def _create(
+    store: ResultStore, out_dir: Path, record: ExperimentRecord
+) -> tuple[ExperimentRecord, Path]:
+    """In the store, and its directory; with a number behind its id where two begin in one second, here or elsewhere."""
+    for number in itertools.count(1):
+        named = record if number == 1 else replace(record, id=f"{record.id}-{number}")
+        directory = out_dir / named.id
+        try:
+            directory.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        try:
+            store.create_experiment(named)
+        except AlreadyStoredError:
+            directory.rmdir()
+            continue
+        return named, directory
+    raise AssertionError  # the numbers have no end

@@ -21,7 +21,7 @@ from perfrunner.errors import (
     StoreError,
     UsageError,
 )
-from perfrunner.results import ResultStore
+from perfrunner.results import open_store
 from perfrunner.run import events as ev
 from perfrunner.run.diskspace import disk_is_full
 from perfrunner.run.interrupt import SignalGuard
@@ -43,6 +43,7 @@ def run_experiment(
     spec_text: str,
     spec_path: Path,
     out_dir: Path,
+    store_url: str | None = None,
     engine_src: Path,
     cache_dir: Path,
     listener: ev.Listener,
@@ -63,7 +64,7 @@ def run_experiment(
     PerfrunnerError when the run itself cannot go on; what was measured until then is stored all the same. `command` is
     kept for the report: what measures the same again. `resume` goes on with the newest unfinished experiment of the
     spec, or with `run`; `extend` adds blocks. `quieten` tunes the hosts for as long as it runs. `job` is
-    kept, too: who began the run finds it again by it.
+    kept, too: who began the run finds it again by it. `store_url` is the database, where it is not the directory's own.
     """
     spec = spec.restricted(workloads, variants)
     for workload in spec.workloads.values():
@@ -77,7 +78,7 @@ def run_experiment(
     with (
         SignalGuard() as guard,
         OutDirLock(out_dir),
-        ResultStore.open(out_dir) as store,
+        open_store(out_dir, store_url) as store,
         _clear_when_full(out_dir),
     ):
         if resume or extend:

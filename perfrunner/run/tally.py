@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from perfrunner.errors import StoreError
 from perfrunner.results import ResultStore, TrialRecord
 from perfrunner.run import events as ev
 from perfrunner.run.interrupt import SignalGuard
@@ -15,6 +18,7 @@ from perfrunner.run.journal import PROGRESS, Journal
 from perfrunner.run.opening import GRANTED, Opened
 from perfrunner.run.plan.eta import EtaEstimator
 from perfrunner.run.plan.schedule import Schedule, Task, Unit
+from perfrunner.run.provisional import SoFar
 from perfrunner.run.trial.seats import Deployed, TrialResult
 from perfrunner.spec.cell import CellName
 from perfrunner.spec.model import Spec
@@ -33,13 +37,25 @@ class Tally:
     schedule: Schedule
     eta: EtaEstimator = field(init=False)
     counts: dict[str, int] = field(default_factory=lambda: {"ok": 0, "void": 0, "failed": 0})
-    failures: list[str] = field(default_factory=list)  # a line each
+    afterwards: Sequence[CellName] = ()  # of each trial that follows the blocks: it takes time, too
+    clock: Callable[[], float] = time.monotonic
+    so_far: SoFar = field(init=False)
+    # By cause: the trials that met it.
+    _failures: dict[str, list[str]] = field(default_factory=dict)
     _foreseen: dict[CellName, int] = field(default_factory=dict)
+    _warned_of_raw: bool = False
+    _since: float | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.eta = EtaEstimator(
             {(w, b): self.spec.workloads[w].expected_seconds for w, b in self.spec.cells}
         )
+
+        self.so_far = SoFar(self.spec)
+
+    def start_clock(self) -> None:
+        """A unit takes what passes from here, or from the end of the one before, to its end: links and looks too."""
+        self._since = self.clock()
 
     @property
     def done(self) -> int:
@@ -50,6 +66,18 @@ class Tally:
     def total(self) -> int:
         """Those that ended, and those that are left."""
         return self.done + len(self._likely_left())
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """A line for each cause: where it was met first, and how often."""
+        return tuple(
+            f"{_first_of(places)}: {why}" if places else why
+            for why, places in self._failures.items()
+        )
+
+    def fail(self, why: str) -> None:
+        """The run fails of something that is no trial's."""
+        self._failures.setdefault(why, [])
 
     def foresee(self, kind: CellName, trials: int) -> None:
         """So many trials beyond those that are planned (below 0: fewer) are likely, as far as its precision tells."""
@@ -78,6 +106,9 @@ class Tally:
             )
             arms = trial.facts.get("arms") or [trial.variant]  # they shared the time
             self._count(task, trial.status, trial.reason, trial.seconds / len(arms))
+            self.so_far.add(task, trial)
+            if self.schedule.counts(task.cell):
+                self.so_far.whole(task.cell)
         if len(self.opened.trials) in granted:
             self._forget_failures()
 
@@ -101,6 +132,7 @@ class Tally:
 
     def keep(self, results: Sequence[TrialResult], deployed: Mapping[str, Deployed]) -> None:
         """The trials of a unit, all at once: store first, then journal; neither is torn by a signal."""
+        took = self._took(results)
         with self.guard.shield():
             self.store.add_trials(
                 self.opened.experiment.id, [self._record(result, deployed) for result in results]
@@ -115,13 +147,32 @@ class Tally:
                     status=result.status,
                     reason=result.reason,
                 )
-                self._count(task, result.status, result.reason, result.seconds / len(results))
+                self._count(task, result.status, result.reason, took)
+                self.so_far.add(task, result)
+            for result in results:
+                self.keep_raw(result.directory)
+        total = self.total
         for result in results:
-            self._tell(result)
+            self._tell(result, total)
         void = [result for result in results if result.status == "void"]
         for result in void[:1]:
             self._void(result.task, result.reason)
+        self._tell_estimates(results[0].task)
         self.tell_progress()
+
+    def keep_raw(self, directory: Path) -> None:
+        """A shared directory that is away costs no trial: the files are in the run's own directory, too."""
+        try:
+            self.store.keep_raw(self.opened.experiment.id, self._raw_dir(directory), directory)
+        except StoreError as error:
+            if not self._warned_of_raw:
+                self.listener.on_event(
+                    ev.Warned(f"{error.message}; they stay in {directory.parent}")
+                )
+            self._warned_of_raw = True
+
+    def _raw_dir(self, directory: Path) -> str:
+        return str(directory.relative_to(self.opened.directory.parent))
 
     def _record(self, result: TrialResult, deployed: Mapping[str, Deployed]) -> TrialRecord:
         task = result.task
@@ -139,16 +190,28 @@ class Tally:
             finished_at=result.finished_at,
             metrics=dict(result.metrics),
             facts=dict(result.facts),
-            raw_dir=str(result.directory.relative_to(self.opened.directory.parent)),
+            raw_dir=self._raw_dir(result.directory),
             ensemble=task.ensemble,
         )
 
-    def _tell(self, result: TrialResult) -> None:
+    def _took(self, results: Sequence[TrialResult]) -> float:
+        """Seconds of each of them."""
+        if self._since is None:
+            return results[0].seconds / len(results)
+        now = self.clock()
+        took, self._since = now - self._since, now
+        return took / len(results)
+
+    def _tell_estimates(self, task: Task) -> None:
+        if self.schedule.counts(task.cell) and (found := self.so_far.whole(task.cell)):
+            self.listener.on_event(found)
+
+    def _tell(self, result: TrialResult, total: int) -> None:
         task = result.task
         self.listener.on_event(
             ev.TrialFinished(
                 number=self.done,
-                total=self.total,
+                total=total,
                 **_place(task),
                 status=result.status,
                 reason=result.reason,
@@ -180,21 +243,26 @@ class Tally:
         if status == "ok":
             self.eta.add((task.workload, task.bucket), seconds)
         elif status == "failed":
-            self.failures.append(
-                f"block {task.block}, {task.variant} · {task.bucket} · {task.workload}: {reason}"
-            )
+            place = f"block {task.block}, {task.variant} · {task.bucket} · {task.workload}"
+            self._failures.setdefault(reason, []).append(place)
 
     def _forget_failures(self) -> None:
         """What failed before the run was taken up again is redone, or is told as a cell that does not count."""
         self.schedule.grant_anew()
-        self.failures.clear()
+        self._failures.clear()
 
     def tell_progress(self) -> None:
         """How far the run is and how long the rest takes, to the listener and in the journal (for other processes)."""
         left = self._likely_left()
-        eta = ev.Eta(self.eta.left(left), self.done, self.done + len(left))
+        seconds = self.eta.left([*left, *self.afterwards])
+        eta = ev.Eta(seconds, self.done, self.done + len(left))
         self.journal.append(PROGRESS, **dataclasses.asdict(eta))
         self.listener.on_event(eta)
+
+
+def _first_of(places: Sequence[str]) -> str:
+    more = len(places) - 1
+    return places[0] + (f" (and {more} more)" if more else "")
 
 
 def _place(task: Task) -> dict[str, Any]:

@@ -27,8 +27,8 @@ from perfrunner.errors import (
 )
 from perfrunner.results import BuildRecord, ExperimentState, ResultStore
 from perfrunner.results.profiles import FACT as PROFILES
-from perfrunner.results.profiles import failed_profiles
 from perfrunner.run import events as ev
+from perfrunner.run.afterwards import Afterwards, trials_afterwards
 from perfrunner.run.failfast import IN_A_ROW, FailingInARow
 from perfrunner.run.interrupt import Interrupted, InterruptedTwice, SignalGuard
 from perfrunner.run.journal import Journal, read_journal, trial_in_flight
@@ -48,10 +48,9 @@ from perfrunner.run.preflight.ports import require_ports
 from perfrunner.run.preflight.sdk import require_sdk_there
 from perfrunner.run.tally import Tally
 from perfrunner.run.trial.absent import cut_off, not_run
-from perfrunner.run.trial.profiles import cells_to_profile, check_profiling, take_profiles
+from perfrunner.run.trial.profiles import check_profiling
 from perfrunner.run.trial.relinks import Relinks
 from perfrunner.run.trial.runner import TrialRunner
-from perfrunner.run.trial.sampling_check import FACT, cells_to_check, check_sampling
 from perfrunner.run.trial.seats import Deployed, TrialResult
 from perfrunner.source import Sources
 from perfrunner.spec.model import Spec
@@ -100,6 +99,9 @@ class RunUnderWay:
             self.guard,
             self.listener,
             self._schedule(),
+        )
+        self.tally.afterwards = trials_afterwards(
+            self.spec, self.opened.experiment.facts, len(self.spec.variants)
         )
         self.tally.recall()
 
@@ -272,6 +274,17 @@ class RunUnderWay:
             builder,
             lambda line: self.listener.on_event(ev.Warned(line)),
         )
+        afterwards = Afterwards(
+            self.spec,
+            self.opened,
+            self.store,
+            self.journal,
+            self.listener,
+            self.tally,
+            self.layouts,
+            self.facts,
+            deployed,
+        )
         block = 0
         precise = PreciseCells(
             self.spec,
@@ -285,6 +298,7 @@ class RunUnderWay:
         precise.recall()
         newest = max((t.block for t in self.opened.trials), default=0)
         self.blocks = precise.look(newest, self.blocks)
+        self.tally.start_clock()
         while (unit := self.schedule.next()) is not None:
             task = unit.tasks[0]
             if task.attempt == 1 and task.block != block:
@@ -298,10 +312,7 @@ class RunUnderWay:
             if self._hopeless([result for result in results if result.task in unit.tasks]):
                 return
             self.blocks = precise.look(task.block, self.blocks)
-        if self.spec.baseline in deployed and FACT not in self.facts:
-            self._check_sampling(runner, deployed[self.spec.baseline])
-        if PROFILES not in self.facts:
-            self._take_profiles(runner, deployed)
+        afterwards.run(runner)
 
     def _hopeless(self, results: Sequence[TrialResult]) -> bool:
         """Whether to stop here, and why: told like a failure."""
@@ -316,7 +327,7 @@ class RunUnderWay:
             )
         else:
             return False
-        self.tally.failures.append(self.stopped)
+        self.tally.fail(self.stopped)
         self.journal.append("stopped", why=self.stopped)
         return True
 
@@ -346,6 +357,7 @@ class RunUnderWay:
             for cell in self.schedule.begin_partial_cells_again():
                 self.journal.append("cell-again", cell=cell, why=changes)
         self.reference = hosts.facts
+        self.tally.start_clock()  # the wait says nothing about the trials to come
         self.journal.append("link-regained", changes=changes)
 
     def _run_unit(
@@ -361,30 +373,6 @@ class RunUnderWay:
             reason = LEFT_OUT if message is None else f"the build failed: {message}"
             results.append(not_run(task, reason, message, runner.trials_dir))
         return results
-
-    def _check_sampling(self, runner: TrialRunner, deployed: Deployed) -> None:
-        """All cells or none is stored: a run that is killed meanwhile does it again."""
-        cells = cells_to_check(self.spec)
-        if not cells:
-            return
-        self.listener.on_event(ev.SamplingCheck(self.spec.baseline, tuple(cells)))
-        self.facts[FACT] = list(check_sampling(runner, self.spec, deployed, self.layouts))
-        self.store.set_facts(self.opened.experiment.id, self.facts)
-        self.journal.append("sampling-checked")
-
-    def _take_profiles(self, runner: TrialRunner, deployed: Mapping[str, Deployed]) -> None:
-        """All or none is stored, as of the sampling check."""
-        cells = cells_to_profile(self.spec)
-        if not cells:
-            return
-        self.listener.on_event(ev.Profiling(tuple(self.spec.variants), tuple(cells)))
-        store = self.opened.directory.parent
-        records = list(take_profiles(runner, self.spec, deployed, self.layouts, store))
-        for text in failed_profiles(records):
-            self.listener.on_event(ev.Warned(text))
-        self.facts[PROFILES] = records
-        self.store.set_facts(self.opened.experiment.id, self.facts)
-        self.journal.append("profiled")
 
     def _redo_order(self, cell: BlockCell, attempt: int) -> list[Arm]:
         order = self._plan_block(cell.block, attempt)
@@ -402,7 +390,7 @@ class RunUnderWay:
 
     def _finished(self) -> ev.RunOutcome:
         for cell in self.schedule.incomplete_cells():
-            self.tally.failures.append(
+            self.tally.fail(
                 f"block {cell.block}, {cell.workload} · {cell.bucket} does not count and was not redone"
             )
         code = EXIT_FAILED if self.tally.failures else EXIT_OK
@@ -427,7 +415,7 @@ class RunUnderWay:
                 seconds=time.monotonic() - self.started,
             )
         )
-        return ev.RunOutcome(experiment.id, code, self.opened.directory, tuple(self.tally.failures))
+        return ev.RunOutcome(experiment.id, code, self.opened.directory, self.tally.failures)
 
     def _failed(self, error: BaseException) -> None:
         """Note why; the error itself goes on to the caller. A full disk may refuse even that."""

@@ -6,6 +6,7 @@ A revision is exported through an index of its own; a patch is applied in that i
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -18,6 +19,8 @@ from perfrunner.spec.suggest import did_you_mean
 
 TIMEOUT_S = 300.0
 _SUBMODULE = "160000"
+_HUNK_LINES = 10  # of one that does not apply
+_WHOLE = re.MULTILINE | re.DOTALL
 
 
 @dataclass(frozen=True)
@@ -129,10 +132,10 @@ class Repository:
 
     def _apply(self, patch: Path, sha: str, env: Mapping[str, str]) -> None:
         try:
-            self.git("apply", "--cached", "--whitespace=nowarn", str(patch), env=env)
+            options = ("--cached", "--verbose", "--whitespace=nowarn")
+            self.git("apply", *options, str(patch), env=env)
         except GitError as error:
-            why = "; ".join(line.removeprefix("error: ") for line in str(error).splitlines())
-            raise UsageError(f"{patch} does not apply to {sha[:12]}: {why}") from error
+            raise UsageError(f"{patch} does not apply to {sha[:12]}: {_why(str(error))}") from error
 
     def _submodule(self, name: str, sha: str, commit: str) -> Repository:
         """The submodule's own repository, which has to be checked out and to have `commit`."""
@@ -210,6 +213,19 @@ def changes(one: Path, other: Path) -> list[tuple[str, int, int]]:
             name = place.relative_to(root).as_posix()
         found.append((name, _count(added), _count(removed)))
     return sorted(found)
+
+
+def _why(said: str) -> str:
+    """Of what `git apply --verbose` said: what failed where, and what the first hunk that failed looks for there."""
+    said = re.sub(r"^Checking patch .*\n", "", said, flags=re.MULTILINE)
+    searched = re.search(r"^error: while searching for:\n(.*?)\n*^error: ", said, _WHOLE)
+    said = re.sub(r"^error: while searching for:\n.*?^(?=error: )", "", said, flags=_WHOLE)
+    why = "; ".join(line.removeprefix("error: ") for line in said.splitlines())
+    if searched is None:
+        return why
+    lines = searched[1].splitlines()
+    shown = [*lines[:_HUNK_LINES], *(["..."] if len(lines) > _HUNK_LINES else [])]
+    return "\n    ".join([f"{why}; it looks there for", *shown])
 
 
 def _diff(one: Path, other: Path) -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from perfrunner.spec.allocator import ALLOCATORS, SYSTEM, AllocatorSpec
     from perfrunner.spec.cell import NO_BUCKET
     from perfrunner.spec.cluster import ClusterSpec, HostSpec
-    from perfrunner.spec.loader import load_cluster, load_spec
+    from perfrunner.spec.loader import is_cluster, load_cluster, load_spec
     from perfrunner.spec.metrics import METRICS, MetricType, metric_type
     from perfrunner.spec.model import EngineSpec, Limits, Spec
     from perfrunner.spec.variant import Variant
@@ -48,6 +48,7 @@ __all__ = [
     "ToolWorkload",
     "Variant",
     "Workload",
+    "is_cluster",
     "load_cluster",
     "load_spec",
     "metric_type",
@@ -73,6 +74,7 @@ _PLACES = {
     "ToolWorkload": "perfrunner.spec.workloads",
     "Variant": "perfrunner.spec.variant",
     "Workload": "perfrunner.spec.workloads",
+    "is_cluster": "perfrunner.spec.loader",
     "load_cluster": "perfrunner.spec.loader",
     "load_spec": "perfrunner.spec.loader",
     "metric_type": "perfrunner.spec.metrics",

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from perfrunner.errors import SpecError
 from perfrunner.spec.assemble import spec_tree
 from perfrunner.spec.cluster import ClusterSpec, local_cluster
-from perfrunner.spec.document import Node, describe, plain
+from perfrunner.spec.document import Node, describe, load_document, plain
 from perfrunner.spec.includes import Sources, absolute_paths, shown
 from perfrunner.spec.local import LOCAL
 from perfrunner.spec.model import Spec
@@ -51,6 +51,12 @@ def load_cluster(path: Path) -> ClusterSpec:
             return cluster
     problems.raise_if_any()
     raise SpecError(f"{shown(path)}: empty")
+
+
+def is_cluster(path: Path) -> bool:
+    """Whether a file is of hosts rather than of an experiment; a file that cannot be read is neither."""
+    node = load_document(path, shown(path), Problems())
+    return node is not None and node.get("hosts") is not None and node.get("variants") is None
 
 
 def _validated(root: Node, problems: Problems, switches: Tables) -> Spec:

@@ -182,7 +182,7 @@ METRICS: dict[str, MetricType] = {metric.id: metric for metric in _ALL}
 # Micro-benchmarks keep their historic names: benchmark/arguments[/counter]. The last part decides; without a counter of
 # COUNTERS it is the time of one iteration.
 _MICROBENCH = re.compile(
-    r"(?:HTB|HTStats|CheckpointBench|FlushVBucket|EPEngine|Latency)[A-Za-z0-9]*(?:/[A-Za-z0-9_.:+-]+)+"
+    r"(?:HTB|HTStats|CheckpointBench|ConsumerBench|FlushVBucket|EPEngine|Latency)[A-Za-z0-9]*(?:/[A-Za-z0-9_.:+-]+)+"
 )
 COUNTERS: dict[str, MetricType] = {
     "items_per_second": MetricType("", "items/s", "higher"),

@@ -20,6 +20,7 @@ from perfrunner.spec.base import (
 from perfrunner.spec.cell import NO_BUCKET, CellName
 from perfrunner.spec.cluster import ClusterSpec
 from perfrunner.spec.cpus import AUTO, Cpus
+from perfrunner.spec.gains import Gain
 from perfrunner.spec.metrics import METRICS, is_metric, metric_type
 from perfrunner.spec.preconditions import check_precondition
 from perfrunner.spec.quantities import Count, PositiveCount, PositiveDuration, Share, Size
@@ -143,6 +144,9 @@ class Spec(Piece):
     preconditions: Annotated[
         tuple[Annotated[str, AfterValidator(check_precondition)], ...], ListAsTuple
     ] = ()
+    gains: Annotated[tuple[Gain, ...], ListAsTuple] = Field(
+        default=(), description="what a variant is known to be worth: for --fail-on lost"
+    )
     reference: Reference | None = Field(default=None, description="values published before")
     profile: str | None = Field(default=None, description="the overlay that --profile chose")
 
@@ -211,6 +215,25 @@ class Spec(Piece):
         if wrong:
             raise items_error(wrong)
         return reference
+
+    @field_validator("gains")
+    @classmethod
+    def _gains_name_what_is_here(
+        cls, gains: tuple[Gain, ...], info: ValidationInfo
+    ) -> tuple[Gain, ...]:
+        variants, workloads = info.data.get("variants"), info.data.get("workloads")
+        context: dict[str, Any] = info.context or {}
+        if not variants or not workloads or context.get("variants_unknown"):
+            return gains
+        bucketless = [name for name, workload in workloads.items() if not workload.per_bucket]
+        wrong = {
+            (index, key): text
+            for index, gain in enumerate(gains)
+            for key, text in gain.problems(variants, workloads, bucketless)
+        }
+        if wrong:
+            raise items_error(wrong)
+        return gains
 
     @field_validator("buckets", "primary", "preconditions")
     @classmethod
@@ -298,6 +321,7 @@ class Spec(Piece):
                 "description": f"A/A: {name} against itself, on the workloads of {self.name}",
                 "variants": {name: arm, again: arm.model_copy(update={"name": again})},
                 "baseline": name,
+                "gains": (),
                 "reference": None,
             }
         )
@@ -318,6 +342,11 @@ class Spec(Piece):
         loads = {k: v for k, v in self.workloads.items() if workloads is None or k in workloads}
         arms = {k: v for k, v in self.variants.items() if kept is None or k in kept}
         reference = self.reference and self.reference.restricted(arms, loads)
+        gains = tuple(
+            gain
+            for gain in self.gains
+            if gain.workload in loads and {gain.variant, gain.against or self.baseline} <= {*arms}
+        )
         return self.model_copy(
-            update={"workloads": loads, "variants": arms, "reference": reference}
+            update={"workloads": loads, "variants": arms, "gains": gains, "reference": reference}
         )

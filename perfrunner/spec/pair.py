@@ -39,6 +39,7 @@ def pair(
             "baseline": next(iter(arms)),
             "profile": None,  # what it chose is in the spec by now
             "reference": None,  # what others published is of their variants
+            "gains": (),
         }
     )
 

@@ -84,6 +84,11 @@ class ServerBench(Protocol):
         """Whether the bucket's documents outlive the engine."""
         ...
 
+    @property
+    def copies(self) -> int:
+        """Of each document, on as many engine nodes."""
+        ...
+
     def load(
         self,
         tool: str,

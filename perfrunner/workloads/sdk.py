@@ -53,7 +53,7 @@ def run(bench: Ensemble, spec: SdkSpec) -> list[Measured]:
     settled = arm.sample("settled")
 
     facts: dict[str, object] = {}
-    verified = {"load": verify(bench, arm, spec, "load")}
+    verified = {"load": verify(bench, arm, spec, "load", arm.copies)}
     if spec.restart and arm.persistent:
         bench.phase("restart")
         arm.restart()
@@ -99,10 +99,15 @@ def access(arm: ServerBench, spec: SdkSpec) -> Driven:
     )
 
 
-def verify(bench: Ensemble, arm: ServerBench, spec: SdkSpec, after: str) -> int:
-    """How many documents were compared. TrialError when one is not what was last written."""
+def verify(bench: Ensemble, arm: ServerBench, spec: SdkSpec, after: str, copies: int = 1) -> int:
+    """How many documents were compared. TrialError when one is not what was last written, or a copy of it is not."""
+
+    def arguments(spec: SdkSpec, arm: ServerBench, share: Share) -> list[str]:
+        asked = [f"--copies={copies}"] if copies > 1 else []
+        return [*verify_arguments(spec, arm, share), *asked]
+
     bench.phase(f"verify after {after}")
-    texts = program(arm, spec, "verify", verify_arguments, output=f"verify-{after}")
+    texts = program(arm, spec, "verify", arguments, output=f"verify-{after}")
     return check_verified(texts, spec.items, f"after the {after}")
 
 

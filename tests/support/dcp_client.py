@@ -30,6 +30,7 @@ class Message:
     key: bytes
     value: bytes
     size: int
+    datatype: int = 0
 
     @property
     def seqno(self) -> int:
@@ -37,7 +38,7 @@ class Message:
 
     @property
     def marker(self) -> tuple[int, int, int]:
-        """First seqno, last seqno, type."""
+        """Where the client is consistent, last seqno, type."""
         start, end, kind = struct.unpack(">QQI", self.extras)
         return start, end, kind
 
@@ -198,7 +199,7 @@ class DcpClient:
         at = 0
         received = 0
         while len(self._buffer) - at >= HEADER.size:
-            magic, opcode, key_size, extras_size, _, vb_or_status, body_size, opaque, cas = (
+            magic, opcode, key_size, extras_size, datatype, vb_or_status, body_size, opaque, cas = (
                 HEADER.unpack_from(self._buffer, at)
             )
             size = HEADER.size + body_size
@@ -228,6 +229,7 @@ class DcpClient:
                     rest[:key_size],
                     rest[key_size:],
                     size,
+                    datatype,
                 )
             )
             received += size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import socket
 import struct
@@ -52,21 +53,29 @@ class DcpSource:
         self._noops: queue.Queue[int] = queue.Queue()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
-        self._open: list[socket.socket] = []
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._lock = threading.Lock()
+        self._open: list[tuple[socket.socket, threading.Thread]] = []
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
 
     def __enter__(self) -> DcpSource:
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Nothing of it is left then, whatever became of the replica."""
+        _shut_down(self._listener)  # closing alone does not wake the thread that accepts
+        self._accepting.join(self.timeout)
         self._listener.close()
         self.drop()
 
     def drop(self) -> None:
         """Ends every connection."""
-        for connection in self._open:
-            connection.shutdown(socket.SHUT_RDWR)
-        self._open.clear()
+        with self._lock:
+            ended, self._open = self._open, []
+        for connection, serving in ended:
+            _shut_down(connection)
+            serving.join(self.timeout)
+            connection.close()
 
     def next_request(self) -> StreamRequest:
         return self._requests.get(timeout=self.timeout)
@@ -115,8 +124,10 @@ class DcpSource:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
-            self._open.append(connection)
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+            serving = threading.Thread(target=self._serve, args=(connection,), daemon=True)
+            with self._lock:
+                serving.start()
+                self._open.append((connection, serving))
 
     def _serve(self, connection: socket.socket) -> None:
         stream = connection.makefile("rb")
@@ -136,3 +147,10 @@ class DcpSource:
                     connection.sendall(frame(RESPONSE, opcode, status, opaque))
         except (OSError, struct.error):
             pass  # the replica is gone, or the test dropped it
+        finally:
+            stream.close()
+
+
+def _shut_down(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # a peer that reset the connection has ended it already
+        connection.shutdown(socket.SHUT_RDWR)

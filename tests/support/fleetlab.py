@@ -20,7 +20,7 @@ from perfrunner.errors import StoreError
 from perfrunner.fleet.dbos_queue import DbosQueue
 from perfrunner.fleet.file import Fleet, load_fleet
 from perfrunner.fleet.queue import JobStatus
-from perfrunner.results import ExperimentData, ResultStore
+from perfrunner.results import ExperimentData, open_store
 from perfrunner.run.journal import read_journal
 from tests.support.fakes import ROOT, processes_of, spec_text, variant
 from tests.support.fleet import PERFRUNNER
@@ -40,7 +40,13 @@ class FleetLab:
     directory: Path
     drivers: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
-    def write(self, groups: Sequence[str], database: str | None = None, **spec: object) -> None:
+    def write(
+        self,
+        groups: Sequence[str],
+        database: str | None = None,
+        store: str | None = None,
+        **spec: object,
+    ) -> None:
         variants = {"base": variant(), "changed": variant()}
         bench = {"workloads": {"bench": BENCH}, "primary": PRIMARY, "variants": variants}
         document = json.loads(spec_text(self.work("here"), **{**bench, **spec}))
@@ -52,6 +58,8 @@ class FleetLab:
         fleet: dict[str, Any] = {"groups": {g: {"cluster": f"{g}.yaml"} for g in groups}}
         if database is not None:
             fleet["database"] = database
+        if store is not None:
+            fleet["store"] = store
         self.file.write_text(json.dumps(fleet))
 
     @property
@@ -166,8 +174,9 @@ class FleetLab:
             return list(queue.jobs())
 
     def results(self, group: str) -> list[ExperimentData]:
-        with ResultStore.open(self.fleet().groups[group].out, create=False) as store:
-            return [store.load(summary.experiment.id) for summary in store.list()]
+        fleet = self.fleet()
+        with open_store(fleet.groups[group].out, fleet.store, create=False) as store:
+            return [store.load(experiment.id) for experiment in store.own()]
 
     def events(self, group: str, experiment: str) -> list[str]:
         """How often its run was begun, and how it ended each time."""

@@ -26,6 +26,8 @@ from perfrunner.report.numbers import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -48,21 +50,21 @@ def forest_chart(comparison: Comparison, metric_id: str) -> Figure | None:
     tall = sum(wrapped(row.variant, 26).count("\n") for row in rows)
     figure = new_figure(WIDTH, 0.95 + ROW_HEIGHT * lines + 0.13 * tall)
     axes = figure.subplots()
-    as_percent = not _large(rows)
+    as_percent = not is_large(rows)
     labels: list[tuple[int, str, bool]] = []
     y = lines - 1
     for cell in cells:
         labels.append((y, str(cell), True))
         y -= 1
         for row in (r for r in rows if r.cell == cell):
-            _draw(axes, row, y, as_percent=as_percent)
+            draw_row(axes, row, y, as_percent=as_percent)
             labels.append((y, wrapped(row.variant, 26), False))
             y -= 1
-    _finish(axes, rows[0], labels, lines, as_percent=as_percent)
+    _finish(axes, rows, labels, lines, as_percent=as_percent)
     return figure
 
 
-def _large(rows: list[Row]) -> bool:
+def is_large(rows: Sequence[Row]) -> bool:
     """Whether a logarithmic axis of factors serves better than one of percents."""
     bounds = [
         b
@@ -77,7 +79,10 @@ def _position(effect: Effect, value: float, *, as_percent: bool) -> float:
     return (value - 1) * 100 if effect.kind == "ratio" and as_percent else value
 
 
-def _draw(axes: Axes, row: Row, y: int, *, as_percent: bool) -> None:
+def draw_row(
+    axes: Axes, row: Row, y: float, *, as_percent: bool, word: bool = True, size: float = 7.8
+) -> None:
+    """The interval of a row at the height `y`, and beside the axes its change with the verdict (or only its mark)."""
     effect = row.effect
     assert effect is not None
     assert effect.ci95 is not None
@@ -87,37 +92,70 @@ def _draw(axes: Axes, row: Row, y: int, *, as_percent: bool) -> None:
     axes.plot([low, high], [y, y], color=colour, linewidth=2.0, solid_capstyle="butt", zorder=3)
     axes.plot([middle], [y], marker="s", markersize=5, color=colour, zorder=4)
     text = change(effect, row.metric, scale_of(row.metric, row.summary.mean))
-    word = verdict_text(row) if row.verdict else ""
-    axes.annotate(f"{text}  {word}".rstrip(), (1.01, y), xycoords=("axes fraction", "data"),
-                  va="center", fontsize=7.8, color=colour, annotation_clip=False)  # fmt: skip
+    verdict = verdict_text(row) if row.verdict else ""
+    verdict = verdict if word else verdict.split(" ")[0]
+    axes.annotate(f"{text}  {verdict}".rstrip(), (1.01, y), xycoords=("axes fraction", "data"),
+                  va="center", fontsize=size, color=colour, annotation_clip=False)  # fmt: skip
 
 
 def _finish(
-    axes: Axes, first: Row, labels: list[tuple[int, str, bool]], lines: int, *, as_percent: bool
+    axes: Axes,
+    rows: list[Row],
+    labels: list[tuple[int, str, bool]],
+    lines: int,
+    *,
+    as_percent: bool,
 ) -> None:
-    effect = first.effect
-    assert effect is not None
-    neutral, margin = effect.neutral, effect.margin
-    low, high = neutral - margin, neutral + margin
-    if effect.kind == "ratio":
-        low, high = 1 / (1 + margin), 1 + margin
-    low, high, neutral = (_position(effect, v, as_percent=as_percent) for v in (low, high, neutral))
-    axes.axvspan(low, high, color=GRID, zorder=0, linewidth=0)
-    axes.axvline(neutral, color=FAINT, linewidth=1.0, zorder=1)
     axes.set_ylim(-0.6, lines - 0.4)
     axes.set_yticks([y for y, _, _ in labels], [text for _, text, _ in labels])
     for tick, (_, _, heading) in zip(axes.get_yticklabels(), labels, strict=True):
         tick.set_fontweight("bold" if heading else "normal")
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
+    unit = draw_axis(axes, rows, as_percent=as_percent).replace("points", "percentage points")
+    axes.set_xlabel("")
+    against = rows[0].effect.baseline if rows[0].effect else ""
+    label = f"change of {rows[0].metric.id} against {against} ({unit}); grey: the margin"
+    axes.figure.supxlabel("\n".join(textwrap.wrap(label, 95)), fontsize=8.5)
+
+
+def draw_axis(axes: Axes, rows: Sequence[Row], *, as_percent: bool) -> str:
+    """The margin, the line of no change, and the axis with its name; returns the unit."""
+    effect = rows[0].effect
+    assert effect is not None
+    low, high = around_none(effect, effect.margin, as_percent=as_percent)
+    axes.axvspan(low, high, color=GRID, zorder=0, linewidth=0)
+    axes.axvline(
+        _position(effect, effect.neutral, as_percent=as_percent),
+        color=FAINT,
+        linewidth=1.0,
+        zorder=1,
+    )
     if not as_percent:
         axes.set_xscale("log")
         _factor_ticks(axes)
-    unit = "percentage points" if first.metric.unit == "%" else first.metric.unit
+    unit = "points" if rows[0].metric.unit == "%" else rows[0].metric.unit
     if effect.kind == "ratio":
         unit = "%" if as_percent else "factor"
-    label = f"change of {first.metric.id} against {effect.baseline} ({unit}); grey: the margin"
-    axes.figure.supxlabel("\n".join(textwrap.wrap(label, 95)), fontsize=8.5)
+    axes.set_xlabel(f"change, {unit} (grey: the margin)")
+    return unit
+
+
+def draw_floor(axes: Axes, row: Row, y: float, floor: float, *, as_percent: bool) -> None:
+    """What the host's noise alone can seem to be, behind a row's interval."""
+    assert row.effect is not None
+    low, high = around_none(row.effect, floor, as_percent=as_percent)
+    axes.fill_between([low, high], y - 0.35, y + 0.35, facecolor="none", edgecolor=FAINT, hatch="////",
+                      linewidth=0, alpha=0.6, zorder=1)  # fmt: skip
+
+
+def around_none(effect: Effect, reach: float, *, as_percent: bool) -> tuple[float, float]:
+    """The ends of what reaches so far on both sides of no change."""
+    ends = (effect.neutral - reach, effect.neutral + reach)
+    if effect.kind == "ratio":
+        ends = (1 / (1 + reach), 1 + reach)
+    low, high = (_position(effect, end, as_percent=as_percent) for end in ends)
+    return low, high
 
 
 def _factor(value: float) -> str:

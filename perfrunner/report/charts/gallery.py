@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from perfrunner.analysis.cells import clean_blocks
 from perfrunner.report.charts.beside import beside_chart
+from perfrunner.report.charts.comparison import comparison_chart
 from perfrunner.report.charts.dots import dots_chart
 from perfrunner.report.charts.forest import forest_chart
 from perfrunner.report.charts.fragmentation import fragmentation_chart
@@ -16,13 +17,16 @@ from perfrunner.report.charts.order import order_chart
 from perfrunner.report.charts.rounds import rounds_chart
 from perfrunner.report.charts.series import memory_chart, rate_chart
 from perfrunner.report.charts.share import share_out
-from perfrunner.report.charts.style import drawing, inline_svg, png_bytes, svg_bytes
+from perfrunner.report.charts.style import drawing, entitle, inline_svg, png_bytes, svg_bytes
+from perfrunner.report.questions import question
+from perfrunner.report.sentences import noun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
     from matplotlib.figure import Figure
 
+    from perfrunner.analysis import Comparison
     from perfrunner.report.model import Report
     from perfrunner.results import ExperimentData
     from perfrunner.results.raw import RawSeries
@@ -47,7 +51,7 @@ class Chart:
 
 
 class _Wanted(NamedTuple):
-    """A chart that is not drawn yet; `draw` gives None where there is nothing to draw."""
+    """A chart that is not drawn yet: `title` is its question, `draw` gives None where there is nothing to draw."""
 
     name: str
     title: str
@@ -85,6 +89,8 @@ def _drawn(wanted: _Wanted, *, png: bool) -> Chart | None:
     figure = wanted.draw()
     if figure is None:
         return None
+    if wanted.name != "comparison":  # each of its panels has a question of its own
+        entitle(figure, wanted.title)
     image = png_bytes(figure) if png else None
     return Chart(wanted.name, wanted.title, wanted.label, svg_bytes(figure), image, wanted.main)
 
@@ -92,17 +98,22 @@ def _drawn(wanted: _Wanted, *, png: bool) -> Chart | None:
 def _wanted(report: Report, data: ExperimentData, raw: RawSeries) -> Iterable[_Wanted]:
     comparison = report.comparison
     primary, others = _metrics(report)
+    yield _Wanted("comparison", f"Is any arm better than {comparison.baseline}?",
+           f"The change of the primary metrics against {comparison.baseline}, throughput and fragmentation among them,"
+           " of all arms over all cells, with 95 % intervals and margins",
+           True, partial(comparison_chart, report))  # fmt: skip
+    kinds = {row.metric.id: row.metric for row in comparison.rows}
+    names = {metric: noun(kind) for metric, kind in kinds.items()}
     for metric in primary:
-        yield _Wanted(f"forest-{_slug(metric)}", f"{metric}: change against {comparison.baseline}",
+        asked = question(kinds[metric], comparison.variants)
+        yield _Wanted(f"forest-{_slug(metric)}", f"{asked} {metric} against {comparison.baseline}",
                f"Forest plot of the change of {metric} against {comparison.baseline} with 95 % intervals",
                True, partial(forest_chart, comparison, metric))  # fmt: skip
-        yield _Wanted(f"trials-{_slug(metric)}", f"{metric}: every trial",
-               f"Every trial of {metric} by variant, paired by block, with means and 95 % intervals",
-               True, partial(dots_chart, comparison, metric))  # fmt: skip
-    yield _Wanted("fragmentation", "fragmentation by every formula",
+        yield _trials(comparison, metric, names[metric], main=True)
+    yield _Wanted("fragmentation", "How much memory is held and not used, by every formula?",
            "What each variant holds and does not use, by mapped memory and by RSS, with 95 % intervals",
            True, lambda: fragmentation_chart(comparison))  # fmt: skip
-    yield _Wanted("reference", "beside the reference: their change and ours",
+    yield _Wanted("reference", "Does it agree with what was published? Their change and ours",
            "The changes of the published values and ours with 95 % intervals, line by line",
            True, partial(beside_chart, report))  # fmt: skip
     if not comparison.paired:
@@ -110,23 +121,28 @@ def _wanted(report: Report, data: ExperimentData, raw: RawSeries) -> Iterable[_W
     clean = clean_blocks(data.trials)
     cells = [clean[cell] for cell in comparison.cells if cell in clean]
     for metric in primary:
-        yield _Wanted(f"order-{_slug(metric)}", f"{metric} in the order the trials ran",
+        yield _Wanted(f"order-{_slug(metric)}", f"Did the machine drift? {names[metric]}, trial after trial",
                f"{metric} of each trial over the time it ran: shows drift of the machine",
                True, partial(order_chart, comparison, cells, metric))  # fmt: skip
     for blocks in cells:
-        yield _Wanted(f"rounds-{_slug(str(blocks.cell))}", f"{blocks.cell}: round by round",
+        yield _Wanted(f"rounds-{_slug(str(blocks.cell))}",
+               f"Does the change hold from round to round? {blocks.cell}",
                f"Each arm's operations per second in {blocks.cell} against {comparison.baseline} in the same round",
                True, partial(rounds_chart, raw.turns, blocks.cell, comparison.variants))  # fmt: skip
-    yield _Wanted("series-ops", "operations per second inside the trials",
+    yield _Wanted("series-ops", "Is throughput steady inside the trials?",
            "Operations per second over the seconds of every trial",
            True, lambda: rate_chart(raw, comparison.variants))  # fmt: skip
-    yield _Wanted("series-memory", "memory inside the trials",
+    yield _Wanted("series-memory", "Where does memory go inside the trials?",
            "RSS, mapped memory and mem_used over the seconds of every trial",
            True, lambda: memory_chart(raw, comparison.variants))  # fmt: skip
     for metric in others:
-        yield _Wanted(f"trials-{_slug(metric)}", f"{metric}: every trial",
+        yield _trials(comparison, metric, names[metric], main=False)
+
+
+def _trials(comparison: Comparison, metric: str, name: str, *, main: bool) -> _Wanted:
+    return _Wanted(f"trials-{_slug(metric)}", f"How far do trials spread? {name} of every trial",
                f"Every trial of {metric} by variant, paired by block, with means and 95 % intervals",
-               False, partial(dots_chart, comparison, metric))  # fmt: skip
+               main, partial(dots_chart, comparison, metric))  # fmt: skip
 
 
 def _metrics(report: Report) -> tuple[list[str], list[str]]:

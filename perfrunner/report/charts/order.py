@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from perfrunner.report.charts.style import ARMS, legend_columns, legend_height, number_axis, panels
+from perfrunner.report.charts.style import (
+    MARKERS,
+    arm_line,
+    legend_columns,
+    legend_height,
+    number_axis,
+    panels,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from perfrunner.analysis import Comparison
     from perfrunner.analysis.cells import CellBlocks
-
-MARKERS = "osD^vPX*"
 
 
 def order_chart(comparison: Comparison, cells: list[CellBlocks], metric_id: str) -> Figure | None:
@@ -38,7 +43,7 @@ def order_chart(comparison: Comparison, cells: list[CellBlocks], metric_id: str)
             if not points:
                 continue
             (drawn,) = axes.plot(
-                *zip(*points, strict=True), color=ARMS[index % len(ARMS)],
+                *zip(*points, strict=True), **arm_line(index),
                 marker=MARKERS[index % len(MARKERS)], markersize=4, linewidth=0.8,
             )  # fmt: skip
             handles.setdefault(variant, drawn)

@@ -14,7 +14,7 @@ import numpy as np
 
 from perfrunner.report.charts.dots import wrapped
 from perfrunner.report.charts.style import ARMS, FAINT, GRID, INK, WIDTH, new_figure
-from perfrunner.report.charts.turns import Pair, binned, inner, pairs
+from perfrunner.report.charts.turns import Pair, binned, inner, pairs, spread
 from perfrunner.report.numbers import minus
 
 if TYPE_CHECKING:
@@ -46,15 +46,15 @@ def rounds_chart(turns: Sequence[Turn], cell: Cell, variants: Sequence[str]) -> 
         return None
     figure = new_figure(WIDTH, 1.55 * len(found) + 1.15)
     grid = figure.subplots(len(found), 2, squeeze=False, width_ratios=[2.6, 1])
-    for (over_time, spread), (variant, its) in zip(grid, found.items(), strict=True):
+    for (over_time, histogram), (variant, its) in zip(grid, found.items(), strict=True):
         colour = ARMS[variants.index(variant) % len(ARMS)]
         _over_time(over_time, its, colour)
-        _distribution(spread, its, colour)
+        _distribution(histogram, its, colour)
         over_time.set_title(wrapped(variant, 60))
     grid[-1][0].set_xlabel(_time_label(found))
     grid[-1][1].set_xlabel("every round (%)")
     figure.supylabel(f"change against {baseline} in the same round (%)", fontsize=8.5)
-    _legend(figure, cell)
+    _legend(figure)
     return figure
 
 
@@ -101,28 +101,22 @@ def _marks(axes: Axes, places: list[float], bottom: float, colour: str) -> None:
 
 
 def _distribution(axes: Axes, its: list[Pair], colour: str) -> None:
-    ratios = np.concatenate([pair.log_ratios for pair in its])
-    levels = [
-        float(np.mean(each)) for each in zip(*((p.robust, p.total) for p in its), strict=True)
-    ]
-    outer = np.percentile(ratios, [0.5, 99.5])
-    low, high = min(*outer, *levels, -0.005), max(*outer, *levels, 0.005)
-    inside = ratios[(ratios >= low) & (ratios <= high)]
-    counts, edges = np.histogram(inside, BARS, (low, high))
+    found = spread(its, BARS)
+    counts, edges = found.counts, found.edges
     axes.stairs(counts, _percent(edges), fill=True, color=colour, alpha=0.35, linewidth=0)
-    robust, total = (_percent(level) for level in levels)
+    robust, total = _percent(found.robust), _percent(found.total)
     axes.axvline(0.0, ymax=HISTOGRAM, color=FAINT, linewidth=0.9, zorder=1)
     axes.axvline(robust, ymax=HISTOGRAM, color=INK, linewidth=1.6, zorder=4)
     axes.axvline(total, ymax=HISTOGRAM, color=INK, linewidth=1.1, linestyle=(0, (2, 1.6)), zorder=4)
     text = [f"robust {_signed(robust)}", f"totals {_signed(total)}", _slow(its)]
-    if beyond := len(ratios) - len(inside):
-        text.append(f"outer {100 * beyond / len(ratios):.2g} % not drawn")
+    if found.beyond > 0:
+        text.append(f"outer {100 * found.beyond:.2g} % not drawn")
     axes.set_ylim(0, max(counts) / (HISTOGRAM - 0.03))
     axes.text(0.02, 1.0, "\n".join(text), transform=axes.transAxes, va="top", fontsize=7,
               linespacing=1.25, zorder=6)  # fmt: skip
     axes.set_yticks([])
     axes.grid(visible=False)
-    axes.set_xlim(_percent(low), _percent(high))
+    axes.set_xlim(_percent(edges[0]), _percent(edges[-1]))
     _ticks(axes.xaxis, *axes.get_xlim())
 
 
@@ -166,7 +160,7 @@ def _time_label(found: dict[str, list[Pair]]) -> str:
     return f"block (each {np.median(seconds):.3g} s, {int(np.median(rounds)):,} rounds)"
 
 
-def _legend(figure: Figure, cell: Cell) -> None:
+def _legend(figure: Figure) -> None:
     from matplotlib.lines import Line2D
 
     def line(label: str, **style: Any) -> Line2D:
@@ -181,5 +175,4 @@ def _legend(figure: Figure, cell: Cell) -> None:
              marker="|", markersize=6),
         line("totals over blocks", color=INK, linewidth=1.1, linestyle=(0, (2, 1.6))),
     ]  # fmt: skip
-    figure.legend(handles=handles, loc="outside upper center", ncols=3, title=str(cell),
-                  title_fontproperties={"weight": "bold", "size": 9.5})  # fmt: skip
+    figure.legend(handles=handles, loc="outside upper center", ncols=3)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from perfrunner.report.charts.style import (
     ARMS,
     FAINT,
+    arm_line,
     legend_columns,
     legend_height,
     number_axis,
@@ -38,7 +39,7 @@ def rate_chart(raw: RawSeries, variants: Sequence[str]) -> Figure | None:
                 axes.plot(*zip(*points, strict=True), color=colour, linewidth=0.6, alpha=0.35)
             if trials:
                 t, middle, _, _ = across(trials)
-                (drawn,) = axes.plot(t, middle, color=colour, linewidth=1.8)
+                (drawn,) = axes.plot(t, middle, **arm_line(index), linewidth=1.8)
                 handles.setdefault(variant, drawn)
         axes.set_title(str(cell))
         axes.set_ylim(bottom=0)

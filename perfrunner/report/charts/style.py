@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import re
+import textwrap
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,14 @@ PAGE_COLOURS = {
     GRID: "var(--grid)",
     PAPER: "var(--paper)",
 }
-ARMS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8172b3", "#937860")
+# An arm is told by its colour, its mark and its dashes, so that a dozen differ in print and for the colour-blind, too.
+ARMS = (
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8172b3", "#a0522d",
+    "#c51b7d", "#999933", "#5a5fd0", "#7f8c99",
+)  # fmt: skip
+MARKERS = ("o", "^", "s", "D", "v", "P", "h", "X", "*", "p", "<", ">")
+DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.4)))
+A_DASH = 4  # arms; their colours differ enough
 VERDICT = {
     "better": "#0a7d4f",
     "worse": "#c23b22",
@@ -37,6 +45,7 @@ VERDICT = {
     "invalid": "#8a3ffc",
 }
 WIDTH = 7.6  # inches
+TITLE_LETTERS, TITLE_LINE = 88, 0.19  # a line of a figure's title, and its inches
 PNG_DPI = 150
 PNG_PACKED = {"compress_level": 3}  # two thirds of the time of 6, files a tenth larger
 SETTINGS: dict[str, Any] = {
@@ -112,6 +121,18 @@ def panels(
     return figure, axes[:count]
 
 
+def entitle(figure: Figure, title: str) -> None:
+    """The title above all that is drawn, in room of its own. Before the figure is laid out."""
+    lines = textwrap.wrap(title, TITLE_LETTERS)
+    room = TITLE_LINE * len(lines) + 0.1
+    height = figure.get_figheight() + room
+    figure.set_figheight(height)
+    engine: Any = figure.get_layout_engine()
+    engine.set(rect=(0, 0, 1, 1 - room / height))
+    figure.text(0.08 / WIDTH, 1 - 0.06 / height, "\n".join(lines), va="top", fontsize=10.5,
+                fontweight="bold")  # fmt: skip
+
+
 def svg_bytes(figure: Figure) -> bytes:
     """A whole SVG file, the same for the same figure."""
     from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -136,7 +157,7 @@ def png_bytes(figure: Figure) -> bytes:
 
 def _lay_out(figure: Figure) -> None:
     """Once for both files. savefig would do it, and draw, twice for each."""
-    engine = figure.get_layout_engine()
+    engine: Any = figure.get_layout_engine()
     if engine is not None:
         for axes in figure.axes:
             for axis in (axes.xaxis, axes.yaxis):
@@ -145,6 +166,9 @@ def _lay_out(figure: Figure) -> None:
                 ):  # else each pass seeks a place for it beside all ticks
                     axis.set_label_coords(0.5, 0.0)
         engine.execute(figure)
+        below_title = engine.get().get("rect", (0, 0, 1, 1))
+        for legend in figure.legends:
+            legend.set_bbox_to_anchor(below_title, transform=figure.transFigure)
         figure.set_layout_engine("none")
 
 
@@ -171,6 +195,14 @@ def number_axis(axis: Any) -> None:
 
     axis.set_major_locator(MaxNLocator(nbins=5, min_n_ticks=3))
     axis.set_major_formatter(FuncFormatter(lambda value, _: short_number(value)))
+
+
+def arm_line(index: int) -> dict[str, Any]:
+    """The colour and the dashes of an arm's line."""
+    return {
+        "color": ARMS[index % len(ARMS)],
+        "linestyle": DASHES[index // A_DASH % len(DASHES)],
+    }
 
 
 def short_number(value: float) -> str:

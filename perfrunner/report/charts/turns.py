@@ -93,6 +93,29 @@ def _bins(pair: Pair, bins: int) -> tuple[Floats, Floats]:
     return (used + 0.5) / bins, middles
 
 
+@dataclass(frozen=True)
+class Spread:
+    """All rounds of an arm as a histogram of log ratios; the outermost are left out, `beyond` says what share."""
+
+    counts: NDArray[np.int64]
+    edges: Floats
+    robust: float  # over the blocks
+    total: float
+    beyond: float
+
+
+def spread(its: Sequence[Pair], bars: int, reach: tuple[float, float] | None = None) -> Spread:
+    """Of one arm's rounds in all blocks; `reach`: of the bars, else what nearly all rounds need."""
+    ratios = np.concatenate([pair.log_ratios for pair in its])
+    robust = float(np.mean([pair.robust for pair in its]))
+    total = float(np.mean([pair.total for pair in its]))
+    outer = np.percentile(ratios, [0.5, 99.5])
+    low = float(min(*outer, robust, total, -LEAST_REACH))
+    high = float(max(*outer, robust, total, LEAST_REACH))
+    counts, edges = np.histogram(ratios, bars, reach or (low, high))
+    return Spread(counts, edges, robust, total, 1 - float(counts.sum()) / len(ratios))
+
+
 def pairs(turns: Iterable[Turn], cell: Cell, baseline: str, variant: str) -> Iterator[Pair]:
     """By block; where the rounds of the two do not match there is none."""
     ensembles: dict[tuple[int, int], dict[str, Slices]] = {}

@@ -13,12 +13,14 @@ from perfrunner.report.charts.dots import pieces
 from perfrunner.report.facts import flatten
 from perfrunner.report.json_document import document
 from perfrunner.report.numbers import change, scale_of
+from perfrunner.report.page.brief import brief
 from perfrunner.report.page.chart_data import chart_data
 from perfrunner.report.page.described import shared_source, variants, workloads
 from perfrunner.report.page.effects import panels
 from perfrunner.report.page.profiles import profile_section
 from perfrunner.report.page.tables import tables
 from perfrunner.report.profiles import ONE_SAMPLE
+from perfrunner.report.questions import question
 from perfrunner.report.selection import primary_rows
 
 if TYPE_CHECKING:
@@ -60,6 +62,7 @@ def html_text(
     )
     primary = primary_rows(report)
     rest = _by_metric(report, leave_out=primary)
+    brief_metrics, lines = brief(report)
     colours = chart_data_colours(report)
     names = SCRIPTS + (OF_PROFILES if report.profiles else ())
     scripts = [files("perfrunner.report").joinpath(name).read_text("utf-8") for name in names]
@@ -76,6 +79,9 @@ def html_text(
         variants=variants(report),
         source=shared_source(report),
         workloads=workloads(report),
+        asked=_asked(report, primary),
+        brief_metrics=brief_metrics,
+        brief=lines,
         panels=panels(report, primary),
         other_panels=panels(report, rest),
         tables=tables(report),
@@ -99,6 +105,17 @@ def chart_data_colours(report: Report) -> list[str]:
     from perfrunner.report.charts.style import ARMS
 
     return [ARMS[i % len(ARMS)] for i in range(len(report.comparison.variants))]
+
+
+def _asked(report: Report, primary: Mapping[str, Mapping[Cell, Sequence[Row]]]) -> str:
+    """The question of the first screen: of its one metric, or of all of them."""
+    comparison = report.comparison
+    if len(primary) == 1:
+        rows = next(iter(next(iter(primary.values())).values()))
+        return (
+            f"{question(rows[0].metric, comparison.variants)} Change against {comparison.baseline}"
+        )
+    return f"Is any arm better than {comparison.baseline}?"
 
 
 def _hash(script: str) -> str:

@@ -11,10 +11,10 @@ from perfrunner.analysis import Cell
 from perfrunner.errors import TrialError
 from perfrunner.measure.histogram import merge
 from perfrunner.report.charts.style import ARMS
-from perfrunner.report.charts.turns import binned, pairs
+from perfrunner.report.charts.turns import Spread, binned, pairs, spread
 from perfrunner.report.numbers import scale_for
 from perfrunner.report.sentences import noun
-from perfrunner.results.raw import raw_directory
+from perfrunner.results.files import raw_directory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from perfrunner.results.raw import Inside, Points, RawSeries
 
 BINS = 400  # of rounds, over all blocks
+BARS = 80  # of their histogram
 MOST_POINTS = 240  # of one trial's series
 PERCENTILES = sorted({*range(2, 99, 2), *(100 - 10 ** -(n / 8) for n in range(-8, 17)), 50, 90, 99})
 HISTOGRAM = 24  # bars a factor of ten
@@ -38,7 +39,7 @@ def chart_data(
     cells = {cell: i for i, cell in enumerate(comparison.cells)}
     arms = {variant: i for i, variant in enumerate(comparison.variants)}
     start = min((t.started_at for t in data.trials), default=None)
-    trials = []
+    trials, kept = [], _Files(data, page)
     for t in data.trials:
         place = cells.get(Cell(t.workload, t.bucket))
         if place is None or t.variant not in arms or start is None:
@@ -46,7 +47,7 @@ def chart_data(
         trials.append({
             "c": place, "v": arms[t.variant], "b": t.block, "a": t.attempt, "s": t.status,
             "t": short((t.started_at - start).total_seconds() / 60),
-            "d": _link(data, t, page), "m": {k: short(v, 6) for k, v in t.metrics.items()},
+            **kept.of(t), "m": {k: short(v, 6) for k, v in t.metrics.items()},
         })  # fmt: skip
     inside = [one for one in raw.inside if one.trial.variant in arms and one.cell in cells]
     return {
@@ -55,8 +56,11 @@ def chart_data(
         "cells": [str(cell) for cell in comparison.cells],
         "metrics": _metrics(report),
         "trials": trials,
+        "files": [list(names) for names in kept.lists],
         "rates": [
-            {**_place(one, cells, arms), "p": _points(one.rates)} for one in inside if one.rates
+            {**_place(one, cells, arms), "p": _points(one.rates), **_before(one)}
+            for one in inside
+            if one.rates
         ],
         "memory": [
             {**_place(one, cells, arms), "k": {kind: _points(p) for kind, p in kinds.items()}}
@@ -66,6 +70,7 @@ def chart_data(
         "latency": _latency(report, inside),
         "rounds": _rounds(report, raw),
         "phases": _phases(report),
+        "noise": _noise(report),
     }  # fmt: skip
 
 
@@ -86,16 +91,75 @@ def _points(points: Points) -> list[list[float]]:
     return [[short(x), short(y)] for x, y in points[::step]]
 
 
-def _link(data: ExperimentData, trial: TrialRecord, page: Path | None) -> str | None:
-    """Relative, and only where the raw files lie under the page's own directory or beside it."""
-    if page is None or not trial.raw_dir:
-        return None
-    try:
-        directory = raw_directory(data, trial)
-    except TrialError:
-        return None
-    link = os.path.relpath(directory.resolve(), page.resolve().parent)
-    return None if link.startswith("..") or not directory.is_dir() else Path(link).as_posix()
+class _Files:
+    """The trials' raw files, as links from the page; the lists of names are few, for most trials have the same."""
+
+    def __init__(self, data: ExperimentData, page: Path | None) -> None:
+        self.data, self.page = data, page
+        self.lists: dict[tuple[str, ...], int] = {}
+
+    def of(self, trial: TrialRecord) -> dict[str, Any]:
+        """`d`: the directory; relative, and only under the page's own directory. `f`: which list has its files."""
+        if self.page is None or not trial.raw_dir:
+            return {}
+        try:
+            directory = raw_directory(self.data, trial.raw_dir)
+            link = os.path.relpath(directory.resolve(), self.page.resolve().parent)
+            if link.startswith(".."):
+                return {}
+            names = sorted((path.name for path in directory.iterdir()), key=_first)
+        except (TrialError, OSError):
+            return {}
+        if not names:
+            return {}
+        place = self.lists.setdefault(tuple(names), len(self.lists))
+        return {"d": Path(link).as_posix(), "f": place}
+
+
+def _first(name: str) -> tuple[int, str]:
+    """How it is run again, what the engine said, and then the figures."""
+    return (0 if name.endswith(".sh") else 1 if name.endswith(".log") else 2), name
+
+
+def _before(one: Inside) -> dict[str, Any]:
+    """`q`: name, seconds and rate of what the load did before; `n`: the name of what is drawn."""
+    before = one.before
+    told = {"q": [before.name, short(before.seconds, 3), short(before.rate)]} if before else {}
+    return {**told, "n": one.phase}
+
+
+def _noise(report: Report) -> list[dict[str, Any]]:
+    """By primary metric and cell: what noise alone can seem to be, and the arms' changes beside it."""
+    found: dict[str, dict[str, Any]] = {}
+    for floor in report.noise:
+        rows = [
+            row
+            for row in report.rows(floor.cell).get(floor.metric, [])
+            if row.primary and row.effect is not None and row.effect.ci95 is not None
+        ]
+        if not rows:
+            continue
+        ratio = floor.kind == "ratio"
+        unit = "%" if ratio else "points" if rows[0].metric.unit == "%" else rows[0].metric.unit
+        ends = (1 / (1 + floor.floor), 1 + floor.floor) if ratio else (-floor.floor, floor.floor)
+        entry = found.setdefault(floor.metric, {"m": floor.metric, "unit": unit, "cells": []})
+        entry["cells"].append({
+            "c": report.comparison.cells.index(floor.cell),
+            "floor": [_changed(end, ratio=ratio) for end in ends],
+            "rows": [
+                {
+                    "v": report.comparison.variants.index(row.variant),
+                    "y": [_changed(y, ratio=ratio) for y in (row.effect.estimate, *row.effect.ci95)],
+                }
+                for row in rows
+                if row.effect is not None and row.effect.ci95 is not None
+            ],
+        })  # fmt: skip
+    return list(found.values())
+
+
+def _changed(value: float, *, ratio: bool) -> float:
+    return short(100 * (value - 1) if ratio else value)
 
 
 def _metrics(report: Report) -> dict[str, Any]:
@@ -145,14 +209,20 @@ def _bars(histogram: Histogram) -> list[list[float]]:
 
 
 def _rounds(report: Report, raw: RawSeries) -> list[dict[str, Any]]:
-    """Each arm against the baseline of the same round, in bins; blocks side by side, one unit each."""
+    """Each arm against the baseline of the same round: in bins, blocks side by side, one unit each; and all of them
+    as a histogram, with the same bars for all arms of a cell.
+    """
     comparison = report.comparison
     found = []
     for c, cell in enumerate(comparison.cells):
-        for v, variant in enumerate(comparison.variants[1:], 1):
-            its = list(pairs(raw.turns, cell, comparison.baseline, variant))
-            if not its:
-                continue
+        arms = {
+            v: its
+            for v, variant in enumerate(comparison.variants[1:], 1)
+            if (its := list(pairs(raw.turns, cell, comparison.baseline, variant)))
+        }
+        spreads = [spread(its, BARS) for its in arms.values()]
+        reach = [edge for each in spreads for edge in (each.edges[0], each.edges[-1])] or [0.0]
+        for v, its in arms.items():
             blocks = [
                 {
                     "b": pair.block, "robust": short(_percent(pair.robust)), "total": short(_percent(pair.total)),
@@ -160,8 +230,22 @@ def _rounds(report: Report, raw: RawSeries) -> list[dict[str, Any]]:
                 }
                 for pair, (xs, ys) in zip(its, binned(its, BINS), strict=True)
             ]  # fmt: skip
-            found.append({"c": c, "v": v, "blocks": blocks})
+            every = spread(its, BARS, (float(min(reach)), float(max(reach))))
+            found.append({
+                "c": c, "v": v, "blocks": blocks, "n": sum(len(pair.log_ratios) for pair in its),
+                "robust": short(_percent(every.robust)), "bars": _shares(every),
+            })  # fmt: skip
     return found
+
+
+def _shares(rounds: Spread) -> list[list[float]]:
+    """(change in percent at a bar's middle, percent of the rounds)."""
+    middles = (rounds.edges[1:] + rounds.edges[:-1]) / 2
+    share = 100 * (1 - rounds.beyond) / max(1, int(rounds.counts.sum()))
+    return [
+        [short(_percent(float(x))), short(float(n) * share, 3)]
+        for x, n in zip(middles, rounds.counts, strict=True)
+    ]
 
 
 def _percent(log_ratio: float) -> float:

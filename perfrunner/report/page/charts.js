@@ -2,6 +2,7 @@
 'use strict';
 (() => {
   const markOf = (v) => perfrunnerMarks[v % perfrunnerMarks.length];
+  const lineOf = (data, v, width, more = {}) => ({ color: data.colours[v], width, type: perfrunnerDash(v), ...more });
   const MEMORY = ['mapped', 'resident', 'allocated', 'mem_used', 'payload'];  // the outer first
   const shades = () => MEMORY.map((_, n) => css(`--shade-${n}`));
   const HELD = ['mapped', 'mapped_no_store', 'rss', 'rss_plain', 'rss_now', 'rss_now_no_store', 'rss_settled'];
@@ -99,11 +100,11 @@
       const good = mine.filter((t) => t.s === 'ok').map(value);
       series.push({
         type: state.time ? 'line' : 'scatter', name: data.arms[v], symbol: `path://${markOf(v)}`, symbolSize: 9, showSymbol: true,
-        itemStyle: { color: data.colours[v], borderColor: css('--paper'), borderWidth: 0.8 }, lineStyle: { color: data.colours[v], width: 1 }, z: 3, ...emphasis(),
+        itemStyle: { color: data.colours[v], borderColor: css('--paper'), borderWidth: 0.8 }, lineStyle: lineOf(data, v, 1), z: 3, ...emphasis(),
         data: mine.sort((a, b) => a.t - b.t).map((t) => ({
           value: [state.time ? t.t : t.b, value(t)], trial: t.i, itemStyle: t.s === 'ok' ? {} : { opacity: 0.35 },
           tip: tip(data, v, [`${metric.name} ${number(t.m[id], scale)}`, ...(state.relative ? [`${minus(+value(t).toPrecision(3))} ${relativeUnit(metric, unit)} against ${data.arms[0]}`] : []),
-            `block ${t.b}${t.a > 1 ? `, attempt ${t.a}` : ''}, minute ${t.t.toFixed(1)}`, ...(t.s === 'ok' ? [] : [t.s])]),
+            `block ${t.b}${t.a > 1 ? `, attempt ${t.a}` : ''}, minute ${t.t.toFixed(1)}`, ...(t.s === 'ok' ? [] : [t.s]), ...(t.d ? ['Click (Enter): its logs and reproduce.sh'] : [])]),
         })),
         markLine: good.length ? { silent: true, symbol: 'none', precision: -1, label: { show: false }, lineStyle: { color: data.colours[v], type: 'dashed', width: 1.2, opacity: 0.9 }, data: [{ yAxis: mean(good) }] } : undefined,
       });
@@ -127,7 +128,7 @@
         levels.push({ value: [n + 1, block.robust], tip: text }, { value: [n + 1.9, block.robust], tip: text }, [n + 1.92, null]);
       });
       series.push({ type: 'line', name: data.arms[r.v], showSymbol: false, data: points, lineStyle: { color: colour, width: 1, opacity: 0.55 }, itemStyle: { color: colour }, ...emphasis() });
-      series.push({ type: 'line', name: data.arms[r.v], symbol: 'none', data: levels, lineStyle: { color: colour, width: 3 }, itemStyle: { color: colour }, ...emphasis() });
+      series.push({ type: 'line', name: data.arms[r.v], symbol: 'none', data: levels, lineStyle: lineOf(data, r.v, 3), itemStyle: { color: colour }, ...emphasis() });
     }
     const names = its[0].blocks.map((b) => b.b);
     // Rare bins reach far: the axis shows the middle 92 % of them, and every estimate.
@@ -137,23 +138,40 @@
       { name: `% against ${data.arms[0]}`, ...around(low, high) }, series, { label: `Change in the same round over the blocks of ${data.cells[c]}` });
   }
 
+  // All rounds of all blocks: how far single ones spread, beside what is made of them.
+  function spread(data, state, c) {
+    const its = data.rounds.filter((r) => r.c === c && state.arms.has(r.v));
+    if (!its.length) return null;
+    const series = its.map((r) => ({ type: 'line', step: 'middle', name: data.arms[r.v], symbol: 'none', lineStyle: lineOf(data, r.v, 1.6), itemStyle: { color: data.colours[r.v] }, areaStyle: { color: data.colours[r.v], opacity: 0.12 }, ...emphasis(),
+      data: r.bars.map((p) => ({ value: p, tip: tip(data, r.v, [`${p[1]} % of ${prefixed(r.n)} rounds: about ${minus(p[0].toFixed(1))} % against ${data.arms[0]}`, `all of them: ${minus(r.robust.toFixed(2))} %`]) })),
+      markLine: { silent: true, symbol: 'none', precision: -1, label: { show: false }, lineStyle: { color: data.colours[r.v], type: 'dashed', width: 1.4 }, data: [{ xAxis: r.robust }] } }));
+    return base({ ...state, log: false }, { name: `% against ${data.arms[0]} in the same round` }, { name: '% of rounds', min: 0, axisLine: { onZero: false, lineStyle: { color: css('--soft') } } }, series, { label: `Histogram of the changes of single rounds in ${data.cells[c]}` });
+  }
+
+  const BEFORE = 0.28;  // of the time that is measured: the room of what came before, however long it took
   function rates(data, state, c) {
     const its = data.rates.filter((r) => r.c === c && state.arms.has(r.v));
     if (!its.length) return null;
-    const series = [];
+    const series = [], soft = css('--soft'), last = Math.max(...its.map((r) => r.p[r.p.length - 1][0])), earlier = its.filter((r) => r.q), left = -BEFORE * last;
+    const told = (q) => `${q[0]}: ${prefixed(q[2])} ops/s over ${q[1]} s`;
     for (const v of state.arms) {
       const mine = its.filter((r) => r.v === v);
       if (!mine.length) continue;
       const style = { name: data.arms[v], type: 'line', showSymbol: false, itemStyle: { color: data.colours[v] }, ...emphasis() };
+      const level = (q, words) => (q ? [[left, q], [left * 0.05, q]].map(([x, q]) => ({ value: [x, q[2]], tip: tip(data, v, words) })).concat([[0, null]]) : []);
       for (const r of mine) {
-        series.push({ ...style, lineStyle: { color: data.colours[v], width: 0.7, opacity: 0.35 }, data: r.p.map((p) => ({ value: p, tip: tip(data, v, [`${prefixed(p[1])} ops/s at ${p[0]} s`, `block ${r.b}`]) })) });
+        series.push({ ...style, lineStyle: lineOf(data, v, 0.7, { opacity: 0.35 }), data: level(r.q, r.q && [told(r.q), `block ${r.b}`]).concat(r.p.map((p) => ({ value: p, tip: tip(data, v, [`${prefixed(p[1])} ops/s at ${p[0]} s`, `block ${r.b}`]) }))) });
       }
-      series.push({ ...style, lineStyle: { color: data.colours[v], width: 2.4 }, data: across(mine.map((r) => r.p)).map((p) => ({ value: p, tip: tip(data, v, [`median ${prefixed(p[1])} ops/s at ${p[0]} s`]) })) });
+      const known = mine.map((r) => r.q).filter(Boolean), middle = known.length ? [known[0][0], +median(known.map((q) => q[1])).toPrecision(3), median(known.map((q) => q[2]))] : null;
+      series.push({ ...style, lineStyle: lineOf(data, v, 2.4), data: level(middle, middle && ['median', told(middle)]).concat(across(mine.map((r) => r.p)).map((p) => ({ value: p, tip: tip(data, v, [`median ${prefixed(p[1])} ops/s at ${p[0]} s`]) }))) });
     }
-    const ramp = data.phases[c];
-    if (ramp) series[0].markArea = { silent: true, itemStyle: { color: css('--grid'), opacity: 0.6 }, label: { color: css('--soft'), position: 'insideTop' }, data: [[{ name: 'ramp, not counted', xAxis: 0 }, { xAxis: ramp }]] };
-    return base(state, { name: 'seconds of load', min: 0 }, { name: 'operations per second', ...(state.log ? {} : { min: 0 }) }, series,
-      { label: `Operations per second inside the trials of ${data.cells[c]}` });
+    const ramp = data.phases[c], area = (name, from, to, position, opacity) => [{ name, xAxis: from, label: { position }, itemStyle: { opacity } }, { xAxis: to }];
+    const areas = [...(earlier.length ? [area(earlier[0].q[0], left, 0, 'insideTop', 0.8)] : []), ...(ramp ? [area('ramp, not counted', 0, ramp, 'insideBottom', 0.5)] : []), ...(its[0].n ? [area(its[0].n, ramp || 0, last, 'insideTop', 0)] : [])];
+    if (areas.length) series[0].markArea = { silent: true, itemStyle: { color: css('--grid') }, label: { color: soft, fontSize: 10, distance: 2 }, data: areas };
+    if (earlier.length) series[0].markLine = { silent: true, symbol: 'none', label: { show: false }, lineStyle: { color: soft, type: 'solid', width: 1 }, data: [{ xAxis: 0 }] };
+    return base(state, { name: 'seconds of load', ...(earlier.length ? { min: left, max: last, axisTick: { show: false } } : { min: 0 }), label: { formatter: (x) => (x < 0 || (earlier.length && x === last && x % 1) ? '' : prefixed(x)) } },
+      { name: 'operations per second', ...(state.log ? {} : { min: 0 }) }, series,
+      { label: `Operations per second inside the trials of ${data.cells[c]}${earlier.length ? `, after ${earlier[0].q[0]}` : ''}` });
   }
 
   function memory(data, state, c, v) {
@@ -179,7 +197,7 @@
   function curve(data, state, c, op) {
     const its = data.latency.filter((l) => l.c === c && l.op === op && state.arms.has(l.v));
     if (!its.length) return null;
-    const series = its.map((l) => ({ type: 'line', name: data.arms[l.v], symbol: 'none', lineStyle: { color: data.colours[l.v], width: 2 }, itemStyle: { color: data.colours[l.v] }, ...emphasis(),
+    const series = its.map((l) => ({ type: 'line', name: data.arms[l.v], symbol: 'none', lineStyle: lineOf(data, l.v, 2), itemStyle: { color: data.colours[l.v] }, ...emphasis(),
       data: l.curve.map(([p, y]) => ({ value: [100 / (100 - p), y], tip: tip(data, l.v, [`${op} p${+p.toFixed(3)}: ${duration(y)}`, `of ${prefixed(l.n)} operations`]) })) }));
     const label = (x) => ({ 2: '50', 10: '90', 100: '99', 1000: '99.9', 10000: '99.99' }[Math.round(x)] ?? '');
     return base({ ...state, log: true }, { type: 'log', name: 'percentile', label: { formatter: label } }, { name: 'latency', label: { formatter: duration } }, series, { label: `Latency of ${op} by percentile in ${data.cells[c]}` });
@@ -187,7 +205,7 @@
   function bars(data, state, c, op) {
     const its = data.latency.filter((l) => l.c === c && l.op === op && state.arms.has(l.v));
     if (!its.length) return null;
-    const series = its.map((l) => ({ type: 'line', step: 'middle', name: data.arms[l.v], symbol: 'none', lineStyle: { color: data.colours[l.v], width: 1.6 }, itemStyle: { color: data.colours[l.v] },
+    const series = its.map((l) => ({ type: 'line', step: 'middle', name: data.arms[l.v], symbol: 'none', lineStyle: lineOf(data, l.v, 1.6), itemStyle: { color: data.colours[l.v] },
       areaStyle: { color: data.colours[l.v], opacity: 0.12 }, ...emphasis(), data: l.bars.map((p) => ({ value: p, tip: tip(data, l.v, [`${p[1]} % of ${op}s take about ${duration(p[0])}`]) })) }));
     return base({ ...state, log: false }, { type: 'log', name: 'latency', label: { formatter: duration } }, { name: '% of operations', min: 0 }, series, { label: `Histogram of the latency of ${op} in ${data.cells[c]}` });
   }
@@ -220,17 +238,43 @@
     return option;
   }
 
+  // By cell a band of what noise alone can seem to be, and the arms' changes beside it.
+  function noise(data, state, one) {
+    const cells = one.cells.filter((cell) => state.cells.has(cell.c)), arms = [...state.arms].filter((v) => v !== 0), series = [];
+    if (!cells.length || !arms.length) return null;
+    const n = (y) => digits(y[1], y[2]);
+    series.push({ type: 'custom', name: 'noise floor', silent: true, z: 1, data: cells.map((cell, i) => [i + 1, ...cell.floor]), encode: { x: 0, y: [1, 2] }, renderItem: (_, api) => {
+      const [left, low] = api.coord([api.value(0) - 0.42, api.value(1)]), [right, high] = api.coord([api.value(0) + 0.42, api.value(2)]);
+      return { type: 'rect', shape: { x: left, y: high, width: right - left, height: low - high }, style: { fill: css('--grid'), stroke: css('--faint'), lineWidth: 0.6 } };
+    } });
+    arms.forEach((v, k) => {
+      const rows = cells.map((cell, i) => [i + 1 + 0.72 / Math.max(3, arms.length) * (k - (arms.length - 1) / 2), cell.rows.find((r) => r.v === v), cell]).filter(([, r]) => r);
+      series.push({ type: 'custom', name: data.arms[v], silent: true, z: 2, data: rows.map(([x, r]) => [x, r.y[1], r.y[2]]), encode: { x: 0, y: [1, 2] }, renderItem: (_, api) => {
+        const [x, y1] = api.coord([api.value(0), api.value(1)]), [, y2] = api.coord([api.value(0), api.value(2)]);
+        return { type: 'line', shape: { x1: x, y1, x2: x, y2 }, style: { stroke: data.colours[v], lineWidth: 2.4 } };
+      } });
+      series.push({ type: 'scatter', name: data.arms[v], symbol: `path://${markOf(v)}`, symbolSize: 10, itemStyle: { color: data.colours[v] }, z: 3, ...emphasis(), data: rows.map(([x, r, cell]) => ({ value: [x, r.y[0]],
+        tip: tip(data, v, [`${data.cells[cell.c]}: ${minus(r.y[0].toFixed(n(r.y)))} ${one.unit} [${r.y.slice(1).map((e) => minus(e.toFixed(n(r.y)))).join(', ')}]`, `noise floor \u00b1${cell.floor[1].toPrecision(2)} ${one.unit}`]) })) });
+    });
+    const ends = cells.flatMap((cell) => [...cell.floor, ...cell.rows.filter((r) => state.arms.has(r.v)).flatMap((r) => r.y)]);
+    const option = base({ ...state, log: false }, { min: 0.5, max: cells.length + 0.5, interval: 1, axisTick: { show: false }, axisLine: { onZero: false, lineStyle: { color: css('--soft') } }, label: { formatter: (x) => (cells[Math.round(x) - 1] && Math.abs(x - Math.round(x)) < 0.01 ? data.cells[cells[Math.round(x) - 1].c].replace(' \u00b7 ', '\n') : ''), customValues: cells.map((_, i) => i + 1), fontSize: 10, lineHeight: 12 } },
+      { name: `${one.unit} against ${data.arms[0]}`, ...around(Math.min(...ends), Math.max(...ends)) }, series, { label: `Changes of ${data.metrics[one.m].name} beside the noise floor`, zoom: false });
+    return option;
+  }
+
   // Every figure for a state: an id, a title that says the question, and its plots (name, key of linked zoom, option).
   function figures(data, state, results) {
     const cells = [...state.cells], arms = [...state.arms], ops = [...new Set(data.latency.map((l) => l.op))];
     const each = (draw) => cells.map((c) => ({ name: data.cells[c], option: draw(c) })).filter((p) => p.option);
     const name = data.metrics[state.metric].name, spoiled = data.trials.some((t) => t.s !== 'ok' && state.cells.has(t.c) && state.arms.has(t.v) && state.metric in t.m);
     // Each figure says which arm is which: it may be saved or printed without the rest of the page.
-    const legend = (marked, shown = arms) => shown.map((v) => [data.arms[v], data.colours[v], marked ? markOf(v) : '']), others = arms.filter((v) => v !== 0);
+    const legend = (marked, shown = arms) => shown.map((v) => [data.arms[v], data.colours[v], marked ? markOf(v) : perfrunnerSample(v, data.arms.length)]), others = arms.filter((v) => v !== 0);
     const all = [
       { id: 'trials', title: state.time ? `Did the machine drift? ${name}, trial after trial` : `How much do trials spread? ${name} of every trial, joined by block`, legend: legend(true, state.relative ? others : arms),
         words: `Dashed: the mean of an arm${spoiled ? '; faint: void, does not count' : ''}.`, plots: each((c) => trials(data, state, c)) },
       { id: 'rounds', title: 'Does the change hold from round to round?', legend: legend(false, others), words: 'Thin: medians of some rounds each; thick: the estimate of a block.', plots: each((c) => rounds(data, state, c)) },
+      { id: 'spread', title: 'How far do single rounds spread?', legend: legend(false, others), words: 'Dashed: the estimate of all of them; the outermost hundredth is left out.', plots: each((c) => spread(data, state, c)) },
+      { id: 'noise', title: 'Is the change larger than the noise of this host?', legend: [...legend(true, others), ['the noise floor', css('--grid')]], words: 'What two runs of one build can seem to differ by. Bars: 95 % intervals.', columns: 2, plots: data.noise.map((one) => ({ name: data.metrics[one.m].name, option: noise(data, state, one) })).filter((p) => p.option) },
       { id: 'fragmentation', title: 'How much memory is held and not used, by every formula?', legend: legend(true), words: 'Filled: what is not mem_used; hollow: what is not payload (the bytes that were asked for).', columns: 2, plots: each((c) => fragmentation(data, state, c, results)) },
       ...ops.flatMap((op) => [
         { id: `latency-${op}`, title: `How long do ${op}s take, percentile by percentile?`, legend: legend(false), plots: each((c) => curve(data, state, c, op)) },

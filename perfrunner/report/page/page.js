@@ -169,7 +169,8 @@
     box.hidden = !trial;
     if (!trial) return;
     const head = `${data.arms[trial.v]}, ${data.cells[trial.c]}, block ${trial.b}${trial.a > 1 ? `, attempt ${trial.a}` : ''}${trial.s === 'ok' ? '' : ` (${trial.s})`}`;
-    const links = trial.d ? ['engine.log', 'reproduce.sh', 'client.json', 'samples.jsonl'].flatMap((f) => [element('a', { href: `${trial.d}/${f}` }, f), ' ']) : ['The raw files are not beside this page.'];
+    const at = (name) => `${trial.d}/${name}`.split('/').map(encodeURIComponent).join('/');
+    const links = trial.d ? [...data.files[trial.f].flatMap((name) => [element('a', { href: at(name) }, name), ' ']), element('a', { href: at('') }, 'all raw data')] : ['The raw files are not beside this page.'];
     const metrics = Object.entries(trial.m).map(([id, value]) => {
       const [factor, unit] = data.metrics[id]?.scales[trial.c] || [1, ''];
       return element('div', {}, element('dt', {}, id), element('dd', {}, `${+(value / factor).toPrecision(5)} ${unit}`));
@@ -194,9 +195,14 @@
   async function copy(button) {
     const rows = shownRows(button.closest('.tools').nextElementSibling.querySelector('table'));
     const markdown = () => [rows[0], rows[0].map(() => '--'), ...rows.slice(1)].map((r) => `| ${r.map((c) => c.replaceAll('|', '\\|')).join(' | ')} |`).join('\n');
-    await navigator.clipboard.writeText(button.dataset.copy === 'csv' ? rows.map((r) => r.map(field).join(',')).join('\n') : markdown());
+    await copied(button, button.dataset.copy === 'csv' ? rows.map((r) => r.map(field).join(',')).join('\n') : markdown());
+  }
+  async function copied(button, content) {
     const text = button.textContent;
-    button.textContent = 'Copied';
+    try {
+      await navigator.clipboard.writeText(content);
+      button.textContent = 'Copied';
+    } catch { button.textContent = 'The browser does not let pages copy'; }
     setTimeout(() => { button.textContent = text; }, 1500);
   }
   for (const button of all('[data-copy]')) button.addEventListener('click', () => copy(button));
@@ -238,6 +244,14 @@
   });
   $('controls').addEventListener('submit', (e) => e.preventDefault());
   $('controls').addEventListener('reset', (e) => { e.preventDefault(); state = everything(); fill(); show(); });
+  $('address').addEventListener('click', () => copied($('address'), location.href));
+  $('all-trials').addEventListener('click', () => save('trials.csv', 'text/csv', everyTrial()));
+  // As they were measured, in their own units.
+  function everyTrial() {
+    const metrics = [...new Set(content.trials.flatMap((t) => Object.keys(t.metrics)))], own = ['block', 'attempt', 'position', 'workload', 'bucket', 'variant', 'build_id', 'status', 'started_at', 'finished_at'];
+    const lines = [[...own, ...metrics], ...content.trials.map((t) => [...own.map((key) => t[key] ?? ''), ...metrics.map((id) => t.metrics[id] ?? '')])];
+    return lines.map((l) => l.map(field).join(',')).join('\n') + '\n';
+  }
   $('filter').addEventListener('input', () => { state.filter = $('filter').value; show(); });
   window.addEventListener('hashchange', () => { readAddress(); fill(); show(); });
   window.addEventListener('resize', () => charts.forEach((c) => c.resize()));
@@ -256,6 +270,18 @@
     folded.splice(0).forEach((d) => { d.open = false; });
     show();
   });
+  // Many arms on a telephone: a line each; their sentences are folded where they would take the first screen.
+  const narrow = matchMedia('(max-width: 40rem)'), verdict = document.querySelector('.verdict'), told = document.querySelector('.told');
+  function brief() {
+    if (!told) return;
+    verdict.classList.remove('folded');
+    told.open = true;
+    const long = narrow.matches && told.offsetHeight > 0.32 * window.innerHeight;
+    verdict.classList.toggle('folded', long);
+    told.open = !long;
+  }
+  narrow.addEventListener('change', brief);
+  brief();
   readAddress();
   fill();
   show();

@@ -7,7 +7,7 @@ import json
 import os
 import re
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +18,9 @@ from perfrunner.analysis.noise import is_aa
 from perfrunner.report.charts.style import ARMS
 from perfrunner.report.files import write_whole
 from perfrunner.report.history import history_document
+from perfrunner.report.redact import redacted_record
 from perfrunner.report.variants import definition
-from perfrunner.results import ResultStore
+from perfrunner.results import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,9 +45,12 @@ class Entry:
         return self.summary.experiment
 
 
-def write_site(stores: Sequence[Path], directory: Path) -> list[Path]:
-    """index.html and what it leads to, in `directory`; the paths. What was there of other names stays."""
-    entries, data = _read(stores, directory)
+def write_site(stores: Sequence[Path], directory: Path, url: str | None = None) -> list[Path]:
+    """index.html and what it leads to, in `directory`; the paths. What was there of other names stays.
+
+    `url`: the one database of all of `stores`, which then are where the reports are.
+    """
+    entries, data = _read(stores, directory, url)
     specs: dict[str, list[Entry]] = defaultdict(list)
     for entry in entries:
         specs[entry.record.name].append(entry)
@@ -83,22 +87,30 @@ def slug(name: str) -> str:
     return plain if plain == name else f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
-def _read(stores: Sequence[Path], directory: Path) -> tuple[list[Entry], dict[str, list[Night]]]:
+def _read(
+    stores: Sequence[Path], directory: Path, url: str | None
+) -> tuple[list[Entry], dict[str, list[Night]]]:
     """All experiments, the newest first; and the newest runs of each spec, oldest first."""
     entries: list[Entry] = []
     data: dict[str, list[Night]] = {}
-    for place in stores:
-        with ResultStore.open(place, create=False) as store:
+    for place in stores if url is None else stores[:1]:
+        with open_store(place, url, create=False) as store:
             runs: dict[str, list[ExperimentSummary]] = defaultdict(list)
+            shown: dict[str, ExperimentRecord] = {}
             for summary in store.list():
                 record = summary.experiment
-                entries.append(Entry(summary, place, _link(place, record.id, directory)))
+                shown[record.id] = redacted_record(record)
+                told = replace(summary, experiment=shown[record.id])
+                places = (place,) if url is None else stores
+                links = (_link(one, record.id, directory) for one in places)
+                entries.append(Entry(told, place, next(filter(None, links), None)))
                 if record.state == "done" and not is_aa(record.spec_json):
                     runs[record.name].append(summary)
             for name, its in runs.items():
                 metrics = primary_metrics(its[-1].experiment)
                 data.setdefault(name, []).extend(
-                    nights(its[-MOST_RUNS:], store.load, metrics, store.directory)
+                    replace(night, record=shown[night.experiment])
+                    for night in nights(its[-MOST_RUNS:], store.load, metrics, store.directory)
                 )
     entries.sort(key=lambda e: (e.record.created_at, e.record.id), reverse=True)
     for found in data.values():

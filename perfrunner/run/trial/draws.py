@@ -6,6 +6,7 @@ So a resumed run draws what the killed one would have drawn, and no draw depends
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 
 from perfrunner.build.layout import SEEDS
 from perfrunner.run.plan.schedule import Task
@@ -33,6 +34,11 @@ def padding_size(seed: int, task: Task) -> int:
 def layout_seed(seed: int, shared: str, block: int, attempt: int) -> int:
     """Of the order that programs are linked in: the same for all that have `shared` in common."""
     return SEEDS.start + _draw(f"{seed}/layout/{block}/{attempt}/{shared}") % len(SEEDS)
+
+
+def placing_order(seed: int, variants: Iterable[str], block: int, attempt: int) -> list[str]:
+    """In which a block's relinked programs are made and placed: what is first on the host is not always one arm's."""
+    return sorted(variants, key=lambda name: _draw(f"{seed}/placing/{block}/{attempt}/{name}"))
 
 
 def _draw(key: str) -> int:

@@ -15,7 +15,7 @@ from perfrunner.build.layout import ENGINE_PROGRAM
 from perfrunner.build.output import Progress, silent
 from perfrunner.build.place import Builder
 from perfrunner.cluster.transport import Transport
-from perfrunner.run.trial.draws import layout_seed
+from perfrunner.run.trial.draws import layout_seed, placing_order
 from perfrunner.run.trial.seats import Deployed, Seat
 from perfrunner.spec.model import Spec
 from perfrunner.spec.workloads import LatencySpec, MicrobenchSpec
@@ -59,7 +59,8 @@ class Relinks:
             return self.deployed
         if self._block != (block, attempt):
             self._forget()
-            self._now = {name: self._relinked(name, block, attempt) for name in self.deployed}
+            for name in placing_order(self.seed, self.deployed, block, attempt):
+                self._now[name] = self._relinked(name, block, attempt)
             self._block = (block, attempt)
         return self._now
 

@@ -162,6 +162,11 @@ class Bench:
             engine.kvctl(["wait-persisted", f"--timeout={timeout:.0f}"], timeout=timeout + 5.0)
 
     @property
+    def copies(self) -> int:
+        """Of each document, the active one too."""
+        return min(map(len, self.nodes.rows)) if len(self.engines) > 1 else 1
+
+    @property
     def nodes(self) -> Nodes:
         if self._nodes is None:
             self._nodes = Nodes(

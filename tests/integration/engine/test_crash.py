@@ -27,6 +27,7 @@ VBUCKETS = 8
 OK, ENOENT = 0, 1
 KEYS = 600
 BATCH = 50
+REST_S = 0.02  # between two batches, at first
 
 
 def value_of(key: int, version: int) -> bytes:
@@ -88,10 +89,14 @@ class Writer(threading.Thread):
     def run(self) -> None:
         try:
             with Wire(self.port) as wire:
+                rest = REST_S
                 while not self.stop.is_set():
                     self.batch(wire)
                     if self.rest.is_set():
-                        time.sleep(0.02)
+                        time.sleep(rest)
+                        rest *= 1.5  # a slow disk takes longer for a batch
+                    else:
+                        rest = REST_S
         except (EOFError, OSError):
             pass  # the engine was killed
 

@@ -110,6 +110,28 @@ def test_a_loaded_vbucket_arrives_in_order_and_whole(port: int, writer: Writer) 
         assert {message.opaque for message in got} == {1}
 
 
+@pytest.mark.parametrize(
+    ("kind", "flags"), [("ephemeral", 0), ("persistent", 0), ("persistent", DISK_ONLY)]
+)
+def test_every_document_arrives_as_raw_or_json_as_it_was_stored(
+    kind: str, flags: int, start_engine: Callable[..., Any]
+) -> None:
+    """From the checkpoints, and from disk."""
+    port = start_engine(kind=kind).port
+    stored = {b"k%d" % number: number % 2 for number in range(400)}
+    with Writer(port) as writer:
+        writer.hello("select_bucket", "json")
+        for key, datatype in stored.items():
+            writer.send(set_frame(key, b'{"n":1}', datatype=datatype))
+        assert {writer.answer().status for _ in stored} == {0}
+        if flags == DISK_ONLY:
+            writer.wait_persisted()
+    with DcpClient(port) as client:
+        assert client.open_stream(end=len(stored), flags=flags).status == 0
+        got = [message for message in client.until_end() if message.is_document]
+    assert {message.key: message.datatype for message in got} == stored
+
+
 def test_what_is_written_while_streaming_arrives(port: int, writer: Writer) -> None:
     with DcpClient(port) as client:
         assert client.open_stream().status == 0

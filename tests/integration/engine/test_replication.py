@@ -26,11 +26,12 @@ pytestmark = pytest.mark.integration
 
 VBUCKETS = 8
 GET, DELETE, SASL_AUTH, SET_VBUCKET, SELECT, ACTIVE = 0x00, 0x04, 0x21, 0x3D, 0x89, 1
+RAW, JSON = 0, 1
 
 
 def session(port: int) -> Wire:
     wire = Wire(port)
-    wire.hello("select_bucket")
+    wire.hello("select_bucket", "json")
     assert wire.ask(SELECT, b"default").status == 0
     return wire
 
@@ -40,7 +41,7 @@ def vbucket_of(key: bytes) -> int:
 
 
 def load(port: int, operations: int, seed: int) -> None:
-    """Sets, overwrites and deletions over all vBuckets, pipelined."""
+    """Sets of raw and JSON documents, overwrites and deletions over all vBuckets, pipelined."""
     draw = random.Random(seed)
     with session(port) as wire:
         for batch in range(0, operations, 500):
@@ -52,7 +53,10 @@ def load(port: int, operations: int, seed: int) -> None:
                     requests.append(frame(DELETE, key, vbucket=vbucket))
                 else:
                     value = b"%d:" % number + draw.randbytes(draw.randrange(200))
-                    requests.append(set_frame(key, value, flags=number, vbucket=vbucket))
+                    kind = draw.choice((RAW, JSON))
+                    requests.append(
+                        set_frame(key, value, flags=number, vbucket=vbucket, datatype=kind)
+                    )
             wire.send(b"".join(requests))
             for _ in requests:
                 assert wire.answer().status in (0, 1)
@@ -73,7 +77,7 @@ def contents(port: int) -> list[dict[bytes, Message]]:
 
 def essence(message: Message) -> tuple[Any, ...]:
     """Everything but the stream's number."""
-    return (message.opcode, message.cas, message.extras, message.value)
+    return (message.opcode, message.cas, message.extras, message.datatype, message.value)
 
 
 def same(source: int, replica: int) -> bool:

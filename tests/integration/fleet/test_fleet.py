@@ -186,6 +186,19 @@ def test_a_run_that_fails_says_why(lab: FleetLab) -> None:
     assert "the bench gave up" in lab.call("status").stdout
 
 
+def test_a_group_whose_host_cannot_be_used_fails_alone(lab: FleetLab) -> None:
+    lab.write("ab", blocks=1)
+    lab.work("a").parent.mkdir(parents=True, exist_ok=True)
+    lab.work("a").write_text("no directory")
+    first, second = lab.submit("a"), lab.submit("b")
+    assert lab.drive("east", "--drain").wait(PATIENCE_S) == 0
+    status = lab.wait_until(first, "failed")
+    assert status.ending is not None
+    assert str(lab.work("a")) in status.ending.said
+    lab.wait_until(second, "done")
+    assert_complete(lab, "b", blocks=1)
+
+
 def test_one_driver_of_a_name(lab: FleetLab) -> None:
     lab.write("a", blocks=1)
     lab.submit("a", "--repeats", "100")

@@ -106,3 +106,29 @@ def test_two_drivers_and_three_groups_outlive_a_database_that_is_away(
         for data in lab.results(group):
             assert lab.events(group, data.experiment.id) == ["begun", "finished"]
     assert "waits" not in lab.said("east") + lab.said("west"), "no lock had to judge"
+
+
+@pytest.mark.long
+def test_runs_whose_results_are_on_the_server_wait_for_it(server: Postgres, lab: FleetLab) -> None:
+    """Queue and results of two groups on one server, which is away while trials end."""
+    raw = lab.directory / "raw"
+    store = f"{server.new_database()}&raw={raw}"
+    lab.write("ab", server.new_database(), store, blocks=4, variants=SLOW)
+    jobs = [lab.submit(group) for group in "ab"]
+    lab.drive("east", "--drain")
+    for one in jobs:
+        lab.wait_until_it_measures(one)
+    server.stop()
+    gone = time.monotonic()
+    try:
+        lab.wait("the database is away for a while", lambda: time.monotonic() - gone > AWAY_S)
+    finally:
+        server.start()
+    assert lab.drivers["east"].wait(PATIENCE_S) == 0
+    assert {s.state for s in lab.statuses()} == {"done"}, lab.said("east")
+    for group in "ab":
+        assert_complete(lab, group, blocks=4)
+        (data,) = lab.results(group)
+        assert lab.events(group, data.experiment.id) == ["begun", "finished"]
+        assert {trial.raw_dir for trial in data.trials} == set(data.contents)
+    assert PASSWORD not in lab.said("east")

@@ -23,7 +23,7 @@ from perfrunner.run.trial.runner import TrialRunner
 from perfrunner.run.trial.seats import Deployed, TrialResult
 from perfrunner.spec import load_spec
 from tests.support.fakes import ROOT
-from tests.support.netlab import Lab
+from tests.support.netlab import Lab, raised_lab, why_not
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -70,6 +70,7 @@ class Cluster:
             "engine": {"vbuckets": 64, "quota_mb": 128, "threads": 1, "shards": 1, "verify": "replicas"},
             "workloads": WORKLOADS, "blocks": 1, "seed": 7, "client": {"python": sys.executable},
         }  # fmt: skip
+        directory.mkdir(exist_ok=True)
         path = directory / "spec.yaml"
         path.write_text(json.dumps(spec))
         self.spec = load_spec(path, [], None)
@@ -120,6 +121,11 @@ def test_two_nodes_with_a_replica(
     ]
     sets = [int(one["cmd_set"]) for one in stats]
     assert min(sets) > 0.3 * max(sets), "both were driven"
+    if workload == "sdk":
+        for path in result.directory.glob("verify-load-*.json"):
+            assert json.loads(path.read_text())["verify"]["sampled"] >= 40, (
+                "of each copy, by the SDK"
+            )
     lab.assert_idle()
 
 
@@ -151,6 +157,21 @@ def test_three_nodes_two_replicas_two_clients(lab: Lab, tmp_path: Path, artifact
     result = Cluster(tmp_path, artifact, document).run("pf")
     assert (result.status, result.reason) == ("ok", "")
     assert result.facts["verified"] == {"documents": ITEMS, "copies": 3}
+
+
+@pytest.mark.long
+def test_four_nodes_three_replicas(tmp_path: Path, artifact: Path) -> None:
+    """As many copies as there may be, each on a node of its own."""
+    if reason := why_not():
+        pytest.skip(reason)
+    with raised_lab(4, tmp_path / "lab") as lab:
+        nodes = ["lab1", "lab2", "lab3", "lab4"]
+        document = lab.cluster_document(nodes, ["lab1"], replicas=3)
+        for workload in ("pf", "sdk"):
+            result = Cluster(tmp_path / workload, artifact, document).run(workload)
+            assert (result.status, result.reason) == ("ok", "")
+            assert result.facts["verified"] == {"documents": ITEMS, "copies": 4}
+        lab.assert_idle()
 
 
 def test_the_sdk_on_two_clients_finds_all_that_it_wrote(

@@ -16,7 +16,7 @@ import pytest
 
 from perfrunner.results import ExperimentData, ResultStore
 from tests.support import fakes
-from tests.support.fakes import Driver, variant
+from tests.support.fakes import Driver, processes_of, variant
 from tests.support.netlab import Lab
 
 pytestmark = pytest.mark.integration
@@ -111,6 +111,29 @@ def test_a_host_that_goes_costs_its_block_and_the_run_goes_on_when_it_is_back(
         lab.thaw(victim)
     assert driver.finish(200) == 0, driver.stderr()
     assert_complete(run, lab)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("moment", ["build", "proof"])
+def test_a_host_that_is_cut_before_the_first_trial_costs_none(
+    lab: Lab, run: Run, tmp_path: Path, moment: str
+) -> None:
+    write(run, lab, sleep=0.1)
+    go_on = tmp_path / "go on"
+    fakes = {"build_sleep": 1.0} if moment == "build" else {"proof_waits": str(go_on)}
+    driver = run.start(fakes=fakes)
+    driver.wait_for("BuildStarted" if moment == "build" else "BuildFinished", variant="changed")
+    while moment == "proof" and not any("/go on" in p for p in processes_of(lab.layout.work_dir)):
+        assert driver.process.poll() is None, driver.stderr()
+        time.sleep(0.02)
+    lab.cut("lab1")
+    driver.wait_for("Warned")
+    lab.heal("lab1")
+    go_on.touch()  # for the next proofs
+    assert driver.finish(200) == 0, driver.stderr()
+    assert_complete(run, lab)
+    assert all(t.attempt == 1 for t in stored(run).trials)
 
 
 @pytest.mark.long

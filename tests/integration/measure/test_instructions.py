@@ -60,7 +60,7 @@ def test_callgrind_counts_the_same_twice(host: Host, engine: CountedEngine) -> N
     assert one is not None
     assert two is not None
     assert 500 < one < 20_000
-    assert abs(one / two - 1) < 0.001
+    assert abs(one / two - 1) < 0.002  # the margin of instructions_per_op (docs/metrics.md)
     for count in counts:
         assert count.per_op == pytest.approx(count.front_end_per_op, rel=0.05)
     assert not host.transport.exists("counted")

@@ -15,6 +15,7 @@ import synthetic
 import synthetic_nights
 import synthetic_turns
 
+from perfrunner.analysis.noise import NoiseFloor
 from perfrunner.report import build_report, write_html
 from perfrunner.report.site import write_site
 from perfrunner.results import ResultStore
@@ -65,6 +66,24 @@ def rounds_page(tmp_path_factory):
     with ResultStore.open(directory, create=False) as store:
         data = store.load(experiment)
     return write_html(build_report(data), data, directory / "report.html")
+
+
+@pytest.fixture(scope="session")
+def many_arms(tmp_path_factory):
+    """The HTML report of a synthetic experiment of twelve arms on a host whose noise floor is known."""
+    directory = tmp_path_factory.mktemp("dozen")
+    arms = ("glibc", *(f"arm-{n}" for n in range(1, 12)))
+    shape = synthetic.Shape(variants=arms, blocks=6, void_block=None, workloads=("pillowfight",))
+    experiment = synthetic.write(directory, shape)
+    with ResultStore.open(directory, create=False) as store:
+        data = store.load(experiment)
+    report = build_report(data)
+    known = {"kind": "ratio", "floor": 0.012, "blocks": 10, "source": "aa", "measured_at": "2026"}
+    floors = tuple(
+        NoiseFloor(workload=cell.workload, bucket=cell.bucket, metric="ops_per_s", **known)
+        for cell in report.comparison.cells
+    )
+    return write_html(replace(report, noise=floors), data, directory / "report.html")
 
 
 @pytest.fixture(scope="session")

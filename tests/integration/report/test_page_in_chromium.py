@@ -46,7 +46,7 @@ def test_the_data_is_inside(visit):
     assert content["report"]["experiment"] == "demo-20261120"
 
 
-def test_hovering_a_point_tells_its_trial_and_a_click_keeps_it(visit):
+def test_hovering_a_point_tells_its_trial_and_a_click_keeps_it(visit, page):
     tab = visit()
     plot = drawn(tab, "trials").locator(".plot").first
     place = plot.evaluate("""box => {
@@ -59,10 +59,67 @@ def test_hovering_a_point_tells_its_trial_and_a_click_keeps_it(visit):
     kept = tab.locator("#trial")
     playwright_expect(kept).to_be_visible()
     assert "pillowfight · persistent, block 3" in kept.inner_text()
-    assert (
-        kept.get_by_text("reproduce.sh").get_attribute("href").startswith("demo-20261120/trials/3-")
-    )
+    names = kept.locator("p a").all_inner_texts()
+    assert names == ["client.json", "samples.jsonl", "all raw data"]  # that are there, and no other
+    link = kept.get_by_text("samples.jsonl").get_attribute("href")
+    assert link.startswith("demo-20261120/trials/3-")
+    assert (page.parent / unquote(link)).is_file()
+    assert (page.parent / unquote(kept.get_by_text("all raw data").get_attribute("href"))).is_dir()
     assert "trial=" in tab.url
+
+
+def test_the_address_is_copied_by_a_button(visit):
+    tab = visit(state="log=1")
+    tab.get_by_role("button", name="Copy address").click()
+    playwright_expect(tab.get_by_role("button", name="Copied")).to_be_visible()
+    assert tab.evaluate("navigator.clipboard.readText()") == tab.url
+    assert tab.url.endswith("#log=1")
+
+
+def test_every_trial_is_saved_as_csv(visit):
+    tab = visit()
+    with tab.expect_download() as download:
+        tab.get_by_role("button", name="Save all trials").click()
+    rows = list(csv.DictReader(download.value.path().read_text().splitlines()))
+    assert len(rows) == 99
+    content = json.loads(tab.locator("#data").text_content())
+    first = content["trials"][0]
+    assert rows[0]["variant"] == first["variant"]
+    assert float(rows[0]["ops_per_s"]) == first["metrics"]["ops_per_s"]
+
+
+def test_throughput_has_the_phases_of_its_trials(visit):
+    tab = visit()
+    plot = drawn(tab, "rates").locator(".plot")
+    areas = "b => b.chart.getOption().series[0].markArea.data.map(a => a[0].name)"
+    assert plot.first.evaluate(areas) == ["populate", "access"]
+    assert plot.nth(3).evaluate(areas) == ["load", "update"]
+    for words in ("populate", "access"):
+        playwright_expect(plot.first).to_contain_text(words)
+    tips = plot.first.evaluate("b => b.chart.getOption().series[0].data.map(d => d && d.tip)")
+    assert "populate: 2k ops/s over 0.5 s" in tips[0]
+
+
+def test_rounds_have_a_distribution(browser, rounds_page):
+    context = browser.new_context(viewport={"width": 1400, "height": 900})
+    tab = context.new_page()
+    tab.goto(rounds_page.as_uri(), wait_until="load")
+    found = (
+        drawn(tab, "spread")
+        .locator(".plot")
+        .first.evaluate(
+            "b => b.chart.getOption().series.map(s => [s.name, s.data.map(d => d.value), s.markLine.data[0].xAxis])"
+        )
+    )
+    context.close()
+    assert [name for name, _, _ in found] == [
+        "jemalloc-5.1.0",
+        "jemalloc-5.1.0,metadata_thp=always",
+    ]
+    for _, bars, level in found:
+        assert [x for x, _ in bars] == [x for x, _ in found[0][1]]  # the same bars for all
+        assert 97 <= sum(share for _, share in bars) <= 100
+        assert bars[0][0] < level < bars[-1][0]
 
 
 def test_the_arrow_keys_go_from_trial_to_trial(visit):

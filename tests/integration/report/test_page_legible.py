@@ -168,7 +168,7 @@ ILLEGIBLE = """() => [...document.querySelectorAll('.plot')].flatMap(plot => {
 
 
 @pytest.mark.parametrize("width", [390, 1400])
-@pytest.mark.parametrize("which", ["page", "rounds_page"])
+@pytest.mark.parametrize("which", ["page", "rounds_page", "many_arms"])
 def test_the_words_of_a_chart_are_neither_cut_nor_on_each_other(browser, request, which, width):
     path = request.getfixturevalue(which)
     context = browser.new_context(viewport={"width": width, "height": 900})
@@ -197,13 +197,33 @@ def test_the_page_itself_never_scrolls_sideways(visit, width):
     assert drawn(tab, "trials").locator(".plot").first.bounding_box()["width"] >= 280
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (1200, "dark"), (390, "light")])
-def test_axe_finds_no_violation(visit, width, scheme):
-    tab = visit(width, scheme=scheme)
-    drawn(tab, "trials")
+def violations(tab):
+    """What axe finds in a page with all of it drawn, the folds open and a trial kept."""
+    for plot in tab.locator(".plot").all():
+        plot.scroll_into_view_if_needed()
+    playwright_expect(tab.locator(".plot svg")).to_have_count(tab.locator(".plot").count())
     tab.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
     found = Axe().run(tab)
-    assert [(v["id"], v["nodes"][0]["html"][:200]) for v in found.response["violations"]] == []
+    return [(v["id"], v["nodes"][0]["html"][:200]) for v in found.response["violations"]]
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1200, "dark"), (390, "light")])
+def test_axe_finds_no_violation(visit, width, scheme):
+    assert violations(visit(width, scheme=scheme, state="trial=4")) == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 800, 1400, 2400])
+@pytest.mark.parametrize("which", ["page", "three_metrics", "rounds_page", "many_arms"])
+def test_axe_finds_no_violation_in_any_page_at_any_width(browser, request, which, width, scheme):
+    path = request.getfixturevalue(which)
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    tab = context.new_page()
+    tab.goto(path.as_uri() + "#trial=4", wait_until="load")
+    found = violations(tab)
+    context.close()
+    assert found == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -46,6 +46,8 @@ STATES = {
     "trials-hovered": State("page", "#figure-trials"),
     "trials-relative-dark": State("page", "#figure-trials", scheme="dark", address="relative=1"),
     "trial-kept": State("page", "#trial", address="trial=4"),
+    "phases": State("page", "#figure-rates"),
+    "spread-dark": State("rounds_page", "#figure-spread", scheme="dark"),
     "rounds": State("rounds_page", "#figure-rounds"),
     "memory-dark": State("page", "#figure-memory", scheme="dark", address="cells=0"),
     "fragmentation-phone": State("page", "#figure-fragmentation", 390, address="cells=1"),

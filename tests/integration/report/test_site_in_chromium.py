@@ -67,11 +67,21 @@ def test_the_index_is_searched(visit):
     assert tab.url.endswith("#nightly-13")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_no_violation(visit, scheme):
+@pytest.mark.parametrize(
+    ("scheme", "width"),
+    [
+        ("dark", 1200),
+        *(
+            pytest.param(scheme, width, marks=pytest.mark.long)
+            for scheme in ("light", "dark")
+            for width in (390, 800, 1400, 2400)
+        ),
+    ],
+)
+def test_axe_finds_no_violation(visit, scheme, width):
     found = []
     for name in PAGES:
-        tab = visit(name, scheme)
+        tab = visit(name, scheme, width)
         if name.startswith("spec"):
             expect(tab.locator(".plot svg").first).to_be_visible()
         found += [

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from perfrunner.errors import StoreError
 from perfrunner.results import BuildRecord, ResultStore
+from perfrunner.results.patience import AGAIN_S
 from tests.integration.postgres import PASSWORD, Postgres, raised_postgres
 from tests.unit.results.test_store import (
+    VERSION_1_PLACE,
+    differences_from_today,
     experiment,
     test_a_build_made_again_replaces_the_first,
     test_a_metric_that_is_no_number_is_refused,
@@ -97,10 +101,52 @@ def test_a_database_without_results_is_an_error_for_a_reader(server: Postgres) -
     assert PASSWORD not in str(caught.value)
 
 
-def test_a_server_that_goes_away_is_a_store_error() -> None:
+def test_a_server_that_stays_away_is_a_store_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("perfrunner.results.patience.AWAY_S", 0.1)
     with raised_postgres() as own, ResultStore.open(own.new_database()) as store:
         store.create_experiment(experiment())
         own.stop()
         with pytest.raises(StoreError) as caught:
             store.add_trial("e1", trial())
     assert PASSWORD not in str(caught.value)
+
+
+def test_a_server_that_is_away_for_a_while_costs_no_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    with raised_postgres() as own, ResultStore.open(own.new_database()) as store:
+        store.create_experiment(experiment())
+        own.stop()
+        asked: list[float] = []
+
+        def back(seconds: float, sleep=time.sleep) -> None:
+            if seconds != AGAIN_S:
+                sleep(seconds)
+                return
+            asked.append(seconds)
+            if len(asked) == 3:
+                own.start()
+
+        monkeypatch.setattr("perfrunner.results.patience.time.sleep", back)
+        store.add_trial("e1", trial())
+        assert len(asked) == 3
+        assert store.load("e1").trials == (trial(),)
+
+
+def test_a_store_of_version_1_on_a_server_is_brought_up_to_date(server: Postgres) -> None:
+    url = server.new_database()
+    with ResultStore.open(url) as store:
+        store.create_experiment(experiment())
+        store.add_trial("e1", trial())
+        engine = store._engine
+        with engine.begin() as connection:
+            for statement in (
+                "DROP TABLE raw_files",
+                "ALTER TABLE trials DROP CONSTRAINT one_trial_a_place",
+                "ALTER TABLE trials DROP COLUMN ensemble",
+                f"ALTER TABLE trials ADD CONSTRAINT one_trial_a_place UNIQUE ({VERSION_1_PLACE})",
+                "UPDATE perfrunner_schema SET version = 1",
+            ):
+                connection.exec_driver_sql(statement)
+        with ResultStore.open(url, create=False) as again:
+            assert again.load("e1").trials == (trial(),)
+        with engine.connect() as connection:
+            assert differences_from_today(connection) == []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,10 @@ from perfrunner.results import ExperimentData, ResultStore
 from perfrunner.run.preflight import builds
 from tests.support.driver import fakes
 from tests.support.fakes import PILLOWFIGHT, ROOT, Lab, variant
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "unit" / "source"))  # importlib mode
+
+from scratch_repo import make_repo
 
 pytestmark = pytest.mark.integration
 
@@ -30,7 +36,8 @@ def invoke_words(
     build, prove = fakes(settings)
     monkeypatch.setattr(place, "build_variant", build)
     monkeypatch.setattr(builds, "prove", prove)
-    places = ["--cache", str(lab.directory / "cache"), "--engine-src", str(ROOT / "engine_src")]
+    engine_src = str(settings.get("engine_src", ROOT / "engine_src"))
+    places = ["--cache", str(lab.directory / "cache"), "--engine-src", engine_src]
     return CliRunner().invoke(main, [*words, *places])
 
 
@@ -109,6 +116,32 @@ def test_the_command_of_the_report_measures_the_same_again(
     assert {trial[3] for trial in ran} == {"base", "base-again"}
 
 
+def test_the_command_of_a_report_names_the_commits_that_were_measured(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of `ab`, of `run` with and of `aa` without a spec: branches may have moved since."""
+    monkeypatch.chdir(lab.directory)
+    repo = make_repo(lab.directory / "repo")
+    shas = {name: repo.git("rev-parse", "--short=12", name).strip() for name in ("v1", "main")}
+    lab.write_spec(
+        blocks=1, workloads={"pf": PILLOWFIGHT}, variants={"base": variant()}, baseline="base"
+    )
+    ab = ["ab", "v1", "main", "--spec", str(lab.spec_path), "--out", str(lab.out)]
+    run = ["run", "spec.yaml", "--source", "base=main", "--out", str(lab.out)]
+    for words, arms in (
+        (ab, shas),
+        (run, {"base": shas["main"]}),
+        (["aa", "--out", str(lab.out)], {"base": shas["main"]}),
+        (["aa", "spec.yaml", "--source", "base=v1", "--out", str(lab.out)], {"base": shas["v1"]}),
+    ):
+        done = invoke_words(monkeypatch, words, lab, engine_src=repo.engine)
+        assert done.exit_code == 0, done.output
+        again, ran = reproduced(lab)
+        last = {name: again[again.index(f"{name}={sha}") - 1] for name, sha in arms.items()}
+        assert last == dict.fromkeys(arms, "--source")
+        assert plan_of(again) == ran
+
+
 def stored(lab: Lab) -> ExperimentData:
     with ResultStore.open(lab.out, create=False) as store:
         (summary,) = store.list()
@@ -142,6 +175,9 @@ def test_a_finished_run_with_failed_cells_is_finished(
     words = ["run", str(lab.spec_path), "--out", str(lab.out), "--json"]
     failed = invoke_words(monkeypatch, words, lab, build_fails=["changed"])
     assert failed.exit_code == 3, failed.output
+    told = [line for line in failed.stderr.splitlines() if line.startswith("failed: ")]
+    first = "block 1, changed · persistent · pf"
+    assert told == [f"failed: {first} (and 2 more): the build failed: the compiler refused changed"]
     data = stored(lab)
     assert data.experiment.state == "done"
     again = [*words, "--resume", data.experiment.id]

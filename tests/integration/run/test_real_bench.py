@@ -100,6 +100,18 @@ def test_its_figures_are_metrics(artifact: str, tmp_path: Path) -> None:
     assert all(is_metric(name) for name in measured.metrics)
 
 
+def test_a_consumers_walk_and_what_is_timed_beside_it(artifact: str, tmp_path: Path) -> None:
+    spec = MicrobenchSpec(
+        type="microbench", program="consumer_bench", min_time=0.01, filter="ConsumerBench/.*/16"
+    )
+    with bench(artifact, tmp_path, dcp_consumer_probe="before") as tools:
+        (measured,) = microbench.run(tools, spec)
+    names = ("Drain", "DrainBesideReceiver", "ReceiverBesideDrain")
+    found = {f"ConsumerBench/{name}/16{of}" for name in names for of in ("", "/cpu_time")}
+    assert set(measured.metrics) == found
+    assert all(is_metric(name) and value > 0 for name, value in measured.metrics.items())
+
+
 def test_side_by_side_every_arm_has_the_same_metrics(artifact: str, tmp_path: Path) -> None:
     spec = MicrobenchSpec(
         **QUICK, filter=f"{DROP}/(1|10|100)$", counters=["checkpoints"], growth=[DROP]

@@ -145,8 +145,9 @@ def test_a_failover_under_load(loopback: Loopback, nodes: int, replicas: int, bu
     assert (fact["kind"], fact["killed"]) == ("failover", f"kv{nodes}")
     assert fact["promoted_vbuckets"] in (VBUCKETS // nodes, VBUCKETS // nodes + 1)
     assert fact["broken_off"] > 0, "the node was killed under load"
-    # Replication is not waited for: what was on its way is lost, and that is little.
-    assert result.metrics["lost_writes"] < ITEMS / 4
+    # Replication is not waited for: what was on its way is lost. How much that is follows from the machine's load; not
+    # all that the killed node had.
+    assert result.metrics["lost_writes"] < ITEMS / nodes
     verified = result.facts["verified"]
     assert isinstance(verified, dict)
     assert verified["copies"] == replicas, "one copy less"

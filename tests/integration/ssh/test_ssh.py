@@ -409,6 +409,30 @@ def test_a_certificate_is_as_good_as_a_key(tmp_path: Path) -> None:
             assert host.transport.run(["true"]).exit == 0
 
 
+def test_an_agent_is_asked_where_no_key_is_named(
+    sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))  # without default keys
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    spec = sshd.host_spec(tmp_path / "work", key=None)
+    with pytest.raises(HostError, match="no key to offer"):
+        open_host(spec, "ssh")
+    socket_path = tmp_path / "agent"
+    agent = subprocess.Popen(["ssh-agent", "-D", "-a", socket_path], stdout=subprocess.DEVNULL)
+    try:
+        until = time.monotonic() + 20
+        while not socket_path.exists():
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        monkeypatch.setenv("SSH_AUTH_SOCK", str(socket_path))
+        subprocess.run(["ssh-add", "-q", sshd.key], check=True, timeout=20)
+        with open_host(spec, "ssh") as host:
+            assert host.transport.run(["true"]).exit == 0
+    finally:
+        agent.terminate()
+        agent.wait(10)
+
+
 def test_an_ssh_config_completes_the_cluster_file(sshd: Sshd, tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_text(

@@ -231,6 +231,21 @@ class TestWhatTheSystemBrings:
         assert (again.build_id, again.cached) == (first.build_id, True)
         assert len({first.build_id, second.build_id, third.build_id}) == 3
 
+    def test_an_upgrade_is_seen_though_its_files_are_older_than_the_build(
+        self, engine: Path, cache: Path, outside: Path
+    ) -> None:
+        """A package's files have the time at which the distribution made it, which ninja takes for unchanged."""
+        first = build_variant(variant(), engine, cache)
+        self.write(outside, "second", "two")
+        for file in outside.iterdir():
+            os.utime(file, (1_000_000_000, 1_000_000_000))
+        second = build_variant(variant(), engine, cache)
+        assert says(second) == "second two"
+        assert second.build_id != first.build_id
+        lines: list[str] = []
+        build_variant(variant(options={"ht_stats": "llc"}), engine, cache, lines.append)
+        assert not [line for line in lines if "all is compiled again" in line], "once is enough"
+
     def test_provenance_names_them(self, engine: Path, cache: Path, outside: Path) -> None:
         linked = build_variant(variant(), engine, cache).provenance["linked"]
         assert len(linked["libext.a"]["sha256"]) == 64

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 from pathlib import Path
 
 import pytest
@@ -92,3 +94,11 @@ def test_the_environment_of_a_build_is_what_is_on_the_list() -> None:
     env = build_environment({"PATH": "/bin", **passed, **dropped})
     assert env.pop("PATH") == "/bin:/h/.cargo/bin"
     assert env == {**passed, "LC_ALL": "C.UTF-8", "NINJA_STATUS": "[%f/%t] "}
+
+
+def test_an_empty_environment_has_tools() -> None:
+    """As in `env -i`; the home directory is the user's, for cargo."""
+    path = build_environment({})["PATH"].split(":")
+    assert {"/usr/local/bin", "/usr/bin", "/bin"} < set(path)
+    assert path[-1] == str(Path(pwd.getpwuid(os.getuid()).pw_dir) / ".cargo" / "bin")
+    assert find_toolchain(build_environment({})).cxx.startswith("/")

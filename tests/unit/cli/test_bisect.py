@@ -121,6 +121,7 @@ def test_killed_it_goes_on_with_resume(lab):
         ({"--good": "mian"}, "has no revision mian (did you mean main?)"),
         ({"--good": "main", "--bad": "main~2"}, "is no ancestor of"),
         ({"--workloads": "pf,ap"}, "a bisection looks at one workload on one bucket type"),
+        ({"--set": "blocks=5"}, "goes by verdicts, which take 6 blocks, and the spec has 5"),
     ],
 )
 def test_what_is_wrong_ends_with_2(lab, change, message):

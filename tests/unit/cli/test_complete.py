@@ -82,6 +82,16 @@ def test_experiments_of_another_directory(proposed, stored, cli, monkeypatch):
     assert proposed("report", "oth") == ["other-1", "other"]
 
 
+def test_experiments_of_a_shared_store(proposed, stored, cli, monkeypatch):
+    (cli.directory / "perfrunner-results" / STORE_FILE).rename(cli.directory / "all.sqlite")
+    url = f"sqlite:///{cli.directory / 'all.sqlite'}?raw=/srv/raw"
+    assert proposed("report", "--store", url, "oth") == ["other-1", "other"]
+    monkeypatch.setenv("PERFRUNNER_STORE", url)
+    assert proposed("report", "oth") == ["other-1", "other"]
+    monkeypatch.setenv("PERFRUNNER_STORE", "postgresql://db.example.org/results")
+    assert proposed("report", "oth") == [], "nobody waits for a server at TAB"
+
+
 def test_variants_of_the_stored_experiment(proposed, stored):
     assert proposed("report", "small", "--baseline", "")[0] == "glibc"
     assert proposed("compare", "gl") == ["glibc"]

@@ -43,7 +43,7 @@ def test_this_machine_is_examined(cli, here):
     for subject in ("reached", "free", "other work", "stolen time", "clock", "disk"):
         assert ("here", subject) in found, subject
     assert found["here", "clock"]["grade"] == "ok"
-    table = cli("doctor", "--cluster", here)
+    table = cli("doctor", here)
     assert "build tools" in table.stdout
     assert "0 problem" in table.stderr
 

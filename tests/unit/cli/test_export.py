@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import sys
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from click.testing import CliRunner
 import perfrunner.results
 from perfrunner.cli import main
 from perfrunner.export import TABLES
+from perfrunner.export.tables import SCHEMA
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
 import synthetic
@@ -81,21 +83,32 @@ def test_parquet_files_carry_the_schema_and_the_same_values(stored, tmp_path):
         "rounds.parquet", "series.parquet", "trials.parquet",
     ]  # fmt: skip
     table = pq.read_table(tmp_path / "trials.parquet")
-    assert table.schema.metadata[b"perfrunner.schema"] == b"1"
+    assert table.schema.metadata[b"perfrunner.schema"] == str(SCHEMA).encode()
     rows = read(export(out=stored).stdout, "trials")
     assert table.num_rows == len(rows)
     assert table.column("value").to_pylist() == [float(r["value"]) for r in rows]
     assert pq.read_table(tmp_path / "rounds.parquet").num_rows == 0
 
 
-def test_the_frame_of_the_docs(stored):
-    pytest.importorskip("pandas")
-    with perfrunner.results.open(stored) as store:
-        frame = store.frame("quickstart")
+def test_the_example_of_the_docs_runs_as_it_stands(stored, tmp_path, monkeypatch, capsys):
+    (example,) = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
+    (tmp_path / "perfrunner-results").symlink_to(stored)
+    monkeypatch.chdir(tmp_path)
+    known = {}
+    exec(compile(example, str(DOCS), "exec"), known)
+    said = capsys.readouterr().out
+    for name in synthetic.VARIANTS:
+        assert name in said
+    frame = known["frame"]
+    assert list(frame.columns) == [column.name for column in TABLES["trials"].columns]
     ops = frame[(frame.metric == "ops_per_s") & (frame.status == "ok")]
     table = ops.pivot_table("value", ["workload", "bucket", "block"], "variant")
     assert list(table.columns) == sorted(synthetic.VARIANTS)
     assert table.notna().all().all()
+
+
+def test_the_documented_version_is_the_one_that_is_written():
+    assert f"(`perfrunner.schema`, now {SCHEMA})" in " ".join(DOCS.read_text().split())
 
 
 def test_stdout_takes_one_table_as_csv(stored):

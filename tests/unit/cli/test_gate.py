@@ -71,6 +71,28 @@ def test_a_gate_that_has_nothing_to_judge_does_not_let_pass(fail_on, rows):
     )
 
 
+def gain(state):
+    return {"state": state, "text": f"core against single: {state}"}
+
+
+@pytest.mark.parametrize(
+    ("states", "fails"),
+    [
+        (["kept"], 0),
+        (["kept", "unsure"], 0),
+        (["kept", "lost"], 1),
+        (["unjudged", "lost"], 2),
+        ([], 1),
+    ],
+)
+def test_fail_on_lost_looks_at_the_known_gains_alone(states, fails):
+    document = {"results": [row()], "gains": [gain(state) for state in states]}
+    judgement = judge(document, "lost")
+    assert len(judgement.failing) == fails
+    assert len(judgement.passed_unknown) == states.count("unsure")
+    assert judge({"results": [SAME], "gains": [gain("lost")]}, "worse").failing == ()
+
+
 def test_without_the_option_nothing_fails():
     assert failing(None, row()) == ()
 

@@ -132,6 +132,27 @@ def test_a_run_that_was_cut_off_is_gone_on_with(one, nights):
     assert nights.calls == [False, False, True, False, False]
 
 
+def test_a_spec_that_cannot_be_read_costs_its_own_night_only(one, nights, cli):
+    """As after a pull that broke it."""
+    broken = cli.directory / "broken.yaml"
+    broken.write_text("name: broken\nnonsense: 1\n")
+    words = ["nightly", "broken.yaml", "spec.yaml"]
+    told = CliRunner().invoke(main, words)
+    assert told.exit_code == 3, told.output
+    assert told.stdout.startswith(
+        "Subject: perfrunner: broken failed: exit code 2: broken.yaml:1: "
+    )
+    assert "    broken.yaml:2: nonsense: unknown key" in told.stdout
+    assert len(nights.calls) == 1, "the other one ran"
+    again = CliRunner().invoke(main, words)
+    assert (again.exit_code, again.stdout) == (3, ""), "it is told once"
+    assert len(nights.calls) == 2
+    broken.write_text(
+        (cli.directory / "spec.yaml").read_text().replace("name: small", "name: broken")
+    )
+    assert "broken runs again" in CliRunner().invoke(main, words).stdout
+
+
 def test_the_site_is_renewed_where_it_is_asked_for(one, cli):
     one(0.0)
     assert list(cli.directory.rglob("index.html")) == []

@@ -10,7 +10,9 @@ from types import SimpleNamespace
 import pytest
 
 from perfrunner.build import Artifact
+from perfrunner.cli.invocation import resume_command
 from perfrunner.cli.proofs import RememberedProofs
+from perfrunner.cli.run import command
 from perfrunner.errors import BuildError, HostError, ProofError
 from perfrunner.results import BuildRecord, ExperimentRecord, ResultStore, TrialRecord
 from perfrunner.run import events as ev
@@ -142,6 +144,27 @@ def test_the_resume_command_repeats_every_option_that_matters(cli, play):
     assert words == ["perfrunner", "run", "spec.yaml", "--set", "engine.threads=3", "--set", "blocks=4",
                      "--repeats", "6", "--out", "a b", "--cache", str(cli.directory / "cache"), "--quiet",
                      "--resume"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://perf@db/results?raw=/srv/raw", "postgresql://perf@db/results?raw=/srv/raw"),
+        ("postgresql://perf:secret@db/results", "postgresql://perf:***@db/results"),
+        ("postgresql://perf:s3:c/r?t@db:5432/results", "postgresql://perf:***@db:5432/results"),
+    ],
+)
+def test_the_resume_command_names_the_store_without_its_password(cli, play, url, shown):
+    ctx = command.make_context("run", ["spec.yaml", "--store", url])
+    words = shlex.split(resume_command(ctx))
+    assert words[-3:] == ["--store", shown, "--resume"]
+
+
+def test_a_store_of_the_environment_is_not_repeated(cli, play, monkeypatch):
+    """Whoever goes on has the same environment, and it may hold a password."""
+    monkeypatch.setenv("PERFRUNNER_STORE", "postgresql://perf:secret@db/results")
+    ctx = command.make_context("run", ["spec.yaml"])
+    assert "--store" not in resume_command(ctx)
 
 
 def test_the_command_for_the_report_has_all_that_is_measured_and_nothing_else(

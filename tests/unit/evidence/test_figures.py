@@ -65,8 +65,8 @@ def planted_run(rng, name, change=0.98):
     return comparison(
         {
             "none": {"ops_per_s": noisy(rng, 1e6)},
-            "burn1": {"ops_per_s": noisy(rng, 1e6)},
-            "burn2": {"ops_per_s": noisy(rng, 1e6 * change)},
+            "share1": {"ops_per_s": noisy(rng, 1e6)},
+            "share2": {"ops_per_s": noisy(rng, 1e6 * change)},
         },
         name,
     )
@@ -74,16 +74,24 @@ def planted_run(rng, name, change=0.98):
 
 def test_a_planted_change_is_counted_where_the_verdict_is_worse(rng):
     runs = [planted_run(rng, f"p-{n}") for n in range(8)]
-    nothing, burn2 = figures.planted(runs, ("burn1", "burn2"), ["ops_per_s"])
-    assert (burn2.fault, burn2.worse.hits) == ("burn2", 8)
+    nothing, share2 = figures.planted(runs, ("share1", "share2"), ["ops_per_s"], {})
+    assert (share2.fault, share2.worse.hits) == ("share2", 8)
     assert nothing.worse.hits <= 1
-    assert burn2.mean == pytest.approx(0.98, abs=0.002)
-    assert burn2.covers.hits >= 6, "of what the others say together"
+    assert share2.mean == pytest.approx(0.98, abs=0.002)
+    assert share2.covers.hits >= 6, "of what the others say together"
 
 
 def test_of_one_experiment_alone_the_truth_is_not_known(rng):
-    (found,) = figures.planted([planted_run(rng, "p")], ["burn2"], ["ops_per_s"])
+    (found,) = figures.planted([planted_run(rng, "p")], ["share2"], ["ops_per_s"], {})
     assert found.covers.hits == 0
+    assert found.true is None
+
+
+def test_a_change_of_known_size_needs_no_other_experiments(rng):
+    runs = [planted_run(rng, "p")]
+    for true, held in ((0.98, 1), (0.9, 0)):
+        (found,) = figures.planted(runs, ["share2"], ["ops_per_s"], {("share2", "ops_per_s"): true})
+        assert (found.true, found.covers.hits) == (true, held)
 
 
 def test_rare_slices_stand_out_where_totals_and_robust_differ(rng):
@@ -114,8 +122,8 @@ def test_experiments_of_the_same_arms_make_one_long_run(rng):
     runs = [planted_run(rng, f"p-{n}") for n in range(3)]
     (long,) = figures.together(runs)
     assert long.blocks == 30
-    assert long.values["burn2"]["ops_per_s"] == [
-        value for run in runs for value in run.values["burn2"]["ops_per_s"]
+    assert long.values["share2"]["ops_per_s"] == [
+        value for run in runs for value in run.values["share2"]["ops_per_s"]
     ]
 
 
@@ -150,15 +158,15 @@ def test_what_is_kept_is_read_again_as_it_was(tmp_path, rng):
 def test_the_tools_own_comparison_reads_what_is_kept(rng):
     one = planted_run(rng, "p")
     rows = figures.verdicts(one)
-    assert rows["burn2", "ops_per_s"].verdict == "worse"
-    assert rows["burn2", "ops_per_s"].effect.n == 10
-    assert rows["burn2", "ops_per_s"].primary
-    effect = figures.effect(one, "ops_per_s", "burn2")
-    assert rows["burn2", "ops_per_s"].effect.estimate == pytest.approx(effect.estimate)
-    assert figures.effect(one, "rss_bytes", "burn2") is None
-    assert figures.named_rare(one, "burn2") is None
+    assert rows["share2", "ops_per_s"].verdict == "worse"
+    assert rows["share2", "ops_per_s"].effect.n == 10
+    assert rows["share2", "ops_per_s"].primary
+    effect = figures.effect(one, "ops_per_s", "share2")
+    assert rows["share2", "ops_per_s"].effect.estimate == pytest.approx(effect.estimate)
+    assert figures.effect(one, "rss_bytes", "share2") is None
+    assert figures.named_rare(one, "share2") is None
     fine = comparison(one.values, margins={"ops_per_s": "0.5%"})
-    assert figures.verdicts(fine)["burn2", "ops_per_s"].effect.margin == 0.005
+    assert figures.verdicts(fine)["share2", "ops_per_s"].effect.margin == 0.005
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from perfrunner.fleet.child import JobRun
 from perfrunner.fleet.job import Job
 from perfrunner.fleet.queue import Ending, Progress
 from perfrunner.results import ExperimentRecord, ExperimentState, ResultStore
+from perfrunner.results.database import ServerAwayError
 from perfrunner.run.journal import PROGRESS, Journal
 
 BUSY = "error: kv1 is in use by run s-9 of perf@east (pid 7)"
@@ -158,3 +160,39 @@ def test_progress_is_what_the_journal_says_last(bench: Bench) -> None:
         "s-1", 2, 8, 60.5,
     )  # fmt: skip
     assert found.at > 0
+
+
+def test_a_server_of_results_that_is_away_is_waited_for(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child, "LOOK_S", 0.0)
+    answers = [ServerAwayError("postgresql://db/results: refused"), None]
+
+    def find() -> ExperimentRecord | None:
+        answer = answers.pop(0) if answers else None
+        if answer is not None:
+            raise answer
+        return None
+
+    monkeypatch.setattr(bench.run, "_find", find)
+    bench.answer((0, "done"))
+    assert bench.run.carry_out() == Ending(0, "")
+    answers[:] = [ServerAwayError("postgresql://db/results: refused")]
+    bench.run.wanted = iter([True, False, False]).__next__
+    assert bench.run.carry_out() is None, "it is not begun anew where nobody knows what is stored"
+
+
+def test_the_store_of_the_fleet_is_that_of_its_runs(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """By the environment: every user of the machine reads command lines, and a URL may hold a password."""
+    url = f"sqlite:///{tmp_path / 'all.sqlite'}"
+    bench.run.job = replace(bench.run.job, store=url)
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import os; print('failed:', os.environ['PERFRUNNER_STORE'])\nraise SystemExit(3)\n"
+    )
+    ending = bench.run.carry_out()
+    assert ending is not None
+    assert url in ending.said
+    assert "--store" not in bench.run.log.read_text()

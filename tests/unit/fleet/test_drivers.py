@@ -21,7 +21,7 @@ from perfrunner.results.database import connect
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
-    engine, _, _ = connect(tmp_path / "fleet.sqlite", create=True)
+    engine = connect(tmp_path / "fleet.sqlite", create=True).engine
     yield engine
     engine.dispose()
 

@@ -122,3 +122,16 @@ def test_keys_and_zones_are_proposed() -> None:
         for line in said
     ), said
     assert any("nightly[0].groups" in line and "at least 1 entry" in line for line in said), said
+
+
+def test_who_only_asks_for_jobs_need_not_read_the_cluster_files(directory: Path) -> None:
+    text = (
+        "store: postgresql://perf@db/results?raw=/srv/raw\n"
+        "groups: {a: {cluster: broken.yaml}, b: {cluster: broken.yaml, out: there}}\n"
+    )
+    (directory / "broken.yaml").write_text("{")
+    (directory / "fleet.yaml").write_text(text)
+    fleet = load_fleet(directory / "fleet.yaml", hosts=False)
+    assert fleet.store == "postgresql://perf@db/results?raw=/srv/raw"
+    with pytest.raises(SpecError):
+        load_fleet(directory / "fleet.yaml")

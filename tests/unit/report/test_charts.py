@@ -42,11 +42,11 @@ def test_the_wanted_charts_are_there(charts):
     found, notes = charts
     assert notes == []
     names = [chart.name for chart in found]
-    assert names[:9] == [
-        "forest-ops-per-s", "trials-ops-per-s", "forest-fragmentation-rss", "trials-fragmentation-rss",
+    assert names[:10] == [
+        "comparison", "forest-ops-per-s", "trials-ops-per-s", "forest-fragmentation-rss", "trials-fragmentation-rss",
         "fragmentation", "order-ops-per-s", "order-fragmentation-rss", "series-ops", "series-memory",
     ]  # fmt: skip
-    assert all(not chart.main for chart in found[9:])
+    assert all(not chart.main for chart in found[10:])
     assert len(set(names)) == len(names)
 
 

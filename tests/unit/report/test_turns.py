@@ -68,10 +68,52 @@ def test_every_format_says_how_it_was_measured(turned, tmp_path):
         assert "engines on CPU 0, load on CPU 1" in told
         assert "background work of the arms that are not in turn goes on" in told
         assert "so a lucky order is a part of a difference" in told
+        assert "local has 2: engines on CPU 0, load on CPU 1, the same for every arm" in told
+        assert "robust and totals" in told
     commit = render(report, "commit")
     assert "side by side (pillowfight: slices of 2 ms, 400 rounds a block)" in commit
     assert max(map(len, commit.splitlines())) <= 72
     assert '"rounds":[{"c":0,"v":1,"blocks":[{"b":1,' in page
+
+
+def facts_of(data, label):
+    return [fact.value for fact in build_report(data).method if fact.label == label]
+
+
+def test_where_robust_estimate_and_totals_disagree_is_said(turned):
+    (stalls,) = facts_of(turned(stall=0.02), "robust and totals")
+    assert stalls.startswith(
+        "disagree, the difference sits in rare slices: pillowfight · persistent"
+    )
+    assert VARIANTS[2] in stalls
+    assert f"{VARIANTS[1]} " not in stalls
+    (calm,) = facts_of(turned(stall=0.0), "robust and totals")
+    assert calm == "agree: no arm's throughput differs by what only rare slices meet"
+
+
+def test_what_an_exact_count_cannot_see_is_said_and_how_it_was_counted(turned):
+    data = turned(blocks=2, rounds=50)
+    told = {
+        "method": "callgrind",
+        "ops": 400_000,
+        "blind_to": ["the kernel", "waiting: caches, TLB, locks"],
+    }
+    trials = tuple(replace(t, facts={**t.facts, "instructions": told}) for t in data.trials)
+    assert facts_of(replace(data, trials=trials), "instructions_per_op") == [
+        "counted by callgrind over 400,000 operations of each arm; it cannot see the kernel;"
+        " waiting: caches, TLB, locks"
+    ]
+    assert facts_of(data, "instructions_per_op") == []
+
+
+def test_the_hosts_cpus_are_said_where_nothing_is_pinned(turned):
+    data = turned(blocks=2, rounds=50)
+    free = tuple(
+        replace(t, facts={**t.facts, "cpus": {"engine": "", "client": ""}}) for t in data.trials
+    )
+    assert facts_of(replace(data, trials=free), "CPUs") == [
+        "local has 2: not pinned, wherever the kernel likes"
+    ]
 
 
 def test_groups_their_reason_and_new_links_are_said(turned):

@@ -10,12 +10,15 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 import pytest
-from sqlalchemy import event, insert
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import create_engine, event, insert
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
-from perfrunner.errors import StoreError, UsageError
+from perfrunner.errors import StoreError, TrialError, UsageError
 from perfrunner.results import BuildRecord, ExperimentRecord, ResultStore, TrialRecord, schema
+from perfrunner.results.files import raw_files
 
 NOW = datetime(2026, 11, 20, 12, 0, 0, 123456, tzinfo=timezone.utc)
 
@@ -170,6 +173,57 @@ def test_threads_may_share_a_store(store):
     assert len(store.load("e1").trials) == 40
 
 
+def raw_files_of(tmp_path, **files):
+    directory = tmp_path / "trial"
+    directory.mkdir(exist_ok=True)
+    for name, text in files.items():
+        (directory / f"{name}.json").write_text(text)
+    return directory
+
+
+def test_raw_files_are_kept_by_content_for_whoever_reads(sharing, tmp_path):
+    """`sharing(out)` opens one store as the group whose results directory is `out`."""
+    left = raw_files_of(tmp_path, client="17", other="17", samples="x" * 3_000_000)
+    with sharing("a") as mine, sharing("b") as theirs:
+        for store, name in ((mine, "e1"), (theirs, "e2")):
+            store.create_experiment(experiment(name))
+            store.add_trial(name, trial(raw_dir=f"{name}/trials/x"))
+            store.keep_raw(name, f"{name}/trials/x", left)
+            store.keep_raw(name, f"{name}/trials/x", left)  # by a run that goes on
+        contents = [p for p in (tmp_path / "raw").rglob("*") if p.is_file()]
+        assert sorted(p.stat().st_size for p in contents) == [2, 3_000_000]
+        found = raw_files(theirs.load("e1"), "e1/trials/x")
+        assert {name: path.read_text()[:2] for name, path in found.items()} == {
+            "client.json": "17", "other.json": "17", "samples.json": "xx",
+        }  # fmt: skip
+        mine.delete("e1")
+        assert raw_files(mine.load("e2"), "e2/trials/x")["client.json"].read_text() == "17"
+        mine.delete("e2")
+    assert not [p for p in (tmp_path / "raw").rglob("*") if p.is_file()]
+
+
+def test_the_groups_own_files_are_read_where_they_are(sharing, tmp_path):
+    with sharing("a") as store:
+        store.create_experiment(experiment())
+        store.add_trial("e1", trial())
+        with pytest.raises(TrialError, match="not with it"):
+            raw_files(store.load("e1"), "e1/trials/x")
+        (tmp_path / "a" / "e1" / "trials" / "x").mkdir(parents=True)
+        (tmp_path / "a" / "e1" / "trials" / "x" / "client.json").write_text("1")
+        assert list(raw_files(store.load("e1"), "e1/trials/x")) == ["client.json"]
+
+
+@pytest.fixture
+def sharing(tmp_path):
+    url = f"sqlite:///{tmp_path / 'shared.sqlite'}?raw={tmp_path / 'raw'}"
+    return lambda out: ResultStore.open(url, out=tmp_path / out)
+
+
+def test_raw_files_need_a_directory_that_every_group_finds(tmp_path):
+    with pytest.raises(StoreError, match="absolute"):
+        ResultStore.open(f"sqlite:///{tmp_path / 'x.sqlite'}?raw=here")
+
+
 def test_opening_what_is_not_there_or_not_ours(tmp_path):
     with pytest.raises(StoreError, match="no results in"):
         ResultStore.open(tmp_path, create=False)
@@ -225,6 +279,7 @@ def as_version_1(path):
             f"alter table trials rename to new; drop index ix_trials_experiment_id; {old};"
             f"insert into trials select {names} from new; drop table new;"
             "create index ix_trials_experiment_id on trials (experiment_id);"
+            "drop table raw_files;"
             "update perfrunner_schema set version = 1"
         )
     connection.close()
@@ -242,6 +297,15 @@ def test_a_store_of_version_1_is_brought_up_to_date(tmp_path):
             store.add_trial("e1", trial(block=2, ensemble=2))
     with ResultStore.open(tmp_path) as store:
         assert [t.ensemble for t in store.load("e1").trials] == [0, 1, 2]
+    engine = create_engine(f"sqlite:///{tmp_path / 'results.sqlite'}")
+    with engine.connect() as connection:
+        assert differences_from_today(connection) == []
+    engine.dispose()
+
+
+def differences_from_today(connection):
+    """Between the tables that are there and those that a fresh store gets."""
+    return compare_metadata(MigrationContext.configure(connection), schema.metadata)
 
 
 def test_an_ensemble_is_stored_whole_or_not_at_all(store):

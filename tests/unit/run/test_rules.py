@@ -121,8 +121,10 @@ def test_a_cell_without_a_primary_metric_has_the_blocks_of_the_spec(
 
 
 def test_what_is_left_follows_from_the_width() -> None:
-    assert Width(10, 0.02).expected_blocks(0.01) == 40
-    assert Width(10, 0.014).expected_blocks(0.01) == 20
+    assert Width(10, 0.04).expected_blocks(0.01) == 40
+    assert Width(10, 0.02).expected_blocks(0.01) == 33  # Student's t shrinks, too
+    assert Width(10, 0.014).expected_blocks(0.01) == 18
+    assert Width(2, 0.05).expected_blocks(0.01) == 10  # of two blocks it is 12.7
     assert Width(10, 0.001).expected_blocks(0.01) == 10
     assert Width(3, None).expected_blocks(0.01) == 10
 

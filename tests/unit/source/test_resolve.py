@@ -199,8 +199,18 @@ class TestRefused:
         patch = tmp_path / "fix.patch"
         patch.write_text(PATCH)
         error = self.refused(repo, cache, {"git": "v1", "patch": str(patch)})
+        assert error.message.endswith(
+            ": patch failed: engine_src/main.cc:1; engine_src/main.cc: patch does not apply; it looks there for"
+            "\n    two"
+        )
         assert "fix.patch does not apply to " in error.message
-        assert "patch failed: engine_src/main.cc:1" in error.message
+        long = "".join(f" {n}\n" for n in range(40))
+        patch.write_text(PATCH.replace("-1 +1,2", "-1,41 +1,42").replace(" two\n", f" two\n{long}"))
+        error = self.refused(repo, cache, {"git": "main", "patch": str(patch)})
+        assert error.message.splitlines()[1:] == [f"    {t}" for t in ("two", *range(9), "...")]
+        patch.write_text("nothing\n")
+        error = self.refused(repo, cache, {"git": "main", "patch": str(patch)})
+        assert ": No valid patches in input" in error.message
 
     def test_a_revision_without_an_engine(self, repo: Repo, cache: Path) -> None:
         repo.git("checkout", "-q", "--orphan", "empty")

@@ -16,6 +16,7 @@ from couchbase.exceptions import (
     AmbiguousTimeoutException,
     DocumentNotFoundException,
     TemporaryFailException,
+    UnAmbiguousTimeoutException,
     ValueFormatException,
 )
 
@@ -104,7 +105,10 @@ class Bucket:
     def get_multi(self, keys: list[str]) -> Several:
         answer = Several()
         for key in keys:
-            if key in self.stored:
+            trouble = self._trouble("get_multi")
+            if trouble is not None:
+                answer.exceptions[key] = trouble
+            elif key in self.stored:
                 answer.results[key] = Answer(self.stored[key])
             else:
                 answer.exceptions[key] = DocumentNotFoundException()
@@ -280,7 +284,9 @@ def test_versions_outlive_the_process(full: Bucket, tmp_path: Path) -> None:
 def test_verification_finds_one_document_of_many(full: Bucket, change: Any, says: str) -> None:
     versions = fresh()
     load(full, versions)
-    assert verify(full, DOCUMENTS, versions) == {"documents": COUNT, "wrong": 0, "examples": []}
+    assert verify(full, DOCUMENTS, versions) == {
+        "documents": COUNT, "wrong": 0, "examples": [], "sampled": 0, "again": 0,
+    }  # fmt: skip
     number = START + 3
     (version,) = versions.possible(number)
     change(full.stored, DOCUMENTS.key(number))
@@ -291,6 +297,56 @@ def test_verification_finds_one_document_of_many(full: Bucket, change: Any, says
     assert example.endswith(says.format(v=version))
 
 
+def test_what_had_no_answer_in_time_is_read_again(full: Bucket) -> None:
+    full.troubles = {
+        "get_multi": [None, UnAmbiguousTimeoutException(), UnAmbiguousTimeoutException()]
+    }
+    found: Any = verify(full, DOCUMENTS, fresh())
+    assert (found["wrong"], found["again"]) == (0, 2)
+    full.troubles = {
+        "get_multi": [UnAmbiguousTimeoutException()],
+        "get": [UnAmbiguousTimeoutException()],
+    }
+    found = verify(full, DOCUMENTS, fresh())
+    assert (found["wrong"], found["again"]) == (1, 1), "and once only"
+
+
+class Copy:
+    def __init__(self, value: Any, cas: int = 7) -> None:
+        self.value, self.cas = value, cas
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (lambda copies: None, ""),
+        (lambda copies: copies.pop(), "expected 2 copies, found 1"),
+        (lambda copies: setattr(copies[1], "cas", 8), "its copies differ in their CAS"),
+        (lambda copies: copies[1].value.update(body="x"), "expected version 0, it is version 0 with another content"),
+        (lambda copies: copies.clear(), "expected 2 copies, found 0"),
+    ],
+)  # fmt: skip
+def test_the_copies_of_a_sample_are_read_on_every_node(
+    full: Bucket, monkeypatch: pytest.MonkeyPatch, spoil: Any, says: str
+) -> None:
+    monkeypatch.setattr(sdk_client, "SAMPLED", 10)
+    monkeypatch.setattr(sdk_client, "COPIES_S", 0.0)
+    asked: list[str] = []
+
+    def get_all_replicas(key: str) -> list[Copy]:
+        asked.append(key)
+        copies = [Copy(dict(full.stored[key])) for _ in range(2)]
+        if key == DOCUMENTS.key(START + 4):
+            spoil(copies)
+        return copies
+
+    monkeypatch.setattr(full, "get_all_replicas", get_all_replicas, raising=False)
+    found: Any = verify(full, DOCUMENTS, fresh(), 2)
+    assert asked[:2] == [DOCUMENTS.key(START), DOCUMENTS.key(START + 4)]
+    assert (found["sampled"], found["wrong"]) == (10, int(bool(says)))
+    assert [e.partition(": ")[2] for e in found["examples"]] == [says][: found["wrong"]]
+
+
 def test_a_lost_write_is_found(full: Bucket) -> None:
     versions = fresh()
     load(full, versions)
@@ -298,6 +354,16 @@ def test_a_lost_write_is_found(full: Bucket) -> None:
     full.stored[DOCUMENTS.key(number)] = DOCUMENTS.document(number, 0)
     found: Any = verify(full, DOCUMENTS, versions)
     assert found["examples"][0].endswith("it is version 0")
+
+
+def test_a_document_that_was_never_sent_is_stored_again_and_once_only() -> None:
+    late = UnAmbiguousTimeoutException
+    full = Bucket(set=[None, late()])
+    assert populate(full, DOCUMENTS, range(START, START + COUNT)) == COUNT
+    assert len(full.stored) == COUNT
+    full = Bucket(set=[late(), *[None] * (DOCUMENTS.batch - 1), late()])
+    with pytest.raises(LoadError, match="1 documents cannot be stored"):
+        populate(full, DOCUMENTS, range(START, START + DOCUMENTS.batch))
 
 
 def test_a_document_that_cannot_be_stored_is_told() -> None:

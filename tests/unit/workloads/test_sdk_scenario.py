@@ -80,6 +80,8 @@ class Bench:
     def kept_for(self, share: Share, name: str) -> str:
         return f"/w/{name}-{share.index + 1}"
 
+    copies = 2
+
     def restart(self) -> None:
         self.log.append("engine restart")
 
@@ -210,6 +212,7 @@ def test_what_its_processes_are_told() -> None:
         "--start-at=250", "--num-items=250", "--min-size=100", "--max-size=200", "--random-seed=11",
         "--versions=/w/versions-2", "--set-pct=30", "--duration=4", "--durability=majority",
     }  # fmt: skip
+    assert all("--copies=2" in told for told in bench.told["verify-load"])
     for phase in ("populate", "verify-load"):
         assert not [a for told in bench.told[phase] for a in told if "durability" in a]
     keys = [[a for a in told if a.startswith(("--start", "--num-items", "--random"))]

@@ -1,0 +1,49 @@
+"""Names in little room: never cut so that two of them look alike."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LEAST = 5  # columns that a shortened name needs: two ends, a gap and a number
+
+
+def main_chart(metric: str) -> str:
+    """The chart that shows at a glance what came out for a metric, as `--charts` names it (without its suffix)."""
+    return f"forest-{re.sub(r'[^A-Za-z0-9]+', '-', metric).strip('-').lower()}"
+
+
+def short_names(names: Sequence[str], room: int, gap: str = "…") -> dict[str, str]:
+    """Each name in at most `room` columns (5 at least), all different.
+
+    The middle goes first, for variants differ at their ends: `jemalloc-5.1.0,metadata_thp=always` is
+    `jemal…always`. Those that would still look alike are numbered.
+    """
+    room = max(room, LEAST)
+    found: dict[str, str] = {}
+    taken = {name for name in names if len(name) <= room}
+    for number, name in enumerate(names, 1):
+        if name in taken:
+            found[name] = name
+            continue
+        for text in (*_cut(name, room, gap), _numbered(name, room, gap, number)):
+            if text not in taken:
+                break
+        found[name] = text
+        taken.add(text)
+    return found
+
+
+def _cut(name: str, room: int, gap: str) -> list[str]:
+    """In the order of preference: half of each end, then more of the tail, then more of the head."""
+    kept = room - len(gap)
+    heads = (kept // 2, kept // 4, kept * 3 // 4)
+    return [f"{name[:head]}{gap}{name[len(name) - (kept - head) :]}" for head in heads]
+
+
+def _numbered(name: str, room: int, gap: str, number: int) -> str:
+    mark = f"{gap}{number}"
+    return f"{name[: room - len(mark)]}{mark}"

@@ -1,0 +1,81 @@
+"""`gains:` of a spec: what each variant is known to be worth, so that `--fail-on lost` can say when that is gone.
+
+They change nothing of a run. Where a reference is what others published, a gain is what this engine has shown.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from perfrunner.spec.base import BucketType, MetricId, Piece, PlainName, VariantName
+from perfrunner.spec.metrics import metric_type
+from perfrunner.spec.suggest import expected_name
+
+
+class Gain(Piece):
+    """`variant` is better than `against` by at least this much, in the good direction of the metric."""
+
+    variant: VariantName
+    against: VariantName | None = Field(default=None, description="default: the baseline")
+    workload: PlainName
+    bucket: Literal[BucketType, ""] = Field(
+        default="", description="persistent, ephemeral, or nothing: has none"
+    )
+    metric: MetricId
+    at_least: Annotated[
+        float,
+        Field(description="a percentage; of a metric compared by difference a number in its unit"),
+    ]
+
+    @field_validator("at_least", mode="before")
+    @classmethod
+    def _reachable(cls, value: Any, info: ValidationInfo) -> float:
+        if "metric" not in info.data:  # its own error stands already
+            return 0.0
+        metric = metric_type(info.data["metric"])
+        if metric.direction == "none":
+            raise ValueError(f"expected a metric with a good direction; {metric.id} has none")
+        if metric.effect == "difference":
+            if _number(value) is None or value <= 0:
+                raise ValueError(f"expected a positive number ({metric.margin_unit}), such as 1.0")
+            return float(value)
+        share = _share(value)
+        if share is None or not 0 < share < (1 if metric.direction == "lower" else math.inf):
+            most = ", below 100% where lower is better" if metric.direction == "lower" else ""
+            raise ValueError(f"expected a percentage such as 10%{most}")
+        return share
+
+    def problems(
+        self, variants: Collection[str], workloads: Collection[str], bucketless: Collection[str]
+    ) -> Iterator[tuple[str, str]]:
+        """What names nothing of the spec: the key, and the text of the error."""
+        for key in ("variant", "against"):
+            name = getattr(self, key)
+            if name is not None and name not in variants:
+                yield key, expected_name("a variant", name, variants)
+        if self.workload not in workloads:
+            yield "workload", expected_name("a workload", self.workload, workloads)
+        elif bool(self.bucket) == (self.workload in bucketless):
+            wanted = "no bucket" if self.bucket else "persistent or ephemeral"
+            yield "bucket", f"expected {wanted} of {self.workload}; got {self.bucket or 'nothing'}"
+
+
+def _number(value: Any) -> float | None:
+    """A value as a finite number; a bool is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def _share(value: Any) -> float | None:
+    """`10%` is 0.1, `300%` is 3; a bare number is a share already."""
+    if isinstance(value, str) and value.strip().endswith("%"):
+        try:
+            return float(value.strip()[:-1]) / 100
+        except ValueError:
+            return None
+    return _number(value)

@@ -1,0 +1,155 @@
+"""The line that a run rewrites: one line whatever the width, and each arm told from the others."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from perfrunner.cli.progress import BarProgress, LineProgress, progress_listener
+from perfrunner.cli.run_line import RunLine
+from perfrunner.report.names import short_names
+from perfrunner.run import events as ev
+
+ARMS = (
+    "glibc",
+    *(
+        f"jemalloc-5.1.0,background_thread={bg},metadata_thp={thp}"
+        for bg in ("true", "false")
+        for thp in ("disabled", "auto", "always")
+    ),
+    *(f"a-source-of-a-long-name-{n}-built-with-clang" for n in range(5)),
+)
+WIDTHS = range(40, 121)
+
+
+def estimates(metric="ops_per_s", cell=("pillowfight", "persistent")):
+    return ev.Provisional(
+        cell, metric, tuple(ev.Estimate(arm, 3, "ratio", 1.012, (1.004, 1.02)) for arm in ARMS[1:])
+    )
+
+
+@pytest.fixture
+def line():
+    now = [0.0]
+    found = RunLine(clock=lambda: now[0])
+    found.block, found.blocks, found.done, found.total = 12, 40, 1234, 4800
+    found.arms, found.names, found.cell = ARMS, ARMS, ("pillowfight", "persistent")
+    found.phase = "populate"
+    found.tell_left(9000)
+    found.now = now
+    return found
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_it_fits_every_width_and_says_what_matters(line, alone):
+    if alone:
+        line.arms = ARMS[4:5]
+    line.tell_estimates(estimates())
+    for width in WIDTHS:
+        text = line.text(width)
+        assert cell_len(text) <= width
+        assert "12/40" in text
+        assert "left 2 h 30 min" in text or (width < 60 and "left 2h30m" in text)
+        assert re.search(r"so far \S+ \+1.2 %", text), text
+        if width >= 50:
+            assert re.search(r"j\S+ed " if alone else "12 arms", text)
+    assert "[+0.4, +2.0]" in line.text(120)
+    assert "persistent · pillowfight" in line.text(120) or alone
+
+
+def test_an_estimate_is_told_of_the_cell_in_flight_only(line):
+    assert "so far" not in line.text(120)
+    line.tell_estimates(estimates(cell=("pillowfight", "ephemeral")))
+    assert "so far" not in line.text(120)
+    line.tell_estimates(estimates("rss_bytes"))
+    assert "so far rss_bytes" in line.text(200)
+
+
+def test_arms_take_turns_where_not_all_have_room(line):
+    shown = set()
+    for _ in ARMS[1:]:
+        line.tell_estimates(estimates())
+        shown.add(re.search(r"so far (\S+)", line.text(80))[1])
+    assert len(shown) == len(ARMS) - 1
+
+
+def test_the_time_left_goes_down_between_two_tellings(line):
+    line.now[0] += 3600
+    assert "left 1 h 30 min" in line.text(80)
+    line.now[0] += 9000
+    assert "left 0 s" in line.text(80)
+
+
+@pytest.mark.parametrize("room", [5, 6, 9, 14, 24, 48])
+@pytest.mark.parametrize("gap", ["…", "."])
+def test_short_names_are_all_different(room, gap):
+    names = [*ARMS, "x" * 60, "x" * 61, "x" * 59 + "y" + "x" * 60]
+    found = short_names(names, room, gap)
+    assert list(found) == names
+    assert len(set(found.values())) == len(names)
+    assert all(len(text) <= room for text in found.values())
+    assert found["glibc"] == "glibc"
+
+
+EVENTS = [
+    ev.BuildStarted("jemalloc [x]"),
+    ev.BuildProgress("jemalloc [x]", "[1/9] c++ " + "y" * 200),
+    ev.BlockStarted(1, 6),
+    ev.TrialStarted(1, 72, 1, 1, "pillowfight", "persistent", ARMS[0], ARMS[1:]),
+    ev.TrialPhase("populate", 2.0),
+    ev.Eta(400.0, 12, 72),
+    estimates(),
+    ev.TrialStarted(13, 72, 2, 1, "pillowfight", "persistent", ARMS[3], ()),
+    ev.SamplingCheck("glibc", (("pillowfight", "persistent"),)),
+    ev.TrialPhase("populate", 2.0),
+    ev.Profiling(ARMS, (("pillowfight", "persistent"),)),
+]
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_rich_never_wraps_it(width):
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, width=width, no_color=True, highlight=False)
+    with BarProgress(console) as listener:
+        for event in EVENTS:
+            listener.on_event(event)
+            drawn = console.render_lines(listener.line, pad=False)
+            assert len(drawn) == 1
+            assert sum(segment.cell_length for segment in drawn[0]) < width
+    assert "left" in stream.getvalue()
+
+
+def test_a_log_has_the_estimates_in_a_line_of_their_own(monkeypatch):
+    stream = io.StringIO()
+    with LineProgress(Console(file=stream, width=2000)) as listener:
+        listener.on_event(estimates())
+    assert stream.getvalue().startswith(
+        "so far pillowfight · persistent, 3 blocks, provisional ops_per_s: jemalloc-5.1.0,"
+    )
+    assert stream.getvalue().count("\n") == 1
+    for arm in ARMS[1:]:
+        assert f"{arm} +1.2 % [+0.4, +2.0]" in stream.getvalue()
+
+
+def test_no_color_and_no_terminal(monkeypatch, capsys):
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("FORCE_COLOR", "1")  # a terminal for rich
+    monkeypatch.setenv("TERM", "xterm-256color")
+    with progress_listener(quiet=False) as listener:
+        assert type(listener) is BarProgress
+        for event in [*EVENTS, ev.BuildFailed("a", "no compiler"), ev.Warned("low disk")]:
+            listener.on_event(event)
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "low disk" in said.err
+    assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", said.err)  # no colour; the cursor may move
+    monkeypatch.delenv("FORCE_COLOR")
+    with progress_listener(quiet=False) as listener:
+        assert type(listener) is LineProgress
+        for event in EVENTS:
+            listener.on_event(event)
+    assert "\x1b" not in capsys.readouterr().err

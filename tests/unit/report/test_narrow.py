@@ -1,0 +1,184 @@
+"""What is pasted or read in little room: pull requests, commit messages, twelve arms on a narrow terminal."""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from markdown_it import MarkdownIt
+from rich.console import Console
+
+from perfrunner.analysis.reference import beside
+from perfrunner.cli import main
+from perfrunner.report import build_report, render
+from perfrunner.report.charts import draw_charts
+from perfrunner.report.raw import read_raw
+from perfrunner.spec.reference import Reference
+
+TWELVE = (
+    "glibc",
+    *(f"jemalloc-5.1.0,metadata_thp=always,narenas={n}" for n in range(1, 7)),
+    *(
+        f"jemalloc-5.1.0,background_thread=true,metadata_thp={how}"
+        for how in ("auto", "always", "disabled")
+    ),
+    "jemalloc-5.0.1",
+    "system",
+)
+REFERENCE = Reference.model_validate(
+    {
+        "source": "a commit <message>",
+        "tables": [
+            {
+                "title": "throughput",
+                "workload": "append",
+                "rows": [
+                    {
+                        "label": "ops/s", "metric": "ops_per_s", "workload": "append", "bucket": "ephemeral",
+                        "values": {name: 1_831_406 + 10_000 * n for n, name in enumerate(TWELVE)},
+                    }
+                ],
+            }
+        ],
+    }
+)  # fmt: skip
+
+
+@pytest.fixture
+def twelve(make):
+    return make(
+        blocks=6, void_block=None, workloads=("append",), buckets=("ephemeral",), variants=TWELVE
+    )
+
+
+@pytest.fixture
+def small(report):
+    """Every better or worse of the report within its margin."""
+    rows = tuple(
+        replace(row, small=True) if row.verdict in ("better", "worse") else row
+        for row in report.comparison.rows
+    )
+    return replace(report, comparison=replace(report.comparison, rows=rows))
+
+
+# -- a pull request
+
+
+def test_markdown_is_a_sentence_a_small_table_and_folds(report):
+    text = render(report, "markdown")
+    head, _, rest = text.partition("<details>")
+    tables = [line for line in head.splitlines() if line.startswith("|:--")]
+    assert len(tables) == 1
+    assert head.index("- **jemalloc-5.1.0**") < head.index("|:--")
+    assert "### " not in head
+    outside = re.sub(r"<details>.*?</details>", "", f"<details>{rest}", flags=re.DOTALL)
+    left = [line for line in outside.splitlines() if line]
+    assert [line.partition(":")[0] for line in left] == ["Chart to attach", "Reproduce"]
+
+
+def test_even_the_reference_is_folded(report):
+    compared = replace(report, reference=REFERENCE, beside=beside(REFERENCE, report.comparison))
+    text = render(compared, "markdown")
+    assert text.index("<details>") < text.index("Beside the reference")
+    assert text.count("<details>") == text.count("</details>") == text.count("</summary>")
+
+
+def test_github_reads_the_folds_as_markdown(report):
+    """HTML ends at a blank line: without one behind it, a table in a fold stays text."""
+    text = render(report, "markdown", every=True)
+    lines = text.splitlines()
+    for number, line in enumerate(lines):
+        if line.startswith("<details>"):
+            assert line.endswith("</summary>")
+            assert lines[number - 1] == lines[number + 1] == ""
+        if line == "</details>":
+            assert lines[number - 1] == lines[number + 1] == ""
+    tokens = MarkdownIt("gfm-like", {"linkify": False}).parse(text)
+    tables = [token for token in tokens if token.type == "table_open"]
+    assert len(tables) == 1 + len(report.comparison.cells)
+    html = [token.content.strip() for token in tokens if token.type == "html_block"]
+    assert len(html) == text.count("<details>") + text.count("</details>")
+
+
+def test_the_chart_to_attach_is_named_and_is_drawn_under_that_name(report, data, demo, tmp_path):
+    (line,) = [
+        x for x in render(report, "markdown").splitlines() if x.startswith("Chart to attach")
+    ]
+    assert line == "Chart to attach: `charts/forest-ops-per-s.png`, which `--charts charts` draws"
+    drawn = draw_charts(report, data, read_raw(report, data), names=("forest",))
+    assert "forest-ops-per-s" in {chart.name for chart in drawn}
+    words = ["report", "--format", "markdown", "--charts", str(tmp_path), "--out", str(demo)]
+    text = CliRunner().invoke(main, words, catch_exceptions=False).stdout
+    path = re.search(r"Chart to attach: `([^`]+)`\n", text)[1]
+    assert Path(path).is_file()
+
+
+# -- a commit message
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_a_small_difference_is_called_small_everywhere(small, width):
+    rows = [row for row in small.comparison.rows if row.primary and row.small]
+    assert rows
+    commit = render(small, "commit")
+    assert len(re.findall(r"(?:better|worse) \(small\)", commit)) == len(rows)
+    assert max(map(len, commit.splitlines())) <= 72
+    text = render(small, "terminal", console=Console(width=width, file=io.StringIO()))
+    table = text.partition("ops_per_s")[2]
+    assert len(re.findall(r"small", table)) == len(rows)
+    assert "(small)" in render(small, "markdown").partition("<details>")[0].partition("|:--")[2]
+
+
+def test_arms_of_a_historic_table_are_never_cut_alike(twelve):
+    report = build_report(twelve, reference=REFERENCE)
+    text = render(report, "commit", every=True)
+    assert max(map(len, text.splitlines())) <= 72
+    titles = [
+        name
+        for before, line in zip(text.splitlines(), text.splitlines()[1:], strict=False)
+        if line == "ops/s"
+        for name in before.split()
+    ]
+    assert len(titles) == len(set(titles)) == 12
+    for n in range(12):
+        assert f"{1_831_406 + 10_000 * n:,}" in text
+
+
+# -- twelve arms
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+@pytest.mark.parametrize("verbose", [False, True])
+def test_twelve_arms_on_a_terminal_have_whole_names(twelve, width, verbose):
+    report = build_report(twelve)
+    console = Console(width=width, file=io.StringIO())
+    text = render(report, "terminal", console=console, verbose=verbose)
+    assert max(map(len, text.splitlines())) <= width
+    assert "…" not in text
+    assert _first_columns(text)[: len(TWELVE)] == list(TWELVE)
+    assert len(re.findall(r"[+\N{MINUS SIGN}]\d+\.\d+ %", text)) >= 11
+    assert (
+        len([line for line in text.splitlines() if "86.9k ops/s" in line]) == 1
+    )  # one table of it
+
+
+def _first_columns(text):
+    """The names of the first table whose lines are arms, as they were before they were folded."""
+    lines = text.splitlines()
+    (number, heading), *_ = [
+        (n, line) for n, line in enumerate(lines) if line.startswith("   ") and "ops_per_s" in line
+    ]
+    start = heading.index("ops_per_s")
+    found = []
+    for line in lines[number + 1 :]:
+        if not line or line.startswith("["):
+            break
+        if line[start:].strip():
+            found.append(line[:start].strip())
+        else:
+            found[-1] += line.strip()
+    return found
