@@ -59,8 +59,8 @@ class Reports:
 class Found:
     """A planted fault in a metric: how often it was found, and how often the interval holds the true change.
 
-    Where the true change is not known, that of an experiment is the mean estimate of all the others, a long run of its
-    own.
+    Beside that of the construction, the true change of an experiment is the mean estimate of all the others, a long run
+    of its own: what the fault really costs where it was measured.
     """
 
     fault: str
@@ -69,7 +69,8 @@ class Found:
     mean: float  # of the estimates, a ratio
     half_width: float  # median
     worse: Count
-    covers: Count
+    covers: Count | None  # of the construction's; None: not known
+    repeats: Count  # of the others' mean
 
 
 def effect(
@@ -147,9 +148,8 @@ def planted(
                 continue
             logs = np.log([one.estimate for one in effects])
             known = true.get((fault, metric))
-            held = sum(
-                _holds(one, known or _others(logs, place)) for place, one in enumerate(effects)
-            )
+            repeats = [_holds(one, _others(logs, place)) for place, one in enumerate(effects)]
+            held = None if known is None else sum(_holds(one, known) for one in effects)
             found.append(
                 Found(
                     fault,
@@ -158,7 +158,8 @@ def planted(
                     float(np.exp(logs.mean())),
                     float(np.median([half_width(one) or math.nan for one in effects])),
                     Count(sum(row.verdict == "worse" for _, row in its), len(its)),
-                    Count(held, len(effects)),
+                    None if held is None else Count(held, len(effects)),
+                    Count(sum(repeats), len(effects)),
                 )
             )
     return found

@@ -166,7 +166,8 @@ def _planted(found: Kept) -> str:
                     "mean estimate",
                     "half-width, median",
                     "verdict worse",
-                    "interval covers",
+                    "interval covers it",
+                    "covers the others' mean",
                 ],
                 [
                     [
@@ -176,7 +177,8 @@ def _planted(found: Kept) -> str:
                         _percent(its.mean),
                         f"± {100 * its.half_width:.2f} %",
                         f"{its.worse.hits} of {its.worse.of}",
-                        f"{its.covers.hits} of {its.covers.of}",
+                        "" if its.covers is None else f"{its.covers.hits} of {its.covers.of}",
+                        f"{its.repeats.hits} of {its.repeats.of}",
                     ]
                     for its in figures.planted(group, SHARES, PRIMARY, TRUE)
                 ],

@@ -78,19 +78,21 @@ def test_a_planted_change_is_counted_where_the_verdict_is_worse(rng):
     assert (share2.fault, share2.worse.hits) == ("share2", 8)
     assert nothing.worse.hits <= 1
     assert share2.mean == pytest.approx(0.98, abs=0.002)
-    assert share2.covers.hits >= 6, "of what the others say together"
+    assert share2.repeats.hits >= 6, "of what the others say together"
+    assert share2.covers is None, "nothing was said of the construction"
 
 
 def test_of_one_experiment_alone_the_truth_is_not_known(rng):
     (found,) = figures.planted([planted_run(rng, "p")], ["share2"], ["ops_per_s"], {})
-    assert found.covers.hits == 0
-    assert found.true is None
+    assert found.repeats.hits == 0
+    assert (found.true, found.covers) == (None, None)
 
 
 def test_a_change_of_known_size_needs_no_other_experiments(rng):
     runs = [planted_run(rng, "p")]
     for true, held in ((0.98, 1), (0.9, 0)):
         (found,) = figures.planted(runs, ["share2"], ["ops_per_s"], {("share2", "ops_per_s"): true})
+        assert found.covers is not None
         assert (found.true, found.covers.hits) == (true, held)
 
 
