@@ -14,6 +14,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from perfrunner.spec.base import BucketType, MetricId, Piece, PlainName, VariantName
 from perfrunner.spec.metrics import metric_type
 from perfrunner.spec.suggest import expected_name
+from perfrunner.spec.units import number_of, share_of
 
 
 class Gain(Piece):
@@ -40,10 +41,10 @@ class Gain(Piece):
         if metric.direction == "none":
             raise ValueError(f"expected a metric with a good direction; {metric.id} has none")
         if metric.effect == "difference":
-            if _number(value) is None or value <= 0:
+            if number_of(value) is None or value <= 0:
                 raise ValueError(f"expected a positive number ({metric.margin_unit}), such as 1.0")
             return float(value)
-        share = _share(value)
+        share = share_of(value)
         if share is None or not 0 < share < (1 if metric.direction == "lower" else math.inf):
             most = ", below 100% where lower is better" if metric.direction == "lower" else ""
             raise ValueError(f"expected a percentage such as 10%{most}")
@@ -62,20 +63,3 @@ class Gain(Piece):
         elif bool(self.bucket) == (self.workload in bucketless):
             wanted = "no bucket" if self.bucket else "persistent or ephemeral"
             yield "bucket", f"expected {wanted} of {self.workload}; got {self.bucket or 'nothing'}"
-
-
-def _number(value: Any) -> float | None:
-    """A value as a finite number; a bool is none."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return float(value)
-
-
-def _share(value: Any) -> float | None:
-    """`10%` is 0.1, `300%` is 3; a bare number is a share already."""
-    if isinstance(value, str) and value.strip().endswith("%"):
-        try:
-            return float(value.strip()[:-1]) / 100
-        except ValueError:
-            return None
-    return _number(value)

@@ -28,7 +28,7 @@ A_SIZE = "a size in bytes such as 256, 4k or 1KiB"
 A_SHARE = "a percentage such as 1%"
 
 
-def _number(value: object) -> float | None:
+def number_of(value: object) -> float | None:
     """The value as a finite number; None when it is none (bool is no number here)."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
@@ -37,7 +37,7 @@ def _number(value: object) -> float | None:
 
 def parse_duration(value: object) -> float:
     """Seconds."""
-    number = _number(value)
+    number = number_of(value)
     if number is not None and number >= 0:
         return number
     if isinstance(value, str) and (match := _DURATION.fullmatch(value.strip())):
@@ -55,21 +55,24 @@ def parse_size(value: object) -> int:
     return _whole(value, _SIZE, A_SIZE)
 
 
+def share_of(value: object) -> float | None:
+    """`10%` is 0.1, `300%` is 3, a bare number a share already; None when it is neither."""
+    if isinstance(value, str) and (match := _PERCENT.fullmatch(value.strip())):
+        return float(match[1]) / 100
+    return number_of(value)
+
+
 def parse_share(value: object) -> float:
     """A part of one: `1%` is 0.01; a bare number must already lie in 0..1."""
-    number = _number(value)
-    if number is not None and 0 <= number <= 1:
-        return number
-    if isinstance(value, str) and (match := _PERCENT.fullmatch(value.strip())):
-        share = float(match[1]) / 100
-        if share <= 1:
-            return share
+    share = share_of(value)
+    if share is not None and 0 <= share <= 1:
+        return share
     raise ValueError(f"expected {A_SHARE} (or a number from 0 to 1)")
 
 
 def parse_percent(value: object) -> float:
     """Percent: `80` and `80%` are both 80."""
-    number = _number(value)
+    number = number_of(value)
     if isinstance(value, str) and (match := _PERCENT.fullmatch(value.strip())):
         number = float(match[1])
     if number is None or not 0 <= number <= 100:
@@ -78,7 +81,7 @@ def parse_percent(value: object) -> float:
 
 
 def _whole(value: object, pattern: re.Pattern[str], wanted: str) -> int:
-    number = _number(value)
+    number = number_of(value)
     if isinstance(value, str) and (match := pattern.fullmatch(value.strip())):
         number = float(match[1]) * FACTORS[match[2]]
     if number is None or number < 0 or number != int(number):
