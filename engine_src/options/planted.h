@@ -3,9 +3,8 @@
 //
 //   none     nothing, not even an instruction
 //   burn     16 dependent steps an operation: a known number of instructions
-//   share1   1 % of a front-end thread's time, whatever that is spent on: the throughput of a
-//   closed
-//            loop falls by 1/1.01
+//   share1   1 % of a front-end thread's time, whatever that is spent on: by construction the
+//            throughput of a closed loop falls by 1/1.01
 //   share2   2 %
 //   stall    a front-end thread sleeps for 1 ms every 2 s
 //   bytes16  16 bytes more an item (planted_item.h)
@@ -92,7 +91,8 @@ class Cycle {
     std::chrono::nanoseconds length_{0};
 };
 
-/// Each cycle is made longer by so much of itself: no noise of the machine changes what that costs.
+/// Each cycle is made longer by so much of itself, however noisy the machine. What a client lost by
+/// it was measured, and is a little more (docs/statistics.md).
 template <unsigned PerMille>
 struct Share : NoFault {
     static constexpr unsigned kPerMille = PerMille;

@@ -57,19 +57,19 @@ class Reports:
 
 @dataclass(frozen=True)
 class Found:
-    """A planted fault in a metric: how often it was found, and how often the interval holds the true change.
+    """A planted fault in a metric: how often it was found, and how often the interval holds what it costs.
 
-    Beside that of the construction, the true change of an experiment is the mean estimate of all the others, a long run
-    of its own: what the fault really costs where it was measured.
+    That is told twice: by its construction, and as the mean estimate of all the other experiments, a long run of its
+    own.
     """
 
     fault: str
     metric: str
-    true: float | None  # a ratio; None: not known
+    constructed: float | None  # a ratio; None: the construction does not tell
     mean: float  # of the estimates, a ratio
     half_width: float  # median
     worse: Count
-    covers: Count | None  # of the construction's; None: not known
+    covers: Count | None  # of the construction's
     repeats: Count  # of the others' mean
 
 
@@ -128,11 +128,11 @@ def planted(
     comparisons: Sequence[Comparison],
     faults: Iterable[str],
     metrics: Sequence[str],
-    true: Mapping[tuple[str, str], float],
+    constructed: Mapping[tuple[str, str], float],
 ) -> list[Found]:
     """Verdicts are those that a report of the experiment gives, correction for several tests included.
 
-    `true`: by fault and metric the change, a ratio, that was planted, where it is known.
+    `constructed`: by fault and metric the change, a ratio, that follows from how the fault is made.
     """
     rows = [verdicts(one) for one in comparisons]
     found = []
@@ -147,7 +147,7 @@ def planted(
             if not effects:
                 continue
             logs = np.log([one.estimate for one in effects])
-            known = true.get((fault, metric))
+            known = constructed.get((fault, metric))
             repeats = [_holds(one, _others(logs, place)) for place, one in enumerate(effects)]
             held = None if known is None else sum(_holds(one, known) for one in effects)
             found.append(

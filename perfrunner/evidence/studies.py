@@ -20,7 +20,7 @@ SHARES = {"share1": 0.01, "share2": 0.02}  # of a front-end thread's time, added
 PRIMARY = ["ops_per_s", "ops_per_s_total", "server_cpu_us_per_op"]
 MEMORY = ["fragmentation_rss", "rss_bytes", "mem_used_bytes"]
 # By fault and metric: a closed loop whose every cycle is longer by that share.
-TRUE = {
+BY_CONSTRUCTION = {
     (fault, metric): 1 / (1 + share)
     for fault, share in SHARES.items()
     for metric in ("ops_per_s", "ops_per_s_total")

@@ -12,7 +12,7 @@ from perfrunner.analysis.model import Effect
 from perfrunner.errors import StoreError
 from perfrunner.evidence import figures, kept
 from perfrunner.evidence.kept import Comparison, Kept
-from perfrunner.evidence.studies import MEMORY, PRIMARY, SHARES, TRUE
+from perfrunner.evidence.studies import BY_CONSTRUCTION, MEMORY, PRIMARY, SHARES
 from perfrunner.report.numbers import change, minus, scale_of, significant
 from perfrunner.spec.metrics import metric_type
 
@@ -162,7 +162,7 @@ def _planted(found: Kept) -> str:
                 [
                     "fault",
                     "metric",
-                    "true change",
+                    "by construction",
                     "mean estimate",
                     "half-width, median",
                     "verdict worse",
@@ -173,14 +173,14 @@ def _planted(found: Kept) -> str:
                     [
                         f"`{its.fault}`",
                         f"`{its.metric}`",
-                        "" if its.true is None else _percent(its.true),
+                        "" if its.constructed is None else _percent(its.constructed),
                         _percent(its.mean),
                         f"± {100 * its.half_width:.2f} %",
                         f"{its.worse.hits} of {its.worse.of}",
                         "" if its.covers is None else f"{its.covers.hits} of {its.covers.of}",
                         f"{its.repeats.hits} of {its.repeats.of}",
                     ]
-                    for its in figures.planted(group, SHARES, PRIMARY, TRUE)
+                    for its in figures.planted(group, SHARES, PRIMARY, BY_CONSTRUCTION)
                 ],
             )
         )

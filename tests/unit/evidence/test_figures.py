@@ -85,7 +85,7 @@ def test_a_planted_change_is_counted_where_the_verdict_is_worse(rng):
 def test_of_one_experiment_alone_the_truth_is_not_known(rng):
     (found,) = figures.planted([planted_run(rng, "p")], ["share2"], ["ops_per_s"], {})
     assert found.repeats.hits == 0
-    assert (found.true, found.covers) == (None, None)
+    assert (found.constructed, found.covers) == (None, None)
 
 
 def test_a_change_of_known_size_needs_no_other_experiments(rng):
@@ -93,7 +93,7 @@ def test_a_change_of_known_size_needs_no_other_experiments(rng):
     for true, held in ((0.98, 1), (0.9, 0)):
         (found,) = figures.planted(runs, ["share2"], ["ops_per_s"], {("share2", "ops_per_s"): true})
         assert found.covers is not None
-        assert (found.true, found.covers.hits) == (true, held)
+        assert (found.constructed, found.covers.hits) == (true, held)
 
 
 def test_rare_slices_stand_out_where_totals_and_robust_differ(rng):
