@@ -100,6 +100,15 @@ class Node {
         return queued.seqno;
     }
 
+    /// As a replica does: the seqno is the source's.
+    void receive(Vbid vbid, uint64_t seqno) {
+        managers[vbid.get()]->queueDirty(
+                Item::create(vbid, ItemOp::Mutation, "k" + std::to_string(seqno),
+                             {.cas = Cas{seqno}, .seqno = Seqno{seqno}}, {}),
+                Seqno{}, GenerateSeqno::No, GenerateCas::No, 1);
+        producer.onSeqno(vbid);
+    }
+
     void persist(Vbid vbid) {
         auto& manager = *managers[vbid.get()];
         const auto taken = manager.persistence().takeItemsToPersist(1'000'000);
@@ -375,20 +384,14 @@ TYPED_TEST(ProducerTest, AStreamThatGoesBackToDiskInMidSnapshotSaysSo) {
     node.config.maxItems = 100;
     const Vbid vb{2};
     auto& manager = *node.managers[vb.get()];
-    const auto receive = [&](uint64_t seqno) {
-        manager.queueDirty(Item::create(vb, ItemOp::Mutation, "k" + std::to_string(seqno),
-                                        {.cas = Cas{seqno}, .seqno = Seqno{seqno}}, {}),
-                           Seqno{}, GenerateSeqno::No, GenerateCas::No, 1);
-        node.producer.onSeqno(vb);
-    };
     const auto stream = node.stream(vb);
     manager.createSnapshot({Seqno{1}, Seqno{4}}, CheckpointType::Memory, false, 1);
-    receive(1);
-    receive(3);
+    node.receive(vb, 1);
+    node.receive(vb, 3);
     EXPECT_EQ(markers(node.drain()), (Ranges{{0, 4}}));
-    receive(4);
+    node.receive(vb, 4);
     manager.createSnapshot({Seqno{5}, Seqno{6}}, CheckpointType::Memory, false, 1);
-    receive(6);
+    node.receive(vb, 6);
     node.persist(vb);
     const auto victims = manager.removal().getListOfCursorsToDrop();
     ASSERT_EQ(victims.size(), 1U);
@@ -493,25 +496,19 @@ TYPED_TEST(ProducerTest, AReplicaDoesNotCallASnapshotCompleteThatItHasInPart) {
     Node<TypeParam> node;
     const Vbid vb{7};
     auto& manager = *node.managers[vb.get()];
-    const auto receive = [&](uint64_t seqno) {
-        manager.queueDirty(Item::create(vb, ItemOp::Mutation, "k" + std::to_string(seqno),
-                                        {.cas = Cas{seqno}, .seqno = Seqno{seqno}}, {}),
-                           Seqno{}, GenerateSeqno::No, GenerateCas::No, 1);
-        node.producer.onSeqno(vb);
-    };
     node.stream(vb);
     manager.createSnapshot({Seqno{1}, Seqno{9}}, CheckpointType::Memory, false, 1);
-    receive(2);
-    receive(4);
+    node.receive(vb, 2);
+    node.receive(vb, 4);
     auto got = node.drain();
     ASSERT_EQ(got.size(), 3u);
     EXPECT_EQ(got[0].end, Seqno{9});
-    receive(9);
+    node.receive(vb, 9);
     got = node.drain();
     ASSERT_EQ(got.size(), 1u) << "the rest belongs to the snapshot that was announced";
     EXPECT_EQ(got[0].item->seqno(), Seqno{9});
     manager.createSnapshot({Seqno{10}, Seqno{12}}, CheckpointType::Memory, false, 1);
-    receive(12);
+    node.receive(vb, 12);
     got = node.drain();
     ASSERT_EQ(got.size(), 2u);
     EXPECT_EQ(got[0].end, Seqno{12});

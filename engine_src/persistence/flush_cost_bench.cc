@@ -5,13 +5,13 @@
 #include <benchmark/benchmark.h>
 #include <time.h>
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "memory/memory_peak.h"
 #include "persistence/flusher.h"
 #include "persistence/rocks_store.h"
+#include "persistence/temp_dir.h"
 
 namespace kv {
 namespace {
@@ -64,23 +64,11 @@ double threadSeconds() {
 /// A fresh database per iteration, so that every flush inserts.
 class FreshStore {
   public:
-    FreshStore() {
-        std::string pattern = (std::filesystem::temp_directory_path() / "kv-flush-XXXXXX").string();
-        path_ = mkdtemp(pattern.data());
-        store_ = std::make_unique<RocksStore>((path_ / "db").string(),
-                                              RocksConfig{.writeBufferBytes = 1U << 30});
-    }
-    FreshStore(const FreshStore&) = delete;
-    FreshStore& operator=(const FreshStore&) = delete;
-    ~FreshStore() {
-        store_.reset();
-        std::filesystem::remove_all(path_);
-    }
-    RocksStore& operator*() { return *store_; }
+    RocksStore& operator*() { return store_; }
 
   private:
-    std::filesystem::path path_;
-    std::unique_ptr<RocksStore> store_;
+    const TempDir dir_;
+    RocksStore store_{dir_.path(), RocksConfig{.writeBufferBytes = 1U << 30}};
 };
 
 template <class Callback>

@@ -358,8 +358,8 @@ TEST_F(RocksStoreTest, RandomTransactionsMatchAModel) {
 }
 
 TEST(DataDirTest, RemembersLayoutAndCleanStop) {
-    std::string pattern = (std::filesystem::temp_directory_path() / "kv-dir-XXXXXX").string();
-    const std::filesystem::path path = mkdtemp(pattern.data());
+    const TempDir dir;
+    const std::filesystem::path& path = dir.root();
     {
         DataDir fresh(path / "data", 2, 1024);
         EXPECT_TRUE(fresh.isNew());
@@ -375,7 +375,6 @@ TEST(DataDirTest, RemembersLayoutAndCleanStop) {
     EXPECT_THROW(DataDir(path / "data", 2, 1024), StoreError);
     std::ofstream(path / "file") << "x";
     EXPECT_THROW(DataDir(path / "file" / "data", 2, 1024), StoreError);
-    std::filesystem::remove_all(path);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// TempDir: a directory that goes with its owner, for tests.
+// TempDir: a directory that goes with its owner, for tests and benchmarks.
 #pragma once
 
 #include <cerrno>
@@ -22,6 +22,7 @@ class TempDir {
     TempDir(const TempDir&) = delete;
     TempDir& operator=(const TempDir&) = delete;
     ~TempDir() { std::filesystem::remove_all(path_); }
+    [[nodiscard]] const std::filesystem::path& root() const { return path_; }
     /// Of something in it that does not exist yet.
     [[nodiscard]] std::string path() const { return (path_ / "data").string(); }
 

@@ -2,10 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
-
 #include "executor/fake_executor.h"
+#include "persistence/temp_dir.h"
 
 namespace kv::server {
 namespace {
@@ -15,13 +13,11 @@ using namespace std::chrono_literals;
 class EngineBucketTest : public testing::Test {
   protected:
     EngineBucketTest() {
-        std::string pattern =
-                (std::filesystem::temp_directory_path() / "kv-engine-XXXXXX").string();
-        line_.dataDir = mkdtemp(pattern.data());
+        line_.dataDir = dir_.root();
         line_.params.bucket.vbuckets = 4;
     }
-    ~EngineBucketTest() override { std::filesystem::remove_all(line_.dataDir); }
 
+    const TempDir dir_;
     CommandLine line_;
     FakeExecutor executor_;
 };
