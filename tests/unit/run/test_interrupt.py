@@ -3,10 +3,19 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Iterator
 
 import pytest
 
 from perfrunner.run.interrupt import Interrupted, InterruptedTwice, SignalGuard
+
+
+@pytest.fixture(autouse=True)
+def _as_on_a_terminal() -> Iterator[None]:
+    """Under nohup these tests would inherit that SIGHUP is ignored, which a run respects."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 def send(signum: int = signal.SIGINT) -> None:
