@@ -12,7 +12,7 @@
 #include <system_error>
 #include <utility>
 
-#include "persistence/kvstore.h"
+#include "persistence/forwarding_store.h"
 
 namespace kv {
 
@@ -49,51 +49,22 @@ class PowerCut {
     std::set<std::string> paths_;
 };
 
-class PowerCutStore final : public KVStore {
+class PowerCutStore final : public ForwardingStore {
   public:
     PowerCutStore(std::unique_ptr<KVStore> real, std::string path, PowerCut& power)
-        : real_(std::move(real)), path_(std::move(path)), power_(power) {
+        : ForwardingStore(std::move(real)), path_(std::move(path)), power_(power) {
         power_.synced(path_);  // what an earlier power cut left is on the disk
     }
 
-    void begin(Vbid vbid, size_t bytesHint) override { real_->begin(vbid, bytesHint); }
-    bool put(const Item& item) override { return real_->put(item); }
-    void end(const PersistedVbState& state) override { real_->end(state); }
-    bool commit() override { return real_->commit(); }
-    void abandon() override { real_->abandon(); }
     bool sync() override {
-        if (!real_->sync()) {
+        if (!ForwardingStore::sync()) {
             return false;
         }
         power_.synced(path_);
         return true;
     }
-    bool saveVbState(Vbid vbid, const PersistedVbState& state) override {
-        return real_->saveVbState(vbid, state);
-    }
-    std::optional<PersistedVbState> loadVbState(Vbid vbid) override {
-        return real_->loadVbState(vbid);
-    }
-    std::vector<Vbid> listPersistedVbuckets() override { return real_->listPersistedVbuckets(); }
-    bool delVBucket(Vbid vbid) override { return real_->delVBucket(vbid); }
-    std::unique_ptr<SeqnoScan> openSeqnoScan(Vbid vbid, Seqno from, Seqno to) override {
-        return real_->openSeqnoScan(vbid, from, to);
-    }
-    bool rollback(Vbid vbid, Seqno seqno) override { return real_->rollback(vbid, seqno); }
-    bool removeTombstones(Vbid vbid, const std::vector<std::pair<std::string, Seqno>>& tombstones,
-                          const PersistedVbState& state) override {
-        return real_->removeTombstones(vbid, tombstones, state);
-    }
-    size_t countLive(Vbid vbid) override { return real_->countLive(vbid); }
-    KVStoreStats stats() override { return real_->stats(); }
-
-  protected:
-    bool read(Vbid, std::string_view, std::string&, StoredDoc&) override {
-        throw StoreError("no reads by key here");
-    }
 
   private:
-    std::unique_ptr<KVStore> real_;
     const std::string path_;
     PowerCut& power_;
 };
