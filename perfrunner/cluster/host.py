@@ -130,11 +130,13 @@ class Host:
         ]
 
     def deploy(self, artifact: Path, build_id: str) -> str:
-        """The artifact's directory on the host; sent and verified at most once per Host and build id."""
+        """The artifact's directory on the host; sent and verified at most once per Host and build id.
+
+        Its time there is that of its last use, for `clean --keep`.
+        """
         remote = f"{self.work_dir}/artifacts/{build_id}"
         if build_id not in self._deployed:
             self.transport.put_tree(artifact, remote)
-            self.transport.run(["touch", "--", remote])  # its last use, for `clean --keep`
             self._deployed.add(build_id)
         return remote
 

@@ -16,6 +16,7 @@ import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from posixpath import join as posix_join
 from typing import IO
@@ -25,7 +26,7 @@ from perfrunner.cluster.environment import whole_environment
 from perfrunner.cluster.ledger import LedgerEntry, Process
 from perfrunner.cluster.process import NAME
 from perfrunner.cluster.transport import DEFAULT_TIMEOUT_S, CommandFailed, Completed, Raw
-from perfrunner.cluster.tree import pack_tree, unpack_tree
+from perfrunner.cluster.tree import pack_tree, tree_digest, unpack_tree
 from perfrunner.errors import HostError
 
 CHUNK = 1 << 18
@@ -267,10 +268,13 @@ class ShellTransport(ABC):
 
     def put_tree(self, local: Path, remote: str) -> bool:
         path = self._path(remote)
+        with ThreadPoolExecutor(1) as beside:  # what is here and what is there, at one time
+            here = beside.submit(tree_digest, local)
+            there = self._script(scripts.HAS_TREE, path, check=False)
+            if there.exit == 0 and there.stdout.decode().strip() == here.result():
+                return False
         with tempfile.TemporaryFile() as packed:
             digest = pack_tree(local, packed)
-            if self._script(scripts.HAS_TREE, path, digest, check=False).exit == 0:
-                return False
             packed.seek(0)
             self._script(
                 scripts.PUT_TREE,

@@ -124,7 +124,8 @@ class Transport(Protocol):
     def put_tree(self, local: Path, remote: str) -> bool:
         """Copy a directory as one stream, verify every file, rename it into place; False when it was there.
 
-        An incomplete or altered directory at `remote` is replaced. Never merges into what is there.
+        An incomplete or altered directory at `remote` is replaced. Never merges into what is there. Either way the
+        directory's time is that of this call.
         """
         ...
 

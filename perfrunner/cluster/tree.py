@@ -10,6 +10,7 @@ import hashlib
 import io
 import shutil
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO
 
@@ -23,27 +24,53 @@ def pack_tree(directory: Path, out: IO[bytes]) -> str:
     try:
         return _pack(directory, out)
     except OSError as error:
-        raise HostError(f"{directory} cannot be read: {error.strerror or error}") from error
+        raise _unreadable(directory, error) from error
+
+
+def tree_digest(directory: Path) -> str:
+    """What pack_tree would return, and nothing is packed."""
+    try:
+        sums = [_sum(p.read_bytes(), name) for p, name in _entries(directory) if _is_plain(p)]
+    except OSError as error:
+        raise _unreadable(directory, error) from error
+    return hashlib.sha256("".join(sums).encode()).hexdigest()
+
+
+def _entries(directory: Path) -> Iterator[tuple[Path, str]]:
+    for path in sorted(directory.rglob("*")):
+        name = path.relative_to(directory).as_posix()
+        if "\n" in name or "\\" in name:
+            raise HostError(f"{directory}: {name!r} is no name for a file of an artifact")
+        if name != SUMS:
+            yield path, name
+
+
+def _is_plain(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
+
+
+def _sum(data: bytes, name: str) -> str:
+    """A line that `sha256sum -c` reads."""
+    return f"{hashlib.sha256(data).hexdigest()}  {name}\n"
+
+
+def _unreadable(directory: Path, error: OSError) -> HostError:
+    return HostError(f"{directory} cannot be read: {error.strerror or error}")
 
 
 def _pack(directory: Path, out: IO[bytes]) -> str:
     sums: list[str] = []
     with tarfile.open(fileobj=out, mode="w|", format=tarfile.GNU_FORMAT) as tar:
-        for path in sorted(directory.rglob("*")):
-            name = path.relative_to(directory).as_posix()
-            if name == SUMS:
-                continue
-            if "\n" in name or "\\" in name:
-                raise HostError(f"{directory}: {name!r} is no name for a file of an artifact")
+        for path, name in _entries(directory):
             info = tar.gettarinfo(path, arcname=name)
             info.uid = info.gid = 0
             info.uname = info.gname = ""
-            if path.is_symlink() or not path.is_file():
+            if not _is_plain(path):
                 tar.addfile(info)
                 continue
             data = path.read_bytes()  # one reading for both, so that the sum is of what was sent
             info.size = len(data)
-            sums.append(f"{hashlib.sha256(data).hexdigest()}  {name}\n")
+            sums.append(_sum(data, name))
             tar.addfile(info, io.BytesIO(data))
         listing = "".join(sums).encode()
         info = tarfile.TarInfo(SUMS)

@@ -10,7 +10,9 @@ import sys
 import textwrap
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,8 +23,10 @@ from perfrunner.cluster import (
     Host,
     Process,
     open_host,
+    shell,
 )
 from perfrunner.cluster.environment import BASE_ENVIRONMENT
+from perfrunner.cluster.transport import Raw
 from perfrunner.errors import HostError
 
 pytestmark = pytest.mark.integration
@@ -292,11 +296,34 @@ class TestDeploy:
         assert Path(path).stat().st_ino == inode
         assert [p.name for p in Path(path).parent.iterdir()] == ["b1"]
 
-    @pytest.mark.parametrize("damage", ["truncate", "remove", "remove-list"])
+    def test_one_that_is_there_costs_one_exchange_and_is_marked_as_used(
+        self, host: Host, artifact: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = host.deploy(artifact, "b1")
+        os.utime(path, (1, 1))
+        exchanges = []
+        execute = host.transport._execute
+
+        def counted(argv: Sequence[str], **kwargs: Any) -> Raw:
+            exchanges.append(argv)
+            return execute(argv, **kwargs)
+
+        monkeypatch.setattr(host.transport, "_execute", counted)
+        monkeypatch.setattr(shell, "pack_tree", lambda *_: pytest.fail("packed"))
+        host._deployed.clear()
+        host.deploy(artifact, "b1")
+        assert len(exchanges) == 1
+        (there,) = host.transport.artifacts()
+        assert time.time() - there[1] < 600
+
+    @pytest.mark.parametrize("damage", ["truncate", "alter", "remove", "remove-list"])
     def test_a_damaged_copy_is_replaced(self, host: Host, artifact: Path, damage: str) -> None:
         path = Path(host.deploy(artifact, "b1"))
         if damage == "truncate":
             os.truncate(path / "bin" / "data", 10)
+        elif damage == "alter":
+            with (path / "bin" / "data").open("r+b") as file:
+                file.write(bytes(1000))
         else:
             (path / ("bin/data" if damage == "remove" else ".sha256sums")).unlink()
         assert host.transport.put_tree(artifact, str(path)) is True
@@ -308,8 +335,6 @@ class TestDeploy:
         assert [p.name for p in Path(host.work_dir, "artifacts").iterdir()] == ["b1"]
 
     def test_a_damaged_stream_is_refused(self, host: Host, artifact: Path, monkeypatch) -> None:
-        from perfrunner.cluster import shell
-
         monkeypatch.setattr(
             shell, "pack_tree", lambda directory, out: out.write(b"no tar") and "0" * 64
         )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perfrunner.cluster.tree import unpack_tree
+from perfrunner.cluster.tree import pack_tree, tree_digest, unpack_tree
 from perfrunner.errors import HostError
 
 
@@ -50,3 +50,13 @@ def test_only_files_and_directories(tmp_path: Path, kind: bytes) -> None:
 def test_half_an_archive(tmp_path: Path) -> None:
     with pytest.raises(HostError, match="no whole archive"):
         unpack_tree(io.BytesIO(archive("x").getvalue()[:100]), tmp_path)
+
+
+def test_what_is_there_is_told_without_packing_it(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "tool").write_bytes(b"x")
+    (tmp_path / "link").symlink_to("bin/tool")
+    digest = tree_digest(tmp_path)
+    assert digest == pack_tree(tmp_path, io.BytesIO())
+    (tmp_path / "bin" / "tool").write_bytes(b"y")
+    assert tree_digest(tmp_path) != digest
