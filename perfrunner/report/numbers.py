@@ -7,6 +7,7 @@ compared by eye.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -22,6 +23,7 @@ TIMES = ("ns", "us", "ms", "s")
 ARROWS = {"higher": "↑", "lower": "↓", "none": "·"}
 MARKS = {"better": "✔", "worse": "✘", "same": "=", "unsure": "?", "invalid": "!"}
 TIMES_SIGN, DIVIDE_SIGN = "\N{MULTIPLICATION SIGN}", "\N{DIVISION SIGN}"
+EXACT = "[exact]"  # instead of an interval that is narrower than the last digit of its value
 LARGE_RATIO = 1.5  # beyond it a factor reads better than a percentage
 
 
@@ -149,21 +151,61 @@ def _ratio(effect: Estimated) -> str:
         sign = TIMES_SIGN
     else:
         sign, value, low, high = DIVIDE_SIGN, 1 / value, 1 / high, 1 / low
-    inside = "" if bounds is None else f" [{factor(low)}, {factor(high)}]"
-    return f"{sign}{factor(value)}{inside}"
+    digits = factor_digits(value, low, high)
+    shown = factor(value, digits)
+    if bounds is None:
+        return f"{sign}{shown}"
+    inside = bracket(factor(low, digits), factor(high, digits), shown)
+    return f"{sign}{whole(shown) if inside == EXACT else shown} {inside}"
 
 
-def factor(value: float) -> str:
-    """`2.13`, `200,197`."""
-    return f"{value:,.0f}" if value >= 1000 else significant(value, 3)
+def factor(value: float, digits: int = 3) -> str:
+    """`2.13`, `200,000`: no digits that nobody can rely on."""
+    return f"{float(f'{value:.{digits}g}'):,.0f}" if value >= 1000 else significant(value, digits)
+
+
+def factor_digits(value: float, low: float, high: float) -> int:
+    """Three; four where three would write the ends of its interval as they write the value."""
+    return 4 if factor(low) == factor(value) == factor(high) else 3
+
+
+def factor_steps(low: float, high: float) -> list[float]:
+    """Where a log axis is labelled, alike on both sides of 1: 1, 2, 5, 10 ..., or powers of ten; three at least."""
+    decades = range(math.ceil(max(math.log10(high), -math.log10(low))) + 1)
+    for steps in ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 7.0)):
+        above = [m * 10.0**d for d in decades for m in steps]
+        found = [f for f in sorted({*above, *(1 / f for f in above)}) if low <= f <= high]
+        if len(found) >= 3:
+            break
+    every = -(-len(found) // 7)
+    first = found.index(1.0) % every if 1.0 in found else 0  # no change is always labelled
+    return found[first::every]
+
+
+def factor_label(value: float) -> str:
+    """A step of an axis: times, or divided by."""
+    shown, sign = (value, TIMES_SIGN) if value >= 1 else (1 / value, DIVIDE_SIGN)
+    return f"{sign}{shown:,.3g}" if shown < 1000 else f"{sign}{shown:,.0f}"
 
 
 def _signed(value: float, bounds: Interval | None, unit: str) -> str:
     if bounds is None:
         return f"{minus(f'{value:+.2f}')} {unit}"
-    places = decimals((bounds[1] - bounds[0]) / 2)
+    places = decimals((bounds[1] - bounds[0]) / 2, abs(value))
     low, high = (signed(b, places) for b in bounds)
-    return f"{signed(value, places)} {unit} [{low}, {high}]"
+    shown = signed(value, places)
+    inside = bracket(low, high, shown)
+    return f"{whole(shown) if inside == EXACT else shown} {unit} {inside}"
+
+
+def bracket(low: str, high: str, value: str) -> str:
+    """The interval behind a value; one narrower than the last digit is said to be so."""
+    return EXACT if low == value == high else f"[{low}, {high}]"
+
+
+def whole(text: str) -> str:
+    """`48` for `48.00`: what is exact needs no zeros to say so."""
+    return re.sub(r"\.0+$", "", text)
 
 
 def signed(value: float, places: int) -> str:
@@ -172,16 +214,19 @@ def signed(value: float, places: int) -> str:
     return minus(text if float(text) else text.replace("-", "+"))
 
 
-def decimals(half: float | None) -> int:
+def decimals(half: float | None, size: float = 0.0) -> int:
     """Places after the point that an interval of this half-width deserves: one digit of it, one place to three.
 
-    None where it is 10 or more.
+    None where it is 10 or more; and no more than give the value, of this `size`, four digits.
     """
-    if half is None or half <= 0:
+    if half is None:
         return 1
+    most = 3 if size < 1 else max(1, 3 - math.floor(math.log10(size)))
+    if half <= 0:
+        return min(2, most)
     if half >= 10:
         return 0
-    return min(3, max(1, -math.floor(math.log10(half))))
+    return min(most, 3, max(1, -math.floor(math.log10(half))))
 
 
 def _scaled(interval: Interval, factor: float) -> Interval:

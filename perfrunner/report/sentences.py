@@ -7,22 +7,28 @@ clause over several cells spans all of their intervals.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from perfrunner.analysis import MIN_BLOCKS, Cell
 from perfrunner.report.numbers import (
+    DIVIDE_SIGN,
+    EXACT,
     LARGE_RATIO,
     TIMES_SIGN,
+    bracket,
     decimals,
     factor,
+    factor_digits,
     minus,
     scale_of,
     signed,
+    whole,
 )
 from perfrunner.spec.cell import NO_BUCKET
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from perfrunner.analysis import Comparison, Row
     from perfrunner.spec.metrics import MetricType
@@ -179,23 +185,16 @@ def _change(rows: Sequence[Row]) -> str:
     name = noun(metric)
     values, bounds, unit = _measures(rows)
     if unit == TIMES_SIGN:
-        inside = f" [{factor(bounds[0])}, {factor(bounds[1])}]" if bounds else ""
-        if min(values) >= 1 or max(values) < 1:
-            less, shown = min(values) < 1, sorted(v if v >= 1 else 1 / v for v in values)
-            if bounds and less:
-                inside = f" [{factor(1 / bounds[1])}, {factor(1 / bounds[0])}]"
-            text = " to ".join(dict.fromkeys(factor(v) for v in (shown[0], shown[-1])))
-            if metric.id == FASTER:
-                return f"{text} times {'slower' if less else 'faster'}{inside}"
-            return f"{name} {'÷' if less else TIMES_SIGN}{text}{inside}"
-        return (
-            f"{name} {TIMES_SIGN}{factor(min(values))} to {TIMES_SIGN}{factor(max(values))}{inside}"
-        )
+        return _factors(metric, values, bounds)
     half = None if bounds is None else (bounds[1] - bounds[0]) / 2
-    places = decimals(half)
-    inside = "" if bounds is None else f" [{', '.join(signed(b, places) for b in bounds)}]"
+    places = decimals(half, max(map(abs, values)))
+    inside = (
+        "" if bounds is None else f" {_bracket(values, bounds, partial(signed, places=places))}"
+    )
     ends = list(dict.fromkeys(f"{abs(v):.{places}f}" for v in sorted(values, key=abs)))
     ends = [ends[0], ends[-1]] if len(ends) > 1 else ends
+    if inside.endswith(EXACT):
+        ends = [whole(ends[0])]
     ups = {v > 0 for v in values if float(f"{v:.{places}f}")}
     if len(ups) > 1:
         span = " to ".join(signed(v, places) for v in (min(values), max(values)))
@@ -210,6 +209,35 @@ def _change(rows: Sequence[Row]) -> str:
         sign = "+" if up else minus("-")
         return f"{name} {' to '.join(sign + end for end in ends)} {unit}{inside}"
     return f"{' to '.join(ends)} {unit} {'more' if up else 'less'} {name}{inside}"
+
+
+def _factors(
+    metric: MetricType, values: Sequence[float], bounds: tuple[float, float] | None
+) -> str:
+    """`2.1 to 3.4 times faster [2.0, 3.6]`, `GetCursorsToDrop ÷36,200 [32,600, 40,300]`."""
+    less = max(values) < 1
+    if less:
+        values = [1 / v for v in values]
+        bounds = None if bounds is None else (1 / bounds[1], 1 / bounds[0])
+    low, high = min(values), max(values)
+    write = partial(factor, digits=factor_digits(low, *bounds) if bounds and low == high else 3)
+    inside = "" if bounds is None else f" {_bracket(values, bounds, write)}"
+    if not less and low < 1:  # in both directions
+        return f"{noun(metric)} {TIMES_SIGN}{write(low)} to {TIMES_SIGN}{write(high)}{inside}"
+    text = " to ".join(dict.fromkeys(map(write, (low, high))))
+    if inside.endswith(EXACT):
+        text = whole(text)
+    if metric.id == FASTER:
+        return f"{text} times {'slower' if less else 'faster'}{inside}"
+    return f"{noun(metric)} {DIVIDE_SIGN if less else TIMES_SIGN}{text}{inside}"
+
+
+def _bracket(
+    values: Sequence[float], bounds: tuple[float, float], write: Callable[[float], str]
+) -> str:
+    """All values within: exact only where they are written alike."""
+    shown = {write(value) for value in values}
+    return bracket(write(bounds[0]), write(bounds[1]), shown.pop() if len(shown) == 1 else "")
 
 
 def _measures(rows: Sequence[Row]) -> tuple[list[float], tuple[float, float] | None, str]:

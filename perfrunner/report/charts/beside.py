@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from perfrunner.report.beside import MARKS, factor_text, lines_of, significant_signed
 from perfrunner.report.charts.dots import wrapped
-from perfrunner.report.charts.style import FAINT, INK, VERDICT, WIDTH, new_figure, short_number
-from perfrunner.report.numbers import DIVIDE_SIGN, LARGE_RATIO, TIMES_SIGN
+from perfrunner.report.charts.style import FAINT, INK, VERDICT, WIDTH, factor_axis, new_figure
+from perfrunner.report.numbers import LARGE_RATIO
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -78,7 +78,7 @@ def _panel(axes: Axes, unit: str, lines: list[BesideLine]) -> None:
     axes.grid(visible=False, axis="y")
     axes.set_xlabel(f"change, {unit}" if unit else "change, variant / baseline")
     if not unit and _far(lines):
-        _logarithmic(axes)
+        factor_axis(axes)
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=2)
 
 
@@ -90,15 +90,3 @@ def _far(lines: list[BesideLine]) -> bool:
         for v in (line.effect or 1.0, line.ours.effect.estimate)
     ]
     return any(v > LARGE_RATIO or v < 1 / LARGE_RATIO for v in values)
-
-
-def _logarithmic(axes: Axes) -> None:
-    from matplotlib.ticker import FuncFormatter, NullFormatter
-
-    def text(value: float, _: object) -> str:
-        sign, factor = (TIMES_SIGN, value) if value >= 1 else (DIVIDE_SIGN, 1 / value)
-        return f"{sign}{short_number(factor)}"
-
-    axes.set_xscale("log")
-    axes.xaxis.set_major_formatter(FuncFormatter(text))
-    axes.xaxis.set_minor_formatter(NullFormatter())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import textwrap
 from typing import TYPE_CHECKING
 
@@ -13,13 +12,11 @@ from perfrunner.report.charts.style import (
     INK,
     VERDICT,
     WIDTH,
+    factor_axis,
     new_figure,
-    short_number,
 )
 from perfrunner.report.numbers import (
-    DIVIDE_SIGN,
     LARGE_RATIO,
-    TIMES_SIGN,
     change,
     scale_of,
     verdict_text,
@@ -132,8 +129,7 @@ def draw_axis(axes: Axes, rows: Sequence[Row], *, as_percent: bool) -> str:
         zorder=1,
     )
     if not as_percent:
-        axes.set_xscale("log")
-        _factor_ticks(axes)
+        factor_axis(axes)
     unit = "points" if rows[0].metric.unit == "%" else rows[0].metric.unit
     if effect.kind == "ratio":
         unit = "%" if as_percent else "factor"
@@ -156,20 +152,3 @@ def around_none(effect: Effect, reach: float, *, as_percent: bool) -> tuple[floa
         ends = (1 / (1 + reach), 1 + reach)
     low, high = (_position(effect, end, as_percent=as_percent) for end in ends)
     return low, high
-
-
-def _factor(value: float) -> str:
-    if value >= 1:
-        return f"{TIMES_SIGN}{short_number(value)}"
-    return f"{DIVIDE_SIGN}{short_number(1 / value)}"
-
-
-def _factor_ticks(axes: Axes) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    low, high = axes.get_xlim()
-    decades = math.log10(high / low)
-    subs = (1.0,) if decades > 2 else (1.0, 2.0, 5.0)
-    axes.xaxis.set_major_locator(LogLocator(base=10, subs=subs))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: _factor(v)))
-    axes.xaxis.set_minor_formatter(NullFormatter())

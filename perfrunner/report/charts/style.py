@@ -12,6 +12,8 @@ import textwrap
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from perfrunner.report.numbers import factor_label, factor_steps
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -195,6 +197,16 @@ def number_axis(axis: Any) -> None:
 
     axis.set_major_locator(MaxNLocator(nbins=5, min_n_ticks=3))
     axis.set_major_formatter(FuncFormatter(lambda value, _: short_number(value)))
+
+
+def factor_axis(axes: Axes) -> None:
+    """Along x factors on a logarithmic scale. After all that is drawn, as the steps are those of its limits."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(FixedLocator(factor_steps(*axes.get_xlim())))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: factor_label(value)))
+    axes.xaxis.set_minor_locator(NullLocator())
 
 
 def arm_line(index: int) -> dict[str, Any]:

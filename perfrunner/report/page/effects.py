@@ -15,6 +15,8 @@ from perfrunner.report.numbers import (
     MARKS,
     TIMES_SIGN,
     change,
+    factor_label,
+    factor_steps,
     mean_text,
     more_text,
     p_text,
@@ -54,7 +56,10 @@ class Axis:
     def ticks(self) -> list[tuple[float, str]]:
         """(place, label)."""
         if self.factors:
-            return [(self.place(math.log10(f)), _factor(f)) for f in _factors(self.low, self.high)]
+            return [
+                (self.place(math.log10(f)), factor_label(f))
+                for f in factor_steps(10**self.low, 10**self.high)
+            ]
         step = nice_step((self.high - self.low) / TICKS)
         places = max(0, -math.floor(math.log10(step) + 1e-9))
         first = math.ceil(self.low / step - 1e-9)
@@ -206,21 +211,3 @@ def _baseline(rows: Sequence[Row], report: Report) -> str:
             scale = scale_for(row, rows)
             return f"{row.variant} {mean_text(row.summary, scale)} {spread(row.summary, row.metric, scale)}"
     return ""
-
-
-def _factors(low: float, high: float) -> list[float]:
-    """1, 2, 5, 10 ... on a short axis, powers of ten on a long one; two at least."""
-    for subs in ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 7.0)):
-        decades = range(math.floor(low) - 1, math.ceil(high) + 1)
-        found = [
-            m * 10.0**d for d in decades for m in subs if low <= math.log10(m * 10.0**d) <= high
-        ]
-        if len(found) >= 3:
-            break
-    step = -(-len(found) // 7)
-    return found[::step]
-
-
-def _factor(value: float) -> str:
-    shown, sign = (value, TIMES_SIGN) if value >= 1 else (1 / value, "÷")
-    return f"{sign}{shown:,.3g}" if shown < 1000 else f"{sign}{shown:,.0f}"

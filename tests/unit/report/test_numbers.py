@@ -9,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfrunner.analysis import Effect, Summary
-from perfrunner.report.numbers import change, mean_text, p_text, scale_of, significant, spread
+from perfrunner.report.numbers import (
+    change,
+    factor_label,
+    factor_steps,
+    mean_text,
+    p_text,
+    scale_of,
+    significant,
+    spread,
+)
 from perfrunner.spec.metrics import metric_type
 
 ASCII = str.maketrans("\N{MINUS SIGN}\N{MULTIPLICATION SIGN}\N{DIVISION SIGN}", "-x/")
@@ -47,10 +56,18 @@ def test_a_value_with_its_unit(metric, value, text):
         (ratio(0.991, 0.985, 0.997), "-0.9 % [-1.5, -0.3]"),
         (ratio(1.0003, 0.9996, 1.0010), "+0.03 % [-0.04, +0.10]"),
         (ratio(0.005, 0.0049, 0.0051), "/200 [196, 204]"),
-        (ratio(1 / 200_197, 1 / 210_000, 1 / 190_000), "/200,197 [190,000, 210,000]"),
+        (ratio(1 / 200_197, 1 / 210_000, 1 / 190_000), "/200,000 [190,000, 210,000]"),
         (ratio(0.6, 0.3, 1.2), "x0.600 [0.300, 1.20]"),
         (ratio(2.13, 2.1, 2.16), "x2.13 [2.10, 2.16]"),
-        (ratio(1.0, 1.0, 1.0), "+0.0 % [+0.0, +0.0]"),
+        (ratio(1.0, 1.0, 1.0), "+0 % [exact]"),
+        (ratio(1 / 36_233, 1 / 40_304, 1 / 32_573), "/36,200 [32,600, 40,300]"),
+        (ratio(0.778381, 0.778380, 0.778382), "-22.16 % [exact]"),
+        (ratio(0.749, 0.748997, 0.749003), "-25.10 % [exact]"),
+        (ratio(0.74858, 0.74856, 0.74860), "-25.14 % [exact]"),
+        (ratio(1.12131, 1.12124, 1.12138), "+12.13 % [+12.12, +12.14]"),
+        (ratio(1.00012, 1.00009, 1.00015), "+0.012 % [+0.009, +0.015]"),
+        (ratio(1 / 1.80312, 1 / 1.80315, 1 / 1.80309), "/1.803 [exact]"),
+        (ratio(1 / 3.2581, 1 / 3.2622, 1 / 3.2551), "/3.258 [3.255, 3.262]"),
     ],
 )
 def test_a_change_shows_the_width_of_its_interval(effect, text):
@@ -61,6 +78,8 @@ def test_a_change_shows_the_width_of_its_interval(effect, text):
 def test_a_difference_is_in_points_or_in_the_scaled_unit():
     effect = Effect("difference", "a", 8, 3.3, (3.0, 3.6), 0.0, 9.0, 0.3, 0.01, 1.0, q=0.0)
     assert change(effect, FRAG, scale_of(FRAG, 20.0)) == "+3.3 pt [+3.0, +3.6]"
+    exact = Effect("difference", "a", 8, -48.0, (-48.0, -48.0), 0.0, None, 0.0, 0.0, 0.0, q=0.0)
+    assert change(exact, FRAG, scale_of(FRAG, 20.0)).translate(ASCII) == "-48 pt [exact]"
     huge = metric_type("anon_huge_bytes")
     effect = Effect("difference", "a", 8, 1.05e7, (1.0e7, 1.1e7), 0.0, 9.0, 0.3, 0.01, 2e6, q=0.0)
     assert change(effect, huge, scale_of(huge, 1e7)) == "+10.5 MB [+10.0, +11.0]"
@@ -94,3 +113,17 @@ def test_significant_digits_keep_the_value(value, digits):
     text = significant(value, digits)
     assert re.fullmatch(r"\d+(\.\d+)?", text)
     assert float(text) == pytest.approx(value, rel=0.6 * 10 ** (1 - digits))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "labels"),
+    [
+        (0.54, 1.05, "/1.5 /1.2 x1"),
+        (0.02, 25.0, "/10 x1 x10"),
+        (0.00002, 2.1, "/10,000 /1,000 /100 /10 x1"),
+        (0.9, 2.6, "x1 x1.2 x1.5 x2"),
+        (1e-9, 1e2, "/100,000,000 /1,000,000 /10,000 /100 x1 x100"),
+    ],
+)
+def test_an_axis_of_factors_has_several_labels_and_always_that_of_no_change(low, high, labels):
+    assert " ".join(map(factor_label, factor_steps(low, high))).translate(ASCII) == labels
