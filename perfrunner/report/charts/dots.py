@@ -15,6 +15,7 @@ from perfrunner.report.charts.style import (
     PAPER,
     VERDICT,
     WIDTH,
+    draw_lines,
     new_figure,
     number_axis,
 )
@@ -97,14 +98,16 @@ def _panel(axes: Axes, cell: Cell, rows: list[Row], variants: list[str], blocks:
 def _pair_lines(
     axes: Axes, rows: list[Row], place: dict[str, int], colours: dict[int, str]
 ) -> None:
-    for block, colour in colours.items():
-        points = [
+    joined = {
+        block: [
             (r.summary.values[block], place[r.variant] + DOTS)
             for r in rows
             if block in r.summary.values
         ]
-        if len(points) > 1:
-            axes.plot(*zip(*points, strict=True), color=colour, linewidth=0.8, alpha=0.55, zorder=2)
+        for block in colours
+    }
+    joined = {block: points for block, points in joined.items() if len(points) > 1}
+    draw_lines(axes, list(joined.values()), [colours[b] for b in joined], linewidth=0.8, alpha=0.55)
 
 
 def _mean(axes: Axes, row: Row, y: float) -> None:

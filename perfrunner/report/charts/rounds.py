@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perfrunner.report.charts.dots import wrapped
-from perfrunner.report.charts.style import ARMS, FAINT, GRID, INK, WIDTH, new_figure
+from perfrunner.report.charts.style import ARMS, FAINT, GRID, INK, WIDTH, draw_lines, new_figure
 from perfrunner.report.charts.turns import Pair, binned, inner, pairs, spread
 from perfrunner.report.numbers import minus
 
@@ -65,20 +65,25 @@ def _over_time(axes: Axes, its: list[Pair], colour: str) -> None:
     ticks = []
     slow_arm: list[float] = []
     slow_base: list[float] = []
+    curves, levels, totals = [], [], []
     for place, (pair, (instants, middles)) in enumerate(zip(its, bins, strict=True)):
         left = place * (1 + GAP)
         share = pair.seconds / max(pair.seconds[-1], 1e-9)
-        axes.plot(left + instants, _percent(middles), color=colour, linewidth=0.8, alpha=0.6)
-        axes.plot([left, left + 1], [_percent(pair.robust)] * 2, color=INK, linewidth=1.8, zorder=4)
-        axes.plot([left + 0.5], [_percent(pair.total)], marker="D", markersize=4, zorder=5,
-                  markerfacecolor="none", markeredgecolor=INK, markeredgewidth=0.9)  # fmt: skip
+        robust = _percent(pair.robust)
+        curves.append(list(zip(left + instants, _percent(middles), strict=True)))
+        levels.append([(left, robust), (left + 1, robust)])
+        totals.append((left + 0.5, _percent(pair.total)))
         for slices, marks in ((pair.arm, slow_arm), (pair.base, slow_base)):
             slow = np.unique((share[slices.slow] * places).astype(np.int64))
             marks += [left + min((n + 0.5) / places, 1.0) for n in slow]
         reach += [pair.robust, pair.total]
         ticks.append((left + 0.5, str(pair.block)))
-        if place:
-            axes.axvline(left - GAP / 2, color=GRID, linewidth=0.8, zorder=0)
+    draw_lines(axes, curves, colour, linewidth=0.8, alpha=0.6)
+    draw_lines(axes, levels, INK, linewidth=1.8, zorder=4)
+    axes.plot(*zip(*totals, strict=True), linestyle="", marker="D", markersize=4, zorder=5,
+              markerfacecolor="none", markeredgecolor=INK, markeredgewidth=0.9)  # fmt: skip
+    gaps = [place * (1 + GAP) - GAP / 2 for place in range(1, len(its))]
+    _marks(axes, gaps, 0.0, GRID, height=1.0, zorder=0)
     _marks(axes, slow_arm, 0.0, colour)
     _marks(axes, slow_base, 1.0 - MARK, FAINT)
     axes.axhline(0.0, color=FAINT, linewidth=0.9, zorder=1)
@@ -93,11 +98,15 @@ def _over_time(axes: Axes, its: list[Pair], colour: str) -> None:
     _ticks(axes.yaxis, *axes.get_ylim())
 
 
-def _marks(axes: Axes, places: list[float], bottom: float, colour: str) -> None:
-    """Short lines at the edge of the panel, one path for all: a figure stays small."""
+def _marks(
+    axes: Axes, places: list[float], bottom: float, colour: str, *, height: float = MARK, zorder: float = 3,
+) -> None:  # fmt: skip
+    """Upright lines, short ones at the edge of the panel, one path for all: a figure stays small."""
     x = [value for place in places for value in (place, place, math.nan)]
-    y = [value for _ in places for value in (bottom, bottom + MARK, math.nan)]
-    axes.plot(x, y, color=colour, linewidth=0.9, transform=axes.get_xaxis_transform(), zorder=3)
+    y = [value for _ in places for value in (bottom, bottom + height, math.nan)]
+    axes.plot(
+        x, y, color=colour, linewidth=0.9, transform=axes.get_xaxis_transform(), zorder=zorder
+    )
 
 
 def _distribution(axes: Axes, its: list[Pair], colour: str) -> None:

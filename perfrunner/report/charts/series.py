@@ -8,6 +8,7 @@ from perfrunner.report.charts.style import (
     ARMS,
     FAINT,
     arm_line,
+    draw_lines,
     legend_columns,
     legend_height,
     number_axis,
@@ -35,8 +36,7 @@ def rate_chart(raw: RawSeries, variants: Sequence[str]) -> Figure | None:
         for index, variant in enumerate(variants):
             trials = raw.rates[cell].get(variant, [])
             colour = ARMS[index % len(ARMS)]
-            for points in trials:
-                axes.plot(*zip(*points, strict=True), color=colour, linewidth=0.6, alpha=0.35)
+            draw_lines(axes, trials, colour, linewidth=0.6, alpha=0.35)
             if trials:
                 t, middle, _, _ = across(trials)
                 (drawn,) = axes.plot(t, middle, **arm_line(index), linewidth=1.8)

@@ -53,6 +53,7 @@ PNG_PACKED = {"compress_level": 3}  # two thirds of the time of 6, files a tenth
 SETTINGS: dict[str, Any] = {
     "svg.hashsalt": "perfrunner",
     "svg.fonttype": "none",
+    "text.hinting": "none",  # at 150 dots an inch it is not seen; it is a tenth of the time
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
     "font.size": 9.0,
@@ -148,12 +149,18 @@ def svg_bytes(figure: Figure) -> bytes:
 
 def png_bytes(figure: Figure) -> bytes:
     """A PNG of 150 dots an inch."""
+    import numpy as np
     from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from PIL import Image
 
     _lay_out(figure)
+    canvas: Any = figure.canvas  # of the layout: it has measured every text
+    if not isinstance(canvas, FigureCanvasAgg):
+        canvas = FigureCanvasAgg(figure)
+    canvas.draw()
     out = io.BytesIO()
-    canvas: Any = FigureCanvasAgg(figure)
-    canvas.print_png(out, metadata={"Software": None}, pil_kwargs=PNG_PACKED)
+    picture = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")  # paper is opaque
+    picture.save(out, "png", dpi=(PNG_DPI, PNG_DPI), **PNG_PACKED)
     return out.getvalue()
 
 
@@ -197,6 +204,15 @@ def number_axis(axis: Any) -> None:
 
     axis.set_major_locator(MaxNLocator(nbins=5, min_n_ticks=3))
     axis.set_major_formatter(FuncFormatter(lambda value, _: short_number(value)))
+
+
+def draw_lines(
+    axes: Axes, lines: Sequence[Sequence[tuple[float, float]]], colours: Any, **look: Any
+) -> None:
+    """Many lines as one collection: matplotlib takes a tenth of the time that it takes for each alone."""
+    from matplotlib.collections import LineCollection
+
+    axes.add_collection(LineCollection(lines, colors=colours, **{"zorder": 2, **look}))
 
 
 def factor_axis(axes: Axes) -> None:

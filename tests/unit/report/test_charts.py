@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.collections import LineCollection
 
 from perfrunner.analysis.cells import clean_blocks
 from perfrunner.report import build_report, write_charts
@@ -71,11 +72,14 @@ def test_every_trial_is_a_dot_and_every_block_a_line(report, data):
         axes = [a for a in figure.axes if a.get_visible()]
         assert len(axes) == 4
         for panel, blocks in zip(axes, clean_blocks(data.trials).values(), strict=True):
-            drawn = sorted(
-                x for dots in panel.collections for x, _ in np.asarray(dots.get_offsets())
-            )
+            (lines,) = (c for c in panel.collections if isinstance(c, LineCollection))
+            dots = [c for c in panel.collections if c is not lines]
+            drawn = sorted(x for some in dots for x, _ in np.asarray(some.get_offsets()))
             trials = sorted(t.metrics["ops_per_s"] for t in blocks.trials)
             assert drawn == pytest.approx(trials)
+            joined = [x for line in lines.get_segments() for x, _ in line]
+            assert sorted(joined) == pytest.approx(trials)
+            assert len(lines.get_segments()) == len({t.block for t in blocks.trials})
 
 
 def test_no_label_is_cut_off(report):
