@@ -5,9 +5,9 @@
   const data = content.charts, $ = (id) => document.getElementById(id), all = (what, from = document) => [...from.querySelectorAll(what)];
   document.documentElement.classList.add('scripted');
   const results = content.report.results.map((r) => ({ ...r, v: data.arms.indexOf(r.variant), c: data.cells.indexOf(r.bucket === '-' ? r.workload : `${r.workload} · ${r.bucket}`) }));
-  const first = $('metric').value;
-  const everything = () => ({ metric: first, arms: new Set(data.arms.keys()), cells: new Set(data.cells.keys()), relative: false, log: false, time: false, trial: null, filter: '' });
-  let state = everything(), charts = [], linking = false;
+  const first = $('metric').value, tables = all('table.results'), columns = (place) => (tables[place] ? tables[place].tHead.rows[0].cells.length : 0);
+  const everything = () => ({ metric: first, arms: new Set(data.arms.keys()), cells: new Set(data.cells.keys()), relative: false, log: false, time: false, trial: null, filter: '', sort: {}, zoom: {} });
+  let state = everything(), charts = [], linking = false, later = 0;
 
   // -- the address
 
@@ -21,6 +21,8 @@
     for (const key of ['relative', 'log', 'time']) state[key] = given.get(key) === '1';
     if (data.trials[given.get('trial')]) state.trial = Number(given.get('trial'));
     state.filter = given.get('filter') || '';
+    for (const [, table, down, column] of (given.get('sort') || '').matchAll(/(\d+)\.(-?)(\d+)/g)) if (columns(table) > column) state.sort[table] = { column: Number(column), up: !down };
+    for (const [, figure, start, end] of (given.get('zoom') || '').matchAll(/([\w-]+):([\d.]+)~([\d.]+)/g)) if (Number(start) < Number(end) && end <= 100) state.zoom[figure] = [Number(start), Number(end)];
   }
   function writeAddress() {
     const usual = everything(), given = new URLSearchParams();
@@ -29,6 +31,9 @@
     for (const key of ['relative', 'log', 'time']) if (state[key]) given.set(key, '1');
     if (state.trial !== null) given.set('trial', state.trial);
     if (state.filter) given.set('filter', state.filter);
+    const sorts = Object.entries(state.sort).map(([table, { column, up }]) => `${table}.${up ? '' : '-'}${column}`), zooms = Object.entries(state.zoom).map(([figure, [start, end]]) => `${figure}:${start}~${end}`);
+    if (sorts.length) given.set('sort', sorts.join(','));
+    if (zooms.length) given.set('zoom', zooms.join(','));
     const hash = given.toString();
     history.replaceState(null, '', hash ? `#${hash}` : location.pathname + location.search);
   }
@@ -63,7 +68,7 @@
     for (const part of all('[data-cell]')) part.hidden = !state.cells.has(Number(part.dataset.cell));
     for (const part of all('[data-profile]')) part.hidden = !state.arms.has(Number(part.dataset.profile));
     for (const row of all('tr[data-arm]')) row.hidden = !state.arms.has(Number(row.dataset.arm)) || !row.textContent.toLowerCase().includes(row.closest('.results') ? state.filter.toLowerCase() : '');
-    all('table.results').forEach(grouped);
+    tables.forEach(ordered);
     writeAddress();
     showTrial();
   }
@@ -72,6 +77,7 @@
     watcher.unobserve(box);
     if (box.chart || !box.isConnected) return;
     const chart = (box.chart = echarts.init(box, null, { renderer: 'svg' }));
+    if (state.zoom[box.figure] && box.plot.option.dataZoom.length) [box.plot.option.dataZoom[0].start, box.plot.option.dataZoom[0].end] = state.zoom[box.figure];
     chart.setOption(box.plot.option);
     charts.push(chart);
     perfrunnerPoints(box, chart, (point) => point.trial !== undefined && choose(point.trial));
@@ -83,7 +89,11 @@
   function linked(box) {
     if (linking) return;
     linking = true;
-    const { start, end } = box.chart.getOption().dataZoom[0];
+    const [start, end] = [box.chart.getOption().dataZoom[0].start, box.chart.getOption().dataZoom[0].end].map((share) => +share.toFixed(2));
+    if (start > 0 || end < 100) state.zoom[box.figure] = [start, end];
+    else delete state.zoom[box.figure];
+    clearTimeout(later);
+    later = setTimeout(writeAddress, 150);  // a wheel turns many times a second, and browsers limit changes of the address
     for (const other of all('.plot', box.closest('figure'))) {
       draw(other);
       if (other !== box) other.chart.dispatchAction({ type: 'dataZoom', start, end });
@@ -206,26 +216,30 @@
     setTimeout(() => { button.textContent = text; }, 1500);
   }
   for (const button of all('[data-copy]')) button.addEventListener('click', () => copy(button));
-  for (const table of all('table.results')) {
-    all('thead th', table).forEach((head, column) => {
-      const button = element('button', { type: 'button', className: 'sort' }, head.textContent.trim());
-      button.addEventListener('click', () => sort(table, head, column));
-      head.replaceChildren(button);
+  const heads = (table) => all('thead th', table);
+  tables.forEach((table, place) => heads(table).forEach((head, column) => {
+    const button = element('button', { type: 'button', className: 'sort' }, head.textContent.trim());
+    button.addEventListener('click', () => {
+      const now = state.sort[place];
+      state.sort[place] = { column, up: !(now && now.column === column && now.up) };
+      ordered(table, place);
+      writeAddress();
     });
+    head.replaceChildren(button);
+  }));
+  // As the state says; without an order as the report has them.
+  function ordered(table, place) {
+    const { column, up } = state.sort[place] || {}, body = table.tBodies[0], rows = (table.own ||= [...body.rows]);
+    heads(table).forEach((head, n) => (n === column ? head.setAttribute('aria-sort', up ? 'ascending' : 'descending') : head.removeAttribute('aria-sort')));
+    const value = (row) => { const c = row.children[column], v = c.dataset.value ?? c.textContent.trim(); return v === '' || Number.isNaN(Number(v)) ? v : Number(v); };
+    const before = (a, b) => (a === b ? 0 : a === '' ? 1 : b === '' ? -1 : (typeof a === typeof b ? a < b : typeof a === 'number') === up ? -1 : 1);
+    body.append(...(column === undefined ? rows : rows.map((r) => [value(r), r]).sort((a, b) => before(a[0], b[0])).map(([, r]) => r)));
+    grouped(table);
   }
   // The rows that begin a metric, of those that are shown: a line above them, and on a small screen its name.
   function grouped(table) {
     let before = null;
     for (const row of table.tBodies[0].rows) if (!row.hidden) { row.classList.toggle('first', row.dataset.metric !== before); before = row.dataset.metric; }
-  }
-  function sort(table, head, column) {
-    const up = head.getAttribute('aria-sort') !== 'ascending', body = table.tBodies[0];
-    const value = (row) => { const c = row.children[column], v = c.dataset.value ?? c.textContent.trim(); return v === '' || Number.isNaN(Number(v)) ? v : Number(v); };
-    const before = (a, b) => (a === b ? 0 : a === '' ? 1 : b === '' ? -1 : (typeof a === typeof b ? a < b : typeof a === 'number') === up ? -1 : 1);
-    for (const other of all('th', table.tHead)) other.removeAttribute('aria-sort');
-    head.setAttribute('aria-sort', up ? 'ascending' : 'descending');
-    body.append(...[...body.rows].map((r) => [value(r), r]).sort((a, b) => before(a[0], b[0])).map(([, r]) => r));
-    grouped(table);
   }
 
   // -- controls

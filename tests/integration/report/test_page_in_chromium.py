@@ -308,6 +308,43 @@ def test_an_address_brings_back_what_it_was_copied_from(visit, state):
     assert tab.log.count("error") == 0
 
 
+def test_order_and_zoom_are_in_the_address(visit):
+    tab = visit()
+    table = tab.locator("[data-cell='1'] table.results").first
+    for _ in range(2):  # down
+        table.get_by_role("button", name="change").click()
+    order = "t => [...t.tBodies[0].rows].map(r => r.dataset.metric + r.dataset.arm)"
+    plots = drawn(tab, "rates").locator(".plot")
+    plots.first.focus()
+    tab.keyboard.press("+")
+    playwright_expect(tab).to_have_url(re.compile("zoom="))
+    window = "b => [b.chart.getOption().dataZoom[0].start, b.chart.getOption().dataZoom[0].end]"
+    seen = plots.nth(2).evaluate(window), table.evaluate(order)
+
+    again = visit(state=tab.url.split("#")[1])
+    table = again.locator("[data-cell='1'] table.results").first
+    assert table.locator("[aria-sort=descending]").inner_text().startswith("change")
+    found = drawn(again, "rates").locator(".plot").nth(2).evaluate(window), table.evaluate(order)
+    assert found[0] == pytest.approx(seen[0], abs=0.01)
+    assert found[1] == seen[1]
+    assert again.locator("table.results [aria-sort]").count() == 1
+
+    again.get_by_role("button", name="Reset").click()
+    assert "#" not in again.url
+    fresh = visit().locator("[data-cell='1'] table.results").first.evaluate(order)
+    assert table.evaluate(order) == fresh != seen[1]
+    zoomed = drawn(again, "rates").locator(".plot").nth(2)
+    assert zoomed.evaluate(window) == [0, 100]
+
+
+@pytest.mark.parametrize("state", ["sort=99.1,0.77,x", "zoom=rates:90~10,rates:5~500,nothing"])
+def test_an_address_that_means_nothing_changes_nothing(visit, state):
+    tab = visit(state=state)
+    drawn(tab, "rates")
+    assert tab.locator("[aria-sort]").count() == 0
+    assert tab.log.count("error") == 0
+
+
 def test_all_is_reached_by_keys(visit):
     tab = visit()
     tab.keyboard.press("Tab")
