@@ -12,6 +12,18 @@
 # of an inline function, and the data path must not get the copy of a file that was optimised less.
 option(KV_TOGETHER "Compile as one the sources that kv_together names" ON)
 
+# Of the artifact's programs only these, with what they are made of; empty: all.
+set(KV_PROGRAMS "" CACHE STRING "Programs of the artifact that are built and installed; empty: all")
+
+# Whether `all` builds it and the artifact has it.
+function(kv_wanted name result)
+  if(NOT KV_PROGRAMS OR name IN_LIST KV_PROGRAMS)
+    set(${result} TRUE PARENT_SCOPE)
+  else()
+    set(${result} FALSE PARENT_SCOPE)
+  endif()
+endfunction()
+
 function(kv_together group)
   set_source_files_properties(${ARGN} PROPERTIES UNITY_GROUP ${group})
 endfunction()
@@ -21,7 +33,7 @@ endfunction()
 file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/kv_pch.cc CONTENT "")  # written once, compiled once
 add_library(kv_pch OBJECT ${PROJECT_BINARY_DIR}/generated/kv_pch.cc)
 target_link_libraries(kv_pch PRIVATE kv_flags)
-target_precompile_headers(kv_pch PRIVATE <algorithm> <atomic> <chrono> <functional> <map> <memory> <mutex> <optional> <stdexcept>
+target_precompile_headers(kv_pch PRIVATE <algorithm> <atomic> <chrono> <filesystem> <functional> <map> <memory> <mutex> <optional> <stdexcept>
   <string> <string_view> <thread> <unordered_map> <vector>)
 
 function(kv_library name)
@@ -32,6 +44,9 @@ function(kv_library name)
     target_precompile_headers(${name} REUSE_FROM kv_pch)
     target_link_libraries(${name} PUBLIC kv_flags ${ARG_DEPS})
     target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/generated)
+    if(KV_PROGRAMS)  # then only as a part of one of them
+      set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL TRUE)
+    endif()
   else()
     add_library(${name} INTERFACE)
     target_link_libraries(${name} INTERFACE kv_flags ${ARG_DEPS})
@@ -49,7 +64,12 @@ function(kv_executable name)
   else()
     target_link_libraries(${name} PRIVATE kv_system_allocator)
   endif()
-  install(TARGETS ${name} RUNTIME DESTINATION bin COMPONENT artifact)
+  kv_wanted(${name} wanted)
+  if(wanted)
+    install(TARGETS ${name} RUNTIME DESTINATION bin COMPONENT artifact)
+  else()
+    set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL TRUE)
+  endif()
 endfunction()
 
 function(kv_benchmark name)

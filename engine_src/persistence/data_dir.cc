@@ -9,7 +9,7 @@
 #include <system_error>
 #include <utility>
 
-#include "persistence/kvstore.h"
+#include "persistence/store_error.h"
 
 namespace kv {
 

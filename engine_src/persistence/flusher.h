@@ -29,19 +29,10 @@
 #include "persistence/flush_options.h"
 #include "persistence/flush_target.h"
 #include "persistence/flush_transaction.h"
+#include "persistence/flusher_config.h"
 #include "persistence/kvstore.h"
 
 namespace kv {
-
-struct FlusherConfig {
-    size_t batchItems{
-            1'000'000};  ///< flusher_batch_split_trigger: items of a transaction, whole checkpoints
-    std::chrono::nanoseconds retryDelay{std::chrono::seconds(1)};  ///< after a failed transaction
-    /// flusher_interval_ms: shortest time from the start of one pass over the dirty vBuckets to the
-    /// next. Longer: more mutations of a key become one write, and fewer transactions.
-    std::chrono::nanoseconds interval{std::chrono::milliseconds(100)};
-    size_t vbucketsPerRun{64};  ///< then other tasks of the pool get their turn
-};
 
 /// Counters of a flusher; relaxed.
 struct FlusherStats {

@@ -15,22 +15,18 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "memory/bucket_memory.h"
+#include "persistence/store_error.h"
 #include "persistence/stored_types.h"
 #include "types/ids.h"
 #include "types/item.h"
 
 namespace kv {
-
-class StoreError : public std::runtime_error {
-    using std::runtime_error::runtime_error;
-};
 
 /// Reads one vBucket's documents in seqno order from an unchanging snapshot. One thread at a time.
 class SeqnoScan {

@@ -25,11 +25,11 @@
 
 #include "persistence/doc_codec.h"
 #include "persistence/kvstore.h"
+#include "persistence/rocks_config.h"
 
 namespace rocksdb {
 class ColumnFamilyHandle;
 class DB;
-class Env;
 class Slice;
 class WriteBatch;
 }  // namespace rocksdb
@@ -37,15 +37,6 @@ class WriteBatch;
 namespace kv {
 
 class PatientFiles;
-
-struct RocksConfig {
-    bool sync{false};  ///< fsync at every commit (--fsync commit)
-    size_t writeBufferBytes{
-            16u << 20};  ///< rocksdb_write_buffer_mb: all memtables of a shard together
-    size_t blockCacheBytes{16u << 20};  ///< rocksdb_block_cache_mb: per shard
-    std::string compression{"none"};    ///< rocksdb_compression: none | lz4 | snappy | zstd
-    rocksdb::Env* env{nullptr};  ///< its files; nullptr: the operating system's. Outlives the store
-};
 
 class RocksStore final : public KVStore {
   public:

@@ -5,7 +5,6 @@
 
 #include "allocators/allocator.h"
 #include "options/build_info.h"
-#include "server/replication_set.h"
 #include "server/version.h"
 
 namespace kv::server {

@@ -6,9 +6,9 @@
 #include <optional>
 #include <string>
 
+#include "server/key_values.h"
 #include "server/params.h"
 #include "server/replication_source.h"
-#include "server/server_context.h"
 
 namespace kv::server {
 

@@ -4,6 +4,8 @@
 // A parameter is text on the command line, a number in EngineParams, and text again in STAT config.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <functional>
 #include <stdexcept>
 #include <string>
@@ -11,8 +13,8 @@
 #include <vector>
 
 #include "bucket/bucket_config.h"
-#include "persistence/flusher.h"
-#include "persistence/rocks_store.h"
+#include "persistence/flusher_config.h"
+#include "persistence/rocks_config.h"
 #include "server/settings.h"
 
 namespace kv::server {

@@ -3,32 +3,12 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <stdexcept>
 
 #include "logging/log.h"
 
 namespace kv::server {
-
-ReplicationSource parseSource(const std::string& address) {
-    const size_t colon = address.rfind(':');
-    unsigned port = 0;
-    const char* first = address.data() + colon + 1;
-    const char* last = address.data() + address.size();
-    if (colon == std::string::npos || colon == 0 || first == last ||
-        std::from_chars(first, last, port).ptr != last || port == 0 || port > 65'535) {
-        throw std::invalid_argument("'" + address + "' is not HOST:PORT");
-    }
-    std::string host = address.substr(0, colon);
-    if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
-        host = host.substr(1, host.size() - 2);
-    }
-    ReplicationSource source;
-    source.host = std::move(host);
-    source.port = static_cast<uint16_t>(port);
-    return source;
-}
 
 ReplicationSet::ReplicationSet(Bucket& bucket, Executor& executor, ReplicationSource login)
     : bucket_(bucket), executor_(executor), login_(std::move(login)), thread_([this] { run(); }) {

@@ -55,7 +55,4 @@ class ReplicationSet {
     std::thread thread_;
 };
 
-/// HOST:PORT, the host of an IPv6 address in brackets; throws std::invalid_argument.
-ReplicationSource parseSource(const std::string& address);
-
 }  // namespace kv::server

@@ -13,4 +13,7 @@ struct ReplicationSource {
     std::string password;
 };
 
+/// HOST:PORT, the host of an IPv6 address in brackets; throws std::invalid_argument.
+ReplicationSource parseSource(const std::string& address);
+
 }  // namespace kv::server

@@ -17,6 +17,7 @@
 #include "server/buffer_ledger.h"
 #include "server/cluster_config.h"
 #include "server/front_end_stats.h"
+#include "server/key_values.h"
 #include "server/prefix_stats.h"
 #include "server/settings.h"
 #include "server/user_store.h"
@@ -29,11 +30,6 @@ namespace kv::server {
 
 class CommandTable;
 class StatCollector;
-
-using KeyValues = std::vector<std::pair<std::string, std::string>>;
-
-/// Produces one STAT group. Any thread.
-using StatSource = std::function<KeyValues()>;
 
 struct ServerContext {
     Bucket& bucket;

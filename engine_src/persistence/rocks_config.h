@@ -1,0 +1,22 @@
+// What a RocksStore is made with.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace rocksdb {
+class Env;
+}
+
+namespace kv {
+
+struct RocksConfig {
+    bool sync{false};  ///< fsync at every commit (--fsync commit)
+    size_t writeBufferBytes{
+            16u << 20};  ///< rocksdb_write_buffer_mb: all memtables of a shard together
+    size_t blockCacheBytes{16u << 20};  ///< rocksdb_block_cache_mb: per shard
+    std::string compression{"none"};    ///< rocksdb_compression: none | lz4 | snappy | zstd
+    rocksdb::Env* env{nullptr};  ///< its files; nullptr: the operating system's. Outlives the store
+};
+
+}  // namespace kv
