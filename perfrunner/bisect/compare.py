@@ -16,6 +16,7 @@ from perfrunner.spec.source import SourceSpec
 
 if TYPE_CHECKING:
     from perfrunner.run.events import Listener
+    from perfrunner.source import Sources
 
 _WHY_LINES = 4  # of a compiler's message
 
@@ -58,7 +59,7 @@ class Comparer:
                 same = f"the same engine as {step.commit[:12]}"
                 return Measured(same, outcome=step.outcome, content=content)
         try:
-            self._build(spec, name, sources.path(name))
+            self._build(spec, name, sources)
         except BuildError as error:
             lines = error.message.splitlines()[:_WHY_LINES]
             return Measured(
@@ -73,15 +74,19 @@ class Comparer:
         changes = {"blocks": blocks, "precision": None} if blocks is not None else {}
         return spec.only_compared().model_copy(update=changes)
 
-    def _build(self, spec: Spec, name: str, source: Path) -> None:
+    def _build(self, spec: Spec, name: str, sources: Sources) -> None:
         from perfrunner.build.place import open_builder
         from perfrunner.run.events import BuildFinished, BuildProgress, BuildStarted
+        from perfrunner.run.preflight.builds import programs_wanted
 
         tell = self.listener.on_event
         tell(BuildStarted(name))
         with open_builder(spec.cluster, self.cache_dir, f"bisect-{name}") as builder:
             artifact = builder.build(
-                spec.variants[name], source, lambda line: tell(BuildProgress(name, line))
+                spec.variants[name],
+                sources.path(name),
+                lambda line: tell(BuildProgress(name, line)),
+                programs_wanted(spec, sources),
             )
         tell(BuildFinished(name, artifact.build_id, artifact.cached, artifact.seconds))
 

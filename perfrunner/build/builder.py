@@ -9,6 +9,7 @@ import json
 import shutil
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,14 +50,21 @@ BUILD_TYPE = "RelWithDebInfo"
 
 
 def build_variant(
-    variant: Variant, source_dir: Path, cache_dir: Path, progress: Progress | None = None
+    variant: Variant,
+    source_dir: Path,
+    cache_dir: Path,
+    progress: Progress | None = None,
+    programs: Sequence[str] = (),
 ) -> Artifact:
-    """Build (or find in the cache) the artifact of a variant. `progress` gets a line at a time. BuildError."""
+    """Build (or find in the cache) the artifact of a variant. `progress` gets a line at a time. BuildError.
+
+    `programs`: an artifact that has no others; empty: all. It is a build of its own, which costs less.
+    """
     source_dir = source_dir.resolve()
-    return build(request_of(variant, source_dir), source_dir, cache_dir, progress)
+    return build(request_of(variant, source_dir, programs), source_dir, cache_dir, progress)
 
 
-def request_of(variant: Variant, source_dir: Path) -> BuildRequest:
+def request_of(variant: Variant, source_dir: Path, programs: Sequence[str] = ()) -> BuildRequest:
     """What building the variant from this source asks for. BuildError when there is no engine source."""
     # Imported late: a build host runs this module, and has no pydantic.
     from perfrunner.spec.allocator import SYSTEM
@@ -70,6 +78,7 @@ def request_of(variant: Variant, source_dir: Path) -> BuildRequest:
         with_cargo=allocator != SYSTEM,
         source=source_hash(source_dir),
         pin=allocator_hash(source_dir, allocator),
+        programs=tuple(sorted(set(programs))),
     )
 
 
@@ -103,9 +112,11 @@ def build(
     return Artifact(identity, path, provenance, cached, time.monotonic() - began)
 
 
-def is_built(variant: Variant, source_dir: Path, cache_dir: Path) -> bool:
+def is_built(
+    variant: Variant, source_dir: Path, cache_dir: Path, programs: Sequence[str] = ()
+) -> bool:
     """Whether the cache holds a variant's artifact. Changes nothing; BuildError without a toolchain."""
-    return find(request_of(variant, source_dir.resolve()), cache_dir) is not None
+    return find(request_of(variant, source_dir.resolve(), programs), cache_dir) is not None
 
 
 def find(request: BuildRequest, cache_dir: Path, progress: Progress | None = None) -> str | None:
@@ -122,7 +133,9 @@ def _artifact(cache_dir: Path, identity: str) -> Path:
 def _plan(request: BuildRequest, source_dir: Path, env: dict[str, str]) -> BuildPlan:
     name = request.allocator
     cargo = require_cargo(name, env) if request.with_cargo else ""
-    return BuildPlan(source_dir, request.options, name, BUILD_TYPE, find_toolchain(env), cargo)
+    return BuildPlan(
+        source_dir, request.options, name, BUILD_TYPE, find_toolchain(env), cargo, request.programs
+    )
 
 
 def _recipe(plan: BuildPlan, request: BuildRequest) -> str:
@@ -133,6 +146,7 @@ def _recipe(plan: BuildPlan, request: BuildRequest) -> str:
         pin=_allocator_inputs(plan, request),
         compiler=plan.toolchain.identity,
         build_type=plan.build_type,
+        programs=plan.programs,
     )
 
 
@@ -157,6 +171,21 @@ def _usable(cache_dir: Path, path: Path, identity: str, tell: Progress) -> bool:
         tell(f"what linking the cached artifact {identity} again takes is gone: building it again")
         return False
     return True
+
+
+def _programs(directory: Path, wanted: Sequence[str]) -> list[Path]:
+    """Those of the artifact; a source that does not know KV_PROGRAMS has made all. BuildError where one is missing."""
+    made = sorted(directory.iterdir())
+    missing = sorted(set(wanted) - {path.name for path in made})
+    if missing:
+        raise BuildError(
+            f"this engine has no program {', '.join(missing)}",
+            "leave out the workloads that run it (--workloads), or name a revision that has it",
+        )
+    for path in made:
+        if wanted and path.name not in wanted:
+            path.unlink()
+    return [path for path in made if not wanted or path.name in wanted]
 
 
 def _build(
@@ -196,7 +225,7 @@ def _build(
                 env=env,
                 progress=tell,
             )
-        programs = sorted((staging / "bin").iterdir())
+        programs = _programs(staging / "bin", plan.programs)
         files = find_inputs(
             tree.build, programs, (cache_dir, tree.build), plan.toolchain.ninja, env
         )

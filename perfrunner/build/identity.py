@@ -1,10 +1,10 @@
 """The build id: a hash of everything that decides what an artifact's programs are.
 
-The *recipe*: the engine's source (all files but tests, fuzz targets and documentation, which no program of an artifact
-contains), the build switches, the allocator with its pin, the build type, the compilers (Rust's too, where an allocator
-is built with cargo) and the linker. The build id is the recipe and the content of every file of the system that the
-build reads (see inputs.py): headers, static and shared libraries. Out: run-time settings, the clock, the caller's
-environment, and where source, cache and tools lie.
+The *recipe*: the engine's source (all files but tests, fuzz targets and documentation, which no program of an
+artifact contains), the build switches, the allocator with its pin, the build type, which of the programs are built
+where that is not all, the compilers (Rust's too, where an allocator is built with cargo) and the linker. The build id
+is the recipe and the content of every file of the system that the build reads (see inputs.py): headers, static and
+shared libraries. Out: run-time settings, the clock, the caller's environment, and where source, cache and tools lie.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -106,9 +106,11 @@ def recipe_id(
     pin: str,
     compiler: str,
     build_type: str,
+    programs: Sequence[str] = (),
 ) -> str:
-    """The first 12 hex digits of the hash of all of it."""
-    return _digest([_SCHEMA, source, sorted(options.items()), allocator, pin, compiler, build_type])
+    """The first 12 hex digits of the hash of all of it. `programs`: those of an artifact that has not all of them."""
+    parts = [_SCHEMA, source, sorted(options.items()), allocator, pin, compiler, build_type]
+    return _digest([*parts, *([sorted(programs)] if programs else [])])
 
 
 def build_id(recipe: str, inputs: Mapping[str, str]) -> str:

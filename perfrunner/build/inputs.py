@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from perfrunner.build.bundle import needed
-from perfrunner.build.links import link_commands, sha256_of
+from perfrunner.build.links import build_commands, parse_commands, sha256_of
 from perfrunner.errors import BuildError
 
 _SCHEMA = 1
 _ABSENT = "absent"
 _HEADERS = "headers"  # their sum stands for them: there are thousands
+_OUTPUT = re.compile(r" -o (\S+) ")
 
 
 def keep_inputs(cache_dir: Path, recipe: str, files: Iterable[Path]) -> None:
@@ -48,10 +50,15 @@ def find_inputs(
     ninja: str,
     env: Mapping[str, str],
 ) -> list[Path]:
-    """Of a finished build tree: every file that it read outside the directories `inside`."""
+    """Of a finished build tree: every file that it read outside the directories `inside`.
+
+    What an earlier build in the tree made, and this one has no use for, is not asked.
+    """
     roots = [place.resolve() for place in inside]
-    found = {build / name for name in _headers(build, ninja, env)}
-    for argv in link_commands(build, ninja, env).values():
+    commands = build_commands(build, ninja, env)
+    objects = set(_OUTPUT.findall(commands))
+    found = {build / name for name in _headers(build, objects, ninja, env)}
+    for argv in parse_commands(commands).values():
         output = argv[argv.index("-o") + 1]
         found.update(
             build / word for word in argv[1:] if not word.startswith("-") and word != output
@@ -120,8 +127,8 @@ def libraries(sums: Mapping[str, str], env: Mapping[str, str]) -> dict[str, dict
     }
 
 
-def _headers(build: Path, ninja: str, env: Mapping[str, str]) -> set[str]:
-    """`ninja -t deps`: an object's name at the margin, then what it was made of, indented."""
+def _headers(build: Path, objects: set[str], ninja: str, env: Mapping[str, str]) -> set[str]:
+    """Of these objects. `ninja -t deps`: an object's name at the margin, then what it was made of, indented."""
     done = subprocess.run(
         [ninja, "-C", str(build), "-t", "deps"],
         env=dict(env),
@@ -132,7 +139,12 @@ def _headers(build: Path, ninja: str, env: Mapping[str, str]) -> set[str]:
     )
     if done.returncode != 0:
         raise BuildError(f"ninja -t deps failed: {done.stderr.strip()[:300]}")
-    return {line.strip() for line in done.stdout.splitlines() if line.startswith("    ")}
+    found: set[str] = set()
+    for block in done.stdout.split("\n\n"):
+        head, *lines = block.strip("\n").split("\n")
+        if head.partition(": ")[0] in objects:
+            found.update(line.strip() for line in lines)
+    return found
 
 
 def _packages(names: list[str], env: Mapping[str, str]) -> dict[str, str]:

@@ -61,6 +61,11 @@ def keep_links(
 
 def link_commands(tree: Path, ninja: str, env: Mapping[str, str]) -> dict[str, list[str]]:
     """Of every program that the tree links, by name: the command, relative to the tree."""
+    return parse_commands(build_commands(tree, ninja, env))
+
+
+def build_commands(tree: Path, ninja: str, env: Mapping[str, str]) -> str:
+    """Of all that the tree builds as it is configured, a line each. BuildError."""
     done = subprocess.run(
         [ninja, "-C", str(tree), "-t", "commands"],
         env=dict(env),
@@ -71,7 +76,7 @@ def link_commands(tree: Path, ninja: str, env: Mapping[str, str]) -> dict[str, l
     )
     if done.returncode != 0:
         raise BuildError(f"ninja -t commands failed: {done.stderr.strip()[:300]}")
-    return parse_commands(done.stdout)
+    return done.stdout
 
 
 def parse_commands(text: str) -> dict[str, list[str]]:

@@ -56,7 +56,11 @@ class Builder(Protocol):
     def platform(self) -> Platform: ...
 
     def build(
-        self, variant: Variant, source_dir: Path, progress: Progress | None = None
+        self,
+        variant: Variant,
+        source_dir: Path,
+        progress: Progress | None = None,
+        programs: Sequence[str] = (),
     ) -> Artifact:
         """As perfrunner.build.build_variant."""
         ...
@@ -87,9 +91,13 @@ class BuildsHere:
         return platform_here()
 
     def build(
-        self, variant: Variant, source_dir: Path, progress: Progress | None = None
+        self,
+        variant: Variant,
+        source_dir: Path,
+        progress: Progress | None = None,
+        programs: Sequence[str] = (),
     ) -> Artifact:
-        return build_variant(variant, source_dir, self.cache_dir, progress)
+        return build_variant(variant, source_dir, self.cache_dir, progress, programs)
 
     def relink(
         self,

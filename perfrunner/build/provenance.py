@@ -50,6 +50,7 @@ def describe(
         },
         "linker": plan.toolchain.linker,
         "build_type": plan.build_type,
+        "programs": list(plan.programs) or "all",
         "cmake": plan.toolchain.cmake_version,
         "c_compiler": plan.toolchain.c_compiler,
         "cargo": plan.cargo or None,

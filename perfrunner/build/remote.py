@@ -60,12 +60,16 @@ class BuildHost:
         )
 
     def build(
-        self, variant: Variant, source_dir: Path, progress: Progress | None = None
+        self,
+        variant: Variant,
+        source_dir: Path,
+        progress: Progress | None = None,
+        programs: Sequence[str] = (),
     ) -> Artifact:
         began = time.monotonic()
         tell = progress or silent
         source_dir = source_dir.resolve()
-        request = request_of(variant, source_dir).as_json()
+        request = request_of(variant, source_dir, programs).as_json()
         own_cache(self.cache_dir)
         with self._disk_errors_told(), self._locked(tell):
             found = self._ask("find", {"request": request}, tell)["build_id"]

@@ -15,8 +15,8 @@ from typing import Any
 class BuildRequest:
     """`options` are CMake variables without the allocator; `source` and `pin` the sums of identity.py.
 
-    `with_cargo`: the allocator is built with cargo. `origin`: where the source was copied from, for the provenance,
-    when that is not the directory that is built.
+    `programs`: of the artifact's only these; empty: all. `with_cargo`: the allocator is built with cargo. `origin`:
+    where the source was copied from, for the provenance, when that is not the directory that is built.
     """
 
     options: Mapping[str, str]
@@ -25,6 +25,7 @@ class BuildRequest:
     source: str
     pin: str
     origin: Mapping[str, Any] = field(default_factory=dict)
+    programs: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -32,4 +33,4 @@ class BuildRequest:
     @classmethod
     def parse(cls, document: Mapping[str, Any]) -> BuildRequest:
         """TypeError for what is no request."""
-        return cls(**document)
+        return cls(**{**document, "programs": tuple(document.get("programs", ()))})

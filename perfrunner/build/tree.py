@@ -31,6 +31,7 @@ _SCHEMA = 3  # of a tree's directory: raise it when that gets another layout
 class BuildPlan:
     """What CMake is told. `options` are cache variables (ENGINE_HT_STATS...), without the allocator.
 
+    `programs`: of the artifact's only these, where the source knows KV_PROGRAMS; empty: all.
     `cargo` is how the tool that fetches and builds the allocator names itself; empty where none is needed.
     """
 
@@ -40,6 +41,7 @@ class BuildPlan:
     build_type: str
     toolchain: Toolchain
     cargo: str = ""
+    programs: tuple[str, ...] = ()
 
     @property
     def tree_key(self) -> str:
@@ -134,6 +136,7 @@ def configure_argv(tree: Tree, plan: BuildPlan, allocator_cache: Path) -> list[s
         "KV_SANITIZER": "none",
         "ENGINE_ALLOCATOR_CACHE": str(allocator_cache),
         "ENGINE_ALLOCATOR": plan.allocator,
+        **({"KV_PROGRAMS": ";".join(plan.programs)} if plan.programs else {}),
         **plan.options,
     }
     return [

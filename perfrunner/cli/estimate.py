@@ -76,18 +76,24 @@ def _builds(spec: Spec, source: Path | None, cache_dir: Path) -> int:
         (v.allocator.name, repr(sorted(v.options.items())), repr(v.source)): v
         for v in spec.variants.values()
     }
+    from perfrunner.run.programs import arm_programs
+
     if spec.cluster.build_host is not None:  # only it could say which of them it would build
         source = None
-    return sum(not _built(variant, source, cache_dir) for variant in wanted.values())
+    # A source of another revision makes the tools a build of their own.
+    programs = arm_programs(spec) if any(v.source for v in spec.variants.values()) else ()
+    return sum(not _built(variant, source, cache_dir, programs) for variant in wanted.values())
 
 
-def _built(variant: Variant, source: Path | None, cache_dir: Path) -> bool:
+def _built(
+    variant: Variant, source: Path | None, cache_dir: Path, programs: tuple[str, ...]
+) -> bool:
     from perfrunner.build.builder import is_built
 
     if source is None or variant.source is not None:
         return False
     try:
-        return is_built(variant, source, cache_dir)
+        return is_built(variant, source, cache_dir, programs)
     except (BuildError, OSError):
         return False
 

@@ -146,7 +146,13 @@ class RunUnderWay:
                         check_profiling(self.spec, hosts.engine_nodes)
                     builder = opened.beside(hosts.hosts)
                     self._describe(hosts)
-                    builds = build_all(self.spec, self.sources, builder, self.listener)
+                    builds = build_all(
+                        self.spec,
+                        self.sources,
+                        builder,
+                        self.listener,
+                        least=min(2, len(self.spec.variants)),  # one alone compares with nothing
+                    )
                     self._note_builds(builds)
                     deployed = self._deploy_linked(hosts, builds)
                     self._measure(hosts, builds, deployed, builder)

@@ -33,7 +33,11 @@ class Printer:
 def fakes(settings: dict[str, Any]) -> tuple[Callable[..., Artifact], Callable[..., Proof]]:
     """What stands in the place of build_variant and prove."""
 
-    def build_variant(variant: Any, source: Path, cache: Path, progress: Any = None) -> Artifact:
+    def build_variant(
+        variant: Any, source: Path, cache: Path, progress: Any = None, programs: Any = ()
+    ) -> Artifact:
+        if programs:
+            progress(f"only {' '.join(programs)}")
         progress(f"compiling {variant.name}")
         if settings.get("engine_src"):
             progress(f"{variant.name} of {(source / 'main.cc').read_text().strip()}")

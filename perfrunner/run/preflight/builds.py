@@ -20,6 +20,7 @@ from perfrunner.run.events import (
     Listener,
     ProofPassed,
 )
+from perfrunner.run.programs import arm_programs, tool_programs
 from perfrunner.source.model import ResolvedSource, as_record
 from perfrunner.source.resolve import Sources
 from perfrunner.spec.allocator import SYSTEM, AllocatorSpec
@@ -46,29 +47,37 @@ class Builds:
     tools: Artifact | None = None
 
 
-def build_all(spec: Spec, sources: Sources, builder: Builder, listener: Listener) -> Builds:
+def build_all(
+    spec: Spec, sources: Sources, builder: Builder, listener: Listener, least: int = 1
+) -> Builds:
     """A failed build is noted and the others go on, except the baseline's: without it nothing can be compared.
 
-    Neither can it without the tools: where an arm is another engine than the one in use, they are built from that.
+    Neither can it without the tools: where an arm is another engine than the one in use, they are built from that, and
+    no build has programs that this spec does not run. `least`: a failure that leaves fewer arms is an error, too.
     """
     builds = Builds()
     if sources.foreign:
         tools = Variant(name=TOOLS, allocator=AllocatorSpec(name=SYSTEM))
         listener.on_event(BuildStarted(TOOLS))
         started = time.monotonic()
-        builds.tools = builder.build(tools, sources.tools_path, partial(_progress, listener, TOOLS))
+        builds.tools = builder.build(
+            tools, sources.tools_path, partial(_progress, listener, TOOLS), tool_programs(spec)
+        )
         seconds = time.monotonic() - started
         listener.on_event(BuildFinished(TOOLS, builds.tools.build_id, builds.tools.cached, seconds))
+    programs = programs_wanted(spec, sources)
     for name, variant in spec.variants.items():
         listener.on_event(BuildStarted(name))
         started = time.monotonic()
         try:
             artifact = builder.build(
-                variant, sources.path(name), partial(_progress, listener, name)
+                variant, sources.path(name), partial(_progress, listener, name), programs
             )
         except BuildError as error:
-            if name == spec.baseline:
-                raise
+            left = len(spec.variants) - len(builds.failures) - 1
+            if name == spec.baseline or left < least:
+                text = f"variant {name}: {error.message}"
+                raise BuildError(text, error.hint, log=error.log) from error
             builds.failures[name] = str(error)
             listener.on_event(BuildFailed(name, str(error)))
             continue
@@ -76,6 +85,11 @@ def build_all(spec: Spec, sources: Sources, builder: Builder, listener: Listener
         seconds = time.monotonic() - started
         listener.on_event(BuildFinished(name, artifact.build_id, artifact.cached, seconds))
     return builds
+
+
+def programs_wanted(spec: Spec, sources: Sources) -> tuple[str, ...]:
+    """Of every arm; none where arms have all, the tools among them."""
+    return arm_programs(spec) if sources.foreign else ()
 
 
 def _with_source(artifact: Artifact, source: ResolvedSource) -> Artifact:

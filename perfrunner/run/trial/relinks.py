@@ -11,32 +11,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from perfrunner.build import Artifact
-from perfrunner.build.layout import ENGINE_PROGRAM
 from perfrunner.build.output import Progress, silent
 from perfrunner.build.place import Builder
 from perfrunner.cluster.transport import Transport
+from perfrunner.run.programs import measured_programs
 from perfrunner.run.trial.draws import layout_seed, placing_order
 from perfrunner.run.trial.seats import Deployed, Seat
 from perfrunner.spec.model import Spec
-from perfrunner.spec.workloads import LatencySpec, MicrobenchSpec
 
 
 def wanted(spec: Spec, build_ids: Sequence[str]) -> bool:
     """Whether blocks get layouts of their own."""
     return spec.relink == "shuffle" or (spec.relink == "auto" and len(set(build_ids)) > 1)
-
-
-def programs_of(spec: Spec) -> tuple[str, ...]:
-    """The measured programs: the engine, and those that workloads run by themselves."""
-    found = set()
-    for workload in spec.workloads.values():
-        if isinstance(workload, MicrobenchSpec):
-            found.add(workload.program)
-        elif isinstance(workload, LatencySpec):
-            found.add("front_end_latency")
-        else:
-            found.add(ENGINE_PROGRAM)
-    return tuple(sorted(found))
 
 
 @dataclass
@@ -69,11 +55,11 @@ class Relinks:
         shared = base.build_id if self.spec.relink == "auto" else variant
         seed = layout_seed(self.seed, shared, block, attempt)
         artifact = self.builder.relink(
-            self.artifacts[variant], seed, programs_of(self.spec), self.waiting
+            self.artifacts[variant], seed, measured_programs(self.spec), self.waiting
         )
         paths = {
             seat.host.name: _place(
-                seat, base.paths[seat.host.name], artifact, programs_of(self.spec)
+                seat, base.paths[seat.host.name], artifact, measured_programs(self.spec)
             )
             for seat in self.seats
         }

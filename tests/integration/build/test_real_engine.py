@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "unit" / "build"))  # importl
 from tiny_engine import variant
 
 from perfrunner.build import Artifact, prove, relink
-from perfrunner.build.links import keep_links
+from perfrunner.build.links import build_commands, keep_links, parse_commands
 from perfrunner.build.manifest import write_manifest
 from perfrunner.build.toolchain import build_environment, find_toolchain
 from perfrunner.cluster import Host, open_host
@@ -116,3 +117,29 @@ def _functions(program: Path) -> list[str]:
     """The names of its functions by address."""
     nm = subprocess.check_output(["nm", "-n", program], text=True)
     return [line.split()[2] for line in nm.splitlines() if line.split()[-2] in {"t", "T", "W"}]
+
+
+@pytest.mark.parametrize(
+    ("programs", "rooms"),
+    [
+        (["kv_engine"], {"load", "benchmarks", "slices"}),
+        (["append", "kvctl", "pillowfight", "witness"],
+         {"server", "bucket", "dcp", "checkpoint", "persistence", "benchmarks", "slices"}),
+        (["hash_table_bench", "kv_engine"], {"load"}),
+    ],
+)  # fmt: skip
+def test_a_part_of_the_programs_takes_a_part_of_the_rooms(
+    programs: list[str], rooms: set[str], tmp_path: Path
+) -> None:
+    """`rooms`: of which nothing is compiled then."""
+    env = build_environment()
+    tools = find_toolchain(env)
+    settings = {"KV_TESTS": "OFF", "KV_PROGRAMS": ";".join(programs)}
+    asked = [f"-D{name}={value}" for name, value in settings.items()]
+    argv = [tools.cmake, "-S", ROOT / "engine_src", "-B", tmp_path, "-G", "Ninja", *asked]
+    subprocess.run(argv, env=env, check=True, capture_output=True)
+    commands = build_commands(tmp_path, tools.ninja, env)
+    compiled = {name.split("/")[0] for name in re.findall(r" -o (\S+\.o) ", commands)}
+    assert compiled
+    assert not compiled & rooms
+    assert sorted(parse_commands(commands)) == programs

@@ -171,7 +171,8 @@ def test_a_finished_run_gets_more_blocks(lab: Lab, monkeypatch: pytest.MonkeyPat
 def test_a_finished_run_with_failed_cells_is_finished(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lab.write_spec(blocks=3)
+    arms = {"base": variant(), "changed": variant(), "other": variant()}
+    lab.write_spec(blocks=3, variants=arms)
     words = ["run", str(lab.spec_path), "--out", str(lab.out), "--json"]
     failed = invoke_words(monkeypatch, words, lab, build_fails=["changed"])
     assert failed.exit_code == 3, failed.output
@@ -184,11 +185,11 @@ def test_a_finished_run_with_failed_cells_is_finished(
     done = invoke_words(monkeypatch, again, lab)
     assert done.exit_code == 0, done.output
     assert {(row["variant"], row["n"]) for row in json.loads(done.stdout)["results"]} == {
-        ("base", 3), ("changed", 3),
+        ("base", 3), ("changed", 3), ("other", 3),
     }  # fmt: skip
     redone = [t for t in stored(lab).trials if t.attempt == 2]
     assert sorted((t.block, t.variant) for t in redone) == [
-        (block, variant) for block in (1, 2, 3) for variant in ("base", "changed")
+        (block, variant) for block in (1, 2, 3) for variant in arms
     ], "never one arm alone"
 
 

@@ -451,25 +451,27 @@ def test_a_cpu_that_the_host_has_not_is_refused_before_anything_is_built(
 
 
 def test_a_build_that_fails_costs_only_its_variant(lab: Lab) -> None:
-    lab.write_spec()
+    lab.write_spec(variants={"base": variant(), "changed": variant(x=1), "other": variant(x=2)})
     code, driver = lab.run(fakes={"build_fails": ["changed"]})
     assert code == 3
     assert [event["variant"] for event in driver.of("BuildFailed")] == ["changed"]
     data = stored(lab)
-    assert [(t.variant, t.status) for t in data.trials if t.variant == "base"] == [
-        ("base", "ok")
-    ] * 2
+    assert [t.status for t in data.trials if t.variant != "changed"] == ["ok"] * 4
     (first, second) = [t for t in data.trials if t.variant == "changed"]
     assert first.status == second.status == "failed"
     assert first.reason == "the build failed: the compiler refused changed"
     assert data.experiment.state == "done"
 
 
-def test_without_the_baseline_nothing_is_run(lab: Lab) -> None:
-    lab.write_spec()
-    code, driver = lab.run(fakes={"build_fails": ["base"]})
+@pytest.mark.parametrize("fails", [["base"], ["changed"], ["changed", "other"]])
+def test_with_nothing_left_to_compare_nothing_is_run(lab: Lab, fails: list[str]) -> None:
+    arms = ["base", "changed", *fails[1:]]
+    lab.write_spec(variants={name: variant(x=x) for x, name in enumerate(arms)})
+    code, driver = lab.run(fakes={"build_fails": fails})
     assert code == 3
-    assert driver.stderr().startswith("error: the compiler refused base")
+    last = fails[-1]
+    assert driver.stderr().startswith(f"error: variant {last}: the compiler refused {last}")
+    assert [event["variant"] for event in driver.of("BuildFailed")] == fails[:-1]
     assert stored(lab).trials == ()
     assert stored(lab).experiment.state == "failed"
 

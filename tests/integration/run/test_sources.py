@@ -86,6 +86,8 @@ def test_revisions_as_arms_are_driven_by_the_tools_of_the_source_in_use(
         "load-tools of two", "base of one", "changed of two/three",
     ]  # fmt: skip
     recorded = stored(lab).experiment.facts["sources"]
+    only = [event["line"] for event in driver.of("BuildProgress") if "only " in event["line"]]
+    assert only == ["only append kvctl pillowfight witness", *["only kv_engine"] * 2]
     assert recorded["arms"]["base"]["title"] == "first"
     assert recorded["distances"]["changed"]["ahead"] == 2
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tiny_engine import variant
 
-from perfrunner.build import Artifact, build_variant
+from perfrunner.build import Artifact, build_variant, relink
 from perfrunner.build.tree import BuildPlan
 from perfrunner.errors import BuildError
 
@@ -124,6 +124,65 @@ def test_another_revision_compiles_only_what_differs(
             if source is other and name == "cached":
                 assert compiled(lines) == ["room.cc.o"]
     assert len([p for p in (cache / "trees").iterdir() if p.is_dir()]) == 1
+
+
+def programs(artifact: Artifact) -> list[str]:
+    return sorted(path.name for path in (artifact.path / "bin").iterdir())
+
+
+def test_programs_that_nobody_runs_are_not_made(engine: Path, cache: Path) -> None:
+    lines: list[str] = []
+    tool = build_variant(variant(), engine, cache, lines.append, ("a_tool",))
+    assert programs(tool) == ["a_tool"]
+    assert tool.provenance["programs"] == ["a_tool"]
+    assert "main.cc.o" not in compiled(lines)
+    assert relink(tool, 1, ("a_tool",)).provenance["programs"] == ["a_tool"]
+    lines.clear()
+    one = build_variant(variant(), engine, cache, lines.append, ("kv_engine", "kv_engine"))
+    assert (programs(one), says(one)) == (["kv_engine"], "system core")
+    assert "room.cc.o" not in compiled(lines), "both are made of it"
+    lines.clear()
+    both = build_variant(variant(), engine, cache, lines.append)
+    assert programs(both) == ["a_tool", "kv_engine"]
+    assert both.provenance["programs"] == "all"
+    assert compiled(lines) == []
+    assert len({tool.build_id, one.build_id, both.build_id}) == 3
+    again = build_variant(variant(), engine, cache, lines.append, ("a_tool",))
+    assert (again.build_id, again.cached) == (tool.build_id, True)
+
+
+def test_what_others_made_in_the_tree_is_no_part_of_a_build(
+    engine: Path, cache: Path, tmp_path: Path
+) -> None:
+    """The tool's headers decide nothing about the engine, also where the tool was built before."""
+    header = tmp_path / "system" / "of_the_tool.h"
+    header.parent.mkdir()
+    header.write_text("")
+    tool = engine / "tool.cc"
+    tool.write_text(f'#include "{header}"\n{tool.read_text()}')
+    alone = build_variant(variant(), engine, tmp_path / "other", programs=("kv_engine",))
+    build_variant(variant(), engine, cache)
+    after = build_variant(variant(), engine, cache, programs=("kv_engine",))
+    assert (after.build_id, after.cached) == (alone.build_id, False)
+    header.write_text("// upgraded\n")
+    assert build_variant(variant(), engine, cache, programs=("kv_engine",)).cached is True
+    assert build_variant(variant(), engine, cache, programs=("a_tool",)).cached is False
+
+
+def test_an_engine_that_always_makes_all_programs(engine: Path, cache: Path) -> None:
+    """One of the time before KV_PROGRAMS: the artifact has what was asked for all the same."""
+    lists = engine / "CMakeLists.txt"
+    lists.write_text(lists.read_text().replace("NOT KV_PROGRAMS OR", "TRUE OR"))
+    assert programs(build_variant(variant(), engine, cache, programs=("a_tool",))) == ["a_tool"]
+    assert len(programs(build_variant(variant(), engine, cache))) == 2
+
+
+def test_a_program_that_the_engine_does_not_have(engine: Path, cache: Path) -> None:
+    with pytest.raises(BuildError, match="this engine has no program new_bench") as refused:
+        build_variant(variant(), engine, cache, programs=("kv_engine", "new_bench"))
+    assert refused.value.hint is not None
+    assert "--workloads" in refused.value.hint
+    assert list((cache / "artifacts").iterdir()) == []
 
 
 def test_the_same_source_in_another_directory_is_the_same_build(

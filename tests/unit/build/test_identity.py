@@ -94,6 +94,13 @@ def test_each_part_of_the_recipe_counts() -> None:
     assert all(len(one) == 12 and int(one, 16) >= 0 for one in ids)
 
 
+def test_a_part_of_the_programs_is_another_build() -> None:
+    assert recipe_id(**PARTS, programs=()) == recipe_id(**PARTS)
+    assert recipe_id(**PARTS, programs=("b", "a")) == recipe_id(**PARTS, programs=("a", "b"))
+    ids = [recipe_id(**PARTS, programs=names) for names in ((), ("a",), ("b",), ("a", "b"))]
+    assert len(set(ids)) == len(ids)
+
+
 def test_the_order_of_options_does_not_count() -> None:
     a, b = {"A": "1", "B": "2"}, {"B": "2", "A": "1"}
     assert recipe_id(**{**PARTS, "options": a}) == recipe_id(**{**PARTS, "options": b})

@@ -45,7 +45,8 @@ def lab(cli, monkeypatch):
         commits.append(git("rev-parse", "HEAD"))
     made = SimpleNamespace(cli=cli, commits=commits, runs=[], lives=99, git=git)
 
-    def build(variant, source, cache, progress):
+    def build(variant, source, cache, progress, programs):
+        assert programs == ("kv_engine",)
         if (source / "main.cc").read_text() == "6\n":
             raise BuildError("the engine's build step failed:\n  main.cc:1: error: no")
         return Artifact("id", cache, {}, True, 0.0)

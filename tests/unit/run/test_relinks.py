@@ -11,7 +11,7 @@ import pytest
 from perfrunner.build import Artifact
 from perfrunner.cluster import open_host
 from perfrunner.run.trial.credentials import CredentialFiles
-from perfrunner.run.trial.relinks import Relinks, programs_of, wanted
+from perfrunner.run.trial.relinks import Relinks, wanted
 from perfrunner.run.trial.seats import Deployed, Seat
 from perfrunner.spec import Spec
 from perfrunner.spec.cluster import HostSpec
@@ -35,20 +35,6 @@ def test_auto_is_for_arms_that_are_different_binaries(
     how: str, ids: list[str], expected: bool
 ) -> None:
     assert wanted(with_relink(how), ids) is expected
-
-
-def test_the_programs_that_are_measured() -> None:
-    spec = Spec.model_validate(
-        {
-            **a_spec().model_dump(mode="json"),
-            "workloads": {
-                "t": {"type": "microbench", "program": "hash_table_bench"},
-                "l": {"type": "latency"},
-                "s": {"type": "append", "items": 1},
-            },
-        }
-    )
-    assert programs_of(spec) == ("front_end_latency", "hash_table_bench", "kv_engine")
 
 
 def drawn(

@@ -1,0 +1,34 @@
+"""Which programs a run takes from which build."""
+
+from __future__ import annotations
+
+from perfrunner.run.programs import arm_programs, measured_programs, tool_programs
+from perfrunner.spec import Spec
+from tests.unit.run.test_plan import a_spec
+
+SERVED = {"s": {"type": "append", "items": 1}}
+ALONE = {
+    "t": {"type": "microbench", "program": "hash_table_bench"},
+    "l": {"type": "latency"},
+}
+
+
+def of(workloads: dict[str, dict[str, object]]) -> Spec:
+    document = a_spec().model_dump(mode="json", exclude={"primary"})
+    return Spec.model_validate({**document, "workloads": workloads})
+
+
+def test_the_programs_that_are_measured() -> None:
+    both = ("front_end_latency", "hash_table_bench", "kv_engine")
+    assert measured_programs(of({**SERVED, **ALONE})) == both
+    assert measured_programs(of(ALONE)) == both[:2]
+
+
+def test_an_arm_has_what_is_measured_and_an_engine_to_be_asked() -> None:
+    assert arm_programs(of(SERVED)) == ("kv_engine",)
+    assert arm_programs(of(ALONE)) == ("front_end_latency", "hash_table_bench", "kv_engine")
+
+
+def test_the_conductor_is_for_programs_that_run_alone() -> None:
+    assert tool_programs(of(SERVED)) == ("append", "kvctl", "pillowfight", "witness")
+    assert set(tool_programs(of(ALONE))) - set(tool_programs(of(SERVED))) == {"conductor"}
