@@ -101,7 +101,9 @@ def command(
     from perfrunner.spec import load_cluster
     from perfrunner.spec.pair import pair, small_spec, spec_document
 
-    source = find_engine_source(engine_src, spec_path)
+    arms = _arms(first, second)
+    revisions = any(arm.git is not None for arm in arms.values())
+    source = find_engine_source(engine_src, spec_path, revisions=revisions)
     if spec_path is not None:
         base = options.read_spec(spec_path, cluster=cluster, engine_src=engine_src)
     else:
@@ -110,7 +112,6 @@ def command(
             base = base.model_copy(update={"cluster": load_cluster(cluster)})
     only = options.selection("workload", workloads, tuple(base.workloads))
     base = _sized(base.restricted(only, None), items, blocks)
-    arms = _arms(first, second)
     spec = options.with_sources(pair(base, f"ab-{'-'.join(arms)}", arms), named_sources)
     if dry_run:
         expected = estimate(spec, spec_path, out_dir, engine_src, cache_dir)

@@ -84,7 +84,7 @@ def command(
     base = options.read_spec(spec_path, overrides, cluster, repeats, engine_src=engine_src)
     base = base.restricted(options.selection("workload", workloads, tuple(base.workloads)), None)
     base = _of_one_cell(base, metric)
-    source = find_engine_source(engine_src, spec_path)
+    source = find_engine_source(engine_src, spec_path, revisions=True)
 
     from perfrunner.bisect import Search
     from perfrunner.bisect.compare import BisectInterruptedError, Comparer

@@ -76,6 +76,8 @@ class Repository:
         hint = None
         if self.git("rev-parse", "--is-shallow-repository").strip() == "true":
             hint = "this clone is shallow: fetch what it lacks with `git fetch --unshallow --tags`"
+        elif Path(revision).is_dir():
+            hint = f"a directory is named with its path: ./{revision}"
         return UsageError(
             f"{self.top} has no revision {revision}{did_you_mean(revision, refs)}", hint
         )

@@ -15,7 +15,12 @@ from typing import Annotated
 from pydantic import ValidationInfo, field_validator, model_validator
 
 from perfrunner.spec.base import Piece, matching
-from perfrunner.spec.engine_tree import engine_in
+from perfrunner.spec.engine_tree import (
+    ENGINE_DIRECTORY,
+    engine_in,
+    is_engine_source,
+    is_inside_engine,
+)
 
 # A revision becomes an argument of git: it may not look like an option, nor hold what git's own syntax does not have.
 Revision = Annotated[
@@ -68,7 +73,19 @@ class SourceSpec(Piece):
 
 
 def source_from_text(text: str) -> SourceSpec:
-    """What a command line names: a path that begins with `.`, `/` or `~` is a directory, else a revision."""
+    """What a command line names: a path that begins with `.`, `/` or `~` is a directory, else a revision.
+
+    `.` means the working tree also deep within it, as it does to git.
+    """
     if text.startswith((".", "/", "~")):
-        return SourceSpec(dir=str(Path(text).expanduser().resolve()))
+        directory = Path(text).expanduser().resolve()
+        return SourceSpec(dir=str(_around(directory) if text == "." else directory))
     return SourceSpec(git=text)
+
+
+def _around(directory: Path) -> Path:
+    """The nearest directory above that has an engine; `directory` itself where there is none."""
+    for one in (directory, *directory.parents):
+        if is_inside_engine(one) or is_engine_source(one / ENGINE_DIRECTORY):
+            return one
+    return directory

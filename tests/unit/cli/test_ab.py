@@ -66,6 +66,23 @@ def test_the_working_tree_is_named_by_its_place(cli, repository):
     assert arms["here"].source == SourceSpec(dir=str(cli.directory))
 
 
+def test_the_working_tree_from_deep_within(cli, repository, monkeypatch):
+    runner = repository()
+    (cli.directory / "engine_src" / "main.cc").write_text("edited\n")
+    monkeypatch.chdir(cli.directory / "engine_src" / "options")
+    cli("ab", "main", ".")
+    assert runner.arguments.spec.variants["here"].source == SourceSpec(
+        dir=str(cli.directory / "engine_src")
+    )
+
+
+def test_a_directory_that_reads_as_a_revision(cli, repository):
+    repository()
+    failed = cli("ab", "main", "engine_src", code=2)
+    assert "has no revision engine_src" in failed.stderr
+    assert "a directory is named with its path: ./engine_src" in failed.stderr
+
+
 def test_the_resume_command_names_both(cli, repository):
     runner = repository()
     cli("ab", "main~1", "main", "--blocks", "6", "-q")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -63,3 +64,30 @@ def test_another_projects_folder_is_not_taken(here):
     with pytest.raises(UsageError) as caught:
         find_engine_source(None, here / "x.yaml")
     assert "--engine-src" in caught.value.hint
+
+
+def test_within_the_engine_its_name_does_not_matter(here, monkeypatch):
+    own = engine(here / "site-packages" / "engine_src")
+    other = engine(here / "kv" / "engine")
+    (other / "server").mkdir()
+    monkeypatch.chdir(other / "server")
+    assert find_engine_source(None, None) == own, "another project with options/"
+    (other / "options" / "Options.cmake").touch()
+    assert find_engine_source(None, None) == other
+
+
+def test_revisions_are_those_of_the_repository_that_we_are_in(here, monkeypatch):
+    own = engine(here / "site-packages" / "engine_src")
+    assert find_engine_source(None, None, revisions=True) == own, "in none"
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(here.parent))
+    mine = here / "mine"
+    engine(mine / "src" / "kv")
+    (mine / "src/kv/options/Options.cmake").touch()
+    subprocess.run(["git", "init", "-q", mine], check=True)
+    subprocess.run(["git", "-C", mine, "add", "."], check=True)
+    monkeypatch.chdir(mine)
+    with pytest.raises(UsageError, match="mine has no engine_src/ here or above") as caught:
+        find_engine_source(None, None, revisions=True)
+    assert caught.value.hint == f"--engine-src {mine / 'src/kv'}"
+    assert find_engine_source(None, None) == own, "the engine as it is"
+    assert find_engine_source(mine / "src/kv", None, revisions=True) == mine / "src/kv"
