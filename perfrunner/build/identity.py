@@ -22,7 +22,10 @@ from perfrunner.errors import BuildError
 ID_LENGTH = 12
 _SCHEMA = 3  # of this function: raise it when artifacts get another layout
 
-_OTHER_DIRS = re.compile(r"tests|fuzz|build|build-.*|cmake-build-.*|target|__pycache__|\..*")
+# The last one is where results go when perfrunner is run from within the engine's source.
+_OTHER_DIRS = re.compile(
+    r"tests|fuzz|build|build-.*|cmake-build-.*|target|__pycache__|perfrunner-results|\..*"
+)
 _OTHER_FILES = re.compile(
     r".*_(test|fuzz)\.(cc|c|h)|.*\.(md|o|swp|orig|rej)|.*~|\..*|CMakePresets\.json|CMakeUserPresets\.json"
 )

@@ -44,6 +44,7 @@ PARTS = {
         ("room/frame_fuzz.cc", False),
         ("build/CMakeCache.txt", False),
         ("build-rel/generated/x.h", False),
+        ("perfrunner-results/ab/x.yaml", False),
         (".cache/index", False),
         (".clang-format", False),
         ("README.md", False),
