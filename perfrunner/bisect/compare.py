@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perfrunner.bisect.search import Measured
 from perfrunner.bisect.state import BisectState
+from perfrunner.build.manifest import sums_of
+from perfrunner.build.provenance import PROVENANCE
 from perfrunner.errors import EXIT_INTERRUPTED, BuildError, ProofError, UsageError
 from perfrunner.spec.model import Spec
 from perfrunner.spec.pair import pair, spec_document
 from perfrunner.spec.source import SourceSpec
 
 if TYPE_CHECKING:
+    from perfrunner.build import Artifact
     from perfrunner.run.events import Listener
     from perfrunner.source import Sources
 
@@ -58,14 +63,25 @@ class Comparer:
             if step.content == content and step.commit != commit:
                 same = f"the same engine as {step.commit[:12]}"
                 return Measured(same, outcome=step.outcome, content=content)
+        good = _programs(self._build(spec, spec.baseline, sources))
         try:
-            self._build(spec, name, sources)
+            programs = _programs(self._build(spec, name, sources))
         except BuildError as error:
             lines = error.message.splitlines()[:_WHY_LINES]
             return Measured(
                 f"does not build: {' | '.join(s.strip() for s in lines)}", content=content
             )
-        return self._run(spec, name, content)
+        measured = self._as_programs_tell(commit, programs, good) or self._run(spec, name)
+        return replace(measured, content=content, programs=programs)
+
+    def _as_programs_tell(self, commit: str, programs: str, good: str) -> Measured | None:
+        """A commit that changes none of the programs that are measured has nothing to be measured for."""
+        if programs == good:
+            return Measured("the same programs as the good end", outcome="good")
+        for step in self.state.steps:
+            if step.programs == programs and step.commit != commit:
+                return Measured(f"the same programs as {step.commit[:12]}", outcome=step.outcome)
+        return None
 
     def _spec(self, commit: str, blocks: int | None) -> Spec:
         good = self.state.good
@@ -74,7 +90,7 @@ class Comparer:
         changes = {"blocks": blocks, "precision": None} if blocks is not None else {}
         return spec.only_compared().model_copy(update=changes)
 
-    def _build(self, spec: Spec, name: str, sources: Sources) -> None:
+    def _build(self, spec: Spec, name: str, sources: Sources) -> Artifact:
         from perfrunner.build.place import open_builder
         from perfrunner.run.events import BuildFinished, BuildProgress, BuildStarted
         from perfrunner.run.preflight.builds import programs_wanted
@@ -89,8 +105,9 @@ class Comparer:
                 programs_wanted(spec, sources),
             )
         tell(BuildFinished(name, artifact.build_id, artifact.cached, artifact.seconds))
+        return artifact
 
-    def _run(self, spec: Spec, name: str, content: str) -> Measured:
+    def _run(self, spec: Spec, name: str) -> Measured:
         from perfrunner.run.runner import run_experiment
 
         text = spec_document(spec)
@@ -110,10 +127,10 @@ class Comparer:
         except ProofError as error:
             if f"variant {name}:" not in error.message:
                 raise
-            return Measured(f"cannot be proved: {error.message}", content=content)
+            return Measured(f"cannot be proved: {error.message}")
         if outcome.exit_code == EXIT_INTERRUPTED:
             raise BisectInterruptedError
-        return self._measured(outcome.experiment_id, name, outcome.failures, content)
+        return self._measured(outcome.experiment_id, name, outcome.failures)
 
     def _unfinished(self, spec: Spec) -> bool:
         """Whether a run of this very comparison was cut short."""
@@ -128,9 +145,7 @@ class Comparer:
                 for experiment in store.own()
             )
 
-    def _measured(
-        self, experiment: str, name: str, failures: tuple[str, ...], content: str
-    ) -> Measured:
+    def _measured(self, experiment: str, name: str, failures: tuple[str, ...]) -> Measured:
         from perfrunner.analysis import compare
         from perfrunner.results import open_store
 
@@ -147,7 +162,7 @@ class Comparer:
         if row is None or row.effect is None:
             reason = row.reason if row is not None else f"{self.state.metric} was not measured"
             why = "; ".join(filter(None, [reason, *failures[:1]]))
-            return Measured(why, experiment=experiment, content=content)
+            return Measured(why, experiment=experiment)
         low, high = row.effect.ci95 or (None, None)
         return Measured(
             kind=row.effect.kind,
@@ -157,5 +172,10 @@ class Comparer:
             verdict=row.verdict,
             blocks=row.effect.n,
             experiment=experiment,
-            content=content,
         )
+
+
+def _programs(artifact: Artifact) -> str:
+    """One sum over all that an artifact holds but where it comes from."""
+    sums = {name: of for name, of in sums_of(artifact.path).items() if name != PROVENANCE}
+    return hashlib.sha256(json.dumps(sums, sort_keys=True).encode()).hexdigest()

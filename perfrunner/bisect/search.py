@@ -4,6 +4,9 @@ The bad end is measured first: its effect E against the good end is what is look
 interval of its own effect lies on E's side of E/2, good when it lies on the other; where the interval holds E/2 it is
 measured again with twice the blocks, and skipped when that does not tell either. git chooses the commits as
 `git bisect` does (`rev-list --bisect-all`), of those that touch the engine.
+
+The other steps need not be as precise as the bad end's: so many blocks that an interval is likely to reach a quarter of
+E to either side, as the spread of the first step tells before any of them is measured.
 """
 
 from __future__ import annotations
@@ -12,9 +15,10 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from perfrunner.analysis.model import MIN_BLOCKS
 from perfrunner.bisect.state import BisectState, Outcome, Step
 from perfrunner.errors import PerfrunnerError, UsageError
-from perfrunner.run.plan.precision import MOST_BLOCKS
+from perfrunner.run.plan.precision import MOST_BLOCKS, Width
 from perfrunner.source.git import GitError, Repository
 
 TURNED = ("better", "worse")
@@ -36,6 +40,7 @@ class Measured:
     experiment: str | None = None
     outcome: Outcome | None = None
     content: str | None = None
+    programs: str | None = None
 
 
 @dataclass
@@ -109,7 +114,7 @@ class Search:
             )
 
     def _step(self, commit: str) -> Step:
-        blocks = None
+        blocks = self._blocks()
         while True:
             measured = self.measure(commit, blocks)
             if measured.estimate is None:
@@ -119,14 +124,24 @@ class Search:
             if outcome is not None:
                 step = self._taken(commit, measured, outcome, "")
                 break
-            blocks = 2 * measured.blocks
-            if measured.blocks == 0 or blocks > MOST_BLOCKS:
+            blocks = min(2 * measured.blocks, MOST_BLOCKS)
+            if measured.blocks == 0 or measured.blocks >= MOST_BLOCKS:
                 why = "its interval holds half of the change: it cannot be told on which side it is"
                 step = self._taken(commit, measured, "skip", why)
                 break
         self.state.steps.append(step)
         self.keep()
         return step
+
+    def _blocks(self) -> int | None:
+        """Of a step; None: as the spec says, where fewer are not likely to tell."""
+        end = self.state.steps[0]
+        if end.estimate is None or end.low is None or end.high is None:
+            return None
+        half = (self._scaled(end.high) - self._scaled(end.low)) / 2
+        wanted = abs(self._scaled(end.estimate)) / 4
+        enough = Width(end.blocks, half).expected_blocks(wanted, fewest=MIN_BLOCKS)
+        return enough if enough < end.blocks else None
 
     def _outcome(self, measured: Measured) -> Outcome | None:
         """None where the interval holds half of the whole change."""
@@ -157,6 +172,7 @@ class Search:
             blocks=measured.blocks,
             experiment=measured.experiment,
             content=measured.content,
+            programs=measured.programs,
         )
 
     def _next(self) -> str | None:

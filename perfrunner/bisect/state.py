@@ -31,6 +31,7 @@ class Step:
     blocks: int = 0
     experiment: str | None = None
     content: str | None = None  # of the engine's source, sha256
+    programs: str | None = None  # of what was built from it, sha256
 
 
 @dataclass

@@ -55,7 +55,7 @@ def history(tmp_path: Path) -> tuple[Path, list[str]]:
     ignored = shutil.ignore_patterns("build", "build-*", "__pycache__")
     shutil.copytree(ROOT / "engine_src", repo / "engine_src", ignore=ignored)
     git(repo, "init", "-q", "-b", "main")
-    touched = repo / "engine_src" / "load" / "tool_exit.cc"
+    touched = repo / "engine_src" / "server" / "watched_socket.cc"
     text = touched.read_text()
     commits = []
     for number in range(COMMITS + 1):

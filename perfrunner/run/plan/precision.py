@@ -31,20 +31,20 @@ class Width:
     blocks: int
     half_width: float | None
 
-    def expected_blocks(self, wanted: float) -> int:
-        """How many clean blocks it is likely to take in all, if they spread on as they did.
+    def expected_blocks(self, wanted: float, fewest: int = FEWEST_BLOCKS) -> int:
+        """How many clean blocks, `fewest` or more, it is likely to take in all, if they spread on as they did.
 
         Half-widths shrink with the square root of the number of blocks and with Student's t: of two blocks it is 12.7,
         of ten 2.3.
         """
         if self.half_width is None or self.blocks < 2:
-            return FEWEST_BLOCKS
+            return fewest
         import numpy as np
 
         from perfrunner.analysis.inference import t_critical
         from perfrunner.analysis.model import CONFIDENCE
 
-        counts = np.arange(FEWEST_BLOCKS, MOST_BLOCKS)
+        counts = np.arange(fewest, MOST_BLOCKS)
         t = t_critical((1 - CONFIDENCE) / 2, np.array([self.blocks, *counts]) - 1)
         spread = self.half_width * math.sqrt(self.blocks) / t[0]
         narrow = counts[t[1:] * spread / np.sqrt(counts) <= wanted]

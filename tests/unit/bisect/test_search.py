@@ -117,6 +117,15 @@ def test_an_interval_that_does_not_tell_is_measured_longer_then_skipped(history)
     assert len(search.culprits()) == 20
 
 
+def test_a_step_takes_no_more_blocks_than_tell_the_change(history) -> None:
+    """Known to a quarter of 3 %: from ten blocks that gave 0.4 %, six are enough, from some that gave 0.9 % all ten."""
+    for width, blocks in ((0.004, 6), (0.009, None)):
+        played = Played(history[1], 11, width=width)
+        list(searching(history, played).run())
+        assert played.asked[0][1] is None, "what is looked for is measured as the spec says"
+        assert {blocks for _, blocks in played.asked[1:]} == {blocks}
+
+
 def test_a_killed_search_goes_on_where_it_was(history, tmp_path: Path) -> None:
     class Killed(BaseException):
         pass

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from perfrunner.build import Artifact
+from perfrunner.build.manifest import write_manifest
 from perfrunner.errors import BuildError
 from perfrunner.results import ExperimentRecord, ResultStore
 from perfrunner.run import events as ev
@@ -44,12 +45,19 @@ def lab(cli, monkeypatch):
         git("commit", "-q", "-m", f"change {number}")
         commits.append(git("rev-parse", "HEAD"))
     made = SimpleNamespace(cli=cli, commits=commits, runs=[], lives=99, git=git)
+    made.program = lambda text: text  # what the compiler makes of a source
 
     def build(variant, source, cache, progress, programs):
         assert programs == ("kv_engine",)
         if (source / "main.cc").read_text() == "6\n":
             raise BuildError("the engine's build step failed:\n  main.cc:1: error: no")
-        return Artifact("id", cache, {}, True, 0.0)
+        text = (source / "main.cc").read_text()
+        path = cache / "artifacts" / text.strip()
+        path.mkdir(parents=True, exist_ok=True)
+        (path / "kv_engine").write_text(made.program(text))
+        (path / "provenance.json").write_text(text)
+        write_manifest(path, "id")
+        return Artifact("id", path, {}, True, 0.0)
 
     def run(spec, **arguments):
         if len(made.runs) == made.lives:
@@ -101,6 +109,17 @@ def test_json(lab):
     document = lab.cli.json(*lab.words)
     assert document["culprits"] == [lab.commits[CULPRIT]]
     assert {s["outcome"] for s in document["steps"]} == {"good", "bad", "skip"}
+
+
+def test_commits_that_leave_the_programs_alone_are_not_measured(lab):
+    """All changes but one are to comments."""
+    lab.program = lambda text: "slow" if int(text) >= CULPRIT else "fast"
+    document = lab.cli.json(*lab.words)
+    assert document["culprits"] == [lab.commits[CULPRIT]]
+    assert lab.runs == [COMMITS], "the bad end, whose change is what is looked for"
+    whys = {s["outcome"]: s["why"] for s in document["steps"][1:]}
+    assert whys["good"] == "the same programs as the good end"
+    assert whys["bad"] == f"the same programs as {lab.commits[COMMITS][:12]}"
 
 
 def test_killed_it_goes_on_with_resume(lab):
