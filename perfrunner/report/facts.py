@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,10 @@ MAY_DIFFER = (
 FLAG_OF_THE_ALLOCATOR = "-DKV_ALLOCATOR_NAME="
 MAY_BE_ABSENT = ("cargo",)  # only an allocator that is built with it has one
 MOST_SHOWN = 12
+DIGEST, BEGINNING = (
+    re.compile(r"\b([0-9a-f]{12})[0-9a-f]{28,}\b"),
+    r"\1",
+)  # enough to tell two apart
 
 
 def flatten(facts: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
@@ -122,4 +127,7 @@ def _by_value(values: Mapping[str, str]) -> str:
     arms: dict[str, list[str]] = defaultdict(list)
     for variant, value in values.items():
         arms[value].append(variant)
-    return "; ".join(f"{value or 'empty'} ({', '.join(names)})" for value, names in arms.items())
+    return "; ".join(
+        f"{DIGEST.sub(BEGINNING, value) or 'empty'} ({', '.join(names)})"
+        for value, names in arms.items()
+    )

@@ -282,7 +282,7 @@ def test_what_may_differ_between_builds_is_a_list_of_names(make):
     data = make(blocks=2, void_block=None)
     common = {"linked": {"librocksdb.a": {"sha256": "aa"}}, "libraries": ["libz.so.1"], "cargo": None,
               "compiler": {"version": "g++ 12", "path": "/usr/bin/g++", "flags": ["-O2", "-g1", "-Wall"]}}  # fmt: skip
-    other = {"linked": {"librocksdb.a": {"sha256": "bb"}}, "libraries": ["libz.so.1", "libzstd.so.1"],
+    other = {"linked": {"librocksdb.a": {"sha256": "b" * 64}}, "libraries": ["libz.so.1", "libzstd.so.1"],
              "cargo": "cargo 1.95", "recipe": "r2", "options": {"ht_stats": "llc"}, "seconds": {"build": 9},
              "compiler": {"version": "g++ 12", "path": "/opt/g++",
                           "flags": ["-O2", "-DX", "-DKV_ALLOCATOR_NAME=a", "-g1", "-Wall"]}}  # fmt: skip
@@ -290,7 +290,7 @@ def test_what_may_differ_between_builds_is_a_list_of_names(make):
     arms = {first: common, second: other, third: {**common, "cargo": "cargo 1.94"}}
     builds = tuple(replace(b, provenance=arms[b.variant]) for b in data.builds)
     assert build_report(replace(data, builds=builds)).differing == (
-        f"builds differ in linked.librocksdb.a.sha256: aa ({first}, {third}); bb ({second})",
+        f"builds differ in linked.librocksdb.a.sha256: aa ({first}, {third}); {12 * 'b'} ({second})",
         f"builds differ in libraries: none ({first}, {third}); libzstd.so.1 ({second})",
         f"builds differ in cargo: cargo 1.95 ({second}); cargo 1.94 ({third})",
         f"builds differ in compiler.flags: none ({first}, {third}); -DX ({second})",
