@@ -78,9 +78,10 @@ class Repository:
             hint = "this clone is shallow: fetch what it lacks with `git fetch --unshallow --tags`"
         elif Path(revision).is_dir():
             hint = f"a directory is named with its path: ./{revision}"
-        return UsageError(
-            f"{self.top} has no revision {revision}{did_you_mean(revision, refs)}", hint
-        )
+        name = re.split(r"[~^@]", revision, maxsplit=1)[0]  # of main~2 the branch
+        there = [ref for ref in refs if ref.endswith(f"/{name}")]  # of a remote's branch
+        near = "" if name in refs else did_you_mean(there[0] if there else name, refs)
+        return UsageError(f"{self.top} has no revision {revision}{near}", hint)
 
     def changed_files(self) -> tuple[str, ...]:
         """Files below `prefix` that differ from HEAD, untracked ones too; relative to it.

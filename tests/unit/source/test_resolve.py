@@ -178,6 +178,20 @@ class TestRefused:
         assert caught.value.exit_code == 2
         return caught.value
 
+    @pytest.mark.parametrize(
+        ("revision", "near"),
+        [
+            ("mian~1", " (did you mean main?)"),
+            ("main~99", ""),
+            ("theirs", " (did you mean origin/theirs?)"),
+            ("0123456789ab", ""),
+        ],
+    )
+    def test_the_nearest_name(self, repo: Repo, cache: Path, revision: str, near: str) -> None:
+        repo.git("update-ref", "refs/remotes/origin/theirs", "main")
+        error = self.refused(repo, cache, {"git": revision})
+        assert error.message.endswith(f"has no revision {revision}{near}")
+
     def test_an_unknown_revision(self, repo: Repo, cache: Path) -> None:
         error = self.refused(repo, cache, {"git": "feature/y"})
         assert f"{repo.top} has no revision feature/y (did you mean feature/x?)" in error.message
