@@ -65,6 +65,7 @@ bool parseSmapsRollup(const std::string& text, ProcessUsage& usage) {
     }
     usage.rss = *rss;
     usage.pss = *pss;
+    usage.pssFile = kilobytes(text, "Pss_File");
     usage.lazyFree = *lazyFree;
     usage.anonHuge = *anonHuge;
     return true;

@@ -13,6 +13,9 @@ struct ProcessUsage {
     // pages (measured on a VM), holding the process' mmap lock for reading.
     std::uint64_t rss = 0;
     std::uint64_t pss = 0;
+    /// The part of pss that maps files: a page counts less the more processes run the same file.
+    /// Absent where the kernel does not tell (before 5.4).
+    std::optional<std::uint64_t> pssFile;
     std::uint64_t lazyFree = 0;
     std::uint64_t anonHuge = 0;
     // /proc/PID/stat

@@ -56,6 +56,7 @@ Json sampleAt(double t, Client& client, int pid) {
     return {{"t", t},
             {"rss", usage.rss},
             {"pss", usage.pss},
+            {"pss_file", usage.pssFile ? Json(*usage.pssFile) : Json(nullptr)},
             {"lazyfree", usage.lazyFree},
             {"anon_huge", usage.anonHuge},
             {"vsz", usage.vsz},

@@ -20,13 +20,18 @@ TEST(ProcessUsage, ReadsTheRollup) {
     const std::string text =
             "55f7-7ffe ---p 00000000 00:00 0 [rollup]\nRss:                1616 kB\nPss:           "
             "      229 kB\n"
-            "Pss_Dirty:           112 kB\nLazyFree:             12 kB\nAnonHugePages:      2048 "
-            "kB\n";
+            "Pss_Dirty:           112 kB\nPss_Anon:            112 kB\nPss_File:             90 "
+            "kB\n"
+            "LazyFree:             12 kB\nAnonHugePages:      2048 kB\n";
     ASSERT_TRUE(parseSmapsRollup(text, usage));
     EXPECT_EQ(usage.rss, 1616U * 1024);
     EXPECT_EQ(usage.pss, 229U * 1024);  // not Pss_Dirty
+    EXPECT_EQ(usage.pssFile, 90U * 1024);
     EXPECT_EQ(usage.lazyFree, 12U * 1024);
     EXPECT_EQ(usage.anonHuge, 2048U * 1024);
+    ASSERT_TRUE(parseSmapsRollup("x\nRss: 1 kB\nPss: 1 kB\nLazyFree: 1 kB\nAnonHugePages: 1 kB\n",
+                                 usage));
+    EXPECT_EQ(usage.pssFile, std::nullopt);     // kernels before 5.4
     EXPECT_FALSE(parseSmapsRollup("", usage));  // a zombie's rollup is empty
     EXPECT_FALSE(parseSmapsRollup("x\nRss: 1 kB\nPss: 1 kB\nLazyFree: 1 kB\n", usage));
 }
@@ -62,6 +67,9 @@ TEST(ProcessUsage, OfThisProcessIsPlausible) {
     EXPECT_GT(usage.rss, memory.size());
     EXPECT_GE(usage.vsz, usage.rss);
     EXPECT_GE(usage.threads, 1U);
+    if (usage.pssFile) {
+        EXPECT_GT(usage.pss - *usage.pssFile, memory.size());
+    }
     EXPECT_THROW(readUsage(0x3fffffff), LoadError);
 }
 
@@ -74,8 +82,8 @@ TEST(Sampler, ASampleHoldsProcAndTheNumbersOfStat) {
     auto client = openSession(options).client;
     const auto sample = takeSample(client, ::getpid());
     EXPECT_EQ(sample["stat"].dump(), R"({"mem_used":123,"ratio":1.5})");
-    for (const char* field : {"t", "rss", "pss", "lazyfree", "anon_huge", "vsz", "stacks_vsz",
-                              "cpu_user_s", "cpu_sys_s", "threads"}) {
+    for (const char* field : {"t", "rss", "pss", "pss_file", "lazyfree", "anon_huge", "vsz",
+                              "stacks_vsz", "cpu_user_s", "cpu_sys_s", "threads"}) {
         EXPECT_TRUE(sample.contains(field)) << field;
     }
 }

@@ -10,7 +10,9 @@ held       mapped    by the allocator, of the same STAT answer at the end of the
            vsz       address space at the end of the load, without thread stacks
 no_store   what the persistence's store holds in memory (charged to no bucket) is taken off what is held
 
-RSS means Rss - LazyFree. A figure that a server or an allocator does not give yields no metric: absent, not 0.
+RSS means Rss - LazyFree. PSS leaves out files: how many processes share an arm's depends on the experiment (arms of
+one build, load tools of the baseline's), not on the arm. A figure that a server or an allocator does not give yields
+no metric: absent, not 0.
 """
 
 from __future__ import annotations
@@ -55,10 +57,11 @@ def memory_metrics(run: Sequence[Sample], now: Sample, settled: Sample) -> dict[
     metrics = {
         "rss_bytes": rss_p99,
         "rss_plain_bytes": plain_p99,
-        "pss_bytes": float(now.pss),
         "vsz_bytes": vsz,
         "anon_huge_bytes": float(now.anon_huge),
     }
+    if now.pss_file is not None:
+        metrics["pss_bytes"] = float(now.pss - now.pss_file)
     for metric, key in _ALLOCATOR_METRICS.items():
         value = now.stat_value(key)
         if value is not None:

@@ -23,6 +23,9 @@ class Sample:
     t: float  # unix seconds on the engine's host
     rss: int
     pss: int
+    pss_file: (
+        int | None
+    )  # the part of pss that maps files; older kernels and load tools do not tell
     lazyfree: int
     anon_huge: int
     vsz: int
@@ -60,11 +63,12 @@ def _parse(line: str, where: str) -> Sample:
     try:
         document = json.loads(line)
         stat = document["stat"]
-        stacks = document.get("stacks_vsz")
+        stacks, files = document.get("stacks_vsz"), document.get("pss_file")
         return Sample(
             t=float(document["t"]),
             rss=int(document["rss"]),
             pss=int(document["pss"]),
+            pss_file=None if files is None else int(files),
             lazyfree=int(document["lazyfree"]),
             anon_huge=int(document["anon_huge"]),
             vsz=int(document["vsz"]),
@@ -93,16 +97,20 @@ def add_nodes(per_node: Sequence[Sample]) -> Sample:
     if not per_node:
         raise ValueError("no samples to add")
     shared = set(per_node[0].stat).intersection(*(sample.stat for sample in per_node[1:]))
-    stacks = [sample.stacks_vsz for sample in per_node]
     return Sample(
         t=max(s.t for s in per_node),
         rss=sum(s.rss for s in per_node),
         pss=sum(s.pss for s in per_node),
+        pss_file=_sum_of_all([s.pss_file for s in per_node]),
         lazyfree=sum(s.lazyfree for s in per_node),
         anon_huge=sum(s.anon_huge for s in per_node),
         vsz=sum(s.vsz for s in per_node),
-        stacks_vsz=None if None in stacks else sum(value or 0 for value in stacks),
+        stacks_vsz=_sum_of_all([s.stacks_vsz for s in per_node]),
         cpu_s=sum(s.cpu_s for s in per_node),
         threads=sum(s.threads for s in per_node),
         stat={key: sum(s.stat[key] for s in per_node) for key in sorted(shared)},
     )
+
+
+def _sum_of_all(values: Sequence[int | None]) -> int | None:
+    return None if None in values else sum(value or 0 for value in values)

@@ -129,7 +129,7 @@ _ALL = [
         "mem_used_bytes": "memory charged to the bucket",
         "rss_bytes": "resident memory without lazily freed pages (p99)",
         "rss_plain_bytes": "resident memory (p99)",
-        "pss_bytes": "proportional resident memory",
+        "pss_bytes": "proportional resident memory, without files",
         "mapped_bytes": "memory mapped by the allocator",
     }, HEAP_STEP),
     *_family("B", "none", {

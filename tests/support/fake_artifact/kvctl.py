@@ -52,7 +52,7 @@ elif command == "sample":
                 k: float(v) for k, v in link.ask(cmd="stat", groups=["memory"])["memory"].items()
             }
             line = {
-                "t": time.time(), "rss": 1_100_000, "pss": 1_090_000, "lazyfree": 100_000,
+                "t": time.time(), "rss": 1_100_000, "pss": 1_090_000, "pss_file": 10_000, "lazyfree": 100_000,
                 "anon_huge": 0, "vsz": 9_000_000, "stacks_vsz": 1_000_000,
                 "cpu_user_s": time.process_time(), "cpu_sys_s": 0.0, "threads": 3, "stat": memory,
             }  # fmt: skip

@@ -10,7 +10,7 @@ from perfrunner.measure.samples import Sample
 from perfrunner.spec.metrics import METRICS
 
 BASE = Sample(
-    t=0.0, rss=1100, pss=1000, lazyfree=100, anon_huge=64, vsz=9000, stacks_vsz=1000, cpu_s=0.0, threads=2,
+    t=0.0, rss=1100, pss=1000, pss_file=80, lazyfree=100, anon_huge=64, vsz=9000, stacks_vsz=1000, cpu_s=0.0, threads=2,
     stat={"mem_used": 700.0, "total_heap_bytes": 1400.0, "total_metadata_bytes": 30.0},
 )  # fmt: skip
 
@@ -40,6 +40,19 @@ def test_lazily_freed_pages_are_not_rss_and_plain_rss_is_kept_beside_it() -> Non
 
 def test_vsz_is_without_thread_stacks() -> None:
     assert memory_metrics([BASE], BASE, BASE)["vsz_bytes"] == 8000
+
+
+def test_pss_leaves_out_files_which_other_arms_and_the_load_tools_share() -> None:
+    """Two engines that hold the same memory: the file of one is run by nobody else, the other's by four processes."""
+    alone = sample(pss=1000, pss_file=100)
+    shared = sample(pss=925, pss_file=25)
+    (one, other) = (memory_metrics([s], s, s)["pss_bytes"] for s in (alone, shared))
+    assert one == other == 900
+
+
+def test_pss_is_absent_where_its_files_are_not_told() -> None:
+    older = sample(pss_file=None)
+    assert "pss_bytes" not in memory_metrics([older], older, older)
 
 
 def test_what_the_allocator_does_not_give_is_absent_and_not_zero() -> None:

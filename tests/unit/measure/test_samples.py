@@ -12,8 +12,9 @@ from perfrunner.measure.samples import Sample, add_nodes, numbers, parse_samples
 
 def line(**changes: Any) -> str:
     document = {
-        "t": 1.5, "rss": 1000, "pss": 900, "lazyfree": 100, "anon_huge": 0, "vsz": 5000, "stacks_vsz": 700,
-        "cpu_user_s": 1.25, "cpu_sys_s": 0.25, "threads": 4, "stat": {"mem_used": "600", "name": "je"},
+        "t": 1.5, "rss": 1000, "pss": 900, "pss_file": 50, "lazyfree": 100, "anon_huge": 0, "vsz": 5000,
+        "stacks_vsz": 700, "cpu_user_s": 1.25, "cpu_sys_s": 0.25, "threads": 4,
+        "stat": {"mem_used": "600", "name": "je"},
     }  # fmt: skip
     return json.dumps({**document, **changes})
 
@@ -49,11 +50,19 @@ def test_figures_that_are_no_numbers_are_left_out_never_zero() -> None:
 
 def test_nodes_add_up_and_a_figure_that_one_lacks_is_lacking() -> None:
     with_mapped = one(stat={"mem_used": 600, "total_heap_bytes": 900})
-    total = add_nodes([with_mapped, one(rss=3000, stacks_vsz=None)])
+    total = add_nodes([with_mapped, one(rss=3000, stacks_vsz=None, pss_file=None)])
     assert total.rss == 4000
     assert total.rss_true == 3800
     assert total.stat == {"mem_used": 1200.0}
     assert total.stacks_vsz is None
+    assert total.pss_file is None
+
+
+def test_load_tools_of_an_older_revision_do_not_tell_the_files_of_pss() -> None:
+    document = json.loads(line())
+    del document["pss_file"]
+    (sample,) = parse_samples(json.dumps(document), "s")
+    assert sample.pss_file is None
 
 
 def test_one_node_is_itself() -> None:

@@ -244,7 +244,7 @@ def _raw(rng, directory: Path, trial: TrialRecord) -> None:
         if "mapped_bytes" in trial.metrics:
             stat["total_heap_bytes"] = str(int(trial.metrics["mapped_bytes"] * share))
         lines.append(json.dumps({
-            "t": 1.79e9 + second, "rss": rss, "pss": rss, "lazyfree": 0, "anon_huge": 0,
+            "t": 1.79e9 + second, "rss": rss, "pss": rss, "pss_file": 0, "lazyfree": 0, "anon_huge": 0,
             "vsz": 1_900_000_000, "stacks_vsz": None, "cpu_user_s": 0.8 * second,
             "cpu_sys_s": 0.2 * second, "threads": 9, "stat": stat,
         }))  # fmt: skip
