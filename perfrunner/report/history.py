@@ -63,8 +63,9 @@ def _paragraph(series: Series) -> Iterator[str]:
     arrow = ARROWS[series.metric.direction]
     against = "" if series.kind is None else f" against {series.baseline}"
     first, last = series.runs[0], series.runs[-1]
-    span = f"{first.created_at:%Y-%m-%d} to {last.created_at:%Y-%m-%d}"
-    yield f"{series.metric.id} {arrow}  {series.cell}: {series.variant}{against}, {len(series.runs)} runs, {span}"
+    days = dict.fromkeys(f"{run.created_at:%Y-%m-%d}" for run in (first, last))
+    runs = _runs(len(series.runs))
+    yield f"{series.metric.id} {arrow}  {series.cell}: {series.variant}{against}, {runs}, {' to '.join(days)}"
     yield f"  {_bars([run.value for run in series.runs])}"
     for number in range(len(series.levels)):
         yield f"  {level_text(series, number)}"
@@ -76,9 +77,12 @@ def level_text(series: Series, number: int) -> str:
 
 
 def _level(series: Series, level: Level) -> str:
-    runs = "1 run" if level.runs == 1 else f"{level.runs} runs"
     first = series.runs[level.first]
-    return f"{_value(series, level.value):>14}  {runs:>8} from {first.created_at:%Y-%m-%d}"
+    return f"{_value(series, level.value):>14}  {_runs(level.runs):>8} from {first.created_at:%Y-%m-%d}"
+
+
+def _runs(count: int) -> str:
+    return "1 run" if count == 1 else f"{count} runs"
 
 
 def _change(series: Series, number: int) -> str:

@@ -25,6 +25,12 @@
   const markOf = (variant) => perfrunnerMarks[(arms.indexOf(variant) + 1) % perfrunnerMarks.length];
   const colourOf = (variant) => data.colours[(arms.indexOf(variant) + 1) % data.colours.length];
 
+  // What changes by less than one of a hundred is not blown up to fill the chart.
+  function atLeast(values, { effect, unit }) {
+    const low = Math.min(...values), high = Math.max(...values), middle = (low + high) / 2;
+    return high - low < 2 && (effect === 'ratio' || unit === '%') ? { min: Math.floor(middle - 1), max: Math.ceil(middle + 1), interval: 1 } : {};
+  }
+
   function option(history, cell, series) {
     const value = (s, v) => (s.effect === 'ratio' ? 100 * (v - 1) : v);
     const unit = series[0].effect === 'ratio' ? `% against ${series[0].baseline}` : series[0].unit === '%' ? `points against ${series[0].baseline}` : `${series[0].unit} against ${series[0].baseline}`;
@@ -46,7 +52,7 @@
     return { animation: false, textStyle: { fontFamily: 'DejaVu Sans, Verdana, sans-serif' }, grid: { left: 66, right: 20, top: 20, bottom: 30 },
       tooltip: { trigger: 'item', confine: true, backgroundColor: css('--paper'), borderColor: soft, textStyle: { color: ink, fontSize: 12 }, formatter: (p) => (p.data && p.data.tip) || '' },
       xAxis: { type: 'time', ...axis(), axisTick: { show: false }, splitLine: { show: false } },
-      yAxis: { type: 'value', scale: true, name: unit, nameLocation: 'middle', nameGap: 46, ...axis({ formatter: minus }) },
+      yAxis: { type: 'value', scale: true, boundaryGap: ['8%', '8%'], ...atLeast(series.flatMap((s) => s.runs.map((r) => value(s, r.value))), series[0]), name: unit, nameLocation: 'middle', nameGap: 46, ...axis({ formatter: minus }) },
       dataZoom: [{ type: 'inside', zoomOnMouseWheel: 'ctrl', moveOnMouseWheel: false, filterMode: 'none' }], series: drawn };
   }
 
