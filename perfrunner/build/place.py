@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import platform
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,25 +28,35 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Platform:
-    """What programs are built for. `where`: "here" or "on HOST"; `libc` such as "glibc 2.36", empty for another."""
+    """What programs are built for. `where`: "here" or "on HOST"; `libc` such as "glibc 2.36", empty for another.
+
+    `bits` of a program's addresses: a kernel of 64 may have a system of 32.
+    """
 
     system: str
     machine: str
     libc: str
     where: str = "here"
+    bits: int = 64
 
 
 def platform_here() -> Platform:
     """Of this machine."""
     name, version = platform.libc_ver()
     libc = f"{name} {version}" if name == "glibc" else ""
-    return Platform(platform.system(), platform.machine(), libc)
+    bits = 8 * struct.calcsize("P")
+    return Platform(platform.system(), platform.machine(), libc, bits=bits)
 
 
 def platform_of(name: str, facts: Facts) -> Platform:
     """Of a host, from what it says of itself."""
+    machine, libc, bits = (facts.get(key) for key in ("machine", "glibc", "bits"))
     return Platform(
-        "Linux", str(facts.get("machine", "")), str(facts.get("glibc", "")), where=f"on {name}"
+        "Linux",
+        str(machine or ""),
+        str(libc or ""),
+        where=f"on {name}",
+        bits=bits if isinstance(bits, int) else 64,
     )
 
 

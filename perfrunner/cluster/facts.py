@@ -66,6 +66,8 @@ def parse_facts(text: str) -> Facts:
     }
     facts.update(_cpu_facts(shown))
     facts.update(_memory_facts(shown))
+    if "bits" in shown:
+        facts["bits"] = int(shown["bits"])
     if "os" in shown:
         facts["distribution"] = shown["os"].partition("=")[2].strip('"')
     if "load" in shown:

@@ -28,6 +28,7 @@ show cpu_max sh -c '
 show affinity grep Cpus_allowed_list /proc/self/status
 show nodes cat /sys/devices/system/node/online
 show glibc getconf GNU_LIBC_VERSION
+show bits getconf LONG_BIT
 show open_files sh -c 'ulimit -n'
 show disk df -Pk -- "$1"
 show virt first /sys/class/dmi/id/product_name

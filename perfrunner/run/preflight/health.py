@@ -86,6 +86,10 @@ def judge_platform(facts: Facts, built: Platform) -> Judgement | None:
     if machine != built.machine:
         text = f"it is a {machine}, and programs are built {where} for {built.machine}"
         return Judgement("problem", text, _PLATFORM_REMEDY)
+    bits = facts.get("bits", built.bits)
+    if bits != built.bits:
+        text = f"its programs have {bits} bits, and ours are built {where} with {built.bits}"
+        return Judgement("problem", text, _PLATFORM_REMEDY)
     if bool(there) != bool(built.libc):
         text = f"it has {there or 'no glibc'}; programs are built {where} with {built.libc or 'another libc'}"
         return Judgement("problem", text, _PLATFORM_REMEDY)

@@ -91,6 +91,8 @@ def test_versions_are_compared_as_numbers(there: str, fits: bool) -> None:
             {},
             "it runs Linux, and programs are built here for Darwin",
         ),
+        (DEBIAN, {"bits": 32}, "its programs have 32 bits, and ours are built here with 64"),
+        (DEBIAN, {"bits": 64}, None),
         (DEBIAN, {"glibc": None}, "it has no glibc; programs are built here with glibc 2.36"),
         (Platform("Linux", "x86_64", ""), {"glibc": None}, None),
         (Platform("Linux", "x86_64", "glibc 2.41", "on kvbuild"), {}, None),
