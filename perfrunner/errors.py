@@ -6,6 +6,7 @@ Anything that is not a PerfrunnerError is a defect of the tool and keeps its tra
 
 from __future__ import annotations
 
+import re
 from typing import ClassVar
 
 EXIT_OK = 0
@@ -16,6 +17,8 @@ EXIT_INTERRUPTED = 130
 
 # In the message of every error that another run is the cause of: who reads it may try again later.
 IN_USE = "is in use by"
+# C0 but for tab and newline, DEL, C1.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class PerfrunnerError(Exception):
@@ -24,9 +27,14 @@ class PerfrunnerError(Exception):
     exit_code: ClassVar[int] = EXIT_FAILED
 
     def __init__(self, message: str, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message = harmless(message)
+        self.hint = None if hint is None else harmless(hint)
+        super().__init__(self.message)
+
+
+def harmless(text: str) -> str:
+    """Without what commands a terminal: a message may hold what a host or a program said."""
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 class UsageError(PerfrunnerError):

@@ -34,6 +34,27 @@ _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TRANSFER_TIMEOUT_S = 600.0
 
 Sink = Callable[[bytes], None]
+MOST_OUTPUT = 64_000_000  # bytes of one command that are kept in memory
+
+
+class Kept:
+    """What a command says. HostError beyond MOST_OUTPUT: a host that never stops would take all of our memory."""
+
+    def __init__(self, host: str) -> None:
+        self._host = host
+        self._chunks: list[bytes] = []
+        self._size = 0
+
+    def take(self, chunk: bytes) -> None:
+        self._size += len(chunk)
+        if self._size > MOST_OUTPUT:
+            raise HostError(
+                f"{self._host}: a command said more than {MOST_OUTPUT / 1e6:g} MB, and was ended"
+            )
+        self._chunks.append(chunk)
+
+    def whole(self) -> bytes:
+        return b"".join(self._chunks)
 
 
 def command_line(argv: Sequence[str]) -> str:
@@ -139,18 +160,20 @@ class ShellTransport(ABC):
         timeout: float,
         env: Mapping[str, str] | None = None,
     ) -> Completed:
-        rest = bytearray()
+        begun = Kept(self._name)  # of the line that has not ended
 
         def take(chunk: bytes) -> None:
-            rest.extend(chunk)
-            *lines, last = rest.split(b"\n")
-            rest[:] = last
-            for line in lines:
-                on_line(line.decode(errors="replace"))
+            nonlocal begun
+            first, *others = chunk.split(b"\n")
+            begun.take(first)
+            for other in others:
+                on_line(begun.whole().decode(errors="replace"))
+                begun = Kept(self._name)
+                begun.take(other)
 
         raw = self._execute(with_environment(argv, env), timeout=timeout, sink=take)
-        if rest:
-            on_line(rest.decode(errors="replace"))
+        if last := begun.whole():
+            on_line(last.decode(errors="replace"))
         return Completed(tuple(argv), raw.exit, "", raw.stderr.decode(errors="replace"))
 
     def _script(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from perfrunner.cluster.heartbeat import Heartbeat
 from perfrunner.cluster.hostkeys import HostKeyPolicy, KnownHosts
-from perfrunner.cluster.shell import CHUNK, ShellTransport, Sink, command_line, supervised
+from perfrunner.cluster.shell import CHUNK, Kept, ShellTransport, Sink, command_line, supervised
 from perfrunner.cluster.ssh_config import Endpoint
 from perfrunner.cluster.transport import CommandTimeout, LinkLost, Raw
 from perfrunner.errors import HostError
@@ -88,7 +88,6 @@ class SshTransport(ShellTransport):
             began = time.monotonic()
             try:
                 link.open()
-                self._known_hosts.refuse_revoked(link.transport.get_remote_server_key(), self.peer)
             except paramiko.BadHostKeyException as error:
                 raise HostError(
                     f"{self.peer}: the host key is not the one in {self._known_hosts.path}:"
@@ -151,15 +150,14 @@ class SshTransport(ShellTransport):
         source: Iterable[bytes] | None = None,
         sink: Sink | None = None,
     ) -> Raw:
-        out: list[bytes] = []
-        err: list[bytes] = []
+        out, err = Kept(self.peer), Kept(self.peer)
         deadline = time.monotonic() + timeout
         with self.channel(argv, fed=source is not None) as channel:
             if source is not None:
                 _feed(channel, source)
-            if not self._drain(channel, deadline, sink or out.append, err.append):
+            if not self._drain(channel, deadline, sink or out.take, err.take):
                 raise CommandTimeout(f"{self.peer}: {argv[0]} did not end within {timeout:g} s")
-            return Raw(self._exit_status(channel), b"".join(out), b"".join(err))
+            return Raw(self._exit_status(channel), out.whole(), err.whole())
 
     @contextlib.contextmanager
     def channel(self, argv: Sequence[str], *, fed: bool) -> Iterator[paramiko.Channel]:

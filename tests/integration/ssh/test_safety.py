@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from sshd import Sshd
 
-from perfrunner.cluster import Host, open_host
+from perfrunner.cluster import CommandFailed, Host, open_host, shell
 from perfrunner.cluster.process import ProcessId
 from perfrunner.errors import HostError
 from perfrunner.run.preflight.doctor import examine
@@ -47,6 +47,28 @@ def test_a_link_in_its_place_is_not_followed(opening, tmp_path: Path) -> None:
     with pytest.raises(HostError, match="it is a symbolic link"):
         opening(tmp_path / "work")
     assert list((tmp_path / "mine").iterdir()) == []
+
+
+def test_a_host_that_never_stops_talking_does_not_fill_our_memory(
+    ssh_host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shell, "MOST_OUTPUT", 1_000_000)
+    transport = ssh_host.transport
+    assert len(transport.run(["head", "-c", "1000000", "/dev/zero"]).stdout) == 1_000_000
+    for talk in ("yes", "yes >&2"):
+        with pytest.raises(HostError, match="said more than 1 MB"):
+            transport.run(["sh", "-c", talk])
+    lines: list[str] = []
+    transport.follow(["sh", "-c", "yes | head -c 2000000"], lines.append, timeout=60)
+    assert len(lines) == 1_000_000, "lines that are taken as they come are not kept"
+    with pytest.raises(HostError, match="said more than 1 MB"):
+        transport.follow(["cat", "/dev/zero"], lines.append, timeout=60)
+
+
+def test_what_a_host_says_does_not_command_our_terminal(opening, tmp_path: Path) -> None:
+    with opening(tmp_path / "work") as host, pytest.raises(CommandFailed) as caught:
+        host.transport.run(["sh", "-c", r"printf '\033]0;owned\007bad\r\n' >&2; exit 1"])
+    assert caught.value.message.endswith(r"\x1b]0;owned\x07bad")
 
 
 def test_a_directory_that_others_may_write_to_is_refused(opening, tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ import pytest
 from sshd import Sshd, known_hosts_line, make_key, raised_sshd
 
 from perfrunner.cluster import Host, LinkLost, open_host
+from perfrunner.cluster.ssh import SshTransport
+from perfrunner.cluster.ssh_config import Endpoint
 from perfrunner.errors import HostError
 from perfrunner.spec.cluster import HostSpec
 
@@ -88,8 +90,39 @@ class TestHostKeys:
         line = sshd.known_hosts.read_text()
         known = tmp_path / "known_hosts"
         known.write_text(f"{line}@revoked {line}")
-        with pytest.raises(HostError, match="@revoked"):
-            self.connect(sshd, tmp_path, known)
+        for host_keys in ("strict", "accept-new"):
+            with pytest.raises(HostError, match="@revoked"):
+                self.connect(sshd, tmp_path, known, host_keys=host_keys)
+        assert known.read_text() == f"{line}@revoked {line}"
+
+    def test_nobody_logs_in_where_the_key_is_revoked(self, tmp_path: Path) -> None:
+        with raised_sshd(tmp_path / "sshd", LogLevel="VERBOSE") as sshd:
+            known = tmp_path / "known_hosts"
+            known.write_text(f"@revoked {sshd.known_hosts.read_text()}")
+            with pytest.raises(HostError, match="@revoked"):
+                self.connect(sshd, tmp_path, known, host_keys="accept-new")
+            assert "Accepted publickey" not in sshd.log()
+
+    def test_a_jump_host_whose_key_is_revoked_is_refused(self, sshd: Sshd, tmp_path: Path) -> None:
+        with raised_sshd(tmp_path / "hop") as hop:
+            lines = hop.known_hosts.read_text(), sshd.known_hosts.read_text()
+            known = tmp_path / "known_hosts"
+            known.write_text(f"{''.join(lines)}@revoked {lines[0]}")
+            way = [
+                Endpoint("127.0.0.1", one.port, getpass.getuser(), (str(one.key),))
+                for one in (hop, sshd)
+            ]
+            with pytest.raises(HostError, match="@revoked"):
+                SshTransport("node", way, known_hosts=str(known)).run(["true"])
+
+    def test_accept_new_adds_a_line_to_a_file_whose_last_one_is_open(
+        self, sshd: Sshd, tmp_path: Path, other_key: Path
+    ) -> None:
+        known = tmp_path / "known_hosts"
+        line = known_hosts_line(1, other_key)
+        known.write_text(line.rstrip("\n"))
+        self.connect(sshd, tmp_path, known, host_keys="accept-new").close()
+        assert known.read_text() == line + sshd.known_hosts.read_text()
 
     def test_a_malformed_line_is_named(self, sshd: Sshd, tmp_path: Path) -> None:
         known = tmp_path / "known_hosts"
