@@ -34,6 +34,7 @@ MARKS = {"ok": "[green]✔[/]", "warning": "[yellow]![/]", "problem": "[red]✘[
     default=None,
 )
 @options.set_option
+@options.profile_option
 @options.cluster_option
 @options.json_option
 @click.pass_context
@@ -41,6 +42,7 @@ def command(
     ctx: click.Context,
     spec_path: Path | None,
     overrides: tuple[str, ...],
+    profile: str | None,
     cluster: Path | None,
     as_json: bool,
 ) -> None:
@@ -49,9 +51,14 @@ def command(
     from perfrunner.spec import is_cluster, load_cluster
     from perfrunner.spec.cluster import local_cluster
 
-    if spec_path is not None and cluster is None and not overrides and is_cluster(spec_path):
+    changed = cluster is not None or overrides or profile is not None
+    if spec_path is not None and not changed and is_cluster(spec_path):
         spec_path, cluster = None, spec_path
-    spec = None if spec_path is None else options.read_spec(spec_path, overrides, cluster)
+    spec = (
+        None
+        if spec_path is None
+        else options.read_spec(spec_path, overrides, cluster, profile=profile)
+    )
     given = load_cluster(cluster) if cluster is not None else local_cluster()
     hosts = given if spec is None else spec.cluster
     findings = list(examine(hosts, spec))

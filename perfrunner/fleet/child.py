@@ -27,8 +27,9 @@ from perfrunner.run.command import JOB_VARIABLE, PERFRUNNER, last_words, with_st
 from perfrunner.run.journal import PROGRESS, read_journal
 from perfrunner.run.opening import JOB
 
-# Of util-linux. The signal comes when the thread that started it ends, which waits for it here.
-TIED = ("setpriv", "--pdeathsig", "TERM", "--")
+# Of util-linux. The signal comes when the thread that started it ends, which waits for it here. A driver that died
+# before the signal was asked for is not its parent any more.
+TIED = ("setpriv", "--pdeathsig", "TERM", "--", "sh", "-c", '[ "$PPID" = "$0" ] && exec "$@"')
 LOOK_S = 2.0  # how often it is asked whether the run is wanted
 PROGRESS_S = 10.0  # and how far it is: seldom, since the driver may stand on a measured machine
 WAITS_S = (5.0, 10.0, 20.0, 40.0, 60.0)  # for hosts that another run has
@@ -135,7 +136,7 @@ class JobRun:
     def _start(self, words: list[str], log: Any) -> subprocess.Popen[bytes]:
         try:
             return subprocess.Popen(
-                [*TIED, *PERFRUNNER, *words],
+                [*TIED, str(os.getpid()), *PERFRUNNER, *words],
                 cwd=self.job.directory,
                 env=with_store({**os.environ, JOB_VARIABLE: self.job.id}, self.job.store),
                 stdin=subprocess.DEVNULL,
@@ -165,10 +166,10 @@ class JobRun:
             if time.monotonic() - looked < PROGRESS_S:
                 continue
             looked = time.monotonic()
-            with contextlib.suppress(StoreError):  # busy, or only just being made
+            with contextlib.suppress(StoreError):  # busy, away, or only just being made
                 run = run or self._find()
-            if run is not None:
-                self._tell(self._progress(run.id))
+                if run is not None:
+                    self._tell(self._progress(run.id))
 
     def _stop(self, process: subprocess.Popen[bytes]) -> None:
         """SIGTERM ends a run in order; a second one at once; then there is nothing left to ask."""

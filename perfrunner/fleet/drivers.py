@@ -72,7 +72,8 @@ class Driver:
         """Whether it drives, as far as can be known here: of another machine's driver silence is all that tells."""
         if self.ended_at is not None:
             return False
-        if self.process.boot_id == _boot_id():
+        # Two containers of one machine have its boot in common, but not their processes' numbers.
+        if (self.process.boot_id, self.host) == (_boot_id(), socket.gethostname()):
             return _start_time(self.process.pid) == self.process.start_time
         return not self.is_silent(now)
 

@@ -10,7 +10,9 @@ if [ ! -e "$dir" ] && [ ! -L "$dir" ]; then
   mkdir -m 700 -- "$dir" || [ -d "$dir" ] || exit 74
 fi
 cd -- "$dir" || exit 74
-[ ! -L "$dir" ] || refuse "it is a symbolic link"
+# Where we are, not what the name is by now: whoever may put a link in its place may take it away again.
+parent=$(cd -- "$(dirname -- "$dir")" && pwd -P) || exit 74
+[ "$(pwd -P)" = "${parent%/}/$(basename -- "$dir")" ] || refuse "it is a symbolic link"
 set -- $(stat -c '%u %a' .)
 [ "$1" = "$(id -u)" ] || refuse "it belongs to another user (number $1)"
 case "$2" in *[2367][0-7] | *[2367]) refuse "others may write to it (mode $2); chmod go-w it" ;; esac

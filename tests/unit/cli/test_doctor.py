@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -56,6 +57,17 @@ def test_a_spec_adds_what_it_needs(cli, here):
     found = {(f["place"], f["subject"]): f for f in document["findings"]}
     assert found["spec small", "memory"]["grade"] == "warning"
     assert found["spec small", "two_cores"]["grade"] == "ok"
+
+
+def test_a_profile_of_the_spec_is_what_is_looked_at(cli, here):
+    with Path("spec.yaml").open("a") as spec:
+        spec.write("profiles: {huge: {engine: {quota_mb: 90000000}}}\n")
+    grades = []
+    for profile in ((), ("--profile", "huge")):
+        document = cli.json("doctor", "spec.yaml", "--cluster", here, *profile)
+        (memory,) = [f for f in document["findings"] if f["subject"] == "memory"]
+        grades.append(memory["grade"])
+    assert grades == ["ok", "warning"]
 
 
 def test_a_workload_of_the_sdk_needs_it_on_the_load_clients(cli, here):

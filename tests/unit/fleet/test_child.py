@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
@@ -160,6 +162,26 @@ def test_progress_is_what_the_journal_says_last(bench: Bench) -> None:
         "s-1", 2, 8, 60.5,
     )  # fmt: skip
     assert found.at > 0
+
+
+def test_a_journal_that_cannot_be_read_now_costs_no_run(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.store("s-1", "running", "j1")
+    (bench.out / "s-1" / "journal.jsonl").mkdir()
+    program = (sys.executable, "-c", "import time; time.sleep(0.5); print('whole')")
+    monkeypatch.setattr(child, "PERFRUNNER", program)
+    monkeypatch.setattr(child, "LOOK_S", 0.05)
+    monkeypatch.setattr(child, "PROGRESS_S", 0.0)
+    assert bench.run.carry_out() == Ending(0, "s-1")
+    assert "whole" in bench.run.log.read_text()
+
+
+def test_a_run_whose_driver_died_before_it_was_tied_does_not_begin(tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    for parent, there in ((os.getppid(), False), (os.getpid(), True)):
+        subprocess.run([*child.TIED, str(parent), "touch", str(begun)], check=False)
+        assert begun.exists() is there
 
 
 def test_a_server_of_results_that_is_away_is_waited_for(

@@ -79,6 +79,15 @@ def test_of_another_machines_driver_silence_is_all_that_tells(
         assert not driver.may_live(now + SILENT_S + 5)
 
 
+def test_so_it_is_of_another_container_of_this_machine(known: Drivers, engine: Engine) -> None:
+    now = time.time()
+    with known.present("east", ["a"]):
+        change(engine, host="a-container", pid=2**22 + 1)
+        (driver,) = known.all()
+        assert driver.may_live(now + SILENT_S - 1)
+        assert not driver.may_live(now + SILENT_S + 5)
+
+
 def test_a_frozen_driver_of_this_machine_is_no_dead_one(known: Drivers, engine: Engine) -> None:
     with known.present("east", ["a"]):
         change(engine, seen_at=time.time() - 10 * SILENT_S)
