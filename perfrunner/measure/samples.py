@@ -23,9 +23,7 @@ class Sample:
     t: float  # unix seconds on the engine's host
     rss: int
     pss: int
-    pss_file: (
-        int | None
-    )  # the part of pss that maps files; older kernels and load tools do not tell
+    pss_file: int | None  # of pss, what maps files; None from older kernels and load tools
     lazyfree: int
     anon_huge: int
     vsz: int

@@ -78,7 +78,17 @@ class RecordingBench:
         self.log.append(f"sample {name}")
         cpu = {"before": 1.0, "now": 1.0 + 5e-4, "settled": 2.0}[name]
         return Sample(
-            0.0, 1100, 1000, 100, 0, 9000, 0, cpu, 2, {"mem_used": 500.0, "total_heap_bytes": 800.0}
+            0.0,
+            1100,
+            1000,
+            0,
+            100,
+            0,
+            9000,
+            0,
+            cpu,
+            2,
+            {"mem_used": 500.0, "total_heap_bytes": 800.0},
         )
 
     def start_sampling(self, name: str) -> Any:
@@ -88,7 +98,7 @@ class RecordingBench:
         class Series:
             def stop(self) -> list[Sample]:
                 bench.log.append("stop sampling")
-                series = [Sample(0.0, 1100, 1000, 100, 0, 9000, 0, 0.0, 2, {"mem_used": 1.0})]
+                series = [Sample(0.0, 1100, 1000, 0, 100, 0, 9000, 0, 0.0, 2, {"mem_used": 1.0})]
                 return [] if bench.answers.get("no_samples") else series
 
         return Series()

@@ -103,7 +103,17 @@ class Bench:
         self.log.append(f"sample {name}")
         cpu = {"before": 1.0, "now": 1.16, "settled": 2.0}[name]
         return Sample(
-            0.0, 1100, 1000, 100, 0, 9000, 0, cpu, 2, {"mem_used": 500.0, "total_heap_bytes": 800.0}
+            0.0,
+            1100,
+            1000,
+            0,
+            100,
+            0,
+            9000,
+            0,
+            cpu,
+            2,
+            {"mem_used": 500.0, "total_heap_bytes": 800.0},
         )
 
     def start_sampling(self, name: str) -> Any:
@@ -112,7 +122,7 @@ class Bench:
         class Series:
             def stop(self) -> list[Sample]:
                 bench.log.append("stop sampling")
-                return [Sample(0.0, 1100, 1000, 100, 0, 9000, 0, 0.0, 2, {"mem_used": 1.0})]
+                return [Sample(0.0, 1100, 1000, 0, 100, 0, 9000, 0, 0.0, 2, {"mem_used": 1.0})]
 
         self.log.append("start sampling")
         return Series()
