@@ -1,6 +1,7 @@
 #include "checkpoint/checkpoint.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace kv {
@@ -97,12 +98,20 @@ size_t Checkpoint::expelBefore(size_t position, std::vector<ItemPtr>& expelled) 
     }
     const size_t before = bytes_;
     const auto end = entries_.begin() + static_cast<std::ptrdiff_t>(count);
-    expelled.reserve(expelled.size() + count);
+    bool listed = true;
+    try {
+        expelled.reserve(expelled.size() + count);
+    } catch (const std::bad_alloc&) {
+        listed = false;  // freed here, with the lock held: expelling is what gives memory back
+    }
     for (auto entry = entries_.begin(); entry != end; ++entry) {
         if (entry->item) {
             bytes_ -= itemMemory(*entry->item) - sizeof(Entry);
             --liveItems_;
-            expelled.push_back(std::move(entry->item));
+            ItemPtr item = std::move(entry->item);
+            if (listed) {
+                expelled.push_back(std::move(item));
+            }
         }
     }
     availableFrom_ = kv::next(std::prev(end)->seqno);

@@ -50,6 +50,9 @@ bool ActiveStream::notifySeqnoUnderMutex() {
 std::optional<Message> ActiveStream::next(StreamNeeds& needs, ListWhilePending pending) {
     needs = StreamNeeds::Nothing;
     const Lock lock(mutex_);
+    if (ready_.empty() && toEnd_) {
+        return Message::streamEnd(vbid(), opaque(), *std::exchange(toEnd_, std::nullopt));
+    }
     if (ready_.empty()) {
         // Idle first, look second: a seqno that comes after the look finds the stream idle and
         // lists it again.
@@ -84,7 +87,7 @@ std::optional<Message> ActiveStream::next(StreamNeeds& needs, ListWhilePending p
 bool ActiveStream::takeSnapshot() {
     const Lock lock(mutex_);
     if (state_.load(std::memory_order_relaxed) != StreamState::InMemory) {
-        return !ready_.empty();
+        return waiting(lock) != 0;
     }
     try {
         readCheckpoints(lock);
@@ -93,7 +96,7 @@ bool ActiveStream::takeSnapshot() {
         dropCursor(lock);
         return true;
     }
-    return !ready_.empty();
+    return waiting(lock) != 0;
 }
 
 void ActiveStream::readCheckpoints(const Lock& lock) {
@@ -244,7 +247,7 @@ void ActiveStream::dropCursor(const Lock& /*lock*/) {
     state_.store(StreamState::Backfilling, std::memory_order_release);
 }
 
-void ActiveStream::end(EndStatus status, bool silently) {
+void ActiveStream::end(EndStatus status, bool silently) noexcept {
     const Lock lock(mutex_);
     endLocked(status, silently, lock);
 }
@@ -256,7 +259,7 @@ Seqno ActiveStream::lastRead() const {
 
 bool ActiveStream::drained() const {
     const Lock lock(mutex_);
-    return state_.load(std::memory_order_relaxed) == StreamState::Dead && ready_.empty();
+    return state_.load(std::memory_order_relaxed) == StreamState::Dead && waiting(lock) == 0;
 }
 
 void ActiveStream::push(Message message, const Lock& /*lock*/) {
@@ -282,7 +285,7 @@ void ActiveStream::finishIfComplete(const Lock& lock) {
     }
 }
 
-void ActiveStream::endLocked(EndStatus status, bool silently, const Lock& lock) {
+void ActiveStream::endLocked(EndStatus status, bool silently, const Lock& /*lock*/) noexcept {
     if (state_.load(std::memory_order_relaxed) == StreamState::Dead) {
         return;
     }
@@ -292,7 +295,7 @@ void ActiveStream::endLocked(EndStatus status, bool silently, const Lock& lock) 
         readyBytes_ = 0;
     }
     if (!silently) {
-        push(Message::streamEnd(vbid(), opaque(), status), lock);
+        toEnd_ = status;
     }
     state_.store(StreamState::Dead, std::memory_order_release);
     if (cursor_) {
@@ -307,7 +310,7 @@ ActiveStream::Stats ActiveStream::stats() const {
             lastRead_,
             lastSent_,
             request_.end,
-            ready_.size(),
+            waiting(lock),
             readyBytes_,
             backfilled_,
             fromMemory_,

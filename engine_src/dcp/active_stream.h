@@ -82,7 +82,7 @@ class ActiveStream {
     /// what it has already read, then goes on by backfill.
     bool cursorDropped(const CursorPtr& cursor);
     /// Ends the stream; the end message is sent unless `silently`.
-    void end(EndStatus status, bool silently);
+    void end(EndStatus status, bool silently) noexcept;
 
     [[nodiscard]] Vbid vbid() const { return request_.vbid; }
     [[nodiscard]] uint32_t opaque() const { return request_.opaque; }
@@ -121,7 +121,11 @@ class ActiveStream {
     enum class Scanned : uint8_t { Paused, Complete, Failed, MissedDeletions };
     Scanned scan();
     void finishBackfill(Scanned scanned, Seqno high);
-    void endLocked(EndStatus status, bool silently, const Lock& lock);
+    void endLocked(EndStatus status, bool silently, const Lock& lock) noexcept;
+    /// Messages that wait, the end among them.
+    [[nodiscard]] size_t waiting(const Lock& /*lock*/) const {
+        return ready_.size() + (toEnd_ ? 1 : 0);
+    }
 
     const StreamRequest request_;
     const std::string name_;
@@ -140,10 +144,11 @@ class ActiveStream {
     mutable std::mutex mutex_;
     std::deque<Message> ready_;
     size_t readyBytes_{0};
-    CursorPtr cursor_;  ///< empty after it was dropped, until the next backfill
-    Seqno cursorNext_;  ///< first seqno that the cursor can deliver
-    Seqno lastRead_;    ///< highest seqno put into ready_
-    Seqno markedEnd_;   ///< end of the last snapshot put into ready_
+    std::optional<EndStatus> toEnd_;  ///< the end message, behind ready_: ending does not fail
+    CursorPtr cursor_;                ///< empty after it was dropped, until the next backfill
+    Seqno cursorNext_;                ///< first seqno that the cursor can deliver
+    Seqno lastRead_;                  ///< highest seqno put into ready_
+    Seqno markedEnd_;                 ///< end of the last snapshot put into ready_
     Seqno consistent_;  ///< where the client is consistent while it does not have all up to whole_
     Seqno whole_;       ///< and where it is again: end of the last snapshot marker
     Seqno lastSent_;

@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "bucket/read_mostly_mutex.h"
 #include "dcp/active_stream.h"
 #include "dcp/flow_control.h"
 #include "dcp/message.h"
@@ -71,7 +72,7 @@ class LockForStreams {
     Ready& list() { return list_; }
 
   private:
-    mutable std::shared_mutex streams_;
+    mutable ReadMostlyMutex streams_;  ///< read with every mutation
     Ready list_;
 };
 

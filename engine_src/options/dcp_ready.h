@@ -12,8 +12,9 @@
 // Contract of all: pushUnique(vb) returns true when vb was not in the list before; what a
 // notifier wrote before its pushUnique is visible to whoever pops vb afterwards; a vb that is
 // pushed after it was popped is popped again (no lost wake-up). pop(isFull) asks isFull() at the
-// points where its historic design did, and leaves the list as it was when full. Threads: any may
-// push; one at a time pops (the producer's step). OneLock is called under its own mutex() only.
+// points where its historic design did, and leaves the list as it was when full. Nothing of it
+// fails, for want of memory neither: front-end threads push with the mutation done. Threads: any
+// may push; one at a time pops (the producer's step). OneLock is called under its own mutex() only.
 #pragma once
 
 #include "options/dcp_ready_lock_free.h"

@@ -6,9 +6,10 @@
 //   list    a copy of the queue, searched from its front as before the change
 //
 // Contract: insert(vb) is true when vb was not there; eraseOldest(vb) forgets vb, which is the one
-// of all that are there that was inserted first. Called under the queue's mutex.
+// of all that are there that was inserted first. Neither fails. Called under the queue's mutex.
 #pragma once
 
+#include <new>
 #include <set>
 #include <string_view>
 #include <unordered_set>
@@ -31,22 +32,45 @@ class BitmapLookup {
         return true;
     }
     void eraseOldest(Vbid vbid) { listed_[vbid.get()] = false; }
+    [[nodiscard]] bool contains(Vbid vbid) const { return listed_[vbid.get()]; }
 
   private:
     std::vector<bool> listed_;
 };
 
-/// `Container`: std::set or std::unordered_set.
+/// `Container`: std::set or std::unordered_set. A notification must not fail: what there is no
+/// memory for a node of is in a bitmap instead.
 template <class Container>
 class NodeLookup {
   public:
-    explicit NodeLookup(size_t /*vbuckets*/) {}
+    explicit NodeLookup(size_t vbuckets) : withoutNode_(vbuckets) {}
 
-    bool insert(Vbid vbid) { return listed_.insert(vbid).second; }
-    void eraseOldest(Vbid vbid) { listed_.erase(vbid); }
+    bool insert(Vbid vbid) {
+        try {
+            return !isWithoutNode(vbid) && listed_.insert(vbid).second;
+        } catch (const std::bad_alloc&) {
+            withoutNode_.insert(vbid);
+            ++countWithoutNode_;
+            return true;
+        }
+    }
+    void eraseOldest(Vbid vbid) {
+        if (isWithoutNode(vbid)) {
+            withoutNode_.eraseOldest(vbid);
+            --countWithoutNode_;
+        } else {
+            listed_.erase(vbid);
+        }
+    }
 
   private:
+    [[nodiscard]] bool isWithoutNode(Vbid vbid) const {
+        return countWithoutNode_ != 0 && withoutNode_.contains(vbid);
+    }
+
     Container listed_;
+    BitmapLookup withoutNode_;
+    size_t countWithoutNode_{0};
 };
 
 class SetLookup : public NodeLookup<std::set<Vbid>> {

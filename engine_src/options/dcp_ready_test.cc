@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "memory/failing_heap.h"
 #include "options/dcp_snapshot_queue.h"
 
 namespace kv::options {
@@ -51,6 +52,28 @@ TYPED_TEST(DcpReadyTest, KeepsEverythingWhenFull) {
     EXPECT_EQ(ready.pop(kAlwaysFull).outcome, Pop::Full);
     EXPECT_FALSE(ready.empty());
     EXPECT_EQ(ready.pop(kNeverFull).vbid, Vbid{1});
+}
+
+/// Whoever pushes has just stored a mutation, which cannot be undone.
+TYPED_TEST(DcpReadyTest, NeedsNoMemoryForAPush) {
+    constexpr uint16_t kVbuckets = 64;
+    TypeParam ready(kVbuckets);
+    for (int pass = 0; pass < 2; ++pass) {
+        for (uint16_t vb = 0; vb < kVbuckets; ++vb) {
+            allocationsLeft = vb % 2 == 0 ? 0 : -1;
+            const bool added = ready.pushUnique(Vbid{vb});
+            const bool again = ready.pushUnique(Vbid{vb});
+            allocationsLeft = -1;
+            ASSERT_TRUE(added);
+            ASSERT_FALSE(again);
+        }
+        std::set<Vbid> popped;
+        for (auto next = ready.pop(kNeverFull); next.outcome == Pop::Ready;
+             next = ready.pop(kNeverFull)) {
+            ASSERT_TRUE(popped.insert(next.vbid).second);
+        }
+        EXPECT_EQ(popped.size(), kVbuckets);
+    }
 }
 
 /// The same random pushes and pops give the same sets as a model, and no vBucket starves.
