@@ -111,7 +111,13 @@ Bucket::RollBack Bucket::rollBackReplica(Vbid vbid, Seqno seqno, const OpTime& n
         return RollBack::NotReplica;
     }
     target.setState(VbState::Dead);
-    const bool done = discardAbove(target, seqno, now);
+    bool done = false;
+    try {
+        done = discardAbove(target, seqno, now);
+    } catch (...) {
+        target.setState(VbState::Replica);
+        throw;
+    }
     target.setState(VbState::Replica);
     onStateChange(target, now);
     if (!done) {

@@ -158,14 +158,20 @@ bool PersistentBucket::discardAbove(VBucket& vbucket, Seqno seqno, const OpTime&
     KVStore& store = storeOf(vbid);
     // What is not stored yet goes in any case: the memory has no older versions of its documents.
     const Seqno kept = std::min(seqno, target.persistedSeqno());
-    if (kept != Seqno{} && store.rollback(vbid, kept)) {
-        const auto scan = store.openSeqnoScan(vbid, Seqno{1}, Seqno{~uint64_t{0}});
-        if (scan != nullptr) {
-            WarmupResult loaded;
-            loadDocuments(*scan, vbucket, loaded);
-            target.assumeStored(scan->state());
-            return true;
+    try {
+        if (kept != Seqno{} && store.rollback(vbid, kept)) {
+            const auto scan = store.openSeqnoScan(vbid, Seqno{1}, Seqno{~uint64_t{0}});
+            if (scan != nullptr) {
+                WarmupResult loaded;
+                loadDocuments(*scan, vbucket, loaded);
+                target.assumeStored(scan->state());
+                return true;
+            }
         }
+    } catch (const std::exception& error) {
+        // The store cannot be read, or there is no memory: it comes from the source again.
+        const NonBucketGuard nobody;
+        log::warn("vb {}: rolled back to nothing: {}", vbid.get(), error.what());
     }
     return forget(target, now);
 }

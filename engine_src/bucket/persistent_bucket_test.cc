@@ -372,6 +372,29 @@ TEST_F(PersistentBucketTest, WithoutASyncAStopIsNotClean) {
     EXPECT_EQ(get("a"), "1");
 }
 
+TEST_F(PersistentBucketTest, AReplicaWhoseStoreCannotBeReadRollsBackToNothing) {
+    auto faults = std::make_shared<StoreFaults>();
+    factory_ = [&](const std::string& path) {
+        return std::make_unique<FaultyStore>(std::make_unique<RocksStore>(path, persistence_.rocks),
+                                             faults);
+    };
+    open(fake_);
+    for (const char* key : {"a", "b", "c"}) {
+        set(key, "1");
+    }
+    fake_.advance(1s);
+    const OpTime now = OpTime::now();
+    VBucket& vbucket = bucket_->vbucket(Vbid{0});
+    bucket_->setVBucketState(Vbid{0}, VbState::Replica, now);
+    ASSERT_EQ(vbucket.highSeqno(), Seqno{3});
+    faults->failScans = 1;
+    EXPECT_EQ(bucket_->rollBackReplica(Vbid{0}, Seqno{2}, now), Bucket::RollBack::Done);
+    EXPECT_EQ(faults->failScans, 0);
+    EXPECT_EQ(vbucket.state(), VbState::Replica) << "it goes on following";
+    EXPECT_EQ(vbucket.highSeqno(), Seqno{});
+    EXPECT_EQ(bucket_->stats().storedValues, 0U);
+}
+
 TEST_F(PersistentBucketTest, TheStoresAreSyncedAtTheirInterval) {
     persistence_.syncInterval = 500ms;
     open(fake_);

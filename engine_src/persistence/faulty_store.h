@@ -16,6 +16,7 @@ struct StoreFaults {
     std::atomic<int> throwAtPut{0};   ///< the n-th put from now throws StoreError
     std::atomic<int> failStates{0};   ///< so many saveVbState are refused
     std::atomic<int> failSyncs{0};    ///< so many syncs are refused
+    std::atomic<int> failScans{0};    ///< so many scans throw StoreError at once
 };
 
 class FaultyStore final : public ForwardingStore {
@@ -37,6 +38,12 @@ class FaultyStore final : public ForwardingStore {
         return ForwardingStore::commit();
     }
     bool sync() override { return !strike(faults_->failSyncs) && ForwardingStore::sync(); }
+    std::unique_ptr<SeqnoScan> openSeqnoScan(Vbid vbid, Seqno from, Seqno to) override {
+        if (strike(faults_->failScans)) {
+            throw StoreError("scan refused by the test");
+        }
+        return ForwardingStore::openSeqnoScan(vbid, from, to);
+    }
     bool saveVbState(Vbid vbid, const PersistedVbState& state) override {
         return !strike(faults_->failStates) && ForwardingStore::saveVbState(vbid, state);
     }
