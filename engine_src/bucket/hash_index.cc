@@ -21,8 +21,10 @@ HashIndex::HashIndex(uint32_t size, uint32_t locks)
     use(HashLines(lineCount(size)), size);
 }
 
-HashIndex::~HashIndex() {
-    freeAll(lockAll());
+HashIndex::Contents::~Contents() {
+    for (uint32_t line = 0; line < count_; ++line) {
+        lines_[line].forEach([](TaggedPointer entry) { const StoredValuePtr doomed(entry.get()); });
+    }
 }
 
 bool HashIndex::tryLockLine(uint32_t line, uint32_t expectedSize,
@@ -69,12 +71,11 @@ StoredValuePtr HashIndex::unlink(const Guard& guard, StoredValue* value) {
     return StoredValuePtr(value);
 }
 
-void HashIndex::freeAll(const AllGuard&) {
-    for (uint32_t line = 0; line < lineCount(size()); ++line) {
-        lines()[line].forEach(
-                [](TaggedPointer entry) { const StoredValuePtr doomed(entry.get()); });
-        lines()[line].clear();
-    }
+HashIndex::Contents HashIndex::takeAll(const AllGuard&) {
+    HashLines fresh(lineCount(size()));
+    Contents taken = std::exchange(owned_, {});
+    use(std::move(fresh), size());
+    return taken;
 }
 
 uint32_t HashIndex::preferredSize(size_t entries) const {
@@ -104,13 +105,14 @@ void HashIndex::resize(uint32_t newSize) {
             fresh[lineOf(hashKey(entry.get()->key()), newCount)].add(entry);
         });
     }
+    owned_.count_ = 0;  // what was in the old lines is in the new ones
     use(std::move(fresh), newSize);
 }
 
 void HashIndex::use(HashLines lines, uint32_t size) {
     lines_.store(lines.get(), std::memory_order_relaxed);
     size_.store(size, std::memory_order_relaxed);
-    owned_ = std::move(lines);
+    owned_ = Contents(std::move(lines), lineCount(size));
 }
 
 }  // namespace kv

@@ -17,6 +17,7 @@
 #include <memory>
 #include <mutex>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "bucket/hash_line.h"
@@ -60,6 +61,26 @@ class HashIndex {
         std::vector<std::unique_lock<std::mutex>> locks_;
     };
 
+    /// What was in a table that has been cleared: frees it, without any lock.
+    class Contents {
+      public:
+        Contents() = default;
+        Contents(Contents&& other) noexcept
+            : lines_(std::move(other.lines_)), count_(std::exchange(other.count_, 0)) {}
+        Contents& operator=(Contents&& other) noexcept {
+            std::swap(lines_, other.lines_);
+            std::swap(count_, other.count_);
+            return *this;
+        }
+        ~Contents();
+
+      private:
+        friend class HashIndex;
+        Contents(HashLines lines, uint32_t count) : lines_(std::move(lines)), count_(count) {}
+        HashLines lines_;
+        uint32_t count_{0};
+    };
+
     /// Where a visit stands: every key whose 32 high hash bits are below `hash` has been seen.
     struct Position {
         uint64_t hash{0};
@@ -69,7 +90,7 @@ class HashIndex {
     HashIndex(uint32_t size, uint32_t locks);
     HashIndex(const HashIndex&) = delete;
     HashIndex& operator=(const HashIndex&) = delete;
-    ~HashIndex();
+    ~HashIndex() = default;
 
     [[nodiscard]] Guard lock(std::string_view key) { return lockHash(hashKey(key)); }
     [[nodiscard]] Guard lockHash(uint64_t hash);
@@ -115,10 +136,12 @@ class HashIndex {
     [[nodiscard]] StoredValuePtr exchange(const Guard& guard, StoredValue* old,
                                           StoredValuePtr fresh);
     [[nodiscard]] StoredValuePtr unlink(const Guard& guard, StoredValue* value);
-    /// Frees every StoredValue.
-    void freeAll(const AllGuard& guard);
+    /// Leaves the table empty. Throws std::bad_alloc, and then changed nothing.
+    [[nodiscard]] Contents takeAll(const AllGuard& guard);
 
   private:
+    __extension__ using Uint128 = unsigned __int128;
+
     static uint32_t lineCount(uint32_t size) {
         return size / kBucketsPerLine + (size % kBucketsPerLine != 0 ? 1 : 0);
     }
@@ -128,7 +151,7 @@ class HashIndex {
     [[nodiscard]] uint32_t lockOf(uint32_t line) const {
         // line % lockCount_ by two multiplications: the divisor never changes.
         const uint64_t fraction = lockMagic_ * line;
-        return static_cast<uint32_t>((static_cast<detail::Uint128>(fraction) * lockCount_) >> 64);
+        return static_cast<uint32_t>((static_cast<Uint128>(fraction) * lockCount_) >> 64);
     }
     [[nodiscard]] HashLine* lines() const { return lines_.load(std::memory_order_relaxed); }
     /// Holds the lock of `line` of a table of `expectedSize`; false when the table has another size
@@ -142,7 +165,7 @@ class HashIndex {
     std::atomic<uint32_t> size_;
     const uint32_t lockCount_;
     const uint64_t lockMagic_;
-    HashLines owned_;
+    Contents owned_;
     std::atomic<HashLine*>
             lines_;  ///< of owned_; written with all locks held, atomic for prefetch()
     std::unique_ptr<std::mutex[]> locks_;

@@ -95,11 +95,13 @@ class BasicHashTable : public HashIndex {
         insert(guard, std::move(value));
         return SetStatus::WasClean;
     }
-    /// Frees every StoredValue and zeroes every counter of every stripe.
-    void clear() { clear(lockAll()); }
-    void clear(const AllGuard& guard) {
-        freeAll(guard);
+    /// Takes every StoredValue out, for the caller to free without the locks, and zeroes every
+    /// counter of every stripe. Throws std::bad_alloc, and then changed nothing.
+    void clear() { const Contents freed = clear(lockAll()); }
+    [[nodiscard]] Contents clear(const AllGuard& guard) {
+        Contents taken = takeAll(guard);
         counters_.forEach([](HashTableCounters& stripe) { stripe.reset(); });
+        return taken;
     }
 
     /// Applies a difference to this CPU's stripe. `after` may be nullptr: gone.

@@ -1,6 +1,7 @@
 #include "bucket/vbucket.h"
 
 #include <cstddef>
+#include <optional>
 #include <utility>
 
 namespace kv {
@@ -52,16 +53,20 @@ void VBucket::setState(VbState state) {
 }
 
 void VBucket::clear(const CheckpointStart& start, const OpTime& now) {
+    // Freed when the locks are gone: with a million documents that takes long, and front-end
+    // threads that ask for any of them need a lock to see that they are gone.
+    HashTable::Contents documents;
+    std::optional<ExtractedCheckpoints> log;
     // List and table at once: a purge in between would unlink a document from a list that has
-    // forgotten it, and make the list point at what the table then frees.
+    // forgotten it, and make the list point at what the table gives away.
     const auto guard = table_.lockAll();
+    documents = table_.clear(guard);
     if (sequence_ != nullptr) {
         sequence_->clear(sequence_->lock());
     }
-    table_.clear(guard);
     keyLocks_.clear();
     purgedSeqno_.store(0, std::memory_order_release);
-    checkpoints_.clear(start, now.nanos);
+    log.emplace(checkpoints_.clear(start, now.nanos));
     clears_.fetch_add(1, std::memory_order_release);
 }
 

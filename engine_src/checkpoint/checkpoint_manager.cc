@@ -139,11 +139,11 @@ Seqno CheckpointManager::beginActive(uint64_t coarseNowNs) {
                                                 : log_.highSeqno();
 }
 
-void CheckpointManager::clear(const CheckpointStart& start, uint64_t coarseNowNs) {
-    ExtractedCheckpoints dropped;  // freed after the lock
+ExtractedCheckpoints CheckpointManager::clear(const CheckpointStart& start, uint64_t coarseNowNs) {
     const auto lock = log_.lock();
-    dropped.adopt(log_.startOver(start, coarseNowNs), log_.memory());
+    ExtractedCheckpoints dropped(log_.startOver(start, coarseNowNs), log_.memory());
     maxCas_ = std::max(maxCas_, start.maxCas.get());
+    return dropped;
 }
 
 CheckpointStats CheckpointManager::stats() const {

@@ -25,6 +25,7 @@
 #include "checkpoint/checkpoint_persistence.h"
 #include "checkpoint/checkpoint_removal.h"
 #include "checkpoint/checkpoint_results.h"
+#include "checkpoint/extracted_checkpoints.h"
 #include "types/ids.h"
 #include "types/item.h"
 
@@ -73,8 +74,8 @@ class CheckpointManager {
     /// was under way, else the seqno before that snapshot).
     Seqno beginActive(uint64_t coarseNowNs);
     /// Drops every item and every cursor but the persistence cursor (vBucket reset); the next seqno
-    /// follows `start`.
-    void clear(const CheckpointStart& start, uint64_t coarseNowNs);
+    /// follows `start`. The items are in the result: drop it without locks.
+    ExtractedCheckpoints clear(const CheckpointStart& start, uint64_t coarseNowNs);
 
     // --- figures; the first three from any thread without a lock
     [[nodiscard]] Seqno highSeqno() const { return log_.highSeqno(); }

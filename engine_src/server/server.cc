@@ -47,6 +47,7 @@ Server::Server(Listener listener, Bucket& bucket, const UserStore* users,
         throw std::runtime_error("cannot make the main event loop");
     }
     context_.statCollector = &statCollector_;
+    context_.bucketJobs = &bucketJobs_;
     stopEvent_.reset(event_new(base_.get(), stopFd_.get(), EV_READ | EV_PERSIST, onStop, this));
     event_add(stopEvent_.get(), nullptr);
     for (size_t i = 0; i < options.threads; ++i) {
@@ -80,6 +81,8 @@ void Server::stop() {
     for (auto& thread : threads_) {
         thread->stop();
     }
+    // Whoever stops the server persists next: nothing may be queued by then.
+    bucketJobs_.stop();
 }
 
 void Server::onStop(int, short, void* self) {

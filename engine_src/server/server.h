@@ -13,6 +13,7 @@
 
 #include "server/command.h"
 #include "server/front_end_thread.h"
+#include "server/job_thread.h"
 #include "server/listener.h"
 #include "server/server_context.h"
 #include "server/stat_collector.h"
@@ -54,6 +55,7 @@ class Server {
     CommandTable commands_;
     ServerContext context_;
     StatCollector statCollector_{context_};
+    JobThread bucketJobs_{"bucket_jobs"};
     EventBasePtr base_;
     Fd stopFd_;
     EventPtr stopEvent_;

@@ -29,6 +29,7 @@ class DcpNode;
 namespace kv::server {
 
 class CommandTable;
+class JobThread;
 class StatCollector;
 
 struct ServerContext {
@@ -47,7 +48,8 @@ struct ServerContext {
     /// Run by STAT reset after the server's own counters.
     std::vector<std::function<void()>> statResets;
     StatCollector* statCollector{
-            nullptr};  ///< nullptr: groups are collected where they are asked for
+            nullptr};                ///< nullptr: groups are collected where they are asked for
+    JobThread* bucketJobs{nullptr};  ///< nullptr: the same, for what changes the whole bucket
 
     /// How far a vBucket is on disk; empty where nothing is persisted.
     std::function<Seqno(Vbid)> persistedSeqno{};

@@ -30,6 +30,7 @@ constexpr bool needsBucket(Needs needs) noexcept {
     return needs >= Needs::Read;
 }
 
+class BucketJob;
 class StatJob;
 
 class Session {
@@ -117,6 +118,8 @@ class Session {
 
     /// The STAT that it waits for; nullptr: none.
     std::shared_ptr<const StatJob>& statJob() { return statJob_; }
+    /// The change of the bucket that it waits for; nullptr: none.
+    std::shared_ptr<const BucketJob>& bucketJob() { return bucketJob_; }
 
     // --- DCP
     /// What makes the connection speak by itself; nullptr on most connections.
@@ -174,6 +177,7 @@ class Session {
     unsigned failedLogins_{0};
     std::optional<std::chrono::steady_clock::time_point> waitsSince_;
     std::shared_ptr<const StatJob> statJob_;
+    std::shared_ptr<const BucketJob> bucketJob_;
     std::string user_;
     std::string agent_;
     std::optional<SaslExchange> login_;
