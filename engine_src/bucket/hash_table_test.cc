@@ -284,8 +284,7 @@ TEST(KeyHash, SpreadsSimilarKeysOverBucketsAndTags) {
     std::set<uint16_t> tags;
     constexpr int kKeys = 20000;
     for (int i = 0; i < kKeys; ++i) {
-        const uint64_t hash =
-                hashKey("AB_" + std::to_string(100000000000 + i) + "_0", HashSecrets{});
+        const uint64_t hash = hashKey("AB_" + std::to_string(100000000000 + i) + "_0", HashSeed{});
         ++buckets[((hash >> 32) * 97) >> 32];
         tags.insert(static_cast<uint16_t>(hash));
     }
@@ -300,9 +299,10 @@ TEST(KeyHash, SpreadsSimilarKeysOverBucketsAndTags) {
 }
 
 TEST(KeyHash, NobodyOutsideCanCrowdABucket) {
-    // A first word that equals a secret makes the product 0: the second word does not count then.
-    const HashSecrets known;
-    std::string key(reinterpret_cast<const char*>(&known.second), sizeof known.second);
+    // The first word of XXH3's own secret: the product of key and secret is 0, and the second word
+    // does not count.
+    const HashSeed known;
+    std::string key("\xb8\xfe\x6c\x39\x23\xa4\x4b\xbe", 8);
     key += "........rest of the key";
     std::set<uint64_t> guessed;
     std::set<uint64_t> real;
@@ -312,7 +312,7 @@ TEST(KeyHash, NobodyOutsideCanCrowdABucket) {
         real.insert(hashKey(key));
     }
     EXPECT_EQ(guessed.size(), 1U) << "that is how it is done";
-    EXPECT_EQ(real.size(), 1000U) << "this process's secrets are not known";
+    EXPECT_EQ(real.size(), 1000U) << "this process's seed is not known";
 }
 
 TEST(KeyHash, EveryByteAndTheLengthMatter) {

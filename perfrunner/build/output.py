@@ -30,7 +30,8 @@ _TERM_PATIENCE_S = 2.0
 _PACKAGES = {
     "RocksDB": "librocksdb-dev", "libevent": "libevent-dev", "hwloc": "libhwloc-dev", "fmt": "libfmt-dev",
     "spdlog": "libspdlog-dev", "nlohmann_json": "nlohmann-json3-dev", "CLI11": "libcli11-dev", "OpenSSL": "libssl-dev",
-    "ZLIB": "zlib1g-dev", "benchmark": "libbenchmark-dev", "PkgConfig": "pkg-config", "GTest": "libgmock-dev",
+    "ZLIB": "zlib1g-dev", "libxxhash": "libxxhash-dev", "benchmark": "libbenchmark-dev", "PkgConfig": "pkg-config",
+    "GTest": "libgmock-dev",
 }  # fmt: skip
 
 

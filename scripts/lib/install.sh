@@ -29,7 +29,7 @@ apt_need() {
 # What the engine is built with.
 need_engine_packages() {
     apt_need g++ gcc lld make cmake ninja-build pkg-config git ca-certificates libevent-dev libssl-dev librocksdb-dev \
-        libhwloc-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev zlib1g-dev libbenchmark-dev libgtest-dev libgmock-dev
+        libhwloc-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev zlib1g-dev libxxhash-dev libbenchmark-dev libgtest-dev libgmock-dev
 }
 
 # The server's programs for tests that raise one of their own; Debian's package would start another at once.
