@@ -31,6 +31,14 @@ class PersistentBucketTest : public testing::Test {
     }
     ~PersistentBucketTest() override { bucket_.reset(); }
 
+    std::shared_ptr<StoreFaults> useFaultyStores() {
+        auto faults = std::make_shared<StoreFaults>();
+        factory_ = [this, faults](const std::string& path) {
+            return std::make_unique<FaultyStore>(
+                    std::make_unique<RocksStore>(path, persistence_.rocks), faults);
+        };
+        return faults;
+    }
     PersistentBucket& open(Executor& executor) {
         bucket_ = std::make_unique<PersistentBucket>(config_, persistence_, executor, factory_);
         warmup_ = bucket_->warmUp();
@@ -142,11 +150,7 @@ TEST_F(PersistentBucketTest, ACrashBeginsANewHistory) {
 }
 
 TEST_F(PersistentBucketTest, ARefusedTransactionIsTriedAgain) {
-    auto faults = std::make_shared<StoreFaults>();
-    factory_ = [&](const std::string& path) {
-        return std::make_unique<FaultyStore>(std::make_unique<RocksStore>(path, persistence_.rocks),
-                                             faults);
-    };
+    const auto faults = useFaultyStores();
     PersistentBucket& bucket = open(fake_);
     fake_.advance(1s);
     faults->failCommits = 2;
@@ -224,11 +228,7 @@ TEST_F(PersistentBucketTest, AFullDiskIsATemporaryFailureAndLosesNothing) {
 }
 
 TEST_F(PersistentBucketTest, AReadErrorInAFlushLosesNothing) {
-    auto faults = std::make_shared<StoreFaults>();
-    factory_ = [&](const std::string& path) {
-        return std::make_unique<FaultyStore>(std::make_unique<RocksStore>(path, persistence_.rocks),
-                                             faults);
-    };
+    const auto faults = useFaultyStores();
     PersistentBucket& bucket = open(fake_);
     fake_.advance(1s);
     for (int i = 0; i < 10; ++i) {
@@ -357,11 +357,7 @@ TEST_F(PersistentBucketTest, ACleanStopSurvivesAPowerCut) {
 }
 
 TEST_F(PersistentBucketTest, WithoutASyncAStopIsNotClean) {
-    auto faults = std::make_shared<StoreFaults>();
-    factory_ = [&](const std::string& path) {
-        return std::make_unique<FaultyStore>(std::make_unique<RocksStore>(path, persistence_.rocks),
-                                             faults);
-    };
+    const auto faults = useFaultyStores();
     open(fake_);
     set("a", "1");
     faults->failSyncs = 1;
@@ -373,11 +369,7 @@ TEST_F(PersistentBucketTest, WithoutASyncAStopIsNotClean) {
 }
 
 TEST_F(PersistentBucketTest, AReplicaWhoseStoreCannotBeReadRollsBackToNothing) {
-    auto faults = std::make_shared<StoreFaults>();
-    factory_ = [&](const std::string& path) {
-        return std::make_unique<FaultyStore>(std::make_unique<RocksStore>(path, persistence_.rocks),
-                                             faults);
-    };
+    const auto faults = useFaultyStores();
     open(fake_);
     for (const char* key : {"a", "b", "c"}) {
         set(key, "1");
