@@ -24,7 +24,7 @@ from perfrunner.analysis.circumstances import (
     workload_circumstances,
 )
 from perfrunner.analysis.level import ROUNDING, TO_SD, Change, changes
-from perfrunner.analysis.model import Cell, EffectKind
+from perfrunner.analysis.model import Cell, EffectKind, Interval
 from perfrunner.analysis.nights import Night, NightRow
 from perfrunner.source.model import commit_of
 
@@ -60,6 +60,7 @@ class Run:
     blocks: int
     commit: str | None = None
     title: str | None = None
+    ci95: Interval | None = None  # of the value
 
 
 @dataclass(frozen=True)
@@ -264,7 +265,10 @@ def _series(
 def _run(night: Night, row: NightRow, *, raw: bool) -> Run:
     value = row.mean if raw or row.effect is None else row.effect
     commit, title = commit_of(night.record.facts, row.variant)
-    return Run(night.experiment, night.created_at, row.build_id, value, row.blocks, commit, title)
+    ci95 = None if raw and row.effect is not None else row.ci95
+    return Run(
+        night.experiment, night.created_at, row.build_id, value, row.blocks, commit, title, ci95
+    )
 
 
 def _scaled(values: Sequence[float], kind: EffectKind | None) -> list[float]:

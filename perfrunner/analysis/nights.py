@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perfrunner.analysis.model import Cell
+from perfrunner.analysis.model import Cell, Interval
 from perfrunner.analysis.plan import type_of
 
 if TYPE_CHECKING:
@@ -23,12 +23,15 @@ if TYPE_CHECKING:
     from perfrunner.spec.metrics import MetricType
 
 FILE = "history-cache.jsonl"
-SCHEMA = 1  # of a line of the file; raised whenever an effect would come out otherwise
+SCHEMA = 2  # of a line of the file; raised whenever an effect would come out otherwise
 
 
 @dataclass(frozen=True)
 class NightRow:
-    """A variant's metric in a cell. `effect` (ratio or difference) is None for the baseline and where there is none."""
+    """A variant's metric in a cell. `effect` (ratio or difference) is None for the baseline and where there is none.
+
+    `ci95` is the interval of the effect, or of the mean where there is no effect.
+    """
 
     cell: Cell
     variant: str
@@ -37,6 +40,7 @@ class NightRow:
     mean: float
     effect: float | None
     blocks: int
+    ci95: Interval | None = None
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,7 @@ def night_of(data: ExperimentData, metrics: Sequence[str]) -> Night:
             mean=row.summary.mean,
             effect=None if row.effect is None else row.effect.estimate,
             blocks=row.summary.n,
+            ci95=row.summary.ci95 if row.effect is None else row.effect.ci95,
         )
         for row in compare(replace(data, trials=trials)).rows
     )
@@ -126,13 +131,29 @@ def _key(summary: ExperimentSummary) -> list[Any]:
 
 
 def _plain(row: NightRow) -> list[Any]:
-    return [*row.cell, row.variant, row.metric.id, row.build_id, row.mean, row.effect, row.blocks]
+    return [
+        *row.cell,
+        row.variant,
+        row.metric.id,
+        row.build_id,
+        row.mean,
+        row.effect,
+        row.blocks,
+        row.ci95,
+    ]
 
 
 def _row(plain: Sequence[Any]) -> NightRow:
-    workload, bucket, variant, metric, build_id, mean, effect, blocks = plain
+    workload, bucket, variant, metric, build_id, mean, effect, blocks, ci95 = plain
     return NightRow(
-        Cell(workload, bucket), variant, type_of(metric), build_id, mean, effect, blocks
+        Cell(workload, bucket),
+        variant,
+        type_of(metric),
+        build_id,
+        mean,
+        effect,
+        blocks,
+        None if ci95 is None else (ci95[0], ci95[1]),
     )
 
 

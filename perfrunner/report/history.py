@@ -134,7 +134,8 @@ def _document(series: Series) -> dict[str, Any]:
         "effect": series.kind,
         "runs": [
             {"experiment": run.experiment, "created_at": run.created_at.isoformat(), "build_id": run.build_id,
-             "value": run.value, "blocks": run.blocks, "commit": run.commit, "title": run.title}
+             "value": run.value, "ci95": None if run.ci95 is None else list(run.ci95),
+             "blocks": run.blocks, "commit": run.commit, "title": run.title}
             for run in series.runs
         ],
         "levels": [

@@ -37,14 +37,19 @@
     const drawn = series.flatMap((s) => {
       const colour = colourOf(s.variant);
       const points = s.runs.map((r, i) => ({ value: [r.created_at, value(s, r.value)], experiment: r.experiment,
-        tip: [`<b>${escaped(s.variant)}</b>`, `${minus(value(s, r.value).toFixed(2))} ${escaped(unit)}`, escaped(r.experiment), `${r.blocks} blocks`, `build ${escaped(r.build_id)}`, r.commit && `commit ${escaped(r.commit)} ${escaped(r.title)}`,
+        tip: [`<b>${escaped(s.variant)}</b>`, `${minus(value(s, r.value).toFixed(2))} ${escaped(unit)}${r.ci95 ? ` [${r.ci95.map((end) => minus(value(s, end).toFixed(2))).join(', ')}]` : ''}`, escaped(r.experiment), `${r.blocks} blocks`, `build ${escaped(r.build_id)}`, r.commit && `commit ${escaped(r.commit)} ${escaped(r.title)}`,
           ...s.levels.filter((l, k) => k && l.first === i).map((l) => `<b>${escaped(s.turns[s.levels.indexOf(l)])}</b> from here on, p ${l.p.toPrecision(2)}`)].filter(Boolean).join('<br>') }));
       const levels = s.levels.flatMap((l) => [[s.runs[l.first].created_at, value(s, l.value)], [s.runs[l.last].created_at, value(s, l.value)], [s.runs[l.last].created_at, null]]);  // no line leads to the next
+      const bars = s.runs.filter((r) => r.ci95).map((r) => [r.created_at, ...r.ci95.map((end) => value(s, end))]);
       return [
         { type: 'scatter', name: s.variant, symbol: `path://${markOf(s.variant)}`, symbolSize: 8, itemStyle: { color: colour }, emphasis: { focus: 'series' }, data: points,
           markLine: { silent: true, symbol: 'none', lineStyle: { color: css('--worse'), type: 'dashed' }, label: { formatter: (p) => p.name, color: css('--ink'), fontSize: 10 },
             data: s.levels.slice(1).map((l, k) => ({ name: s.turns[k + 1], xAxis: s.runs[l.first].created_at })) } },
         { type: 'line', name: s.variant, symbol: 'none', silent: true, lineStyle: { color: colour, width: 2 }, data: levels },
+        { type: 'custom', name: s.variant, silent: true, clip: true, data: bars, encode: { x: 0, y: [1, 2] }, renderItem: (_, api) => {
+          const [x, y1] = api.coord([api.value(0), api.value(1)]), [, y2] = api.coord([api.value(0), api.value(2)]);
+          return { type: 'line', shape: { x1: x, y1, x2: x, y2 }, style: { stroke: colour, lineWidth: 1.2, opacity: 0.6 } };
+        } },
       ];
     });
     const ink = css('--ink'), soft = css('--soft');
@@ -52,7 +57,7 @@
     return { animation: false, textStyle: { fontFamily: 'DejaVu Sans, Verdana, sans-serif' }, grid: { left: 66, right: 20, top: 20, bottom: 30 },
       tooltip: { trigger: 'item', confine: true, backgroundColor: css('--paper'), borderColor: soft, textStyle: { color: ink, fontSize: 12 }, formatter: (p) => (p.data && p.data.tip) || '' },
       xAxis: { type: 'time', ...axis(), axisTick: { show: false }, splitLine: { show: false } },
-      yAxis: { type: 'value', scale: true, boundaryGap: ['8%', '8%'], ...atLeast(series.flatMap((s) => s.runs.map((r) => value(s, r.value))), series[0]), name: unit, nameLocation: 'middle', nameGap: 46, ...axis({ formatter: minus }) },
+      yAxis: { type: 'value', scale: true, boundaryGap: ['8%', '8%'], ...atLeast(series.flatMap((s) => s.runs.flatMap((r) => [r.value, ...(r.ci95 || [])].map((v) => value(s, v)))), series[0]), name: unit, nameLocation: 'middle', nameGap: 46, ...axis({ formatter: minus }) },
       dataZoom: [{ type: 'inside', zoomOnMouseWheel: 'ctrl', moveOnMouseWheel: false, filterMode: 'none' }], series: drawn };
   }
 

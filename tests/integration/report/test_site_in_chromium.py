@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
@@ -121,6 +123,17 @@ def test_no_line_leads_from_one_level_to_the_next(visit):
     drawn = [value is not None for _, value in levels]
     assert drawn == [True, True, False, True, True, False]  # two levels, with a gap after each
     assert levels[1][1] > 0 > levels[3][1]
+
+
+def test_each_run_has_its_interval(visit):
+    tab = visit("spec-nightly.html")
+    runs, bars = tab.locator(".plot").first.evaluate(
+        "b => ['scatter', 'custom'].map(t => b.chart.getOption().series.find(s => s.type === t).data)"
+    )
+    assert len(bars) == len(runs) > 10
+    for run, (_, low, high) in zip(runs, bars, strict=True):
+        assert low < run["value"][1] < high
+    assert re.search(r"\[.*, .*\]", runs[0]["tip"])
 
 
 def test_a_telephone_shows_of_each_run_when_what_and_how_it_ended(visit):

@@ -97,6 +97,8 @@ def test_a_comparison_of_two_variants_and_of_two_experiments(tmp_path):
 def test_a_history(history):
     assert wrong("history", history) == []
     assert history["alarms"]
+    for run in (run for series in history["series"] for run in series["runs"]):
+        assert run["ci95"][0] < run["value"] < run["ci95"][1]
     assert {level["p"] is None for series in history["series"] for level in series["levels"]} == {
         True,
         False,
