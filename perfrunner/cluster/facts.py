@@ -66,7 +66,7 @@ def parse_facts(text: str) -> Facts:
     }
     facts.update(_cpu_facts(shown))
     facts.update(_memory_facts(shown))
-    if "bits" in shown:
+    if shown.get("bits", "").isdecimal():
         facts["bits"] = int(shown["bits"])
     if "os" in shown:
         facts["distribution"] = shown["os"].partition("=")[2].strip('"')
