@@ -90,8 +90,9 @@ def label(value: Any) -> str:
 
 
 def variant_name(text: str) -> str:
-    """A revision or a path as a variant's name: `origin/main` is origin-main, `HEAD~1` HEAD-1, `.` here."""
-    return re.sub(r"[^A-Za-z0-9._,=+]+", "-", text.rstrip("/")).strip("-.,=+")[-100:] or "here"
+    """A revision or a path as a variant's name: `origin/main` is origin-main, `HEAD~1` and `HEAD^` HEAD-1, `.` here."""
+    counted = re.sub(r"\^+(?![0-9^{])", lambda parents: f"~{len(parents[0])}", text.rstrip("/"))
+    return re.sub(r"[^A-Za-z0-9._,=+]+", "-", counted).strip("-.,=+")[-100:] or "here"
 
 
 def _named(axis: str, value: Any) -> str:

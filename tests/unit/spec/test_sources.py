@@ -133,3 +133,5 @@ def test_what_a_command_line_names(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert source_from_text("../x").dir == str(tmp_path.parent / "x")
     names = [variant_name(t) for t in ("origin/main", "HEAD~1", ".", "v1.2", "../x/", "a@{u}")]
     assert names == ["origin-main", "HEAD-1", "here", "v1.2", "x", "a-u"]
+    parents = [variant_name(t) for t in ("HEAD^", "main^^", "main^2", "v1^{commit}", "HEAD~2^")]
+    assert parents == ["HEAD-1", "main-2", "main-2", "v1-commit", "HEAD-2-1"]
