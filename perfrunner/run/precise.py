@@ -30,12 +30,22 @@ class PreciseCells:
     done: set[CellName] = field(init=False, default_factory=set)
 
     def recall(self) -> None:
-        """Cells that an earlier run of this experiment has ended are not begun again."""
+        """Cells that an earlier run of this experiment has ended are not begun again, but for one that had run out
+        of blocks: it takes part in the blocks that were added since."""
+        extended = self.opened.experiment.facts.get(EXTENDED)
         for record in read_journal(self.journal.path) if self.opened.resumed else ():
-            if record["event"] == "precision" and record.get("decision") == "stop":
-                for cell in self.spec.cells:
-                    if list(cell) == record.get("cell"):
-                        self._close(cell, int(record["block"]))
+            if record["event"] != "precision" or record.get("decision") != "stop":
+                continue
+            block, half_width = int(record["block"]), record.get("half_width")
+            narrow = half_width is not None and half_width <= record["wanted"]
+            if extended and block <= int(extended[-1]["from"]) and not narrow:
+                continue
+            for cell in self.spec.cells:
+                if list(cell) == record.get("cell"):
+                    self._close(cell, block)
+        if extended and self.done >= set(self.spec.cells):
+            text = "every cell is as precise as the spec asks: no block is added"
+            self.listener.on_event(ev.Warned(text, "`precision` decides the number of blocks"))
 
     def look(self, block: int, planned: int) -> int:
         """After block `block` of `planned`, if it is whole: how many are planned from now on, one more at most."""

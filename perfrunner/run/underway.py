@@ -326,11 +326,11 @@ class RunUnderWay:
         if cause is not None:
             self.stopped = f"stopped: {IN_A_ROW} trials in a row failed of one cause: {cause}"
         elif self.schedule.past_budget:
-            void = next(result for result in results if result.status == "void")
             self.stopped = (
-                f"stopped: more than max_voids = {self.spec.limits.max_voids} cells are void; the last one:"
-                f" {void.task.variant}: {void.reason}"
+                f"stopped: more than max_voids = {self.spec.limits.max_voids} cells are void"
             )
+            for void in [result for result in results if result.status == "void"][:1]:
+                self.stopped += f"; the last one: {void.task.variant}: {void.reason}"
         else:
             return False
         self.tally.fail(self.stopped)

@@ -106,7 +106,7 @@ class Schedule:
         self._plan: list[Planned] = []
         self._cells: dict[BlockCell, _CellState] = {}
         self._excluded: set[str] = set()
-        self._redone_before = 0  # when the budget was last granted
+        self._redone_before = 0  # or yet to be redone, when the budget was last granted
         self._failed_before: Counter[tuple[str, str, str]] = Counter()  # workload, bucket, variant
         self.extend(trials)
 
@@ -122,7 +122,7 @@ class Schedule:
 
     def grant_anew(self) -> None:
         """A run that had ended goes on: with a budget of its own, and another chance for arms that were given up."""
-        self._redone_before = self.redone
+        self._redone_before = self._pending_redos()
         self._failed_before = self._failures()
 
     def record(self, task: Task, status: TrialStatus) -> None:

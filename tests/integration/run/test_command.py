@@ -220,3 +220,6 @@ def test_more_voids_than_may_be_redone_end_the_run(
         "stopped: more than max_voids = 1 cells are void; the last one: changed: " in result.stderr
     )
     assert {t.block for t in stored(lab).trials} == {1, 2}
+    resumed = invoke(lab, monkeypatch, "--resume")
+    assert resumed.exit_code == 3, "the host is no better"
+    assert "stopped: more than max_voids = 1 cells are void" in resumed.stderr

@@ -313,3 +313,16 @@ def test_a_run_that_had_ended_goes_on_with_a_budget_of_its_own() -> None:
     done = drive(schedule, breaks_once(1, "pf", "c", "ok"))
     assert {t.cell for t, _ in done} == {BlockCell(1, "pf", "persistent")}, "one cell, the budget"
     assert {t.variant for t, _ in done} == set(VARIANTS)
+
+
+def test_a_run_that_had_too_many_voids_can_be_finished() -> None:
+    schedule = make(blocks=4, max_voids=1)
+    while not schedule.past_budget:
+        unit = schedule.next()
+        assert unit is not None
+        schedule.record(unit.tasks[0], "void")
+    schedule.grant_anew()
+    assert not schedule.past_budget, "what is void may be redone"
+    drive(schedule, ok)
+    assert schedule.incomplete_cells() == []
+    assert not schedule.past_budget
