@@ -101,6 +101,11 @@ def compare_unpaired(
                 "the two experiments were not interleaved: drift of the machine between them is in every "
                 "interval below, so there is no verdict; run both as variants of one spec for that"
             ),
+            *(
+                f"{run.id} is {run.state}: compared is what was measured"
+                for run in (a.experiment, b.experiment)
+                if run.state != "done"
+            ),
             *_unlike(a, b, variant_a, variant_b, [cell.workload for cell in common]),
         ),
     )

@@ -111,6 +111,7 @@ def _two_experiments(
 ) -> tuple[Report, ExperimentData]:
     from perfrunner.analysis import compare_unpaired
     from perfrunner.report import report_of
+    from perfrunner.report.two_runs import of_two_runs
 
     (first, arm_a), (second, arm_b) = (_run_of(store, name, variant, hide=hide) for name in (a, b))
     if (first.experiment.id, arm_a) == (second.experiment.id, arm_b) or (
@@ -118,7 +119,8 @@ def _two_experiments(
     ):
         raise UsageError(f"{a} and {b} are the same experiment {first.experiment.id}")
     comparison = compare_unpaired(first, second, arm_a, arm_b)
-    both = _beside(first, arm_a, second, arm_b)
+    words = ["perfrunner", "compare", a, b, *(["--variant", variant] if variant else [])]
+    both = of_two_runs((first, arm_a), (second, arm_b), words)
     return report_of(both, comparison), both
 
 
@@ -134,44 +136,6 @@ def _run_of(
         experiment, built = found[-1]
         return load(store, experiment, hide=hide), variant or built
     return load(store, record.id, hide=hide), variant or str(record.spec_json.get("baseline", ""))
-
-
-def _beside(
-    first: ExperimentData, arm_a: str, second: ExperimentData, arm_b: str
-) -> ExperimentData:
-    """One arm of each, under the names of the comparison; no block of one is a block of the other."""
-    after = max((trial.block for trial in first.trials), default=0)
-    pairs = ((first, arm_a, 0), (second, arm_b, after))
-
-    def name(data: ExperimentData, arm: str) -> str:
-        return f"{data.experiment.id}/{arm}"
-
-    return replace(
-        second,
-        trials=tuple(
-            replace(trial, variant=name(data, arm), block=trial.block + offset)
-            for data, arm, offset in pairs
-            for trial in data.trials
-            if trial.variant == arm
-        ),
-        builds=tuple(
-            replace(build, variant=name(data, arm))
-            for data, arm, _ in pairs
-            for build in data.builds
-            if build.variant == arm
-        ),
-        experiment=replace(
-            second.experiment,
-            spec_json={
-                **second.experiment.spec_json,
-                "baseline": name(first, arm_a),
-                "variants": {
-                    name(data, arm): (data.experiment.spec_json.get("variants") or {}).get(arm)
-                    for data, arm, _ in pairs
-                },
-            },
-        ),
-    )
 
 
 def _page(data: ExperimentData, a: str, b: str) -> Path:

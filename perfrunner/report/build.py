@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from perfrunner.analysis import Comparison, compare, moved_with
@@ -21,6 +22,7 @@ from perfrunner.report.numbers import percent_change, significant
 from perfrunner.report.profiles import cell_profiles
 from perfrunner.report.sentences import preface, sentences
 from perfrunner.report.sources import pinned_sources, same_builds, source_facts
+from perfrunner.report.two_runs import COMPARED
 from perfrunner.report.variants import variant_facts
 from perfrunner.results.profiles import FACT as PROFILES
 from perfrunner.results.profiles import failed_profiles
@@ -144,12 +146,17 @@ def _context(
     gains: tuple[GainLine, ...],
 ) -> Iterable[Fact]:
     spec, record = data.experiment.spec_json, data.experiment
-    yield Fact("experiment", f"{record.id} ({record.state})")
-    if spec.get("description"):
-        yield Fact("what", str(spec["description"]))
-    yield Fact(
-        "measured", f"{record.created_at:%Y-%m-%d %H:%M} UTC, perfrunner {record.tool_version}"
-    )
+    if COMPARED in record.facts:
+        for run in record.facts[COMPARED]:
+            when = f"{datetime.fromisoformat(run['created_at']):%Y-%m-%d %H:%M} UTC"
+            told = f"{run['id']} ({run['state']}), {when}, perfrunner {run['tool_version']}"
+            yield Fact("experiment", told)
+    else:
+        when = f"{record.created_at:%Y-%m-%d %H:%M} UTC"
+        yield Fact("experiment", f"{record.id} ({record.state})")
+        if spec.get("description"):
+            yield Fact("what", str(spec["description"]))
+        yield Fact("measured", f"{when}, perfrunner {record.tool_version}")
     hosts = _hosts(record.facts)
     if hosts:
         yield Fact("hosts", hosts)
@@ -161,7 +168,8 @@ def _context(
         f" (from {e['from']} to {e['to']} on {str(e['at'])[:10]})"
         for e in record.facts.get("extended", ())
     )
-    blocks = f"{comparison.blocks} blocks{added}, seed {record.seed}"
+    seed = f", seed {record.seed}" if comparison.paired else ""
+    blocks = f"{comparison.blocks} blocks{added}{seed}"
     spoiled = f", {counts.void} void, {counts.failed} failed" if comparison.voids else ", none void"
     yield Fact("trials", f"{counts.ok} ok{spoiled}; {blocks}")
     yield Fact(
@@ -290,9 +298,14 @@ def _meaning(name: str) -> str:
 
 
 def _reproduce(data: ExperimentData) -> str:
-    """The command that measures it again. `facts.command` is the one that was given, if it is known."""
+    """The command that measures it again; of two runs, the one that compares them.
+
+    `facts.command` is the one that was given, if it is known.
+    """
     record = data.experiment
     given = record.facts.get("command")
+    if COMPARED in record.facts:
+        return shlex.join(map(str, record.facts["command"]))
     if isinstance(given, (list, tuple)) and given:
         words = [str(word) for word in given if word != "--resume"]
     else:

@@ -28,9 +28,10 @@ def _lines(data: ExperimentData, recorded: Mapping[str, Any]) -> Iterable[Fact]:
         arms[source_of(record).text].append(variant)
     for text, variants in arms.items():
         yield Fact(", ".join(variants), text)
-    tools = source_of(recorded["tools"])
-    if any(record["sha256"] != tools.sha256 for record in recorded["arms"].values()):
-        yield Fact("load tools of every arm", tools.text)
+    for label, record in (recorded.get("tools_of") or {"every arm": recorded["tools"]}).items():
+        tools = source_of(record)
+        if any(arm["sha256"] != tools.sha256 for arm in recorded["arms"].values()):
+            yield Fact(f"load tools of {label}", tools.text)
     baseline = str(data.experiment.spec_json.get("baseline", ""))
     for variant, record in recorded.get("distances", {}).items():
         yield from _distance(f"{baseline}..{variant}", distance_of(record))

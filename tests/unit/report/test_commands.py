@@ -14,6 +14,7 @@ import synthetic
 from click.testing import CliRunner
 
 from perfrunner.cli import main
+from perfrunner.results import open_store
 
 
 @pytest.fixture
@@ -196,6 +197,50 @@ def test_two_experiments_are_never_mixed(two_nights):
     assert {row["n"] for row in document["results"]} == {6}
     assert document["trials"]["ok"] == 12
     assert set(document["facts"]["builds"]) == names
+
+
+def test_each_run_of_a_comparison_is_told_by_itself(two_nights):
+    """Its commit, tools, date and state; not the second run's for both, and no command that measures one alone."""
+
+    def source(name, sha):
+        commit = {"commit": sha * 40, "title": name, "date": "2026-11-20"}
+        return {
+            "name": name,
+            "sha256": sha * 64,
+            "directory": "",
+            "interface": 2,
+            "revision": True,
+        } | commit
+
+    with open_store(two_nights, None) as store:
+        for night, mine in (
+            ("quickstart-20261120-220000", "a"),
+            ("quickstart-20261121-220000", "b"),
+        ):
+            facts = dict(store.load(night).experiment.facts)
+            facts["sources"] = {
+                "arms": {"glibc": source(f"{mine}-1", mine), "jemalloc-5.1.0": source("x", "c")},
+                "tools": source(f"tools-{mine}", "d" if mine == "a" else "e"),
+                "distances": {"jemalloc-5.1.0": {"ahead": 3, "files": 1, "added": 1, "removed": 1}},
+            }
+            facts["hosts"] = {"here": {"cpus": 2 if mine == "a" else 4}}
+            facts["command"] = ["perfrunner", "run", f"{mine}.yaml"]
+            store.set_facts(night, facts)
+        store.set_state("quickstart-20261120-220000", "interrupted")
+    words = ["compare", "20261120", "20261121", "--out", str(two_nights), "--format", "markdown"]
+    page = CliRunner().invoke(main, words, catch_exceptions=False).stdout
+    told = " ".join(page.replace("`", "").replace("**", "").split())
+    for said in (
+        "quickstart-20261120-220000/glibc: a-1: aaaaaaaaaaaa",
+        "quickstart-20261121-220000/glibc: b-1: bbbbbbbbbbbb",
+        "tools-a", "tools-b", "quickstart-20261120-220000/here (2 CPUs)",
+        "quickstart-20261121-220000/here (4 CPUs)", "2026-11-21 22:00 UTC",
+        "quickstart-20261120-220000 is interrupted: compared is what was measured",
+        "Reproduce: perfrunner compare 20261120 20261121",
+    ):  # fmt: skip
+        assert said in told, said
+    assert "ahead" not in told
+    assert ".yaml" not in told[told.index("Reproduce:") :]
 
 
 def test_compare_leaves_the_runs_own_page_alone(two_nights):
