@@ -2,13 +2,17 @@
 
 It holds `sources/` (see snapshot.py), `artifacts/<build_id>/`, `links/<build_id>.json` and `objects/` (see links.py),
 `inputs/<recipe>.json` (see inputs.py), `trees/<key>/` (see tree.py), `allocators/<inputs>/` (cargo's directories)
-and `logs/<recipe>.log`.
+and `logs/<recipe>.log`. Runs under way share the lock of `in-use.lock`.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from perfrunner.build.manifest import damage
@@ -16,6 +20,7 @@ from perfrunner.build.output import Progress
 from perfrunner.errors import BuildError
 
 CACHE_TAG = "CACHEDIR.TAG"
+IN_USE_LOCK = "in-use.lock"
 _TAG_TEXT = (
     "Signature: 8a477f597d28d172789f06886806bc55\n"
     "# perfrunner's build cache (https://bford.info/cachedir): `perfrunner clean` removes all of it.\n"
@@ -41,6 +46,36 @@ def own_cache(cache_dir: Path) -> None:
         raise BuildError(
             f"the build cache {cache_dir} cannot be used: {error.strerror}", space_hint(error)
         ) from error
+
+
+@contextlib.contextmanager
+def in_use(cache_dir: Path) -> Iterator[None]:
+    """While a run goes on: each block is linked anew from the cache. Any number of runs share it; no `clean` begins.
+
+    A cache that cannot be written to cannot be cleaned by this user either, and needs no lock.
+    """
+    own_cache(cache_dir)
+    try:
+        fd = _shared_lock(cache_dir)
+    except OSError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        os.close(fd)
+
+
+def _shared_lock(cache_dir: Path) -> int:
+    while True:
+        fd = os.open(
+            cache_dir / IN_USE_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644
+        )
+        fcntl.flock(fd, fcntl.LOCK_SH)
+        if os.fstat(fd).st_nlink:
+            return fd
+        os.close(fd)  # the cache was removed while we waited
+        own_cache(cache_dir)
 
 
 def usable(path: Path, build_id: str, tell: Progress) -> bool:

@@ -170,14 +170,19 @@ def _forget_build(cache_dir: Path, build_id: str) -> None:
 
 @contextlib.contextmanager
 def _no_builds(cache_dir: Path) -> Iterator[None]:
-    """Only while no build is at work: each build holds the lock of its tree."""
+    """Only while no build is at work (each holds the lock of its tree) and no run needs what was built."""
+    from perfrunner.build.cache import IN_USE_LOCK
+
     with contextlib.ExitStack() as stack:
-        for path in sorted((cache_dir / "trees").glob("*.lock")):
+        runs = cache_dir / IN_USE_LOCK
+        builds = sorted((cache_dir / "trees").glob("*.lock"))
+        for path in [*([runs] if runs.exists() else []), *builds]:
             lock = stack.enter_context(path.open("r"))
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise UsageError(f"a build is at work in {cache_dir}", "wait for its end") from None
+                what = "a run is under way with" if path == runs else "a build is at work in"
+                raise UsageError(f"{what} {cache_dir}", "wait for its end") from None
         yield
 
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from perfrunner.build.cache import in_use
 from perfrunner.cluster.extra import require_ssh
 from perfrunner.errors import (
     PerfrunnerError,
@@ -78,6 +79,7 @@ def run_experiment(
     with (
         SignalGuard() as guard,
         OutDirLock(out_dir),
+        in_use(cache_dir),
         open_store(out_dir, store_url) as store,
         _clear_when_full(out_dir),
     ):

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
+from perfrunner.build.cache import in_use
 from perfrunner.cli import clean
 from perfrunner.results import ExperimentRecord, ResultStore, TrialRecord
 from perfrunner.run.lock import OutDirLock
@@ -162,6 +163,16 @@ def test_a_cache_with_a_build_at_work_stays(cli, no_hosts):
     with lock.open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         assert "a build is at work" in cli("clean", "--yes", code=2).stderr
+    assert (directory / "artifacts" / "a").exists()
+    cli("clean", "--yes")
+    assert not directory.exists()
+
+
+def test_a_cache_that_a_run_needs_stays(cli, no_hosts):
+    """Each block is linked anew from it: without it the run would end in the middle."""
+    directory = cache(cli)
+    with in_use(directory), in_use(directory):
+        assert "a run is under way" in cli("clean", "--yes", code=2).stderr
     assert (directory / "artifacts" / "a").exists()
     cli("clean", "--yes")
     assert not directory.exists()

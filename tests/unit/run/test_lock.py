@@ -26,6 +26,16 @@ def test_a_stale_file_does_not_lock(tmp_path: Path) -> None:
         assert (tmp_path / "lock").read_text() == f"{os.getpid()}\n"
 
 
+def test_a_link_in_the_locks_place_is_not_followed(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("what somebody keeps")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "lock").symlink_to(precious)
+    with pytest.raises(UsageError, match="cannot use"):
+        OutDirLock(tmp_path / "out").__enter__()
+    assert precious.read_text() == "what somebody keeps"
+
+
 def test_a_directory_that_cannot_be_made_is_a_usage_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="cannot use"):
