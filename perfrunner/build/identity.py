@@ -15,6 +15,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from perfrunner.errors import BuildError
@@ -82,11 +83,13 @@ def content_hash(source_dir: Path) -> str:
 
 
 def allocator_hash(source_dir: Path, allocator: str) -> str:
-    """sha256 over the allocator's own folder (Cargo.toml, Cargo.lock); empty for one without a folder."""
+    """sha256 over the allocator's own folder (Cargo.toml, Cargo.lock) and how allocators are built; empty for one
+    without a folder."""
     folder = source_dir / ALLOCATORS / allocator
     if not folder.is_dir():
         return ""
-    return _hash_files(folder, (folder / name for name in PINS))
+    recipes = sorted((source_dir / ALLOCATORS).glob("*.cmake"))
+    return _hash_files(source_dir, chain((folder / name for name in PINS), recipes))
 
 
 def allocator_pin(source_dir: Path, allocator: str) -> AllocatorPin | None:

@@ -58,6 +58,11 @@ def judge(document: Mapping[str, Any], fail_on: str | None) -> Judgement:
     ]
     failing = [_line(row) for row in rows if row["verdict"] == "worse" and beyond_margin(row)]
     unknown = [_line(row) for row in rows if row["verdict"] not in SURE]
+    measured = {row["metric"] for row in document["results"]}
+    asked = document.get("spec", {}).get("primary") or ()
+    unknown += [
+        f"the primary metric {name} was not measured" for name in asked if name not in measured
+    ]
     if fail_on == "unsure":
         failing += unknown
         unknown = []

@@ -10,6 +10,8 @@ from perfrunner.report.model import Fact
 from perfrunner.source import FACT
 from perfrunner.source.model import Distance, distance_of, source_of
 
+WITHOUT_AN_ENGINE = ("microbench", "latency")  # types of workloads: a program runs alone
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -68,16 +70,35 @@ def pinned_sources(data: ExperimentData) -> list[str]:
 
 
 def same_builds(data: ExperimentData) -> Iterable[str]:
-    """Arms of differently named sources that are one program with the same settings: what they differ by is noise."""
-    variants = data.experiment.spec_json.get("variants") or {}
-    if is_aa(data.experiment.spec_json):
+    """Arms of differently named sources that are one program with the same settings: what they differ by is noise.
+
+    So are, in a workload that runs no engine, arms that differ in the engine's parameters alone.
+    """
+    spec = data.experiment.spec_json
+    if is_aa(spec):
         return
+    for build_id, names in _alike(data, ("name", "source")):
+        yield f"{names} are the same build ({build_id}) with the same settings: this is an A/A"
+    tools = [
+        name
+        for name, workload in (spec.get("workloads") or {}).items()
+        if workload.get("type") in WITHOUT_AN_ENGINE
+    ]
+    if tools:
+        for build_id, names in _alike(data, ("name", "source", "params")):
+            yield (
+                f"{names} are the same build ({build_id}): their params are the engine's, which {', '.join(tools)}"
+                " does not run; there this is an A/A"
+            )
+
+
+def _alike(data: ExperimentData, leaving_out: tuple[str, ...]) -> Iterable[tuple[str, str]]:
+    """Build ids, each with the arms of it whose settings are the same but for what is left out."""
+    variants = data.experiment.spec_json.get("variants") or {}
     alike: dict[tuple[str, str], list[str]] = defaultdict(list)
     for build in data.builds:
-        arm = {
-            k: v for k, v in variants.get(build.variant, {}).items() if k not in ("name", "source")
-        }
+        arm = {k: v for k, v in variants.get(build.variant, {}).items() if k not in leaving_out}
         alike[build.build_id, repr(sorted(arm.items(), key=str))].append(build.variant)
     for (build_id, _), names in alike.items():
         if len(names) > 1:
-            yield f"{' and '.join(names)} are the same build ({build_id}) with the same settings: this is an A/A"
+            yield build_id, " and ".join(names)

@@ -137,9 +137,9 @@ class Spec(Piece):
     precision: Share | None = None
     sampling_check: bool = True
     margins: dict[str, Any] = Field(default_factory=dict, description="use margin()")
-    primary: Annotated[tuple[MetricId, ...], ListAsTuple, Field(min_length=1, max_length=3)] = (
-        "ops_per_s",
-    )
+    primary: Annotated[
+        tuple[MetricId, ...], ListAsTuple, Field(min_length=1, max_length=3, validate_default=True)
+    ] = ("ops_per_s",)
     limits: Annotated[Limits, Field(validate_default=True)] = Limits()
     preconditions: Annotated[
         tuple[Annotated[str, AfterValidator(check_precondition)], ...], ListAsTuple
@@ -248,7 +248,7 @@ class Spec(Piece):
     @field_validator("primary")
     @classmethod
     def _is_measured(cls, primary: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        """By the kind of workload: which benchmarks a program has, only the program knows."""
+        """Also the default: microbenchmarks alone have no ops_per_s."""
         workloads: dict[str, Workload] = info.data.get("workloads") or {}
         for name in primary:
             if workloads and not any(workload.may_give(name) for workload in workloads.values()):

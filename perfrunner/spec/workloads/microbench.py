@@ -24,6 +24,9 @@ BenchmarkName = Annotated[
     ),
 ]
 
+# What Google Benchmark appends to the name that a metric has, and a filter may ask for.
+_BEHIND_THE_NAME = re.compile(r"iterations|repeats|warmup|_time")
+
 
 def _regular_expression(text: str) -> str:
     try:
@@ -67,7 +70,17 @@ class MicrobenchSpec(ToolWorkload):
     )
 
     def may_give(self, metric: str) -> bool:
-        return super().may_give(metric) and not metric.startswith(NAMES)
+        """As far as `filter` and `growth` tell: which benchmarks a program has, only the program knows."""
+        if not super().may_give(metric) or metric.startswith(NAMES):
+            return False
+        *stem, last = metric.split("/")
+        if last == "growth":
+            return "/".join(stem) in self.growth
+        if self.filter.startswith("-") or _BEHIND_THE_NAME.search(self.filter):
+            return True
+        # a metric is a benchmark's name, or that and what is measured of it
+        starts = ("/".join([*stem, last][:n]) for n in range(1, len(stem) + 2))
+        return any(re.search(self.filter, start) for start in starts)
 
     @property
     def expected_seconds(self) -> float:

@@ -126,6 +126,14 @@ def test_the_pin_is_the_chosen_allocators_alone(engine: Path) -> None:
     assert allocator_hash(engine, "system") == ""
 
 
+def test_how_allocators_are_built_counts(engine: Path) -> None:
+    """Their builds are shared by all sources that have the same pin."""
+    before = allocator_hash(engine, "jemalloc-5.1.0")
+    (engine / "allocators/CargoJemalloc.cmake").write_text("set(CFLAGS -O1)")
+    assert allocator_hash(engine, "jemalloc-5.1.0") != before
+    assert allocator_hash(engine, "system") == ""
+
+
 def test_the_pin_names_the_crate(engine: Path) -> None:
     pin = allocator_pin(engine, "jemalloc-5.1.0")
     assert pin is not None

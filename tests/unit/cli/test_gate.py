@@ -55,6 +55,14 @@ def test_fail_on_unsure_passes_only_what_was_shown(verdict, fails):
     assert bool(unknown.passed_unknown) is fails  # never in silence
 
 
+def test_a_primary_metric_that_nothing_measured_is_not_passed_in_silence():
+    document = {"results": [SAME], "spec": {"primary": ["ops_per_s", "latency_get_p99_us"]}}
+    passed = judge(document, "worse")
+    assert passed.failing == ()
+    assert passed.passed_unknown == ("the primary metric latency_get_p99_us was not measured",)
+    assert judge(document, "unsure").failing == passed.passed_unknown
+
+
 def test_a_metric_without_direction_is_not_judged():
     neither = row(direction="none", verdict=None)
     assert failing("unsure", SAME, neither) == ()

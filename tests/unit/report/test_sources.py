@@ -123,3 +123,11 @@ def test_arms_that_are_one_build_are_called_an_aa(from_sources):
     assert warning in build_report(alike).warnings
     variants[second]["params"] = {"ht_size": "3"}
     assert warning not in build_report(alike).warnings
+
+    without_engine = {"htb": {"type": "microbench", "program": "hash_table_bench"}}
+    spec["workloads"] = {**spec["workloads"], **without_engine}
+    there = (
+        f"{first} and {second} are the same build (same): their params are the engine's,"
+        " which htb does not run; there this is an A/A"
+    )
+    assert there in build_report(alike).warnings

@@ -14,8 +14,9 @@ ALONE = {
 
 
 def of(workloads: dict[str, dict[str, object]]) -> Spec:
-    document = a_spec().model_dump(mode="json", exclude={"primary"})
-    return Spec.model_validate({**document, "workloads": workloads})
+    document = a_spec().model_dump(mode="json")
+    primary = ["HTB/Insert/threads:1"] if workloads is ALONE else ["ops_per_s"]
+    return Spec.model_validate({**document, "workloads": workloads, "primary": primary})
 
 
 def test_the_programs_that_are_measured() -> None:

@@ -40,6 +40,40 @@ def test_what_must_fail_as_a_whole(specs, more, message):
     assert message in "\n".join(specs.added_errors(more))
 
 
+BENCH = """name: bench
+cluster: cluster.yaml
+baseline: glibc
+variants: {glibc: {allocator: {name: system}}}
+workloads:
+  cursors: {type: microbench, program: checkpoint_bench, filter: CheckpointBench/GetCursorsToDrop/(1|10)$, growth: [CheckpointBench/GetCursorsToDrop]}
+"""
+
+
+@pytest.mark.parametrize(
+    "primary",
+    [
+        "CheckpointBench/GetCursorsToDrop/10",
+        "CheckpointBench/GetCursorsToDrop/10/cpu_time",
+        "CheckpointBench/GetCursorsToDrop/growth",
+    ],
+)
+def test_a_benchmark_that_its_filter_chooses_may_be_primary(specs, primary):
+    assert specs.spec(BENCH + f"primary: [{primary}]\n").primary == (primary,)
+
+
+@pytest.mark.parametrize(
+    ("more", "none_gives"),
+    [
+        ("", "ops_per_s"),
+        ("primary: [CheckpointBench/GetCursorsToDrop/100]", "CheckpointBench/GetCursorsToDrop/100"),
+        ("primary: [HTB/growth]", "HTB/growth"),
+    ],
+)
+def test_a_primary_metric_that_no_benchmark_gives_is_refused(specs, more, none_gives):
+    said = "\n".join(specs.errors(BENCH + more + "\n"))
+    assert f"expected a metric that some workload gives; none gives {none_gives}" in said
+
+
 def test_the_last_ports_that_the_arms_may_have(specs):
     assert specs.spec(SPEC + "engine: {port: 65534}\n").engine.port == 65534
     assert specs.spec(SPEC + "engine: {port: 0}\n").engine.port == 0

@@ -136,6 +136,7 @@ TOOL = "{type: microbench, program: checkpoint_bench}"
 def test_engine_parameters_that_no_workload_can_take_are_an_error(specs):
     small = (specs.directory / "spec.yaml").read_text()
     tool_only = small.replace("{type: pillowfight, items: 10k, duration: 5s}", TOOL)
+    tool_only += "primary: [CheckpointBench/GetCursorsToDrop/1]\n"
     specs.spec(tool_only)
     with_params = tool_only.replace("{name: system}}", "{name: system}, params: {ht_size: 47}}")
     (error,) = specs.errors(with_params)
