@@ -19,7 +19,7 @@ from perfrunner.analysis.circumstances import (
     variant_circumstances,
     workload_circumstances,
 )
-from perfrunner.analysis.enough import too_little
+from perfrunner.analysis.enough import short_load, too_little
 from perfrunner.analysis.estimate import (
     NotARatioError,
     Pairing,
@@ -236,7 +236,10 @@ def _draft(
     if metric.id == ROBUST:
         notes.extend(rare_slices(blocks, plan.baseline, variant, effect.margin))
     arms = (plan.baseline, variant)
-    reason = too_little(blocks, metric.id, arms, short_wanted=blocks.cell.workload in plan.short)
+    wanted = blocks.cell.workload in plan.short
+    reason = too_little(blocks, metric.id, arms, short_wanted=wanted)
+    if wanted and (said := short_load(blocks, metric.id, arms)):
+        notes.append(said)
     why = saturated(blocks, metric.id, arms, plan.client_busy)
     return replace(
         row,

@@ -42,6 +42,14 @@ def too_little(blocks: CellBlocks, metric: str, arms: Iterable[str], *, short_wa
     return ""
 
 
+def short_load(blocks: CellBlocks, metric: str, arms: Iterable[str]) -> str:
+    """What is to be said of a rate that rests on little load because the spec wants it so; empty otherwise."""
+    seconds = _median(blocks, arms, LOAD_FACT) if metric in RATES else None
+    if seconds is None or seconds >= LEAST_LOAD_S:
+        return ""
+    return f"{seconds:.2g} s of load a trial, as the spec asks"
+
+
 def _median(
     blocks: CellBlocks, arms: Iterable[str], fact: str, key: str | None = None
 ) -> float | None:

@@ -286,7 +286,8 @@ def test_two_experiments_are_told_apart_in_all_that_matters(data_of):
         data = data_of({"a": BASE, "b": BASE})
         facts = {"hosts": {"n": {"hostname": "h", "cpus": cpus}}}
         spec = {**data.experiment.spec_json, **spec}
-        return replace(data, experiment=replace(data.experiment, facts=facts, spec_json=spec))
+        record = replace(data.experiment, facts=facts, spec_json=spec, state="done")
+        return replace(data, experiment=record)
 
     arms = {"a": {"allocator": {"name": "system"}}, "b": {}}
     first = run(2, engine={"threads": 2}, variants=arms)
@@ -300,6 +301,10 @@ def test_two_experiments_are_told_apart_in_all_that_matters(data_of):
         "schedule: side-by-side or sequential", "variant a params.x: none or 1",
     }  # fmt: skip
     assert compare_unpaired(first, first, "a", "b").warnings[1:] == ()
+    cut = replace(first, experiment=replace(first.experiment, state="interrupted"))
+    assert compare_unpaired(cut, first, "a", "b").warnings[1:] == (
+        "e1 is interrupted: compared is what was measured",
+    )
 
 
 ALLOCATORS = {

@@ -42,7 +42,12 @@ def test_a_second_is_enough_and_what_is_not_known_is_not_held_against_it(row_of,
 def test_short_trials_that_the_spec_asks_for_are_judged(row_of):
     """Hundreds of rounds of slices side by side are precise in less than a second."""
     asked = {"workloads": {"w": {"schedule": "side-by-side"}}}
-    assert row_of("ops_per_s", {"load_s": 0.5}, **asked)[0].verdict == "worse"
+    row, _ = row_of("ops_per_s", {"load_s": 0.5}, **asked)
+    assert row.verdict == "worse"
+    assert "0.5 s of load a trial, as the spec asks" in row.notes, "said where it is so"
+    assert not any(
+        "of load" in note for note in row_of("ops_per_s", {"load_s": 2.0}, **asked)[0].notes
+    )
 
 
 def test_a_short_trial_still_has_verdicts_on_what_is_no_rate(row_of):

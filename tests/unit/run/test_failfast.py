@@ -15,10 +15,10 @@ NOW = datetime(2026, 1, 2, tzinfo=timezone.utc)
 BUSY = "cannot listen on port {}: in use"
 
 
-def unit(*trials: tuple[str, str, str]) -> list[TrialResult]:
+def unit(*trials: tuple[str, str, str], workload: str = "w") -> list[TrialResult]:
     """(variant, status, reason) of each arm."""
     return [
-        TrialResult(Task(1, 1, 1, "w", "-", name), status, reason, NOW, NOW, Path())  # type: ignore[arg-type]
+        TrialResult(Task(1, 1, 1, workload, "-", name), status, reason, NOW, NOW, Path())  # type: ignore[arg-type]
         for name, status, reason in trials
     ]
 
@@ -51,3 +51,16 @@ def test_one_cause_in_every_ensemble() -> None:
 )  # fmt: skip
 def test_what_does_not_end_a_run(units: list[list[TrialResult]]) -> None:
     assert set(stops(2, units)) == {None}
+
+
+def test_two_workloads_that_always_fail_each_of_its_own_cause() -> None:
+    def turn(cause: str) -> list[list[TrialResult]]:
+        arms = [(name, "failed", cause) for name in "ab"]
+        return [
+            unit(*arms, workload="pf"),
+            unit(*[(a, s, "no answer") for a, s, _ in arms], workload="app"),
+        ]
+
+    assert stops(2, turn("refused") * 3)[-2:] == ["refused", "no answer"]
+    between = [*turn("refused") * 2, unit(("a", "ok", ""), workload="other"), *turn("refused")]
+    assert set(stops(2, between)) == {None}
