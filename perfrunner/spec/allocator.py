@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field, ValidationInfo, field_validator
 
 from perfrunner.spec.base import Piece, ScalarText, items_error, matching
-from perfrunner.spec.params import JEMALLOC_OPTIONS, JEMALLOC_VALUES, misspelt
+from perfrunner.spec.params import wrong_options
 from perfrunner.spec.suggest import expected_name
 
 SYSTEM = "system"
@@ -71,12 +71,7 @@ class AllocatorSpec(Piece):
             raise ValueError(
                 "expected no options: the system allocator takes none (glibc's tunables go into env:)"
             )
-        wrong = misspelt(options, JEMALLOC_OPTIONS)
-        for name, value in options.items():
-            values = JEMALLOC_VALUES.get(name)
-            if values and value not in values:
-                wrong[name] = f"expected one of {', '.join(values)}; got {value}"
-        if wrong:
+        if options and "name" in info.data and (wrong := wrong_options(info.data["name"], options)):
             raise items_error(wrong)
         return options
 

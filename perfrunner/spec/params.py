@@ -6,6 +6,7 @@ revision of it, or another version of jemalloc, may know more than this list.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 from perfrunner.spec.suggest import nearest
@@ -21,6 +22,11 @@ PARAMS = (
     "fsync", "fsync_interval_ms", "rocksdb_write_buffer_mb", "rocksdb_block_cache_mb", "rocksdb_compression",
     "flusher_batch_split_trigger", "flusher_interval_ms", "flusher_retry_ms",
 )  # fmt: skip
+# Those of them that take words; all others take a number.
+PARAM_WORDS: Mapping[str, tuple[str, ...]] = {
+    "fsync": ("never", "interval", "commit"),
+    "rocksdb_compression": ("none", "lz4", "snappy", "zstd"),
+}
 # jemalloc 4.5 to 5.3.1 together, without profiling, which none of ours has. Not every version knows every one.
 JEMALLOC_OPTIONS = (
     "abort", "abort_conf", "background_thread", "cache_oblivious", "confirm_conf", "decay_time",
@@ -46,6 +52,46 @@ JEMALLOC_VALUES: Mapping[str, tuple[str, ...]] = {
         ("background_thread", "retain", "tcache", "zero", "xmalloc", "abort"), _BOOLEAN
     ),
 }
+# Options whose first version is known; the others are the allocator's to judge.
+JEMALLOC_SINCE: Mapping[str, tuple[int, ...]] = {
+    **dict.fromkeys(
+        ("background_thread", "dirty_decay_ms", "muzzy_decay_ms", "percpu_arena"), (5, 0, 0)
+    ),
+    "metadata_thp": (5, 1, 0),
+    **dict.fromkeys(("hpa", "zero_realloc"), (5, 3, 0)),
+}
+_JEMALLOC_NUMBERS = ("dirty_decay_ms", "muzzy_decay_ms", "max_background_threads", "lg_tcache_max")
+_INTEGER = re.compile(r"-?\d+")
+_NUMBER = re.compile(r"\d+(\.\d+)?")
+
+
+def wrong_params(params: Mapping[str, str]) -> dict[str, str]:
+    """By name, what is wrong with it: misspelt, or no value that the engine takes. Empty: nothing known."""
+    wrong = misspelt(params, PARAMS)
+    for name, value in params.items():
+        if name in PARAM_WORDS and value not in PARAM_WORDS[name]:
+            wrong[name] = f"expected one of {', '.join(PARAM_WORDS[name])}; got {value}"
+        elif name in PARAMS and name not in PARAM_WORDS and not _NUMBER.fullmatch(value):
+            wrong[name] = f"expected a number, got {value}"
+    return wrong
+
+
+def wrong_options(allocator: str, options: Mapping[str, str]) -> dict[str, str]:
+    """The same of a jemalloc's options."""
+    wrong = misspelt(options, JEMALLOC_OPTIONS)
+    version = tuple(int(part) for part in allocator.rpartition("-")[2].split("."))
+    for name, value in options.items():
+        values, since = JEMALLOC_VALUES.get(name), JEMALLOC_SINCE.get(name, ())
+        if version < since:
+            first = ".".join(map(str, since))
+            wrong[name] = f"expected an option of {allocator}: it is there since jemalloc {first}"
+        elif values and value not in values:
+            wrong[name] = f"expected one of {', '.join(values)}; got {value}"
+        elif name in _JEMALLOC_NUMBERS and not _INTEGER.fullmatch(value):
+            wrong[name] = f"expected an integer, got {value}"
+        elif name == "narenas" and value != "default" and not _INTEGER.fullmatch(value):
+            wrong[name] = f"expected an integer or default, got {value}"
+    return wrong
 
 
 def misspelt(names: Iterable[str], known: Iterable[str]) -> dict[str, str]:

@@ -15,7 +15,7 @@ from pydantic import (
 
 from perfrunner.spec.allocator import AllocatorSpec
 from perfrunner.spec.base import Piece, ScalarText, VariantName, items_error, matching
-from perfrunner.spec.params import PARAMS, misspelt
+from perfrunner.spec.params import wrong_params
 from perfrunner.spec.source import SourceSpec
 from perfrunner.spec.switches import checked_options
 from perfrunner.spec.tunables import env_problems
@@ -47,8 +47,8 @@ EnvValue = Annotated[ScalarText, matching(r"[\x20-\x7e]*", "printable ASCII text
 
 
 def check_params(params: dict[str, str]) -> dict[str, str]:
-    """As they are; an error names each that is misspelt."""
-    if wrong := misspelt(params, PARAMS):
+    """As they are; an error names each that is misspelt, or whose value is none."""
+    if wrong := wrong_params(params):
         raise items_error(wrong)
     return params
 

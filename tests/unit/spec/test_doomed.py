@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perfrunner.spec.params import PARAMS
+from perfrunner.spec.params import PARAM_WORDS, PARAMS
 from tests.unit.spec.conftest import SPEC
 
 SOURCE = Path(__file__).parents[3] / "engine_src" / "server" / "params.cc"
@@ -20,6 +20,11 @@ SOURCE = Path(__file__).parents[3] / "engine_src" / "server" / "params.cc"
         ("metadata_thp: always", "metadata_tph: always", "unknown (did you mean metadata_thp?)"),
         ("metadata_thp: always", "metadata_thp: allways", "expected one of disabled, auto, always; got allways"),
         ("{name: system}", "{name: system}, params: {ht_sise: 47}", "glibc.params.ht_sise: unknown (did you mean ht_size?)"),
+        ("{name: system}", "{name: system}, params: {ht_size: banana}", "glibc.params.ht_size: expected a number, got banana"),
+        ("{name: system}", "{name: system}, params: {fsync: maybe}", "params.fsync: expected one of never, interval, commit; got maybe"),
+        ("metadata_thp: always", "narenas: banana", "options.narenas: expected an integer or default, got banana"),
+        ("metadata_thp: always", "dirty_decay_ms: 5s", "options.dirty_decay_ms: expected an integer, got 5s"),
+        ("jemalloc-5.1.0", "jemalloc-4.5.0", "options.metadata_thp: expected an option of jemalloc-4.5.0: it is there since jemalloc 5.1.0"),
     ],
 )  # fmt: skip
 def test_what_must_fail(specs, old, new, message):
@@ -89,3 +94,5 @@ def test_the_names_are_the_engines():
     source = SOURCE.read_text()
     gone = [name for name in PARAMS if f'"{name}"' not in source]
     assert not gone, "they are no parameters of the engine any more"
+    for name, words in PARAM_WORDS.items():
+        assert "{" + ", ".join(f'"{word}"' for word in words) + "}" in source, name
