@@ -272,6 +272,9 @@ def _circumstances(data: ExperimentData) -> Iterable[str]:
             yield f"precondition {name} could not be checked ({_meaning(name)})"
         elif not found[name]:
             yield f"precondition {name} does not hold: {_meaning(name)} is not so"
+    tools = data.experiment.facts.get("tools_builds") or ()
+    if len(set(tools)) > 1:
+        yield f"the load tools were built anew while the experiment was interrupted: {', '.join(tools)}"
     changes = data.experiment.facts.get("changes") or ()
     for change in dict.fromkeys(str(change) for change in changes):
         yield f"the hosts changed between two runs of this experiment: {change}"

@@ -40,7 +40,7 @@ from perfrunner.run.plan.schedule import Arm, BlockCell, Schedule, Unit
 from perfrunner.run.precise import PreciseCells
 from perfrunner.run.preflight.builds import Builds, build_all, deploy_and_prove
 from perfrunner.run.preflight.cpus import require_cpus
-from perfrunner.run.preflight.describe import HostFacts, describe, note_changes
+from perfrunner.run.preflight.describe import HostFacts, describe, note_changes, note_tools
 from perfrunner.run.preflight.hosts import RunHosts, open_hosts
 from perfrunner.run.preflight.noise_floor import FACT as NOISE_FLOOR
 from perfrunner.run.preflight.noise_floor import known_noise_floor
@@ -228,6 +228,10 @@ class RunUnderWay:
             )
         if builds.tools is not None:
             self.journal.append("built-tools", build=builds.tools.build_id)
+        tools = builds.tools or builds.artifacts[self.spec.baseline]
+        if changed := note_tools(self.facts, tools.build_id):
+            self.listener.on_event(ev.Warned(changed))
+        self.store.set_facts(self.opened.experiment.id, self.facts)
         for name, message in builds.failures.items():
             self.journal.append("build-failed", variant=name, message=message)
             self.schedule.exclude(name)

@@ -15,6 +15,8 @@ from perfrunner.spec.preconditions import MEASURED
 THP_REMEDY = "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"
 _FEWEST_CPUS = {"two_cores": 2, "three_cores": 3}
 
+TOOLS_BUILDS = "tools_builds"  # fact: build ids that load tools and samplers were from, in order
+
 HostFacts = Mapping[str, Mapping[str, object]]  # by host name
 
 
@@ -59,6 +61,16 @@ def note_changes(facts: dict[str, Any], now: HostFacts, changes: Sequence[str]) 
     """In the experiment's facts: the hosts are others than they were."""
     facts["latest_hosts"] = {name: dict(found) for name, found in now.items()}
     facts["changes"] = [*facts.get("changes", []), *changes]
+
+
+def note_tools(facts: dict[str, Any], build_id: str) -> str | None:
+    """In the experiment's facts: the build that load tools and samplers are from. What to say when it was another."""
+    before = list(facts.get(TOOLS_BUILDS, ()))
+    if before[-1:] != [build_id]:
+        facts[TOOLS_BUILDS] = [*before, build_id]
+    if not before or before[-1] == build_id:
+        return None
+    return f"the load tools are another build than before: {before[-1]}, now {build_id}"
 
 
 def check_preconditions(

@@ -193,6 +193,7 @@ def test_states_preconditions_and_host_changes_become_warnings(make):
         facts={
             "preconditions": {"thp_madvise": False, "two_cores": None},
             "changes": ["a: kernel changed"],
+            "tools_builds": ["aaaa", "bbbb"],
         },
     )
     text = "\n".join(build_report(data).warnings)
@@ -202,6 +203,7 @@ def test_states_preconditions_and_host_changes_become_warnings(make):
     )
     assert "precondition two_cores could not be checked" in text
     assert "the hosts changed between two runs of this experiment: a: kernel changed" in text
+    assert "the load tools were built anew while the experiment was interrupted: aaaa, bbbb" in text
 
 
 def test_huge_metadata_pages_are_told_beside_the_numbers_and_warned_of_when_too_few(make):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from perfrunner.run.preflight.describe import describe
+from perfrunner.run.preflight.describe import describe, note_tools
 from perfrunner.spec import Spec, load_spec
 from tests.support.fakes import spec_text
 
@@ -66,3 +66,12 @@ def test_a_precondition_that_does_not_hold_is_said(tmp_path: Path) -> None:
         "precondition two_cores does not hold on the engine node",
         "precondition thp_madvise cannot be checked on the engine node",
     ]
+
+
+def test_load_tools_that_are_built_anew_are_told() -> None:
+    facts: dict[str, object] = {}
+    assert note_tools(facts, "aaaa") is None
+    assert note_tools(facts, "aaaa") is None
+    said = note_tools(facts, "bbbb")
+    assert said == "the load tools are another build than before: aaaa, now bbbb"
+    assert facts == {"tools_builds": ["aaaa", "bbbb"]}
