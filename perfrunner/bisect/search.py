@@ -47,7 +47,7 @@ class Measured:
 class Search:
     """`measure(commit, blocks)` compares with the good end; None for `blocks`: the spec's own number.
 
-    `keep` is called after every step: what it stored is not measured again.
+    `keep` is called when the ends are in order and after every step: what it stored is not measured again.
     """
 
     repository: Repository
@@ -59,6 +59,7 @@ class Search:
         """Every step that is made, as it is made. PerfrunnerError when the ends do not differ."""
         self._check_ends()
         if not self.state.steps:
+            self.keep()  # the first step may be cut short, too
             yield self._first()
         else:
             self._check_turned()
