@@ -43,15 +43,24 @@ class AllocatorPin:
 
 
 def source_files(source_dir: Path) -> Iterator[Path]:
-    """Every file that an artifact depends on, in a fixed order; the allocators' pins aside."""
-    for directory, names, files in os.walk(source_dir):
+    """Every file that an artifact depends on, in a fixed order; the allocators' pins aside. Links are followed."""
+    for directory, names, files in os.walk(source_dir, followlinks=True):
         here = Path(directory)
-        names[:] = sorted(name for name in names if not _OTHER_DIRS.fullmatch(name))
+        names[:] = sorted(
+            name
+            for name in names
+            if not _OTHER_DIRS.fullmatch(name) and not _leads_back(here / name)
+        )
         if here == source_dir / ALLOCATORS:
             names[:] = [name for name in names if not (here / name / "Cargo.toml").exists()]
         for name in sorted(files):
             if not _OTHER_FILES.fullmatch(name):
                 yield here / name
+
+
+def _leads_back(directory: Path) -> bool:
+    """Whether it is a link to a directory that it lies in: to follow it has no end."""
+    return directory.is_symlink() and directory.parent.resolve().is_relative_to(directory.resolve())
 
 
 def is_source(name: str) -> bool:

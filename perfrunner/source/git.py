@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from perfrunner.build.identity import is_source
 from perfrunner.errors import UsageError
 from perfrunner.spec.suggest import did_you_mean
 
@@ -107,8 +107,8 @@ class Repository:
             names.append(fields[-1])
         return tuple(sorted(name.removeprefix(self.prefix) for name in names))
 
-    def export(self, sha: str, target: Path, patch: Path | None = None) -> None:
-        """The engine's directory of a commit, as files in `target`. UsageError."""
+    def export(self, sha: str, target: Path, patch: Path | None = None) -> Path:
+        """The engine's directory of a commit as files below `target`, beside what its links point to. UsageError."""
         with tempfile.TemporaryDirectory(prefix="perfrunner-git-") as aside:
             env = {"GIT_INDEX_FILE": f"{aside}/index"}
             self.git("-c", "core.sparseCheckout=false", "read-tree", sha, env=env)
@@ -119,19 +119,26 @@ class Repository:
                 env["GIT_OBJECT_DIRECTORY"] = f"{aside}/objects"
                 env["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = objects.strip()
                 self._apply(patch, sha, env)
-            entries = self.git("ls-files", "-s", "-z", "--", self.prefix or ".", env=env)
-            files, submodules = _entries(entries)
-            out = f"{aside}/out/"
-            self.git(
-                "checkout-index", "-z", "--stdin", f"--prefix={out}",
-                env=env, stdin="".join(f"{name}\0" for name in files),
-            )  # fmt: skip
-            for name, commit in submodules.items():
-                self._submodule(name, sha, commit).export(commit, Path(out, name))
-            made = Path(out, self.prefix)
-            if made.is_dir():
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copytree(made, target, dirs_exist_ok=True)
+            wanted = {self.prefix or "."}
+            asked: set[str] = set()
+            while wanted - asked:
+                self._check_out(sorted(wanted - asked), sha, target, env)
+                asked |= wanted
+                wanted = _missing_targets(target)
+        made = target / self.prefix
+        _refuse_links_out(made, target, sha)
+        return made
+
+    def _check_out(self, names: list[str], sha: str, target: Path, env: Mapping[str, str]) -> None:
+        """Files and submodules of these names, and below them."""
+        entries = self.git("--literal-pathspecs", "ls-files", "-s", "-z", "--", *names, env=env)
+        files, submodules = _entries(entries)
+        self.git(
+            "checkout-index", "-z", "--stdin", f"--prefix={target}/",
+            env=env, stdin="".join(f"{name}\0" for name in files),
+        )  # fmt: skip
+        for name, commit in submodules.items():
+            self._submodule(name, sha, commit).export(commit, target / name)
 
     def _apply(self, patch: Path, sha: str, env: Mapping[str, str]) -> None:
         try:
@@ -239,6 +246,40 @@ def _diff(one: Path, other: Path) -> str:
 
 def _count(text: str) -> int:
     return int(text) if text.isdigit() else 0
+
+
+def _links(root: Path) -> Iterator[tuple[Path, Path | None]]:
+    """Every link below, and where it leads, as the text says; None: nowhere that a path of `root` is."""
+    for directory, directories, files in os.walk(root):
+        for path in (Path(directory, name) for name in (*directories, *files)):
+            if path.is_symlink():
+                leads = Path(os.path.normpath(path.parent / path.readlink()))
+                yield path, leads if leads.is_relative_to(root) else None
+
+
+def _missing_targets(root: Path) -> set[str]:
+    """Paths below `root`, relative to it, that links point to and that are not there."""
+    return {
+        leads.relative_to(root).as_posix()
+        for _, leads in _links(root)
+        if leads is not None and not os.path.lexists(leads)
+    }
+
+
+def _refuse_links_out(engine: Path, root: Path, sha: str) -> None:
+    """UsageError for a link that a build would read and that the revision has no content for."""
+    for path, leads in list(_links(root)):
+        if leads is not None and path.exists() and path.resolve().is_relative_to(root.resolve()):
+            continue
+        if path.is_relative_to(engine) and is_source(path.relative_to(engine).as_posix()):
+            where = (
+                "leads out of the repository"
+                if leads is None
+                else "leads to nothing that the revision has"
+            )
+            name = path.relative_to(root).as_posix()
+            raise UsageError(f"{sha[:12]}: the link {name} -> {path.readlink()} {where}")
+        path.unlink()
 
 
 def _entries(text: str) -> tuple[Sequence[str], Mapping[str, str]]:

@@ -215,13 +215,13 @@ def _exported(repository: Repository, sha: str, patch: Path | None, cache_dir: P
     (cache_dir / "sources").mkdir(exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=".export.", dir=cache_dir / "sources"))
     try:
-        repository.export(sha, staging, patch)
-        if not is_engine_source(staging):
+        engine = repository.export(sha, staging, patch)
+        if not is_engine_source(engine):
             where = repository.prefix or "its top directory"
             raise UsageError(
                 f"{sha[:12]} of {repository.top} has no engine source in {where} (CMakeLists.txt and options/)"
             )
-        return take_snapshot(staging, cache_dir)
+        return take_snapshot(engine, cache_dir)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 

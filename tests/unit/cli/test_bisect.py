@@ -153,7 +153,9 @@ def test_a_process_ended_by_sigkill_goes_on_with_resume(lab, life):
     assert os.WTERMSIG(status) == signal.SIGKILL
     lab.lives = 99
     assert lab.cli.json(*lab.words, "--resume")["culprits"] == [lab.commits[CULPRIT]]
-    assert (COMMITS in lab.runs) == (life == 0), "the bad end is measured again only where it was not"
+    assert (COMMITS in lab.runs) == (life == 0), (
+        "the bad end is measured again only where it was not"
+    )
 
 
 def test_ends_that_are_refused_leave_nothing_to_resume(lab):

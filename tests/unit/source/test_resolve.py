@@ -143,6 +143,58 @@ def test_a_submodules_commit_that_was_never_fetched_is_named_with_its_remedy(
     assert caught.value.hint == f"git -C {repo.engine / 'third'} fetch --all --tags"
 
 
+class TestLinks:
+    def test_of_a_revision_give_what_they_give_in_its_tree(self, repo: Repo, cache: Path) -> None:
+        common, far = repo.top / "common", repo.top / "far [1]"
+        for directory in (common, far):
+            directory.mkdir()
+        (far / "b.cc").write_text("far\n")
+        (common / "a.h").write_text("near\n")
+        (common / "b.cc").symlink_to("../far [1]/b.cc")
+        (repo.engine / "NOTICE").symlink_to("../notes.txt")
+        (repo.engine / "common").symlink_to("../common")
+        (repo.engine / "c.cc").symlink_to("main.cc")
+        (repo.engine / "again").symlink_to(".")
+        repo.commit("links")
+        sources = resolve_sources(
+            a_spec(a={"git": "main"}, b={"dir": str(repo.top)}), repo.engine, cache
+        )
+        found = [
+            text(sources, "a", name) for name in ("NOTICE", "common/a.h", "common/b.cc", "c.cc")
+        ]
+        assert found == ["beside the engine\n", "near\n", "far\n", "two\n"]
+        assert sources.of["a"].sha256 == sources.of["b"].sha256
+        assert not (sources.path("a") / "again").exists()
+
+    @pytest.mark.parametrize(
+        ("target", "where"),
+        [
+            ("../../outside.h", "leads out of the repository"),
+            ("/etc/hostname", "leads out of the repository"),
+            ("gone.h", "leads to nothing that the revision has"),
+        ],
+    )
+    def test_that_lead_out_are_refused(
+        self, repo: Repo, cache: Path, target: str, where: str
+    ) -> None:
+        (repo.top.parent / "outside.h").write_text("mine\n")
+        (repo.engine / "a.h").symlink_to(target)
+        repo.commit("a link")
+        (repo.engine / "a.h").unlink()
+        with pytest.raises(UsageError) as caught:
+            resolve_sources(a_spec(a={"git": "v1"}, b={"git": "main"}), repo.engine, cache)
+        sha = repo.git("rev-parse", "--short=12", "main").strip()
+        assert (
+            caught.value.message == f"variant b: {sha}: the link engine_src/a.h -> {target} {where}"
+        )
+
+    def test_that_no_build_reads_may_lead_anywhere(self, repo: Repo, cache: Path) -> None:
+        (repo.engine / "map.md").symlink_to("/nowhere/map.md")
+        repo.commit("a link")
+        sources = resolve_sources(a_spec(a={"git": "v1"}, b={"git": "main"}), repo.engine, cache)
+        assert text(sources, "b") == "two\n"
+
+
 class TestOneContentUnderTwoNames:
     def test_is_said_where_another_arm_is_different(self, repo: Repo, cache: Path) -> None:
         spec = a_spec(a={"git": "v1"}, b={"git": "main~1"}, c={"git": "main"})
