@@ -19,7 +19,7 @@ from perfrunner.analysis.model import MIN_BLOCKS
 from perfrunner.bisect.state import BisectState, Outcome, Step
 from perfrunner.errors import PerfrunnerError, UsageError
 from perfrunner.run.plan.precision import MOST_BLOCKS, Width
-from perfrunner.source.git import GitError, Repository
+from perfrunner.source.git import UNSHALLOW, GitError, Repository
 
 TURNED = ("better", "worse")
 
@@ -88,7 +88,9 @@ class Search:
         except GitError:
             raise UsageError(
                 f"{good[:12]} (good) is no ancestor of {bad[:12]} (bad)",
-                "a bisection goes from an older commit to a newer one",
+                UNSHALLOW
+                if self.repository.shallow
+                else "a bisection goes from an older commit to a newer one",
             ) from None
         if not self._between(bad):
             raise UsageError(f"no commit between {good[:12]} and {bad[:12]} touches the engine")

@@ -20,6 +20,11 @@ from perfrunner.spec.suggest import did_you_mean
 TIMEOUT_S = 300.0
 _SUBMODULE = "160000"
 _HUNK_LINES = 10  # of one that does not apply
+UNSHALLOW = "this clone is shallow: fetch what it lacks with `git fetch --unshallow --tags`"
+# What a user's configuration would change of an answer.
+_PLAIN = ("-c", "color.ui=false", "-c", "log.showSignature=false")
+_AS_STORED = ("-c", "core.autocrlf=false", "-c", "core.eol=lf")
+_KEPT_SETTING = re.compile(r"GIT_CONFIG_(COUNT|KEY_\d+|VALUE_\d+|GLOBAL|SYSTEM|NOSYSTEM)")
 _WHOLE = re.MULTILINE | re.DOTALL
 
 
@@ -59,6 +64,11 @@ class Repository:
         """What it prints. GitError."""
         return run_git(self.top, *arguments, env=env, stdin=stdin)
 
+    @property
+    def shallow(self) -> bool:
+        """Whether the history ends before its beginning, as that of a clone with a depth."""
+        return self.git("rev-parse", "--is-shallow-repository").strip() == "true"
+
     def commit(self, revision: str) -> Commit:
         """What a revision names. UsageError: unknown (the nearest names), or not in a shallow clone."""
         try:
@@ -74,8 +84,8 @@ class Repository:
             "for-each-ref", "--format=%(refname:short)", "refs/heads", "refs/tags", "refs/remotes"
         ).split()
         hint = None
-        if self.git("rev-parse", "--is-shallow-repository").strip() == "true":
-            hint = "this clone is shallow: fetch what it lacks with `git fetch --unshallow --tags`"
+        if self.shallow:
+            hint = UNSHALLOW
         elif Path(revision).is_dir():
             hint = f"a directory is named with its path: ./{revision}"
         name = re.split(r"[~^@]", revision, maxsplit=1)[0]  # of main~2 the branch
@@ -134,7 +144,7 @@ class Repository:
         entries = self.git("--literal-pathspecs", "ls-files", "-s", "-z", "--", *names, env=env)
         files, submodules = _entries(entries)
         self.git(
-            "checkout-index", "-z", "--stdin", f"--prefix={target}/",
+            *_AS_STORED, "checkout-index", "-z", "--stdin", f"--prefix={target}/",
             env=env, stdin="".join(f"{name}\0" for name in files),
         )  # fmt: skip
         for name, commit in submodules.items():
@@ -180,11 +190,17 @@ def run_git(
     stdin: str = "",
     allowed: tuple[int, ...] = (0,),
 ) -> str:
-    """git without the caller's GIT_* settings (a hook's), in one language. GitError; UsageError without git."""
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
+    """git without the caller's GIT_* variables (a hook's) but its configuration (a CI's safe.directory), in one
+    language. GitError; UsageError without git.
+    """
+    clean = {
+        k: v
+        for k, v in os.environ.items()
+        if not k.startswith("GIT_") or _KEPT_SETTING.fullmatch(k)
+    }
     try:
         done = subprocess.run(
-            ["git", "-C", str(directory), *arguments],
+            ["git", "-C", str(directory), *_PLAIN, *arguments],
             env={**clean, "LC_ALL": "C.UTF-8", "GIT_OPTIONAL_LOCKS": "0", **(env or {})},
             input=stdin,
             capture_output=True,
@@ -198,10 +214,23 @@ def run_git(
             "git is not installed: sources cannot be told apart", "apt-get install git"
         ) from None
     except subprocess.TimeoutExpired:
-        raise GitError(f"git {arguments[0]} took more than {TIMEOUT_S:g} s") from None
+        raise GitError(f"git {_command(arguments)} took more than {TIMEOUT_S:g} s") from None
     if done.returncode not in allowed:
-        raise GitError(done.stderr.strip() or f"git {arguments[0]}: status {done.returncode}")
+        raise GitError(
+            done.stderr.strip() or f"git {_command(arguments)}: status {done.returncode}"
+        )
     return done.stdout
+
+
+def _command(arguments: Sequence[str]) -> str:
+    """Behind the settings and options of git itself."""
+    words = iter(arguments)
+    for word in words:
+        if word == "-c":
+            next(words, None)
+        elif not word.startswith("-"):
+            return word
+    return ""
 
 
 def changes(one: Path, other: Path) -> list[tuple[str, int, int]]:

@@ -292,11 +292,13 @@ def _distance(
     engine_src: Path,
 ) -> Distance:
     ahead = behind = None
+    shallow = False
     log: tuple[str, ...] = ()
     if base.commit is not None and one.commit is not None:
         try:
             repository = Repository.around(engine_src)
-            if repository is not None:
+            shallow = repository is not None and repository.shallow
+            if repository is not None and not shallow:
                 ahead, log = repository.log(base.commit, one.commit, MOST_LINES)
                 behind, _ = repository.log(one.commit, base.commit, 1)
         except (GitError, UsageError):
@@ -314,4 +316,5 @@ def _distance(
         added=sum(added for _, added, _ in changed),
         removed=sum(removed for _, _, removed in changed),
         changed=tuple(changed[:MOST_LINES]),
+        shallow=shallow,
     )

@@ -50,7 +50,12 @@ def compared(metric_id, theirs, ours, verdict, n=10):
         ((100, 120), (1.02, 1.011, 1.03), "better", "agrees"),
         ((100, 120), (0.9, 0.8, 0.95), "worse", "disagrees"),
         ((100, 120), (1.0, 0.995, 1.005), "same", "disagrees"),
-        ((100, 120), (1.005, 1.002, 1.008), "better", "disagrees"),  # small: certain, and within the margin
+        (
+            (100, 120),
+            (1.005, 1.002, 1.008),
+            "better",
+            "disagrees",
+        ),  # small: certain, and within the margin
         ((100, 120), (0.995, 0.992, 0.998), "worse", "disagrees"),
         ((100, 120), (1.0, 0.9, 1.1), "unsure", "cannot tell"),
         ((100, 120), (1.2, 1.1, 1.3), "invalid", "cannot tell"),

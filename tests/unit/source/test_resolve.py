@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 from scratch_repo import Repo, a_spec
 
+from perfrunner.bisect.search import Measured, Search
+from perfrunner.bisect.state import BisectState
 from perfrunner.build.identity import content_hash
 from perfrunner.errors import UsageError
 from perfrunner.source import Sources, resolve_sources, restore_sources, same_arms
+from perfrunner.source.git import Repository, run_git
 from perfrunner.source.model import Distance, distance_of
 
 PATCH = """\
@@ -141,6 +144,69 @@ def test_a_submodules_commit_that_was_never_fetched_is_named_with_its_remedy(
         f" which {repo.engine / 'third'} does not have"
     )
     assert caught.value.hint == f"git -C {repo.engine / 'third'} fetch --all --tags"
+
+
+def test_what_a_user_has_configured_changes_nothing(
+    repo: Repo, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = a_spec(v1={"git": "v1"}, x={"git": "feature/x"})
+    plain = resolve_sources(spec, repo.engine, cache).record()
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / ".gitconfig").write_text(
+        "[log]\nshowSignature = true\n[color]\nui = always\n[core]\nautocrlf = true\neol = crlf\n"
+    )
+    monkeypatch.setenv("HOME", str(home))
+    assert resolve_sources(spec, repo.engine, tmp_path / "another cache").record() == plain
+
+
+def test_configuration_by_environment_reaches_git(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a CI says which directories are safe. What a hook's git hands down does not."""
+    config = tmp_path / "config"
+    config.write_text("[a]\nb = of a file\n")
+    for name, value in {
+        "GIT_CONFIG_GLOBAL": str(config),
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": "a.c",
+        "GIT_CONFIG_VALUE_0": "of the environment",
+        "GIT_DIR": "/nowhere",
+        "GIT_INDEX_FILE": "/nowhere",
+    }.items():
+        monkeypatch.setenv(name, value)
+    asked = [run_git(repo.top, "config", key) for key in ("a.b", "a.c")]
+    assert asked == ["of a file\n", "of the environment\n"]
+
+
+class TestAShallowClone:
+    @pytest.fixture
+    def clone(self, repo: Repo, tmp_path: Path) -> Repo:
+        """It has v1 and feature/x, and not what joins them."""
+        made = Repo(tmp_path / "clone")
+        made.top.mkdir()
+        made.git("init", "-q")
+        made.git("fetch", "-q", "--depth=1", f"file://{repo.top}", "refs/tags/v1:refs/tags/v1")
+        made.git("fetch", "-q", "--depth=1", f"file://{repo.top}", "feature/x:refs/heads/x")
+        made.git("checkout", "-q", "x")
+        return made
+
+    def test_has_no_counts_of_commits(self, clone: Repo, cache: Path) -> None:
+        spec = a_spec(v1={"git": "v1"}, x={"git": "x"})
+        distance = resolve_sources(spec, clone.engine, cache).distances["x"]
+        assert (distance.ahead, distance.behind, distance.log) == (None, None, ())
+        assert distance.text == "commits not counted (the clone is shallow); 1 file, +2 -1 lines"
+
+    def test_is_named_where_a_bisection_finds_no_way(self, clone: Repo) -> None:
+        repository = Repository.around(clone.engine)
+        assert repository is not None
+        ends = [repository.commit(name).sha for name in ("v1", "x")]
+        search = Search(
+            repository, BisectState("s", "ops_per_s", *ends), lambda *_: Measured(), lambda: None
+        )
+        with pytest.raises(UsageError, match="is no ancestor of") as caught:
+            list(search.run())
+        assert "this clone is shallow" in str(caught.value.hint)
 
 
 class TestLinks:
