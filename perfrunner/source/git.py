@@ -117,6 +117,13 @@ class Repository:
             names.append(fields[-1])
         return tuple(sorted(name.removeprefix(self.prefix) for name in names))
 
+    def ignored_files(self) -> tuple[str, ...]:
+        """Files below `prefix`, relative to it, that are ignored; a directory that is so as a whole ends in `/`."""
+        text = run_git(
+            self.top / self.prefix, "ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"
+        )  # fmt: skip
+        return tuple(filter(None, text.split("\0")))
+
     def export(self, sha: str, target: Path, patch: Path | None = None) -> Path:
         """The engine's directory of a commit as files below `target`, beside what its links point to. UsageError."""
         with tempfile.TemporaryDirectory(prefix="perfrunner-git-") as aside:

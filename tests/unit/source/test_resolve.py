@@ -209,6 +209,41 @@ class TestAShallowClone:
         assert "this clone is shallow" in str(caught.value.hint)
 
 
+class TestWhatGitIgnores:
+    def test_is_no_part_of_a_tree(self, repo: Repo, cache: Path) -> None:
+        (repo.top / ".gitignore").write_text(
+            "compile_commands.json\n/engine_src/generated/\n*.log\n"
+        )
+        repo.commit("ignore")
+        (repo.engine / "compile_commands.json").write_text("[]\n")
+        (repo.engine / "generated").mkdir()
+        (repo.engine / "generated" / "a.h").write_text("1\n")
+        (repo.engine / "options" / "my.log").write_text("1\n")
+        spec = a_spec(head={"git": "HEAD"}, tree={"dir": str(repo.top)}, plain=None)
+        sources = resolve_sources(spec, repo.engine, cache)
+        assert len({one.sha256 for one in sources.of.values()}) == 1, "a clean tree is its commit"
+        assert not sources.foreign
+        assert not (sources.path("tree") / "compile_commands.json").exists()
+        again, said = restore_sources(sources.record(), repo.engine, cache, "e")
+        assert said == []
+        shutil.rmtree(cache)
+        again, _ = restore_sources(sources.record(), repo.engine, cache, "e")
+        assert again.of == sources.of
+        repo.git("add", "-f", "engine_src/compile_commands.json")
+        tree = resolve_sources(spec, repo.engine, cache).of["tree"]
+        assert tree.dirty == ("compile_commands.json",)
+        assert tree.sha256 != sources.of["tree"].sha256
+
+    def test_counts_where_the_engine_itself_is_ignored(self, repo: Repo, cache: Path) -> None:
+        """As a package installed in a project's .venv is."""
+        inside = repo.top / "venv" / "engine_src"
+        shutil.copytree(repo.engine, inside)
+        (repo.top / ".gitignore").write_text("/venv/\n")
+        spec = a_spec(head={"git": "HEAD"}, tree={"dir": str(inside)})
+        assert resolve_sources(spec, repo.engine, cache).path("tree").is_dir()
+        assert text(resolve_sources(spec, repo.engine, cache), "tree") == "two\n"
+
+
 class TestLinks:
     def test_of_a_revision_give_what_they_give_in_its_tree(self, repo: Repo, cache: Path) -> None:
         common, far = repo.top / "common", repo.top / "far [1]"
