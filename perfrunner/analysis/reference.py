@@ -3,8 +3,8 @@
 The effect of a reference is that of its two values; it has no interval, for most were published without one. Ours is
 the row's, with its interval. They agree in direction, or they do not, or ours is too wide to tell:
 
-* theirs moves beyond the margin: ours agrees when it moves the same way (better or worse by the rules of a verdict),
-  disagrees when it moves the other way or is the same within the margin;
+* theirs moves beyond the margin: ours agrees when it moves the same way (better or worse by the rules of a verdict, and
+  not small), disagrees when it moves the other way or its whole interval is within the margin;
 * theirs stays within the margin: ours agrees when its interval does, disagrees when its interval lies outside.
 """
 
@@ -42,7 +42,7 @@ class BesideLine:
 
     `ours` is None where the run did not measure it. `effect` is that of the published values against the
     baseline, of the metric's kind. `agreement` is None for the baseline, and where there is no published effect.
-    `size` compares the sizes of two effects that agree.
+    `size` compares the sizes of two effects that move the same way.
     """
 
     table: str
@@ -119,19 +119,18 @@ def _judge(theirs: float, ours: Row | None) -> tuple[Agreement, str]:
     if effect.n < MIN_BLOCKS:
         return "cannot tell", f"{effect.n} blocks are too few for a verdict"
     zone = _zone(effect)
-    still = zone[0] <= theirs <= zone[1]
     within = zone[0] <= effect.ci95[0] and effect.ci95[1] <= zone[1]
-    if still:
+    if _still(theirs, effect):
         if within:
             return "agrees", "both stay within the margin"
         outside = effect.ci95[0] > zone[1] or effect.ci95[1] < zone[0]
         if outside:
             return "disagrees", "theirs stays within the margin, ours does not"
         return "cannot tell", "theirs stays within the margin, ours may or may not"
+    if within:  # a *small* verdict is certain of its direction, and no move
+        return "disagrees", "ours stays within the margin"
     way = _way(ours, effect)
     if way == 0:
-        if within:
-            return "disagrees", "ours stays within the margin"
         low, high = effect.ci95
         excluded = "" if low <= theirs <= high else "; it excludes theirs"
         return "cannot tell", f"the interval is too wide for a direction{excluded}"
@@ -150,14 +149,24 @@ def _way(ours: Row, effect: Effect) -> int:
     return 0 if not moved else (1 if effect.estimate > effect.neutral else -1)
 
 
+def _still(theirs: float, effect: Effect) -> bool:
+    low, high = _zone(effect)
+    return low <= theirs <= high
+
+
 def _zone(effect: Effect) -> Interval:
     margin = effect.margin
     return (1 / (1 + margin), 1 + margin) if effect.kind == "ratio" else (-margin, margin)
 
 
 def _size(theirs: float | None, ours: Row | None) -> str:
-    """Of two effects that agree: is theirs inside our interval, or ours the larger or the smaller one?"""
+    """Of two effects that agree: is theirs inside our interval, or ours the larger or the smaller one?
+
+    Empty where neither moves: there is nothing to be larger than.
+    """
     if theirs is None or ours is None or ours.effect is None or ours.effect.ci95 is None:
+        return ""
+    if _still(theirs, ours.effect):
         return ""
     low, high = ours.effect.ci95
     if low <= theirs <= high:

@@ -19,7 +19,7 @@ from perfrunner.analysis.model import MIN_BLOCKS
 from perfrunner.bisect.state import BisectState, Outcome, Step
 from perfrunner.errors import PerfrunnerError, UsageError
 from perfrunner.run.plan.precision import MOST_BLOCKS, Width
-from perfrunner.source.git import GitError, Repository
+from perfrunner.source.git import UNSHALLOW, GitError, Repository
 
 TURNED = ("better", "worse")
 
@@ -47,7 +47,7 @@ class Measured:
 class Search:
     """`measure(commit, blocks)` compares with the good end; None for `blocks`: the spec's own number.
 
-    `keep` is called after every step: what it stored is not measured again.
+    `keep` is called when the ends are in order and after every step: what it stored is not measured again.
     """
 
     repository: Repository
@@ -59,6 +59,7 @@ class Search:
         """Every step that is made, as it is made. PerfrunnerError when the ends do not differ."""
         self._check_ends()
         if not self.state.steps:
+            self.keep()  # the first step may be cut short, too
             yield self._first()
         else:
             self._check_turned()
@@ -87,7 +88,9 @@ class Search:
         except GitError:
             raise UsageError(
                 f"{good[:12]} (good) is no ancestor of {bad[:12]} (bad)",
-                "a bisection goes from an older commit to a newer one",
+                UNSHALLOW
+                if self.repository.shallow
+                else "a bisection goes from an older commit to a newer one",
             ) from None
         if not self._between(bad):
             raise UsageError(f"no commit between {good[:12]} and {bad[:12]} touches the engine")

@@ -44,15 +44,24 @@ class AllocatorPin:
 
 
 def source_files(source_dir: Path) -> Iterator[Path]:
-    """Every file that an artifact depends on, in a fixed order; the allocators' pins aside."""
-    for directory, names, files in os.walk(source_dir):
+    """Every file that an artifact depends on, in a fixed order; the allocators' pins aside. Links are followed."""
+    for directory, names, files in os.walk(source_dir, followlinks=True):
         here = Path(directory)
-        names[:] = sorted(name for name in names if not _OTHER_DIRS.fullmatch(name))
+        names[:] = sorted(
+            name
+            for name in names
+            if not _OTHER_DIRS.fullmatch(name) and not _leads_back(here / name)
+        )
         if here == source_dir / ALLOCATORS:
             names[:] = [name for name in names if not (here / name / "Cargo.toml").exists()]
         for name in sorted(files):
             if not _OTHER_FILES.fullmatch(name):
                 yield here / name
+
+
+def _leads_back(directory: Path) -> bool:
+    """Whether it is a link to a directory that it lies in: to follow it has no end."""
+    return directory.is_symlink() and directory.parent.resolve().is_relative_to(directory.resolve())
 
 
 def is_source(name: str) -> bool:
@@ -68,18 +77,28 @@ def source_hash(source_dir: Path) -> str:
     return _hash_files(source_dir, source_files(source_dir))
 
 
-def tree_files(source_dir: Path) -> Iterator[Path]:
-    """Every file that a build can read: the source's, and every allocator's pin."""
-    yield from source_files(source_dir)
+def tree_files(source_dir: Path, without: Sequence[str] = ()) -> Iterator[Path]:
+    """Every file that a build can read: the source's, and every allocator's pin.
+
+    Less those that are named in `without`, relative to the source; a name that ends in `/` is a directory.
+    """
+    directories = tuple(name for name in without if name.endswith("/"))
+    for path in (*source_files(source_dir), *_pin_files(source_dir)):
+        name = path.relative_to(source_dir).as_posix()
+        if name not in without and not name.startswith(directories):
+            yield path
+
+
+def _pin_files(source_dir: Path) -> Iterator[Path]:
     for lock in sorted((source_dir / ALLOCATORS).glob("*/Cargo.toml")):
         yield from (lock.with_name(name) for name in PINS if lock.with_name(name).is_file())
 
 
-def content_hash(source_dir: Path) -> str:
+def content_hash(source_dir: Path, without: Sequence[str] = ()) -> str:
     """sha256 over names and contents of all that a build can read: what two equal sources have in common."""
     if not (source_dir / "CMakeLists.txt").is_file():
         raise BuildError(f"{source_dir} holds no engine source (no CMakeLists.txt)")
-    return _hash_files(source_dir, tree_files(source_dir))
+    return _hash_files(source_dir, tree_files(source_dir, without))
 
 
 def allocator_hash(source_dir: Path, allocator: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,9 +28,11 @@ class Snapshot:
     sha256: str
 
 
-def take_snapshot(source_dir: Path, cache_dir: Path) -> Snapshot:
-    """Copy the source (or find its copy). BuildError when it changes meanwhile, or holds no engine."""
-    sha256 = content_hash(source_dir)
+def take_snapshot(source_dir: Path, cache_dir: Path, without: Sequence[str] = ()) -> Snapshot:
+    """Copy the source (or find its copy), less what `without` names. BuildError when it changes meanwhile, or holds no
+    engine.
+    """
+    sha256 = content_hash(source_dir, without)
     found = find_snapshot(cache_dir, sha256)
     if found is not None:
         return found
@@ -37,7 +40,7 @@ def take_snapshot(source_dir: Path, cache_dir: Path) -> Snapshot:
     place.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
     try:
-        mirror(source_dir, staging)
+        mirror(source_dir, staging, without)
         if content_hash(staging) != sha256:
             raise BuildError(f"{source_dir} changed while it was copied", hint="start again")
         staging.chmod(0o755)
@@ -58,10 +61,10 @@ def snapshot_path(cache_dir: Path, sha256: str) -> Path:
     return cache_dir / "sources" / sha256[:_NAME_LENGTH]
 
 
-def mirror(source_dir: Path, target: Path) -> None:
+def mirror(source_dir: Path, target: Path, without: Sequence[str] = ()) -> None:
     """Make `target` hold what builds of `source_dir` read. Files of the same content are not touched."""
     wanted: set[Path] = set()
-    for path in tree_files(source_dir):
+    for path in tree_files(source_dir, without):
         name = path.relative_to(source_dir)
         wanted.add(name)
         for parent in name.parents[:-1]:

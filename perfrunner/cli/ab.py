@@ -98,6 +98,7 @@ def command(
     quiet: bool,
 ) -> None:
     """Build A and B, run both side by side on a few small workloads, and say what B changed."""
+    from perfrunner.source.switches import SwitchTables
     from perfrunner.spec import load_cluster
     from perfrunner.spec.pair import pair, small_spec, spec_document
 
@@ -114,6 +115,7 @@ def command(
     base = _sized(base.restricted(only, None), items, blocks)
     spec = options.with_sources(pair(base, f"ab-{'-'.join(arms)}", arms), named_sources)
     if dry_run:
+        options.check_revisions(arms, SwitchTables(source))
         expected = estimate(spec, spec_path, out_dir, engine_src, cache_dir)
         show_plan(spec, seed, expected, as_json)
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from perfrunner.spec.suggest import expected_name
 
 if TYPE_CHECKING:
     from perfrunner.results import ResultStore
+    from perfrunner.source.switches import SwitchTables
     from perfrunner.spec import Spec
     from perfrunner.spec.source import SourceSpec
 
@@ -183,15 +184,37 @@ def read_spec(
     named_sources: tuple[str, ...] = (),
     profile: str | None = None,
     engine_src: Path | None = None,
+    *,
+    settled: bool = False,
 ) -> Spec:
-    """The spec as the command line changes it. Its build options are those of the engine source in use."""
+    """The spec as the command line changes it. Its build options are those of the engine source in use.
+
+    Revisions are looked for, unless they are `settled`: a run that goes on has copies of them.
+    """
     from perfrunner.source.switches import SwitchTables
     from perfrunner.spec import load_spec
 
     extra = [f"blocks={repeats}"] if repeats is not None else []
-    switches = SwitchTables(find_engine_source(engine_src, spec_path), named_sources)
+    switches = SwitchTables(
+        find_engine_source(engine_src, spec_path),
+        named_sources,
+        revisions_of=lambda: find_engine_source(engine_src, spec_path, revisions=True),
+        settled=settled,
+    )
     spec = load_spec(spec_path, [*overrides, *extra], cluster, profile, switches)
-    return with_sources(spec, named_sources)
+    spec = with_sources(spec, named_sources)
+    check_revisions({name: variant.source for name, variant in spec.variants.items()}, switches)
+    return spec
+
+
+def check_revisions(sources: Mapping[str, SourceSpec | None], switches: SwitchTables) -> None:
+    """UsageError that names the variant whose revision is not there."""
+    for name, source in sources.items():
+        if source is not None and source.git is not None:
+            try:
+                switches.of_revision(source.git)
+            except UsageError as error:
+                raise UsageError(f"variant {name}: {error.message}", error.hint) from error
 
 
 def with_sources(spec: Spec, texts: tuple[str, ...]) -> Spec:

@@ -96,7 +96,7 @@ verbose_option = click.option(
 @options.fail_on_option
 @page_option
 @click.option(
-    "--add", is_flag=True, help="With --page: beside the kept experiments of other workloads."
+    "--add", is_flag=True, help="With --page: beside the kept experiments of other cells."
 )
 @click.pass_context
 def command(

@@ -99,8 +99,9 @@ def command(
         spec, text, spec_path, resume = recorded_spec(out_dir, resume, finished=extend is not None)
     else:
         spec = options.read_spec(
-            spec_path, overrides, cluster, repeats, named_sources, profile, engine_src
-        )
+            spec_path, overrides, cluster, repeats, named_sources, profile, engine_src,
+            settled=resume is not None or extend is not None,
+        )  # fmt: skip
         text = spec_text(spec_path)
     only_workloads = options.selection("workload", workloads, tuple(spec.workloads))
     only_variants = options.selection("variant", variants, tuple(spec.variants))

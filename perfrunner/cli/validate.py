@@ -52,7 +52,10 @@ def _check(path: Path, overrides: tuple[str, ...], cluster: Path | None) -> dict
     from perfrunner.source.switches import SwitchTables
     from perfrunner.spec import load_spec
 
-    switches = SwitchTables(find_engine_source(None, path))
+    switches = SwitchTables(
+        find_engine_source(None, path),
+        revisions_of=lambda: find_engine_source(None, path, revisions=True),
+    )
     try:
         spec = load_spec(path, overrides, cluster, switches=switches)
         for profile in profile_names(path):

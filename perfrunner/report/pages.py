@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perfrunner.analysis import Comparison
+from perfrunner.analysis import Cell, Comparison
 from perfrunner.analysis.reference import beside
 from perfrunner.errors import UsageError
 from perfrunner.report.build import build_report
@@ -39,7 +39,7 @@ _TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Page:
-    """A write-up: its spec, and the kept experiments, each with the workloads that it is shown for."""
+    """A write-up: its spec, and the kept experiments, each with the cells that it is shown for."""
 
     path: Path
     spec_path: Path
@@ -56,7 +56,7 @@ class Page:
         return self.spec.reference
 
     def reports(self, baseline: str | None = None) -> list[Report]:
-        """Of each kept experiment; a workload that several measured is the last one's."""
+        """Of each kept experiment; a cell that several measured is the last one's."""
         if baseline not in self._reports:
             self._reports[baseline] = self._made(baseline)
         return self._reports[baseline]
@@ -67,9 +67,9 @@ class Page:
 
     def _made(self, baseline: str | None) -> list[Report]:
         found: list[Report] = []
-        later: set[str] = set()
+        later: set[Cell] = set()
         for data in reversed(self.experiments):
-            mine = {t.workload for t in data.trials} - later
+            mine = cells_of(data) - later
             later |= mine
             found.insert(0, _only(build_report(data, baseline, self.reference), mine))
         return found
@@ -122,11 +122,16 @@ def lines_of(page: Page) -> Sequence[BesideLine]:
     return () if page.reference is None else beside(page.reference, nothing)
 
 
-def _only(report: Report, workloads: set[str]) -> Report:
+def cells_of(data: ExperimentData) -> set[Cell]:
+    """What an experiment measured."""
+    return {Cell(trial.workload, trial.bucket) for trial in data.trials}
+
+
+def _only(report: Report, cells: set[Cell]) -> Report:
     comparison = report.comparison
     kept = replace(
         comparison,
-        cells=tuple(c for c in comparison.cells if c.workload in workloads),
-        rows=tuple(r for r in comparison.rows if r.cell.workload in workloads),
+        cells=tuple(c for c in comparison.cells if c in cells),
+        rows=tuple(r for r in comparison.rows if r.cell in cells),
     )
     return replace(report, comparison=kept)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from perfrunner.errors import UsageError
 from perfrunner.report.charts import draw_charts
 from perfrunner.report.files import write_whole
-from perfrunner.report.pages import charts_of, data_file, image_file, merged, read_page
+from perfrunner.report.pages import cells_of, charts_of, data_file, image_file, merged, read_page
 from perfrunner.report.raw import read_raw
 from perfrunner.report.renewal import renewed
 from perfrunner.results.archive import archive_bytes
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from perfrunner.analysis import Cell
     from perfrunner.report.charts import Chart
     from perfrunner.report.pages import Page
     from perfrunner.results import ExperimentData
@@ -29,7 +30,7 @@ def publish(
 ) -> list[Path]:
     """Write what changed of a page: its data, its charts, itself, and the index beside it; their paths.
 
-    With `add` the page keeps its other experiments, and the new one stands for the workloads that it measured.
+    With `add` the page keeps its other experiments, and the new one stands for the cells that it measured.
     Without an experiment everything is made anew from what is kept: its numbers, and of charts of raw series, which are
     not kept, the pictures.
     """
@@ -54,9 +55,9 @@ def publish(
 
 def _still_shown(experiments: Sequence[ExperimentData]) -> list[ExperimentData]:
     kept: list[ExperimentData] = []
-    later: set[str] = set()
+    later: set[Cell] = set()
     for data in reversed(experiments):
-        mine = {t.workload for t in data.trials}
+        mine = cells_of(data)
         if mine - later:
             kept.insert(0, data)
         later |= mine

@@ -22,14 +22,15 @@ if TYPE_CHECKING:
     from perfrunner.report.pages import Page
     from perfrunner.results import ExperimentData, TrialRecord
 
+MAY_BE_MISSING = "?"  # before a pattern
 VERDICTS = ("better", "worse", "same", "unsure", "invalid")
 
 
 def shown_trials(page: Page) -> Iterator[tuple[Report, ExperimentData, list[TrialRecord], str]]:
     """Of each kept experiment that has any: its report and data, the trials that the page shows, how long they took."""
     for report, data in zip(page.reports(), page.experiments, strict=True):
-        workloads = {cell.workload for cell in report.comparison.cells}
-        trials = [t for t in data.trials if t.workload in workloads]
+        cells = set(report.comparison.cells)
+        trials = [t for t in data.trials if Cell(t.workload, t.bucket) in cells]
         if trials:
             first, last = (min(t.started_at for t in trials), max(t.finished_at for t in trials))
             yield report, data, trials, _minutes((last - first).total_seconds())
@@ -38,13 +39,13 @@ def shown_trials(page: Page) -> Iterator[tuple[Report, ExperimentData, list[Tria
 def runs(page: Page) -> Iterable[str]:
     """Which runs, when, where, from which seed."""
     for report, data, trials, took in shown_trials(page):
-        workloads = list(dict.fromkeys(c.workload for c in report.comparison.cells))
+        named = dict.fromkeys(_named_cell(c, page) for c in report.comparison.cells)
         hosts = next((f.value for f in report.context if f.label == "hosts"), "unknown host")
         compilers = {_compiler(build.provenance) for build in data.builds}
         spoiled = sum(t.status != "ok" for t in trials)
         n = report.comparison.blocks
         yield (
-            f"{', '.join(workloads)}: run `{data.experiment.id}`, seed {data.experiment.seed}, perfrunner"
+            f"{', '.join(named)}: run `{data.experiment.id}`, seed {data.experiment.seed}, perfrunner"
             f" {data.experiment.tool_version}, {', '.join(sorted(compilers))}; {plain(hosts)}."
             f" {n} block{'' if n == 1 else 's'}, {len(trials)} trials, {spoiled or 'none'} void, in"
             f" {took} without the builds."
@@ -53,6 +54,14 @@ def runs(page: Page) -> Iterable[str]:
         for warning in report.warnings:
             yield f"> {plain(warning)}"
             yield ""
+
+
+def _named_cell(cell: Cell, page: Page) -> str:
+    """Its workload, where one run measured all that the page shows of it."""
+    having = [
+        r for r in page.reports() if any(c.workload == cell.workload for c in r.comparison.cells)
+    ]
+    return cell.workload if len(having) == 1 else str(cell)
 
 
 def _compiler(provenance: Mapping[str, Any]) -> str:
@@ -115,22 +124,24 @@ def table(
     report = next((r for r in page.reports(baseline) if cell in r.comparison.cells), None)
     if report is None:
         raise UsageError(f"{page.path}: no {cell} among the kept results")
-    globs = patterns.split(",")
-    groups = {
-        metric: rows
-        for glob in globs
-        for metric, rows in report.rows(cell).items()
-        if fnmatchcase(metric, glob)
-    }
+    groups: dict[str, list[Row]] = {}
+    for pattern in patterns.split(","):
+        glob = pattern.removeprefix(MAY_BE_MISSING)
+        found = {m: rows for m, rows in report.rows(cell).items() if fnmatchcase(m, glob)}
+        if not found and glob == pattern:
+            raise UsageError(
+                f"{page.path}: no metric of {cell} matches {glob}",
+                f"{MAY_BE_MISSING}{glob} where a kept run may lack it",
+            )
+        groups.update(found)
     if not groups:
         raise UsageError(f"{page.path}: no metric of {cell} matches {patterns}")
     yield "| | " + " | ".join(f"`{v}`" for v in report.comparison.variants) + " |"
     yield "|:--|" + "--:|" * len(report.comparison.variants)
     for metric, rows in groups.items():
-        found = {row.variant: row for row in rows}
+        mine = {row.variant: row for row in rows}
         cells = [
-            (text or _cell)(found[v], rows) if v in found else ""
-            for v in report.comparison.variants
+            (text or _cell)(mine[v], rows) if v in mine else "" for v in report.comparison.variants
         ]
         yield f"| `{metric}` | " + " | ".join(cells) + " |"
 

@@ -6,7 +6,8 @@ What stands between `<!-- generated: WHAT -->` and `<!-- end -->` is made by `re
     findings                           the verdicts of the primary metrics, and what agrees with the reference
     beside                             the reference's tables, ours beside them
     table WORKLOAD METRICS [BASELINE]  ours: a line a metric (glob patterns joined by commas), a column a variant;
-                                       WORKLOAD may be NAME/BUCKET
+                                       WORKLOAD may be NAME/BUCKET; a pattern that matches nothing is an error, but
+                                       for one behind a `?`
     deviations WORKLOAD METRICS        the same metrics: the largest distance of a block from the mean
     chart NAME                         the report's chart of that name, an image of its own
     contents PAGE...                   (of an index) a line a page: what is compared, by which spec, how large

@@ -7,19 +7,24 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from perfrunner.build.identity import is_source
 from perfrunner.errors import UsageError
 from perfrunner.spec.suggest import did_you_mean
 
 TIMEOUT_S = 300.0
 _SUBMODULE = "160000"
 _HUNK_LINES = 10  # of one that does not apply
+UNSHALLOW = "this clone is shallow: fetch what it lacks with `git fetch --unshallow --tags`"
+# What a user's configuration would change of an answer.
+_PLAIN = ("-c", "color.ui=false", "-c", "log.showSignature=false")
+_AS_STORED = ("-c", "core.autocrlf=false", "-c", "core.eol=lf")
+_KEPT_SETTING = re.compile(r"GIT_CONFIG_(COUNT|KEY_\d+|VALUE_\d+|GLOBAL|SYSTEM|NOSYSTEM)")
 _WHOLE = re.MULTILINE | re.DOTALL
 
 
@@ -59,6 +64,11 @@ class Repository:
         """What it prints. GitError."""
         return run_git(self.top, *arguments, env=env, stdin=stdin)
 
+    @property
+    def shallow(self) -> bool:
+        """Whether the history ends before its beginning, as that of a clone with a depth."""
+        return self.git("rev-parse", "--is-shallow-repository").strip() == "true"
+
     def commit(self, revision: str) -> Commit:
         """What a revision names. UsageError: unknown (the nearest names), or not in a shallow clone."""
         try:
@@ -74,8 +84,8 @@ class Repository:
             "for-each-ref", "--format=%(refname:short)", "refs/heads", "refs/tags", "refs/remotes"
         ).split()
         hint = None
-        if self.git("rev-parse", "--is-shallow-repository").strip() == "true":
-            hint = "this clone is shallow: fetch what it lacks with `git fetch --unshallow --tags`"
+        if self.shallow:
+            hint = UNSHALLOW
         elif Path(revision).is_dir():
             hint = f"a directory is named with its path: ./{revision}"
         name = re.split(r"[~^@]", revision, maxsplit=1)[0]  # of main~2 the branch
@@ -107,8 +117,15 @@ class Repository:
             names.append(fields[-1])
         return tuple(sorted(name.removeprefix(self.prefix) for name in names))
 
-    def export(self, sha: str, target: Path, patch: Path | None = None) -> None:
-        """The engine's directory of a commit, as files in `target`. UsageError."""
+    def ignored_files(self) -> tuple[str, ...]:
+        """Files below `prefix`, relative to it, that are ignored; a directory that is so as a whole ends in `/`."""
+        text = run_git(
+            self.top / self.prefix, "ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"
+        )  # fmt: skip
+        return tuple(filter(None, text.split("\0")))
+
+    def export(self, sha: str, target: Path, patch: Path | None = None) -> Path:
+        """The engine's directory of a commit as files below `target`, beside what its links point to. UsageError."""
         with tempfile.TemporaryDirectory(prefix="perfrunner-git-") as aside:
             env = {"GIT_INDEX_FILE": f"{aside}/index"}
             self.git("-c", "core.sparseCheckout=false", "read-tree", sha, env=env)
@@ -119,19 +136,26 @@ class Repository:
                 env["GIT_OBJECT_DIRECTORY"] = f"{aside}/objects"
                 env["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = objects.strip()
                 self._apply(patch, sha, env)
-            entries = self.git("ls-files", "-s", "-z", "--", self.prefix or ".", env=env)
-            files, submodules = _entries(entries)
-            out = f"{aside}/out/"
-            self.git(
-                "checkout-index", "-z", "--stdin", f"--prefix={out}",
-                env=env, stdin="".join(f"{name}\0" for name in files),
-            )  # fmt: skip
-            for name, commit in submodules.items():
-                self._submodule(name, sha, commit).export(commit, Path(out, name))
-            made = Path(out, self.prefix)
-            if made.is_dir():
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copytree(made, target, dirs_exist_ok=True)
+            wanted = {self.prefix or "."}
+            asked: set[str] = set()
+            while wanted - asked:
+                self._check_out(sorted(wanted - asked), sha, target, env)
+                asked |= wanted
+                wanted = _missing_targets(target)
+        made = target / self.prefix
+        _refuse_links_out(made, target, sha)
+        return made
+
+    def _check_out(self, names: list[str], sha: str, target: Path, env: Mapping[str, str]) -> None:
+        """Files and submodules of these names, and below them."""
+        entries = self.git("--literal-pathspecs", "ls-files", "-s", "-z", "--", *names, env=env)
+        files, submodules = _entries(entries)
+        self.git(
+            *_AS_STORED, "checkout-index", "-z", "--stdin", f"--prefix={target}/",
+            env=env, stdin="".join(f"{name}\0" for name in files),
+        )  # fmt: skip
+        for name, commit in submodules.items():
+            self._submodule(name, sha, commit).export(commit, target / name)
 
     def _apply(self, patch: Path, sha: str, env: Mapping[str, str]) -> None:
         try:
@@ -173,11 +197,17 @@ def run_git(
     stdin: str = "",
     allowed: tuple[int, ...] = (0,),
 ) -> str:
-    """git without the caller's GIT_* settings (a hook's), in one language. GitError; UsageError without git."""
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
+    """git without the caller's GIT_* variables (a hook's) but its configuration (a CI's safe.directory), in one
+    language. GitError; UsageError without git.
+    """
+    clean = {
+        k: v
+        for k, v in os.environ.items()
+        if not k.startswith("GIT_") or _KEPT_SETTING.fullmatch(k)
+    }
     try:
         done = subprocess.run(
-            ["git", "-C", str(directory), *arguments],
+            ["git", "-C", str(directory), *_PLAIN, *arguments],
             env={**clean, "LC_ALL": "C.UTF-8", "GIT_OPTIONAL_LOCKS": "0", **(env or {})},
             input=stdin,
             capture_output=True,
@@ -191,10 +221,23 @@ def run_git(
             "git is not installed: sources cannot be told apart", "apt-get install git"
         ) from None
     except subprocess.TimeoutExpired:
-        raise GitError(f"git {arguments[0]} took more than {TIMEOUT_S:g} s") from None
+        raise GitError(f"git {_command(arguments)} took more than {TIMEOUT_S:g} s") from None
     if done.returncode not in allowed:
-        raise GitError(done.stderr.strip() or f"git {arguments[0]}: status {done.returncode}")
+        raise GitError(
+            done.stderr.strip() or f"git {_command(arguments)}: status {done.returncode}"
+        )
     return done.stdout
+
+
+def _command(arguments: Sequence[str]) -> str:
+    """Behind the settings and options of git itself."""
+    words = iter(arguments)
+    for word in words:
+        if word == "-c":
+            next(words, None)
+        elif not word.startswith("-"):
+            return word
+    return ""
 
 
 def changes(one: Path, other: Path) -> list[tuple[str, int, int]]:
@@ -239,6 +282,40 @@ def _diff(one: Path, other: Path) -> str:
 
 def _count(text: str) -> int:
     return int(text) if text.isdigit() else 0
+
+
+def _links(root: Path) -> Iterator[tuple[Path, Path | None]]:
+    """Every link below, and where it leads, as the text says; None: nowhere that a path of `root` is."""
+    for directory, directories, files in os.walk(root):
+        for path in (Path(directory, name) for name in (*directories, *files)):
+            if path.is_symlink():
+                leads = Path(os.path.normpath(path.parent / path.readlink()))
+                yield path, leads if leads.is_relative_to(root) else None
+
+
+def _missing_targets(root: Path) -> set[str]:
+    """Paths below `root`, relative to it, that links point to and that are not there."""
+    return {
+        leads.relative_to(root).as_posix()
+        for _, leads in _links(root)
+        if leads is not None and not os.path.lexists(leads)
+    }
+
+
+def _refuse_links_out(engine: Path, root: Path, sha: str) -> None:
+    """UsageError for a link that a build would read and that the revision has no content for."""
+    for path, leads in list(_links(root)):
+        if leads is not None and path.exists() and path.resolve().is_relative_to(root.resolve()):
+            continue
+        if path.is_relative_to(engine) and is_source(path.relative_to(engine).as_posix()):
+            where = (
+                "leads out of the repository"
+                if leads is None
+                else "leads to nothing that the revision has"
+            )
+            name = path.relative_to(root).as_posix()
+            raise UsageError(f"{sha[:12]}: the link {name} -> {path.readlink()} {where}")
+        path.unlink()
 
 
 def _entries(text: str) -> tuple[Sequence[str], Mapping[str, str]]:

@@ -67,6 +67,7 @@ class Distance:
     added: int = 0
     removed: int = 0
     changed: tuple[tuple[str, int, int], ...] = field(default=())
+    shallow: bool = False  # the clone: what it lacks cannot be counted
 
     @property
     def text(self) -> str:
@@ -75,6 +76,8 @@ class Distance:
         if self.ahead is not None:
             n = "1 commit" if self.ahead == 1 else f"{self.ahead} commits"
             parts.append(f"{n} ahead" + (f", {self.behind} behind" if self.behind else ""))
+        elif self.shallow:
+            parts.append("commits not counted (the clone is shallow)")
         if not self.files:
             parts.append("the same content")
         else:

@@ -154,7 +154,7 @@ def _resolve(
         directory = engine_src if source is None else engine_in(Path(str(source.dir)))
     except ValueError as error:
         raise UsageError(str(error)) from None
-    snapshot = take_snapshot(directory, cache_dir)
+    snapshot = take_snapshot(directory, cache_dir, _ignored(directory))
     one = ResolvedSource(
         name=IN_USE if source is None else source.text,
         sha256=snapshot.sha256,
@@ -170,16 +170,31 @@ def _resolve(
 def _head(directory: Path) -> dict[str, Any]:
     """The commit that a tree stands on, and the files in which it differs; empty outside a repository."""
     try:
-        repository = Repository.around(directory)
-        if repository is None or not repository.git(
-            "ls-files", "--", f"{directory}/CMakeLists.txt"
-        ):
+        repository = _keeper(directory)
+        if repository is None:
             return {}
         commit = repository.commit("HEAD")
     except (UsageError, GitError):
         return {}  # a tree needs no git: it is named by its content
     dirty = tuple(name for name in repository.changed_files() if is_source(name))
     return {"commit": commit.sha, "title": commit.title, "date": commit.date, "dirty": dirty}
+
+
+def _keeper(directory: Path) -> Repository | None:
+    """The repository that has the engine's tree in it; one in which it only lies does not count."""
+    repository = Repository.around(directory)
+    if repository is None or not repository.git("ls-files", "--", f"{directory}/CMakeLists.txt"):
+        return None
+    return repository
+
+
+def _ignored(directory: Path) -> tuple[str, ...]:
+    """What of a tree its repository ignores: a clean tree is its commit, whatever editors and tools leave in it."""
+    try:
+        repository = _keeper(directory)
+        return () if repository is None else repository.ignored_files()
+    except (UsageError, GitError):
+        return ()
 
 
 def _revision(
@@ -215,13 +230,13 @@ def _exported(repository: Repository, sha: str, patch: Path | None, cache_dir: P
     (cache_dir / "sources").mkdir(exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=".export.", dir=cache_dir / "sources"))
     try:
-        repository.export(sha, staging, patch)
-        if not is_engine_source(staging):
+        engine = repository.export(sha, staging, patch)
+        if not is_engine_source(engine):
             where = repository.prefix or "its top directory"
             raise UsageError(
                 f"{sha[:12]} of {repository.top} has no engine source in {where} (CMakeLists.txt and options/)"
             )
-        return take_snapshot(staging, cache_dir)
+        return take_snapshot(engine, cache_dir)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 
@@ -232,7 +247,7 @@ def _content(source: ResolvedSource, engine_src: Path) -> str | None:
         return None
     directory = engine_src if source.name == IN_USE else Path(source.directory)
     try:
-        return content_hash(directory)
+        return content_hash(directory, _ignored(directory))
     except BuildError:
         return None
 
@@ -263,7 +278,7 @@ def _taken_again(source: ResolvedSource, cache_dir: Path) -> Snapshot | None:
     else:
 
         def make() -> Snapshot | None:
-            return take_snapshot(directory, cache_dir)
+            return take_snapshot(directory, cache_dir, _ignored(directory))
 
     try:
         return make()
@@ -292,11 +307,13 @@ def _distance(
     engine_src: Path,
 ) -> Distance:
     ahead = behind = None
+    shallow = False
     log: tuple[str, ...] = ()
     if base.commit is not None and one.commit is not None:
         try:
             repository = Repository.around(engine_src)
-            if repository is not None:
+            shallow = repository is not None and repository.shallow
+            if repository is not None and not shallow:
                 ahead, log = repository.log(base.commit, one.commit, MOST_LINES)
                 behind, _ = repository.log(one.commit, base.commit, 1)
         except (GitError, UsageError):
@@ -314,4 +331,5 @@ def _distance(
         added=sum(added for _, added, _ in changed),
         removed=sum(removed for _, _, removed in changed),
         changed=tuple(changed[:MOST_LINES]),
+        shallow=shallow,
     )

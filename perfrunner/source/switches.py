@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from perfrunner.errors import UsageError
@@ -22,40 +23,62 @@ from perfrunner.spec.variant import Variant
 class SwitchTables:
     """The tables at the time when a spec is read, of what is at hand then: trees and plain revisions.
 
-    `renamed`: `NAME=REV` of the command line, which gives variants other sources than the spec's.
+    `renamed`: `NAME=REV` of the command line, which gives variants other sources than the spec's. `revisions_of` says
+    whose revisions are meant, or why there is no telling (UsageError). `settled`: the sources are known from an earlier
+    run, and revisions of that time may be gone.
     """
 
-    def __init__(self, engine_src: Path, renamed: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        engine_src: Path,
+        renamed: tuple[str, ...] = (),
+        *,
+        revisions_of: Callable[[], Path] | None = None,
+        settled: bool = False,
+    ) -> None:
         self._engine_src = engine_src
         self._renamed = renamed
+        self._revisions_of = revisions_of or (lambda: engine_src)
+        self._settled = settled
         self._revisions: dict[str, Table | None] = {}
 
     def __call__(self, variant: str, source: SourceSpec | None) -> Table | None:
-        """None where only resolving the sources will tell."""
+        """None where only resolving the sources will tell. UsageError for a revision that is not there."""
         if any(text.startswith(f"{variant}=") for text in self._renamed):
             return None
         if source is None:
             return table_of(self._engine_src)
         if source.git is None:
             return own_tables(variant, source)
-        if source.patch is not None:
-            return None
-        if source.git not in self._revisions:
-            self._revisions[source.git] = self._of_revision(source.git)
-        return self._revisions[source.git]
+        table = self.of_revision(source.git)
+        return None if source.patch is not None else table
 
-    def _of_revision(self, revision: str) -> Table | None:
-        """What is wrong with the revision itself is said when the sources are resolved."""
+    def of_revision(self, revision: str) -> Table | None:
+        """UsageError when the engine's repository has no such revision."""
+        if revision not in self._revisions:
+            try:
+                self._revisions[revision] = self._read(revision)
+            except UsageError:
+                if not self._settled:
+                    raise
+                self._revisions[revision] = None
+        return self._revisions[revision]
+
+    def _read(self, revision: str) -> Table | None:
+        """What else is wrong with the revision is said when the sources are resolved."""
+        repository = Repository.around(self._revisions_of())
+        if repository is None:
+            raise UsageError(
+                f"the engine source {self._engine_src} is in no git repository",
+                "name a checkout's with --engine-src, or use source.dir",
+            )
         try:
-            repository = Repository.around(self._engine_src)
-            if repository is None:
-                return None
             commit = repository.commit(revision).sha
             listed = repository.git("ls-tree", "--name-only", commit, f"{repository.prefix}{FILE}")
             if not listed:
                 return own_table()
             text = repository.git("show", f"{commit}:{repository.prefix}{FILE}")
-        except (UsageError, GitError):
+        except GitError:
             return None
         return parse_table(text, f"{revision}:{repository.prefix}{FILE}")
 

@@ -13,6 +13,7 @@ from pydantic import (
     model_serializer,
 )
 
+from perfrunner.errors import UsageError
 from perfrunner.spec.allocator import AllocatorSpec
 from perfrunner.spec.base import Piece, ScalarText, VariantName, items_error, matching
 from perfrunner.spec.params import wrong_params
@@ -64,6 +65,19 @@ class Variant(Piece):
     )
     params: dict[ParamName, ParamValue] = Field(default_factory=dict, description="engine --param")
     env: dict[EnvName, EnvValue] = Field(default_factory=dict, description="engine environment")
+
+    @field_validator("source")
+    @classmethod
+    def _a_revision(cls, source: SourceSpec | None, info: ValidationInfo) -> SourceSpec | None:
+        """One that is there, where a spec is read by somebody who can look."""
+        tables = (info.context or {}).get("switches")
+        if tables is not None and source is not None and source.git and "name" in info.data:
+            try:
+                tables(info.data["name"], source)
+            except UsageError as error:
+                hint = f" ({error.hint})" if error.hint else ""
+                raise items_error({"git": f"{error.message}{hint}"}) from None
+        return source
 
     @field_validator("options")
     @classmethod

@@ -50,6 +50,13 @@ def compared(metric_id, theirs, ours, verdict, n=10):
         ((100, 120), (1.02, 1.011, 1.03), "better", "agrees"),
         ((100, 120), (0.9, 0.8, 0.95), "worse", "disagrees"),
         ((100, 120), (1.0, 0.995, 1.005), "same", "disagrees"),
+        (
+            (100, 120),
+            (1.005, 1.002, 1.008),
+            "better",
+            "disagrees",
+        ),  # small: certain, and within the margin
+        ((100, 120), (0.995, 0.992, 0.998), "worse", "disagrees"),
         ((100, 120), (1.0, 0.9, 1.1), "unsure", "cannot tell"),
         ((100, 120), (1.2, 1.1, 1.3), "invalid", "cannot tell"),
         ((100, 100.5), (1.0, 0.995, 1.005), "same", "agrees"),
@@ -81,6 +88,12 @@ def test_theirs_of_a_percentage_is_a_difference():
 )
 def test_of_two_that_agree_the_sizes_are_compared(theirs, ours, verdict, size):
     assert compared("ops_per_s", theirs, ours, verdict).size == size
+
+
+@pytest.mark.parametrize("ours", [(0.997, 0.994, 0.999), (1.002, 0.999, 1.004)])
+def test_two_that_stay_within_the_margin_have_no_size(ours):
+    line = compared("ops_per_s", (100, 100.5), ours, "same")
+    assert (line.agreement, line.why, line.size) == ("agrees", "both stay within the margin", "")
 
 
 def test_too_few_blocks_tell_nothing():

@@ -150,6 +150,63 @@ def test_a_gate(cli, repository, slowdown, code):
     assert ("--fail-on worse: main pf persistent ops_per_s is worse" in result.stderr) is bool(code)
 
 
+@pytest.fixture
+def spec_of_revisions(cli, repository):
+    """A spec whose variants are main~1 and `mian`; the line of the latter."""
+    path = cli.directory / "revisions.yaml"
+    text = (cli.directory / "spec.yaml").read_text()
+    mine = "  mine:\n    allocator: {name: system}\n    source:\n      git: mian\n"
+    path.write_text(text.replace("matrix:", f"{mine}matrix:"))
+    return path, path.read_text().splitlines().index("      git: mian") + 1
+
+
+@pytest.mark.parametrize(
+    "words", [["validate"], ["plan"], ["run", "--dry-run"], ["build"], ["run"]]
+)
+def test_an_unknown_revision_of_a_spec_is_told_at_its_line(
+    cli, repository, spec_of_revisions, words
+):
+    runner = repository()
+    path, line = spec_of_revisions
+    error = cli(*words, path.name, code=2).stderr
+    assert (
+        f"revisions.yaml:{line}: variants.mine.source.git: {cli.directory} has no revision mian"
+        in error
+    )
+    assert "did you mean main?" in error
+    assert runner.arguments is None
+
+
+def test_an_unknown_revision_of_the_command_line_is_told_before_a_plan(cli, repository):
+    error = cli("plan", "spec.yaml", "--source", "glibc=mian", code=2).stderr
+    assert "variant glibc: " in error
+    assert "has no revision mian (did you mean main?)" in error
+    assert "variant mian: " in cli("ab", "--dry-run", "main", "mian", code=2).stderr
+
+
+@pytest.mark.parametrize("words", [["validate"], ["plan"], ["run"], ["build"]])
+def test_revisions_of_a_spec_are_not_those_of_perfrunners_own_engine(
+    cli, repository, spec_of_revisions, monkeypatch, tmp_path, words
+):
+    """In another repository, whose engine is nowhere near, our own repository is not what was meant."""
+    repository()
+    other = tmp_path / "other"
+    other.mkdir()
+    subprocess.run(["git", "init", "-q", other], check=True)
+    for name in ("spec.yaml", "revisions.yaml"):
+        text = (cli.directory / name).read_text().replace("mian", "main")
+        (other / name).write_text(text)
+    monkeypatch.chdir(other)
+    monkeypatch.setattr("perfrunner.cli.engine_source.bundled", lambda name: cli.directory / name)
+    assert (
+        f"{other} has no engine_src/ here or above" in cli(*words, "revisions.yaml", code=2).stderr
+    )
+    if words == ["plan"]:
+        assert cli("plan", "spec.yaml").stdout, "the engine as it is"
+        words = ["plan", "--source", "glibc=main"]
+        assert "has no engine_src/ here or above" in cli(*words, "spec.yaml", code=2).stderr
+
+
 def test_a_dry_run_shows_both(cli, repository):
     plan = cli.json("ab", "main~1", "main", "--dry-run")
     assert list(plan["variants"]) == ["main-1", "main"]

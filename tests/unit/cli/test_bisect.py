@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import subprocess
 from types import SimpleNamespace
 
@@ -21,6 +23,10 @@ COMMITS, CULPRIT = 8, 5
 
 class Killed(BaseException):
     """As by SIGKILL: nothing is tidied up."""
+
+
+def killed():
+    raise Killed
 
 
 @pytest.fixture
@@ -45,6 +51,7 @@ def lab(cli, monkeypatch):
         git("commit", "-q", "-m", f"change {number}")
         commits.append(git("rev-parse", "HEAD"))
     made = SimpleNamespace(cli=cli, commits=commits, runs=[], lives=99, git=git)
+    made.end = killed
     made.program = lambda text: text  # what the compiler makes of a source
 
     def build(variant, source, cache, progress, programs):
@@ -61,11 +68,11 @@ def lab(cli, monkeypatch):
 
     def run(spec, **arguments):
         if len(made.runs) == made.lives:
-            raise Killed
+            made.end()
         sha = spec.variants[list(spec.variants)[1]].source.git
         made.runs.append(commits.index(sha))
         slow = 0.03 if commits.index(sha) >= CULPRIT else 0.0
-        out, name = arguments["out_dir"], f"bisect-{len(made.runs)}"
+        out, name = arguments["out_dir"], f"bisect-{os.getpid()}-{len(made.runs)}"
         with ResultStore.open(out) as store:
             store.create_experiment(
                 ExperimentRecord(
@@ -123,15 +130,38 @@ def test_commits_that_leave_the_programs_alone_are_not_measured(lab):
 
 
 def test_killed_it_goes_on_with_resume(lab):
-    for life in (1, 2):
+    for life in (0, 1, 2):  # 0: within the first step
         lab.lives = life
         with pytest.raises(Killed):
-            lab.cli(*lab.words, *(["--resume"] if life > 1 else []))
+            lab.cli(*lab.words, *(["--resume"] if life > 0 else []))
     lab.lives = 99
     lab.cli(*lab.words, "--resume")
     assert len(lab.runs) == len(set(lab.runs)), "no commit was measured twice"
     (state,) = (lab.cli.directory / "perfrunner-results" / "bisect").glob("*.json")
     assert json.loads(state.read_text())["good"] == lab.commits[0]
+
+
+@pytest.mark.parametrize("life", [0, 1])
+def test_a_process_ended_by_sigkill_goes_on_with_resume(lab, life):
+    lab.lives, lab.end = life, lambda: os.kill(os.getpid(), signal.SIGKILL)
+    child = os.fork()
+    if child == 0:
+        lab.cli(*lab.words)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status)
+    assert os.WTERMSIG(status) == signal.SIGKILL
+    lab.lives = 99
+    assert lab.cli.json(*lab.words, "--resume")["culprits"] == [lab.commits[CULPRIT]]
+    assert (COMMITS in lab.runs) == (life == 0), (
+        "the bad end is measured again only where it was not"
+    )
+
+
+def test_ends_that_are_refused_leave_nothing_to_resume(lab):
+    words = [{lab.commits[0]: "main", "main": "main~2"}.get(word, word) for word in lab.words]
+    lab.cli(*words, code=2)
+    assert "nothing to resume" in lab.cli(*words, "--resume", code=2).stderr
 
 
 @pytest.mark.parametrize(

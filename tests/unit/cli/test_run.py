@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
 from datetime import datetime, timedelta, timezone
 from types import SimpleNamespace
 
@@ -103,6 +104,9 @@ def test_run_hands_over_what_the_command_line_says(cli, play):
 def test_a_source_of_the_command_line(cli, play, tmp_path):
     runner = play()
     (cli.directory / "fix.patch").touch()
+    git = ["git", "-C", str(cli.directory), "-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "x"], ["tag", "v1"]):
+        subprocess.run([*git, *words], check=True)
     cli("run", "spec.yaml", "--set", "variants.glibc.source={git: main, patch: fix.patch}",
         "--source", "glibc=v1", "--source", "always,3=.")  # fmt: skip
     variants = runner.arguments.spec.variants

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
+
+from perfrunner.cli.run import command
+from perfrunner.spec.profiles import profile_names
 
 ROOT = Path(__file__).parents[3]
 SPECS = ROOT / "specs" / "experiments"
@@ -80,6 +84,34 @@ def test_publish_of_another_page_of_a_spec(checkout):
         "run specs/experiments/plain.yaml --profile historic",
         "report plain --page docs/experiments/plain-large.md",
     ]
+
+
+def test_publish_measures_a_page_as_it_says_that_it_is_made(checkout):
+    page = checkout / "docs" / "experiments" / "plain-large.md"
+    with page.open("a") as text:
+        text.write(
+            "<!-- run: --profile historic --set buckets=[ephemeral] --cluster specs/*.yaml -->\n"
+        )
+    found = call(checkout, "publish", "plain-large", "--resume")
+    assert found.stdout.splitlines()[0] == (
+        "run specs/experiments/plain.yaml --profile historic --set buckets=[ephemeral]"
+        " --cluster specs/*.yaml --resume"
+    )
+
+
+def test_options_of_a_page_are_those_of_a_run():
+    """What a page says is what `perfrunner run` understands, of a profile that its spec has."""
+    said = [
+        (path, found)
+        for path in sorted((ROOT / "docs" / "experiments").glob("*.md"))
+        if (found := re.search(r"^<!-- run: (.*) -->$", path.read_text(), re.MULTILINE))
+    ]
+    assert {path.stem for path, _ in said} >= {"failover", "two-nodes-pillowfight"}
+    for path, found in said:
+        context = command.make_context("run", ["spec.yaml", *found[1].split()])
+        spec = re.search(r"<!-- spec: (\S+) -->", path.read_text())
+        assert spec is not None
+        assert context.params["profile"] in profile_names(path.parent / spec[1]), path
 
 
 def test_publish_does_not_publish_a_run_that_failed(checkout):

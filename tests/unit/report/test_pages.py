@@ -153,6 +153,42 @@ def test_a_later_run_of_one_workload_stands_beside_the_kept_ones(page, data):
     assert len(read_archive(data_file(page))) == 1
 
 
+def test_a_later_run_of_one_bucket_type_stands_beside_the_other(page, data):
+    publish(page, data)
+    before = page.read_text()
+    trials = tuple(
+        t for t in data.trials if (t.workload, t.bucket) == ("append", "persistent")
+    )  # fmt: skip
+    later = replace(data, experiment=replace(data.experiment, id="later", seed=7), trials=trials)
+    publish(page, later, add=True)
+    text = page.read_text()
+    assert [d.experiment.id for d in read_archive(data_file(page))] == [data.experiment.id, "later"]
+    assert "append · persistent: run `later`, seed 7" in text
+    assert f"pillowfight, append · ephemeral: run `{data.experiment.id}`" in text
+    table = "<!-- generated: table append/ephemeral"
+    assert (
+        text[text.index(table) :].split("<!-- end -->")[0]
+        == (before[before.index(table) :].split("<!-- end -->")[0])
+    ), "the kept run's"
+
+
+def test_a_pattern_that_matches_nothing_is_no_table_with_a_line_less(page, data):
+    publish(page, data)
+
+    def with_patterns(patterns):
+        text = page.read_text()
+        page.write_text(re.sub(r"(table append/ephemeral) \S+", rf"\1 {patterns}", text))
+
+    with_patterns("ops_per_s,ops_per_sec")
+    with pytest.raises(UsageError, match="no metric of append · ephemeral matches ops_per_sec"):
+        renewed(page)
+    with_patterns("ops_per_s,?ops_per_sec")
+    assert "| `ops_per_s` |" in renewed(page)
+    with_patterns("?ops_per_sec,?vsz_byte")
+    with pytest.raises(UsageError, match="no metric of append"):
+        renewed(page)
+
+
 def test_an_experiment_of_another_spec_is_refused(page, data):
     other = replace(data, experiment=replace(data.experiment, name="other"))
     with pytest.raises(UsageError, match="is about quickstart"):

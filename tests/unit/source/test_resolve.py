@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 from scratch_repo import Repo, a_spec
 
+from perfrunner.bisect.search import Measured, Search
+from perfrunner.bisect.state import BisectState
 from perfrunner.build.identity import content_hash
 from perfrunner.errors import UsageError
 from perfrunner.source import Sources, resolve_sources, restore_sources, same_arms
+from perfrunner.source.git import Repository, run_git
 from perfrunner.source.model import Distance, distance_of
 
 PATCH = """\
@@ -141,6 +144,156 @@ def test_a_submodules_commit_that_was_never_fetched_is_named_with_its_remedy(
         f" which {repo.engine / 'third'} does not have"
     )
     assert caught.value.hint == f"git -C {repo.engine / 'third'} fetch --all --tags"
+
+
+def test_what_a_user_has_configured_changes_nothing(
+    repo: Repo, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = a_spec(v1={"git": "v1"}, x={"git": "feature/x"})
+    plain = resolve_sources(spec, repo.engine, cache).record()
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / ".gitconfig").write_text(
+        "[log]\nshowSignature = true\n[color]\nui = always\n[core]\nautocrlf = true\neol = crlf\n"
+    )
+    monkeypatch.setenv("HOME", str(home))
+    assert resolve_sources(spec, repo.engine, tmp_path / "another cache").record() == plain
+
+
+def test_configuration_by_environment_reaches_git(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a CI says which directories are safe. What a hook's git hands down does not."""
+    config = tmp_path / "config"
+    config.write_text("[a]\nb = of a file\n")
+    for name, value in {
+        "GIT_CONFIG_GLOBAL": str(config),
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": "a.c",
+        "GIT_CONFIG_VALUE_0": "of the environment",
+        "GIT_DIR": "/nowhere",
+        "GIT_INDEX_FILE": "/nowhere",
+    }.items():
+        monkeypatch.setenv(name, value)
+    asked = [run_git(repo.top, "config", key) for key in ("a.b", "a.c")]
+    assert asked == ["of a file\n", "of the environment\n"]
+
+
+class TestAShallowClone:
+    @pytest.fixture
+    def clone(self, repo: Repo, tmp_path: Path) -> Repo:
+        """It has v1 and feature/x, and not what joins them."""
+        made = Repo(tmp_path / "clone")
+        made.top.mkdir()
+        made.git("init", "-q")
+        made.git("fetch", "-q", "--depth=1", f"file://{repo.top}", "refs/tags/v1:refs/tags/v1")
+        made.git("fetch", "-q", "--depth=1", f"file://{repo.top}", "feature/x:refs/heads/x")
+        made.git("checkout", "-q", "x")
+        return made
+
+    def test_has_no_counts_of_commits(self, clone: Repo, cache: Path) -> None:
+        spec = a_spec(v1={"git": "v1"}, x={"git": "x"})
+        distance = resolve_sources(spec, clone.engine, cache).distances["x"]
+        assert (distance.ahead, distance.behind, distance.log) == (None, None, ())
+        assert distance.text == "commits not counted (the clone is shallow); 1 file, +2 -1 lines"
+
+    def test_is_named_where_a_bisection_finds_no_way(self, clone: Repo) -> None:
+        repository = Repository.around(clone.engine)
+        assert repository is not None
+        ends = [repository.commit(name).sha for name in ("v1", "x")]
+        search = Search(
+            repository, BisectState("s", "ops_per_s", *ends), lambda *_: Measured(), lambda: None
+        )
+        with pytest.raises(UsageError, match="is no ancestor of") as caught:
+            list(search.run())
+        assert "this clone is shallow" in str(caught.value.hint)
+
+
+class TestWhatGitIgnores:
+    def test_is_no_part_of_a_tree(self, repo: Repo, cache: Path) -> None:
+        (repo.top / ".gitignore").write_text(
+            "compile_commands.json\n/engine_src/generated/\n*.log\n"
+        )
+        repo.commit("ignore")
+        (repo.engine / "compile_commands.json").write_text("[]\n")
+        (repo.engine / "generated").mkdir()
+        (repo.engine / "generated" / "a.h").write_text("1\n")
+        (repo.engine / "options" / "my.log").write_text("1\n")
+        spec = a_spec(head={"git": "HEAD"}, tree={"dir": str(repo.top)}, plain=None)
+        sources = resolve_sources(spec, repo.engine, cache)
+        assert len({one.sha256 for one in sources.of.values()}) == 1, "a clean tree is its commit"
+        assert not sources.foreign
+        assert not (sources.path("tree") / "compile_commands.json").exists()
+        again, said = restore_sources(sources.record(), repo.engine, cache, "e")
+        assert said == []
+        shutil.rmtree(cache)
+        again, _ = restore_sources(sources.record(), repo.engine, cache, "e")
+        assert again.of == sources.of
+        repo.git("add", "-f", "engine_src/compile_commands.json")
+        tree = resolve_sources(spec, repo.engine, cache).of["tree"]
+        assert tree.dirty == ("compile_commands.json",)
+        assert tree.sha256 != sources.of["tree"].sha256
+
+    def test_counts_where_the_engine_itself_is_ignored(self, repo: Repo, cache: Path) -> None:
+        """As a package installed in a project's .venv is."""
+        inside = repo.top / "venv" / "engine_src"
+        shutil.copytree(repo.engine, inside)
+        (repo.top / ".gitignore").write_text("/venv/\n")
+        spec = a_spec(head={"git": "HEAD"}, tree={"dir": str(inside)})
+        assert resolve_sources(spec, repo.engine, cache).path("tree").is_dir()
+        assert text(resolve_sources(spec, repo.engine, cache), "tree") == "two\n"
+
+
+class TestLinks:
+    def test_of_a_revision_give_what_they_give_in_its_tree(self, repo: Repo, cache: Path) -> None:
+        common, far = repo.top / "common", repo.top / "far [1]"
+        for directory in (common, far):
+            directory.mkdir()
+        (far / "b.cc").write_text("far\n")
+        (common / "a.h").write_text("near\n")
+        (common / "b.cc").symlink_to("../far [1]/b.cc")
+        (repo.engine / "NOTICE").symlink_to("../notes.txt")
+        (repo.engine / "common").symlink_to("../common")
+        (repo.engine / "c.cc").symlink_to("main.cc")
+        (repo.engine / "again").symlink_to(".")
+        repo.commit("links")
+        sources = resolve_sources(
+            a_spec(a={"git": "main"}, b={"dir": str(repo.top)}), repo.engine, cache
+        )
+        found = [
+            text(sources, "a", name) for name in ("NOTICE", "common/a.h", "common/b.cc", "c.cc")
+        ]
+        assert found == ["beside the engine\n", "near\n", "far\n", "two\n"]
+        assert sources.of["a"].sha256 == sources.of["b"].sha256
+        assert not (sources.path("a") / "again").exists()
+
+    @pytest.mark.parametrize(
+        ("target", "where"),
+        [
+            ("../../outside.h", "leads out of the repository"),
+            ("/etc/hostname", "leads out of the repository"),
+            ("gone.h", "leads to nothing that the revision has"),
+        ],
+    )
+    def test_that_lead_out_are_refused(
+        self, repo: Repo, cache: Path, target: str, where: str
+    ) -> None:
+        (repo.top.parent / "outside.h").write_text("mine\n")
+        (repo.engine / "a.h").symlink_to(target)
+        repo.commit("a link")
+        (repo.engine / "a.h").unlink()
+        with pytest.raises(UsageError) as caught:
+            resolve_sources(a_spec(a={"git": "v1"}, b={"git": "main"}), repo.engine, cache)
+        sha = repo.git("rev-parse", "--short=12", "main").strip()
+        assert (
+            caught.value.message == f"variant b: {sha}: the link engine_src/a.h -> {target} {where}"
+        )
+
+    def test_that_no_build_reads_may_lead_anywhere(self, repo: Repo, cache: Path) -> None:
+        (repo.engine / "map.md").symlink_to("/nowhere/map.md")
+        repo.commit("a link")
+        sources = resolve_sources(a_spec(a={"git": "v1"}, b={"git": "main"}), repo.engine, cache)
+        assert text(sources, "b") == "two\n"
 
 
 class TestOneContentUnderTwoNames:

@@ -61,10 +61,22 @@ def test_what_is_not_at_hand_is_left_to_the_sources(repo: Repo, tmp_path: Path) 
     assert tables("b", None) is None, "the command line names its source"
     assert tables("c=d", None) is None
     assert tables("a", SourceSpec(git="main", patch="fix.patch")) is None
-    assert tables("a", SourceSpec(git="no-such-branch")) is None
+    settled = SwitchTables(repo.engine, settled=True)
+    assert settled("a", SourceSpec(git="no-such-branch")) is None, "a run that was begun has a copy"
+
+
+@pytest.mark.parametrize("patch", [None, "fix.patch"])
+def test_a_revision_that_is_not_there_is_told_when_a_spec_is_read(
+    repo: Repo, tmp_path: Path, patch: str | None
+) -> None:
+    tables = SwitchTables(repo.engine, ("b=feature/x",))
+    with pytest.raises(UsageError, match=r"has no revision mian \(did you mean main\?\)"):
+        tables("a", SourceSpec(git="mian", patch=patch))
+    assert tables("b", SourceSpec(git="mian", patch=patch)) is None
     outside = tmp_path / "outside"
     (outside / "options").mkdir(parents=True)
-    assert SwitchTables(outside)("a", SourceSpec(git="main")) is None
+    with pytest.raises(UsageError, match="is in no git repository"):
+        SwitchTables(outside)("a", SourceSpec(git="main", patch=patch))
 
 
 def test_a_broken_table_of_a_revision_is_named(repo: Repo) -> None:
