@@ -113,6 +113,7 @@ class Alarm:
     first_at: datetime
     first_run: int
     known: str
+    known_at: datetime
     known_run: int
     p: float
 
@@ -140,6 +141,11 @@ class History:
     why: tuple[str, ...] = ()
     alarms: tuple[Alarm, ...] = ()
     newest: str = ""
+    newest_at: datetime | None = None
+
+    def known_after(self, moment: datetime) -> tuple[Alarm, ...]:
+        """What became known with runs that were begun later."""
+        return tuple(alarm for alarm in self.alarms if alarm.known_at > moment)
 
     @property
     def news(self) -> tuple[Alarm, ...]:
@@ -185,6 +191,7 @@ def history(nights: Sequence[Night], metric: str, *, metrics: int = 1) -> Histor
         why=unlike.lines(),
         alarms=tuple(_told_once(alarms)),
         newest=newest.experiment,
+        newest_at=newest.created_at,
     )
 
 
@@ -361,6 +368,7 @@ def _alarm(
         first_at=begun.created_at,
         first_run=first,
         known=series.runs[known].experiment,
+        known_at=series.runs[known].created_at,
         known_run=known,
         p=p,
     )
