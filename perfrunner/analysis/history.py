@@ -147,6 +147,15 @@ class History:
     alarms: tuple[Alarm, ...] = ()
     newest: str = ""
     newest_at: datetime | None = None
+    left_out_at: datetime | None = None  # the newest of them
+    left_out_why: str = ""
+
+    def begins_anew(self, moment: datetime) -> str:
+        """Why a series has no run that was begun until `moment` any more, though there was one; empty where it has."""
+        if self.left_out_at is None or self.left_out_at < moment:
+            return ""
+        cut = any(one.runs and one.runs[0].created_at > moment for one in self.series)
+        return self.left_out_why if cut else ""
 
     def known_after(self, moment: datetime) -> tuple[Alarm, ...]:
         """What became known with runs that were begun later."""
@@ -197,6 +206,10 @@ def history(nights: Sequence[Night], metric: str, *, metrics: int = 1) -> Histor
         alarms=tuple(_told_once(alarms, {n.experiment: place for place, n in enumerate(nights)})),
         newest=newest.experiment,
         newest_at=newest.created_at,
+        left_out_at=max(
+            (n.created_at for n in nights if n.experiment in unlike.found), default=None
+        ),
+        left_out_why=shortened(next(reversed(unlike.found.values()), [])),
     )
 
 

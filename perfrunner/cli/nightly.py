@@ -203,6 +203,7 @@ def _night(
         before=before.failed,
         log=tail,
         news=tuple(str(alarm) for alarm in news),
+        anew=next(filter(None, (one.begins_anew(before.told or EVER) for one in found)), ""),
         worse=any(alarm.turn == "worse" for alarm in news),
         report=report,
         details=tuple(details),

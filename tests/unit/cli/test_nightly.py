@@ -40,6 +40,7 @@ class Nights:
         self.rng = np.random.default_rng(7)
         self.night = 0
         self.next: float | int = 0.0
+        self.kernel = "6.1"
         self.flawed = False  # a run that ends, with 3: an arm could not be built
         self.calls: list[bool] = []
 
@@ -65,8 +66,11 @@ class Nights:
         name = f"small-{at:%Y%m%d}"
         self.night += 1
         with ResultStore.open(self.directory / OUT) as opened:
+            facts = {"hosts": {"h": {"kernel": self.kernel}}}
             opened.create_experiment(
-                ExperimentRecord(name, "small", SPEC, "", "s.yaml", 1, at, "0", state=state)
+                ExperimentRecord(
+                    name, "small", SPEC, "", "s.yaml", 1, at, "0", state=state, facts=facts
+                )
             )
             for block in range(1, 7) if gain is not None else ():
                 for position, variant in enumerate(SPEC["variants"], 1):
@@ -204,6 +208,20 @@ def test_a_trend_page_that_cannot_be_written_takes_no_news_with_it(one, nights, 
     assert f"error: cannot write {page}" in result.stderr
     page.rmdir()
     assert one(0.0) == ""
+
+
+def test_a_history_that_begins_anew_is_told_once(one, nights, cli):
+    for _ in range(5):
+        assert one(0.0) == ""
+    nights.kernel = "6.5"
+    told = one(0.0)
+    reason = "small: its history begins anew: host h kernel: 6.1 or 6.5"
+    assert told.startswith(f"Subject: perfrunner: {reason}\n\n- {reason}\n")
+    assert one(0.0) == ""
+    trend = (cli.directory / OUT / "nightly" / "trend.html").read_text()
+    assert "left out: 5 runs, small-20261001 to small-20261005: host h kernel: 6.1 or 6.5" in trend
+    nights.kernel = "6.1"
+    assert one(0.0) == "", "one odd night ends nothing"
 
 
 def test_what_was_known_before_the_first_night_is_no_news(one, nights):
