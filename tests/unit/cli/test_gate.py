@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfrunner.cli.gate import judge
+from perfrunner.cli.gate import Judgement, judge
 
 
 def row(**changes):
@@ -101,3 +101,15 @@ def test_the_line_names_the_row_and_the_reason():
     assert failing("worse", row()) == ("je pf persistent ops_per_s is worse",)
     (line,) = failing("unsure", SAME, row(verdict=None, reason="3 blocks: numbers only"))
     assert line == "je pf persistent ops_per_s is without a verdict (3 blocks: numbers only)"
+
+
+@pytest.mark.parametrize("fail_on", ["worse", "unsure"])
+def test_a_primary_metric_that_was_not_measured_is_said(fail_on):
+    """It has no row at all."""
+    primary = ["ops_per_s", "latency_get_p99_us"]
+    document = {"results": [BASELINE, SAME], "spec": {"primary": primary}}
+    judgement = judge(document, fail_on)
+    lines = judgement.failing if fail_on == "unsure" else judgement.passed_unknown
+    assert lines == ("latency_get_p99_us was not measured",)
+    document["results"].append(row(metric="latency_get_p99_us", direction="lower", verdict="same"))
+    assert judge(document, fail_on) == Judgement()
