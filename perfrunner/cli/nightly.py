@@ -154,9 +154,23 @@ def _perfrunner(words: Sequence[str], log: Path) -> int:
 
 
 def _was_cut(out: Path, spec: str) -> bool:
-    """Whether the newest run was cut off. One that failed is not gone on with: its source may be to blame."""
-    newest = _with_store(out, lambda store: store.latest(spec))
-    return newest is not None and newest.state in ("running", "interrupted")
+    """Whether the newest run was cut off, or lost a host when it had measured something.
+
+    One that failed otherwise is not gone on with: its source may be to blame.
+    """
+    from perfrunner.run.journal import ENDS, read_journal
+    from perfrunner.run.journal import FILE as JOURNAL
+
+    def read(store: ResultStore) -> bool:
+        newest = store.latest(spec)
+        if newest is None or newest.state == "done":
+            return False
+        if newest.state != "failed":
+            return True
+        ends = [e for e in read_journal(out / newest.id / JOURNAL) if e["event"] in ENDS]
+        return bool(ends and ends[-1].get("host") and store.load(newest.id).trials)
+
+    return bool(_with_store(out, read))
 
 
 def _newest_run(out: Path, name: str) -> datetime:

@@ -258,6 +258,27 @@ def test_a_run_that_was_cut_off_is_gone_on_with(one, nights):
     assert nights.calls == [False, False, True, False, False]
 
 
+@pytest.mark.parametrize(
+    ("gain", "end", "resumed"),
+    [
+        (0.0, {"event": "failed", "error": "kv1 does not answer", "host": True}, True),
+        (None, {"event": "failed", "error": "kv1 does not answer", "host": True}, False),
+        (0.0, {"event": "failed", "error": "no compiler", "host": False}, False),
+        (0.0, {"event": "finished", "exit": 3}, False),
+        (0.0, None, False),
+    ],
+    ids=["host", "nothing measured", "build", "stopped", "no journal"],
+)
+def test_a_run_whose_host_went_away_is_gone_on_with(one, nights, cli, gain, end, resumed):
+    """What it had measured is most of a night."""
+    nights.store(gain, "failed")
+    (run,) = (path for path in (cli.directory / OUT).iterdir() if path.name.startswith("small-"))
+    if end is not None:
+        (run / "journal.jsonl").write_text('{"event": "begun"}\n' + json.dumps(end) + "\n")
+    one(0.0)
+    assert nights.calls == [resumed]
+
+
 def test_a_spec_that_cannot_be_read_costs_its_own_night_only(one, nights, cli):
     """As after a pull that broke it."""
     broken = cli.directory / "broken.yaml"
