@@ -6,6 +6,7 @@ them: whether a new build changed something is what is asked.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ HOST_FACTS = (
     "governor", "clock_source", "turbo", "smt", "aslr", "numa_nodes", "glibc", "microcode", "swap_bytes",
     "cpus_allowed", "cgroup_cpu_max",
 )  # fmt: skip
+CONTAINER = "container"  # fact of a host: it is one, and its name is its id
+_SAME_MEMORY = 0.01  # share: what a kernel keeps for itself differs from boot to boot
 _NOT_MEASURED = {"port"}  # of the engine's settings
 _MOST_SHOWN = 6
 
@@ -38,13 +41,22 @@ def shared_circumstances(record: ExperimentRecord) -> dict[str, str]:
         for key in ("transport", "engine_nodes", "load_clients")
         if key in cluster
     }
+    found["cluster replicas"] = _text(cluster.get("replicas", 0))
     for name, facts in sorted(hosts_of(record.facts).items()):
-        found |= {f"host {name} {key}": _text(facts[key]) for key in HOST_FACTS if key in facts}
+        found |= _host(name, facts)
     for label, model in (("engine", EngineSpec), ("client", ClientSpec)):
         settings = _filled(model, spec.get(label) or {})
         found |= {f"{label} {k}": _text(v) for k, v in settings.items() if k not in _NOT_MEASURED}
     found["schedule"] = _text(spec.get("schedule", "side-by-side"))
+    found["relink"] = _text(spec.get("relink", "auto"))
     return found
+
+
+def _host(name: str, facts: Mapping[str, Any]) -> dict[str, str]:
+    counted = [key for key in HOST_FACTS if key in facts]
+    if facts.get(CONTAINER):
+        counted = [key for key in counted if key != "hostname"]
+    return {f"host {name} {key}": _text(facts[key]) for key in counted}
 
 
 def workload_circumstances(record: ExperimentRecord, name: str) -> dict[str, str]:
@@ -82,8 +94,14 @@ def differences(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
     return [
         f"{key}: {one.get(key, 'none')} or {other.get(key, 'none')}"
         for key in keys
-        if one.get(key) != other.get(key)
+        if not _alike(key, one.get(key), other.get(key))
     ]
+
+
+def _alike(key: str, one: str | None, other: str | None) -> bool:
+    if one is None or other is None or not key.endswith(" memory_bytes"):
+        return one == other
+    return math.isclose(float(one), float(other), rel_tol=_SAME_MEMORY)
 
 
 def shortened(lines: list[str]) -> str:
@@ -102,8 +120,8 @@ def same_hosts(
     one: Mapping[str, Mapping[str, Any]], other: Mapping[str, Mapping[str, Any]]
 ) -> bool:
     """The same names, and the same facts of each."""
-    return one.keys() == other.keys() and all(
-        one[name].get(key) == other[name].get(key) for name in one for key in HOST_FACTS
+    return one.keys() == other.keys() and not any(
+        differences(_host(name, one[name]), _host(name, other[name])) for name in one
     )
 
 

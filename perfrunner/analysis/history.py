@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -23,7 +23,7 @@ from perfrunner.analysis.circumstances import (
     variant_circumstances,
     workload_circumstances,
 )
-from perfrunner.analysis.level import ROUNDING, TO_SD, Change, changes
+from perfrunner.analysis.level import ROUNDING, SUDDEN, TO_SD, Change, changes
 from perfrunner.analysis.model import Cell, EffectKind, Interval
 from perfrunner.analysis.nights import Night, NightRow
 from perfrunner.source.model import commit_of
@@ -38,7 +38,8 @@ FALSE_ALARM_YEARS = 5.0  # of a spec that runs every night; only changes for the
 # Looks that may each find what is not there, for one false alarm. A false alarm lasts some nights of which the first is
 # told, which allows for more than 1; heavy tails need less. Set by simulation: tests/unit/analysis/test_alarms.py.
 LOOKS_AN_ALARM = 1.2
-SAME_CHANGE = 10  # runs: two changes that began so near each other are one
+SAME_CHANGE = 10  # nights by which the beginning of one change is placed differently in a cell and in the pool
+MOVED = 1.0  # standard deviations by which a cell is away from its level before, to have a part in a pooled change
 SMALLEST = 1e-300
 POOL_RUNS = 20  # the first ones, from which each cell's spread is known for the pool
 
@@ -102,7 +103,10 @@ class Series:
 
 @dataclass(frozen=True)
 class Alarm:
-    """A change of level. `cells` are one, or all that were pooled; `first`: the run that began it."""
+    """A change of level. `cells` are one, or all that were pooled; `first`: the run that began it.
+
+    `moved`: those of the cells that themselves were away from their level before when it became known.
+    """
 
     metric: MetricType
     variant: str
@@ -113,8 +117,10 @@ class Alarm:
     first_at: datetime
     first_run: int
     known: str
+    known_at: datetime
     known_run: int
     p: float
+    moved: tuple[Cell, ...]
 
     def __str__(self) -> str:
         against = "" if self.variant == self.baseline else f" against {self.baseline}"
@@ -140,6 +146,20 @@ class History:
     why: tuple[str, ...] = ()
     alarms: tuple[Alarm, ...] = ()
     newest: str = ""
+    newest_at: datetime | None = None
+    left_out_at: datetime | None = None  # the newest of them
+    left_out_why: str = ""
+
+    def begins_anew(self, moment: datetime) -> str:
+        """Why a series has no run that was begun until `moment` any more, though there was one; empty where it has."""
+        if self.left_out_at is None or self.left_out_at < moment:
+            return ""
+        cut = any(one.runs and one.runs[0].created_at > moment for one in self.series)
+        return self.left_out_why if cut else ""
+
+    def known_after(self, moment: datetime) -> tuple[Alarm, ...]:
+        """What became known with runs that were begun later."""
+        return tuple(alarm for alarm in self.alarms if alarm.known_at > moment)
 
     @property
     def news(self) -> tuple[Alarm, ...]:
@@ -183,8 +203,13 @@ def history(nights: Sequence[Night], metric: str, *, metrics: int = 1) -> Histor
         series=series,
         left_out=tuple(unlike.found),
         why=unlike.lines(),
-        alarms=tuple(_told_once(alarms)),
+        alarms=tuple(_told_once(alarms, {n.experiment: place for place, n in enumerate(nights)})),
         newest=newest.experiment,
+        newest_at=newest.created_at,
+        left_out_at=max(
+            (n.created_at for n in nights if n.experiment in unlike.found), default=None
+        ),
+        left_out_why=shortened(next(reversed(unlike.found.values()), [])),
     )
 
 
@@ -307,7 +332,8 @@ def _alarms(series: Series) -> list[Alarm]:
     for number, level in enumerate(series.levels):
         if level.known is not None and level.p is not None:
             turn = series.turn(number) or "changed"
-            found.append(_alarm(series, (series.cell,), turn, level.first, level.known, level.p))
+            cell = (series.cell,)
+            found.append(_alarm(series, cell, turn, level.first, level.known, level.p, cell))
     return found
 
 
@@ -322,17 +348,28 @@ def _pooled(cells: Sequence[Series], p_look: float) -> list[Alarm]:
     together = [sum(values) / len(values) for values in zip(*columns, strict=True)]
     places = {run.experiment: place for place, run in enumerate(first.runs)}
     every = tuple(one.cell for one in cells)
-    return [
-        _alarm(
-            first,
-            every,
-            _turn(first.metric, change.rose),
-            places[runs[change.first].experiment],
-            places[runs[change.known].experiment],
-            change.p,
+    found, start = [], 0
+    for change in changes(together, p_look):
+        moved = tuple(
+            cell
+            for cell, values in zip(every, columns, strict=True)
+            if _has_moved(values, start, change)
         )
-        for change in changes(together, p_look)
-    ]
+        begun, known = (places[runs[run].experiment] for run in (change.first, change.known))
+        turn = _turn(first.metric, change.rose)
+        found.append(_alarm(first, every, turn, begun, known, change.p, moved))
+        start = change.first
+    return found
+
+
+def _has_moved(values: Sequence[float], start: int, change: Change) -> bool:
+    """In the direction of `change`, from the level that began at `start`; nothing later than its night is looked at."""
+    import numpy as np
+
+    before = float(np.median(values[start : change.first]))
+    begun = min(change.first, change.known - SUDDEN + 1)  # one odd night is no part of a change
+    now = float(np.median(values[begun : change.known + 1]))
+    return (now - before if change.rose else before - now) > MOVED
 
 
 def _standardised(series: Series, shared: set[str]) -> list[float]:
@@ -348,7 +385,13 @@ def _standardised(series: Series, shared: set[str]) -> list[float]:
 
 
 def _alarm(
-    series: Series, cells: tuple[Cell, ...], turn: Turn, first: int, known: int, p: float
+    series: Series,
+    cells: tuple[Cell, ...],
+    turn: Turn,
+    first: int,
+    known: int,
+    p: float,
+    moved: tuple[Cell, ...],
 ) -> Alarm:
     begun = series.runs[first]
     return Alarm(
@@ -361,20 +404,43 @@ def _alarm(
         first_at=begun.created_at,
         first_run=first,
         known=series.runs[known].experiment,
+        known_at=series.runs[known].created_at,
         known_run=known,
         p=p,
+        moved=moved,
     )
 
 
-def _told_once(alarms: Sequence[Alarm]) -> list[Alarm]:
-    """In the order in which they became known. The same change in another cell, or in all of them, is no news."""
+def _told_once(alarms: Sequence[Alarm], order: Mapping[str, int]) -> list[Alarm]:
+    """In the order in which they became known; `order` of the runs by their ids.
+
+    A cell and the pool may both show one change. Whichever shows it later is no news: a cell that had a part in the
+    pooled change, and a pooled change of which each part was told. Each accounts for one change of the other only, and
+    no series for a change of its own.
+    """
     told: list[Alarm] = []
-    for alarm in sorted(alarms, key=lambda one: (one.known_run, -len(one.cells))):
-        if not any(_same_change(alarm, before) for before in told):
+    taken: set[tuple[int, Cell, bool]] = set()  # place in `told`, cell, whether that was pooled
+    for alarm in sorted(alarms, key=lambda one: (order[one.known], -len(one.cells))):
+        pooled = len(alarm.cells) > 1
+        accounts: list[tuple[int, Cell, bool]] = []
+        for cell in alarm.moved:
+            accounts += [
+                account
+                for place, before in enumerate(told)
+                if (len(before.cells) > 1) != pooled
+                and cell in before.moved
+                and _same_change(alarm, before, order)
+                and (account := (place, cell, pooled)) not in taken
+            ][:1]
+        if alarm.moved and len(accounts) == len(alarm.moved):
+            taken.update(accounts)
+        else:
             told.append(alarm)
     return told
 
 
-def _same_change(one: Alarm, other: Alarm) -> bool:
-    alike = (one.variant, one.turn) == (other.variant, other.turn)
-    return alike and abs(one.first_run - other.first_run) <= SAME_CHANGE
+def _same_change(one: Alarm, before: Alarm, order: Mapping[str, int]) -> bool:
+    """What began only when the other was known is another change."""
+    alike = (one.variant, one.turn) == (before.variant, before.turn)
+    begun, then = order[one.first], order[before.first]
+    return alike and abs(begun - then) <= SAME_CHANGE and begun <= order[before.known]

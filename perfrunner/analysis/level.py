@@ -6,7 +6,8 @@ with up to 60 nights of the level before them, in units of their spread: a robus
 the median cut at 3, so that one odd night is never a change. `p` is Student's, of one look on one side.
 
 Three nights in a row that are each far outside (4 robust standard deviations) are a change too: with a short history
-Student's bound is beyond what the cut distances can reach.
+Student's bound is beyond what the cut distances can reach. That is looked for from the third night of a new level on,
+in units of the spread before it: a second loss within days would else be taken into the new level's own spread.
 """
 
 from __future__ import annotations
@@ -52,20 +53,30 @@ def changes(values: Sequence[float], p_look: float, resolution: float = 0.0) -> 
     """
     data = np.asarray(values, dtype=np.float64)
     found: list[Change] = []
-    start = 0
-    while (change := _first(data, start, p_look, resolution)) is not None:
+    start, spread = 0, None
+    while (change := _first(data, start, p_look, resolution, spread)) is not None:
         found.append(change)
+        before = data[None, max(start, change.first - REFERENCE) : change.first]
+        if before.shape[1] >= LEAST_REFERENCE:
+            spread = float(_usual(before, resolution)[1][0, 0])
         start = change.first
     return found
 
 
-def _first(data: Array, start: int, p_look: float, resolution: float) -> Change | None:
-    """The change that became known first after `start`, the beginning of the present level."""
+def _first(
+    data: Array, start: int, p_look: float, resolution: float, spread: float | None
+) -> Change | None:
+    """The change that became known first after `start`, the beginning of the present level.
+
+    `spread`: of the nights before; None where there were none.
+    """
     found = [
         _of_means(data, start, window, p_look * share, resolution)
         for window, share in WINDOWS.items()
     ]
     found.append(_sudden(data, start, resolution))
+    if spread is not None:
+        found.append(_sudden_while_young(data, start, resolution, spread))
     return min((one for one in found if one is not None), key=lambda one: one.known, default=None)
 
 
@@ -98,6 +109,21 @@ def _sudden(data: Array, start: int, resolution: float) -> Change | None:
             known = int(nights[first])
             p = float(special.stdtr(references.shape[1] - 1, -FAR)) ** SUDDEN
             return Change(known - SUDDEN + 1, known, bool(away[first, 0] > 0), p)
+    return None
+
+
+def _sudden_while_young(data: Array, start: int, resolution: float, spread: float) -> Change | None:
+    from scipy import special
+
+    for night in range(
+        start + 2 * SUDDEN - 1, min(start + LEAST_REFERENCE + SUDDEN - 1, len(data))
+    ):
+        begun = night - SUDDEN + 1
+        middle, scale, _ = _usual(data[None, start:begun], resolution)
+        away = (data[begun : night + 1] - middle[0]) / max(float(scale[0, 0]), spread)
+        if away.min() > FAR or away.max() < -FAR:
+            p = float(special.stdtr(LEAST_REFERENCE - 1, -FAR)) ** SUDDEN
+            return Change(begun, night, bool(away[0] > 0), p)
     return None
 
 

@@ -2,7 +2,8 @@
 
 worse   a row is *worse*, and its interval reaches beyond the margin: a loss that is certain, and not shown to be too
         small to matter. Or no row has a verdict at all: a gate that has nothing to judge does not let pass.
-unsure  that, and every row that is *unsure*, *invalid* or without a verdict: passed means shown to be no loss.
+unsure  that, every row that is *unsure*, *invalid* or without a verdict, and every primary metric that was not
+        measured: passed means shown to be no loss.
 lost    a gain that the spec knows of (`gains:`) is certain to be smaller than expected, or was not measured. Or the
         spec knows of none.
 
@@ -58,17 +59,20 @@ def judge(document: Mapping[str, Any], fail_on: str | None) -> Judgement:
     ]
     failing = [_line(row) for row in rows if row["verdict"] == "worse" and beyond_margin(row)]
     unknown = [_line(row) for row in rows if row["verdict"] not in SURE]
-    measured = {row["metric"] for row in document["results"]}
-    asked = document.get("spec", {}).get("primary") or ()
-    unknown += [
-        f"the primary metric {name} was not measured" for name in asked if name not in measured
-    ]
+    unknown += [f"{metric} was not measured" for metric in _not_measured(document)]
     if fail_on == "unsure":
         failing += unknown
         unknown = []
     if not any(row["verdict"] in (*SURE, "unsure") for row in rows):
         failing.append("no primary metric has a verdict: there is nothing to judge by")
     return Judgement(tuple(failing), tuple(unknown))
+
+
+def _not_measured(document: Mapping[str, Any]) -> list[str]:
+    """Primary metrics that no arm beside the baseline has: they have no row that could say so."""
+    measured = {row["metric"] for row in document["results"] if row["variant"] != row["baseline"]}
+    primary = (document.get("spec") or {}).get("primary") or ()
+    return [metric for metric in primary if metric not in measured]
 
 
 def _judge_gains(gains: Sequence[Mapping[str, Any]]) -> Judgement:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfrunner.cli import options
+from perfrunner.cli.nightly_place import EVER, Before, Place
+from perfrunner.cli.output import abandon_stdout
 from perfrunner.cli.report import PAGE
 from perfrunner.errors import (
     EXIT_FAILED,
@@ -22,6 +23,7 @@ from perfrunner.errors import (
     EXIT_USAGE,
     EXIT_VERDICT,
     PerfrunnerError,
+    StoreError,
 )
 from perfrunner.run.command import PERFRUNNER, last_words, with_store
 
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from perfrunner.report.mail import SpecNight
     from perfrunner.results import ExperimentRecord, ResultStore
 
-NIGHTLY = "nightly"  # below the results directory: reports/, logs/, trend.html, state.json
 LOG_LINES = 12  # of a run that failed, in the mail
 
 
@@ -48,7 +49,7 @@ LOG_LINES = 12  # of a run that failed, in the mail
     nargs=-1,
     required=True,
     metavar="SPEC...",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=click.Path(path_type=Path),  # one that is gone is told like one that cannot be read
 )
 @click.option(
     "--keep",
@@ -75,6 +76,7 @@ def command(
     cache_dir: Path,
 ) -> None:
     """Run each SPEC (going on with a run that was cut off), renew the trend page, and tell what changed."""
+    from perfrunner.report.files import write_whole
     from perfrunner.report.mail import mail_text
     from perfrunner.report.site import write_site
     from perfrunner.report.trend import trend_page
@@ -82,6 +84,7 @@ def command(
     place = Place(out_dir.resolve())
     place.make()
     before = place.state()
+    after: dict[str, Before] = {}
     nights: list[SpecNight] = []
     histories: dict[str, Sequence[History]] = {}
     for path in specs:
@@ -89,73 +92,44 @@ def command(
         try:
             spec = options.read_spec(path, (), None, None)
         except PerfrunnerError as error:  # it costs its own night, not the others'
-            nights.append(_unread(path.stem, error, before.get(path.stem, "")))
+            last = before.get(path.stem, Before())
+            nights.append(_unread(path.stem, error, last.failed))
             histories[path.stem] = _histories(place.out, path.stem)
+            after[path.stem] = Before(nights[-1].failed, last.told)
             continue
+        last = before.get(spec.name, Before())
+        told = last.told or _newest_run(place.out, spec.name)
         log = place.logs / f"{spec.name}-{began:%Y%m%d-%H%M%S-%f}.log"
         code = run_spec(path, place.out, cache_dir, log, resume=_was_cut(place.out, spec.name))
         if code == EXIT_INTERRUPTED:
-            ctx.exit(code)
-        night, found = _told(place, spec.name, code, log, began, before.get(spec.name, ""))
+            ctx.exit(code)  # nothing was told: the next night tells it
+        found = _histories(place.out, spec.name)
+        night = _night(place, spec.name, code, log, began, Before(last.failed, told), found)
         nights.append(night)
         histories[spec.name] = found
+        after[spec.name] = Before(night.failed, max([told, *(h.newest_at or told for h in found)]))
         place.keep_newest(spec.name, keep)
+    _tell(mail_text(nights, str(place.trend)))
+    place.save({**before, **after})  # not before all is told; what comes now takes no news with it
     made = f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC"
-    place.trend.write_text(trend_page(histories, made), encoding="utf-8")
-    place.save({**before, **{night.name: night.failed for night in nights}})
-    click.echo(mail_text(nights, str(place.trend)), nl=False)
-    if site is not None:  # last: a directory that cannot be written takes no news with it
+    write_whole(place.trend, trend_page(histories, made).encode())
+    if site is not None:
         _with_store(place.out, lambda _: write_site([place.out], site))
     if any(night.failed for night in nights):
         ctx.exit(EXIT_FAILED)
     ctx.exit(EXIT_VERDICT if any(night.worse for night in nights) else EXIT_OK)
 
 
-@dataclass(frozen=True)
-class Place:
-    """What is kept between the nights, in the results directory."""
-
-    out: Path
-
-    @property
-    def reports(self) -> Path:
-        return self.out / NIGHTLY / "reports"
-
-    @property
-    def logs(self) -> Path:
-        return self.out / NIGHTLY / "logs"
-
-    @property
-    def trend(self) -> Path:
-        return self.out / NIGHTLY / "trend.html"
-
-    @property
-    def _state(self) -> Path:
-        return self.out / NIGHTLY / "state.json"
-
-    def make(self) -> None:
-        for directory in (self.reports, self.logs):
-            directory.mkdir(parents=True, exist_ok=True)
-
-    def state(self) -> Mapping[str, str]:
-        """By spec why its last run failed; empty where it did not. A file that cannot be read is none."""
-        try:
-            found = json.loads(self._state.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}
-        return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}
-
-    def save(self, state: Mapping[str, str]) -> None:
-        fresh = self._state.with_suffix(".new")
-        fresh.write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
-        fresh.replace(self._state)
-
-    def keep_newest(self, spec: str, most: int) -> None:
-        """Of the reports and logs of a spec; names end with the time."""
-        for directory, suffix in ((self.reports, ".html"), (self.logs, ".log")):
-            named = sorted(directory.glob(f"{spec}-[0-9]*-[0-9]*{suffix}"))
-            for old in named[:-most]:
-                old.unlink(missing_ok=True)
+def _tell(mail: str) -> None:
+    """StoreError where nobody takes it; a full disk is told by the group."""
+    try:
+        click.echo(mail, nl=False)
+        sys.stdout.flush()
+    except BrokenPipeError as error:
+        abandon_stdout()
+        raise StoreError(
+            "nobody reads stdout, and there is something to tell", "the next night tells it"
+        ) from error
 
 
 def run_spec(path: Path, out: Path, cache: Path, log: Path, *, resume: bool) -> int:
@@ -180,26 +154,55 @@ def _perfrunner(words: Sequence[str], log: Path) -> int:
 
 
 def _was_cut(out: Path, spec: str) -> bool:
-    """Whether the newest run was cut off. One that failed is not gone on with: its source may be to blame."""
-    newest = _with_store(out, lambda store: store.latest(spec))
-    return newest is not None and newest.state in ("running", "interrupted")
+    """Whether the newest run was cut off, or lost a host when it had measured something.
+
+    One that failed otherwise is not gone on with: its source may be to blame.
+    """
+    from perfrunner.run.journal import ENDS, read_journal
+    from perfrunner.run.journal import FILE as JOURNAL
+
+    def read(store: ResultStore) -> bool:
+        newest = store.latest(spec)
+        if newest is None or newest.state == "done":
+            return False
+        if newest.state != "failed":
+            return True
+        ends = [e for e in read_journal(out / newest.id / JOURNAL) if e["event"] in ENDS]
+        return bool(ends and ends[-1].get("host") and store.load(newest.id).trials)
+
+    return bool(_with_store(out, read))
 
 
-def _told(
-    place: Place, name: str, code: int, log: Path, began: datetime, before: str
-) -> tuple[SpecNight, Sequence[History]]:
+def _newest_run(out: Path, name: str) -> datetime:
+    """When the newest finished run was begun: what is known with it is no news to whoever runs it by hand."""
+
+    def read(store: ResultStore) -> datetime:
+        done = [r.created_at for r in store.own() if r.name == name and r.state == "done"]
+        return max(done, default=EVER)
+
+    return _with_store(out, read) or EVER
+
+
+def _night(
+    place: Place,
+    name: str,
+    code: int,
+    log: Path,
+    began: datetime,
+    before: Before,
+    found: Sequence[History],
+) -> SpecNight:
+    """`found`: the history of each primary metric. Every alarm that became known since the last one told is news."""
     from perfrunner.report.history import history_text
     from perfrunner.report.mail import SpecNight
     from perfrunner.report.redact import hidden
 
     record = _with_store(place.out, lambda store: store.latest(name))
-    found = _histories(place.out, name)
     report = _kept_report(place, record, began)
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_LINES:]
     tail = tuple(hidden(line, record) for line in lines)  # for a mail
     failed = "" if code == EXIT_OK else f"exit code {code}: {last_words(tail)}"
-    ran = record is not None and code == EXIT_OK
-    news = [a for one in found if record is not None and one.newest == record.id for a in one.news]
+    news = [alarm for one in found for alarm in one.known_after(before.told or EVER)]
     changed = {(a.metric.id, a.variant) for a in news}
     details = [
         line
@@ -208,17 +211,17 @@ def _told(
         if (series.metric.id, series.variant) in changed
         for line in history_text([_only(one, series)]).splitlines()
     ]
-    night = SpecNight(
+    return SpecNight(
         name=name,
         failed=failed,
-        before=before,
+        before=before.failed,
         log=tail,
-        news=tuple(str(alarm) for alarm in news) if ran else (),
-        worse=ran and any(alarm.turn == "worse" for alarm in news),
+        news=tuple(str(alarm) for alarm in news),
+        anew=next(filter(None, (one.begins_anew(before.told or EVER) for one in found)), ""),
+        worse=any(alarm.turn == "worse" for alarm in news),
         report=report,
-        details=tuple(details) if ran else (),
+        details=tuple(details),
     )
-    return night, found
 
 
 def _unread(name: str, error: PerfrunnerError, before: str) -> SpecNight:

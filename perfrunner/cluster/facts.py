@@ -68,6 +68,8 @@ def parse_facts(text: str) -> Facts:
     facts.update(_memory_facts(shown))
     if shown.get("bits", "").isdecimal():
         facts["bits"] = int(shown["bits"])
+    if "container" in shown:
+        facts["container"] = True  # of Docker or podman: its name is its own each time
     if "os" in shown:
         facts["distribution"] = shown["os"].partition("=")[2].strip('"')
     if "load" in shown:

@@ -24,7 +24,8 @@ from perfrunner.fleet.queue import Ending, Progress
 from perfrunner.results import STORE_FILE, ExperimentRecord, open_store
 from perfrunner.results.database import ServerAwayError
 from perfrunner.run.command import JOB_VARIABLE, PERFRUNNER, last_words, with_store
-from perfrunner.run.journal import PROGRESS, read_journal
+from perfrunner.run.journal import ENDS, PROGRESS, read_journal
+from perfrunner.run.journal import FILE as JOURNAL
 from perfrunner.run.opening import JOB
 
 # Of util-linux. The signal comes when the thread that started it ends, which waits for it here. A driver that died
@@ -109,7 +110,7 @@ class JobRun:
         """Where it ended while no driver looked: as its journal says. None where there is something left to do."""
         if run.state in UNFINISHED:
             return None
-        ends = [e for e in self._journal(run.id) if e["event"] in ("finished", "failed")]
+        ends = [e for e in self._journal(run.id) if e["event"] in ENDS]
         last = ends[-1] if ends else {}
         code, said = int(last.get("exit", EXIT_FAILED)), str(last.get("error", ""))
         if IN_USE in said:  # it never had its hosts
@@ -210,7 +211,7 @@ class JobRun:
             self.told = progress
 
     def _journal(self, experiment: str) -> list[Any]:
-        return list(read_journal(Path(self.job.out) / experiment / "journal.jsonl"))
+        return list(read_journal(Path(self.job.out) / experiment / JOURNAL))
 
     def _said_since(self, start: int) -> list[str]:
         with self.log.open("rb") as log:

@@ -7,13 +7,15 @@ from dataclasses import dataclass, field
 
 MOST_LINES = 40
 MOST_SUBJECT = 100
+BEGINS_ANEW = "its history begins anew"
 
 
 @dataclass(frozen=True)
 class SpecNight:
     """One spec's night. `failed`: why its run did not end well, empty where it did; `log`: lines of the end of it.
 
-    `news`: changes of level that became known; `before` is what `failed` was the night before.
+    `news`: changes of level that became known; `anew`: why tonight's run follows no earlier one; `before` is what
+    `failed` was the night before.
     """
 
     name: str
@@ -21,6 +23,7 @@ class SpecNight:
     before: str = ""
     log: tuple[str, ...] = ()
     news: tuple[str, ...] = ()
+    anew: str = ""
     worse: bool = False
     report: str = ""
     details: tuple[str, ...] = field(default=())  # of the series that changed
@@ -28,7 +31,7 @@ class SpecNight:
     @property
     def changed(self) -> bool:
         """Whether there is something to tell that was not so the night before."""
-        return bool(self.news) or self.turned
+        return bool(self.news or self.anew) or self.turned
 
     @property
     def turned(self) -> bool:
@@ -41,6 +44,8 @@ class SpecNight:
             return f"{self.name} failed: {self.failed}"
         if self.news:
             return f"{self.name}: {self.news[0]}"
+        if self.anew:
+            return f"{self.name}: {BEGINS_ANEW}: {self.anew}"
         return f"{self.name} runs again"
 
 
@@ -65,6 +70,8 @@ def mail_text(nights: Sequence[SpecNight], trend: str) -> str:
 
 def _reasons(night: SpecNight) -> list[str]:
     lines = [f"{night.name}: {line}" for line in night.news]
+    if night.anew:
+        lines.append(f"{night.name}: {BEGINS_ANEW}: {night.anew}")
     if night.turned:
         lines.insert(
             0,

@@ -37,6 +37,8 @@ def trend_page(specs: Mapping[str, Sequence[History]], made_at: str) -> str:
         if alarms:
             shown = "".join(f"<li>{html.escape(str(alarm))}</li>" for alarm in reversed(alarms))
             parts.append(f"<ul class=alarm>{shown}</ul>")
+        left_out = dict.fromkeys(line for one in histories for line in one.why)
+        parts += [f"<p>left out: {html.escape(line)}</p>" for line in left_out]
         parts += [_series(series) for one in histories for series in one.series]
     return "\n".join(parts) + "\n"
 

@@ -15,6 +15,8 @@ from typing import Any
 
 from perfrunner.errors import StoreError
 
+FILE = "journal.jsonl"  # in the experiment's directory
+ENDS = ("finished", "failed")  # events; failed: error, and whether it was a host's (host)
 PROGRESS = "progress"  # event: seconds_left (or null), trials_finished, trials_total
 
 

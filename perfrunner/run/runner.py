@@ -26,6 +26,7 @@ from perfrunner.results import open_store
 from perfrunner.run import events as ev
 from perfrunner.run.diskspace import disk_is_full
 from perfrunner.run.interrupt import SignalGuard
+from perfrunner.run.journal import FILE as JOURNAL
 from perfrunner.run.journal import Journal
 from perfrunner.run.lock import OutDirLock
 from perfrunner.run.opening import JOB, Opened, begin
@@ -98,7 +99,7 @@ def run_experiment(
             opened = begin(
                 store, out_dir, spec, text=spec_text, path=spec_path, seed=seed, facts=facts
             )
-        journal = Journal(opened.directory / "journal.jsonl")
+        journal = Journal(opened.directory / JOURNAL)
         with contextlib.closing(journal):
             running = RunUnderWay(
                 spec, opened, store, journal, guard, listener, sources, cache_dir, go_on

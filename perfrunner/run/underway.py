@@ -436,7 +436,8 @@ class RunUnderWay:
         with contextlib.suppress(PerfrunnerError, OSError):
             self.store.set_state(self.opened.experiment.id, "failed")
         with contextlib.suppress(OSError):
-            self.journal.append("failed", error=str(error))
+            host = isinstance(error, HostError)
+            self.journal.append("failed", error=str(error), host=host)
 
     def _stop_everything(self, hosts: RunHosts) -> None:
         try:

@@ -3,6 +3,7 @@
 show() { printf '\036%s\037' "$1"; shift; "$@" 2>/dev/null; }
 first() { head -n 1 -- "$1"; }
 show host uname -n
+show container sh -c 'for mark in /.dockerenv /run/.containerenv; do [ ! -e "$mark" ] || echo "$mark"; done'
 show kernel uname -r
 show machine uname -m
 show os grep -E '^PRETTY_NAME=' /etc/os-release

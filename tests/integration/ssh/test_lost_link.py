@@ -13,6 +13,8 @@ from sshd import Sshd, raised_sshd
 
 from perfrunner.cluster import Host, LinkLost
 from perfrunner.results import ResultStore
+from perfrunner.run.journal import FILE as JOURNAL
+from perfrunner.run.journal import read_journal
 from tests.support.fakes import Driver, Lab, variant
 
 pytestmark = pytest.mark.integration
@@ -111,6 +113,9 @@ def test_a_host_that_stays_away_ends_the_run_with_how_to_go_on(tmp_path: Path) -
     assert "error: kv1" in stderr
     (kept,) = [e for e in driver.of("Warned") if e["message"] == "what was measured is kept"]
     assert kept["remedy"].endswith("--resume")
+    (journal,) = lab.out.glob(f"*/{JOURNAL}")
+    last = read_journal(journal)[-1]
+    assert (last["event"], last["host"]) == ("failed", True), "a nightly goes on with it"
     (tmp_path / "go on").touch()
     lab.assert_nothing_left()
 

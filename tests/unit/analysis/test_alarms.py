@@ -93,3 +93,48 @@ def test_a_cell_that_was_added_later_is_a_series_of_its_own(rng):
     nights = played(columns[:20, :2], CELLS[:1]) + played(columns[20:], first=20)
     found = history(nights, "ops_per_s")
     assert {(s.cell, len(s.runs)) for s in found.series} == {(CELLS[0], 40), (CELLS[1], 20)}
+
+
+PF, AP = 1, 3  # columns of the variant
+
+
+def told(rng, *changes, cells=CELLS, nights=60):
+    """Variant, cells and first run of each loss that was told; changes: (column, night, by, in sd)."""
+    columns = NOISE["normal"](rng, (nights, 2 * len(cells)))
+    for column, night, by in changes:
+        columns[night:, column] += by
+    return [alarm.first_run for alarm in worse(played(columns, cells)) if alarm.variant == "b"]
+
+
+def about(runs, *expected):
+    return len(runs) == len(expected) and all(
+        abs(run - night) <= 1 for run, night in zip(runs, expected, strict=True)
+    )
+
+
+@pytest.mark.parametrize("later", [33, 34, 36, 39])
+def test_a_loss_in_another_cell_is_told_beside_an_earlier_one(rng, later):
+    assert about(told(rng, (PF, 30, -10), (AP, later, -70)), 30, later)
+
+
+@pytest.mark.parametrize("later", [34, 36, 39, 45])
+def test_a_second_loss_of_the_same_cell_is_told(rng, later):
+    """Also of one that has not been at its new level for long."""
+    changes = [(PF, 30, -10), (PF, later, -60)]
+    assert about(told(rng, *changes, cells=CELLS[:1]), 30, later)
+    assert about(told(rng, *changes), 30, later)
+
+
+def test_what_was_lost_mended_and_lost_for_good_is_told_twice(rng):
+    changes = [(PF, 30, -10), (PF, 33, 10), (PF, 37, -10)]
+    assert about(told(rng, *changes, cells=CELLS[:1]), 30, 37)
+
+
+def test_a_cell_that_is_younger_is_told_beside_an_older_one(rng):
+    """Nights are compared, not places in series of different length."""
+    columns = NOISE["normal"](rng, (90, 4))
+    columns[70:, PF] -= 10
+    columns[74:, AP] -= 70
+    nights = played(columns[:40, :2], CELLS[:1]) + played(columns[40:], first=40)
+    found = [alarm.first for alarm in worse(nights) if alarm.variant == "b"]
+    assert found == ["e70", "e74"]

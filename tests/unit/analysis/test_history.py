@@ -9,6 +9,7 @@ from datetime import timedelta
 import numpy as np
 import pytest
 
+from perfrunner.analysis.circumstances import same_hosts
 from perfrunner.analysis.history import history
 from perfrunner.analysis.level import changes
 from perfrunner.analysis.nights import night_of
@@ -172,7 +173,8 @@ def changed(data, **changes):
     return replace(data, experiment=replace(record, spec_json=spec, facts=changes))
 
 
-HOST = {"hosts": {"here": {"hostname": "a", "cpus": 2, "kernel": "6.1", "load_average": 0.1}}}
+HERE = {"hostname": "a", "cpus": 2, "kernel": "6.1", "memory_bytes": 1000, "load_average": 0.1}
+HOST = {"hosts": {"here": HERE}}
 
 
 @pytest.mark.parametrize(
@@ -184,6 +186,13 @@ HOST = {"hosts": {"here": {"hostname": "a", "cpus": 2, "kernel": "6.1", "load_av
             {**HOST, "spec": {"cluster": {"engine_nodes": ["n2"]}}},
             "cluster engine_nodes: n2 or none",
         ),
+        (
+            {**HOST, "spec": {"cluster": {"engine_nodes": ["n2"], "replicas": 1}}},
+            "cluster engine_nodes: n2 or none; cluster replicas: 1 or 0",
+        ),
+        ({**HOST, "spec": {"relink": "never"}}, "relink: never or auto"),
+        ({"hosts": {"here": {**HOST["hosts"]["here"], "hostname": "b"}}}, "host here hostname: b"),
+        ({"hosts": {"here": {**HOST["hosts"]["here"], "memory_bytes": 980}}}, "host here memory"),
         ({**HOST, "spec": {"engine": {"threads": 8}}}, "engine threads: 8 or 2"),
         ({**HOST, "spec": {"schedule": "sequential"}}, "schedule: sequential or side-by-side"),
         ({**HOST, "spec": {"variants": {"a": {"x": 1}, "b": {"x": 3}}}}, "variant b x: 3 or 2"),
@@ -210,6 +219,22 @@ def test_what_changes_without_a_matter_leaves_nothing_out(nights):
     }  # 2 is the default
     runs[0] = changed(runs[0], hosts=hosts, spec=spec)
     assert followed(runs, "ops_per_s").left_out == ()
+
+
+@pytest.mark.parametrize(
+    ("then", "now"),
+    [
+        ({"hostname": "3f2a", "container": True}, {"hostname": "9bc0", "container": True}),
+        ({"memory_bytes": 995}, {"memory_bytes": 1000}),
+    ],
+)
+def test_what_differs_from_one_start_to_the_next_is_the_same_host(nights, then, now):
+    """A container's name is its id; the kernel counts memory anew at each boot."""
+    runs = [changed(run, hosts={"here": {**HERE, **now}}) for run in nights([0.0] * 3)]
+    runs[0] = changed(runs[0], hosts={"here": {**HERE, **then}})
+    assert followed(runs, "ops_per_s").left_out == ()
+    assert same_hosts({"here": {**HERE, **then}}, {"here": {**HERE, **now}})
+    assert not same_hosts({"here": {**HERE, **then}}, {"here": {**HERE, **now, "cpus": 4}})
 
 
 def test_a_new_variant_does_not_end_the_series_of_the_others(nights):

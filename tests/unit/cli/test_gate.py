@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfrunner.cli.gate import judge
+from perfrunner.cli.gate import Judgement, judge
 
 
 def row(**changes):
@@ -55,14 +55,6 @@ def test_fail_on_unsure_passes_only_what_was_shown(verdict, fails):
     assert bool(unknown.passed_unknown) is fails  # never in silence
 
 
-def test_a_primary_metric_that_nothing_measured_is_not_passed_in_silence():
-    document = {"results": [SAME], "spec": {"primary": ["ops_per_s", "latency_get_p99_us"]}}
-    passed = judge(document, "worse")
-    assert passed.failing == ()
-    assert passed.passed_unknown == ("the primary metric latency_get_p99_us was not measured",)
-    assert judge(document, "unsure").failing == passed.passed_unknown
-
-
 def test_a_metric_without_direction_is_not_judged():
     neither = row(direction="none", verdict=None)
     assert failing("unsure", SAME, neither) == ()
@@ -109,3 +101,15 @@ def test_the_line_names_the_row_and_the_reason():
     assert failing("worse", row()) == ("je pf persistent ops_per_s is worse",)
     (line,) = failing("unsure", SAME, row(verdict=None, reason="3 blocks: numbers only"))
     assert line == "je pf persistent ops_per_s is without a verdict (3 blocks: numbers only)"
+
+
+@pytest.mark.parametrize("fail_on", ["worse", "unsure"])
+def test_a_primary_metric_that_was_not_measured_is_said(fail_on):
+    """It has no row at all."""
+    primary = ["ops_per_s", "latency_get_p99_us"]
+    document = {"results": [BASELINE, SAME], "spec": {"primary": primary}}
+    judgement = judge(document, fail_on)
+    lines = judgement.failing if fail_on == "unsure" else judgement.passed_unknown
+    assert lines == ("latency_get_p99_us was not measured",)
+    document["results"].append(row(metric="latency_get_p99_us", direction="lower", verdict="same"))
+    assert judge(document, fail_on) == Judgement()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -38,10 +40,16 @@ class Nights:
         self.rng = np.random.default_rng(7)
         self.night = 0
         self.next: float | int = 0.0
+        self.kernel = "6.1"
+        self.flawed = False  # a run that ends, with 3: an arm could not be built
         self.calls: list[bool] = []
 
     def __call__(self, path, out, cache, log, *, resume):
         self.calls.append(resume)
+        if self.flawed:
+            self.store(self.next, "done")
+            log.write_text("$ perfrunner run\nfailed: build of third failed\n")
+            return 3
         if isinstance(self.next, int):
             state = "interrupted" if self.next == 130 else "failed"
             self.store(None, state)
@@ -58,8 +66,11 @@ class Nights:
         name = f"small-{at:%Y%m%d}"
         self.night += 1
         with ResultStore.open(self.directory / OUT) as opened:
+            facts = {"hosts": {"h": {"kernel": self.kernel}}}
             opened.create_experiment(
-                ExperimentRecord(name, "small", SPEC, "", "s.yaml", 1, at, "0", state=state)
+                ExperimentRecord(
+                    name, "small", SPEC, "", "s.yaml", 1, at, "0", state=state, facts=facts
+                )
             )
             for block in range(1, 7) if gain is not None else ():
                 for position, variant in enumerate(SPEC["variants"], 1):
@@ -123,6 +134,121 @@ def test_a_run_that_fails_is_told_once_and_so_is_its_cure(one):
     assert one(0.0) == ""
 
 
+def test_a_run_with_an_arm_that_cannot_be_built_tells_what_became_of_the_others(one, nights):
+    """Every night is exit code 3, and in the history all the same."""
+    nights.flawed = True
+    for _ in range(14):
+        one(0.05, 3)
+    told = [text for text in (one(0.0, 3) for _ in range(9)) if text]
+    assert len(told) == 1
+    assert told[0].startswith("Subject: perfrunner: small: worse: ops_per_s of je against glibc")
+
+
+def test_one_flawed_night_hides_no_news(one, nights):
+    for _ in range(14):
+        one(0.05)
+    for _ in range(2):
+        assert one(0.0) == ""
+    nights.flawed = True
+    assert "worse: ops_per_s of je" in one(0.0, 3)  # on the third night it becomes known
+    nights.flawed = False
+    assert one(0.0).startswith("Subject: perfrunner: small runs again\n")
+
+
+def until_the_night_before_the_news(one):
+    for gain in [0.05] * 14 + [0.0] * 2:
+        assert one(gain) == ""
+
+
+def test_news_of_a_night_that_was_interrupted_are_told_the_next_night(one, nights, cli):
+    until_the_night_before_the_news(one)
+    other = (cli.directory / "spec.yaml").read_text().replace("name: small", "name: other")
+    (cli.directory / "other.yaml").write_text(other)
+    played = nights.__call__
+
+    def stopped(path, out, cache, log, *, resume):
+        return 130 if path.name == "other.yaml" else played(path, out, cache, log, resume=resume)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nightly, "run_spec", stopped)
+        cut = CliRunner().invoke(main, ["nightly", "spec.yaml", "other.yaml"])
+    assert cut.exit_code == 130
+    assert "worse: ops_per_s of je" in one(0.0, None)
+    assert one(0.0) == ""
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError(), OSError(errno.ENOSPC, "No space left")])
+def test_news_that_could_not_be_printed_are_told_the_next_night(one, nights, error):
+    """A mail that nobody got is no silent success either."""
+    until_the_night_before_the_news(one)
+    said = click.echo
+
+    def broken(message=None, *words, err=False, **more):
+        if not err:
+            raise error
+        said(message, *words, err=err, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(click, "echo", broken)
+        nights.next = 0.0
+        assert CliRunner().invoke(main, ["nightly", "spec.yaml"]).exit_code == 3
+    assert "worse: ops_per_s of je" in one(0.0, None)
+    assert one(0.0) == ""
+
+
+def test_a_trend_page_that_cannot_be_written_takes_no_news_with_it(one, nights, cli):
+    until_the_night_before_the_news(one)
+    page = cli.directory / OUT / "nightly" / "trend.html"
+    page.unlink()
+    page.mkdir()
+    nights.next = 0.0
+    result = CliRunner().invoke(main, ["nightly", "spec.yaml"])
+    assert "worse: ops_per_s of je" in result.stdout
+    assert result.exit_code == 3
+    assert f"error: cannot write {page}" in result.stderr
+    page.rmdir()
+    assert one(0.0) == ""
+
+
+def test_a_history_that_begins_anew_is_told_once(one, nights, cli):
+    for _ in range(5):
+        assert one(0.0) == ""
+    nights.kernel = "6.5"
+    told = one(0.0)
+    reason = "small: its history begins anew: host h kernel: 6.1 or 6.5"
+    assert told.startswith(f"Subject: perfrunner: {reason}\n\n- {reason}\n")
+    assert one(0.0) == ""
+    trend = (cli.directory / OUT / "nightly" / "trend.html").read_text()
+    assert "left out: 5 runs, small-20261001 to small-20261005: host h kernel: 6.1 or 6.5" in trend
+    nights.kernel = "6.1"
+    assert one(0.0) == "", "one odd night ends nothing"
+
+
+def test_what_was_known_before_the_first_night_is_no_news(one, nights):
+    """Of a spec that was run by hand until then."""
+    for gain in [0.05] * 14 + [0.0] * 6:
+        nights.store(gain, "done")
+    assert one(0.0) == ""
+
+
+def test_a_state_of_an_older_perfrunner_is_read(one, cli):
+    assert one(3, 3)
+    state = cli.directory / OUT / "nightly" / "state.json"
+    state.write_text('{"small": "exit code 3: no compiler"}')
+    assert one(3, 3) == "", "it was told"
+    assert one(0.0).startswith("Subject: perfrunner: small runs again")
+
+
+def test_a_spec_that_is_gone_costs_its_own_night_only(one, nights):
+    """As after a pull that renamed it."""
+    words = ["nightly", "gone.yaml", "spec.yaml"]
+    told = CliRunner().invoke(main, words)
+    assert told.exit_code == 3, told.output
+    assert told.stdout.startswith("Subject: perfrunner: gone failed: exit code 2: gone.yaml: ")
+    assert len(nights.calls) == 1, "the other one ran"
+    assert CliRunner().invoke(main, words).stdout == "", "it is told once"
+
+
 def test_a_run_that_was_cut_off_is_gone_on_with(one, nights):
     one(0.0)
     one(130, 130)
@@ -130,6 +256,27 @@ def test_a_run_that_was_cut_off_is_gone_on_with(one, nights):
     one(3, 3)
     one(0.0)  # by then the source may be mended: not the failed run again
     assert nights.calls == [False, False, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("gain", "end", "resumed"),
+    [
+        (0.0, {"event": "failed", "error": "kv1 does not answer", "host": True}, True),
+        (None, {"event": "failed", "error": "kv1 does not answer", "host": True}, False),
+        (0.0, {"event": "failed", "error": "no compiler", "host": False}, False),
+        (0.0, {"event": "finished", "exit": 3}, False),
+        (0.0, None, False),
+    ],
+    ids=["host", "nothing measured", "build", "stopped", "no journal"],
+)
+def test_a_run_whose_host_went_away_is_gone_on_with(one, nights, cli, gain, end, resumed):
+    """What it had measured is most of a night."""
+    nights.store(gain, "failed")
+    (run,) = (path for path in (cli.directory / OUT).iterdir() if path.name.startswith("small-"))
+    if end is not None:
+        (run / "journal.jsonl").write_text('{"event": "begun"}\n' + json.dumps(end) + "\n")
+    one(0.0)
+    assert nights.calls == [resumed]
 
 
 def test_a_spec_that_cannot_be_read_costs_its_own_night_only(one, nights, cli):
@@ -183,7 +330,8 @@ def test_so_many_reports_and_logs_are_kept_and_the_trend_page_is_renewed(one, cl
     trend = (place / "trend.html").read_text()
     assert trend.count("<circle") == 8  # four runs of two series
     assert "ops_per_s, pf · persistent: je against glibc" in trend
-    assert json.loads((place / "state.json").read_text()) == {"small": ""}
+    state = json.loads((place / "state.json").read_text())
+    assert state == {"small": {"failed": "", "told": "2026-10-04T02:00:00+00:00"}}
 
 
 def test_what_cannot_be_gone_on_with_is_begun_anew(tmp_path, monkeypatch):
@@ -230,9 +378,11 @@ def test_the_script_hands_on_what_it_was_given_and_installs_nothing(tmp_path):
     tool.parent.mkdir(parents=True)
     tool.write_text('#!/bin/sh\nprintf "%s\\n" "$HOME" "$@"\n')
     tool.chmod(0o755)
-    said = subprocess.run(script, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    gone = [*script, "gone/away.yaml"]  # perfrunner tells of it, after the others have run
+    said = subprocess.run(gone, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
     home, *given = said.splitlines()
     assert home.startswith("/")
     assert given == [
         "nightly", "--keep", "3", "--out", f"{tmp_path}/perfrunner-results", f"{tmp_path}/s.yaml",
+        f"{tmp_path}/gone/away.yaml",
     ]  # fmt: skip

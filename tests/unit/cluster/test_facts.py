@@ -66,5 +66,10 @@ def test_what_a_host_does_not_show_is_absent() -> None:
     assert parse_facts("") == {}
 
 
+def test_a_container_says_so() -> None:
+    facts = parse_facts(printed(host="3f2a", container="/.dockerenv"))
+    assert facts == {"hostname": "3f2a", "container": True}
+
+
 def test_what_varies_by_nature_is_not_stable() -> None:
     assert not {"load_average", "memory_available_bytes", "disk_free_bytes"} & set(STABLE_FACTS)
