@@ -88,9 +88,9 @@ class Host:
             self._lock = None
 
     def lock_again(self) -> None:
-        """Over a new connection. HostError as `lock`, also while the host has not noticed that the old one is gone."""
+        """Over a new connection, whether or not the host has noticed that the old one is gone. HostError as `lock`."""
         self.unlock()
-        self.lock(machine=self._machine)
+        self._lock = lock_host(self.transport, self.run_id, machine=self._machine, again=True)
 
     def start(
         self,

@@ -12,7 +12,7 @@ import random
 import select
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from perfrunner.cluster.heartbeat import Heartbeat
@@ -159,6 +159,17 @@ class SshTransport(ShellTransport):
                 raise CommandTimeout(f"{self.peer}: {argv[0]} did not end within {timeout:g} s")
             return Raw(self._exit_status(channel), out.whole(), err.whole())
 
+    def first_words(self, channel: paramiko.Channel, words: bytes, timeout: float) -> Raw | None:
+        """None as soon as `channel`'s command has said `words`; its end, when it ends with others."""
+        out, err = Kept(self.peer), Kept(self.peer)
+        deadline = time.monotonic() + timeout
+        ended = self._drain(channel, deadline, out.take, err.take, lambda: out.whole() == words)
+        if out.whole() == words:
+            return None
+        if not ended:
+            raise CommandTimeout(f"{self.peer}: no answer within {timeout:g} s")
+        return Raw(self._exit_status(channel), out.whole(), err.whole())
+
     @contextlib.contextmanager
     def channel(self, argv: Sequence[str], *, fed: bool) -> Iterator[paramiko.Channel]:
         """A channel on which `argv` runs. Leaving it ends a command that is not `fed` by standard input."""
@@ -206,8 +217,15 @@ class SshTransport(ShellTransport):
             except (OSError, EOFError) as error:
                 raise self._lost(error) from error
 
-    def _drain(self, channel: paramiko.Channel, deadline: float, out: Sink, err: Sink) -> bool:
-        """Take all output until its end; False when the deadline passes first."""
+    def _drain(
+        self,
+        channel: paramiko.Channel,
+        deadline: float,
+        out: Sink,
+        err: Sink,
+        enough: Callable[[], bool] = lambda: False,
+    ) -> bool:
+        """Take all output until its end, or `enough`; False when the deadline passes first."""
         while True:
             at_end = (
                 channel.eof_received or channel.closed
@@ -216,7 +234,7 @@ class SshTransport(ShellTransport):
                 out(channel.recv(CHUNK))
             while channel.recv_stderr_ready():
                 err(channel.recv_stderr(CHUNK))
-            if at_end:
+            if at_end or enough():
                 return True
             left = deadline - time.monotonic()
             if left <= 0:

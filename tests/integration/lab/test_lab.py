@@ -51,7 +51,7 @@ def test_a_run_locks_each_of_its_hosts_and_another_none(
     with host(lab, "lab1") as one, host(lab, "lab2") as two:
         one.lock()
         two.lock()
-        with host(lab, "lab2") as again, pytest.raises(HostError, match="in use by another run"):
+        with host(lab, "lab2") as again, pytest.raises(HostError, match="in use by run run-1 of"):
             again.lock()
 
 
