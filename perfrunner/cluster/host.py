@@ -15,7 +15,7 @@ from perfrunner.cluster.local import LocalTransport
 from perfrunner.cluster.lock import HostLock, lock_host
 from perfrunner.cluster.process import StopResult
 from perfrunner.cluster.ssh import SshTransport
-from perfrunner.cluster.ssh_config import way_to
+from perfrunner.cluster.ssh_config import Endpoint, way_to
 from perfrunner.spec.cluster import HostSpec
 
 
@@ -145,6 +145,22 @@ class Host:
         self.transport.close()
 
 
+def way_of(spec: HostSpec) -> tuple[Endpoint, ...]:
+    """The hops to it and, last, its own sshd. HostError: its ssh_config cannot be read."""
+    return way_to(
+        spec.address,
+        port=spec.port if "port" in spec.model_fields_set else None,
+        user=spec.user,
+        key=spec.key,
+        config=spec.ssh_config,
+    )
+
+
+def data_address(spec: HostSpec) -> str:
+    """Where clients and other nodes reach its engine: they do not know what our ssh_config calls it."""
+    return spec.data_address or way_of(spec)[-1].address
+
+
 def open_host(
     spec: HostSpec, transport: Literal["local", "ssh"], *, name: str = "", run_id: str = ""
 ) -> Host:
@@ -156,13 +172,7 @@ def open_host(
         require_ssh()
         link = SshTransport(
             name or spec.address,
-            way_to(
-                spec.address,
-                port=spec.port if "port" in spec.model_fields_set else None,
-                user=spec.user,
-                key=spec.key,
-                config=spec.ssh_config,
-            ),
+            way_of(spec),
             known_hosts=spec.known_hosts,
             host_keys=spec.host_keys,
         )

@@ -55,8 +55,7 @@ class SshTransport(ShellTransport):
 
         self._known_hosts = KnownHosts(known_hosts, host_keys)
         self._connection: HostConnection = HostConnection(way, self._known_hosts.install)
-        self._host_key_name = way[-1].known_as
-        self._via = [end.address for end in way[:-1]]
+        self._way = tuple(way)
         self._heartbeat: Heartbeat | None = None
         self._connecting = threading.Lock()
         self._channels = threading.BoundedSemaphore(MAX_CHANNELS)
@@ -65,7 +64,8 @@ class SshTransport(ShellTransport):
     def peer(self) -> str:
         """For messages: name (user@address:port)."""
         link = self._connection
-        via = f" via {', '.join(self._via)}" if self._via else ""
+        hops = ", ".join(end.address for end in self._way[:-1])
+        via = f" via {hops}" if hops else ""
         return f"{self._name} ({link.user}@{link.host}:{link.port}{via})"
 
     def close(self) -> None:
@@ -90,9 +90,9 @@ class SshTransport(ShellTransport):
                 link.open()
             except paramiko.BadHostKeyException as error:
                 raise HostError(
-                    f"{self.peer}: the host key is not the one in {self._known_hosts.path}:"
-                    f" someone else may be answering (got {error.key.fingerprint})",
-                    hint=f"if the host was reinstalled: ssh-keygen -R '{self._host_key_name}'"
+                    f"{self.peer}: the host key{self._of_jump} is not the one in"
+                    f" {self._known_hosts.path}: someone else may be answering (got {error.key.fingerprint})",
+                    hint=f"if the host was reinstalled: ssh-keygen -R '{link.asked.known_as}'"
                     f" -f {self._known_hosts.path}, then add the new key",
                 ) from error
             except HostError:
@@ -114,17 +114,17 @@ class SshTransport(ShellTransport):
     def _explain(self, error: Exception) -> NoReturn:
         import paramiko
 
-        link = self._connection
         text = str(error) or type(error).__name__
         if "not found in known_hosts" in text:
+            asked = self._connection.asked
             raise HostError(
-                f"{self.peer}: unknown host: not in {self._known_hosts.path}",
-                hint=self._known_hosts.remedy(link.host, link.port),
+                f"{self.peer}: unknown host{self._of_jump}: not in {self._known_hosts.path}",
+                hint=self._known_hosts.remedy(asked.address, asked.port),
             ) from error
         if isinstance(error, paramiko.PasswordRequiredException):
             raise HostError(
                 f"{self.peer}: the private key has a passphrase",
-                hint="ssh-add it to an agent and leave `key` out of the cluster file",
+                hint="ssh-add it to an agent, and leave `key` out of the cluster file",
             ) from error
         if isinstance(error, paramiko.AuthenticationException):
             raise HostError(
@@ -139,6 +139,12 @@ class SshTransport(ShellTransport):
         if isinstance(error, FileNotFoundError):
             raise HostError(f"{self.peer}: no such key file: {error.filename}") from error
         raise HostError(f"{self.peer}: cannot connect: {text}", hint=_LINK_HINT) from error
+
+    @property
+    def _of_jump(self) -> str:
+        """For messages of host keys: nothing where it is the host's own."""
+        asked = self._connection.asked
+        return "" if asked == self._way[-1] else f" of the jump host {asked.known_as}"
 
     # --- commands ---
 

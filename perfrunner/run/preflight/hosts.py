@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from perfrunner.build.place import Platform, platform_here
-from perfrunner.cluster import Host, open_host
+from perfrunner.cluster import Host, data_address, open_host
 from perfrunner.cluster.tuning import BY_HAND, restore, told, tune, tuned_by
 from perfrunner.errors import HostError, PerfrunnerError
 from perfrunner.run.events import HostReady, Listener, Warned
@@ -137,12 +137,14 @@ def open_hosts(
             stack.callback(_clear, host, run_dir)
             files = credentials.install(host.transport, f"{run_dir}/secret")
             local = _clients_are_here(cluster, name)
+            address = "127.0.0.1" if local else data_address(spec)
+            everywhere = "::" if ":" in address else "0.0.0.0"  # every user has a password
             seats[name] = Seat(
                 host=host.transport,
                 run_dir=run_dir,
                 credentials=files,
-                address="127.0.0.1" if local else spec.data_address or spec.address,
-                listen="127.0.0.1" if local else "0.0.0.0",  # every user has a password
+                address=address,
+                listen="127.0.0.1" if local else everywhere,
                 ssh=None if cluster.transport == "local" else ssh_command(spec),
             )
             hosts[name] = host
@@ -177,6 +179,10 @@ def ssh_command(spec: HostSpec) -> str:
         words += ["-p", str(spec.port)]
     if spec.key:
         words += ["-i", spec.key]
+    if spec.known_hosts:
+        words += ["-o", f'UserKnownHostsFile="{spec.known_hosts}"']  # a list of words
+    if spec.host_keys != "strict":
+        words += ["-o", f"StrictHostKeyChecking={spec.host_keys}"]
     return shlex.join([*words, f"{spec.user}@{spec.address}" if spec.user else spec.address])
 
 
@@ -193,8 +199,7 @@ def _clients_are_here(cluster: ClusterSpec, name: str) -> bool:
         return True
     if {*cluster.load_clients, *cluster.engine_nodes} == {name}:
         return True
-    host = cluster.hosts[name]
-    return (host.data_address or host.address) in LOOPBACK
+    return data_address(cluster.hosts[name]) in LOOPBACK
 
 
 def _role(cluster: ClusterSpec, name: str) -> str:
