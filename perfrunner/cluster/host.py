@@ -38,7 +38,7 @@ class Host:
         self.run_id = run_id
         self._lock: HostLock | None = None
         self._machine = True
-        self._deployed: set[str] = set()
+        self._deployed: dict[str, Path] = {}
 
     def __enter__(self) -> Host:  # noqa: PYI034  typing.Self needs 3.11
         return self
@@ -90,6 +90,7 @@ class Host:
     def lock_again(self) -> None:
         """Over a new connection, whether or not the host has noticed that the old one is gone. HostError as `lock`."""
         self.unlock()
+        self.transport.open_work_dir(self.work_dir)  # a host that restarted may have lost it
         self._lock = lock_host(self.transport, self.run_id, machine=self._machine, again=True)
 
     def start(
@@ -137,8 +138,15 @@ class Host:
         remote = f"{self.work_dir}/artifacts/{build_id}"
         if build_id not in self._deployed:
             self.transport.put_tree(artifact, remote)
-            self._deployed.add(build_id)
+            self._deployed[build_id] = artifact
         return remote
+
+    def deploy_again(self) -> None:
+        """All that was deployed and still is here, to a host that may have lost it."""
+        deployed, self._deployed = self._deployed, {}
+        for build_id, artifact in deployed.items():
+            if artifact.is_dir():
+                self.deploy(artifact, build_id)
 
     def close(self) -> None:
         self.unlock()

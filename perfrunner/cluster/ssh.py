@@ -31,9 +31,11 @@ MAX_CHANNELS = 8  # a stock sshd refuses the 11th
 CHANNEL_WAIT_S = 60.0
 CHANNEL_TIMEOUT_S = 5.0
 NO_STATUS = 255  # the wrapper itself was killed; ssh(1) says the same
-_SEND_WAIT_S = 30.0  # for the host to take one more chunk
+_ASK_S = 1.0  # how often one who waits for the host looks whether its sshd still answers
 _STATUS_WAIT_S = 10.0  # after the end of output
+_NO_ANSWER = "its SSH server does not answer"
 _TURNED_AWAY_S = 2.0
+_GONE_S = 5.0  # a host that let us wait in vain is not asked again for so long: a clean-up asks it for many things
 _CONNECT_TRIES = 4  # a stock sshd drops some of more than ten simultaneous newcomers
 _LINK_HINT = "is the host up and its network reachable? What ran there is stopped by `perfrunner run --resume`"
 
@@ -57,6 +59,7 @@ class SshTransport(ShellTransport):
         self._connection: HostConnection = HostConnection(way, self._known_hosts.install)
         self._way = tuple(way)
         self._heartbeat: Heartbeat | None = None
+        self._gone: tuple[float, HostError] | None = None  # until when (monotonic), and why
         self._connecting = threading.Lock()
         self._channels = threading.BoundedSemaphore(MAX_CHANNELS)
 
@@ -76,6 +79,8 @@ class SshTransport(ShellTransport):
     def _connected(self) -> paramiko.Transport:
         with self._connecting:
             if not self._connection.is_connected:
+                if self._gone is not None and time.monotonic() < self._gone[0]:
+                    raise HostError(self._gone[1].message, self._gone[1].hint)
                 self._connect()
             transport: paramiko.Transport = self._connection.transport
             return transport
@@ -106,7 +111,12 @@ class SshTransport(ShellTransport):
                 if crowded and attempt < _CONNECT_TRIES:
                     time.sleep(random.uniform(0.1, 0.4) * attempt)
                     continue
-                self._explain(error)
+                try:
+                    self._explain(error)
+                except HostError as told:
+                    if time.monotonic() - began >= _TURNED_AWAY_S:
+                        self._gone = (time.monotonic() + _GONE_S, told)
+                    raise
             else:
                 self._heartbeat = Heartbeat(link.transport)
                 return
@@ -160,7 +170,7 @@ class SshTransport(ShellTransport):
         deadline = time.monotonic() + timeout
         with self.channel(argv, fed=source is not None) as channel:
             if source is not None:
-                _feed(channel, source)
+                self._feed(channel, source, deadline)
             if not self._drain(channel, deadline, sink or out.take, err.take):
                 raise CommandTimeout(f"{self.peer}: {argv[0]} did not end within {timeout:g} s")
             return Raw(self._exit_status(channel), out.whole(), err.whole())
@@ -245,8 +255,36 @@ class SshTransport(ShellTransport):
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
-            if not select.select([channel], [], [], min(left, 1.0))[0] and self._silent:
-                raise self._lost(TimeoutError("its SSH server does not answer"))
+            if not select.select([channel], [], [], min(left, _ASK_S))[0] and self._silent:
+                raise self._lost(TimeoutError(_NO_ANSWER))
+
+    def _feed(self, channel: paramiko.Channel, source: Iterable[bytes], deadline: float) -> None:
+        """Until the host has taken all, or the deadline passes."""
+        channel.settimeout(_ASK_S)
+        for chunk in self._read(source):
+            rest = chunk
+            while rest:
+                try:
+                    rest = rest[channel.send(rest) :]
+                except TimeoutError:
+                    if self._silent:
+                        raise self._lost(TimeoutError(_NO_ANSWER)) from None
+                    if time.monotonic() > deadline:
+                        return
+                except (
+                    OSError
+                ):  # the command ended before it had read all (disk full): its status tells why
+                    return
+        with contextlib.suppress(OSError):
+            channel.shutdown_write()
+
+    def _read(self, source: Iterable[bytes]) -> Iterator[bytes]:
+        try:
+            yield from source
+        except OSError as error:
+            raise HostError(
+                f"what was to be sent to {self.peer} cannot be read: {error.strerror or error}"
+            ) from error
 
     @property
     def _silent(self) -> bool:
@@ -267,12 +305,3 @@ class SshTransport(ShellTransport):
             f"{self.peer}: the connection is lost{f' ({error})' if str(error or '') else ''}",
             _LINK_HINT,
         )
-
-
-def _feed(channel: paramiko.Channel, source: Iterable[bytes]) -> None:
-    channel.settimeout(_SEND_WAIT_S)
-    # The command may end before it has read all (disk full): its status tells why. So does a lost link.
-    with contextlib.suppress(OSError):
-        for chunk in source:
-            channel.sendall(chunk)
-        channel.shutdown_write()

@@ -33,6 +33,7 @@ class RunHosts:
     run_id: str
     seats: Mapping[str, Seat]
     facts: Mapping[str, Mapping[str, object]]
+    credentials: Credentials
 
     @property
     def engine_nodes(self) -> list[Seat]:
@@ -44,12 +45,11 @@ class RunHosts:
 
     def changes(self, first: Mapping[str, Mapping[str, object]]) -> list[str]:
         """What must hold still on the hosts and does not any more."""
-        found = []
-        for name, host in self.hosts.items():
-            found += [
-                f"{name}: {change}" for change in changed_facts(first.get(name, {}), host.facts())
-            ]
-        return found
+        return _changes(first, {name: host.facts() for name, host in self.hosts.items()})
+
+    def changes_told(self, first: Mapping[str, Mapping[str, object]]) -> list[str]:
+        """As `changes`, by what the hosts said when they were opened or regained: none is asked."""
+        return _changes(first, self.facts)
 
     @property
     def locked(self) -> bool:
@@ -57,25 +57,53 @@ class RunHosts:
         return all(host.locked for host in self.hosts.values())
 
     def regain(self, patience_s: float) -> None:
-        """Connections, locks, and an end to what this run left there; HostError when a host stays away that long."""
+        """Connections, locks, and an end to what this run left there; HostError when a host stays away that long.
+
+        A host that is back is cleared while others are waited for, and asked anew: it may go once more.
+        """
         deadline = time.monotonic() + patience_s
-        for host in self.hosts.values():
-            while True:
+        cleared: set[str] = set()
+        while True:
+            facts: dict[str, Mapping[str, object]] = {}
+            missing: HostError | None = None
+            for name, host in self.hosts.items():
                 try:
-                    host.lock_again()
-                    host.sweep(self.run_id)
-                    break
-                except HostError:
-                    if time.monotonic() > deadline:
-                        raise
-                time.sleep(REGAIN_EVERY_S)
-        self.facts = {name: host.facts() for name, host in self.hosts.items()}
+                    if name not in cleared or not host.locked:
+                        self._regain_host(name, host)
+                        cleared.add(name)
+                    facts[name] = host.facts()
+                except HostError as error:
+                    missing = missing or error
+            if missing is None and self.locked:
+                self.facts = facts
+                return
+            if missing is not None and time.monotonic() > deadline:
+                raise missing
+            time.sleep(REGAIN_EVERY_S)
+
+    def _regain_host(self, name: str, host: Host) -> None:
+        host.lock_again()
+        host.sweep(self.run_id)
+        if self.facts[name].get("boot_id") != host.boot_id():
+            # Its work directory may be empty: on a tmpfs, or of another disk.
+            host.deploy_again()
+            self.credentials.install(host.transport, f"{self.seats[name].run_dir}/secret")
 
     def stop_everything(self, grace_s: float) -> None:
         """What the ledgers of the hosts have of this run. A host that is gone does not hinder the others."""
         for host in self.hosts.values():
             with contextlib.suppress(HostError):
                 host.sweep(self.run_id, grace_s=grace_s)
+
+
+def _changes(
+    first: Mapping[str, Mapping[str, object]], now: Mapping[str, Mapping[str, object]]
+) -> list[str]:
+    return [
+        f"{name}: {change}"
+        for name, facts in now.items()
+        for change in changed_facts(first.get(name, {}), facts)
+    ]
 
 
 def refuse_unfit(cluster: ClusterSpec, run_id: str, built_for: Platform) -> None:
@@ -152,7 +180,7 @@ def open_hosts(
             listener.on_event(
                 HostReady(name, role, facts[name], tuple(_warnings(name, facts[name])))
             )
-        yield RunHosts(hosts, cluster, run_id, seats, facts)
+        yield RunHosts(hosts, cluster, run_id, seats, facts, credentials)
 
 
 def _quieten(host: Host, run_id: str, engine_cpus: str, listener: Listener) -> None:

@@ -129,6 +129,22 @@ def test_a_host_whose_sshd_never_notices_is_taken_again(
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
+def test_a_host_that_comes_back_without_its_work_directory_is_sent_it_again(
+    lab: Lab, run: Run
+) -> None:
+    work = str(lab.layout.work_dir)
+    lab.run("lab1", "mount", "-t", "tmpfs", "-o", "mode=700", "tmpfs", work)
+    write(run, lab, sleep=2)
+    driver = begin(run, "access")
+    lab.power_off("lab1")
+    driver.wait_for("Warned")
+    lab.boot("lab1")
+    assert driver.finish(200) == 0, driver.stderr()
+    assert_complete(run, lab)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
 def test_a_run_that_died_with_its_link_is_resumed_where_no_sshd_noticed(
     lab: Lab, run: Run, stock_sshd: str
 ) -> None:
