@@ -10,7 +10,7 @@ with open_host(spec, "ssh", name="node", run_id=run_id) as host:
 """
 
 from perfrunner.cluster.facts import STABLE_FACTS, Facts
-from perfrunner.cluster.host import Host, Swept, open_host
+from perfrunner.cluster.host import Host, Swept, data_address, open_host
 from perfrunner.cluster.ledger import LedgerEntry, Process
 from perfrunner.cluster.local import LocalTransport
 from perfrunner.cluster.lock import HostInUse
@@ -43,5 +43,6 @@ __all__ = [
     "StopResult",
     "Swept",
     "Transport",
+    "data_address",
     "open_host",
 ]

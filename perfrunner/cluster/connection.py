@@ -44,13 +44,16 @@ class HostConnection(fabric.Connection):  # type: ignore[misc]
 
     # Fabric takes attributes that the class does not have for configuration.
     _hops: Sequence[Endpoint] = ()
+    _target: Any = None
     _prepare: Any = None
     _through: Any = None  # clients of the hops, the nearest first
+    asked: Any = None  # Endpoint: whose sshd was last asked to let us in
 
     def __init__(self, way: Sequence[Endpoint], prepare: Callable[[Any], None]) -> None:
         _keep_quiet()
         *hops, target = way
-        self._hops, self._prepare, self._through = hops, prepare, []
+        self._hops, self._target, self._prepare, self._through = hops, target, prepare, []
+        self.asked = way[0]
         config = fabric.Config(
             overrides={
                 "load_ssh_configs": False,
@@ -75,6 +78,7 @@ class HostConnection(fabric.Connection):  # type: ignore[misc]
         self._prepare(self.client)
         # A socket serves one connection: it must not be found here at the next opening.
         self.connect_kwargs["sock"] = self._socket()
+        self.asked = self._target
         try:
             return super().open()
         except BaseException:
@@ -97,6 +101,7 @@ class HostConnection(fabric.Connection):  # type: ignore[misc]
         ends = [*((hop.address, hop.port) for hop in self._hops[1:]), (self.host, self.port)]
         try:
             for hop, end in zip(self._hops, ends, strict=True):
+                self.asked = hop
                 client = paramiko.SSHClient()
                 self._through.append(client)
                 self._prepare(client)
@@ -131,8 +136,8 @@ def _connect_kwargs(end: Endpoint) -> dict[str, Any]:
         "banner_timeout": CONNECT_TIMEOUT_S,
         "auth_timeout": CONNECT_TIMEOUT_S,
         "channel_timeout": CONNECT_TIMEOUT_S,
-        # A named key is the only one offered: a server counts every key tried against MaxAuthTries.
-        "allow_agent": not end.keys,
+        # Of a key that the cluster file names no other is offered: a server counts every one against MaxAuthTries.
+        "allow_agent": end.agent,
         "look_for_keys": not end.keys,
     }
     if end.keys:

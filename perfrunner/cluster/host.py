@@ -15,7 +15,7 @@ from perfrunner.cluster.local import LocalTransport
 from perfrunner.cluster.lock import HostLock, lock_host
 from perfrunner.cluster.process import StopResult
 from perfrunner.cluster.ssh import SshTransport
-from perfrunner.cluster.ssh_config import way_to
+from perfrunner.cluster.ssh_config import Endpoint, way_to
 from perfrunner.spec.cluster import HostSpec
 
 
@@ -38,7 +38,7 @@ class Host:
         self.run_id = run_id
         self._lock: HostLock | None = None
         self._machine = True
-        self._deployed: set[str] = set()
+        self._deployed: dict[str, Path] = {}
 
     def __enter__(self) -> Host:  # noqa: PYI034  typing.Self needs 3.11
         return self
@@ -88,9 +88,10 @@ class Host:
             self._lock = None
 
     def lock_again(self) -> None:
-        """Over a new connection. HostError as `lock`, also while the host has not noticed that the old one is gone."""
+        """Over a new connection, whether or not the host has noticed that the old one is gone. HostError as `lock`."""
         self.unlock()
-        self.lock(machine=self._machine)
+        self.transport.open_work_dir(self.work_dir)  # a host that restarted may have lost it
+        self._lock = lock_host(self.transport, self.run_id, machine=self._machine, again=True)
 
     def start(
         self,
@@ -137,12 +138,35 @@ class Host:
         remote = f"{self.work_dir}/artifacts/{build_id}"
         if build_id not in self._deployed:
             self.transport.put_tree(artifact, remote)
-            self._deployed.add(build_id)
+            self._deployed[build_id] = artifact
         return remote
+
+    def deploy_again(self) -> None:
+        """All that was deployed and still is here, to a host that may have lost it."""
+        deployed, self._deployed = self._deployed, {}
+        for build_id, artifact in deployed.items():
+            if artifact.is_dir():
+                self.deploy(artifact, build_id)
 
     def close(self) -> None:
         self.unlock()
         self.transport.close()
+
+
+def way_of(spec: HostSpec) -> tuple[Endpoint, ...]:
+    """The hops to it and, last, its own sshd. HostError: its ssh_config cannot be read."""
+    return way_to(
+        spec.address,
+        port=spec.port if "port" in spec.model_fields_set else None,
+        user=spec.user,
+        key=spec.key,
+        config=spec.ssh_config,
+    )
+
+
+def data_address(spec: HostSpec) -> str:
+    """Where clients and other nodes reach its engine: they do not know what our ssh_config calls it."""
+    return spec.data_address or way_of(spec)[-1].address
 
 
 def open_host(
@@ -156,13 +180,7 @@ def open_host(
         require_ssh()
         link = SshTransport(
             name or spec.address,
-            way_to(
-                spec.address,
-                port=spec.port if "port" in spec.model_fields_set else None,
-                user=spec.user,
-                key=spec.key,
-                config=spec.ssh_config,
-            ),
+            way_of(spec),
             known_hosts=spec.known_hosts,
             host_keys=spec.host_keys,
         )

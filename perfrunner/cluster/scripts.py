@@ -4,7 +4,7 @@ Each is one `sh -c` with its parameters as arguments, never pasted in. What is s
 the file that its line `# after:` names. scripts/lint has shellcheck read them.
 
 Exit statuses of our own: 70 did not come up, 73 a log cannot be opened, 74 files cannot be written or arrived
-damaged, 75 in use, 76 refused.
+damaged, 75 in use, 76 refused, 77 the machine is in use.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import cache
 from importlib.resources import files
 
-NOT_UP, NO_LOG, BAD_FILE, IN_USE, REFUSED = 70, 73, 74, 75, 76
+NOT_UP, NO_LOG, BAD_FILE, IN_USE, REFUSED, MACHINE_IN_USE = 70, 73, 74, 75, 76, 77
 # Bytes that get-file.sh sends before the file's own: sha256 and size.
 GET_FILE_HEADER = 64 + 1 + 14 + 1
 _AFTER = "# after: "

@@ -12,7 +12,7 @@ import random
 import select
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from perfrunner.cluster.heartbeat import Heartbeat
@@ -31,9 +31,11 @@ MAX_CHANNELS = 8  # a stock sshd refuses the 11th
 CHANNEL_WAIT_S = 60.0
 CHANNEL_TIMEOUT_S = 5.0
 NO_STATUS = 255  # the wrapper itself was killed; ssh(1) says the same
-_SEND_WAIT_S = 30.0  # for the host to take one more chunk
+_ASK_S = 1.0  # how often one who waits for the host looks whether its sshd still answers
 _STATUS_WAIT_S = 10.0  # after the end of output
+_NO_ANSWER = "its SSH server does not answer"
 _TURNED_AWAY_S = 2.0
+_GONE_S = 5.0  # a host that let us wait in vain is not asked again for so long: a clean-up asks it for many things
 _CONNECT_TRIES = 4  # a stock sshd drops some of more than ten simultaneous newcomers
 _LINK_HINT = "is the host up and its network reachable? What ran there is stopped by `perfrunner run --resume`"
 
@@ -55,9 +57,9 @@ class SshTransport(ShellTransport):
 
         self._known_hosts = KnownHosts(known_hosts, host_keys)
         self._connection: HostConnection = HostConnection(way, self._known_hosts.install)
-        self._host_key_name = way[-1].known_as
-        self._via = [end.address for end in way[:-1]]
+        self._way = tuple(way)
         self._heartbeat: Heartbeat | None = None
+        self._gone: tuple[float, HostError] | None = None  # until when (monotonic), and why
         self._connecting = threading.Lock()
         self._channels = threading.BoundedSemaphore(MAX_CHANNELS)
 
@@ -65,7 +67,8 @@ class SshTransport(ShellTransport):
     def peer(self) -> str:
         """For messages: name (user@address:port)."""
         link = self._connection
-        via = f" via {', '.join(self._via)}" if self._via else ""
+        hops = ", ".join(end.address for end in self._way[:-1])
+        via = f" via {hops}" if hops else ""
         return f"{self._name} ({link.user}@{link.host}:{link.port}{via})"
 
     def close(self) -> None:
@@ -76,6 +79,8 @@ class SshTransport(ShellTransport):
     def _connected(self) -> paramiko.Transport:
         with self._connecting:
             if not self._connection.is_connected:
+                if self._gone is not None and time.monotonic() < self._gone[0]:
+                    raise HostError(self._gone[1].message, self._gone[1].hint)
                 self._connect()
             transport: paramiko.Transport = self._connection.transport
             return transport
@@ -90,9 +95,9 @@ class SshTransport(ShellTransport):
                 link.open()
             except paramiko.BadHostKeyException as error:
                 raise HostError(
-                    f"{self.peer}: the host key is not the one in {self._known_hosts.path}:"
-                    f" someone else may be answering (got {error.key.fingerprint})",
-                    hint=f"if the host was reinstalled: ssh-keygen -R '{self._host_key_name}'"
+                    f"{self.peer}: the host key{self._of_jump} is not the one in"
+                    f" {self._known_hosts.path}: someone else may be answering (got {error.key.fingerprint})",
+                    hint=f"if the host was reinstalled: ssh-keygen -R '{link.asked.known_as}'"
                     f" -f {self._known_hosts.path}, then add the new key",
                 ) from error
             except HostError:
@@ -106,7 +111,12 @@ class SshTransport(ShellTransport):
                 if crowded and attempt < _CONNECT_TRIES:
                     time.sleep(random.uniform(0.1, 0.4) * attempt)
                     continue
-                self._explain(error)
+                try:
+                    self._explain(error)
+                except HostError as told:
+                    if time.monotonic() - began >= _TURNED_AWAY_S:
+                        self._gone = (time.monotonic() + _GONE_S, told)
+                    raise
             else:
                 self._heartbeat = Heartbeat(link.transport)
                 return
@@ -114,17 +124,17 @@ class SshTransport(ShellTransport):
     def _explain(self, error: Exception) -> NoReturn:
         import paramiko
 
-        link = self._connection
         text = str(error) or type(error).__name__
         if "not found in known_hosts" in text:
+            asked = self._connection.asked
             raise HostError(
-                f"{self.peer}: unknown host: not in {self._known_hosts.path}",
-                hint=self._known_hosts.remedy(link.host, link.port),
+                f"{self.peer}: unknown host{self._of_jump}: not in {self._known_hosts.path}",
+                hint=self._known_hosts.remedy(asked.address, asked.port),
             ) from error
         if isinstance(error, paramiko.PasswordRequiredException):
             raise HostError(
                 f"{self.peer}: the private key has a passphrase",
-                hint="ssh-add it to an agent and leave `key` out of the cluster file",
+                hint="ssh-add it to an agent, and leave `key` out of the cluster file",
             ) from error
         if isinstance(error, paramiko.AuthenticationException):
             raise HostError(
@@ -140,6 +150,12 @@ class SshTransport(ShellTransport):
             raise HostError(f"{self.peer}: no such key file: {error.filename}") from error
         raise HostError(f"{self.peer}: cannot connect: {text}", hint=_LINK_HINT) from error
 
+    @property
+    def _of_jump(self) -> str:
+        """For messages of host keys: nothing where it is the host's own."""
+        asked = self._connection.asked
+        return "" if asked == self._way[-1] else f" of the jump host {asked.known_as}"
+
     # --- commands ---
 
     def _execute(
@@ -154,10 +170,21 @@ class SshTransport(ShellTransport):
         deadline = time.monotonic() + timeout
         with self.channel(argv, fed=source is not None) as channel:
             if source is not None:
-                _feed(channel, source)
+                self._feed(channel, source, deadline)
             if not self._drain(channel, deadline, sink or out.take, err.take):
                 raise CommandTimeout(f"{self.peer}: {argv[0]} did not end within {timeout:g} s")
             return Raw(self._exit_status(channel), out.whole(), err.whole())
+
+    def first_words(self, channel: paramiko.Channel, words: bytes, timeout: float) -> Raw | None:
+        """None as soon as `channel`'s command has said `words`; its end, when it ends with others."""
+        out, err = Kept(self.peer), Kept(self.peer)
+        deadline = time.monotonic() + timeout
+        ended = self._drain(channel, deadline, out.take, err.take, lambda: out.whole() == words)
+        if out.whole() == words:
+            return None
+        if not ended:
+            raise CommandTimeout(f"{self.peer}: no answer within {timeout:g} s")
+        return Raw(self._exit_status(channel), out.whole(), err.whole())
 
     @contextlib.contextmanager
     def channel(self, argv: Sequence[str], *, fed: bool) -> Iterator[paramiko.Channel]:
@@ -206,8 +233,15 @@ class SshTransport(ShellTransport):
             except (OSError, EOFError) as error:
                 raise self._lost(error) from error
 
-    def _drain(self, channel: paramiko.Channel, deadline: float, out: Sink, err: Sink) -> bool:
-        """Take all output until its end; False when the deadline passes first."""
+    def _drain(
+        self,
+        channel: paramiko.Channel,
+        deadline: float,
+        out: Sink,
+        err: Sink,
+        enough: Callable[[], bool] = lambda: False,
+    ) -> bool:
+        """Take all output until its end, or `enough`; False when the deadline passes first."""
         while True:
             at_end = (
                 channel.eof_received or channel.closed
@@ -216,13 +250,41 @@ class SshTransport(ShellTransport):
                 out(channel.recv(CHUNK))
             while channel.recv_stderr_ready():
                 err(channel.recv_stderr(CHUNK))
-            if at_end:
+            if at_end or enough():
                 return True
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
-            if not select.select([channel], [], [], min(left, 1.0))[0] and self._silent:
-                raise self._lost(TimeoutError("its SSH server does not answer"))
+            if not select.select([channel], [], [], min(left, _ASK_S))[0] and self._silent:
+                raise self._lost(TimeoutError(_NO_ANSWER))
+
+    def _feed(self, channel: paramiko.Channel, source: Iterable[bytes], deadline: float) -> None:
+        """Until the host has taken all, or the deadline passes."""
+        channel.settimeout(_ASK_S)
+        for chunk in self._read(source):
+            rest = chunk
+            while rest:
+                try:
+                    rest = rest[channel.send(rest) :]
+                except TimeoutError:
+                    if self._silent:
+                        raise self._lost(TimeoutError(_NO_ANSWER)) from None
+                    if time.monotonic() > deadline:
+                        return
+                except (
+                    OSError
+                ):  # the command ended before it had read all (disk full): its status tells why
+                    return
+        with contextlib.suppress(OSError):
+            channel.shutdown_write()
+
+    def _read(self, source: Iterable[bytes]) -> Iterator[bytes]:
+        try:
+            yield from source
+        except OSError as error:
+            raise HostError(
+                f"what was to be sent to {self.peer} cannot be read: {error.strerror or error}"
+            ) from error
 
     @property
     def _silent(self) -> bool:
@@ -243,12 +305,3 @@ class SshTransport(ShellTransport):
             f"{self.peer}: the connection is lost{f' ({error})' if str(error or '') else ''}",
             _LINK_HINT,
         )
-
-
-def _feed(channel: paramiko.Channel, source: Iterable[bytes]) -> None:
-    channel.settimeout(_SEND_WAIT_S)
-    # The command may end before it has read all (disk full): its status tells why. So does a lost link.
-    with contextlib.suppress(OSError):
-        for chunk in source:
-            channel.sendall(chunk)
-        channel.shutdown_write()

@@ -361,7 +361,7 @@ class RunUnderWay:
         self.listener.on_event(ev.Warned(f"{why}; waiting for the hosts"))
         self.journal.append("link-lost", why=why)
         hosts.regain(REGAIN_PATIENCE_S)
-        if changes := hosts.changes(self.reference):
+        if changes := hosts.changes_told(self.reference):
             note_changes(self.facts, hosts.facts, changes)
             self.store.set_facts(self.opened.experiment.id, self.facts)
             for cell in self.schedule.begin_partial_cells_again():

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from perfrunner.build.place import Platform, platform_here
-from perfrunner.cluster import Host, open_host
+from perfrunner.cluster import Host, data_address, open_host
 from perfrunner.cluster.tuning import BY_HAND, restore, told, tune, tuned_by
 from perfrunner.errors import HostError, PerfrunnerError
 from perfrunner.run.events import HostReady, Listener, Warned
@@ -33,6 +33,7 @@ class RunHosts:
     run_id: str
     seats: Mapping[str, Seat]
     facts: Mapping[str, Mapping[str, object]]
+    credentials: Credentials
 
     @property
     def engine_nodes(self) -> list[Seat]:
@@ -44,12 +45,11 @@ class RunHosts:
 
     def changes(self, first: Mapping[str, Mapping[str, object]]) -> list[str]:
         """What must hold still on the hosts and does not any more."""
-        found = []
-        for name, host in self.hosts.items():
-            found += [
-                f"{name}: {change}" for change in changed_facts(first.get(name, {}), host.facts())
-            ]
-        return found
+        return _changes(first, {name: host.facts() for name, host in self.hosts.items()})
+
+    def changes_told(self, first: Mapping[str, Mapping[str, object]]) -> list[str]:
+        """As `changes`, by what the hosts said when they were opened or regained: none is asked."""
+        return _changes(first, self.facts)
 
     @property
     def locked(self) -> bool:
@@ -57,25 +57,53 @@ class RunHosts:
         return all(host.locked for host in self.hosts.values())
 
     def regain(self, patience_s: float) -> None:
-        """Connections, locks, and an end to what this run left there; HostError when a host stays away that long."""
+        """Connections, locks, and an end to what this run left there; HostError when a host stays away that long.
+
+        A host that is back is cleared while others are waited for, and asked anew: it may go once more.
+        """
         deadline = time.monotonic() + patience_s
-        for host in self.hosts.values():
-            while True:
+        cleared: set[str] = set()
+        while True:
+            facts: dict[str, Mapping[str, object]] = {}
+            missing: HostError | None = None
+            for name, host in self.hosts.items():
                 try:
-                    host.lock_again()
-                    host.sweep(self.run_id)
-                    break
-                except HostError:
-                    if time.monotonic() > deadline:
-                        raise
-                time.sleep(REGAIN_EVERY_S)
-        self.facts = {name: host.facts() for name, host in self.hosts.items()}
+                    if name not in cleared or not host.locked:
+                        self._regain_host(name, host)
+                        cleared.add(name)
+                    facts[name] = host.facts()
+                except HostError as error:
+                    missing = missing or error
+            if missing is None and self.locked:
+                self.facts = facts
+                return
+            if missing is not None and time.monotonic() > deadline:
+                raise missing
+            time.sleep(REGAIN_EVERY_S)
+
+    def _regain_host(self, name: str, host: Host) -> None:
+        host.lock_again()
+        host.sweep(self.run_id)
+        if self.facts[name].get("boot_id") != host.boot_id():
+            # Its work directory may be empty: on a tmpfs, or of another disk.
+            host.deploy_again()
+            self.credentials.install(host.transport, f"{self.seats[name].run_dir}/secret")
 
     def stop_everything(self, grace_s: float) -> None:
         """What the ledgers of the hosts have of this run. A host that is gone does not hinder the others."""
         for host in self.hosts.values():
             with contextlib.suppress(HostError):
                 host.sweep(self.run_id, grace_s=grace_s)
+
+
+def _changes(
+    first: Mapping[str, Mapping[str, object]], now: Mapping[str, Mapping[str, object]]
+) -> list[str]:
+    return [
+        f"{name}: {change}"
+        for name, facts in now.items()
+        for change in changed_facts(first.get(name, {}), facts)
+    ]
 
 
 def refuse_unfit(cluster: ClusterSpec, run_id: str, built_for: Platform) -> None:
@@ -137,12 +165,14 @@ def open_hosts(
             stack.callback(_clear, host, run_dir)
             files = credentials.install(host.transport, f"{run_dir}/secret")
             local = _clients_are_here(cluster, name)
+            address = "127.0.0.1" if local else data_address(spec)
+            everywhere = "::" if ":" in address else "0.0.0.0"  # every user has a password
             seats[name] = Seat(
                 host=host.transport,
                 run_dir=run_dir,
                 credentials=files,
-                address="127.0.0.1" if local else spec.data_address or spec.address,
-                listen="127.0.0.1" if local else "0.0.0.0",  # every user has a password
+                address=address,
+                listen="127.0.0.1" if local else everywhere,
                 ssh=None if cluster.transport == "local" else ssh_command(spec),
             )
             hosts[name] = host
@@ -150,7 +180,7 @@ def open_hosts(
             listener.on_event(
                 HostReady(name, role, facts[name], tuple(_warnings(name, facts[name])))
             )
-        yield RunHosts(hosts, cluster, run_id, seats, facts)
+        yield RunHosts(hosts, cluster, run_id, seats, facts, credentials)
 
 
 def _quieten(host: Host, run_id: str, engine_cpus: str, listener: Listener) -> None:
@@ -177,6 +207,10 @@ def ssh_command(spec: HostSpec) -> str:
         words += ["-p", str(spec.port)]
     if spec.key:
         words += ["-i", spec.key]
+    if spec.known_hosts:
+        words += ["-o", f'UserKnownHostsFile="{spec.known_hosts}"']  # a list of words
+    if spec.host_keys != "strict":
+        words += ["-o", f"StrictHostKeyChecking={spec.host_keys}"]
     return shlex.join([*words, f"{spec.user}@{spec.address}" if spec.user else spec.address])
 
 
@@ -193,8 +227,7 @@ def _clients_are_here(cluster: ClusterSpec, name: str) -> bool:
         return True
     if {*cluster.load_clients, *cluster.engine_nodes} == {name}:
         return True
-    host = cluster.hosts[name]
-    return (host.data_address or host.address) in LOOPBACK
+    return data_address(cluster.hosts[name]) in LOOPBACK
 
 
 def _role(cluster: ClusterSpec, name: str) -> str:

@@ -9,7 +9,7 @@ import itertools
 import time
 from collections.abc import Iterator, Mapping
 
-from perfrunner.cluster import Host, scripts
+from perfrunner.cluster import Host, data_address, scripts
 from perfrunner.errors import HostError
 from perfrunner.run.preflight.health import Finding
 from perfrunner.spec.cluster import ClusterSpec
@@ -49,7 +49,7 @@ def pair_findings(cluster: ClusterSpec, hosts: Mapping[str, Host]) -> Iterator[F
 
 def _pair(cluster: ClusterSpec, hosts: Mapping[str, Host], here: str, there: str) -> Finding:
     host, spec = hosts[here], cluster.hosts[there]
-    address = spec.data_address or spec.address
+    address = data_address(spec)
     arguments = [address, str(spec.port), str(TRIES), str(TIMEOUT_S)]
     place = f"{here} to {there}"
     done = host.transport.run(["bash", "-c", scripts.CONNECT, "bash", *arguments], check=False)

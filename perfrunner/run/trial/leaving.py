@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from perfrunner.cluster.transport import LinkLost, Transport
@@ -32,6 +32,18 @@ def leave(
         for directory in directories:
             stack.callback(_write_script, directory, script)
         stack.callback(abandon)
+
+
+def try_each(steps: Iterable[Callable[[], object]]) -> None:
+    """In this order, each although one before it failed; the first failure is raised at the end."""
+    first: PerfrunnerError | None = None
+    for step in steps:
+        try:
+            step()
+        except PerfrunnerError as error:
+            first = first or error
+    if first is not None:
+        raise first
 
 
 def _write_script(directory: Path, script: Callable[[], str]) -> None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from perfrunner.cluster.process import ProcessHandle
@@ -26,6 +27,7 @@ from perfrunner.measure.perf import (
     script_command,
 )
 from perfrunner.results.profiles import PROFILE_FILE
+from perfrunner.run.trial.leaving import try_each
 from perfrunner.run.trial.pinning import pinned
 from perfrunner.run.trial.reproduce import ArmRecorder
 
@@ -111,8 +113,7 @@ class Profiler:
 
     def abandon(self, grace_s: float) -> None:
         """End what still runs; harmless when nothing does."""
-        for handle in self._running:
-            handle.stop(grace_s)
+        try_each([partial(handle.stop, grace_s) for handle in self._running])
         self._running.clear()
 
     # -- inside

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 
 from perfrunner.cluster.environment import whole_environment
@@ -31,7 +32,7 @@ from perfrunner.run.trial.draws import padding_size, round_seed, workload_seed
 from perfrunner.run.trial.engine import Engine, EngineSetup
 from perfrunner.run.trial.ensemble import EnsembleBench
 from perfrunner.run.trial.interpreter import client_python
-from perfrunner.run.trial.leaving import leave
+from perfrunner.run.trial.leaving import leave, try_each
 from perfrunner.run.trial.pinning import CpuSets, choose, read_topology
 from perfrunner.run.trial.pressure import read_pressure
 from perfrunner.run.trial.profiling import Profiler
@@ -223,8 +224,7 @@ class TrialRunner:
         )
 
         def abandon(grace: float) -> None:
-            for bench in benches:
-                bench.abandon(grace)
+            try_each(partial(bench.abandon, grace) for bench in benches)
 
         with self._left(recorder, arms, [seat], abandon):
             ensemble.phase("start")
@@ -256,11 +256,9 @@ class TrialRunner:
         )
 
         def abandon(grace: float) -> None:
-            for bench in benches:
-                bench.abandon(grace)
-            for bench in benches:
-                for engine in bench.engines:
-                    engine.abandon(grace)
+            engines = [engine for bench in benches for engine in bench.engines]
+            all_of_it: list[Bench | Engine] = [*benches, *engines]
+            try_each(partial(one.abandon, grace) for one in all_of_it)
 
         with self._left(recorder, arms, seats, abandon):
             ensemble.phase("start")

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,6 +31,7 @@ from perfrunner.measure.instructions import (
 from perfrunner.measure.samples import Sample, add_nodes, parse_samples
 from perfrunner.run.trial.clientseat import ClientSeat, client_failure, common_flags
 from perfrunner.run.trial.engine import Engine
+from perfrunner.run.trial.leaving import try_each
 from perfrunner.run.trial.nodes import Nodes
 from perfrunner.run.trial.pinning import pinned
 from perfrunner.run.trial.profiling import Profiler
@@ -287,10 +289,9 @@ class Bench:
             time.sleep(min(left, SLICE_S))
 
     def abandon(self, grace_s: float) -> None:
-        if self.profiler is not None:
-            self.profiler.abandon(grace_s)
-        for handle in reversed(self._processes):
-            handle.stop(grace_s)
+        steps = [] if self.profiler is None else [partial(self.profiler.abandon, grace_s)]
+        handles = reversed(self._processes)
+        try_each([*steps, *(partial(handle.stop, grace_s) for handle in handles)])
         self._processes.clear()
 
     # -- inside

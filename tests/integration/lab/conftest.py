@@ -36,5 +36,21 @@ def lab(_raised: Lab) -> Iterator[Lab]:
 
 
 @pytest.fixture
+def stock_sshd(lab: Lab) -> Iterator[str]:
+    """The name of a host whose sshd, as Debian's own, never asks whether its clients are still there."""
+    name = "lab1"
+    config = lab.layout.host_directory(name) / "sshd_config"
+    text = config.read_text()
+    lines = [line for line in text.splitlines() if not line.startswith("ClientAlive")]
+    assert lines != text.splitlines()
+    for settings in ("\n".join(lines) + "\n", text):
+        config.write_text(settings)
+        lab.power_off(name)
+        lab.boot(name)
+        if settings != text:
+            yield name
+
+
+@pytest.fixture
 def known(lab: Lab) -> Path:
     return lab.layout.known_hosts

@@ -115,6 +115,53 @@ def test_a_host_that_goes_costs_its_block_and_the_run_goes_on_when_it_is_back(
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
+def test_a_host_whose_sshd_never_notices_is_taken_again(
+    lab: Lab, run: Run, stock_sshd: str
+) -> None:
+    write(run, lab, sleep=2)
+    driver = begin(run, "access")
+    lab.cut(stock_sshd)
+    driver.wait_for("Warned")
+    lab.heal(stock_sshd)
+    assert driver.finish(200) == 0, driver.stderr()
+    assert_complete(run, lab)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_a_host_that_comes_back_without_its_work_directory_is_sent_it_again(
+    lab: Lab, run: Run
+) -> None:
+    work = str(lab.layout.work_dir)
+    lab.run("lab1", "mount", "-t", "tmpfs", "-o", "mode=700", "tmpfs", work)
+    write(run, lab, sleep=2)
+    driver = begin(run, "access")
+    lab.power_off("lab1")
+    driver.wait_for("Warned")
+    lab.boot("lab1")
+    assert driver.finish(200) == 0, driver.stderr()
+    assert_complete(run, lab)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_a_run_that_died_with_its_link_is_resumed_where_no_sshd_noticed(
+    lab: Lab, run: Run, stock_sshd: str
+) -> None:
+    write(run, lab, sleep=2)
+    driver = begin(run, "access")
+    lab.cut(stock_sshd)
+    driver.process.kill()
+    driver.process.wait()
+    time.sleep(NOTICED_S)  # the last of its packets is given up
+    lab.heal(stock_sshd)
+    code, driver = run.run(resume=True)
+    assert code == 0, driver.stderr()
+    assert_complete(run, lab)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("moment", ["build", "proof"])
 def test_a_host_that_is_cut_before_the_first_trial_costs_none(
     lab: Lab, run: Run, tmp_path: Path, moment: str
@@ -219,7 +266,12 @@ def test_a_disk_that_fills_in_the_middle_loses_no_result(
     assert_complete(run, lab)
 
 
-def test_two_runs_on_one_host_group(lab: Lab, run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("shared", [True, False], ids=["work directory", "machine"])
+def test_two_runs_on_one_host_group(
+    lab: Lab, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: bool
+) -> None:
+    if not shared:
+        monkeypatch.delenv("PERFRUNNER_SHARE_HOST")
     write(run, lab, sleep=30)
     first = begin(run, "populate")
     (tmp_path / "second").mkdir()

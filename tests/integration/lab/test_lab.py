@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -51,7 +52,7 @@ def test_a_run_locks_each_of_its_hosts_and_another_none(
     with host(lab, "lab1") as one, host(lab, "lab2") as two:
         one.lock()
         two.lock()
-        with host(lab, "lab2") as again, pytest.raises(HostError, match="in use by another run"):
+        with host(lab, "lab2") as again, pytest.raises(HostError, match="in use by run run-1 of"):
             again.lock()
 
 
@@ -162,6 +163,47 @@ def test_a_host_that_is_gone_is_noticed(lab: Lab, fault: str) -> None:
         else:
             lab.thaw("lab1")
         assert one.transport.run(["hostname"]).stdout == "lab1\n", "and it is found again"
+
+
+@pytest.mark.slow
+def test_a_frozen_sshd_is_noticed_in_an_upload(lab: Lab) -> None:
+    with host(lab, "lab1") as one:
+
+        def endless() -> Iterator[bytes]:
+            for number in itertools.count():
+                if number == 20:
+                    lab.freeze("lab1")
+                yield b"x" * 100_000
+
+        one.transport.run(["true"])
+        began = time.monotonic()
+        with pytest.raises(LinkLost, match="lab1"):
+            one.transport._put(endless(), "big", "0" * 64, 0o644)
+        assert time.monotonic() - began < MISSED_S
+
+
+@pytest.mark.slow
+def test_a_host_that_is_gone_is_not_waited_for_at_every_question(lab: Lab) -> None:
+    """A clean-up asks it for many things; the other hosts' engines run on meanwhile."""
+    with host(lab, "lab1") as one:
+        one.transport.run(["true"])
+        lab.cut("lab1")
+        with pytest.raises(LinkLost):
+            one.transport.run(["true"])
+        began = time.monotonic()
+        for _ in range(5):
+            with pytest.raises(HostError, match="cannot connect"):
+                one.transport.run(["true"])
+        assert time.monotonic() - began < MISSED_S
+        lab.heal("lab1")
+        wait_until(lambda: answers(one), MISSED_S)
+
+
+def answers(one: Host) -> bool:
+    try:
+        return one.transport.run(["true"]).exit == 0
+    except HostError:
+        return False
 
 
 def wait_until(condition: Callable[[], bool], timeout: float = 30) -> None:

@@ -83,6 +83,26 @@ def test_data_addresses_are_those_that_clients_use(lab: Lab) -> None:
     cluster = type(lab.cluster(["lab1"], ["lab2"])).model_validate(document)
     with open_hosts(cluster, "r", _Silent()) as hosts:
         assert hosts.seats["lab1"].address == "192.0.2.7"
+        assert hosts.seats["lab1"].listen == "0.0.0.0"
+    document["hosts"]["lab1"]["data_address"] = "2001:db8::5"  # type: ignore[index]
+    cluster = type(cluster).model_validate(document)
+    with open_hosts(cluster, "r", _Silent()) as hosts:
+        assert hosts.seats["lab1"].address == "2001:db8::5"
+        assert hosts.seats["lab1"].listen == "::"
+
+
+def test_clients_use_the_address_that_an_alias_stands_for(lab: Lab, tmp_path: Path) -> None:
+    """Of our ssh_config they know nothing."""
+    config = tmp_path / "config"
+    config.write_text(f"Host kv-alias\n  HostName {lab.hosts['lab1']}\n")
+    document = lab.cluster_document(["lab1"], ["lab2"])
+    changes = {"address": "kv-alias", "ssh_config": str(config)}
+    document["hosts"]["lab1"] |= changes  # type: ignore[index]
+    cluster = type(lab.cluster(["lab1"], ["lab2"])).model_validate(document)
+    with open_hosts(cluster, "r", _Silent()) as hosts:
+        assert hosts.seats["lab1"].address == lab.hosts["lab1"]
+    (pair,) = [f for f in examine(cluster, None) if f.subject == "network"]
+    assert pair.text.startswith(f"{lab.hosts['lab1']} answers")
 
 
 def test_the_doctor_looks_at_every_pair(lab: Lab) -> None:

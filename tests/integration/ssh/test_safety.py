@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from sshd import Sshd
 
-from perfrunner.cluster import CommandFailed, Host, open_host, shell
+from perfrunner.cluster import CommandFailed, Host, HostInUse, open_host, shell
 from perfrunner.cluster.process import ProcessId
-from perfrunner.errors import HostError
+from perfrunner.errors import IN_USE, HostError
 from perfrunner.run.preflight.doctor import examine
 from perfrunner.spec.cluster import ClusterSpec, HostSpec
 
@@ -142,12 +142,28 @@ def test_one_lock_a_machine_whatever_the_work_directories(
     monkeypatch.delenv("PERFRUNNER_SHARE_HOST")
     with opening(tmp_path / "one", "first") as one, opening(tmp_path / "two", "second") as two:
         one.lock()
-        with pytest.raises(HostError, match=r"in use by another run on this machine \(pid \d+\)"):
+        with pytest.raises(
+            HostInUse, match=rf"in use by run first of \S+ \(pid {os.getpid()}, "
+        ) as told:
             two.lock()
+        assert "PERFRUNNER_SHARE_HOST=1" in (told.value.hint or ""), "it is the machine's lock"
         two.lock(machine=False)  # the second host of a run that has the machine
         one.close()
     with opening(tmp_path / "two", "second") as two:
         two.lock()
+
+
+def test_a_lock_that_cannot_be_had_is_not_in_use(opening, tmp_path: Path) -> None:
+    """Who waits for a host that is in use would wait for ever."""
+    (tmp_path / "work").mkdir(mode=0o700)
+    (tmp_path / "work" / "host.lock").mkdir()
+    with (
+        opening(tmp_path / "work") as host,
+        pytest.raises(HostError, match=r"[Ii]s a directory") as told,
+    ):
+        host.lock()
+    assert not isinstance(told.value, HostInUse)
+    assert IN_USE not in told.value.message
 
 
 def test_the_doctor_of_two_hosts_that_are_one_machine(

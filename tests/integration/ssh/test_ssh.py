@@ -115,6 +115,27 @@ class TestHostKeys:
             with pytest.raises(HostError, match="@revoked"):
                 SshTransport("node", way, known_hosts=str(known)).run(["true"])
 
+    @pytest.mark.parametrize("wrong", [True, False], ids=["changed", "unknown"])
+    def test_a_jump_hosts_key_is_told_as_the_jump_hosts(
+        self, sshd: Sshd, tmp_path: Path, other_key: Path, wrong: bool
+    ) -> None:
+        with raised_sshd(tmp_path / "hop") as hop:
+            known = tmp_path / "known_hosts"
+            theirs = known_hosts_line(hop.port, other_key) if wrong else ""
+            known.write_text(theirs + sshd.known_hosts.read_text())
+            way = [
+                Endpoint("127.0.0.1", one.port, getpass.getuser(), (str(one.key),))
+                for one in (hop, sshd)
+            ]
+            with pytest.raises(
+                HostError, match=rf"of the jump host \[127.0.0.1\]:{hop.port}"
+            ) as told:
+                SshTransport("node", way, known_hosts=str(known)).run(["true"])
+            hint = told.value.hint or ""
+            named = f"-R '[127.0.0.1]:{hop.port}'" if wrong else f"-p {hop.port} 127.0.0.1"
+            assert named in hint
+            assert str(sshd.port) not in hint
+
     def test_accept_new_adds_a_line_to_a_file_whose_last_one_is_open(
         self, sshd: Sshd, tmp_path: Path, other_key: Path
     ) -> None:

@@ -1,0 +1,98 @@
+"""What a link that was cut leaves on a host whose sshd has not noticed: here, a connection that nobody closed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from sshd import Sshd
+
+from perfrunner.cluster import CommandTimeout, Host, HostInUse, LinkLost, SshTransport, open_host
+
+pytestmark = pytest.mark.integration
+
+
+def opened(sshd: Sshd, tmp_path: Path, run_id: str) -> Host:
+    return open_host(sshd.host_spec(tmp_path / "work"), "ssh", name="node", run_id=run_id)
+
+
+@pytest.fixture
+def past(sshd: Sshd, tmp_path: Path) -> Iterator[Host]:
+    """It has the lock."""
+    with opened(sshd, tmp_path, "mine") as host:
+        host.lock()
+        yield host
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.01)
+
+
+def test_it_loses_the_lock_to_its_own_run(sshd: Sshd, past: Host, tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    script = f"echo $$ >{pid_file}.new && mv {pid_file}.new {pid_file}; exec sleep 600"
+    with ThreadPoolExecutor(1) as beside, opened(sshd, tmp_path, "mine") as host:
+        command = beside.submit(past.transport.run, ["sh", "-c", script], timeout=600)
+        until(pid_file.exists, "its command runs")
+        with pytest.raises(HostInUse, match="in use by run mine of"):
+            host.lock()  # two hosts of one cluster file in one work directory
+        host.lock_again()
+        assert host.locked
+        with pytest.raises(LinkLost):
+            command.result(timeout=20)
+        assert not past.locked
+        until(lambda: not Path("/proc", pid_file.read_text().strip()).exists(), "what it ran ends")
+
+
+def test_it_keeps_it_from_another_run(sshd: Sshd, past: Host, tmp_path: Path) -> None:
+    with opened(sshd, tmp_path, "other") as host:
+        with pytest.raises(HostInUse, match="in use by run mine of"):
+            host.lock_again()
+        assert past.locked
+
+
+def test_it_loses_it_when_its_run_is_resumed(sshd: Sshd, past: Host, tmp_path: Path) -> None:
+    """By another process, when the one that had the lock is gone."""
+    lock = Path(past.work_dir, "host.lock")
+    with subprocess.Popen(["true"]) as gone:
+        pass
+    text = lock.read_text().replace(f"(pid {os.getpid()},", f"(pid {gone.pid},")
+    lock.write_text(text)
+    with opened(sshd, tmp_path, "other") as host, pytest.raises(HostInUse):
+        host.lock()
+    with opened(sshd, tmp_path, "mine") as host:
+        host.lock()
+        assert host.locked
+
+
+def test_a_process_without_the_lock_is_left_alone(sshd: Sshd, past: Host, tmp_path: Path) -> None:
+    lock = Path(past.work_dir, "host.lock")
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as bystander:
+        lock.write_text(f"{lock.read_text().splitlines()[0]}\n{bystander.pid}\n")
+        with opened(sshd, tmp_path, "mine") as host, pytest.raises(HostInUse):
+            host.lock_again()
+        assert bystander.poll() is None
+        bystander.kill()
+
+
+def test_a_lock_that_says_nothing_is_not_in_use(sshd: Sshd, past: Host) -> None:
+    transport = past.transport
+    assert isinstance(transport, SshTransport)
+    with (
+        transport.channel(["sleep", "60"], fed=True) as silent,
+        pytest.raises(CommandTimeout, match="no answer within"),
+    ):
+        transport.first_words(silent, b"held\n", 0.2)
+    with transport.channel(["sleep", "1"], fed=True) as cut:
+        for pid in sshd.session_pids():
+            os.kill(pid, 9)
+        with pytest.raises(LinkLost):
+            transport.first_words(cut, b"held\n", 20)
