@@ -54,7 +54,7 @@
       animation: false, aria: { enabled: true, label: { description: more.label } },
       textStyle: { fontFamily: 'DejaVu Sans, Verdana, sans-serif' },
       grid: { left: 62, right: 14, top: 14, bottom: 42 },
-      tooltip: { trigger: 'item', confine: true, backgroundColor: css('--paper'), borderColor: soft, textStyle: { color: ink, fontSize: 12 },
+      tooltip: { trigger: 'item', triggerOn: 'none', confine: true, backgroundColor: css('--paper'), borderColor: soft, textStyle: { color: ink, fontSize: 12 },
         formatter: (p) => (p.data && p.data.tip) || '' },
       xAxis: axis({ type: 'value', splitLine: { show: false }, ...x }), yAxis: axis({ type: state.log ? 'log' : 'value', nameGap: 48, ...y }),
       dataZoom: more.zoom === false ? [] : [{ type: 'inside', xAxisIndex: 0, zoomOnMouseWheel: 'ctrl', moveOnMouseWheel: false, filterMode: 'none' }],
@@ -128,7 +128,7 @@
         levels.push({ value: [n + 1, block.robust], tip: text }, { value: [n + 1.9, block.robust], tip: text }, [n + 1.92, null]);
       });
       series.push({ type: 'line', name: data.arms[r.v], showSymbol: false, data: points, lineStyle: { color: colour, width: 1, opacity: 0.55 }, itemStyle: { color: colour }, ...emphasis() });
-      series.push({ type: 'line', name: data.arms[r.v], symbol: 'none', data: levels, lineStyle: lineOf(data, r.v, 3), itemStyle: { color: colour }, ...emphasis() });
+      series.push({ type: 'line', name: data.arms[r.v], showSymbol: false, data: levels, lineStyle: lineOf(data, r.v, 3), itemStyle: { color: colour }, ...emphasis() });
     }
     const names = its[0].blocks.map((b) => b.b);
     // Rare bins reach far: the axis shows the middle 92 % of them, and every estimate.
@@ -142,7 +142,7 @@
   function spread(data, state, c) {
     const its = data.rounds.filter((r) => r.c === c && state.arms.has(r.v));
     if (!its.length) return null;
-    const series = its.map((r) => ({ type: 'line', step: 'middle', name: data.arms[r.v], symbol: 'none', lineStyle: lineOf(data, r.v, 1.6), itemStyle: { color: data.colours[r.v] }, areaStyle: { color: data.colours[r.v], opacity: 0.12 }, ...emphasis(),
+    const series = its.map((r) => ({ type: 'line', step: 'middle', name: data.arms[r.v], showSymbol: false, lineStyle: lineOf(data, r.v, 1.6), itemStyle: { color: data.colours[r.v] }, areaStyle: { color: data.colours[r.v], opacity: 0.12 }, ...emphasis(),
       data: r.bars.map((p) => ({ value: p, tip: tip(data, r.v, [`${p[1]} % of ${prefixed(r.n)} rounds: about ${minus(p[0].toFixed(1))} % against ${data.arms[0]}`, `all of them: ${minus(r.robust.toFixed(2))} %`]) })),
       markLine: { silent: true, symbol: 'none', precision: -1, label: { show: false }, lineStyle: { color: data.colours[r.v], type: 'dashed', width: 1.4 }, data: [{ xAxis: r.robust }] } }));
     return base({ ...state, log: false }, { name: `% against ${data.arms[0]} in the same round` }, { name: '% of rounds', min: 0, axisLine: { onZero: false, lineStyle: { color: css('--soft') } } }, series, { label: `Histogram of the changes of single rounds in ${data.cells[c]}` });
@@ -197,7 +197,7 @@
   function curve(data, state, c, op) {
     const its = data.latency.filter((l) => l.c === c && l.op === op && state.arms.has(l.v));
     if (!its.length) return null;
-    const series = its.map((l) => ({ type: 'line', name: data.arms[l.v], symbol: 'none', lineStyle: lineOf(data, l.v, 2), itemStyle: { color: data.colours[l.v] }, ...emphasis(),
+    const series = its.map((l) => ({ type: 'line', name: data.arms[l.v], showSymbol: false, lineStyle: lineOf(data, l.v, 2), itemStyle: { color: data.colours[l.v] }, ...emphasis(),
       data: l.curve.map(([p, y]) => ({ value: [100 / (100 - p), y], tip: tip(data, l.v, [`${op} p${+p.toFixed(3)}: ${duration(y)}`, `of ${prefixed(l.n)} operations`]) })) }));
     const label = (x) => ({ 2: '50', 10: '90', 100: '99', 1000: '99.9', 10000: '99.99' }[Math.round(x)] ?? '');
     return base({ ...state, log: true }, { type: 'log', name: 'percentile', label: { formatter: label } }, { name: 'latency', label: { formatter: duration } }, series, { label: `Latency of ${op} by percentile in ${data.cells[c]}` });
@@ -205,7 +205,7 @@
   function bars(data, state, c, op) {
     const its = data.latency.filter((l) => l.c === c && l.op === op && state.arms.has(l.v));
     if (!its.length) return null;
-    const series = its.map((l) => ({ type: 'line', step: 'middle', name: data.arms[l.v], symbol: 'none', lineStyle: lineOf(data, l.v, 1.6), itemStyle: { color: data.colours[l.v] },
+    const series = its.map((l) => ({ type: 'line', step: 'middle', name: data.arms[l.v], showSymbol: false, lineStyle: lineOf(data, l.v, 1.6), itemStyle: { color: data.colours[l.v] },
       areaStyle: { color: data.colours[l.v], opacity: 0.12 }, ...emphasis(), data: l.bars.map((p) => ({ value: p, tip: tip(data, l.v, [`${p[1]} % of ${op}s take about ${duration(p[0])}`]) })) }));
     return base({ ...state, log: false }, { type: 'log', name: 'latency', label: { formatter: duration } }, { name: '% of operations', min: 0 }, series, { label: `Histogram of the latency of ${op} in ${data.cells[c]}` });
   }

@@ -80,9 +80,7 @@
     if (state.zoom[box.figure] && box.plot.option.dataZoom.length) [box.plot.option.dataZoom[0].start, box.plot.option.dataZoom[0].end] = state.zoom[box.figure];
     chart.setOption(box.plot.option);
     charts.push(chart);
-    perfrunnerPoints(box, chart, (point) => point.trial !== undefined && choose(point.trial));
-    chart.on('mouseover', (e) => light(data.arms.indexOf(e.seriesName), chart));
-    chart.on('mouseout', () => light(-1, chart));
+    perfrunnerPoints(box, chart, (point) => point.trial !== undefined && choose(point.trial), (name) => light(data.arms.indexOf(name), chart));
     chart.on('datazoom', () => linked(box));
   }
   // The other plots of a figure follow: their axes are the same.

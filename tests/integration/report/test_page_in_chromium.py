@@ -68,6 +68,50 @@ def test_hovering_a_point_tells_its_trial_and_a_click_keeps_it(visit, page):
     assert "trial=" in tab.url
 
 
+# A point of the last series that has one, nearest the middle of the plot, on the screen: its place and its tip.
+MIDDLE_POINT = """box => {
+    const r = box.getBoundingClientRect(), points = box.chart.getOption().series.flatMap((s, n) => s.data
+        .filter(d => d && d.tip).map(d => ({ tip: d.tip, at: box.chart.convertToPixel({ seriesIndex: n }, d.value) })));
+    const off = p => Math.hypot(p.at[0] - r.width / 2, p.at[1] - r.height / 2);
+    const near = points.reduce((a, b) => (off(b) <= off(a) ? b : a));
+    return [r.x + near.at[0], r.y + near.at[1], near.tip]; }"""
+
+
+@pytest.mark.parametrize(
+    ("which", "figure"),
+    [
+        ("page", "trials"), ("page", "fragmentation"), ("page", "rates"), ("page", "memory"),
+        ("page", "latency-get"), ("page", "histogram-get"), ("rounds_page", "rounds"), ("rounds_page", "spread"),
+        ("many_arms", "noise"),
+    ],
+)  # fmt: skip
+def test_every_kind_of_figure_tells_its_points_by_mouse_and_by_keys(
+    browser, request, which, figure
+):
+    context = browser.new_context(viewport={"width": 1400, "height": 900})
+    tab = context.new_page()
+    tab.goto(request.getfixturevalue(which).as_uri(), wait_until="load")
+    plot = drawn(tab, figure).locator(".plot").first
+    plot.scroll_into_view_if_needed()
+    x, y, tip = plot.evaluate(MIDDLE_POINT)
+    hint = plot.locator("xpath=./div[contains(@style, 'z-index')]")
+    tab.mouse.move(x, y)
+    playwright_expect(hint).to_be_visible()
+    playwright_expect(hint).to_contain_text(re.search("<b>(.*?)</b>", tip)[1].replace("&amp;", "&"))
+    tab.mouse.move(2, 2)
+    playwright_expect(hint).to_be_hidden()
+    plot.focus()
+    tab.keyboard.press("ArrowRight")
+    playwright_expect(hint).to_be_visible()
+    told = hint.inner_text()
+    assert tab.locator("#told").text_content().replace(", ", "") == told.replace("\n", "").replace(
+        ", ", ""
+    )
+    tab.keyboard.press("ArrowDown")
+    playwright_expect(hint).to_be_visible()
+    context.close()
+
+
 def test_the_address_is_copied_by_a_button(visit):
     tab = visit(state="log=1")
     tab.get_by_role("button", name="Copy address").click()
