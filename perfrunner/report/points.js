@@ -26,6 +26,21 @@
     return mark;
   };
 
+  // A factor as it is written, and an axis of factors that holds these: times, or divided by; no change is labelled.
+  window.perfrunnerFactor = (f) => `${f >= 1 ? '\u00d7' : '\u00f7'}${(f >= 1 ? f : 1 / f).toLocaleString('en-US', { maximumSignificantDigits: 3 })}`;
+  window.perfrunnerFactors = (values) => {
+    const low = Math.min(1, ...values) / 1.1, high = Math.max(1, ...values) * 1.1, decades = [...Array(Math.ceil(Math.max(Math.log10(high), -Math.log10(low))) + 1).keys()];
+    let steps = [];
+    for (const firsts of [[1], [1, 3], [1, 2, 5], [1, 1.2, 1.5, 2, 3, 5, 7]]) {
+      const above = decades.flatMap((d) => firsts.map((m) => m * 10 ** d));
+      steps = [...new Set([...above, ...above.map((f) => 1 / f)])].filter((f) => f >= low && f <= high).sort((a, b) => a - b);
+      if (steps.length >= 3) break;
+    }
+    const every = Math.ceil(steps.length / 7), first = steps.indexOf(1) % every;
+    const customValues = steps.filter((_, n) => n % every === first);
+    return { type: 'log', min: low, max: high, axisTick: { customValues }, minorTick: { show: false }, label: { customValues, formatter: window.perfrunnerFactor } };
+  };
+
   const REACH = 24;  // pixels from the pointer to a point, or to the line that leads to it
   window.perfrunnerPoints = (box, chart, act, lit = () => {}) => {
     const at = { s: -1, i: 0, item: null };
