@@ -11,7 +11,7 @@
       document.getElementById('found').textContent = words.length ? `${shown} of ${rows.length}` : '';
       history.replaceState(null, '', search.value ? `#${encodeURIComponent(search.value)}` : location.pathname);
     };
-    search.value = decodeURIComponent(location.hash.slice(1));
+    try { search.value = decodeURIComponent(location.hash.slice(1)); } catch { search.value = location.hash.slice(1); }  // a percent sign of one's own
     search.addEventListener('input', apply);
     if (search.value) apply();
   }

@@ -115,6 +115,32 @@ def test_every_kind_of_figure_tells_its_points_by_mouse_and_by_keys(
     context.close()
 
 
+def test_typing_in_the_filter_draws_no_chart_anew(visit):
+    tab = visit()
+    plot = drawn(tab, "trials").locator(".plot").first.element_handle()
+    tab.locator("#filter").fill("rss")
+    assert tab.locator("table.results tbody tr:visible").count() > 0
+    assert tab.url.endswith("#filter=rss")
+    assert plot.evaluate("b => b.isConnected && !b.chart.isDisposed()")
+
+
+@pytest.mark.parametrize("state", ["metric=toString", "trial=length", "trial=-1"])
+def test_an_address_that_names_nothing_shows_everything(visit, state):
+    tab = visit(state=state)
+    assert [entry for entry in tab.log if entry.startswith("error")] == []
+    assert tab.locator("#figure-trials .plot").count() == 4
+    assert not tab.locator("#trial").is_visible()
+
+
+def test_no_arm_chosen_is_no_arm_when_the_address_is_read(visit):
+    tab = visit()
+    for box in tab.locator("[name=arm]").all():
+        box.uncheck()
+    again = visit(state=tab.url.split("#")[1])
+    assert again.locator("[name=arm]:checked").count() == 0
+    assert again.locator("#figure-trials").count() == 0
+
+
 def test_the_address_is_copied_by_a_button(visit):
     tab = visit(state="log=1")
     tab.get_by_role("button", name="Copy address").click()

@@ -152,6 +152,16 @@ def test_a_telephone_shows_of_each_run_when_what_and_how_it_ended(visit):
         assert box["x"] + box["width"] <= 390
 
 
+def test_a_percent_sign_in_the_address_is_searched_for(browser, site):
+    tab = browser.new_page()
+    errors = []
+    tab.on("pageerror", lambda error: errors.append(str(error)))
+    tab.goto((site / "index.html").as_uri() + "#50%", wait_until="load")
+    assert tab.locator("#search").input_value() == "50%"
+    tab.close()
+    assert errors == []
+
+
 def test_a_history_of_large_factors_is_drawn_as_factors(browser, tmp_path):
     """A loss from a 36,200th to a 200th lies flat at minus 100 % of a linear axis."""
     synthetic_nights.write(tmp_path / "store", slower=1 / 36_200, then=1 / 200)
