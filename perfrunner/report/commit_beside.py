@@ -1,4 +1,7 @@
-"""The reference's tables whole, ours beside them, for a commit message: a column a variant, at most 72 wide."""
+"""The reference's tables whole, ours beside them, for a commit message: a column a variant, at most 72 wide.
+
+No number and no interval is cut: columns are as wide as they need, and a table has as many as fit.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,6 @@ if TYPE_CHECKING:
 
 WIDTH = 72
 LABEL, COLUMN = 15, 14
-COLUMNS = (WIDTH - LABEL) // COLUMN
 
 
 def commit_beside(report: Report) -> list[str]:
@@ -35,16 +37,21 @@ def commit_beside(report: Report) -> list[str]:
     for title, of_table in groupby(report.beside, lambda line: line.table):
         rows = [list(of_row) for _, of_row in groupby(of_table, _row)]
         variants = list(dict.fromkeys(line.variant for row in rows for line in row))
-        for start in range(0, len(variants), COLUMNS):
-            chunk = variants[start : start + COLUMNS]
-            lines += ["", *_table(title, rows, chunk)]
+        texts = [text(line) for row in rows for line in row for _, text in _KINDS]
+        column = max(COLUMN, 1 + max(map(len, texts)))
+        columns = max(1, (WIDTH - LABEL) // column)
+        for start in range(0, len(variants), columns):
+            chunk = variants[start : start + columns]
+            lines += ["", *_table(title, rows, chunk, column)]
     return [*lines, ""]
 
 
-def _table(title: str, rows: list[list[BesideLine]], variants: list[str]) -> Iterable[str]:
+def _table(
+    title: str, rows: list[list[BesideLine]], variants: list[str], column: int
+) -> Iterable[str]:
     yield from textwrap.wrap(title, WIDTH, subsequent_indent="  ")
-    named = short_names(variants, COLUMN - 1, ".")
-    yield _columns("", [named[variant] for variant in variants])
+    named = short_names(variants, column - 1, ".")
+    yield _columns("", [named[variant] for variant in variants], column)
     for row in rows:
         found = {line.variant: line for line in row if line.variant in variants}
         if not found:
@@ -53,21 +60,12 @@ def _table(title: str, rows: list[list[BesideLine]], variants: list[str]) -> Ite
         for name, text in _KINDS:
             cells = [text(found[v]) if v in found else "" for v in variants]
             if any(cells):
-                yield _columns(name, cells)
+                yield _columns(name, cells, column)
 
 
-def _columns(label: str, cells: list[str]) -> str:
-    """Right-aligned; what is too long for its column keeps a space before it."""
-    line = f"{label:<{LABEL}}"
-    for index, cell in enumerate(cells):
-        short = _short(cell)
-        room = LABEL + (index + 1) * COLUMN - len(line)
-        line += f" {short}" if len(short) >= room else f"{short:>{room}}"
-    return line.rstrip()
-
-
-def _short(cell: str) -> str:
-    return cell if len(cell) < COLUMN else cell[: COLUMN - 2] + "."
+def _columns(label: str, cells: list[str], column: int) -> str:
+    """Right-aligned."""
+    return f"{label:<{LABEL}}{''.join(f'{cell:>{column}}' for cell in cells)}".rstrip()
 
 
 def _ours(line: BesideLine) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from perfrunner.report.numbers import ARROWS, MARKS, minus, p_text, scale_of
+from perfrunner.report.numbers import ARROWS, MARKS, change, p_text, scale_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -78,7 +79,7 @@ def level_text(series: Series, number: int) -> str:
 
 def _level(series: Series, level: Level) -> str:
     first = series.runs[level.first]
-    return f"{_value(series, level.value):>14}  {_runs(level.runs):>8} from {first.created_at:%Y-%m-%d}"
+    return f"{_value(series, level):>14}  {_runs(level.runs):>8} from {first.created_at:%Y-%m-%d}"
 
 
 def _runs(count: int) -> str:
@@ -103,14 +104,35 @@ def _commits(before: Run, run: Run) -> str:
     return f', commit {before.commit or "unknown"} → {run.commit} "{run.title}"'
 
 
-def _value(series: Series, value: float) -> str:
-    if series.kind == "ratio":
-        return minus(f"{(value - 1) * 100:+.1f} %")
-    scale = scale_of(series.metric, value)
-    if series.kind == "difference":
-        unit = "pt" if series.metric.unit == "%" else scale.unit
-        return minus(f"{value / scale.factor:+.2f} {unit}")
-    return scale.text(value)
+@dataclass(frozen=True)
+class _Change:
+    kind: str
+    estimate: float
+    ci95: tuple[float, float] | None
+
+
+def run_text(series: Series, run: Run) -> str:
+    """A run's change with its interval, as every report writes it."""
+    assert series.kind is not None
+    return change(
+        _Change(series.kind, run.value, run.ci95),
+        series.metric,
+        scale_of(series.metric, run.value),
+    )
+
+
+def _value(series: Series, level: Level) -> str:
+    """In as many digits as the middle one of its runs' intervals deserves."""
+    value, scale = level.value, scale_of(series.metric, level.value)
+    if series.kind is None:
+        return scale.text(value)
+    runs = series.runs[level.first : level.last + 1]
+    known = [run for run in runs if run.ci95 is not None]
+    ci95 = None
+    if known:
+        middle = sorted(known, key=lambda run: run.ci95[1] - run.ci95[0] if run.ci95 else 0.0)
+        ci95 = middle[len(middle) // 2].ci95
+    return change(_Change(series.kind, value, ci95), series.metric, scale).partition(" [")[0]
 
 
 def _bars(values: Sequence[float]) -> str:

@@ -1,6 +1,7 @@
 // The points of an ECharts chart in `box`, by mouse and by keys.
-// perfrunnerPoints(box, chart, act): act(item) where a point is clicked, or chosen by keys: ← → go from point to point,
-// ↑ ↓ from series to series, Enter acts; + − and Escape (or a double click) zoom. What has a `tip` is a point.
+// perfrunnerPoints(box, chart, act, lit): the point nearest the pointer shows its tip, and lit(name of its series, or null)
+// is told; act(item) where it is clicked, or chosen by keys: ← → go from point to point, ↑ ↓ from series to series,
+// Enter acts; + − and Escape (or a double click) zoom. What has a `tip` is a point.
 'use strict';
 (() => {
   const zoom = window.perfrunnerZoom = (chart, start, end) => {
@@ -25,40 +26,96 @@
     return mark;
   };
 
-  window.perfrunnerPoints = (box, chart, act) => {
-    // ECharts' own `click` is the browser's, which gives none where the point was redrawn in between, as hovering it does.
-    let pressed = null;
-    chart.on('mousedown', (e) => { pressed = e.data; });
-    chart.on('mouseup', (e) => { if (e.data && e.data === pressed && e.event.event.button === 0) act(e.data); });
-    chart.getZr().on('dblclick', () => zoom(chart, 0, 100));
-    const at = { s: -1, i: 0 };
-    box.addEventListener('keydown', (event) => { if (key(event, chart, at, act)) event.preventDefault(); });
-    box.addEventListener('blur', () => chart.dispatchAction({ type: 'hideTip' }));
+  // A factor as it is written, and an axis of factors that holds these: times, or divided by; no change is labelled.
+  window.perfrunnerFactor = (f) => `${f >= 1 ? '\u00d7' : '\u00f7'}${(f >= 1 ? f : 1 / f).toLocaleString('en-US', { maximumSignificantDigits: 3 })}`;
+  window.perfrunnerFactors = (values) => {
+    const low = Math.min(1, ...values) / 1.1, high = Math.max(1, ...values) * 1.1, decades = [...Array(Math.ceil(Math.max(Math.log10(high), -Math.log10(low))) + 1).keys()];
+    let steps = [];
+    for (const firsts of [[1], [1, 3], [1, 2, 5], [1, 1.2, 1.5, 2, 3, 5, 7]]) {
+      const above = decades.flatMap((d) => firsts.map((m) => m * 10 ** d));
+      steps = [...new Set([...above, ...above.map((f) => 1 / f)])].filter((f) => f >= low && f <= high).sort((a, b) => a - b);
+      if (steps.length >= 3) break;
+    }
+    const every = Math.ceil(steps.length / 7), first = steps.indexOf(1) % every;
+    const customValues = steps.filter((_, n) => n % every === first);
+    return { type: 'log', min: low, max: high, axisTick: { customValues }, minorTick: { show: false }, label: { customValues, formatter: window.perfrunnerFactor } };
   };
 
+  const REACH = 24;  // pixels from the pointer to a point, or to the line that leads to it
+  window.perfrunnerPoints = (box, chart, act, lit = () => {}) => {
+    const at = { s: -1, i: 0, item: null };
+    let known = null, pressed = null;
+    const lines = () => (known && known.width === chart.getWidth() ? known : (known = Object.assign(places(chart), { width: chart.getWidth() })));
+    const hide = () => {
+      if (!at.item) return;
+      at.item = null;
+      for (const action of [{ type: 'downplay', seriesIndex: at.s, dataIndex: at.i }, { type: 'downplay' }, { type: 'hideTip' }]) chart.dispatchAction(action);
+      lit(null);
+    };
+    const show = (s, i, item, name) => {
+      if (at.item === item) return;
+      hide();
+      Object.assign(at, { s, i, item });
+      // In this order: a point of a line has no element, so no tip, until it is highlighted.
+      for (const type of ['highlight', 'showTip']) chart.dispatchAction({ type, seriesIndex: s, dataIndex: i });
+      lit(name);
+    };
+    const zr = chart.getZr();
+    chart.on('datazoom', () => { known = null; });
+    zr.on('mousemove', (e) => {
+      if (e.event.buttons) return;
+      const found = nearest(lines(), e.offsetX, e.offsetY);
+      if (found) show(found.line.s, found.point.i, found.point.item, found.line.name);
+      else hide();
+    });
+    zr.on('globalout', hide);
+    // Not `click`, which is the browser's: it gives none where the point was redrawn in between, as hovering it does.
+    zr.on('mousedown', () => { pressed = at.item; });
+    zr.on('mouseup', (e) => { if (at.item && at.item === pressed && e.event.button === 0) act(at.item); });
+    zr.on('dblclick', () => zoom(chart, 0, 100));
+    box.addEventListener('keydown', (event) => { if (key(event, chart, at, { act, show, hide }, lines)) event.preventDefault(); });
+    box.addEventListener('blur', hide);
+  };
+
+  // By series the points that have a tip and are in sight, null between them.
+  function places(chart) {
+    return chart.getOption().series.map((series, s) => ({ s, name: series.name, joined: series.type === 'line', points: series.data.map((item, i) => {
+      if (!item || !item.tip) return null;
+      const [x, y] = chart.convertToPixel({ seriesIndex: s }, item.value);
+      return chart.containPixel('grid', [x, y]) ? { i, item, x, y } : null;
+    }) })).filter((line) => line.points.some(Boolean));
+  }
+  function nearest(lines, x, y) {
+    let found = null, least = REACH;
+    for (const line of lines) line.points.forEach((point, n) => {
+      if (!point) return;
+      const next = (line.joined && line.points[n + 1]) || point, [dx, dy] = [next.x - point.x, next.y - point.y];
+      const share = Math.min(1, Math.max(0, ((x - point.x) * dx + (y - point.y) * dy) / (dx * dx + dy * dy || 1)));
+      const off = Math.hypot(point.x + share * dx - x, point.y + share * dy - y);
+      if (off <= least) [found, least] = [{ line, point: share < 0.5 ? point : next }, off];  // the later is drawn above
+    });
+    return found;
+  }
+
   // Whether the key means something here.
-  function key(event, chart, at, act) {
-    const option = chart.getOption(), usable = option.series.map((s, n) => [s, n]).filter(([s]) => s.data.some((d) => d && d.tip)).map(([, n]) => n);
-    const move = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] }[event.key];
-    if (move && usable.length) {
-      const now = usable.indexOf(at.s);
-      at.s = usable[now < 0 ? 0 : (now + move[0] + usable.length) % usable.length];
-      const points = option.series[at.s].data, step = move[1] || 1;
-      let i = now < 0 || move[0] ? 0 : at.i + move[1];
-      while (points[i] && !points[i].tip) i += step;
-      at.i = Math.max(0, Math.min(points.length - 1, i));
-      chart.dispatchAction({ type: 'showTip', seriesIndex: at.s, dataIndex: at.i });
-      tell(points[at.i]);
+  function key(event, chart, at, { act, show, hide }, lines) {
+    const move = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] }[event.key], z = chart.getOption().dataZoom[0];
+    if (move) {
+      const usable = lines(), now = usable.findIndex((line) => line.s === at.s);
+      if (!usable.length) return false;
+      const line = usable[now < 0 ? 0 : (now + move[0] + usable.length) % usable.length], points = line.points.filter(Boolean);
+      const stand = points.findIndex((point) => point.i >= at.i);
+      const point = points[now < 0 || move[0] ? 0 : Math.max(0, Math.min(points.length - 1, (stand < 0 ? points.length : stand) + move[1]))];
+      show(line.s, point.i, point.item, line.name);
+      tell(point.item);
     } else if (event.key === 'Enter') {
-      const point = at.s >= 0 && option.series[at.s].data[at.i];
-      if (!point) return false;
-      act(point);
+      if (!at.item) return false;
+      act(at.item);
     } else if (event.key === '+' || event.key === '-') {
-      const z = option.dataZoom[0];
       if (z) { const d = (z.end - z.start) * (event.key === '+' ? 0.2 : -0.3333); zoom(chart, z.start + d, z.end - d); }
     } else if (event.key === 'Escape') {
       zoom(chart, 0, 100);
-      chart.dispatchAction({ type: 'hideTip' });
+      hide();
     } else return false;
     return true;
   }

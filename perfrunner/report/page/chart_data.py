@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perfrunner.analysis import Cell
+from perfrunner.analysis.cells import clean_blocks
 from perfrunner.errors import TrialError
 from perfrunner.measure.histogram import merge
 from perfrunner.report.charts.style import ARMS
 from perfrunner.report.charts.turns import Spread, binned, pairs, spread
-from perfrunner.report.numbers import scale_for
+from perfrunner.report.numbers import LARGE_RATIO, decimals, scale_for
 from perfrunner.report.sentences import noun
 from perfrunner.results.files import raw_directory
 
@@ -34,18 +35,24 @@ HISTOGRAM = 24  # bars a factor of ten
 def chart_data(
     report: Report, data: ExperimentData, raw: RawSeries, page: Path | None
 ) -> dict[str, Any]:
-    """Everything by index of cell and arm. `page` is where the page will be: links to raw files start there."""
+    """Everything by index of cell and arm; of a trial `e` is its ensemble, `n` whether it counts.
+
+    `page` is where the page will be: links to raw files start there.
+    """
     comparison = report.comparison
     cells = {cell: i for i, cell in enumerate(comparison.cells)}
     arms = {variant: i for i, variant in enumerate(comparison.variants)}
     start = min((t.started_at for t in data.trials), default=None)
     trials, kept = [], _Files(data, page)
+    clean = clean_blocks(data.trials).values()
+    counted = {id(trial) for blocks in clean for trial in blocks.trials}
     for t in data.trials:
         place = cells.get(Cell(t.workload, t.bucket))
         if place is None or t.variant not in arms or start is None:
             continue
         trials.append({
-            "c": place, "v": arms[t.variant], "b": t.block, "a": t.attempt, "s": t.status,
+            "c": place, "v": arms[t.variant], "b": t.block, "a": t.attempt, "e": t.ensemble, "s": t.status,
+            "n": int(id(t) in counted),
             "t": short((t.started_at - start).total_seconds() / 60),
             **kept.of(t), "m": {k: short(v, 6) for k, v in t.metrics.items()},
         })  # fmt: skip
@@ -55,6 +62,7 @@ def chart_data(
         "colours": [ARMS[i % len(ARMS)] for i in range(len(comparison.variants))],
         "cells": [str(cell) for cell in comparison.cells],
         "metrics": _metrics(report),
+        "large": LARGE_RATIO,
         "trials": trials,
         "files": [list(names) for names in kept.lists],
         "rates": [
@@ -234,8 +242,18 @@ def _rounds(report: Report, raw: RawSeries) -> list[dict[str, Any]]:
             found.append({
                 "c": c, "v": v, "blocks": blocks, "n": sum(len(pair.log_ratios) for pair in its),
                 "robust": short(_percent(every.robust)), "bars": _shares(every),
+                "d": _places(report, cell, comparison.variants[v]),
             })  # fmt: skip
     return found
+
+
+def _places(report: Report, cell: Cell, variant: str) -> int:
+    """After the point of a change in percent: what the arm's interval deserves."""
+    row = report.comparison.row(cell, "ops_per_s", variant)
+    effect = None if row is None else row.effect
+    if effect is None or effect.ci95 is None:
+        return decimals(None)
+    return decimals(50 * (effect.ci95[1] - effect.ci95[0]), 100 * abs(effect.estimate - 1))
 
 
 def _shares(rounds: Spread) -> list[list[float]]:

@@ -54,7 +54,7 @@
       animation: false, aria: { enabled: true, label: { description: more.label } },
       textStyle: { fontFamily: 'DejaVu Sans, Verdana, sans-serif' },
       grid: { left: 62, right: 14, top: 14, bottom: 42 },
-      tooltip: { trigger: 'item', confine: true, backgroundColor: css('--paper'), borderColor: soft, textStyle: { color: ink, fontSize: 12 },
+      tooltip: { trigger: 'item', triggerOn: 'none', confine: true, backgroundColor: css('--paper'), borderColor: soft, textStyle: { color: ink, fontSize: 12 },
         formatter: (p) => (p.data && p.data.tip) || '' },
       xAxis: axis({ type: 'value', splitLine: { show: false }, ...x }), yAxis: axis({ type: state.log ? 'log' : 'value', nameGap: 48, ...y }),
       dataZoom: more.zoom === false ? [] : [{ type: 'inside', xAxisIndex: 0, zoomOnMouseWheel: 'ctrl', moveOnMouseWheel: false, filterMode: 'none' }],
@@ -72,22 +72,25 @@
   function trials(data, state, c) {
     const metric = data.metrics[state.metric], id = state.metric, scale = scaleOf(metric, c), [factor, unit] = scale;
     const its = data.trials.map((t, i) => ({ ...t, i })).filter((t) => t.c === c && id in t.m);
-    const ok = its.filter((t) => t.s === 'ok');
-    const baseline = {};
-    for (const t of ok.filter((t) => t.v === 0)) (baseline[t.b] ||= []).push(t.m[id]);
-    const value = (t) => {
-      if (!state.relative) return t.m[id] / factor;
-      const b = baseline[t.b] && mean(baseline[t.b]);
-      if (b === undefined || t.v === 0) return null;
-      return metric.effect === 'ratio' ? 100 * (t.m[id] / b - 1) : (t.m[id] - b) / factor;
+    // A trial is paired as the tables pair it: with the baseline of its ensemble, or of its block where it has none.
+    const baseline = {}, counted = its.filter((t) => t.n);
+    for (const t of counted.filter((t) => t.v === 0)) for (const key of [t.b, `${t.b}/${t.e}`]) (baseline[key] ||= []).push(t.m[id]);
+    const against = (t) => baseline[`${t.b}/${t.e}`] || baseline[t.b];
+    const factors = state.relative && metric.effect === 'ratio', change = (t) => {
+      if (!t.n || !against(t) || t.v === 0) return null;
+      return factors ? t.m[id] / mean(against(t)) : (t.m[id] - mean(against(t))) / factor;
     };
-    const shown = its.filter((t) => state.arms.has(t.v) && value(t) !== null && !(state.log && value(t) <= 0));
+    const large = factors && counted.filter((t) => state.arms.has(t.v)).map(change).some((f) => f !== null && (f > data.large || f < 1 / data.large));
+    const value = (t) => (!state.relative ? t.m[id] / factor : factors && !large && change(t) !== null ? 100 * (change(t) - 1) : change(t));
+    const changed = (t) => (large ? perfrunnerFactor(value(t)) : `${minus(+value(t).toPrecision(3))} ${relativeUnit(metric, unit)}`);
+    const log = large || (state.log && !state.relative);
+    const shown = its.filter((t) => state.arms.has(t.v) && value(t) !== null && !(log && value(t) <= 0));
     if (!shown.length) return null;
     const series = [];
     const blocks = [...new Set(shown.map((t) => t.b))].sort((a, b) => a - b);
     if (!state.time) {
       series.push({ type: 'custom', name: 'pairs', silent: true, z: 1, data: blocks.map((b) => {
-        const ys = shown.filter((t) => t.b === b && t.s === 'ok').map(value);
+        const ys = shown.filter((t) => t.b === b && t.n).map(value);
         return ys.length > 1 ? [b, Math.min(...ys), Math.max(...ys)] : null;
       }).filter(Boolean), encode: { x: 0, y: [1, 2] }, renderItem: (_, api) => {
         const [x, y1] = api.coord([api.value(0), api.value(1)]), [, y2] = api.coord([api.value(0), api.value(2)]);
@@ -97,21 +100,21 @@
     for (const v of state.arms) {
       const mine = shown.filter((t) => t.v === v);
       if (!mine.length) continue;
-      const good = mine.filter((t) => t.s === 'ok').map(value);
+      const good = mine.filter((t) => t.n).map(value);
       series.push({
         type: state.time ? 'line' : 'scatter', name: data.arms[v], symbol: `path://${markOf(v)}`, symbolSize: 9, showSymbol: true,
         itemStyle: { color: data.colours[v], borderColor: css('--paper'), borderWidth: 0.8 }, lineStyle: lineOf(data, v, 1), z: 3, ...emphasis(),
         data: mine.sort((a, b) => a.t - b.t).map((t) => ({
-          value: [state.time ? t.t : t.b, value(t)], trial: t.i, itemStyle: t.s === 'ok' ? {} : { opacity: 0.35 },
-          tip: tip(data, v, [`${metric.name} ${number(t.m[id], scale)}`, ...(state.relative ? [`${minus(+value(t).toPrecision(3))} ${relativeUnit(metric, unit)} against ${data.arms[0]}`] : []),
-            `block ${t.b}${t.a > 1 ? `, attempt ${t.a}` : ''}, minute ${t.t.toFixed(1)}`, ...(t.s === 'ok' ? [] : [t.s]), ...(t.d ? ['Click (Enter): its logs and reproduce.sh'] : [])]),
+          value: [state.time ? t.t : t.b, value(t)], trial: t.i, itemStyle: t.n ? {} : { opacity: 0.35 },
+          tip: tip(data, v, [`${metric.name} ${number(t.m[id], scale)}`, ...(state.relative ? [`${changed(t)} against ${data.arms[0]}`] : []),
+            `block ${t.b}${t.a > 1 ? `, attempt ${t.a}` : ''}, minute ${t.t.toFixed(1)}`, ...(t.n ? [] : [t.s === 'ok' ? 'in a void block: does not count' : t.s]), ...(t.d ? ['Click (Enter): its logs and reproduce.sh'] : [])]),
         })),
-        markLine: good.length ? { silent: true, symbol: 'none', precision: -1, label: { show: false }, lineStyle: { color: data.colours[v], type: 'dashed', width: 1.2, opacity: 0.9 }, data: [{ yAxis: mean(good) }] } : undefined,
+        markLine: good.length ? { silent: true, symbol: 'none', precision: -1, label: { show: false }, lineStyle: { color: data.colours[v], type: 'dashed', width: 1.2, opacity: 0.9 }, data: [{ yAxis: large ? Math.exp(mean(good.map(Math.log))) : mean(good) }] } : undefined,
       });
     }
-        const label = `${metric.name} of every trial in ${data.cells[c]}, ${shown.length} trials of ${state.arms.size} arms`;
-    return base(state, state.time ? { name: 'minutes since the first trial' } : { name: 'block', minInterval: 1, min: blocks[0] - 0.5, max: blocks[blocks.length - 1] + 0.5, label: { formatter: (v) => (Number.isInteger(v) ? v : '') } },
-      { name: state.relative ? `${relativeUnit(metric, unit)} against ${data.arms[0]}` : unit }, series, { label });
+    const label = `${metric.name} of every trial in ${data.cells[c]}, ${shown.length} trials of ${state.arms.size} arms`;
+    return base({ ...state, log }, state.time ? { name: 'minutes since the first trial' } : { name: 'block', minInterval: 1, min: blocks[0] - 0.5, max: blocks[blocks.length - 1] + 0.5, label: { formatter: (v) => (Number.isInteger(v) ? v : '') } },
+      { name: state.relative ? `${large ? 'factor' : relativeUnit(metric, unit)} against ${data.arms[0]}` : unit, ...(large ? perfrunnerFactors(shown.map(value)) : {}) }, series, { label });
   }
   const relativeUnit = (metric, unit) => (metric.effect === 'ratio' ? '%' : unit === '%' ? 'points' : unit);
 
@@ -122,13 +125,13 @@
     for (const r of its) {
       const colour = data.colours[r.v], points = [], levels = [];
       r.blocks.forEach((block, n) => {
-        for (const [x, y] of block.p) points.push({ value: [n + 1 + x * 0.9, y], tip: tip(data, r.v, [`${minus(y.toFixed(2))} % against ${data.arms[0]}, median of a bin of rounds`, `block ${block.b}`]) });
+        for (const [x, y] of block.p) points.push({ value: [n + 1 + x * 0.9, y], tip: tip(data, r.v, [`${minus(y.toFixed(r.d))} % against ${data.arms[0]}, median of a bin of rounds`, `block ${block.b}`]) });
         points.push([n + 1.92, null]);
-        const text = tip(data, r.v, [`block ${block.b}: ${minus(block.robust.toFixed(2))} %`, `by totals ${minus(block.total.toFixed(2))} %`]);
+        const text = tip(data, r.v, [`block ${block.b}: ${minus(block.robust.toFixed(r.d))} %`, `by totals ${minus(block.total.toFixed(r.d))} %`]);
         levels.push({ value: [n + 1, block.robust], tip: text }, { value: [n + 1.9, block.robust], tip: text }, [n + 1.92, null]);
       });
       series.push({ type: 'line', name: data.arms[r.v], showSymbol: false, data: points, lineStyle: { color: colour, width: 1, opacity: 0.55 }, itemStyle: { color: colour }, ...emphasis() });
-      series.push({ type: 'line', name: data.arms[r.v], symbol: 'none', data: levels, lineStyle: lineOf(data, r.v, 3), itemStyle: { color: colour }, ...emphasis() });
+      series.push({ type: 'line', name: data.arms[r.v], showSymbol: false, data: levels, lineStyle: lineOf(data, r.v, 3), itemStyle: { color: colour }, ...emphasis() });
     }
     const names = its[0].blocks.map((b) => b.b);
     // Rare bins reach far: the axis shows the middle 92 % of them, and every estimate.
@@ -142,8 +145,8 @@
   function spread(data, state, c) {
     const its = data.rounds.filter((r) => r.c === c && state.arms.has(r.v));
     if (!its.length) return null;
-    const series = its.map((r) => ({ type: 'line', step: 'middle', name: data.arms[r.v], symbol: 'none', lineStyle: lineOf(data, r.v, 1.6), itemStyle: { color: data.colours[r.v] }, areaStyle: { color: data.colours[r.v], opacity: 0.12 }, ...emphasis(),
-      data: r.bars.map((p) => ({ value: p, tip: tip(data, r.v, [`${p[1]} % of ${prefixed(r.n)} rounds: about ${minus(p[0].toFixed(1))} % against ${data.arms[0]}`, `all of them: ${minus(r.robust.toFixed(2))} %`]) })),
+    const series = its.map((r) => ({ type: 'line', step: 'middle', name: data.arms[r.v], showSymbol: false, lineStyle: lineOf(data, r.v, 1.6), itemStyle: { color: data.colours[r.v] }, areaStyle: { color: data.colours[r.v], opacity: 0.12 }, ...emphasis(),
+      data: r.bars.map((p) => ({ value: p, tip: tip(data, r.v, [`${p[1]} % of ${prefixed(r.n)} rounds: about ${minus(p[0].toFixed(1))} % against ${data.arms[0]}`, `all of them: ${minus(r.robust.toFixed(r.d))} %`]) })),
       markLine: { silent: true, symbol: 'none', precision: -1, label: { show: false }, lineStyle: { color: data.colours[r.v], type: 'dashed', width: 1.4 }, data: [{ xAxis: r.robust }] } }));
     return base({ ...state, log: false }, { name: `% against ${data.arms[0]} in the same round` }, { name: '% of rounds', min: 0, axisLine: { onZero: false, lineStyle: { color: css('--soft') } } }, series, { label: `Histogram of the changes of single rounds in ${data.cells[c]}` });
   }
@@ -197,7 +200,7 @@
   function curve(data, state, c, op) {
     const its = data.latency.filter((l) => l.c === c && l.op === op && state.arms.has(l.v));
     if (!its.length) return null;
-    const series = its.map((l) => ({ type: 'line', name: data.arms[l.v], symbol: 'none', lineStyle: lineOf(data, l.v, 2), itemStyle: { color: data.colours[l.v] }, ...emphasis(),
+    const series = its.map((l) => ({ type: 'line', name: data.arms[l.v], showSymbol: false, lineStyle: lineOf(data, l.v, 2), itemStyle: { color: data.colours[l.v] }, ...emphasis(),
       data: l.curve.map(([p, y]) => ({ value: [100 / (100 - p), y], tip: tip(data, l.v, [`${op} p${+p.toFixed(3)}: ${duration(y)}`, `of ${prefixed(l.n)} operations`]) })) }));
     const label = (x) => ({ 2: '50', 10: '90', 100: '99', 1000: '99.9', 10000: '99.99' }[Math.round(x)] ?? '');
     return base({ ...state, log: true }, { type: 'log', name: 'percentile', label: { formatter: label } }, { name: 'latency', label: { formatter: duration } }, series, { label: `Latency of ${op} by percentile in ${data.cells[c]}` });
@@ -205,7 +208,7 @@
   function bars(data, state, c, op) {
     const its = data.latency.filter((l) => l.c === c && l.op === op && state.arms.has(l.v));
     if (!its.length) return null;
-    const series = its.map((l) => ({ type: 'line', step: 'middle', name: data.arms[l.v], symbol: 'none', lineStyle: lineOf(data, l.v, 1.6), itemStyle: { color: data.colours[l.v] },
+    const series = its.map((l) => ({ type: 'line', step: 'middle', name: data.arms[l.v], showSymbol: false, lineStyle: lineOf(data, l.v, 1.6), itemStyle: { color: data.colours[l.v] },
       areaStyle: { color: data.colours[l.v], opacity: 0.12 }, ...emphasis(), data: l.bars.map((p) => ({ value: p, tip: tip(data, l.v, [`${p[1]} % of ${op}s take about ${duration(p[0])}`]) })) }));
     return base({ ...state, log: false }, { type: 'log', name: 'latency', label: { formatter: duration } }, { name: '% of operations', min: 0 }, series, { label: `Histogram of the latency of ${op} in ${data.cells[c]}` });
   }
@@ -266,12 +269,12 @@
   function figures(data, state, results) {
     const cells = [...state.cells], arms = [...state.arms], ops = [...new Set(data.latency.map((l) => l.op))];
     const each = (draw) => cells.map((c) => ({ name: data.cells[c], option: draw(c) })).filter((p) => p.option);
-    const name = data.metrics[state.metric].name, spoiled = data.trials.some((t) => t.s !== 'ok' && state.cells.has(t.c) && state.arms.has(t.v) && state.metric in t.m);
+    const name = data.metrics[state.metric].name, spoiled = data.trials.some((t) => !t.n && state.cells.has(t.c) && state.arms.has(t.v) && state.metric in t.m);
     // Each figure says which arm is which: it may be saved or printed without the rest of the page.
     const legend = (marked, shown = arms) => shown.map((v) => [data.arms[v], data.colours[v], marked ? markOf(v) : perfrunnerSample(v, data.arms.length)]), others = arms.filter((v) => v !== 0);
     const all = [
       { id: 'trials', title: state.time ? `Did the machine drift? ${name}, trial after trial` : `How much do trials spread? ${name} of every trial, joined by block`, legend: legend(true, state.relative ? others : arms),
-        words: `Dashed: the mean of an arm${spoiled ? '; faint: void, does not count' : ''}.`, plots: each((c) => trials(data, state, c)) },
+        words: `Dashed: the mean of an arm${spoiled ? '; faint: void or in a void block, does not count' : ''}.`, plots: each((c) => trials(data, state, c)) },
       { id: 'rounds', title: 'Does the change hold from round to round?', legend: legend(false, others), words: 'Thin: medians of some rounds each; thick: the estimate of a block.', plots: each((c) => rounds(data, state, c)) },
       { id: 'spread', title: 'How far do single rounds spread?', legend: legend(false, others), words: 'Dashed: the estimate of all of them; the outermost hundredth is left out.', plots: each((c) => spread(data, state, c)) },
       { id: 'noise', title: 'Is the change larger than the noise of this host?', legend: [...legend(true, others), ['the noise floor', css('--grid')]], words: 'What two runs of one build can seem to differ by. Bars: 95 % intervals.', columns: 2, plots: data.noise.map((one) => ({ name: data.metrics[one.m].name, option: noise(data, state, one) })).filter((p) => p.option) },

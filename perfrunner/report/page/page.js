@@ -14,12 +14,12 @@
   function readAddress() {
     state = everything();
     if (!location.hash.includes('=')) return;
-    const given = new URLSearchParams(location.hash.slice(1)), list = (key, count) => new Set(given.get(key).split(',').map(Number).filter((n) => Number.isInteger(n) && n >= 0 && n < count));
-    if (data.metrics[given.get('metric')]) state.metric = given.get('metric');
+    const given = new URLSearchParams(location.hash.slice(1)), list = (key, count) => new Set(given.get(key).split(',').filter(Boolean).map(Number).filter((n) => Number.isInteger(n) && n >= 0 && n < count));
+    if (Object.hasOwn(data.metrics, given.get('metric'))) state.metric = given.get('metric');
     if (given.has('arms')) state.arms = list('arms', data.arms.length);
     if (given.has('cells')) state.cells = list('cells', data.cells.length);
     for (const key of ['relative', 'log', 'time']) state[key] = given.get(key) === '1';
-    if (data.trials[given.get('trial')]) state.trial = Number(given.get('trial'));
+    if (/^\d+$/.test(given.get('trial')) && data.trials[given.get('trial')]) state.trial = Number(given.get('trial'));
     state.filter = given.get('filter') || '';
     for (const [, table, down, column] of (given.get('sort') || '').matchAll(/(\d+)\.(-?)(\d+)/g)) if (columns(table) > column) state.sort[table] = { column: Number(column), up: !down };
     for (const [, figure, start, end] of (given.get('zoom') || '').matchAll(/([\w-]+):([\d.]+)~([\d.]+)/g)) if (Number(start) < Number(end) && end <= 100) state.zoom[figure] = [Number(start), Number(end)];
@@ -65,12 +65,16 @@
       return made;
     });
     $('plots').replaceChildren(...figures);
+    rows();
+    showTrial();
+  }
+  // What does not need the figures drawn anew.
+  function rows() {
     for (const part of all('[data-cell]')) part.hidden = !state.cells.has(Number(part.dataset.cell));
     for (const part of all('[data-profile]')) part.hidden = !state.arms.has(Number(part.dataset.profile));
     for (const row of all('tr[data-arm]')) row.hidden = !state.arms.has(Number(row.dataset.arm)) || !row.textContent.toLowerCase().includes(row.closest('.results') ? state.filter.toLowerCase() : '');
     tables.forEach(ordered);
     writeAddress();
-    showTrial();
   }
 
   function draw(box) {
@@ -80,9 +84,7 @@
     if (state.zoom[box.figure] && box.plot.option.dataZoom.length) [box.plot.option.dataZoom[0].start, box.plot.option.dataZoom[0].end] = state.zoom[box.figure];
     chart.setOption(box.plot.option);
     charts.push(chart);
-    perfrunnerPoints(box, chart, (point) => point.trial !== undefined && choose(point.trial));
-    chart.on('mouseover', (e) => light(data.arms.indexOf(e.seriesName), chart));
-    chart.on('mouseout', () => light(-1, chart));
+    perfrunnerPoints(box, chart, (point) => point.trial !== undefined && choose(point.trial), (name) => light(data.arms.indexOf(name), chart));
     chart.on('datazoom', () => linked(box));
   }
   // The other plots of a figure follow: their axes are the same.
@@ -266,7 +268,7 @@
     const lines = [[...own, ...metrics], ...content.trials.map((t) => [...own.map((key) => t[key] ?? ''), ...metrics.map((id) => t.metrics[id] ?? '')])];
     return lines.map((l) => l.map(field).join(',')).join('\n') + '\n';
   }
-  $('filter').addEventListener('input', () => { state.filter = $('filter').value; show(); });
+  $('filter').addEventListener('input', () => { state.filter = $('filter').value; rows(); });
   window.addEventListener('hashchange', () => { readAddress(); fill(); show(); });
   window.addEventListener('resize', () => charts.forEach((c) => c.resize()));
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', show);

@@ -17,7 +17,8 @@ from perfrunner.analysis.nights import Night, nights, primary_metrics
 from perfrunner.analysis.noise import is_aa
 from perfrunner.report.charts.style import ARMS
 from perfrunner.report.files import write_whole
-from perfrunner.report.history import history_document
+from perfrunner.report.history import history_document, run_text
+from perfrunner.report.numbers import LARGE_RATIO
 from perfrunner.report.redact import redacted_record
 from perfrunner.report.variants import definition
 from perfrunner.results import open_store
@@ -62,7 +63,7 @@ def write_site(stores: Sequence[Path], directory: Path, url: str | None = None) 
         links = {e.record.id: e.link for e in its}
         pages[f"spec-{slug(name)}.html"] = _render(
             "site_spec.html.j2", name=name, entries=its,
-            data=_embedded({"charts": charts, "links": links, "colours": ARMS}),
+            data=_embedded({"charts": charts, "links": links, "colours": ARMS, "large": LARGE_RATIO}),
         )  # fmt: skip
     variants, hosts = _variants(entries), _hosts(entries)
     for kind, found in (("variant", variants), ("host", hosts)):
@@ -137,6 +138,7 @@ def _histories(runs: Sequence[Night]) -> list[dict[str, Any]]:
         followed = history(runs, metric, metrics=len(primary))
         document = history_document([followed])
         for series, drawn in zip(followed.series, document["series"], strict=True):
+            drawn["texts"] = [run_text(series, r) for r in series.runs] if series.kind else []
             drawn["turns"] = [series.turn(n) for n in range(len(series.levels))]
         found.append(document)
     return found

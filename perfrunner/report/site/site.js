@@ -11,7 +11,7 @@
       document.getElementById('found').textContent = words.length ? `${shown} of ${rows.length}` : '';
       history.replaceState(null, '', search.value ? `#${encodeURIComponent(search.value)}` : location.pathname);
     };
-    search.value = decodeURIComponent(location.hash.slice(1));
+    try { search.value = decodeURIComponent(location.hash.slice(1)); } catch { search.value = location.hash.slice(1); }  // a percent sign of one's own
     search.addEventListener('input', apply);
     if (search.value) apply();
   }
@@ -32,12 +32,14 @@
   }
 
   function option(history, cell, series) {
-    const value = (s, v) => (s.effect === 'ratio' ? 100 * (v - 1) : v);
-    const unit = series[0].effect === 'ratio' ? `% against ${series[0].baseline}` : series[0].unit === '%' ? `points against ${series[0].baseline}` : `${series[0].unit} against ${series[0].baseline}`;
+    const all = series.flatMap((s) => s.runs.flatMap((r) => [r.value, ...(r.ci95 || [])]));
+    const large = series[0].effect === 'ratio' && all.some((f) => f > data.large || f < 1 / data.large);
+    const value = (s, v) => (s.effect === 'ratio' && !large ? 100 * (v - 1) : v);
+    const unit = large ? `factor against ${series[0].baseline}` : series[0].effect === 'ratio' ? `% against ${series[0].baseline}` : series[0].unit === '%' ? `points against ${series[0].baseline}` : `${series[0].unit} against ${series[0].baseline}`;
     const drawn = series.flatMap((s) => {
       const colour = colourOf(s.variant);
-      const points = s.runs.map((r, i) => ({ value: [r.created_at, value(s, r.value)], experiment: r.experiment,
-        tip: [`<b>${escaped(s.variant)}</b>`, `${minus(value(s, r.value).toFixed(2))} ${escaped(unit)}${r.ci95 ? ` [${r.ci95.map((end) => minus(value(s, end).toFixed(2))).join(', ')}]` : ''}`, escaped(r.experiment), `${r.blocks} blocks`, `build ${escaped(r.build_id)}`, r.commit && `commit ${escaped(r.commit)} ${escaped(r.title)}`,
+      const points = s.runs.map((r, i) => ({ value: [Date.parse(r.created_at), value(s, r.value)], experiment: r.experiment,
+        tip: [`<b>${escaped(s.variant)}</b>`, escaped(`${s.texts[i]} against ${s.baseline}`), escaped(r.experiment), `${r.blocks} blocks`, `build ${escaped(r.build_id)}`, r.commit && `commit ${escaped(r.commit)} ${escaped(r.title)}`,
           ...s.levels.filter((l, k) => k && l.first === i).map((l) => `<b>${escaped(s.turns[s.levels.indexOf(l)])}</b> from here on, p ${l.p.toPrecision(2)}`)].filter(Boolean).join('<br>') }));
       const levels = s.levels.flatMap((l) => [[s.runs[l.first].created_at, value(s, l.value)], [s.runs[l.last].created_at, value(s, l.value)], [s.runs[l.last].created_at, null]]);  // no line leads to the next
       const bars = s.runs.filter((r) => r.ci95).map((r) => [r.created_at, ...r.ci95.map((end) => value(s, end))]);
@@ -52,12 +54,12 @@
         } },
       ];
     });
-    const ink = css('--ink'), soft = css('--soft');
+    const ink = css('--ink'), soft = css('--soft'), steps = large ? perfrunnerFactors(all) : {};
     const axis = (label) => ({ axisLabel: { color: ink, fontSize: 11, hideOverlap: true, ...label }, axisLine: { lineStyle: { color: soft } }, splitLine: { lineStyle: { color: css('--grid') } }, nameTextStyle: { color: soft } });
     return { animation: false, textStyle: { fontFamily: 'DejaVu Sans, Verdana, sans-serif' }, grid: { left: 66, right: 20, top: 20, bottom: 30 },
-      tooltip: { trigger: 'item', confine: true, backgroundColor: css('--paper'), borderColor: soft, textStyle: { color: ink, fontSize: 12 }, formatter: (p) => (p.data && p.data.tip) || '' },
+      tooltip: { trigger: 'item', triggerOn: 'none', confine: true, backgroundColor: css('--paper'), borderColor: soft, textStyle: { color: ink, fontSize: 12 }, formatter: (p) => (p.data && p.data.tip) || '' },
       xAxis: { type: 'time', ...axis(), axisTick: { show: false }, splitLine: { show: false } },
-      yAxis: { type: 'value', scale: true, boundaryGap: ['8%', '8%'], ...atLeast(series.flatMap((s) => s.runs.flatMap((r) => [r.value, ...(r.ci95 || [])].map((v) => value(s, v)))), series[0]), name: unit, nameLocation: 'middle', nameGap: 46, ...axis({ formatter: minus }) },
+      yAxis: { ...(large ? {} : { type: 'value', scale: true, boundaryGap: ['8%', '8%'], ...atLeast(all.map((v) => value(series[0], v)), series[0]) }), name: unit, nameLocation: 'middle', nameGap: 46, ...axis({ formatter: minus, ...steps.label }), ...steps },
       dataZoom: [{ type: 'inside', zoomOnMouseWheel: 'ctrl', moveOnMouseWheel: false, filterMode: 'none' }], series: drawn };
   }
 

@@ -6,6 +6,8 @@ import re
 
 from playwright.sync_api import expect
 
+from perfrunner.results import ResultStore
+
 
 def drawn(tab, figure):
     """The figure, its plots drawn."""
@@ -27,3 +29,9 @@ def luminance(colour):
     parts = [int(float(c)) / 255 for c in re.findall(r"[\d.]+", colour)[:3]]
     linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def report_trials(page):
+    """The trials of the store that a page lies in."""
+    with ResultStore.open(page.parent, create=False) as store:
+        return store.load(store.list()[0].experiment.id).trials

@@ -69,6 +69,41 @@ def rounds_page(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def two_ensembles(tmp_path_factory):
+    """The HTML report of arms that ran in two ensembles a block, each beside a baseline of its own; and the report."""
+    directory = tmp_path_factory.mktemp("ensembles")
+    first, second = synthetic_turns.VARIANTS[1:]
+    experiment = synthetic_turns.write(
+        directory, synthetic_turns.Shape(groups=((first,), (second,)))
+    )
+    with ResultStore.open(directory, create=False) as store:
+        data = store.load(experiment)
+    report = build_report(data)
+    return write_html(report, data, directory / "report.html"), report
+
+
+@pytest.fixture(scope="session")
+def large_factor(tmp_path_factory):
+    """The HTML report of an experiment whose last arm is 36,200 times slower."""
+    directory = tmp_path_factory.mktemp("large")
+    shape = synthetic.Shape(blocks=6, void_block=None, workloads=("pillowfight",), sd=0.0001)
+    experiment = synthetic.write(directory, shape)
+    with ResultStore.open(directory, create=False) as store:
+        data = store.load(experiment)
+    base = {
+        (t.block, t.bucket): t.metrics["ops_per_s"] for t in data.trials if t.variant == "glibc"
+    }
+    trials = tuple(
+        replace(t, metrics={**t.metrics, "ops_per_s": base[t.block, t.bucket] / 36_200})
+        if t.variant == synthetic.VARIANTS[2]
+        else t
+        for t in data.trials
+    )
+    data = replace(data, trials=trials)
+    return write_html(build_report(data), data, directory / "report.html")
+
+
+@pytest.fixture(scope="session")
 def many_arms(tmp_path_factory):
     """The HTML report of a synthetic experiment of twelve arms on a host whose noise floor is known."""
     directory = tmp_path_factory.mktemp("dozen")

@@ -9,8 +9,11 @@ import xml.etree.ElementTree as ET
 from urllib.parse import unquote
 
 import pytest
-from browsing import drawn
+from browsing import drawn, report_trials
 from playwright.sync_api import expect as playwright_expect
+
+from perfrunner.analysis.cells import clean_blocks
+from perfrunner.report.numbers import DIVIDE_SIGN, TIMES_SIGN
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -66,6 +69,76 @@ def test_hovering_a_point_tells_its_trial_and_a_click_keeps_it(visit, page):
     assert (page.parent / unquote(link)).is_file()
     assert (page.parent / unquote(kept.get_by_text("all raw data").get_attribute("href"))).is_dir()
     assert "trial=" in tab.url
+
+
+# A point of the last series that has one, nearest the middle of the plot, on the screen: its place and its tip.
+MIDDLE_POINT = """box => {
+    const r = box.getBoundingClientRect(), points = box.chart.getOption().series.flatMap((s, n) => s.data
+        .filter(d => d && d.tip).map(d => ({ tip: d.tip, at: box.chart.convertToPixel({ seriesIndex: n }, d.value) })));
+    const off = p => Math.hypot(p.at[0] - r.width / 2, p.at[1] - r.height / 2);
+    const near = points.reduce((a, b) => (off(b) <= off(a) ? b : a));
+    return [r.x + near.at[0], r.y + near.at[1], near.tip]; }"""
+
+
+@pytest.mark.parametrize(
+    ("which", "figure"),
+    [
+        ("page", "trials"), ("page", "fragmentation"), ("page", "rates"), ("page", "memory"),
+        ("page", "latency-get"), ("page", "histogram-get"), ("rounds_page", "rounds"), ("rounds_page", "spread"),
+        ("many_arms", "noise"),
+    ],
+)  # fmt: skip
+def test_every_kind_of_figure_tells_its_points_by_mouse_and_by_keys(
+    browser, request, which, figure
+):
+    context = browser.new_context(viewport={"width": 1400, "height": 900})
+    tab = context.new_page()
+    tab.goto(request.getfixturevalue(which).as_uri(), wait_until="load")
+    plot = drawn(tab, figure).locator(".plot").first
+    plot.scroll_into_view_if_needed()
+    x, y, tip = plot.evaluate(MIDDLE_POINT)
+    hint = plot.locator("xpath=./div[contains(@style, 'z-index')]")
+    tab.mouse.move(x, y)
+    playwright_expect(hint).to_be_visible()
+    playwright_expect(hint).to_contain_text(re.search("<b>(.*?)</b>", tip)[1].replace("&amp;", "&"))
+    tab.mouse.move(2, 2)
+    playwright_expect(hint).to_be_hidden()
+    plot.focus()
+    tab.keyboard.press("ArrowRight")
+    playwright_expect(hint).to_be_visible()
+    told = hint.inner_text()
+    assert tab.locator("#told").text_content().replace(", ", "") == told.replace("\n", "").replace(
+        ", ", ""
+    )
+    tab.keyboard.press("ArrowDown")
+    playwright_expect(hint).to_be_visible()
+    context.close()
+
+
+def test_typing_in_the_filter_draws_no_chart_anew(visit):
+    tab = visit()
+    plot = drawn(tab, "trials").locator(".plot").first.element_handle()
+    tab.locator("#filter").fill("rss")
+    assert tab.locator("table.results tbody tr:visible").count() > 0
+    assert tab.url.endswith("#filter=rss")
+    assert plot.evaluate("b => b.isConnected && !b.chart.isDisposed()")
+
+
+@pytest.mark.parametrize("state", ["metric=toString", "trial=length", "trial=-1"])
+def test_an_address_that_names_nothing_shows_everything(visit, state):
+    tab = visit(state=state)
+    assert [entry for entry in tab.log if entry.startswith("error")] == []
+    assert tab.locator("#figure-trials .plot").count() == 4
+    assert not tab.locator("#trial").is_visible()
+
+
+def test_no_arm_chosen_is_no_arm_when_the_address_is_read(visit):
+    tab = visit()
+    for box in tab.locator("[name=arm]").all():
+        box.uncheck()
+    again = visit(state=tab.url.split("#")[1])
+    assert again.locator("[name=arm]:checked").count() == 0
+    assert again.locator("#figure-trials").count() == 0
 
 
 def test_the_address_is_copied_by_a_button(visit):
@@ -170,6 +243,71 @@ def test_against_the_baseline_logarithmic_and_in_order_of_time(visit):
     kind, unit, x, names = drawn(tab, "trials").locator(".plot").first.evaluate(option)
     assert (kind, x) == ("log", "minutes since the first trial")
     assert "glibc" in names
+
+
+def test_a_trial_of_a_void_block_is_faint_and_in_no_mean(visit):
+    """Block 3 of the first cell is void for one arm's sake: the other arms' first attempts count nowhere."""
+    option = """b => b.chart.getOption().series.filter(s => s.type === 'scatter').map(s => [
+        s.data.map(d => [d.value[0], d.itemStyle.opacity ?? 1, d.value[1]]), s.markLine.data[0].yAxis])"""
+    for data, mean in drawn(visit(), "trials").locator(".plot").first.evaluate(option):
+        assert [(block, ink) for block, ink, _ in data if ink < 1] == [(3, 0.35)]
+        solid = [y for _, ink, y in data if ink == 1]
+        assert len(solid) == 8
+        assert mean == pytest.approx(sum(solid) / 8)
+    tab = visit(state="relative=1")
+    for data, _ in drawn(tab, "trials").locator(".plot").first.evaluate(option):
+        assert [block for block, _, _ in data] == list(range(1, 9))
+
+
+def test_a_trial_is_paired_with_the_baseline_of_its_ensemble(browser, two_ensembles):
+    path, report = two_ensembles
+    context = browser.new_context(viewport={"width": 1400, "height": 900})
+    tab = context.new_page()
+    tab.goto(path.as_uri() + "#relative=1", wait_until="load")
+    found = drawn(tab, "trials").locator(".plot").first.evaluate(
+        "b => b.chart.getOption().series.filter(s => s.type === 'scatter').map(s => [s.name, s.data.map(d => d.value)])"
+    )  # fmt: skip
+    context.close()
+    cell = report.comparison.cells[0]
+    blocks = clean_blocks(report_trials(path))[cell]
+    for name, points in found:
+        paired = blocks.paired("ops_per_s", report.comparison.baseline, name)
+        wanted = {b: 100 * (paired.other[b] / paired.base[b] - 1) for b in paired.base}
+        assert dict(points) == pytest.approx(wanted, abs=1e-3)
+
+
+def test_large_changes_are_factors_whatever_the_scale(visit, browser, large_factor):
+    context = browser.new_context(viewport={"width": 1400, "height": 900})
+    tab = context.new_page()
+    for state in ("relative=1", "relative=1&log=1"):
+        tab.goto("about:blank")
+        tab.goto(large_factor.as_uri() + "#" + state, wait_until="load")
+        plot = drawn(tab, "trials").locator(".plot").first
+        kind, unit, tips = (
+            plot.evaluate("""b => { const o = b.chart.getOption(); return [o.yAxis[0].type, o.yAxis[0].name,
+            o.series.filter(s => s.type === 'scatter').flatMap(s => s.data.map(d => d.tip))]; }""")
+        )
+        assert (kind, unit) == ("log", "factor against glibc")
+        assert len(tips) == 2 * 6
+        assert sum("÷36," in tip for tip in tips) == 6
+        labels = [
+            t
+            for t in plot.locator("svg text").all_text_contents()
+            if t[0] in TIMES_SIGN + DIVIDE_SIGN
+        ]
+        assert len(labels) >= 3
+        assert f"{TIMES_SIGN}1" in labels
+    context.close()
+
+
+def test_changes_that_are_not_large_are_linear_and_all_there(visit):
+    tab = visit(state="relative=1&log=1")
+    plot = drawn(tab, "trials").locator(".plot").nth(1)
+    kind, counts = plot.evaluate(
+        """b => { const o = b.chart.getOption(), points = o.series.filter(s => s.type === 'scatter');
+            return [o.yAxis[0].type, points.map(s => s.data.length)]; }"""
+    )
+    assert (kind, counts) == ("value", [8, 8])
 
 
 def test_the_mean_of_an_arm_is_drawn_where_it_is(visit):

@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 
 import pytest
+import synthetic_nights
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 from synthetic_nights import LOST, TITLE
+
+from perfrunner.report.numbers import DIVIDE_SIGN, TIMES_SIGN
+from perfrunner.report.site import write_site
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(180)]
 PAGES = ("index.html", "spec-nightly.html", "variant-glibc.html", "host-*.html")
@@ -146,3 +150,36 @@ def test_a_telephone_shows_of_each_run_when_what_and_how_it_ended(visit):
         box = cell.bounding_box()
         assert box["x"] >= 0
         assert box["x"] + box["width"] <= 390
+
+
+def test_a_percent_sign_in_the_address_is_searched_for(browser, site):
+    tab = browser.new_page()
+    errors = []
+    tab.on("pageerror", lambda error: errors.append(str(error)))
+    tab.goto((site / "index.html").as_uri() + "#50%", wait_until="load")
+    assert tab.locator("#search").input_value() == "50%"
+    tab.close()
+    assert errors == []
+
+
+def test_a_history_of_large_factors_is_drawn_as_factors(browser, tmp_path):
+    """A loss from a 36,200th to a 200th lies flat at minus 100 % of a linear axis."""
+    synthetic_nights.write(tmp_path / "store", slower=1 / 36_200, then=1 / 200)
+    write_site([tmp_path / "store"], tmp_path / "site")
+    context = browser.new_context(viewport={"width": 1200, "height": 900})
+    tab = context.new_page()
+    tab.goto((tmp_path / "site" / "spec-nightly.html").as_uri(), wait_until="load")
+    plot = tab.locator(".plot").first
+    kind, tips = plot.evaluate("""b => { const o = b.chart.getOption(); return [o.yAxis[0].type,
+        o.series.filter(s => s.type === 'scatter').flatMap(s => s.data.map(d => d.tip))]; }""")
+    labels = [
+        t
+        for t in plot.locator("svg text").all_text_contents()
+        if t and t[0] in TIMES_SIGN + DIVIDE_SIGN
+    ]
+    context.close()
+    assert kind == "log"
+    assert len(labels) >= 3
+    assert "÷" in tips[0]
+    assert "[" in tips[0]
+    assert tips[0].split("÷")[1][:3] != tips[-1].split("÷")[1][:3]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta, timezone
 
 import numpy as np
@@ -85,3 +86,19 @@ def test_a_metric_that_was_not_measured(cli, nights):
     assert "no run has rss_bytes" in cli("history", "rss_bytes").stdout
     assert "ops_per_s" in cli("history", "op_per_s", code=2).stderr
     assert "no experiment 'other'" in cli("history", "--spec", "other", code=2).stderr
+
+
+def test_levels_of_large_factors_are_told_apart(cli, nights):
+    """As percentages a gain of 36,200 times and one of 200 are same minus 100 %."""
+    nights([1 / 36_200 - 1] * 12 + [1 / 200 - 1] * TOLD)
+    text = cli("history").stdout
+    levels = [line for line in text.splitlines() if "runs from" in line]
+    assert levels[0].strip().startswith("÷36,")
+    assert levels[1].strip().startswith("÷200 ") or levels[1].strip().startswith("÷199 ")
+
+
+def test_a_level_has_the_digits_of_its_runs_intervals(cli, nights):
+    """Half-widths of some tenths of a percent: one place after the point."""
+    nights([0.03] * 6)
+    (level,) = [line for line in cli("history").stdout.splitlines() if "runs from" in line][:1]
+    assert re.match(r"\s+\+[23]\.\d %  ", level)

@@ -21,8 +21,8 @@ SHAPE = synthetic.Shape(
 TITLE = "hash <table>: grow later"  # what people write is text, never markup
 
 
-def write(directory: Path) -> None:
-    """Runs `nightly-00` to `nightly-19`; of `nightly-13` there is a page."""
+def write(directory: Path, slower: float = 1.0, then: float = 0.97) -> None:
+    """Runs `nightly-00` to `nightly-19`; of `nightly-13` there is a page. `slower`, `then`: how fast arms are."""
     synthetic.write(directory, SHAPE, "template")
     with ResultStore.open(directory) as store:
         template = store.load("template")
@@ -42,8 +42,8 @@ def write(directory: Path) -> None:
             for build in template.builds:
                 store.add_build(record.id, replace(build, build_id=f"b{lost:d}"))
             for trial in template.trials:
-                slower = (0.97 if lost else 1.0) * (1 + 0.0003 * ((night * 7) % 5))
-                ops = trial.metrics["ops_per_s"] * (slower if trial.variant != VARIANTS[0] else 1)
+                speed = (then if lost else slower) * (1 + 0.0003 * ((night * 7) % 5))
+                ops = trial.metrics["ops_per_s"] * (speed if trial.variant != VARIANTS[0] else 1)
                 store.add_trials(
                     record.id, [replace(trial, metrics={**trial.metrics, "ops_per_s": ops})]
                 )

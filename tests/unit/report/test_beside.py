@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from synthetic import VARIANTS
 
 from perfrunner.report import build_report, render
+from perfrunner.report.beside import our_change
 from perfrunner.report.charts import draw_charts
 from perfrunner.report.page import html_text
 from perfrunner.report.raw import read_raw
@@ -103,6 +105,31 @@ def test_a_commit_message_gets_the_whole_table_on_demand(compared):
         assert part in whole
     assert max(map(len, whole.splitlines())) <= 72
     assert whole.isascii()
+
+
+def test_no_number_of_a_commit_message_is_cut(compared):
+    """An interval that lost its last digits is another interval."""
+    whole = render(compared, "commit", every=True)
+    for line in compared.beside:
+        if line.ours is None or line.ours.effect is None:
+            continue
+        _, _, interval = our_change(line).partition(" [")
+        assert f"[{interval}".replace(", ", ",").replace("\N{MINUS SIGN}", "-") in whole
+    assert "1,831,406 ops/s" in whole
+    large = _table_of(compared, ci95=(1 / 40_300, 1 / 32_600), estimate=1 / 36_200)
+    assert "[32,600,40,300]" in large
+    assert max(map(len, large.splitlines())) <= 72
+
+
+def _table_of(compared, estimate, ci95):
+    def changed(line):
+        if line.ours is None or line.ours.effect is None or line.ours.effect.kind != "ratio":
+            return line
+        effect = replace(line.ours.effect, estimate=estimate, ci95=ci95)
+        return replace(line, ours=replace(line.ours, effect=effect))
+
+    beside = tuple(map(changed, compared.beside))
+    return render(replace(compared, beside=beside), "commit", every=True)
 
 
 def test_the_page_and_its_chart(compared, data):
