@@ -156,10 +156,10 @@ bool PersistentBucket::discardAbove(VBucket& vbucket, Seqno seqno, const OpTime&
     VbFlushTarget& target = *targets_[vbid.get()];
     const auto lock = target.lockForFlush();
     KVStore& store = storeOf(vbid);
-    // What is not stored yet goes in any case: the memory has no older versions of its documents.
-    const Seqno kept = std::min(seqno, target.persistedSeqno());
     try {
-        if (kept != Seqno{} && store.rollback(vbid, kept)) {
+        // What is not stored yet goes in any case: the memory has no older versions of its
+        // documents.
+        if (store.rollback(vbid, seqno)) {
             const auto scan = store.openSeqnoScan(vbid, Seqno{1}, Seqno{~uint64_t{0}});
             if (scan != nullptr) {
                 WarmupResult loaded;

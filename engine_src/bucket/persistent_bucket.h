@@ -104,7 +104,8 @@ class PersistentBucket final : public Bucket {
     void onStateChange(VBucket& vbucket, const OpTime& now) override;
     OpStatus findTombstone(Vbid vbid, std::string_view key,
                            std::optional<ItemMeta>& tombstone) override;
-    /// By the store's rollback where it can, or else everything: the next seqno is 1 then.
+    /// By the store's rollback where it can, which may go back further, or else everything: the
+    /// next seqno is 1 then.
     bool discardAbove(VBucket& vbucket, Seqno seqno, const OpTime& now) override;
     void queueFlush(Vbid vbid) noexcept;
     void stopFlushing();

@@ -20,8 +20,9 @@ PersistedVbState VbFlushTarget::stateToPersist() {
     state.failoverLog = vbucket_.failoverLog().entries();
     state.purgedSeqno = vbucket_.purgedSeqno();
     state.maxDeletedRev = vbucket_.maxDeletedRev();
-    if (vbucket_.state() == VbState::Active) {
-        // What was promised of a snapshot while this was a replica will not come.
+    if (vbucket_.state() == VbState::Active && state.highSeqno == vbucket_.highSeqno()) {
+        // What was promised of a snapshot while this was a replica will not come. (What is here and
+        // not stored yet does come: without it, what is stored is not whole.)
         state.snapshot.end = std::min(state.snapshot.end, state.highSeqno);
     }
     return state;

@@ -11,8 +11,8 @@ namespace {
 
 constexpr uint64_t kLiveBit = uint64_t{1} << 63;
 constexpr uint8_t kReplacedBit = 0x80;
-/// Version 1 had no purgedSeqno and maxDeletedRev.
-constexpr uint8_t kStateVersion = 2;
+/// Version 1 had no purgedSeqno and maxDeletedRev, version 2 no rollback points.
+constexpr uint8_t kStateVersion = 3;
 
 /// Stores the number; where the next one goes.
 template <class T>
@@ -120,7 +120,7 @@ bool replacedOlder(std::string_view bytes) {
 
 std::string encode(const PersistedVbState& state) {
     std::string out;
-    out.reserve(80 + state.failoverLog.size() * 16);
+    out.reserve(80 + state.failoverLog.size() * 16 + state.rollbackPoints.all().size() * 8);
     append<uint8_t>(out, kStateVersion);
     append<uint8_t>(out, state.state);
     append<uint64_t>(out, state.highSeqno.get());
@@ -133,6 +133,9 @@ std::string encode(const PersistedVbState& state) {
     for (const FailoverEntry& entry : state.failoverLog) {
         append<uint64_t>(out, entry.uuid.get());
         append<uint64_t>(out, entry.seqno.get());
+    }
+    for (const Seqno point : state.rollbackPoints.all()) {
+        append<uint64_t>(out, point.get());
     }
     return out;
 }
@@ -153,11 +156,24 @@ PersistedVbState decodeVbState(std::string_view bytes) {
         state.maxDeletedRev = loadLittle<uint64_t>(in + 42);
     }
     const size_t entries = loadLittle<uint32_t>(in + fixed - 4);
-    need(bytes.size() == fixed + entries * 16, "vBucket state");
+    need(entries <= (bytes.size() - fixed) / 16, "vBucket state");
+    const char* const points = in + fixed + entries * 16;
+    const char* const end = in + bytes.size();
     state.failoverLog.reserve(entries);
-    for (const char* at = in + fixed; at != in + bytes.size(); at += 16) {
+    for (const char* at = in + fixed; at != points; at += 16) {
         state.failoverLog.push_back(
                 {VbUuid{loadLittle<uint64_t>(at)}, Seqno{loadLittle<uint64_t>(at + 8)}});
+    }
+    const auto pointBytes = static_cast<size_t>(end - points);
+    need(bytes[0] >= 3 ? pointBytes % 8 == 0 && pointBytes / 8 <= RollbackPoints::kMax
+                       : pointBytes == 0,
+         "vBucket state");
+    Seqno last{};
+    for (const char* at = points; at != end; at += 8) {
+        const Seqno point{loadLittle<uint64_t>(at)};
+        need(point > last, "vBucket state");
+        state.rollbackPoints.add(point);
+        last = point;
     }
     return state;
 }

@@ -228,6 +228,7 @@ class BasicFlusher {
             part->state.maxCas = std::max(part->state.maxCas, item->cas());
         }
         part->state.snapshot = part->batch.snapshot;
+        part->state.noteCommit();
         try {
             group.bytes += request(*part);
         } catch (const StoreError& error) {

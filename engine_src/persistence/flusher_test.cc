@@ -109,7 +109,8 @@ class ScriptedTarget final : public FlushTarget {
         taken_ = std::min(limit, queue.size());
         batch.items.assign(queue.begin(), queue.begin() + static_cast<std::ptrdiff_t>(taken_));
         if (taken_ > 0) {
-            batch.snapshot = {batch.items.front()->seqno(), batch.items.back()->seqno()};
+            batch.snapshot = {batch.items.front()->seqno(),
+                              snapshotEnd.value_or(batch.items.back()->seqno())};
         }
         return batch;
     }
@@ -144,6 +145,7 @@ class ScriptedTarget final : public FlushTarget {
     std::vector<std::string> log;
     PersistedVbState stored;
     bool stateChange{false};
+    std::optional<Seqno> snapshotEnd;  ///< where the snapshot ends, if not with what is queued
     uint64_t high{0};
 
   private:
@@ -201,6 +203,19 @@ TYPED_TEST(FlusherTest, StoresTheNewestOfEachKey) {
     EXPECT_EQ(state.maxCas, Cas{40});
     EXPECT_EQ(state.snapshot, (SnapshotRange{Seqno{1}, Seqno{4}}));
     EXPECT_EQ(this->flusher_.flushVBucket(this->target_), FlushResult::Nothing);
+}
+
+TYPED_TEST(FlusherTest, OnlyACommitOfWholeSnapshotsIsARollbackPoint) {
+    const auto flush = [this] {
+        this->target_.add("a");
+        EXPECT_EQ(this->flusher_.flushVBucket(this->target_), FlushResult::Flushed);
+        const auto points = this->store_.states.back().rollbackPoints.all();
+        return std::vector<Seqno>(points.begin(), points.end());
+    };
+    EXPECT_THAT(flush(), ElementsAre(Seqno{1}));
+    this->target_.snapshotEnd = Seqno{3};
+    EXPECT_THAT(flush(), ElementsAre(Seqno{1}));
+    EXPECT_THAT(flush(), ElementsAre(Seqno{1}, Seqno{3}));
 }
 
 TYPED_TEST(FlusherTest, TellsInsertsUpdatesAndDeletionsApart) {

@@ -409,7 +409,8 @@ std::unique_ptr<SeqnoScan> RocksStore::openSeqnoScan(Vbid vbid, Seqno from, Seqn
 bool RocksStore::rollback(Vbid vbid, Seqno seqno) {
     const NonBucketGuard guard;
     auto state = loadVbState(vbid);
-    if (!state || seqno < state->purgedSeqno) {
+    const Seqno point = state ? state->rollbackPoints.lastUpTo(seqno) : Seqno{};
+    if (point == Seqno{} || point < state->purgedSeqno) {
         return false;
     }
     rocksdb::WriteBatch batch;
@@ -418,7 +419,7 @@ bool RocksStore::rollback(Vbid vbid, Seqno seqno) {
     rocksdb::ReadOptions options;
     options.iterate_upper_bound = &endSlice;
     const std::unique_ptr<rocksdb::Iterator> iterator(db_->NewIterator(options, seqnos_));
-    for (iterator->Seek(slice(codec::seqnoKey(vbid, next(seqno)))); iterator->Valid();
+    for (iterator->Seek(slice(codec::seqnoKey(vbid, next(point)))); iterator->Valid();
          iterator->Next()) {
         if (codec::replacedOlder(view(iterator->value()))) {
             return false;
@@ -429,8 +430,9 @@ bool RocksStore::rollback(Vbid vbid, Seqno seqno) {
         check(batch.Delete(seqnos_, iterator->key()), "batch");
     }
     check(iterator->status(), "roll back");
-    state->highSeqno = std::min(state->highSeqno, seqno);
-    state->snapshot = {seqno, seqno};
+    state->highSeqno = point;
+    state->snapshot = {point, point};
+    state->rollbackPoints.removeAbove(point);
     putState(batch, vbid, *state);
     return write(batch);
 }

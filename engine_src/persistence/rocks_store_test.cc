@@ -266,17 +266,81 @@ TEST_F(RocksStoreTest, DeletesAVBucketAndNoOther) {
     EXPECT_EQ(scan(Vbid{255}), (Docs{{1, "b"}}));
 }
 
-TEST_F(RocksStoreTest, RollsBackWhatReplacedNothing) {
-    ASSERT_TRUE(store(Vbid{0}, {item(Vbid{0}, "a", 1), item(Vbid{0}, "b", 2)}, 2));
-    ASSERT_TRUE(store(Vbid{0}, {item(Vbid{0}, "c", 3), item(Vbid{0}, "d", 4)}, 4));
-    EXPECT_TRUE(store_->rollback(Vbid{0}, Seqno{3}));
-    EXPECT_EQ(scan(Vbid{0}), (Docs{{1, "a"}, {2, "b"}, {3, "c"}}));
-    EXPECT_FALSE(store_->get(Vbid{0}, "d", [](const StoredDoc&) {}));
-    EXPECT_EQ(store_->loadVbState(Vbid{0})->highSeqno, Seqno{3});
-    ASSERT_TRUE(store(Vbid{0}, {item(Vbid{0}, "a", 4)}, 4));
-    EXPECT_FALSE(store_->rollback(Vbid{0}, Seqno{3}));  // the old "a" is gone
-    EXPECT_EQ(scan(Vbid{0}), (Docs{{2, "b"}, {3, "c"}, {4, "a"}}));
+TEST_F(RocksStoreTest, RollsBackToAWholeState) {
+    const Vbid vbid{0};
+    const auto commit = [&](const std::vector<ItemPtr>& items, uint64_t high, uint64_t end) {
+        auto next = store_->loadVbState(vbid).value_or(state(high));
+        next.highSeqno = Seqno{high};
+        next.snapshot.end = Seqno{end};
+        next.noteCommit();
+        store_->begin(vbid, 0);
+        for (const ItemPtr& one : items) {
+            store_->put(*one);
+        }
+        ASSERT_TRUE(store_->endAndCommit(next));
+    };
+    EXPECT_FALSE(store_->rollback(vbid, Seqno{0}));
+    commit({item(vbid, "a", 1), item(vbid, "b", 2)}, 2, 2);
+    EXPECT_FALSE(store_->rollback(vbid, Seqno{1})) << "who knows what 1 replaced";
+    EXPECT_EQ(scan(vbid), (Docs{{1, "a"}, {2, "b"}}));
+    commit({item(vbid, "c", 3)}, 3, 4);
+    commit({item(vbid, "d", 4)}, 4, 4);
+    commit({item(vbid, "e", 6)}, 6, 6);
+    EXPECT_TRUE(store_->rollback(vbid, Seqno{5}));
+    EXPECT_EQ(scan(vbid), (Docs{{1, "a"}, {2, "b"}, {3, "c"}, {4, "d"}}));
+    EXPECT_TRUE(store_->rollback(vbid, Seqno{3})) << "3 is in the middle of a snapshot";
+    open();
+    EXPECT_EQ(scan(vbid), (Docs{{1, "a"}, {2, "b"}}));
+    EXPECT_FALSE(store_->get(vbid, "d", [](const StoredDoc&) {}));
+    const auto rolledBack = store_->loadVbState(vbid);
+    EXPECT_EQ(rolledBack->highSeqno, Seqno{2});
+    EXPECT_EQ(rolledBack->snapshot, (SnapshotRange{Seqno{2}, Seqno{2}}));
+    EXPECT_EQ(rolledBack->rollbackPoints.lastUpTo(Seqno{9}), Seqno{2});
+    EXPECT_TRUE(store_->rollback(vbid, Seqno{2})) << "where it is";
+    commit({item(vbid, "a", 4)}, 4, 4);
+    EXPECT_FALSE(store_->rollback(vbid, Seqno{3})) << "the old \"a\" is gone";
+    EXPECT_EQ(scan(vbid), (Docs{{2, "b"}, {4, "a"}}));
     EXPECT_FALSE(store_->rollback(Vbid{9}, Seqno{0}));
+}
+
+TEST_F(RocksStoreTest, AVBucketStateOfAnOlderVersionCanBeRead) {
+    PersistedVbState expected = state(3);
+    std::string bytes = codec::encode(expected);
+    for (const char version : {'\2', '\3'}) {
+        bytes[0] = version;
+        EXPECT_EQ(codec::decodeVbState(bytes), expected) << int{version};
+    }
+    expected.purgedSeqno = Seqno{1};
+    expected.rollbackPoints.add(Seqno{2});
+    expected.rollbackPoints.add(Seqno{3});
+    bytes = codec::encode(expected);
+    EXPECT_EQ(codec::decodeVbState(bytes), expected);
+    bytes[0] = '\2';
+    EXPECT_THROW(codec::decodeVbState(bytes), StoreError) << "version 2 had no such points";
+    bytes[0] = '\3';
+    std::swap(bytes[bytes.size() - 16], bytes[bytes.size() - 8]);
+    EXPECT_THROW(codec::decodeVbState(bytes), StoreError) << "they ascend";
+}
+
+TEST(RollbackPointsTest, AreDenserTheNewerTheyAre) {
+    std::mt19937 random(5);
+    RollbackPoints points;
+    EXPECT_EQ(points.lastUpTo(Seqno{9}), Seqno{});
+    uint64_t high = 0;
+    for (int commit = 0; commit < 20'000; ++commit) {
+        high += 1 + random() % 9;
+        points.add(Seqno{high});
+    }
+    ASSERT_EQ(points.all().size(), RollbackPoints::kMax);
+    EXPECT_EQ(points.all().back(), Seqno{high});
+    for (uint64_t wanted = high; wanted > high / 2; --wanted) {
+        const Seqno point = points.lastUpTo(Seqno{wanted});
+        EXPECT_LE(point, Seqno{wanted});
+        EXPECT_LE(wanted - point.get(), 4 * (high - wanted) + 16) << wanted << " of " << high;
+    }
+    points.removeAbove(Seqno{high - 1});
+    EXPECT_EQ(points.all().size(), RollbackPoints::kMax - 1);
+    EXPECT_LT(points.lastUpTo(Seqno{high}), Seqno{high});
 }
 
 TEST_F(RocksStoreTest, AMalformedStoreIsAnErrorNotAnEmptyOne) {

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "persistence/rollback_points.h"
 #include "types/ids.h"
 #include "types/item.h"
 #include "types/snapshot_range.h"
@@ -27,6 +28,13 @@ struct PersistedVbState {
     Seqno purgedSeqno{};        ///< highest seqno of a tombstone that was purged
     uint64_t maxDeletedRev{0};  ///< highest revision among tombstones, purged ones included
     std::vector<FailoverEntry> failoverLog;
+    RollbackPoints rollbackPoints{};
+    /// To be called once seqno and snapshot are those of a commit.
+    void noteCommit() {
+        if (highSeqno == snapshot.end) {
+            rollbackPoints.add(highSeqno);
+        }
+    }
     friend bool operator==(const PersistedVbState&, const PersistedVbState&) = default;
 };
 

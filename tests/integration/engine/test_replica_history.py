@@ -50,12 +50,19 @@ def replica(request: Any, source: DcpSource, start_engine: Callable[..., Any]) -
     first = source.next_request()
     assert (first.start, first.vbucket) == (0, 0)
     source.accept(first, [(OLD, 0)])
-    source.snapshot(first, 1, 5, {n: b"old-%d" % n for n in range(1, 6)})
-    source.wait_until_read(first)
-    with session(engine.port) as wire:
-        wait_for(lambda: wire.stats(b"replication")["messages"] == "6")
-        wait_for(lambda: wire.stats()["ep_queue_size"] == "0")
+    for start, end in (1, 3), (4, 5):
+        send(engine, source, first, start, end, {n: b"old-%d" % n for n in range(start, end + 1)})
     return engine
+
+
+def send(
+    engine: Any, source: DcpSource, to: StreamRequest, start: int, end: int, keys: dict[int, bytes]
+) -> None:
+    """A snapshot, which the replica then has stored."""
+    source.snapshot(to, start, end, keys)
+    source.wait_until_read(to)
+    with session(engine.port) as wire:
+        wait_for(lambda: wire.stats()["ep_queue_size"] == "0")
 
 
 def reconnected(source: DcpSource) -> StreamRequest:
@@ -108,6 +115,29 @@ def test_a_replica_keeps_what_it_shares_with_its_source(replica: Any, source: Dc
         expected = {b"new-1", b"new-4"}
     source.wait_until_read(again)
     assert found(replica) == expected
+
+
+def test_a_rollback_into_a_snapshot_loses_nothing_that_it_had_left_out(
+    source: DcpSource, start_engine: Callable[..., Any]
+) -> None:
+    """The source's snapshot ended with k@5 and had left k@2 out. Its history parts at 3."""
+    replica = start_engine(
+        "--vbuckets", "1", "--replicate-from", f"127.0.0.1:{source.port}", kind="persistent"
+    )
+    first = source.next_request()
+    source.accept(first, [(OLD, 0)])
+    send(replica, source, first, 1, 5, {1: b"a", 3: b"b", 5: b"k"})
+    source.answer(reconnected(source), ROLLBACK, struct.pack(">Q", 3))
+    again = source.next_request()
+    source.accept(again, [(NEW, 3), (OLD, 0)])
+    history = {1: b"a", 2: b"k", 3: b"b", 4: b"c"}
+    rest = {seqno: key for seqno, key in history.items() if seqno > again.start}
+    source.snapshot(again, again.start + 1, 4, rest)
+    source.wait_until_read(again)
+    with session(replica.port) as wire:
+        assert wire.ask(SET_VBUCKET, extras=bytes([ACTIVE])).status == 0
+        for key in history.values():
+            assert wire.ask(GET, key).value == b"value of " + key
 
 
 def test_who_follows_a_replica_that_rolled_back_follows_it(
