@@ -271,6 +271,39 @@ TEST_F(CheckpointManagerTest, ExpelFreesWhatAllHavePassed) {
     EXPECT_FALSE(manager().cursors().registerCursor("exact", Seqno{2}).needsBackfill);
 }
 
+TEST_F(CheckpointManagerTest, AReadIsBoundedHoweverLongAnotherReaderStandsStill) {
+    config_.maxItems = 10;
+    config_.maxCheckpoints = 2;
+    const auto stuck = manager().cursors().registerCursor("stuck", Seqno{});
+    const auto reader = manager().cursors().registerCursor("reader", Seqno{});
+    for (int i = 0; i < 1000; ++i) {
+        queue("k" + std::to_string(i));
+    }
+    const size_t each = manager().memory() / 1000;
+    const size_t bound = 20 * each;
+    std::vector<std::string> read;
+    for (bool more = true; more;) {
+        const auto part = manager().cursors().getItemsForCursor(reader.cursor, 1000, bound);
+        ASSERT_FALSE(part.items.empty());
+        ASSERT_LE(part.items.size(), 50U);
+        for (const auto& key : keys(part)) {
+            read.push_back(key);
+        }
+        more = part.more;
+        // What has been read of a snapshot is not replaced in it.
+        const auto again = queue("k0", Seqno{1});
+        ASSERT_EQ(again.status, QueueStatus::NewItem);
+        if (read.size() > 500) {
+            break;
+        }
+    }
+    ASSERT_GT(read.size(), 500U);
+    for (size_t i = 0; i < read.size(); ++i) {
+        EXPECT_EQ(read[i], "k" + std::to_string(i));
+    }
+    EXPECT_EQ(manager().cursors().getItemsForCursor(stuck.cursor, 10).items.size(), 10U);
+}
+
 TEST_F(CheckpointManagerTest, ManyReplacementsOfOneKeyDoNotPileUp) {
     manager().persistence().registerCursor();
     const auto dcp = manager().cursors().registerCursor("dcp", Seqno{});
