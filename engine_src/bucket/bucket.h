@@ -116,8 +116,9 @@ class Bucket : private MutationSink {
     OpStatus deleteVBucket(Vbid vbid, const OpTime& now);
     enum class RollBack : uint8_t { Done, NotReplica, StoreFailed };
     /// Gives up what a replica has above `seqno`, or more, and tells the listeners; its high seqno
-    /// is what is left. Nothing is done to a vBucket that is no replica (any more).
-    RollBack rollBackReplica(Vbid vbid, Seqno seqno, const OpTime& now);
+    /// is what is left. Nothing is done to a vBucket that is no replica of that term (any more).
+    /// Throws std::bad_alloc, and it is a replica then as before.
+    RollBack rollBackReplica(Vbid vbid, uint64_t term, Seqno seqno, const OpTime& now);
     /// A replica's history is this one from now on; false, and nothing done, when it is no replica
     /// of that term (any more).
     bool adoptHistory(Vbid vbid, uint64_t term, std::vector<FailoverEntry> log, const OpTime& now);
