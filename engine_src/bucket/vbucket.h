@@ -94,7 +94,8 @@ class VBucket {
     [[nodiscard]] Vbid id() const { return vbid_; }
     [[nodiscard]] VbState state() const { return state_.load(std::memory_order_acquire); }
     /// Waits for running operations; becoming active begins a new history in the failover log, at
-    /// the end of the last complete snapshot.
+    /// the end of the last complete snapshot. That throws std::bad_alloc, and then changed nothing;
+    /// no other state does.
     void setState(VbState state);
     /// Held by whoever changes the state while what he decided must stay true. Comes before every
     /// other lock.
@@ -103,9 +104,20 @@ class VBucket {
     [[nodiscard]] std::unique_lock<std::mutex> tryLockState() {
         return {stateMutex_, std::try_to_lock};
     }
+    /// What clear() needs: had before anything is given up that cannot be undone.
+    struct EmptyRoom {
+        HashTable::EmptyLines lines;
+        std::unique_ptr<Checkpoint> checkpoint;
+    };
+    /// Throws std::bad_alloc.
+    [[nodiscard]] EmptyRoom makeEmptyRoom() const;
     /// Forgets every document and all of the log; the next seqno follows `start`. State and history
-    /// stay.
-    void clear(const CheckpointStart& start, const OpTime& now);
+    /// stay. With a room it does not fail; without one it throws std::bad_alloc, and then changed
+    /// nothing.
+    void clear(const CheckpointStart& start, const OpTime& now, EmptyRoom room);
+    void clear(const CheckpointStart& start, const OpTime& now) {
+        clear(start, now, makeEmptyRoom());
+    }
     /// How often that happened: what was read before and after has nothing to do with each other.
     [[nodiscard]] uint64_t clears() const { return clears_.load(std::memory_order_acquire); }
     /// How often it was made active: what another node sent for an earlier term does not fit what

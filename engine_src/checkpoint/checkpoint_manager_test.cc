@@ -430,7 +430,8 @@ TEST_F(PartialSnapshotTest, TheRestOfASnapshotKeepsItsBeginning) {
 
 TEST_F(PartialSnapshotTest, AfterARestartTheRestKeepsItsBeginningToo) {
     manager().persistence().registerCursor();
-    manager().clear({.highSeqno = Seqno{5}, .snapshot = {Seqno{3}, Seqno{9}}}, 1);
+    manager().clear({.highSeqno = Seqno{5}, .snapshot = {Seqno{3}, Seqno{9}}}, 1,
+                    CheckpointManager::makeEmptyCheckpoint());
     marker(6, 9);
     receive(6);
     EXPECT_EQ(manager().beginActive(1), Seqno{2});
@@ -444,7 +445,8 @@ TEST_F(CheckpointManagerTest, ClearStartsOver) {
         queue("k" + std::to_string(i));
     }
     manager().clear(
-            {.highSeqno = Seqno{100}, .snapshot = {Seqno{90}, Seqno{100}}, .maxCas = Cas{5}}, 1);
+            {.highSeqno = Seqno{100}, .snapshot = {Seqno{90}, Seqno{100}}, .maxCas = Cas{5}}, 1,
+            CheckpointManager::makeEmptyCheckpoint());
     EXPECT_EQ(manager().unpersisted(), 0U);
     EXPECT_EQ(manager().stats().checkpoints, 1U);
     EXPECT_EQ(manager().stats().cursors, 1U);
