@@ -76,8 +76,9 @@ class Bucket : private MutationSink {
     /// The same with a value that already is a Blob (created under a guard of this bucket).
     OpResult store(Vbid vbid, std::string_view key, StoreMode mode, BlobPtr value,
                    const StoreArgs& args, const OpTime& now);
+    /// TooBig when the joined value has more than `mostBytes`.
     OpResult concat(Vbid vbid, std::string_view key, Concat where, std::string_view value, Cas cas,
-                    const OpTime& now);
+                    const OpTime& now, size_t mostBytes = SIZE_MAX);
     /// Sets also `number`.
     OpResult arithmetic(Vbid vbid, std::string_view key, const ArithmeticArgs& args,
                         const OpTime& now);

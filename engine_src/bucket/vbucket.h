@@ -55,13 +55,15 @@ class VBucket {
     using FindTombstone = std::function<OpStatus(std::optional<ItemMeta>& tombstone)>;
     OpResult getMeta(std::string_view key, const OpTime& now,
                      const FindTombstone& findTombstone = {});
+    /// getMeta of what is in memory, of a replica too: it expires where the active copy is.
+    OpResult observe(std::string_view key, const OpTime& now);
     OpResult getAndTouch(std::string_view key, uint32_t exptime, const OpTime& now);
     OpResult getAndLock(std::string_view key, uint32_t seconds, const OpTime& now);
     OpResult unlock(std::string_view key, Cas cas, const OpTime& now);
     OpResult store(std::string_view key, StoreMode mode, BlobPtr value, const StoreArgs& args,
                    const OpTime& now);
     OpResult concat(std::string_view key, Concat where, std::string_view value, Cas cas,
-                    const OpTime& now);
+                    const OpTime& now, size_t mostBytes);
     OpResult arithmetic(std::string_view key, const ArithmeticArgs& args, const OpTime& now);
     OpResult remove(std::string_view key, Cas cas, const OpTime& now);
     OpResult touch(std::string_view key, uint32_t exptime, const OpTime& now);

@@ -1,5 +1,6 @@
 // The client operations of a vBucket: each takes the key's lock once, decides, and commits at most
 // one change.
+#include <algorithm>
 #include <charconv>
 #include <limits>
 
@@ -288,7 +289,7 @@ OpResult VBucket::store(std::string_view key, StoreMode mode, BlobPtr value, con
 }
 
 OpResult VBucket::concat(std::string_view key, Concat where, std::string_view value, Cas cas,
-                         const OpTime& now) {
+                         const OpTime& now, size_t mostBytes) {
     Notice notice(*this);
     const Guard guard = table_.lock(key);
     if (!isActive()) {
@@ -302,7 +303,7 @@ OpResult VBucket::concat(std::string_view key, Concat where, std::string_view va
         return failed(OpStatus::WouldBlock);
     }
     const std::string_view old = present->value().view();
-    if (old.size() + value.size() > config_.maxValueBytes) {
+    if (old.size() + value.size() > std::min<size_t>(mostBytes, config_.maxValueBytes)) {
         return failed(OpStatus::TooBig);
     }
     if (const auto refused = refuse(*present, cas, now)) {

@@ -289,6 +289,22 @@ TEST_F(DataOps, FramingExtrasAreKeptOrRefused) {
     EXPECT_EQ(framed("\x13\x01\x10\0"s, Opcode::kDelete), Status::kSuccess);
 }
 
+TEST_F(DataOps, OnAPlainConnectionNoValueGrowsBeyondAMebibyte) {
+    const auto concat = [this](Opcode opcode, size_t bytes) {
+        return bench_.ask({.opcode = opcode, .key = "key", .value = std::string(bytes, 'x')})
+                .status;
+    };
+    constexpr size_t kMost = 1 << 20;
+    set("key", std::string(700'000, 'v'));
+    EXPECT_EQ(concat(Opcode::kAppend, 700'000), Status::kE2big);
+    EXPECT_EQ(concat(Opcode::kPrepend, kMost - 700'000 + 1), Status::kE2big);
+    EXPECT_EQ(get("key").value.size(), 700'000U) << "as it was";
+    EXPECT_EQ(concat(Opcode::kAppend, kMost - 700'000), Status::kSuccess);
+    EXPECT_EQ(get("key").value.size(), kMost);
+    bench_.becomeCouchbase();
+    EXPECT_EQ(concat(Opcode::kAppend, 700'000), Status::kSuccess);
+}
+
 TEST_F(DataOps, AMajorityIsNotPromisedWhereTheMapHasReplicas) {
     const auto durable = [this](Opcode opcode) {
         const bool store = opcode == Opcode::kSet;
