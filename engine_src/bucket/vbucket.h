@@ -238,6 +238,7 @@ class VBucket {
     /// Ends the document's lock, if it has one, whoever holds it. Every commit() does.
     void openLock(StoredValue& value);
     OpResult read(StoredValue& value, const OpTime& now);
+    OpResult metaOf(StoredValue& value, const OpTime& now);
     [[nodiscard]] OpResult done(const QueueResult& queued) const;
     /// Whether what was sent for that term may be taken. The caller holds a hash-bucket lock.
     [[nodiscard]] bool follows(uint64_t term) const {
