@@ -146,7 +146,6 @@ bool Bucket::discardAbove(VBucket& vbucket, Seqno /*seqno*/, const OpTime& now) 
 }
 
 // --- background
-// ------------------------------------------------------------------------------------------------------
 
 size_t Bucket::expirePass(const OpTime& now) {
     const BucketMemoryGuard guard(memory_);
@@ -195,7 +194,6 @@ void Bucket::setCursorDropper(CursorDropper* dropper) {
 }
 
 // --- figures
-// ---------------------------------------------------------------------------------------------------------
 
 size_t Bucket::itemsToPersist() const {
     return 0;

@@ -71,7 +71,6 @@ PersistentBucket::~PersistentBucket() {
 }
 
 // --- flushing
-// --------------------------------------------------------------------------------------------------------
 
 void PersistentBucket::queueFlush(Vbid vbid) noexcept {
     Shard& shard = shardOf(vbid);
@@ -255,7 +254,6 @@ PersistenceStats PersistentBucket::persistenceStats() const {
 }
 
 // --- warm-up
-// ---------------------------------------------------------------------------------------------------------
 
 WarmupResult PersistentBucket::warmUp() {
     const auto begin = std::chrono::steady_clock::now();
