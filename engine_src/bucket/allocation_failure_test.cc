@@ -30,8 +30,10 @@ class AllocationFailure : public testing::TestWithParam<BucketType> {
     using Operation = std::function<OpResult(Client&)>;
 
     /// Runs `operation` with its first, second, ... allocation failing, on a bucket that `prepare`
-    /// has filled, until it needs no more of them. How many failed.
-    int failEach(const Prepare& prepare, const Operation& operation) {
+    /// has filled, until it needs no more of them: what `done` then looks at, or the vBucket goes
+    /// on. How many failed.
+    int failEach(const Prepare& prepare, const Operation& operation,
+                 const std::function<void(Client&)>& done = {}) {
         for (long nth = 0;; ++nth) {
             bucket_ = makeBucket(GetParam(), smallConfig());
             Client client(*bucket_);
@@ -52,6 +54,10 @@ class AllocationFailure : public testing::TestWithParam<BucketType> {
             if (failed) {
                 EXPECT_EQ(log.highSeqno(), before) << "allocation " << nth;
                 EXPECT_EQ(static_cast<int64_t>(client.vb().hashTable().entries()), entries);
+            }
+            if (!failed && done) {
+                done(client);
+                return static_cast<int>(nth);
             }
             checkAndGoOn(client, cursor.cursor, "allocation " + std::to_string(nth));
             reader_.reset();
@@ -242,6 +248,121 @@ TEST_P(AllocationFailure, AtWhatAReplicaReceives) {
         EXPECT_EQ(vbucket.hashTable().entries(), 0u);
         EXPECT_EQ(receive(), OpStatus::Ok);
         EXPECT_EQ(vbucket.highSeqno(), Seqno{3});
+    }
+}
+
+TEST_P(AllocationFailure, AtAForeignVersion) {
+    const auto version = [](bool deleted) {
+        return [deleted](Client& client) {
+            return client.bucket().storeVersion(Client::kVb, "k", deleted ? "" : "theirs",
+                                                {.deleted = deleted, .revSeqno = 9, .cas = Cas{50}},
+                                                client.now);
+        };
+    };
+    EXPECT_GE(failEach(nothing, version(false)), 3);
+    EXPECT_GE(failEach(covered, version(false)), 2);
+    EXPECT_GE(failEach(covered, version(true)), 1);
+}
+
+TEST_P(AllocationFailure, AtThePurgeOfATombstone) {
+    if (GetParam() == BucketType::Persistent) {
+        GTEST_SKIP() << "its tombstones are in the store";
+    }
+    const auto buried = [](AllocationFailure& test) {
+        for (const char* key : {"a", "k", "z"}) {
+            test.client_->set(key, "v");
+        }
+        test.client_->remove("k");
+        test.client_->wait(smallConfig().ephemeralPurgeAgeS + 1);
+    };
+    EXPECT_GE(failEach(buried,
+                       [](Client& client) {
+                           client.bucket().purgeTombstones(client.now);
+                           return OpResult{};
+                       }),
+              2);
+}
+
+TEST_P(AllocationFailure, AtAClear) {
+    const auto clear = [](Client& client) {
+        client.vb().clear({}, client.now);
+        return OpResult{};
+    };
+    const auto empty = [](Client& client) {
+        EXPECT_EQ(client.vb().hashTable().entries(), 0u);
+        EXPECT_EQ(client.set("k", "v").seqno, Seqno{1});
+    };
+    EXPECT_GE(failEach(fullLine, clear, empty), 2);
+    EXPECT_GE(failEach(covered, clear, empty), 2);
+}
+
+TEST_P(AllocationFailure, AtARollback) {
+    bool failed = true;
+    for (long nth = 0; failed; ++nth) {
+        bucket_ = makeBucket(GetParam(), smallConfig());
+        Client client(*bucket_);
+        VBucket& vbucket = client.vb();
+        client.set("a", "v");
+        client.set("b", "v");
+        bucket_->setVBucketState(Client::kVb, VbState::Replica, client.now);
+        const auto rollBack = [&] {
+            return bucket_->rollBackReplica(Client::kVb, vbucket.term(), Seqno{0}, client.now);
+        };
+        failed = false;
+        allocationsLeft = nth;
+        try {
+            rollBack();
+        } catch (const std::bad_alloc&) {
+            failed = true;
+        }
+        allocationsLeft = -1;
+        ASSERT_EQ(vbucket.state(), VbState::Replica) << "allocation " << nth;
+        EXPECT_EQ(vbucket.highSeqno(), Seqno{failed ? 2U : 0U}) << "allocation " << nth;
+        EXPECT_EQ(vbucket.hashTable().entries(), failed ? 2u : 0u) << "allocation " << nth;
+        EXPECT_EQ(rollBack(), Bucket::RollBack::Done);
+        EXPECT_EQ(vbucket.hashTable().entries(), 0u);
+        ASSERT_TRUE(failed || nth >= 2) << "so many allocations at least";
+    }
+}
+
+TEST_P(AllocationFailure, AtThePromotionOfAReplica) {
+    bool failed = true;
+    for (long nth = 0; failed; ++nth) {
+        bucket_ = makeBucket(GetParam(), smallConfig());
+        Client client(*bucket_);
+        VBucket& vbucket = client.vb();
+        bucket_->setVBucketState(Client::kVb, VbState::Replica, client.now);
+        const uint64_t term = vbucket.term();
+        vbucket.beginReplicated(term, {Seqno{1}, Seqno{9}}, CheckpointType::Memory, client.now);
+        vbucket.applyReplicated(term, "k", ItemOp::Mutation,
+                                {.cas = Cas{7}, .seqno = Seqno{3}, .revSeqno = 1},
+                                Blob::create("v"), client.now);
+        const auto history = vbucket.failoverLog().entries();
+        const auto promote = [&] {
+            bucket_->setVBucketState(Client::kVb, VbState::Active, client.now);
+        };
+        failed = false;
+        allocationsLeft = nth;
+        try {
+            promote();
+        } catch (const std::bad_alloc&) {
+            failed = true;
+        }
+        allocationsLeft = -1;
+        if (failed) {
+            ASSERT_EQ(vbucket.state(), VbState::Replica) << "allocation " << nth;
+            EXPECT_EQ(vbucket.term(), term);
+            EXPECT_EQ(vbucket.failoverLog().entries(), history);
+            EXPECT_EQ(vbucket.checkpoints().currentSnapshot(), (SnapshotRange{Seqno{1}, Seqno{9}}))
+                    << "allocation " << nth;
+            promote();
+        }
+        EXPECT_EQ(vbucket.term(), term + 1);
+        ASSERT_EQ(vbucket.failoverLog().entries().size(), history.size() + 1);
+        EXPECT_EQ(vbucket.failoverLog().entries().front().seqno, Seqno{0})
+                << "nothing of the snapshot is consistent; allocation " << nth;
+        EXPECT_EQ(client.set("k", "v").seqno, Seqno{4});
+        ASSERT_TRUE(failed || nth >= 1) << "so many allocations at least";
     }
 }
 

@@ -103,11 +103,11 @@ OpStatus Bucket::deleteVBucket(Vbid vbid, const OpTime& now) {
     return OpStatus::Ok;
 }
 
-Bucket::RollBack Bucket::rollBackReplica(Vbid vbid, Seqno seqno, const OpTime& now) {
+Bucket::RollBack Bucket::rollBackReplica(Vbid vbid, uint64_t term, Seqno seqno, const OpTime& now) {
     const BucketMemoryGuard guard(memory_);
     VBucket& target = vbucket(vbid);
     const auto lock = target.lockState();
-    if (target.state() != VbState::Replica) {
+    if (target.state() != VbState::Replica || target.term() != term) {
         return RollBack::NotReplica;
     }
     target.setState(VbState::Dead);
@@ -146,7 +146,6 @@ bool Bucket::discardAbove(VBucket& vbucket, Seqno /*seqno*/, const OpTime& now) 
 }
 
 // --- background
-// ------------------------------------------------------------------------------------------------------
 
 size_t Bucket::expirePass(const OpTime& now) {
     const BucketMemoryGuard guard(memory_);
@@ -195,7 +194,6 @@ void Bucket::setCursorDropper(CursorDropper* dropper) {
 }
 
 // --- figures
-// ---------------------------------------------------------------------------------------------------------
 
 size_t Bucket::itemsToPersist() const {
     return 0;

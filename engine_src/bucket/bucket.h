@@ -76,8 +76,9 @@ class Bucket : private MutationSink {
     /// The same with a value that already is a Blob (created under a guard of this bucket).
     OpResult store(Vbid vbid, std::string_view key, StoreMode mode, BlobPtr value,
                    const StoreArgs& args, const OpTime& now);
+    /// TooBig when the joined value has more than `mostBytes`.
     OpResult concat(Vbid vbid, std::string_view key, Concat where, std::string_view value, Cas cas,
-                    const OpTime& now);
+                    const OpTime& now, size_t mostBytes = SIZE_MAX);
     /// Sets also `number`.
     OpResult arithmetic(Vbid vbid, std::string_view key, const ArithmeticArgs& args,
                         const OpTime& now);
@@ -116,8 +117,9 @@ class Bucket : private MutationSink {
     OpStatus deleteVBucket(Vbid vbid, const OpTime& now);
     enum class RollBack : uint8_t { Done, NotReplica, StoreFailed };
     /// Gives up what a replica has above `seqno`, or more, and tells the listeners; its high seqno
-    /// is what is left. Nothing is done to a vBucket that is no replica (any more).
-    RollBack rollBackReplica(Vbid vbid, Seqno seqno, const OpTime& now);
+    /// is what is left. Nothing is done to a vBucket that is no replica of that term (any more).
+    /// Throws std::bad_alloc, and it is a replica then as before.
+    RollBack rollBackReplica(Vbid vbid, uint64_t term, Seqno seqno, const OpTime& now);
     /// A replica's history is this one from now on; false, and nothing done, when it is no replica
     /// of that term (any more).
     bool adoptHistory(Vbid vbid, uint64_t term, std::vector<FailoverEntry> log, const OpTime& now);

@@ -27,7 +27,6 @@ OpResult inVBucket(Bucket& bucket, Vbid vbid, Args&&... args) {
 }  // namespace
 
 // --- admission
-// -------------------------------------------------------------------------------------------------------
 
 bool Bucket::findFreeableMemory() const {
     if (itemsToPersist() != 0) {
@@ -77,7 +76,6 @@ OpStatus Bucket::admit(Vbid vbid, std::string_view key, size_t valueBytes, size_
 }
 
 // --- operations
-// ------------------------------------------------------------------------------------------------------
 
 OpResult Bucket::get(Vbid vbid, std::string_view key, const OpTime& now) {
     return inVBucket<&VBucket::get>(*this, vbid, key, now);
@@ -142,13 +140,13 @@ OpResult Bucket::store(Vbid vbid, std::string_view key, StoreMode mode, BlobPtr 
 }
 
 OpResult Bucket::concat(Vbid vbid, std::string_view key, Concat where, std::string_view value,
-                        Cas cas, const OpTime& now) {
+                        Cas cas, const OpTime& now, size_t mostBytes) {
     if (const OpStatus status = admit(vbid, key, value.size(), value.size(), now);
         status != OpStatus::Ok) {
         return failed(status);
     }
     const BucketMemoryGuard guard(memory_);
-    return vbucket(vbid).concat(key, where, value, cas, now);
+    return vbucket(vbid).concat(key, where, value, cas, now, mostBytes);
 }
 
 OpResult Bucket::arithmetic(Vbid vbid, std::string_view key, const ArithmeticArgs& args,

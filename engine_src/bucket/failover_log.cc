@@ -36,6 +36,11 @@ VbUuid FailoverLog::uuidOf(Seqno seqno) const {
     return entries_.empty() ? VbUuid{} : entries_.back().uuid;
 }
 
+void FailoverLog::reserveOne() {
+    const std::lock_guard lock(mutex_);
+    entries_.reserve(entries_.size() + 1);
+}
+
 VbUuid FailoverLog::begin(Seqno highSeqno) {
     const std::lock_guard lock(mutex_);
     std::erase_if(entries_, [&](const FailoverEntry& entry) { return entry.seqno > highSeqno; });

@@ -25,6 +25,8 @@ class FailoverLog {
     /// The oldest history that has `seqno` as this vBucket has it: who shares no newer one shares
     /// that.
     [[nodiscard]] VbUuid uuidOf(Seqno seqno) const;
+    /// Makes room: the next begin() allocates nothing.
+    void reserveOne();
     /// Begins a new history that owns the seqnos after `highSeqno`; entries of futures that never
     /// came are dropped.
     VbUuid begin(Seqno highSeqno);

@@ -46,13 +46,17 @@ HashIndex::Guard HashIndex::lockHash(uint64_t hash) {
     }
 }
 
-HashIndex::AllGuard HashIndex::lockAll() {
-    std::vector<std::unique_lock<std::mutex>> all;
-    all.reserve(lockCount_);
+HashIndex::AllGuard HashIndex::lockAll() const {
     for (uint32_t i = 0; i < lockCount_; ++i) {
-        all.emplace_back(locks_[i]);
+        locks_[i].lock();
     }
-    return AllGuard(std::move(all));
+    return AllGuard(*this);
+}
+
+void HashIndex::unlockAll() const {
+    for (uint32_t i = lockCount_; i > 0; --i) {
+        locks_[i - 1].unlock();
+    }
 }
 
 void HashIndex::link(const Guard& guard, StoredValuePtr value) {
@@ -71,10 +75,9 @@ StoredValuePtr HashIndex::unlink(const Guard& guard, StoredValue* value) {
     return StoredValuePtr(value);
 }
 
-HashIndex::Contents HashIndex::takeAll(const AllGuard&) {
-    HashLines fresh(lineCount(size()));
+HashIndex::Contents HashIndex::takeAll(const AllGuard&, EmptyLines empty) {
     Contents taken = std::exchange(owned_, {});
-    use(std::move(fresh), size());
+    use(std::move(empty.lines_), empty.size_);
     return taken;
 }
 

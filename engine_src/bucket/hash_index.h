@@ -51,14 +51,18 @@ class HashIndex {
     /// Proof that all locks are held.
     class AllGuard {
       public:
-        AllGuard(AllGuard&&) = default;
+        AllGuard(AllGuard&& other) noexcept : index_(std::exchange(other.index_, nullptr)) {}
         AllGuard& operator=(AllGuard&&) = delete;
+        ~AllGuard() {
+            if (index_ != nullptr) {
+                index_->unlockAll();
+            }
+        }
 
       private:
         friend class HashIndex;
-        explicit AllGuard(std::vector<std::unique_lock<std::mutex>> locks)
-            : locks_(std::move(locks)) {}
-        std::vector<std::unique_lock<std::mutex>> locks_;
+        explicit AllGuard(const HashIndex& index) : index_(&index) {}
+        const HashIndex* index_;
     };
 
     /// What was in a table that has been cleared: frees it, without any lock.
@@ -81,6 +85,14 @@ class HashIndex {
         uint32_t count_{0};
     };
 
+    /// The lines of an empty table.
+    class EmptyLines {
+        friend class HashIndex;
+        explicit EmptyLines(uint32_t size) : lines_(lineCount(size)), size_(size) {}
+        HashLines lines_;
+        uint32_t size_;
+    };
+
     /// Where a visit stands: every key whose 32 high hash bits are below `hash` has been seen.
     struct Position {
         uint64_t hash{0};
@@ -94,7 +106,8 @@ class HashIndex {
 
     [[nodiscard]] Guard lock(std::string_view key) { return lockHash(hashKey(key)); }
     [[nodiscard]] Guard lockHash(uint64_t hash);
-    [[nodiscard]] AllGuard lockAll();
+    /// Allocates nothing.
+    [[nodiscard]] AllGuard lockAll() const;
 
     /// The key's StoredValue, tombstones included; nullptr when there is none. `guard` is the
     /// key's.
@@ -124,6 +137,8 @@ class HashIndex {
     /// Puts every StoredValue into new lines. Readers and writers wait meanwhile. Throws
     /// std::bad_alloc, and then changed nothing.
     void resize(uint32_t newSize);
+    /// Room for clear(). Throws std::bad_alloc.
+    [[nodiscard]] EmptyLines makeEmptyLines() const { return EmptyLines(size()); }
     /// Bytes asked for the first lines and the locks; further lines are not in it.
     [[nodiscard]] size_t structureBytes() const {
         return lineCount(size()) * sizeof(HashLine) + lockCount_ * sizeof(std::mutex);
@@ -136,8 +151,8 @@ class HashIndex {
     [[nodiscard]] StoredValuePtr exchange(const Guard& guard, StoredValue* old,
                                           StoredValuePtr fresh);
     [[nodiscard]] StoredValuePtr unlink(const Guard& guard, StoredValue* value);
-    /// Leaves the table empty. Throws std::bad_alloc, and then changed nothing.
-    [[nodiscard]] Contents takeAll(const AllGuard& guard);
+    /// Leaves the table empty. Allocates nothing.
+    [[nodiscard]] Contents takeAll(const AllGuard& guard, EmptyLines empty);
 
   private:
     __extension__ using Uint128 = unsigned __int128;
@@ -159,6 +174,7 @@ class HashIndex {
     bool tryLockLine(uint32_t line, uint32_t expectedSize,
                      std::unique_lock<std::mutex>& lock) const;
 
+    void unlockAll() const;
     /// Needs all locks, but in the constructor.
     void use(HashLines lines, uint32_t size);
 

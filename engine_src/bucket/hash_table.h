@@ -96,12 +96,16 @@ class BasicHashTable : public HashIndex {
         return SetStatus::WasClean;
     }
     /// Takes every StoredValue out, for the caller to free without the locks, and zeroes every
-    /// counter of every stripe. Throws std::bad_alloc, and then changed nothing.
-    void clear() { const Contents freed = clear(lockAll()); }
-    [[nodiscard]] Contents clear(const AllGuard& guard) {
-        Contents taken = takeAll(guard);
+    /// counter of every stripe. Allocates nothing.
+    [[nodiscard]] Contents clear(const AllGuard& guard, EmptyLines empty) {
+        Contents taken = takeAll(guard, std::move(empty));
         counters_.forEach([](HashTableCounters& stripe) { stripe.reset(); });
         return taken;
+    }
+
+    void clear() {
+        EmptyLines empty = makeEmptyLines();
+        const Contents freed = clear(lockAll(), std::move(empty));
     }
 
     /// Applies a difference to this CPU's stripe. `after` may be nullptr: gone.

@@ -71,7 +71,6 @@ PersistentBucket::~PersistentBucket() {
 }
 
 // --- flushing
-// --------------------------------------------------------------------------------------------------------
 
 void PersistentBucket::queueFlush(Vbid vbid) noexcept {
     Shard& shard = shardOf(vbid);
@@ -155,6 +154,7 @@ bool PersistentBucket::discardAbove(VBucket& vbucket, Seqno seqno, const OpTime&
     const Vbid vbid = vbucket.id();
     VbFlushTarget& target = *targets_[vbid.get()];
     const auto lock = target.lockForFlush();
+    VBucket::EmptyRoom room = vbucket.makeEmptyRoom();
     KVStore& store = storeOf(vbid);
     try {
         // What is not stored yet goes in any case: the memory has no older versions of its
@@ -173,14 +173,14 @@ bool PersistentBucket::discardAbove(VBucket& vbucket, Seqno seqno, const OpTime&
         const NonBucketGuard nobody;
         log::warn("vb {}: rolled back to nothing: {}", vbid.get(), error.what());
     }
-    return forget(target, now);
+    return forget(target, std::move(room), now);
 }
 
-bool PersistentBucket::forget(VbFlushTarget& target, const OpTime& now) {
+bool PersistentBucket::forget(VbFlushTarget& target, VBucket::EmptyRoom room, const OpTime& now) {
     if (!storeOf(target.vbid()).delVBucket(target.vbid())) {
         return false;
     }
-    target.vbucket().clear({}, now);
+    target.vbucket().clear({}, now, std::move(room));
     target.assumeStored({});
     return true;
 }
@@ -189,7 +189,7 @@ bool PersistentBucket::resetVBucket(Vbid vbid, const OpTime& now) {
     const BucketMemoryGuard guard(memory());
     VbFlushTarget& target = *targets_[vbid.get()];
     const auto lock = target.lockForFlush();
-    if (!forget(target, now)) {
+    if (!forget(target, target.vbucket().makeEmptyRoom(), now)) {
         return false;
     }
     target.stateChanged();
@@ -254,7 +254,6 @@ PersistenceStats PersistentBucket::persistenceStats() const {
 }
 
 // --- warm-up
-// ---------------------------------------------------------------------------------------------------------
 
 WarmupResult PersistentBucket::warmUp() {
     const auto begin = std::chrono::steady_clock::now();

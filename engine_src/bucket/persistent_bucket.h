@@ -111,8 +111,9 @@ class PersistentBucket final : public Bucket {
     void stopFlushing();
     void loadShard(Shard& shard, bool clean, WarmupResult& result);
     void loadVBucket(KVStore& store, Vbid vbid, bool clean, WarmupResult& result);
-    /// The vBucket's flush lock is held.
-    bool forget(VbFlushTarget& target, const OpTime& now);
+    /// The vBucket's flush lock is held. `room` was made before: once the store has forgotten the
+    /// vBucket, its memory must.
+    bool forget(VbFlushTarget& target, VBucket::EmptyRoom room, const OpTime& now);
     /// Makes the vBucket's documents and log those of the scan.
     void loadDocuments(SeqnoScan& scan, VBucket& target, WarmupResult& result);
     Shard& shardOf(Vbid vbid) { return shards_[vbid.get() % shards_.size()]; }

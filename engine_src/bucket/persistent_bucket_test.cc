@@ -380,7 +380,8 @@ TEST_F(PersistentBucketTest, AReplicaWhoseStoreCannotBeReadRollsBackToNothing) {
     bucket_->setVBucketState(Vbid{0}, VbState::Replica, now);
     ASSERT_EQ(vbucket.highSeqno(), Seqno{3});
     faults->failScans = 1;
-    EXPECT_EQ(bucket_->rollBackReplica(Vbid{0}, Seqno{2}, now), Bucket::RollBack::Done);
+    EXPECT_EQ(bucket_->rollBackReplica(Vbid{0}, vbucket.term(), Seqno{2}, now),
+              Bucket::RollBack::Done);
     EXPECT_EQ(faults->failScans, 0);
     EXPECT_EQ(vbucket.state(), VbState::Replica) << "it goes on following";
     EXPECT_EQ(vbucket.highSeqno(), Seqno{});
@@ -533,7 +534,8 @@ TEST_F(PersistentBucketTest, WhatIsNotedOfATombstoneOutlivesFlushAndRestart) {
                                 now);
     }
     fake_.advance(1s);
-    ASSERT_EQ(bucket_->rollBackReplica(Vbid{0}, Seqno{5}, now), Bucket::RollBack::Done);
+    ASSERT_EQ(bucket_->rollBackReplica(Vbid{0}, bucket_->vbucket(Vbid{0}).term(), Seqno{5}, now),
+              Bucket::RollBack::Done);
     ASSERT_EQ(bucket_->vbucket(Vbid{0}).highSeqno(), Seqno{5});
     bucket_->setVBucketState(Vbid{0}, VbState::Active, now);
     expectNoted("after a rollback");

@@ -45,6 +45,7 @@ void VBucket::setState(VbState state) {
     const auto guard = table_.lockAll();
     // The history first: who sees the vBucket active, the flusher that stores it, sees whose it is.
     if (state == VbState::Active && state_.load(std::memory_order_relaxed) != VbState::Active) {
+        failoverLog_.reserveOne();  // before what is missing of a snapshot is given up
         failoverLog_.begin(checkpoints_.beginActive(OpTime::now().nanos));
         term_.fetch_add(1, std::memory_order_release);
     }
@@ -52,7 +53,11 @@ void VBucket::setState(VbState state) {
     keyLocks_.clear();
 }
 
-void VBucket::clear(const CheckpointStart& start, const OpTime& now) {
+VBucket::EmptyRoom VBucket::makeEmptyRoom() const {
+    return {table_.makeEmptyLines(), CheckpointManager::makeEmptyCheckpoint()};
+}
+
+void VBucket::clear(const CheckpointStart& start, const OpTime& now, EmptyRoom room) {
     // Freed when the locks are gone: with a million documents that takes long, and front-end
     // threads that ask for any of them need a lock to see that they are gone.
     HashTable::Contents documents;
@@ -60,13 +65,13 @@ void VBucket::clear(const CheckpointStart& start, const OpTime& now) {
     // List and table at once: a purge in between would unlink a document from a list that has
     // forgotten it, and make the list point at what the table gives away.
     const auto guard = table_.lockAll();
-    documents = table_.clear(guard);
+    documents = table_.clear(guard, std::move(room.lines));
     if (sequence_ != nullptr) {
         sequence_->clear(sequence_->lock());
     }
     keyLocks_.clear();
     purgedSeqno_.store(0, std::memory_order_release);
-    log.emplace(checkpoints_.clear(start, now.nanos));
+    log.emplace(checkpoints_.clear(start, now.nanos, std::move(room.checkpoint)));
     clears_.fetch_add(1, std::memory_order_release);
 }
 
@@ -246,8 +251,9 @@ size_t VBucket::purgeTombstones(uint32_t ageSeconds, const OpTime& now) {
             if (!sequence_->isCovered(listGuard, value)) {
                 noteDeletedRev(value.revSeqno());
                 notePurged(value.seqno());
+                checkpoints_.noteTombstoneRemoved(value.key(),
+                                                  value.seqno());  // may find no memory
                 sequence_->unlink(listGuard, value);
-                checkpoints_.noteTombstoneRemoved(value.key(), value.seqno());
                 const StoredValuePtr doomed = table_.remove(guard, value);
                 ++purged;
             }

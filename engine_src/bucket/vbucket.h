@@ -55,13 +55,15 @@ class VBucket {
     using FindTombstone = std::function<OpStatus(std::optional<ItemMeta>& tombstone)>;
     OpResult getMeta(std::string_view key, const OpTime& now,
                      const FindTombstone& findTombstone = {});
+    /// getMeta of what is in memory, of a replica too: it expires where the active copy is.
+    OpResult observe(std::string_view key, const OpTime& now);
     OpResult getAndTouch(std::string_view key, uint32_t exptime, const OpTime& now);
     OpResult getAndLock(std::string_view key, uint32_t seconds, const OpTime& now);
     OpResult unlock(std::string_view key, Cas cas, const OpTime& now);
     OpResult store(std::string_view key, StoreMode mode, BlobPtr value, const StoreArgs& args,
                    const OpTime& now);
     OpResult concat(std::string_view key, Concat where, std::string_view value, Cas cas,
-                    const OpTime& now);
+                    const OpTime& now, size_t mostBytes);
     OpResult arithmetic(std::string_view key, const ArithmeticArgs& args, const OpTime& now);
     OpResult remove(std::string_view key, Cas cas, const OpTime& now);
     OpResult touch(std::string_view key, uint32_t exptime, const OpTime& now);
@@ -94,7 +96,8 @@ class VBucket {
     [[nodiscard]] Vbid id() const { return vbid_; }
     [[nodiscard]] VbState state() const { return state_.load(std::memory_order_acquire); }
     /// Waits for running operations; becoming active begins a new history in the failover log, at
-    /// the end of the last complete snapshot.
+    /// the end of the last complete snapshot. That throws std::bad_alloc, and then changed nothing;
+    /// no other state does.
     void setState(VbState state);
     /// Held by whoever changes the state while what he decided must stay true. Comes before every
     /// other lock.
@@ -103,9 +106,20 @@ class VBucket {
     [[nodiscard]] std::unique_lock<std::mutex> tryLockState() {
         return {stateMutex_, std::try_to_lock};
     }
+    /// What clear() needs: had before anything is given up that cannot be undone.
+    struct EmptyRoom {
+        HashTable::EmptyLines lines;
+        std::unique_ptr<Checkpoint> checkpoint;
+    };
+    /// Throws std::bad_alloc.
+    [[nodiscard]] EmptyRoom makeEmptyRoom() const;
     /// Forgets every document and all of the log; the next seqno follows `start`. State and history
-    /// stay.
-    void clear(const CheckpointStart& start, const OpTime& now);
+    /// stay. With a room it does not fail; without one it throws std::bad_alloc, and then changed
+    /// nothing.
+    void clear(const CheckpointStart& start, const OpTime& now, EmptyRoom room);
+    void clear(const CheckpointStart& start, const OpTime& now) {
+        clear(start, now, makeEmptyRoom());
+    }
     /// How often that happened: what was read before and after has nothing to do with each other.
     [[nodiscard]] uint64_t clears() const { return clears_.load(std::memory_order_acquire); }
     /// How often it was made active: what another node sent for an earlier term does not fit what
@@ -224,6 +238,7 @@ class VBucket {
     /// Ends the document's lock, if it has one, whoever holds it. Every commit() does.
     void openLock(StoredValue& value);
     OpResult read(StoredValue& value, const OpTime& now);
+    OpResult metaOf(StoredValue& value, const OpTime& now);
     [[nodiscard]] OpResult done(const QueueResult& queued) const;
     /// Whether what was sent for that term may be taken. The caller holds a hash-bucket lock.
     [[nodiscard]] bool follows(uint64_t term) const {

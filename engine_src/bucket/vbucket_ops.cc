@@ -1,5 +1,6 @@
 // The client operations of a vBucket: each takes the key's lock once, decides, and commits at most
 // one change.
+#include <algorithm>
 #include <charconv>
 #include <limits>
 
@@ -15,6 +16,17 @@ constexpr Cas kLockedCas{std::numeric_limits<uint64_t>::max()};
 constexpr uint32_t kDefaultLockSeconds = 15;
 constexpr uint32_t kMaxLockSeconds = 30;
 constexpr size_t kMaxDecimalDigits = 20;
+
+OpResult resultOf(const ItemMeta& meta) {
+    OpResult result;
+    result.datatype = meta.datatype;
+    result.flags = meta.flags;
+    result.exptime = meta.exptime;
+    result.cas = meta.cas;
+    result.seqno = meta.seqno;
+    result.number = meta.revSeqno;
+    return result;
+}
 
 constexpr bool isSpace(char c) {
     return c == ' ' || (c >= '\t' && c <= '\r');
@@ -148,27 +160,38 @@ OpResult VBucket::getMeta(std::string_view key, const OpTime& now,
     if (!isActive()) {
         return failed(OpStatus::NotMyVbucket);
     }
+    if (StoredValue* value = table_.find(guard, key)) {
+        return metaOf(*value, now);
+    }
+    std::optional<ItemMeta> tombstone;
+    const OpStatus status = findTombstone ? findTombstone(tombstone) : OpStatus::Ok;
+    if (!tombstone) {
+        return failed(status == OpStatus::Ok ? OpStatus::KeyNotFound : status);
+    }
+    OpResult result = resultOf(*tombstone);
+    result.status = status;
+    result.deleted = true;
+    return result;
+}
+
+OpResult VBucket::observe(std::string_view key, const OpTime& now) {
+    const Guard guard = table_.lock(key);
+    if (const VbState state = state_.load(std::memory_order_relaxed);
+        state != VbState::Active && state != VbState::Replica) {
+        return failed(OpStatus::NotMyVbucket);
+    }
     StoredValue* value = table_.find(guard, key);
-    std::optional<ItemMeta> meta;
-    OpResult result;
-    if (value != nullptr) {
-        meta = value->meta();
-        // What nobody can read any more is as good as deleted; getting rid of it is not a reader's
-        // work.
-        result.deleted = value->isDeleted() || value->isExpired(now.seconds);
-    } else if (findTombstone) {
-        result.status = findTombstone(meta);
-        result.deleted = true;
+    return value != nullptr ? metaOf(*value, now) : failed(OpStatus::KeyNotFound);
+}
+
+OpResult VBucket::metaOf(StoredValue& value, const OpTime& now) {
+    OpResult result = resultOf(value.meta());
+    // What nobody can read any more is as good as deleted; getting rid of it is not a reader's
+    // work.
+    result.deleted = value.isDeleted() || value.isExpired(now.seconds);
+    if (isLocked(value, now)) {
+        result.cas = kLockedCas;
     }
-    if (!meta) {
-        return failed(result.ok() ? OpStatus::KeyNotFound : result.status);
-    }
-    result.datatype = meta->datatype;
-    result.flags = meta->flags;
-    result.exptime = meta->exptime;
-    result.cas = value != nullptr && isLocked(*value, now) ? kLockedCas : meta->cas;
-    result.seqno = meta->seqno;
-    result.number = meta->revSeqno;
     return result;
 }
 
@@ -288,7 +311,7 @@ OpResult VBucket::store(std::string_view key, StoreMode mode, BlobPtr value, con
 }
 
 OpResult VBucket::concat(std::string_view key, Concat where, std::string_view value, Cas cas,
-                         const OpTime& now) {
+                         const OpTime& now, size_t mostBytes) {
     Notice notice(*this);
     const Guard guard = table_.lock(key);
     if (!isActive()) {
@@ -302,7 +325,7 @@ OpResult VBucket::concat(std::string_view key, Concat where, std::string_view va
         return failed(OpStatus::WouldBlock);
     }
     const std::string_view old = present->value().view();
-    if (old.size() + value.size() > config_.maxValueBytes) {
+    if (old.size() + value.size() > std::min<size_t>(mostBytes, config_.maxValueBytes)) {
         return failed(OpStatus::TooBig);
     }
     if (const auto refused = refuse(*present, cas, now)) {

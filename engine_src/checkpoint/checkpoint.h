@@ -72,6 +72,8 @@ class Checkpoint {
     void cutSnapshot(Seqno end) { snapshot_.end = std::min(snapshot_.end, end); }
     /// Makes an empty checkpoint another one, its id aside. Bytes that it accounts for less.
     [[nodiscard]] size_t reuse(SnapshotRange snapshot, Seqno first, CheckpointType type);
+    /// Of one that is in no log yet.
+    void number(CheckpointId id) { id_ = id; }
     /// The age counts from the first item, not from the time when the checkpoint was opened.
     void startClock(uint64_t nowNs) { createdAtNs_ = nowNs; }
     [[nodiscard]] bool hasEntries() const { return !entries_.empty(); }

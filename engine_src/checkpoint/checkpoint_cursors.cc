@@ -90,11 +90,10 @@ CursorItems CheckpointCursors::getItemsForCursor(const CursorPtr& cursor, size_t
         bytesLeft(*cursor, limitBytes) <= limitBytes) {
         return log_->read(*cursor, limit, limitBytes);
     }
-    // Of a replica's open checkpoint nothing is replaced: its snapshot has each key once.
+    // Of a replica's open checkpoint nothing is replaced: its snapshot has each key once. Another
+    // one is closed, also beyond maxCheckpoints: by this there are never more of them than pieces
+    // of `limitBytes` in the log.
     if (checkpoint->isOpen() && !log_->isReplica()) {
-        if (log_->checkpoints() >= log_->config().maxCheckpoints) {
-            return log_->read(*cursor, 1, limitBytes);
-        }
         log_->openNext(checkpoint->createdAtNs());
     }
     return readPart(*cursor, limitBytes);

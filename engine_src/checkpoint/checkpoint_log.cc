@@ -53,11 +53,13 @@ void CheckpointLog::compactOpen() {
     }
 }
 
-CheckpointList CheckpointLog::startOver(const CheckpointStart& start, uint64_t nowNs) {
+CheckpointList CheckpointLog::startOver(const CheckpointStart& start, uint64_t nowNs,
+                                        std::unique_ptr<Checkpoint> fresh) {
     invariant(!persistence_.isFlushing(), "no vBucket is cleared while it is flushed");
     const SnapshotRange empty{next(start.highSeqno), start.highSeqno};
-    auto fresh = std::make_unique<Checkpoint>(next(open().id()), empty, empty.start,
-                                              CheckpointType::Memory, nowNs);
+    fresh->number(next(open().id()));
+    (void)fresh->reuse(empty, empty.start, CheckpointType::Memory);  // it has noted nothing
+    fresh->startClock(nowNs);
     memory_.add(fresh->memory());
     cursors_.clear();
     memory_.release(open().close());

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 
 #include "checkpoint/checkpoint.h"
@@ -71,9 +72,11 @@ class CheckpointLog {
     }
     /// Squeezes the holes out of the open checkpoint, if there is memory for it.
     void compactOpen();
-    /// Drops every item, and every cursor but persistence's; the next seqno follows `start`. What
-    /// the caller has to free.
-    [[nodiscard]] CheckpointList startOver(const CheckpointStart& start, uint64_t nowNs);
+    /// Drops every item, and every cursor but persistence's; the next seqno follows `start`.
+    /// `fresh` is the open checkpoint from then on: nothing is allocated. What the caller has to
+    /// free.
+    [[nodiscard]] CheckpointList startOver(const CheckpointStart& start, uint64_t nowNs,
+                                           std::unique_ptr<Checkpoint> fresh);
 
     // --- snapshots
     /// The last mutation or snapshot came from an active copy elsewhere.
@@ -88,9 +91,10 @@ class CheckpointLog {
     [[nodiscard]] bool isPartial(const SnapshotRange& snapshot) const {
         return highSeqno() < snapshot.end;
     }
-    /// What snapshots promise above the high seqno will not come.
-    void cutSnapshots() {
-        list_.newest()->cutSnapshot(highSeqno());
+    /// What snapshots promise above the high seqno will not come. `received`: the checkpoint that
+    /// was open when that became clear.
+    void cutSnapshots(Checkpoint& received) {
+        received.cutSnapshot(highSeqno());
         lastSnapshot_.end = std::min(lastSnapshot_.end, highSeqno());
     }
 

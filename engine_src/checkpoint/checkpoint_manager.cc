@@ -130,18 +130,26 @@ Seqno CheckpointManager::beginActive(uint64_t coarseNowNs) {
     const auto lock = log_.lock();
     const SnapshotRange received = log_.snapshotOfHigh();
     const bool partial = log_.isPartial(received);
-    log_.cutSnapshots();
+    Checkpoint& receiving = log_.open();
     if (log_.isReplica()) {
         log_.openNext(coarseNowNs);
         log_.setReplica(false);
     }
+    log_.cutSnapshots(receiving);
     return partial && received.start != Seqno{} ? Seqno{received.start.get() - 1}
                                                 : log_.highSeqno();
 }
 
-ExtractedCheckpoints CheckpointManager::clear(const CheckpointStart& start, uint64_t coarseNowNs) {
+std::unique_ptr<Checkpoint> CheckpointManager::makeEmptyCheckpoint() {
+    return std::make_unique<Checkpoint>(CheckpointId{}, SnapshotRange{}, Seqno{},
+                                        CheckpointType::Memory, 0);
+}
+
+ExtractedCheckpoints CheckpointManager::clear(const CheckpointStart& start, uint64_t coarseNowNs,
+                                              std::unique_ptr<Checkpoint> fresh) {
     const auto lock = log_.lock();
-    ExtractedCheckpoints dropped(log_.startOver(start, coarseNowNs), log_.memory());
+    ExtractedCheckpoints dropped(log_.startOver(start, coarseNowNs, std::move(fresh)),
+                                 log_.memory());
     maxCas_ = std::max(maxCas_, start.maxCas.get());
     return dropped;
 }

@@ -16,6 +16,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string_view>
 
@@ -71,11 +72,15 @@ class CheckpointManager {
     [[nodiscard]] SnapshotRange currentSnapshot() const;
     /// The vBucket becomes active: what was received of a snapshot is all that there will be of it.
     /// Returns the last seqno up to which the log is consistent (the high seqno unless a snapshot
-    /// was under way, else the seqno before that snapshot).
+    /// was under way, else the seqno before that snapshot). Throws std::bad_alloc, and then changed
+    /// nothing.
     Seqno beginActive(uint64_t coarseNowNs);
     /// Drops every item and every cursor but the persistence cursor (vBucket reset); the next seqno
-    /// follows `start`. The items are in the result: drop it without locks.
-    ExtractedCheckpoints clear(const CheckpointStart& start, uint64_t coarseNowNs);
+    /// follows `start`. The items are in the result: drop it without locks. `fresh` is what
+    /// makeEmptyCheckpoint() made, which throws std::bad_alloc: this does not.
+    ExtractedCheckpoints clear(const CheckpointStart& start, uint64_t coarseNowNs,
+                               std::unique_ptr<Checkpoint> fresh);
+    [[nodiscard]] static std::unique_ptr<Checkpoint> makeEmptyCheckpoint();
 
     // --- figures; the first three from any thread without a lock
     [[nodiscard]] Seqno highSeqno() const { return log_.highSeqno(); }

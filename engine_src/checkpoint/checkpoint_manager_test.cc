@@ -271,6 +271,39 @@ TEST_F(CheckpointManagerTest, ExpelFreesWhatAllHavePassed) {
     EXPECT_FALSE(manager().cursors().registerCursor("exact", Seqno{2}).needsBackfill);
 }
 
+TEST_F(CheckpointManagerTest, AReadIsBoundedHoweverLongAnotherReaderStandsStill) {
+    config_.maxItems = 10;
+    config_.maxCheckpoints = 2;
+    const auto stuck = manager().cursors().registerCursor("stuck", Seqno{});
+    const auto reader = manager().cursors().registerCursor("reader", Seqno{});
+    for (int i = 0; i < 1000; ++i) {
+        queue("k" + std::to_string(i));
+    }
+    const size_t each = manager().memory() / 1000;
+    const size_t bound = 20 * each;
+    std::vector<std::string> read;
+    for (bool more = true; more;) {
+        const auto part = manager().cursors().getItemsForCursor(reader.cursor, 1000, bound);
+        ASSERT_FALSE(part.items.empty());
+        ASSERT_LE(part.items.size(), 50U);
+        for (const auto& key : keys(part)) {
+            read.push_back(key);
+        }
+        more = part.more;
+        // What has been read of a snapshot is not replaced in it.
+        const auto again = queue("k0", Seqno{1});
+        ASSERT_EQ(again.status, QueueStatus::NewItem);
+        if (read.size() > 500) {
+            break;
+        }
+    }
+    ASSERT_GT(read.size(), 500U);
+    for (size_t i = 0; i < read.size(); ++i) {
+        EXPECT_EQ(read[i], "k" + std::to_string(i));
+    }
+    EXPECT_EQ(manager().cursors().getItemsForCursor(stuck.cursor, 10).items.size(), 10U);
+}
+
 TEST_F(CheckpointManagerTest, ManyReplacementsOfOneKeyDoNotPileUp) {
     manager().persistence().registerCursor();
     const auto dcp = manager().cursors().registerCursor("dcp", Seqno{});
@@ -397,7 +430,8 @@ TEST_F(PartialSnapshotTest, TheRestOfASnapshotKeepsItsBeginning) {
 
 TEST_F(PartialSnapshotTest, AfterARestartTheRestKeepsItsBeginningToo) {
     manager().persistence().registerCursor();
-    manager().clear({.highSeqno = Seqno{5}, .snapshot = {Seqno{3}, Seqno{9}}}, 1);
+    manager().clear({.highSeqno = Seqno{5}, .snapshot = {Seqno{3}, Seqno{9}}}, 1,
+                    CheckpointManager::makeEmptyCheckpoint());
     marker(6, 9);
     receive(6);
     EXPECT_EQ(manager().beginActive(1), Seqno{2});
@@ -411,7 +445,8 @@ TEST_F(CheckpointManagerTest, ClearStartsOver) {
         queue("k" + std::to_string(i));
     }
     manager().clear(
-            {.highSeqno = Seqno{100}, .snapshot = {Seqno{90}, Seqno{100}}, .maxCas = Cas{5}}, 1);
+            {.highSeqno = Seqno{100}, .snapshot = {Seqno{90}, Seqno{100}}, .maxCas = Cas{5}}, 1,
+            CheckpointManager::makeEmptyCheckpoint());
     EXPECT_EQ(manager().unpersisted(), 0U);
     EXPECT_EQ(manager().stats().checkpoints, 1U);
     EXPECT_EQ(manager().stats().cursors, 1U);

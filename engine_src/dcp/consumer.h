@@ -109,9 +109,8 @@ class BasicConsumer {
         }
         const bool hold = isShort();
         heldBack_ += hold ? 1U : 0U;
-        size_t appliedBytes = 0;
-        const Applied applied = stream->receive(std::move(message), hold, now, appliedBytes);
-        return finish(*stream, applied, appliedBytes);
+        Acknowledging applied(unacknowledged_);
+        return finish(*stream, stream->receive(std::move(message), hold, now, applied.bytes));
     }
 
     /// Applies what was held back, a batch of every stream; true when some is left. Does nothing
@@ -124,9 +123,8 @@ class BasicConsumer {
                 continue;
             }
             if (!isShort()) {
-                size_t appliedBytes = 0;
-                const Applied applied = stream->processBuffered(kBatch, now, appliedBytes);
-                finish(*stream, applied, appliedBytes);
+                Acknowledging applied(unacknowledged_);
+                finish(*stream, stream->processBuffered(kBatch, now, applied.bytes));
             }
             left = left || stream->buffered() != 0;
         }
@@ -142,6 +140,19 @@ class BasicConsumer {
     [[nodiscard]] ConsumerStats stats() const { return {messages_, bytes_, heldBack_, refused_}; }
 
   private:
+    /// Counts what was applied, also when the rest of it found no memory.
+    struct Acknowledging {
+        explicit Acknowledging(std::atomic<size_t>& total) : total_(total) {}
+        Acknowledging(const Acknowledging&) = delete;
+        Acknowledging& operator=(const Acknowledging&) = delete;
+        ~Acknowledging() { total_ += bytes; }
+
+        size_t bytes{0};
+
+      private:
+        std::atomic<size_t>& total_;
+    };
+
     [[nodiscard]] bool isShort() const {
         return static_cast<double>(bucket_.memory().estimate()) >
                kThrottle * static_cast<double>(bucket_.memory().quota());
@@ -151,8 +162,7 @@ class BasicConsumer {
             unacknowledged_ += stream->close();
         }
     }
-    Applied finish(const PassiveStream& stream, Applied applied, size_t bytes) {
-        unacknowledged_ += bytes;
+    Applied finish(const PassiveStream& stream, Applied applied) {
         if (applied != Applied::Ok) {
             refused_ += applied == Applied::Refused ? 1U : 0U;
             // The vBucket may have another stream by now.

@@ -41,8 +41,20 @@ std::vector<std::shared_ptr<BucketProducer>> DcpNode::living() const {
 
 void DcpNode::endStreams(Vbid vbid) {
     const BucketMemoryGuard guard(bucket_.memory());
-    for (const auto& producer : living()) {
-        producer->producer().endStream(vbid, EndStatus::StateChanged);
+    // Without a list of them, since this must not fail. From the last one on: those that are taken
+    // out meanwhile move the ones behind them, which were here already.
+    for (size_t at = SIZE_MAX; at != 0;) {
+        std::shared_ptr<BucketProducer> producer;
+        {
+            const std::scoped_lock lock(mutex_);
+            at = std::min(at, producers_.size());
+            if (at != 0) {
+                producer = producers_[--at].lock();
+            }
+        }
+        if (producer) {
+            producer->producer().endStream(vbid, EndStatus::StateChanged);
+        }
     }
 }
 

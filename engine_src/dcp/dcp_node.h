@@ -30,7 +30,7 @@ class DcpNode final : private CursorDropper {
     /// what is made here, is the bucket's.
     std::shared_ptr<BucketProducer> makeProducer(std::string_view name,
                                                  std::function<void()> wakeConnection);
-    /// A vBucket's state changed: its streams end, and say so.
+    /// A vBucket's state changed: its streams end, and say so. Allocates nothing.
     void endStreams(Vbid vbid);
 
     struct ProducerLine {

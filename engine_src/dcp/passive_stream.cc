@@ -22,10 +22,11 @@ Applied PassiveStream::receive(Message message, bool hold, const OpTime& now,
 Applied PassiveStream::processBuffered(size_t limit, const OpTime& now, size_t& appliedBytes) {
     const std::scoped_lock lock(mutex_);
     for (size_t done = 0; done < limit && !buffer_.empty(); ++done) {
-        const Message message = std::move(buffer_.front());
+        // Without memory it stays the first: a later try begins with it.
+        const Applied applied = apply(buffer_.front(), now);
+        appliedBytes += buffer_.front().wireSize();
         buffer_.pop_front();
-        appliedBytes += message.wireSize();
-        if (const Applied applied = apply(message, now); applied != Applied::Ok) {
+        if (applied != Applied::Ok) {
             return applied;
         }
     }

@@ -30,7 +30,8 @@ class PassiveStream {
     /// Applies `message`, or buffers it behind others or because of `hold`. Bytes that were applied
     /// are added to `appliedBytes`.
     Applied receive(Message message, bool hold, const OpTime& now, size_t& appliedBytes);
-    /// Applies up to `limit` buffered messages.
+    /// Applies up to `limit` buffered messages. Throws std::bad_alloc; what was applied by then is
+    /// in `appliedBytes`, the rest is still there.
     Applied processBuffered(size_t limit, const OpTime& now, size_t& appliedBytes);
     /// Applies nothing from now on; returns the bytes that were held back, which are dropped.
     size_t close();

@@ -6,6 +6,9 @@
 
 #include "checkpoint/checkpoint_manager.h"
 #include "dcp/active_stream.h"
+#include "dcp/consumer.h"
+#include "dcp/dcp_node.h"
+#include "executor/fake_executor.h"
 #include "memory/failing_heap.h"
 
 namespace kv::dcp {
@@ -136,6 +139,77 @@ TEST(StreamEndAllocationFailure, EndsAndSaysSoWithoutMemory) {
         allocationsLeft = 0;  // for its destructor
     }
     allocationsLeft = -1;
+}
+
+/// What a consumer held back is applied once, in order, and all of it acknowledged, whichever
+/// allocation of that fails.
+TEST(ConsumerAllocationFailure, LosesNothingThatItHeldBack) {
+    constexpr uint32_t kOpaque = 5;
+    constexpr Vbid kVb{0};
+    const OpTime now = OpTime::now();
+    bool failed = true;
+    for (long nth = 0; failed; ++nth) {
+        BucketConfig config;
+        config.vbuckets = 1;
+        const auto bucket = Bucket::createEphemeral(config);
+        bucket->setVBucketState(kVb, VbState::Replica, now);
+        VBucket& vbucket = bucket->vbucket(kVb);
+        const auto reader = vbucket.checkpoints().cursors().registerCursor("reader", Seqno{});
+        Consumer consumer(*bucket);
+        consumer.addStream(kVb, kOpaque);
+        size_t bytes = 0;
+        size_t applied = 0;
+        const auto hold = [&](Message message) {
+            bytes += message.wireSize();
+            consumer.findStream(kVb)->receive(std::move(message), true, now, applied);
+        };
+        hold(Message::marker(kVb, kOpaque, Seqno{1}, Seqno{3}, kMarkerMemory));
+        for (uint64_t seqno = 1; seqno <= 3; ++seqno) {
+            hold(Message::document(
+                    kOpaque, Item::create(kVb, ItemOp::Mutation, std::to_string(seqno),
+                                          {.cas = Cas{seqno}, .seqno = Seqno{seqno}, .revSeqno = 1},
+                                          Blob::create("value"))));
+        }
+        ASSERT_EQ(applied, 0U);
+        failed = false;
+        allocationsLeft = nth;
+        try {
+            consumer.processBuffered(now);
+        } catch (const std::bad_alloc&) {
+            failed = true;
+        }
+        allocationsLeft = -1;
+        while (consumer.processBuffered(now)) {
+        }
+        EXPECT_TRUE(consumer.hasStream(kVb)) << nth;
+        EXPECT_EQ(vbucket.highSeqno(), Seqno{3}) << nth;
+        EXPECT_EQ(vbucket.hashTable().entries(), 3U) << nth;
+        EXPECT_EQ(vbucket.checkpoints().currentSnapshot(), (SnapshotRange{Seqno{1}, Seqno{3}}));
+        EXPECT_EQ(consumer.takeAcknowledgement(1), bytes) << nth;
+        ASSERT_TRUE(failed || nth >= 7) << "so many allocations at least";
+    }
+}
+
+/// A state that changed is never left with the streams of the one before.
+TEST(EndStreamsAllocationFailure, EndsThemWithoutMemory) {
+    BucketConfig config;
+    config.vbuckets = 1;
+    const auto bucket = Bucket::createEphemeral(config);
+    bucket->setVBucketState(Vbid{0}, VbState::Active, OpTime::now());
+    FakeExecutor executor;
+    DcpNode node(*bucket, executor, std::chrono::milliseconds(1));
+    std::vector<std::shared_ptr<BucketProducer>> producers;
+    for (const char* name : {"one", "two", "three"}) {
+        producers.push_back(node.makeProducer(name, [] {}));
+        ASSERT_TRUE(producers.back()->open({.vbid = Vbid{0}}, bucket->vbucket(Vbid{0}).clears()));
+    }
+    producers[1].reset();
+    allocationsLeft = 0;
+    EXPECT_NO_THROW(node.endStreams(Vbid{0}));
+    allocationsLeft = -1;
+    for (const size_t left : {size_t{0}, size_t{2}}) {
+        EXPECT_EQ(producers[left]->producer().findStream(Vbid{0})->state(), StreamState::Dead);
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(Sources, StreamAllocationFailure, testing::Bool());

@@ -3,9 +3,10 @@
 // Who is charged: operator new/delete (memory/new_delete.cc) charge the bucket that is bound to the
 // calling thread with the block's usable size, and nobody when none is bound. So everything that
 // lives as long as the bucket must be both allocated AND freed under a guard of that bucket:
-//   charged      hash tables, StoredValues, Blobs, Items, checkpoints, cursors, the flusher's
-//   batch, the bucket itself not charged  connections and their buffers, client statistics, the
-//   store's own caches, executor, logs
+// hash tables, StoredValues, Blobs, Items, checkpoints, cursors, the flusher's batch and the bucket
+// itself. Connections and their buffers, clients' statistics, the store's own caches, executor and
+// logs are nobody's.
+//
 // A BlobPtr or ItemPtr handed out by the bucket must therefore be dropped while a guard of that
 // bucket is held. Bucket's own operations take the guard themselves; nesting the same bucket costs
 // two loads.

@@ -1,11 +1,11 @@
 // DataDir: the directory of a persistent bucket: one store per shard, a layout file and a mark of a
 // clean stop.
 //
-//   layout.json        {"format":1,"shards":2,"vbuckets":1024}: written once; another layout is
-//   refused, for documents
-//                      would be looked for in the wrong shard
-//   clean              present while the bucket is closed after everything was stored
-//   shard-0, shard-1   the stores
+// - layout.json: {"format":1,"shards":2,"vbuckets":1024}: written once; another layout is refused,
+//   for documents would be looked for in the wrong shard;
+// - clean: present while the bucket is closed after everything was stored;
+// - shard-0, shard-1: the stores.
+//
 // What is written or removed here is on the disk when the call returns: it survives the loss of
 // power. Thread rules: one thread.
 #pragma once

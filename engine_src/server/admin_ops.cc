@@ -1,7 +1,6 @@
 // Commands about the server and its vBuckets.
 
 #include <chrono>
-#include <optional>
 
 #include "bucket/vbucket.h"
 #include "dcp/dcp_node.h"
@@ -19,42 +18,21 @@ using protocol::Status;
 
 namespace {
 
-/// What became of `work`, which takes as long as there are documents and so is done beside the
-/// front-end threads; nothing yet: the request waits.
-template <class Work>
-std::optional<OpStatus> beside(CommandContext& context, Work work) {
-    if (context.server.bucketJobs == nullptr) {
-        return work();
-    }
-    const NonBucketGuard nobody;  // the job is the connection's
-    auto& job = context.session.bucketJob();
-    if (!job) {
-        auto asked = std::make_shared<BucketJob>(std::move(work), context.session.waker());
-        context.server.bucketJobs->ask(asked);
-        job = std::move(asked);
-    }
-    if (!job->done()) {
-        return std::nullopt;
-    }
-    const OpStatus status = job->status();
-    job.reset();
-    return status;
-}
-
 After flush(CommandContext& context, const FrameView& request) {
     if (protocol::decodeU32(request.extras) != 0) {
         replyError(context, request, Status::kNotSupported, "Delayed flush is not supported");
         return After::Continue;
     }
-    const auto status = beside(context, [&bucket = context.server.bucket, now = context.now] {
+    const NonBucketGuard nobody;
+    const auto done = beside(context, [&bucket = context.server.bucket, now = context.now](auto&) {
         return bucket.flushAll(now).status;
     });
-    if (!status) {
+    if (!done) {
         return After::AgainLater;
     }
     context.stats.flushes.add();
-    if (*status != OpStatus::Ok) {
-        replyRefusal(context, request, *status);
+    if (done->status() != OpStatus::Ok) {
+        replyRefusal(context, request, done->status());
     } else if (!isQuiet(request.header.opcode)) {
         reply(context, request, {});
     }
@@ -133,20 +111,21 @@ After setVBucket(CommandContext& context, const FrameView& request) {
 /// Answered when it is done, whatever the value says of waiting.
 After delVBucket(CommandContext& context, const FrameView& request) {
     const Vbid vbid{request.header.vbucket()};
-    const auto status = beside(context, [&bucket = context.server.bucket, vbid, now = context.now] {
-        return bucket.deleteVBucket(vbid, now);
-    });
-    if (!status) {
+    const NonBucketGuard nobody;
+    const auto done = beside(context, [&bucket = context.server.bucket, vbid, now = context.now](
+                                              auto&) { return bucket.deleteVBucket(vbid, now); });
+    if (!done) {
         return After::AgainLater;
     }
-    if (*status == OpStatus::WouldBlock) {
+    const OpStatus status = done->status();
+    if (status == OpStatus::WouldBlock) {
         return waitForVBucket(context, request);
     }
     context.session.endWait();
-    if (*status == OpStatus::Invalid) {
+    if (status == OpStatus::Invalid) {
         replyError(context, request, Status::kEinval, "Invalid arguments: the vBucket is not dead");
-    } else if (*status != OpStatus::Ok) {
-        replyRefusal(context, request, *status);
+    } else if (status != OpStatus::Ok) {
+        replyRefusal(context, request, status);
     } else {
         reply(context, request, {});
     }

@@ -26,10 +26,11 @@ class BucketJobTest : public ServerTest {
                 bucket_->vbucket(Vbid{0}).hashTable().lock("held"));
     }
     /// A key of another vBucket than 0, which clients that say nothing else ask for.
-    std::string otherKey() {
+    std::string otherKey() { return keyBeside(Vbid{0}); }
+    std::string keyBeside(Vbid vbid) {
         for (int i = 0;; ++i) {
             std::string key = "k" + std::to_string(i);
-            if (vbucketOfKey(key, bucket_->vbucketCount()) != Vbid{0}) {
+            if (vbucketOfKey(key, bucket_->vbucketCount()) != vbid) {
                 return key;
             }
         }
@@ -61,6 +62,28 @@ TEST_F(BucketJobTest, TheyAreServedWhileAVBucketIsDeleted) {
     EXPECT_EQ(other.receive(2).size(), 2U);
     held.reset();
     EXPECT_EQ(asking.receive(1).at(0).status, Status::kSuccess);
+}
+
+TEST_F(BucketJobTest, TheyAreServedWhileTheNamesOfAVBucketAreLookedThrough) {
+    auto asking = connect();
+    auto other = connect();
+    asking.send(setBytes("one", "v"));
+    EXPECT_EQ(asking.receive(1).size(), 1U);
+    const Vbid vbid = vbucketOfKey("one", bucket_->vbucketCount());
+    auto held = std::make_unique<HashIndex::Guard>(bucket_->vbucket(vbid).hashTable().lock("held"));
+    asking.send(Frame{.opcode = Opcode::kGetKeys, .key = "a", .vbucket = vbid.get(), .opaque = 7}
+                        .bytes() +
+                flushBytes(8));
+    const std::string key = keyBeside(vbid);
+    other.send(setBytes(key, "v") + getBytes(key));
+    EXPECT_EQ(other.receive(2).size(), 2U);
+    held.reset();
+    const auto answers = asking.receive(2);
+    ASSERT_EQ(answers.size(), 2U);
+    EXPECT_EQ(answers[0].opaque, 7U);
+    EXPECT_EQ(answers[0].value, std::string("\0\3one", 5));
+    EXPECT_EQ(answers[1].opaque, 8U);
+    EXPECT_TRUE(answers[1].value.empty());
 }
 
 TEST_F(BucketJobTest, ThePipelineBehindItIsRunAfterwards) {

@@ -77,6 +77,8 @@ ClusterConfig ClusterConfig::parse(std::string json, uint16_t vbuckets) {
         config.servers_ = map.at("serverList").get<std::vector<std::string>>();
         config.self_ = readSelf(document.at("nodesExt"), config.servers_.size());
         config.map_ = readMap(map.at("vBucketMap"), vbuckets, config.servers_.size());
+        config.replicas_ = std::any_of(config.map_.begin(), config.map_.end(),
+                                       [](const auto& row) { return row.size() > 1; });
     } catch (const nlohmann::json::exception& error) {
         throw ClusterConfigError(error.what());
     }

@@ -41,6 +41,9 @@ class ClusterConfig {
     [[nodiscard]] size_t self() const { return self_; }
     /// The vBuckets that are active on `server` and replicas here.
     [[nodiscard]] std::vector<bool> replicatedFrom(size_t server) const;
+    /// Whether a majority is more than one node: the map has room for replicas, if only for one
+    /// that is missing (-1).
+    [[nodiscard]] bool hasReplicas() const { return replicas_; }
 
   private:
     ClusterConfig() = default;
@@ -51,6 +54,7 @@ class ClusterConfig {
     size_t self_{0};
     std::vector<std::vector<int>>
             map_;  ///< by vBucket: the active node, then the replicas; -1 none
+    bool replicas_{false};
 };
 
 /// The config in force. Any thread.

@@ -51,6 +51,13 @@ TEST(ClusterConfig, APublishedOneIsServedAsItCame) {
     EXPECT_EQ(config.replicatedFrom(1), (std::vector<bool>{false, false, false})) << "from itself";
 }
 
+TEST(ClusterConfig, ReplicasAreWhatTheMapHasRoomFor) {
+    EXPECT_FALSE(ClusterConfig("default", 2, 11210, "abc").hasReplicas());
+    EXPECT_FALSE(ClusterConfig::parse(published(1, {{0}, {1}}), 2).hasReplicas());
+    EXPECT_TRUE(ClusterConfig::parse(published(1, {{0}, {1, 0}}), 2).hasReplicas());
+    EXPECT_TRUE(ClusterConfig::parse(published(1, {{0, -1}, {1, -1}}), 2).hasReplicas());
+}
+
 TEST(ClusterConfig, WhatIsNoneIsRefused) {
     const auto refuse = [](const std::string& text) {
         EXPECT_THROW(ClusterConfig::parse(text, 2), ClusterConfigError) << text;
@@ -86,6 +93,8 @@ TEST(ErrorMap, ServesTheHighestVersionAskedFor) {
     EXPECT_EQ(nlohmann::json::parse(errorMapJson(2))["version"], 2);
     EXPECT_EQ(nlohmann::json::parse(errorMapJson(9))["version"], 2);
     EXPECT_EQ(nlohmann::json::parse(errorMapJson(2))["errors"]["86"]["name"], "ETMPFAIL");
+    EXPECT_EQ(nlohmann::json::parse(errorMapJson(1))["errors"]["a1"]["name"],
+              "DURABILITY_IMPOSSIBLE");
 }
 
 }  // namespace

@@ -106,9 +106,10 @@ constexpr bool isMutation(Opcode opcode) {
     }
 }
 
-/// One node has no replicas: a majority holds a mutation as soon as it is made here. That it is on
-/// disk is never waited for.
-std::optional<Refusal> checkDurability(Opcode opcode, protocol::Bytes data) {
+/// Neither replicas nor the disk are waited for: without replicas a majority holds a mutation as
+/// soon as it is made here, with them that can never be said.
+std::optional<Refusal> checkDurability(const ServerContext& server, Opcode opcode,
+                                       protocol::Bytes data) {
     constexpr uint8_t kMajority = 1;
     if (!isMutation(opcode)) {
         return Refusal{Status::kNotSupported, "Durability is for mutations"};
@@ -125,12 +126,15 @@ std::optional<Refusal> checkDurability(Opcode opcode, protocol::Bytes data) {
     if (data[0] != kMajority) {
         return Refusal{Status::kDurabilityInvalidLevel, "Only majority is served"};
     }
+    if (server.config.current()->hasReplicas()) {
+        return Refusal{Status::kDurabilityImpossible, "Replicas are not waited for"};
+    }
     return std::nullopt;
 }
 
 /// What a framing extra asks for is either done or refused; none is ignored.
-std::optional<Refusal> readFrame(const protocol::FrameInfo& info, Opcode opcode,
-                                 FrameOptions& options) {
+std::optional<Refusal> readFrame(const ServerContext& server, const protocol::FrameInfo& info,
+                                 Opcode opcode, FrameOptions& options) {
     using Id = protocol::RequestFrameId;
     switch (static_cast<Id>(info.id)) {
         case Id::kBarrier:
@@ -139,7 +143,7 @@ std::optional<Refusal> readFrame(const protocol::FrameInfo& info, Opcode opcode,
                            ? std::nullopt
                            : std::optional(Refusal{Status::kEinval, "Invalid arguments: barrier"});
         case Id::kDurability:
-            return checkDurability(opcode, info.data);
+            return checkDurability(server, opcode, info.data);
         case Id::kPreserveTtl:
             if (!info.data.empty() || opcode == Opcode::kAdd || opcode == Opcode::kAddQ) {
                 return Refusal{Status::kEinval, "Invalid arguments: preserve expiry"};
@@ -156,10 +160,11 @@ std::optional<Refusal> readFrame(const protocol::FrameInfo& info, Opcode opcode,
     return Refusal{Status::kUnknownFrameInfo, "Unknown framing extra"};
 }
 
-std::optional<Refusal> readFraming(const FrameView& request, FrameOptions& options) {
+std::optional<Refusal> readFraming(const ServerContext& server, const FrameView& request,
+                                   FrameOptions& options) {
     protocol::FrameInfoReader reader(request.framing);
     while (const auto info = reader.next()) {
-        if (auto refusal = readFrame(*info, request.header.opcode, options)) {
+        if (auto refusal = readFrame(server, *info, request.header.opcode, options)) {
             return refusal;
         }
     }
@@ -229,7 +234,7 @@ After execute(CommandContext& context, const FrameView& request) {
     }
     context.options = {};
     if (!request.framing.empty()) [[unlikely]] {
-        if (const auto refusal = readFraming(request, context.options)) {
+        if (const auto refusal = readFraming(context.server, request, context.options)) {
             replyError(context, request, refusal->status, refusal->text);
             return After::Continue;
         }

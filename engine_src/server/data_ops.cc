@@ -210,10 +210,12 @@ After concat(CommandContext& context, const FrameView& request) {
     const Opcode opcode = request.header.opcode;
     const auto where = opcode == Opcode::kAppend || opcode == Opcode::kAppendQ ? Concat::Append
                                                                                : Concat::Prepend;
+    const size_t mostBytes =
+            context.session.couchbase() ? SIZE_MAX : size_t{protocol::kMaxMemcachedValue};
     replyMutation(context, request,
                   context.server.bucket.concat(targetOf(context, request), request.keyText(), where,
                                                request.valueText(), Cas{request.header.cas},
-                                               context.now));
+                                               context.now, mostBytes));
     return After::Continue;
 }
 

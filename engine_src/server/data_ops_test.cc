@@ -41,6 +41,7 @@ class DataOps : public testing::Test {
     }
 
     Bench bench_;
+    int revision_{1};  ///< of the config in force
 };
 
 TEST_F(DataOps, GetReturnsFlagsAndTheCasOfTheSet) {
@@ -286,6 +287,54 @@ TEST_F(DataOps, FramingExtrasAreKeptOrRefused) {
     EXPECT_EQ(framed("\0"s), Status::kSuccess) << "barrier";
     EXPECT_EQ(framed("\x11\x01"s), Status::kSuccess) << "a majority of one node";
     EXPECT_EQ(framed("\x13\x01\x10\0"s, Opcode::kDelete), Status::kSuccess);
+}
+
+TEST_F(DataOps, OnAPlainConnectionNoValueGrowsBeyondAMebibyte) {
+    const auto concat = [this](Opcode opcode, size_t bytes) {
+        return bench_.ask({.opcode = opcode, .key = "key", .value = std::string(bytes, 'x')})
+                .status;
+    };
+    constexpr size_t kMost = 1 << 20;
+    set("key", std::string(700'000, 'v'));
+    EXPECT_EQ(concat(Opcode::kAppend, 700'000), Status::kE2big);
+    EXPECT_EQ(concat(Opcode::kPrepend, kMost - 700'000 + 1), Status::kE2big);
+    EXPECT_EQ(get("key").value.size(), 700'000U) << "as it was";
+    EXPECT_EQ(concat(Opcode::kAppend, kMost - 700'000), Status::kSuccess);
+    EXPECT_EQ(get("key").value.size(), kMost);
+    bench_.becomeCouchbase();
+    EXPECT_EQ(concat(Opcode::kAppend, 700'000), Status::kSuccess);
+}
+
+TEST_F(DataOps, AMajorityIsNotPromisedWhereTheMapHasReplicas) {
+    const auto durable = [this](Opcode opcode) {
+        const bool store = opcode == Opcode::kSet;
+        return bench_
+                .ask({.opcode = opcode,
+                      .key = "key",
+                      .value = store ? "new" : "",
+                      .extras = store ? storeExtras(0, 0) : "",
+                      .magic = protocol::Magic::kAltClientRequest,
+                      .framing = "\x11\x01"})
+                .status;
+    };
+    const auto publish = [this](const std::string& row) {
+        const std::string revision = std::to_string(++revision_);
+        bench_.server.config.publish(std::make_shared<const ClusterConfig>(ClusterConfig::parse(
+                R"({"rev":)" + revision + R"(,"nodesExt":[{"thisNode":true},{}],)" +
+                        R"("vBucketServerMap":{"serverList":["a:1","b:2"],"vBucketMap":[[0],)" +
+                        row + "]}}",
+                2)));
+    };
+    publish("[0,1]");
+    EXPECT_EQ(durable(Opcode::kSet), Status::kDurabilityImpossible);
+    EXPECT_EQ(get("key").status, Status::kKeyEnoent);
+    EXPECT_EQ(durable(Opcode::kGet), Status::kNotSupported);
+    EXPECT_EQ(set("key", "value").status, Status::kSuccess) << "nobody asked for a majority";
+    EXPECT_EQ(durable(Opcode::kDelete), Status::kDurabilityImpossible);
+    publish("[0,-1]");
+    EXPECT_EQ(durable(Opcode::kSet), Status::kDurabilityImpossible) << "one of two is no majority";
+    publish("[0]");
+    EXPECT_EQ(durable(Opcode::kSet), Status::kSuccess);
 }
 
 TEST_F(DataOps, PreserveExpiryKeepsThatOfADocumentThatIsThere) {

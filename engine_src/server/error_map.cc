@@ -57,6 +57,14 @@ std::vector<Entry> entries() {
             {Status::kEinternal, "EINTERNAL", "Internal error", {"internal"}},
             {Status::kEbusy, "EBUSY", "Busy", {"temp", "retry-later"}},
             {Status::kEtmpfail, "ETMPFAIL", "Temporary failure", {"temp", "retry-later"}},
+            {Status::kDurabilityInvalidLevel,
+             "DURABILITY_INVALID_LEVEL",
+             "Durability level is not served",
+             {"item-only", "invalid-input"}},
+            {Status::kDurabilityImpossible,
+             "DURABILITY_IMPOSSIBLE",
+             "Durability cannot be had",
+             {"item-only"}},
     };
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "protocol/extras.h"
+#include "server/bucket_job.h"
 #include "server/command.h"
 #include "server/op_target.h"
 
@@ -52,7 +53,6 @@ bool isPersisted(const CommandContext& context, Vbid vbid, Seqno seqno) {
 }
 
 // --- OBSERVE: what became of documents, by name
-// ---------------------------------------------------
 
 enum class KeyState : uint8_t {
     NotPersisted = 0x00,
@@ -61,10 +61,15 @@ enum class KeyState : uint8_t {
     DeletionNotPersisted = 0x81,
 };
 
-/// Appends the state of one document; false when its vBucket is not active here.
+/// Appends the state of one document; false when its vBucket is not here.
 bool observeKey(CommandContext& context, Vbid vbid, std::string_view key,
                 std::vector<uint8_t>& out) {
-    const auto found = context.server.bucket.getMeta(vbid, key, context.now);
+    auto& bucket = context.server.bucket;
+    if (!bucket.hasVBucket(vbid)) {
+        return false;
+    }
+    // In memory: a tombstone that is on disk only is as good as none.
+    const auto found = bucket.vbucket(vbid).observe(key, context.now);
     KeyState state = KeyState::NotFound;
     if (found.ok()) {
         const bool persisted = isPersisted(context, vbid, found.seqno);
@@ -106,7 +111,6 @@ After observe(CommandContext& context, const FrameView& request) {
 }
 
 // --- seqnos
-// ----------------------------------------------------------------------------------------
 
 After observeSeqno(CommandContext& context, const FrameView& request) {
     if (request.value.size() != sizeof(uint64_t)) {
@@ -188,7 +192,6 @@ After allSeqnos(CommandContext& context, const FrameView& request) {
 }
 
 // --- documents
-// -------------------------------------------------------------------------------------
 
 /// A document of a replica as it is: it expires where the active copy is.
 OpResult readReplica(const CommandContext& context, Vbid vbid, std::string_view key) {
@@ -243,26 +246,16 @@ After getRandomKey(CommandContext& context, const FrameView& request) {
     return After::Continue;
 }
 
-/// The first names of a vBucket from the given one on, in the order of their bytes.
-After getKeys(CommandContext& context, const FrameView& request) {
-    const uint32_t limit = protocol::decodeU32(request.extras, kDefaultKeys);
-    if (limit == 0 || limit > kMaxKeys) {
-        replyError(context, request, Status::kEinval, "Invalid arguments: number of keys");
-        return After::Continue;
+/// The first names of a vBucket from the given one on, in the order of their bytes, as they are
+/// answered.
+OpStatus findKeys(VBucket& vbucket, const std::string& from, uint32_t limit, uint32_t now,
+                  std::vector<uint8_t>& out) {
+    if (vbucket.state() != VbState::Active) {
+        return OpStatus::NotMyVbucket;
     }
-    VBucket* vbucket = vbucketOf(context, request);
-    if (vbucket == nullptr) {
-        return After::Continue;
-    }
-    if (vbucket->state() != VbState::Active) {
-        replyRefusal(context, request, OpStatus::NotMyVbucket);
-        return After::Continue;
-    }
-    const NonBucketGuard nobody;
     std::priority_queue<std::string> first;  // the largest on top: it goes when there are too many
-    const uint32_t now = context.now.seconds;
-    vbucket->hashTable().visit({}, [&](const HashIndex::Guard&, StoredValue& value) {
-        if (!value.isDeleted() && !value.isExpired(now) && value.key() >= request.keyText()) {
+    vbucket.hashTable().visit({}, [&](const HashIndex::Guard&, StoredValue& value) {
+        if (!value.isDeleted() && !value.isExpired(now) && value.key() >= from) {
             first.emplace(value.key());
             if (first.size() > limit) {
                 first.pop();
@@ -274,16 +267,40 @@ After getKeys(CommandContext& context, const FrameView& request) {
     for (; !first.empty(); first.pop()) {
         keys.push_back(first.top());
     }
-    if (keys.empty()) {
-        replyRefusal(context, request, OpStatus::KeyNotFound);
-        return After::Continue;
-    }
-    std::vector<uint8_t> out;
     for (auto key = keys.rbegin(); key != keys.rend(); ++key) {
         append(out, static_cast<uint16_t>(key->size()));
         out.insert(out.end(), key->begin(), key->end());
     }
-    replyValue(context, request, out);
+    return keys.empty() ? OpStatus::KeyNotFound : OpStatus::Ok;
+}
+
+After getKeys(CommandContext& context, const FrameView& request) {
+    const uint32_t limit = protocol::decodeU32(request.extras, kDefaultKeys);
+    if (limit == 0 || limit > kMaxKeys) {
+        replyError(context, request, Status::kEinval, "Invalid arguments: number of keys");
+        return After::Continue;
+    }
+    const Vbid vbid{request.header.vbucket()};
+    auto& bucket = context.server.bucket;
+    if (!bucket.hasVBucket(vbid)) {
+        replyRefusal(context, request, OpStatus::NotMyVbucket);
+        return After::Continue;
+    }
+    // Nothing that may change is looked at before: what waits has to find its job again.
+    const NonBucketGuard nobody;
+    const auto done =
+            beside(context, [&vbucket = bucket.vbucket(vbid), from = std::string(request.keyText()),
+                             limit, now = context.now.seconds](std::vector<uint8_t>& value) {
+                return findKeys(vbucket, from, limit, now, value);
+            });
+    if (!done) {
+        return After::AgainLater;
+    }
+    if (done->status() == OpStatus::Ok) {
+        replyValue(context, request, done->value());
+    } else {
+        replyRefusal(context, request, done->status());
+    }
     return After::Continue;
 }
 

@@ -78,6 +78,58 @@ TEST_F(ObserveOps, ObserveTellsOfEachKey) {
               Status::kNotMyVbucket);
 }
 
+TEST_F(ObserveOps, ObserveTellsOfAReplicasDocuments) {
+    set("a");
+    set("gone");
+    bench_.ask({.opcode = Opcode::kDelete, .key = "gone"});
+    persisted_ = 1;
+    become(VbState::Replica);
+    const auto state = [this](const std::string& key) {
+        const auto answer =
+                bench_.ask({.opcode = Opcode::kObserve,
+                            .value = "\0\0"s + big(static_cast<uint16_t>(key.size())) + key});
+        EXPECT_EQ(answer.status, Status::kSuccess) << key;
+        return answer.value.size() == 4 + key.size() + 9
+                       ? static_cast<unsigned char>(answer.value[4 + key.size()])
+                       : 0xff;
+    };
+    EXPECT_EQ(state("a"), 1);
+    EXPECT_EQ(state("gone"), 0x81);
+    EXPECT_EQ(state("none"), 0x80);
+    for (const VbState none : {VbState::Pending, VbState::Dead}) {
+        become(none);
+        EXPECT_EQ(bench_.ask({.opcode = Opcode::kObserve, .value = "\0\0\0\1a"s}).status,
+                  Status::kNotMyVbucket);
+    }
+}
+
+/// Counts what it is asked to look for on disk.
+class CountingBucket final : public Bucket {
+  public:
+    explicit CountingBucket(int& asked)
+        : Bucket(BucketType::Persistent, {.vbuckets = 4}), asked_(asked) {
+        setVBucketState(Vbid{0}, VbState::Active, OpTime::now());
+    }
+
+  private:
+    OpStatus findTombstone(Vbid, std::string_view, std::optional<ItemMeta>&) override {
+        ++asked_;
+        return OpStatus::Ok;
+    }
+    int& asked_;
+};
+
+/// A request may name ten thousand of them, and the front-end thread has others to serve.
+TEST(ObserveOfMissingKeys, ReadsNothingFromDisk) {
+    int asked = 0;
+    Bench bench(nullptr, 4, std::make_unique<CountingBucket>(asked));
+    bench.becomeCouchbase();
+    const auto answer = bench.ask({.opcode = Opcode::kObserve, .value = "\0\0\0\1a\0\0\0\1b"s});
+    EXPECT_EQ(answer.status, Status::kSuccess);
+    EXPECT_EQ(answer.value.size(), 2U * (4 + 1 + 9));
+    EXPECT_EQ(asked, 0);
+}
+
 TEST_F(ObserveOps, ObserveSeqnoTellsOfAHistoryAndItsEnd) {
     set("a");
     set("b");

@@ -211,7 +211,7 @@ void ReplicationSession::handleStreamAnswer(const FrameView& frame) {
         if (frame.value.size() != sizeof(uint64_t)) {
             throw std::runtime_error("a rollback to nowhere");
         }
-        rollBack(vbid, Seqno{loadBig<uint64_t>(frame.value.data())});
+        rollBack(vbid, *term, Seqno{loadBig<uint64_t>(frame.value.data())});
         return;
     }
     if (status != Status::kSuccess || frame.value.size() % 16 != 0) {
@@ -270,12 +270,12 @@ void ReplicationSession::handleEnd(Vbid vbid, dcp::EndStatus reason) {
     }
 }
 
-void ReplicationSession::rollBack(Vbid vbid, Seqno seqno) {
+void ReplicationSession::rollBack(Vbid vbid, uint64_t term, Seqno seqno) {
     {
         const BucketMemoryGuard guard(bucket_.memory());
         consumer_.closeStream(vbid);
     }
-    switch (bucket_.rollBackReplica(vbid, seqno, OpTime::now())) {
+    switch (bucket_.rollBackReplica(vbid, term, seqno, OpTime::now())) {
         case Bucket::RollBack::NotReplica:
             return;  // promoted while the request was under way: what it has is the truth now
         case Bucket::RollBack::StoreFailed:

@@ -65,7 +65,7 @@ class ReplicationSession {
     void handleAnswer(const protocol::FrameView& frame);
     void handleStreamAnswer(const protocol::FrameView& frame);
     void handleMessage(const protocol::FrameView& frame);
-    void rollBack(Vbid vbid, Seqno seqno);
+    void rollBack(Vbid vbid, uint64_t term, Seqno seqno);
     void acknowledge();
 
     Bucket& bucket_;

@@ -176,6 +176,21 @@ TEST_F(ReplicationSessionTest, WhatWasPromotedMeanwhileKeepsItsHistoryEvenAsARep
     EXPECT_EQ(bucket_->vbucket(kVb).failoverLog().entries(), own);
 }
 
+TEST_F(ReplicationSessionTest, WhatWasPromotedMeanwhileIsNotWipedByALateRollback) {
+    bucket_->setVBucketState(kVb, VbState::Active, OpTime::now());
+    const BucketMemoryGuard guard(bucket_->memory());
+    ASSERT_TRUE(bucket_->store(kVb, "key", StoreMode::Set, "value", {}, OpTime::now()).ok());
+    bucket_->setVBucketState(kVb, VbState::Replica, OpTime::now());
+    const std::vector<uint8_t> toNothing(sizeof(uint64_t));
+    send({.magic = Magic::kClientResponse,
+          .opcode = Opcode::kDcpStreamReq,
+          .vbucketOrStatus = protocol::raw(protocol::Status::kRollback),
+          .opaque = opaques_.back(),
+          .value = toNothing});
+    EXPECT_EQ(bucket_->vbucket(kVb).highSeqno(), Seqno{1});
+    EXPECT_EQ(bucket_->stats().storedValues, 1U);
+}
+
 TEST_F(ReplicationSessionTest, AStreamIsAskedForByTheHistoryOfWhatIsHere) {
     // The source was promoted at 3; another replica of its predecessor knows nothing of that.
     constexpr VbUuid kOld{8};

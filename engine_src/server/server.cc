@@ -81,8 +81,10 @@ void Server::stop() {
     for (auto& thread : threads_) {
         thread->stop();
     }
-    // Whoever stops the server persists next: nothing may be queued by then.
+    // Whoever stops the server persists next: nothing may be queued by then. And takes away what
+    // groups of statistics look at.
     bucketJobs_.stop();
+    statCollector_.stop();
 }
 
 void Server::onStop(int, short, void* self) {

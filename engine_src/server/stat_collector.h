@@ -36,6 +36,8 @@ class StatCollector {
 
     /// Any thread. `waker` is woken when the job is done.
     std::shared_ptr<const StatJob> ask(std::string_view group, std::shared_ptr<Waker> waker);
+    /// Returns when the group at work is collected; what waits behind it never is.
+    void stop() { thread_.stop(); }
 
   private:
     ServerContext& server_;

@@ -25,6 +25,7 @@ class StatCollectorTest : public ServerTest {
                 ++begun_;
                 begun_.notify_all();
                 released_.wait(false);
+                ++ended_;
                 return KeyValues{{"one", "1"}};
             });
         });
@@ -35,6 +36,7 @@ class StatCollectorTest : public ServerTest {
     }
 
     std::atomic<int> begun_{0};
+    std::atomic<int> ended_{0};
     std::atomic<bool> released_{false};
 };
 
@@ -79,17 +81,24 @@ TEST_F(StatCollectorTest, WhatItTakesIsChargedToNobody) {
     EXPECT_EQ(used(), before);
 }
 
-TEST_F(StatCollectorTest, AServerThatStopsDoesNotWaitForWhatIsQueued) {
+/// Whoever stops the server takes away next what groups look at.
+TEST_F(StatCollectorTest, AServerThatStopsWaitsForTheGroupAtWorkAndNoOther) {
     auto one = connect();
     auto two = connect();
     one.send(statBytes("slow"));
     begun_.wait(0);
-    two.send(getBytes("k") + statBytes("uuid"));
+    two.send(getBytes("k") + statBytes("slow"));
     EXPECT_EQ(two.receive(1).size(), 1U);
     server_->requestStop();
     loop_.join();
+    std::thread releasing([this] {
+        std::this_thread::sleep_for(200ms);
+        release();
+    });
     server_->stop();
-    release();
+    EXPECT_EQ(ended_, begun_);
+    EXPECT_EQ(begun_, 1);
+    releasing.join();
     server_.reset();
     EXPECT_TRUE(two.atEnd());
 }

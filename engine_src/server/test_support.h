@@ -95,8 +95,9 @@ inline std::vector<Answer> parseAnswers(protocol::Bytes bytes) {
 // Its statistics have cache lines of their own.
 class Bench {  // NOLINT(clang-analyzer-optin.performance.Padding)
   public:
-    explicit Bench(const UserStore* users = nullptr, uint16_t vbuckets = 4)
-        : bucket(makeBucket(vbuckets)),
+    explicit Bench(const UserStore* users = nullptr, uint16_t vbuckets = 4,
+                   std::unique_ptr<Bucket> own = {})
+        : bucket(own ? std::move(own) : makeBucket(vbuckets)),
           server{.bucket = *bucket,
                  .users = users,
                  .config =

@@ -106,7 +106,12 @@ def cluster_config(
             "nodeLocator": "vbucket",
             "nodes": nodes,
             "nodesExt": extended,
-            "bucketCapabilities": ["cbhello", "durableWrite", "nodesExt"],
+            # The engine waits for no replica: where there are some it keeps no durable write.
+            "bucketCapabilities": [
+                "cbhello",
+                *(["durableWrite"] if width == 1 else []),
+                "nodesExt",
+            ],
             "bucketCapabilitiesVer": "",
             "vBucketServerMap": {
                 "hashAlgorithm": "CRC",

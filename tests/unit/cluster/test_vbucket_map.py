@@ -49,6 +49,13 @@ def test_the_config_of_a_node() -> None:
     assert served["vBucketMap"] == [[0, 1], [1, 0], [0, 1], [1, 0]]
 
 
+def test_durable_writes_are_offered_where_there_are_no_replicas() -> None:
+    servers = [("h", 1), ("h", 2)]
+    for rows, offered in ([[0], [1]], True), ([[0], [1, 0]], False):
+        config = json.loads(cluster_config(servers, rows, this=0))
+        assert ("durableWrite" in config["bucketCapabilities"]) is offered
+
+
 @given(st.integers(2, 6), st.integers(1, 3), st.sampled_from([3, 16, 64]), st.randoms())
 def test_a_failover_leaves_every_copy_but_the_dead_nodes(nodes, replicas, vbuckets, draw) -> None:
     if replicas >= nodes:

@@ -1,0 +1,96 @@
+// Every allocation of what empties a persistent vBucket fails once, one after the other: store and
+// memory go on having the same documents.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <new>
+#include <utility>
+
+#include "bucket/persistent_bucket.h"
+#include "executor/fake_executor.h"
+#include "memory/failing_heap.h"
+#include "persistence/forwarding_store.h"
+#include "persistence/rocks_store.h"
+#include "persistence/temp_dir.h"
+
+namespace kv {
+namespace {
+
+/// What the store itself allocates never fails: that is RocksDB's business.
+class SparedStore final : public ForwardingStore {
+  public:
+    using ForwardingStore::ForwardingStore;
+
+    bool delVBucket(Vbid vbid) override {
+        const long left = std::exchange(allocationsLeft, -1);
+        const bool done = ForwardingStore::delVBucket(vbid);
+        allocationsLeft = left;
+        return done;
+    }
+};
+
+class PersistentAllocationFailure : public testing::Test {
+  protected:
+    static constexpr Vbid kVb{0};
+
+    PersistentAllocationFailure() {
+        BucketConfig config;
+        config.vbuckets = 1;
+        PersistenceConfig persistence;
+        persistence.dataDir = dir_.path();
+        bucket_ = std::make_unique<PersistentBucket>(
+                config, persistence, executor_, [&persistence](const std::string& path) {
+                    return std::make_unique<SparedStore>(
+                            std::make_unique<RocksStore>(path, persistence.rocks));
+                });
+        bucket_->setVBucketState(kVb, VbState::Active, OpTime::now());
+        bucket_->startFlushing();
+        for (const char* key : {"a", "b", "c"}) {
+            bucket_->store(kVb, key, StoreMode::Set, "value", {}, OpTime::now());
+        }
+        executor_.advance(std::chrono::seconds(1));
+    }
+    /// Runs `empty` with its first, second, ... allocation failing until it needs no more of them.
+    /// How many failed.
+    template <class Empty>
+    long failEach(VbState state, Empty empty) {
+        bucket_->setVBucketState(kVb, state, OpTime::now());
+        for (long nth = 0;; ++nth) {
+            bool failed = false;
+            allocationsLeft = nth;
+            try {
+                empty();
+            } catch (const std::bad_alloc&) {
+                failed = true;
+            }
+            allocationsLeft = -1;
+            const VBucket& vbucket = bucket_->vbucket(kVb);
+            const size_t left = failed ? 3 : 0;
+            EXPECT_EQ(vbucket.state(), state) << "allocation " << nth;
+            EXPECT_EQ(vbucket.hashTable().entries(), left) << "allocation " << nth;
+            EXPECT_EQ(vbucket.highSeqno(), Seqno{left}) << "allocation " << nth;
+            EXPECT_EQ(bucket_->storeOf(kVb).countLive(kVb), left) << "allocation " << nth;
+            if (!failed || HasFailure()) {
+                return nth;
+            }
+        }
+    }
+
+    TempDir dir_;
+    FakeExecutor executor_;
+    std::unique_ptr<PersistentBucket> bucket_;
+};
+
+TEST_F(PersistentAllocationFailure, AtTheDeletionOfAVBucket) {
+    const auto remove = [&] { bucket_->deleteVBucket(kVb, OpTime::now()); };
+    EXPECT_GE(failEach(VbState::Dead, remove), 2);
+}
+
+TEST_F(PersistentAllocationFailure, AtAResync) {
+    const auto reset = [&] { bucket_->resetVBucket(kVb, OpTime::now()); };
+    EXPECT_GE(failEach(VbState::Replica, reset), 2);
+}
+
+}  // namespace
+}  // namespace kv
