@@ -36,6 +36,11 @@ def value_of(key: int, version: int) -> bytes:
     return b"%d:%d:" % (key, version) + b"x" * (version * 37 % 300)
 
 
+def store(wire: Wire, key: bytes, value: bytes) -> int:
+    wire.send(set_frame(key, value))
+    return wire.answer().status
+
+
 class History:
     """What was sent and acknowledged. Version 0 is "not there"; deletions are versions too."""
 
@@ -291,6 +296,49 @@ def test_sigkill_of_the_active_node_in_mid_write_and_its_return_as_a_replica(
         assert backs or not cut_off, "it had nothing to roll back: the test proves nothing"
     assert 0 in rolled_back, "what it had replaced cannot come back: from the beginning"
     assert any(rolled_back), "new keys alone can be taken away"
+
+
+def test_a_version_that_the_old_active_never_stored_comes_back_to_it(
+    start_engine: Callable[..., Any], tmp_path: Path
+) -> None:
+    """It had replaced the version in memory, before a flush; the copy that took over has it."""
+
+    def start(node: int, *more: str) -> Any:
+        directory = ("--data-dir", str(tmp_path / f"node-{node}"))
+        return start_engine("--vbuckets", str(VBUCKETS), *directory, *more, kind="persistent")
+
+    def stored(engine: Any) -> dict[bytes, tuple[int, int, int, bytes]]:
+        return {key: document for (_, key), document in documents(engine.port).items()}
+
+    history = History()
+    active = start(0, "--param", "flusher_interval_ms=3000")
+    replica = start(1, "--replicate-from", f"127.0.0.1:{active.port}")
+    with Wire(active.port) as wire:
+        assert store(wire, b"first", b"1") == OK
+        wait_for_a_report(active.port, history)  # the next flush is in three seconds
+        assert store(wire, b"k", b"older") == OK
+        deadline = time.monotonic() + 30
+        while b"k" not in stored(replica):
+            assert time.monotonic() < deadline
+        wait_for_a_report(replica.port, history)
+        kill(replica)
+        assert store(wire, b"k", b"newer") == OK
+        wait_for_a_report(active.port, history)
+    kill(active)
+    replica = start(1)
+    set_states(replica.port, ACTIVE)
+    old = start(0, "--replicate-from", f"127.0.0.1:{replica.port}")
+    set_states(old.port, REPLICA)
+    deadline = time.monotonic() + 30
+    while "another history" not in old.log.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    with Wire(replica.port) as wire:
+        assert store(wire, b"last", b"1") == OK
+    while b"last" not in (had := stored(old)):
+        assert time.monotonic() < deadline
+    assert had == stored(replica)
+    assert had[b"k"][-1] == b"older"
 
 
 @pytest.mark.long
