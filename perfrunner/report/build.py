@@ -21,7 +21,7 @@ from perfrunner.report.noise import NOISE_FLOOR, aa_alarms, known_floors, noise_
 from perfrunner.report.numbers import percent_change, significant
 from perfrunner.report.profiles import cell_profiles
 from perfrunner.report.sentences import preface, sentences
-from perfrunner.report.sources import pinned_sources, same_builds, source_facts
+from perfrunner.report.sources import pinned_sources, same_builds, source_facts, trees_note
 from perfrunner.report.two_runs import COMPARED
 from perfrunner.report.variants import variant_facts
 from perfrunner.results.profiles import FACT as PROFILES
@@ -323,7 +323,7 @@ def _reproduce(data: ExperimentData) -> str:
     if blocks and not any(word.startswith(flag) for word in words):
         words += [flag, str(blocks)]
     words += pinned_sources(data)
-    return OPEN_HOME.sub(r"~/\1", shlex.join(words))
+    return OPEN_HOME.sub(r"~/\1", shlex.join(words)) + trees_note(data)
 
 
 def _without(words: list[str], flag: str) -> list[str]:

@@ -30,7 +30,7 @@ def contents(pages: Sequence[Page]) -> Iterable[str]:
 
 
 def overview(pages: Sequence[Page]) -> Iterable[str]:
-    """The published changes of primary metrics: claim, theirs, ours, verdict, and why they may differ."""
+    """The published changes: how many agree, those of primary metrics, and each that disagrees."""
     yield "| experiment, claim | of it | theirs | ours [95 %] | verdict | why they may differ |"
     yield "|:--|:--|--:|--:|:--|:--|"
     for page in pages:
@@ -38,25 +38,43 @@ def overview(pages: Sequence[Page]) -> Iterable[str]:
         if reference is None:
             continue
         kept = bool(page.experiments)
-        lines = headline_lines(lines_of(page), page.spec.primary)
+        compared = _compared(lines_of(page))
+        lines = headline_lines(compared, page.spec.primary)
         if kept:
-            lines = [line for line in lines if line.ours is not None]
+            lines = [ln for ln in compared if _is_shown(ln, ln in lines)]
+        name = f"[{page.path.stem}]({page.path.name}): {plain(reference.claim)}"
+        counts = _counts(compared) if kept else ""
+        yield f"| {name} | all {len(compared)} published changes | | | {counts} | {plain(reference.why)} |"
         for line in lines:
-            first = line is lines[0]
-            name = (
-                f"[{page.path.stem}]({page.path.name}): {plain(reference.claim)}" if first else ""
-            )
             what = plain(f"{line.table}: {line.label}, {line.variant}")
             ours = our_change(line) if kept else "on its page, not kept as data"
-            why = plain(reference.why) if first else ""
-            yield f"| {name} | {what} | {their_change(line)} | {ours} | {_word(line) if kept else ''} | {why} |"
+            yield f"|  | {what} | {their_change(line)} | {ours} | {_word(line) if kept else ''} |  |"
+
+
+def _is_shown(line: BesideLine, headline: bool) -> bool:
+    return line.ours is not None and (headline or line.agreement == "disagrees")
+
+
+def _counts(lines: Sequence[BesideLine]) -> str:
+    """`12 agree, 1 disagree, 3 cannot be judged (2 not measured)`."""
+    words = [line.agreement for line in lines]
+    text = (
+        f"{words.count('agrees')} agree, {words.count('disagrees')} disagree,"
+        f" {words.count('cannot tell')} cannot be judged"
+    )
+    missing = sum(line.ours is None for line in lines)
+    return f"{text} ({missing} not measured)" if missing else text
+
+
+def _compared(lines: Sequence[BesideLine]) -> list[BesideLine]:
+    """Those that have a published change, each once."""
+    found = [line for line in lines if line.effect is not None]
+    return list({(ln.metric.id, ln.cell, ln.variant): ln for ln in reversed(found)}.values())[::-1]
 
 
 def headline_lines(lines: Sequence[BesideLine], primary: Sequence[str]) -> list[BesideLine]:
-    """The compared lines of primary metrics, each once; all compared ones where no primary metric was published."""
-    compared = [line for line in lines if line.effect is not None]
-    first = [line for line in compared if line.metric.id in primary] or compared
-    return list({(ln.metric.id, ln.cell, ln.variant): ln for ln in reversed(first)}.values())[::-1]
+    """Those of primary metrics; all where no primary metric was published."""
+    return [line for line in lines if line.metric.id in primary] or list(lines)
 
 
 def _word(line: BesideLine) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from perfrunner.analysis.noise import is_aa
 from perfrunner.report.model import Fact
 from perfrunner.source import FACT
-from perfrunner.source.model import Distance, distance_of, source_of
+from perfrunner.source.model import IN_USE, Distance, distance_of, source_of
 
 WITHOUT_AN_ENGINE = ("microbench", "latency")  # types of workloads: a program runs alone
 
@@ -67,6 +67,19 @@ def pinned_sources(data: ExperimentData) -> list[str]:
         if source.revision and source.commit is not None:
             words += ["--source", f"{variant}={source.commit[:12]}"]
     return words
+
+
+def trees_note(data: ExperimentData) -> str:
+    """Behind the command that measures it again: of what content the named trees were, which no option gives back."""
+    recorded = data.experiment.facts.get(FACT)
+    if not isinstance(recorded, dict):
+        return ""
+    trees = [
+        f"{variant}: the tree had content {source.sha256[:12]}"
+        for variant, source in ((v, source_of(r)) for v, r in recorded["arms"].items())
+        if not source.revision and source.name != IN_USE
+    ]
+    return f"  # {'; '.join(trees)}" if trees else ""
 
 
 def same_builds(data: ExperimentData) -> Iterable[str]:

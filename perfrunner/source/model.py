@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 FACT = "sources"  # of an experiment: Sources.record()
+IN_USE = "engine source"  # the name of the source that a variant without `source` is built from
 MOST_LINES = 20  # of a log, a diffstat, a list of files
 
 

@@ -17,6 +17,7 @@ from perfrunner.errors import BuildError, UsageError
 from perfrunner.source.git import GitError, Repository, changes
 from perfrunner.source.interface import check_interface, check_tools, interface_of
 from perfrunner.source.model import (
+    IN_USE,
     MOST_LINES,
     Distance,
     ResolvedSource,
@@ -28,8 +29,6 @@ from perfrunner.source.switches import check_switches
 from perfrunner.spec.engine_tree import engine_in, is_engine_source
 from perfrunner.spec.model import Spec
 from perfrunner.spec.source import SourceSpec
-
-IN_USE = "engine source"  # the name of the source that a variant without `source` is built from
 
 
 @dataclass(frozen=True)

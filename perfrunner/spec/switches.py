@@ -65,10 +65,11 @@ class Numbers(Part):
 
 
 class Switch(Part):
-    """One switch."""
+    """One switch. `no_gain` says why no spec guards a gain of it; empty where one does."""
 
     name: Name
     about: str
+    no_gain: str = ""
     default: str
     choices: tuple[Choice, ...] = Field(alias="values")
     number: Numbers | None = None

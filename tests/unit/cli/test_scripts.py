@@ -68,6 +68,22 @@ def test_perf_lane_goes_on_after_a_lost_gain_but_not_after_ctrl_c(checkout):
     assert f"--out {checkout}/there" in interrupted.stdout
 
 
+@pytest.mark.parametrize(
+    ("code", "lanes"), [(0, ["test --slow", "perf-lane"]), (1, ["test --slow"])]
+)
+def test_the_long_lane_holds_the_known_gains(tmp_path, code, lanes):
+    for name in ("test", "perf-lane"):
+        program = tmp_path / "scripts" / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text('#!/bin/sh\necho "$(basename "$0")" "$@"\nexit "$CODE"\n')
+        program.chmod(0o755)
+    (tmp_path / ".ci").mkdir()
+    (tmp_path / ".ci" / "nightly").write_bytes((ROOT / ".ci" / "nightly").read_bytes())
+    found = call(tmp_path, "../.ci/nightly", code=code)
+    assert [line.strip() for line in found.stdout.splitlines()] == lanes
+    assert found.returncode == code
+
+
 def test_publish_measures_with_what_it_was_given_and_renews_the_page(checkout):
     found = call(checkout, "publish", "plain", "--profile", "historic", "--resume")
     assert found.stdout.splitlines() == [

@@ -13,7 +13,7 @@ import yaml
 from perfrunner.analysis import Cell
 from perfrunner.errors import StoreError, UsageError
 from perfrunner.report import build_report, render
-from perfrunner.report.pages import charts_of, data_file, image_file
+from perfrunner.report.pages import charts_of, data_file, image_file, lines_of, read_page
 from perfrunner.report.publish import publish
 from perfrunner.report.renewal import renewed
 from perfrunner.results.archive import archive_bytes, read_archive
@@ -115,6 +115,32 @@ def test_publishing_keeps_the_numbers_and_renews_page_chart_and_index(page, data
     assert f"| [A page](quickstart.md) | three allocators | `spec.yaml` | {trials} | " in index
     assert "[quickstart](quickstart.md): faster" in index
     assert "✔ agrees" in index
+
+
+def test_the_overview_counts_every_published_change_and_shows_each_that_disagrees(page, data):
+    spec = yaml.safe_load((page.parents[2] / "spec.yaml").read_text())
+    (table,) = spec["reference"]["tables"]
+    arms = [v for v in spec["variants"] if v != "glibc"]
+    table["rows"] += [
+        # Not primary; ours goes the other way: less time an operation where there are more of them.
+        {"metric": "server_cpu_us_per_op", "label": "CPU", "values": {"glibc": 1.0, arms[1]: 9.0}},
+        {"metric": "step_s", "label": "unmeasured", "values": {"glibc": 1, arms[0]: 2}},
+    ]
+    (page.parents[2] / "spec.yaml").write_text(yaml.safe_dump(spec, sort_keys=False))
+    publish(page, data)
+    index = (page.parent / "README.md").read_text()
+    agreements = [line.agreement for line in lines_of(read_page(page)) if line.effect is not None]
+    assert len(agreements) == 4
+    for word, verb in (
+        ("agrees", "agree"),
+        ("disagrees", "disagree"),
+        ("cannot tell", "cannot be judged"),
+    ):
+        assert f"{agreements.count(word)} {verb}" in index
+    assert "1 not measured" in index
+    assert "| rate: CPU, " in index
+    assert index.count("disagrees |") == agreements.count("disagrees") == 1
+    assert "unmeasured" not in index
 
 
 def test_a_chart_of_series_is_of_the_run_and_stays_when_only_its_numbers_are_there(page, data):

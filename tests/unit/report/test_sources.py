@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import html
 import json
+import shlex
 
 import pytest
 
@@ -69,6 +70,17 @@ def test_every_format_names_the_sources(from_sources, style):
     text = " ".join(render(build_report(from_sources[0]), style, verbose=True).split())
     assert "fix.patch" in text
     assert "lists: one walk" in text
+
+
+def test_the_reproduce_line_names_the_content_of_a_tree(from_sources):
+    """No option can give a tree's content back: whoever runs it again sees whether it is that tree."""
+    data, first, second = from_sources
+    tree = dataclasses.replace(TREE, name="dir ../kv")
+    data.experiment.facts["sources"]["arms"][second] = as_record(tree)
+    line = build_report(data).reproduce
+    assert f"--source {first}=111111111111" in line
+    assert line.endswith(f"  # {second}: the tree had content dddddddddddd")
+    assert shlex.split(line, comments=True) == shlex.split(line.split("  # ")[0])
 
 
 def test_the_reproduce_line_names_the_commits(from_sources):
