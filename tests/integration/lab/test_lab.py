@@ -18,6 +18,7 @@ from perfrunner.cluster import Host, LinkLost, open_host
 from perfrunner.errors import HostError
 from perfrunner.spec.cluster import HostSpec
 from tests.support.netlab import Lab, LabError
+from tests.support.netlab.__main__ import main
 from tests.support.netlab.client import ROOT
 
 pytestmark = pytest.mark.integration
@@ -137,6 +138,30 @@ def test_a_long_cable_can_be_pulled(lab: Lab) -> None:
     lab.heal("lab1")
     with host(lab, "lab1") as one:
         assert seconds_of(lambda: one.transport.run(["true"])) > 0.04
+
+
+def test_the_command_line_has_every_fault(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What pytest can do to a host, a person can."""
+
+    def command(*words: str) -> None:
+        monkeypatch.setattr(sys, "argv", ["scripts/lab", *words])
+        assert main() == 0
+
+    monkeypatch.setattr("tests.support.netlab.__main__.Layout", lambda *_: lab.layout)
+    reach = ["timeout", "2", "bash", "-c", f"exec 3<>/dev/tcp/{lab.hosts['lab2']}/22"]
+    command("part", "lab1", "lab2")
+    with pytest.raises(LabError):
+        lab.run("lab1", *reach)
+    command("join", "lab1", "lab2")
+    lab.run("lab1", *reach)
+    with host(lab, "lab1") as one:
+        before = one.boot_id()
+    command("reboot", "lab1")
+    with host(lab, "lab1") as one:
+        assert one.boot_id() != before
+    command("crash", "lab1")
+    assert not lab.ask("status")["hosts"]["lab1"]["on"]
+    command("boot", "lab1")
 
 
 def test_what_the_lab_cannot_do_is_an_error(lab: Lab) -> None:

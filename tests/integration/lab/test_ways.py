@@ -120,6 +120,21 @@ def test_the_doctor_looks_at_every_pair(lab: Lab) -> None:
     }
 
 
+def test_the_doctor_does_not_ask_for_sshd_on_a_data_network(lab: Lab) -> None:
+    """Engines work where a firewall drops port 22, and do not where it drops all others."""
+    rule = ["to", lab.hosts["lab2"], "ipproto", "tcp", "sport"]
+    cluster = lab.cluster(["lab1"], ["lab2"])
+    for ports, grades in (("22", {"ok", "warning"}), ("23-65534", {"problem"})):
+        lab.run("lab1", "ip", "rule", "add", *rule, ports, "blackhole")
+        try:
+            (pair,) = [f for f in examine(cluster, None) if f.subject == "network"]
+        finally:
+            lab.run("lab1", "ip", "rule", "delete", *rule, ports, "blackhole")
+        assert pair.grade in grades, pair
+        assert ("MB/s" in pair.text) == (ports == "22"), pair
+    lab.assert_idle()
+
+
 def test_the_doctor_names_a_narrow_cable(lab: Lab) -> None:
     lab.limit("lab1", 80)
     found = examine(lab.cluster(["lab1"], ["lab2"]), None)

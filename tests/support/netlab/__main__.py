@@ -20,6 +20,7 @@ examples:
   scripts/lab limit lab2 100            100 Mbit/s; `limit lab2 0` takes it off
   scripts/lab delay lab2 20 1           20 ms each way, 1 % of the frames lost; `delay lab2 0` takes it off
   scripts/lab clock lab2 3600           an hour ahead
+  scripts/lab part lab1 lab2            they lose each other only; join puts it right
   scripts/lab power-off lab1; scripts/lab boot lab1
   scripts/lab down
 """
@@ -42,10 +43,19 @@ def main() -> int:
         ("heal", "put it back"),
         ("power-off", "pull a host's plug"),
         ("boot", "switch it on again"),
+        ("crash", "end all that runs on it; boot switches it on again"),
+        ("reboot", "pull its plug and switch it on again"),
         ("freeze", "stop its sshd without ending it"),
         ("thaw", "let it go on"),
     ):
         verbs.add_parser(verb, help=text).add_argument("host")
+    for verb, text in (
+        ("part", "two hosts lose each other, and nobody else"),
+        ("join", "they find each other again"),
+    ):
+        pair = verbs.add_parser(verb, help=text)
+        pair.add_argument("host")
+        pair.add_argument("other")
     limit = verbs.add_parser("limit", help="the rate of a host's cable, Mbit/s; 0: none")
     limit.add_argument("host")
     limit.add_argument("rate", type=float)
@@ -83,6 +93,11 @@ def _do(lab: Lab, given: argparse.Namespace) -> int:
         )
     elif given.verb == "clock":
         lab.set_clock(given.host, given.seconds)
+    elif given.verb in ("part", "join"):
+        lab.ask(given.verb, a=given.host, b=given.other)
+    elif given.verb == "reboot":
+        lab.power_off(given.host)
+        lab.boot(given.host)
     elif given.verb not in ("status", "down"):
         lab.ask(given.verb.replace("-", "_"), host=given.host)
     if given.verb in ("up", "status"):
