@@ -16,6 +16,7 @@ from perfrunner.cli.report import (
     format_option,
     load,
     output_option,
+    png_option,
     verbose_option,
     write_report,
 )
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 )
 @format_option
 @charts_option
+@png_option
 @options.out_option
 @output_option
 @all_option
@@ -66,6 +68,7 @@ def command(
     every: bool,
     verbose: bool,
     with_hosts: bool,
+    png: bool,
 ) -> None:
     """Compare B against A: two variants of an experiment, or two experiments (ids, spec names, days) or builds."""
 
@@ -79,6 +82,7 @@ def command(
         charts_dir,
         every=every,
         verbose=verbose,
+        png=png,
     )
 
 

@@ -35,8 +35,9 @@ charts_option = click.option(
     "charts_dir",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Also write every chart to DIR, as PNG and SVG.",
+    help="Also write the charts to DIR as SVG, the comparison as PNG, too; with --all also those of other metrics.",
 )
+png_option = click.option("--png", is_flag=True, help="With --charts: every chart as PNG, too.")
 output_option = click.option(
     "--output",
     "output",
@@ -82,6 +83,7 @@ verbose_option = click.option(
 @click.argument("experiment", required=False, shell_complete=complete.experiments)
 @format_option
 @charts_option
+@png_option
 @options.out_option
 @output_option
 @click.option(
@@ -113,6 +115,7 @@ def command(
     fail_on: str | None,
     page: Path | None,
     add: bool,
+    png: bool,
 ) -> None:
     """Report an EXPERIMENT: an id, the start of one, or a spec's name; default is the latest."""
     from perfrunner.report import build_report
@@ -128,7 +131,7 @@ def command(
         return
     with _keeping_all():
         report = build_report(data, baseline)
-    write_report(report, data, fmt, output, charts_dir, every=every, verbose=verbose)
+    write_report(report, data, fmt, output, charts_dir, every=every, verbose=verbose, png=png)
     gate(ctx, document(report), fail_on)
 
 
@@ -170,6 +173,7 @@ def write_report(
     *,
     every: bool,
     verbose: bool,
+    png: bool,
 ) -> None:
     """To stdout, or to files whose paths are told on stderr."""
     from perfrunner.report import render, write_charts, write_html
@@ -186,7 +190,7 @@ def write_report(
         else:
             note(f"report {write_whole(output, text.encode())}")
     if charts_dir is not None:
-        written, problems = write_charts(report, data, charts_dir)
+        written, problems = write_charts(report, data, charts_dir, png=png, every=every)
         for problem in problems:
             note(f"warning: {problem}")
         note(f"charts {charts_dir} ({len(written)} files)")

@@ -19,14 +19,17 @@ STATIC = ("reference", "trials", "fragmentation", "series")
 
 
 def write_charts(
-    report: Report, data: ExperimentData, directory: Path
+    report: Report, data: ExperimentData, directory: Path, *, png: bool = False, every: bool = False
 ) -> tuple[list[Path], list[str]]:
-    """Every chart as NAME.svg and NAME.png; the paths, and notes on what could not be drawn."""
+    """The main charts (`every`: all) as NAME.svg, the one to attach (`png`: all) also as NAME.png; the paths, and
+    notes on what could not be drawn.
+    """
     from perfrunner.report.charts import draw_charts
+    from perfrunner.report.names import main_charts
     from perfrunner.report.raw import read_raw
 
     raw = read_raw(report, data)
-    charts = draw_charts(report, data, raw, png=True)
+    charts = draw_charts(report, data, raw, png=png or main_charts(report), every=every)
     written: list[Path] = []
     for chart in charts:
         for suffix, content in ((".svg", chart.svg), (".png", chart.png)):

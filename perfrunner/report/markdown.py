@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from perfrunner.report.beside_markdown import beside_section
 from perfrunner.report.beside_markdown import plain as _plain
-from perfrunner.report.names import main_chart
+from perfrunner.report.names import main_charts
 from perfrunner.report.numbers import (
     ARROWS,
     change,
@@ -108,8 +108,7 @@ def _lines(report: Report, *, every: bool) -> Iterable[str]:
 
 def _chart(report: Report, charts: Path | None) -> Iterable[str]:
     """Which file to attach: pictures cannot be a part of what is pasted."""
-    for metric in list(primary_rows(report))[:1]:
-        name = f"{main_chart(metric)}.png"
+    for name in (f"{chart}.png" for chart in main_charts(report)):
         if charts is not None:
             yield f"Chart to attach: `{hidden(str(charts / name))}`"
         else:

@@ -8,12 +8,25 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from perfrunner.report.model import Report
+
 LEAST = 5  # columns that a shortened name needs: two ends, a gap and a number
 
 
-def main_chart(metric: str) -> str:
-    """The chart that shows at a glance what came out for a metric, as `--charts` names it (without its suffix)."""
-    return f"forest-{re.sub(r'[^A-Za-z0-9]+', '-', metric).strip('-').lower()}"
+def main_charts(report: Report) -> tuple[str, ...]:
+    """The one that shows at a glance what came out, as `--charts` names it (without its suffix); none without effects.
+
+    The comparison; where nothing has an interval yet, the forest of the first primary metric.
+    """
+    from perfrunner.report.charts.comparison import compared_metrics
+    from perfrunner.report.selection import primary_rows
+
+    if compared_metrics(report.comparison):
+        return ("comparison",)
+    return tuple(
+        f"forest-{re.sub(r'[^A-Za-z0-9]+', '-', metric).strip('-').lower()}"
+        for metric in list(primary_rows(report))[:1]
+    )
 
 
 def short_names(names: Sequence[str], room: int, gap: str = "…") -> dict[str, str]:

@@ -36,7 +36,7 @@ MOST_OTHERS = 5  # exploratory metrics that changed and get a chart of their own
 
 @dataclass(frozen=True)
 class Chart:
-    """A drawn chart. `label` says in a sentence what it shows; `main` ones are not folded away."""
+    """A drawn chart. `label` says in a sentence what it shows; `main` ones are drawn unless all are asked for."""
 
     name: str
     title: str
@@ -65,23 +65,29 @@ def draw_charts(
     data: ExperimentData,
     raw: RawSeries,
     *,
-    png: bool = False,
+    png: bool | Collection[str] = False,
     names: Collection[str] = (),
     only: Collection[str] | None = None,
+    every: bool = True,
     processes: int | None = None,
 ) -> list[Chart]:
     """The charts; only those of `names` (the part before the first hyphen), if any are given; of `only` whole names.
+    Without `every` only the main ones.
 
-    `processes`: see `share_out`.
+    `png`: of all of them, of none, or of those whose names it has. `processes`: see `share_out`.
     """
     wanted = [
         chart
         for chart in _wanted(report, data, raw)
-        if (only is None or chart.name in only)
+        if (every or chart.main)
+        and (only is None or chart.name in only)
         and (not names or (chart.main and chart.name.split("-", maxsplit=1)[0] in names))
     ]
     with drawing():
-        drawn = share_out([partial(_drawn, chart, png=png) for chart in wanted], processes)
+        pictured = {chart.name for chart in wanted} if png is True else set(png or ())
+        drawn = share_out(
+            [partial(_drawn, chart, png=chart.name in pictured) for chart in wanted], processes
+        )
     return [chart for chart in drawn if chart is not None]
 
 
@@ -123,7 +129,7 @@ def _wanted(report: Report, data: ExperimentData, raw: RawSeries) -> Iterable[_W
     for metric in primary:
         yield _Wanted(f"order-{_slug(metric)}", f"Did the machine drift? {names[metric]}, trial after trial",
                f"{metric} of each trial over the time it ran: shows drift of the machine",
-               True, partial(order_chart, comparison, cells, metric))  # fmt: skip
+               metric == primary[0], partial(order_chart, comparison, cells, metric))  # fmt: skip
     for blocks in cells:
         yield _Wanted(f"rounds-{_slug(str(blocks.cell))}",
                f"Does the change hold from round to round? {blocks.cell}",

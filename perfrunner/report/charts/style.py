@@ -91,6 +91,7 @@ SETTINGS: dict[str, Any] = {
 def drawing() -> Iterator[None]:
     """Our settings, whatever the user's matplotlibrc says, and nothing left behind."""
     import matplotlib as mpl
+    from matplotlib import collections, figure, legend  # noqa: F401  # once, before others are forked
     from matplotlib.backends import backend_agg, backend_svg  # noqa: F401  # before others are forked
 
     with mpl.rc_context():
@@ -169,6 +170,11 @@ def _lay_out(figure: Figure) -> None:
     engine: Any = figure.get_layout_engine()
     if engine is not None:
         for axes in figure.axes:
+            for drawn in (
+                *axes.lines,
+                *axes.collections,
+            ):  # they lie within the axes, or are cut there
+                drawn.set_in_layout(False)
             for axis in (axes.xaxis, axes.yaxis):
                 if (
                     not axis.get_label_text()

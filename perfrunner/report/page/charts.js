@@ -58,7 +58,7 @@
         formatter: (p) => (p.data && p.data.tip) || '' },
       xAxis: axis({ type: 'value', splitLine: { show: false }, ...x }), yAxis: axis({ type: state.log ? 'log' : 'value', nameGap: 48, ...y }),
       dataZoom: more.zoom === false ? [] : [{ type: 'inside', xAxisIndex: 0, zoomOnMouseWheel: 'ctrl', moveOnMouseWheel: false, filterMode: 'none' }],
-      series,
+      series: series.map((s) => ({ ...s, silent: true })),  // the nearest point answers the pointer (points.js), no other one
     };
   }
 

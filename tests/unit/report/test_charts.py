@@ -246,5 +246,10 @@ def test_files_are_written_whole(make, tmp_path):
     assert sorted(p.name for p in (tmp_path / "charts").iterdir()) == sorted(
         p.name for p in written
     )
-    assert {p.suffix for p in written} == {".svg", ".png"}
-    assert all(p.read_bytes().startswith(b"\x89PNG") for p in written if p.suffix == ".png")
+    assert [p.name for p in written if p.suffix == ".png"] == ["comparison.png"]
+    every, _ = write_charts(report, data, tmp_path / "every", png=True, every=True)
+    pictures = [p for p in every if p.suffix == ".png"]
+    assert {p.name for p in written} < {p.name for p in every}
+    assert not any(p.name.startswith("trials-latency") for p in written)
+    assert len(every) == 2 * len(pictures)
+    assert all(p.read_bytes().startswith(b"\x89PNG") for p in pictures)

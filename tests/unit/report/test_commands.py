@@ -71,7 +71,8 @@ def test_report_writes_files(run, tmp_path):
         out=tmp_path,
     )
     assert (tmp_path / "r.html").stat().st_size > 80_000
-    assert (tmp_path / "c" / "forest-ops-per-s.png").exists()
+    assert [path.name for path in (tmp_path / "c").glob("*.png")] == ["comparison.png"]
+    assert (tmp_path / "c" / "forest-ops-per-s.svg").exists()
     assert "r.html" in result.stderr
 
 

@@ -108,9 +108,9 @@ def test_the_chart_to_attach_is_named_and_is_drawn_under_that_name(report, data,
     (line,) = [
         x for x in render(report, "markdown").splitlines() if x.startswith("Chart to attach")
     ]
-    assert line == "Chart to attach: `charts/forest-ops-per-s.png`, which `--charts charts` draws"
-    drawn = draw_charts(report, data, read_raw(report, data), names=("forest",))
-    assert "forest-ops-per-s" in {chart.name for chart in drawn}
+    assert line == "Chart to attach: `charts/comparison.png`, which `--charts charts` draws"
+    drawn = draw_charts(report, data, read_raw(report, data), names=("comparison",))
+    assert {chart.name for chart in drawn} == {"comparison"}
     words = ["report", "--format", "markdown", "--charts", str(tmp_path), "--out", str(demo)]
     text = CliRunner().invoke(main, words, catch_exceptions=False).stdout
     path = re.search(r"Chart to attach: `([^`]+)`\n", text)[1]
