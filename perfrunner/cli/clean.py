@@ -91,9 +91,9 @@ def command(
         builds = hosts = True
     targets: list[Target] = []
     if builds:
-        targets += _builds(cache_dir, keep)
+        targets += builds_in(cache_dir, keep)
     if hosts:
-        targets += _hosts(None if cluster is None else load_cluster(cluster), keep)
+        targets += leftovers_on(None if cluster is None else load_cluster(cluster), keep)
     targets += [_experiment(out_dir, experiment) for experiment in results]
     if targets and not yes:
         _ask(targets)
@@ -125,7 +125,8 @@ def _line(target: Target) -> str:
     return target.what if target.bytes is None else f"{target.what} ({size(target.bytes)})"
 
 
-def _builds(cache_dir: Path, keep: int | None) -> list[Target]:
+def builds_in(cache_dir: Path, keep: int | None) -> list[Target]:
+    """What goes of a cache: all of it, or the artifacts beyond the `keep` that were used last."""
     if not cache_dir.is_dir() or not any(cache_dir.iterdir()):
         return []
     from perfrunner.build.cache import CACHE_TAG
@@ -186,7 +187,8 @@ def _no_builds(cache_dir: Path) -> Iterator[None]:
         yield
 
 
-def _hosts(cluster: ClusterSpec | None, keep: int | None) -> list[Target]:
+def leftovers_on(cluster: ClusterSpec | None, keep: int | None) -> list[Target]:
+    """What goes of the hosts (None: this machine): all of it, or the artifacts beyond `keep`. HostError."""
     from perfrunner.spec.cluster import DEFAULT_WORK_DIR, HostSpec
 
     if cluster is not None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ import click
 
 from perfrunner.cli import options
 from perfrunner.cli.nightly_place import EVER, Before, Place
-from perfrunner.cli.output import abandon_stdout
+from perfrunner.cli.output import abandon_stdout, note
 from perfrunner.cli.report import PAGE
 from perfrunner.errors import (
     EXIT_FAILED,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from perfrunner.analysis.history import History
     from perfrunner.report.mail import SpecNight
     from perfrunner.results import ExperimentRecord, ResultStore
+    from perfrunner.spec import Spec
 
 LOG_LINES = 12  # of a run that failed, in the mail
 
@@ -56,7 +58,7 @@ LOG_LINES = 12  # of a run that failed, in the mail
     type=click.IntRange(min=1),
     default=30,
     show_default=True,
-    help="HTML reports and logs that stay, of each spec.",
+    help="HTML reports and logs of each spec that stay, and builds (those used last) here and on each host.",
 )
 @click.option(
     "--site",
@@ -87,6 +89,7 @@ def command(
     after: dict[str, Before] = {}
     nights: list[SpecNight] = []
     histories: dict[str, Sequence[History]] = {}
+    ran: list[Spec] = []
     for path in specs:
         began = datetime.now(timezone.utc)
         try:
@@ -106,6 +109,8 @@ def command(
         found = _histories(place.out, spec.name)
         night = _night(place, spec.name, code, log, began, Before(last.failed, told), found)
         nights.append(night)
+        if not night.failed:
+            ran.append(spec)
         histories[spec.name] = found
         after[spec.name] = Before(night.failed, max([told, *(h.newest_at or told for h in found)]))
         place.keep_newest(spec.name, keep)
@@ -115,9 +120,27 @@ def command(
     write_whole(place.trend, trend_page(histories, made).encode())
     if site is not None:
         _with_store(place.out, lambda _: write_site([place.out], site))
+    _remove_old_builds(cache_dir, ran, keep)
     if any(night.failed for night in nights):
         ctx.exit(EXIT_FAILED)
     ctx.exit(EXIT_VERDICT if any(night.worse for night in nights) else EXIT_OK)
+
+
+def _remove_old_builds(cache_dir: Path, specs: Sequence[Spec], keep: int) -> None:
+    """Beyond the `keep` that were used last; one night's stay whatever their number. What cannot go now goes later."""
+    from perfrunner.cli.clean import builds_in, leftovers_on
+
+    keep = max(keep, sum(len(spec.variants) + 1 for spec in specs))  # 1: the load tools
+    clusters = {spec.cluster.model_dump_json(): spec.cluster for spec in specs}.values()
+    places = [partial(leftovers_on, cluster, keep) for cluster in clusters]
+    if specs:
+        places.append(partial(builds_in, cache_dir, keep))
+    for targets in places:
+        try:
+            for target in targets():
+                target.remove()
+        except PerfrunnerError as error:
+            note(f"old builds stay: {error.message}")
 
 
 def _tell(mail: str) -> None:

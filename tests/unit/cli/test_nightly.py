@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import subprocess
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from perfrunner.build.cache import CACHE_TAG
 from perfrunner.cli import main, nightly
 from perfrunner.results import ExperimentRecord, ResultStore, TrialRecord
 
@@ -88,6 +90,8 @@ class Nights:
 @pytest.fixture
 def nights(cli, monkeypatch):
     played = Nights(cli.directory)
+    spec = cli.directory / "spec.yaml"  # nothing of this machine's own host directory
+    spec.write_text(spec.read_text().replace("h: {}", f"h: {{work_dir: {cli.directory}/work}}"))
     monkeypatch.setattr(nightly, "run_spec", played)
     return played
 
@@ -332,6 +336,34 @@ def test_so_many_reports_and_logs_are_kept_and_the_trend_page_is_renewed(one, cl
     assert "ops_per_s, pf · persistent: je against glibc" in trend
     state = json.loads((place / "state.json").read_text())
     assert state == {"small": {"failed": "", "told": "2026-10-04T02:00:00+00:00"}}
+
+
+def artifacts(directory, count):
+    for number in range(count):
+        artifact = directory / "artifacts" / f"b{number}"
+        artifact.mkdir(parents=True)
+        os.utime(artifact, (1e9 + number, 1e9 + number))
+    return directory / "artifacts"
+
+
+@pytest.mark.parametrize(("keep", "stay"), [("5", 5), ("1", 4)], ids=["5", "all of one night"])
+def test_so_many_builds_are_kept_here_and_on_the_hosts(one, cli, keep, stay):
+    """Each night with a new source adds one for each arm, of tens of megabytes."""
+    places = [artifacts(cli.directory / name, 7) for name in ("cache", "work")]
+    (cli.directory / "cache" / CACHE_TAG).touch()
+    one(3, 3, "--keep", keep)
+    assert {len(list(place.iterdir())) for place in places} == {7}, "nothing ran there"
+    one(0.0, None, "--keep", keep)
+    for place in places:
+        assert sorted(path.name for path in place.iterdir()) == [f"b{n}" for n in range(7)][-stay:]
+
+
+def test_builds_that_cannot_be_removed_take_no_news_with_it(one, nights, cli):
+    artifacts(cli.directory / "cache", 7)  # not marked as a cache of ours
+    nights.next = 0.0
+    result = CliRunner().invoke(main, ["nightly", "spec.yaml", "--keep", "5"])
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "old builds stay: " in result.stderr
 
 
 def test_what_cannot_be_gone_on_with_is_begun_anew(tmp_path, monkeypatch):
