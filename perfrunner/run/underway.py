@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import perfrunner
 from perfrunner.build.place import Builder, open_builder
@@ -57,8 +57,9 @@ from perfrunner.spec.model import Spec
 
 STOP_GRACE_S = 5.0
 REGAIN_PATIENCE_S = 600.0  # a host that restarts is back by then
-PROOF_TRIES = 3
+LINKED_TRIES = 3
 LOCK_LOST = "this run's lock on a host was lost with the connection"
+Done = TypeVar("Done")
 LEFT_OUT = "left out of the ensemble: it failed more than once and never succeeded"
 
 
@@ -238,19 +239,23 @@ class RunUnderWay:
         self.reference = hosts.facts
         if not hosts.locked:
             self._regain(hosts, LOCK_LOST)
-        for _ in range(PROOF_TRIES):
+        return self._until_held(
+            hosts,
+            "the proofs were",
+            lambda: deploy_and_prove(self.spec, builds, hosts, self.listener, self._store_build),
+        )
+
+    def _until_held(self, hosts: RunHosts, what: str, work: Callable[[], Done]) -> Done:
+        """Work that no unit is: a link that is lost meanwhile costs all of it, and it is done anew."""
+        for _ in range(LINKED_TRIES):
             try:
-                deployed = deploy_and_prove(
-                    self.spec, builds, hosts, self.listener, self._store_build
-                )
+                done = work()
                 _check_held(hosts)
-                return deployed
+                return done
             except LinkLost as lost:
                 reason = str(lost)
             self._regain(hosts, reason)
-        raise HostError(
-            f"the proofs were cut off {PROOF_TRIES} times: {reason}", "is the network steady?"
-        )
+        raise HostError(f"{what} cut off {LINKED_TRIES} times: {reason}", "is the network steady?")
 
     def _measure(
         self,
@@ -318,7 +323,13 @@ class RunUnderWay:
             if self._hopeless([result for result in results if result.task in unit.tasks]):
                 return
             self.blocks = precise.look(task.block, self.blocks)
-        afterwards.run(runner)
+        if not hosts.locked:
+            self._regain(hosts, LOCK_LOST)
+        self._until_held(
+            hosts,
+            "what follows the last block was",
+            lambda: afterwards.run(runner, held=lambda: _check_held(hosts)),
+        )
 
     def _hopeless(self, results: Sequence[TrialResult]) -> bool:
         """Whether to stop here, and why: told like a failure."""
