@@ -36,7 +36,7 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.pool import NullPool
 
-from perfrunner.errors import StoreError
+from perfrunner.errors import EXIT_AWAY, StoreError
 from perfrunner.results.schema import SCHEMA_VERSION, metadata, schema_table
 from perfrunner.results.upgrade import upgrade
 
@@ -208,6 +208,8 @@ SQLITE_ERRORS: tuple[tuple[str, str, str | None], ...] = (
 
 class ServerAwayError(StoreError):
     """A server cannot be reached, or stopped in the middle: it may be back in a moment."""
+
+    exit_code = EXIT_AWAY
 
 
 def _explain(error: SQLAlchemyError, place: str) -> StoreError:

@@ -443,7 +443,8 @@ class RunUnderWay:
         with contextlib.suppress(PerfrunnerError, OSError):
             self.store.set_state(self.opened.experiment.id, "failed")
         with contextlib.suppress(OSError):
-            self.journal.append("failed", error=str(error))
+            code = error.exit_code if isinstance(error, PerfrunnerError) else EXIT_FAILED
+            self.journal.append("failed", error=str(error), exit=code)
 
     def _stop_everything(self, hosts: RunHosts) -> None:
         try:

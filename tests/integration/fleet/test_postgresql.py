@@ -109,6 +109,28 @@ def test_two_drivers_and_three_groups_outlive_a_database_that_is_away(
 
 
 @pytest.mark.long
+def test_a_run_that_finds_no_server_as_it_begins_is_begun_again(
+    server: Postgres, lab: FleetLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Queue on one server, results on another, which goes after the driver looked what is stored."""
+    with raised_postgres() as results:
+        lab.write("a", server.new_database(), results.new_database(), blocks=2)
+        one = lab.submit("a")
+        go = lab.directory / "go"
+        monkeypatch.setenv("RUN_WAITS_FOR", str(go))
+        lab.drive("east", "--drain")
+        called = lab.fleet().groups["a"].out / "fleet" / f"{one}.log"
+        lab.wait("its run is called", called.is_file)
+        results.stop()
+        go.touch()
+        lab.wait_for(one, lambda status: bool(status.progress.waiting), "it is waited for")
+        results.start()
+        assert lab.drivers["east"].wait(PATIENCE_S) == 0
+        assert [s.state for s in lab.statuses()] == ["done"], lab.said("east")
+        assert_complete(lab, "a", blocks=2)
+
+
+@pytest.mark.long
 def test_runs_whose_results_are_on_the_server_wait_for_it(server: Postgres, lab: FleetLab) -> None:
     """Queue and results of two groups on one server, which is away while trials end."""
     raw = lab.directory / "raw"
