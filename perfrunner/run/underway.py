@@ -34,7 +34,13 @@ from perfrunner.run.interrupt import Interrupted, InterruptedTwice, SignalGuard
 from perfrunner.run.journal import Journal, read_journal, trial_in_flight
 from perfrunner.run.opening import Opened, planned_blocks
 from perfrunner.run.plan.ensembles import FACT as LAYOUTS
-from perfrunner.run.plan.ensembles import Layout, layouts, record_layouts, stored_layouts
+from perfrunner.run.plan.ensembles import (
+    Layout,
+    layouts,
+    least_free,
+    record_layouts,
+    stored_layouts,
+)
 from perfrunner.run.plan.order import PlannedTrial, plan_block
 from perfrunner.run.plan.schedule import Arm, BlockCell, Schedule, Unit
 from perfrunner.run.precise import PreciseCells
@@ -209,9 +215,8 @@ class RunUnderWay:
 
     def _fit_into_memory(self, hosts: RunHosts) -> None:
         """Only before the first trial: the arms of one experiment are grouped alike in all its blocks."""
-        node = hosts.facts[self.spec.cluster.engine_nodes[0]]
-        free = node.get("memory_available_bytes")
-        fitting = layouts(self.spec, free if isinstance(free, int) else None)
+        nodes = [hosts.facts[name] for name in self.spec.cluster.engine_nodes]
+        fitting = layouts(self.spec, least_free(nodes))
         if fitting != self.layouts and not self.opened.trials:
             for name, layout in fitting.items():
                 if layout != self.layouts[name]:
