@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
+from sqlalchemy import update
 
 from perfrunner.errors import StoreError
+from perfrunner.fleet import drivers
 from perfrunner.fleet.dbos_queue import DbosQueue
+from perfrunner.fleet.drivers import Drivers
 from tests.integration.fleet.test_fleet import (
     SLOW,
     assert_complete,
@@ -68,6 +72,25 @@ def test_a_server_that_is_away_is_told_in_a_sentence(server: Postgres) -> None:
     for caught in (cut, refused):
         assert PASSWORD not in str(caught.value)
         assert "postgresql" in str(caught.value)
+
+
+def test_a_driver_whose_clock_is_slow_is_alive(
+    queue: DbosQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a driver and who asks for it have in common is the server's clock."""
+    known = Drivers(queue.engine, queue.place)
+    slow = SimpleNamespace(time=lambda: time.time() - 300)
+    with monkeypatch.context() as patch:
+        patch.setattr(drivers, "time", slow)
+        driving = known.present("east", ["a"])
+        driving.__enter__()
+    try:
+        with queue.engine.begin() as connection:
+            connection.execute(update(drivers.table).values(host="another"))
+        (driver,) = known.all()
+        assert driver.may_live(known.now())
+    finally:
+        driving.__exit__(None, None, None)
 
 
 @pytest.mark.long
