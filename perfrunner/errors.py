@@ -1,7 +1,8 @@
 """Every error that a person sees, and the exit code that each one ends the command with.
 
-Exit codes: 0 done, 1 a verdict that `--fail-on` names, 2 usage or spec error, 3 the run failed, 130 interrupted.
-Anything that is not a PerfrunnerError is a defect of the tool and keeps its traceback.
+Exit codes: 0 done, 1 a verdict that `--fail-on` names, 2 usage or spec error, 3 the run failed, 75 a database is away
+for now, 130 interrupted. Anything that is not a PerfrunnerError is a defect of the tool: its traceback is shown, and
+the code is 3.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ EXIT_OK = 0
 EXIT_VERDICT = 1
 EXIT_USAGE = 2
 EXIT_FAILED = 3
+EXIT_AWAY = 75  # EX_TEMPFAIL of sysexits.h: the same may do later
 EXIT_INTERRUPTED = 130
 
 # In the message of every error that another run is the cause of: who reads it may try again later.

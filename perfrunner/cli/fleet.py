@@ -209,7 +209,8 @@ def status(job_id: str | None, fleet_path: Path, everything: bool, as_json: bool
 
     with _queue(_load(fleet_path, hosts=False), create=False) as queue:
         jobs = [find(queue, job_id)] if job_id else list(queue.jobs())
-        drivers = Drivers(queue.engine, queue.place).all()
+        known = Drivers(queue.engine, queue.place)
+        drivers, drivers_now = known.all(), known.now()
     if not (everything or job_id or as_json):
         ended = [s for s in jobs if s.state not in UNFINISHED][:-ENDED_SHOWN]
         jobs = [s for s in jobs if s not in ended]
@@ -218,15 +219,15 @@ def status(job_id: str | None, fleet_path: Path, everything: bool, as_json: bool
         print_json(
             {
                 "jobs": [job_document(s, now) for s in jobs],
-                "drivers": [driver_document(d, now) for d in drivers],
+                "drivers": [driver_document(d, drivers_now) for d in drivers],
             }
         )
         return
     print_jobs(jobs, now)
-    print_drivers(drivers, now)
+    print_drivers(drivers, drivers_now)
     for one in drivers:
         stuck = [s for s in jobs if s.state == "running" and s.driver == one.name]
-        if stuck and not one.may_live(now):
+        if stuck and not one.may_live(drivers_now):
             note(f"{one.name} does not drive any more: perfrunner fleet recover {one.name}")
 
 
@@ -272,10 +273,11 @@ def recover(driver: str, fleet_path: Path, force: bool) -> None:
     from perfrunner.fleet.drivers import Drivers
 
     with _queue(_load(fleet_path, hosts=False), create=False) as queue:
-        known = {d.name: d for d in Drivers(queue.engine, queue.place).all()}
+        drivers = Drivers(queue.engine, queue.place)
+        known = {d.name: d for d in drivers.all()}
         if driver not in known:
             raise UsageError(expected_name("a driver", driver, known))
-        if known[driver].may_live(time.time()) and not force:
+        if known[driver].may_live(drivers.now()) and not force:
             process = known[driver].process
             raise UsageError(
                 f"{driver} drives: pid {process.pid} on {known[driver].host}",

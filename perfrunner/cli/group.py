@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import os
 import sys
+import traceback
 from typing import IO, Any
 
 import click
@@ -14,7 +15,13 @@ from click.shell_completion import CompletionItem
 
 from perfrunner import __version__
 from perfrunner.cli.output import abandon_stdout, hold_standard_streams, note
-from perfrunner.errors import EXIT_INTERRUPTED, EXIT_OK, PerfrunnerError, StoreError
+from perfrunner.errors import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    PerfrunnerError,
+    StoreError,
+)
 
 # Name -> (module with a click command called `command` or by its name, its line in --help), in the order of --help.
 # Nothing is loaded for --help and completion: pydantic, numpy and fabric together cost more than a second.
@@ -114,8 +121,17 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Every error of the tool becomes a message and an exit code; Ctrl-C becomes 130."""
+        """Every error becomes an exit code: one of the tool with a message, a defect with its traceback; Ctrl-C 130."""
         hold_standard_streams()
+        try:
+            return self._invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit):
+            raise
+        except Exception:  # noqa: BLE001 - Python would end with 1, which is a verdict's
+            note(traceback.format_exc().rstrip())
+            ctx.exit(EXIT_FAILED)
+
+    def _invoke(self, ctx: click.Context) -> Any:
         try:
             value = super().invoke(ctx)
             sys.stdout.flush()
@@ -143,7 +159,8 @@ class LazyGroup(click.Group):
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     epilog="\b\nExit codes: 0 done, 1 a verdict that --fail-on names, 2 usage or spec error, 3 the run failed, "
-    '130 interrupted.\nShell completion: eval "$(_PERFRUNNER_COMPLETE=bash_source perfrunner)"',
+    "75 the database is away, 130 interrupted."
+    '\nShell completion: eval "$(_PERFRUNNER_COMPLETE=bash_source perfrunner)"',
 )
 @click.version_option(__version__, prog_name="perfrunner")
 def main() -> None:

@@ -23,6 +23,7 @@ from perfrunner.run.command import JOB_VARIABLE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from perfrunner.results import ExperimentData
     from perfrunner.run.events import RunOutcome
     from perfrunner.spec import Spec
 
@@ -200,9 +201,13 @@ def _report(out_dir: Path, outcome: RunOutcome, as_json: bool) -> dict[str, Any]
     """Print the report, leave the HTML page beside the trials, and give the JSON document."""
     from perfrunner.report import build_report, render, write_html
     from perfrunner.report.redact import redacted
+    from perfrunner.results.patience import waiting
 
-    with options.open_results(out_dir) as store:
-        data = store.load(outcome.experiment_id)
+    def load() -> ExperimentData:
+        with options.open_results(out_dir) as store:
+            return store.load(outcome.experiment_id)
+
+    data = waiting(load)
     shared = redacted(data)
     report = build_report(shared)
     machine = render(report, "json")

@@ -18,7 +18,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from perfrunner.errors import EXIT_FAILED, EXIT_OK, IN_USE, HostError, StoreError
+from perfrunner.errors import (
+    EXIT_AWAY,
+    EXIT_FAILED,
+    EXIT_OK,
+    EXIT_VERDICT,
+    IN_USE,
+    HostError,
+    StoreError,
+)
 from perfrunner.fleet.job import Job
 from perfrunner.fleet.queue import Ending, Progress
 from perfrunner.results import STORE_FILE, ExperimentRecord, open_store
@@ -33,7 +41,14 @@ from perfrunner.run.opening import JOB
 TIED = ("setpriv", "--pdeathsig", "TERM", "--", "sh", "-c", '[ "$PPID" = "$0" ] && exec "$@"')
 LOOK_S = 2.0  # how often it is asked whether the run is wanted
 PROGRESS_S = 10.0  # and how far it is: seldom, since the driver may stand on a measured machine
-WAITS_S = (5.0, 10.0, 20.0, 40.0, 60.0)  # for hosts that another run has
+WAITS_S = (
+    5.0,
+    10.0,
+    20.0,
+    40.0,
+    60.0,
+)  # for hosts that another run has, or a database that is away
+FAIL_ON = "--fail-on"  # how a gate's last line begins
 KILLED_TRIES = 3  # a child that a signal ended (out of memory) is begun again
 STOP_PATIENCE_S = 60.0  # a run that is told to stop puts back what it changed
 TAIL_BYTES = 20_000
@@ -79,7 +94,7 @@ class JobRun:
             if ended is None:
                 return None
             code, lines = ended
-            if code != EXIT_OK and IN_USE in last_words(lines):
+            if code == EXIT_AWAY or (code != EXIT_OK and IN_USE in last_words(lines)):
                 self._wait(last_words(lines))
             elif code < 0 and killed < KILLED_TRIES:
                 killed += 1
@@ -113,10 +128,10 @@ class JobRun:
         ends = [e for e in self._journal(run.id) if e["event"] in ENDS]
         last = ends[-1] if ends else {}
         code, said = int(last.get("exit", EXIT_FAILED)), str(last.get("error", ""))
-        if IN_USE in said:  # it never had its hosts
+        if IN_USE in said or code == EXIT_AWAY:  # it never had its hosts, or its database went
             return None
-        if code == EXIT_OK and "--fail-on" in self.job.always:
-            said = "its driver was gone when it ended, so --fail-on was not judged: see perfrunner report"
+        if code == EXIT_OK and FAIL_ON in self.job.always:
+            said = f"its driver was gone when it ended, so {FAIL_ON} was not judged: see perfrunner report"
         return Ending(code, run.id, said)
 
     def _call(self, words: list[str]) -> tuple[int, list[str]] | None:
@@ -225,4 +240,7 @@ def _ending(code: int, lines: list[str], experiment: str) -> Ending:
     if code < 0:
         name = signal.Signals(-code).name
         return Ending(EXIT_FAILED, experiment, f"ended by {name}, {KILLED_TRIES + 1} times")
-    return Ending(code, experiment, last_words(lines).removeprefix("error: "))
+    said = last_words(lines).removeprefix("error: ")
+    if code == EXIT_VERDICT and not said.startswith(FAIL_ON):  # a program that could not begin
+        code = EXIT_FAILED
+    return Ending(code, experiment, said)

@@ -28,6 +28,7 @@ from sqlalchemy import (
     String,
     Table,
     delete,
+    func,
     insert,
     select,
     update,
@@ -58,7 +59,7 @@ table = Table(
 
 @dataclass(frozen=True)
 class Driver:
-    """A driver as it showed itself last; times are seconds since the epoch, by its own clock."""
+    """A driver as it showed itself last; times are seconds since the epoch, by the clock of Drivers.now."""
 
     name: str
     host: str
@@ -95,6 +96,11 @@ class Drivers:
         with self._transaction() as connection:
             return _drivers(connection)
 
+    def now(self) -> float:
+        """By the clock that drivers are told by."""
+        with self._transaction() as connection:
+            return _now(connection)
+
     def named(self, name: str) -> Driver | None:
         return next((driver for driver in self.all() if driver.name == name), None)
 
@@ -112,12 +118,12 @@ class Drivers:
             ended.set()
             beating.join()
             with contextlib.suppress(StoreError):  # then it falls silent
-                self._note(me, seen_at=time.time(), ended_at=time.time())
+                self._note(me, "seen_at", "ended_at")
 
     def _enter(self, name: str, groups: Sequence[str], me: ProcessId) -> None:
-        now = time.time()
         with self._transaction() as connection:
             one_at_a_time(connection)
+            now = _now(connection)
             there = next((d for d in _drivers(connection) if d.name == name), None)
             if there is not None and there.may_live(now):
                 raise UsageError(
@@ -135,15 +141,23 @@ class Drivers:
     def _beat(self, me: ProcessId, ended: threading.Event) -> None:
         while not ended.wait(BEAT_S):
             with contextlib.suppress(StoreError):  # the next beat may be heard again
-                self._note(me, seen_at=time.time())
+                self._note(me, "seen_at")
 
-    def _note(self, me: ProcessId, **values: float) -> None:
+    def _note(self, me: ProcessId, *times: str) -> None:
         mine = [table.c[key] == value for key, value in dataclasses.asdict(me).items()]
         with self._transaction() as connection:
+            values = dict.fromkeys(times, _now(connection))
             connection.execute(update(table).where(*mine).values(**values))
 
     def _transaction(self) -> contextlib.AbstractContextManager[Connection]:
         return transaction(self._engine, self._place)
+
+
+def _now(connection: Connection) -> float:
+    """The server's, which all machines have in common; a file is one machine's."""
+    if connection.dialect.name != "postgresql":
+        return time.time()
+    return float(connection.scalars(select(func.extract("epoch", func.clock_timestamp()))).one())
 
 
 def _drivers(connection: Connection) -> list[Driver]:

@@ -37,6 +37,11 @@ class Contents:
         """Where a content is, if it is there. A directory for each two digits: a million files are many for one."""
         return self.directory / sha256[:2] / sha256
 
+    def has(self, content: Content) -> bool:
+        """Whether it is there, whole."""
+        place = self.path(content.sha256)
+        return place.is_file() and place.stat().st_size == content.bytes
+
     def keep(self, directory: Path) -> Iterator[Content]:
         """Each file of a trial's directory. StoreError where it cannot be written."""
         try:
@@ -64,9 +69,9 @@ class Contents:
             while chunk := source.read(CHUNK):
                 digest.update(chunk)
             kept = Content(path.name, digest.hexdigest(), source.tell())
-            place = self.path(kept.sha256)
-            if place.is_file() and place.stat().st_size == kept.bytes:
+            if self.has(kept):
                 return kept
+            place = self.path(kept.sha256)
             place.parent.mkdir(parents=True, exist_ok=True)
             source.seek(0)
             handle, fresh = tempfile.mkstemp(prefix=".", dir=place.parent)

@@ -36,7 +36,7 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.pool import NullPool
 
-from perfrunner.errors import StoreError
+from perfrunner.errors import EXIT_AWAY, StoreError
 from perfrunner.results.schema import SCHEMA_VERSION, metadata, schema_table
 from perfrunner.results.upgrade import upgrade
 
@@ -45,9 +45,12 @@ if TYPE_CHECKING:
 
 STORE_FILE = "results.sqlite"
 BUSY_SECONDS = 30.0
+# So long a process that was stopped, or that a hung disk holds, keeps the others waiting: then its session is ended.
+STUCK_S = 60
 _LOCKS = {  # held until the transaction ends; the number is this tool's own, by its name
     "sqlite": "BEGIN IMMEDIATE",
-    "postgresql": f"SELECT pg_advisory_xact_lock({int.from_bytes(b'perfrunr', 'big') % 2**63})",
+    "postgresql": "SET LOCAL idle_in_transaction_session_timeout = '{stuck}s';"
+    f"SELECT pg_advisory_xact_lock({int.from_bytes(b'perfrunr', 'big') % 2**63})",
 }
 # So that a server's machine that vanished is noticed in half a minute, not in hours.
 PATIENCE = {
@@ -152,7 +155,7 @@ def create_tables(connection: Connection, tables: MetaData) -> None:
 
 def one_at_a_time(connection: Connection) -> None:
     """Until the transaction ends, others that ask for the same wait."""
-    connection.exec_driver_sql(_LOCKS[connection.dialect.name])
+    connection.exec_driver_sql(_LOCKS[connection.dialect.name].format(stuck=STUCK_S))
 
 
 def _versions(connection: Connection) -> list[int]:
@@ -209,9 +212,16 @@ SQLITE_ERRORS: tuple[tuple[str, str, str | None], ...] = (
 class ServerAwayError(StoreError):
     """A server cannot be reached, or stopped in the middle: it may be back in a moment."""
 
+    exit_code = EXIT_AWAY
+
 
 def _explain(error: SQLAlchemyError, place: str) -> StoreError:
-    if isinstance(error, OperationalError) and "://" in place:
+    if (
+        "://" in place
+        and isinstance(error, DBAPIError)
+        # Or the server ended the session, which is not always one of those.
+        and (isinstance(error, OperationalError) or error.connection_invalidated)
+    ):
         return ServerAwayError(f"{place}: {str(error.orig).splitlines()[0]}")
     cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
     text = str(cause).splitlines()[0] if str(cause) else type(cause).__name__

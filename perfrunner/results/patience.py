@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 from typing_extensions import ParamSpec
 
@@ -19,25 +20,37 @@ class AlreadyStoredError(StoreError):
 
 
 Args = ParamSpec("Args")
+Answer = TypeVar("Answer")
+
+
+def waiting(ask: Callable[[], Answer]) -> Answer:
+    """What `ask` answers when the server is there; each try is a transaction of its own."""
+    until = time.monotonic() + AWAY_S
+    while True:
+        try:
+            return ask()
+        except ServerAwayError:
+            if time.monotonic() > until:
+                raise
+        time.sleep(AGAIN_S)
 
 
 def outlasting(write: Callable[Args, None]) -> Callable[Args, None]:
-    """A method of the store that waits for a server that is away; its transaction is begun anew then."""
+    """A method of the store that waits for a server that is away."""
 
     @functools.wraps(write)
     def patient(*args: Args.args, **kwargs: Args.kwargs) -> None:
-        until, tried = time.monotonic() + AWAY_S, False
-        while True:
+        tries = 0
+
+        def once() -> None:
+            nonlocal tries
+            tries += 1
             try:
-                return write(*args, **kwargs)
-            except ServerAwayError:
-                if time.monotonic() > until:
-                    raise
-                tried = True
-                time.sleep(AGAIN_S)
+                write(*args, **kwargs)
             except AlreadyStoredError:
-                if tried:  # it was stored; that the server said so was lost
-                    return None
-                raise
+                if tries == 1:  # otherwise it was stored; that the server said so was lost
+                    raise
+
+        waiting(once)
 
     return patient

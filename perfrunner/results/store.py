@@ -162,14 +162,18 @@ class ResultStore:
         """Keep the files of a trial, or of a profile, by content; nothing where the store keeps none."""
         if self._contents is None:
             return
+        # Before the lock: a network file system may be slow, or hang, and that is no other group's.
+        contents = list(self._contents.keep(directory))
         with self._transaction() as connection:
             one_at_a_time(connection)  # nobody removes a content that this refers to
             self._require(connection, experiment_id)
+            if not all(map(self._contents.has, contents)):  # the last that had it went meanwhile
+                contents = list(self._contents.keep(directory))
             mine = (raw_files.c.experiment_id == experiment_id, raw_files.c.raw_dir == raw_dir)
             connection.execute(delete(raw_files).where(*mine))
             rows = [
                 {"experiment_id": experiment_id, "raw_dir": raw_dir, **dataclasses.asdict(kept)}
-                for kept in self._contents.keep(directory)
+                for kept in contents
             ]
             if rows:
                 connection.execute(insert(raw_files), rows)

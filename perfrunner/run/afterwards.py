@@ -1,12 +1,12 @@
 """What runs after the last block, beside the comparison: the sampling check, then the profiles.
 
-Each is stored whole or not at all: a run that is killed meanwhile does it again. How many trials they are is known from
-the start, for the time left.
+Each is stored whole or not at all: a run that is killed meanwhile, or loses a host, does it again. How many trials
+they are is known from the start, for the time left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -52,6 +52,9 @@ class Afterwards:
     _left: list[CellName] = field(init=False)
 
     def __post_init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
         # Sampling is checked on the baseline.
         checked = self.facts if self._checks else {SAMPLING: None, **self.facts}
         self._left = trials_afterwards(self.spec, checked, len(self.deployed))
@@ -61,14 +64,15 @@ class Afterwards:
     def _checks(self) -> bool:
         return self.spec.baseline in self.deployed
 
-    def run(self, runner: TrialRunner) -> None:
-        """All of it that has not been done."""
+    def run(self, runner: TrialRunner, *, held: Callable[[], None]) -> None:
+        """All of it that has not been done. `held` raises LinkLost where a host went: its trial says nothing then."""
+        self._begin()
         if self._checks and SAMPLING not in self.facts:
-            self._check_sampling(runner)
+            self._check_sampling(runner, held)
         if PROFILES not in self.facts:
-            self._take_profiles(runner)
+            self._take_profiles(runner, held)
 
-    def _check_sampling(self, runner: TrialRunner) -> None:
+    def _check_sampling(self, runner: TrialRunner, held: Callable[[], None]) -> None:
         cells = cells_to_check(self.spec)
         if not cells:
             return
@@ -77,13 +81,14 @@ class Afterwards:
         records = []
         baseline = self.deployed[self.spec.baseline]
         for record in check_sampling(runner, self.spec, baseline, self.layouts):
+            held()
             records.append(record)
             self._done(record, CHECKED)
         self.facts[SAMPLING] = records
         self.store.set_facts(self.opened.experiment.id, self.facts)
         self.journal.append("sampling-checked")
 
-    def _take_profiles(self, runner: TrialRunner) -> None:
+    def _take_profiles(self, runner: TrialRunner, held: Callable[[], None]) -> None:
         cells = cells_to_profile(self.spec)
         if not cells:
             return
@@ -92,6 +97,7 @@ class Afterwards:
         store = self.opened.directory.parent
         records = []
         for record in take_profiles(runner, self.spec, self.deployed, self.layouts, store):
+            held()
             records.append(record)
             self._done(record, 1)
         for text in failed_profiles(records):

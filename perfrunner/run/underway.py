@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import perfrunner
 from perfrunner.build.place import Builder, open_builder
@@ -34,7 +34,13 @@ from perfrunner.run.interrupt import Interrupted, InterruptedTwice, SignalGuard
 from perfrunner.run.journal import Journal, read_journal, trial_in_flight
 from perfrunner.run.opening import Opened, planned_blocks
 from perfrunner.run.plan.ensembles import FACT as LAYOUTS
-from perfrunner.run.plan.ensembles import Layout, layouts, record_layouts, stored_layouts
+from perfrunner.run.plan.ensembles import (
+    Layout,
+    layouts,
+    least_free,
+    record_layouts,
+    stored_layouts,
+)
 from perfrunner.run.plan.order import PlannedTrial, plan_block
 from perfrunner.run.plan.schedule import Arm, BlockCell, Schedule, Unit
 from perfrunner.run.precise import PreciseCells
@@ -57,8 +63,9 @@ from perfrunner.spec.model import Spec
 
 STOP_GRACE_S = 5.0
 REGAIN_PATIENCE_S = 600.0  # a host that restarts is back by then
-PROOF_TRIES = 3
+LINKED_TRIES = 3
 LOCK_LOST = "this run's lock on a host was lost with the connection"
+Done = TypeVar("Done")
 LEFT_OUT = "left out of the ensemble: it failed more than once and never succeeded"
 
 
@@ -208,9 +215,8 @@ class RunUnderWay:
 
     def _fit_into_memory(self, hosts: RunHosts) -> None:
         """Only before the first trial: the arms of one experiment are grouped alike in all its blocks."""
-        node = hosts.facts[self.spec.cluster.engine_nodes[0]]
-        free = node.get("memory_available_bytes")
-        fitting = layouts(self.spec, free if isinstance(free, int) else None)
+        nodes = [hosts.facts[name] for name in self.spec.cluster.engine_nodes]
+        fitting = layouts(self.spec, least_free(nodes))
         if fitting != self.layouts and not self.opened.trials:
             for name, layout in fitting.items():
                 if layout != self.layouts[name]:
@@ -242,19 +248,23 @@ class RunUnderWay:
         self.reference = hosts.facts
         if not hosts.locked:
             self._regain(hosts, LOCK_LOST)
-        for _ in range(PROOF_TRIES):
+        return self._until_held(
+            hosts,
+            "the proofs were",
+            lambda: deploy_and_prove(self.spec, builds, hosts, self.listener, self._store_build),
+        )
+
+    def _until_held(self, hosts: RunHosts, what: str, work: Callable[[], Done]) -> Done:
+        """Work that no unit is: a link that is lost meanwhile costs all of it, and it is done anew."""
+        for _ in range(LINKED_TRIES):
             try:
-                deployed = deploy_and_prove(
-                    self.spec, builds, hosts, self.listener, self._store_build
-                )
+                done = work()
                 _check_held(hosts)
-                return deployed
+                return done
             except LinkLost as lost:
                 reason = str(lost)
             self._regain(hosts, reason)
-        raise HostError(
-            f"the proofs were cut off {PROOF_TRIES} times: {reason}", "is the network steady?"
-        )
+        raise HostError(f"{what} cut off {LINKED_TRIES} times: {reason}", "is the network steady?")
 
     def _measure(
         self,
@@ -322,7 +332,13 @@ class RunUnderWay:
             if self._hopeless([result for result in results if result.task in unit.tasks]):
                 return
             self.blocks = precise.look(task.block, self.blocks)
-        afterwards.run(runner)
+        if not hosts.locked:
+            self._regain(hosts, LOCK_LOST)
+        self._until_held(
+            hosts,
+            "what follows the last block was",
+            lambda: afterwards.run(runner, held=lambda: _check_held(hosts)),
+        )
 
     def _hopeless(self, results: Sequence[TrialResult]) -> bool:
         """Whether to stop here, and why: told like a failure."""
@@ -437,7 +453,8 @@ class RunUnderWay:
             self.store.set_state(self.opened.experiment.id, "failed")
         with contextlib.suppress(OSError):
             host = isinstance(error, HostError)
-            self.journal.append("failed", error=str(error), host=host)
+            code = error.exit_code if isinstance(error, PerfrunnerError) else EXIT_FAILED
+            self.journal.append("failed", error=str(error), host=host, exit=code)
 
     def _stop_everything(self, hosts: RunHosts) -> None:
         try:

@@ -2,7 +2,7 @@
 
     python -m tests.support.fleet fleet workers ...
 
-$FAKE_BUILD is driver.fakes' settings as JSON.
+$FAKE_BUILD is driver.fakes' settings as JSON. $RUN_WAITS_FOR is a file that a run waits for as it begins.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
+from pathlib import Path
 
 from perfrunner.build import place
 from perfrunner.cli import main
@@ -20,6 +22,8 @@ from tests.support.driver import fakes
 PERFRUNNER = (sys.executable, "-m", "tests.support.fleet")
 
 if __name__ == "__main__":
+    while sys.argv[1] == "run" and not Path(os.environ.get("RUN_WAITS_FOR", "/")).exists():
+        time.sleep(0.05)
     build, prove = fakes(json.loads(os.environ.get("FAKE_BUILD", "{}")))
     place.build_variant, builds.prove = build, prove  # type: ignore[assignment]
     child.PERFRUNNER = PERFRUNNER

@@ -8,7 +8,7 @@ memory.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -33,8 +33,14 @@ class Layout:
         return self.schedule == "sequential"
 
 
+def least_free(nodes: Iterable[Mapping[str, object]]) -> int | None:
+    """Available memory of the engine node that has least: each holds an engine of every arm."""
+    known = [node.get("memory_available_bytes") for node in nodes]
+    return min((free for free in known if isinstance(free, int)), default=None)
+
+
 def layouts(spec: Spec, free_bytes: int | None) -> dict[str, Layout]:
-    """By workload. `free_bytes`: the engine node's available memory, None where it is not known."""
+    """By workload. `free_bytes`: an engine node's available memory, None where it is not known."""
     return {name: _layout(spec, name, free_bytes) for name in spec.workloads}
 
 

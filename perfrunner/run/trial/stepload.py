@@ -1,6 +1,7 @@
 """A load that goes on while its cluster changes: begun, left alone, changed under, left alone, ended.
 
-The step is timed here and the load counts there, on another host perhaps: its clock is asked how far it is ahead.
+The step is timed here and the load counts there, on another host perhaps: its clock is asked how far it is ahead of our
+monotonic one, so that a step of the clock here moves nothing.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ def load_around(
     look = _looker(tool, started)
     begun = [_wait_begun(bench, one, output, look) for one in started]
     first = bench.seats[0].host
-    zero = begun[0] - clock_ahead(first)  # of the load, by our clock
+    zero = begun[0] - clock_ahead(first)  # of the load, by our monotonic clock
 
     bench.pause(before, look)
-    began = time.time()
+    began = time.monotonic()
     said = step()
-    ended = time.time()
+    ended = time.monotonic()
     bench.pause(after, look)
 
     for one in started:
@@ -57,12 +58,12 @@ def load_around(
 
 
 def clock_ahead(host: Transport) -> float:
-    """By how many seconds a host's clock is ahead of ours, give or take half the time of the quickest question."""
+    """A host's clock minus our monotonic one, give or take half the time of the quickest question."""
     answers = []
     for _ in range(CLOCK_QUESTIONS):
-        asked = time.time()
+        asked = time.monotonic()
         there = float(host.run(["date", "+%s.%N"]).stdout)
-        answered = time.time()
+        answered = time.monotonic()
         answers.append((answered - asked, there - (asked + answered) / 2))
     return min(answers)[1]
 

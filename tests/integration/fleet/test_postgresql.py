@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
+from sqlalchemy import update
 
 from perfrunner.errors import StoreError
+from perfrunner.fleet import drivers
 from perfrunner.fleet.dbos_queue import DbosQueue
+from perfrunner.fleet.drivers import Drivers
 from tests.integration.fleet.test_fleet import (
     SLOW,
     assert_complete,
@@ -70,6 +74,25 @@ def test_a_server_that_is_away_is_told_in_a_sentence(server: Postgres) -> None:
         assert "postgresql" in str(caught.value)
 
 
+def test_a_driver_whose_clock_is_slow_is_alive(
+    queue: DbosQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a driver and who asks for it have in common is the server's clock."""
+    known = Drivers(queue.engine, queue.place)
+    slow = SimpleNamespace(time=lambda: time.time() - 300)
+    with monkeypatch.context() as patch:
+        patch.setattr(drivers, "time", slow)
+        driving = known.present("east", ["a"])
+        driving.__enter__()
+    try:
+        with queue.engine.begin() as connection:
+            connection.execute(update(drivers.table).values(host="another"))
+        (driver,) = known.all()
+        assert driver.may_live(known.now())
+    finally:
+        driving.__exit__(None, None, None)
+
+
 @pytest.mark.long
 def test_two_drivers_and_three_groups_outlive_a_database_that_is_away(
     server: Postgres, lab: FleetLab
@@ -106,6 +129,28 @@ def test_two_drivers_and_three_groups_outlive_a_database_that_is_away(
         for data in lab.results(group):
             assert lab.events(group, data.experiment.id) == ["begun", "finished"]
     assert "waits" not in lab.said("east") + lab.said("west"), "no lock had to judge"
+
+
+@pytest.mark.long
+def test_a_run_that_finds_no_server_as_it_begins_is_begun_again(
+    server: Postgres, lab: FleetLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Queue on one server, results on another, which goes after the driver looked what is stored."""
+    with raised_postgres() as results:
+        lab.write("a", server.new_database(), results.new_database(), blocks=2)
+        one = lab.submit("a")
+        go = lab.directory / "go"
+        monkeypatch.setenv("RUN_WAITS_FOR", str(go))
+        lab.drive("east", "--drain")
+        called = lab.fleet().groups["a"].out / "fleet" / f"{one}.log"
+        lab.wait("its run is called", called.is_file)
+        results.stop()
+        go.touch()
+        lab.wait_for(one, lambda status: bool(status.progress.waiting), "it is waited for")
+        results.start()
+        assert lab.drivers["east"].wait(PATIENCE_S) == 0
+        assert [s.state for s in lab.statuses()] == ["done"], lab.said("east")
+        assert_complete(lab, "a", blocks=2)
 
 
 @pytest.mark.long

@@ -38,12 +38,13 @@ class Run(fakes.Lab):
         return self.drivers[-1]
 
 
-def write(run: Run, lab: Lab, sleep: float) -> None:
+def write(run: Run, lab: Lab, sleep: float, **changes: object) -> None:
     arm = variant(sleep=sleep)
     run.write_spec(
         cluster=lab.cluster_document(NODES, CLIENTS, replicas=1),
         variants={"base": arm, "changed": arm},
         blocks=BLOCKS,
+        **changes,
     )
 
 
@@ -181,6 +182,23 @@ def test_a_host_that_is_cut_before_the_first_trial_costs_none(
     assert driver.finish(200) == 0, driver.stderr()
     assert_complete(run, lab)
     assert all(t.attempt == 1 for t in stored(run).trials)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_a_host_that_is_cut_in_the_sampling_check_is_waited_for(lab: Lab, run: Run) -> None:
+    """A dead host: what clears up behind the trial cannot connect either, which is no failure of the check."""
+    write(run, lab, sleep=1, sampling_check=True)
+    driver = run.start()
+    driver.wait_for("SamplingCheck")
+    driver.wait_for("TrialPhase", phase="access")
+    lab.cut("lab1")
+    assert "waiting for the hosts" in driver.wait_for("Warned")["message"]
+    lab.heal("lab1")
+    assert driver.finish(200) == 0, driver.stderr()
+    assert_complete(run, lab)
+    records = stored(run).experiment.facts["sampling_check"]
+    assert [record["status"] for record in records] == ["ok"]
 
 
 @pytest.mark.long

@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from perfrunner.errors import StoreError
-from perfrunner.results import BuildRecord, ResultStore
+from perfrunner.results import BuildRecord, ResultStore, database
+from perfrunner.results.contents import Content, Contents
 from perfrunner.results.patience import AGAIN_S
 from tests.integration.postgres import PASSWORD, Postgres, raised_postgres
 from tests.unit.results.test_store import (
@@ -129,6 +131,76 @@ def test_a_server_that_is_away_for_a_while_costs_no_trial(monkeypatch: pytest.Mo
         store.add_trial("e1", trial())
         assert len(asked) == 3
         assert store.load("e1").trials == (trial(),)
+
+
+def test_a_raw_directory_that_hangs_keeps_no_other_group_waiting(
+    server: Postgres, tmp_path: Path
+) -> None:
+    """A network file system that does not answer while one group copies to it."""
+    url = f"{server.new_database()}&raw={tmp_path / 'raw'}"
+    stuck, quick = tmp_path / "stuck", tmp_path / "quick"
+    for directory in (stuck, quick):
+        directory.mkdir()
+    (stuck / "client.json").write_text("1")
+    (quick / "client.json").write_text("2")
+    copying, go_on = threading.Event(), threading.Event()
+    with (
+        ResultStore.open(url, out=tmp_path / "a") as mine,
+        ResultStore.open(url, out=tmp_path / "b") as theirs,
+    ):
+        mine.create_experiment(experiment("e1"))
+        theirs.create_experiment(experiment("e2"))
+        contents = mine._contents
+        assert contents is not None
+
+        class Hung(Contents):
+            def keep(self, directory: Path) -> Iterator[Content]:
+                copying.set()
+                assert go_on.wait(60)
+                return super().keep(directory)
+
+        mine._contents = Hung(contents.directory)
+        hanging = threading.Thread(target=mine.keep_raw, args=("e1", "e1/trials/x", stuck))
+        hanging.start()
+        assert copying.wait(10)
+        other = threading.Thread(
+            target=theirs.keep_raw, args=("e2", "e2/trials/x", quick), daemon=True
+        )
+        other.start()
+        other.join(10)
+        waited = other.is_alive()
+        go_on.set()
+        hanging.join()
+        other.join()
+        assert not waited
+        assert set(mine.load("e1").contents) == {"e1/trials/x"}
+        assert set(theirs.load("e2").contents) == {"e2/trials/x"}
+
+
+def test_a_writer_that_is_stuck_in_its_transaction_is_cut_off(
+    server: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that was stopped has the lock of all groups: not for longer than that."""
+    monkeypatch.setattr(database, "STUCK_S", 1)
+    url = f"{server.new_database()}&raw={tmp_path / 'raw'}"
+    (tmp_path / "trial").mkdir()
+    (tmp_path / "trial" / "client.json").write_text("1")
+
+    def get_stuck(store: ResultStore) -> None:
+        with database.transaction(store._engine, "postgresql://stuck") as stuck:
+            database.one_at_a_time(stuck)
+            other = threading.Thread(
+                target=store.keep_raw, args=("e1", "e1/trials/x", tmp_path / "trial"), daemon=True
+            )
+            other.start()
+            other.join(30)
+            assert not other.is_alive()
+            assert set(store.load("e1").contents) == {"e1/trials/x"}
+
+    with ResultStore.open(url) as store:
+        store.create_experiment(experiment())
+        with pytest.raises(database.ServerAwayError):
+            get_stuck(store)
 
 
 def test_a_store_of_version_1_on_a_server_is_brought_up_to_date(server: Postgres) -> None:

@@ -15,7 +15,7 @@ from perfrunner.cluster import Host, LinkLost
 from perfrunner.results import ResultStore
 from perfrunner.run.journal import FILE as JOURNAL
 from perfrunner.run.journal import read_journal
-from tests.support.fakes import Driver, Lab, variant
+from tests.support.fakes import PILLOWFIGHT, Driver, Lab, variant, write_perf
 
 pytestmark = pytest.mark.integration
 
@@ -96,6 +96,29 @@ def test_a_link_that_goes_in_a_proof_costs_the_proofs(sshd: Sshd, tmp_path: Path
     assert any("the connection is lost" in message for message in said), said
     assert [event["variant"] for event in driver.of("ProofPassed")] == ["base", "changed"]
     assert results(lab) == BOTH_OK
+    lab.assert_nothing_left()
+
+
+@pytest.mark.parametrize("afterwards", ["SamplingCheck", "Profiling"])
+def test_a_link_that_goes_behind_the_last_block_costs_what_was_under_way(
+    sshd: Sshd, tmp_path: Path, afterwards: str
+) -> None:
+    checks = afterwards == "SamplingCheck"
+    pf = PILLOWFIGHT if checks else {**PILLOWFIGHT, "profile": "perf"}
+    lab = the_lab(sshd, tmp_path, variants=SLOW, workloads={"pf": pf}, sampling_check=checks)
+    driver = lab.start(fakes={"perf": str(write_perf(tmp_path))})
+    driver.wait_for(afterwards)
+    driver.wait_for("TrialPhase", phase="access")
+    cut(sshd)
+    assert driver.finish() == 0, driver.stderr()
+    assert any("waiting for the hosts" in event["message"] for event in driver.of("Warned"))
+    assert results(lab) == BOTH_OK
+    with ResultStore.open(lab.out, create=False) as store:
+        experiment = store.resolve(None)
+    assert experiment.state == "done"
+    records = experiment.facts["sampling_check" if checks else "profiles"]
+    assert [record["status"] for record in records] == ["ok"] * (1 if checks else 2)
+    assert driver.of("Eta")[-1]["seconds_left"] == 0
     lab.assert_nothing_left()
 
 

@@ -80,8 +80,15 @@ def test_a_defect_keeps_its_traceback(cli, monkeypatch):
         raise ZeroDivisionError
 
     monkeypatch.setattr("perfrunner.spec.load_spec", crash)
-    with pytest.raises(ZeroDivisionError):
-        cli("plan", "spec.yaml")
+    said = cli("plan", "spec.yaml", code=3).stderr  # 1 is a verdict's
+    assert "Traceback" in said
+    assert said.endswith("ZeroDivisionError\n")
+
+
+def test_a_module_that_is_missing_is_no_verdict(cli, monkeypatch):
+    monkeypatch.setitem(COMMANDS, "plan", ("perfrunner.spec.broken", "x"))
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: object())
+    assert "ModuleNotFoundError" in cli("plan", code=3).stderr
 
 
 def test_help_loads_no_heavy_library():

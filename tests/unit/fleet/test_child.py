@@ -138,6 +138,35 @@ def test_an_error_of_its_own_is_its_end(bench: Bench) -> None:
     assert bench.run.carry_out() == Ending(2, "", "/s.yaml:3: blocks: expected a number j1")
 
 
+@pytest.mark.parametrize(
+    "said", ["ModuleNotFoundError: No module named 'click'", "setpriv: cannot set it", ""]
+)
+def test_only_the_gates_word_is_a_verdict(bench: Bench, said: str) -> None:
+    """Python and setpriv end with 1 as well."""
+    bench.answer((1, said))
+    ending = bench.run.carry_out()
+    assert ending is not None
+    assert (ending.code, ending.state) == (3, "failed")
+    assert said in ending.said
+
+
+AWAY = "error: postgresql://db/results: connection refused"
+
+
+def test_a_run_whose_server_of_results_was_away_is_gone_on_with(bench: Bench) -> None:
+    bench.answer((75, AWAY), (75, AWAY), (0, "done"))
+    assert bench.run.carry_out() == Ending(0)
+    assert len(bench.calls()) == 3
+    assert [p.waiting for p in bench.heard] == [f"{AWAY.removeprefix('error: ')} j1"]
+
+
+def test_so_is_it_by_the_driver_after_it(bench: Bench) -> None:
+    bench.store("s-1", "failed", "j1", event="failed", error=AWAY, exit=75)
+    bench.answer((0, "done"))
+    assert bench.run.carry_out() == Ending(0, "s-1")
+    assert "--resume s-1" in bench.calls()[0]
+
+
 def test_a_run_that_was_killed_is_begun_again_but_not_for_ever(bench: Bench) -> None:
     bench.answer((-9, "x"), (0, "done"))
     assert bench.run.carry_out() == Ending(0)

@@ -202,6 +202,28 @@ def test_raw_files_are_kept_by_content_for_whoever_reads(sharing, tmp_path):
     assert not [p for p in (tmp_path / "raw").rglob("*") if p.is_file()]
 
 
+def test_a_content_that_goes_while_it_is_kept_is_kept_again(sharing, tmp_path):
+    """The last other experiment that has it is removed between the copy and its row."""
+    left = raw_files_of(tmp_path, client="17")
+    with sharing("a") as mine, sharing("b") as theirs:
+        mine.create_experiment(experiment("e1"))
+        theirs.create_experiment(experiment("e2"))
+        theirs.keep_raw("e2", "e2/trials/x", left)
+        keep, asked = mine._contents.keep, []
+
+        class Late(type(mine._contents)):
+            def keep(self, directory):
+                found = list(keep(directory))
+                if not asked:
+                    theirs.delete("e2")
+                asked.append(directory)
+                return iter(found)
+
+        mine._contents = Late(mine._contents.directory)
+        mine.keep_raw("e1", "e1/trials/x", left)
+        assert raw_files(mine.load("e1"), "e1/trials/x")["client.json"].read_text() == "17"
+
+
 def test_the_groups_own_files_are_read_where_they_are(sharing, tmp_path):
     with sharing("a") as store:
         store.create_experiment(experiment())

@@ -10,6 +10,7 @@ from perfrunner.run.plan.ensembles import (
     arm_bytes,
     groups,
     layouts,
+    least_free,
     record_layouts,
     stored_layouts,
 )
@@ -71,3 +72,9 @@ def test_a_layout_comes_back_from_the_store() -> None:
     laid_out = layouts(with_limits(arms=2), None)
     assert stored_layouts({"layouts": record_layouts(laid_out)}) == laid_out
     assert stored_layouts({}) is None
+
+
+def test_the_engine_node_with_the_least_memory_says_what_fits() -> None:
+    known = [{"memory_available_bytes": 64 * GB}, {}, {"memory_available_bytes": 2 * GB}]
+    assert least_free(known) == 2 * GB
+    assert least_free([{}]) is None
