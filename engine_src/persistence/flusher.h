@@ -3,7 +3,9 @@
 //
 // Dirty vBuckets wait in a queue in which each is at most once. Front-end threads call notify()
 // after every mutation; a flush clears the mark first and then takes the items, so no mutation is
-// forgotten. A failed write leaves everything of it dirty and is tried again after retryDelay.
+// forgotten. A failed write leaves everything of it dirty and is tried again after retryDelay. A
+// vBucket that cannot be part of a write, since its keys cannot be looked up, keeps no other one
+// from the disk.
 //
 // Ownership: refers to store, targets and executor, which must outlive it. Thread rules: notify(),
 // stats() from any thread; run() and flushVBucket() from one thread at a time (the executor's task,
@@ -14,6 +16,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <iterator>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -90,13 +93,7 @@ class BasicFlusher {
 
     /// Stores what the vBucket has.
     FlushResult flushVBucket(FlushTarget& target) {
-        Group group;
-        if (const auto result = take(target, target.lockForFlush(), group)) {
-            return *result;
-        }
-        FlushResult stored{};
-        store(group, [&stored](Vbid, FlushResult result) { stored = result; });
-        return stored;
+        return flushAlone(target, target.lockForFlush());
     }
 
     /// One run of the shard's task: flushes dirty vBuckets, found through `targetOf(Vbid) ->
@@ -167,11 +164,12 @@ class BasicFlusher {
     };
 
     /// Flushes the `count` vBuckets that have been dirty longest; `count` is at most how many there
-    /// are, for a vBucket that becomes dirty meanwhile must not be met twice. False when a write
-    /// failed: then the rest stays for the next time.
+    /// are, for a vBucket that becomes dirty meanwhile must not be met twice. False when something
+    /// could not be stored: when the store refused it, the rest stays for the next time.
     template <class TargetOf>
     bool flushOldest(size_t count, TargetOf&& targetOf) {
         bool good = true;
+        bool refused = false;
         const auto settle = [this, &good](Vbid vbid, FlushResult result) {
             good = good && result != FlushResult::Failed;
             if (result == FlushResult::Failed || result == FlushResult::MoreLeft) {
@@ -179,24 +177,36 @@ class BasicFlusher {
             }
         };
         Group group;
-        for (Vbid vbid; good && count != 0 && dirty_.pop(vbid); --count) {
+        for (Vbid vbid; !refused && count != 0 && dirty_.pop(vbid); --count) {
             FlushTarget& target = targetOf(vbid);
             auto lock = target.tryLockForFlush();
             if (!lock.owns_lock()) {
                 // Somebody resets or purges it, which takes a while: the others do not wait for it.
-                store(group, settle);
+                refused = !store(group, settle);
                 lock = target.lockForFlush();
             }
             if (const auto result = take(target, std::move(lock), group)) {
                 settle(vbid, *result);
+                refused = refused || *result == FlushResult::Failed;
             }
             if (group.parts.size() >= kEnoughVBuckets || group.bytes >= kEnoughBytes ||
                 group.broken) {
-                store(group, settle);
+                refused = !store(group, settle) || refused;
             }
         }
         store(group, settle);
         return good;
+    }
+
+    /// Stores what the vBucket has with a write of its own.
+    FlushResult flushAlone(FlushTarget& target, std::unique_lock<std::mutex> lock) {
+        Group group;
+        if (const auto result = take(target, std::move(lock), group)) {
+            return *result;
+        }
+        FlushResult stored{};
+        store(group, [&stored](Vbid, FlushResult result) { stored = result; });
+        return stored;
     }
 
     /// Adds what the vBucket has to the group; an answer when there is nothing to add.
@@ -263,10 +273,17 @@ class BasicFlusher {
     }
 
     /// Stores the group, which is empty then, and tells of each vBucket of it what became of it.
+    /// False when the store refused to write.
     template <class Told>
-    void store(Group& group, Told&& told) {
+    bool store(Group& group, Told&& told) {
         if (group.parts.empty()) {
-            return;
+            return true;
+        }
+        std::list<Part> others;
+        if (group.broken) {
+            // By its last vBucket, after which nothing was added.
+            others.splice(others.end(), group.parts, group.parts.begin(),
+                          std::prev(group.parts.end()));
         }
         std::string why;
         const bool stored = commit(group, why);
@@ -285,7 +302,23 @@ class BasicFlusher {
             logFlushFailure(group.parts.front().target.vbid(), group.parts.size(), failedItems,
                             stored ? "no memory" : why);
         }
+        const bool refused = !stored && !group.broken;
         group = Group();
+        storeApart(others, told);
+        return !refused;
+    }
+
+    /// Stores vBuckets whose write was broken by another, each with a write of its own: or one that
+    /// never can be stored would keep them from the disk for ever.
+    template <class Told>
+    void storeApart(std::list<Part>& parts, Told&& told) {
+        while (!parts.empty()) {
+            FlushTarget& target = parts.front().target;
+            auto lock = std::move(parts.front().lock);
+            giveBack(parts.front());
+            parts.pop_front();
+            told(target.vbid(), flushAlone(target, std::move(lock)));
+        }
     }
 
     /// True when the store has stored the group; else `why`.
@@ -325,6 +358,11 @@ class BasicFlusher {
 
     void fail(Part& part) {
         stats_.failedFlushes.fetch_add(1, std::memory_order_relaxed);
+        giveBack(part);
+    }
+
+    /// What the part has is dirty again.
+    void giveBack(Part& part) {
         if (part.stateChanged) {
             part.target.stateChangeFailed();
         }

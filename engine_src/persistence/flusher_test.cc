@@ -7,6 +7,7 @@
 
 #include <map>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,7 @@ class MemoryStore final : public KVStore {
     void begin(Vbid, size_t) override {}
     bool put(const Item& item) override {
         puts.push_back(std::string(item.key()) + "@" + std::to_string(item.seqno().get()));
-        if (throwAtPut > 0 && --throwAtPut == 0) {
+        if ((throwAtPut > 0 && --throwAtPut == 0) || unreadable.contains(item.vbid().get())) {
             throw StoreError("read error");
         }
         const auto found = docs.find(std::string(item.key()));
@@ -79,6 +80,7 @@ class MemoryStore final : public KVStore {
     std::function<void()> onCommit;
     int failCommits{0};
     int throwAtPut{0};
+    std::set<uint16_t> unreadable;  ///< vBuckets whose keys cannot be looked up
     int abandoned{0};
     int commits{0};
 
@@ -451,18 +453,33 @@ TEST_F(FlusherGroupTest, ARefusedWriteLeavesAllOfItsVBucketsDirty) {
     EXPECT_EQ(flusher_.dirtyVBuckets(), 0U);
 }
 
-TEST_F(FlusherGroupTest, AReadErrorDropsTheWholeWriteAndForgetsNobody) {
+TEST_F(FlusherGroupTest, AReadErrorIsTheErrorOfItsVBucketAlone) {
     store_.throwAtPut = 2;
     EXPECT_FALSE(flush());
     EXPECT_EQ(store_.abandoned, 1);
-    EXPECT_EQ(store_.commits, 0);
-    EXPECT_THAT(targets_[0]->log, ElementsAre("failed"));
+    EXPECT_EQ(store_.commits, 2) << "vBucket 0, then 2 and 3";
+    EXPECT_THAT(targets_[0]->log, ElementsAre("failed", "set k0", "persisted"));
     EXPECT_THAT(targets_[1]->log, ElementsAre("failed"));
-    EXPECT_TRUE(targets_[2]->log.empty()) << "its turn did not come";
-    EXPECT_EQ(flusher_.dirtyVBuckets(), 4U);
+    EXPECT_THAT(targets_[2]->log, ElementsAre("set k2", "persisted"));
+    EXPECT_EQ(flusher_.dirtyVBuckets(), 1U);
+    EXPECT_EQ(flusher_.stats().failedFlushes, 1U);
     EXPECT_TRUE(flush());
     EXPECT_EQ(store_.docs.size(), 4U);
-    EXPECT_EQ(store_.commits, 1);
+    EXPECT_EQ(store_.commits, 3);
+}
+
+TEST_F(FlusherGroupTest, VBucketsThatCannotBeReadKeepNobodyFromTheDisk) {
+    store_.unreadable = {0, 1, 3};
+    targets_[2]->stateChange = true;
+    for (int i = 0; i < 3; ++i) {
+        EXPECT_FALSE(flush());
+    }
+    EXPECT_EQ(store_.docs.size(), 1U);
+    EXPECT_TRUE(store_.docs.contains("k2"));
+    EXPECT_EQ(flusher_.dirtyVBuckets(), 3U);
+    for (uint16_t id = 0; id < 4; ++id) {
+        EXPECT_TRUE(targets_[id]->lockForFlush().owns_lock()) << "nobody else holds it";
+    }
 }
 
 TEST_F(FlusherGroupTest, AWriteThatIsLargeEnoughGetsNoLonger) {
