@@ -245,6 +245,18 @@ TEST_P(BucketOps, ALockedKeyRefusesEverybodyButTheHolder) {
     EXPECT_TRUE(client.set("k", "free").ok());
 }
 
+TEST_P(BucketOps, ALockOutlivesAStateThatStaysAsItIs) {
+    client.set("k", "v");
+    const OpResult held = client.getAndLock("k", 10);
+    bucket->setVBucketState(Vbid{0}, VbState::Active, client.now);
+    EXPECT_EQ(client.set("k", "x").status, OpStatus::Locked);
+    EXPECT_TRUE(client.unlock("k", held.cas).ok());
+    EXPECT_TRUE(client.getAndLock("k", 10).ok());
+    bucket->setVBucketState(Vbid{0}, VbState::Pending, client.now);
+    bucket->setVBucketState(Vbid{0}, VbState::Active, client.now);
+    EXPECT_TRUE(client.set("k", "x").ok()) << "locks are not replicated: a new active has none";
+}
+
 TEST_P(BucketOps, ALockEndsByUnlockAndByTime) {
     const OpResult stored = client.set("k", "v");
     EXPECT_EQ(client.unlock("k", stored.cas).status, OpStatus::NotLocked);

@@ -43,8 +43,11 @@ VBucket::~VBucket() {
 
 void VBucket::setState(VbState state) {
     const auto guard = table_.lockAll();
+    if (state == state_.load(std::memory_order_relaxed)) {
+        return;  // who holds a key's lock keeps it
+    }
     // The history first: who sees the vBucket active, the flusher that stores it, sees whose it is.
-    if (state == VbState::Active && state_.load(std::memory_order_relaxed) != VbState::Active) {
+    if (state == VbState::Active) {
         failoverLog_.reserveOne();  // before what is missing of a snapshot is given up
         failoverLog_.begin(checkpoints_.beginActive(OpTime::now().nanos));
         term_.fetch_add(1, std::memory_order_release);
