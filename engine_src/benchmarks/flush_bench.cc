@@ -51,7 +51,7 @@ class DiscardStore final : public KVStore {
     bool saveVbState(Vbid, const PersistedVbState&) override { return true; }
     std::optional<PersistedVbState> loadVbState(Vbid) override { return std::nullopt; }
     std::vector<Vbid> listPersistedVbuckets() override { return {}; }
-    bool delVBucket(Vbid) override { return true; }
+    bool delVBucket(Vbid, const PersistedVbState&) override { return true; }
     std::unique_ptr<SeqnoScan> openSeqnoScan(Vbid, Seqno, Seqno) override { return nullptr; }
     bool rollback(Vbid, Seqno) override { return false; }
     bool removeTombstones(Vbid, const std::vector<std::pair<std::string, Seqno>>&,
@@ -108,7 +108,7 @@ class Node {
     /// An empty vBucket, in memory and in the store.
     void reset() {
         bucket_->setVBucketState(kVbid, VbState::Dead, OpTime::now());
-        if (!bucket_->resetVBucket(kVbid, OpTime::now())) {
+        if (bucket_->deleteVBucket(kVbid, OpTime::now()) != OpStatus::Ok) {
             throw std::runtime_error("the store cannot forget the vBucket");
         }
         activate();

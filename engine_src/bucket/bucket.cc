@@ -94,7 +94,7 @@ OpStatus Bucket::deleteVBucket(Vbid vbid, const OpTime& now) {
     if (target.state() != VbState::Dead) {
         return OpStatus::Invalid;
     }
-    if (!discardAbove(target, Seqno{0}, now)) {
+    if (!discardAbove(target, Seqno{0}, {.state = static_cast<uint8_t>(VbState::Dead)}, now)) {
         return OpStatus::TmpFail;
     }
     target.failoverLog().replace({});
@@ -110,10 +110,12 @@ Bucket::RollBack Bucket::rollBackReplica(Vbid vbid, uint64_t term, Seqno seqno, 
     if (target.state() != VbState::Replica || target.term() != term) {
         return RollBack::NotReplica;
     }
+    const PersistedVbState left{.state = static_cast<uint8_t>(VbState::Replica),
+                                .failoverLog = target.failoverLog().entries()};
     target.setState(VbState::Dead);
     bool done = false;
     try {
-        done = discardAbove(target, seqno, now);
+        done = discardAbove(target, seqno, left, now);
     } catch (...) {
         target.setState(VbState::Replica);
         throw;
@@ -140,7 +142,8 @@ bool Bucket::adoptHistory(Vbid vbid, uint64_t term, std::vector<FailoverEntry> l
     return true;
 }
 
-bool Bucket::discardAbove(VBucket& vbucket, Seqno /*seqno*/, const OpTime& now) {
+bool Bucket::discardAbove(VBucket& vbucket, Seqno /*seqno*/, const PersistedVbState& /*left*/,
+                          const OpTime& now) {
     vbucket.clear({}, now);
     return true;
 }

@@ -176,9 +176,11 @@ class Bucket : private MutationSink {
     virtual OpStatus findTombstone(Vbid, std::string_view /*key*/, std::optional<ItemMeta>&) {
         return OpStatus::Ok;
     }
-    /// Forgets at least what the vBucket has above `seqno`. It is dead meanwhile; false when the
-    /// store refuses, and then nothing has changed.
-    virtual bool discardAbove(VBucket& vbucket, Seqno seqno, const OpTime& now);
+    /// Forgets at least what the vBucket has above `seqno`; `left` is what the store is to know of
+    /// it when that is everything. It is dead meanwhile; false when the store refuses, and then
+    /// nothing has changed.
+    virtual bool discardAbove(VBucket& vbucket, Seqno seqno, const PersistedVbState& left,
+                              const OpTime& now);
     /// Frees the vBuckets; a derived class whose threads use them calls it after stopping those, in
     /// its destructor.
     void destroyVBuckets();

@@ -88,7 +88,10 @@ TEST_F(PersistentAllocationFailure, AtTheDeletionOfAVBucket) {
 }
 
 TEST_F(PersistentAllocationFailure, AtAResync) {
-    const auto reset = [&] { bucket_->resetVBucket(kVb, OpTime::now()); };
+    const auto reset = [&] {
+        const uint64_t term = bucket_->vbucket(kVb).term();
+        bucket_->rollBackReplica(kVb, term, Seqno{0}, OpTime::now());
+    };
     EXPECT_GE(failEach(VbState::Replica, reset), 2);
 }
 

@@ -150,16 +150,19 @@ bool PersistentBucket::syncStores() {
                        [](const Shard& shard) { return shard.store->sync(); });
 }
 
-bool PersistentBucket::discardAbove(VBucket& vbucket, Seqno seqno, const OpTime& now) {
+bool PersistentBucket::discardAbove(VBucket& vbucket, Seqno seqno, const PersistedVbState& left,
+                                    const OpTime& now) {
     const Vbid vbid = vbucket.id();
     VbFlushTarget& target = *targets_[vbid.get()];
     const auto lock = target.lockForFlush();
     VBucket::EmptyRoom room = vbucket.makeEmptyRoom();
     KVStore& store = storeOf(vbid);
+    bool begun = false;
     try {
         // What is not stored yet goes in any case: the memory has no older versions of its
         // documents.
         if (store.rollback(vbid, seqno)) {
+            begun = true;
             const auto scan = store.openSeqnoScan(vbid, Seqno{1}, Seqno{~uint64_t{0}});
             if (scan != nullptr) {
                 WarmupResult loaded;
@@ -173,27 +176,17 @@ bool PersistentBucket::discardAbove(VBucket& vbucket, Seqno seqno, const OpTime&
         const NonBucketGuard nobody;
         log::warn("vb {}: rolled back to nothing: {}", vbid.get(), error.what());
     }
-    return forget(target, std::move(room), now);
-}
-
-bool PersistentBucket::forget(VbFlushTarget& target, VBucket::EmptyRoom room, const OpTime& now) {
-    if (!storeOf(target.vbid()).delVBucket(target.vbid())) {
-        return false;
+    PersistedVbState state = left;
+    state.maxDeletedRev = vbucket.maxDeletedRev();
+    if (!store.delVBucket(vbid, state)) {
+        if (!begun) {
+            return false;
+        }
+        // The store has given something up, so the vBucket cannot stay as it was.
+        target.forgetBeforeFlush();
     }
-    target.vbucket().clear({}, now, std::move(room));
+    vbucket.clear({}, now, std::move(room));
     target.assumeStored({});
-    return true;
-}
-
-bool PersistentBucket::resetVBucket(Vbid vbid, const OpTime& now) {
-    const BucketMemoryGuard guard(memory());
-    VbFlushTarget& target = *targets_[vbid.get()];
-    const auto lock = target.lockForFlush();
-    if (!forget(target, target.vbucket().makeEmptyRoom(), now)) {
-        return false;
-    }
-    target.stateChanged();
-    queueFlush(vbid);
     return true;
 }
 

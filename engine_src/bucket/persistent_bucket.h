@@ -87,9 +87,6 @@ class PersistentBucket final : public Bucket {
     [[nodiscard]] bool isStored(Vbid vbid) const { return targets_[vbid.get()]->isStored(); }
     /// For readers: backfill by seqno.
     KVStore& storeOf(Vbid vbid) { return *shardOf(vbid).store; }
-    /// Forgets everything of a vBucket, in memory and on disk; its next seqno is 1. Make it dead
-    /// first. False when the store refuses.
-    bool resetVBucket(Vbid vbid, const OpTime& now);
     /// Asks the store for sizes: not for hot paths.
     [[nodiscard]] PersistenceStats persistenceStats() const;
 
@@ -106,14 +103,12 @@ class PersistentBucket final : public Bucket {
                            std::optional<ItemMeta>& tombstone) override;
     /// By the store's rollback where it can, which may go back further, or else everything: the
     /// next seqno is 1 then.
-    bool discardAbove(VBucket& vbucket, Seqno seqno, const OpTime& now) override;
+    bool discardAbove(VBucket& vbucket, Seqno seqno, const PersistedVbState& left,
+                      const OpTime& now) override;
     void queueFlush(Vbid vbid) noexcept;
     void stopFlushing();
     void loadShard(Shard& shard, bool clean, WarmupResult& result);
     void loadVBucket(KVStore& store, Vbid vbid, bool clean, WarmupResult& result);
-    /// The vBucket's flush lock is held. `room` was made before: once the store has forgotten the
-    /// vBucket, its memory must.
-    bool forget(VbFlushTarget& target, VBucket::EmptyRoom room, const OpTime& now);
     /// Makes the vBucket's documents and log those of the scan.
     void loadDocuments(SeqnoScan& scan, VBucket& target, WarmupResult& result);
     Shard& shardOf(Vbid vbid) { return shards_[vbid.get() % shards_.size()]; }

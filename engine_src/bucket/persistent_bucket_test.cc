@@ -258,26 +258,6 @@ TEST_F(PersistentBucketTest, TwoEnginesCannotShareADirectory) {
     EXPECT_THROW(PersistentBucket(config_, persistence_, fake_), StoreError);
 }
 
-TEST_F(PersistentBucketTest, AResetForgetsTheVBucketOnDiskToo) {
-    PersistentBucket& bucket = open(fake_);
-    set("a", "1");
-    set("a", "1", Vbid{2});
-    fake_.advance(1s);
-    bucket.setVBucketState(Vbid{0}, VbState::Dead, OpTime::now());
-    EXPECT_TRUE(bucket.resetVBucket(Vbid{0}, OpTime::now()));
-    fake_.advance(1s);
-    EXPECT_EQ(bucket.storeOf(Vbid{0}).countLive(Vbid{0}), 0U);
-    bucket.setVBucketState(Vbid{0}, VbState::Active, OpTime::now());
-    EXPECT_EQ(set("b", "2").seqno, Seqno{1});
-    EXPECT_TRUE(bucket.persistAll());
-    close();
-    open(fake_);
-    EXPECT_EQ(get("a"), "[key not found]");
-    EXPECT_EQ(get("b"), "2");
-    EXPECT_EQ(get("a", Vbid{2}), "1");
-}
-
-/// After any number of stops, crashes and power cuts: no seqno of a history has two documents.
 TEST_F(PersistentBucketTest, ADeletedVBucketIsGoneFromMemoryAndDisk) {
     PersistentBucket& bucket = open(fake_);
     for (int i = 0; i < 100; ++i) {
@@ -309,6 +289,41 @@ TEST_F(PersistentBucketTest, ADeletedVBucketIsGoneFromMemoryAndDisk) {
     EXPECT_EQ(bucket_->vbucket(Vbid{0}).failoverLog().entries().size(), 1U);
 }
 
+TEST_F(PersistentBucketTest, ADeletedVBucketStaysAwayThoughTheProcessDiesAtOnce) {
+    PersistentBucket& bucket = open(fake_);
+    set("k", "v");
+    fake_.advance(1s);
+    bucket.setVBucketState(Vbid{0}, VbState::Dead, OpTime::now());
+    EXPECT_EQ(bucket.deleteVBucket(Vbid{0}, OpTime::now()), OpStatus::Ok);
+    close();
+    open(fake_);
+    EXPECT_EQ(bucket_->vbucket(Vbid{0}).state(), VbState::Dead);
+    EXPECT_TRUE(bucket_->vbucket(Vbid{0}).failoverLog().entries().empty());
+    EXPECT_EQ(bucket_->stats().storedValues, 0U);
+}
+
+TEST_F(PersistentBucketTest, AReplicaThatRolledBackStaysOneThoughTheProcessDiesAtOnce) {
+    open(fake_);
+    const OpTime now = OpTime::now();
+    set("k", "v");
+    set("l", "v", Vbid{1});
+    set("m", "v", Vbid{1});
+    for (const Vbid vbid : {Vbid{0}, Vbid{1}}) {
+        bucket_->setVBucketState(vbid, VbState::Replica, now);
+    }
+    fake_.advance(1s);
+    EXPECT_EQ(bucket_->rollBackReplica(Vbid{0}, Seqno{0}, now), Bucket::RollBack::Done);
+    EXPECT_EQ(bucket_->rollBackReplica(Vbid{1}, Seqno{1}, now), Bucket::RollBack::Done);
+    close();
+    open(fake_);
+    for (const Vbid vbid : {Vbid{0}, Vbid{1}}) {
+        EXPECT_EQ(bucket_->vbucket(vbid).state(), VbState::Replica);
+        EXPECT_EQ(bucket_->vbucket(vbid).highSeqno(), Seqno{vbid.get()});
+        EXPECT_EQ(bucket_->vbucket(vbid).failoverLog().entries().size(), 1U);
+    }
+}
+
+/// After any number of stops, crashes and power cuts: no seqno of a history has two documents.
 TEST_F(PersistentBucketTest, NoSeqnoIsUsedTwiceInOneHistoryAfterAPowerCut) {
     PowerCut power;
     factory_ = [&](const std::string& path) {
@@ -386,6 +401,58 @@ TEST_F(PersistentBucketTest, AReplicaWhoseStoreCannotBeReadRollsBackToNothing) {
     EXPECT_EQ(vbucket.state(), VbState::Replica) << "it goes on following";
     EXPECT_EQ(vbucket.highSeqno(), Seqno{});
     EXPECT_EQ(bucket_->stats().storedValues, 0U);
+}
+
+/// Counts what it is told of.
+struct RollBacks final : SeqnoListener {
+    void onSeqno(Vbid, Seqno) noexcept override {}
+    void onRolledBack(Vbid) noexcept override { ++count; }
+    int count{0};
+};
+
+/// The store gives up what is above the seqno, and then it can neither be read nor emptied.
+TEST_F(PersistentBucketTest, AReplicaWhoseDiskFailsInARollBackIsEmpty) {
+    const auto faults = useFaultyStores();
+    open(fake_);
+    for (const char* key : {"a", "b", "c"}) {
+        set(key, "1");
+    }
+    const OpTime now = OpTime::now();
+    bucket_->setVBucketState(Vbid{0}, VbState::Replica, now);
+    fake_.advance(1s);
+    VBucket& vbucket = bucket_->vbucket(Vbid{0});
+    RollBacks told;
+    bucket_->listeners().add(&told);
+    faults->failScans = 1;
+    faults->failDeletes = 2;
+    EXPECT_EQ(bucket_->rollBackReplica(Vbid{0}, Seqno{2}, now), Bucket::RollBack::Done);
+    bucket_->listeners().remove(&told);
+    EXPECT_EQ(told.count, 1) << "streams end";
+    EXPECT_EQ(vbucket.state(), VbState::Replica);
+    EXPECT_EQ(vbucket.highSeqno(), Seqno{0});
+    EXPECT_EQ(bucket_->stats().storedValues, 0U);
+    EXPECT_EQ(bucket_->persistedSeqno(Vbid{0}), Seqno{0});
+    {
+        const BucketMemoryGuard guard(bucket_->memory());
+        ASSERT_EQ(vbucket.beginReplicated(vbucket.term(), {Seqno{1}, Seqno{1}},
+                                          CheckpointType::Memory, now),
+                  OpStatus::Ok);
+        ASSERT_EQ(vbucket.applyReplicated(vbucket.term(), "d", ItemOp::Mutation,
+                                          {.cas = Cas{9}, .seqno = Seqno{1}, .revSeqno = 1},
+                                          Blob::create("new"), now),
+                  OpStatus::Ok);
+    }
+    fake_.advance(500ms);
+    EXPECT_EQ(bucket_->itemsToPersist(), 1U) << "not before what is there has gone";
+    fake_.advance(2s);
+    EXPECT_EQ(faults->failDeletes, 0);
+    EXPECT_EQ(bucket_->itemsToPersist(), 0U);
+    close();
+    open(fake_);
+    EXPECT_EQ(bucket_->vbucket(Vbid{0}).highSeqno(), Seqno{1});
+    EXPECT_EQ(bucket_->stats().storedValues, 1U);
+    bucket_->setVBucketState(Vbid{0}, VbState::Active, now);
+    EXPECT_EQ(get("d"), "new");
 }
 
 TEST_F(PersistentBucketTest, TheStoresAreSyncedAtTheirInterval) {

@@ -4,6 +4,11 @@
 
 namespace kv {
 
+bool VbFlushTarget::prepare(KVStore& store) {
+    forgetFirst_ = forgetFirst_ && !store.delVBucket(vbid(), stateToPersist());
+    return !forgetFirst_;
+}
+
 FlushBatch VbFlushTarget::takeItemsToPersist(size_t limit) {
     CursorItems read = vbucket_.checkpoints().persistence().takeItemsToPersist(limit);
     FlushBatch batch;
@@ -41,6 +46,9 @@ void VbFlushTarget::assumeStored(const PersistedVbState& state) {
 size_t VbFlushTarget::purgeStored(KVStore& store, uint32_t until) {
     constexpr size_t kBatch = 10'000;
     const auto lock = lockForFlush();
+    if (forgetFirst_) {
+        return 0;
+    }
     const auto scan = store.openSeqnoScan(vbid(), Seqno{1}, Seqno{~uint64_t{0}});
     if (scan == nullptr) {
         return 0;

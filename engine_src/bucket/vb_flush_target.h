@@ -26,6 +26,7 @@ class VbFlushTarget final : public FlushTarget {
     [[nodiscard]] std::unique_lock<std::mutex> tryLockForFlush() override {
         return {flushMutex_, std::try_to_lock};
     }
+    bool prepare(KVStore& store) override;
     FlushBatch takeItemsToPersist(size_t limit) override;
     PersistedVbState stateToPersist() override;
     bool takeStateChange() override {
@@ -46,6 +47,9 @@ class VbFlushTarget final : public FlushTarget {
     /// What the store has, at warm-up and after a reset; the caller holds lockForFlush() or is
     /// alone.
     void assumeStored(const PersistedVbState& state);
+    /// The store has documents that are not the vBucket's any more, and did not remove them: that
+    /// comes before the next flush. The caller holds lockForFlush().
+    void forgetBeforeFlush() { forgetFirst_ = true; }
     [[nodiscard]] Seqno persistedSeqno() const {
         return Seqno{persistedSeqno_.load(std::memory_order_acquire)};
     }
@@ -70,6 +74,7 @@ class VbFlushTarget final : public FlushTarget {
     VBucket& vbucket_;
     std::mutex flushMutex_;
     PersistedVbState stored_;  ///< its seqnos and CAS; under flushMutex_
+    bool forgetFirst_{false};  ///< under flushMutex_
     std::atomic<uint64_t> persistedSeqno_{0};
     std::atomic<bool> stateChanged_{false};
     std::atomic<bool> isStored_{false};

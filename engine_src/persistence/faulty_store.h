@@ -17,6 +17,7 @@ struct StoreFaults {
     std::atomic<int> failStates{0};   ///< so many saveVbState are refused
     std::atomic<int> failSyncs{0};    ///< so many syncs are refused
     std::atomic<int> failScans{0};    ///< so many scans throw StoreError at once
+    std::atomic<int> failDeletes{0};  ///< so many delVBucket are refused
 };
 
 class FaultyStore final : public ForwardingStore {
@@ -43,6 +44,9 @@ class FaultyStore final : public ForwardingStore {
             throw StoreError("scan refused by the test");
         }
         return ForwardingStore::openSeqnoScan(vbid, from, to);
+    }
+    bool delVBucket(Vbid vbid, const PersistedVbState& left) override {
+        return !strike(faults_->failDeletes) && ForwardingStore::delVBucket(vbid, left);
     }
     bool saveVbState(Vbid vbid, const PersistedVbState& state) override {
         return !strike(faults_->failStates) && ForwardingStore::saveVbState(vbid, state);

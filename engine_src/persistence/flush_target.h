@@ -14,6 +14,8 @@
 
 namespace kv {
 
+class KVStore;
+
 /// What one flush has to store.
 struct FlushBatch {
     std::vector<ItemPtr>
@@ -33,6 +35,8 @@ class FlushTarget {
     [[nodiscard]] virtual std::unique_lock<std::mutex> lockForFlush() = 0;
     /// The same without waiting; owns nothing when somebody else has it.
     [[nodiscard]] virtual std::unique_lock<std::mutex> tryLockForFlush() = 0;
+    /// Comes before everything else of a flush; false when nothing can be stored now.
+    virtual bool prepare(KVStore& /*store*/) { return true; }
     /// Takes what is not stored yet, at least `limit` items if there are that many. A take that is
     /// not empty is answered by exactly one persisted() or persistFailed().
     virtual FlushBatch takeItemsToPersist(size_t limit) = 0;

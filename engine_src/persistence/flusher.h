@@ -215,6 +215,12 @@ class BasicFlusher {
         Part* part = nullptr;
         try {
             part = &group.parts.emplace_back(target, std::move(lock));
+            if (!target.prepare(store_)) {
+                stats_.failedFlushes.fetch_add(1, std::memory_order_relaxed);
+                logFlushFailure(target.vbid(), 1, 0, "what was rolled back cannot be removed");
+                group.parts.pop_back();
+                return FlushResult::Failed;
+            }
             part->batch = target.takeItemsToPersist(config_.batchItems);
             part->taken = part->batch.items.size();
             part->stateChanged = target.takeStateChange();

@@ -64,7 +64,7 @@ class MemoryStore final : public KVStore {
     }
     std::optional<PersistedVbState> loadVbState(Vbid) override { return std::nullopt; }
     std::vector<Vbid> listPersistedVbuckets() override { return {}; }
-    bool delVBucket(Vbid) override { return true; }
+    bool delVBucket(Vbid, const PersistedVbState&) override { return true; }
     std::unique_ptr<SeqnoScan> openSeqnoScan(Vbid, Seqno, Seqno) override { return nullptr; }
     bool rollback(Vbid, Seqno) override { return false; }
     bool removeTombstones(Vbid, const std::vector<std::pair<std::string, Seqno>>&,

@@ -27,7 +27,9 @@ class ForwardingStore : public KVStore {
         return real_->loadVbState(vbid);
     }
     std::vector<Vbid> listPersistedVbuckets() override { return real_->listPersistedVbuckets(); }
-    bool delVBucket(Vbid vbid) override { return real_->delVBucket(vbid); }
+    bool delVBucket(Vbid vbid, const PersistedVbState& left) override {
+        return real_->delVBucket(vbid, left);
+    }
     std::unique_ptr<SeqnoScan> openSeqnoScan(Vbid vbid, Seqno from, Seqno to) override {
         return real_->openSeqnoScan(vbid, from, to);
     }

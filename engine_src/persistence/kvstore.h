@@ -85,8 +85,9 @@ class KVStore {
     virtual bool saveVbState(Vbid vbid, const PersistedVbState& state) = 0;
     [[nodiscard]] virtual std::optional<PersistedVbState> loadVbState(Vbid vbid) = 0;
     [[nodiscard]] virtual std::vector<Vbid> listPersistedVbuckets() = 0;
-    /// Removes the vBucket's documents and state. False on a write error.
-    virtual bool delVBucket(Vbid vbid) = 0;
+    /// Removes the vBucket's documents, with the same write that makes `left` its state: who finds
+    /// no state takes the vBucket for a new one. False on a write error.
+    virtual bool delVBucket(Vbid vbid, const PersistedVbState& left) = 0;
 
     /// Calls `visit` with the document of `key` (a tombstone too); false when there is none.
     template <class Visit>

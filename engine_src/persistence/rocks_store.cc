@@ -361,14 +361,14 @@ std::vector<Vbid> RocksStore::listPersistedVbuckets() {
     return result;
 }
 
-bool RocksStore::delVBucket(Vbid vbid) {
+bool RocksStore::delVBucket(Vbid vbid, const PersistedVbState& left) {
     const NonBucketGuard guard;
     rocksdb::WriteBatch batch;
     const auto begin = codec::vbPrefix(vbid);
     const std::string end = codec::vbEnd(vbid);
     check(batch.DeleteRange(keys_, slice(begin), end), "batch");
     check(batch.DeleteRange(seqnos_, slice(begin), end), "batch");
-    check(batch.Delete(states_, slice(begin)), "batch");
+    putState(batch, vbid, left);
     return write(batch);
 }
 

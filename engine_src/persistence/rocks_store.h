@@ -55,7 +55,7 @@ class RocksStore final : public KVStore {
     bool saveVbState(Vbid vbid, const PersistedVbState& state) override;
     [[nodiscard]] std::optional<PersistedVbState> loadVbState(Vbid vbid) override;
     [[nodiscard]] std::vector<Vbid> listPersistedVbuckets() override;
-    bool delVBucket(Vbid vbid) override;
+    bool delVBucket(Vbid vbid, const PersistedVbState& left) override;
     [[nodiscard]] std::unique_ptr<SeqnoScan> openSeqnoScan(Vbid vbid, Seqno from,
                                                            Seqno to) override;
     bool rollback(Vbid vbid, Seqno seqno) override;

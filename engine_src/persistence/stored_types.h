@@ -27,7 +27,7 @@ struct PersistedVbState {
     Cas maxCas{};
     Seqno purgedSeqno{};        ///< highest seqno of a tombstone that was purged
     uint64_t maxDeletedRev{0};  ///< highest revision among tombstones, purged ones included
-    std::vector<FailoverEntry> failoverLog;
+    std::vector<FailoverEntry> failoverLog{};
     RollbackPoints rollbackPoints{};
     /// To be called once seqno and snapshot are those of a commit.
     void noteCommit() {
