@@ -21,7 +21,7 @@ BucketProducer::~BucketProducer() {
     bucket_.listeners().remove(this);
 }
 
-bool BucketProducer::open(const StreamRequest& request, uint64_t clears) {
+bool BucketProducer::open(const StreamRequest& request, const Seen& seen) {
     if (producer_.findStream(request.vbid)) {
         return false;
     }
@@ -32,9 +32,11 @@ bool BucketProducer::open(const StreamRequest& request, uint64_t clears) {
     VBucket& vbucket = bucket_.vbucket(request.vbid);
     const bool added = producer_.addStream(std::make_shared<ActiveStream>(
             request, std::move(cursor), vbucket.checkpoints().cursors(), source_));
-    if (added && vbucket.clears() != clears) {
-        // It rolled back between the check of the request and here: nobody told this stream.
+    // What happened between the check of the request and here, nobody told this stream.
+    if (added && vbucket.clears() != seen.clears) {
         producer_.endStream(request.vbid, EndStatus::Rollback);
+    } else if (added && (vbucket.state() != seen.state || vbucket.term() != seen.term)) {
+        producer_.endStream(request.vbid, EndStatus::StateChanged);
     }
     return added;
 }

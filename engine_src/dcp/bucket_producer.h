@@ -26,9 +26,17 @@ class BucketProducer final : private SeqnoListener {
     BucketProducer& operator=(const BucketProducer&) = delete;
     ~BucketProducer() override;
 
+    /// What a vBucket was like before a request for its stream was checked.
+    struct Seen {
+        explicit Seen(const VBucket& vbucket)
+            : clears(vbucket.clears()), term(vbucket.term()), state(vbucket.state()) {}
+        uint64_t clears;
+        uint64_t term;
+        VbState state;
+    };
     /// Opens a stream of an existing vBucket; false when it has one already. `request` has been
-    /// checked; `clears` is the vBucket's clears() of before the check.
-    bool open(const StreamRequest& request, uint64_t clears);
+    /// checked; what has changed since then ends the stream.
+    bool open(const StreamRequest& request, const Seen& seen);
     Producer& producer() { return producer_; }
     [[nodiscard]] const Producer& producer() const { return producer_; }
 

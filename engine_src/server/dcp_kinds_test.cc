@@ -220,7 +220,7 @@ TEST_P(DcpKinds, ADocumentIsTheSameOnTheReplicaAndAfterItsRestart) {
             ASSERT_TRUE(producer->open({.vbid = kVb,
                                         .opaque = kOpaque,
                                         .format = {.deleteTimes = true, .expirations = true}},
-                                       source_.vb().clears()));
+                                       dcp::BucketProducer::Seen(source_.vb())));
         }
         {
             const BucketMemoryGuard guard(replica_.bucket().memory());

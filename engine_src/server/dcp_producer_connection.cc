@@ -97,10 +97,9 @@ DcpProducerConnection::StreamAnswer DcpProducerConnection::openStream(
         return Status::kNotMyVbucket;
     }
     VBucket& vbucket = bucket.vbucket(vbid);
-    const uint64_t clears = vbucket.clears();
-    const VbState state = vbucket.state();
-    if (state == VbState::Dead ||
-        ((request.flags & flags::kActiveOnly) != 0 && state != VbState::Active)) {
+    const dcp::BucketProducer::Seen seen(vbucket);
+    if (seen.state == VbState::Dead ||
+        ((request.flags & flags::kActiveOnly) != 0 && seen.state != VbState::Active)) {
         return Status::kNotMyVbucket;
     }
     if ((request.flags & ~kKnown) != 0) {
@@ -131,7 +130,7 @@ DcpProducerConnection::StreamAnswer DcpProducerConnection::openStream(
                      .diskOnly = (request.flags & flags::kDiskOnly) != 0,
                      .format = format_,
                      .snapshot = dcp::partialSnapshot(point)},
-                    clears);
+                    seen);
     return log;
 }
 

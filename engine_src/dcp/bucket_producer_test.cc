@@ -1,0 +1,62 @@
+// A bucket's producer beside what happens to the bucket: purges, changes of state.
+#include "dcp/bucket_producer.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "bucket/test_support.h"
+#include "dcp/bucket_backfill.h"
+#include "executor/fake_executor.h"
+
+namespace kv::dcp {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Vbid kVb{0};
+
+class BucketProducerTest : public testing::Test {
+  protected:
+    void open(StreamRequest request = {}) {
+        request.vbid = kVb;
+        ASSERT_TRUE(producer_.open(request, BucketProducer::Seen(client_.vb())));
+    }
+    /// What comes until nothing has come for some rounds of steps and background work.
+    std::vector<Message> receive() {
+        std::vector<Message> received;
+        for (int idle = 0; idle < 5; ++idle) {
+            while (auto message = producer_.producer().step()) {
+                received.push_back(std::move(*message));
+                idle = 0;
+            }
+            executor_.advance(1ms);
+        }
+        return received;
+    }
+
+    std::unique_ptr<Bucket> bucket_ = test::makeBucket(BucketType::Ephemeral, {.vbuckets = 1});
+    test::Client client_{*bucket_};
+    FakeExecutor executor_;
+    BucketBackfill backfill_{*bucket_};
+    BucketProducer producer_{"test", *bucket_, backfill_, executor_, 0ns, [] {}};
+};
+
+TEST_F(BucketProducerTest, WhatChangedSinceTheRequestWasCheckedEndsTheStream) {
+    const auto statusOfTheEnd = [this](const BucketProducer::Seen& seen) {
+        EXPECT_TRUE(producer_.open({.vbid = kVb}, seen));
+        const auto received = receive();
+        EXPECT_EQ(received.size(), 1U);
+        EXPECT_EQ(received.back().kind, MessageKind::StreamEnd);
+        return EndStatus{received.back().detail};
+    };
+    const BucketProducer::Seen active(client_.vb());
+    bucket_->setVBucketState(kVb, VbState::Replica, client_.now);
+    EXPECT_EQ(statusOfTheEnd(active), EndStatus::StateChanged);
+    const BucketProducer::Seen replica(client_.vb());
+    EXPECT_EQ(bucket_->rollBackReplica(kVb, Seqno{0}, client_.now), Bucket::RollBack::Done);
+    EXPECT_EQ(statusOfTheEnd(replica), EndStatus::Rollback);
+}
+
+}  // namespace
+}  // namespace kv::dcp
