@@ -18,6 +18,7 @@ SequenceList::~SequenceList() {
 }
 
 void SequenceList::append(const Guard&, StoredValue& value) {
+    high_ = value.seqno();
     value.links() = {last_, nullptr};
     (last_ != nullptr ? last_->links().next : first_) = &value;
     last_ = &value;
@@ -32,10 +33,8 @@ void SequenceList::unlink(const Guard&, StoredValue& value) {
 }
 
 void SequenceList::moveToEnd(const Guard& guard, StoredValue& value) {
-    if (&value != last_) {
-        unlink(guard, value);
-        append(guard, value);
-    }
+    unlink(guard, value);
+    append(guard, value);
 }
 
 bool SequenceList::isCovered(const Guard&, const StoredValue& value) const {
@@ -84,6 +83,7 @@ void SequenceList::clear(const Guard& guard) {
     freeUncoveredStale(guard);
     first_ = nullptr;
     last_ = nullptr;
+    high_ = {};
     size_ = 0;
 }
 
@@ -106,12 +106,10 @@ SequenceReader::SequenceReader(SequenceList& list, Vbid vbid, Seqno from)
     : list_(list), vbid_(vbid) {
     const auto guard = list_.lock();
     list_.readers_.push_back(this);
-    if (list_.last_ != nullptr) {
-        end_ = list_.last_->seqno();
-        next_ = list_.first_;
-        while (next_ != nullptr && next_->seqno() < from) {
-            next_ = next_->links().next;
-        }
+    end_ = list_.high_;
+    next_ = list_.first_;
+    while (next_ != nullptr && next_->seqno() < from) {
+        next_ = next_->links().next;
     }
 }
 

@@ -22,9 +22,9 @@ namespace kv {
 
 class SequenceList;
 
-/// Reads the documents with from <= seqno <= end (the last seqno when it was opened) as they were
-/// then, in pieces. While it lives, changes to documents ahead of it leave the old versions in
-/// place. One thread at a time.
+/// Reads the documents with from <= seqno <= end (the last seqno that the list was given before it
+/// was opened) as they were then, in pieces. While it lives, changes to documents ahead of it leave
+/// the old versions in place. One thread at a time.
 class SequenceReader {
   public:
     SequenceReader(SequenceList& list, Vbid vbid, Seqno from);
@@ -88,6 +88,7 @@ class SequenceList {
     mutable std::mutex mutex_;
     StoredValue* first_{nullptr};
     StoredValue* last_{nullptr};
+    Seqno high_{};  ///< of all that were in the list, though they be gone
     size_t size_{0};
     std::unordered_map<const StoredValue*, Seqno> stale_;  ///< and which seqno replaced it
     size_t staleBytes_{0};

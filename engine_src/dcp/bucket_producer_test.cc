@@ -58,5 +58,43 @@ TEST_F(BucketProducerTest, WhatChangedSinceTheRequestWasCheckedEndsTheStream) {
     EXPECT_EQ(statusOfTheEnd(replica), EndStatus::Rollback);
 }
 
+/// The last seqno is that of a tombstone which is gone: a backfill has nothing at it.
+class PurgedEnd : public BucketProducerTest {
+  protected:
+    PurgedEnd() {
+        client_.set("k", "v");
+        client_.remove("k");
+        client_.wait(bucket_->config().ephemeralPurgeAgeS);
+        EXPECT_EQ(bucket_->purgeTombstones(client_.now), 1U);
+        EXPECT_EQ(client_.vb().highSeqno(), Seqno{2});
+    }
+};
+
+TEST_F(PurgedEnd, ABackfillReachesIt) {
+    EXPECT_EQ(backfill_.open(kVb, Seqno{0})->high(), Seqno{2});
+}
+
+TEST_F(PurgedEnd, AStreamGoesOnFromMemory) {
+    open();
+    EXPECT_TRUE(receive().empty());
+    EXPECT_EQ(producer_.producer().findStream(kVb)->state(), StreamState::InMemory);
+    client_.set("later", "v");
+    const auto received = receive();
+    ASSERT_EQ(received.size(), 2U);
+    EXPECT_EQ(received.back().item->seqno(), Seqno{3});
+}
+
+TEST_F(PurgedEnd, AStreamUpToItEnds) {
+    open({.end = Seqno{2}});
+    const auto received = receive();
+    ASSERT_EQ(received.size(), 1U);
+    EXPECT_EQ(received.back().kind, MessageKind::StreamEnd);
+}
+
+TEST_F(PurgedEnd, AClearedVBucketBeginsAnew) {
+    client_.vb().clear({}, client_.now);
+    EXPECT_EQ(backfill_.open(kVb, Seqno{0})->high(), Seqno{0});
+}
+
 }  // namespace
 }  // namespace kv::dcp
