@@ -3,12 +3,20 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <chrono>
+#include <exception>
 #include <map>
 #include <stdexcept>
 
 #include "logging/log.h"
 
 namespace kv::server {
+
+namespace {
+
+constexpr auto kRetryPause = std::chrono::seconds(1);
+
+}  // namespace
 
 ReplicationSet::ReplicationSet(Bucket& bucket, Executor& executor, ReplicationSource login)
     : bucket_(bucket), executor_(executor), login_(std::move(login)), thread_([this] { run(); }) {
@@ -46,8 +54,23 @@ void ReplicationSet::run() {
         }
         const auto config = std::exchange(wanted_, nullptr);
         lock.unlock();
-        apply(*config);
+        const bool applied = tryApply(*config);
         lock.lock();
+        if (!applied && wanted_ == nullptr) {
+            wanted_ = config;
+            changed_.wait_for(lock, kRetryPause,
+                              [this, &config] { return stopping_ || wanted_ != config; });
+        }
+    }
+}
+
+bool ReplicationSet::tryApply(const ClusterConfig& config) {
+    try {
+        apply(config);
+        return true;
+    } catch (const std::exception& error) {
+        log::error("replication as the cluster map asks for it: {}; trying again", error.what());
+        return false;
     }
 }
 
@@ -67,6 +90,7 @@ void ReplicationSet::apply(const ClusterConfig& config) {
             const auto found = wanted.find(source.address);
             return found != wanted.end() && found->second == source.vbuckets;
         };
+        ended.reserve(sources_.size());  // from here on nothing fails in this block
         const auto gone = std::stable_partition(sources_.begin(), sources_.end(), stays);
         std::move(gone, sources_.end(), std::back_inserter(ended));
         sources_.erase(gone, sources_.end());

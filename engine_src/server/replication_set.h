@@ -2,8 +2,9 @@
 // active vBucket of which this node is to have a replica.
 //
 // follow() returns at once: a thread of its own ends the replicators that the map no longer wants
-// and starts new ones; those that stay as they were go on undisturbed. Bucket and executor outlive
-// it. follow() and stats() from any thread.
+// and starts new ones; those that stay as they were go on undisturbed. What there is no memory or
+// no thread for is tried again after a second. Bucket and executor outlive it. follow() and stats()
+// from any thread.
 #pragma once
 
 #include <condition_variable>
@@ -40,6 +41,8 @@ class ReplicationSet {
     };
 
     void run();
+    /// False when not all of it could be done; doing it again does the rest.
+    bool tryApply(const ClusterConfig& config);
     void apply(const ClusterConfig& config);
 
     Bucket& bucket_;

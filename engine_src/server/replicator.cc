@@ -20,13 +20,16 @@ Replicator::Replicator(Bucket& bucket, Executor& executor, ReplicationSource sou
       session_(
               bucket, source_, [this](const protocol::FrameSpec& frame) { link_.send(frame); },
               std::move(vbuckets)),
-      drain_(executor.schedule("dcp_consumer", TaskPool::NonIO, kDrainPeriod,
-                               [this] {
-                                   return session_.processBuffered()
-                                                  ? TaskResult::after(std::chrono::milliseconds(1))
-                                                  : TaskResult::after(kDrainPeriod);
-                               })),
-      thread_([this] { run(); }) {
+      drain_(executor.schedule("dcp_consumer", TaskPool::NonIO, kDrainPeriod, [this] {
+          return session_.processBuffered() ? TaskResult::after(std::chrono::milliseconds(1))
+                                            : TaskResult::after(kDrainPeriod);
+      })) {
+    try {
+        thread_ = std::thread([this] { run(); });
+    } catch (...) {
+        executor_.cancel(drain_);  // it refers to this
+        throw;
+    }
     pthread_setname_np(thread_.native_handle(), "replicator");
 }
 

@@ -19,7 +19,8 @@ namespace kv::server {
 
 class Replicator {
   public:
-    /// `vbuckets`: those to have from this source; empty: all that are replicas here.
+    /// `vbuckets`: those to have from this source; empty: all that are replicas here. Throws
+    /// std::bad_alloc, std::system_error.
     Replicator(Bucket& bucket, Executor& executor, ReplicationSource source,
                std::vector<bool> vbuckets = {});
     Replicator(const Replicator&) = delete;
