@@ -36,20 +36,20 @@ VbUuid FailoverLog::uuidOf(Seqno seqno) const {
     return entries_.empty() ? VbUuid{} : entries_.back().uuid;
 }
 
-void FailoverLog::reserveOne() {
+VbUuid FailoverLog::prepare() {
     const std::lock_guard lock(mutex_);
     entries_.reserve(entries_.size() + 1);
+    return randomUuid();
 }
 
-VbUuid FailoverLog::begin(Seqno highSeqno) {
+void FailoverLog::begin(VbUuid uuid, Seqno highSeqno) noexcept {
     const std::lock_guard lock(mutex_);
     std::erase_if(entries_, [&](const FailoverEntry& entry) { return entry.seqno > highSeqno; });
-    entries_.insert(entries_.begin(), FailoverEntry{randomUuid(), highSeqno});
+    entries_.insert(entries_.begin(), FailoverEntry{uuid, highSeqno});
     if (entries_.size() > kMaxEntries) {
         entries_.resize(kMaxEntries);
     }
-    uuid_.store(entries_.front().uuid.get(), std::memory_order_release);
-    return entries_.front().uuid;
+    uuid_.store(uuid.get(), std::memory_order_release);
 }
 
 void FailoverLog::replace(std::vector<FailoverEntry> entries) {

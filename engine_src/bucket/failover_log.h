@@ -25,11 +25,11 @@ class FailoverLog {
     /// The oldest history that has `seqno` as this vBucket has it: who shares no newer one shares
     /// that.
     [[nodiscard]] VbUuid uuidOf(Seqno seqno) const;
-    /// Makes room: the next begin() allocates nothing.
-    void reserveOne();
-    /// Begins a new history that owns the seqnos after `highSeqno`; entries of futures that never
-    /// came are dropped.
-    VbUuid begin(Seqno highSeqno);
+    /// Everything that begin() may fail for: room, and a new uuid.
+    [[nodiscard]] VbUuid prepare();
+    /// Begins a new history, of a prepared uuid, that owns the seqnos after `highSeqno`; entries of
+    /// futures that never came are dropped.
+    void begin(VbUuid uuid, Seqno highSeqno) noexcept;
     /// Takes over a stored or received log.
     void replace(std::vector<FailoverEntry> entries);
 

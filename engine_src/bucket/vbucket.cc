@@ -48,8 +48,8 @@ void VBucket::setState(VbState state) {
     }
     // The history first: who sees the vBucket active, the flusher that stores it, sees whose it is.
     if (state == VbState::Active) {
-        failoverLog_.reserveOne();  // before what is missing of a snapshot is given up
-        failoverLog_.begin(checkpoints_.beginActive(OpTime::now().nanos));
+        const VbUuid uuid = failoverLog_.prepare();  // before a snapshot's rest is given up
+        failoverLog_.begin(uuid, checkpoints_.beginActive(OpTime::now().nanos));
         term_.fetch_add(1, std::memory_order_release);
     }
     state_.store(state, std::memory_order_release);

@@ -206,12 +206,12 @@ TEST_P(AnyVBucket, FailoverLogIsBoundedAndDropsFuturesThatNeverCame) {
     FailoverLog log;
     log.replace({{VbUuid{9}, Seqno{100}}, {VbUuid{8}, Seqno{10}}});
     EXPECT_EQ(log.uuid(), VbUuid{9});
-    log.begin(Seqno{50});
+    log.begin(log.prepare(), Seqno{50});
     const auto entries = log.entries();
     ASSERT_EQ(entries.size(), 2u);
     EXPECT_EQ(entries[1], (FailoverEntry{VbUuid{8}, Seqno{10}}));
     for (uint64_t i = 0; i < 100; ++i) {
-        log.begin(Seqno{50 + i});
+        log.begin(log.prepare(), Seqno{50 + i});
     }
     EXPECT_EQ(log.entries().size(), FailoverLog::kMaxEntries);
 }
