@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import median
 from typing import TYPE_CHECKING
 
 from perfrunner.analysis import MIN_BLOCKS
 from perfrunner.report.build import build_report
 from perfrunner.report.page.effects import panels
 from perfrunner.report.selection import primary_rows
+from perfrunner.report.sources import WITHOUT_AN_ENGINE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perfrunner.results import ExperimentData, ExperimentSummary
+    from perfrunner.results import ExperimentData, ExperimentSummary, TrialRecord
 
 
 @dataclass(frozen=True)
@@ -50,18 +52,41 @@ def progress(data: ExperimentData, blocks: int) -> Progress:
     record, spec = data.experiment, data.experiment.spec_json
     extended = record.facts.get("extended")
     wanted = int(extended[-1]["to"] if extended else spec.get("blocks") or 0)
-    cells = len({(t.workload, t.bucket) for t in data.trials if t.block == 1})
-    if record.state == "running":
-        cells = max(cells, len(spec.get("workloads") or ()))
+    cells = _cells(data)
     ok = {(t.block, t.workload, t.bucket, t.variant) for t in data.trials if t.status == "ok"}
-    planned = max(len(ok), wanted * cells * len(spec.get("variants") or ()))
-    left = None
-    if ok:
-        first = min(t.started_at for t in data.trials)
-        last = max(t.finished_at for t in data.trials)
-        left = (last - first).total_seconds() / len(ok) * (planned - len(ok))
+    arms = len(spec.get("variants") or ())
+    planned = max(len(ok), wanted * cells * arms)
+    pace = _seconds_of_a_block(data)
+    left = pace * (planned - len(ok)) / arms if pace is not None and arms else None
     void = sum(t.status != "ok" for t in data.trials)
     return Progress(record.state, len(ok), planned, void, blocks, wanted, left)
+
+
+def _cells(data: ExperimentData) -> int:
+    """As the spec plans them; a run that has ended had those that it measured."""
+    if data.experiment.state != "running":
+        return len({(t.workload, t.bucket) for t in data.trials if t.block == 1})
+    spec = data.experiment.spec_json
+    buckets = len(spec.get("buckets") or ("persistent",))
+    workloads = (spec.get("workloads") or {}).values()
+    return sum(1 if one.get("type") in WITHOUT_AN_ENGINE else buckets for one in workloads)
+
+
+def _seconds_of_a_block(data: ExperimentData) -> float | None:
+    """That a cell takes on average: its median over blocks, so that one in which the run was interrupted is no pace."""
+    spans: dict[tuple[str, str], dict[int, list[TrialRecord]]] = {}
+    for trial in data.trials:
+        if trial.status == "ok":
+            cell = spans.setdefault((trial.workload, trial.bucket), {})
+            cell.setdefault(trial.block, []).append(trial)
+    medians = [
+        median(
+            (max(t.finished_at for t in ran) - min(t.started_at for t in ran)).total_seconds()
+            for ran in blocks.values()
+        )
+        for blocks in spans.values()
+    ]
+    return sum(medians) / len(medians) if medians else None
 
 
 def live_page(data: ExperimentData, others: Sequence[ExperimentSummary]) -> str:

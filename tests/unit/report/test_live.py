@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import threading
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from functools import partial
 from unittest.mock import patch
 
@@ -21,6 +22,7 @@ SHAPE = synthetic.Shape(
     blocks=10, void_block=None, workloads=("append",), buckets=("ephemeral",), variants=synthetic.VARIANTS[:2]
 )  # fmt: skip
 ID = "live-20261124"
+AT = datetime(2026, 11, 24, tzinfo=timezone.utc)
 
 
 @pytest.fixture
@@ -77,6 +79,30 @@ def test_progress_and_estimates_follow_the_store(get, running):
     assert "What came out" in text
 
 
+def test_cells_that_have_not_begun_are_planned_and_a_pause_is_no_pace(running):
+    place, _ = running
+    with ResultStore.open(place) as store:
+        data = store.load(ID)
+    spec = {**data.experiment.spec_json, "buckets": ["ephemeral", "persistent"]}
+    begun = replace(
+        data,
+        experiment=replace(data.experiment, spec_json=spec),
+        trials=tuple(
+            replace(
+                t,
+                started_at=AT + timedelta(hours=h),
+                finished_at=AT + timedelta(hours=h, minutes=2),
+            )
+            for t in data.trials
+            for h in (
+                0 if t.block == 1 else 10 * t.block,
+            )  # interrupted for hours, and gone on with
+        ),
+    )
+    assert progress(begun, 3).planned == 40, "two cells, though one has not begun"
+    assert progress(begun, 3).left_s == pytest.approx(2 * 60 * 17), "17 blocks of a cell"
+
+
 def test_the_whole_report_is_a_link_away(get):
     _, _, text = get("/")
     assert f'href="/{ID}/report.html"' in text
@@ -99,8 +125,8 @@ def test_time_left_is_of_the_pace_so_far(running):
     with ResultStore.open(running[0], create=False) as store:
         data = store.load(ID)
     found = progress(data, 3)
-    took = data.trials[-1].finished_at - data.trials[0].started_at
-    assert found.left_s == pytest.approx(took.total_seconds() / 6 * 14)
+    took = data.trials[1].finished_at - data.trials[0].started_at
+    assert found.left_s == pytest.approx(7 * took.total_seconds()), "seven blocks of two trials"
 
 
 def test_an_experiment_that_is_not_known_is_said_at_once(running):
