@@ -22,9 +22,9 @@ class SparedStore final : public ForwardingStore {
   public:
     using ForwardingStore::ForwardingStore;
 
-    bool delVBucket(Vbid vbid, const PersistedVbState& left) override {
+    bool delVBucket(Vbid vbid, const PersistedVbState& state) override {
         const long left = std::exchange(allocationsLeft, -1);
-        const bool done = ForwardingStore::delVBucket(vbid, left);
+        const bool done = ForwardingStore::delVBucket(vbid, state);
         allocationsLeft = left;
         return done;
     }

@@ -307,13 +307,16 @@ TEST_F(PersistentBucketTest, AReplicaThatRolledBackStaysOneThoughTheProcessDiesA
     const OpTime now = OpTime::now();
     set("k", "v");
     set("l", "v", Vbid{1});
+    fake_.advance(1s);  // what is stored now may be rolled back to
     set("m", "v", Vbid{1});
     for (const Vbid vbid : {Vbid{0}, Vbid{1}}) {
         bucket_->setVBucketState(vbid, VbState::Replica, now);
     }
     fake_.advance(1s);
-    EXPECT_EQ(bucket_->rollBackReplica(Vbid{0}, Seqno{0}, now), Bucket::RollBack::Done);
-    EXPECT_EQ(bucket_->rollBackReplica(Vbid{1}, Seqno{1}, now), Bucket::RollBack::Done);
+    EXPECT_EQ(bucket_->rollBackReplica(Vbid{0}, bucket_->vbucket(Vbid{0}).term(), Seqno{0}, now),
+              Bucket::RollBack::Done);
+    EXPECT_EQ(bucket_->rollBackReplica(Vbid{1}, bucket_->vbucket(Vbid{1}).term(), Seqno{1}, now),
+              Bucket::RollBack::Done);
     close();
     open(fake_);
     for (const Vbid vbid : {Vbid{0}, Vbid{1}}) {
@@ -425,7 +428,8 @@ TEST_F(PersistentBucketTest, AReplicaWhoseDiskFailsInARollBackIsEmpty) {
     bucket_->listeners().add(&told);
     faults->failScans = 1;
     faults->failDeletes = 2;
-    EXPECT_EQ(bucket_->rollBackReplica(Vbid{0}, Seqno{2}, now), Bucket::RollBack::Done);
+    EXPECT_EQ(bucket_->rollBackReplica(Vbid{0}, bucket_->vbucket(Vbid{0}).term(), Seqno{2}, now),
+              Bucket::RollBack::Done);
     bucket_->listeners().remove(&told);
     EXPECT_EQ(told.count, 1) << "streams end";
     EXPECT_EQ(vbucket.state(), VbState::Replica);

@@ -185,7 +185,7 @@ class Lab {
         rollBack(back);
     }
     void rollBack(uint64_t back) {
-        ASSERT_EQ(bucket_->rollBackReplica(Vbid{0}, Seqno{back}, OpTime::now()),
+        ASSERT_EQ(bucket_->rollBackReplica(Vbid{0}, vbucket().term(), Seqno{back}, OpTime::now()),
                   Bucket::RollBack::Done);
         ++rollbacks_;
         partial_ += high() != 0 ? 1U : 0U;

@@ -54,7 +54,8 @@ TEST_F(BucketProducerTest, WhatChangedSinceTheRequestWasCheckedEndsTheStream) {
     bucket_->setVBucketState(kVb, VbState::Replica, client_.now);
     EXPECT_EQ(statusOfTheEnd(active), EndStatus::StateChanged);
     const BucketProducer::Seen replica(client_.vb());
-    EXPECT_EQ(bucket_->rollBackReplica(kVb, Seqno{0}, client_.now), Bucket::RollBack::Done);
+    EXPECT_EQ(bucket_->rollBackReplica(kVb, bucket_->vbucket(kVb).term(), Seqno{0}, client_.now),
+              Bucket::RollBack::Done);
     EXPECT_EQ(statusOfTheEnd(replica), EndStatus::Rollback);
 }
 

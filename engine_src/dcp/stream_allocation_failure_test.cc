@@ -201,7 +201,8 @@ TEST(EndStreamsAllocationFailure, EndsThemWithoutMemory) {
     std::vector<std::shared_ptr<BucketProducer>> producers;
     for (const char* name : {"one", "two", "three"}) {
         producers.push_back(node.makeProducer(name, [] {}));
-        ASSERT_TRUE(producers.back()->open({.vbid = Vbid{0}}, bucket->vbucket(Vbid{0}).clears()));
+        ASSERT_TRUE(producers.back()->open({.vbid = Vbid{0}},
+                                           BucketProducer::Seen(bucket->vbucket(Vbid{0}))));
     }
     producers[1].reset();
     allocationsLeft = 0;
