@@ -419,10 +419,10 @@ TEST_F(PersistentBucketTest, AReplicaWhoseDiskFailsInARollBackIsEmpty) {
     open(fake_);
     for (const char* key : {"a", "b", "c"}) {
         set(key, "1");
+        fake_.advance(1s);
     }
     const OpTime now = OpTime::now();
     bucket_->setVBucketState(Vbid{0}, VbState::Replica, now);
-    fake_.advance(1s);
     VBucket& vbucket = bucket_->vbucket(Vbid{0});
     RollBacks told;
     bucket_->listeners().add(&told);
