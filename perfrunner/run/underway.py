@@ -88,7 +88,7 @@ class RunUnderWay:
     facts: dict[str, Any] = field(init=False, default_factory=dict)
     reference: HostFacts = field(init=False, default_factory=dict)  # what must hold still
     failing: FailingInARow = field(init=False)
-    not_built: set[str] = field(init=False, default_factory=set)
+    not_usable: set[str] = field(init=False, default_factory=set)
     stopped: str = field(init=False, default="")
     quieten: bool = field(init=False, default=False)
     started: float = field(default_factory=time.monotonic)
@@ -238,21 +238,27 @@ class RunUnderWay:
         if changed := note_tools(self.facts, tools.build_id):
             self.listener.on_event(ev.Warned(changed))
         self.store.set_facts(self.opened.experiment.id, self.facts)
-        for name, message in builds.failures.items():
-            self.journal.append("build-failed", variant=name, message=message)
+        self._give_up("build-failed", builds.failures)
+
+    def _give_up(self, event: str, arms: Mapping[str, str]) -> None:
+        """Arms that cannot be measured, and why: what of them fails makes nothing be redone."""
+        for name, message in arms.items():
+            self.journal.append(event, variant=name, message=message)
             self.schedule.exclude(name)
-            self.not_built.add(name)
+            self.not_usable.add(name)
 
     def _deploy_linked(self, hosts: RunHosts, builds: Builds) -> dict[str, Deployed]:
         """A link that was lost while we built, deployed or proved costs the proofs, not the run: all are made anew."""
         self.reference = hosts.facts
         if not hosts.locked:
             self._regain(hosts, LOCK_LOST)
-        return self._until_held(
+        deployed = self._until_held(
             hosts,
             "the proofs were",
             lambda: deploy_and_prove(self.spec, builds, hosts, self.listener, self._store_build),
         )
+        self._give_up("proof-failed", builds.unproved)
+        return deployed
 
     def _until_held(self, hosts: RunHosts, what: str, work: Callable[[], Done]) -> Done:
         """Work that no unit is: a link that is lost meanwhile costs all of it, and it is done anew."""
@@ -342,7 +348,7 @@ class RunUnderWay:
 
     def _hopeless(self, results: Sequence[TrialResult]) -> bool:
         """Whether to stop here, and why: told like a failure."""
-        cause = self.failing.add([r for r in results if r.task.variant not in self.not_built])
+        cause = self.failing.add([r for r in results if r.task.variant not in self.not_usable])
         if cause is not None:
             self.stopped = f"stopped: {IN_A_ROW} trials in a row failed of one cause: {cause}"
         elif self.schedule.past_budget:
@@ -389,7 +395,7 @@ class RunUnderWay:
     def _run_unit(
         self, unit: Unit, runner: TrialRunner, builds: Builds, deployed: Mapping[str, Deployed]
     ) -> list[TrialResult]:
-        """Arms that could not be built, or that an ensemble must do without, fail; the others run."""
+        """Arms that could not be built or proved, or that an ensemble must do without, fail; the others run."""
         runs = [task for task in unit.tasks if task.variant in deployed]
         results = runner.run(runs, deployed) if runs else []
         for task in (*unit.tasks, *unit.left_out):
@@ -397,6 +403,8 @@ class RunUnderWay:
                 continue
             message = builds.failures.get(task.variant)
             reason = LEFT_OUT if message is None else f"the build failed: {message}"
+            if task.variant in builds.unproved:
+                reason = f"not proved: {builds.unproved[task.variant]}"
             results.append(not_run(task, reason, message, runner.trials_dir))
         return results
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from perfrunner.build import Artifact, Proof, prove
 from perfrunner.build.place import Builder
 from perfrunner.build.proof import engine_environment
-from perfrunner.errors import BuildError
+from perfrunner.errors import BuildError, ProofError
 from perfrunner.run.events import (
     BuildFailed,
     BuildFinished,
@@ -19,6 +19,7 @@ from perfrunner.run.events import (
     BuildStarted,
     Listener,
     ProofPassed,
+    Warned,
 )
 from perfrunner.run.programs import arm_programs, tool_programs
 from perfrunner.source.model import ResolvedSource, as_record
@@ -37,13 +38,14 @@ TOOLS = "load-tools"  # what the build of the tools is called where variants are
 
 @dataclass
 class Builds:
-    """What came of the builds: artifacts by variant, and why the others could not be built.
+    """What came of the builds: artifacts by variant, and why the others could not be built or proved.
 
     `tools`: where load generators and samplers come from, when that is no variant's build.
     """
 
     artifacts: dict[str, Artifact] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
+    unproved: dict[str, str] = field(default_factory=dict)
     tools: Artifact | None = None
 
 
@@ -110,7 +112,10 @@ def deploy_and_prove(
     listener: Listener,
     store: Callable[[BuildRecord], None],
 ) -> dict[str, Deployed]:
-    """By variant. ProofError stops at the first setting that does not read back, and names its variant."""
+    """By variant. ProofError stops at the first setting that does not read back, and names its variant.
+
+    An arm with a source of its own may be an engine of another time: it costs only itself, and moves to `unproved`.
+    """
     # Imported late: SQLAlchemy and numpy take a third of a second, and a repeated build needs neither.
     from perfrunner.results import BuildRecord
     from perfrunner.run.trial.seats import Deployed
@@ -121,24 +126,21 @@ def deploy_and_prove(
         host: hosts.hosts[host].deploy(bringing.path, bringing.build_id) for host in hosts.seats
     }
     deployed = {}
-    for name, artifact in builds.artifacts.items():
+    for name, artifact in list(builds.artifacts.items()):
         paths = {
             host: hosts.hosts[host].deploy(artifact.path, artifact.build_id) for host in hosts.seats
         }
         variant = spec.variants[name]
-        proof: Proof | None = None
-        for node in spec.cluster.engine_nodes:
-            proof = prove(
-                hosts.hosts[node],
-                paths[node],
-                variant,
-                spec.engine,
-                params=spec.params_of(name),
-                tools=tools[node],
-            )
-            listener.on_event(ProofPassed(name, node, proof.settings))
-        if proof is None:
-            raise ValueError("a cluster without engine nodes")
+        try:
+            proof = _proved_everywhere(spec, variant, hosts, paths, tools, listener)
+        except ProofError as error:
+            left = len(builds.artifacts) - 1
+            if variant.source is None or name == spec.baseline or left < 2:
+                raise
+            del builds.artifacts[name]
+            builds.unproved[name] = str(error)
+            listener.on_event(Warned(f"{name} is not measured: {error.message}", error.hint or ""))
+            continue
         deployed[name] = Deployed(artifact.build_id, paths, engine_environment(variant), tools)
         store(
             BuildRecord(
@@ -151,3 +153,28 @@ def deploy_and_prove(
             )
         )
     return deployed
+
+
+def _proved_everywhere(
+    spec: Spec,
+    variant: Variant,
+    hosts: RunHosts,
+    paths: Mapping[str, str],
+    tools: Mapping[str, str],
+    listener: Listener,
+) -> Proof:
+    """The last engine node's; they are alike. ProofError."""
+    proof: Proof | None = None
+    for node in spec.cluster.engine_nodes:
+        proof = prove(
+            hosts.hosts[node],
+            paths[node],
+            variant,
+            spec.engine,
+            params=spec.params_of(variant.name),
+            tools=tools[node],
+        )
+        listener.on_event(ProofPassed(variant.name, node, proof.settings))
+    if proof is None:
+        raise ValueError("a cluster without engine nodes")
+    return proof

@@ -92,6 +92,41 @@ def test_revisions_as_arms_are_driven_by_the_tools_of_the_source_in_use(
     assert recorded["distances"]["changed"]["ahead"] == 2
 
 
+def test_a_revision_that_cannot_be_proved_costs_only_itself(lab: Lab, repo: Repo) -> None:
+    """An engine of another time may lack what the proof asks for."""
+    arms = {"base": variant(), "new": variant(), "old": variant()}
+    sources = {"base": "main", "new": "feature/x", "old": "v1"}
+    lab.write_spec(
+        variants={name: {**arm, "source": {"git": sources[name]}} for name, arm in arms.items()},
+        blocks=2,
+    )
+    code, driver = lab.run(fakes={"engine_src": str(repo.engine), "proof_fails": ["old"]})
+    assert code == 3
+    assert "old is not measured: old: opt.x should be 1 but reads 0" in [
+        event["message"] for event in driver.of("Warned")
+    ]
+    data = stored(lab)
+    assert data.experiment.state == "done"
+    assert {t.status for t in data.trials if t.variant != "old"} == {"ok"}
+    old = [t for t in data.trials if t.variant == "old"]
+    assert {(t.status, t.reason) for t in old} == {
+        ("failed", "not proved: old: opt.x should be 1 but reads 0")
+    }
+    assert {t.attempt for t in data.trials} == {1}, "nothing is redone for it"
+
+
+@pytest.mark.parametrize("fails", [["base"], ["new"]])
+def test_a_proof_that_leaves_nothing_to_compare_ends_the_run(
+    lab: Lab, repo: Repo, fails: list[str]
+) -> None:
+    arms = {"base": {"git": "main"}, "new": {"git": "v1"}}
+    lab.write_spec(variants={name: {**variant(), "source": git} for name, git in arms.items()})
+    code, driver = lab.run(fakes={"engine_src": str(repo.engine), "proof_fails": fails})
+    assert code == 3
+    assert f"error: {fails[0]}: opt.x should be 1 but reads 0" in driver.stderr()
+    assert stored(lab).trials == ()
+
+
 def test_a_bad_source_ends_with_2_before_anything_starts(lab: Lab, repo: Repo) -> None:
     lab.write_spec(
         variants={"base": variant(), "changed": {**variant(), "source": {"git": "mian"}}}
