@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from typing import TypeAlias
 
     from perfrunner.results import BuildRecord, TrialRecord
@@ -131,3 +131,22 @@ def _by_value(values: Mapping[str, str]) -> str:
         f"{DIGEST.sub(BEGINNING, value) or 'empty'} ({', '.join(names)})"
         for value, names in arms.items()
     )
+
+
+def build_facts(build: BuildRecord) -> dict[str, str]:
+    """What it was made of, and what its engine read back."""
+    return flatten(build.provenance) | {f"read back: {k}": v for k, v in build.settings.items()}
+
+
+def shared_build(builds: Sequence[BuildRecord]) -> dict[str, str]:
+    """What all of several builds have in common: told once."""
+    first, *others = [build_facts(build) for build in builds] or [{}]
+    if not others:
+        return {}
+    return {k: v for k, v in first.items() if all(k in one and one[k] == v for one in others)}
+
+
+def own_facts(build: BuildRecord, builds: Sequence[BuildRecord]) -> dict[str, str]:
+    """What `build` has beside that."""
+    shared = shared_build(builds)
+    return {k: v for k, v in build_facts(build).items() if k not in shared}

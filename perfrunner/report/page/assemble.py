@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from perfrunner.report.beside import beside_texts, counts_text, reference_facts
 from perfrunner.report.charts.dots import pieces
-from perfrunner.report.facts import flatten
+from perfrunner.report.facts import flatten, own_facts, shared_build
 from perfrunner.report.json_document import document
 from perfrunner.report.numbers import change, scale_of
 from perfrunner.report.page.brief import brief
@@ -94,7 +94,8 @@ def html_text(
         moved=[(m, [_moved(row) for row in m.rows]) for m in report.moved],
         static=[(c, Markup(c.inline())) for c in charts],
         facts=flatten(report.facts),
-        builds=[(b, flatten(b.provenance), b.settings) for b in report.builds],
+        shared_build=shared_build(report.builds),
+        builds=[(b, own_facts(b, report.builds)) for b in report.builds],
         spec_json=json.dumps(dict(report.experiment.spec_json), indent=2, ensure_ascii=False),
         raw=Markup(_embedded(report, data, raw, page)),
     )

@@ -52,6 +52,17 @@ def test_on_paper_nothing_is_cut_and_the_folds_are_open(browser, request, tmp_pa
     assert (tmp_path / "page.pdf").stat().st_size > 50_000
 
 
+def test_paper_leaves_out_what_it_has_twice_and_says_so(visit):
+    tab = visit(1400)
+    assert tab.locator(".screen").count() > 10
+    assert not tab.locator(".on-paper").is_visible()
+    size = "e => parseFloat(getComputedStyle(e).fontSize)"
+    on_paper(tab)
+    assert tab.locator(".screen:visible").count() == 0
+    assert tab.locator(".on-paper").is_visible()
+    assert tab.locator("table.results").first.evaluate(size) >= 9
+
+
 def test_after_printing_the_page_is_as_it_was(visit):
     tab = visit(1400)
     closed = tab.locator("details:not([open])").count()

@@ -196,4 +196,6 @@ def test_the_quick_lint_looks_at_formats_and_leaves_out_types_and_clang_tidy(lin
 
 def test_the_gate_lints():
     assert 'scripts/lint" --quick' in (ROOT / "scripts" / "test").read_text()
-    assert (ROOT / ".ci" / "nightly").read_text().rstrip().endswith("--slow")
+    nightly = (ROOT / ".ci" / "nightly").read_text()
+    assert '"$scripts/test" --slow' in nightly
+    assert "perf-lane" in nightly

@@ -13,6 +13,7 @@ import pytest
 
 from perfrunner.errors import StoreError
 from perfrunner.report import build_report, render, write_html
+from perfrunner.report.facts import flatten
 from perfrunner.report.page.assemble import SCRIPTS
 from perfrunner.report.page.described import workload_words
 from perfrunner.spec.workloads import SdkSpec
@@ -152,3 +153,13 @@ def test_a_place_that_cannot_be_written_is_an_error(make, tmp_path):
     blocked.write_text("")
     with pytest.raises(StoreError, match="cannot write"):
         write_html(build_report(data), data, blocked / "r.html")
+
+
+def test_what_all_builds_have_in_common_is_told_once(page, data):
+    builds = page[page.index("<summary>Builds (") : page.index("<summary>Environment (")]
+    own, shared = builds.split("The same for all of them")
+    facts = [set(flatten(build.provenance).items()) for build in data.builds]
+    alike = {key for key, _ in set.intersection(*facts)}
+    assert alike
+    assert all(f"<dt>{key}</dt>" in shared and f"<dt>{key}</dt>" not in own for key in alike)
+    assert all(build.build_id in own for build in data.builds)

@@ -115,7 +115,7 @@ class Simulated:
                     self.now += LINK * len(ARMS)
                 tally.keep(self.run(unit.tasks, deployed), deployed)
                 blocks = precise.look(unit.tasks[0].block, blocks)
-            afterwards.run(self)
+            afterwards.run(self, held=lambda: None)
             journal.close()
         return self
 
