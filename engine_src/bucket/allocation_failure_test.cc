@@ -43,14 +43,7 @@ class AllocationFailure : public testing::TestWithParam<BucketType> {
             prepare(*this);
             const Seqno before = log.highSeqno();
             const int64_t entries = static_cast<int64_t>(client.vb().hashTable().entries());
-            bool failed = false;
-            try {
-                allocationsLeft = nth;
-                operation(client);
-            } catch (const std::bad_alloc&) {
-                failed = true;
-            }
-            allocationsLeft = -1;
+            const bool failed = runsOutOfMemory(nth, [&] { operation(client); });
             if (failed) {
                 EXPECT_EQ(log.highSeqno(), before) << "allocation " << nth;
                 EXPECT_EQ(static_cast<int64_t>(client.vb().hashTable().entries()), entries);
@@ -232,14 +225,7 @@ TEST_P(AllocationFailure, AtWhatAReplicaReceives) {
                                            {.cas = Cas{7}, .seqno = Seqno{3}, .revSeqno = 1},
                                            Blob::create("v"), client.now);
         };
-        bool failed = false;
-        try {
-            allocationsLeft = nth;
-            receive();
-        } catch (const std::bad_alloc&) {
-            failed = true;
-        }
-        allocationsLeft = -1;
+        const bool failed = runsOutOfMemory(nth, receive);
         if (!failed) {
             EXPECT_GE(nth, 2);
             break;
@@ -308,14 +294,7 @@ TEST_P(AllocationFailure, AtARollback) {
         const auto rollBack = [&] {
             return bucket_->rollBackReplica(Client::kVb, vbucket.term(), Seqno{0}, client.now);
         };
-        failed = false;
-        allocationsLeft = nth;
-        try {
-            rollBack();
-        } catch (const std::bad_alloc&) {
-            failed = true;
-        }
-        allocationsLeft = -1;
+        failed = runsOutOfMemory(nth, rollBack);
         ASSERT_EQ(vbucket.state(), VbState::Replica) << "allocation " << nth;
         EXPECT_EQ(vbucket.highSeqno(), Seqno{failed ? 2U : 0U}) << "allocation " << nth;
         EXPECT_EQ(vbucket.hashTable().entries(), failed ? 2u : 0u) << "allocation " << nth;
@@ -341,14 +320,7 @@ TEST_P(AllocationFailure, AtThePromotionOfAReplica) {
         const auto promote = [&] {
             bucket_->setVBucketState(Client::kVb, VbState::Active, client.now);
         };
-        failed = false;
-        allocationsLeft = nth;
-        try {
-            promote();
-        } catch (const std::bad_alloc&) {
-            failed = true;
-        }
-        allocationsLeft = -1;
+        failed = runsOutOfMemory(nth, promote);
         if (failed) {
             ASSERT_EQ(vbucket.state(), VbState::Replica) << "allocation " << nth;
             EXPECT_EQ(vbucket.term(), term);
@@ -387,14 +359,8 @@ TEST(AllocationFailureOfTheFlusher, TakesNothingOrEverything) {
             client.set("k" + std::to_string(i), "v");
         }
         CheckpointManager& log = client.vb().checkpoints();
-        bool failed = false;
-        try {
-            allocationsLeft = nth;
-            log.persistence().takeItemsToPersist(1000);
-        } catch (const std::bad_alloc&) {
-            failed = true;
-        }
-        allocationsLeft = -1;
+        const bool failed =
+                runsOutOfMemory(nth, [&] { log.persistence().takeItemsToPersist(1000); });
         if (!failed) {
             EXPECT_GE(nth, 2);
             break;

@@ -57,14 +57,7 @@ class PersistentAllocationFailure : public testing::Test {
     long failEach(VbState state, Empty empty) {
         bucket_->setVBucketState(kVb, state, OpTime::now());
         for (long nth = 0;; ++nth) {
-            bool failed = false;
-            allocationsLeft = nth;
-            try {
-                empty();
-            } catch (const std::bad_alloc&) {
-                failed = true;
-            }
-            allocationsLeft = -1;
+            const bool failed = runsOutOfMemory(nth, empty);
             const VBucket& vbucket = bucket_->vbucket(kVb);
             const size_t left = failed ? 3 : 0;
             EXPECT_EQ(vbucket.state(), state) << "allocation " << nth;

@@ -171,14 +171,7 @@ TEST(ConsumerAllocationFailure, LosesNothingThatItHeldBack) {
                                           Blob::create("value"))));
         }
         ASSERT_EQ(applied, 0U);
-        failed = false;
-        allocationsLeft = nth;
-        try {
-            consumer.processBuffered(now);
-        } catch (const std::bad_alloc&) {
-            failed = true;
-        }
-        allocationsLeft = -1;
+        failed = runsOutOfMemory(nth, [&] { consumer.processBuffered(now); });
         while (consumer.processBuffered(now)) {
         }
         EXPECT_TRUE(consumer.hasStream(kVb)) << nth;

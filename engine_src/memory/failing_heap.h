@@ -24,6 +24,20 @@ void* allocate(std::size_t size, std::size_t alignment) {
     return memory;
 }
 
+/// Runs `work` with its allocation number `nth`, from 0, failing. Whether it got so far, and threw.
+template <class Work>
+bool runsOutOfMemory(long nth, Work&& work) {
+    bool failed = false;
+    allocationsLeft = nth;
+    try {
+        work();
+    } catch (const std::bad_alloc&) {
+        failed = true;
+    }
+    allocationsLeft = -1;
+    return failed;
+}
+
 }  // namespace
 
 void* operator new(std::size_t size) {
