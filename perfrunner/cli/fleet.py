@@ -51,6 +51,7 @@ fleet_option = click.option(
     "\n  perfrunner fleet submit spec.yaml -g lab-a    queue a run"
     "\n  perfrunner fleet schedule                     from cron: what the fleet file lists for every night"
     "\n  perfrunner fleet status\n  perfrunner fleet cancel JOB\n  perfrunner fleet recover DRIVER"
+    "\n  perfrunner fleet clean --keep 100             forget jobs that ended long ago"
     "\n\nEach group runs one job at a time; a job is a perfrunner run that goes on where it stopped.",
 )
 def command() -> None:
@@ -288,6 +289,37 @@ def recover(driver: str, fleet_path: Path, force: bool) -> None:
         click.echo(f"{job_id} queued again")
     if not given_back:
         note(f"{driver} has no job")
+
+
+@command.command(
+    "clean",
+    short_help="Forget jobs that ended long ago.",
+    epilog="\b\nExamples:\n  perfrunner fleet clean --keep 100"
+    "\n  perfrunner fleet clean --keep 100 --dry-run     what it would forget"
+    "\n\nResults and logs stay where they are, and jobs that ended within two days: a night's job keeps"
+    "\ncron from queueing that night again.",
+)
+@fleet_option
+@click.option(
+    "--keep",
+    type=click.IntRange(0),
+    required=True,
+    metavar="N",
+    help="Keep the N newest jobs of each group that have ended.",
+)
+@click.option("--dry-run", is_flag=True, help="Only say which.")
+def clean(fleet_path: Path, keep: int, dry_run: bool) -> None:
+    """Remove ended jobs from the queue, which grows for ever otherwise; what waits or runs is left alone."""
+    from perfrunner.fleet.retention import forgettable
+
+    with _queue(_load(fleet_path, hosts=False), create=False) as queue:
+        old = [status.job.id for status in forgettable(queue.jobs(), keep, _now())]
+        if old and not dry_run:
+            queue.forget(old)
+    for job_id in old:
+        click.echo(f"{job_id} {'would be forgotten' if dry_run else 'forgotten'}")
+    if not old:
+        note("nothing to forget")
 
 
 # -- the fleet file and the queue

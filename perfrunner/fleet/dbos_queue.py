@@ -124,6 +124,10 @@ class DbosQueue:
                 self._client.resume_workflow(job.id, queue_name=queue_name(job.group))
         return [job.id for job in jobs]
 
+    def forget(self, job_ids: Sequence[str]) -> None:
+        with self._errors():
+            self._client.delete_workflows(list(job_ids))
+
     def tell(self, job_id: str, progress: Progress) -> None:
         with self._errors():
             self._client.update_workflow_attributes(

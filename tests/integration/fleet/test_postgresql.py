@@ -24,6 +24,7 @@ from tests.unit.fleet.test_queue import (
     job,
     test_a_cancelled_job_keeps_what_it_was,
     test_a_driver_without_jobs_gives_none_back,
+    test_a_forgotten_job_is_as_if_it_had_never_been,
     test_a_job_is_found_by_the_start_of_its_id,
     test_a_job_waits_as_it_was_submitted,
     test_an_id_is_queued_once_however_many_try_at_a_time,
@@ -35,6 +36,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(120
 __all__ = [
     "test_a_cancelled_job_keeps_what_it_was",
     "test_a_driver_without_jobs_gives_none_back",
+    "test_a_forgotten_job_is_as_if_it_had_never_been",
     "test_a_job_is_found_by_the_start_of_its_id",
     "test_a_job_waits_as_it_was_submitted",
     "test_an_id_is_queued_once_however_many_try_at_a_time",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -60,7 +60,7 @@ def jobs() -> list[Job]:
 
 
 def test_each_command_has_help_with_an_example(cli: Cli) -> None:
-    for name in ("submit", "schedule", "workers", "status", "cancel", "recover"):
+    for name in ("submit", "schedule", "workers", "status", "cancel", "recover", "clean"):
         text = cli("fleet", name, "-h").stdout
         assert f"perfrunner fleet {name}" in text
         assert "Example" in text
@@ -189,6 +189,25 @@ def test_only_what_has_not_ended_is_cancelled(cli: Cli) -> None:
     assert f"{first} has ended: cancelled" in said
     states = {j["job"]: j["state"] for j in cli.json("fleet", "status")["jobs"]}
     assert states == {first: "cancelled", second: "queued"}, "all or none"
+
+
+def test_old_jobs_are_forgotten_and_results_are_not(cli: Cli, nights: Nights) -> None:
+    cli("fleet", "schedule")
+    first, second = (job.id for job in jobs())
+    cli("fleet", "cancel", first)
+    kept = Path("results/lab-a/fleet")
+    kept.mkdir(parents=True)
+    (kept / f"{first}.log").write_text("said")
+    nights.now = datetime.now(timezone.utc)
+    assert "nothing to forget" in cli("fleet", "clean", "--keep", "0").stderr, "cron may fire again"
+    nights.now += timedelta(days=3)
+    assert "nothing to forget" in cli("fleet", "clean", "--keep", "1").stderr
+    said = cli("fleet", "clean", "--keep", "0", "--dry-run").stdout
+    assert said == f"{first} would be forgotten\n"
+    assert len(jobs()) == 2
+    assert cli("fleet", "clean", "--keep", "0").stdout == f"{first} forgotten\n"
+    assert [job.id for job in jobs()] == [second], "it waits, however old it is"
+    assert (kept / f"{first}.log").read_text() == "said"
 
 
 def test_a_driver_that_lives_is_not_recovered(cli: Cli) -> None:

@@ -71,6 +71,18 @@ def test_a_cancelled_job_keeps_what_it_was(queue: DbosQueue) -> None:
     assert not queue.submit(job()), "its id is not free again"
 
 
+def test_a_forgotten_job_is_as_if_it_had_never_been(queue: DbosQueue) -> None:
+    for name in ("one", "two", "three"):
+        queue.submit(job(name))
+    queue.tell("one", Progress("s-1", 3, 8, 20.0, at=100.0))
+    queue.cancel("one")
+    queue.forget(["one", "three", "not there"])
+    assert [status.job.id for status in queue.jobs()] == ["two"]
+    assert queue.job("one") is None
+    assert queue.submit(job("one")), "its id is free again"
+    assert queue.jobs()[-1].progress == Progress()
+
+
 def test_a_driver_without_jobs_gives_none_back(queue: DbosQueue) -> None:
     queue.submit(job())
     assert queue.give_back("nobody") == []
