@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import time
 from collections import Counter
@@ -310,16 +311,20 @@ def test_two_runs_on_one_host_group(
 def test_sigkill_at_random_moments(lab: Lab, run: Run) -> None:
     write(run, lab, sleep=0.3)
     draw = random.Random(7)
-    for kill in range(KILLS):
+    killed = 0
+    while killed < KILLS:
         driver = run.start(resume=bool(experiments(run)))
-        if kill % 2:  # on a busy machine the others may all die before their plan
+        if killed % 2:  # on a busy machine the others may all die before their plan
             driver.wait_for("PlanReady")
         time.sleep(draw.uniform(0.5, 12.0))
         if driver.process.poll() is None:
             os.kill(driver.process.pid, signal.SIGKILL)
-        if driver.finish() == 0 or [e for e in experiments(run) if e.experiment.state == "done"]:
-            break
-    else:
-        code, driver = run.run(resume=True)
-        assert code == 0, driver.stderr()
+        ended = driver.finish()
+        assert ended in (0, -signal.SIGKILL), driver.stderr()
+        killed += ended == -signal.SIGKILL
+        if [e for e in experiments(run) if e.experiment.state == "done"]:  # the next one is killed
+            assert_complete(run, lab)
+            shutil.rmtree(run.out)
+    code, driver = run.run(resume=bool(experiments(run)))
+    assert code == 0, driver.stderr()
     assert_complete(run, lab)
