@@ -1,6 +1,7 @@
 """Which artifacts of the cache were used last, and how the others go: with their links and objects.
 
-An artifact's directory has the time of its last use (a build that was found in the cache is used, too).
+The directory of an artifact, and of a copy of a source, has the time of its last use (one that was found in the cache
+is used, too).
 """
 
 from __future__ import annotations
@@ -8,11 +9,15 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from perfrunner.build.links import objects_of
+
+# A run that was begun with a tree which has changed since needs its copy to be gone on with.
+SOURCE_STAYS_S = 30 * 86400.0
 
 
 @dataclass(frozen=True)
@@ -24,10 +29,10 @@ class Kept:
     bytes: int
 
 
-def note_use(artifact: Path) -> None:
-    """Now. A cache that cannot be written to is no reason to stop."""
+def note_use(directory: Path) -> None:
+    """Of an artifact or a source, now. A cache that cannot be written to is no reason to stop."""
     with contextlib.suppress(OSError):
-        os.utime(artifact)
+        os.utime(directory)
 
 
 def artifacts_in(cache_dir: Path) -> list[Kept]:
@@ -46,6 +51,12 @@ def beyond(artifacts: Iterable[Kept], keep: int) -> list[Kept]:
     """All but the `keep` that were used last, the oldest first."""
     newest_first = sorted(artifacts, key=lambda kept: kept.used_at, reverse=True)
     return newest_first[keep:][::-1]
+
+
+def unused_sources(cache_dir: Path) -> list[Path]:
+    """Copies of sources that nothing has used for SOURCE_STAYS_S, and what an export that was killed left."""
+    before = time.time() - SOURCE_STAYS_S
+    return sorted(p for p in (cache_dir / "sources").glob("*") if p.stat().st_mtime < before)
 
 
 def forget(cache_dir: Path, build_ids: Iterable[str]) -> None:

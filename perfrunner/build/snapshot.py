@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfrunner.build.identity import content_hash, tree_files
+from perfrunner.build.retention import note_use
 from perfrunner.errors import BuildError
 
 _NAME_LENGTH = 16
@@ -53,7 +54,10 @@ def take_snapshot(source_dir: Path, cache_dir: Path, without: Sequence[str] = ()
 def find_snapshot(cache_dir: Path, sha256: str) -> Snapshot | None:
     """The copy of this content, if the cache has it whole."""
     place = snapshot_path(cache_dir, sha256)
-    return Snapshot(place, sha256) if _holds(place, sha256) else None
+    if not _holds(place, sha256):
+        return None
+    note_use(place)
+    return Snapshot(place, sha256)
 
 
 def snapshot_path(cache_dir: Path, sha256: str) -> Path:

@@ -66,7 +66,8 @@ class Target:
     "--keep",
     type=click.IntRange(0, 10_000),
     metavar="N",
-    help="Keep the N artifacts that were used last, in the cache and on each host, and the build trees.",
+    help="Keep the N artifacts that were used last, in the cache and on each host, and the build trees;"
+    " copies of sources go when nothing used them for 30 days.",
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @options.out_option
@@ -130,7 +131,7 @@ def builds_in(cache_dir: Path, keep: int | None) -> list[Target]:
     if not cache_dir.is_dir() or not any(cache_dir.iterdir()):
         return []
     from perfrunner.build.cache import CACHE_TAG
-    from perfrunner.build.retention import artifacts_in, beyond, tree_bytes
+    from perfrunner.build.retention import artifacts_in, beyond, tree_bytes, unused_sources
 
     if not (cache_dir / CACHE_TAG).is_file():
         raise UsageError(
@@ -140,7 +141,7 @@ def builds_in(cache_dir: Path, keep: int | None) -> list[Target]:
     if keep is None:
         size_now = tree_bytes(cache_dir)
         return [Target(f"build cache {cache_dir}", size_now, lambda: _remove_cache(cache_dir))]
-    return [
+    targets = [
         Target(
             f"artifact {kept.build_id} in {cache_dir}, last used {_day(kept.used_at)}",
             kept.bytes,
@@ -148,6 +149,15 @@ def builds_in(cache_dir: Path, keep: int | None) -> list[Target]:
         )
         for kept in beyond(artifacts_in(cache_dir), keep)
     ]
+    if sources := unused_sources(cache_dir):
+        targets.append(
+            Target(
+                f"sources in {cache_dir} that nothing used for 30 days: {len(sources)}",
+                sum(tree_bytes(path) for path in sources),
+                lambda: _forget_sources(cache_dir),
+            )
+        )
+    return targets
 
 
 def _day(seconds: float) -> str:
@@ -167,6 +177,15 @@ def _forget_build(cache_dir: Path, build_id: str) -> None:
             forget(cache_dir, [build_id])
         except OSError as error:
             raise StoreError(f"{error.filename} cannot be removed: {error.strerror}") from error
+
+
+def _forget_sources(cache_dir: Path) -> None:
+    """Those that are unused still: a run may have come between."""
+    from perfrunner.build.retention import unused_sources
+
+    with _no_builds(cache_dir):
+        for path in unused_sources(cache_dir):
+            _remove_tree(path)
 
 
 @contextlib.contextmanager

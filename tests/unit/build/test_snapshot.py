@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from perfrunner.build.identity import content_hash, tree_files
+from perfrunner.build.retention import unused_sources
 from perfrunner.build.snapshot import find_snapshot, mirror, snapshot_path, take_snapshot
 from perfrunner.errors import BuildError
 
@@ -31,6 +32,14 @@ def test_it_outlives_its_source_and_is_found_by_content(engine: Path, cache: Pat
     assert find_snapshot(cache, taken.sha256) == taken
     assert take_snapshot(engine, cache).sha256 != taken.sha256
     assert find_snapshot(cache, "0" * 64) is None
+
+
+def test_one_that_is_found_is_used(engine: Path, cache: Path) -> None:
+    taken = take_snapshot(engine, cache)
+    os.utime(taken.path, (1e9, 1e9))
+    assert unused_sources(cache) == [taken.path]
+    assert find_snapshot(cache, taken.sha256) == taken
+    assert unused_sources(cache) == []
 
 
 def test_a_damaged_one_is_no_snapshot_and_is_made_again(engine: Path, cache: Path) -> None:

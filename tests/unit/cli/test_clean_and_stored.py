@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -201,6 +202,25 @@ def test_clean_keeps_what_was_used_last(cli, no_hosts):
     assert [path.name for path in (directory / "artifacts").iterdir()] == ["new"]
     assert {path.name for path in (directory / "objects").iterdir()} == {"of-new.o", "of-all.o"}
     assert "nothing to remove" in cli("clean", "--builds", "--keep", "1", "--yes").stderr
+
+
+def test_copies_of_sources_go_when_nothing_used_them_for_long(cli, no_hosts):
+    directory = cache(cli)
+    now = time.time()
+    for name, days in (("lately", 29), ("old", 31), (".export.killed", 400)):
+        copy = directory / "sources" / name
+        copy.mkdir(parents=True)
+        (copy / "main.cc").write_text("x" * 1000)
+        os.utime(copy, (now - days * 86400,) * 2)
+    told = cli("clean", "--builds", "--keep", "9", code=2).stderr
+    assert "that nothing used for 30 days: 2 (2.0 kB)" in told
+    with in_use(directory):
+        assert (
+            "a run is under way" in cli("clean", "--builds", "--keep", "9", "--yes", code=2).stderr
+        )
+    assert len(list((directory / "sources").iterdir())) == 3
+    cli("clean", "--builds", "--keep", "9", "--yes")
+    assert [path.name for path in (directory / "sources").iterdir()] == ["lately"]
 
 
 def test_clean_keeps_what_was_used_last_on_a_host(cli, monkeypatch, tmp_path):
