@@ -69,12 +69,18 @@ def origin_of(source_dir: Path, env: Mapping[str, str]) -> dict[str, Any]:
 
 
 def git_state(directory: Path, env: Mapping[str, str]) -> dict[str, Any]:
-    """Revision, and whether the source differs from it; empty outside a repository or without git."""
+    """Revision, and whether the source differs from it; empty without git, and where no repository has the source.
+
+    One in which it only lies does not: a build cache may be anywhere.
+    """
+    nothing = {"git_revision": None, "git_dirty": None}
     try:
+        if not _git(directory, env, "ls-files", "--", "CMakeLists.txt"):
+            return nothing
         revision = _git(directory, env, "rev-parse", "HEAD")
         changes = _git(directory, env, "status", "--porcelain", "--", ".")
     except (OSError, subprocess.SubprocessError):
-        return {"git_revision": None, "git_dirty": None}
+        return nothing
     return {"git_revision": revision.strip(), "git_dirty": bool(changes.strip())}
 
 

@@ -14,6 +14,7 @@ import pytest
 from tiny_engine import variant
 
 from perfrunner.build import Artifact, build_variant, relink
+from perfrunner.build.provenance import git_state
 from perfrunner.build.tree import BuildPlan
 from perfrunner.errors import BuildError
 
@@ -243,6 +244,19 @@ def test_provenance(engine: Path, cache: Path) -> None:
     assert facts["built_at"].endswith("+00:00")
     (engine / "room.cc").write_text('const char* room() { return "new"; }\n')
     assert build_variant(variant(), engine, cache).provenance["source"]["git_dirty"] is True
+
+
+def test_a_repository_that_a_source_only_lies_in_says_nothing_of_it(
+    engine: Path, tmp_path: Path
+) -> None:
+    """A build cache below a home directory that is kept in git."""
+    git = ["git", "-C", tmp_path, "-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
+    unknown = {"git_revision": None, "git_dirty": None}
+    assert git_state(engine, dict(os.environ)) == unknown
+    subprocess.run([*git, "add", engine], check=True)
+    assert git_state(engine, dict(os.environ))["git_revision"]
 
 
 class TestWhatTheSystemBrings:
