@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 HOST_FACTS = (
     "hostname", "kernel", "machine", "distribution", "cpu_model", "cpus", "memory_bytes", "thp_enabled", "thp_defrag",
     "governor", "clock_source", "turbo", "smt", "aslr", "numa_nodes", "glibc", "microcode", "swap_bytes",
-    "cpus_allowed", "cgroup_cpu_max",
+    "cpus_allowed", "cgroup_cpu_max", "cgroup_memory_max_bytes", "niceness",
 )  # fmt: skip
 CONTAINER = "container"  # fact of a host: it is one, and its name is its id
 _SAME_MEMORY = 0.01  # share: what a kernel keeps for itself differs from boot to boot

@@ -6,6 +6,7 @@ virtual machine) is absent from the mapping, never guessed.
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -22,7 +23,7 @@ Facts: TypeAlias = dict[str, object]
 STABLE_FACTS = (
     "boot_id", "kernel", "machine", "distribution", "cpu_model", "cpus", "memory_bytes", "thp_enabled", "thp_defrag",
     "governor", "clock_source", "turbo", "smt", "aslr", "numa_nodes", "glibc", "microcode", "swap_bytes",
-    "cpus_allowed", "cgroup_cpu_max",
+    "cpus_allowed", "cgroup_cpu_max", "cgroup_memory_max_bytes", "niceness",
 )  # fmt: skip
 
 
@@ -59,11 +60,11 @@ def parse_facts(text: str) -> Facts:
             ("swappiness", "swappiness"),
             ("numa_nodes", "nodes"),
             ("glibc", "glibc"),
-            ("cgroup_cpu_max", "cpu_max"),
             ("virtualization", "virt"),
         )
         if key in shown
     }
+    facts.update(_limits(shown))
     facts.update(_cpu_facts(shown))
     facts.update(_memory_facts(shown))
     if shown.get("bits", "").isdecimal():
@@ -81,6 +82,25 @@ def parse_facts(text: str) -> Facts:
     if "disk" in shown:
         facts["disk_free_bytes"] = int(shown["disk"].splitlines()[-1].split()[3]) * 1024
     return facts
+
+
+def _limits(shown: dict[str, str]) -> Facts:
+    """The tightest of the process's cgroup and those above it. A limit of memory and a niceness: where there is one."""
+    facts: Facts = {}
+    quotas = [line.split() for line in shown.get("cpu_max", "").splitlines()]
+    if quotas:
+        facts["cgroup_cpu_max"] = " ".join(min(quotas, key=_cpus_of))
+    sizes = [int(line) for line in shown.get("memory_max", "").splitlines() if line != "max"]
+    if sizes:
+        facts["cgroup_memory_max_bytes"] = min(sizes)
+    if shown.get("nice", "0") != "0":
+        facts["niceness"] = int(shown["nice"])
+    return facts
+
+
+def _cpus_of(quota: list[str]) -> float:
+    """`max 100000` or `50000 100000`, microseconds of CPU time and of wall time."""
+    return math.inf if quota[0] == "max" else float(quota[0]) / float(quota[1])
 
 
 def _cpu_facts(shown: dict[str, str]) -> Facts:

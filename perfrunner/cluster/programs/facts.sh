@@ -24,8 +24,14 @@ show overcommit first /proc/sys/vm/overcommit_memory
 show swappiness first /proc/sys/vm/swappiness
 show load first /proc/loadavg
 show cgroup cat /proc/self/cgroup
-show cpu_max sh -c '
-  read -r line </proc/self/cgroup && cat "/sys/fs/cgroup${line#0::}/cpu.max" || cat /sys/fs/cgroup/cpu.max'
+# A limit of a group holds for all groups below it.
+limits() {
+  group=$(sed -n 's/^0:://p' /proc/self/cgroup)
+  while cat "/sys/fs/cgroup$group/$1"; [ -n "${group#/}" ]; do group=${group%/*}; done
+}
+show cpu_max limits cpu.max
+show memory_max limits memory.max
+show nice sh -c 'cut -d" " -f19 </proc/self/stat'
 show affinity grep Cpus_allowed_list /proc/self/status
 show nodes cat /sys/devices/system/node/online
 show glibc getconf GNU_LIBC_VERSION

@@ -66,6 +66,25 @@ def test_what_a_host_does_not_show_is_absent() -> None:
     assert parse_facts("") == {}
 
 
+def test_of_a_group_and_those_above_it_the_tightest_limit_holds() -> None:
+    facts = parse_facts(
+        printed(
+            cpu_max="max 100000\n150000 100000\n20000 10000", memory_max="max\n4096\n8192", nice="5"
+        )
+    )
+    assert facts == {
+        "cgroup_cpu_max": "150000 100000",
+        "cgroup_memory_max_bytes": 4096,
+        "niceness": 5,
+    }
+
+
+def test_no_limit_is_no_fact() -> None:
+    """A history that was begun before these were read goes on where there is none."""
+    facts = parse_facts(printed(cpu_max="max 100000\nmax 100000", memory_max="max\nmax", nice="0"))
+    assert facts == {"cgroup_cpu_max": "max 100000"}
+
+
 def test_a_container_says_so() -> None:
     facts = parse_facts(printed(host="3f2a", container="/.dockerenv"))
     assert facts == {"hostname": "3f2a", "container": True}
