@@ -56,7 +56,12 @@ def beyond(artifacts: Iterable[Kept], keep: int) -> list[Kept]:
 def unused_sources(cache_dir: Path) -> list[Path]:
     """Copies of sources that nothing has used for SOURCE_STAYS_S, and what an export that was killed left."""
     before = time.time() - SOURCE_STAYS_S
-    return sorted(p for p in (cache_dir / "sources").glob("*") if p.stat().st_mtime < before)
+    found = []
+    for path in (cache_dir / "sources").glob("*"):
+        with contextlib.suppress(FileNotFoundError):  # an export that ends meanwhile
+            if path.stat().st_mtime < before:
+                found.append(path)
+    return sorted(found)
 
 
 def forget(cache_dir: Path, build_ids: Iterable[str]) -> None:
