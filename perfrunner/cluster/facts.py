@@ -87,9 +87,8 @@ def parse_facts(text: str) -> Facts:
 def _limits(shown: dict[str, str]) -> Facts:
     """The tightest of the process's cgroup and those above it. A limit of memory and a niceness: where there is one."""
     facts: Facts = {}
-    quotas = [line.split() for line in shown.get("cpu_max", "").splitlines()]
-    if quotas:
-        facts["cgroup_cpu_max"] = " ".join(min(quotas, key=_cpus_of))
+    if quotas := shown.get("cpu_max", "").splitlines():
+        facts["cgroup_cpu_max"] = min(quotas, key=_cpus_of)
     sizes = [int(line) for line in shown.get("memory_max", "").splitlines() if line != "max"]
     if sizes:
         facts["cgroup_memory_max_bytes"] = min(sizes)
@@ -98,9 +97,10 @@ def _limits(shown: dict[str, str]) -> Facts:
     return facts
 
 
-def _cpus_of(quota: list[str]) -> float:
+def _cpus_of(quota: str) -> float:
     """`max 100000` or `50000 100000`, microseconds of CPU time and of wall time."""
-    return math.inf if quota[0] == "max" else float(quota[0]) / float(quota[1])
+    time_us, _, wall_us = quota.partition(" ")
+    return math.inf if time_us == "max" else float(time_us) / float(wall_us)
 
 
 def _cpu_facts(shown: dict[str, str]) -> Facts:
