@@ -178,6 +178,8 @@ OF_STEPS = (
 # By mem_used, which is usable sizes: what each allocator rounds up to. Between two allocators payload compares.
 BY_USABLE_SIZE = tuple(_fragmentation("fragmentation", ""))
 METRICS: dict[str, MetricType] = {metric.id: metric for metric in _ALL}
+# Of a persistent bucket's store.
+OF_A_STORE = tuple(name for name in METRICS if name == "store_bytes" or name.endswith("_no_store"))
 
 # Micro-benchmarks keep their historic names: benchmark/arguments[/counter]. The last part decides; without a counter of
 # COUNTERS it is the time of one iteration.

@@ -21,7 +21,7 @@ from perfrunner.spec.cell import NO_BUCKET, CellName
 from perfrunner.spec.cluster import ClusterSpec
 from perfrunner.spec.cpus import AUTO, Cpus
 from perfrunner.spec.gains import Gain
-from perfrunner.spec.metrics import METRICS, is_metric, metric_type
+from perfrunner.spec.metrics import METRICS, OF_A_STORE, is_metric, metric_type
 from perfrunner.spec.preconditions import check_precondition
 from perfrunner.spec.quantities import Count, PositiveCount, PositiveDuration, Share, Size
 from perfrunner.spec.reference import Reference
@@ -253,6 +253,10 @@ class Spec(Piece):
         for name in primary:
             if workloads and not any(workload.may_give(name) for workload in workloads.values()):
                 raise ValueError(f"expected a metric that some workload gives; none gives {name}")
+            if name in OF_A_STORE and "persistent" not in info.data.get("buckets", ["persistent"]):
+                raise ValueError(
+                    f"expected a metric of these buckets; {name} is a persistent one's"
+                )
         return primary
 
     @field_validator("limits")

@@ -100,6 +100,12 @@ class ServerWorkload(AnyWorkload):
         raise NotImplementedError
 
 
+def is_timed(metric: str, set_share: float) -> bool:
+    """False for the latency of an operation that a load with this percentage of SETs never does."""
+    never = {0.0: "latency_set_", 100.0: "latency_get_"}.get(set_share)
+    return never is None or not metric.startswith(never)
+
+
 def _one_or_two(value: Any) -> Any:
     return value if isinstance(value, list | tuple) else (value, value)
 

@@ -8,7 +8,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from typing_extensions import Self
 
 from perfrunner.spec.quantities import Count, Duration, Percent, PositiveCount, PositiveDuration
-from perfrunner.spec.workloads.base import ServerWorkload, SizeRange
+from perfrunner.spec.workloads.base import ServerWorkload, SizeRange, is_timed
 
 LEAST_ALONE_S = 1.0  # of load after the ramp
 LEAST_BESIDE_S = 0.1  # where the workload says `schedule: side-by-side`
@@ -74,7 +74,7 @@ class PillowfightSpec(ServerWorkload):
     def may_give(self, metric: str) -> bool:
         if metric == "instructions_per_op":
             return self.instructions > 0
-        return super().may_give(metric)
+        return super().may_give(metric) and is_timed(metric, self.set_share)
 
     @property
     def item_bytes(self) -> int:

@@ -11,7 +11,7 @@ from perfrunner.spec.cluster import ClusterSpec
 from perfrunner.spec.metrics import METRICS, OF_STEPS
 from perfrunner.spec.quantities import Duration, Percent, PositiveCount, PositiveDuration
 from perfrunner.spec.suggest import expected_name
-from perfrunner.spec.workloads.base import ServerWorkload, SizeRange
+from perfrunner.spec.workloads.base import ServerWorkload, SizeRange, is_timed
 from perfrunner.spec.workloads.pillowfight import LEAST_ALONE_S
 
 LEVELS = ("none", "majority")
@@ -113,7 +113,7 @@ class SdkSpec(ServerWorkload):
         return super().least_seconds + (0.0 if self.operations else self.duration)
 
     def may_give(self, metric: str) -> bool:
-        return metric in METRICS and metric not in _NEVER
+        return metric in METRICS and metric not in _NEVER and is_timed(metric, self.set_share)
 
     @property
     def item_bytes(self) -> int:

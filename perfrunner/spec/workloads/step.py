@@ -10,7 +10,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from perfrunner.spec.cluster import ClusterSpec
 from perfrunner.spec.metrics import OF_STEPS
 from perfrunner.spec.quantities import Duration, Percent, PositiveCount
-from perfrunner.spec.workloads.base import ServerWorkload, SizeRange
+from perfrunner.spec.workloads.base import ServerWorkload, SizeRange, is_timed
 
 LEAST_S = 1.0  # of load before and after the step
 MOST_BATCH_BYTES = 256 * 2**20  # engine_src/load/witness_options.cc: kMaxBatchBytes
@@ -121,7 +121,8 @@ class StepSpec(ServerWorkload):
 
     def may_give(self, metric: str) -> bool:
         own = ("ops_per_s", "client_cpu_us_per_op", *OF_STEPS)
-        return metric in own or metric.startswith("latency_")
+        timed = metric.startswith("latency_") and is_timed(metric, self.set_share)
+        return timed or metric in own
 
     @property
     def item_bytes(self) -> int:

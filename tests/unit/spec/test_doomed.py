@@ -39,10 +39,25 @@ def test_what_must_fail(specs, old, new, message):
         ("engine: {params: {ht_lock: 3}}", "engine.params.ht_lock: unknown (did you mean ht_locks?)"),
         ("primary: [HTB/Insert/1]", "expected a metric that some workload gives; none gives HTB/Insert/1"),
         ("primary: [instructions_per_op]", "none gives instructions_per_op"),
+        ("buckets: [ephemeral]\nprimary: [store_bytes]", "expected a metric of these buckets; store_bytes is a persistent one's"),
+        ("buckets: [ephemeral]\nprimary: [fragmentation_rss_now_no_store]", "fragmentation_rss_now_no_store is a persistent one's"),
     ],
 )  # fmt: skip
 def test_what_must_fail_as_a_whole(specs, more, message):
     assert message in "\n".join(specs.added_errors(more))
+
+
+@pytest.mark.parametrize(
+    ("set_share", "never", "timed"), [(100, "get", "set"), (0, "set", "get"), (99.9, None, "get")]
+)
+def test_an_operation_that_a_load_never_does_has_no_latency(specs, set_share, never, timed):
+    more = f"workloads: {{pf: {{type: pillowfight, items: 1k, set_share: {set_share}}}}}\n"
+    text = SPEC[: SPEC.index("workloads:")] + more
+    primary = f"primary: [latency_{timed}_p99_us]\n"
+    assert specs.spec(text + primary).primary == (f"latency_{timed}_p99_us",)
+    if never is not None:
+        said = "\n".join(specs.errors(text + f"primary: [latency_{never}_p99_us]\n"))
+        assert f"none gives latency_{never}_p99_us" in said
 
 
 BENCH = """name: bench
