@@ -24,20 +24,22 @@ LISTENS_S, ENDS_S = 5.0, 10.0
 _LOGS = "doctor"
 _OUT, _ERR = f"{_LOGS}/sink.out", f"{_LOGS}/sink.err"
 
-# Takes what the first connection sends that sends anything. Prints its port, and at the end how many bytes came.
-# Perl's base is part of every Debian system; nothing of ours has been sent there yet.
+# Takes what the first connection sends that sends anything. Prints its port, and at the end how many bytes came, and
+# in how many seconds: what lies in buffers when the sender ends still comes, and took as long as the cable needs.
+# Perl's base is part of every Debian system, and has no finer clock; nothing of ours has been sent there yet.
 _SINK = r"""
 use IO::Socket::IP;
 alarm 30;
 $| = 1;
 my $port = IO::Socket::IP->new(LocalHost => $ARGV[0], LocalPort => 0, Listen => 16) or die "$@\n";
 print $port->sockport, "\n";
-my ($bytes, $data) = (0, "");
+sub now { open my $clock, "<", "/proc/uptime" or die "$!\n"; return (split " ", <$clock>)[0] }
+my ($bytes, $data, $began) = (0, "");
 until ($bytes) {
   my $from = $port->accept or die "$!\n";
-  while (my $read = sysread($from, $data, 1 << 20)) { $bytes += $read }
+  while (my $read = sysread($from, $data, 1 << 20)) { $began //= now; $bytes += $read }
 }
-print "$bytes\n";
+print "$bytes ", now() - $began, "\n";
 """
 
 
@@ -120,7 +122,8 @@ class _Sink:
         arguments = [self.address, str(self.port), str(SENDING_S)]
         source.transport.run(["bash", "-c", scripts.SEND_ZEROS, "bash", *arguments])
         self.process.wait(ENDS_S)
-        return float(self.host.transport.read_text(_OUT).split()[1]) / SENDING_S / 1e6
+        _, came, took = self.host.transport.read_text(_OUT).split()
+        return float(came) / max(float(took), SENDING_S / 2) / 1e6
 
 
 @contextlib.contextmanager
