@@ -89,6 +89,8 @@ function(kv_test name)
   target_link_libraries(${name} PRIVATE kv_flags ${ARG_DEPS} kv_system_allocator GTest::gmock GTest::gtest_main)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/generated)
   target_precompile_headers(${name} REUSE_FROM kv_test_pch)
+  # Tests take longer to compile than to run. What is not inline of what they test is optimised as the artifact is.
+  target_compile_options(${name} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
   add_dependencies(kv_all_tests ${name})
   if("concurrent" IN_LIST ARG_LABELS)
     add_dependencies(kv_concurrent_tests ${name})
