@@ -35,6 +35,7 @@ from perfrunner.analysis.rare import ROBUST, rare_slices
 from perfrunner.analysis.saturation import busy_hosts, saturated
 from perfrunner.analysis.verdict import decide, more_blocks
 from perfrunner.spec.metrics import BY_USABLE_SIZE
+from perfrunner.spec.unproved import unproved
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -50,7 +51,7 @@ def compare(data: ExperimentData, baseline: str | None = None) -> Comparison:
     builds = {t.variant: t.build_id for t in data.trials} | {
         b.variant: b.build_id for b in data.builds
     }
-    rows = _with_verdicts(_drafts(cells, builds, plan))
+    rows = _with_proofs(_with_verdicts(_drafts(cells, builds, plan)), _not_proved(data))
     return Comparison(
         baseline=plan.baseline,
         variants=plan.variants,
@@ -86,7 +87,11 @@ def compare_unpaired(
             if y:
                 row = _row(cell, metric, other, build_b, summarise(y), primary=primary)
                 drafts.append(_with_unpaired_effect(row, base, x, y, plan.margin(metric)))
-    rows = _with_verdicts(drafts)
+    lacking = (
+        *((base,) if variant_a in _not_proved(a) else ()),
+        *((other,) if variant_b in _not_proved(b) else ()),
+    )
+    rows = _with_proofs(_with_verdicts(drafts), lacking)
     return Comparison(
         baseline=base,
         variants=(base, other),
@@ -294,6 +299,21 @@ def _with_verdicts(drafts: list[Row]) -> tuple[Row, ...]:
             )
         )
     return tuple(rows)
+
+
+def _not_proved(data: ExperimentData) -> tuple[str, ...]:
+    """The variants whose engine did not tell all of their settings, as their `proof` allows."""
+    return tuple(build.variant for build in data.builds if unproved(build.settings))
+
+
+def _with_proofs(rows: tuple[Row, ...], lacking: tuple[str, ...]) -> tuple[Row, ...]:
+    """A comparison is as well proved as the worse of its two arms."""
+
+    def proved(row: Row) -> bool:
+        arms = {row.variant} if row.effect is None else {row.variant, row.effect.baseline}
+        return arms.isdisjoint(lacking)
+
+    return tuple(row if proved(row) else replace(row, proved=False) for row in rows)
 
 
 def _corrected(drafts: list[Row]) -> list[Effect | None]:

@@ -112,9 +112,21 @@ class Row:
     primary: bool
     verdict: Verdict | None
     small: bool = False  # better or worse, but by no more than the margin
+    proved: bool = True  # every setting of both arms (spec.unproved)
     more_blocks: int | None = None
     reason: str = ""
     notes: tuple[str, ...] = ()
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """What is to be known beside the verdict, a word or two each."""
+        given = {"small": self.small, "not proved": not self.proved}
+        return tuple(mark for mark, holds in given.items() if holds)
+
+    @property
+    def qualifier(self) -> str:
+        """The marks as they follow the verdict: ` (small, not proved)`; empty without any."""
+        return f" ({', '.join(self.marks)})" if self.marks else ""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from perfrunner.build.readback import Stats, check_complaints, check_readback
+from perfrunner.build.readback import Stats, check_complaints, check_readback, groups_asked
 from perfrunner.build.tunables import LIST, check_tunables, loader_of, wants_tunables
 from perfrunner.cluster.environment import foreign_variables
 from perfrunner.errors import HostError, ProofError
@@ -32,7 +32,7 @@ _LOG_LINES = 5
 
 @dataclass(frozen=True)
 class Proof:
-    """`settings`: what was asked, as read back; `stats`: all of STAT allocator and STAT config."""
+    """`settings`: what was asked, as read back or as not proved (spec.proof); `stats`: the groups that were asked."""
 
     settings: Mapping[str, str]
     stats: Mapping[str, Mapping[str, str]]
@@ -137,27 +137,29 @@ def _engine_argv(
 
 def _ask(host: Host, process: Process, variant: Variant, tools: str, directory: str) -> Stats:
     port = _wait_ready(host, process, variant, directory)
-    argv = [
-        f"{tools}/bin/kvctl",
-        "--host=127.0.0.1",
-        f"--port={port}",
-        "stat",
-        "allocator",
-        "config",
-    ]
+    asked = groups_asked(variant)
+    if not asked:
+        return {}
+    argv = [f"{tools}/bin/kvctl", "--host=127.0.0.1", f"--port={port}", "stat", *asked]
     done = host.transport.run(argv, timeout=_STAT_TIMEOUT_S, check=False)
     try:
         if done.exit == 0:
             groups = json.loads(done.stdout)
             return {
                 group: {str(key): str(value) for key, value in groups[group].items()}
-                for group in ("allocator", "config")
+                for group in asked
             }
         said = done.stderr.strip() or done.stdout.strip()
     except (ValueError, KeyError, TypeError, AttributeError):
-        said = f"no JSON of both groups: {done.stdout[:200]}"
+        said = f"no JSON of {' and '.join(asked)}: {done.stdout[:200]}"
     raise ProofError(
-        f"variant {variant.name}: kvctl stat ended with status {done.exit}: {said[-500:]}"
+        f"variant {variant.name}: kvctl stat ended with status {done.exit}: {said[-500:]}",
+        hint=None
+        if variant.source is None
+        else (
+            f"the engine of {variant.source.text} may not have STAT {' and '.join(asked)}:"
+            " the variant's proof.skip leaves out what it cannot tell"
+        ),
     )
 
 

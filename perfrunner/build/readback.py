@@ -11,7 +11,9 @@ from dataclasses import dataclass
 
 from perfrunner.errors import ProofError
 from perfrunner.spec.allocator import SYSTEM
+from perfrunner.spec.proof import ALLOCATOR, OPTIONS, PARAMS
 from perfrunner.spec.switches import stat_key
+from perfrunner.spec.unproved import not_proved
 from perfrunner.spec.variant import Variant
 
 Stats = Mapping[str, Mapping[str, str]]
@@ -63,31 +65,43 @@ def _remedy(variant: Variant) -> str:
     if variant.source is not None:
         return (
             f"the engine of {variant.source.text} may not know this setting, or not say it the way today's does:"
-            " leave it out, or compare with the perfrunner of its time"
+            " leave it out, compare with the perfrunner of its time, or name it in the variant's proof.skip"
         )
     return "the build cache holds something else: `perfrunner clean --builds`, then build again"
 
 
 def check_readback(variant: Variant, params: Mapping[str, str], stats: Stats) -> dict[str, str]:
-    """By setting, what was read back. ProofError at the first that is not as asked."""
+    """By setting, what was read back. ProofError at the first that is not as asked and not skipped.
+
+    One that is skipped and not as asked is kept as not proved (spec.unproved).
+    """
     read: dict[str, str] = {}
     for setting in settings_of(variant, params):
         found = stats.get(setting.group, {}).get(setting.key)
+        agrees = found is not None and same_value(setting.expected, found)
+        if not agrees and variant.skips(setting.name):
+            read[setting.name] = not_proved(setting.expected, found)
+            continue
         if found is None:
             raise ProofError(
                 f"variant {variant.name}: {setting.name} = {setting.expected} cannot be read back:"
                 f" STAT {setting.group} has no {setting.key}",
                 hint=setting.remedy,
             )
-        if not same_value(setting.expected, found):
+        if not agrees:
             raise ProofError(
                 f"variant {variant.name}: {setting.name}: asked for {setting.expected},"
                 f" the engine has {found}",
                 hint=setting.remedy,
             )
         read[setting.name] = found
-    _check_version(variant, stats)
-    return read
+    return {**read, **_check_version(variant, stats)}
+
+
+def groups_asked(variant: Variant) -> tuple[str, ...]:
+    """The STAT groups that the engine is asked for. One of which nothing is to be proved, it may not have."""
+    kinds = {"allocator": (ALLOCATOR,), "config": (OPTIONS, PARAMS)}
+    return tuple(g for g, its in kinds.items() if not all(variant.skips(kind) for kind in its))
 
 
 def check_complaints(variant: Variant, log: str) -> None:
@@ -115,14 +129,19 @@ def same_value(expected: str, found: str) -> bool:
         return False
 
 
-def _check_version(variant: Variant, stats: Stats) -> None:
+def _check_version(variant: Variant, stats: Stats) -> dict[str, str]:
+    """Nothing, or that it is not proved: the allocator's name has it already where it is."""
     family, _, version = variant.allocator.name.partition("-")
-    found = stats["allocator"].get("version", "")
-    if variant.allocator.name == SYSTEM or found.startswith((f"{version}-", _NO_VERSION)):
-        return
-    if found != version:
-        raise ProofError(
-            f"variant {variant.name}: asked for {family} {version}, the allocator says that it is"
-            f" {found or 'of no version'}",
-            hint=_remedy(variant),
-        )
+    found = stats.get("allocator", {}).get("version")
+    told = found or ""
+    if variant.allocator.name == SYSTEM or told.startswith((f"{version}-", _NO_VERSION)):
+        return {}
+    if told == version:
+        return {}
+    if variant.skips("allocator.version"):
+        return {"allocator.version": not_proved(version, found)}
+    raise ProofError(
+        f"variant {variant.name}: asked for {family} {version}, the allocator says that it is"
+        f" {told or 'of no version'}",
+        hint=_remedy(variant),
+    )

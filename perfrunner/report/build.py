@@ -27,6 +27,7 @@ from perfrunner.report.variants import variant_facts
 from perfrunner.results.profiles import FACT as PROFILES
 from perfrunner.results.profiles import failed_profiles
 from perfrunner.spec.preconditions import MEASURED, PRECONDITIONS
+from perfrunner.spec.unproved import unproved
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -69,6 +70,7 @@ def report_of(
         minor_notes=tuple(_row_notes(comparison, primary=False)),
         warnings=(
             *_state_warnings(data),
+            *_not_proved(data),
             *lost_warnings(gains),
             *same_builds(data),
             *aa_alarms(data, comparison),
@@ -259,6 +261,14 @@ def _state_warnings(data: ExperimentData) -> Iterable[str]:
             yield f"{variant} was measured on more than one build ({', '.join(sorted(ids))})"
         elif builds and variant in builds and builds[variant] not in ids:
             yield f"{variant} was measured on build {ids.pop()}, not on the recorded {builds[variant]}"
+
+
+def _not_proved(data: ExperimentData) -> Iterable[str]:
+    """Of each arm that was let off a part of its proof, exactly which."""
+    for build in data.builds:
+        if missing := unproved(build.settings):
+            told = "; ".join(f"{name} ({why})" for name, why in missing.items())
+            yield f"{build.variant}: not proved, as its proof.skip allows: {told}"
 
 
 def _circumstances(data: ExperimentData) -> Iterable[str]:

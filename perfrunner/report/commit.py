@@ -93,7 +93,7 @@ def _line(row: Row, scale: Scale) -> Iterable[str]:
 def _end(row: Row, scale: Scale) -> list[str]:
     if row.effect is None:
         return [row.reason] if row.reason else []
-    word = f"{row.verdict or ''}{' (small)' if row.small else ''}"
+    word = f"{row.verdict or ''}{row.qualifier}".strip()
     return [change(row.effect, row.metric, scale).replace(" %", "%"), word]
 
 

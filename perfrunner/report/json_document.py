@@ -97,6 +97,7 @@ def _result(row: Row, baseline: str) -> dict[str, Any]:
         "primary": row.primary,
         "verdict": row.verdict,
         "small": row.small,
+        "proved": row.proved,
         "reason": row.reason,
         "more_blocks": row.more_blocks,
     }

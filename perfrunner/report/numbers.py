@@ -245,13 +245,10 @@ def p_text(name: str, value: float | None) -> str:
 
 
 def verdict_text(row: Row) -> str:
-    """The mark and the word; `small` beside a change within the margin."""
+    """The mark and the word; beside it, what qualifies it."""
     if row.verdict is None:
-        return "·" if row.effect is not None else ""
-    text = f"{MARKS[row.verdict]} {row.verdict}"
-    if row.small:
-        text += " (small)"
-    return text
+        return f"·{row.qualifier}" if row.effect is not None else ""
+    return f"{MARKS[row.verdict]} {row.verdict}{row.qualifier}"
 
 
 def more_text(row: Row) -> str:

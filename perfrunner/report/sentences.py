@@ -138,7 +138,8 @@ def _sentence(
     baselines = [row.effect.baseline for row in rows if row.effect is not None]
     blocks = {row.effect.n for row in rows if row.effect is not None}
     against = f" against {baselines[0]}" if baselines else ""
-    n = f" ({_span(blocks)})" if blocks else ""
+    proved = "" if all(row.proved for row in rows) else "; not all settings are proved"
+    n = f" ({_span(blocks)}{proved})" if blocks else ""
     clauses: list[Clause] = []
     for metric in dict.fromkeys(row.metric.id for row in rows):
         its = [row for row in rows if row.metric.id == metric]

@@ -10,6 +10,7 @@ from perfrunner.report.model import Fact
 from perfrunner.source import FACT
 from perfrunner.source.model import IN_USE, Distance, distance_of, source_of
 
+OF_AN_ARM = ("name", "source", "proof")  # of a variant what makes it no other program
 WITHOUT_AN_ENGINE = ("microbench", "latency")  # types of workloads: a program runs alone
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def same_builds(data: ExperimentData) -> Iterable[str]:
     spec = data.experiment.spec_json
     if is_aa(spec):
         return
-    for build_id, names in _alike(data, ("name", "source")):
+    for build_id, names in _alike(data, OF_AN_ARM):
         yield f"{names} are the same build ({build_id}) with the same settings: this is an A/A"
     tools = [
         name
@@ -98,7 +99,7 @@ def same_builds(data: ExperimentData) -> Iterable[str]:
         if workload.get("type") in WITHOUT_AN_ENGINE
     ]
     if tools:
-        for build_id, names in _alike(data, ("name", "source", "params")):
+        for build_id, names in _alike(data, (*OF_AN_ARM, "params")):
             yield (
                 f"{names} are the same build ({build_id}): their params are the engine's, which {', '.join(tools)}"
                 " does not run; there this is an A/A"

@@ -312,12 +312,12 @@ def _arm(line: _Line, variant: str, roomy: bool) -> Text:
     style = STYLES.get(row.verdict or "", "")
     text = Text(change(row.effect, row.metric, scale), style=style)
     if row.verdict is None:
-        return text
+        return text.append(row.qualifier)
     text.append(f" {MARKS[row.verdict]}", style=style)
-    if not roomy and row.small:
-        text.append(" small", style=style)
+    if not roomy and row.marks:
+        text.append(f" {', '.join(row.marks)}", style=style)
     if roomy:
-        text.append(f" {row.verdict}{' (small)' if row.small else ''}", style=style)
+        text.append(f" {row.verdict}{row.qualifier}", style=style)
         if row.verdict == "unsure":
             text.append(f", {more_text(row)}", style="dim")
         elif row.effect.q is not None and row.verdict in ("better", "worse"):

@@ -40,6 +40,7 @@ def definition(variant: Mapping[str, Any], engine_params: Mapping[str, Any] | No
         _pairs("", variant.get("options")),
         _pairs("param ", params),
         _pairs("env ", variant.get("env")),
+        f"proof skips {', '.join(proof['skip'])}" if (proof := variant.get("proof")) else "",
     ]
     return "; ".join(filter(None, parts))
 

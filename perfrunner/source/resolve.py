@@ -102,7 +102,7 @@ def same_arms(spec: Spec, sources: Sources) -> list[str]:
     """
     alike: dict[tuple[str, str], list[str]] = {}
     for name, variant in spec.variants.items():
-        settings = variant.model_dump_json(exclude={"name", "source"})
+        settings = variant.model_dump_json(exclude={"name", "source", "proof"})
         alike.setdefault((sources.of[name].sha256, settings), []).append(name)
     said = []
     for (content, _), names in alike.items():

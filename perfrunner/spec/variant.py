@@ -17,6 +17,7 @@ from perfrunner.errors import UsageError
 from perfrunner.spec.allocator import AllocatorSpec
 from perfrunner.spec.base import Piece, ScalarText, VariantName, items_error, matching
 from perfrunner.spec.params import wrong_params
+from perfrunner.spec.proof import ProofSpec
 from perfrunner.spec.source import SourceSpec
 from perfrunner.spec.switches import checked_options
 from perfrunner.spec.tunables import env_problems
@@ -65,6 +66,7 @@ class Variant(Piece):
     )
     params: dict[ParamName, ParamValue] = Field(default_factory=dict, description="engine --param")
     env: dict[EnvName, EnvValue] = Field(default_factory=dict, description="engine environment")
+    proof: ProofSpec | None = Field(default=None, description="none: every setting is proved")
 
     @field_validator("source")
     @classmethod
@@ -104,10 +106,27 @@ class Variant(Piece):
             raise items_error(wrong)
         return env
 
+    @field_validator("proof")
+    @classmethod
+    def _skips_what_is_asked(
+        cls, proof: ProofSpec | None, info: ValidationInfo
+    ) -> ProofSpec | None:
+        if proof is not None and {"allocator", "options"} <= info.data.keys():
+            wrong = proof.problems(info.data["options"], info.data["allocator"].all_options)
+            if wrong:
+                at = {("skip", proof.skip.index(name)): text for name, text in wrong.items()}
+                raise items_error(at)
+        return proof
+
+    def skips(self, setting: str) -> bool:
+        """Whether this setting need not be proved."""
+        return self.proof is not None and self.proof.skips(setting)
+
     @model_serializer(mode="wrap")
     def _without_nothing(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """A variant of the source in use is recorded as it was before variants had sources."""
+        """A variant is recorded as it was before variants had what this one does not."""
         fields: dict[str, Any] = handler(self)
-        if self.source is None:
-            fields.pop("source", None)  # an exclusion may have taken it already
+        for name in ("source", "proof"):
+            if getattr(self, name) is None:
+                fields.pop(name, None)  # an exclusion may have taken it already
         return fields

@@ -59,3 +59,62 @@ def test_two_revisions_and_the_tools_of_a_third(two_revisions: Path, tmp_path: P
     script = next(kept.glob("1-*v1*/reproduce.sh")).read_text()
     assert "TOOLS_here" in script
     assert "/bin/pillowfight" in script
+
+
+def test_an_engine_that_does_not_tell_its_allocators_version(
+    two_revisions: Path, tmp_path: Path
+) -> None:
+    """Refused; with `proof.skip` measured, and marked."""
+    stats = (two_revisions / "engine_src/server/stats.cc").read_text().splitlines(keepends=True)
+    told = [line for line in stats if "allocator::version()" in line]
+    assert len(told) == 1
+    (two_revisions / "engine_src/server/stats.cc").write_text(
+        "".join(line for line in stats if line not in told)
+    )
+    allocator = {"name": "jemalloc-5.3.1"}
+    old: dict[str, object] = {
+        "allocator": allocator, "source": {"dir": str(two_revisions / "engine_src")},
+    }  # fmt: skip
+
+    def run(**proof: object) -> subprocess.CompletedProcess[str]:
+        spec = {
+            "name": "older",
+            "cluster": {
+                "name": "c", "transport": "local", "engine_nodes": ["here"], "load_clients": ["here"],
+                "hosts": {"here": {"work_dir": str(tmp_path / "work")}},
+            },
+            "engine": {"vbuckets": 16, "quota_mb": 100, "threads": 1},
+            "limits": {"client_busy": 1.0},
+            "workloads": {"append": {"type": "append", "items": 1000, "rounds": 1, "settle": 0}},
+            "buckets": ["ephemeral"],
+            "blocks": 1,
+            "variants": {"now": {"allocator": allocator}, "old": old | proof},
+            "baseline": "now",
+        }  # fmt: skip
+        (tmp_path / "spec.yaml").write_text(json.dumps(spec))
+        argv = [
+            sys.executable, "-m", "perfrunner", "run", "spec.yaml", "--cache", str(CACHE), "--json", "-q",
+        ]  # fmt: skip
+        return subprocess.run(
+            argv,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=BUILD_TIMEOUT_S,
+            check=False,
+        )
+
+    refused = run()
+    assert refused.returncode == 3, refused.stderr
+    assert "the allocator says that it is of no version" in refused.stderr
+    assert "proof.skip" in refused.stderr
+    done = run(proof={"skip": ["allocator.version"]})
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["trials"] == {"ok": 2, "invalid": 0, "failed": 0}
+    assert {row["variant"] for row in document["results"] if not row["proved"]} == {"old"}
+    (said,) = [text for text in document["warnings"] if "not proved" in text]
+    assert said.startswith(
+        "old: not proved, as its proof.skip allows: allocator.version (asked for"
+    )

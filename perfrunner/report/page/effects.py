@@ -177,7 +177,7 @@ def _lines(rows: Sequence[Row], axis: Axis, report: Report) -> Iterable[dict[str
             "change": change(effect, row.metric, scale_for(row, rows)),
             "verdict": row.verdict or "none",
             "mark": MARKS.get(row.verdict or "", "·"),
-            "word": (row.verdict or "no verdict") + (" (small)" if row.small else ""),
+            "word": (row.verdict or "no verdict") + row.qualifier,
             "detail": _detail(row),
         }  # fmt: skip
 

@@ -14,7 +14,9 @@ from perfrunner.cluster import Host, open_host
 from perfrunner.errors import ProofError
 from perfrunner.spec.cluster import HostSpec
 from perfrunner.spec.model import EngineSpec
+from perfrunner.spec.proof import ProofSpec
 from perfrunner.spec.source import SourceSpec
+from perfrunner.spec.unproved import unproved
 
 ENGINE = """#!{python}
 import json, os, signal, sys, time
@@ -125,6 +127,38 @@ def test_an_engine_that_refuses_its_arguments(host: Host, tmp_path: Path) -> Non
         prove(host, play(tmp_path, extra=extra), ARM, EngineSpec())
 
 
+def test_an_old_engine_is_not_asked_for_what_it_need_not_prove(host: Host, tmp_path: Path) -> None:
+    old = ARM.model_copy(update={"source": SourceSpec(git="v0.9")})
+    path = play(tmp_path, "unknown group: config", status=1)
+    with pytest.raises(ProofError, match=r"unknown group: config") as refused:
+        prove(host, path, old, EngineSpec())
+    assert "engine of v0.9 may not have STAT allocator and config" in str(refused.value.hint)
+    assert "proof.skip" in str(refused.value.hint)
+
+    (tmp_path / "artifact/bin/asked").unlink()
+    skip = ProofSpec(skip=("allocator", "options", "params"))
+    proved = prove(host, path, old.model_copy(update={"proof": skip}), EngineSpec())
+    assert unproved(proved.settings) == {
+        name: f"asked for {value}, the engine does not tell"
+        for name, value in {
+            "allocator.name": "jemalloc-5.1.0",
+            "allocator.options.metadata_thp": "always",
+            "allocator.version": "5.1.0",
+            "options.ht_stats": "llc",
+            "params.ht_size": "47",
+        }.items()
+    }
+    assert not (tmp_path / "artifact/bin/asked").exists()
+
+
+def test_the_environment_is_proved_whatever_is_skipped(host: Host, tmp_path: Path) -> None:
+    skip = ProofSpec(skip=("allocator", "options", "params"))
+    env = {"GLIBC_TUNABLES": "glibc.malloc.arenamax=1"}
+    arm = glibc().model_copy(update={"env": env, "proof": skip})
+    with pytest.raises(ProofError, match=r"has no tunable glibc\.malloc\.arenamax"):
+        prove(host, play(tmp_path, GLIBC), arm, EngineSpec())
+
+
 def test_an_old_engine_that_refuses_todays_flags(host: Host, tmp_path: Path) -> None:
     old = ARM.model_copy(update={"source": SourceSpec(git="v0.9")})
     extra = "print('unknown option --shards', file=sys.stderr); sys.exit(2)"
@@ -154,7 +188,9 @@ def test_an_engine_that_stops_badly(host: Host, tmp_path: Path) -> None:
     "answer", ["", "no json", "[]", '{"allocator": {}}', '{"allocator": 1, "config": 2}']
 )
 def test_answers_that_are_none(host: Host, tmp_path: Path, answer: str) -> None:
-    with pytest.raises(ProofError, match="kvctl stat ended with status 0: no JSON of both groups"):
+    with pytest.raises(
+        ProofError, match="kvctl stat ended with status 0: no JSON of allocator and config"
+    ):
         prove(host, play(tmp_path, answer), ARM, EngineSpec())
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 from tiny_engine import variant
 
-from perfrunner.build.readback import check_complaints, check_readback, same_value
+from perfrunner.build.readback import check_complaints, check_readback, groups_asked, same_value
 from perfrunner.errors import ProofError
 from perfrunner.spec.allocator import AllocatorSpec
+from perfrunner.spec.proof import ProofSpec
 from perfrunner.spec.source import SourceSpec
+from perfrunner.spec.unproved import unproved
 
 
 def stats(allocator: dict[str, str] | None = None, config: dict[str, str] | None = None):
@@ -44,6 +46,44 @@ def test_everything_asked_is_returned() -> None:
         "options.ht_stats_padded": "ON",
         "params.ht_size": "47",
     }
+
+
+def skipping(*names: str):
+    return ARM.model_copy(update={"proof": ProofSpec(skip=names)})
+
+
+def test_a_skipped_setting_is_kept_as_not_proved_and_only_where_it_is_not() -> None:
+    old = stats(
+        {"opt.metadata_thp": "always", "opt.narenas": "32", "version": ""},
+        {"build.ht_stats": "core"},
+    )
+    arm = skipping(
+        "options", "allocator.version", "allocator.options.background_thread", "allocator.options.narenas"
+    )  # fmt: skip
+    read = check_readback(arm, {}, old)
+    assert unproved(read) == {
+        "options.ht_stats": "asked for llc, the engine says core",
+        "options.ht_stats_padded": "asked for on, the engine does not tell",
+        "allocator.options.background_thread": "asked for true, the engine does not tell",
+        "allocator.version": "asked for 5.1.0, the engine says ",
+    }
+    assert read["allocator.options.narenas"] == "32", "skipped, and told all the same"
+    assert unproved(check_readback(skipping("options"), {"ht_size": "47"}, ANSWERS)) == {}
+
+
+def test_what_is_not_skipped_is_still_refused() -> None:
+    with pytest.raises(ProofError, match=r"options\.ht_stats_padded = on cannot be read back"):
+        check_readback(skipping("options.ht_stats", "allocator"), {}, stats())
+    with pytest.raises(ProofError, match=r"params\.ht_size = 47 cannot be read back"):
+        check_readback(skipping("options", "allocator"), {"ht_size": "47"}, stats())
+
+
+def test_a_group_of_which_nothing_is_to_be_proved_is_not_asked() -> None:
+    assert groups_asked(ARM) == groups_asked(skipping("options")) == ("allocator", "config")
+    assert groups_asked(skipping("allocator.options", "allocator.name")) == ("allocator", "config")
+    assert groups_asked(skipping("allocator", "params")) == ("config",)
+    assert groups_asked(skipping("options", "params")) == ("allocator",)
+    assert len(unproved(check_readback(skipping("allocator", "options"), {}, {}))) == 7
 
 
 def test_a_profile_is_read_back_like_an_option() -> None:

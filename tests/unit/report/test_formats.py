@@ -16,7 +16,7 @@ from perfrunner.report.numbers import change, scale_of
 RESULT_KEYS = {
     "workload", "bucket", "metric", "unit", "direction", "variant", "build_id", "n", "mean", "sd", "cv",
     "min", "max", "max_deviation", "ci95", "baseline", "effect", "estimate", "estimate_ci95", "p_value", "q_value",
-    "margin", "primary", "verdict", "small", "reason", "more_blocks",
+    "margin", "primary", "verdict", "small", "proved", "reason", "more_blocks",
 }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from perfrunner.report import build_report, render, write_html
 from perfrunner.source.model import Distance, ResolvedSource, as_record
+from perfrunner.spec.unproved import not_proved
 
 MAIN = ResolvedSource(
     "main",
@@ -109,6 +110,54 @@ def test_the_page_tells_what_sets_the_arms_apart_beside_each(from_sources, tmp_p
     text = first_screen(from_sources[0], tmp_path)
     assert text.count("content aaaaaaaaaaaa") == text.count("content bbbbbbbbbbbb") == 1
     assert "all built from" not in text
+
+
+@pytest.mark.parametrize("style", ["terminal", "markdown", "commit", "json"])
+def test_an_arm_that_is_not_wholly_proved_says_so_and_is_marked_everywhere(data, style):
+    base, arm, other = data.experiment.spec_json["variants"]
+    assert base == data.experiment.spec_json["baseline"]
+    lacking = {"allocator.name": "system", "options.ht_stats": not_proved("llc", None)}
+    builds = tuple(
+        dataclasses.replace(b, settings=lacking) if b.variant == arm else b for b in data.builds
+    )
+    whole, partly = build_report(data), build_report(dataclasses.replace(data, builds=builds))
+    warning = (
+        f"{arm}: not proved, as its proof.skip allows: options.ht_stats"
+        " (asked for llc, the engine does not tell)"
+    )
+    assert warning in partly.warnings
+    assert {row.variant for row in partly.comparison.rows if not row.proved} == {arm}
+    said = {s.variant: str(s) for s in partly.sentences}
+    assert "not all settings are proved" in said[arm]
+    assert "proved" not in said[other]
+
+    def words(report):
+        return " ".join(render(report, style, verbose=True).replace("\\", "").split())
+
+    assert warning in words(partly)
+    assert "proved)" not in words(whole)
+    if style == "json":
+        results = json.loads(render(partly, style))["results"]
+        assert {r["variant"] for r in results if not r["proved"]} == {arm}
+    else:
+        assert words(partly).count("not proved)") >= len(partly.comparison.cells)
+
+
+def test_a_baseline_that_is_not_wholly_proved_marks_every_comparison(data, tmp_path):
+    base, *others = data.experiment.spec_json["variants"]
+    lacking = {"allocator.version": not_proved("5.1.0", "4.5.0")}
+    builds = tuple(
+        dataclasses.replace(b, settings=lacking) if b.variant == base else b for b in data.builds
+    )
+    changed = dataclasses.replace(data, builds=builds)
+    report = build_report(changed)
+    compared = [row for row in report.comparison.rows if row.effect is not None]
+    assert {row.variant for row in compared if not row.proved} == {*others}
+    assert not any(row.proved for row in compared)
+    assert all("not all settings are proved" in str(s) for s in report.sentences)
+    page = html.unescape(write_html(report, changed, tmp_path / "r.html").read_text())
+    assert "asked for 5.1.0, the engine says 4.5.0" in page
+    assert page.count("not proved)") > len(others)
 
 
 def test_an_older_store_has_no_such_section(data):
