@@ -57,6 +57,7 @@ class BackgroundDcpClient final : private SeqnoListener {
   private:
     class NoBackfill final : public dcp::BackfillSource {
         std::unique_ptr<dcp::BackfillScan> open(Vbid, Seqno) override { return nullptr; }
+        [[nodiscard]] Seqno purged(Vbid) const override { return {}; }
     };
 
     void onSeqno(Vbid vbid, Seqno) noexcept override { producer_.onSeqno(vbid); }

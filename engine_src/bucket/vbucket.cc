@@ -1,5 +1,6 @@
 #include "bucket/vbucket.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <utility>
@@ -51,6 +52,10 @@ void VBucket::setState(VbState state) {
         const VbUuid uuid = failoverLog_.prepare();  // before a snapshot's rest is given up
         failoverLog_.begin(uuid, checkpoints_.beginActive(OpTime::now().nanos));
         term_.fetch_add(1, std::memory_order_release);
+        // What was told of a snapshot whose rest does not come says nothing of the new history.
+        purgedSeqno_.store(std::min(purgedSeqno_.load(std::memory_order_relaxed),
+                                    checkpoints_.highSeqno().get()),
+                           std::memory_order_release);
     }
     state_.store(state, std::memory_order_release);
     keyLocks_.clear();
@@ -162,12 +167,15 @@ QueueResult VBucket::commit(const Guard& guard, StoredValue* present, std::strin
 }
 
 OpStatus VBucket::beginReplicated(uint64_t term, const SnapshotRange& snapshot, CheckpointType type,
-                                  const OpTime& now) {
+                                  const OpTime& now, Seqno purged) {
     const Guard guard = table_.lock({});  // whichever: the state stays as it is under each
     if (!follows(term)) {
         return OpStatus::NotMyVbucket;
     }
     checkpoints_.createSnapshot(snapshot, type, false, now.nanos);
+    // At once, not when it has come so far: who asks in the middle of the snapshot for what comes
+    // after has missed them, too.
+    notePurged(purged);
     return OpStatus::Ok;
 }
 

@@ -76,9 +76,9 @@ class VBucket {
 
     // --- replication: what another node decided, with its own cas and seqno. Replica and pending
     // only, and in the same term() as its stream was asked for in; else NotMyVbucket.
-    /// A snapshot follows.
+    /// A snapshot follows, which misses deletions up to `purged`, perhaps.
     OpStatus beginReplicated(uint64_t term, const SnapshotRange& snapshot, CheckpointType type,
-                             const OpTime& now);
+                             const OpTime& now, Seqno purged = {});
     /// Applies one received change. `meta.seqno` must be above highSeqno().
     OpStatus applyReplicated(uint64_t term, std::string_view key, ItemOp op, const ItemMeta& meta,
                              BlobPtr value, const OpTime& now);

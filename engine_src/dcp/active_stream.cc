@@ -273,7 +273,10 @@ void ActiveStream::mark(Seqno end, uint32_t flags, const Lock& lock) {
     // Whoever has a snapshot in part is not consistent at the end of a shorter one: the rest may
     // hold the only version of what was replaced in what he has.
     const Seqno whole = std::max(whole_, end);
-    push(Message::marker(vbid(), opaque(), consistent, whole, flags), lock);
+    // Of now: who has what is purged meanwhile is told of more than he must be, which costs him a
+    // rollback at most that he would have here, too.
+    const Seqno purged = request_.format.purges ? source_.purged(vbid()) : Seqno{};
+    push(Message::marker(vbid(), opaque(), consistent, whole, flags, purged), lock);
     consistent_ = consistent;
     whole_ = whole;
     markedEnd_ = end;

@@ -1,5 +1,5 @@
-// Where a stream gets seqnos from that memory no longer holds: the store of a persistent bucket,
-// the seqno list of an ephemeral one.
+// Where a stream gets seqnos from that memory no longer holds, and what is gone there: the store of
+// a persistent bucket, the seqno list of an ephemeral one.
 #pragma once
 
 #include <memory>
@@ -44,6 +44,8 @@ class BackfillSource {
     /// A view of what has a seqno above `after`; empty when it cannot be read (the reason is
     /// logged). Called by background tasks only, any number of scans at a time.
     virtual std::unique_ptr<BackfillScan> open(Vbid vbid, Seqno after) = 0;
+    /// As a scan's, of now. Any thread.
+    [[nodiscard]] virtual Seqno purged(Vbid vbid) const = 0;
 };
 
 }  // namespace kv::dcp

@@ -16,6 +16,9 @@ class BucketBackfill final : public BackfillSource {
         : bucket_(bucket), persistent_(dynamic_cast<PersistentBucket*>(&bucket)) {}
 
     std::unique_ptr<BackfillScan> open(Vbid vbid, Seqno after) override;
+    [[nodiscard]] Seqno purged(Vbid vbid) const override {
+        return bucket_.vbucket(vbid).purgedSeqno();
+    }
 
   private:
     Bucket& bucket_;

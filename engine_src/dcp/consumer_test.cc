@@ -62,6 +62,29 @@ TYPED_TEST(ConsumerTest, AppliesSnapshotsWithSeqnoCasAndRevision) {
     EXPECT_EQ(b.number, 3u);
 }
 
+TYPED_TEST(ConsumerTest, ACopyKnowsWhatItsSourceHasPurged) {
+    auto& consumer = this->consumer_;
+    VBucket& vbucket = this->bucket_->vbucket(kVb);
+    const auto sent = [&](uint64_t start, uint64_t end, uint64_t purged) {
+        Message message = marker(kVb, start, end);
+        message.purged = Seqno{purged};
+        EXPECT_EQ(consumer.receive(std::move(message), this->now_), Applied::Ok);
+    };
+    consumer.addStream(kVb, kOpaque);
+    sent(0, 9, 7);
+    consumer.receive(document(kVb, 4, "a"), this->now_);
+    EXPECT_EQ(vbucket.purgedSeqno(), Seqno{7}) << "who follows it from 4 misses deletions, too";
+    consumer.receive(document(kVb, 9, "b"), this->now_);
+    sent(9, 10, 0);
+    EXPECT_EQ(vbucket.purgedSeqno(), Seqno{7}) << "an older source says nothing";
+    consumer.receive(document(kVb, 10, "c"), this->now_);
+    sent(10, 20, 15);
+    consumer.receive(document(kVb, 12, "d"), this->now_);
+    EXPECT_EQ(vbucket.purgedSeqno(), Seqno{15});
+    vbucket.setState(VbState::Active);
+    EXPECT_EQ(vbucket.purgedSeqno(), Seqno{12}) << "its own history has seqnos up to 15, too";
+}
+
 TYPED_TEST(ConsumerTest, ADeletionWithoutItsTimeWasMadeNow) {
     auto& consumer = this->consumer_;
     consumer.addStream(kVb, kOpaque);

@@ -38,6 +38,7 @@ enum MarkerFlag : uint32_t {
 struct MessageFormat {
     bool deleteTimes{false};  ///< deletions carry the time of the deletion
     bool expirations{true};   ///< expirations have an opcode of their own; else they are deletions
+    bool purges{false};       ///< markers say up to where deletions may be missing
 };
 
 struct Message {
@@ -49,12 +50,17 @@ struct Message {
     Seqno end{};         ///< SnapshotMarker: last seqno, where it will be consistent
     /// SnapshotMarker: MarkerFlag bits; StreamEnd: EndStatus; Deletion: 1 with its time, else 0
     uint32_t detail{0};
+    /// SnapshotMarker: no deletion above it is missing at the source, one below may be; 0: none is,
+    /// or the client did not ask.
+    Seqno purged{};
 
-    static Message marker(Vbid vbid, uint32_t opaque, Seqno start, Seqno end, uint32_t flags) {
-        return {MessageKind::SnapshotMarker, vbid, opaque, {}, start, end, flags};
+    static Message marker(Vbid vbid, uint32_t opaque, Seqno start, Seqno end, uint32_t flags,
+                          Seqno purged = {}) {
+        return {MessageKind::SnapshotMarker, vbid, opaque, {}, start, end, flags, purged};
     }
     static Message streamEnd(Vbid vbid, uint32_t opaque, EndStatus status) {
-        return {MessageKind::StreamEnd, vbid, opaque, {}, {}, {}, static_cast<uint32_t>(status)};
+        return {MessageKind::StreamEnd,        vbid, opaque, {}, {}, {},
+                static_cast<uint32_t>(status), {}};
     }
     /// A document's message; the item is not a meta item.
     static Message document(uint32_t opaque, ItemPtr item, MessageFormat format = {}) {
@@ -64,7 +70,7 @@ struct Message {
                                   : MessageKind::Deletion;
         const bool timed = kind == MessageKind::Deletion && format.deleteTimes;
         const Vbid vbid = item->vbid();
-        return {kind, vbid, opaque, std::move(item), {}, {}, timed ? 1U : 0U};
+        return {kind, vbid, opaque, std::move(item), {}, {}, timed ? 1U : 0U, {}};
     }
 
     /// Bytes of the frame on the wire.
@@ -73,7 +79,7 @@ struct Message {
         const auto body = [this] { return item->key().size() + item->value().size(); };
         switch (kind) {
             case MessageKind::SnapshotMarker:
-                return kHeader + 20;
+                return kHeader + (purged != Seqno{} ? 1 + 52 : 20);
             case MessageKind::Mutation:
                 return kHeader + 31 + body();
             case MessageKind::Deletion:

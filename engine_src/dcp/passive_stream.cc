@@ -60,7 +60,8 @@ Applied PassiveStream::apply(const Message& message, const OpTime& now) {
                                   message.end};
         const bool disk = (message.detail & kMarkerDisk) != 0;
         const OpStatus status = vbucket_.beginReplicated(
-                term_, range, disk ? CheckpointType::Disk : CheckpointType::Memory, now);
+                term_, range, disk ? CheckpointType::Disk : CheckpointType::Memory, now,
+                message.purged);
         snapshotEnd_ = message.end;
         return status == OpStatus::Ok ? Applied::Ok : Applied::Refused;
     }

@@ -51,15 +51,16 @@ class MemoryStore final : public BackfillSource {
         const Documents& documents = stored_[vbid];
         auto scan = std::make_unique<Scan>();
         scan->highSeqno = documents.high;
-        scan->purgedSeqno = purged;
+        scan->purgedSeqno = purgedSeqno;
         for (auto it = documents.bySeqno.upper_bound(after.get()); it != documents.bySeqno.end();
              ++it) {
             scan->items.push_back(it->second);
         }
         return scan;
     }
+    [[nodiscard]] Seqno purged(Vbid) const override { return purgedSeqno; }
     bool fails{false};
-    Seqno purged{};
+    Seqno purgedSeqno{};
 
   private:
     struct Documents {
@@ -123,9 +124,10 @@ class Node {
 
     std::shared_ptr<ActiveStream> stream(Vbid vbid, Seqno start = {}, Seqno end = Seqno{UINT64_MAX},
                                          bool diskOnly = false,
-                                         std::optional<SnapshotRange> snapshot = {}) {
+                                         std::optional<SnapshotRange> snapshot = {},
+                                         MessageFormat format = {}) {
         auto made = std::make_shared<ActiveStream>(
-                StreamRequest{vbid, 100u + vbid.get(), start, end, diskOnly, {}, snapshot},
+                StreamRequest{vbid, 100u + vbid.get(), start, end, diskOnly, format, snapshot},
                 "dcp:" + std::to_string(vbid.get()), managers[vbid.get()]->cursors(), store);
         EXPECT_TRUE(producer.addStream(made));
         return made;
@@ -415,11 +417,33 @@ TYPED_TEST(ProducerTest, AStreamThatMissedAPurgedDeletionRollsBack) {
     ASSERT_EQ(victims.size(), 1u);
     ASSERT_TRUE(node.producer.dropCursor(vb, victims[0]));
     node.persist(vb);
-    node.store.purged = Seqno{5};
+    node.store.purgedSeqno = Seqno{5};
     const auto got = node.drain();
     ASSERT_EQ(got.size(), 1u);
     EXPECT_EQ(got[0].kind, MessageKind::StreamEnd);
     EXPECT_EQ(got[0].detail, static_cast<uint32_t>(EndStatus::Rollback));
+}
+
+TYPED_TEST(ProducerTest, AMarkerSaysWhatIsPurgedToWhomAsksForIt) {
+    for (const bool asked : {false, true}) {
+        Node<TypeParam> node;
+        const Vbid vb{2};
+        for (int i = 0; i < 8; ++i) {
+            node.write(vb, "k" + std::to_string(i));
+        }
+        node.persist(vb);
+        node.store.purgedSeqno = Seqno{5};
+        node.stream(vb, {}, Seqno{UINT64_MAX}, false, {}, {.purges = asked});
+        node.drain();
+        // From memory, too: it may be a copy's, which was told of it.
+        node.store.purgedSeqno = Seqno{6};
+        node.write(vb, "later");
+        const auto got = node.drain();
+        ASSERT_EQ(got.size(), 2U);
+        ASSERT_EQ(got[0].kind, MessageKind::SnapshotMarker);
+        EXPECT_EQ(got[0].purged, asked ? Seqno{6} : Seqno{});
+        EXPECT_EQ(got[0].wireSize(), asked ? 24U + 53U : 24U + 20U);
+    }
 }
 
 TYPED_TEST(ProducerTest, ReadsNoMoreThanItMaySendSoon) {

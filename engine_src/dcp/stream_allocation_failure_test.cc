@@ -42,6 +42,7 @@ class Store final : public BackfillSource {
     std::unique_ptr<BackfillScan> open(Vbid, Seqno after) override {
         return std::make_unique<Scan>(after);
     }
+    [[nodiscard]] Seqno purged(Vbid) const override { return {}; }
 };
 
 /// All that the stream sends until it ends; the `nth` allocation of its background work fails.

@@ -89,6 +89,7 @@ REPLICATIONS = {
     "changes": [b"\0", *OPENED, marker(1, 3), mutation(1, b"a"), mutation(2, b"b"), deletion(3, b"a"), marker(4, 4), pushed(0x59, struct.pack(">QQI", 4, 3, 9), b"b"),
                 marker(1, 1, vbucket=1, opaque=0x10001), mutation(1, b"c", vbucket=1, opaque=0x10001), pushed(0x55, bytes(4))],
     "disk": [b"\0", *OPENED, marker(1, 9, 2), mutation(2, b"a"), mutation(9, b"b")],
+    "purged": [b"\0", *OPENED, pushed(0x56, b"\2", b"", struct.pack(">QQIQQQQ", 0, 9, 2, 9, 0, 0, 7)), mutation(8, b"a"), marker(9, 12), mutation(12, b"b")],
     "short": [b"\1", *OPENED, marker(1, 40), *(mutation(i, b"key%d" % i, bytes(6000)) for i in range(1, 41)), frame(0x5C)],
     "rollback": [b"\0", *OPENED[:5], answer(0x53, 0x23, struct.pack(">Q", 0), 0x10000), answer(0x53, 0, struct.pack(">QQ", 77, 0), 0x20000),
                  marker(1, 1, opaque=0x20000), mutation(1, b"a", opaque=0x20000)],

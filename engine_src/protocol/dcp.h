@@ -64,7 +64,8 @@ constexpr Encoded<48> encodeDcpStreamRequest(const DcpStreamRequest& request) no
 struct DcpSnapshotMarker {
     uint64_t start{0};
     uint64_t end{0};
-    uint32_t flags{0};  ///< 1 memory, 2 disk, 4 checkpoint, 8 acknowledge
+    uint32_t flags{0};   ///< 1 memory, 2 disk, 4 checkpoint, 8 acknowledge
+    uint64_t purged{0};  ///< version 2.2
 };
 
 constexpr Encoded<20> encodeDcpSnapshotMarker(const DcpSnapshotMarker& marker) noexcept {
@@ -77,7 +78,29 @@ constexpr Encoded<20> encodeDcpSnapshotMarker(const DcpSnapshotMarker& marker) n
 
 constexpr DcpSnapshotMarker decodeDcpSnapshotMarker(Bytes extras) noexcept {
     return {loadBig<uint64_t>(extras.data()), loadBig<uint64_t>(extras.data() + 8),
-            loadBig<uint32_t>(extras.data() + 16)};
+            loadBig<uint32_t>(extras.data() + 16), 0};
+}
+
+/// Version 2.2 of a marker: its number is all of the extras, and the value says the rest.
+inline constexpr uint8_t kMarkerVersion22 = 2;
+inline constexpr size_t kMarkerVersion22Bytes = 52;
+
+/// The value. Every mutation is visible at once here: of prepared and completed ones it says none.
+constexpr Encoded<kMarkerVersion22Bytes> encodeDcpSnapshotMarkerV22(
+        const DcpSnapshotMarker& marker) noexcept {
+    Encoded<kMarkerVersion22Bytes> out{};
+    storeBig(out.data(), marker.start);
+    storeBig(out.data() + 8, marker.end);
+    storeBig(out.data() + 16, marker.flags);
+    storeBig(out.data() + 20, marker.end);  // highest visible; completed and prepared are 0
+    storeBig(out.data() + 44, marker.purged);
+    return out;
+}
+
+constexpr DcpSnapshotMarker decodeDcpSnapshotMarkerV22(Bytes value) noexcept {
+    DcpSnapshotMarker marker = decodeDcpSnapshotMarker(value);
+    marker.purged = loadBig<uint64_t>(value.data() + 44);
+    return marker;
 }
 
 /// A mutation, deletion or expiration beside key, value, CAS and datatype.

@@ -49,6 +49,23 @@ TEST(DcpCodec, MarkersAndDocumentsComeBackAsTheyWere) {
     EXPECT_EQ(decodeDcpDeletion(encodeDcpExpiration(document)).revSeqno, 6u);
 }
 
+TEST(DcpCodec, AMarkerOfVersion22HasItsFieldsWhereTheWireWantsThem) {
+    const auto bytes = encodeDcpSnapshotMarkerV22({0x0107, 0x0109, 2, 0x0105});
+    ASSERT_EQ(bytes.size(), 52U) << "two seqnos, the type, four seqnos";
+    EXPECT_EQ(bytes[7], 7);
+    EXPECT_EQ(bytes[15], 9);
+    EXPECT_EQ(bytes[19], 2);
+    EXPECT_EQ(bytes[27], 9) << "highest visible";
+    EXPECT_EQ(bytes[35], 0) << "highest completed";
+    EXPECT_EQ(bytes[43], 0) << "highest prepared";
+    EXPECT_EQ(bytes[51], 5);
+    const auto back = decodeDcpSnapshotMarkerV22(bytes);
+    EXPECT_EQ(back.start, 0x0107U);
+    EXPECT_EQ(back.end, 0x0109U);
+    EXPECT_EQ(back.flags, 2U);
+    EXPECT_EQ(back.purged, 0x0105U);
+}
+
 TEST(DcpCodec, OpenFlagsFollowTheReservedWord) {
     EXPECT_EQ(decodeDcpOpenFlags(encodeDcpOpen(dcp_open::kProducer | dcp_open::kDeleteTimes)),
               0x21u);

@@ -114,7 +114,7 @@ class RuleTable {
         add(Opcode::kDcpBufferAck, bytes(4), Forbidden, Forbidden);
         add(Opcode::kDcpControl, kNoExtras, Required, Required);
         // What a producer sends.
-        add(Opcode::kDcpSnapshotMarker, bytes(20), Forbidden, Forbidden);
+        add(Opcode::kDcpSnapshotMarker, bytes(1) | bytes(20), Forbidden, Optional);
         add(Opcode::kDcpMutation, bytes(31), Required, Optional);
         add(Opcode::kDcpDeletion, bytes(18) | bytes(21), Required, Forbidden);
         add(Opcode::kDcpExpiration, bytes(20), Required, Forbidden);

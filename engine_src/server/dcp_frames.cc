@@ -35,6 +35,21 @@ void appendPlain(Output& out, const dcp::Message& message, Opcode opcode, Bytes 
                  .extras = extras});
 }
 
+void appendMarker(Output& out, const dcp::Message& message) {
+    const protocol::DcpSnapshotMarker marker{message.start.get(), message.end.get(), message.detail,
+                                             message.purged.get()};
+    if (message.purged == Seqno{}) {
+        appendPlain(out, message, Opcode::kDcpSnapshotMarker,
+                    protocol::encodeDcpSnapshotMarker(marker));
+        return;
+    }
+    append(out, {.opcode = Opcode::kDcpSnapshotMarker,
+                 .vbucketOrStatus = message.vbid.get(),
+                 .opaque = message.opaque,
+                 .extras = Bytes(&protocol::kMarkerVersion22, 1),
+                 .value = protocol::encodeDcpSnapshotMarkerV22(marker)});
+}
+
 protocol::DcpDocument documentOf(const Item& item) {
     return {.seqno = item.seqno().get(),
             .revSeqno = item.revSeqno(),
@@ -48,9 +63,7 @@ protocol::DcpDocument documentOf(const Item& item) {
 void appendDcpMessage(Output& out, const dcp::Message& message) {
     switch (message.kind) {
         case dcp::MessageKind::SnapshotMarker:
-            appendPlain(out, message, Opcode::kDcpSnapshotMarker,
-                        protocol::encodeDcpSnapshotMarker(
-                                {message.start.get(), message.end.get(), message.detail}));
+            appendMarker(out, message);
             break;
         case dcp::MessageKind::Mutation:
             appendDocument(out, message, Opcode::kDcpMutation,

@@ -75,6 +75,11 @@ Status DcpProducerConnection::control(std::string_view key, std::string_view val
     if (key == "enable_expiry_opcode") {
         return setFlag(format_.expirations);
     }
+    if (key == "max_marker_version") {
+        // Version 1 where there is nothing that only 2.2 can say.
+        format_.purges = value == "2.2";
+        return value == "2.0" || value == "2.2" ? Status::kSuccess : Status::kEinval;
+    }
     if (key == "set_priority") {
         // One priority: all connections take turns.
         return value == "high" || value == "medium" || value == "low" ? Status::kSuccess

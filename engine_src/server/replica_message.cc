@@ -21,6 +21,18 @@ void check(bool possible, const char* what) {
     }
 }
 
+protocol::DcpSnapshotMarker toMarker(const FrameView& frame) {
+    const bool hasVersion = frame.extras.size() == 1;
+    if (!hasVersion && frame.value.empty()) {
+        return protocol::decodeDcpSnapshotMarker(frame.extras);
+    }
+    if (!hasVersion || frame.extras[0] != protocol::kMarkerVersion22 ||
+        frame.value.size() != protocol::kMarkerVersion22Bytes) {
+        throw std::runtime_error("a snapshot marker of a version that was not asked for");
+    }
+    return protocol::decodeDcpSnapshotMarkerV22(frame.value);
+}
+
 ItemPtr toItem(const FrameView& frame, ItemOp op) {
     const auto document = op == ItemOp::Mutation ? protocol::decodeDcpMutation(frame.extras)
                                                  : protocol::decodeDcpDeletion(frame.extras);
@@ -44,10 +56,10 @@ dcp::Message toMessage(const FrameView& frame) {
     const uint32_t opaque = frame.header.opaque;
     switch (frame.header.opcode) {
         case Opcode::kDcpSnapshotMarker: {
-            const auto marker = protocol::decodeDcpSnapshotMarker(frame.extras);
-            check(marker.end < kSeqnoBound, "seqno");
+            const auto marker = toMarker(frame);
+            check(marker.end < kSeqnoBound && marker.purged < kSeqnoBound, "seqno");
             return dcp::Message::marker(vbid, opaque, Seqno{marker.start}, Seqno{marker.end},
-                                        marker.flags);
+                                        marker.flags, Seqno{marker.purged});
         }
         case Opcode::kDcpMutation:
             return dcp::Message::document(opaque, toItem(frame, ItemOp::Mutation));

@@ -24,6 +24,8 @@ constexpr size_t kBufferBytes = 10U << 20U;
 /// Acknowledged when a fifth of the producer's buffer has been applied, as other consumers do.
 constexpr size_t kAcknowledgeBytes = kBufferBytes / 5;
 constexpr uint64_t kLastSeqno = ~uint64_t{0};
+/// Opaque of the control that an older source does not know.
+constexpr uint32_t kMarkerControl = 1;
 
 /// A stream's opaque: which request of which vBucket.
 uint32_t opaqueOf(Vbid vbid, uint16_t request) {
@@ -71,8 +73,10 @@ bool ReplicationSession::processBuffered() {
 }
 
 void ReplicationSession::openStreams() {
-    const auto control = [this](std::string_view key, const std::string& value) {
+    const auto control = [this](std::string_view key, const std::string& value,
+                                uint32_t opaque = 0) {
         send_({.opcode = Opcode::kDcpControl,
+               .opaque = opaque,
                .key = protocol::asBytes(key),
                .value = protocol::asBytes(value)});
     };
@@ -84,6 +88,7 @@ void ReplicationSession::openStreams() {
     control("set_noop_interval", "20");
     control("enable_noop", "true");
     control("enable_expiry_opcode", "true");
+    control("max_marker_version", "2.2", kMarkerControl);
     // What an earlier connection's streams still hold back is asked for again.
     const BucketMemoryGuard guard(bucket_.memory());
     for (uint16_t vb = 0; vb < bucket_.vbucketCount(); ++vb) {
@@ -181,7 +186,11 @@ void ReplicationSession::handleAnswer(const FrameView& frame) {
     }
     if (frame.header.opcode != Opcode::kDcpStreamReq) {
         const Status status = frame.header.status();
-        if (status != Status::kSuccess) {
+        if (status == Status::kEinval && frame.header.opcode == Opcode::kDcpControl &&
+            frame.header.opaque == kMarkerControl) {
+            log::warn("replication: {}:{} does not say which deletions it has purged", source_.host,
+                      source_.port);
+        } else if (status != Status::kSuccess) {
             throw std::runtime_error(fmt::format("{} was answered {}: {}",
                                                  protocol::toString(frame.header.opcode),
                                                  protocol::toString(status), frame.valueText()));

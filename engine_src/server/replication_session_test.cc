@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -82,9 +84,16 @@ class ReplicationSessionTest : public testing::Test {
     const std::chrono::steady_clock::time_point begun_{std::chrono::steady_clock::now()};
     const std::unique_ptr<Bucket> bucket_{makeBucket()};
     const ReplicationSource source_{.host = "source", .port = 11210, .user = "", .password = ""};
+    /// Value and opaque.
+    std::map<std::string, std::pair<std::string, uint32_t>> controls_;
     std::vector<uint32_t> opaques_;       ///< of the stream requests
     protocol::DcpStreamRequest asked_{};  ///< the last one
     ReplicationSession session_{*bucket_, source_, [this](const FrameSpec& frame) {
+                                    if (frame.opcode == Opcode::kDcpControl) {
+                                        controls_[std::string(protocol::asText(frame.key))] = {
+                                                std::string(protocol::asText(frame.value)),
+                                                frame.opaque};
+                                    }
                                     if (frame.opcode == Opcode::kDcpStreamReq) {
                                         opaques_.push_back(frame.opaque);
                                         asked_ = protocol::decodeDcpStreamRequest(frame.extras);
@@ -99,6 +108,18 @@ TEST_F(ReplicationSessionTest, AnEndedStreamIsAskedForAgainAtOnce) {
     end();  // the next round of requests is a second away
     ASSERT_EQ(opaques_.size(), 2u);
     EXPECT_NE(opaques_.front(), opaques_.back());
+}
+
+TEST_F(ReplicationSessionTest, ASourceNeedNotKnowMarkersThatSayWhatIsPurged) {
+    const auto refuse = [this](const std::string& control) {
+        send({.magic = Magic::kClientResponse,
+              .opcode = Opcode::kDcpControl,
+              .vbucketOrStatus = static_cast<uint16_t>(protocol::Status::kEinval),
+              .opaque = controls_.at(control).second});
+    };
+    EXPECT_EQ(controls_.at("max_marker_version").first, "2.2");
+    EXPECT_NO_THROW(refuse("max_marker_version"));
+    EXPECT_THROW(refuse("enable_expiry_opcode"), std::runtime_error);
 }
 
 TEST_F(ReplicationSessionTest, AStreamThatEndsAsSoonAsItIsAskedForIsNotAskedForInALoop) {
@@ -127,6 +148,14 @@ TEST_F(ReplicationSessionTest, WhatNoVBucketGivesIsRefusedByItsName) {
               .opaque = opaques_.back(),
               .extras = protocol::encodeDcpSnapshotMarker({.start = 0, .end = end, .flags = 1})});
     };
+    const auto versioned = [&](uint8_t version, size_t bytes, uint64_t purged) {
+        auto value = protocol::encodeDcpSnapshotMarkerV22({.end = 9, .flags = 1, .purged = purged});
+        send({.opcode = Opcode::kDcpSnapshotMarker,
+              .vbucketOrStatus = kVb.get(),
+              .opaque = opaques_.back(),
+              .extras = protocol::Bytes(&version, 1),
+              .value = protocol::Bytes(value.data(), bytes)});
+    };
     const auto mutation = [&](uint64_t seqno, uint64_t revision, uint64_t cas) {
         send({.opcode = Opcode::kDcpMutation,
               .vbucketOrStatus = kVb.get(),
@@ -147,6 +176,11 @@ TEST_F(ReplicationSessionTest, WhatNoVBucketGivesIsRefusedByItsName) {
     constexpr uint64_t kOne = 1;
     accept();
     EXPECT_EQ(refusalOf([&] { marker(kOne << 47U); }), "a seqno that no vBucket gives");
+    EXPECT_EQ(refusalOf([&] { versioned(2, 52, kOne << 47U); }), "a seqno that no vBucket gives");
+    const char* const unknown = "a snapshot marker of a version that was not asked for";
+    EXPECT_EQ(refusalOf([&] { versioned(3, 52, 0); }), unknown);
+    EXPECT_EQ(refusalOf([&] { versioned(2, 51, 0); }), unknown);
+    EXPECT_EQ(refusalOf([&] { versioned(2, 0, 0); }), unknown);
     marker(9);
     EXPECT_EQ(refusalOf([&] { mutation(kOne << 47U, 1, 5); }), "a seqno that no vBucket gives");
     EXPECT_EQ(refusalOf([&] { mutation(1, kOne << 48U, 5); }), "a revision that no vBucket gives");

@@ -15,7 +15,8 @@ from tests.support.dcp_source import DcpSource, StreamRequest
 
 pytestmark = pytest.mark.integration
 
-GET, SET_VBUCKET, GET_VBUCKET, SELECT = 0x00, 0x3D, 0x3E, 0x89
+GET, SET, DELETE = 0x00, 0x01, 0x04
+SET_VBUCKET, GET_VBUCKET, SELECT = 0x3D, 0x3E, 0x89
 ACTIVE = 1
 OLD, NEW = 77, 88
 STATE_CHANGED, ROLLED_BACK = 2, 6
@@ -191,3 +192,41 @@ def test_a_partial_snapshot_is_never_called_complete(replica: Any, source: DcpSo
         assert wire.ask(SET_VBUCKET, extras=bytes([ACTIVE])).status == 0
     with DcpClient(replica.port) as client:
         assert [seqno for _, seqno in client.failover_log()] == [5, 0]
+
+
+@pytest.mark.parametrize("kind", ["ephemeral", "persistent"])
+def test_a_copy_that_is_promoted_knows_what_its_source_had_purged(
+    kind: str, start_engine: Callable[..., Any], tmp_path: Any
+) -> None:
+    """A client has `gone`, whose deletion was purged before the copies were made."""
+
+    def start(name: str, *more: str) -> Any:
+        directory = ("--data-dir", str(tmp_path / name))
+        return start_engine("--vbuckets", "1", *directory, *more, kind=kind)
+
+    purging = [f"--param={kind}_purge_age_s=0", "--param=ephemeral_purge_interval_s=1"]
+    active = start("active", *purging)
+    with session(active.port) as wire:
+        for opcode, key, extras in (
+            (SET, b"gone", bytes(8)), (DELETE, b"gone", b""), (SET, b"kept", bytes(8)),
+        ):  # fmt: skip
+            assert wire.ask(opcode, key, extras=extras).status == 0
+        wait_for(lambda: wire.stats(b"vbucket-seqno")["vb_0:purge_seqno"] == "2")
+    with DcpClient(active.port) as client:
+        uuid = client.failover_log()[0][0]
+    if kind == "persistent":  # or the copy gets the deletion from memory
+        assert active.stop() == 0
+        active = start("active", *purging)
+    copy = start("copy", "--replicate-from", f"127.0.0.1:{active.port}")
+    leaf = start("leaf", "--replicate-from", f"127.0.0.1:{copy.port}")
+    wait_for(lambda: found(copy) == found(leaf) == {b"kept"})
+    if kind == "persistent":
+        assert copy.stop() == leaf.stop() == 0
+        copy, leaf = start("copy"), start("leaf")
+    for engine in active, copy, leaf:
+        with session(engine.port) as wire:
+            assert wire.ask(SET_VBUCKET, extras=bytes([ACTIVE])).status == 0
+            assert wire.stats(b"vbucket-seqno")["vb_0:purge_seqno"] == "2"
+        with DcpClient(engine.port) as client:
+            answer = client.open_stream(start=1, uuid=uuid)
+            assert (answer.status, answer.value) == (ROLLBACK, bytes(8))
