@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support.fakes import ROOT
 from tests.support.netlab import Lab, LabError, raised_lab, why_not
 
 
@@ -30,9 +32,8 @@ def lab(_raised: Lab) -> Iterator[Lab]:
         _raised.heal(host)
         _raised.thaw(host)
         _raised.unlimited(host)
-        for address in set(_raised.hosts.values()):
-            with contextlib.suppress(LabError):
-                _raised.run(host, "ip", "route", "delete", "blackhole", f"{address}/32")
+        with contextlib.suppress(LabError):  # there may be none
+            _raised.run(host, "ip", "route", "flush", "type", "blackhole")
 
 
 @pytest.fixture
@@ -54,3 +55,12 @@ def stock_sshd(lab: Lab) -> Iterator[str]:
 @pytest.fixture
 def known(lab: Lab) -> Path:
     return lab.layout.known_hosts
+
+
+@pytest.fixture(scope="session")
+def artifact() -> Path:
+    """The engine that was built, as `scripts/test` left it."""
+    directory = Path(os.environ.get("KV_BIN_DIR", ROOT / "build" / "artifact" / "bin"))
+    if not (directory / "kv_engine").is_file():
+        pytest.fail("kv_engine is not built: set KV_BIN_DIR")
+    return directory.parent

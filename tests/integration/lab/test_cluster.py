@@ -6,7 +6,6 @@ import concurrent.futures
 import contextlib
 import itertools
 import json
-import os
 import sys
 import threading
 import time
@@ -22,7 +21,6 @@ from perfrunner.run.preflight.sdk import require_sdk_there
 from perfrunner.run.trial.runner import TrialRunner
 from perfrunner.run.trial.seats import Deployed, TrialResult
 from perfrunner.spec import load_spec
-from tests.support.fakes import ROOT
 from tests.support.netlab import Lab, raised_lab, why_not
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
@@ -36,15 +34,6 @@ WORKLOADS = {
     "app": {"type": "append", "items": ITEMS, "rounds": 1, "settle": 0, "threads": 2},
     "sdk": {"type": "sdk", "items": ITEMS, "processes": 2, "operations": 4000, "set_share": 60, "settle": 0},
 }  # fmt: skip
-
-
-@pytest.fixture(scope="session")
-def artifact() -> Path:
-    """The engine that was built, as `scripts/test` left it."""
-    directory = Path(os.environ.get("KV_BIN_DIR", ROOT / "build" / "artifact" / "bin"))
-    if not (directory / "kv_engine").is_file():
-        pytest.fail("kv_engine is not built: set KV_BIN_DIR")
-    return directory.parent
 
 
 OnPhase = Callable[[str, float | None], None]

@@ -32,55 +32,68 @@ KILLS = 20
 class Run(fakes.Lab):
     """A directory with a spec whose hosts are those of the lab."""
 
+    hosts: Lab
     drivers: list[Driver] = field(default_factory=list)
 
     def start(self, **kwargs: Any) -> Driver:
         self.drivers.append(super().start(**kwargs))
         return self.drivers[-1]
 
+    def write(self, sleep: float, **changes: object) -> None:
+        """Two arms whose engines and clients take so long for each phase."""
+        arm = variant(sleep=sleep)
+        spec = {
+            "cluster": self.hosts.cluster_document(NODES, CLIENTS, replicas=1),
+            "variants": {"base": arm, "changed": arm},
+            "blocks": BLOCKS,
+        }
+        self.write_spec(**{**spec, **changes})
 
-def write(run: Run, lab: Lab, sleep: float, **changes: object) -> None:
-    arm = variant(sleep=sleep)
-    run.write_spec(
-        cluster=lab.cluster_document(NODES, CLIENTS, replicas=1),
-        variants={"base": arm, "changed": arm},
-        blocks=BLOCKS,
-        **changes,
-    )
+    def begin(self, phase: str, *, sleep: float = 2) -> Driver:
+        """Of such arms; it is in the first trial's `phase`."""
+        self.write(sleep)
+        driver = self.start()
+        driver.wait_for("TrialPhase", phase=phase)
+        return driver
+
+    def experiments(self) -> list[ExperimentData]:
+        """None where a run was killed before it had a plan."""
+        with ResultStore.open(self.out) as store:
+            return [store.load(summary.experiment.id) for summary in store.list()]
+
+    def stored(self) -> ExperimentData:
+        (data,) = self.experiments()
+        return data
+
+    def assert_complete(self) -> None:
+        data = self.stored()
+        assert data.experiment.state == "done"
+        counted = Counter((t.block, t.variant) for t in data.trials if t.status == "ok")
+        assert counted == {(b, v): 1 for b in range(1, BLOCKS + 1) for v in ("base", "changed")}
+        self.hosts.assert_idle()
+
+    def assert_redone(self, block: int) -> None:
+        """Every planned trial was measured, those of this block by a second attempt."""
+        latest = {(t.block, t.variant): t for t in self.stored().trials}
+        assert set(latest) == {(b, v) for b in range(1, BLOCKS + 1) for v in ("base", "changed")}
+        assert {t.status for t in latest.values()} == {"ok"}
+        assert {b: {t.attempt for t in latest.values() if t.block == b} for b, _ in latest} == {
+            b: {2 if b == block else 1} for b, _ in latest
+        }
+        self.hosts.assert_idle()
+
+    def assert_ends_well(self, driver: Driver) -> None:
+        assert driver.finish(200) == 0, driver.stderr()
+        self.assert_complete()
 
 
 @pytest.fixture
 def run(lab: Lab, tmp_path: Path) -> Iterator[Run]:
-    begun = Run(tmp_path)
+    begun = Run(tmp_path, lab)
     yield begun
     for driver in begun.drivers:
         driver.process.kill()  # of a test that failed: it would hold the hosts
         driver.process.wait()
-
-
-def experiments(run: Run) -> list[ExperimentData]:
-    """None where a run was killed before it had a plan."""
-    with ResultStore.open(run.out) as store:
-        return [store.load(summary.experiment.id) for summary in store.list()]
-
-
-def stored(run: Run) -> ExperimentData:
-    (data,) = experiments(run)
-    return data
-
-
-def assert_complete(run: Run, lab: Lab) -> None:
-    data = stored(run)
-    assert data.experiment.state == "done"
-    counted = Counter((t.block, t.variant) for t in data.trials if t.status == "ok")
-    assert counted == {(b, v): 1 for b in range(1, BLOCKS + 1) for v in ("base", "changed")}
-    lab.assert_idle()
-
-
-def begin(run: Run, phase: str) -> Driver:
-    driver = run.start()
-    driver.wait_for("TrialPhase", phase=phase)
-    return driver
 
 
 @pytest.mark.long
@@ -98,8 +111,7 @@ def begin(run: Run, phase: str) -> Driver:
 def test_a_host_that_goes_costs_its_block_and_the_run_goes_on_when_it_is_back(
     lab: Lab, run: Run, fault: str, victim: str, phase: str
 ) -> None:
-    write(run, lab, sleep=2)
-    driver = begin(run, phase)
+    driver = run.begin(phase)
     began = time.monotonic()
     getattr(lab, fault)(victim)
     told = driver.wait_for("Warned")
@@ -111,8 +123,7 @@ def test_a_host_that_goes_costs_its_block_and_the_run_goes_on_when_it_is_back(
     else:
         lab.heal(victim)
         lab.thaw(victim)
-    assert driver.finish(200) == 0, driver.stderr()
-    assert_complete(run, lab)
+    run.assert_ends_well(driver)
 
 
 @pytest.mark.long
@@ -120,13 +131,11 @@ def test_a_host_that_goes_costs_its_block_and_the_run_goes_on_when_it_is_back(
 def test_a_host_whose_sshd_never_notices_is_taken_again(
     lab: Lab, run: Run, stock_sshd: str
 ) -> None:
-    write(run, lab, sleep=2)
-    driver = begin(run, "access")
+    driver = run.begin("access")
     lab.cut(stock_sshd)
     driver.wait_for("Warned")
     lab.heal(stock_sshd)
-    assert driver.finish(200) == 0, driver.stderr()
-    assert_complete(run, lab)
+    run.assert_ends_well(driver)
 
 
 @pytest.mark.long
@@ -136,13 +145,11 @@ def test_a_host_that_comes_back_without_its_work_directory_is_sent_it_again(
 ) -> None:
     work = str(lab.layout.work_dir)
     lab.run("lab1", "mount", "-t", "tmpfs", "-o", "mode=700", "tmpfs", work)
-    write(run, lab, sleep=2)
-    driver = begin(run, "access")
+    driver = run.begin("access")
     lab.power_off("lab1")
     driver.wait_for("Warned")
     lab.boot("lab1")
-    assert driver.finish(200) == 0, driver.stderr()
-    assert_complete(run, lab)
+    run.assert_ends_well(driver)
 
 
 @pytest.mark.long
@@ -150,8 +157,7 @@ def test_a_host_that_comes_back_without_its_work_directory_is_sent_it_again(
 def test_a_run_that_died_with_its_link_is_resumed_where_no_sshd_noticed(
     lab: Lab, run: Run, stock_sshd: str
 ) -> None:
-    write(run, lab, sleep=2)
-    driver = begin(run, "access")
+    driver = run.begin("access")
     lab.cut(stock_sshd)
     driver.process.kill()
     driver.process.wait()
@@ -159,7 +165,7 @@ def test_a_run_that_died_with_its_link_is_resumed_where_no_sshd_noticed(
     lab.heal(stock_sshd)
     code, driver = run.run(resume=True)
     assert code == 0, driver.stderr()
-    assert_complete(run, lab)
+    run.assert_complete()
 
 
 @pytest.mark.long
@@ -168,7 +174,7 @@ def test_a_run_that_died_with_its_link_is_resumed_where_no_sshd_noticed(
 def test_a_host_that_is_cut_before_the_first_trial_costs_none(
     lab: Lab, run: Run, tmp_path: Path, moment: str
 ) -> None:
-    write(run, lab, sleep=0.1)
+    run.write(sleep=0.1)
     go_on = tmp_path / "go on"
     fakes = {"build_sleep": 1.0} if moment == "build" else {"proof_waits": str(go_on)}
     driver = run.start(fakes=fakes)
@@ -180,25 +186,23 @@ def test_a_host_that_is_cut_before_the_first_trial_costs_none(
     driver.wait_for("Warned")
     lab.heal("lab1")
     go_on.touch()  # for the next proofs
-    assert driver.finish(200) == 0, driver.stderr()
-    assert_complete(run, lab)
-    assert all(t.attempt == 1 for t in stored(run).trials)
+    run.assert_ends_well(driver)
+    assert all(t.attempt == 1 for t in run.stored().trials)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_a_host_that_is_cut_in_the_sampling_check_is_waited_for(lab: Lab, run: Run) -> None:
     """A dead host: what clears up behind the trial cannot connect either, which is no failure of the check."""
-    write(run, lab, sleep=1, sampling_check=True)
+    run.write(sleep=1, sampling_check=True)
     driver = run.start()
     driver.wait_for("SamplingCheck")
     driver.wait_for("TrialPhase", phase="access")
     lab.cut("lab1")
     assert "waiting for the hosts" in driver.wait_for("Warned")["message"]
     lab.heal("lab1")
-    assert driver.finish(200) == 0, driver.stderr()
-    assert_complete(run, lab)
-    records = stored(run).experiment.facts["sampling_check"]
+    run.assert_ends_well(driver)
+    records = run.stored().experiment.facts["sampling_check"]
     assert [record["status"] for record in records] == ["ok"]
 
 
@@ -207,34 +211,51 @@ def test_a_host_that_is_cut_in_the_sampling_check_is_waited_for(lab: Lab, run: R
 def test_a_run_over_long_and_bad_cables_is_slower_and_nothing_else(lab: Lab, run: Run) -> None:
     for name in (*NODES, *CLIENTS):
         lab.delay(name, 10, loss_percent=1)
-    write(run, lab, sleep=0.1)
+    run.write(sleep=0.1)
     assert run.start().finish(250) == 0
     for name in (*NODES, *CLIENTS):
         lab.unlimited(name)
-    assert_complete(run, lab)
-    assert all(t.attempt == 1 for t in stored(run).trials)
+    run.assert_complete()
+    assert all(t.attempt == 1 for t in run.stored().trials)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_a_data_network_that_goes_while_ssh_stays_costs_its_trial(
+    lab: Lab, run: Run, artifact: Path
+) -> None:
+    """Real programs: it is they who notice. SSH shows nothing of it, so no host is waited for."""
+    run.write(
+        0,
+        cluster=lab.cluster_document(NODES, CLIENTS, replicas=1, apart=True),
+        workloads={"pf": {**fakes.PILLOWFIGHT, "duration": 6, "schedule": "sequential"}},
+        relink="never",
+    )
+    driver = run.start(fakes={"artifact": str(artifact)})
+    driver.wait_for("TrialPhase", phase="access")
+    under_way = ["ss", "-Htnp", "state", "established", "dst", lab.data_addresses["lab1"]]
+    while "pillowfight" not in lab.run("lab3", *under_way):
+        assert driver.process.poll() is None, driver.stderr()
+        time.sleep(0.02)
+    lab.cut("lab1", "data")
+    failed = driver.wait_for("TrialFinished", status="failed")
+    lab.heal("lab1", "data")
+    assert "pillowfight on lab3 failed" in failed["reason"], failed["reason"]
+    assert driver.finish(200) == 3, driver.stderr()
+    assert not any("waiting for the hosts" in e["message"] for e in driver.of("Warned"))
+    run.assert_redone(failed["block"])
 
 
 @pytest.mark.slow
 def test_an_engine_that_is_killed_costs_its_trial_only(lab: Lab, run: Run, tmp_path: Path) -> None:
     dying = variant(sleep=0.05, die_in="access", once=tmp_path / "once")
-    run.write_spec(
-        cluster=lab.cluster_document(NODES, CLIENTS, replicas=1),
-        variants={"base": dying, "changed": variant(sleep=0.05)},
-        blocks=BLOCKS,
-    )
+    run.write(0, variants={"base": dying, "changed": variant(sleep=0.05)})
     code, _ = run.run()
     assert code == 3
-    trials = stored(run).trials
-    (failed,) = [t for t in trials if t.status == "failed"]
+    (failed,) = [t for t in run.stored().trials if t.status == "failed"]
     assert failed.variant == "base"
     assert "SIGKILL" in failed.reason
-    again = {(t.block, t.variant): t.status for t in trials if t.block == failed.block}
-    assert set(again.values()) == {"ok"}, "its block is done again"
-    assert {(t.block, t.variant) for t in trials if t.status == "ok"} == {
-        (b, v) for b in range(1, BLOCKS + 1) for v in ("base", "changed")
-    }
-    lab.assert_idle()
+    run.assert_redone(failed.block)
 
 
 @pytest.fixture
@@ -255,7 +276,7 @@ def test_a_full_disk_on_a_host_ends_the_run_with_its_name(
     lab: Lab, run: Run, small_disk: Callable[[str], None]
 ) -> None:
     small_disk("16k")
-    write(run, lab, sleep=0.1)
+    run.write(sleep=0.1)
     code, driver = run.run()
     assert code == 3
     said = driver.stderr()
@@ -271,18 +292,17 @@ def test_a_disk_that_fills_in_the_middle_loses_no_result(
     lab: Lab, run: Run, small_disk: Callable[[str], None]
 ) -> None:
     small_disk("8m")
-    write(run, lab, sleep=1)
-    driver = begin(run, "access")
+    driver = run.begin("access", sleep=1)
     filler = f"{lab.layout.work_dir}/filler"
     lab.run("lab1", "sh", "-c", f"cat /dev/zero >{filler} 2>/dev/null || :")
     assert driver.finish(200) == 3
-    data = stored(run)
+    data = run.stored()
     reasons = {t.reason for t in data.trials if t.status == "failed"}
     assert all("No space left on device" in reason for reason in reasons), reasons
     lab.run("lab1", "rm", filler)
     code, driver = run.run(resume=True, run=data.experiment.id)
     assert code == 0, driver.stderr()
-    assert_complete(run, lab)
+    run.assert_complete()
 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["work directory", "machine"])
@@ -291,10 +311,9 @@ def test_two_runs_on_one_host_group(
 ) -> None:
     if not shared:
         monkeypatch.delenv("PERFRUNNER_SHARE_HOST")
-    write(run, lab, sleep=30)
-    first = begin(run, "populate")
+    first = run.begin("populate", sleep=30)
     (tmp_path / "second").mkdir()
-    second = Run(tmp_path / "second")
+    second = Run(tmp_path / "second", lab)
     second.write_spec(cluster=lab.cluster_document(["lab3"], ["lab2"]))
     code, driver = second.run()
     assert code == 3
@@ -309,11 +328,11 @@ def test_two_runs_on_one_host_group(
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_sigkill_at_random_moments(lab: Lab, run: Run) -> None:
-    write(run, lab, sleep=0.3)
+    run.write(sleep=0.3)
     draw = random.Random(7)
     killed = 0
     while killed < KILLS:
-        driver = run.start(resume=bool(experiments(run)))
+        driver = run.start(resume=bool(run.experiments()))
         if killed % 2:  # on a busy machine the others may all die before their plan
             driver.wait_for("PlanReady")
         time.sleep(draw.uniform(0.5, 12.0))
@@ -322,9 +341,9 @@ def test_sigkill_at_random_moments(lab: Lab, run: Run) -> None:
         ended = driver.finish()
         assert ended in (0, -signal.SIGKILL), driver.stderr()
         killed += ended == -signal.SIGKILL
-        if [e for e in experiments(run) if e.experiment.state == "done"]:  # the next one is killed
-            assert_complete(run, lab)
+        if [e for e in run.experiments() if e.experiment.state == "done"]:  # the next one is killed
+            run.assert_complete()
             shutil.rmtree(run.out)
-    code, driver = run.run(resume=bool(experiments(run)))
+    code, driver = run.run(resume=bool(run.experiments()))
     assert code == 0, driver.stderr()
-    assert_complete(run, lab)
+    run.assert_complete()

@@ -75,14 +75,57 @@ def test_a_reboot_ends_everything_but_the_disk(lab: Lab) -> None:
 
 
 def test_two_hosts_lose_each_other_only(lab: Lab) -> None:
-    reach = ["timeout", "2", "bash", "-c", f"exec 3<>/dev/tcp/{lab.hosts['lab2']}/22"]
-    lab.run("lab1", *reach)
+    sshd = lab.hosts["lab2"], 22
+    assert reaches(lab, "lab1", *sshd)
     lab.part("lab1", "lab2")
-    with pytest.raises(LabError):
-        lab.run("lab1", *reach)
-    lab.run("lab3", *reach)
+    assert not reaches(lab, "lab1", *sshd)
+    assert reaches(lab, "lab3", *sshd)
     lab.join("lab1", "lab2")
-    lab.run("lab1", *reach)
+    assert reaches(lab, "lab1", *sshd)
+
+
+LISTEN = """
+use IO::Socket::IP;
+my $port = IO::Socket::IP->new(LocalHost => $ARGV[0], LocalPort => 7777, Listen => 5) or die "$@";
+while ($port->accept) {}
+"""
+
+
+def test_ssh_and_engines_have_cables_of_their_own(lab: Lab) -> None:
+    data, control = (lab.data_addresses["lab1"], 7777), (lab.hosts["lab1"], 22)
+
+    def reached() -> list[bool]:
+        """By lab2: the data address, and sshd's."""
+        return [reaches(lab, "lab2", *place) for place in (data, control)]
+
+    with host(lab, "lab1") as one:
+        one.start(["perl", "-e", LISTEN, data[0]], name="l", log_stdout="out", log_stderr="err")
+        wait_until(lambda: reached() == [True, True])
+        lab.cut("lab1", "data")
+        assert reached() == [False, True]
+        assert one.transport.run(["hostname"]).stdout == "lab1\n"
+        lab.heal("lab1")
+        assert reached() == [True, True]
+        lab.cut("lab1")
+        assert reached() == [False, False]
+        lab.heal("lab1", "data")
+        assert reached() == [True, False]
+        lab.heal("lab1")
+        lab.part("lab1", "lab2")
+        assert reached() == [False, False]
+        lab.join("lab1", "lab2")
+        assert reached() == [True, True]
+        wait_until(lambda: answers(one))
+        one.sweep(grace_s=1)
+
+
+def reaches(lab: Lab, source: str, address: str, port: int) -> bool:
+    connect = ["timeout", "2", "bash", "-c", f"exec 3<>/dev/tcp/{address}/{port}"]
+    try:
+        lab.run(source, *connect)
+    except LabError:
+        return False
+    return True
 
 
 def seconds_of(action: Callable[[], object]) -> float:
@@ -148,12 +191,16 @@ def test_the_command_line_has_every_fault(lab: Lab, monkeypatch: pytest.MonkeyPa
         assert main() == 0
 
     monkeypatch.setattr("tests.support.netlab.__main__.Layout", lambda *_: lab.layout)
-    reach = ["timeout", "2", "bash", "-c", f"exec 3<>/dev/tcp/{lab.hosts['lab2']}/22"]
-    command("part", "lab1", "lab2")
-    with pytest.raises(LabError):
-        lab.run("lab1", *reach)
-    command("join", "lab1", "lab2")
-    lab.run("lab1", *reach)
+    sshd = lab.hosts["lab2"], 22
+    for harm, cure, reachable in (
+        (["part", "lab1", "lab2"], ["join", "lab1", "lab2"], False),
+        (["cut", "lab2"], ["heal", "lab2"], False),
+        (["cut", "lab2", "--cable", "data"], ["heal", "lab2", "--cable", "data"], True),
+    ):
+        command(*harm)
+        assert reaches(lab, "lab1", *sshd) is reachable, harm
+        command(*cure)
+        assert reaches(lab, "lab1", *sshd), cure
     with host(lab, "lab1") as one:
         before = one.boot_id()
     command("reboot", "lab1")
@@ -167,6 +214,8 @@ def test_the_command_line_has_every_fault(lab: Lab, monkeypatch: pytest.MonkeyPa
 def test_what_the_lab_cannot_do_is_an_error(lab: Lab) -> None:
     with pytest.raises(LabError, match="there is no host lab9; there are lab1, lab2, lab3"):
         lab.cut("lab9")
+    with pytest.raises(LabError, match="there is no cable power; there are control, data"):
+        lab.ask("cut", host="lab1", cable="power")
 
 
 @pytest.mark.slow

@@ -16,7 +16,8 @@ examples:
   scripts/lab up 3                      three hosts: lab1, lab2, lab3
   perfrunner doctor --cluster specs/clusters/lab.yaml
   ssh -i /var/tmp/perfrunner-lab/user_key -o UserKnownHostsFile=/var/tmp/perfrunner-lab/known_hosts root@10.98.0.1
-  scripts/lab cut lab2                  pull its cable; heal puts it back
+  scripts/lab cut lab2                  pull its cables; heal puts them back
+  scripts/lab cut lab2 --cable data     pull the one that clients and nodes use; SSH stays
   scripts/lab limit lab2 100            100 Mbit/s; `limit lab2 0` takes it off
   scripts/lab delay lab2 20 1           20 ms each way, 1 % of the frames lost; `delay lab2 0` takes it off
   scripts/lab clock lab2 3600           an hour ahead
@@ -39,8 +40,8 @@ def main() -> int:
     verbs.add_parser("status", help="the hosts and whether they are on")
     verbs.add_parser("down", help="take everything away")
     for verb, text in (
-        ("cut", "pull a host's cable"),
-        ("heal", "put it back"),
+        ("cut", "pull a host's cables"),
+        ("heal", "put them back"),
         ("power-off", "pull a host's plug"),
         ("boot", "switch it on again"),
         ("crash", "end all that runs on it; boot switches it on again"),
@@ -56,7 +57,7 @@ def main() -> int:
         pair = verbs.add_parser(verb, help=text)
         pair.add_argument("host")
         pair.add_argument("other")
-    limit = verbs.add_parser("limit", help="the rate of a host's cable, Mbit/s; 0: none")
+    limit = verbs.add_parser("limit", help="the rate of a host's cables, Mbit/s; 0: none")
     limit.add_argument("host")
     limit.add_argument("rate", type=float)
     delay = verbs.add_parser(
@@ -70,6 +71,10 @@ def main() -> int:
     )
     clock.add_argument("host")
     clock.add_argument("seconds", type=float)
+    for verb in ("cut", "heal", "limit", "delay"):
+        verbs.choices[verb].add_argument(
+            "--cable", choices=["control", "data"], help="this one only (both)"
+        )
     given = parser.parse_args()
     lab = Lab(Layout(DIRECTORY, 0))
     try:
@@ -85,12 +90,17 @@ def _do(lab: Lab, given: argparse.Namespace) -> int:
             raise LabError(reason)
         _up(lab, given.count)
     elif given.verb == "limit":
-        lab.limit(given.host, given.rate) if given.rate else lab.unlimited(given.host)
+        if given.rate:
+            lab.limit(given.host, given.rate, given.cable)
+        else:
+            lab.unlimited(given.host, given.cable)
     elif given.verb == "delay":
-        long = given.ms or given.loss
-        lab.delay(given.host, given.ms, loss_percent=given.loss) if long else lab.unlimited(
-            given.host
-        )
+        if given.ms or given.loss:
+            lab.delay(given.host, given.ms, loss_percent=given.loss, cable=given.cable)
+        else:
+            lab.unlimited(given.host, given.cable)
+    elif given.verb in ("cut", "heal"):
+        lab.ask(given.verb, host=given.host, cable=given.cable)
     elif given.verb == "clock":
         lab.set_clock(given.host, given.seconds)
     elif given.verb in ("part", "join"):
@@ -102,7 +112,8 @@ def _do(lab: Lab, given: argparse.Namespace) -> int:
         lab.ask(given.verb.replace("-", "_"), host=given.host)
     if given.verb in ("up", "status"):
         for name, one in lab.ask("status")["hosts"].items():
-            print(f"{name}  {one['address']}  {'on' if one['on'] else 'off'}")
+            addresses = f"{one['address']}  data {one['data_address']}"
+            print(f"{name}  {addresses}  {'on' if one['on'] else 'off'}")
     if given.verb == "down":
         lab.ask("down")
         while lab.layout.socket.exists():  # the last thing that its keeper takes away

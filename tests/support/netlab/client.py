@@ -13,13 +13,14 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from perfrunner.spec.cluster import ClusterSpec
 from tests.support.netlab.hosts import SSHD
 from tests.support.netlab.layout import MOST_HOSTS, Layout
 
 ROOT = Path(__file__).resolve().parents[3]
+Cable: TypeAlias = Literal["control", "data"]
 _ANSWER_S = 60.0
 _TOOLS = ("ip", "tc", "nsenter", "unshare", "setpriv", "ssh-keygen", SSHD)
 
@@ -69,12 +70,12 @@ class Lab:
 
     # -- faults
 
-    def cut(self, host: str) -> None:
-        """Its cable is pulled: packets vanish, in both directions."""
-        self.ask("cut", host=host)
+    def cut(self, host: str, cable: Cable | None = None) -> None:
+        """Its cable is pulled, None: both are: packets vanish, in both directions."""
+        self.ask("cut", host=host, cable=cable)
 
-    def heal(self, host: str) -> None:
-        self.ask("heal", host=host)
+    def heal(self, host: str, cable: Cable | None = None) -> None:
+        self.ask("heal", host=host, cable=cable)
 
     def part(self, a: str, b: str) -> None:
         """These two lose each other; everybody else reaches both."""
@@ -101,20 +102,24 @@ class Lab:
     def thaw(self, host: str) -> None:
         self.ask("thaw", host=host)
 
-    def limit(self, host: str, mbit_per_s: float) -> None:
-        """The rate of its cable, in each direction. It takes off a delay, as a delay takes off a limit."""
-        self.ask("limit", host=host, mbit_per_s=mbit_per_s)
+    def limit(self, host: str, mbit_per_s: float, cable: Cable | None = None) -> None:
+        """The rate of its cables, in each direction. It takes off a delay, as a delay takes off a limit."""
+        self.ask("limit", host=host, mbit_per_s=mbit_per_s, cable=cable)
 
-    def delay(self, host: str, delay_ms: float, *, loss_percent: float = 0.0) -> None:
-        """Of each direction of its cable."""
-        self.ask("delay", host=host, seconds=delay_ms / 1000, loss_percent=loss_percent)
+    def delay(
+        self, host: str, delay_ms: float, *, loss_percent: float = 0.0, cable: Cable | None = None
+    ) -> None:
+        """Of each direction of its cables."""
+        self.ask(
+            "delay", host=host, seconds=delay_ms / 1000, loss_percent=loss_percent, cable=cable
+        )
 
     def set_clock(self, host: str, ahead_s: float) -> None:
         """Of the programs that begin there from the first call on, until it is booted; later calls step it for all."""
         self.ask("clock", host=host, seconds=ahead_s)
 
-    def unlimited(self, host: str) -> None:
-        self.ask("unlimited", host=host)
+    def unlimited(self, host: str, cable: Cable | None = None) -> None:
+        self.ask("unlimited", host=host, cable=cable)
 
     # -- looking
 
@@ -122,6 +127,11 @@ class Lab:
     def hosts(self) -> dict[str, str]:
         """Names and addresses."""
         return {name: one["address"] for name, one in self.ask("status")["hosts"].items()}
+
+    @property
+    def data_addresses(self) -> dict[str, str]:
+        """On the network that only the hosts are on."""
+        return {name: one["data_address"] for name, one in self.ask("status")["hosts"].items()}
 
     def run(self, host: str, *argv: str) -> str:
         """On the host, past its sshd: what it printed."""
@@ -151,13 +161,24 @@ class Lab:
         return {**fields, **changes}
 
     def cluster_document(
-        self, engine_nodes: Sequence[str], load_clients: Sequence[str], **changes: object
+        self,
+        engine_nodes: Sequence[str],
+        load_clients: Sequence[str],
+        *,
+        apart: bool = False,
+        **changes: object,
     ) -> dict[str, object]:
+        """`apart`: clients and nodes meet on the network of the data addresses, and SSH goes over the other."""
         names = dict.fromkeys((*engine_nodes, *load_clients))
+        data = self.data_addresses if apart else {}
+        hosts = {
+            name: self.host_document(name, **({"data_address": data[name]} if apart else {}))
+            for name in names
+        }
         fields: dict[str, object] = {
             "name": "lab",
             "transport": "ssh",
-            "hosts": {name: self.host_document(name) for name in names},
+            "hosts": hosts,
             "engine_nodes": list(engine_nodes),
             "load_clients": list(load_clients),
         }

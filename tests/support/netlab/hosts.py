@@ -16,8 +16,9 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from tests.support.netlab import longcable
@@ -27,8 +28,8 @@ SSHD = "/usr/sbin/sshd"
 _TIED = ["setpriv", "--pdeathsig", "KILL"]
 _UP_TIMEOUT_S = 20.0
 # $1 own directory, $2 the path where its work appears, $3 host name, $4 address/bits, $5 sshd's configuration,
-# $6 its log, $7 sshd, $8 the lab's directory. /var/tmp is the host's own: the machine's lock stands for that host.
-# The first line of standard input says that the cable is plugged in.
+# $6 its log, $7 sshd, $8 the lab's directory, $9 data address/bits. /var/tmp is the host's own: the machine's lock
+# stands for that host. The first line of standard input says that the cables are plugged in.
 _FIRST_PROCESS = """
 set -e
 mount --bind "$1/work" "$2"
@@ -41,6 +42,8 @@ read -r _
 ip link set lo up
 ip address add "$4" dev eth0
 ip link set eth0 up
+ip address add "$9" dev eth1
+ip link set eth1 up
 exec </dev/null "$7" -D -f "$5" -E "$6"
 """
 
@@ -82,7 +85,12 @@ def _descendants(pid: int) -> list[int]:
 
 
 class Switch:
-    """A bridge in a network namespace of its own, and the cable from the machine to it."""
+    """Two bridges in a network namespace of their own, and the cable from the machine to the first, `CONTROL`.
+
+    Nothing but the hosts is on the second, `DATA`.
+    """
+
+    CONTROL, DATA = "br0", "br1"
 
     def __init__(self, layout: Layout) -> None:
         self._process = subprocess.Popen(
@@ -90,12 +98,13 @@ class Switch:
         )
         _wait_for(self._apart, "the switch")
         try:
-            self.run(["ip", "link", "add", "br0", "type", "bridge"])
-            self.run(["ip", "link", "set", "br0", "up"])
+            for bridge in (self.CONTROL, self.DATA):
+                self.run(["ip", "link", "add", bridge, "type", "bridge"])
+                self.run(["ip", "link", "set", bridge, "up"])
             pid = str(self._process.pid)
             add = ["ip", "link", "add", layout.cable, "type", "veth", "peer", "name", "uplink"]
             run([*add, "netns", pid])
-            self.plug("uplink")
+            self.plug("uplink", self.CONTROL)
             run(["ip", "address", "add", f"{layout.controller}/24", "dev", layout.cable])
             run(["ip", "link", "set", layout.cable, "up"])
         except BaseException:
@@ -105,46 +114,15 @@ class Switch:
     def run(self, argv: Sequence[str]) -> str:
         return run(["nsenter", "--target", str(self._process.pid), "--net", *argv])
 
-    def cable_to(self, port: str, pid: int, mac: str) -> None:
-        """From `port` here to eth0, of address `mac`, in the network namespace of `pid`."""
-        peer = ["peer", "name", "eth0", "address", mac, "netns", str(pid)]
-        self.run(["ip", "link", "add", port, "type", "veth", *peer])
-        self.plug(port)
+    def plug(self, port: str, bridge: str) -> None:
+        self.run(["ip", "link", "set", port, "master", bridge, "up"])
 
-    def plug(self, port: str) -> None:
-        self.run(["ip", "link", "set", port, "master", "br0", "up"])
-
-    def lengthen(self, port: str, delay_s: float, loss_percent: float) -> subprocess.Popen[bytes]:
-        """A long cable between `port` and the bridge: until the process is ended and `shorten` called."""
-        near, far = f"n-{port}", f"f-{port}"
-        self.run(["ip", "link", "add", near, "type", "veth", "peer", "name", far])
-        self.run(["ip", "link", "set", far, "up"])
-        self.run(["ip", "link", "set", port, "nomaster"])
-        self.plug(near)
-        relay = [
-            sys.executable,
-            "-m",
-            longcable.__name__,
-            port,
-            far,
-            str(delay_s),
-            str(loss_percent),
-        ]
-        process = subprocess.Popen(
-            [*_TIED, "nsenter", "--target", str(self._process.pid), "--net", *relay],
+    def begin(self, argv: Sequence[str]) -> subprocess.Popen[bytes]:
+        """A program there, of this checkout; its standard output is a pipe."""
+        return subprocess.Popen(
+            [*_TIED, "nsenter", "--target", str(self._process.pid), "--net", *argv],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, cwd=_ROOT,
         )  # fmt: skip
-        assert process.stdout is not None
-        if process.stdout.readline() != b"ready\n":
-            process.wait()
-            self.shorten(port)
-            raise Refused(f"no long cable at {port}: its program did not begin")
-        return process
-
-    def shorten(self, port: str) -> None:
-        self.run(["ip", "link", "delete", f"n-{port}"])
-        with contextlib.suppress(Refused):  # the host may be off, and its port gone
-            self.run(["ip", "link", "set", port, "master", "br0"])
 
     def close(self) -> None:
         self._process.kill()
@@ -156,16 +134,96 @@ class Switch:
 
 
 @dataclass
+class Cable:
+    """From `port` of the switch, at `bridge`, to `device` of a host."""
+
+    switch: Switch
+    bridge: str
+    port: str
+    device: str
+    address: str
+    _long: subprocess.Popen[bytes] | None = field(default=None, init=False)
+
+    @property
+    def mac(self) -> str:
+        """The same after each boot, or its neighbours would go on asking for the one before."""
+        return "02:98:" + ":".join(f"{int(part):02x}" for part in self.address.split("."))
+
+    def plug_in(self, pid: int) -> bool:
+        """In the network namespace of `pid`. False: the cable of an earlier boot is there still."""
+        peer = ["peer", "name", self.device, "address", self.mac, "netns", str(pid)]
+        try:
+            self.switch.run(["ip", "link", "add", self.port, "type", "veth", *peer])
+        except Refused as error:
+            if "File exists" in str(error):
+                return False
+            raise
+        self.switch.plug(self.port, self.bridge)
+        return True
+
+    def unplug(self) -> None:
+        with contextlib.suppress(Refused):  # it may be gone
+            self.switch.run(["ip", "link", "delete", self.port])
+
+    def link(self, *, up: bool) -> None:
+        self.switch.run(["ip", "link", "set", self.port, "up" if up else "down"])
+
+    def lengthen(self, delay_s: float, loss_percent: float) -> None:
+        """A program between the port and the bridge holds each frame back, until `shorten`."""
+        near, far = f"n-{self.port}", f"f-{self.port}"
+        self.switch.run(["ip", "link", "add", near, "type", "veth", "peer", "name", far])
+        self.switch.run(["ip", "link", "set", far, "up"])
+        self.switch.run(["ip", "link", "set", self.port, "nomaster"])
+        self.switch.plug(near, self.bridge)
+        ends = [self.port, far, str(delay_s), str(loss_percent)]
+        self._long = self.switch.begin([sys.executable, "-m", longcable.__name__, *ends])
+        assert self._long.stdout is not None
+        if self._long.stdout.readline() != b"ready\n":
+            self.shorten()
+            raise Refused(f"no long cable at {self.port}: its program did not begin")
+
+    def shorten(self) -> None:
+        if self._long is None:
+            return
+        self._long.kill()
+        self._long.wait()
+        self._long = None
+        self.switch.run(["ip", "link", "delete", f"n-{self.port}"])
+        with contextlib.suppress(Refused):  # the host may be off, and its port gone
+            self.switch.plug(self.port, self.bridge)
+
+
+@dataclass
 class Host:
     """One host; `boot` switches it on."""
 
     layout: Layout
     switch: Switch
     name: str
-    address: str
+    number: int
+    cables: dict[str, Cable] = field(init=False)  # by what they are for: control, data
     _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
     _has_clock: bool = field(default=False, init=False)
-    _long_cable: subprocess.Popen[bytes] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        address, data = self.layout.address(self.number), self.layout.data_address(self.number)
+        self.cables = {
+            "control": Cable(self.switch, Switch.CONTROL, f"to-{self.name}", "eth0", address),
+            "data": Cable(self.switch, Switch.DATA, f"data-{self.name}", "eth1", data),
+        }
+
+    @property
+    def address(self) -> str:
+        """Its sshd's."""
+        return self.cables["control"].address
+
+    def cables_for(self, purpose: str | None) -> list[Cable]:
+        """None: all. Refused where it has none of that name."""
+        if purpose is None:
+            return list(self.cables.values())
+        if purpose not in self.cables:
+            raise Refused(f"there is no cable {purpose}; there are {', '.join(self.cables)}")
+        return [self.cables[purpose]]
 
     def install(self) -> None:
         """Its disk: a host key, sshd's configuration, an empty work directory."""
@@ -197,16 +255,6 @@ class Host:
         return self.layout.host_directory(self.name)
 
     @property
-    def port(self) -> str:
-        """Of the switch."""
-        return f"to-{self.name}"
-
-    @property
-    def mac(self) -> str:
-        """The same after each boot, or its neighbours would go on asking for the one before."""
-        return "02:98:" + ":".join(f"{int(part):02x}" for part in self.address.split("."))
-
-    @property
     def is_on(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
@@ -217,7 +265,7 @@ class Host:
     def boot(self) -> None:
         if self.is_on:
             raise Refused(f"{self.name} is on already")
-        self.unlimited()
+        self.unlimited(self.cables_for(None))
         self._has_clock = False
         (self.directory / "boot_id").write_text(f"{uuid.uuid4()}\n")
         namespaces = ["--net", "--pid", "--mount", "--uts", "--ipc", "--fork"]
@@ -227,7 +275,7 @@ class Host:
                 "sh", "-c", _FIRST_PROCESS, "sh",
                 str(self.directory), str(self.layout.work_dir), self.name, f"{self.address}/24",
                 str(self.directory / "sshd_config"), str(self.directory / "sshd.log"), SSHD,
-                str(self.layout.directory),
+                str(self.layout.directory), f"{self.cables['data'].address}/24",
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
@@ -236,8 +284,10 @@ class Host:
         )  # fmt: skip
         assert self._process.stdin is not None
         _wait_for(lambda: bool(self._init()), f"{self.name}'s first process")
-        # A cable of before the power went may be on its way out still.
-        _wait_for(self._plugged_in, f"{self.name}'s cable")
+        for purpose, cable in self.cables.items():
+            # A cable of before the power went may be on its way out still.
+            plug_in = partial(cable.plug_in, self._process.pid)
+            _wait_for(plug_in, f"{self.name}'s {purpose} cable")
         self._process.stdin.write(b"\n")
         self._process.stdin.close()
         _wait_for(self._answers, f"{self.name}'s sshd")
@@ -246,8 +296,8 @@ class Host:
         """As by pulling the plug: no process ends in order, no connection is closed by anybody but the kernel."""
         if self._process is None or not self.is_on:
             raise Refused(f"{self.name} is off already")
-        with contextlib.suppress(Refused):  # first, so that no FIN or RST leaves the host
-            self.switch.run(["ip", "link", "delete", self.port])
+        for cable in self.cables.values():  # first, so that no FIN or RST leaves the host
+            cable.unplug()
         for pid in self._init():
             os.kill(pid, signal.SIGKILL)
         self._process.wait()
@@ -259,34 +309,33 @@ class Host:
         assert self._process is not None
         self._process.wait()
 
-    def link(self, *, up: bool) -> None:
-        self.switch.run(["ip", "link", "set", self.port, "up" if up else "down"])
-
-    def limit(self, mbit_per_s: float) -> None:
-        """The rate of its cable, in each direction."""
-        self.unlimited()
+    def limit(self, cables: Sequence[Cable], mbit_per_s: float) -> None:
+        """The rate of these, in each direction."""
+        self.unlimited(cables)
         shape = ["tbf", "rate", f"{mbit_per_s:g}mbit", "burst", "64kb", "latency", "50ms"]
-        for inside, device in self._cable_ends():
+        for inside, device in self._ends(cables):
             inside(["tc", "qdisc", "add", "dev", device, "root", *shape])
 
-    def delay(self, delay_s: float, loss_percent: float) -> None:
-        """Of each direction of its cable."""
-        self.unlimited()
-        self._long_cable = self.switch.lengthen(self.port, delay_s, loss_percent)
+    def delay(self, cables: Sequence[Cable], delay_s: float, loss_percent: float) -> None:
+        """Of each direction of these."""
+        self.unlimited(cables)
+        for cable in cables:
+            cable.lengthen(delay_s, loss_percent)
 
-    def unlimited(self) -> None:
-        """Its cable is as short and fast as it was."""
-        for inside, device in self._cable_ends():
+    def unlimited(self, cables: Sequence[Cable]) -> None:
+        """They are as short and fast as they were."""
+        for inside, device in self._ends(cables):
             with contextlib.suppress(Refused):  # there may be none
                 inside(["tc", "qdisc", "delete", "dev", device, "root"])
-        if self._long_cable is not None:
-            self._long_cable.kill()
-            self._long_cable.wait()
-            self._long_cable = None
-            self.switch.shorten(self.port)
+        for cable in cables:
+            cable.shorten()
 
-    def _cable_ends(self) -> list[tuple[Callable[[Sequence[str]], str], str]]:
-        return [(self.switch.run, self.port), (self.run, "eth0")]
+    def _ends(
+        self, cables: Sequence[Cable]
+    ) -> Iterator[tuple[Callable[[Sequence[str]], str], str]]:
+        for cable in cables:
+            yield self.switch.run, cable.port
+            yield self.run, cable.device
 
     def step_clock(self, seconds: float) -> None:
         """Its time of day is so much ahead of this machine's, for all that has begun since this was first asked."""
@@ -345,16 +394,6 @@ class Host:
 
     def _init(self) -> list[int]:
         return _children(self._process.pid) if self._process is not None else []
-
-    def _plugged_in(self) -> bool:
-        assert self._process is not None
-        try:
-            self.switch.cable_to(self.port, self._process.pid, self.mac)
-        except Refused as error:
-            if "File exists" in str(error):
-                return False
-            raise
-        return True
 
     def _answers(self) -> bool:
         if not self.is_on:

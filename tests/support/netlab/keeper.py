@@ -37,7 +37,7 @@ class Keeper:
         try:
             for number in range(1, count + 1):
                 name = host_name(number)
-                host = Host(layout, self.switch, name, layout.address(number))
+                host = Host(layout, self.switch, name, number)
                 host.install()
                 self.hosts[name] = host
             lines = [host.known_hosts_line() for host in self.hosts.values()]
@@ -61,8 +61,8 @@ class Keeper:
         verbs: dict[str, Callable[..., object]] = {
             "status": self._status,
             "down": self._down,
-            "cut": lambda host: self._host(host).link(up=False),
-            "heal": lambda host: self._host(host).link(up=True),
+            "cut": lambda host, cable=None: self._link(host, cable, up=False),
+            "heal": lambda host, cable=None: self._link(host, cable, up=True),
             "part": lambda a, b: self._route("add", a, b),
             "join": lambda a, b: self._route("delete", a, b),
             "power_off": lambda host: self._host(host).power_off(),
@@ -71,11 +71,15 @@ class Keeper:
             "freeze": lambda host: self._host(host).signal_sshds(signal.SIGSTOP),
             "thaw": lambda host: self._host(host).signal_sshds(signal.SIGCONT),
             "clock": lambda host, seconds: self._host(host).step_clock(seconds),
-            "limit": lambda host, mbit_per_s: self._host(host).limit(mbit_per_s),
-            "delay": lambda host, seconds, loss_percent: self._host(host).delay(
-                seconds, loss_percent
+            "limit": lambda host, mbit_per_s, cable=None: self._host(host).limit(
+                self._host(host).cables_for(cable), mbit_per_s
             ),
-            "unlimited": lambda host: self._host(host).unlimited(),
+            "delay": lambda host, seconds, loss_percent, cable=None: self._host(host).delay(
+                self._host(host).cables_for(cable), seconds, loss_percent
+            ),
+            "unlimited": lambda host, cable=None: self._host(host).unlimited(
+                self._host(host).cables_for(cable)
+            ),
             "run": lambda host, argv: self._host(host).run(argv),
             "processes": lambda host: self._host(host).processes(),
         }
@@ -89,18 +93,28 @@ class Keeper:
 
     def _status(self) -> dict[str, Any]:
         hosts = {
-            name: {"address": host.address, "on": host.is_on} for name, host in self.hosts.items()
+            name: {
+                "address": host.address,
+                "data_address": host.cables["data"].address,
+                "on": host.is_on,
+            }
+            for name, host in self.hosts.items()
         }
         return {"pid": os.getpid(), "hosts": hosts}
 
     def _down(self) -> None:
         self.down = True
 
+    def _link(self, name: str, purpose: str | None, *, up: bool) -> None:
+        for cable in self._host(name).cables_for(purpose):
+            cable.link(up=up)
+
     def _route(self, verb: str, a: str, b: str) -> None:
         """Blackholes, so that two hosts lose each other and nobody else."""
         for here, there in ((a, b), (b, a)):
-            target = f"{self._host(there).address}/32"
-            self._host(here).run(["ip", "route", verb, "blackhole", target])
+            for cable in self._host(there).cables_for(None):
+                route = ["blackhole", f"{cable.address}/32"]
+                self._host(here).run(["ip", "route", verb, *route])
 
     def _host(self, name: str) -> Host:
         if name not in self.hosts:

@@ -19,6 +19,10 @@ class Layout:
         """Of host 1, 2 ..."""
         return f"10.98.{self.number}.{host}"
 
+    def data_address(self, host: int) -> str:
+        """Of the same host, on a network that the machine itself is not on."""
+        return f"10.99.{self.number}.{host}"
+
     @property
     def controller(self) -> str:
         """The machine's own address in the lab."""
