@@ -34,17 +34,17 @@ PAGE_COLOURS = {
 # An arm is told by its colour, its mark and its dashes, so that a dozen differ in print and for the colour-blind, too.
 ARMS = (
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8172b3", "#a0522d",
-    "#c51b7d", "#999933", "#5a5fd0", "#7f8c99",
+    "#c51b7d", "#999933", "#5a5fd0", "#9aa7b3",
 )  # fmt: skip
 MARKERS = ("o", "^", "s", "D", "v", "P", "h", "X", "*", "p", "<", ">")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.4)))
 A_DASH = 4  # arms; their colours differ enough
 VERDICT = {
-    "better": "#0a7d4f",
-    "worse": "#c23b22",
-    "same": "#2f6fab",
-    "unsure": "#a06a00",
-    "invalid": "#8a3ffc",
+    "better": "#007a57",
+    "worse": "#861a14",
+    "same": "#0a58f0",
+    "unsure": "#966000",
+    "invalid": "#5a2bab",
 }
 WIDTH = 7.6  # inches
 TITLE_LETTERS, TITLE_LINE = 88, 0.19  # a line of a figure's title, and its inches

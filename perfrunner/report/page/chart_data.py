@@ -91,7 +91,9 @@ def short(value: float, digits: int = 5) -> float:
 
 
 def _place(one: Inside, cells: dict[Any, int], arms: dict[str, int]) -> dict[str, int]:
-    return {"c": cells[one.cell], "v": arms[one.trial.variant], "b": one.trial.block}
+    """With the trial's ensemble: a baseline has several in a block."""
+    trial = one.trial
+    return {"c": cells[one.cell], "v": arms[trial.variant], "b": trial.block, "e": trial.ensemble}
 
 
 def _points(points: Points) -> list[list[float]]:

@@ -64,6 +64,12 @@
 
   const escaped = (text) => String(text).replace(/[&<>"]/g, (c) => ({ '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' }[c]));
   const tip = (data, v, lines) => `<b>${escaped(data.arms[v])}</b><br>${lines.map(escaped).join('<br>')}`;
+  // The trial behind a point, and the line of its tip that says so; `is` tells which of those that count it is.
+  const opens = (t) => (t.d ? ['Click (Enter): its logs and reproduce.sh'] : []);
+  function behind(data, is) {
+    const place = data.trials.findIndex((t) => t.n && is(t));
+    return place < 0 ? { point: {}, words: [] } : { point: { trial: place }, words: opens(data.trials[place]) };
+  }
   const emphasis = (focus = 'series') => ({ emphasis: { focus }, blur: { itemStyle: { opacity: 0.15 }, lineStyle: { opacity: 0.08 } } });
   // A metric's factor and unit in a cell: what is millions a second in one may be thousands in another.
   const scaleOf = (metric, c) => metric.scales[c] || [1, ''];
@@ -107,7 +113,7 @@
         data: mine.sort((a, b) => a.t - b.t).map((t) => ({
           value: [state.time ? t.t : t.b, value(t)], trial: t.i, itemStyle: t.n ? {} : { opacity: 0.35 },
           tip: tip(data, v, [`${metric.name} ${number(t.m[id], scale)}`, ...(state.relative ? [`${changed(t)} against ${data.arms[0]}`] : []),
-            `block ${t.b}${t.a > 1 ? `, attempt ${t.a}` : ''}, minute ${t.t.toFixed(1)}`, ...(t.n ? [] : [t.s === 'ok' ? 'in a void block: does not count' : t.s]), ...(t.d ? ['Click (Enter): its logs and reproduce.sh'] : [])]),
+            `block ${t.b}${t.a > 1 ? `, attempt ${t.a}` : ''}, minute ${t.t.toFixed(1)}`, ...(t.n ? [] : [t.s === 'ok' ? 'in a void block: does not count' : t.s]), ...opens(t)]),
         })),
         markLine: good.length ? { silent: true, symbol: 'none', precision: -1, label: { show: false }, lineStyle: { color: data.colours[v], type: 'dashed', width: 1.2, opacity: 0.9 }, data: [{ yAxis: large ? Math.exp(mean(good.map(Math.log))) : mean(good) }] } : undefined,
       });
@@ -125,10 +131,11 @@
     for (const r of its) {
       const colour = data.colours[r.v], points = [], levels = [];
       r.blocks.forEach((block, n) => {
-        for (const [x, y] of block.p) points.push({ value: [n + 1 + x * 0.9, y], tip: tip(data, r.v, [`${minus(y.toFixed(r.d))} % against ${data.arms[0]}, median of a bin of rounds`, `block ${block.b}`]) });
+        const { point, words } = behind(data, (t) => t.c === c && t.v === r.v && t.b === block.b);
+        for (const [x, y] of block.p) points.push({ ...point, value: [n + 1 + x * 0.9, y], tip: tip(data, r.v, [`${minus(y.toFixed(r.d))} % against ${data.arms[0]}, median of a bin of rounds`, `block ${block.b}`, ...words]) });
         points.push([n + 1.92, null]);
-        const text = tip(data, r.v, [`block ${block.b}: ${minus(block.robust.toFixed(r.d))} %`, `by totals ${minus(block.total.toFixed(r.d))} %`]);
-        levels.push({ value: [n + 1, block.robust], tip: text }, { value: [n + 1.9, block.robust], tip: text }, [n + 1.92, null]);
+        const text = tip(data, r.v, [`block ${block.b}: ${minus(block.robust.toFixed(r.d))} %`, `by totals ${minus(block.total.toFixed(r.d))} %`, ...words]);
+        levels.push({ ...point, value: [n + 1, block.robust], tip: text }, { ...point, value: [n + 1.9, block.robust], tip: text }, [n + 1.92, null]);
       });
       series.push({ type: 'line', name: data.arms[r.v], showSymbol: false, data: points, lineStyle: { color: colour, width: 1, opacity: 0.55 }, itemStyle: { color: colour }, ...emphasis() });
       series.push({ type: 'line', name: data.arms[r.v], showSymbol: false, data: levels, lineStyle: lineOf(data, r.v, 3), itemStyle: { color: colour }, ...emphasis() });
@@ -161,9 +168,10 @@
       const mine = its.filter((r) => r.v === v);
       if (!mine.length) continue;
       const style = { name: data.arms[v], type: 'line', showSymbol: false, itemStyle: { color: data.colours[v] }, ...emphasis() };
-      const level = (q, words) => (q ? [[left, q], [left * 0.05, q]].map(([x, q]) => ({ value: [x, q[2]], tip: tip(data, v, words) })).concat([[0, null]]) : []);
+      const level = (q, words, point) => (q ? [[left, q], [left * 0.05, q]].map(([x, q]) => ({ ...point, value: [x, q[2]], tip: tip(data, v, words) })).concat([[0, null]]) : []);
       for (const r of mine) {
-        series.push({ ...style, lineStyle: lineOf(data, v, 0.7, { opacity: 0.35 }), data: level(r.q, r.q && [told(r.q), `block ${r.b}`]).concat(r.p.map((p) => ({ value: p, tip: tip(data, v, [`${prefixed(p[1])} ops/s at ${p[0]} s`, `block ${r.b}`]) }))) });
+        const { point, words } = behind(data, (t) => t.c === c && t.v === v && t.b === r.b && t.e === r.e), its = [`block ${r.b}`, ...words];
+        series.push({ ...style, lineStyle: lineOf(data, v, 0.7, { opacity: 0.35 }), data: level(r.q, r.q && [told(r.q), ...its], point).concat(r.p.map((p) => ({ ...point, value: p, tip: tip(data, v, [`${prefixed(p[1])} ops/s at ${p[0]} s`, ...its]) }))) });
       }
       const known = mine.map((r) => r.q).filter(Boolean), middle = known.length ? [known[0][0], +median(known.map((q) => q[1])).toPrecision(3), median(known.map((q) => q[2]))] : null;
       series.push({ ...style, lineStyle: lineOf(data, v, 2.4), data: level(middle, middle && ['median', told(middle)]).concat(across(mine.map((r) => r.p)).map((p) => ({ value: p, tip: tip(data, v, [`median ${prefixed(p[1])} ops/s at ${p[0]} s`]) }))) });

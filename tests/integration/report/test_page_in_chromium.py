@@ -71,6 +71,57 @@ def test_hovering_a_point_tells_its_trial_and_a_click_keeps_it(visit, page):
     assert "trial=" in tab.url
 
 
+# A point that has a trial, on the screen: its place, its tip and the trial.
+POINT_OF_A_TRIAL = """box => {
+    const r = box.getBoundingClientRect(), series = box.chart.getOption().series;
+    const s = series.findIndex(s => s.data.some(d => d && d.trial !== undefined));
+    const its = s < 0 ? [] : series[s].data.filter(d => d && d.trial !== undefined), d = its[its.length >> 1];
+    const at = d ? box.chart.convertToPixel({ seriesIndex: s }, d.value) : [0, 0];
+    return [r.x + at[0], r.y + at[1], d ? d.tip : '', d ? d.trial : null]; }"""
+
+
+@pytest.mark.parametrize(("which", "figure"), [("page", "rates"), ("rounds_page", "rounds")])
+def test_a_click_on_rates_and_rounds_opens_the_trial_that_is_told(browser, request, which, figure):
+    context = browser.new_context(viewport={"width": 1400, "height": 900})
+    tab = context.new_page()
+    tab.goto(request.getfixturevalue(which).as_uri(), wait_until="load")
+    plot = drawn(tab, figure).locator(".plot").first
+    plot.scroll_into_view_if_needed()
+    x, y, tip, trial = plot.evaluate(POINT_OF_A_TRIAL)
+    assert trial is not None
+    block = re.search(r"block (\d+)", tip)[1]
+    assert "Click (Enter): its logs and reproduce.sh" in tip
+    tab.mouse.move(x, y)
+    playwright_expect(plot).to_contain_text(f"block {block}")
+    tab.mouse.click(x, y)
+    kept = tab.locator("#trial")
+    playwright_expect(kept).to_contain_text(f"pillowfight · persistent, block {block}")
+    assert re.search("<b>(.*?)</b>", tip)[1] in kept.locator("h3").inner_text()
+    assert f"trial={trial}" in tab.url
+    tab.get_by_role("button", name="Close").click()
+    plot.focus()
+    tab.keyboard.press("ArrowRight")
+    tab.keyboard.press("Enter")
+    playwright_expect(kept).to_be_visible()
+    context.close()
+
+
+def test_a_trial_of_one_of_two_baselines_of_a_block_is_the_one_that_is_drawn(
+    browser, two_ensembles
+):
+    """The baseline runs in each ensemble of a block: a point of its rates belongs to one of them."""
+    path, _ = two_ensembles
+    context = browser.new_context(viewport={"width": 1400, "height": 900})
+    tab = context.new_page()
+    tab.goto(path.as_uri(), wait_until="load")
+    found = drawn(tab, "rates").locator(".plot").first.evaluate(
+        """b => b.chart.getOption().series.map(s => s.data.find(d => d && d.trial !== undefined))
+            .filter(Boolean).map(d => d.trial)"""
+    )  # fmt: skip
+    context.close()
+    assert len(found) == len(set(found)) == 8 * 4  # blocks, and the arms of two ensembles
+
+
 # A point of the last series that has one, nearest the middle of the plot, on the screen: its place and its tip.
 MIDDLE_POINT = """box => {
     const r = box.getBoundingClientRect(), points = box.chart.getOption().series.flatMap((s, n) => s.data

@@ -251,3 +251,30 @@ def test_text_contrasts_with_its_ground(visit, scheme):
         drawn(tab, "trials").locator(".plot text").first.evaluate("e => getComputedStyle(e).fill")
     )
     assert contrast(label, ground) >= 4.5
+
+
+# Elements that show a verdict's colour in a row, or a clause, without its mark or its word beside them.
+BY_COLOUR_ALONE = """() => {
+    const told = { better: ['✔', 'better'], worse: ['✘', 'worse'], same: ['=', 'same'], unsure: ['?', 'unsure'] };
+    const plain = e => e.checkVisibility() ? e.innerText ?? '' : '';
+    const all = verdict => [...document.querySelectorAll('.' + verdict)];
+    return Object.entries(told).flatMap(([verdict, signs]) => all(verdict).filter(e => {
+        const row = e.closest('tr') ?? e;
+        const its = [row, ...row.querySelectorAll('*')].filter(p => p.matches('.' + verdict));
+        return e.checkVisibility() && !signs.some(sign => its.map(plain).join(' ').includes(sign));
+    }).map(e => verdict + ': ' + (e.closest('tr') ?? e).textContent.trim().slice(0, 60))); }"""
+
+
+@pytest.mark.parametrize("width", [390, 1400])
+@pytest.mark.parametrize("which", ["page", "many_arms"])
+def test_no_verdict_is_told_by_its_colour_alone(browser, request, which, width):
+    context = browser.new_context(viewport={"width": width, "height": 900})
+    tab = context.new_page()
+    tab.goto(request.getfixturevalue(which).as_uri(), wait_until="load")
+    tab.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    found = tab.evaluate(BY_COLOUR_ALONE)
+    tab.evaluate("document.querySelectorAll('td.word').forEach(e => { e.textContent = ''; })")
+    without = tab.evaluate(BY_COLOUR_ALONE)
+    context.close()
+    assert found == []
+    assert without != []
