@@ -9,8 +9,7 @@ from perfrunner.analysis.noise import is_aa
 from perfrunner.report.model import Fact
 from perfrunner.source import FACT
 from perfrunner.source.model import IN_USE, Distance, distance_of, source_of
-
-WITHOUT_AN_ENGINE = ("microbench", "latency")  # types of workloads: a program runs alone
+from perfrunner.spec.cell import WITHOUT_AN_ENGINE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

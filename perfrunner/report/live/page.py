@@ -10,7 +10,7 @@ from perfrunner.analysis import MIN_BLOCKS
 from perfrunner.report.build import build_report
 from perfrunner.report.page.effects import panels
 from perfrunner.report.selection import primary_rows
-from perfrunner.report.sources import WITHOUT_AN_ENGINE
+from perfrunner.spec.cell import WITHOUT_AN_ENGINE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
