@@ -26,6 +26,7 @@ MARK = "so far"  # an estimate of a run under way is none without it
 THROUGHPUT = "ops_per_s"  # what a reader takes a number without a name for
 WIDE, NARROW = (48, 24), (14, 9, 6)  # columns of a name
 BAR, ROOM_FOR_BAR = 10, 100
+TURN = 3.0  # seconds that one arm's estimate is shown, where not all have room
 
 
 @dataclass
@@ -44,7 +45,6 @@ class RunLine:
     phase: str = ""
     arms: tuple[str, ...] = ()
     cell: tuple[str, str] = ("", "")
-    shown: int = 0  # which arm's estimate, where not all have room: they take turns, block by block
     estimates: dict[tuple[str, str], ev.Provisional] = field(default_factory=dict)  # by cell
     names: tuple[str, ...] = ()  # of all variants
     _left: float | None = field(default=None, init=False)
@@ -60,7 +60,6 @@ class RunLine:
 
     def tell_estimates(self, found: ev.Provisional) -> None:
         self.estimates[found.cell] = found
-        self.shown += 1
 
     def text(self, width: int) -> str:
         """At most `width` columns."""
@@ -84,6 +83,7 @@ class RunLine:
             return
         place, short = f"block {self.block}/{self.blocks}", f"{self.block}/{self.blocks}"
         for room in (*WIDE, *NARROW):
+            yield from self._naming(place, left, room)
             arm = self._arm(room)
             if room in WIDE:
                 at, whole = self._at(arm), self._so_far(room, "all")
@@ -101,6 +101,18 @@ class RunLine:
         yield short, self._arm(LEAST), tight, least
         yield short, tight, least
         yield short, tight
+
+    def _naming(self, place: str, left: str, room: int) -> Iterator[tuple[str, ...]]:
+        """The forms that name each arm of an ensemble; with estimates only where all of them have room, too."""
+        if len(self.arms) < 2:
+            return
+        names = _short(self.names or self.arms, room)
+        arms = ", ".join(names.get(arm, arm) for arm in self.arms)
+        at, whole = self._at(arms), self._so_far(room, "all")
+        if room in WIDE:
+            yield place, f"[{self.done}/{self.total}]", at, self.phase, left, whole
+        yield place, at, left, whole
+        yield place, arms, left, whole
 
     def _at(self, arm: str) -> str:
         workload, bucket = self.cell
@@ -127,7 +139,7 @@ class RunLine:
                 for e in estimates
             )
             return f"{mark} {shown}"
-        one = estimates[self.shown % len(estimates)]
+        one = estimates[int(self.clock() / TURN) % len(estimates)]
         text = change_so_far(one, found.metric)
         if form == "least":
             text, mark = text.partition(" [")[0], MARK

@@ -55,12 +55,12 @@ class Histogram:
     @staticmethod
     def parse(document: Mapping[str, Any], where: str) -> Histogram:
         try:
-            buckets = tuple(sorted((int(upper), int(n)) for upper, n in document["buckets"]))
+            buckets = tuple(sorted([(int(upper), int(n)) for upper, n in document["buckets"]]))
             count = int(document["count"])
             mean, highest = float(document["mean"]), int(document["max"])
         except (KeyError, TypeError, ValueError) as error:
             raise TrialError(f"{where}: not a histogram ({error!r})") from None
-        counted = sum(n for _, n in buckets)
+        counted = sum([n for _, n in buckets])
         if counted != count:
             raise TrialError(f"{where}: the buckets hold {counted} values but `count` says {count}")
         return Histogram(buckets, mean * count, highest)

@@ -9,9 +9,9 @@ from perfrunner.analysis.noise import is_aa
 from perfrunner.report.model import Fact
 from perfrunner.source import FACT
 from perfrunner.source.model import IN_USE, Distance, distance_of, source_of
+from perfrunner.spec.cell import WITHOUT_AN_ENGINE
 
 OF_AN_ARM = ("name", "source", "proof")  # of a variant what makes it no other program
-WITHOUT_AN_ENGINE = ("microbench", "latency")  # types of workloads: a program runs alone
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

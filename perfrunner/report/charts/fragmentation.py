@@ -62,16 +62,19 @@ def _panel(axes: Axes, cell: Cell, comparison: Comparison, shown: list[str]) -> 
     for index, held in enumerate(shown):
         offset = 0.8 * (0.5 - (index + 0.5) / len(shown))
         for stem in ASKED:
-            for variant, y in place.items():
-                row = comparison.row(cell, f"{stem}_{held}", variant)
-                if row is None:
-                    continue
-                middle, interval = row.summary.mean, row.summary.ci95 or (row.summary.mean,) * 2
-                axes.errorbar(
-                    [middle], [y + offset],
-                    xerr=[[middle - interval[0]], [interval[1] - middle]],
-                    linewidth=1.6, capsize=2.5, zorder=3, **_mark(held, stem),
-                )  # fmt: skip
+            rows = {
+                y + offset: row.summary
+                for variant, y in place.items()
+                if (row := comparison.row(cell, f"{stem}_{held}", variant)) is not None
+            }
+            if not rows:
+                continue
+            ends = [(s.mean, *(s.ci95 or (s.mean,) * 2)) for s in rows.values()]
+            axes.errorbar(  # all arms at once: each call costs as much
+                [mean for mean, _, _ in ends], list(rows),
+                xerr=[[mean - low for mean, low, _ in ends], [high - mean for mean, _, high in ends]],
+                linewidth=1.6, capsize=2.5, zorder=3, **_mark(held, stem),
+            )  # fmt: skip
     axes.set_title(str(cell))
     axes.set_yticks(list(place.values()), [wrapped(v) for v in place])
     axes.set_ylim(-0.55, len(variants) - 0.45)

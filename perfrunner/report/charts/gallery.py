@@ -13,6 +13,7 @@ from perfrunner.report.charts.comparison import comparison_chart
 from perfrunner.report.charts.dots import dots_chart
 from perfrunner.report.charts.forest import forest_chart
 from perfrunner.report.charts.fragmentation import fragmentation_chart
+from perfrunner.report.charts.latency import latency_chart
 from perfrunner.report.charts.order import order_chart
 from perfrunner.report.charts.rounds import rounds_chart
 from perfrunner.report.charts.series import memory_chart, rate_chart
@@ -141,6 +142,11 @@ def _wanted(report: Report, data: ExperimentData, raw: RawSeries) -> Iterable[_W
     yield _Wanted("series-memory", "Where does memory go inside the trials?",
            "RSS, mapped memory and mem_used over the seconds of every trial",
            True, lambda: memory_chart(raw, comparison.variants))  # fmt: skip
+    for blocks in cells:
+        yield _Wanted(f"latency-{_slug(str(blocks.cell))}",
+               f"How long do operations take? {blocks.cell}",
+               f"Latencies of the operations in {blocks.cell} by percentile, and their histogram, by variant",
+               True, partial(latency_chart, raw.inside, blocks.cell, comparison.variants))  # fmt: skip
     for metric in others:
         yield _trials(comparison, metric, names[metric], main=False)
 

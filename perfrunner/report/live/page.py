@@ -10,7 +10,7 @@ from perfrunner.analysis import MIN_BLOCKS
 from perfrunner.report.build import build_report
 from perfrunner.report.page.effects import panels
 from perfrunner.report.selection import primary_rows
-from perfrunner.report.sources import WITHOUT_AN_ENGINE
+from perfrunner.spec.cell import WITHOUT_AN_ENGINE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +29,7 @@ class Progress:
     blocks: int  # that every arm of some cell has finished
     planned_blocks: int
     left_s: float | None
+    built: tuple[int, int] | None = None  # of the arms, while none has been measured
 
     @property
     def running(self) -> bool:
@@ -38,7 +39,8 @@ class Progress:
     def text(self) -> str:
         """In words."""
         share = 100 * self.done // self.planned if self.planned else 0
-        parts = [f"{self.done} of {self.planned} trials ({share} %)"]
+        parts = [f"{self.built[0]} of {self.built[1]} arms built"] if self.built else []
+        parts.append(f"{self.done} of {self.planned} trials ({share} %)")
         parts.append(f"{self.blocks} of {self.planned_blocks} blocks")
         if self.void:
             parts.append(f"{self.void} void or failed")
@@ -59,7 +61,10 @@ def progress(data: ExperimentData, blocks: int) -> Progress:
     pace = _seconds_of_a_block(data)
     left = pace * (planned - len(ok)) / arms if pace is not None and arms else None
     void = sum(t.status != "ok" for t in data.trials)
-    return Progress(record.state, len(ok), planned, void, blocks, wanted, left)
+    built = None
+    if record.state == "running" and not data.trials:
+        built = (len({build.variant for build in data.builds}), arms)
+    return Progress(record.state, len(ok), planned, void, blocks, wanted, left, built)
 
 
 def _cells(data: ExperimentData) -> int:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from perfrunner.errors import PerfrunnerError
+from perfrunner.errors import PerfrunnerError, UsageError
 from perfrunner.report.live.page import live_page
 from perfrunner.report.redact import redacted
 
@@ -45,13 +46,15 @@ class LiveServer(ThreadingHTTPServer):
         return f"http://{LOCAL}:{self.server_port}/"
 
     def page(self, path: str) -> tuple[bytes, bool]:
-        """A page, and whether it is of a running experiment. PerfrunnerError where there is no such experiment."""
+        """A page, and whether it is of a running experiment. UsageError where there is no such experiment, StoreError
+        where the store cannot be read (now).
+        """
         whole = path.endswith(REPORT)
         name = path.removesuffix(REPORT).strip("/") or self.experiment
         with self._one, self.opened() as store:
             data = store.load(store.resolve(name).id)
             others = list(reversed(store.list()))
-            state = (data.experiment.state, len(data.trials), len(others))
+            state = (data.experiment.state, len(data.builds), len(data.trials), len(others))
             place = (data.experiment.id, whole)
             kept = self._made.get(place)
             if kept is None or kept[0] != state:
@@ -59,6 +62,11 @@ class LiveServer(ThreadingHTTPServer):
                 text = _report(shown) if whole else live_page(shown, others).encode()
                 kept = self._made[place] = (state, text)
         return kept[1], data.experiment.state == "running"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A viewer that went away is no fault; another error is a defect, and its traceback is shown."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
 
 def _report(data: ExperimentData) -> bytes:
@@ -72,6 +80,7 @@ def _report(data: ExperimentData) -> bytes:
 
 class _Handler(BaseHTTPRequestHandler):
     server: LiveServer
+    timeout = 30  # seconds that a viewer may say nothing, or take nothing
 
     def do_GET(self) -> None:
         # a page of another site whose name was pointed at this machine is not answered
@@ -79,15 +88,25 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_error(HTTPStatus.FORBIDDEN)
             return
         try:
-            body, running = self.server.page(unquote(urlsplit(self.path).path))
-        except PerfrunnerError as error:
+            path = unquote(urlsplit(self.path).path)
+            body, running = self.server.page(path)
+        except UsageError as error:
             self.send_error(HTTPStatus.NOT_FOUND, "not found", str(error))
             return
-        self.send_response(HTTPStatus.OK)
-        self.send_header("Content-Type", "text/html; charset=utf-8")
+        except PerfrunnerError as error:
+            self._send(
+                HTTPStatus.SERVICE_UNAVAILABLE, str(error).encode(), "text/plain", again=True
+            )
+            return
+        # the whole page holds what its reader has chosen: it stays until it is asked for anew
+        self._send(HTTPStatus.OK, body, "text/html", again=running and not path.endswith(REPORT))
+
+    def _send(self, status: HTTPStatus, body: bytes, kind: str, *, again: bool) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", f"{kind}; charset=utf-8")
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Cache-Control", "no-store")
-        if running:
+        if again:
             self.send_header("Refresh", str(AGAIN_S))
         self.end_headers()
         self.wfile.write(body)

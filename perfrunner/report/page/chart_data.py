@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from perfrunner.analysis import Cell
 from perfrunner.analysis.cells import clean_blocks
 from perfrunner.errors import TrialError
-from perfrunner.measure.histogram import merge
+from perfrunner.report.charts.latencies import latencies
 from perfrunner.report.charts.style import ARMS
 from perfrunner.report.charts.turns import Spread, binned, pairs, spread
 from perfrunner.report.numbers import LARGE_RATIO, decimals, scale_for
@@ -20,7 +20,6 @@ from perfrunner.results.files import raw_directory
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perfrunner.measure.histogram import Histogram
     from perfrunner.report.model import Report
     from perfrunner.results import ExperimentData, TrialRecord
     from perfrunner.results.raw import Inside, Points, RawSeries
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
 BINS = 400  # of rounds, over all blocks
 BARS = 80  # of their histogram
 MOST_POINTS = 240  # of one trial's series
-PERCENTILES = sorted({*range(2, 99, 2), *(100 - 10 ** -(n / 8) for n in range(-8, 17)), 50, 90, 99})
-HISTOGRAM = 24  # bars a factor of ten
 
 
 def chart_data(
@@ -189,33 +186,16 @@ def _metrics(report: Report) -> dict[str, Any]:
 
 
 def _latency(report: Report, inside: Sequence[Inside]) -> list[dict[str, Any]]:
-    """The histograms of all trials of an arm added up, as a percentile curve and as bars."""
-    found = []
-    for c, cell in enumerate(report.comparison.cells):
-        for v, variant in enumerate(report.comparison.variants):
-            its = [i.latency for i in inside if i.cell == cell and i.trial.variant == variant]
-            for op in dict.fromkeys(op for latency in its for op in latency):
-                merged = merge(latency[op] for latency in its if op in latency)
-                if merged.count:
-                    found.append({
-                        "c": c, "v": v, "op": op, "n": merged.count,
-                        "curve": [[round(p, 4), short((merged.percentile_ns(p) or 0) / 1000)] for p in PERCENTILES],
-                        "bars": _bars(merged),
-                    })  # fmt: skip
-    return found
-
-
-def _bars(histogram: Histogram) -> list[list[float]]:
-    """(µs at the bar's middle, percent of all), on a logarithmic axis."""
-    counts: dict[int, int] = {}
-    for upper, n in histogram.buckets:
-        place = math.floor(math.log10(max(upper, 1)) * HISTOGRAM)
-        counts[place] = counts.get(place, 0) + n
-    total = histogram.count
+    comparison = report.comparison
     return [
-        [short(10 ** ((place + 0.5) / HISTOGRAM) / 1000), short(100 * counts.get(place, 0) / total)]
-        for place in range(min(counts), max(counts) + 1)
-    ]
+        {
+            "c": c, "v": comparison.variants.index(its.variant), "op": its.op, "n": its.operations,
+            "curve": [[round(p, 4), short(us)] for p, us in its.curve],
+            "bars": [[short(us), short(share)] for us, share in its.bars],
+        }
+        for c, cell in enumerate(comparison.cells)
+        for its in latencies(inside, cell, comparison.variants)
+    ]  # fmt: skip
 
 
 def _rounds(report: Report, raw: RawSeries) -> list[dict[str, Any]]:

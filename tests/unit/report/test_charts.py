@@ -14,11 +14,13 @@ import pytest
 from matplotlib.collections import LineCollection
 
 from perfrunner.analysis.cells import clean_blocks
+from perfrunner.measure.histogram import merge
 from perfrunner.report import build_report, write_charts
 from perfrunner.report.charts import draw_charts
 from perfrunner.report.charts.dots import dots_chart, wrapped
 from perfrunner.report.charts.forest import forest_chart
 from perfrunner.report.charts.fragmentation import fragmentation_chart
+from perfrunner.report.charts.latency import latency_chart
 from perfrunner.report.charts.series import across
 from perfrunner.report.charts.style import PAPER, drawing, inline_svg, svg_bytes
 from perfrunner.report.raw import read_raw
@@ -47,7 +49,12 @@ def test_the_wanted_charts_are_there(charts):
         "comparison", "forest-ops-per-s", "trials-ops-per-s", "forest-fragmentation-rss", "trials-fragmentation-rss",
         "fragmentation", "order-ops-per-s", "order-fragmentation-rss", "series-ops", "series-memory",
     ]  # fmt: skip
-    assert all(not chart.main for chart in found[10:])
+    assert names[10:14] == [
+        "latency-pillowfight-persistent", "latency-pillowfight-ephemeral",
+        "latency-append-persistent", "latency-append-ephemeral",
+    ]  # fmt: skip
+    assert all(chart.main for chart in found[10:14])
+    assert all(not chart.main for chart in found[14:])
     assert len(set(names)) == len(names)
 
 
@@ -56,7 +63,8 @@ def test_charts_are_valid_svg_with_the_words_on_them(charts):
         root = ET.fromstring(chart.svg)
         assert root.tag == f"{SVG}svg"
         words = " ".join("".join(text.itertext()) for text in root.iter(f"{SVG}text"))
-        for word in ("pillowfight · persistent", "append · ephemeral"):
+        cells = ("pillowfight · persistent", "append · ephemeral")
+        for word in cells if not chart.name.startswith("latency-") else (chart.title[-8:],):
             assert word in words, chart.name
 
 
@@ -148,6 +156,35 @@ def test_a_median_is_of_half_the_curves_at_least():
     short, longer = [(0, 1.0), (1, 2.0)], [(0, 1.0), (1, 2.0), (2, 90.0), (3, 90.0)]
     t, middle, *_ = across([short, short, short, longer, longer])
     assert (list(t), list(middle)) == ([0, 1], [1.0, 2.0])
+
+
+def test_latencies_are_drawn_as_the_merged_histograms_say(report, data):
+    """The curve goes through the percentiles of all trials' operations; the bars are all of them."""
+    cell, arms = report.comparison.cells[0], report.comparison.variants
+    inside = read_raw(report, data).inside
+    gets = {
+        arm: merge(i.latency["get"] for i in inside if (i.cell, i.trial.variant) == (cell, arm))
+        for arm in arms
+    }
+    with drawing():
+        figure = latency_chart(inside, cell, arms)
+        (curves, bars), *others = np.reshape(figure.axes, (-1, 2))
+    assert [row[0].get_title(loc="left") for row in ([curves, bars], *others)] == ["get", "set"]
+    lines = curves.get_lines()
+    assert [line.get_label() for line in lines] == list(arms)
+    for line, arm in zip(lines, arms, strict=True):
+        drawn = dict(zip(*(np.round(v, 6) for v in line.get_data()), strict=True))
+        for percent in (50, 90, 99):
+            assert drawn[round(100 / (100 - percent), 6)] == pytest.approx(
+                gets[arm].percentile_ns(percent) / 1000, rel=1e-4
+            )
+    for patch in bars.patches:
+        assert sum(patch.get_data().values) == pytest.approx(100, rel=1e-3)
+
+
+def test_a_cell_without_latencies_has_no_chart_of_them(report):
+    with drawing():
+        assert latency_chart([], report.comparison.cells[0], report.comparison.variants) is None
 
 
 def test_fragmentation_is_drawn_by_every_formula(make):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import http.client
+import socket
+import struct
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from functools import partial
@@ -16,6 +19,7 @@ from click.testing import CliRunner
 from perfrunner.cli import main
 from perfrunner.report.live import LiveServer
 from perfrunner.report.live.page import progress
+from perfrunner.report.live.server import _Handler
 from perfrunner.results import STORE_FILE, ResultStore, open_store
 
 SHAPE = synthetic.Shape(
@@ -54,6 +58,7 @@ def get(running):
         connection.close()
         return answer.status, answer.headers, text
 
+    ask.address = server.server_address
     yield ask
     server.shutdown()
     thread.join()
@@ -106,9 +111,10 @@ def test_cells_that_have_not_begun_are_planned_and_a_pause_is_no_pace(running):
 def test_the_whole_report_is_a_link_away(get):
     _, _, text = get("/")
     assert f'href="/{ID}/report.html"' in text
-    status, _, text = get(f"/{ID}/report.html")
+    status, headers, text = get(f"/{ID}/report.html")
     assert status == 200
     assert '<script type="application/json" id="data">' in text
+    assert "Refresh" not in headers, "what a reader chose on it would be lost"
     assert "the experiment is still running" in text
 
 
@@ -117,8 +123,84 @@ def test_what_is_not_there_is_not_found(get):
     assert get("/../../etc/passwd")[0] == 404
 
 
-def test_another_sites_page_is_not_answered(get):
-    assert get("/", Host="evil.example:80")[0] == 403
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("evil.example:80", 403),
+        ("127.0.0.1.evil.example", 403),
+        ("localhost.evil.example:8321", 403),
+        ("", 403),
+        ("localhost:8321", 200),
+        ("127.0.0.1", 200),
+    ],
+)
+def test_another_sites_page_is_not_answered(get, host, status):
+    assert get("/", Host=host)[0] == status
+
+
+@pytest.mark.parametrize(
+    "path", ["/%00", "/%ff%0d%0aX:%20y", "/" + "x" * 5000, "/%2e%2e/%2e%2e/etc/passwd"]
+)
+def test_a_path_that_means_nothing_is_not_found(get, path):
+    status, headers, _ = get(path)
+    assert status == 404
+    assert "X" not in headers
+
+
+def test_a_viewer_that_hangs_keeps_nobody_waiting_and_is_let_go(get, monkeypatch):
+    assert _Handler.timeout <= 60
+    monkeypatch.setattr(_Handler, "timeout", 0.5)
+    with (
+        socket.create_connection(get.address) as silent,
+        socket.create_connection(get.address) as half,
+    ):
+        half.sendall(b"GET / HTTP/1.1\r\n")
+        assert get("/")[0] == 200
+        for one in (silent, half):
+            one.settimeout(60)
+            assert one.recv(1) == b""
+
+
+def test_a_viewer_that_goes_away_is_no_fault(get, capfd):
+    for path in ("/", f"/{ID}/report.html"):
+        with socket.create_connection(get.address) as one:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            one.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    assert get("/")[0] == 200  # a page at a time: theirs were made before it
+    assert capfd.readouterr().err == ""
+
+
+def test_two_viewers_see_the_same_page(get):
+    with ThreadPoolExecutor(2) as viewers:
+        (one, _, text), (other, _, again) = viewers.map(get, ("/", "/"))
+    assert (one, other, text) == (200, 200, again)
+
+
+def test_a_store_that_is_away_is_asked_again(get, running):
+    store = running[0] / STORE_FILE
+    store.rename(store.with_suffix(".away"))
+    store.mkdir()
+    status, headers, text = get("/")
+    assert status == 503
+    assert int(headers["Refresh"]) >= 5
+    assert "Traceback" not in text
+    store.rmdir()
+    store.with_suffix(".away").rename(store)
+    assert get("/")[0] == 200
+
+
+def test_while_arms_are_built_their_number_is_told(tmp_path):
+    synthetic.write(tmp_path, SHAPE, "whole")
+    with ResultStore.open(tmp_path) as store:
+        data = store.load("whole")
+        store.create_experiment(replace(data.experiment, id=ID, state="running"))
+        server = LiveServer(partial(open_store, tmp_path, None, create=False), ID, 0)
+        with server:
+            assert "0 of 2 arms built, 0 of 20 trials" in server.page("/")[0].decode()
+            store.add_build(ID, data.builds[0])
+            assert "1 of 2 arms built, 0 of 20 trials" in server.page("/")[0].decode()
+            store.set_state(ID, "failed")
+            assert "built" not in server.page("/")[0].decode().partition("Experiments")[0]
 
 
 def test_time_left_is_of_the_pace_so_far(running):

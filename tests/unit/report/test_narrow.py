@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from markdown_it import MarkdownIt
+from rich.cells import cell_len
 from rich.console import Console
 
 from perfrunner.analysis.reference import beside
@@ -17,6 +18,7 @@ from perfrunner.cli import main
 from perfrunner.report import build_report, render
 from perfrunner.report.charts import draw_charts
 from perfrunner.report.raw import read_raw
+from perfrunner.results.archive import read_archive
 from perfrunner.spec.reference import Reference
 
 TWELVE = (
@@ -146,6 +148,36 @@ def test_arms_of_a_historic_table_are_never_cut_alike(twelve):
     assert len(titles) == len(set(titles)) == 12
     for n in range(12):
         assert f"{1_831_406 + 10_000 * n:,}" in text
+
+
+# -- what was published, at 80 columns
+
+PUBLISHED = sorted((Path(__file__).parents[3] / "docs" / "experiments" / "data").glob("*.json.gz"))
+NUMBER = r"[\d,]+(?:\.\d+)?"
+CHANGE = re.compile(
+    rf"(?:[+\N{{MINUS SIGN}}]{NUMBER} \S+ \[(?:[+\N{{MINUS SIGN}}]{NUMBER}, [+\N{{MINUS SIGN}}]{NUMBER}|exact)\]"
+    rf"|[\N{{MULTIPLICATION SIGN}}÷]{NUMBER} \[(?:{NUMBER}, {NUMBER}|exact)\]) [✔✘=?]( small)?"
+)
+
+
+@pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.name.partition(".")[0])
+def test_what_was_published_fits_80_columns_in_one_notation(path):
+    for data in read_archive(path):
+        report = build_report(data)
+        console = Console(width=80, file=io.StringIO())
+        for shown in ({}, {"every": True, "verbose": True}):
+            text = render(report, "terminal", console=console, **shown)
+            assert max(map(cell_len, text.splitlines())) <= 80
+        table = render(report, "terminal", console=console).partition("[95 % interval]")[0]
+        changes = [
+            cell
+            for line in table.splitlines()
+            for cell in re.split(r"\s{2,}", line.strip())
+            if re.search(r" [✔✘=?]( small)?$", cell)
+        ]
+        judged = [r for r in report.comparison.rows if r.primary and r.effect and r.verdict]
+        assert len(changes) == len(judged)
+        assert [cell for cell in changes if not CHANGE.fullmatch(cell)] == []
 
 
 # -- twelve arms
