@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "bucket/hash_line.h"
-#include "bucket/key_hash.h"
+#include "types/key_hash.h"
 #include "bucket/stored_value.h"
 
 namespace kv {

@@ -6,6 +6,7 @@
 
 #include "logging/log.h"
 #include "memory/bucket_memory.h"
+#include "types/key_hash.h"
 
 namespace kv {
 
@@ -52,7 +53,7 @@ size_t dropOlderOfFew(std::vector<ItemPtr>& items) {
     std::fill_n(table.begin(), mask + 1, uint16_t{0});
     size_t dropped = 0;
     for (size_t i = 0; i < items.size(); ++i) {
-        size_t at = std::hash<std::string_view>{}(items[i]->key()) & mask;
+        size_t at = hashKey(items[i]->key()) & mask;
         while (table[at] != 0 && items[table[at] - 1U]->key() != items[i]->key()) {
             at = (at + 1) & mask;
         }

@@ -1,18 +1,17 @@
 // StringHash: looks std::string keys up by a std::string_view, without a copy of it:
 // std::unordered_map<std::string, T, StringHash, std::equal_to<>>.
+//
+// It is hashKey, so nobody outside can choose keys that crowd such a table either.
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <string_view>
 
 namespace kv {
 
 struct StringHash {
     using is_transparent = void;
-    size_t operator()(std::string_view text) const noexcept {
-        return std::hash<std::string_view>{}(text);
-    }
+    size_t operator()(std::string_view text) const noexcept;
 };
 
 }  // namespace kv

@@ -11,6 +11,7 @@
 
 #include "types/endian.h"
 #include "types/item.h"
+#include "types/key_hash.h"
 #include "types/string_hash.h"
 
 namespace kv {
@@ -26,6 +27,13 @@ TEST(StringHash, LooksStringsUpByViews) {
     const std::unordered_map<std::string, int, StringHash, std::equal_to<>> map{{"key", 1}};
     EXPECT_EQ(map.find(std::string_view("a key").substr(2)), map.begin());
     EXPECT_EQ(map.find(std::string_view("a key")), map.end());
+}
+
+TEST(StringHash, IsSeededAnewInEachProcess) {
+    for (const char* const key : {"", "key", "a key that is longer than sixteen bytes"}) {
+        EXPECT_EQ(StringHash{}(key), hashKey(key));
+        EXPECT_NE(StringHash{}(key), hashKey(key, HashSeed{})) << "one in 2^64 is the same";
+    }
 }
 
 TEST(Endian, IsTheSameAtCompileTimeAndAtRunTimeForBytesAndChars) {

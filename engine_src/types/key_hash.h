@@ -1,5 +1,5 @@
-// hashKey: 64 well-mixed bits of a key. The hash table takes its bucket from the high 32 and its
-// tag from the low 16.
+// hashKey: 64 well-mixed bits of a key, for every table that has keys of clients. The hash table
+// takes its bucket from the high 32 and its tag from the low 16.
 //
 // XXH3, inlined, with a seed that is drawn anew in each process: nobody outside can choose keys
 // that crowd one bucket. (With a known seed a key whose first word equals the secret's makes a
