@@ -17,6 +17,7 @@ ActiveStream::ActiveStream(const StreamRequest& request, std::string name,
       name_(std::move(name)),
       checkpoints_(checkpoints),
       source_(source),
+      backfillBytes_(source.budget()),
       lastRead_(request.start),
       consistent_(request.snapshot ? request.snapshot->start : request.start),
       whole_(request.snapshot ? request.snapshot->end : request.start),
@@ -78,6 +79,7 @@ std::optional<Message> ActiveStream::next(StreamNeeds& needs, ListWhilePending p
     Message message = std::move(ready_.front());
     ready_.pop_front();
     readyBytes_ -= message.wireSize();
+    backfillBytes_.giveBack(message.wireSize());
     if (message.item) {
         lastSent_ = message.item->seqno();
     }
@@ -196,10 +198,10 @@ ActiveStream::Scanned ActiveStream::scan() {
             mark(snapshotEnd, kMarkerDisk, lock);
         }
         const Seqno seqno = item->seqno();
-        push(Message::document(opaque(), std::move(item), request_.format), lock);
+        pushBackfilled(Message::document(opaque(), std::move(item), request_.format), lock);
         lastRead_ = seqno;
         ++backfilled_;
-        if (readyBytes_ >= kBackfillBytes) {
+        if (hasReadEnough(lock)) {
             return Scanned::Paused;
         }
     }
@@ -268,6 +270,17 @@ void ActiveStream::push(Message message, const Lock& /*lock*/) {
     readyBytes_ += bytes;
 }
 
+void ActiveStream::pushBackfilled(Message message, const Lock& lock) {
+    const size_t bytes = message.wireSize();
+    push(std::move(message), lock);
+    backfillBytes_.take(bytes);
+}
+
+bool ActiveStream::hasReadEnough(const Lock& /*lock*/) const {
+    return readyBytes_ >= kBackfillBytes ||
+           (readyBytes_ >= kBackfillLeast && backfillBytes_.isSpent());
+}
+
 void ActiveStream::mark(Seqno end, uint32_t flags, const Lock& lock) {
     const Seqno consistent = lastRead_ >= whole_ ? whole_ : consistent_;
     // Whoever has a snapshot in part is not consistent at the end of a shorter one: the rest may
@@ -296,6 +309,7 @@ void ActiveStream::endLocked(EndStatus status, bool silently, const Lock& /*lock
         // What waits is of a history that is none.
         ready_.clear();
         readyBytes_ = 0;
+        backfillBytes_.giveBack(backfillBytes_.bytes());
     }
     if (!silently) {
         toEnd_ = status;

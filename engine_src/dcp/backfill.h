@@ -2,8 +2,10 @@
 // a persistent bucket, the seqno list of an ephemeral one.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
+#include "dcp/backfill_budget.h"
 #include "types/ids.h"
 #include "types/item.h"
 
@@ -46,6 +48,12 @@ class BackfillSource {
     virtual std::unique_ptr<BackfillScan> open(Vbid vbid, Seqno after) = 0;
     /// As a scan's, of now. Any thread.
     [[nodiscard]] virtual Seqno purged(Vbid vbid) const = 0;
+    /// Of all streams that read from here. Without an end until its owner sets one.
+    BackfillBudget& budget() { return budget_; }
+    [[nodiscard]] const BackfillBudget& budget() const { return budget_; }
+
+  private:
+    BackfillBudget budget_{SIZE_MAX};
 };
 
 }  // namespace kv::dcp

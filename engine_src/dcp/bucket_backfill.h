@@ -1,5 +1,6 @@
 // BucketBackfill: backfill of a bucket's vBuckets: by seqno from the store (persistent) or from the
-// sequence list (ephemeral).
+// sequence list (ephemeral). Together they hold at most a twentieth of the bucket's quota that is
+// not sent yet (and each stream a little, whatever the others hold).
 //
 // The bucket outlives it and its scans. Threads: any, under a BucketMemoryGuard of the bucket (the
 // items are the bucket's).

@@ -476,6 +476,48 @@ TYPED_TEST(ProducerTest, ReadsNoMoreThanItMaySendSoon) {
     EXPECT_LE(most, ActiveStream::kSnapshotBytes + 2 * kValue);
 }
 
+TYPED_TEST(ProducerTest, BackfillsShareABudgetAndNobodyWaitsForAnother) {
+    Node<TypeParam> node;
+    constexpr size_t kValue = 1000;
+    constexpr int kItems = 100;
+    constexpr size_t kBudget = 64 << 10;
+    node.config.maxItems = 4;
+    const BlobPtr value = Blob::create(std::string(kValue, 'x'));
+    std::vector<std::shared_ptr<ActiveStream>> streams;
+    node.store.budget().set(kBudget);
+    for (uint16_t vb = 0; vb < kVbuckets; ++vb) {
+        for (int i = 0; i < kItems; ++i) {
+            node.managers[vb]->queueDirty(Item::create(Vbid{vb}, ItemOp::Mutation,
+                                                       "k" + std::to_string(i), ItemMeta{}, value),
+                                          Seqno{}, GenerateSeqno::Yes, GenerateCas::Yes, 1);
+        }
+        node.persist(Vbid{vb});
+        streams.push_back(node.stream(Vbid{vb}));
+    }
+    size_t held = 0;
+    for (const auto& stream : streams) {
+        stream->runBackfill();  // nothing of it is sent
+        held += stream->stats().readyBytes;
+        EXPECT_GT(stream->stats().readyItems, 1U) << "each has something to send";
+    }
+    EXPECT_GT(held, kBudget) << "it was spent";
+    EXPECT_LE(held, kBudget + kVbuckets * (ActiveStream::kBackfillLeast + 2 * kValue));
+    // Those before keep what they have.
+    size_t sent = 0;
+    for (StreamNeeds needs{}; sent < kItems && needs != StreamNeeds::Snapshot;) {
+        if (const auto message = streams.back()->next(needs, ListWhilePending::No)) {
+            sent += message->item ? 1U : 0U;
+        } else if (needs == StreamNeeds::Backfill) {
+            streams.back()->runBackfill();
+        }
+    }
+    EXPECT_EQ(sent, kItems);
+    for (uint16_t vb = 0; vb + 1 < kVbuckets; ++vb) {
+        streams[vb]->end(EndStatus::Rollback, false);
+    }
+    EXPECT_EQ(node.store.budget().held(), 0U) << "all of it was sent, or given up";
+}
+
 TYPED_TEST(ProducerTest, AFailedBackfillEndsTheStreamAndSaysSo) {
     Node<TypeParam> node;
     node.config.maxItems = 2;
