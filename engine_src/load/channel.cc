@@ -10,6 +10,7 @@ namespace kv::load {
 Channel::Channel(Socket socket, std::size_t index)
     : socket_(std::move(socket)),
       index_(index),
+      peer_(peerOf(socket_)),
       send_(std::size_t{64} * 1024),
       receive_(kReceiveSize) {}
 
@@ -35,7 +36,7 @@ bool Channel::flush() {
         } else if (errno == EAGAIN) {
             return false;
         } else if (errno != EINTR) {
-            throw LoadError("connection lost while sending: " + errnoText(errno));
+            throw LoadError("connection to " + peer_ + " lost while sending: " + errnoText(errno));
         }
     }
     sendBegin_ = sendEnd_ = 0;
@@ -50,12 +51,12 @@ bool Channel::receive() {
         return true;
     }
     if (got == 0) {
-        throw LoadError("connection closed by the server");
+        throw LoadError("connection closed by the server " + peer_);
     }
     if (errno == EAGAIN || errno == EINTR) {
         return false;
     }
-    throw LoadError("connection lost: " + errnoText(errno));
+    throw LoadError("connection to " + peer_ + " lost: " + errnoText(errno));
 }
 
 void Channel::badAnswer() const {

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -26,12 +27,20 @@ class Channel {
 
     std::size_t index() const noexcept { return index_; }
     int fd() const noexcept { return socket_.fd(); }
+    /// The server's address and port.
+    const std::string& peer() const noexcept { return peer_; }
+    /// Requests committed whose answers have not been handed over.
+    std::uint64_t unanswered() const noexcept { return requests_ - answers_; }
 
     // --- sending ---
     std::size_t unsent() const noexcept { return sendEnd_ - sendBegin_; }
-    /// Room for `size` more bytes; valid until the next call. commit() says how many were written.
+    /// Room for `size` more bytes; valid until the next call. commit() says how many a request
+    /// took.
     std::uint8_t* reserve(std::size_t size);
-    void commit(std::size_t size) noexcept { sendEnd_ += size; }
+    void commit(std::size_t size) noexcept {
+        sendEnd_ += size;
+        ++requests_;
+    }
     /// Sends what the kernel takes. True when nothing is left; otherwise call again when the socket
     /// is writable. Throws LoadError when the connection is lost.
     bool flush();
@@ -47,7 +56,8 @@ class Channel {
 
   private:
     template <class OnAnswer>
-    static void hand(OnAnswer& onAnswer, const protocol::Header& header, protocol::Bytes body) {
+    void hand(OnAnswer& onAnswer, const protocol::Header& header, protocol::Bytes body) {
+        ++answers_;
         if constexpr (std::is_invocable_v<OnAnswer&, const protocol::Header&, protocol::Bytes>) {
             onAnswer(header, body);
         } else {
@@ -58,6 +68,9 @@ class Channel {
 
     Socket socket_;
     std::size_t index_;
+    std::string peer_;
+    std::uint64_t requests_ = 0;
+    std::uint64_t answers_ = 0;
     std::vector<std::uint8_t> send_;
     std::size_t sendBegin_ = 0;
     std::size_t sendEnd_ = 0;

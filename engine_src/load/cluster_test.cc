@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
 
+#include <atomic>
 #include <chrono>
 #include <future>
 #include <nlohmann/json.hpp>
@@ -124,6 +125,31 @@ TEST(ClusterLoad, ALostServerEndsIt) {
     options.populateOnly = true;
     Json report;
     EXPECT_NE(runPillowfight(options, report).failure, "");
+}
+
+TEST(ClusterLoad, AServerThatStopsAnsweringIsNamed) {
+    Cluster cluster(2);
+    auto options = optionsFor(cluster[0]);
+    options.connection.opTimeout = 1;
+    options.access.maxCycles = PillowfightOptions{}.access.maxCycles;
+    options.duration = 60;
+    std::atomic<bool> ended{false};
+    std::thread muting([&] {
+        while (cluster[1].gets() == 0 && !ended) {
+            std::this_thread::yield();
+        }
+        cluster[1].mute();
+    });
+    Json report;
+    const auto result = runPillowfight(options, report);
+    ended = true;
+    muting.join();
+    EXPECT_NE(result.failure.find("no answer for 1 s"), std::string::npos) << result.failure;
+    EXPECT_NE(result.failure.find("127.0.0.1:" + std::to_string(cluster[1].port())),
+              std::string::npos)
+            << result.failure;
+    EXPECT_EQ(result.failure.find(std::to_string(cluster[0].port())), std::string::npos)
+            << result.failure;
 }
 
 TEST(ClusterLoad, ADifferentNumberOfVbucketsIsAnError) {

@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <ctime>
+#include <set>
 
 namespace kv::load {
 
@@ -82,6 +83,20 @@ void EventLoop::wait(Nanos until) {
     ready_->count = count < 0 ? 0 : static_cast<std::size_t>(count);
 }
 
+std::string EventLoop::debtors() const {
+    std::set<std::string> peers;
+    for (const auto& channel : channels_) {
+        if (channel->unanswered() != 0) {
+            peers.insert(channel->peer());
+        }
+    }
+    std::string text;
+    for (const auto& peer : peers) {
+        text += (text.empty() ? "" : ", ") + peer;
+    }
+    return text;
+}
+
 void EventLoop::run(Traffic& traffic) {
     traffic.begin(channels_);
     for (auto& channel : channels_) {
@@ -129,7 +144,8 @@ void EventLoop::run(Traffic& traffic) {
             lastProgress = now;
         } else if (now - lastProgress > stallTimeout_) {
             throw Stalled("no answer for " + std::to_string(stallTimeout_ / kSecond) + " s with " +
-                                  std::to_string(traffic.inFlight()) + " requests in flight",
+                                  std::to_string(traffic.inFlight()) + " requests in flight to " +
+                                  debtors(),
                           traffic.inFlight());
         }
     }

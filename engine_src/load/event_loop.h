@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "load/channel.h"
@@ -52,6 +53,8 @@ class EventLoop {
   private:
     void wait(Nanos until);
     void watchWritability(Channel& channel);
+    /// The servers that owe answers, once each.
+    std::string debtors() const;
 
     std::vector<std::unique_ptr<Channel>> channels_;
     std::vector<bool> watchingWrites_;

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <memory>
 #include <system_error>
@@ -156,6 +157,20 @@ std::uint16_t portOf(const Socket& socket) {
     return ntohs(address.ss_family == AF_INET6
                          ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
                          : reinterpret_cast<const sockaddr_in&>(address).sin_port);
+}
+
+std::string peerOf(const Socket& socket) {
+    sockaddr_storage address{};
+    socklen_t size = sizeof(address);
+    auto* const generic = reinterpret_cast<sockaddr*>(&address);
+    std::array<char, NI_MAXHOST> host{};
+    std::array<char, NI_MAXSERV> port{};
+    if (::getpeername(socket.fd(), generic, &size) != 0 ||
+        ::getnameinfo(generic, size, host.data(), host.size(), port.data(), port.size(),
+                      NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
+        return "?";
+    }
+    return std::string(host.data()) + ":" + port.data();
 }
 
 }  // namespace kv::load

@@ -41,6 +41,8 @@ void sendAll(const Socket& socket, std::span<const std::uint8_t> bytes,
 Socket listenOn(const std::string& host, std::uint16_t port);
 /// The port that a socket is bound to.
 std::uint16_t portOf(const Socket& socket);
+/// Address and port at the other end, as text; "?" of a connection that is lost already.
+std::string peerOf(const Socket& socket);
 
 /// errno as text.
 std::string errnoText(int error);

@@ -241,6 +241,7 @@ def test_a_data_network_that_goes_while_ssh_stays_costs_its_trial(
     failed = driver.wait_for("TrialFinished", status="failed")
     lab.heal("lab1", "data")
     assert "pillowfight on lab3 failed" in failed["reason"], failed["reason"]
+    assert lab.data_addresses["lab1"] in failed["reason"], failed["reason"]
     assert driver.finish(200) == 3, driver.stderr()
     assert not any("waiting for the hosts" in e["message"] for e in driver.of("Warned"))
     run.assert_redone(failed["block"])
