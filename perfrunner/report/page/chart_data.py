@@ -71,7 +71,11 @@ def chart_data(
             if one.rates
         ],
         "memory": [
-            {**_place(one, cells, arms), "k": {kind: _points(p) for kind, p in kinds.items()}}
+            {
+                **_place(one, cells, arms),
+                "l": int(one.sampled_with_load),
+                "k": {kind: _points(p) for kind, p in kinds.items()},
+            }
             for one in inside
             for kinds in one.memory
         ],
