@@ -297,12 +297,14 @@
   function figures(data, state, results) {
     const cells = [...state.cells], arms = [...state.arms], ops = [...new Set(data.latency.map((l) => l.op))];
     const each = (draw) => cells.map((c) => ({ name: data.cells[c], option: draw(c) })).filter((p) => p.option);
-    const name = data.metrics[state.metric].name, spoiled = data.trials.some((t) => !t.n && state.cells.has(t.c) && state.arms.has(t.v) && state.metric in t.m);
+    const { name, drift } = data.metrics[state.metric], drifts = state.time && drift.some(Boolean) ? drift : null;
+    const spoiled = data.trials.some((t) => !t.n && state.cells.has(t.c) && state.arms.has(t.v) && state.metric in t.m);
     // Each figure says which arm is which: it may be saved or printed without the rest of the page.
     const legend = (marked, shown = arms) => shown.map((v) => [data.arms[v], data.colours[v], marked ? markOf(v) : perfrunnerSample(v, data.arms.length)]), others = arms.filter((v) => v !== 0);
     const all = [
       { id: 'trials', title: state.time ? `Did the machine drift? ${name}, trial after trial` : `How much do trials spread? ${name} of every trial, joined by block`, legend: legend(true, state.relative ? others : arms),
-        words: `Dashed: the mean of an arm${spoiled ? '; faint: void or in a void block, does not count' : ''}.`, plots: each((c) => trials(data, state, c)) },
+        words: `Dashed: the mean of an arm${spoiled ? '; faint: void or in a void block, does not count' : ''}.${drifts ? ' Drift: of all arms, from the first block to the last, with its 95 % interval.' : ''}`,
+        plots: cells.map((c) => ({ name: drifts?.[c] ? `${data.cells[c]}: drift ${drifts[c]}` : data.cells[c], option: trials(data, state, c) })).filter((p) => p.option) },
       { id: 'rounds', title: 'Does the change hold from round to round?', legend: legend(false, others), words: 'Thin: medians of some rounds each; thick: the estimate of a block.', plots: each((c) => rounds(data, state, c)) },
       { id: 'spread', title: 'How far do single rounds spread?', legend: legend(false, others), words: 'Dashed: the estimate of all of them; the outermost hundredth is left out.', plots: each((c) => spread(data, state, c)) },
       { id: 'noise', title: 'Is the change larger than the noise of this host?', legend: [...legend(true, others), ['the noise floor', css('--grid')]], words: 'What two runs of one build can seem to differ by. Bars: 95 % intervals.', columns: 2, plots: data.noise.map((one) => ({ name: data.metrics[one.m].name, option: noise(data, state, one) })).filter((p) => p.option) },

@@ -13,7 +13,9 @@ from browsing import drawn, report_trials
 from playwright.sync_api import expect as playwright_expect
 
 from perfrunner.analysis.cells import clean_blocks
+from perfrunner.analysis.drift import drift
 from perfrunner.report.numbers import DIVIDE_SIGN, TIMES_SIGN
+from perfrunner.spec.metrics import metric_type
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -487,6 +489,26 @@ def test_trials_in_order_of_time_have_the_same_minutes(visit):
     zoomed = [plot.evaluate(SECONDS) for plot in plots.all()]
     assert zoomed == [zoomed[0]] * 4
     assert zoomed != spans
+
+
+def test_the_drift_of_each_cell_is_told_with_its_interval(visit, page):
+    """It is the analysis's figure, whatever is drawn."""
+    tab = visit(state="time=1")
+    cells = clean_blocks(report_trials(page))
+    metric = metric_type("ops_per_s")
+    titles = drawn(tab, "trials").locator("h3").all_inner_texts()
+    for title, (cell, blocks) in zip(titles, cells.items(), strict=True):
+        found = drift(blocks, metric)
+        assert title.startswith(f"{cell}: drift ")
+        low, high = found.ci95
+        told = [
+            float(part.replace("\u2212", "-"))
+            for part in re.findall(r"[+\u2212]?\d+\.\d+", title)[-3:]
+        ]
+        assert told == pytest.approx(
+            [100 * (end - 1) for end in (found.estimate, low, high)], abs=0.06
+        )
+    assert "drift" not in visit().locator("#figure-trials").inner_text().lower()
 
 
 def test_zoom_is_linked_within_a_figure(visit):
