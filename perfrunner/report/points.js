@@ -1,7 +1,8 @@
 // The points of an ECharts chart in `box`, by mouse and by keys.
 // perfrunnerPoints(box, chart, act, lit): the point nearest the pointer shows its tip, and lit(name of its series, or null)
 // is told; act(item) where it is clicked, or chosen by keys: ← → go from point to point, ↑ ↓ from series to series,
-// Enter acts; + − and Escape (or a double click) zoom. What has a `tip` is a point.
+// Enter acts; + − and Escape (or a double click) zoom. What has a `tip` is a point. `box.whole`: the shares of its axis
+// that it shows when it is not zoomed.
 'use strict';
 (() => {
   const zoom = window.perfrunnerZoom = (chart, start, end) => {
@@ -72,8 +73,9 @@
     // Not `click`, which is the browser's: it gives none where the point was redrawn in between, as hovering it does.
     zr.on('mousedown', () => { pressed = at.item; });
     zr.on('mouseup', (e) => { if (at.item && at.item === pressed && e.event.button === 0) act(at.item); });
-    zr.on('dblclick', () => zoom(chart, 0, 100));
-    box.addEventListener('keydown', (event) => { if (key(event, chart, at, { act, show, hide }, lines)) event.preventDefault(); });
+    const out = () => zoom(chart, ...(box.whole || [0, 100]));
+    zr.on('dblclick', out);
+    box.addEventListener('keydown', (event) => { if (key(event, chart, at, { act, show, hide, out }, lines)) event.preventDefault(); });
     box.addEventListener('blur', hide);
   };
 
@@ -98,7 +100,7 @@
   }
 
   // Whether the key means something here.
-  function key(event, chart, at, { act, show, hide }, lines) {
+  function key(event, chart, at, { act, show, hide, out }, lines) {
     const move = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] }[event.key], z = chart.getOption().dataZoom[0];
     if (move) {
       const usable = lines(), now = usable.findIndex((line) => line.s === at.s);
@@ -114,7 +116,7 @@
     } else if (event.key === '+' || event.key === '-') {
       if (z) { const d = (z.end - z.start) * (event.key === '+' ? 0.2 : -0.3333); zoom(chart, z.start + d, z.end - d); }
     } else if (event.key === 'Escape') {
-      zoom(chart, 0, 100);
+      out();
       hide();
     } else return false;
     return true;

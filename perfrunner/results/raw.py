@@ -62,6 +62,7 @@ class Inside:
     latency: Mapping[str, Histogram]
     before: Before | None = None
     phase: str = ""  # that is measured, and that the rates are of
+    sampled_with_load: bool = False  # whether the seconds of `memory` are those of `rates`
 
 
 @dataclass
@@ -142,7 +143,10 @@ def _read(raw: RawSeries, cell: Cell, trial: TrialRecord, files: Mapping[str, Pa
     else:
         rates = [] if drive is None else _rates(drive.series)
     latency = {} if drive is None else drive.latency
-    raw.inside.append(Inside(cell, trial, rates, memory, latency, before, names[1]))
+    # Samples begin with the phase that is measured, but with the first one where a tool has phases of its own; side by
+    # side they go by the clock, and rates by the arm's own turns.
+    together = turn is None and names == OTHER_PHASES
+    raw.inside.append(Inside(cell, trial, rates, memory, latency, before, names[1], together))
 
 
 def _populated(files: Mapping[str, Path]) -> Phase | None:

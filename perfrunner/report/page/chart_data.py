@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 from perfrunner.analysis import Cell
 from perfrunner.analysis.cells import clean_blocks
+from perfrunner.analysis.drift import drift
 from perfrunner.errors import TrialError
 from perfrunner.report.charts.latencies import latencies
 from perfrunner.report.charts.style import ARMS
 from perfrunner.report.charts.turns import Spread, binned, pairs, spread
-from perfrunner.report.numbers import LARGE_RATIO, decimals, scale_for
+from perfrunner.report.numbers import LARGE_RATIO, change, decimals, scale_for
 from perfrunner.report.sentences import noun
 from perfrunner.results.files import raw_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from perfrunner.analysis.cells import CellBlocks
     from perfrunner.report.model import Report
     from perfrunner.results import ExperimentData, TrialRecord
     from perfrunner.results.raw import Inside, Points, RawSeries
@@ -41,8 +43,8 @@ def chart_data(
     arms = {variant: i for i, variant in enumerate(comparison.variants)}
     start = min((t.started_at for t in data.trials), default=None)
     trials, kept = [], _Files(data, page)
-    clean = clean_blocks(data.trials).values()
-    counted = {id(trial) for blocks in clean for trial in blocks.trials}
+    by_cell = clean_blocks(data.trials)
+    counted = {id(trial) for blocks in by_cell.values() for trial in blocks.trials}
     for t in data.trials:
         place = cells.get(Cell(t.workload, t.bucket))
         if place is None or t.variant not in arms or start is None:
@@ -58,7 +60,7 @@ def chart_data(
         "arms": list(comparison.variants),
         "colours": [ARMS[i % len(ARMS)] for i in range(len(comparison.variants))],
         "cells": [str(cell) for cell in comparison.cells],
-        "metrics": _metrics(report),
+        "metrics": _metrics(report, by_cell),
         "large": LARGE_RATIO,
         "trials": trials,
         "files": [list(names) for names in kept.lists],
@@ -68,7 +70,11 @@ def chart_data(
             if one.rates
         ],
         "memory": [
-            {**_place(one, cells, arms), "k": {kind: _points(p) for kind, p in kinds.items()}}
+            {
+                **_place(one, cells, arms),
+                "l": int(one.sampled_with_load),
+                "k": {kind: _points(p) for kind, p in kinds.items()},
+            }
             for one in inside
             for kinds in one.memory
         ],
@@ -169,8 +175,11 @@ def _changed(value: float, *, ratio: bool) -> float:
     return short(100 * (value - 1) if ratio else value)
 
 
-def _metrics(report: Report) -> dict[str, Any]:
-    """`scales`: a factor and its unit by cell, for one metric may be millions a second here and thousands there."""
+def _metrics(report: Report, by_cell: Mapping[Cell, CellBlocks]) -> dict[str, Any]:
+    """`scales`: a factor and its unit by cell, for one metric may be millions a second here and thousands there.
+
+    `drift`: from the first block of a cell to its last, with its interval, in words.
+    """
     cells = report.comparison.cells
     found: dict[str, Any] = {}
     for place, cell in enumerate(cells):
@@ -179,9 +188,11 @@ def _metrics(report: Report) -> dict[str, Any]:
             scale = scale_for(rows[0], rows)
             known = found.setdefault(metric.id, {
                 "name": noun(metric), "scales": [None] * len(cells), "direction": metric.direction,
-                "effect": metric.effect, "primary": rows[0].primary,
+                "effect": metric.effect, "primary": rows[0].primary, "drift": [None] * len(cells),
             })  # fmt: skip
             known["scales"][place] = [scale.factor, scale.unit.strip()]
+            moved = drift(by_cell[cell], metric) if cell in by_cell else None
+            known["drift"][place] = change(moved, metric, scale) if moved else None
     return found
 
 

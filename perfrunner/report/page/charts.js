@@ -57,10 +57,29 @@
       tooltip: { trigger: 'item', triggerOn: 'none', confine: true, backgroundColor: css('--paper'), borderColor: soft, textStyle: { color: ink, fontSize: 12 },
         formatter: (p) => (p.data && p.data.tip) || '' },
       xAxis: axis({ type: 'value', splitLine: { show: false }, ...x }), yAxis: axis({ type: state.log ? 'log' : 'value', nameGap: 48, ...y }),
-      dataZoom: more.zoom === false ? [] : [{ type: 'inside', xAxisIndex: 0, zoomOnMouseWheel: 'ctrl', moveOnMouseWheel: false, filterMode: 'none' }],
+      dataZoom: more.zoom === false ? [] : [{ type: 'inside', xAxisIndex: 0, zoomOnMouseWheel: 'ctrl', moveOnMouseWheel: false, filterMode: 'none', ...more.window }],
       series: series.map((s) => ({ ...s, silent: true })),  // the nearest point answers the pointer (points.js), no other one
     };
   }
+
+  // Time axes that are linked: each reaches as far as the longest of its kind, whatever is shown, so that a share of it
+  // is the same time in all of them; a plot begins with its own part in sight. Seconds of load are the arm's own, which
+  // memory is sampled by where an arm ran alone; side by side its samples go by the clock.
+  const BEFORE = 0.28;  // of the time that is measured: the room of what came before, however long it took
+  const ending = (curves) => Math.max(0, ...curves.map((p) => p[p.length - 1][0]));
+  function reach(data, link) {
+    const ofLoad = link === 'load', held = ending(data.memory.filter((m) => Boolean(m.l) === ofLoad).flatMap((m) => Object.values(m.k)));
+    if (link === 'minutes') return [0, 1.03 * Math.max(...data.trials.map((t) => t.t))];
+    const driven = ofLoad ? ending(data.rates.map((r) => r.p)) : 0;
+    return [data.rates.some((r) => r.q) ? -BEFORE * driven : 0, Math.max(held, driven)];
+  }
+  function timeAxis(data, link, own) {
+    const [min, max] = reach(data, link), share = (x) => (100 * (x - min)) / (max - min || 1);
+    return { axis: { min, max }, window: own ? { link, start: share(own[0]), end: share(own[1]) } : { link } };
+  }
+  // The end of what was measured is rarely a round number, and is no tick then.
+  const odd = (x, last) => Math.abs(x - last) < 0.005 * last && Math.abs(x * 10 - Math.round(x * 10)) > 1e-6;  // about: the library rounds the ends of a zoom
+  const ticks = (last) => ({ formatter: (x) => (x < 0 || odd(x, last) ? '' : prefixed(x)) });
 
   const escaped = (text) => String(text).replace(/[&<>"]/g, (c) => ({ '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' }[c]));
   const tip = (data, v, lines) => `<b>${escaped(data.arms[v])}</b><br>${lines.map(escaped).join('<br>')}`;
@@ -118,9 +137,9 @@
         markLine: good.length ? { silent: true, symbol: 'none', precision: -1, label: { show: false }, lineStyle: { color: data.colours[v], type: 'dashed', width: 1.2, opacity: 0.9 }, data: [{ yAxis: large ? Math.exp(mean(good.map(Math.log))) : mean(good) }] } : undefined,
       });
     }
-    const label = `${metric.name} of every trial in ${data.cells[c]}, ${shown.length} trials of ${state.arms.size} arms`;
-    return base({ ...state, log }, state.time ? { name: 'minutes since the first trial' } : { name: 'block', minInterval: 1, min: blocks[0] - 0.5, max: blocks[blocks.length - 1] + 0.5, label: { formatter: (v) => (Number.isInteger(v) ? v : '') } },
-      { name: state.relative ? `${large ? 'factor' : relativeUnit(metric, unit)} against ${data.arms[0]}` : unit, ...(large ? perfrunnerFactors(shown.map(value)) : {}) }, series, { label });
+    const label = `${metric.name} of every trial in ${data.cells[c]}, ${shown.length} trials of ${state.arms.size} arms`, minutes = state.time ? timeAxis(data, 'minutes') : null;
+    return base({ ...state, log }, state.time ? { name: 'minutes since the first trial', ...minutes.axis, label: ticks(minutes.axis.max) } : { name: 'block', minInterval: 1, min: blocks[0] - 0.5, max: blocks[blocks.length - 1] + 0.5, label: { formatter: (v) => (Number.isInteger(v) ? v : '') } },
+      { name: state.relative ? `${large ? 'factor' : relativeUnit(metric, unit)} against ${data.arms[0]}` : unit, ...(large ? perfrunnerFactors(shown.map(value)) : {}) }, series, { label, window: minutes?.window });
   }
   const relativeUnit = (metric, unit) => (metric.effect === 'ratio' ? '%' : unit === '%' ? 'points' : unit);
 
@@ -158,11 +177,10 @@
     return base({ ...state, log: false }, { name: `% against ${data.arms[0]} in the same round` }, { name: '% of rounds', min: 0, axisLine: { onZero: false, lineStyle: { color: css('--soft') } } }, series, { label: `Histogram of the changes of single rounds in ${data.cells[c]}` });
   }
 
-  const BEFORE = 0.28;  // of the time that is measured: the room of what came before, however long it took
   function rates(data, state, c) {
     const its = data.rates.filter((r) => r.c === c && state.arms.has(r.v));
     if (!its.length) return null;
-    const series = [], soft = css('--soft'), last = Math.max(...its.map((r) => r.p[r.p.length - 1][0])), earlier = its.filter((r) => r.q), left = -BEFORE * last;
+    const series = [], soft = css('--soft'), last = ending(its.map((r) => r.p)), earlier = its.filter((r) => r.q), left = -BEFORE * last;
     const told = (q) => `${q[0]}: ${prefixed(q[2])} ops/s over ${q[1]} s`;
     for (const v of state.arms) {
       const mine = its.filter((r) => r.v === v);
@@ -180,9 +198,10 @@
     const areas = [...(earlier.length ? [area(earlier[0].q[0], left, 0, 'insideTop', 0.8)] : []), ...(ramp ? [area('ramp, not counted', 0, ramp, 'insideBottom', 0.5)] : []), ...(its[0].n ? [area(its[0].n, ramp || 0, last, 'insideTop', 0)] : [])];
     if (areas.length) series[0].markArea = { silent: true, itemStyle: { color: css('--grid') }, label: { color: soft, fontSize: 10, distance: 2 }, data: areas };
     if (earlier.length) series[0].markLine = { silent: true, symbol: 'none', label: { show: false }, lineStyle: { color: soft, type: 'solid', width: 1 }, data: [{ xAxis: 0 }] };
-    return base(state, { name: 'seconds of load', ...(earlier.length ? { min: left, max: last, axisTick: { show: false } } : { min: 0 }), label: { formatter: (x) => (x < 0 || (earlier.length && x === last && x % 1) ? '' : prefixed(x)) } },
+    const { axis, window } = timeAxis(data, 'load', [earlier.length ? left : 0, last]);
+    return base(state, { name: 'seconds of load', ...axis, ...(earlier.length ? { axisTick: { show: false } } : {}), label: ticks(last) },
       { name: 'operations per second', ...(state.log ? {} : { min: 0 }) }, series,
-      { label: `Operations per second inside the trials of ${data.cells[c]}${earlier.length ? `, after ${earlier[0].q[0]}` : ''}` });
+      { window, label: `Operations per second inside the trials of ${data.cells[c]}${earlier.length ? `, after ${earlier[0].q[0]}` : ''}` });
   }
 
   function memory(data, state, c, v) {
@@ -201,8 +220,9 @@
         data: across(rss).map((p) => ({ value: p, tip: tip(data, v, [`RSS ${prefixed(p[1])}B at ${p[0]} s`]) })) });
     }
     const top = Math.max(...data.memory.filter((m) => m.c === c).flatMap((m) => Object.values(m.k).flat().map((p) => p[1])));
-    return base({ ...state, log: false }, { name: 'seconds', min: 0 }, { ...upTo(top), name: 'bytes' }, series,
-      { label: `Memory over time of ${data.arms[v]} in ${data.cells[c]}: ${series.map((s) => s.name).join(', ')}` });
+    const last = ending(series.map((s) => s.data.map((d) => d.value))), { axis, window } = timeAxis(data, its[0].l ? 'load' : 'clock', [0, last]);
+    return base({ ...state, log: false }, { name: its[0].l ? 'seconds of load' : 'seconds', ...axis, label: ticks(last) }, { ...upTo(top), name: 'bytes' }, series,
+      { window, label: `Memory over time of ${data.arms[v]} in ${data.cells[c]}: ${series.map((s) => s.name).join(', ')}` });
   }
 
   function curve(data, state, c, op) {
@@ -277,12 +297,14 @@
   function figures(data, state, results) {
     const cells = [...state.cells], arms = [...state.arms], ops = [...new Set(data.latency.map((l) => l.op))];
     const each = (draw) => cells.map((c) => ({ name: data.cells[c], option: draw(c) })).filter((p) => p.option);
-    const name = data.metrics[state.metric].name, spoiled = data.trials.some((t) => !t.n && state.cells.has(t.c) && state.arms.has(t.v) && state.metric in t.m);
+    const { name, drift } = data.metrics[state.metric], drifts = state.time && drift.some(Boolean) ? drift : null;
+    const spoiled = data.trials.some((t) => !t.n && state.cells.has(t.c) && state.arms.has(t.v) && state.metric in t.m);
     // Each figure says which arm is which: it may be saved or printed without the rest of the page.
     const legend = (marked, shown = arms) => shown.map((v) => [data.arms[v], data.colours[v], marked ? markOf(v) : perfrunnerSample(v, data.arms.length)]), others = arms.filter((v) => v !== 0);
     const all = [
       { id: 'trials', title: state.time ? `Did the machine drift? ${name}, trial after trial` : `How much do trials spread? ${name} of every trial, joined by block`, legend: legend(true, state.relative ? others : arms),
-        words: `Dashed: the mean of an arm${spoiled ? '; faint: void or in a void block, does not count' : ''}.`, plots: each((c) => trials(data, state, c)) },
+        words: `Dashed: the mean of an arm${spoiled ? '; faint: void or in a void block, does not count' : ''}.${drifts ? ' Drift: of all arms, from the first block to the last, with its 95 % interval.' : ''}`,
+        plots: cells.map((c) => ({ name: drifts?.[c] ? `${data.cells[c]}: drift ${drifts[c]}` : data.cells[c], option: trials(data, state, c) })).filter((p) => p.option) },
       { id: 'rounds', title: 'Does the change hold from round to round?', legend: legend(false, others), words: 'Thin: medians of some rounds each; thick: the estimate of a block.', plots: each((c) => rounds(data, state, c)) },
       { id: 'spread', title: 'How far do single rounds spread?', legend: legend(false, others), words: 'Dashed: the estimate of all of them; the outermost hundredth is left out.', plots: each((c) => spread(data, state, c)) },
       { id: 'noise', title: 'Is the change larger than the noise of this host?', legend: [...legend(true, others), ['the noise floor', css('--grid')]], words: 'What two runs of one build can seem to differ by. Bars: 95 % intervals.', columns: 2, plots: data.noise.map((one) => ({ name: data.metrics[one.m].name, option: noise(data, state, one) })).filter((p) => p.option) },

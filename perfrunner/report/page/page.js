@@ -58,7 +58,8 @@
       const made = element('figure', { id: `figure-${figure.id}` }, element('figcaption', {}, figure.title), tools(figure, grid), legend, grid);
       for (const plot of figure.plots) {
         const box = element('div', { className: 'plot', tabIndex: 0, role: 'img', 'aria-label': `${figure.title} ${plot.option.aria.label.description}` });
-        Object.assign(box, { plot, figure: figure.id });
+        const { link = figure.id, start = 0, end = 100 } = plot.option.dataZoom[0] || {};
+        Object.assign(box, { plot, link, whole: [start, end] });
         grid.append(element('div', {}, element('h3', {}, plot.name), box));
         watcher.observe(box);
       }
@@ -81,25 +82,23 @@
     watcher.unobserve(box);
     if (box.chart || !box.isConnected) return;
     const chart = (box.chart = echarts.init(box, null, { renderer: 'svg' }));
-    if (state.zoom[box.figure] && box.plot.option.dataZoom.length) [box.plot.option.dataZoom[0].start, box.plot.option.dataZoom[0].end] = state.zoom[box.figure];
+    if (state.zoom[box.link] && box.plot.option.dataZoom.length) [box.plot.option.dataZoom[0].start, box.plot.option.dataZoom[0].end] = state.zoom[box.link];
     chart.setOption(box.plot.option);
     charts.push(chart);
     perfrunnerPoints(box, chart, (point) => point.trial !== undefined && choose(point.trial), (name) => light(data.arms.indexOf(name), chart));
     chart.on('datazoom', () => linked(box));
   }
-  // The other plots of a figure follow: their axes are the same.
+  // The others of its link follow, which is its figure, or its kind of time: a share of their axes is the same.
   function linked(box) {
     if (linking) return;
     linking = true;
     const [start, end] = [box.chart.getOption().dataZoom[0].start, box.chart.getOption().dataZoom[0].end].map((share) => +share.toFixed(2));
-    if (start > 0 || end < 100) state.zoom[box.figure] = [start, end];
-    else delete state.zoom[box.figure];
+    const whole = [start, end].every((share, n) => Math.abs(share - box.whole[n]) < 0.01);
+    if (whole) delete state.zoom[box.link];
+    else state.zoom[box.link] = [start, end];
     clearTimeout(later);
     later = setTimeout(writeAddress, 150);  // a wheel turns many times a second, and browsers limit changes of the address
-    for (const other of all('.plot', box.closest('figure'))) {
-      draw(other);
-      if (other !== box) other.chart.dispatchAction({ type: 'dataZoom', start, end });
-    }
+    for (const other of all('.plot')) if (other.chart && other !== box && other.link === box.link) perfrunnerZoom(other.chart, ...(whole ? other.whole : [start, end]));
     linking = false;
   }
 
@@ -110,7 +109,7 @@
       button('Save SVG', () => save(`${figure.id}.svg`, 'image/svg+xml', together(figure, boxes()).text)),
       button('Save PNG', () => png(`${figure.id}.png`, together(figure, boxes()))),
       button('Save CSV', () => save(`${figure.id}.csv`, 'text/csv', csv(figure))),
-      button('Zoom out', () => boxes().slice(0, 1).forEach((b) => { draw(b); perfrunnerZoom(b.chart, 0, 100); })));
+      button('Zoom out', () => boxes().slice(0, 1).forEach((b) => { draw(b); perfrunnerZoom(b.chart, ...b.whole); })));
   }
   // A figure as one picture: its title, its legend, its plots below each other.
   function together(figure, boxes) {

@@ -13,7 +13,9 @@ from browsing import drawn, report_trials
 from playwright.sync_api import expect as playwright_expect
 
 from perfrunner.analysis.cells import clean_blocks
+from perfrunner.analysis.drift import drift
 from perfrunner.report.numbers import DIVIDE_SIGN, TIMES_SIGN
+from perfrunner.spec.metrics import metric_type
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -416,16 +418,112 @@ def test_a_cell_of_thousands_is_not_written_in_millions(visit):
     assert re.search(r"\b[89]\d\.\d+ k ops/s", kept.locator("#trial").inner_text())
 
 
-def test_zoom_is_linked_within_a_figure(visit):
+SECONDS = "b => b.chart.getModel().getComponent('xAxis', 0).axis.scale.getExtent()"
+
+
+def test_a_zoom_shows_the_same_seconds_in_all_plots_of_throughput(visit):
+    """pillowfight ran for 8 seconds, append for 14: a share of one axis is not the same time as of the other."""
     tab = visit()
     plots = drawn(tab, "rates").locator(".plot")
+    own = [plot.evaluate(SECONDS) for plot in plots.all()]
+    assert [end for _, end in own] == pytest.approx([8, 8, 14, 14])
+    plots.first.focus()
+    for _ in range(2):
+        tab.keyboard.press("+")
+    start, end = plots.first.evaluate(SECONDS)
+    assert own[0][0] < start < end < own[0][1]
+    for plot in plots.all():
+        assert plot.evaluate(SECONDS) == pytest.approx([start, end], abs=0.02)
+    tab.keyboard.press("Escape")
+    assert [plot.evaluate(SECONDS) for plot in plots.all()] == [pytest.approx(ends) for ends in own]
+    playwright_expect(tab).not_to_have_url(re.compile("zoom"))
+    plots.nth(2).focus()
+    tab.keyboard.press("+")
+    tab.locator("#figure-rates").get_by_role("button", name="Zoom out").click()
+    assert [plot.evaluate(SECONDS) for plot in plots.all()] == [pytest.approx(ends) for ends in own]
+
+
+def test_memory_is_zoomed_with_throughput_where_it_has_its_seconds(visit):
+    """append is sampled from its load phase on, which throughput has before its zero."""
+    tab = visit()
+    rates, memory = (drawn(tab, name).locator(".plot") for name in ("rates", "memory"))
+    before = memory.nth(6).evaluate(SECONDS)
+    plot = rates.first
+    plot.focus()
+    tab.keyboard.press("+")
+    zoomed = plot.evaluate(SECONDS)
+    assert memory.nth(0).evaluate(SECONDS) == pytest.approx(zoomed, abs=0.02)  # of pillowfight
+    assert memory.nth(3).evaluate(SECONDS) == pytest.approx(zoomed, abs=0.02)
+    assert memory.nth(6).evaluate(SECONDS) == before  # of append
+    memory.nth(6).focus()
+    tab.keyboard.press("+")
+    assert memory.nth(6).evaluate(SECONDS) != before
+    assert memory.nth(9).evaluate(SECONDS) == memory.nth(6).evaluate(SECONDS)
+    assert plot.evaluate(SECONDS) == pytest.approx(zoomed)
+
+
+def test_memory_goes_by_the_clock_where_arms_took_turns(browser, rounds_page):
+    context = browser.new_context(viewport={"width": 1400, "height": 900})
+    tab = context.new_page()
+    tab.goto(rounds_page.as_uri(), wait_until="load")
+    rates, memory = (drawn(tab, name).locator(".plot").first for name in ("rates", "memory"))
+    before = memory.evaluate(SECONDS)
+    rates.focus()
+    tab.keyboard.press("+")
+    found, name = (
+        memory.evaluate(SECONDS),
+        memory.evaluate("b => b.chart.getOption().xAxis[0].name"),
+    )
+    context.close()
+    assert found == before
+    assert name == "seconds"
+
+
+def test_trials_in_order_of_time_have_the_same_minutes(visit):
+    tab = visit(state="time=1")
+    plots = drawn(tab, "trials").locator(".plot")
+    spans = [plot.evaluate(SECONDS) for plot in plots.all()]
+    assert spans == [spans[0]] * 4
     plots.first.focus()
     tab.keyboard.press("+")
+    zoomed = [plot.evaluate(SECONDS) for plot in plots.all()]
+    assert zoomed == [zoomed[0]] * 4
+    assert zoomed != spans
+
+
+def test_the_drift_of_each_cell_is_told_with_its_interval(visit, page):
+    """It is the analysis's figure, whatever is drawn."""
+    tab = visit(state="time=1")
+    cells = clean_blocks(report_trials(page))
+    metric = metric_type("ops_per_s")
+    titles = drawn(tab, "trials").locator("h3").all_inner_texts()
+    for title, (cell, blocks) in zip(titles, cells.items(), strict=True):
+        found = drift(blocks, metric)
+        assert title.startswith(f"{cell}: drift ")
+        low, high = found.ci95
+        told = [
+            float(part.replace("\u2212", "-"))
+            for part in re.findall(r"[+\u2212]?\d+\.\d+", title)[-3:]
+        ]
+        assert told == pytest.approx(
+            [100 * (end - 1) for end in (found.estimate, low, high)], abs=0.06
+        )
+    assert "drift" not in visit().locator("#figure-trials").inner_text().lower()
+
+
+def test_zoom_is_linked_within_a_figure(visit):
+    tab = visit()
+    plots = drawn(tab, "trials").locator(".plot")
     window = "b => [b.chart.getOption().dataZoom[0].start, b.chart.getOption().dataZoom[0].end]"
+    other = drawn(tab, "rates").locator(".plot").first
+    whole = other.evaluate(window)
+    plots.first.focus()
+    tab.keyboard.press("+")
     start, end = plots.first.evaluate(window)
     assert start > 10
     assert end < 90
     assert plots.nth(3).evaluate(window) == [start, end]
+    assert other.evaluate(window) == whole
     tab.keyboard.press("Escape")
     assert plots.nth(3).evaluate(window) == [0, 100]
 
@@ -522,8 +620,8 @@ def test_order_and_zoom_are_in_the_address(visit):
     assert "#" not in again.url
     fresh = visit().locator("[data-cell='1'] table.results").first.evaluate(order)
     assert table.evaluate(order) == fresh != seen[1]
-    zoomed = drawn(again, "rates").locator(".plot").nth(2)
-    assert zoomed.evaluate(window) == [0, 100]
+    reset = drawn(again, "rates").locator(".plot").nth(2).evaluate(SECONDS)
+    assert reset[1] == pytest.approx(14)
 
 
 @pytest.mark.parametrize("state", ["sort=99.1,0.77,x", "zoom=rates:90~10,rates:5~500,nothing"])

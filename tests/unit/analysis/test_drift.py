@@ -1,0 +1,96 @@
+"""Drift over a run: its slope and interval, against scipy.stats and against runs that drift as planted."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from perfrunner.analysis.cells import clean_blocks
+from perfrunner.analysis.drift import drift
+from perfrunner.spec.metrics import metric_type
+
+
+@pytest.fixture
+def cell(sim, rng):
+    """Ten blocks of three arms in one cell."""
+    (found,) = clean_blocks(sim(rng, variants=("a", "b", "c")).trials).values()
+    return found
+
+
+def planted(cell, metric, value):
+    """With value(arm's place, share of the time, block) as the metric of each trial."""
+    first, last = (
+        float(np.mean([t.started_at.timestamp() for t in cell.blocks[b]])) for b in (1, 10)
+    )
+    arms = [trial.variant for trial in cell.blocks[1]]
+    blocks = {}
+    for block, trials in cell.blocks.items():
+        at = float(np.mean([t.started_at.timestamp() for t in trials]))
+        share = (at - first) / (last - first)
+        blocks[block] = tuple(
+            replace(t, metrics={metric: value(arms.index(t.variant), share, block)}) for t in trials
+        )
+    return replace(cell, blocks=blocks)
+
+
+def test_a_line_is_found_whatever_the_arms_levels_are(cell):
+    found = drift(
+        planted(cell, "ops_per_s", lambda arm, x, _: (arm + 1) * 1e5 * 0.97**x),
+        metric_type("ops_per_s"),
+    )
+    assert found.kind == "ratio"
+    assert found.blocks == 10
+    assert found.estimate == pytest.approx(0.97, abs=1e-9)
+    assert found.ci95 == pytest.approx((0.97, 0.97), abs=1e-6)
+
+
+def test_percentages_drift_in_points(cell):
+    metric = metric_type("fragmentation_rss")
+    found = drift(planted(cell, metric.id, lambda arm, x, _: 20 + 5 * arm + 3 * x), metric)
+    assert (found.kind, found.estimate) == ("difference", pytest.approx(3, abs=1e-9))
+
+
+def test_the_interval_is_scipys(cell):
+    rng = np.random.default_rng(3)
+    noise = rng.normal(0, 0.02, 11)
+    found = drift(
+        planted(cell, "ops_per_s", lambda arm, x, b: (arm + 1) * math.exp(0.01 * x + noise[b])),
+        metric_type("ops_per_s"),
+    )
+    at = np.array(
+        [np.mean([t.started_at.timestamp() for t in its]) for its in cell.blocks.values()]
+    )
+    x = (at - at.min()) / np.ptp(at)
+    line = stats.linregress(x, 0.01 * x + noise[list(cell.blocks)])
+    half = stats.t.isf(0.025, 8) * line.stderr
+    assert math.log(found.estimate) == pytest.approx(line.slope)
+    assert [math.log(end) for end in found.ci95] == pytest.approx(
+        [line.slope - half, line.slope + half]
+    )
+
+
+def test_the_interval_covers_what_was_planted(cell):
+    """The noise of a block is all its arms' at once: arms are no repetitions of it."""
+    rng = np.random.default_rng(11)
+    covered = 0
+    for _ in range(200):
+        host = rng.normal(0, 0.02, 11)
+        made = planted(
+            cell, "ops_per_s",
+            lambda arm, x, b, host=host: (arm + 1) * math.exp(-0.02 * x + host[b] + rng.normal(0, 0.002)),
+        )  # fmt: skip
+        low, high = drift(made, metric_type("ops_per_s")).ci95
+        covered += low <= math.exp(-0.02) <= high
+    assert 180 <= covered <= 199  # 95 % of 200, give or take three standard deviations
+
+
+def test_too_few_blocks_and_values_without_a_ratio_have_none(cell):
+    metric = metric_type("ops_per_s")
+    few = replace(cell, blocks={b: its for b, its in cell.blocks.items() if b <= 5})
+    assert drift(few, metric) is None
+    assert drift(planted(cell, metric.id, lambda *_: 0.0), metric) is None
+    assert drift(cell, metric_type("rss_bytes")) is None
