@@ -176,11 +176,14 @@ class Bucket : private MutationSink {
     virtual OpStatus findTombstone(Vbid, std::string_view /*key*/, std::optional<ItemMeta>&) {
         return OpStatus::Ok;
     }
+    /// While it is held nothing of the vBucket is stored; empty where nothing ever is.
+    using FlushLock = std::unique_lock<std::mutex>;
+    virtual FlushLock lockForFlush(Vbid) { return {}; }
     /// Forgets at least what the vBucket has above `seqno`; `left` is what the store is to know of
     /// it when that is everything. It is dead meanwhile; false when the store refuses, and then
-    /// nothing has changed.
+    /// nothing has changed. `lock` is the vBucket's.
     virtual bool discardAbove(VBucket& vbucket, Seqno seqno, const PersistedVbState& left,
-                              const OpTime& now);
+                              const OpTime& now, const FlushLock& lock);
     /// Frees the vBuckets; a derived class whose threads use them calls it after stopping those, in
     /// its destructor.
     void destroyVBuckets();

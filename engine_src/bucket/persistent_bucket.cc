@@ -151,10 +151,9 @@ bool PersistentBucket::syncStores() {
 }
 
 bool PersistentBucket::discardAbove(VBucket& vbucket, Seqno seqno, const PersistedVbState& left,
-                                    const OpTime& now) {
+                                    const OpTime& now, const FlushLock& /*lock*/) {
     const Vbid vbid = vbucket.id();
     VbFlushTarget& target = *targets_[vbid.get()];
-    const auto lock = target.lockForFlush();
     VBucket::EmptyRoom room = vbucket.makeEmptyRoom();
     KVStore& store = storeOf(vbid);
     bool begun = false;

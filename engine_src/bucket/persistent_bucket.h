@@ -104,7 +104,8 @@ class PersistentBucket final : public Bucket {
     /// By the store's rollback where it can, which may go back further, or else everything: the
     /// next seqno is 1 then.
     bool discardAbove(VBucket& vbucket, Seqno seqno, const PersistedVbState& left,
-                      const OpTime& now) override;
+                      const OpTime& now, const FlushLock& lock) override;
+    FlushLock lockForFlush(Vbid vbid) override { return targetOf(vbid).lockForFlush(); }
     void queueFlush(Vbid vbid) noexcept;
     void stopFlushing();
     void loadShard(Shard& shard, bool clean, WarmupResult& result);
