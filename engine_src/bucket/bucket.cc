@@ -176,11 +176,15 @@ size_t Bucket::resizeHashTables() {
     return resized;
 }
 
-size_t Bucket::purgeTombstones(const OpTime& now) {
+size_t Bucket::purgeTombstonesOf(Vbid vbid, const OpTime& now) {
     const BucketMemoryGuard guard(memory_);
+    return vbucket(vbid).purgeTombstones(config_.ephemeralPurgeAgeS, now);
+}
+
+size_t Bucket::purgeTombstones(const OpTime& now) {
     size_t purged = 0;
-    for (const auto& vbucket : vbuckets_) {
-        purged += vbucket->purgeTombstones(config_.ephemeralPurgeAgeS, now);
+    for (uint16_t vb = 0; vb < vbucketCount(); ++vb) {
+        purged += purgeTombstonesOf(Vbid{vb}, now);
     }
     return purged;
 }

@@ -131,7 +131,9 @@ class Bucket : private MutationSink {
     size_t resizeHashTables();
     /// Frees tombstones past the purge age (ephemeral: in memory; persistent: on disk, it waits for
     /// the store). A DCP client that has seen less than they say starts over. How many.
-    virtual size_t purgeTombstones(const OpTime& now);
+    virtual size_t purgeTombstonesOf(Vbid vbid, const OpTime& now);
+    /// The same of all vBuckets.
+    size_t purgeTombstones(const OpTime& now);
     /// Closes due checkpoints and frees those that no cursor needs; how many were freed. When
     /// checkpoints take too much of the quota, or the bucket is above its high watermark, also
     /// expels what all cursors have passed and drops slow cursors

@@ -78,7 +78,7 @@ class PersistentBucket final : public Bucket {
     /// data is lost.
     bool persistAll();
 
-    size_t purgeTombstones(const OpTime& now) override;
+    size_t purgeTombstonesOf(Vbid vbid, const OpTime& now) override;
     [[nodiscard]] size_t itemsToPersist() const override;
     [[nodiscard]] Seqno persistedSeqno(Vbid vbid) const {
         return targets_[vbid.get()]->persistedSeqno();
