@@ -341,9 +341,9 @@ TEST_P(AllocationFailure, AtThePromotionOfAReplica) {
 TEST(KeyLocks, ALookUpAllocatesNothing) {
     const std::string key(100, 'k');
     KeyLocks locks;
-    locks.lock(key, Cas{7}, 10, 20);
+    const Cas cas = locks.lock(key, 10, 20);
     allocationsLeft = 0;
-    EXPECT_EQ(locks.holder(key, 11), Cas{7});
+    EXPECT_EQ(locks.holder(key, 11), cas);
     EXPECT_EQ(locks.holder(std::string_view(key).substr(1), 11), Cas{});
     locks.unlock(key);
     EXPECT_EQ(locks.holder(key, 11), Cas{});

@@ -94,7 +94,8 @@ OpStatus Bucket::deleteVBucket(Vbid vbid, const OpTime& now) {
     if (target.state() != VbState::Dead) {
         return OpStatus::Invalid;
     }
-    if (!discardAbove(target, Seqno{0}, {.state = static_cast<uint8_t>(VbState::Dead)}, now)) {
+    if (!discardAbove(target, Seqno{0}, {.state = static_cast<uint8_t>(VbState::Dead)}, now,
+                      lockForFlush(vbid))) {
         return OpStatus::TmpFail;
     }
     target.failoverLog().replace({});
@@ -112,15 +113,20 @@ Bucket::RollBack Bucket::rollBackReplica(Vbid vbid, uint64_t term, Seqno seqno, 
     }
     const PersistedVbState left{.state = static_cast<uint8_t>(VbState::Replica),
                                 .failoverLog = target.failoverLog().entries()};
-    target.setState(VbState::Dead);
     bool done = false;
-    try {
-        done = discardAbove(target, seqno, left, now);
-    } catch (...) {
+    {
+        // From before it is dead until it is a replica again: a flush in between would store that
+        // it is dead, and a crash then would make it so for good.
+        const FlushLock flushLock = lockForFlush(vbid);
+        target.setState(VbState::Dead);
+        try {
+            done = discardAbove(target, seqno, left, now, flushLock);
+        } catch (...) {
+            target.setState(VbState::Replica);
+            throw;
+        }
         target.setState(VbState::Replica);
-        throw;
     }
-    target.setState(VbState::Replica);
     onStateChange(target, now);
     if (!done) {
         return RollBack::StoreFailed;
@@ -143,7 +149,7 @@ bool Bucket::adoptHistory(Vbid vbid, uint64_t term, std::vector<FailoverEntry> l
 }
 
 bool Bucket::discardAbove(VBucket& vbucket, Seqno /*seqno*/, const PersistedVbState& /*left*/,
-                          const OpTime& now) {
+                          const OpTime& now, const FlushLock& /*lock*/) {
     vbucket.clear({}, now);
     return true;
 }
@@ -170,11 +176,15 @@ size_t Bucket::resizeHashTables() {
     return resized;
 }
 
-size_t Bucket::purgeTombstones(const OpTime& now) {
+size_t Bucket::purgeTombstonesOf(Vbid vbid, const OpTime& now) {
     const BucketMemoryGuard guard(memory_);
+    return vbucket(vbid).purgeTombstones(config_.ephemeralPurgeAgeS, now);
+}
+
+size_t Bucket::purgeTombstones(const OpTime& now) {
     size_t purged = 0;
-    for (const auto& vbucket : vbuckets_) {
-        purged += vbucket->purgeTombstones(config_.ephemeralPurgeAgeS, now);
+    for (uint16_t vb = 0; vb < vbucketCount(); ++vb) {
+        purged += purgeTombstonesOf(Vbid{vb}, now);
     }
     return purged;
 }

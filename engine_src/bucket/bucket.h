@@ -131,7 +131,9 @@ class Bucket : private MutationSink {
     size_t resizeHashTables();
     /// Frees tombstones past the purge age (ephemeral: in memory; persistent: on disk, it waits for
     /// the store). A DCP client that has seen less than they say starts over. How many.
-    virtual size_t purgeTombstones(const OpTime& now);
+    virtual size_t purgeTombstonesOf(Vbid vbid, const OpTime& now);
+    /// The same of all vBuckets.
+    size_t purgeTombstones(const OpTime& now);
     /// Closes due checkpoints and frees those that no cursor needs; how many were freed. When
     /// checkpoints take too much of the quota, or the bucket is above its high watermark, also
     /// expels what all cursors have passed and drops slow cursors
@@ -176,11 +178,14 @@ class Bucket : private MutationSink {
     virtual OpStatus findTombstone(Vbid, std::string_view /*key*/, std::optional<ItemMeta>&) {
         return OpStatus::Ok;
     }
+    /// While it is held nothing of the vBucket is stored; empty where nothing ever is.
+    using FlushLock = std::unique_lock<std::mutex>;
+    virtual FlushLock lockForFlush(Vbid) { return {}; }
     /// Forgets at least what the vBucket has above `seqno`; `left` is what the store is to know of
     /// it when that is everything. It is dead meanwhile; false when the store refuses, and then
-    /// nothing has changed.
+    /// nothing has changed. `lock` is the vBucket's.
     virtual bool discardAbove(VBucket& vbucket, Seqno seqno, const PersistedVbState& left,
-                              const OpTime& now);
+                              const OpTime& now, const FlushLock& lock);
     /// Frees the vBuckets; a derived class whose threads use them calls it after stopping those, in
     /// its destructor.
     void destroyVBuckets();

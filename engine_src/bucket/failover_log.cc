@@ -1,6 +1,6 @@
 #include "bucket/failover_log.h"
 
-#include <random>
+#include "bucket/random_bits.h"
 
 namespace kv {
 
@@ -8,14 +8,11 @@ namespace {
 
 /// Never 0, at most 48 bits (some clients keep uuids in doubles).
 VbUuid randomUuid() {
-    static std::mutex mutex;
-    static std::mt19937_64 random = [] {
-        std::random_device device;
-        std::seed_seq seed{device(), device(), device(), device()};
-        return std::mt19937_64(seed);
-    }();
-    const std::lock_guard lock(mutex);
-    return VbUuid{std::uniform_int_distribution<uint64_t>(1, (uint64_t{1} << 48) - 1)(random)};
+    uint64_t bits = 0;
+    while (bits == 0) {
+        bits = randomBits() >> 16U;
+    }
+    return VbUuid{bits};
 }
 
 }  // namespace

@@ -2,9 +2,25 @@
 
 #include <algorithm>
 
+#include "bucket/random_bits.h"
+
 namespace kv {
 
-void KeyLocks::lock(std::string_view key, Cas cas, uint32_t nowSeconds, uint32_t untilSeconds) {
+namespace {
+
+/// From kCasBound on; not all ones, which is what others see of a locked document.
+Cas newCas() {
+    uint64_t bits = ~uint64_t{0};
+    while (bits == ~uint64_t{0}) {
+        bits = randomBits() | kCasBound;
+    }
+    return Cas{bits};
+}
+
+}  // namespace
+
+Cas KeyLocks::lock(std::string_view key, uint32_t nowSeconds, uint32_t untilSeconds) {
+    const Cas cas = newCas();
     const std::lock_guard lock(mutex_);
     if (held_.size() >= clearAt_) {
         std::erase_if(held_,
@@ -12,6 +28,7 @@ void KeyLocks::lock(std::string_view key, Cas cas, uint32_t nowSeconds, uint32_t
         clearAt_ = std::max(kLeastToClear, 2 * held_.size());
     }
     held_.insert_or_assign(std::string(key), Held{cas, untilSeconds});
+    return cas;
 }
 
 Cas KeyLocks::holder(std::string_view key, uint32_t nowSeconds) {

@@ -1,11 +1,11 @@
 // KeyLocks: the keys of one vBucket that get-and-lock holds, beside the hash table because they are
 // few.
 //
-// A lock does not change the document: it has a CAS of its own, valid until the lock goes, which
-// the caller takes from the clock of the mutations' CAS: no mutation and no other lock has it,
-// before a restart or after it. Locks that have run out are forgotten at the latest when there are
-// twice as many as were left at the last clearing. Threads: any; lock order: hash-bucket lock, then
-// this one.
+// A lock does not change the document: it has a CAS of its own, valid until the lock goes: a random
+// one from where no mutation's CAS is, since neither lock nor CAS is stored, and the clock may be
+// set back, and yet no lock of after a restart may have the CAS of one of before. Locks that have
+// run out are forgotten at the latest when there are twice as many as were left at the last
+// clearing. Threads: any; lock order: hash-bucket lock, then this one.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ namespace kv {
 
 class KeyLocks {
   public:
-    /// Locks the key from now on until `untilSeconds`; `cas` opens it.
-    void lock(std::string_view key, Cas cas, uint32_t nowSeconds, uint32_t untilSeconds);
+    /// Locks the key from now on until `untilSeconds`; what it returns opens it.
+    Cas lock(std::string_view key, uint32_t nowSeconds, uint32_t untilSeconds);
     /// The CAS that opens the key, or Cas{0} when its lock has run out (it is forgotten then).
     [[nodiscard]] Cas holder(std::string_view key, uint32_t nowSeconds);
     void unlock(std::string_view key);

@@ -151,10 +151,9 @@ bool PersistentBucket::syncStores() {
 }
 
 bool PersistentBucket::discardAbove(VBucket& vbucket, Seqno seqno, const PersistedVbState& left,
-                                    const OpTime& now) {
+                                    const OpTime& now, const FlushLock& /*lock*/) {
     const Vbid vbid = vbucket.id();
     VbFlushTarget& target = *targets_[vbid.get()];
-    const auto lock = target.lockForFlush();
     VBucket::EmptyRoom room = vbucket.makeEmptyRoom();
     KVStore& store = storeOf(vbid);
     bool begun = false;
@@ -190,22 +189,20 @@ bool PersistentBucket::discardAbove(VBucket& vbucket, Seqno seqno, const Persist
     return true;
 }
 
-size_t PersistentBucket::purgeTombstones(const OpTime& now) {
+size_t PersistentBucket::purgeTombstonesOf(Vbid vbid, const OpTime& now) {
     const BucketMemoryGuard guard(memory());
     const uint32_t until = now.seconds - std::min(now.seconds, config().persistentPurgeAgeS);
-    size_t purged = 0;
-    for (const auto& target : targets_) {
-        if (target->oldestTombstone() > until) {
-            continue;
-        }
-        try {
-            purged += target->purgeStored(storeOf(target->vbid()), until);
-        } catch (const StoreError& error) {
-            const NonBucketGuard nobody;
-            log::warn("vb {}: purge of tombstones: {}", target->vbid().get(), error.what());
-        }
+    VbFlushTarget& target = *targets_[vbid.get()];
+    if (target.oldestTombstone() > until) {
+        return 0;
     }
-    return purged;
+    try {
+        return target.purgeStored(storeOf(vbid), until);
+    } catch (const StoreError& error) {
+        const NonBucketGuard nobody;
+        log::warn("vb {}: purge of tombstones: {}", vbid.get(), error.what());
+        return 0;
+    }
 }
 
 size_t PersistentBucket::itemsToPersist() const {

@@ -78,7 +78,7 @@ class PersistentBucket final : public Bucket {
     /// data is lost.
     bool persistAll();
 
-    size_t purgeTombstones(const OpTime& now) override;
+    size_t purgeTombstonesOf(Vbid vbid, const OpTime& now) override;
     [[nodiscard]] size_t itemsToPersist() const override;
     [[nodiscard]] Seqno persistedSeqno(Vbid vbid) const {
         return targets_[vbid.get()]->persistedSeqno();
@@ -104,7 +104,8 @@ class PersistentBucket final : public Bucket {
     /// By the store's rollback where it can, which may go back further, or else everything: the
     /// next seqno is 1 then.
     bool discardAbove(VBucket& vbucket, Seqno seqno, const PersistedVbState& left,
-                      const OpTime& now) override;
+                      const OpTime& now, const FlushLock& lock) override;
+    FlushLock lockForFlush(Vbid vbid) override { return targetOf(vbid).lockForFlush(); }
     void queueFlush(Vbid vbid) noexcept;
     void stopFlushing();
     void loadShard(Shard& shard, bool clean, WarmupResult& result);

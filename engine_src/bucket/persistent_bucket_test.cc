@@ -459,6 +459,26 @@ TEST_F(PersistentBucketTest, AReplicaWhoseDiskFailsInARollBackIsEmpty) {
     EXPECT_EQ(get("d"), "new");
 }
 
+TEST_F(PersistentBucketTest, TheCasOfALockIsNotGivenAgainAfterACrash) {
+    open(fake_);
+    set("k", "v");
+    fake_.advance(1s);
+    // Mutations' CAS go on from the last stored one where the clock is behind it.
+    const OpTime early = OpTime::fromNanos(1'000'000'000);
+    const auto lock = [&] {
+        const BucketMemoryGuard guard(bucket_->memory());
+        return bucket_->getAndLock(Vbid{0}, "k", 30, early);
+    };
+    const OpResult before = lock();
+    close();
+    open(fake_);
+    const OpResult after = lock();
+    ASSERT_TRUE(before.ok() && after.ok());
+    const BucketMemoryGuard guard(bucket_->memory());
+    EXPECT_EQ(bucket_->store(Vbid{0}, "k", StoreMode::Set, "x", {.cas = before.cas}, early).status,
+              OpStatus::Locked);
+}
+
 TEST_F(PersistentBucketTest, TheStoresAreSyncedAtTheirInterval) {
     persistence_.syncInterval = 500ms;
     open(fake_);

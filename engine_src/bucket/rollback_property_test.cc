@@ -1,6 +1,7 @@
 // Random histories with de-duplication wherever there is any (in a snapshot of the source, in a
-// checkpoint here, in a flush), and commits, restarts and rollbacks at random moments: after a
-// rollback a vBucket has exactly what its history had at the seqno that it says.
+// checkpoint here, in a flush), and commits, restarts, purges and rollbacks at random moments:
+// after a rollback a vBucket has exactly what its history had at the seqno that it says, and a
+// client that was here before and is not sent back to 0 gets what it has missed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -50,7 +51,7 @@ class Lab {
 
     void run(int steps) {
         for (int step = 0; step < steps && !testing::Test::HasFailure(); ++step) {
-            switch (pick(24)) {
+            switch (pick(28)) {
                 case 0:
                     sourceLosesItsEnd();
                     break;
@@ -64,7 +65,17 @@ class Lab {
                     changeSides();
                     break;
                 case 4:
-                    (void)bucket_->purgeTombstones(OpTime::now());
+                    if (pick(2) == 0) {
+                        (void)bucket_->purgeTombstones(OpTime::now());
+                    }
+                    break;
+                case 8:
+                case 9:
+                    connectClient();
+                    break;
+                case 10:
+                case 11:
+                    resumeClients();
                     break;
                 case 5:
                 case 6:
@@ -83,6 +94,9 @@ class Lab {
     [[nodiscard]] size_t rollbacks() const { return rollbacks_; }
     /// Those that kept something.
     [[nodiscard]] size_t partial() const { return partial_; }
+    /// Of clients, that went on from where they were; and that had missed purged deletions.
+    [[nodiscard]] size_t resumed() const { return resumed_; }
+    [[nodiscard]] size_t startedOver() const { return startedOver_; }
 
   private:
     uint32_t pick(uint32_t below) {
@@ -143,10 +157,16 @@ class Lab {
             pending_.push_back(seqno);
         }
         std::sort(pending_.begin(), pending_.end());
+        // Who starts from 0 gets no deletions that the source has purged, which is never its last.
+        const auto size = static_cast<uint32_t>(history_.size());
+        const uint64_t purged =
+                high() == 0 && pick(2) == 0 ? size - 1 - pick(std::min(size, uint32_t{30})) : 0;
+        std::erase_if(pending_,
+                      [&](uint64_t seqno) { return seqno <= purged && !history_[seqno - 1].live; });
         const BucketMemoryGuard guard(bucket_->memory());
         ASSERT_EQ(vbucket().beginReplicated(vbucket().term(),
                                             {Seqno{high() + 1}, Seqno{history_.size()}},
-                                            CheckpointType::Memory, OpTime::now()),
+                                            CheckpointType::Memory, OpTime::now(), Seqno{purged}),
                   OpStatus::Ok);
     }
     void receive() {
@@ -190,6 +210,7 @@ class Lab {
         ++rollbacks_;
         partial_ += high() != 0 ? 1U : 0U;
         ASSERT_LE(high(), back);
+        forgetClientsAbove(history_.size());
         EXPECT_LE(vbucket().checkpoints().currentSnapshot().end.get(), high()) << "it is whole";
         EXPECT_EQ(stored(), truth(high())) << "at " << high() << " of " << back;
     }
@@ -209,11 +230,45 @@ class Lab {
         const uint64_t shared = vbucket().failoverLog().entries().front().seqno.get();
         if (shared == high()) {
             history_.resize(high());
+            forgetClientsAbove(high());
             EXPECT_EQ(stored(), truth(high())) << "what an active copy stored is whole";
         } else {  // promoted when a part of a snapshot was stored: it follows who has the whole
             set(VbState::Replica);
             rollBack(shared);
         }
+    }
+
+    /// The last stored seqno where what is stored is whole; else 0.
+    Seqno wholeUpTo() {
+        const auto state = bucket_->storeOf(Vbid{0}).loadVbState(Vbid{0});
+        return state && state->highSeqno == state->snapshot.end ? state->highSeqno : Seqno{};
+    }
+    /// A client that has all that is stored.
+    void connectClient() {
+        if (const Seqno high = wholeUpTo(); high != Seqno{}) {
+            clients_.push_back({high, stored()});
+        }
+    }
+    /// Each that was here before, or at the source, reads what is stored above where it was.
+    void resumeClients() {
+        const Seqno high = wholeUpTo();
+        for (auto& [seqno, documents] : clients_) {
+            if (seqno > high) {
+                continue;
+            }
+            if (seqno < vbucket().purgedSeqno()) {
+                ++startedOver_;
+                continue;
+            }
+            apply(next(seqno), documents);
+            ++resumed_;
+            EXPECT_EQ(documents, stored()) << "from " << seqno.get();
+        }
+        std::erase_if(clients_, [&](const Client& client) { return client.seqno <= high; });
+    }
+    /// Their history is not this one any more: they roll back.
+    void forgetClientsAbove(uint64_t seqno) {
+        std::erase_if(clients_, [&](const Client& client) { return client.seqno.get() > seqno; });
     }
 
     /// A takeover, and the way back.
@@ -223,6 +278,7 @@ class Lab {
         } else if (pending_.empty() &&
                    vbucket().checkpoints().currentSnapshot().end.get() <= high()) {
             history_.resize(high());
+            forgetClientsAbove(high());
             set(VbState::Active);
         }
     }
@@ -251,14 +307,20 @@ class Lab {
     }
     Documents stored() {
         Documents result;
+        apply(Seqno{1}, result);
+        return result;
+    }
+    /// What is stored from that seqno on.
+    void apply(Seqno from, Documents& to) {
         const auto scan =
-                bucket_->storeOf(Vbid{0}).openSeqnoScan(Vbid{0}, Seqno{1}, Seqno{~uint64_t{0}});
+                bucket_->storeOf(Vbid{0}).openSeqnoScan(Vbid{0}, from, Seqno{~uint64_t{0}});
         for (StoredDoc doc; scan != nullptr && scan->next(doc);) {
-            if (!isDeletion(doc.op)) {
-                result[std::string(doc.key)] = {doc.meta.seqno.get(), std::string(doc.value)};
+            if (isDeletion(doc.op)) {
+                to.erase(std::string(doc.key));
+            } else {
+                to[std::string(doc.key)] = {doc.meta.seqno.get(), std::string(doc.value)};
             }
         }
-        return result;
     }
     Documents inMemory() {
         Documents result;
@@ -282,6 +344,13 @@ class Lab {
     std::unique_ptr<PersistentBucket> bucket_;
     uint32_t keys_{0};
     std::vector<Version> history_;  ///< the active copy's, wherever it is
+    struct Client {
+        Seqno seqno;
+        Documents documents;
+    };
+    std::vector<Client> clients_;
+    size_t resumed_{0};
+    size_t startedOver_{0};
     std::deque<uint64_t> pending_;  ///< of the snapshot that the replica receives
     size_t rollbacks_{0};
     size_t partial_{0};
@@ -290,15 +359,23 @@ class Lab {
 TEST(RollbackPropertyTest, WhatIsLeftIsWhatTheHistoryHad) {
     size_t rollbacks = 0;
     size_t partial = 0;
+    size_t resumed = 0;
+    size_t startedOver = 0;
     for (uint32_t seed = 1; seed <= 12 && !testing::Test::HasFailure(); ++seed) {
         SCOPED_TRACE("seed " + std::to_string(seed));
         Lab lab(seed);
-        lab.run(500);
+        lab.run(600);
         rollbacks += lab.rollbacks();
         partial += lab.partial();
+        resumed += lab.resumed();
+        startedOver += lab.startedOver();
     }
     EXPECT_GT(rollbacks, 100U);
-    EXPECT_GT(partial, 30U) << "starting over each time would prove nothing";
+    EXPECT_GT(partial, 20U) << "starting over each time would prove nothing";
+    EXPECT_GT(resumed, 100U);
+    EXPECT_GT(startedOver, 10U);
+    RecordProperty("resumed", static_cast<int>(resumed));
+    RecordProperty("startedOver", static_cast<int>(startedOver));
     RecordProperty("rollbacks", static_cast<int>(rollbacks));
     RecordProperty("partial", static_cast<int>(partial));
 }

@@ -258,8 +258,7 @@ OpResult VBucket::getAndLock(std::string_view key, uint32_t seconds, const OpTim
         if (result.ok()) {
             const uint32_t duration =
                     seconds == 0 || seconds > kMaxLockSeconds ? kDefaultLockSeconds : seconds;
-            result.cas = checkpoints_.newCas(now.nanos);
-            keyLocks_.lock(key, result.cas, now.seconds, now.seconds + duration);
+            result.cas = keyLocks_.lock(key, now.seconds, now.seconds + duration);
             value.setLocked(true);
         }
         return result;

@@ -93,11 +93,6 @@ std::optional<QueueResult> CheckpointManager::assignOnly(uint64_t coarseNowNs) {
     return QueueResult{seqno, nextCas(coarseNowNs), QueueStatus::NewItem};
 }
 
-Cas CheckpointManager::newCas(uint64_t coarseNowNs) {
-    const auto lock = log_.lock();
-    return nextCas(coarseNowNs);
-}
-
 void CheckpointManager::noteTombstoneRemoved(std::string_view key, Seqno seqno) {
     const auto lock = log_.lock();
     Checkpoint& open = log_.open();

@@ -55,8 +55,6 @@ class CheckpointManager {
     /// seqno and CAS and is done; otherwise empty, and the caller makes the item and calls
     /// queueDirty. Both generated.
     std::optional<QueueResult> assignOnly(uint64_t coarseNowNs);
-    /// A CAS that no mutation gets: the key locks' are from the same clock.
-    [[nodiscard]] Cas newCas(uint64_t coarseNowNs);
     /// The tombstone's StoredValue left the hash table after its deletion was persisted; a later
     /// mutation of the key comes with previous = 0. The caller holds the hash-bucket lock of the
     /// key.

@@ -11,8 +11,7 @@ BackgroundTasks::BackgroundTasks(Executor& executor, Bucket& bucket, const TaskP
     every("expiry_pager", periods.expiry, [&bucket] { return bucket.expirePass(OpTime::now()); });
     every("hash_table_resizer", periods.hashResize,
           [&bucket] { return bucket.resizeHashTables(); });
-    every("tombstone_purger", periods.tombstonePurge,
-          [&bucket] { return bucket.purgeTombstones(OpTime::now()); });
+    purgeTombstones(bucket, periods.tombstonePurge);
     every("checkpoint_remover", periods.checkpointRemoval,
           [&bucket] { return bucket.removeClosedCheckpoints(OpTime::now()); });
     // Mutations are refused while memory is short: recovery does not wait for its period then.
@@ -37,6 +36,25 @@ void BackgroundTasks::every(const std::string& name, std::chrono::nanoseconds pe
         return TaskResult::after(period);
     };
     tasks_.push_back(executor_.schedule(name, TaskPool::NonIO, period, std::move(run)));
+}
+
+void BackgroundTasks::purgeTombstones(Bucket& bucket, std::chrono::nanoseconds period) {
+    // From a disk they take a while: one vBucket a turn, so that the pool's other tasks have
+    // theirs.
+    const TaskPool pool =
+            bucket.type() == BucketType::Persistent ? TaskPool::Writer : TaskPool::NonIO;
+    auto run = [&bucket, period, next = uint16_t{0}]() mutable {
+        while (next < bucket.vbucketCount()) {
+            const Vbid vbid{next++};
+            if (const size_t purged = bucket.purgeTombstonesOf(vbid, OpTime::now()); purged != 0) {
+                log::debug("vb {}: {} tombstones purged", vbid.get(), purged);
+                return TaskResult::again();
+            }
+        }
+        next = 0;
+        return TaskResult::after(period);
+    };
+    tasks_.push_back(executor_.schedule("tombstone_purger", pool, period, std::move(run)));
 }
 
 std::vector<std::pair<std::string, std::string>> taskStats(const Executor& executor) {

@@ -34,6 +34,7 @@ class BackgroundTasks {
   private:
     void every(const std::string& name, std::chrono::nanoseconds period,
                std::function<size_t()> work);
+    void purgeTombstones(Bucket& bucket, std::chrono::nanoseconds period);
 
     Executor& executor_;
     std::vector<TaskPtr> tasks_;
