@@ -325,7 +325,8 @@ TEST(Pillowfight, SessionFailuresNameTheirStep) {
     EXPECT_NE(run(options).result.failure.find("no mechanism"), std::string::npos);
     options = optionsFor(server);
     options.connection.session.bucket = "nosuch";
-    EXPECT_NE(run(options).result.failure.find("select bucket 'nosuch'"), std::string::npos);
+    const std::string where = "127.0.0.1:" + std::to_string(server.port()) + ": ";
+    EXPECT_EQ(run(options).result.failure.find(where + "select bucket 'nosuch'"), 0U);
     std::uint16_t unused = 0;
     {
         FakeServer gone;

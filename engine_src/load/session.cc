@@ -93,14 +93,7 @@ void authenticate(Client& client, const SessionOptions& options) {
     }
 }
 
-}  // namespace
-
-Session openSession(const SessionOptions& options) {
-    Session session{
-            Client(connectTcp(options.host, options.port, options.timeout), options.timeout)};
-    if (options.plain) {
-        return session;
-    }
+void begin(Session& session, const SessionOptions& options) {
     for (const auto feature : hello(session.client, options.json)) {
         session.jsonAcknowledged = session.jsonAcknowledged || feature == Feature::kJson;
     }
@@ -110,6 +103,21 @@ Session openSession(const SessionOptions& options) {
     const auto selected = ask(session.client, Opcode::kSelectBucket, options.bucket, {});
     if (selected.status != Status::kSuccess) {
         refuse("select bucket '" + options.bucket + "'", selected);
+    }
+}
+
+}  // namespace
+
+Session openSession(const SessionOptions& options) {
+    Session session{
+            Client(connectTcp(options.host, options.port, options.timeout), options.timeout)};
+    if (!options.plain) {
+        try {
+            begin(session, options);
+        } catch (const LoadError& error) {
+            throw LoadError(options.host + ":" + std::to_string(options.port) + ": " +
+                            error.what());
+        }
     }
     return session;
 }

@@ -1,5 +1,5 @@
-"""Whether the hosts of a cluster reach each other, how long a packet takes and how many fit: clients to nodes, nodes
-to nodes.
+"""Whether the hosts of a cluster reach each other, how long a packet takes and how many fit, there and back: clients to
+nodes, nodes to nodes.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ NARROW_MB_S = 100.0  # about a gigabit; 400 000 operations of 256 B a second fil
 SENDING_S = 0.5
 LISTENS_S, ENDS_S = 5.0, 10.0
 _LOGS = "doctor"
-_OUT, _ERR = f"{_LOGS}/sink.out", f"{_LOGS}/sink.err"
+_OUT, _ERR = f"{_LOGS}/peer.out", f"{_LOGS}/peer.err"
 
-# Takes what the first connection sends that sends anything. Prints its port, and at the end how many bytes came, and
-# in how many seconds: what lies in buffers when the sender ends still comes, and took as long as the cable needs.
-# Perl's base is part of every Debian system, and has no finer clock; nothing of ours has been sent there yet.
-_SINK = r"""
+# Takes what the first connection sends that sends anything, then sends to the next one for so many seconds. Prints its
+# port, and how many bytes came, and in how many seconds: what lies in buffers when the sender ends still comes, and
+# took as long as the cable needs. Perl's base is part of every Debian system, and has no finer clock; nothing of ours
+# has been sent there yet.
+_PEER = r"""
 use IO::Socket::IP;
 alarm 30;
 $| = 1;
@@ -40,6 +41,9 @@ until ($bytes) {
   while (my $read = sysread($from, $data, 1 << 20)) { $began //= now; $bytes += $read }
 }
 print "$bytes ", now() - $began, "\n";
+my $to = $port->accept or die "$!\n";
+my ($zeros, $until) = ("\0" x (1 << 16), now() + $ARGV[1]);
+while (now() < $until) { defined syswrite($to, $zeros) or last }
 """
 
 
@@ -60,16 +64,14 @@ def _pair(cluster: ClusterSpec, hosts: Mapping[str, Host], here: str, there: str
     address = data_address(spec)
     place = f"{here} to {there}"
     with contextlib.ExitStack() as stack:
-        sink: _Sink | None = None
+        peer: _Peer | None = None
         said = ""
-        if (
-            host.locked and hosts[there].locked
-        ):  # half a second of traffic would disturb another run
+        if host.locked and hosts[there].locked:  # traffic would disturb another run
             try:
-                sink = stack.enter_context(_sink(hosts[there], address))
+                peer = stack.enter_context(_peer(hosts[there], address))
             except HostError as error:
                 said = f"; how much it takes was not found out: {error.message}"
-        port = spec.port if sink is None else sink.port
+        port = spec.port if peer is None else peer.port
         arguments = [address, str(port), str(TRIES), str(TIMEOUT_S)]
         done = host.transport.run(["bash", "-c", scripts.CONNECT, "bash", *arguments], check=False)
         if done.exit:
@@ -89,11 +91,11 @@ def _pair(cluster: ClusterSpec, hosts: Mapping[str, Host], here: str, there: str
         remedies = ["hosts of one network; a batch waits that long for each answer"]
         remedies = remedies if took > SLOW_MS else []
         text = f"{address} answers in {took:.1f} ms"
-        if sink is not None:
+        if peer is not None:
             try:
-                rate = sink.rate_mb_s(host)
-                text += f" and takes {rate:.0f} MB/s"
-                if rate < NARROW_MB_S:
+                takes, gives = peer.takes_mb_s(host), peer.gives_mb_s(host)
+                text += f", takes {takes:.0f} MB/s and gives {gives:.0f} MB/s"
+                if min(takes, gives) < NARROW_MB_S:
                     remedies.append(
                         "a faster network, or smaller values: the load may measure the cable"
                     )
@@ -101,7 +103,7 @@ def _pair(cluster: ClusterSpec, hosts: Mapping[str, Host], here: str, there: str
                 said = f"; how much it takes was not found out: {error.message}"
         if said:
             remedies.append(
-                "its perl takes the bytes, at the data address: is that one of its own?"
+                "its perl takes and sends the bytes, at the data address: is that one of its own?"
             )
     return Finding(
         place, "network", "warning" if remedies else "ok", text + said, "; ".join(remedies)
@@ -109,40 +111,61 @@ def _pair(cluster: ClusterSpec, hosts: Mapping[str, Host], here: str, there: str
 
 
 @dataclass(frozen=True)
-class _Sink:
-    """Listens on `host`, and counts what comes."""
+class _Peer:
+    """Listens on `host`: counts what comes, then sends."""
 
     host: Host
     process: Process
     address: str
     port: int
 
-    def rate_mb_s(self, source: Host) -> float:
-        """Through one connection for SENDING_S; once. HostError when it cannot be measured."""
-        arguments = [self.address, str(self.port), str(SENDING_S)]
-        source.transport.run(["bash", "-c", scripts.SEND_ZEROS, "bash", *arguments])
-        self.process.wait(ENDS_S)
-        _, came, took = self.host.transport.read_text(_OUT).split()
-        return float(came) / max(float(took), SENDING_S / 2) / 1e6
+    def takes_mb_s(self, client: Host) -> float:
+        """Of what a client sends through one connection for SENDING_S; once. HostError when it cannot be measured."""
+        self._run(client, scripts.SEND_ZEROS, SENDING_S)
+        _, came, took = _said(self.host, self.process, 3, ENDS_S)
+        return _mb_s(float(came), float(took))
+
+    def gives_mb_s(self, client: Host) -> float:
+        """The other way, after `takes_mb_s`: through a connection that the client opens, as a GET's answer comes."""
+        came, took_us = self._run(client, scripts.RECEIVE, ENDS_S).split()
+        return _mb_s(float(came), float(took_us) / 1e6)
+
+    def _run(self, client: Host, script: str, seconds: float) -> str:
+        arguments = [self.address, str(self.port), str(seconds)]
+        return client.transport.run(["bash", "-c", script, "bash", *arguments]).stdout
 
 
 @contextlib.contextmanager
-def _sink(host: Host, address: str) -> Iterator[_Sink]:
+def _peer(host: Host, address: str) -> Iterator[_Peer]:
     """Leaves nothing on the host. HostError where nothing can listen at `address`."""
     host.transport.remove_tree(_LOGS)
     with contextlib.ExitStack() as stack:
         stack.callback(host.transport.remove_tree, _LOGS)
         process = host.start(
-            ["perl", "-e", _SINK, address],
-            name="doctor-sink",
+            ["perl", "-e", _PEER, address, str(SENDING_S)],
+            name="doctor-peer",
             log_stdout=_OUT,
             log_stderr=_ERR,
         )
         stack.callback(process.stop, 1.0)
-        until = time.monotonic() + LISTENS_S
-        while not (said := host.transport.read_text(_OUT).split()):
-            if process.poll() is not None or time.monotonic() > until:
-                why = host.transport.read_text(_ERR).strip()
-                raise HostError(f"nothing listens on {address}: {why or 'no port in time'}")
-            time.sleep(0.02)
-        yield _Sink(host, process, address, int(said[0]))
+        try:
+            (port,) = _said(host, process, 1, LISTENS_S)
+        except HostError as error:
+            raise HostError(f"nothing listens on {address}: {error.message}") from None
+        yield _Peer(host, process, address, int(port))
+
+
+def _said(host: Host, process: Process, words: int, patience_s: float) -> list[str]:
+    """All that it has printed, once it is so many words. HostError when it ends or takes too long before."""
+    until = time.monotonic() + patience_s
+    while len(said := host.transport.read_text(_OUT).split()) < words:
+        if process.poll() is not None or time.monotonic() > until:
+            why = host.transport.read_text(_ERR).strip()
+            raise HostError(why or f"no figure in {patience_s:.0f} s")
+        time.sleep(0.02)
+    return said
+
+
+def _mb_s(came: float, seconds: float) -> float:
+    """Of so many bytes; a clock of 10 ms makes nothing of what came at once."""
+    return came / max(seconds, SENDING_S / 2) / 1e6
