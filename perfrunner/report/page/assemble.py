@@ -37,6 +37,7 @@ SCRIPTS = (
     "vendor/echarts/echarts.js",
     "points.js",
     "page/charts.js",
+    "page/comparison.js",
     "page/page.js",
 )
 OF_PROFILES = ("page/flames.js",)

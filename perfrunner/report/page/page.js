@@ -102,14 +102,15 @@
     linking = false;
   }
 
+  // The buttons of a chart. `picture()` is {width, height, text}, `rows()` its data.
+  const button = (text, act) => element('button', { type: 'button', onclick: act }, text);
+  const saving = (id, picture, rows, ...more) => element('div', { className: 'tools script' },
+    button('Save SVG', () => save(`${id}.svg`, 'image/svg+xml', picture().text)),
+    button('Save PNG', () => png(`${id}.png`, picture())),
+    button('Save CSV', () => save(`${id}.csv`, 'text/csv', lined(rows()))), ...more);
   function tools(figure, grid) {
-    const button = (text, act) => element('button', { type: 'button', onclick: act }, text);
     const boxes = () => all('.plot', grid);
-    return element('div', { className: 'tools' },
-      button('Save SVG', () => save(`${figure.id}.svg`, 'image/svg+xml', together(figure, boxes()).text)),
-      button('Save PNG', () => png(`${figure.id}.png`, together(figure, boxes()))),
-      button('Save CSV', () => save(`${figure.id}.csv`, 'text/csv', csv(figure))),
-      button('Zoom out', () => boxes().slice(0, 1).forEach((b) => { draw(b); perfrunnerZoom(b.chart, ...b.whole); })));
+    return saving(figure.id, () => together(figure, boxes()), () => points(figure), button('Zoom out', () => boxes().slice(0, 1).forEach((b) => { draw(b); perfrunnerZoom(b.chart, ...b.whole); })));
   }
   // A figure as one picture: its title, its legend, its plots below each other.
   function together(figure, boxes) {
@@ -156,15 +157,24 @@
     };
     image.src = from;
   }
-  function csv(figure) {
+  function points(figure) {
     const lines = [['plot', 'series', 'x', 'y']];
     for (const plot of figure.plots) for (const s of plot.option.series) for (const d of s.data) {
       const point = d && (d.value || d);
       if (point && point[1] !== null && s.name !== 'pairs') lines.push([plot.name, s.name, ...point]);
     }
-    return lines.map((l) => l.map(field).join(',')).join('\n') + '\n';
+    return lines;
   }
+  const lined = (lines) => lines.map((l) => l.map(field).join(',')).join('\n') + '\n';
   const field = (value) => (/[",\n]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : value);
+  // The first chart's changes, of the cells that are shown: as they were estimated, factors (effect ratio) or differences.
+  function changes() {
+    const own = ['metric', 'unit', 'workload', 'bucket', 'variant', 'baseline', 'n', 'effect', 'estimate'];
+    const its = results.filter((r) => r.primary && r.estimate !== null && state.cells.has(r.c) && state.arms.has(r.v));
+    return [[...own, 'low', 'high', 'verdict'], ...its.map((r) => [...own.map((key) => r[key]), ...(r.estimate_ci95 || ['', '']), r.verdict ?? ''])];
+  }
+  const comparison = document.querySelector('section.comparison');
+  comparison.querySelector('.panels').after(saving('comparison', () => perfrunnerPictured(comparison, variable('--page'), variable('--faint')), changes));
   const save = (name, type, text) => download(name, new Blob([text], { type }));
   function download(name, blob) {
     const link = element('a', { href: URL.createObjectURL(blob), download: name });
@@ -265,7 +275,7 @@
   function everyTrial() {
     const metrics = [...new Set(content.trials.flatMap((t) => Object.keys(t.metrics)))], own = ['block', 'attempt', 'position', 'workload', 'bucket', 'variant', 'build_id', 'status', 'started_at', 'finished_at'];
     const lines = [[...own, ...metrics], ...content.trials.map((t) => [...own.map((key) => t[key] ?? ''), ...metrics.map((id) => t.metrics[id] ?? '')])];
-    return lines.map((l) => l.map(field).join(',')).join('\n') + '\n';
+    return lined(lines);
   }
   $('filter').addEventListener('input', () => { state.filter = $('filter').value; rows(); });
   window.addEventListener('hashchange', () => { readAddress(); fill(); show(); });

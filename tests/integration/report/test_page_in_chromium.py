@@ -652,6 +652,61 @@ def test_all_is_reached_by_keys(visit):
     assert tab.locator("table.results").first.locator("[aria-sort=ascending]").count() == 1
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_first_chart_is_saved_as_it_is_seen(visit, scheme):
+    tab = visit(1400, scheme=scheme)
+    comparison = tab.locator("section.comparison")
+    with tab.expect_download() as download:
+        comparison.get_by_role("button", name="Save SVG").click()
+    assert download.value.suggested_filename == "comparison.svg"
+    picture = ET.fromstring(download.value.path().read_bytes())
+    words = [e.text for e in picture.iter() if e.tag.endswith("text")]
+    assert "Save" not in words
+    for row in comparison.locator("tbody tr[data-arm]").all():
+        for told in row.locator("td:visible").last.inner_text().split():
+            assert told in words
+    marks = [e.get("fill") for e in picture.iter() if (e.get("d") or "").endswith("Z")]
+    ground = "e => getComputedStyle(e).backgroundColor"
+    assert marks == [e.evaluate(ground) for e in comparison.locator(".strip .point").all()]
+    frame = comparison.bounding_box()
+    box = comparison.locator(".strip .ci").first.bounding_box()
+    bars = [
+        e
+        for e in picture.iter()
+        if e.get("fill") == comparison.locator(".strip .ci").first.evaluate(ground)
+    ]
+    assert [float(bars[0].get(key)) for key in ("x", "y", "width")] == pytest.approx(
+        [box["x"] - frame["x"], box["y"] - frame["y"], box["width"]], abs=0.5
+    )
+    with tab.expect_download() as download:
+        comparison.get_by_role("button", name="Save PNG").click()
+    assert download.value.path().read_bytes().startswith(b"\x89PNG")
+    assert download.value.path().stat().st_size > 20_000
+
+
+def test_the_first_chart_is_saved_as_data_of_what_is_shown(visit):
+    tab = visit(1400, state="cells=0,3&arms=0,2")
+    with tab.expect_download() as download:
+        tab.locator("section.comparison").get_by_role("button", name="Save CSV").click()
+    rows = list(csv.DictReader(download.value.path().read_text().splitlines()))
+    content = json.loads(tab.locator("#data").text_content())
+    wanted = {
+        (r["metric"], r["workload"], r["bucket"]): r
+        for r in content["report"]["results"]
+        if r["primary"] and r["estimate"] is not None and r["variant"].endswith("always")
+    }
+    places = {("pillowfight", "persistent"), ("append", "ephemeral")}
+    assert {(r["workload"], r["bucket"]) for r in rows} == places
+    assert len(rows) == 2 * 2  # of two primary metrics
+    for row in rows:
+        its = wanted[row["metric"], row["workload"], row["bucket"]]
+        assert [float(row[k]) for k in ("estimate", "low", "high")] == [
+            its["estimate"],
+            *its["estimate_ci95"],
+        ]
+        assert row["verdict"] == its["verdict"]
+
+
 @pytest.mark.parametrize("kind", ["SVG", "PNG", "CSV"])
 def test_a_figure_is_saved(visit, kind, tmp_path):
     tab = visit()
