@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from perfrunner.cli.validate import command as validate
+from perfrunner.cli import main
 from perfrunner.errors import SpecError
 from perfrunner.run.opening import differences, resolved
 from perfrunner.spec import load_spec
@@ -130,6 +130,6 @@ def test_a_run_of_before_a_setting_was_known_goes_on_where_it_has_its_default(sp
 def test_validate_looks_into_every_profile(specs):
     path = specs.directory / "spec.yaml"
     path.write_text(path.read_text() + PROFILES)
-    result = CliRunner().invoke(validate, [str(path)])
+    result = CliRunner().invoke(main, ["validate", str(path)])
     assert result.exit_code == 2
     assert "workloads.pf.items: expected a whole number" in result.output
