@@ -44,8 +44,9 @@ def commit_text(report: Report, *, every: bool = False) -> str:
     for warning in report.warnings:
         lines += textwrap.wrap(f"note: {warning}", WIDTH, subsequent_indent="  ")
     lines += _builds(report)
+    blocks = report.comparison.blocks
     lines += textwrap.wrap(
-        f"seed {report.experiment.seed}, {report.comparison.blocks} blocks, "
+        f"seed {report.experiment.seed}, {blocks} block{'' if blocks == 1 else 's'}, "
         f"{report.counts.void + report.counts.failed} trials void or failed, 95 % intervals (t, paired "
         "by block)",
         WIDTH,

@@ -169,7 +169,7 @@ def _cell(report: Report, cell: Cell, *, every: bool) -> Iterable[str]:
 def _columns(row: Row, scale: Scale, *, first: bool) -> tuple[str, ...]:
     metric, summary, effect = row.metric, row.summary, row.effect
     name = f"`{metric.id}` {ARROWS[metric.direction]}{' ★' if row.primary else ''}" if first else ""
-    extremes = f"{scale.number(summary.minimum)} … {scale.number(summary.maximum)}"
+    extremes = scale.span(summary.minimum, summary.maximum)
     return (
         name,
         _plain(row.variant),

@@ -43,6 +43,11 @@ class Scale:
         """The value with its unit."""
         return f"{self.number(value)}{self.joint}{self.unit}".rstrip()
 
+    def span(self, low: float, high: float) -> str:
+        """Both ends without the unit, but with the prefix of a number that has one (`71.8k … 110k`)."""
+        prefix = "" if self.joint else self.unit.partition(" ")[0]
+        return f"{self.number(low)}{prefix} … {self.number(high)}{prefix}"
+
 
 def mean_text(summary: Summary, scale: Scale) -> str:
     """The mean with its unit, in as many digits as its interval deserves (at least two, at most four)."""

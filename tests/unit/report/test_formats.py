@@ -174,6 +174,7 @@ def test_few_blocks_give_numbers_and_say_why(make):
 
 def test_one_block_is_reported_without_intervals(make):
     report = build_report(make(blocks=1, void_block=None))
+    assert re.search(r"seed \d+, 1 block, 0 trials", render(report, "commit"))
     for fmt in ("terminal", "markdown", "commit", "json"):
         text = render(report, fmt)
         assert not re.search(r"\b(nan|inf)\b", text, re.IGNORECASE)
