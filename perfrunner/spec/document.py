@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import yaml
 
 from perfrunner.spec.problems import Problems
+from perfrunner.spec.suggest import did_you_mean
 
 Path_: TypeAlias = tuple["str | int", ...]
 MAX_NODES = 100_000  # anchors can make a small file expand without bound
@@ -99,10 +100,12 @@ def load_document(path: Path, shown: str, problems: Problems) -> Node | None:
     except yaml.MarkedYAMLError as error:
         at = error.problem_mark or error.context_mark
         line = at.line + 1 if at else 1
-        problems.add(Mark(shown, line, ()), "", f"expected valid YAML, got {error.problem}")
+        said = ", ".join(part for part in (error.context, error.problem) if part)
+        said = said.replace("'<stream end>'", "the end of the file")
+        problems.add(Mark(shown, line, ()), "", f"not valid YAML: {said}")
         return None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        problems.add(Mark(shown, 1, ()), "", f"expected valid YAML, got {error}")
+        problems.add(Mark(shown, 1, ()), "", f"not valid YAML: {error}")
         return None
     finally:
         if loader is not None:
@@ -121,7 +124,11 @@ def read_text(path: Path, mark: Mark, problems: Problems) -> str | None:
         problems.add(mark, "", f"expected UTF-8 text, got other bytes in {path}")
     except OSError as error:
         reason = (error.strerror or "unreadable").lower()
-        problems.add(mark, "", f"expected a readable file, got {path}: {reason}")
+        what = "cannot be read" if mark == Mark(mark.source, 0, ()) else f"cannot read {path}"
+        near = ""
+        if isinstance(error, FileNotFoundError):
+            near = did_you_mean(path.name, (other.name for other in path.parent.glob("*.yaml")))
+        problems.add(mark, "", f"{what}: {reason}{near}")
     return None
 
 

@@ -6,6 +6,9 @@ import difflib
 from collections.abc import Iterable
 
 
+MOST_LISTED, OF_MANY = 16, 6  # names: more are not read
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that `name` was probably meant to be; None when nothing is near."""
     names = list(known)
@@ -24,6 +27,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def expected_name(what: str, name: str, known: Iterable[str]) -> str:
-    """The text of an error about a name that must be one of a few: lists them, and proposes the nearest."""
+    """The text of an error about a name that must be one of some: lists them, of many the most alike, and proposes
+    the nearest.
+    """
     names = list(known)
-    return f"expected {what}: {', '.join(names)}; got {name}{did_you_mean(name, names)}"
+    listed = f": {', '.join(names)}"
+    if len(names) > MOST_LISTED:
+        alike = difflib.get_close_matches(name, names, n=OF_MANY, cutoff=0.0)
+        listed = f" such as {', '.join(alike)} (of {len(names)})"
+    return f"expected {what}{listed}; got {name}{did_you_mean(name, names)}"

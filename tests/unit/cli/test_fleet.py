@@ -105,7 +105,7 @@ def test_one_call_may_queue_on_several_groups(cli: Cli) -> None:
     [
         (["spec.yaml"], "which group? --group lab-a | lab-b"),
         (["spec.yaml", "-g", "lab-c"], "--group lab-c: expected a group of the fleet file: lab-a, lab-b"),
-        (["none.yaml", "-g", "lab-a"], "none.yaml: expected a readable file"),
+        (["none.yaml", "-g", "lab-a"], "none.yaml: cannot be read: no such file"),
         (["spec.yaml", "-g", "lab-a", "--set", "blokcs=3"], "did you mean blocks?"),
         (["spec.yaml", "-g", "lab-a", "--workloads", "pg"], "expected a workload of the spec: pf, ap; got pg"),
         (["spec.yaml", "-g", "lab-a", "--fleet", "flet.yaml"], "flet.yaml"),

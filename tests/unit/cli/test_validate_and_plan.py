@@ -23,7 +23,7 @@ def test_validate_reports_every_file(cli):
     result = cli("validate", "bad.yaml", "spec.yaml", "none.yaml", code=2)
     assert "spec.yaml: ok" in result.stdout
     assert "error: bad.yaml:1: name: expected a name of a-z" in result.stderr
-    assert "error: none.yaml: expected a readable file" in result.stderr
+    assert "error: none.yaml: cannot be read: no such file" in result.stderr
 
 
 def test_validate_json(cli):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from perfrunner.spec.suggest import expected_name
+
 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
@@ -65,7 +67,7 @@ def test_each_kind_of_error_has_its_message(specs, old, new, message):
         ("margins: {ops_per_sec: 1%}", "spec.yaml:9: margins.ops_per_sec: unknown metric (did you mean ops_per_s?)"),
         ("margins: {ops_per_s: 60%}", "below 50 %"),
         ("margins: {fragmentation_rss: 1%}", "margins.fragmentation_rss: expected a positive number (percentage points), such as 1.0, got the text '1%'"),
-        ("primary: [ops]", "primary[0]: expected a metric: ops_per_s,"),
+        ("primary: [ops]", "primary[0]: expected a metric such as ops_per_s,"),
         ("primary: [ops_per_s, rss_bytes, pss_bytes, vsz_bytes]", "primary: expected at most 3 entries, got 4"),
         ("precision: 1", "precision: expected a percentage above 0 % and below 50 %"),
         ("limits: {client_busy: 2}", "limits.client_busy: expected a percentage"),
@@ -99,12 +101,13 @@ def test_every_error_is_reported_in_the_order_of_lines(specs):
     [
         ("", "spec.yaml:1: expected a mapping, got an empty file"),
         ("- a\n", "spec.yaml:1: expected a mapping, got a list"),
-        ("a: [1\nb: 2\n", "spec.yaml:2: expected valid YAML, got"),
-        ("a: 1\n\tb: 2\n", "spec.yaml:2: expected valid YAML"),
-        ("a: 1\n---\nb: 2\n", "expected valid YAML, got but found another document"),
-        ("a: &x [*x]\n", "expected valid YAML"),
-        ("a: !!python/object:os.system x\n", "spec.yaml:1: expected valid YAML, got could not determine a constructor"),
-        ("a: 2001-13-45\n", "expected valid YAML"),
+        ("a: [1\nb: 2\n", "spec.yaml:2: not valid YAML: while parsing a flow sequence, expected ',' or ']', but got"),
+        ("a: [1\n", "sequence, expected ',' or ']', but got the end of the file"),
+        ("a: 1\n\tb: 2\n", "spec.yaml:2: not valid YAML: "),
+        ("a: 1\n---\nb: 2\n", "not valid YAML: expected a single document in the stream, but found another document"),
+        ("a: &x [*x]\n", "not valid YAML"),
+        ("a: !!python/object:os.system x\n", "spec.yaml:1: not valid YAML: could not determine a constructor"),
+        ("a: 2001-13-45\n", "not valid YAML"),
         ("[a, b]: 1\n", "expected a text key, got a collection"),
     ],
 )  # fmt: skip
@@ -126,8 +129,20 @@ def test_bytes_that_are_no_text(specs):
 def test_a_file_that_is_not_there(specs):
     (specs.directory / "spec.yaml").unlink()
     problem = specs.errors()[0]
-    assert problem.startswith("spec.yaml: expected a readable file")
-    assert "no such file" in problem
+    assert problem == "spec.yaml: cannot be read: no such file or directory"
+    (specs.directory / "specs.yaml").touch()
+    assert specs.errors()[0].endswith("no such file or directory (did you mean specs.yaml?)")
+
+
+def test_names_of_a_long_list_are_those_that_are_near():
+    known = [f"metric_{n}_us" for n in range(40)]
+    assert expected_name("a metric", "metric_17", known).startswith(
+        "expected a metric such as metric_17_us, "
+    )
+    assert (
+        expected_name("a metric", "metric_17", known).count("metric_") == 8
+    )  # six, ours, and again the nearest
+    assert expected_name("a size", "L", ["S", "M"]) == "expected a size: S, M; got L"
 
 
 TOOL = "{type: microbench, program: checkpoint_bench}"
