@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-
 MOST_LISTED, OF_MANY = 16, 6  # names: more are not read
 
 
