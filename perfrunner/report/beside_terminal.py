@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from perfrunner.report.beside import beside_texts, counts_text, reference_facts
+from perfrunner.report.names import folded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,23 +22,24 @@ if TYPE_CHECKING:
 STYLES = {"✔": "bold green", "✘": "bold red", "?": "yellow"}
 
 
-def beside_section(report: Report) -> Iterable[RenderableType]:
-    """Nothing without a reference."""
+def beside_section(report: Report, label: int) -> Iterable[RenderableType]:
+    """Nothing without a reference. `label`: the most columns of a line's label."""
     if not report.beside:
         return
     yield Text(f"\nbeside the reference: {counts_text(report)}", style="bold")
-    for label, text in reference_facts(report):
-        yield Padding(Text(f"{label}: {text}", style="dim"), (0, 0, 0, 2))
+    for name, text in reference_facts(report):
+        yield Padding(Text(f"{name}: {text}", style="dim"), (0, 0, 0, 2))
     for title, lines in beside_texts(report).items():
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-        for name in (escape(title), "variant", "theirs", "ours", "agree?"):
-            table.add_column(name, overflow="fold")
+        table.add_column(escape(folded(title, label)), no_wrap=True)
+        for heading in ("variant", "theirs", "ours", "agree?"):
+            table.add_column(heading, overflow="fold")
         for line in lines:
             word = Text(line.agreement, style=STYLES.get(line.agreement[:1], ""))
             if line.why:
                 word.append(f"\n{line.why}", style="dim")
             table.add_row(
-                Text(line.label),
+                Text(folded(line.label, label)),
                 Text(line.variant),
                 Text(f"{line.theirs}\n{line.their_change}".rstrip()),
                 Text(f"{line.ours}\n{line.our_change}".rstrip()),

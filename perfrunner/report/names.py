@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -27,6 +29,24 @@ def main_charts(report: Report) -> tuple[str, ...]:
         f"forest-{re.sub(r'[^A-Za-z0-9]+', '-', metric).strip('-').lower()}"
         for metric in list(primary_rows(report))[:1]
     )
+
+
+WORDS = re.compile(r"(?<=[^\d\s] )|(?<=\d )(?!\d)")  # `10 000` is one
+SEAMS = re.compile(
+    r"(?<=[/_,=+-])|(?<=[a-z])(?=[A-Z])"
+)  # of a metric's id or a name, where it may be broken
+
+
+def folded(text: str, width: int) -> str:
+    """On as many lines as it takes, of at most `width` columns where words or their seams allow it."""
+    lines, line = [], ""
+    for word in WORDS.split(text):
+        for piece in [word] if cell_len(word.rstrip()) <= width else SEAMS.split(word):
+            if line and cell_len((line + piece).rstrip()) > width:
+                lines.append(line.rstrip())
+                line = ""
+            line += piece
+    return "\n".join([*lines, line])
 
 
 def short_names(names: Sequence[str], room: int, gap: str = "…") -> dict[str, str]:

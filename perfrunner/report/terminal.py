@@ -14,6 +14,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from perfrunner.report.beside_terminal import beside_section
+from perfrunner.report.names import folded
 from perfrunner.report.noise import NOISE_FLOOR
 from perfrunner.report.numbers import (
     ARROWS,
@@ -51,6 +52,7 @@ ROOMY = 110  # columns from which a table has the spread of means and the verdic
 GAP = 2
 MOST_TABLES = 2  # of the same metrics; with more arms than those hold, each arm has a line
 LEAST_FOR_NAMES = 14
+FOLDED_LABEL = 16  # columns of a line's label beside the reference, where there is little room
 STAR = " ★"
 SHORT = (
     "[95 % interval] of the change, paired by block · ✔ better ✘ worse = same ? unsure · "
@@ -121,7 +123,7 @@ def _parts(report: Report, width: int, *, every: bool, verbose: bool) -> Iterabl
         for cell in (c for c in report.comparison.cells if c not in measured):
             yield Text(f"{cell}: no trial counts", style="bold")
         yield Text(SHORT, style="dim")
-    yield from beside_section(report)
+    yield from beside_section(report, FOLDED_LABEL if width < ROOMY else width)
     if verbose:
         yield _context(report)
         yield from _lists(report)
@@ -235,7 +237,8 @@ def _by_arm(
             need = GAP + max(cell_len(text.plain) for text in cells)
             if taken and need > room:
                 break
-            table.add_column(escape(label), overflow="fold", width=min(need, room) - GAP)
+            wide = min(need, room) - GAP
+            table.add_column(escape(folded(label, wide)), overflow="fold", width=wide)
             taken.append(cells)
             room -= need
             columns.pop(0)
@@ -261,9 +264,15 @@ def _table(
     widths = _widths(lines, arms, roomy=roomy)
     spare = width - sum(widths) - GAP * len(names)
     fits = spare >= 0
+    labels = widths[0]
+    if not fits and labels + spare >= LEAST_FOR_NAMES:  # values stay whole, labels are broken
+        room, fits = labels + spare, True
+        labels = max(LEAST_FOR_NAMES, room * 2 // 3)
+        spare = room - labels
     for place, name in enumerate(names, 1):
         wider = min(max(0, cell_len(name) - widths[place]), max(0, spare))
         widths[place], spare = widths[place] + wider, spare - wider
+    labels += spare
     yield Text()
     table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
     headed = any(line.heading for line in lines)
@@ -272,10 +281,10 @@ def _table(
         table.add_column(escape(name), overflow="fold", width=wide if fits else None)
     for line in lines:
         if line.heading:
-            table.add_row(Text(line.label, style="bold"))
+            table.add_row(Text(folded(line.label, labels), style="bold"))
         elif line.base is not None or line.arms.keys() & set(arms):
             cells = (_arm(line, arm, roomy) for arm in arms)
-            table.add_row(Text(line.label), _baseline(line, roomy), *cells)
+            table.add_row(Text(folded(line.label, labels)), _baseline(line, roomy), *cells)
     yield table
 
 

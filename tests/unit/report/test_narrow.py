@@ -17,6 +17,7 @@ from perfrunner.analysis.reference import beside
 from perfrunner.cli import main
 from perfrunner.report import build_report, render
 from perfrunner.report.charts import draw_charts
+from perfrunner.report.names import folded
 from perfrunner.report.raw import read_raw
 from perfrunner.results.archive import read_archive
 from perfrunner.spec.reference import Reference
@@ -151,6 +152,30 @@ def test_arms_of_a_historic_table_are_never_cut_alike(twelve):
 
 
 # -- what was published, at 80 columns
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "lines"),
+    [
+        ("ops_per_s", 20, ["ops_per_s"]),
+        ("CheckpointBench/GetCursorsToDrop/10000 ↓ (µs)", 34, ["CheckpointBench/GetCursorsToDrop/", "10000 ↓ (µs)"]),
+        ("1 000 000 inserts, PeakBytesPerItem", 16, ["1 000 000", "inserts,", "PeakBytesPerItem"]),
+        ("ExtractClosedUnrefCheckpoints", 16, ["ExtractClosed", "UnrefCheckpoints"]),
+        ("fragmentation_payload_rss ↓", 22, ["fragmentation_payload_", "rss ↓"]),
+        ("nothingtobreakat", 5, ["nothingtobreakat"]),
+    ],
+)  # fmt: skip
+def test_labels_are_broken_at_their_seams(text, width, lines):
+    assert folded(text, width).split("\n") == lines
+
+
+def test_metrics_of_programs_are_broken_at_their_seams_on_a_terminal():
+    (data, *_) = read_archive(PUBLISHED[0].with_name("flush-persistence-callback.json.gz"))
+    text = render(build_report(data), "terminal", console=Console(width=80, file=io.StringIO()))
+    assert re.search(r"^ +FlushVBucket/ +FlushVBucket/$", text, re.MULTILINE)
+    assert re.search(r"^PeakBytesPerItem  transaction ", text, re.MULTILINE)
+    assert "10 000 inserts " in text
+
 
 PUBLISHED = sorted((Path(__file__).parents[3] / "docs" / "experiments" / "data").glob("*.json.gz"))
 NUMBER = r"[\d,]+(?:\.\d+)?"
