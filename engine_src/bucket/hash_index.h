@@ -21,8 +21,8 @@
 #include <vector>
 
 #include "bucket/hash_line.h"
-#include "types/key_hash.h"
 #include "bucket/stored_value.h"
+#include "types/key_hash.h"
 
 namespace kv {
 
