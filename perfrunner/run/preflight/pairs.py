@@ -42,7 +42,7 @@ until ($bytes) {
 }
 print "$bytes ", now() - $began, "\n";
 my $to = $port->accept or die "$!\n";
-my ($zeros, $until) = ("\0" x (1 << 16), now() + $ARGV[1]);
+my ($zeros, $until) = ("\0" x (1 << 20), now() + $ARGV[1]);
 while (now() < $until) { defined syswrite($to, $zeros) or last }
 """
 
