@@ -7,7 +7,8 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,15 +46,18 @@ class FleetLab:
         groups: Sequence[str],
         database: str | None = None,
         store: str | None = None,
+        clusters: Mapping[str, object] | None = None,
         **spec: object,
     ) -> None:
+        """`clusters`: those of the groups; default: each is this machine, with a work directory of its own."""
         variants = {"base": variant(), "changed": variant()}
         bench = {"workloads": {"bench": BENCH}, "primary": PRIMARY, "variants": variants}
         document = json.loads(spec_text(self.work("here"), **{**bench, **spec}))
         cluster = document.pop("cluster")
         for group in groups:
             cluster["hosts"]["here"]["work_dir"] = str(self.work(group))
-            (self.directory / f"{group}.yaml").write_text(json.dumps(cluster))
+            chosen = cluster if clusters is None else clusters[group]
+            (self.directory / f"{group}.yaml").write_text(json.dumps(chosen))
         self.spec.write_text(json.dumps({**document, "cluster": f"{groups[0]}.yaml"}))
         fleet: dict[str, Any] = {"groups": {g: {"cluster": f"{g}.yaml"} for g in groups}}
         if database is not None:
@@ -87,7 +91,8 @@ class FleetLab:
         return done
 
     def submit(self, group: str, *words: str) -> str:
-        cache, source = str(self.directory / "cache"), str(ROOT / "engine_src")
+        # One each: the fake build, which two runs may make at one moment, takes no lock as the real one does.
+        cache, source = str(self.directory / "cache" / group), str(ROOT / "engine_src")
         places = ("--cache", cache, "--engine-src", source)
         return self.call("submit", str(self.spec), "-g", group, *places, *words).stdout.strip()
 
@@ -182,3 +187,12 @@ class FleetLab:
         """How often its run was begun, and how it ended each time."""
         journal = self.fleet().groups[group].out / experiment / "journal.jsonl"
         return [e["event"] for e in read_journal(journal) if e["event"] in BEGINNINGS + ENDS]
+
+    def assert_complete(self, group: str, blocks: int, experiments: int = 1) -> None:
+        """Each trial once, however often the run was cut."""
+        found = self.results(group)
+        assert len(found) == experiments
+        for data in found:
+            assert data.experiment.state == "done"
+            trials = Counter((t.block, t.variant) for t in data.trials if t.status == "ok")
+            assert trials == {(b, v): 1 for b in range(1, blocks + 1) for v in ("base", "changed")}

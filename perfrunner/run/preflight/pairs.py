@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from perfrunner.cluster import Host, Process, data_address, scripts
@@ -24,26 +24,33 @@ LISTENS_S, ENDS_S = 5.0, 10.0
 _LOGS = "doctor"
 _OUT, _ERR = f"{_LOGS}/peer.out", f"{_LOGS}/peer.err"
 
-# Takes what the first connection sends that sends anything, then sends to the next one for so many seconds. Prints its
-# port, and how many bytes came, and in how many seconds: what lies in buffers when the sender ends still comes, and
-# took as long as the cable needs. Perl's base is part of every Debian system, and has no finer clock; nothing of ours
-# has been sent there yet.
-_PEER = r"""
+# Perl's base is part of every Debian system, and nothing of ours has been sent there yet; it has no finer clock. Times
+# are taken where bytes arrive: what lies in buffers when the sender ends still comes, and took as long as the cable
+# needs. One process that is there before the first byte, since on a busy host a shell's take as long as the sender has.
+_COUNT = r"""
 use IO::Socket::IP;
 alarm 30;
 $| = 1;
-my $port = IO::Socket::IP->new(LocalHost => $ARGV[0], LocalPort => 0, Listen => 16) or die "$@\n";
-print $port->sockport, "\n";
 sub now { open my $clock, "<", "/proc/uptime" or die "$!\n"; return (split " ", <$clock>)[0] }
-my ($bytes, $data, $began) = (0, "");
-until ($bytes) {
-  my $from = $port->accept or die "$!\n";
+sub count {
+  my ($from, $bytes, $data, $began) = (shift, 0, "");
   while (my $read = sysread($from, $data, 1 << 20)) { $began //= now; $bytes += $read }
+  print "$bytes ", now() - $began, "\n" if $bytes;
+  return $bytes;
 }
-print "$bytes ", now() - $began, "\n";
-my $to = $port->accept or die "$!\n";
-my ($zeros, $until) = ("\0" x (1 << 16), now() + $ARGV[1]);
-while (now() < $until) { defined syswrite($to, $zeros) or last }
+"""
+# Prints its port, takes what the first connection sends that sends anything, then sends to the next one for so many
+# seconds.
+_PEER = f"""{_COUNT}
+my $port = IO::Socket::IP->new(LocalHost => $ARGV[0], LocalPort => 0, Listen => 16) or die "$@\\n";
+print $port->sockport, "\\n";
+1 until count($port->accept or die "$!\\n");
+my $to = $port->accept or die "$!\\n";
+my ($zeros, $until) = ("\\0" x (1 << 20), now() + $ARGV[1]);
+while (now() < $until) {{ defined syswrite($to, $zeros) or last }}
+"""
+_TAKE = f"""{_COUNT}
+count(IO::Socket::IP->new(PeerHost => $ARGV[0], PeerPort => $ARGV[1]) or die "$@\\n") or die "nothing came\\n";
 """
 
 
@@ -121,18 +128,14 @@ class _Peer:
 
     def takes_mb_s(self, client: Host) -> float:
         """Of what a client sends through one connection for SENDING_S; once. HostError when it cannot be measured."""
-        self._run(client, scripts.SEND_ZEROS, SENDING_S)
-        _, came, took = _said(self.host, self.process, 3, ENDS_S)
-        return _mb_s(float(came), float(took))
+        arguments = [self.address, str(self.port), str(SENDING_S)]
+        client.transport.run(["bash", "-c", scripts.SEND_ZEROS, "bash", *arguments])
+        return _mb_s(_said(self.host, self.process, 3, ENDS_S)[1:])
 
     def gives_mb_s(self, client: Host) -> float:
         """The other way, after `takes_mb_s`: through a connection that the client opens, as a GET's answer comes."""
-        came, took_us = self._run(client, scripts.RECEIVE, ENDS_S).split()
-        return _mb_s(float(came), float(took_us) / 1e6)
-
-    def _run(self, client: Host, script: str, seconds: float) -> str:
-        arguments = [self.address, str(self.port), str(seconds)]
-        return client.transport.run(["bash", "-c", script, "bash", *arguments]).stdout
+        done = client.transport.run(["perl", "-e", _TAKE, self.address, str(self.port)])
+        return _mb_s(done.stdout.split())
 
 
 @contextlib.contextmanager
@@ -166,6 +169,7 @@ def _said(host: Host, process: Process, words: int, patience_s: float) -> list[s
     return said
 
 
-def _mb_s(came: float, seconds: float) -> float:
-    """Of so many bytes; a clock of 10 ms makes nothing of what came at once."""
+def _mb_s(counted: Sequence[str]) -> float:
+    """Of bytes and seconds; a clock of 10 ms makes nothing of what came at once."""
+    came, seconds = map(float, counted)
     return came / max(seconds, SENDING_S / 2) / 1e6

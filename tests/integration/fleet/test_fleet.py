@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import signal
-from collections import Counter
 
 import pytest
 
@@ -15,16 +14,6 @@ from tests.support.fleetlab import PATIENCE_S, FleetLab
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(1200)]
 
 SLOW = {"base": variant(bench_sleep=0.7), "changed": variant(bench_sleep=0.7)}
-
-
-def assert_complete(lab: FleetLab, group: str, blocks: int, experiments: int = 1) -> None:
-    """Each trial once, however often the run was cut."""
-    found = lab.results(group)
-    assert len(found) == experiments
-    for data in found:
-        assert data.experiment.state == "done"
-        trials = Counter((t.block, t.variant) for t in data.trials if t.status == "ok")
-        assert trials == {(b, v): 1 for b in range(1, blocks + 1) for v in ("base", "changed")}
 
 
 def assert_one_after_the_other(jobs: list[JobStatus]) -> None:
@@ -46,7 +35,7 @@ def test_two_drivers_serve_three_groups_one_job_at_a_time_in_each(lab: FleetLab)
     statuses = {s.job.id: s for s in lab.statuses()}
     assert {s.state for s in statuses.values()} == {"done"}, lab.said("east") + lab.said("west")
     for group, ids in jobs.items():
-        assert_complete(lab, group, blocks=1, experiments=2)
+        lab.assert_complete(group, blocks=1, experiments=2)
         assert_one_after_the_other([statuses[job_id] for job_id in ids])
     assert "waits" not in lab.said("east") + lab.said("west"), "no lock had to judge"
 
@@ -74,7 +63,7 @@ def test_a_driver_that_was_killed_goes_on_when_it_is_back(lab: FleetLab) -> None
     assert lab.statuses()[0].state == "running", "it is its driver's until somebody says otherwise"
     assert lab.drive("east", "--drain").wait(PATIENCE_S) == 0
     assert lab.wait_until(job, "done").ending.experiment == cut.experiment.id  # type: ignore[union-attr]
-    assert_complete(lab, "a", blocks=4)
+    lab.assert_complete("a", blocks=4)
     events = lab.events("a", cut.experiment.id)
     assert events == ["begun", "interrupted", "resumed", "finished"]
     (whole,) = lab.results("a")
@@ -95,7 +84,7 @@ def test_another_driver_takes_over_only_when_it_is_told_to(lab: FleetLab) -> Non
     assert "perfrunner fleet recover east" in lab.call("status").stderr
     assert lab.call("recover", "east").stdout == f"{job} queued again\n"
     assert lab.wait_until(job, "done").driver == "west"
-    assert_complete(lab, "a", blocks=3)
+    lab.assert_complete("a", blocks=3)
     assert lab.call("recover", "east").stdout == ""
 
 
@@ -115,7 +104,7 @@ def test_a_frozen_driver_loses_nothing(lab: FleetLab) -> None:
     frozen.send_signal(signal.SIGCONT)
     assert lab.wait_until(job, "done").driver == "east"
     lab.wait_until(after, "done")
-    assert_complete(lab, "a", blocks=2, experiments=2)
+    lab.assert_complete("a", blocks=2, experiments=2)
     assert lab.events("a", told.progress.experiment) == ["begun", "finished"]
 
 
@@ -136,7 +125,7 @@ def test_a_frozen_driver_that_was_given_up_yields_when_it_thaws(lab: FleetLab) -
     frozen.send_signal(signal.SIGCONT)
     lab.wait("east stops its run", lambda: "given to another driver" in lab.said("east"))
     assert lab.wait_until(job, "done").driver == "west"
-    assert_complete(lab, "a", blocks=12)
+    lab.assert_complete("a", blocks=12)
     assert lab.events("a", told.progress.experiment) == [
         "begun", "interrupted", "resumed", "finished",
     ]  # fmt: skip
@@ -170,7 +159,7 @@ def test_a_driver_that_ends_in_order_gives_its_jobs_back(lab: FleetLab) -> None:
     assert lab.events("a", told.progress.experiment)[-1] == "interrupted"
     assert lab.drive("west", "--drain").wait(PATIENCE_S) == 0
     assert lab.wait_until(job, "done").driver == "west"
-    assert_complete(lab, "a", blocks=4)
+    lab.assert_complete("a", blocks=4)
 
 
 def test_a_run_that_fails_says_why(lab: FleetLab) -> None:
@@ -196,7 +185,7 @@ def test_a_group_whose_host_cannot_be_used_fails_alone(lab: FleetLab) -> None:
     assert status.ending is not None
     assert str(lab.work("a")) in status.ending.said
     lab.wait_until(second, "done")
-    assert_complete(lab, "b", blocks=1)
+    lab.assert_complete("b", blocks=1)
 
 
 def test_one_driver_of_a_name(lab: FleetLab) -> None:

@@ -13,11 +13,7 @@ from perfrunner.errors import StoreError
 from perfrunner.fleet import drivers
 from perfrunner.fleet.dbos_queue import DbosQueue
 from perfrunner.fleet.drivers import Drivers
-from tests.integration.fleet.test_fleet import (
-    SLOW,
-    assert_complete,
-    assert_one_after_the_other,
-)
+from tests.integration.fleet.test_fleet import SLOW, assert_one_after_the_other
 from tests.integration.postgres import PASSWORD, Postgres, raised_postgres
 from tests.support.fleetlab import PATIENCE_S, FleetLab
 from tests.unit.fleet.test_queue import (
@@ -123,7 +119,7 @@ def test_two_drivers_and_three_groups_outlive_a_database_that_is_away(
         assert driver.wait(PATIENCE_S) == 0
     statuses = {s.job.id: s for s in lab.statuses()}
     assert {s.state for s in statuses.values()} == {"done"}, lab.said("east") + lab.said("west")
-    assert_complete(lab, "c", blocks=9)
+    lab.assert_complete("c", blocks=9)
     for group, first, second in zip("ab", short, after, strict=True):
         assert [len(data.trials) for data in lab.results(group)] == [4, 2]
         assert_one_after_the_other([statuses[first], statuses[second]])
@@ -152,7 +148,7 @@ def test_a_run_that_finds_no_server_as_it_begins_is_begun_again(
         results.start()
         assert lab.drivers["east"].wait(PATIENCE_S) == 0
         assert [s.state for s in lab.statuses()] == ["done"], lab.said("east")
-        assert_complete(lab, "a", blocks=2)
+        lab.assert_complete("a", blocks=2)
 
 
 @pytest.mark.long
@@ -174,7 +170,7 @@ def test_runs_whose_results_are_on_the_server_wait_for_it(server: Postgres, lab:
     assert lab.drivers["east"].wait(PATIENCE_S) == 0
     assert {s.state for s in lab.statuses()} == {"done"}, lab.said("east")
     for group in "ab":
-        assert_complete(lab, group, blocks=4)
+        lab.assert_complete(group, blocks=4)
         (data,) = lab.results(group)
         assert lab.events(group, data.experiment.id) == ["begun", "finished"]
         assert {trial.raw_dir for trial in data.trials} == set(data.contents)

@@ -16,6 +16,7 @@ from perfrunner.run.plan.ensembles import (
 )
 from perfrunner.run.plan.order import plan_block
 from perfrunner.spec.model import Spec
+from perfrunner.spec.workloads import MicrobenchSpec
 from tests.unit.run.test_plan import a_spec
 
 GB = 10**9
@@ -52,6 +53,19 @@ def test_the_spec_or_a_workload_may_ask_for_one_at_a_time() -> None:
     own = spec.workloads[name].model_copy(update={"schedule": "side-by-side"})
     mixed = spec.model_copy(update={"workloads": {**spec.workloads, name: own}})
     assert layouts(mixed, None)[name].schedule == "side-by-side"
+
+
+def test_several_load_clients_have_one_arm_at_a_time_and_say_why() -> None:
+    """A program's arms need no client, so they stay side by side."""
+    spec = a_spec()
+    several = spec.cluster.model_copy(update={"load_clients": ("h", "h2")})
+    tool = MicrobenchSpec.model_validate({"type": "microbench", "program": "checkpoint_bench"})
+    changes = {"cluster": several, "workloads": {**spec.workloads, "bench": tool}}
+    found = layouts(spec.model_copy(update=changes), None)
+    assert found.pop("bench").schedule == "side-by-side"
+    assert set(found) == set(spec.workloads)
+    why = "slices of several load clients would not be in step"
+    assert set(found.values()) == {Layout("sequential", 1, why)}
 
 
 def test_what_does_not_fit_is_divided_and_says_why() -> None:
