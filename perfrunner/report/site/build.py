@@ -8,6 +8,7 @@ import os
 import re
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,8 @@ from perfrunner.results import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from jinja2 import Environment
 
     from perfrunner.results import ExperimentRecord, ExperimentSummary
 
@@ -195,6 +198,12 @@ def _embedded(content: Any) -> Any:
 
 
 def _render(template: str, **values: Any) -> str:
+    return _environment().get_template(template).render(**values)
+
+
+@cache
+def _environment() -> Environment:
+    """One for all pages: each has its templates to compile."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -202,4 +211,4 @@ def _render(template: str, **values: Any) -> str:
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     environment.filters["slug"] = slug
-    return environment.get_template(template).render(**values)
+    return environment

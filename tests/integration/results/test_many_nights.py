@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(900
 
 GROUPS = 1000
 SECONDS = 2.0  # the issue's; others on the machine take no part in it, but its caches do
+SECONDS_OF_A_SITE = 5.0
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
@@ -61,6 +62,14 @@ def cpu_seconds(*words: str, cwd: Path) -> float:
 @pytest.mark.parametrize("words", [("list",), ("report",), ("history",), ("show",)], ids=" ".join)
 def test_the_store_is_read_in_time(url: str, words: tuple[str, ...], tmp_path: Path) -> None:
     assert cpu_seconds(*words, "--store", url, cwd=tmp_path) < SECONDS
+
+
+def test_a_site_of_a_thousand_experiments_and_hosts_is_renewed_in_time(tmp_path: Path) -> None:
+    """Its first run works out what each night came to, and keeps that beside the store: it is not the best one."""
+    with ResultStore.open(tmp_path / "results") as store:
+        fill(store, GROUPS)
+    assert cpu_seconds("site", "public", "--out", "results", cwd=tmp_path) < SECONDS_OF_A_SITE
+    assert len(list((tmp_path / "public").glob("host-*.html"))) == GROUPS
 
 
 def test_status_of_a_thousand_groups(tmp_path: Path) -> None:
