@@ -43,10 +43,13 @@ class Scale:
         """The value with its unit."""
         return f"{self.number(value)}{self.joint}{self.unit}".rstrip()
 
+    def prefixed(self, value: float, digits: int = 4) -> str:
+        """The value without the unit, but with the prefix of a number that has one (`71.8k`)."""
+        return f"{self.number(value, digits)}{'' if self.joint else self.unit.partition(' ')[0]}"
+
     def span(self, low: float, high: float) -> str:
-        """Both ends without the unit, but with the prefix of a number that has one (`71.8k … 110k`)."""
-        prefix = "" if self.joint else self.unit.partition(" ")[0]
-        return f"{self.number(low)}{prefix} … {self.number(high)}{prefix}"
+        """Both ends as `prefixed` (`71.8k … 110k`)."""
+        return f"{self.prefixed(low)} … {self.prefixed(high)}"
 
 
 def mean_text(summary: Summary, scale: Scale) -> str:

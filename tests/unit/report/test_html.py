@@ -16,6 +16,7 @@ from perfrunner.report import build_report, render, write_html
 from perfrunner.report.facts import flatten
 from perfrunner.report.page.assemble import SCRIPTS
 from perfrunner.report.page.described import workload_words
+from perfrunner.report.page.tables import tables
 from perfrunner.spec.workloads import SdkSpec
 
 
@@ -117,6 +118,15 @@ def test_a_metric_has_a_unit_of_its_own_in_every_cell(page):
     scales = dict(zip(charts["cells"], charts["metrics"]["ops_per_s"]["scales"], strict=True))
     assert scales["pillowfight · persistent"] == [1e6, "M ops/s"]
     assert scales["append · ephemeral"] == [1e3, "k ops/s"]
+
+
+def test_spread_and_ends_are_in_the_scale_of_their_mean(report):
+    """Beside a mean of 88k ops/s stood 71.78 … 110.1."""
+    (part, *_) = tables(report)[0]["parts"]
+    (rate, *_) = [line for line in part[2] if line["metric"] == "ops_per_s"]
+    assert re.match(r"[\d.]+[kM] ops/s", rate["mean"])
+    assert re.fullmatch(r"[\d.]+[kM] … [\d.]+[kM]", rate["range"])
+    assert re.fullmatch(r"[\d.]+[kM]", rate["sd"])
 
 
 def test_a_hostile_reason_cannot_leave_the_data_element(make, tmp_path):
