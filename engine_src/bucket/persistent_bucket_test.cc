@@ -479,6 +479,23 @@ TEST_F(PersistentBucketTest, TheCasOfALockIsNotGivenAgainAfterACrash) {
               OpStatus::Locked);
 }
 
+TEST_F(PersistentBucketTest, TheCasOfALostMutationIsNotGivenAgainAfterACrash) {
+    open(fake_);
+    // Mutations' CAS go on from the last stored one where the clock is behind it.
+    const OpTime early = OpTime::fromNanos(1'000'000'000);
+    const auto mutate = [&] {
+        const BucketMemoryGuard guard(bucket_->memory());
+        return bucket_->store(Vbid{0}, "k", StoreMode::Set, "v", {}, early);
+    };
+    mutate();
+    fake_.advance(1s);
+    const OpResult lost = mutate();
+    close();
+    open(fake_);
+    const OpResult after = mutate();
+    EXPECT_GT(after.cas, lost.cas) << "equal by chance once in 2^32 times";
+}
+
 TEST_F(PersistentBucketTest, TheStoresAreSyncedAtTheirInterval) {
     persistence_.syncInterval = 500ms;
     open(fake_);

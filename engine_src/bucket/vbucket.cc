@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "bucket/random_bits.h"
+
 namespace kv {
 
 /// What members lie on the same line of the cache.
@@ -50,7 +52,10 @@ void VBucket::setState(VbState state) {
     // The history first: who sees the vBucket active, the flusher that stores it, sees whose it is.
     if (state == VbState::Active) {
         const VbUuid uuid = failoverLog_.prepare();  // before a snapshot's rest is given up
-        failoverLog_.begin(uuid, checkpoints_.beginActive(OpTime::now().nanos));
+        // Clients may know CAS of mutations that were lost, and the clock may be behind them: from
+        // up to 4 s further on, one is given to the same key again once in 2^32 times.
+        const uint64_t casDistance = randomBits() >> 32;
+        failoverLog_.begin(uuid, checkpoints_.beginActive(OpTime::now().nanos, casDistance));
         term_.fetch_add(1, std::memory_order_release);
         // What was told of a snapshot whose rest does not come says nothing of the new history.
         purgedSeqno_.store(std::min(purgedSeqno_.load(std::memory_order_relaxed),

@@ -121,7 +121,7 @@ SnapshotRange CheckpointManager::currentSnapshot() const {
     return log_.snapshotOfHigh();
 }
 
-Seqno CheckpointManager::beginActive(uint64_t coarseNowNs) {
+Seqno CheckpointManager::beginActive(uint64_t coarseNowNs, uint64_t casDistance) {
     const auto lock = log_.lock();
     const SnapshotRange received = log_.snapshotOfHigh();
     const bool partial = log_.isPartial(received);
@@ -131,6 +131,7 @@ Seqno CheckpointManager::beginActive(uint64_t coarseNowNs) {
         log_.setReplica(false);
     }
     log_.cutSnapshots(receiving);
+    maxCas_ += casDistance;
     return partial && received.start != Seqno{} ? Seqno{received.start.get() - 1}
                                                 : log_.highSeqno();
 }

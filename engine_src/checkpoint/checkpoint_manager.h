@@ -70,9 +70,9 @@ class CheckpointManager {
     [[nodiscard]] SnapshotRange currentSnapshot() const;
     /// The vBucket becomes active: what was received of a snapshot is all that there will be of it.
     /// Returns the last seqno up to which the log is consistent (the high seqno unless a snapshot
-    /// was under way, else the seqno before that snapshot). Throws std::bad_alloc, and then changed
-    /// nothing.
-    Seqno beginActive(uint64_t coarseNowNs);
+    /// was under way, else the seqno before that snapshot). The CAS of mutations go on
+    /// `casDistance` after the highest known one. Throws std::bad_alloc, and then changed nothing.
+    Seqno beginActive(uint64_t coarseNowNs, uint64_t casDistance);
     /// Drops every item and every cursor but the persistence cursor (vBucket reset); the next seqno
     /// follows `start`. The items are in the result: drop it without locks. `fresh` is what
     /// makeEmptyCheckpoint() made, which throws std::bad_alloc: this does not.

@@ -387,15 +387,15 @@ class PartialSnapshotTest : public CheckpointManagerTest {
 
 TEST_F(PartialSnapshotTest, ALogIsConsistentAtTheEndOfACompleteSnapshot) {
     manager().persistence().registerCursor();
-    EXPECT_EQ(manager().beginActive(1), Seqno{0});
+    EXPECT_EQ(manager().beginActive(1, 0), Seqno{0});
     marker(1, 2);
-    EXPECT_EQ(manager().beginActive(1), Seqno{0}) << "nothing of it has come";
+    EXPECT_EQ(manager().beginActive(1, 0), Seqno{0}) << "nothing of it has come";
     marker(1, 2);
     receive(1);
     receive(2);
-    EXPECT_EQ(manager().beginActive(1), Seqno{2});
+    EXPECT_EQ(manager().beginActive(1, 0), Seqno{2});
     EXPECT_EQ(queue("mine").seqno, Seqno{3});
-    EXPECT_EQ(manager().beginActive(1), Seqno{3});
+    EXPECT_EQ(manager().beginActive(1, 0), Seqno{3});
 }
 
 TEST_F(PartialSnapshotTest, InTheMiddleOfASnapshotItIsConsistentBeforeIt) {
@@ -405,7 +405,7 @@ TEST_F(PartialSnapshotTest, InTheMiddleOfASnapshotItIsConsistentBeforeIt) {
     receive(2);
     marker(3, 9);
     receive(5);
-    EXPECT_EQ(manager().beginActive(1), Seqno{2});
+    EXPECT_EQ(manager().beginActive(1, 0), Seqno{2});
     EXPECT_EQ(manager().currentSnapshot(), (SnapshotRange{Seqno{3}, Seqno{5}}))
             << "the rest will not come";
     const auto batch = manager().persistence().takeItemsToPersist(100);
@@ -425,7 +425,7 @@ TEST_F(PartialSnapshotTest, TheRestOfASnapshotKeepsItsBeginning) {
     EXPECT_THAT(keys(manager().cursors().getItemsForCursor(reader.cursor, 10)),
                 ElementsAre("k4", "k7"));
     EXPECT_FALSE(manager().cursors().registerCursor("late", Seqno{2}).needsBackfill);
-    EXPECT_EQ(manager().beginActive(1), Seqno{0});
+    EXPECT_EQ(manager().beginActive(1, 0), Seqno{0});
 }
 
 TEST_F(PartialSnapshotTest, AfterARestartTheRestKeepsItsBeginningToo) {
@@ -434,7 +434,7 @@ TEST_F(PartialSnapshotTest, AfterARestartTheRestKeepsItsBeginningToo) {
                     CheckpointManager::makeEmptyCheckpoint());
     marker(6, 9);
     receive(6);
-    EXPECT_EQ(manager().beginActive(1), Seqno{2});
+    EXPECT_EQ(manager().beginActive(1, 0), Seqno{2});
 }
 
 TEST_F(CheckpointManagerTest, ClearStartsOver) {
