@@ -34,8 +34,10 @@ def on_paper(tab):
     assert tab.locator("details:not([open])").count() == 0
 
 
-@pytest.mark.parametrize("width", [390, 750, 1400, 2400])
-@pytest.mark.parametrize("which", ["page", "three_metrics", "rounds_page"])
+@pytest.mark.parametrize("width", [390, pytest.param(750, marks=pytest.mark.long), 1400, 2400])
+@pytest.mark.parametrize(
+    "which", ["page", pytest.param("three_metrics", marks=pytest.mark.long), "rounds_page"]
+)
 def test_on_paper_nothing_is_cut_and_the_folds_are_open(browser, request, tmp_path, which, width):
     path = request.getfixturevalue(which)
     context = browser.new_context(viewport={"width": width, "height": 900})

@@ -71,6 +71,7 @@ def fleet(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> Fleet:
     return Fleet(tmp_path, {"PERFRUNNER_STORE": url, **places})
 
 
+@pytest.mark.long
 def test_two_groups_and_a_reader_elsewhere(fleet: Fleet, tmp_path: Path) -> None:
     """The reader has neither group's directory: a database and the directory of contents are all it needs."""
     for group in "ab":

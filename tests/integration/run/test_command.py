@@ -116,6 +116,7 @@ def test_the_command_of_the_report_measures_the_same_again(
     assert {trial[3] for trial in ran} == {"base", "base-again"}
 
 
+@pytest.mark.long
 def test_the_command_of_a_report_names_the_commits_that_were_measured(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:

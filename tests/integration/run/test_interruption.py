@@ -43,10 +43,10 @@ def assert_complete(lab: Lab, blocks: int = 2) -> None:
     [
         ({"build_sleep": 30}, "BuildProgress", {}),
         ({"proof_sleep": 30}, "BuildFinished", {"variant": "changed"}),
-        ({}, "TrialPhase", {"phase": "start"}),
-        ({}, "TrialPhase", {"phase": "populate"}),
+        pytest.param({}, "TrialPhase", {"phase": "start"}, marks=pytest.mark.long),
+        pytest.param({}, "TrialPhase", {"phase": "populate"}, marks=pytest.mark.long),
         ({}, "TrialPhase", {"phase": "access"}),
-        ({}, "TrialPhase", {"phase": "settle"}),
+        pytest.param({}, "TrialPhase", {"phase": "settle"}, marks=pytest.mark.long),
         ({}, "TrialFinished", {}),
     ],
     ids=["build", "proof", "start", "populate", "access", "settle", "between trials"],
@@ -96,7 +96,16 @@ def test_the_second_ctrl_c_does_not_wait_for_a_stubborn_engine(lab: Lab) -> None
     assert stored(lab).experiment.state == "interrupted"
 
 
-@pytest.mark.parametrize("moment", ["start", "populate", "access", "stop", "finished"])
+@pytest.mark.parametrize(
+    "moment",
+    [
+        pytest.param("start", marks=pytest.mark.long),
+        pytest.param("populate", marks=pytest.mark.long),
+        "access",
+        pytest.param("stop", marks=pytest.mark.long),
+        "finished",
+    ],
+)
 def test_sigkill_and_resume_repeats_at_most_the_trial_in_flight(lab: Lab, moment: str) -> None:
     lab.write_spec(variants=SLOW)
     driver = lab.start()
@@ -119,7 +128,7 @@ def test_sigkill_and_resume_repeats_at_most_the_trial_in_flight(lab: Lab, moment
     assert not list((lab.work / "runs").iterdir())
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_killed_again_and_again_it_still_gets_done(lab: Lab) -> None:
     lab.write_spec(variants=SLOW, blocks=3)
     delays = [1.5, 2.3, 3.1, 2.7, 1.9, 3.7]

@@ -99,7 +99,9 @@ def test_a_link_that_goes_in_a_proof_costs_the_proofs(sshd: Sshd, tmp_path: Path
     lab.assert_nothing_left()
 
 
-@pytest.mark.parametrize("afterwards", ["SamplingCheck", "Profiling"])
+@pytest.mark.parametrize(
+    "afterwards", ["SamplingCheck", pytest.param("Profiling", marks=pytest.mark.long)]
+)
 def test_a_link_that_goes_behind_the_last_block_costs_what_was_under_way(
     sshd: Sshd, tmp_path: Path, afterwards: str
 ) -> None:
