@@ -134,7 +134,7 @@ After failoverLog(CommandContext& context, const FrameView& request) {
     return After::Continue;
 }
 
-After noop(CommandContext& context, const FrameView& request) {
+After dcpNoop(CommandContext& context, const FrameView& request) {
     reply(context, request, {});
     return After::Continue;
 }
@@ -149,7 +149,7 @@ void addDcpOps(CommandTable& table) {
     table.add({Opcode::kDcpCloseStream}, {closeStream, Read});
     table.add({Opcode::kDcpBufferAck}, {bufferAck, Read});
     table.add({Opcode::kDcpGetFailoverLog}, {failoverLog, Read});
-    table.add({Opcode::kDcpNoop}, {noop, Read});
+    table.add({Opcode::kDcpNoop}, {dcpNoop, Read});
 }
 
 }  // namespace kv::server

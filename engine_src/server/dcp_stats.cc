@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "server/add_figure.h"
+
 namespace kv::server {
 
 namespace {
@@ -18,39 +20,34 @@ std::string_view toString(dcp::StreamState state) {
     return "unknown";
 }
 
-template <class Value>
-void add(KeyValues& out, std::string key, const Value& value) {
-    out.emplace_back(std::move(key), fmt::format("{}", value));
-}
-
 }  // namespace
 
 KeyValues dcpStats(const dcp::DcpNode& node) {
     KeyValues out;
     const auto lines = node.producers();
-    add(out, "ep_dcp_producer_count", lines.size());
+    addFigure(out, "ep_dcp_producer_count", lines.size());
     for (const auto& line : lines) {
         const std::string name = line.name + ":";
-        add(out, name + "type", "producer");
-        add(out, name + "items_sent", line.producer.messages);
-        add(out, name + "total_bytes_sent", line.producer.bytes);
-        add(out, name + "unacked_bytes", line.producer.outstandingBytes);
-        add(out, name + "max_buffer_bytes", line.producer.bufferSize);
-        add(out, name + "num_streams", line.producer.streams);
-        add(out, name + "pauses", line.producer.pauses);
-        add(out, name + "pauses_full", line.producer.pausesFull);
-        add(out, name + "snapshot_runs", line.producer.snapshotRuns);
+        addFigure(out, name + "type", "producer");
+        addFigure(out, name + "items_sent", line.producer.messages);
+        addFigure(out, name + "total_bytes_sent", line.producer.bytes);
+        addFigure(out, name + "unacked_bytes", line.producer.outstandingBytes);
+        addFigure(out, name + "max_buffer_bytes", line.producer.bufferSize);
+        addFigure(out, name + "num_streams", line.producer.streams);
+        addFigure(out, name + "pauses", line.producer.pauses);
+        addFigure(out, name + "pauses_full", line.producer.pausesFull);
+        addFigure(out, name + "snapshot_runs", line.producer.snapshotRuns);
         for (const auto& [vbid, stream] : line.streams) {
             const std::string prefix = fmt::format("{}stream_{}_", name, vbid.get());
-            add(out, prefix + "state", toString(stream.state));
-            add(out, prefix + "last_read_seqno", stream.lastRead.get());
-            add(out, prefix + "last_sent_seqno", stream.lastSent.get());
-            add(out, prefix + "end_seqno", stream.end.get());
-            add(out, prefix + "ready_queue_items", stream.readyItems);
-            add(out, prefix + "ready_queue_memory", stream.readyBytes);
-            add(out, prefix + "backfill_sent", stream.backfilled);
-            add(out, prefix + "memory_phase", stream.fromMemory);
-            add(out, prefix + "cursor_drops", stream.cursorDrops);
+            addFigure(out, prefix + "state", toString(stream.state));
+            addFigure(out, prefix + "last_read_seqno", stream.lastRead.get());
+            addFigure(out, prefix + "last_sent_seqno", stream.lastSent.get());
+            addFigure(out, prefix + "end_seqno", stream.end.get());
+            addFigure(out, prefix + "ready_queue_items", stream.readyItems);
+            addFigure(out, prefix + "ready_queue_memory", stream.readyBytes);
+            addFigure(out, prefix + "backfill_sent", stream.backfilled);
+            addFigure(out, prefix + "memory_phase", stream.fromMemory);
+            addFigure(out, prefix + "cursor_drops", stream.cursorDrops);
         }
     }
     return out;
@@ -66,11 +63,11 @@ KeyValues dcpAggregateStats(const dcp::DcpNode& node) {
         total.streams += line.producer.streams;
     }
     KeyValues out;
-    add(out, ":total:producer_count", lines.size());
-    add(out, ":total:items_sent", total.messages);
-    add(out, ":total:total_bytes", total.bytes);
-    add(out, ":total:unacked_bytes", total.outstandingBytes);
-    add(out, ":total:streams", total.streams);
+    addFigure(out, ":total:producer_count", lines.size());
+    addFigure(out, ":total:items_sent", total.messages);
+    addFigure(out, ":total:total_bytes", total.bytes);
+    addFigure(out, ":total:unacked_bytes", total.outstandingBytes);
+    addFigure(out, ":total:streams", total.streams);
     return out;
 }
 

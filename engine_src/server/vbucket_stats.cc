@@ -5,80 +5,78 @@
 #include <algorithm>
 #include <charconv>
 
+#include "server/add_figure.h"
+
 namespace kv::server {
 
 using protocol::Status;
 
 namespace {
 
-template <class Value>
-void add(KeyValues& out, std::string key, const Value& value) {
-    out.emplace_back(std::move(key), fmt::format("{}", value));
-}
-
 std::string nameOf(const VBucket& vbucket, std::string_view figure) {
     return fmt::format("vb_{}:{}", vbucket.id().get(), figure);
 }
 
 void addState(KeyValues& out, const ServerContext&, const VBucket& vbucket) {
-    add(out, fmt::format("vb_{}", vbucket.id().get()), toString(vbucket.state()));
+    addFigure(out, fmt::format("vb_{}", vbucket.id().get()), toString(vbucket.state()));
 }
 
 void addSeqnos(KeyValues& out, const ServerContext& server, const VBucket& vbucket) {
-    add(out, nameOf(vbucket, "high_seqno"), vbucket.highSeqno().get());
-    add(out, nameOf(vbucket, "abs_high_seqno"), vbucket.highSeqno().get());
+    addFigure(out, nameOf(vbucket, "high_seqno"), vbucket.highSeqno().get());
+    addFigure(out, nameOf(vbucket, "abs_high_seqno"), vbucket.highSeqno().get());
     if (server.persistedSeqno) {
-        add(out, nameOf(vbucket, "last_persisted_seqno"),
-            server.persistedSeqno(vbucket.id()).get());
+        addFigure(out, nameOf(vbucket, "last_persisted_seqno"),
+                  server.persistedSeqno(vbucket.id()).get());
     }
-    add(out, nameOf(vbucket, "uuid"), vbucket.failoverLog().uuid().get());
-    add(out, nameOf(vbucket, "purge_seqno"), vbucket.purgedSeqno().get());
+    addFigure(out, nameOf(vbucket, "uuid"), vbucket.failoverLog().uuid().get());
+    addFigure(out, nameOf(vbucket, "purge_seqno"), vbucket.purgedSeqno().get());
 }
 
 void addDetails(KeyValues& out, const ServerContext& server, const VBucket& vbucket) {
     addState(out, server, vbucket);
     const HashTableSums sums = vbucket.hashTable().sums();
-    add(out, nameOf(vbucket, "num_items"), std::max<int64_t>(0, sums.items));
-    add(out, nameOf(vbucket, "num_tombstones"), std::max<int64_t>(0, sums.tombstones));
-    add(out, nameOf(vbucket, "num_non_resident"), std::max<int64_t>(0, sums.nonResident));
-    add(out, nameOf(vbucket, "ht_memory"), vbucket.hashTable().fixedBytes());
-    add(out, nameOf(vbucket, "ht_item_memory"),
-        std::max<int64_t>(0, sums.metaBytes + sums.valueBytes));
-    add(out, nameOf(vbucket, "ht_size"), vbucket.hashTable().size());
-    add(out, nameOf(vbucket, "queue_size"), vbucket.checkpoints().unpersisted());
+    addFigure(out, nameOf(vbucket, "num_items"), std::max<int64_t>(0, sums.items));
+    addFigure(out, nameOf(vbucket, "num_tombstones"), std::max<int64_t>(0, sums.tombstones));
+    addFigure(out, nameOf(vbucket, "num_non_resident"), std::max<int64_t>(0, sums.nonResident));
+    addFigure(out, nameOf(vbucket, "ht_memory"), vbucket.hashTable().fixedBytes());
+    addFigure(out, nameOf(vbucket, "ht_item_memory"),
+              std::max<int64_t>(0, sums.metaBytes + sums.valueBytes));
+    addFigure(out, nameOf(vbucket, "ht_size"), vbucket.hashTable().size());
+    addFigure(out, nameOf(vbucket, "queue_size"), vbucket.checkpoints().unpersisted());
     addSeqnos(out, server, vbucket);
 }
 
 void addFailovers(KeyValues& out, const ServerContext&, const VBucket& vbucket) {
     const auto entries = vbucket.failoverLog().entries();
-    add(out, nameOf(vbucket, "num_entries"), entries.size());
+    addFigure(out, nameOf(vbucket, "num_entries"), entries.size());
     for (size_t i = 0; i < entries.size(); ++i) {
-        add(out, nameOf(vbucket, fmt::format("{}:id", i)), entries[i].uuid.get());
-        add(out, nameOf(vbucket, fmt::format("{}:seq", i)), entries[i].seqno.get());
+        addFigure(out, nameOf(vbucket, fmt::format("{}:id", i)), entries[i].uuid.get());
+        addFigure(out, nameOf(vbucket, fmt::format("{}:seq", i)), entries[i].seqno.get());
     }
 }
 
 void addCheckpoints(KeyValues& out, const ServerContext&, const VBucket& vbucket) {
     const CheckpointStats stats = vbucket.checkpoints().stats();
-    add(out, nameOf(vbucket, "state"), toString(vbucket.state()));
-    add(out, nameOf(vbucket, "open_checkpoint_id"), stats.openId.get());
-    add(out, nameOf(vbucket, "num_checkpoints"), stats.checkpoints);
-    add(out, nameOf(vbucket, "num_open_checkpoint_items"), stats.openItems);
-    add(out, nameOf(vbucket, "num_conn_cursors"), stats.cursors);
-    add(out, nameOf(vbucket, "num_items_for_persistence"), vbucket.checkpoints().unpersisted());
-    add(out, nameOf(vbucket, "mem_usage"), vbucket.checkpoints().memory());
+    addFigure(out, nameOf(vbucket, "state"), toString(vbucket.state()));
+    addFigure(out, nameOf(vbucket, "open_checkpoint_id"), stats.openId.get());
+    addFigure(out, nameOf(vbucket, "num_checkpoints"), stats.checkpoints);
+    addFigure(out, nameOf(vbucket, "num_open_checkpoint_items"), stats.openItems);
+    addFigure(out, nameOf(vbucket, "num_conn_cursors"), stats.cursors);
+    addFigure(out, nameOf(vbucket, "num_items_for_persistence"),
+              vbucket.checkpoints().unpersisted());
+    addFigure(out, nameOf(vbucket, "mem_usage"), vbucket.checkpoints().memory());
 }
 
 using AddFigures = void (*)(KeyValues&, const ServerContext&, const VBucket&);
-struct Named {
+struct VBucketGroup {
     std::string_view name;
     AddFigures add;
 };
-constexpr Named kGroups[] = {{"vbucket", addState},
-                             {"vbucket-details", addDetails},
-                             {"vbucket-seqno", addSeqnos},
-                             {"failovers", addFailovers},
-                             {"checkpoint", addCheckpoints}};
+constexpr VBucketGroup kVBucketGroups[] = {{"vbucket", addState},
+                                           {"vbucket-details", addDetails},
+                                           {"vbucket-seqno", addSeqnos},
+                                           {"failovers", addFailovers},
+                                           {"checkpoint", addCheckpoints}};
 
 /// Splits at the first space.
 std::pair<std::string_view, std::string_view> splitWord(std::string_view text) {
@@ -137,13 +135,13 @@ StatAnswer keyStats(ServerContext& server, std::string_view text) {
     StatAnswer answer;
     if (server.persistedSeqno) {
         const bool dirty = server.persistedSeqno(*vbid) < found.seqno;
-        add(answer.values, "key_is_dirty", dirty ? "true" : "false");
+        addFigure(answer.values, "key_is_dirty", dirty ? "true" : "false");
     }
-    add(answer.values, "key_exptime", found.exptime);
-    add(answer.values, "key_flags", found.flags);
-    add(answer.values, "key_cas", found.cas.get());
-    add(answer.values, "key_seqno", found.seqno.get());
-    add(answer.values, "key_vb_state", toString(server.bucket.vbucket(*vbid).state()));
+    addFigure(answer.values, "key_exptime", found.exptime);
+    addFigure(answer.values, "key_flags", found.flags);
+    addFigure(answer.values, "key_cas", found.cas.get());
+    addFigure(answer.values, "key_seqno", found.seqno.get());
+    addFigure(answer.values, "key_vb_state", toString(server.bucket.vbucket(*vbid).state()));
     return answer;
 }
 
@@ -154,7 +152,7 @@ std::optional<StatAnswer> vbucketStats(ServerContext& server, std::string_view g
     if (name == "key") {
         return keyStats(server, rest);
     }
-    for (const auto& known : kGroups) {
+    for (const auto& known : kVBucketGroups) {
         if (known.name == name) {
             return figuresOf(server, known.add, rest);
         }
