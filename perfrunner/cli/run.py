@@ -199,13 +199,16 @@ def run_and_report(
 
 def _report(out_dir: Path, outcome: RunOutcome, as_json: bool) -> dict[str, Any]:
     """Print the report, leave the HTML page beside the trials, and give the JSON document."""
+    from perfrunner.analysis.nights import keep_night
     from perfrunner.report import build_report, render, write_html
     from perfrunner.report.redact import redacted
     from perfrunner.results.patience import waiting
 
     def load() -> ExperimentData:
         with options.open_results(out_dir) as store:
-            return store.load(outcome.experiment_id)
+            data = store.load(outcome.experiment_id)
+            keep_night(data, store.beside)
+            return data
 
     data = waiting(load)
     shared = redacted(data)

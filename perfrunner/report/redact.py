@@ -37,7 +37,8 @@ HOMES = re.compile(
     r"(?:/(?:var|usr|export|exports|mnt|data))?/(?:home|Users)/[^/\s'\",:;)\]}]+"
     r"|/root(?=/|$|[\s'\",:;)\]}])"
 )
-SSH_FILES = re.compile(r"[^\s'\",:;=(\[]*/\.ssh/[^\s'\",:;)\]]+")
+# from a word's first letter only: from every one of a long word without such a path, it is quadratic
+SSH_FILES = re.compile(r"(?<![^\s'\",:;=(\[])[^\s'\",:;=(\[]*/\.ssh/[^\s'\",:;)\]]+")
 
 
 def redacted(data: ExperimentData) -> ExperimentData:

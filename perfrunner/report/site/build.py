@@ -114,7 +114,7 @@ def _read(
                 metrics = primary_metrics(its[-1].experiment)
                 data.setdefault(name, []).extend(
                     replace(night, record=shown[night.experiment])
-                    for night in nights(its[-MOST_RUNS:], store.load, metrics, store.directory)
+                    for night in nights(its[-MOST_RUNS:], store.load, metrics, store.beside)
                 )
     entries.sort(key=lambda e: (e.record.created_at, e.record.id), reverse=True)
     for found in data.values():

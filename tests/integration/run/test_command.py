@@ -50,6 +50,8 @@ def test_json_is_one_document_on_stdout_and_nothing_else(
     document = json.loads(result.stdout)
     assert document["trials"] == {"ok": 2, "invalid": 0, "failed": 0}
     assert "trial  [2/2]" in result.stderr
+    (line,) = (lab.out / "history-cache.jsonl").read_text().splitlines()
+    assert json.loads(line)["key"][1:] == [2, 0, 0]
 
 
 def test_ctrl_c_in_the_analysis_keeps_the_results(

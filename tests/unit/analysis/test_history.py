@@ -12,8 +12,10 @@ import pytest
 from perfrunner.analysis.circumstances import same_hosts
 from perfrunner.analysis.history import history
 from perfrunner.analysis.level import changes
-from perfrunner.analysis.nights import night_of
+from perfrunner.analysis.nights import keep_night, night_of
+from perfrunner.analysis.nights import nights as read_nights
 from perfrunner.report.history import history_document, level_text
+from perfrunner.results import ExperimentSummary
 from perfrunner.source.model import FACT, ResolvedSource, as_record
 
 LOOK = 1e-4  # what a series of a spec with a handful of them may have
@@ -276,3 +278,25 @@ def test_host_facts_are_those_that_hold_still():
     from perfrunner.cluster import STABLE_FACTS
 
     assert {*HOST_FACTS} == {"hostname", *STABLE_FACTS} - {"boot_id"}
+
+
+def test_what_a_run_came_to_is_kept_when_it_ends(nights, tmp_path):
+    (run,) = nights([0.05])
+    void = replace(run, trials=(*run.trials, replace(run.trials[-1], status="void", attempt=2)))
+    keep_night(void, tmp_path)
+    wanted = ["ops_per_s"]
+    ended = ExperimentSummary(run.experiment, len(run.trials), 1, 0)
+
+    def load(_):
+        pytest.fail("the store is not asked")
+
+    assert read_nights([ended], load, wanted, tmp_path) == [night_of(void, wanted)]
+    longer = replace(ended, ok=ended.ok + 2)
+    assert read_nights([longer], lambda _: run, wanted, tmp_path) == [night_of(run, wanted)]
+
+
+def test_what_a_run_came_to_is_kept_of_finished_ones_only(nights, tmp_path):
+    (run,) = nights([0.05])
+    keep_night(replace(run, experiment=replace(run.experiment, state="failed")), tmp_path)
+    keep_night(run, None)
+    assert list(tmp_path.iterdir()) == []
