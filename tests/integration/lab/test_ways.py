@@ -170,11 +170,11 @@ class _Silent:
 
 
 def test_the_doctor_names_a_long_cable(lab: Lab) -> None:
-    lab.delay("lab1", 10)
+    lab.delay("lab1", 50)
     found = examine(lab.cluster(["lab1"], ["lab2"]), None)
     (pair,) = [f for f in found if f.subject == "network"]
     assert (took := re.search(r"answers in ([\d.]+) ms", pair.text)), pair
-    assert float(took[1]) >= 15, "there and back; what bash takes is taken off"
+    assert float(took[1]) >= 80, "there and back; what bash takes is taken off"
     assert pair.grade == "warning"
     assert "one network" in pair.remedy
 

@@ -199,5 +199,5 @@ def test_build_options_are_those_of_the_engine_source_that_is_named(cli, other_e
 
 
 def test_an_option_of_a_variant_that_gets_another_source_is_left_to_the_run(cli):
-    words = ("--set", "variants.glibc.options={pager: scan}", "--source", "glibc=main")
+    words = ("--set", "variants.glibc.options={pager: scan}", "--source", "glibc=HEAD")
     assert cli.json("plan", "spec.yaml", *words)["trials"]
