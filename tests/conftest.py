@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support.scheduling import scheduling
+from tests.support.scheduling import longest_first, scheduling
 
 # A busy CI host makes single examples slow; the examples' number is what bounds a test's time.
 settings.register_profile(
@@ -23,6 +23,10 @@ def pytest_configure() -> None:
     """A shell's background jobs ignore SIGINT, and so would all that the tests start and interrupt."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    longest_first(items)
 
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist

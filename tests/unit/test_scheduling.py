@@ -22,7 +22,10 @@ def test_three(): pass
 
 def test_what_shares_a_build_shares_a_worker(tmp_path: Path) -> None:
     told = tmp_path / "told"
-    names = ["e2e/test_a.py", "e2e/test_b.py", "e2e/test_c.py", "unit/test_d.py", "unit/test_e.py"]
+    names = [
+        "e2e/test_a.py", "e2e/test_b.py", "e2e/test_c.py",
+        "integration/run/test_f.py", "integration/lab/test_d.py", "unit/test_e.py",
+    ]  # fmt: skip
     for name in names:
         file = tmp_path / "tests" / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -30,7 +33,7 @@ def test_what_shares_a_build_shares_a_worker(tmp_path: Path) -> None:
         more = "".join(f"def test_more_{n}(): pass\n" for n in range(10 * name.startswith("unit")))
         file.write_text(TEST.format(told=str(told), name=name) + more)
     (tmp_path / "conftest.py").write_text(
-        "from tests.conftest import pytest_xdist_make_scheduler\n"
+        "from tests.conftest import pytest_collection_modifyitems, pytest_xdist_make_scheduler\n"
     )
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --import-mode=importlib\n")
     environment = {key: value for key, value in os.environ.items() if "PYTEST" not in key}
@@ -41,7 +44,7 @@ def test_what_shares_a_build_shares_a_worker(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     ran = dict(line.split() for line in told.read_text().splitlines())
-    assert sorted(ran) == names
-    assert set(list(ran)[:2]) == {"e2e/test_a.py", "unit/test_d.py"}, "these begin"
+    assert sorted(ran) == sorted(names)
+    assert set(list(ran)[:2]) == {"e2e/test_a.py", "integration/run/test_f.py"}, "these begin"
     assert len({worker for name, worker in ran.items() if name.startswith("e2e")}) == 1
     assert len(set(ran.values())) == 2

@@ -144,7 +144,6 @@ def test_a_failover_under_load(loopback: Loopback, nodes: int, replicas: int, bu
     fact = check_figures(result)
     assert (fact["kind"], fact["killed"]) == ("failover", f"kv{nodes}")
     assert fact["promoted_vbuckets"] in (VBUCKETS // nodes, VBUCKETS // nodes + 1)
-    assert fact["broken_off"] > 0, "the node was killed under load"
     # Replication is not waited for: what was on its way is lost. How much that is follows from the machine's load; not
     # all that the killed node had.
     assert result.metrics["lost_writes"] < ITEMS / nodes
