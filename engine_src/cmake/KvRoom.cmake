@@ -7,9 +7,9 @@
 #   kv_benchmark(NAME SRCS ... DEPS ...)                  a Google Benchmark binary of the artifact, linked like kv_engine
 #   kv_fuzzer(NAME SRCS ... DEPS ...)                     a libFuzzer target (clang and KV_FUZZ=ON only)
 #
-# kv_together is for sources that are little more than uses of one large header (CLI11, nlohmann/json), with nothing of a data
-# path: each compiles the same templates again. Lower optimisation would be cheaper still, but the linker keeps one copy
-# of an inline function, and the data path must not get the copy of a file that was optimised less.
+# kv_together is for sources that compile the same templates again (CLI11, nlohmann/json) or read the same many headers,
+# and that a client's GET or SET does not run through. Lower optimisation would be cheaper still, but the linker keeps
+# one copy of an inline function, and the data path must not get the copy of a file that was optimised less.
 option(KV_TOGETHER "Compile as one the sources that kv_together names" ON)
 
 # Of the artifact's programs only these, with what they are made of; empty: all.

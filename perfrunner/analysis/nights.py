@@ -114,7 +114,14 @@ def nights(
         night = night_of(load(record.id), metrics)
         found.append(night)
         if set(metrics) <= set(primary_metrics(record)):
-            fresh.append(_line(night, key, metrics))
+            fresh.append(
+                {
+                    "id": record.id,
+                    "key": key,
+                    "metrics": list(metrics),
+                    "rows": [_plain(r) for r in night.rows],
+                }
+            )
     if fresh and directory is not None:
         _append(directory / FILE, fresh)
     return found
@@ -122,20 +129,16 @@ def nights(
 
 def keep_night(data: ExperimentData, directory: Path | None) -> None:
     """Of a run that has just ended, in `directory`'s file: `nights` finds it there."""
-    if data.experiment.state == "done" and directory is not None:
+    from perfrunner.results import ExperimentSummary
+
+    if directory is not None:
         ended = Counter(trial.status for trial in data.trials)
-        key = [SCHEMA, ended["ok"], ended["void"], ended["failed"]]
-        metrics = primary_metrics(data.experiment)
-        _append(directory / FILE, [_line(night_of(data, metrics), key, metrics)])
+        summary = ExperimentSummary(data.experiment, ended["ok"], ended["void"], ended["failed"])
+        nights([summary], lambda _: data, primary_metrics(data.experiment), directory)
 
 
 def _key(summary: ExperimentSummary) -> list[Any]:
     return [SCHEMA, summary.ok, summary.void, summary.failed]
-
-
-def _line(night: Night, key: Sequence[Any], metrics: Sequence[str]) -> dict[str, Any]:
-    rows = [_plain(row) for row in night.rows]
-    return {"id": night.experiment, "key": key, "metrics": list(metrics), "rows": rows}
 
 
 def _plain(row: NightRow) -> list[Any]:

@@ -16,6 +16,14 @@ from tests.support.fakes import ROOT
 pytestmark = [pytest.mark.long, pytest.mark.integration, pytest.mark.timeout(BUILD_TIMEOUT_S + 300)]
 
 
+def perfrunner(directory: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "perfrunner", *words, "--cache", str(CACHE), "--json", "-q"],
+        cwd=directory, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False,
+    )  # fmt: skip
+
+
 def test_two_revisions_and_the_tools_of_a_third(two_revisions: Path, tmp_path: Path) -> None:
     cluster = tmp_path / "cluster.yaml"
     host = {"hosts": {"here": {"work_dir": str(tmp_path / "work")}}}
@@ -30,20 +38,10 @@ def test_two_revisions_and_the_tools_of_a_third(two_revisions: Path, tmp_path: P
             }
         )
     )
-    argv = [
-        sys.executable, "-m", "perfrunner", "ab", "v1", "v2", "--workload", "pillowfight", "--items", "2000",
-        "--blocks", "1", "--cluster", str(cluster), "--engine-src", str(two_revisions / "engine_src"),
-        "--cache", str(CACHE), "--json", "-q",
-    ]  # fmt: skip
-    done = subprocess.run(
-        argv,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=BUILD_TIMEOUT_S,
-        check=False,
-    )
+    done = perfrunner(
+        tmp_path, "ab", "v1", "v2", "--workload", "pillowfight", "--items", "2000", "--blocks", "1",
+        "--cluster", str(cluster), "--engine-src", str(two_revisions / "engine_src"),
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert document["trials"] == {"ok": 2, "invalid": 0, "failed": 0}
@@ -92,18 +90,7 @@ def test_an_engine_that_does_not_tell_its_allocators_version(
             "baseline": "now",
         }  # fmt: skip
         (tmp_path / "spec.yaml").write_text(json.dumps(spec))
-        argv = [
-            sys.executable, "-m", "perfrunner", "run", "spec.yaml", "--cache", str(CACHE), "--json", "-q",
-        ]  # fmt: skip
-        return subprocess.run(
-            argv,
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            timeout=BUILD_TIMEOUT_S,
-            check=False,
-        )
+        return perfrunner(tmp_path, "run", "spec.yaml")
 
     refused = run()
     assert refused.returncode == 3, refused.stderr

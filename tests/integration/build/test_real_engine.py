@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -24,6 +23,7 @@ from perfrunner.cluster import Host, open_host
 from perfrunner.errors import ProofError
 from perfrunner.spec.cluster import HostSpec
 from perfrunner.spec.model import EngineSpec
+from tests.support.built import built
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[3]
@@ -33,10 +33,7 @@ ENGINE = EngineSpec(vbuckets=16, quota_mb=64)
 @pytest.fixture(scope="module")
 def artifact() -> str:
     """A build of the defaults with the system's allocator (scripts/test makes it)."""
-    bin_dir = Path(os.environ.get("KV_BIN_DIR", ROOT / "build" / "artifact" / "bin"))
-    if not (bin_dir / "kv_engine").is_file() or not (bin_dir / "kvctl").is_file():
-        pytest.fail(f"no kv_engine and kvctl in {bin_dir}: set KV_BIN_DIR, or run scripts/test")
-    return str(bin_dir.parent)
+    return str(built("kv_engine", "kvctl"))
 
 
 @pytest.fixture

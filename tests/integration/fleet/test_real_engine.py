@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 
-from tests.support.fakes import ROOT
+from tests.support.built import built
 from tests.support.fleetlab import PATIENCE_S, FleetLab
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(1200)]
@@ -22,10 +21,7 @@ WORKLOAD = {
 @pytest.fixture
 def artifact() -> Path:
     """The engine that was built, as `scripts/test` left it."""
-    directory = Path(os.environ.get("KV_BIN_DIR", ROOT / "build" / "artifact" / "bin"))
-    if not (directory / "kv_engine").is_file():
-        pytest.fail("kv_engine is not built: set KV_BIN_DIR, or run scripts/test")
-    return directory.parent
+    return built("kv_engine")
 
 
 def test_a_real_experiment_goes_through_the_queue(

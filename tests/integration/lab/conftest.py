@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.fakes import ROOT
+from tests.support.built import built
 from tests.support.netlab import Lab, LabError, raised_lab, why_not
 
 
@@ -60,7 +59,4 @@ def known(lab: Lab) -> Path:
 @pytest.fixture(scope="session")
 def artifact() -> Path:
     """The engine that was built, as `scripts/test` left it."""
-    directory = Path(os.environ.get("KV_BIN_DIR", ROOT / "build" / "artifact" / "bin"))
-    if not (directory / "kv_engine").is_file():
-        pytest.fail("kv_engine is not built: set KV_BIN_DIR")
-    return directory.parent
+    return built("kv_engine")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from perfrunner.measure.instructions import (
     offered,
 )
 from perfrunner.spec.cluster import HostSpec
+from tests.support.built import built
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[3]
@@ -33,12 +33,9 @@ LOAD = CountedLoad(populate=KEYS, access=[*KEYS, "--set-pct=80", "--key-semantic
 @pytest.fixture(scope="module")
 def engine() -> CountedEngine:
     """A build of the defaults with the system's allocator (scripts/test makes it)."""
-    bin_dir = Path(os.environ.get("KV_BIN_DIR", ROOT / "build" / "artifact" / "bin"))
-    for name in ("kv_engine", "pillowfight"):
-        if not (bin_dir / name).is_file():
-            pytest.fail(f"no {name} in {bin_dir}: set KV_BIN_DIR, or run scripts/test")
+    artifact = str(built("kv_engine", "pillowfight"))
     arguments = ["--bucket-type=ephemeral", "--quota-mb=256", "--vbuckets=16", "--threads=1"]
-    return CountedEngine(str(bin_dir.parent), arguments, {}, str(bin_dir.parent))
+    return CountedEngine(artifact, arguments, {}, artifact)
 
 
 @pytest.fixture

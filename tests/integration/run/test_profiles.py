@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import time
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from perfrunner.run.trial.profiling import Profiler, find_child
 from perfrunner.run.trial.reproduce import Recorder
 from perfrunner.spec.cluster import HostSpec
 from tests.integration.sshd import raised_sshd
+from tests.support.built import built
 from tests.support.fakes import PILLOWFIGHT, Lab, variant, write_perf
 
 pytestmark = pytest.mark.integration
@@ -176,15 +176,13 @@ def test_a_program_that_a_conductor_started_is_found_by_its_environment(tmp_path
 @pytest.fixture
 def artifact(tmp_path: Path) -> str:
     """A build of the real engine; skipped where perf cannot record."""
-    bin_dir = Path(os.environ.get("KV_BIN_DIR", ROOT / "build" / "artifact" / "bin"))
-    if not (bin_dir / "kv_engine").is_file():
-        pytest.fail(f"no kv_engine in {bin_dir}: set KV_BIN_DIR, or run scripts/test")
+    directory = str(built("kv_engine"))
     with open_host(HostSpec(work_dir=str(tmp_path / "probe")), "local") as host:
         try:
             check_perf(host.transport, host.work_dir, "pf")
         except HostError as error:
             pytest.skip(f"{error} ({error.hint})")
-    return str(bin_dir.parent)
+    return directory
 
 
 @pytest.mark.slow

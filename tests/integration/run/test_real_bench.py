@@ -22,6 +22,7 @@ from perfrunner.spec.metrics import is_metric
 from perfrunner.spec.variant import Variant
 from perfrunner.spec.workloads import LatencySpec, MicrobenchSpec
 from perfrunner.workloads import latency, microbench
+from tests.support.built import built
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 ROOT = Path(__file__).parents[3]
@@ -32,10 +33,7 @@ QUICK = {"type": "microbench", "program": "checkpoint_bench", "min_time": 0.01}
 @pytest.fixture(scope="module")
 def artifact() -> str:
     """A build of the defaults with the system's allocator (scripts/test makes it)."""
-    bin_dir = Path(os.environ.get("KV_BIN_DIR", ROOT / "build" / "artifact" / "bin"))
-    if not (bin_dir / "checkpoint_bench").is_file():
-        pytest.fail(f"no checkpoint_bench in {bin_dir}: set KV_BIN_DIR, or run scripts/test")
-    return str(bin_dir.parent)
+    return str(built("checkpoint_bench"))
 
 
 @contextlib.contextmanager

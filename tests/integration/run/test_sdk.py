@@ -20,7 +20,8 @@ from perfrunner.run.trial.runner import TrialRunner
 from perfrunner.run.trial.seats import Deployed, Seat, TrialResult
 from perfrunner.spec import load_spec
 from perfrunner.spec.cluster import HostSpec
-from tests.support.fakes import ROOT, Lab, processes_of, spec_text
+from tests.support.built import built
+from tests.support.fakes import Lab, processes_of, spec_text
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -34,10 +35,7 @@ SDK = {
 @pytest.fixture(scope="module")
 def artifact() -> Path:
     """The engine that was built, as `scripts/test` left it."""
-    directory = Path(os.environ.get("KV_BIN_DIR", ROOT / "build" / "artifact" / "bin"))
-    if not (directory / "kv_engine").is_file():
-        pytest.fail("kv_engine is not built: set KV_BIN_DIR, or run scripts/test")
-    return directory.parent
+    return built("kv_engine")
 
 
 class OneHost:

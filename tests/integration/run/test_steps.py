@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import subprocess
 import sys
 import zlib
@@ -22,7 +21,8 @@ from perfrunner.run.trial.runner import TrialRunner
 from perfrunner.run.trial.seats import Deployed, Seat, TrialResult
 from perfrunner.spec import load_spec
 from perfrunner.spec.cluster import HostSpec
-from tests.support.fakes import ROOT, Lab
+from tests.support.built import built
+from tests.support.fakes import Lab
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -41,10 +41,7 @@ SDK = {
 @pytest.fixture(scope="module")
 def artifact() -> Path:
     """The engine that was built, as `scripts/test` left it."""
-    directory = Path(os.environ.get("KV_BIN_DIR", ROOT / "build" / "artifact" / "bin"))
-    if not (directory / "witness").is_file():
-        pytest.fail("the engine's programs are not built: set KV_BIN_DIR, or run scripts/test")
-    return directory.parent
+    return built("kv_engine", "witness")
 
 
 def vbucket_of(key: bytes) -> int:
