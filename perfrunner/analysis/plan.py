@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from perfrunner.errors import UsageError
-from perfrunner.spec.metrics import METRICS, MetricType, metric_type
+from perfrunner.spec.metrics import METRICS, MetricType, is_metric, metric_type
 from perfrunner.spec.suggest import did_you_mean
 from perfrunner.spec.units import parse_share
 
@@ -71,10 +71,9 @@ class AnalysisPlan:
 
 def type_of(metric_id: str) -> MetricType:
     """The registry's type; a metric it does not know has no direction, so it gets no verdict."""
-    try:
+    if is_metric(metric_id):
         return metric_type(metric_id)
-    except KeyError:
-        return MetricType(metric_id, "", "none", "difference", 0.0, metric_id)
+    return MetricType(metric_id, "", "none", "difference", 0.0, metric_id)
 
 
 def _names(value: Any) -> list[str]:
