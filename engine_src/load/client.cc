@@ -14,14 +14,16 @@ using protocol::ParseOutcome;
 using protocol::Status;
 
 Client::Client(Socket socket, std::chrono::milliseconds timeout)
-    : socket_(std::move(socket)), timeout_(timeout) {}
+    : socket_(std::move(socket)), peer_(peerOf(socket_)), timeout_(timeout) {}
 
 Answer Client::ask(protocol::FrameSpec spec) {
     spec.opaque = ++opaque_;
     std::vector<std::uint8_t> request;
     protocol::appendFrame(request, spec);
-    sendAll(socket_, request, timeout_);
-    return readAnswer(spec.opcode, spec.opaque);
+    return about(peer_, [&] {
+        sendAll(socket_, request, timeout_);
+        return readAnswer(spec.opcode, spec.opaque);
+    });
 }
 
 Answer Client::readAnswer(Opcode opcode, std::uint32_t opaque) {
@@ -65,9 +67,10 @@ std::map<std::string, std::string> Client::stat(std::string_view group) {
     spec.opcode = Opcode::kStat;
     spec.key = protocol::asBytes(group);
     std::map<std::string, std::string> figures;
-    for (auto answer = ask(spec);; answer = readAnswer(Opcode::kStat, opaque_)) {
+    const auto next = [this] { return readAnswer(Opcode::kStat, opaque_); };
+    for (auto answer = ask(spec);; answer = about(peer_, next)) {
         if (answer.status != Status::kSuccess) {
-            throw LoadError("STAT " + std::string(group) + ": " +
+            throw LoadError(peer_ + ": STAT " + std::string(group) + ": " +
                             std::string(protocol::toString(answer.status)));
         }
         if (answer.key.empty()) {

@@ -1,7 +1,7 @@
 #pragma once
 
 // One question at a time: the client for session set-up and for kvctl. Not for load.
-// Owns its socket; used by one thread at a time. All failures are LoadError.
+// Owns its socket; used by one thread at a time. All failures are LoadError and name the server.
 
 #include <chrono>
 #include <cstdint>
@@ -33,6 +33,9 @@ class Client {
     /// All figures of one STAT group ("" = the default one).
     std::map<std::string, std::string> stat(std::string_view group);
 
+    /// Address and port of the server, as text.
+    const std::string& peer() const noexcept { return peer_; }
+
     /// The socket, for the load loop. The client is empty afterwards.
     Socket takeSocket() { return std::move(socket_); }
 
@@ -40,6 +43,7 @@ class Client {
     Answer readAnswer(protocol::Opcode opcode, std::uint32_t opaque);
 
     Socket socket_;
+    std::string peer_;
     std::chrono::milliseconds timeout_;
     std::vector<std::uint8_t> buffer_;
     std::uint32_t opaque_ = 0;

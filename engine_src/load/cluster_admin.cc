@@ -48,7 +48,8 @@ int selfOf(const Json& config) {
 Answer must(Client& client, const FrameSpec& spec, const std::string& what) {
     auto answer = client.ask(spec);
     if (answer.status != Status::kSuccess) {
-        throw LoadError(what + ": " + std::string(protocol::toString(answer.status)) +
+        throw LoadError(client.peer() + ": " + what + ": " +
+                        std::string(protocol::toString(answer.status)) +
                         (answer.value.empty() ? "" : " (" + answer.value.substr(0, 200) + ")"));
     }
     return answer;
@@ -66,12 +67,14 @@ void setState(Client& client, std::uint16_t vbucket, std::uint8_t state) {
 class FrameReader {
   public:
     FrameReader(Socket socket, std::chrono::milliseconds timeout)
-        : socket_(std::move(socket)), timeout_(timeout) {}
+        : socket_(std::move(socket)), peer_(peerOf(socket_)), timeout_(timeout) {}
+
+    const std::string& peer() const noexcept { return peer_; }
 
     void send(const FrameSpec& spec) {
         std::vector<std::uint8_t> bytes;
         protocol::appendFrame(bytes, spec);
-        sendAll(socket_, bytes, timeout_);
+        about(peer_, [&] { sendAll(socket_, bytes, timeout_); });
     }
 
     /// Hands frames over until `handle` gives false.
@@ -82,7 +85,7 @@ class FrameReader {
                 const auto parsed = protocol::parseFrame(
                         protocol::Bytes(buffer_.data() + at, buffer_.size() - at));
                 if (parsed.outcome == protocol::ParseOutcome::kBad) {
-                    throw LoadError("the server does not speak the memcached binary protocol");
+                    throw LoadError(peer_ + ": it does not speak the memcached binary protocol");
                 }
                 if (parsed.outcome != protocol::ParseOutcome::kFrame) {
                     break;
@@ -94,7 +97,7 @@ class FrameReader {
                 }
             }
             forget(at);
-            receive();
+            about(peer_, [this] { receive(); });
         }
     }
 
@@ -122,6 +125,7 @@ class FrameReader {
     }
 
     Socket socket_;
+    std::string peer_;
     std::chrono::milliseconds timeout_;
     std::vector<std::uint8_t> buffer_;
     std::array<std::uint8_t, 256 * 1024> chunk_{};

@@ -127,6 +127,21 @@ TEST(ClusterLoad, ALostServerEndsIt) {
     EXPECT_NE(runPillowfight(options, report).failure, "");
 }
 
+TEST(Client, NamesAServerThatItLost) {
+    auto server = std::make_unique<FakeServer>();
+    SessionOptions options;
+    options.port = server->port();
+    auto client = openSession(options).client;
+    server.reset();
+    try {
+        client.stat("");
+        FAIL() << "nobody answered";
+    } catch (const LoadError& error) {
+        const auto where = "127.0.0.1:" + std::to_string(options.port) + ": ";
+        EXPECT_TRUE(std::string_view(error.what()).starts_with(where)) << error.what();
+    }
+}
+
 TEST(ClusterLoad, AServerThatStopsAnsweringIsNamed) {
     Cluster cluster(2);
     auto options = optionsFor(cluster[0]);

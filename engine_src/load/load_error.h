@@ -1,6 +1,7 @@
 #pragma once
 
 #include <stdexcept>
+#include <string>
 
 namespace kv::load {
 
@@ -9,5 +10,15 @@ class LoadError : public std::runtime_error {
   public:
     using std::runtime_error::runtime_error;
 };
+
+/// Does `action`; a LoadError of it begins with the server that it is about.
+template <typename Action>
+auto about(const std::string& server, const Action& action) {
+    try {
+        return action();
+    } catch (const LoadError& error) {
+        throw LoadError(server + ": " + error.what());
+    }
+}
 
 }  // namespace kv::load

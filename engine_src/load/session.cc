@@ -26,8 +26,9 @@ Answer ask(Client& client, Opcode opcode, std::string_view key, std::string_view
     return client.ask(spec);
 }
 
-[[noreturn]] void refuse(const std::string& step, const Answer& answer) {
-    throw LoadError(step + ": " + std::string(protocol::toString(answer.status)) +
+[[noreturn]] void refuse(const Client& client, const std::string& step, const Answer& answer) {
+    throw LoadError(client.peer() + ": " + step + ": " +
+                    std::string(protocol::toString(answer.status)) +
                     (answer.value.empty() ? "" : " (" + answer.value.substr(0, 200) + ")"));
 }
 
@@ -43,7 +44,7 @@ std::vector<Feature> hello(Client& client, bool json) {
     }
     const auto answer = ask(client, Opcode::kHello, R"({"a":"perfrunner-load/1"})", list);
     if (answer.status != Status::kSuccess || answer.value.size() % 2 != 0) {
-        refuse("HELLO", answer);
+        refuse(client, "HELLO", answer);
     }
     std::vector<Feature> acknowledged;
     for (std::size_t i = 0; i < answer.value.size(); i += 2) {
@@ -56,31 +57,33 @@ std::vector<Feature> hello(Client& client, bool json) {
 void logIn(Client& client, const SessionOptions& options) {
     const auto list = ask(client, Opcode::kSaslListMechs, {}, {});
     if (list.status != Status::kSuccess) {
-        refuse("SASL list", list);
+        refuse(client, "SASL list", list);
     }
     if (list.value.empty()) {
         return;  // the server wants no authentication
     }
     const auto mechanism = auth::bestMechanism(list.value);
     if (mechanism.empty()) {
-        throw LoadError("authentication: no mechanism in common with the server's: " + list.value);
+        throw LoadError(
+                client.peer() +
+                ": authentication: no mechanism in common with the server's: " + list.value);
     }
     if (mechanism == "PLAIN") {
         const auto answer = ask(client, Opcode::kSaslAuth, mechanism,
                                 auth::plainMessage(options.user, options.password));
         if (answer.status != Status::kSuccess) {
-            refuse("authentication of user " + options.user, answer);
+            refuse(client, "authentication of user " + options.user, answer);
         }
         return;
     }
     auth::ScramClient scram(mechanism, options.user, options.password);
     const auto first = ask(client, Opcode::kSaslAuth, mechanism, scram.firstMessage());
     if (first.status != Status::kAuthContinue) {
-        refuse("authentication of user " + options.user, first);
+        refuse(client, "authentication of user " + options.user, first);
     }
     const auto final = ask(client, Opcode::kSaslStep, mechanism, scram.finalMessage(first.value));
     if (final.status != Status::kSuccess) {
-        refuse("authentication of user " + options.user, final);
+        refuse(client, "authentication of user " + options.user, final);
     }
     scram.verify(final.value);
 }
@@ -89,7 +92,7 @@ void authenticate(Client& client, const SessionOptions& options) {
     try {
         logIn(client, options);
     } catch (const auth::AuthError& error) {
-        throw LoadError(error.what());
+        throw LoadError(client.peer() + ": " + error.what());
     }
 }
 
@@ -102,7 +105,7 @@ void begin(Session& session, const SessionOptions& options) {
     }
     const auto selected = ask(session.client, Opcode::kSelectBucket, options.bucket, {});
     if (selected.status != Status::kSuccess) {
-        refuse("select bucket '" + options.bucket + "'", selected);
+        refuse(session.client, "select bucket '" + options.bucket + "'", selected);
     }
 }
 
@@ -112,12 +115,7 @@ Session openSession(const SessionOptions& options) {
     Session session{
             Client(connectTcp(options.host, options.port, options.timeout), options.timeout)};
     if (!options.plain) {
-        try {
-            begin(session, options);
-        } catch (const LoadError& error) {
-            throw LoadError(options.host + ":" + std::to_string(options.port) + ": " +
-                            error.what());
-        }
+        begin(session, options);
     }
     return session;
 }
@@ -184,7 +182,7 @@ ClusterMap parseMap(const std::string& text, const ClusterMap::Server& asked) {
 ClusterMap askMap(Client& client, const SessionOptions& options) {
     const auto answer = ask(client, Opcode::kGetClusterConfig, {}, {});
     if (answer.status != Status::kSuccess) {
-        refuse("cluster map", answer);
+        refuse(client, "cluster map", answer);
     }
     return parseMap(answer.value, {options.host, options.port});
 }
@@ -203,7 +201,7 @@ ClusterSessions openSessions(const SessionOptions& options, std::uint32_t vbucke
         if (answer.status == Status::kSuccess) {
             found.map = parseMap(answer.value, {options.host, options.port});
         } else if (vbuckets == 0) {
-            refuse("cluster map (give --vbuckets)", answer);
+            refuse(first.client, "cluster map (give --vbuckets)", answer);
         }
         const auto rows = static_cast<std::uint32_t>(found.map.active.size());
         found.vbuckets = vbuckets == 0 ? rows : vbuckets;
