@@ -1,6 +1,7 @@
 #include "load/cluster_admin.h"
 
 #include <sys/socket.h>
+#include <zlib.h>
 
 #include <array>
 #include <cerrno>
@@ -146,12 +147,29 @@ std::uint64_t fingerprint(const FrameView& message) {
     return std::hash<std::string_view>{}(record);
 }
 
+std::uint32_t crcOf(protocol::Bytes value) {
+    return static_cast<std::uint32_t>(crc32_z(0, value.data(), value.size()));
+}
+
+/// Keys are any bytes, JSON is text.
+std::string hexOf(std::string_view bytes) {
+    constexpr std::string_view kDigits = "0123456789abcdef";
+    std::string text;
+    for (const auto byte : protocol::asBytes(bytes)) {
+        text.push_back(kDigits[byte >> 4U]);
+        text.push_back(kDigits[byte & 15U]);
+    }
+    return text;
+}
+
 Json digest(FrameReader& reader, std::uint16_t vbucket) {
     const auto extras = protocol::encodeDcpStreamRequest(
             {.flags = protocol::dcp_stream::kToLatest, .end = ~std::uint64_t{0}});
     reader.send({.opcode = Opcode::kDcpStreamReq, .vbucketOrStatus = vbucket, .extras = extras});
     struct Document {
         std::uint64_t fingerprint = 0;
+        std::uint64_t cas = 0;
+        std::uint32_t crc = 0;  // of the value
         bool deleted = false;
     };
     std::unordered_map<std::string, Document> documents;
@@ -160,7 +178,8 @@ Json digest(FrameReader& reader, std::uint16_t vbucket) {
         const auto opcode = frame.header.opcode;
         if (opcode == Opcode::kDcpStreamReq) {
             if (const auto status = frame.header.status(); status != Status::kSuccess) {
-                throw LoadError("DCP stream of vBucket " + std::to_string(vbucket) + ": " +
+                throw LoadError(reader.peer() + ": DCP stream of vBucket " +
+                                std::to_string(vbucket) + ": " +
                                 std::string(protocol::toString(status)));
             }
             return true;
@@ -168,20 +187,34 @@ Json digest(FrameReader& reader, std::uint16_t vbucket) {
         const bool deleted = opcode == Opcode::kDcpDeletion || opcode == Opcode::kDcpExpiration;
         if (deleted || opcode == Opcode::kDcpMutation) {
             high = loadBig<std::uint64_t>(frame.extras.data());
-            documents[std::string(frame.keyText())] = {fingerprint(frame), deleted};
+            documents[std::string(frame.keyText())] = {fingerprint(frame), frame.header.cas,
+                                                       crcOf(frame.value), deleted};
         }
         return opcode != Opcode::kDcpStreamEnd;
     });
     std::uint64_t sum = 0;
     std::uint64_t tombstones = 0;
-    for (const auto& [key, document] : documents) {
+    const std::pair<const std::string, Document>* sample = nullptr;
+    for (const auto& entry : documents) {
+        const auto& document = entry.second;
         sum += document.fingerprint;
-        tombstones += document.deleted ? 1U : 0U;
+        if (document.deleted) {
+            ++tombstones;
+        } else if (sample == nullptr || document.fingerprint < sample->second.fingerprint) {
+            sample = &entry;  // equal copies have equal samples
+        }
     }
-    return {{"high_seqno", high},
-            {"documents", documents.size() - tombstones},
-            {"tombstones", tombstones},
-            {"digest", sum}};
+    Json found{{"high_seqno", high},
+               {"documents", documents.size() - tombstones},
+               {"tombstones", tombstones},
+               {"digest", sum},
+               {"sample", nullptr}};
+    if (sample != nullptr) {
+        found["sample"] = {{"key", hexOf(sample->first)},
+                           {"cas", sample->second.cas},
+                           {"value_crc32", sample->second.crc}};
+    }
+    return found;
 }
 
 }  // namespace

@@ -32,9 +32,11 @@ class NodeConfig {
 void setStates(Client& client, std::span<const std::uint16_t> vbuckets, std::string_view state);
 
 /// What every vBucket of the server holds, read by DCP: {"0": {"state", "high_seqno", "documents",
-/// "tombstones", "digest"}, ...}, dead ones left out. The digest covers key, value, CAS, seqno,
-/// revision, flags, expiry and whether it is deleted, of every document; the order does not matter.
-/// Equal copies have equal digests. Takes the connection, which must have selected the bucket.
+/// "tombstones", "digest", "sample"}, ...}, dead ones left out. The digest covers key, value, CAS,
+/// seqno, revision, flags, expiry and whether it is deleted, of every document; the order does not
+/// matter. The sample is one document, null where there is none: {"key" in hexadecimal, "cas",
+/// "value_crc32"}. Equal copies have equal digests and samples. Takes the connection, which must
+/// have selected the bucket.
 nlohmann::ordered_json digestVbuckets(Client client, const SessionOptions& options);
 
 }  // namespace kv::load

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import io
-import zipfile
 from functools import cache
-from importlib.resources import files
+
+from perfrunner.archive import python_archive
 
 # Of perfrunner.build, all that a build takes; none of these needs more than Python's standard library.
 MODULES = (
@@ -27,18 +26,5 @@ sys.exit(main(sys.argv[1:]))
 def builder_archive() -> bytes:
     """A zip file with a __main__.py: the same bytes from the same perfrunner."""
     least = ".".join(map(str, PYTHON_AT_LEAST))
-    package = files("perfrunner")
-    content = {
-        "__main__.py": _MAIN.format(least=PYTHON_AT_LEAST, text=least),
-        "perfrunner/__init__.py": "",
-        "perfrunner/build/__init__.py": "",  # the real one brings what only the controller has
-        "perfrunner/errors.py": (package / "errors.py").read_text(encoding="utf-8"),
-    }
-    for name in MODULES:
-        source = package / "build" / f"{name}.py"
-        content[f"perfrunner/build/{name}.py"] = source.read_text(encoding="utf-8")
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, text in content.items():
-            archive.writestr(zipfile.ZipInfo(name), text, zipfile.ZIP_DEFLATED)  # of 1980-01-01
-    return out.getvalue()
+    main = _MAIN.format(least=PYTHON_AT_LEAST, text=least)
+    return python_archive(main, ["errors.py", *(f"build/{name}.py" for name in MODULES)])

@@ -1,4 +1,4 @@
-"""What `sdk_client.py verify` reported: documents that were read back and compared with what was last written."""
+"""What the SDK's program reported: documents that were read back and compared with what they have to be."""
 
 from __future__ import annotations
 
@@ -33,18 +33,20 @@ def parse_verified(text: str, where: str) -> Verified:
         raise TrialError(f"{where} is no report of a verification: {error!r}") from None
 
 
-def check_verified(reports: Mapping[str, str], items: int, when: str) -> int:
+def check_verified(
+    reports: Mapping[str, str], items: int, when: str, wanted: str = "as last written"
+) -> int:
     """How many documents were compared, over all processes.
 
-    `reports` by file name; `when` says after what. TrialError, with the first examples, where one is not as it was
-    written, or where not all of the `items` were looked at.
+    `reports` by file name; `when` says after what or how. TrialError, with the first examples, where one is not as
+    `wanted`, or where not all of the `items` were looked at.
     """
     found = [parse_verified(text, name) for name, text in reports.items()]
     documents, wrong = sum(one.documents for one in found), sum(one.wrong for one in found)
     if wrong:
         shown = [example for one in found for example in one.examples][:3]
         raise TrialError(
-            f"{when}, {wrong} of {documents} documents are not as last written: {'; '.join(shown)}"
+            f"{when}, {wrong} of {documents} documents are not {wanted}: {'; '.join(shown)}"
         )
     if documents != items:
         raise TrialError(f"{when}, {documents} of {items} documents were compared")

@@ -58,9 +58,10 @@ class EngineSpec(Piece):
         default=0, description="0: any free port; side by side the n-th arm gets the n-th from here"
     )
     cpus: Cpus = Field(default=AUTO, description="where the engine's threads run")
-    verify: Literal["replicas"] | None = Field(
+    verify: Literal["replicas", "sdk"] | None = Field(
         default=None,
-        description="replicas: after each trial every copy of every document is compared",
+        description="replicas: after each trial every copy of every document is compared, by DCP;"
+        " sdk: and a document of each vBucket is read from every copy by the Couchbase SDK",
     )
     params: Annotated[dict[ParamName, ParamValue], AfterValidator(check_params)] = Field(
         default_factory=dict
@@ -73,7 +74,7 @@ class ClientSpec(Piece):
     cpus: Cpus = Field(default=AUTO, description="where they run: beside the engine's CPUs")
     python: PythonPath | None = Field(
         default=None,
-        description="for workloads of type sdk; none: perfrunner's own on this machine, else the host's python3",
+        description="for the Couchbase SDK; none: perfrunner's own on this machine, else the host's python3",
     )
 
 

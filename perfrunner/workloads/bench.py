@@ -39,14 +39,14 @@ Arguments: TypeAlias = Callable[[Share], Sequence[str]]
 
 @dataclass(frozen=True)
 class ClientProgram:
-    """A Python program of ours that is copied to the load clients: its name in messages, and its text."""
+    """A Python program of ours that is copied to the load clients: its name in messages, and the file to run there."""
 
     name: str
-    text: str
+    archive: bytes
 
     @property
     def file(self) -> str:
-        return f"{self.name}_client.py"
+        return f"{self.name}.pyz"
 
 
 class Sampling(Protocol):

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from importlib.resources import files
 
 from perfrunner.measure.client import merge_reports, parse_report
 from perfrunner.measure.counters import cross_check
@@ -18,7 +17,7 @@ from perfrunner.measure.memory import memory_metrics
 from perfrunner.measure.verified import check_verified
 from perfrunner.measure.window import steady_window
 from perfrunner.spec.workloads import SdkSpec
-from perfrunner.workloads.bench import ClientProgram, Ensemble, Measured, ServerBench, Share
+from perfrunner.workloads.bench import Ensemble, Measured, ServerBench, Share
 from perfrunner.workloads.metrics import (
     cpu_metrics,
     driven,
@@ -27,6 +26,7 @@ from perfrunner.workloads.metrics import (
     read,
     window_facts,
 )
+from perfrunner.workloads.sdk_program import sdk_program
 from perfrunner.workloads.turns import Driven
 
 FACT = "contents"  # of a trial: after what how many documents were as last written
@@ -128,17 +128,12 @@ def program(
 ) -> Mapping[str, str]:
     """A phase of the client program in all its processes: what each printed, by file name."""
     return arm.load_program(
-        sdk_client(),
+        sdk_program(),
         lambda share: [phase, *arguments(spec, arm, share)],
         output=output,
         processes=spec.processes,
         in_step=in_step,
     )
-
-
-def sdk_client() -> ClientProgram:
-    text = (files("perfrunner.workloads") / "sdk_client.py").read_text(encoding="utf-8")
-    return ClientProgram("sdk", text)
 
 
 def populate_arguments(spec: SdkSpec, bench: ServerBench, share: Share) -> list[str]:

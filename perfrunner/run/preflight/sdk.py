@@ -1,4 +1,4 @@
-"""Whether the load clients have the Couchbase SDK, where a workload of the spec needs it."""
+"""Whether the load clients have the Couchbase SDK, where a spec needs it: for a workload, or to verify copies."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ print(json.dumps([list(sys.version_info[:2]), platform.python_version(), couchba
 
 
 def needs_sdk(spec: Spec) -> bool:
-    return any(isinstance(workload, SdkSpec) for workload in spec.workloads.values())
+    return spec.engine.verify == "sdk" or any(
+        isinstance(workload, SdkSpec) for workload in spec.workloads.values()
+    )
 
 
 def require_sdk_here(spec: Spec) -> None:
@@ -44,7 +46,7 @@ def require_sdk_there(spec: Spec, hosts: Mapping[str, Host]) -> None:
 
 
 def sdk_findings(spec: Spec, hosts: Mapping[str, Host]) -> Iterator[Finding]:
-    """One for each load client that is open; none where no workload needs it."""
+    """One for each load client that is open; none where the spec does without."""
     if not needs_sdk(spec):
         return
     for name in spec.cluster.load_clients:
@@ -65,7 +67,7 @@ def _finding(host: Host, name: str, python: str) -> Finding:
         return Finding(name, SUBJECT, "problem", text, _remedy(python))
     if tuple(version) < LEAST_PYTHON:
         wanted = ".".join(map(str, LEAST_PYTHON))
-        text = f"{python} is Python {shown}; the sdk workload needs {wanted} or later"
+        text = f"{python} is Python {shown}; the SDK's programs need {wanted} or later"
         return Finding(name, SUBJECT, "problem", text, _remedy(python))
     return Finding(name, SUBJECT, "ok", f"couchbase {sdk} of Python {shown}")
 

@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from perfrunner.cluster.vbucket_map import REVISION, VbucketMap, cluster_config, vbucket_map
 from perfrunner.errors import TrialError
@@ -19,6 +20,24 @@ POLL_S = 0.1
 SHOWN = 3  # copies that a message names
 
 Digests = Mapping[str, Mapping[str, object]]  # by vBucket, as kvctl digest prints them
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A document as an active node's DCP stream shows it."""
+
+    key: str
+    cas: int
+    value_crc32: int
+
+
+@dataclass(frozen=True)
+class Checked:
+    """That every copy is there and equal; `sample` has one document of every vBucket that has any."""
+
+    documents: int
+    copies: int  # of each document, at least
+    sample: Sequence[Shown]
 
 
 @dataclass
@@ -85,23 +104,22 @@ class Nodes:
                 f"the replicas on {engine.host.name} do not catch up",
             )
 
-    def verify(self) -> dict[str, int]:
+    def verify(self) -> Checked:
         """Every document is on its active node and on its replicas, with the same value, CAS and seqno.
 
-        The facts of the check; TrialError, with the first copies that differ, otherwise.
+        TrialError, with the first copies that differ, otherwise.
         """
         self.wait_replicated()
         held = [self._digests(engine) for engine in self.engines]
         if wrong := differences(self.rows, held, [engine.host.name for engine in self.engines]):
             more = f" and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
             raise TrialError(f"copies differ: {'; '.join(wrong[:SHOWN])}{more}")
-        return {
-            "documents": sum(
-                int(str(held[row[0]][str(vbucket)]["documents"]))
-                for vbucket, row in enumerate(self.rows)
-            ),
-            "copies": min(map(len, self.rows)),
-        }
+        active = [held[row[0]][str(vbucket)] for vbucket, row in enumerate(self.rows)]
+        return Checked(
+            documents=sum(int(str(one["documents"])) for one in active),
+            copies=min(map(len, self.rows)),
+            sample=[_shown_document(one["sample"]) for one in active if one["sample"]],
+        )
 
     def _digests(self, engine: Engine) -> Digests:
         text = engine.kvctl(["digest"], timeout=self.left()).stdout
@@ -146,6 +164,11 @@ def differences(rows: VbucketMap, held: Sequence[Digests], names: Sequence[str])
             if node not in row and key in held[node]
         ]
     return found
+
+
+def _shown_document(sample: Any) -> Shown:
+    key = bytes.fromhex(sample["key"]).decode()  # those of our load are text
+    return Shown(key, int(sample["cas"]), int(sample["value_crc32"]))
 
 
 def _shown(copy: Mapping[str, object]) -> str:

@@ -7,6 +7,7 @@ as the run did.
 
 from __future__ import annotations
 
+import base64
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -126,6 +127,13 @@ class Recorder:
         self._lines.append(
             f"printf '%s' {self._written(text, everywhere)} | "
             f"on_{_identifier(host)} tee {target} > /dev/null\n"
+        )
+
+    def write_bytes(self, host: str, path: str, data: bytes) -> None:
+        """A file that is no text."""
+        self._lines.append(
+            f"printf '%s' {base64.b64encode(data).decode()} | base64 -d | "
+            f"on_{_identifier(host)} tee {self._word(host, path)} > /dev/null\n"
         )
 
     def pause(self, seconds: float) -> None:
@@ -256,6 +264,9 @@ class ArmRecorder:
 
     def write_file(self, host: str, path: str, text: str) -> None:
         self.script.write_file(self.place(host), path, text)
+
+    def write_bytes(self, host: str, path: str, data: bytes) -> None:
+        self.script.write_bytes(self.place(host), path, data)
 
     def engine_ready(self, host: str, name: str, *, port: int, pid: int) -> None:
         self.script.engine_ready(self.place(host), name, port=port, pid=pid, job=self.job(name))

@@ -28,6 +28,7 @@ from perfrunner.run.events import TrialStatus
 from perfrunner.run.plan.schedule import Task
 from perfrunner.run.trial.blame import blame, explained, laid_to
 from perfrunner.run.trial.clientseat import ClientSeat
+from perfrunner.run.trial.copies import verify_copies
 from perfrunner.run.trial.draws import padding_size, round_seed, workload_seed
 from perfrunner.run.trial.engine import Engine, EngineSetup
 from perfrunner.run.trial.ensemble import EnsembleBench
@@ -175,11 +176,11 @@ class TrialRunner:
             _keep_profiles(bench, arms)
             for arm in bench.arms:
                 arm.keep_stats()
-            if self.spec.engine.verify == "replicas":
+            if how := self.spec.engine.verify:
                 bench.phase("verify replicas")
                 for place, (arm, of) in enumerate(zip(bench.arms, arms, strict=True)):
                     with laid_to(place):
-                        of.facts["verified"] = arm.nodes.verify()
+                        of.facts["verified"] = verify_copies(arm, how)
             bench.phase("stop")
             for place, arm in enumerate(bench.arms):
                 for engine in arm.engines:

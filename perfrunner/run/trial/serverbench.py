@@ -356,8 +356,8 @@ class Bench:
         """Once a trial and client."""
         path = f"{seat.directory}/{program.file}"
         if (seat.host.name, path) not in self._installed:
-            seat.host.put_bytes(program.text.encode(), path)
-            self.recorder.write_file(seat.host.name, path, program.text)
+            seat.host.put_bytes(program.archive, path)
+            self.recorder.write_bytes(seat.host.name, path, program.archive)
             self._installed.add((seat.host.name, path))
 
     def _barrier(self, parties: int) -> str:

@@ -103,6 +103,22 @@ def test_nodes_follow_each_other_by_the_map(nodes: Callable[[int], Nodes]) -> No
     wait_for(lambda: cluster.agree(rows, 300))
 
 
+def test_a_digest_names_a_document_of_each_vbucket(nodes: Callable[[int], Nodes]) -> None:
+    cluster = nodes(1)
+    cluster.load([[0]] * VBUCKETS, 5, b"of these bytes")
+    (held,) = cluster.digests()
+    samples = {int(number): one["sample"] for number, one in held.items() if one["documents"]}
+    assert samples
+    with session(cluster.engines[0].port) as wire:
+        for number, sample in samples.items():
+            key = bytes.fromhex(sample["key"])
+            assert vbucket_of(key) == number
+            answer = wire.ask(GET, key, vbucket=number)
+            assert (answer.status, answer.cas) == (0, sample["cas"])
+            assert zlib.crc32(answer.value) == sample["value_crc32"]
+    assert all(one["sample"] is None for one in held.values() if not one["documents"])
+
+
 def test_a_new_map_moves_the_replicas(nodes: Callable[[int], Nodes]) -> None:
     cluster = nodes(3)
     before = [[0, 1]] * VBUCKETS

@@ -56,7 +56,7 @@ class Cluster:
         spec = {
             "name": "cluster", "cluster": document, "baseline": "base",
             "variants": {name: {"allocator": {"name": "system"}} for name in ("base", "same")},
-            "engine": {"vbuckets": 64, "quota_mb": 128, "threads": 1, "shards": 1, "verify": "replicas"},
+            "engine": {"vbuckets": 64, "quota_mb": 128, "threads": 1, "shards": 1, "verify": "sdk"},
             "workloads": WORKLOADS, "blocks": 1, "seed": 7, "client": {"python": sys.executable},
         }  # fmt: skip
         directory.mkdir(exist_ok=True)
@@ -104,7 +104,7 @@ def test_two_nodes_with_a_replica(
     document = lab.cluster_document(["lab1", "lab2"], ["lab3"], replicas=1)
     result = Cluster(tmp_path, artifact, document).run(workload, bucket)
     assert (result.status, result.reason) == ("ok", "")
-    assert result.facts["verified"] == {"documents": ITEMS, "copies": 2}
+    assert result.facts["verified"] == {"documents": ITEMS, "copies": 2, "by_sdk": 64}
     stats = [
         json.loads((result.directory / f"engine-lab{n}-stat.json").read_text())[""] for n in (1, 2)
     ]
@@ -132,7 +132,7 @@ def test_two_clusters_side_by_side(lab: Lab, tmp_path: Path, artifact: Path, wor
     for result in Cluster(tmp_path, artifact, document).run_unit(tasks):
         assert (result.status, result.reason) == ("ok", "")
         assert result.facts["schedule"] == "side-by-side"
-        assert result.facts["verified"] == {"documents": ITEMS, "copies": 2}
+        assert result.facts["verified"] == {"documents": ITEMS, "copies": 2, "by_sdk": 64}
         if workload == "pf":  # append's samples hold the CPU time of its load phase, too
             slices = json.loads((result.directory / "slices.json").read_text())
             in_turns = sum(slices["cpu_ns"]) / 1e9
@@ -145,7 +145,7 @@ def test_three_nodes_two_replicas_two_clients(lab: Lab, tmp_path: Path, artifact
     document = lab.cluster_document(["lab1", "lab2", "lab3"], ["lab2", "lab3"], replicas=2)
     result = Cluster(tmp_path, artifact, document).run("pf")
     assert (result.status, result.reason) == ("ok", "")
-    assert result.facts["verified"] == {"documents": ITEMS, "copies": 3}
+    assert result.facts["verified"] == {"documents": ITEMS, "copies": 3, "by_sdk": 64}
 
 
 @pytest.mark.long
@@ -159,7 +159,7 @@ def test_four_nodes_three_replicas(tmp_path: Path, artifact: Path) -> None:
         for workload in ("pf", "sdk"):
             result = Cluster(tmp_path / workload, artifact, document).run(workload)
             assert (result.status, result.reason) == ("ok", "")
-            assert result.facts["verified"] == {"documents": ITEMS, "copies": 4}
+            assert result.facts["verified"] == {"documents": ITEMS, "copies": 4, "by_sdk": 64}
         lab.assert_idle()
 
 
@@ -238,7 +238,7 @@ def test_clocks_that_are_set_in_mid_trial_change_no_figure(
     document = lab.cluster_document(["lab1", "lab2"], ["lab3"], replicas=1)
     result = Cluster(tmp_path, artifact, document).run("pf", on_phase=on_phase)
     assert (result.status, result.reason) == ("ok", "")
-    assert result.facts["verified"] == {"documents": ITEMS, "copies": 2}
+    assert result.facts["verified"] == {"documents": ITEMS, "copies": 2, "by_sdk": 64}
     for step in steps:
         step.join()
     now = {host: float(lab.run(host, "date", "+%s")) - time.time() for host in hosts}
@@ -261,4 +261,4 @@ def test_nodes_without_replicas_share_the_documents(
     document = lab.cluster_document(["lab1", "lab2"], ["lab3"])
     result = Cluster(tmp_path, artifact, document).run("app", "ephemeral")
     assert (result.status, result.reason) == ("ok", "")
-    assert result.facts["verified"] == {"documents": ITEMS, "copies": 1}
+    assert result.facts["verified"] == {"documents": ITEMS, "copies": 1, "by_sdk": 64}

@@ -91,7 +91,7 @@ def digest() -> dict:
     return {
         str(n): {
             "state": state, "high_seqno": 10, "documents": 9 if short and state == "replica" else 10,
-            "tombstones": 0, "digest": n,
+            "tombstones": 0, "digest": n, "sample": {"key": b"k".hex(), "cas": 7, "value_crc32": 1},
         }
         for n, state in states.items() if state != "dead"
     }  # fmt: skip

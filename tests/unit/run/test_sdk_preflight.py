@@ -49,7 +49,7 @@ def test_it_is_looked_for_where_a_workload_needs_it(hosts: dict[str, Host]) -> N
         ("echo No module named couchbase >&2; exit 1", "cannot import couchbase: No module named couchbase"),
         ("exit 7", "cannot import couchbase: exit 7"),
         ("echo nonsense", "cannot import couchbase: nonsense"),
-        ("""echo '[[3, 8], "3.8.1", "4.1.0"]'""", "is Python 3.8.1; the sdk workload needs 3.10 or later"),
+        ("""echo '[[3, 8], "3.8.1", "4.1.0"]'""", "is Python 3.8.1; the SDK's programs need 3.10 or later"),
     ],
 )  # fmt: skip
 def test_a_client_without_it_is_refused(

@@ -7,6 +7,8 @@ import json
 import random
 import subprocess
 import sys
+import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +23,17 @@ from couchbase.exceptions import (
 )
 
 from perfrunner.measure.client import parse_report
-from perfrunner.workloads import sdk_client
-from perfrunner.workloads.sdk_client import (
-    Documents,
-    Histogram,
-    LoadError,
-    Meter,
-    Mix,
-    Versions,
-    access,
-    bucket,
-    populate,
-    verify,
-)
+from perfrunner.workloads.sdk_client import copies as copies_of
+from perfrunner.workloads.sdk_client import errors
+from perfrunner.workloads.sdk_client import verify as verifying
+from perfrunner.workloads.sdk_client.copies import Shown, compare, load_sample
+from perfrunner.workloads.sdk_client.documents import Documents, Versions
+from perfrunner.workloads.sdk_client.errors import LoadError
+from perfrunner.workloads.sdk_client.load import Mix, access, populate
+from perfrunner.workloads.sdk_client.process import Meter
+from perfrunner.workloads.sdk_client.traffic import Histogram, bucket
+from perfrunner.workloads.sdk_client.verify import verify
+from perfrunner.workloads.sdk_program import sdk_program
 
 DOCUMENTS = Documents(7, 100, 300)
 COUNT = 40
@@ -329,8 +329,8 @@ class Copy:
 def test_the_copies_of_a_sample_are_read_on_every_node(
     full: Bucket, monkeypatch: pytest.MonkeyPatch, spoil: Any, says: str
 ) -> None:
-    monkeypatch.setattr(sdk_client, "SAMPLED", 10)
-    monkeypatch.setattr(sdk_client, "COPIES_S", 0.0)
+    monkeypatch.setattr(verifying, "SAMPLED", 10)
+    monkeypatch.setattr(verifying, "COPIES_S", 0.0)
     asked: list[str] = []
 
     def get_all_replicas(key: str) -> list[Copy]:
@@ -375,7 +375,7 @@ def test_a_document_that_cannot_be_stored_is_told() -> None:
 
 
 def test_the_errors_that_are_expected_exist() -> None:
-    for name in (*sdk_client.EXPECTED, sdk_client.MISSING):
+    for name in (*errors.EXPECTED, errors.MISSING):
         assert issubclass(getattr(couchbase.exceptions, name), Exception)
 
 
@@ -383,18 +383,77 @@ def test_an_empty_histogram_is_one() -> None:
     assert Histogram().report() == {"count": 0, "mean": 0.0, "max": 0, "buckets": []}
 
 
-def test_it_needs_nothing_of_perfrunner(tmp_path: Path) -> None:
-    source = Path(sdk_client.__file__)
-    copy = tmp_path / "sdk_client.py"
-    copy.write_text(source.read_text())
+def test_it_needs_nothing_else_of_perfrunner(tmp_path: Path) -> None:
+    """-S: no site-packages, so no perfrunner but what the file brings."""
+    archive = tmp_path / "sdk.pyz"
+    archive.write_bytes(sdk_program().archive)
     done = subprocess.run(
-        [sys.executable, "-I", "-S", copy, "--help"], capture_output=True, text=True, check=True
+        [sys.executable, "-I", "-S", archive, "--help"], capture_output=True, text=True, check=True
     )
     assert "populate" in done.stdout
+    assert sdk_program.__wrapped__() == sdk_program(), "the same bytes every time"
+    with zipfile.ZipFile(archive) as content:
+        trees = [ast.parse(content.read(name)) for name in content.namelist()]
     imported = {
         (node.module if isinstance(node, ast.ImportFrom) else node.names[0].name)
-        for node in ast.walk(ast.parse(source.read_text()))
+        for tree in trees
+        for node in ast.walk(tree)
         if isinstance(node, ast.Import | ast.ImportFrom)
     }
+    own = "perfrunner.workloads.sdk_client."
     allowed = sys.stdlib_module_names | {"couchbase"}
-    assert {str(name).split(".")[0] for name in imported} <= allowed
+    assert {str(n).split(".")[0] for n in imported if not str(n).startswith(own)} <= allowed
+
+
+# -- a sample of any documents, as DCP showed them
+
+BYTES = b"\x00\xff of pillowfight"
+SHOWN = Shown("000000000017", 42, zlib.crc32(BYTES))
+
+
+class Replicas:
+    """A collection whose documents have the copies that a test says."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+
+    def get_all_replicas(self, key: str) -> list[Copy]:
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return [Copy(value, cas) for cas, value in answer]
+
+
+@pytest.mark.parametrize(
+    ("copies", "says"),
+    [
+        ([(42, BYTES), (42, BYTES)], []),
+        ([(42, BYTES)], ["expected 2 copies, found 1"]),
+        ([(42, BYTES), (43, BYTES)], ["a copy has the CAS 43, by DCP it is 42"]),
+        ([(42, b"other"), (42, BYTES)], ["a copy has another value than by DCP"]),
+        (DocumentNotFoundException(), ["its copies cannot be read (DocumentNotFoundException)"]),
+    ],
+)
+def test_the_copies_of_any_document_are_those_that_dcp_shows(copies: Any, says: list[str]) -> None:
+    found = compare(Replicas(copies), [SHOWN], 2)
+    assert found == {
+        "documents": 1,
+        "wrong": len(says),
+        "examples": [f"{SHOWN.key}: {s}" for s in says],
+    }
+
+
+def test_copies_that_had_no_answer_in_time_are_asked_for_again_and_once_only() -> None:
+    late, good = UnAmbiguousTimeoutException(), [(42, BYTES)]
+    assert compare(Replicas(late, good), [SHOWN], 1)["wrong"] == 0
+    assert compare(Replicas(late, late), [SHOWN], 1)["wrong"] == 1
+
+
+def test_a_sample_is_read_from_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "sample"
+    path.write_text(json.dumps([[SHOWN.key, SHOWN.cas, SHOWN.crc]]))
+    assert load_sample(path) == [SHOWN]
+
+
+def test_values_are_taken_as_they_are_stored() -> None:
+    assert copies_of.AsStored().decode_value(BYTES, 0) == BYTES

@@ -13,9 +13,9 @@ from perfrunner.measure.samples import Sample
 from perfrunner.measure.verified import Verified, parse_verified
 from perfrunner.spec.metrics import is_metric
 from perfrunner.spec.workloads import SdkSpec
-from perfrunner.workloads import sdk
 from perfrunner.workloads.bench import Arguments, ClientProgram, Share
 from perfrunner.workloads.registry import scenario_for
+from perfrunner.workloads.sdk_program import sdk_program
 
 CLIENTS = 2
 H = {"count": 2, "mean": 1500.0, "max": 2000, "buckets": [[1000, 1], [2000, 1]]}
@@ -46,8 +46,7 @@ class Bench:
         processes: int,
         in_step: bool = False,
     ) -> Mapping[str, str]:
-        assert (program.name, program.file) == ("sdk", "sdk_client.py")
-        assert "def main" in program.text
+        assert program == sdk_program()
         self.log.append(f"{output}{' in step' if in_step else ''}")
         count = CLIENTS * processes
         self.told[output] = [list(arguments(Share(n, count))) for n in range(count)]
@@ -255,7 +254,3 @@ def test_a_verification_is_read() -> None:
         {"tool": "sdk", "schema": 1, "verify": {"documents": 3, "wrong": 1, "examples": ["x"]}}
     )
     assert parse_verified(text, "f") == Verified(3, 1, ("x",))
-
-
-def test_the_program_is_the_file_beside_the_scenario() -> None:
-    assert sdk.sdk_client().text.startswith('"""The program behind')

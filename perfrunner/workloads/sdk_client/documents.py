@@ -1,0 +1,85 @@
+"""What is stored under which key, and which version of it the server has."""
+
+from __future__ import annotations
+
+import json
+import random
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+BATCH = 500  # documents of a multi-operation, fewer where they are large
+BATCH_BYTES = 4 << 20
+POOL = 65_521  # characters of text that bodies are cut from
+
+
+class Documents:
+    """Keys and documents: the same for the same seed and sizes (bytes of JSON, from `smallest` to `largest`)."""
+
+    def __init__(self, seed: int, smallest: int, largest: int) -> None:
+        self.seed, self.smallest, self.largest = seed, smallest, largest
+        digits = "".join(random.Random(seed).choices("0123456789abcdef", k=POOL))
+        self._text = digits * (1 + -(-largest // POOL))
+
+    @staticmethod
+    def key(number: int) -> str:
+        return f"sdk-{number:012d}"
+
+    def document(self, number: int, version: int) -> dict[str, object]:
+        drawn = zlib.crc32(f"{self.seed}/{number}/{version}".encode())
+        size = self.smallest + drawn % (self.largest - self.smallest + 1)
+        found: dict[str, object] = {"key": self.key(number), "version": version, "body": ""}
+        start = drawn % POOL
+        found["body"] = self._text[start : start + size - len(json.dumps(found))]
+        return found
+
+    @property
+    def batch(self) -> int:
+        """Documents of a multi-operation."""
+        return max(1, min(BATCH, BATCH_BYTES // self.largest))
+
+
+class Versions:
+    """Which version of each key of a range the server has; several where the end of a write is not known."""
+
+    def __init__(self, start: int, last: list[int], unsure: dict[int, list[int]]) -> None:
+        self.start, self._last, self._unsure = start, last, unsure
+
+    @classmethod
+    def populated(cls, start: int, count: int) -> Versions:
+        return cls(start, [0] * count, {})
+
+    @property
+    def numbers(self) -> range:
+        return range(self.start, self.start + len(self._last))
+
+    def possible(self, number: int) -> list[int]:
+        return [self._last[number - self.start], *self._unsure.get(number, ())]
+
+    def next(self, number: int) -> int:
+        return max(self.possible(number)) + 1
+
+    def written(self, number: int, version: int) -> None:
+        self._last[number - self.start] = version
+        self._unsure.pop(number, None)
+
+    def maybe_written(self, number: int, version: int) -> None:
+        self._unsure.setdefault(number, []).append(version)
+
+    def save(self, path: Path) -> None:
+        document = {
+            "start": self.start,
+            "last": self._last,
+            "unsure": list(self._unsure.items()),
+        }
+        path.write_text(json.dumps(document, separators=(",", ":")), "utf-8")
+
+    @classmethod
+    def load(cls, path: Path) -> Versions:
+        document = json.loads(path.read_text("utf-8"))
+        return cls(document["start"], document["last"], dict(document["unsure"]))
+
+
+def batches(numbers: Sequence[int], size: int) -> Iterator[Sequence[int]]:
+    for begin in range(0, len(numbers), size):
+        yield numbers[begin : begin + size]

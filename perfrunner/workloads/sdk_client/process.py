@@ -1,0 +1,207 @@
+"""One process: its options, its connection, its phase, its report.
+
+It prints one JSON document (schema 1 of the load tools: engine_src/load/README.md).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import resource
+import socket
+import sys
+import time
+import zlib
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from perfrunner.workloads.sdk_client.copies import AsStored, compare, load_sample
+from perfrunner.workloads.sdk_client.documents import Documents, Versions
+from perfrunner.workloads.sdk_client.errors import LoadError
+from perfrunner.workloads.sdk_client.load import Mix, access, populate
+from perfrunner.workloads.sdk_client.verify import verify
+
+SCHEMA = 1
+READY_S = 30.0
+BARRIER_S = 60.0  # for the slowest process to connect
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parser().parse_args(arguments)
+    try:
+        print(json.dumps(run(options)))
+    except LoadError as error:
+        print(f"sdk: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(description="One process of an application, on a range of keys.")
+    made.add_argument("--host", required=True)
+    made.add_argument("--port", required=True, type=int)
+    made.add_argument("--user", required=True)
+    made.add_argument("--password-file", required=True, type=Path)
+    made.add_argument("--bucket", default="default")
+    phases = made.add_subparsers(dest="phase", required=True)
+    filling = phases.add_parser("populate")
+    loading = phases.add_parser("access")
+    reading = phases.add_parser("verify")
+    for phase in (filling, loading, reading):
+        add_documents(phase)
+    for phase in (loading, reading):
+        phase.add_argument(
+            "--versions", type=Path, required=True, help="file: access writes it, verify reads it"
+        )
+    loading.add_argument("--set-pct", type=float, default=0.0)
+    loading.add_argument("--duration", type=float, default=0.0, help="seconds")
+    loading.add_argument("--num-ops", type=int, help="instead of a duration")
+    loading.add_argument("--durability", choices=("none", "majority"), default="none")
+    loading.add_argument("--barrier", help="HOST:PORT of `kvctl barrier`: begin together")
+    reading.add_argument("--copies", type=int, default=1, help="of each document, on as many nodes")
+    comparing = phases.add_parser("copies")
+    comparing.add_argument("--sample", type=Path, required=True, help="file: what DCP showed")
+    comparing.add_argument("--copies", type=int, required=True)
+    return made
+
+
+def add_documents(phase: argparse.ArgumentParser) -> None:
+    """Which keys, and what is stored under them."""
+    phase.add_argument("--start-at", type=int, default=0, help="the first key")
+    phase.add_argument("--num-items", type=int, required=True)
+    phase.add_argument("--min-size", type=int, required=True, help="bytes of a document's JSON")
+    phase.add_argument("--max-size", type=int, required=True)
+    phase.add_argument("--random-seed", type=int, required=True, help="of the contents")
+
+
+def run(options: argparse.Namespace) -> dict[str, object]:
+    """The report of a phase."""
+    if options.phase != "copies" and options.num_items < 1:
+        raise LoadError("no keys are left for this process: fewer processes, or more items")
+    cluster, collection = connect(options)
+    try:
+        meter = Meter()
+        report = PHASES[options.phase](collection, options)
+        return {
+            "tool": "sdk",
+            "schema": SCHEMA,
+            "versions": sdk_versions(),
+            "populate": None,
+            "access": None,
+            "client": meter.report(),
+            **report,
+        }
+    finally:
+        cluster.close()
+
+
+def populated(collection: Any, options: argparse.Namespace) -> dict[str, object]:
+    meter = Meter()
+    numbers = range(options.start_at, options.start_at + options.num_items)
+    stored = populate(collection, documents_of(options), numbers)
+    return {"populate": {"ops": stored, "sets": stored, "seconds": meter.seconds}}
+
+
+def accessed(collection: Any, options: argparse.Namespace) -> dict[str, object]:
+    documents = documents_of(options)
+    versions = Versions.populated(options.start_at, options.num_items)
+    seed = zlib.crc32(f"{options.random_seed}/{options.start_at}".encode())
+    mix = Mix(options.set_pct, options.duration, options.num_ops, seed)
+    how = write_options(options.durability)
+    if options.barrier:
+        wait_at(options.barrier)
+    meter = Meter()
+    traffic = access(collection, documents, versions, mix, how)
+    client = meter.report()  # before the file is written
+    versions.save(options.versions)
+    return {"access": traffic.report(), "client": client}
+
+
+def verified(collection: Any, options: argparse.Namespace) -> dict[str, object]:
+    versions = Versions.load(options.versions)
+    return {"verify": verify(collection, documents_of(options), versions, options.copies)}
+
+
+def compared(collection: Any, options: argparse.Namespace) -> dict[str, object]:
+    from couchbase.options import GetAllReplicasOptions
+
+    how = [GetAllReplicasOptions(transcoder=AsStored())]
+    return {"verify": compare(collection, load_sample(options.sample), options.copies, how)}
+
+
+PHASES = {"populate": populated, "access": accessed, "verify": verified, "copies": compared}
+
+
+def documents_of(options: argparse.Namespace) -> Documents:
+    return Documents(options.random_seed, options.min_size, options.max_size)
+
+
+def connect(options: argparse.Namespace) -> tuple[Any, Any]:
+    """The cluster and the bucket's default collection, ready; the SDK's own defaults in everything."""
+    from couchbase.auth import PasswordAuthenticator
+    from couchbase.cluster import Cluster
+    from couchbase.options import ClusterOptions
+
+    password = options.password_file.read_text("utf-8")
+    host = f"[{options.host}]" if ":" in options.host else options.host
+    cluster = Cluster(
+        f"couchbase://{host}:{options.port}",
+        ClusterOptions(PasswordAuthenticator(options.user, password)),
+    )
+    cluster.wait_until_ready(timedelta(seconds=READY_S))
+    return cluster, cluster.bucket(options.bucket).default_collection()
+
+
+def write_options(durability: str) -> tuple[Any, ...]:
+    """What an upsert is given beside key and document."""
+    if durability == "none":
+        return ()
+    from couchbase.durability import Durability, ServerDurability
+    from couchbase.options import UpsertOptions
+
+    return (UpsertOptions(durability=ServerDurability(Durability[durability.upper()])),)
+
+
+def wait_at(barrier: str) -> None:
+    """Until all processes are there: a byte says that we are, another one lets us go (kvctl barrier)."""
+    host, _, port = barrier.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=BARRIER_S) as link:
+            link.sendall(b"r")
+            let_go = link.recv(1)
+    except OSError as error:
+        raise LoadError(f"not all processes were ready within {BARRIER_S:g} s: {error}") from error
+    if not let_go:
+        raise LoadError("the barrier went away before all were ready")
+
+
+class Meter:
+    """What this process costs from here on."""
+
+    def __init__(self) -> None:
+        self._wall, self._thread = time.perf_counter(), time.thread_time()
+        self._usage = resource.getrusage(resource.RUSAGE_SELF)
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self._wall
+
+    def report(self) -> dict[str, object]:
+        """CPU of all threads, the SDK's own too; busy is the one that calls it."""
+        now, seconds = resource.getrusage(resource.RUSAGE_SELF), self.seconds
+        return {
+            "cpu_user_s": now.ru_utime - self._usage.ru_utime,
+            "cpu_sys_s": now.ru_stime - self._usage.ru_stime,
+            "wall_s": seconds,
+            "threads": 1,
+            "busiest_thread_busy": min(1.0, (time.thread_time() - self._thread) / seconds),
+        }
+
+
+def sdk_versions() -> dict[str, str]:
+    import couchbase
+
+    return {"python": platform.python_version(), "couchbase": couchbase.__version__}
