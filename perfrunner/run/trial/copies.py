@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Literal
 
+from perfrunner.errors import TrialError
 from perfrunner.measure.verified import check_verified
 from perfrunner.run.trial.nodes import Shown
 from perfrunner.run.trial.serverbench import Bench
@@ -26,6 +27,11 @@ def verify_copies(bench: Bench, how: Literal["replicas", "sdk"]) -> dict[str, in
 
 def _read_by_sdk(bench: Bench, sample: Sequence[Shown], copies: int) -> int:
     """One document of every vBucket that has any, from every node with a copy; each load client reads its share."""
+    if not sample:
+        raise TrialError(
+            "kvctl digest names no document that the SDK could read",
+            hint="the bucket is empty, or the tools are of an engine before `verify: sdk`",
+        )
     count = len(bench.seats)
     for index, seat in enumerate(bench.seats):
         text = json.dumps([[one.key, one.cas, one.value_crc32] for one in sample[index::count]])

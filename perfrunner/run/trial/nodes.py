@@ -118,7 +118,7 @@ class Nodes:
         return Checked(
             documents=sum(int(str(one["documents"])) for one in active),
             copies=min(map(len, self.rows)),
-            sample=[_shown_document(one["sample"]) for one in active if one["sample"]],
+            sample=[_shown_document(one["sample"]) for one in active if one.get("sample")],
         )
 
     def _digests(self, engine: Engine) -> Digests:
