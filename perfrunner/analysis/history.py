@@ -98,7 +98,7 @@ class Series:
         """What level `number` (the latest) is beside the one before it; None where there is none before."""
         if self.levels[number].p is None:
             return None
-        return _turn(self.metric, self.levels[number].value > self.levels[number - 1].value)
+        return turn_of(self.metric, self.levels[number].value > self.levels[number - 1].value)
 
 
 @dataclass(frozen=True)
@@ -273,7 +273,7 @@ def _series(
     runs = tuple(_run(night, row, raw=raw) for night, row in measured)
     metric = found[-1][1].metric
     kind = None if raw else metric.effect
-    values = _scaled([run.value for run in runs], kind)
+    values = scaled([run.value for run in runs], kind)
     return Series(
         cell=cell,
         variant=variant,
@@ -282,7 +282,7 @@ def _series(
         kind=kind,
         runs=runs,
         levels=_levels(
-            [run.value for run in runs], changes(values, p_look, _resolution(metric, kind))
+            [run.value for run in runs], changes(values, p_look, resolution_of(metric, kind))
         ),
     )
 
@@ -296,13 +296,13 @@ def _run(night: Night, row: NightRow, *, raw: bool) -> Run:
     )
 
 
-def _scaled(values: Sequence[float], kind: EffectKind | None) -> list[float]:
+def scaled(values: Sequence[float], kind: EffectKind | None) -> list[float]:
     """Ratios as logarithms; the rest as it is."""
     return [math.log(value) for value in values] if kind == "ratio" else list(values)
 
 
-def _resolution(metric: MetricType, kind: EffectKind | None) -> float:
-    """In the unit of `_scaled`; raw values have noise enough of their own."""
+def resolution_of(metric: MetricType, kind: EffectKind | None) -> float:
+    """In the unit of `scaled`; raw values have noise enough of their own."""
     if kind is None:
         return 0.0
     return math.log1p(metric.resolution) if kind == "ratio" else metric.resolution
@@ -321,7 +321,7 @@ def _levels(values: Sequence[float], found: Sequence[Change]) -> tuple[Level, ..
     )
 
 
-def _turn(metric: MetricType, rose: bool) -> Turn:
+def turn_of(metric: MetricType, rose: bool) -> Turn:
     if metric.direction == "none":
         return "changed"
     return "better" if rose == (metric.direction == "higher") else "worse"
@@ -356,7 +356,7 @@ def _pooled(cells: Sequence[Series], p_look: float) -> list[Alarm]:
             if _has_moved(values, start, change)
         )
         begun, known = (places[runs[run].experiment] for run in (change.first, change.known))
-        turn = _turn(first.metric, change.rose)
+        turn = turn_of(first.metric, change.rose)
         found.append(_alarm(first, every, turn, begun, known, change.p, moved))
         start = change.first
     return found
@@ -376,11 +376,11 @@ def _standardised(series: Series, shared: set[str]) -> list[float]:
     """In units of the spread of the first runs, which stays what it is: a night told is not untold by a later one."""
     import numpy as np
 
-    values = _scaled([run.value for run in series.runs if run.experiment in shared], series.kind)
+    values = scaled([run.value for run in series.runs if run.experiment in shared], series.kind)
     early = np.asarray(values[:POOL_RUNS])
     middle = float(np.median(early))
     spread = TO_SD * float(np.median(np.abs(early - middle)))
-    floor = max(_resolution(series.metric, series.kind), ROUNDING * abs(middle), SMALLEST)
+    floor = max(resolution_of(series.metric, series.kind), ROUNDING * abs(middle), SMALLEST)
     return [(value - middle) / max(spread, floor) for value in values]
 
 

@@ -1,7 +1,7 @@
 """When the level of a nightly series changed, and on which night that became known.
 
 Looked at every night with what was known then, nothing later: so a change that is told once stays told, and the rate of
-false alarms is that of nightly looks. The mean of the last 5 nights (and of the last 20, for small changes) is compared
+false alarms is that of nightly looks. The mean of the last 5 nights (and of 10 and 20, for small changes) is compared
 with up to 60 nights of the level before them, in units of their spread: a robust one, with each night's distance from
 the median cut at 3, so that one odd night is never a change. `p` is Student's, of one look on one side.
 
@@ -23,10 +23,9 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-WINDOWS = {
-    5: 0.75,
-    20: 0.25,
-}  # nights looked at together, and the share of the false alarms that each may have
+# Nights looked at together, and the share of the false alarms that each may have.
+WINDOWS = {5: 0.5, 10: 0.25, 20: 0.25}
+LEANING = (2, 3, 5)  # nights that may raise a suspicion together
 REFERENCE = 60  # nights of the level before, at most
 LEAST_REFERENCE = 8  # a level is not known from fewer
 CUT = 3.0
@@ -61,6 +60,28 @@ def changes(values: Sequence[float], p_look: float, resolution: float = 0.0) -> 
             spread = float(_usual(before, resolution)[1][0, 0])
         start = change.first
     return found
+
+
+def leaning(values: Sequence[float], start: int, resolution: float = 0.0) -> tuple[float, bool]:
+    """How unlikely the last few nights of the level that began at `start` are, on one side, and whether they are high.
+
+    (1.0, False) while the level is too young to tell. It promises nothing: it says where another run is worth its time.
+    """
+    data = np.asarray(values, dtype=np.float64)
+    found = [(1.0, False)]
+    for window in LEANING:
+        end = len(data) - window
+        references = data[None, max(start, end - REFERENCE) : max(end, 0)]
+        if references.shape[1] >= LEAST_REFERENCE:
+            found.append(_p_of(references, data[None, end:], resolution))
+    return min(found)
+
+
+def _p_of(references: Array, latest: Array, resolution: float) -> tuple[float, bool]:
+    from scipy import special
+
+    score = float(_scores(references, latest, resolution)[0])
+    return float(special.stdtr(references.shape[1] - 1, -abs(score))), score > 0
 
 
 def _first(

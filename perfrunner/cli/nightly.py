@@ -61,6 +61,14 @@ LOG_LINES = 12  # of a run that failed, in the mail
     help="HTML reports and logs of each spec that stay, and builds (those used last) here and on each host.",
 )
 @click.option(
+    "--again",
+    type=click.IntRange(min=0),
+    default=2,
+    show_default=True,
+    metavar="N",
+    help="How often a spec is run once more, the same night, while a metric leans to worse and is not told yet.",
+)
+@click.option(
     "--site",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
@@ -73,6 +81,7 @@ def command(
     ctx: click.Context,
     specs: tuple[Path, ...],
     keep: int,
+    again: int,
     site: Path | None,
     out_dir: Path,
     cache_dir: Path,
@@ -103,10 +112,9 @@ def command(
         last = before.get(spec.name, Before())
         told = last.told or _newest_run(place.out, spec.name)
         log = place.logs / f"{spec.name}-{began:%Y%m%d-%H%M%S-%f}.log"
-        code = run_spec(path, place.out, cache_dir, log, resume=_was_cut(place.out, spec.name))
+        code, found = _measured(spec.name, path, place, cache_dir, log, again)
         if code == EXIT_INTERRUPTED:
             ctx.exit(code)  # nothing was told: the next night tells it
-        found = _histories(place.out, spec.name)
         night = _night(place, spec.name, code, log, began, Before(last.failed, told), found)
         nights.append(night)
         if not night.failed:
@@ -153,6 +161,23 @@ def _tell(mail: str) -> None:
         raise StoreError(
             "nobody reads stdout, and there is something to tell", "the next night tells it"
         ) from error
+
+
+def _measured(
+    name: str, path: Path, place: Place, cache: Path, log: Path, again: int
+) -> tuple[int, Sequence[History]]:
+    """A night's run, and up to `again` more while something is suspected: the last exit code, and the histories."""
+    from perfrunner.analysis.suspects import suspects
+
+    code = run_spec(path, place.out, cache, log, resume=_was_cut(place.out, name))
+    found = _histories(place.out, name)
+    while code == EXIT_OK and again > 0 and (suspected := suspects(found)):
+        again -= 1
+        with log.open("a", encoding="utf-8") as out:
+            out.write(f"{suspected[0]}: once more\n")
+        code = run_spec(path, place.out, cache, log, resume=False)
+        found = _histories(place.out, name)
+    return code, found
 
 
 def run_spec(path: Path, out: Path, cache: Path, log: Path, *, resume: bool) -> int:

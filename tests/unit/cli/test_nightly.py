@@ -20,6 +20,7 @@ from perfrunner.results import ExperimentRecord, ResultStore, TrialRecord
 
 START = datetime(2026, 10, 1, 2, 0, tzinfo=timezone.utc)
 OUT = "perfrunner-results"
+ONCE = ("--again", "0")
 SPEC = {
     "name": "small",
     "baseline": "glibc",
@@ -32,6 +33,11 @@ SPEC = {
     "primary": ["ops_per_s"],
 }
 ROOT = Path(__file__).parents[3]
+
+
+def said(log, text):
+    with log.open("a") as out:
+        out.write(text)
 
 
 class Nights:
@@ -50,17 +56,17 @@ class Nights:
         self.calls.append(resume)
         if self.flawed:
             self.store(self.next, "done")
-            log.write_text("$ perfrunner run\nfailed: build of third failed\n")
+            said(log, "$ perfrunner run\nfailed: build of third failed\n")
             return 3
         if isinstance(self.next, int):
             state = "interrupted" if self.next == 130 else "failed"
             self.store(None, state)
-            log.write_text(
-                f"$ perfrunner run\nbuild  glibc ...\nerror: no compiler, block {self.night}\n"
+            said(
+                log, f"$ perfrunner run\nbuild  glibc ...\nerror: no compiler, block {self.night}\n"
             )
             return self.next
         self.store(self.next, "done")
-        log.write_text("$ perfrunner run\n")
+        said(log, "$ perfrunner run\n")
         return 0
 
     def store(self, gain, state):
@@ -102,7 +108,7 @@ def one(nights):
 
     def play(what, code=0, *words):
         nights.next = what
-        result = CliRunner().invoke(main, ["nightly", "spec.yaml", *words])
+        result = CliRunner().invoke(main, ["nightly", "spec.yaml", *ONCE, *words])
         expected = (1 if "worse" in result.stdout else 0) if code is None else code
         assert result.exit_code == expected, result.output
         return result.stdout
@@ -123,6 +129,31 @@ def test_a_lost_gain_is_mailed_on_one_night_and_never_again(one):
     )
     assert lines[2].startswith("- small: worse: ops_per_s of je")
     assert any("✘ worse" in line and "build b0.05 → b0.0" in line for line in lines)
+
+
+def test_a_night_that_leaves_a_suspicion_is_measured_again_and_told_sooner(one, nights):
+    for _ in range(14):
+        one(0.05)
+    played = len(nights.calls)
+    assert "worse: ops_per_s of je" in one(0.0, None, "--again", "2")
+    assert len(nights.calls) == played + 3
+    assert nights.calls[-2:] == [False, False], "they are runs of their own"
+    logs = nights.directory / OUT / "nightly" / "logs"
+    (log,) = (p for p in logs.iterdir() if "once more" in p.read_text())
+    assert (
+        "ops_per_s of je against glibc on pf · persistent leans to worse (p = " in log.read_text()
+    )
+    assert one(0.0, 0, "--again", "2") == "", "what was told is suspected no more"
+    assert len(nights.calls) == played + 4
+
+
+def test_a_suspicion_that_a_failed_run_cannot_settle_is_left(one, nights):
+    for _ in range(14):
+        one(0.05)
+    nights.flawed = True
+    played = len(nights.calls)
+    one(0.0, 3, "--again", "2")
+    assert len(nights.calls) == played + 1
 
 
 def test_a_run_that_fails_is_told_once_and_so_is_its_cure(one):
@@ -175,7 +206,7 @@ def test_news_of_a_night_that_was_interrupted_are_told_the_next_night(one, night
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(nightly, "run_spec", stopped)
-        cut = CliRunner().invoke(main, ["nightly", "spec.yaml", "other.yaml"])
+        cut = CliRunner().invoke(main, ["nightly", "spec.yaml", "other.yaml", *ONCE])
     assert cut.exit_code == 130
     assert "worse: ops_per_s of je" in one(0.0, None)
     assert one(0.0) == ""
@@ -195,7 +226,7 @@ def test_news_that_could_not_be_printed_are_told_the_next_night(one, nights, err
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(click, "echo", broken)
         nights.next = 0.0
-        assert CliRunner().invoke(main, ["nightly", "spec.yaml"]).exit_code == 3
+        assert CliRunner().invoke(main, ["nightly", "spec.yaml", *ONCE]).exit_code == 3
     assert "worse: ops_per_s of je" in one(0.0, None)
     assert one(0.0) == ""
 
@@ -206,7 +237,7 @@ def test_a_trend_page_that_cannot_be_written_takes_no_news_with_it(one, nights, 
     page.unlink()
     page.mkdir()
     nights.next = 0.0
-    result = CliRunner().invoke(main, ["nightly", "spec.yaml"])
+    result = CliRunner().invoke(main, ["nightly", "spec.yaml", *ONCE])
     assert "worse: ops_per_s of je" in result.stdout
     assert result.exit_code == 3
     assert f"error: cannot write {page}" in result.stderr
