@@ -22,7 +22,9 @@ from perfrunner.run.trial.pinning import pinned
 from perfrunner.run.trial.reproduce import ArmRecorder
 
 READY_POLL_S = 0.05
-STOP_GRACE_S = 60.0  # a clean stop persists what is queued
+STOP_GRACE_S = (
+    60.0  # at least; a clean stop persists what is queued, which may be millions of documents
+)
 KILL_TIMEOUT_S = 30.0  # for the kernel to take a large process apart
 
 
@@ -145,13 +147,17 @@ class Engine:
         self.recorder.run(self.host.name, argv)
         self.host.run(argv)
 
-    def stop(self) -> None:
-        """A clean stop. TrialError when it had died, had to be killed, or ended with another status than 0."""
+    def stop(self, deadline: float) -> None:
+        """A clean stop, for which it has until `deadline` (of time.monotonic), and STOP_GRACE_S in any case.
+
+        TrialError when it had died, had to be killed, or ended with another status than 0.
+        """
         if self._stopped:
             return
         died = self.handle.poll()
         self.recorder.stop(self.host.name, self.setup.name)
-        result = self.handle.stop(STOP_GRACE_S)
+        grace_s = max(STOP_GRACE_S, deadline - time.monotonic())
+        result = self.handle.stop(grace_s)
         self._stopped = True
         if died is not None:
             raise TrialError(
@@ -159,7 +165,8 @@ class Engine:
             )
         if result.killed:
             raise TrialError(
-                f"the engine on {self.host.name} did not stop within {STOP_GRACE_S:g} s and was killed"
+                f"the engine on {self.host.name} did not stop within {grace_s:.0f} s and was killed",
+                hint="limits.trial_timeout sets how long a trial may take, its end included",
             )
         if not result.status.ok:
             raise TrialError(

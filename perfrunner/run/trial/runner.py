@@ -185,7 +185,7 @@ class TrialRunner:
             for place, arm in enumerate(bench.arms):
                 for engine in arm.engines:
                     with laid_to(place):
-                        engine.stop()
+                        engine.stop(arm.deadline)
             return measured
 
     # -- a program that needs no engine

@@ -202,7 +202,7 @@ class Bench:
     def restart(self) -> None:
         self.keep_stats("-before-restart")
         for engine in self.engines:
-            engine.stop()
+            engine.stop(self.deadline)
         engines = self.engines = list(self.engines)
         for place, engine in enumerate(engines):
             engine.clear_port()
