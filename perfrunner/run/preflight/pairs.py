@@ -101,7 +101,7 @@ def _pair(cluster: ClusterSpec, hosts: Mapping[str, Host], here: str, there: str
         if peer is not None:
             try:
                 takes, gives = peer.takes_mb_s(host), peer.gives_mb_s(host)
-                text += f", takes {takes:.0f} MB/s and gives {gives:.0f} MB/s"
+                text += f", takes {_shown(takes)} MB/s and gives {_shown(gives)} MB/s"
                 if min(takes, gives) < NARROW_MB_S:
                     remedies.append(
                         "a faster network, or smaller values: the load may measure the cable"
@@ -115,6 +115,11 @@ def _pair(cluster: ClusterSpec, hosts: Mapping[str, Host], here: str, there: str
     return Finding(
         place, "network", "warning" if remedies else "ok", text + said, "; ".join(remedies)
     )
+
+
+def _shown(rate: float) -> str:
+    """A cable of 1 Mbit/s takes 0.12 MB/s, not 0."""
+    return f"{rate:.0f}" if rate >= 10 else f"{rate:.2g}"
 
 
 @dataclass(frozen=True)
