@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from perfrunner.analysis.history import History, Series, resolution_of, scaled, turn_of
 from perfrunner.analysis.level import leaning
+from perfrunner.analysis.series import History, Series, resolution_of, scaled, turn_of
 
 # Of a spec's nights without any change, the share that may look suspicious, for each number of nights looked at.
 SUSPICION = 0.04

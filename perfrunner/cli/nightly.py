@@ -29,7 +29,7 @@ from perfrunner.errors import (
 from perfrunner.run.command import PERFRUNNER, last_words, with_store
 
 if TYPE_CHECKING:
-    from perfrunner.analysis.history import History
+    from perfrunner.analysis.series import History
     from perfrunner.report.mail import SpecNight
     from perfrunner.results import ExperimentRecord, ResultStore
     from perfrunner.spec import Spec

@@ -10,7 +10,7 @@ from perfrunner.report.numbers import ARROWS, MARKS, change, p_text, scale_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from perfrunner.analysis.history import Alarm, History, Level, Run, Series
+    from perfrunner.analysis.series import Alarm, History, Level, Run, Series
 
 BARS = "▁▂▃▄▅▆▇█"
 MOST_BARS = 80

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from perfrunner.report.history import level_text
 
 if TYPE_CHECKING:
-    from perfrunner.analysis.history import History, Series
+    from perfrunner.analysis.series import History, Series
 
 WIDTH, HEIGHT, PAD = 640, 90, 6
 MOST_RUNS = 400  # the newest of a series are drawn
