@@ -8,7 +8,7 @@ from typing import Literal
 
 from perfrunner.errors import TrialError
 from perfrunner.measure.verified import check_verified
-from perfrunner.run.trial.nodes import Shown
+from perfrunner.run.trial.nodes import Sampled
 from perfrunner.run.trial.serverbench import Bench
 from perfrunner.workloads.bench import Share
 from perfrunner.workloads.sdk_program import sdk_program
@@ -25,7 +25,7 @@ def verify_copies(bench: Bench, how: Literal["replicas", "sdk"]) -> dict[str, in
     return facts
 
 
-def _read_by_sdk(bench: Bench, sample: Sequence[Shown], copies: int) -> int:
+def _read_by_sdk(bench: Bench, sample: Sequence[Sampled], copies: int) -> int:
     """One document of every vBucket that has any, from every node with a copy; each load client reads its share."""
     if not sample:
         raise TrialError(

@@ -22,9 +22,7 @@ from perfrunner.run.trial.pinning import pinned
 from perfrunner.run.trial.reproduce import ArmRecorder
 
 READY_POLL_S = 0.05
-STOP_GRACE_S = (
-    60.0  # at least; a clean stop persists what is queued, which may be millions of documents
-)
+STOP_GRACE_S = 60.0  # at least: a clean stop persists what is queued, perhaps millions of documents
 KILL_TIMEOUT_S = 30.0  # for the kernel to take a large process apart
 
 

@@ -23,7 +23,7 @@ Digests = Mapping[str, Mapping[str, object]]  # by vBucket, as kvctl digest prin
 
 
 @dataclass(frozen=True)
-class Shown:
+class Sampled:
     """A document as an active node's DCP stream shows it."""
 
     key: str
@@ -37,7 +37,7 @@ class Checked:
 
     documents: int
     copies: int  # of each document, at least
-    sample: Sequence[Shown]
+    sample: Sequence[Sampled]
 
 
 @dataclass
@@ -118,7 +118,7 @@ class Nodes:
         return Checked(
             documents=sum(int(str(one["documents"])) for one in active),
             copies=min(map(len, self.rows)),
-            sample=[_shown_document(one["sample"]) for one in active if one.get("sample")],
+            sample=[_sampled(one["sample"]) for one in active if one.get("sample")],
         )
 
     def _digests(self, engine: Engine) -> Digests:
@@ -166,9 +166,9 @@ def differences(rows: VbucketMap, held: Sequence[Digests], names: Sequence[str])
     return found
 
 
-def _shown_document(sample: Any) -> Shown:
+def _sampled(sample: Any) -> Sampled:
     key = bytes.fromhex(sample["key"]).decode()  # those of our load are text
-    return Shown(key, int(sample["cas"]), int(sample["value_crc32"]))
+    return Sampled(key, int(sample["cas"]), int(sample["value_crc32"]))
 
 
 def _shown(copy: Mapping[str, object]) -> str:
