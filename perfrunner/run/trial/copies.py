@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import astuple
 from typing import Literal
 
 from perfrunner.errors import TrialError
@@ -21,11 +22,11 @@ def verify_copies(bench: Bench, how: Literal["replicas", "sdk"]) -> dict[str, in
     checked = bench.nodes.verify()
     facts = {"documents": checked.documents, "copies": checked.copies}
     if how == "sdk":
-        facts["by_sdk"] = _read_by_sdk(bench, checked.sample, checked.copies)
+        facts["by_sdk"] = _read_by_sdk(bench, checked.sample)
     return facts
 
 
-def _read_by_sdk(bench: Bench, sample: Sequence[Sampled], copies: int) -> int:
+def _read_by_sdk(bench: Bench, sample: Sequence[Sampled]) -> int:
     """One document of every vBucket that has any, from every node with a copy; each load client reads its share."""
     if not sample:
         raise TrialError(
@@ -34,13 +35,13 @@ def _read_by_sdk(bench: Bench, sample: Sequence[Sampled], copies: int) -> int:
         )
     count = len(bench.seats)
     for index, seat in enumerate(bench.seats):
-        text = json.dumps([[one.key, one.cas, one.value_crc32] for one in sample[index::count]])
+        text = json.dumps([list(astuple(one)) for one in sample[index::count]])
         path = bench.kept_for(Share(index, count), SAMPLE)
         seat.host.put_bytes(text.encode(), path)
         bench.recorder.write_file(seat.host.name, path, text)
 
     def arguments(share: Share) -> list[str]:
-        return ["copies", f"--sample={bench.kept_for(share, SAMPLE)}", f"--copies={copies}"]
+        return ["copies", f"--sample={bench.kept_for(share, SAMPLE)}"]
 
     texts = bench.load_program(sdk_program(), arguments, output="verify-copies", processes=1)
     return check_verified(texts, len(sample), "read by the SDK", "as DCP shows them")

@@ -29,6 +29,7 @@ class Sampled:
     key: str
     cas: int
     value_crc32: int
+    copies: int  # that the map has of it: after a failover not of every document as many
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,11 @@ class Nodes:
         return Checked(
             documents=sum(int(str(one["documents"])) for one in active),
             copies=min(map(len, self.rows)),
-            sample=[_sampled(one["sample"]) for one in active if one.get("sample")],
+            sample=[
+                _sampled(one["sample"], len(row))
+                for one, row in zip(active, self.rows, strict=True)
+                if one.get("sample")
+            ],
         )
 
     def _digests(self, engine: Engine) -> Digests:
@@ -166,9 +171,9 @@ def differences(rows: VbucketMap, held: Sequence[Digests], names: Sequence[str])
     return found
 
 
-def _sampled(sample: Any) -> Sampled:
+def _sampled(sample: Any, copies: int) -> Sampled:
     key = bytes.fromhex(sample["key"]).decode()  # those of our load are text
-    return Sampled(key, int(sample["cas"]), int(sample["value_crc32"]))
+    return Sampled(key, int(sample["cas"]), int(sample["value_crc32"]), copies)
 
 
 def _shown(copy: Mapping[str, object]) -> str:

@@ -64,7 +64,6 @@ def parser() -> argparse.ArgumentParser:
     reading.add_argument("--copies", type=int, default=1, help="of each document, on as many nodes")
     comparing = phases.add_parser("copies")
     comparing.add_argument("--sample", type=Path, required=True, help="file: what DCP showed")
-    comparing.add_argument("--copies", type=int, required=True)
     return made
 
 
@@ -129,7 +128,7 @@ def compared(collection: Any, options: argparse.Namespace) -> dict[str, object]:
     from couchbase.options import GetAllReplicasOptions
 
     how = [GetAllReplicasOptions(transcoder=AsStored())]
-    return {"verify": compare(collection, load_sample(options.sample), options.copies, how)}
+    return {"verify": compare(collection, load_sample(options.sample), how)}
 
 
 PHASES = {"populate": populated, "access": accessed, "verify": verified, "copies": compared}
