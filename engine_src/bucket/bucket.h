@@ -159,6 +159,8 @@ class Bucket : private MutationSink {
     void resetStats();
     /// Mutations queued for the disk and not yet persisted; 0 for an ephemeral bucket.
     [[nodiscard]] virtual size_t itemsToPersist() const;
+    /// vBuckets whose state or failover log is still to be stored.
+    [[nodiscard]] virtual size_t statesToPersist() const { return 0; }
     [[nodiscard]] size_t lowWatermarkBytes() const { return share(config_.lowWatermark); }
     [[nodiscard]] size_t highWatermarkBytes() const { return share(config_.highWatermark); }
     [[nodiscard]] size_t mutationThresholdBytes() const {

@@ -138,7 +138,7 @@ bool PersistentBucket::persistAll() {
     }
     // Synced first: after a power cut the mark must not say more than the stores have, or seqnos
     // that are gone would be given again in the same history.
-    if (stored && itemsToPersist() == 0 && syncStores()) {
+    if (stored && itemsToPersist() == 0 && statesToPersist() == 0 && syncStores()) {
         dataDir_.markClean();
         return true;
     }
@@ -211,6 +211,12 @@ size_t PersistentBucket::itemsToPersist() const {
         items += target->vbucket().checkpoints().unpersisted();
     }
     return items;
+}
+
+size_t PersistentBucket::statesToPersist() const {
+    return static_cast<size_t>(
+            std::count_if(targets_.begin(), targets_.end(),
+                          [](const auto& target) { return !target->isStateStored(); }));
 }
 
 PersistenceStats PersistentBucket::persistenceStats() const {

@@ -9,8 +9,9 @@
 // charged to nobody.
 //
 // Promise: itemsToPersist() == 0 means that every mutation that was answered before the call is in
-// the store and survives the death of the process. The loss of power it survives when the store
-// syncs at every commit, or from the next sync on (PersistenceConfig::syncInterval).
+// the store and survives the death of the process, statesToPersist() == 0 the same of states and
+// failover logs. The loss of power it survives when the store syncs at every commit, or from the
+// next sync on (PersistenceConfig::syncInterval).
 #pragma once
 
 #include <chrono>
@@ -49,7 +50,7 @@ struct WarmupResult {
 struct PersistenceStats {
     uint64_t totalPersisted{0};  ///< ep_total_persisted
     uint64_t totalEnqueued{0};   ///< ep_total_enqueued
-    uint64_t queueSize{0};       ///< ep_queue_size
+    uint64_t queueSize{0};       ///< itemsToPersist()
     uint64_t inserts{0};
     uint64_t updates{0};
     uint64_t deletes{0};
@@ -80,6 +81,7 @@ class PersistentBucket final : public Bucket {
 
     size_t purgeTombstonesOf(Vbid vbid, const OpTime& now) override;
     [[nodiscard]] size_t itemsToPersist() const override;
+    [[nodiscard]] size_t statesToPersist() const override;
     [[nodiscard]] Seqno persistedSeqno(Vbid vbid) const {
         return targets_[vbid.get()]->persistedSeqno();
     }

@@ -94,6 +94,30 @@ TEST_F(PersistentBucketTest, TheQueueIsEmptyExactlyWhenEverythingIsStored) {
     EXPECT_EQ(stored, "3");
 }
 
+TEST_F(PersistentBucketTest, AStateIsToBePersistedUntilItIsStored) {
+    const auto faults = useFaultyStores();
+    PersistentBucket& bucket = open(fake_);
+    EXPECT_EQ(bucket.statesToPersist(), config_.vbuckets);
+    fake_.advance(1s);
+    EXPECT_EQ(bucket.statesToPersist(), 0U);
+    bucket.setVBucketState(Vbid{1}, VbState::Replica, OpTime::now());
+    bucket.setVBucketState(Vbid{1}, VbState::Active, OpTime::now());
+    EXPECT_EQ(bucket.statesToPersist(), 1U) << "once, however often it changed";
+    faults->failStates = 1;
+    fake_.runDue();
+    EXPECT_EQ(bucket.statesToPersist(), 1U) << "the store refused it";
+    fake_.advance(3s);
+    EXPECT_EQ(bucket.statesToPersist(), 0U);
+    bucket.setVBucketState(Vbid{1}, VbState::Replica, OpTime::now());
+    set("a", "with documents of another vBucket, and of its own");
+    fake_.advance(1s);
+    EXPECT_EQ(bucket.statesToPersist(), 0U);
+    close();  // as a crash
+    PersistentBucket& again = open(fake_);
+    EXPECT_EQ(again.vbucket(Vbid{1}).state(), VbState::Replica);
+    fake_.advance(1s);
+}
+
 TEST_F(PersistentBucketTest, DocumentsComeBackAfterACleanStop) {
     open(fake_);
     const OpResult written = set("kept", "value");

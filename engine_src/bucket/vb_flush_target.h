@@ -30,9 +30,12 @@ class VbFlushTarget final : public FlushTarget {
     FlushBatch takeItemsToPersist(size_t limit) override;
     PersistedVbState stateToPersist() override;
     bool takeStateChange() override {
-        return stateChanged_.exchange(false, std::memory_order_acq_rel);
+        takenChange_ = stateChanges_.load(std::memory_order_acquire);
+        return takenChange_ != storedChange_.load(std::memory_order_relaxed);
     }
-    void stateChangeFailed() override { stateChanged_.store(true, std::memory_order_release); }
+    void stateChangeStored() override {
+        storedChange_.store(takenChange_, std::memory_order_release);
+    }
     void persistedSet(const Item& item) override { vbucket_.onPersisted(item); }
     void persistedDelete(const Item& item) override {
         vbucket_.onPersisted(item);
@@ -43,7 +46,12 @@ class VbFlushTarget final : public FlushTarget {
 
     /// State or failover log are not what is stored any more. The caller then queues the vBucket
     /// for a flush.
-    void stateChanged() { stateChanged_.store(true, std::memory_order_release); }
+    void stateChanged() { stateChanges_.fetch_add(1, std::memory_order_acq_rel); }
+    /// The last of these changes is stored. From any thread.
+    [[nodiscard]] bool isStateStored() const {
+        return storedChange_.load(std::memory_order_acquire) ==
+               stateChanges_.load(std::memory_order_acquire);
+    }
     /// What the store has, at warm-up and after a reset; the caller holds lockForFlush() or is
     /// alone.
     void assumeStored(const PersistedVbState& state);
@@ -76,7 +84,9 @@ class VbFlushTarget final : public FlushTarget {
     PersistedVbState stored_;  ///< its seqnos and CAS; under flushMutex_
     bool forgetFirst_{false};  ///< under flushMutex_
     std::atomic<uint64_t> persistedSeqno_{0};
-    std::atomic<bool> stateChanged_{false};
+    std::atomic<uint64_t> stateChanges_{0};  ///< how many there were
+    std::atomic<uint64_t> storedChange_{0};  ///< the newest that is stored
+    uint64_t takenChange_{0};                ///< the newest that a flush took; under flushMutex_
     std::atomic<bool> isStored_{false};
     std::atomic<uint32_t> oldestTombstone_{UINT32_MAX};  ///< written under flushMutex_
     /// What oldestTombstone_ leaves out: a tombstone that was old and at the last seqno. Under

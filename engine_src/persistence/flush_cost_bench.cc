@@ -31,7 +31,7 @@ class OneBatch final : public FlushTarget {
     }
     PersistedVbState stateToPersist() override { return {}; }
     bool takeStateChange() override { return false; }
-    void stateChangeFailed() override {}
+    void stateChangeStored() override {}
     void persistedSet(const Item&) override {}
     void persistedDelete(const Item&) override {}
     void persisted(const PersistedVbState&) override {}

@@ -42,11 +42,11 @@ class FlushTarget {
     virtual FlushBatch takeItemsToPersist(size_t limit) = 0;
     /// The state to store: state and failover log of now, seqnos and CAS as stored last.
     virtual PersistedVbState stateToPersist() = 0;
-    /// True once after a change of state or failover log that has not been part of a flush. Asked
-    /// before stateToPersist().
+    /// True when state or failover log have changed and that is not stored yet. Asked before
+    /// stateToPersist().
     virtual bool takeStateChange() = 0;
-    /// The state change that was taken could not be stored.
-    virtual void stateChangeFailed() = 0;
+    /// The state change that was taken is stored.
+    virtual void stateChangeStored() = 0;
 
     /// The mutation is stored: its StoredValue is clean if it still has this CAS, else a newer one
     /// is on its way.

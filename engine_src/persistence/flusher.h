@@ -354,6 +354,9 @@ class BasicFlusher {
             }
             if (stored) {
                 part.target.persisted(part.state);
+                if (part.stateChanged) {
+                    part.target.stateChangeStored();
+                }
                 stats_.flushes.fetch_add(1, std::memory_order_relaxed);
             }
             return stored;
@@ -368,12 +371,7 @@ class BasicFlusher {
     }
 
     /// What the part has is dirty again.
-    void giveBack(Part& part) {
-        if (part.stateChanged) {
-            part.target.stateChangeFailed();
-        }
-        part.target.persistFailed();
-    }
+    void giveBack(Part& part) { part.target.persistFailed(); }
 
     FlushResult flushState(FlushTarget& target, const PersistedVbState& state) {
         bool stored = false;
@@ -385,9 +383,9 @@ class BasicFlusher {
         if (!stored) {
             stats_.failedFlushes.fetch_add(1, std::memory_order_relaxed);
             logFlushFailure(target.vbid(), 1, 0, "state not stored");
-            target.stateChangeFailed();
             return FlushResult::Failed;
         }
+        target.stateChangeStored();
         stats_.flushes.fetch_add(1, std::memory_order_relaxed);
         return FlushResult::Flushed;
     }

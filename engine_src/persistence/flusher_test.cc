@@ -121,8 +121,8 @@ class ScriptedTarget final : public FlushTarget {
         state.state = 1;
         return state;
     }
-    bool takeStateChange() override { return std::exchange(stateChange, false); }
-    void stateChangeFailed() override { stateChange = true; }
+    bool takeStateChange() override { return stateChange; }
+    void stateChangeStored() override { stateChange = false; }
     void persistedSet(const Item& item) override {
         log.push_back("set " + std::string(item.key()));
     }

@@ -88,7 +88,7 @@ KeyValues defaultGroup(ServerContext& server) {
     out.add("curr_items", stats.items);
     out.add("vb_active_num_non_resident", stats.nonResident);
     out.add("ep_tombstones", stats.tombstones);
-    out.add("ep_queue_size", bucket.itemsToPersist());
+    out.add("ep_queue_size", bucket.itemsToPersist() + bucket.statesToPersist());
     out.add("ep_tmp_oom_errors", bucket.counters().tmpOomErrors.load());
     out.add("ep_oom_errors", bucket.counters().oomErrors.load());
     out.add("ep_expired_access", bucket.counters().expiredOnAccess.load());
