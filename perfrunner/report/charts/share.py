@@ -54,7 +54,10 @@ def share_out(tasks: Sequence[Callable[[], T]], processes: int | None = None) ->
         with _old_set_apart():
             return [task() for task in tasks]
     found: dict[int, T] = {}
-    with _forked(tasks, processes) as workers:
+    workers: dict[Pipe, ForkProcess] = {}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    try:
+        _fork(tasks, processes, workers)
         ahead = iter(range(len(tasks)))
         for pipe in workers:
             _give(pipe, ahead)
@@ -63,6 +66,12 @@ def share_out(tasks: Sequence[Callable[[], T]], processes: int | None = None) ->
                 answer = _answer(pipe, workers[pipe])
                 found[answer.place] = answer.result
                 _give(pipe, ahead)
+    finally:
+        try:
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        finally:  # a second Ctrl-C is raised by the call above or below, and leaves no process
+            _end(workers)
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return [found[index] for index in range(len(tasks))]
 
 
@@ -94,39 +103,31 @@ def _answer(pipe: Pipe, process: ForkProcess) -> _Answer:
     return answer
 
 
-@contextmanager
-def _forked(
-    tasks: Sequence[Callable[[], Any]], processes: int
-) -> Iterator[dict[Pipe, ForkProcess]]:
-    """Processes that wait for tasks, by our end of their pipes. None outlives the block, or this process."""
+def _fork(
+    tasks: Sequence[Callable[[], Any]], processes: int, workers: dict[Pipe, ForkProcess]
+) -> None:
+    """Processes that wait for tasks are put into `workers`, by our end of their pipes. None outlives this process."""
     context = get_context("fork")
-    workers: dict[Pipe, ForkProcess] = {}
-    try:
-        with _without_interrupts():  # they inherit it: an interrupt is for us, and we end them
-            for _ in range(processes):
-                ours, theirs = context.Pipe()
-                process = context.Process(
-                    target=_work, args=(tasks, theirs, [*workers, ours]), daemon=True
-                )
-                process.start()
-                workers[ours] = process
-                theirs.close()
-        yield workers
-    finally:
-        for process in workers.values():
-            process.kill()  # they hold nothing that is to be put in order
-        for pipe, process in workers.items():
-            pipe.close()
-            process.join()
-
-
-@contextmanager
-def _without_interrupts() -> Iterator[None]:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
+    try:  # they inherit it: an interrupt is for us, and we end them
+        for _ in range(processes):
+            ours, theirs = context.Pipe()
+            process = context.Process(
+                target=_work, args=(tasks, theirs, [*workers, ours]), daemon=True
+            )
+            process.start()
+            workers[ours] = process
+            theirs.close()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _end(workers: dict[Pipe, ForkProcess]) -> None:
+    for process in workers.values():
+        process.kill()  # they hold nothing that is to be put in order
+    for pipe, process in workers.items():
+        pipe.close()
+        process.join()
 
 
 def _work(tasks: Sequence[Callable[[], Any]], pipe: Pipe, others: Sequence[Pipe]) -> None:

@@ -111,18 +111,20 @@ def test_a_process_that_dies_is_an_error(pids, beside):
     assert are_gone(pids.taken()) == 1
 
 
-def test_an_interrupt_reaches_only_this_process(pids, capfd):
-    """As Ctrl-C does it: to all of them."""
+@pytest.mark.parametrize("times", [1, 3])
+def test_an_interrupt_reaches_only_this_process(pids, capfd, times):
+    """As Ctrl-C does it: to all of them. An impatient user's second one comes while they are ended."""
     here = os.getpid()
 
     def interrupted():
         pids.note()
-        os.kill(os.getpid(), signal.SIGINT)
-        os.kill(here, signal.SIGINT)
+        for _ in range(times):
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(here, signal.SIGINT)
         signal.pause()
 
     with pytest.raises(KeyboardInterrupt):
-        share_out([interrupted] * 2, 2)
+        share_out([interrupted] * 4, 4)
     assert are_gone(pids.taken()) > 0
     assert capfd.readouterr().err == ""
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
