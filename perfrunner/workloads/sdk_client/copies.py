@@ -7,10 +7,11 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from perfrunner.workloads.sdk_client.errors import is_late
-from perfrunner.workloads.sdk_client.verify import SHOWN
+
+SHOWN = 3  # documents that a message names
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,20 @@ class Shown:
     cas: int
     crc: int
     copies: int  # nodes that have it
+
+
+class Copies(NamedTuple):
+    """CAS and value of each copy of a document that was found, or why they cannot be read."""
+
+    contents: Sequence[tuple[int, Any]]
+    error: Exception | None = None
+
+    def complaint(self, expected: int) -> str:
+        """Empty where there are as many as there should be."""
+        if self.error is not None:
+            return f"its copies cannot be read ({type(self.error).__name__})"
+        found = len(self.contents)
+        return "" if found == expected else f"expected {expected} copies, found {found}"
 
 
 class AsStored:
@@ -55,14 +70,12 @@ def complaint(collection: Any, shown: Shown, options: Sequence[Any]) -> str:
 
     What had no answer in the SDK's time is asked for once more; one late copy among others is left out without a word.
     """
-    found = read(collection, shown.key, options)
-    if is_late(found) or (not isinstance(found, Exception) and len(found) < shown.copies):
-        found = read(collection, shown.key, options)
-    if isinstance(found, Exception):
-        return f"{shown.key}: its copies cannot be read ({type(found).__name__})"
-    if len(found) != shown.copies:
-        return f"{shown.key}: expected {shown.copies} copies, found {len(found)}"
-    for cas, value in found:
+    found = read_copies(collection, shown.key, options)
+    if is_late(found.error) if found.error else len(found.contents) < shown.copies:
+        found = read_copies(collection, shown.key, options)
+    if said := found.complaint(shown.copies):
+        return f"{shown.key}: {said}"
+    for cas, value in found.contents:
         if cas != shown.cas:
             return f"{shown.key}: a copy has the CAS {cas}, by DCP it is {shown.cas}"
         if zlib.crc32(value) != shown.crc:
@@ -70,11 +83,10 @@ def complaint(collection: Any, shown: Shown, options: Sequence[Any]) -> str:
     return ""
 
 
-def read(
-    collection: Any, key: str, options: Sequence[Any]
-) -> Sequence[tuple[int, bytes]] | Exception:
-    """CAS and value of each copy, or why not."""
+def read_copies(collection: Any, key: str, options: Sequence[Any] = ()) -> Copies:
+    """Each from its own node."""
     try:
-        return [(one.cas, one.value) for one in collection.get_all_replicas(key, *options)]
+        found = collection.get_all_replicas(key, *options)
+        return Copies([(one.cas, one.value) for one in found])
     except Exception as error:  # noqa: BLE001 - whatever it is, it is told as this document's
-        return error
+        return Copies([], error)

@@ -6,10 +6,10 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from perfrunner.workloads.sdk_client.copies import SHOWN, read_copies
 from perfrunner.workloads.sdk_client.documents import Documents, Versions, batches
 from perfrunner.workloads.sdk_client.errors import MISSING, is_late
 
-SHOWN = 3  # documents that a message names
 SAMPLED = 50  # of a process's documents, whose copies are read on every node
 COPIES_S = 20.0  # for replicas to get what was written last
 
@@ -58,16 +58,13 @@ def copies_complaint(
 ) -> str:
     """What is wrong with the copies of a document, each read from its own node; empty where nothing is."""
     key = documents.key(number)
-    try:
-        found = list(collection.get_all_replicas(key))
-        contents = [one.value for one in found]
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is told as this document's
-        return f"{key}: its copies cannot be read ({type(error).__name__})"
-    if len(found) != copies:
-        return f"{key}: expected {copies} copies, found {len(found)}"
-    if len({one.cas for one in found}) > 1:
+    found = read_copies(collection, key)
+    if said := found.complaint(copies):
+        return f"{key}: {said}"
+    if len({cas for cas, _ in found.contents}) > 1:
         return f"{key}: its copies differ in their CAS"
-    return next(filter(None, (complaint(c, documents, versions, number) for c in contents)), "")
+    every = (complaint(value, documents, versions, number) for _, value in found.contents)
+    return next(filter(None, every), "")
 
 
 def contents(collection: Any, keys: Sequence[str]) -> dict[str, object]:

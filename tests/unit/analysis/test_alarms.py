@@ -7,18 +7,16 @@ from datetime import datetime, timedelta, timezone
 import numpy as np
 import pytest
 
-from perfrunner.analysis.history import FALSE_ALARM_YEARS, LOOKS_AN_ALARM, history
-from perfrunner.analysis.level import changes, leaning
+from perfrunner.analysis.history import history
 from perfrunner.analysis.model import Cell
 from perfrunner.analysis.nights import Night, NightRow
-from perfrunner.analysis.suspects import SUSPICION, suspects
+from perfrunner.analysis.suspects import suspects
 from perfrunner.results import ExperimentRecord
 from perfrunner.spec.metrics import metric_type
 
 START = datetime(2026, 1, 1, 2, tzinfo=timezone.utc)
 SPEC = {"baseline": "a", "variants": {"a": {"x": 1}, "b": {"x": 2}}, "workloads": {"pf": {}}}
 METRIC = metric_type("ops_per_s")
-A_SPEC_OF_ONE_CELL = LOOKS_AN_ALARM / (365 * FALSE_ALARM_YEARS * 2)  # of a look: two series
 CELLS = (Cell("pf", "persistent"), Cell("pf", "ephemeral"))
 NOISE = {
     "normal": lambda rng, shape: rng.normal(0, 1, shape),
@@ -75,40 +73,38 @@ def test_a_loss_of_two_standard_deviations_is_told_within_five_nights(rng, noise
     assert told >= 0.9 * runs
 
 
-def nights_with_more(noise, rng, nights, loss=0.0, again=2):
-    """Values of a spec's only cell, run once more up to `again` times on nights that leave a suspicion."""
-    values = list(noise(rng, nights[0]))
-    for _ in range(nights[1]):
-        values.append(noise(rng, 1)[0] - loss)
-        for _ in range(again):
-            p, rose = leaning(values, 0)
-            if rose or p > SUSPICION / 2:  # a variant and the baseline
+def played_with_more(noise, rng, quiet, nights, loss=0.0, again=2):
+    """Runs of a spec of one cell: `quiet` nights, then `nights` that are measured up to `again` times more."""
+    done = played(noise(rng, (quiet, 2)), CELLS[:1])
+    for _ in range(nights):
+        for _ in range(1 + again):
+            done += played(noise(rng, (1, 2)) - [[0.0, loss]], CELLS[:1], first=len(done))
+            if not suspects([history(done, "ops_per_s")]):
                 break
-            values.append(noise(rng, 1)[0] - loss)
-    return values
+    return done
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("noise", NOISE)
 def test_the_same_loss_in_a_single_cell_is_told_where_suspect_nights_are_measured_again(rng, noise):
-    told, runs, before = 0, 200, 60
+    told, runs, before = 0, 150, 60
     for _ in range(runs):
-        values = nights_with_more(NOISE[noise], rng, (before, 5), loss=2.0)
-        told += any(c.known >= before and not c.rose for c in changes(values, A_SPEC_OF_ONE_CELL))
+        done = played_with_more(NOISE[noise], rng, before, 5, loss=2.0)
+        told += any(a.variant == "b" and a.known_run >= before for a in worse(done))
     assert told >= 0.9 * runs
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("noise", NOISE)
 def test_nights_that_are_measured_again_alarm_no_more_falsely_and_are_few(rng, noise):
-    quiet, year, years = 30, 365, 15  # of one series: a project of five such specs has ten of them
+    quiet, nights, years = 30, 365, 5  # of one spec: a project of five has five times as many
     false = more = 0
     for _ in range(years):
-        values = nights_with_more(NOISE[noise], rng, (quiet, year))
-        more += len(values) - quiet - year
-        false += sum(c.known >= quiet and not c.rose for c in changes(values, A_SPEC_OF_ONE_CELL))
-    assert 10 * false / years <= 2.0  # 1.0 is promised; so few years hold it no closer
-    assert more / (years * year) <= 0.1
+        done = played_with_more(NOISE[noise], rng, quiet, nights)
+        more += len(done) - quiet - nights
+        false += sum(alarm.known_run >= quiet for alarm in worse(done))
+    assert 5 * false / years <= 2.0  # 1.0 is promised; so few years hold it no closer
+    assert more / (years * nights) <= 0.12
 
 
 def test_what_leans_to_better_or_was_told_is_no_suspect(rng):

@@ -8,7 +8,6 @@ import random
 import subprocess
 import sys
 import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +22,8 @@ from couchbase.exceptions import (
 )
 
 from perfrunner.measure.client import parse_report
-from perfrunner.workloads.sdk_client import copies as copies_of
 from perfrunner.workloads.sdk_client import errors
 from perfrunner.workloads.sdk_client import verify as verifying
-from perfrunner.workloads.sdk_client.copies import Shown, compare, load_sample
 from perfrunner.workloads.sdk_client.documents import Documents, Versions
 from perfrunner.workloads.sdk_client.errors import LoadError
 from perfrunner.workloads.sdk_client.load import Mix, access, populate
@@ -403,58 +400,3 @@ def test_it_needs_nothing_else_of_perfrunner(tmp_path: Path) -> None:
     own = "perfrunner.workloads.sdk_client."
     allowed = sys.stdlib_module_names | {"couchbase"}
     assert {str(n).split(".")[0] for n in imported if not str(n).startswith(own)} <= allowed
-
-
-# -- a sample of any documents, as DCP showed them
-
-BYTES = b"\x00\xff of pillowfight"
-SHOWN = Shown("000000000017", 42, zlib.crc32(BYTES), 2)
-
-
-class Replicas:
-    """A collection whose documents have the copies that a test says."""
-
-    def __init__(self, *answers: Any) -> None:
-        self.answers = list(answers)
-
-    def get_all_replicas(self, key: str) -> list[Copy]:
-        answer = self.answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return [Copy(value, cas) for cas, value in answer]
-
-
-@pytest.mark.parametrize(
-    ("copies", "says"),
-    [
-        ([(42, BYTES), (42, BYTES)], []),
-        ([(42, BYTES)], ["expected 2 copies, found 1"]),
-        ([(42, BYTES), (43, BYTES)], ["a copy has the CAS 43, by DCP it is 42"]),
-        ([(42, b"other"), (42, BYTES)], ["a copy has another value than by DCP"]),
-        (DocumentNotFoundException(), ["its copies cannot be read (DocumentNotFoundException)"]),
-    ],
-)
-def test_the_copies_of_any_document_are_those_that_dcp_shows(copies: Any, says: list[str]) -> None:
-    found = compare(Replicas(copies, copies), [SHOWN])
-    assert found == {
-        "documents": 1,
-        "wrong": len(says),
-        "examples": [f"{SHOWN.key}: {s}" for s in says],
-    }
-
-
-def test_copies_that_had_no_answer_in_time_are_asked_for_again_and_once_only() -> None:
-    late, good = UnAmbiguousTimeoutException(), [(42, BYTES)] * 2
-    assert compare(Replicas(late, good), [SHOWN])["wrong"] == 0
-    assert compare(Replicas(good[:1], good), [SHOWN])["wrong"] == 0, "one of two was late"
-    assert compare(Replicas(late, late), [SHOWN])["wrong"] == 1
-
-
-def test_a_sample_is_read_from_its_file(tmp_path: Path) -> None:
-    path = tmp_path / "sample"
-    path.write_text(json.dumps([[SHOWN.key, SHOWN.cas, SHOWN.crc, SHOWN.copies]]))
-    assert load_sample(path) == [SHOWN]
-
-
-def test_values_are_taken_as_they_are_stored() -> None:
-    assert copies_of.AsStored().decode_value(BYTES, 0) == BYTES
