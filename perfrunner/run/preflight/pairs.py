@@ -20,6 +20,7 @@ TIMEOUT_S = 3
 SLOW_MS = 5.0  # between hosts that are to be measured together
 NARROW_MB_S = 100.0  # about a gigabit; 400 000 operations of 256 B a second fill it
 SENDING_S = 0.5
+COUNTING_S = 3.0  # at most: what a narrow cable still has in its buffers then is left there
 LISTENS_S, ENDS_S = 5.0, 10.0
 _LOGS = "doctor"
 _OUT, _ERR = f"{_LOGS}/peer.out", f"{_LOGS}/peer.err"
@@ -27,17 +28,21 @@ _OUT, _ERR = f"{_LOGS}/peer.out", f"{_LOGS}/peer.err"
 # Perl's base is part of every Debian system, and nothing of ours has been sent there yet; it has no finer clock. Times
 # are taken where bytes arrive: what lies in buffers when the sender ends still comes, and took as long as the cable
 # needs. One process that is there before the first byte, since on a busy host a shell's take as long as the sender has.
-_COUNT = r"""
+_COUNT = rf"""
 use IO::Socket::IP;
 alarm 30;
 $| = 1;
-sub now { open my $clock, "<", "/proc/uptime" or die "$!\n"; return (split " ", <$clock>)[0] }
-sub count {
+sub now {{ open my $clock, "<", "/proc/uptime" or die "$!\n"; return (split " ", <$clock>)[0] }}
+sub count {{
   my ($from, $bytes, $data, $began) = (shift, 0, "");
-  while (my $read = sysread($from, $data, 1 << 20)) { $began //= now; $bytes += $read }
+  while (my $read = sysread($from, $data, 1 << 20)) {{
+    $began //= now;
+    $bytes += $read;
+    last if now() - $began > {COUNTING_S};
+  }}
   print "$bytes ", now() - $began, "\n" if $bytes;
   return $bytes;
-}
+}}
 """
 # Prints its port, takes what the first connection sends that sends anything, then sends to the next one for so many
 # seconds.
