@@ -39,12 +39,12 @@ class FleetLab:
     """Each group's host has a work directory below `directory`; runs are made of fakes (tests/support/fleet.py)."""
 
     directory: Path
+    database: str | None = None  # of the queue; None: a file
     drivers: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def write(
         self,
         groups: Sequence[str],
-        database: str | None = None,
         store: str | None = None,
         clusters: Mapping[str, object] | None = None,
         **spec: object,
@@ -60,8 +60,8 @@ class FleetLab:
             (self.directory / f"{group}.yaml").write_text(json.dumps(chosen))
         self.spec.write_text(json.dumps({**document, "cluster": f"{groups[0]}.yaml"}))
         fleet: dict[str, Any] = {"groups": {g: {"cluster": f"{g}.yaml"} for g in groups}}
-        if database is not None:
-            fleet["database"] = database
+        if self.database is not None:
+            fleet["database"] = self.database
         if store is not None:
             fleet["store"] = store
         self.file.write_text(json.dumps(fleet))

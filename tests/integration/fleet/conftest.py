@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.postgres import Postgres, raised_postgres
 from tests.support.fleetlab import FleetLab
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Postgres]:
+    with raised_postgres() as raised:
+        yield raised
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Drivers, groups and what may happen to them, with a file as the queue: real runs of fake engines."""
+"""Drivers, groups and what may happen to them, with either queue: real runs of fake engines."""
 
 from __future__ import annotations
 
@@ -8,12 +8,23 @@ import signal
 import pytest
 
 from perfrunner.fleet.queue import JobStatus
+from tests.integration.postgres import Postgres
 from tests.support.fakes import variant
 from tests.support.fleetlab import PATIENCE_S, FleetLab
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(1200)]
 
+
 SLOW = {"base": variant(bench_sleep=0.7), "changed": variant(bench_sleep=0.7)}
+
+
+@pytest.fixture(params=["file", "postgresql"])
+def lab(lab: FleetLab, request: pytest.FixtureRequest) -> FleetLab:
+    """The queue is a file, as on a laptop, or on a server, as of a fleet."""
+    if request.param == "postgresql":
+        server: Postgres = request.getfixturevalue("server")
+        lab.database = server.new_database()
+    return lab
 
 
 def assert_one_after_the_other(jobs: list[JobStatus]) -> None:

@@ -41,10 +41,11 @@ __all__ = [
 AWAY_S = 20.0
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Postgres]:
-    with raised_postgres() as raised:
-        yield raised
+@pytest.fixture
+def lab(lab: FleetLab, server: Postgres) -> FleetLab:
+    """Its queue is on the server."""
+    lab.database = server.new_database()
+    return lab
 
 
 @pytest.fixture
@@ -96,7 +97,7 @@ def test_two_drivers_and_three_groups_outlive_a_database_that_is_away(
     server: Postgres, lab: FleetLab
 ) -> None:
     """Runs begin before, end meanwhile and go on after; each trial is measured once, each run begun once."""
-    lab.write("abc", server.new_database(), blocks=9, variants=SLOW)
+    lab.write("abc", blocks=9, variants=SLOW)
     short = [lab.submit(group, "--repeats", "2") for group in "ab"]
     long = lab.submit("c")
     after = [lab.submit(group, "--repeats", "1") for group in "ab"]
@@ -135,7 +136,7 @@ def test_a_run_that_finds_no_server_as_it_begins_is_begun_again(
 ) -> None:
     """Queue on one server, results on another, which goes after the driver looked what is stored."""
     with raised_postgres() as results:
-        lab.write("a", server.new_database(), results.new_database(), blocks=2)
+        lab.write("a", results.new_database(), blocks=2)
         one = lab.submit("a")
         go = lab.directory / "go"
         monkeypatch.setenv("RUN_WAITS_FOR", str(go))
@@ -156,7 +157,7 @@ def test_runs_whose_results_are_on_the_server_wait_for_it(server: Postgres, lab:
     """Queue and results of two groups on one server, which is away while trials end."""
     raw = lab.directory / "raw"
     store = f"{server.new_database()}&raw={raw}"
-    lab.write("ab", server.new_database(), store, blocks=4, variants=SLOW)
+    lab.write("ab", store, blocks=4, variants=SLOW)
     jobs = [lab.submit(group) for group in "ab"]
     lab.drive("east", "--drain")
     for one in jobs:

@@ -33,6 +33,13 @@ WORKLOADS = {
     },
     "app": {"type": "append", "items": ITEMS, "rounds": 1, "settle": 0, "threads": 2},
     "sdk": {"type": "sdk", "items": ITEMS, "processes": 2, "operations": 4000, "set_share": 60, "settle": 0},
+    **{
+        change: {
+            "type": "step", "change": change, "items": ITEMS, "threads": 2, "batch": 20, "set_share": 60,
+            "ramp": "500ms", "before": "1s", "after": "1s",
+        }
+        for change in ("failover", "rebalance")
+    },
 }  # fmt: skip
 
 
@@ -115,6 +122,27 @@ def test_two_nodes_with_a_replica(
             assert json.loads(path.read_text())["verify"]["sampled"] >= 40, (
                 "of each copy, by the SDK"
             )
+    lab.assert_idle()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("change", ["failover", "rebalance"])
+def test_a_cluster_that_changes_under_load(
+    lab: Lab, tmp_path: Path, artifact: Path, change: str
+) -> None:
+    """Clients on two hosts; the figures are held by tests on loopback (tests/integration/run/test_steps.py)."""
+    nodes = ["lab1", "lab2", "lab3"]
+    document = lab.cluster_document(nodes, ["lab1", "lab2"], replicas=1)
+    result = Cluster(tmp_path, artifact, document).run(change)
+    assert (result.status, result.reason) == ("ok", "")
+    fact = result.facts["step"]
+    assert isinstance(fact, dict)
+    assert fact["verified_documents"] == ITEMS
+    assert fact["maps"] >= 1
+    assert min(result.metrics[f"ops_per_s_{when}"] for when in ("before", "after")) > 0
+    verified = result.facts["verified"]
+    assert isinstance(verified, dict)
+    assert (verified["documents"], verified["by_sdk"]) == (ITEMS, 64)
     lab.assert_idle()
 
 

@@ -26,6 +26,11 @@ NODES, CLIENTS = ["lab1", "lab2"], ["lab3"]
 BLOCKS = 2
 NOTICED_S = 10.0
 KILLS = 20
+LINGERS = {
+    "persist": "persist",
+    "verify replicas": "digest",
+    "stop": "stop",
+}  # of the fake engine, by phase
 
 
 @dataclass
@@ -50,8 +55,14 @@ class Run(fakes.Lab):
         self.write_spec(**{**spec, **changes})
 
     def begin(self, phase: str, *, sleep: float = 2) -> Driver:
-        """Of such arms; it is in the first trial's `phase`."""
-        self.write(sleep)
+        """Of such arms; it is in the first trial's `phase`, which lasts so long, whatever it is."""
+        arm = variant(sleep=sleep, lingers=LINGERS.get(phase, ""))
+        self.write(
+            sleep,
+            variants={"base": arm, "changed": arm},
+            workloads={"pf": {**fakes.PILLOWFIGHT, "settle": sleep * (phase == "settle")}},
+            engine={"vbuckets": 16, "quota_mb": 64, "verify": "replicas"},
+        )
         driver = self.start()
         driver.wait_for("TrialPhase", phase=phase)
         return driver
@@ -106,6 +117,10 @@ def run(lab: Lab, tmp_path: Path) -> Iterator[Run]:
         ("cut", "lab3", "access"),
         ("power_off", "lab1", "access"),
         ("freeze", "lab3", "populate"),
+        ("cut", "lab1", "persist"),
+        ("cut", "lab3", "settle"),
+        ("cut", "lab2", "verify replicas"),
+        ("cut", "lab2", "stop"),
     ],
 )
 def test_a_host_that_goes_costs_its_block_and_the_run_goes_on_when_it_is_back(

@@ -53,3 +53,29 @@ def test_a_driver_that_was_killed_leaves_its_hosts_to_the_next_and_its_jobs_go_o
         assert "resumed" in events
         assert events[-1] == "finished"
     lab.assert_idle()
+
+
+def test_a_host_that_stays_away_fails_its_groups_job_and_the_others_go_on(
+    lab: Lab, fleet: FleetLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATIENCE_S", "5")
+    lost, other = (fleet.submit(group) for group in ("pair", "single"))
+    fleet.drive("east", "--drain")
+    experiment = fleet.wait_until_it_measures(lost).progress.experiment
+    assert experiment is not None
+    lab.cut("lab3")
+    ending = fleet.wait_until(lost, "failed").ending
+    assert ending is not None
+    assert "lab3" in ending.said, ending.said
+    fleet.wait_until(other, "done")
+    assert fleet.drivers["east"].wait(PATIENCE_S) == 0, fleet.said("east")
+    fleet.assert_complete("single", BLOCKS)
+    assert fleet.events("pair", experiment)[0] == "begun"
+    (cut,) = fleet.results("pair")
+    kept = [trial for trial in cut.trials if trial.status == "ok"]
+    assert 1 <= len(kept) < 2 * BLOCKS
+    lab.heal("lab3")
+    again = fleet.submit("pair")
+    assert fleet.drive("east", "--drain").wait(PATIENCE_S) == 0, fleet.said("east")
+    fleet.wait_until(again, "done")
+    lab.assert_idle()

@@ -7,6 +7,7 @@ FAKE_ONCE=FILE                      only the first time (the file is the memory 
 FAKE_MISSES, FAKE_ERRORS, FAKE_BUSY what the clients are told to report
 FAKE_LIE=N                          the server's counter is off by N
 FAKE_SLEEP=S                        how long a client phase really takes (default 0.05)
+FAKE_LINGERS="persist digest stop"  what else takes so long
 FAKE_RATE=N                         operations a second to report
 FAKE_EXIT=N                         the exit status of a clean stop
 FAKE_STUBBORN=1                     ignores SIGTERM
@@ -42,6 +43,11 @@ def first_time() -> bool:
     except FileExistsError:
         return False
     return True
+
+
+def linger(phase: str) -> None:
+    if phase in env.get("FAKE_LINGERS", "").split():
+        time.sleep(float(env["FAKE_SLEEP"]))
 
 
 def enter(phase: str) -> dict:
@@ -117,7 +123,10 @@ def serve(connection: socket.socket) -> None:
                 set_states(request["config"])
             elif command == "set-config":
                 published.append(request["config"])
+            elif command == "persist":
+                linger("persist")
             elif command == "digest":
+                linger("digest")
                 answer = digest()
             elif command == "stat":
                 answer = stat(request["groups"])
@@ -128,6 +137,7 @@ def serve(connection: socket.socket) -> None:
 def stop(signum: int, frame: object) -> None:
     if env.get("FAKE_STUBBORN"):
         return
+    linger("stop")
     print("stopping", file=sys.stderr, flush=True)
     os._exit(int(env.get("FAKE_EXIT", "0")))
 

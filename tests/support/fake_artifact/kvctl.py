@@ -36,7 +36,7 @@ if command == "stat":
 elif command == "reset":
     link.ask(cmd="reset")
 elif command == "wait-persisted":
-    link.ask(cmd="stat", groups=[""])
+    link.ask(cmd="persist")
 elif command in ("set-states", "set-config"):
     with open(one(found, "config")) as file:  # noqa: PTH123
         link.ask(cmd=command, config=json.load(file))
