@@ -244,8 +244,7 @@ PersistenceStats PersistentBucket::persistenceStats() const {
         sum.store.tableReaderBytes += store.tableReaderBytes;
         sum.store.diskBytes += store.diskBytes;
     }
-    sum.queueSize = itemsToPersist();
-    sum.totalEnqueued = sum.totalPersisted + duplicates + sum.queueSize;
+    sum.totalEnqueued = sum.totalPersisted + duplicates + itemsToPersist();
     return sum;
 }
 

@@ -50,7 +50,6 @@ struct WarmupResult {
 struct PersistenceStats {
     uint64_t totalPersisted{0};  ///< ep_total_persisted
     uint64_t totalEnqueued{0};   ///< ep_total_enqueued
-    uint64_t queueSize{0};       ///< itemsToPersist()
     uint64_t inserts{0};
     uint64_t updates{0};
     uint64_t deletes{0};
