@@ -207,6 +207,28 @@ def test_a_host_that_is_cut_before_the_first_trial_costs_none(
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
+def test_a_host_that_is_cut_while_it_is_sent_an_artifact_costs_no_trial(
+    lab: Lab, run: Run, tmp_path: Path
+) -> None:
+    artifact = fakes.write_artifact(tmp_path / "large")
+    (artifact / "bin" / "padding").write_bytes(random.Random(7).randbytes(4 << 20))
+    lab.limit("lab1", 4)
+    run.write(sleep=0.1)
+    driver = run.start(fakes={"artifact": str(artifact)})
+    arriving = f"find {lab.layout.work_dir} -type f -size +500k 2>/dev/null || :"
+    while not lab.run("lab1", "sh", "-c", arriving):
+        assert driver.process.poll() is None, driver.stderr()
+        time.sleep(0.02)
+    lab.cut("lab1")
+    assert "waiting for the hosts" in driver.wait_for("Warned")["message"]
+    lab.unlimited("lab1")
+    lab.heal("lab1")
+    run.assert_ends_well(driver)
+    assert all(t.attempt == 1 for t in run.stored().trials)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
 def test_a_host_that_is_cut_in_the_sampling_check_is_waited_for(lab: Lab, run: Run) -> None:
     """A dead host: what clears up behind the trial cannot connect either, which is no failure of the check."""
     run.write(sleep=1, sampling_check=True)
@@ -314,6 +336,7 @@ def test_a_disk_that_fills_in_the_middle_loses_no_result(
     assert driver.finish(200) == 3
     data = run.stored()
     reasons = {t.reason for t in data.trials if t.status == "failed"}
+    assert reasons
     assert all("No space left on device" in reason for reason in reasons), reasons
     lab.run("lab1", "rm", filler)
     code, driver = run.run(resume=True, run=data.experiment.id)
