@@ -39,6 +39,7 @@ class MetricType:
 
 
 HISTOGRAM_STEP = 0.002  # share: buckets have three significant digits
+CLOCK_STEP = 0.003  # share: single operations of 300 ns and more are timed in whole nanoseconds
 HEAP_STEP = 0.001  # share: a heap grows by pages and runs of them; the length of a path moves it
 STEP_STEP = 0.01  # share: a step is timed on one host and done on others
 FRAGMENTATION_STEP = 0.1  # points: what a HEAP_STEP is worth
@@ -199,7 +200,11 @@ COUNTERS: dict[str, MetricType] = {
     "rounds_beside": MetricType("", "rounds", "none"),
     "growth": MetricType("", "exponent", "lower", "difference", 0.05),
     "cpu_time": MetricType("", "ns", "lower"),
-    **{f"{p}_us": MetricType("", "us", "lower") for p in ("p50", "p95", "p99", "sd")},
+    **{
+        f"{p}_us": MetricType("", "us", "lower", resolution=CLOCK_STEP)
+        for p in ("p50", "p95", "p99")
+    },
+    "sd_us": MetricType("", "us", "lower"),
 }
 _TIME = MetricType("", "ns", "lower")
 

@@ -51,6 +51,12 @@ def test_what_a_run_sees_is_found_as_often_as_it_says(rng, sim):
     assert 0.74 <= np.mean(found) <= 0.86
 
 
+def test_times_that_repeat_to_the_nanosecond_do_not_show_that_nothing_moves(data_of):
+    """Three blocks in which a percentile of single operations was the same whole number."""
+    (floor,) = noise_floors(data_of({"a": [0.412] * 3, "b": [0.412] * 3}, "Latency/Get/p95_us"))
+    assert floor.floor == pytest.approx(0.003)
+
+
 def test_one_block_has_no_floor(data_of):
     assert noise_floors(data_of({"a": [1.0], "b": [2.0]})) == []
 
