@@ -84,7 +84,8 @@ def played_with_more(noise, rng, quiet, nights, loss=0.0, again=2):
     return done
 
 
-@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("noise", NOISE)
 def test_the_same_loss_in_a_single_cell_is_told_where_suspect_nights_are_measured_again(rng, noise):
     told, runs, before = 0, 150, 60
@@ -94,7 +95,8 @@ def test_the_same_loss_in_a_single_cell_is_told_where_suspect_nights_are_measure
     assert told >= 0.9 * runs
 
 
-@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("noise", NOISE)
 def test_nights_that_are_measured_again_alarm_no_more_falsely_and_are_few(rng, noise):
     quiet, nights, years = 30, 365, 5  # of one spec: a project of five has five times as many
