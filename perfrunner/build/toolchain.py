@@ -15,11 +15,11 @@ from perfrunner.errors import BuildError
 CARGO_AT_LEAST = (1, 71)  # the newest allocator crate's own minimum
 
 # What a build command gets of the caller's environment; nothing else can change what is built. CC and CXX choose the
-# compilers, which the build id names; a compiler cache gives what the compiler would.
+# compilers, which the build id names; a compiler cache gives what the compiler would, unless it is told another one.
 _INHERITED = re.compile(
     r"PATH|HOME|USER|LOGNAME|TMPDIR|XDG_CACHE_HOME|CC|CXX|CARGO_HOME|RUSTUP_HOME|RUSTUP_TOOLCHAIN"
     r"|(https?|no|all)_proxy|(HTTPS?|NO|ALL)_PROXY|SSL_CERT_(FILE|DIR)|CARGO_(HTTP|NET)_\w+"
-    r"|CMAKE_C(XX)?_COMPILER_LAUNCHER|S?CCACHE_\w+"
+    r"|CMAKE_C(XX)?_COMPILER_LAUNCHER|S?CCACHE_(?!COMPILER|PREFIX|PATH)\w+"
 )
 _PATH = "/usr/local/bin:/usr/bin:/bin"  # where the caller has none, as in `env -i`
 
@@ -86,7 +86,10 @@ def linker_version(env: Mapping[str, str]) -> str:
 
 
 def require_cargo(allocator: str, env: Mapping[str, str]) -> str:
-    """How the cargo that builds the allocators' crates names itself. BuildError when there is none that can."""
+    """How the cargo and rustc that build the allocators' crates name themselves.
+
+    They need not be of one release: Debian has a package of each. BuildError when either cannot build them.
+    """
     hint = "install Rust with rustup (https://rustup.rs), or run ./scripts/quickstart, which does"
     cargo = shutil.which("cargo", path=env.get("PATH", ""))
     if cargo is None:
@@ -98,7 +101,10 @@ def require_cargo(allocator: str, env: Mapping[str, str]) -> str:
         raise BuildError(
             f"allocator {allocator} needs cargo {least} or later; {cargo} is {line}", hint
         )
-    return line
+    rustc = shutil.which("rustc", path=env.get("PATH", ""))
+    if rustc is None:
+        raise BuildError(f"allocator {allocator} needs rustc, which is not installed", hint)
+    return f"{line}, {_first_line([rustc, '--version'], env)}"
 
 
 def _tool(name: str, package: str, path: str) -> str:

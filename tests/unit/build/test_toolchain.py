@@ -74,7 +74,12 @@ def test_an_old_cargo(tmp_path: Path, says: str, message: str) -> None:
 
 def test_cargo(tmp_path: Path) -> None:
     program(tmp_path / "bin", "cargo", "cargo 1.95.0 (abc 2026-01-01)")
-    assert require_cargo("jemalloc-5.1.0", {"PATH": str(tmp_path / "bin")}).startswith("cargo 1.95")
+    env = {"PATH": str(tmp_path / "bin")}
+    with pytest.raises(BuildError, match=r"jemalloc-5\.1\.0 needs rustc, which is not installed"):
+        require_cargo("jemalloc-5.1.0", env)
+    program(tmp_path / "bin", "rustc", "rustc 1.94.0 (def 2025-12-01)")
+    both = "cargo 1.95.0 (abc 2026-01-01), rustc 1.94.0 (def 2025-12-01)"
+    assert require_cargo("jemalloc-5.1.0", env) == both
     with pytest.raises(BuildError, match=r"jemalloc-5\.1\.0 needs cargo, which is not installed"):
         require_cargo("jemalloc-5.1.0", {"PATH": str(tmp_path)})
 
@@ -90,6 +95,7 @@ def test_the_environment_of_a_build_is_what_is_on_the_list() -> None:
     dropped = {
         "CXXFLAGS": "-O0", "LD_PRELOAD": "x", "PKG_CONFIG_PATH": "/x", "CMAKE_PREFIX_PATH": "/x",
         "RUSTFLAGS": "-C", "GCC_EXEC_PREFIX": "/x", "SOMETHING_NEW": "1", "CARGO_TARGET_DIR": "/t",
+        "CCACHE_COMPILER": "/x", "CCACHE_PREFIX": "distcc", "CCACHE_PREFIX_CPP": "x", "CCACHE_PATH": "/x",
     }  # fmt: skip
     env = build_environment({"PATH": "/bin", **passed, **dropped})
     assert env.pop("PATH") == "/bin:/h/.cargo/bin"
