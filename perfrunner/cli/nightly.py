@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from perfrunner.spec import Spec
 
 LOG_LINES = 12  # of a run that failed, in the mail
+CHECKOUT = "(checkout)"  # its key among the specs of state.json; no spec can have the name
 
 
 @click.command(
@@ -74,6 +75,7 @@ LOG_LINES = 12  # of a run that failed, in the mail
     metavar="DIR",
     help="Also renew the site of `perfrunner site` in DIR, over all that is stored.",
 )
+@click.option("--unready", hidden=True, help="Of scripts/nightly: see _checkout.")
 @options.out_option
 @options.cache_option
 @click.pass_context
@@ -83,6 +85,7 @@ def command(
     keep: int,
     again: int,
     site: Path | None,
+    unready: str | None,
     out_dir: Path,
     cache_dir: Path,
 ) -> None:
@@ -99,6 +102,9 @@ def command(
     nights: list[SpecNight] = []
     histories: dict[str, Sequence[History]] = {}
     ran: list[Spec] = []
+    if unready is not None:
+        nights.append(_checkout(unready, before.get(CHECKOUT, Before()).failed))
+        after[CHECKOUT] = Before(nights[-1].failed)
     for path in specs:
         began = datetime.now(timezone.utc)
         try:
@@ -270,6 +276,16 @@ def _night(
         report=report,
         details=tuple(details),
     )
+
+
+def _checkout(unready: str, before: str) -> SpecNight:
+    """Told like a spec. `unready`: what `scripts/nightly` could not do before the night, its first line `what: why`;
+    empty where it did all that it was asked to."""
+    from perfrunner.report.mail import SpecNight
+
+    lines = unready.splitlines()
+    failed, log = "".join(lines[:1]), tuple(lines[1 : 1 + LOG_LINES])
+    return SpecNight("checkout", failed=failed, before=before, log=log, cured="is up to date again")
 
 
 def _unread(name: str, error: PerfrunnerError, before: str) -> SpecNight:

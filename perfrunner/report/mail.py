@@ -27,6 +27,7 @@ class SpecNight:
     worse: bool = False
     report: str = ""
     details: tuple[str, ...] = field(default=())  # of the series that changed
+    cured: str = "runs again"
 
     @property
     def changed(self) -> bool:
@@ -46,7 +47,7 @@ class SpecNight:
             return f"{self.name}: {self.news[0]}"
         if self.anew:
             return f"{self.name}: {BEGINS_ANEW}: {self.anew}"
-        return f"{self.name} runs again"
+        return f"{self.name} {self.cured}"
 
 
 def mail_text(nights: Sequence[SpecNight], trend: str) -> str:
@@ -75,7 +76,9 @@ def _reasons(night: SpecNight) -> list[str]:
     if night.turned:
         lines.insert(
             0,
-            f"{night.name} failed: {night.failed}" if night.failed else f"{night.name} runs again",
+            f"{night.name} failed: {night.failed}"
+            if night.failed
+            else f"{night.name} {night.cured}",
         )
     return lines
 

@@ -424,23 +424,30 @@ def test_the_script_works_from_anywhere_with_nothing_in_its_environment(tmp_path
         assert "unknown option --nonsense" in found.stderr
 
 
+def copy_of_the_script(directory):
+    for name in ("nightly", "lib/install.sh"):
+        copy = directory / "scripts" / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes((ROOT / "scripts" / name).read_bytes())
+
+
+def perfrunner_that_says_how_it_was_called(directory):
+    tool = directory / ".venv" / "bin" / "perfrunner"
+    tool.parent.mkdir(parents=True)
+    tool.write_text('#!/bin/sh\nprintf "%s\\n" "$HOME" "$@"\n')
+    tool.chmod(0o755)
+
+
 def test_the_script_hands_on_what_it_was_given_and_installs_nothing(tmp_path):
     """In a copy of the checkout's scripts, with a perfrunner that only says how it was called."""
-    (tmp_path / "scripts").mkdir()
-    for name in ("nightly", "lib/install.sh"):
-        copy = tmp_path / "scripts" / name
-        copy.parent.mkdir(exist_ok=True)
-        copy.write_bytes((ROOT / "scripts" / name).read_bytes())
+    copy_of_the_script(tmp_path)
     (tmp_path / "s.yaml").write_text("name: s\n")
     script = ["env", "-i", "bash", str(tmp_path / "scripts" / "nightly"), "--keep", "3", "s.yaml"]
     missing = subprocess.run(script, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert missing.returncode == 3
     assert missing.stdout.startswith("Subject: perfrunner: nightly could not begin\n")
     assert "--install" in missing.stdout
-    tool = tmp_path / ".venv" / "bin" / "perfrunner"
-    tool.parent.mkdir(parents=True)
-    tool.write_text('#!/bin/sh\nprintf "%s\\n" "$HOME" "$@"\n')
-    tool.chmod(0o755)
+    perfrunner_that_says_how_it_was_called(tmp_path)
     gone = [*script, "gone/away.yaml"]  # perfrunner tells of it, after the others have run
     said = subprocess.run(gone, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
     home, *given = said.splitlines()
@@ -449,3 +456,70 @@ def test_the_script_hands_on_what_it_was_given_and_installs_nothing(tmp_path):
         "nightly", "--keep", "3", "--out", f"{tmp_path}/perfrunner-results", f"{tmp_path}/s.yaml",
         f"{tmp_path}/gone/away.yaml",
     ]  # fmt: skip
+
+
+@pytest.fixture
+def origin(tmp_path):
+    """A repository with the script, and checkout/, a clone of it."""
+    copy_of_the_script(tmp_path / "origin")
+    git(tmp_path / "origin", "init", "--quiet", "--initial-branch", "main")
+    commit(tmp_path / "origin", "first")
+    git(tmp_path, "clone", "--quiet", "origin", "checkout")
+    perfrunner_that_says_how_it_was_called(tmp_path / "checkout")
+    return tmp_path / "origin"
+
+
+def git(directory, *words):
+    who = ["-c", "user.name=t", "-c", "user.email=t@t"]
+    subprocess.run(["git", *who, *words], cwd=directory, check=True, capture_output=True)
+
+
+def commit(directory, text):
+    (directory / "source").write_text(text)
+    git(directory, "add", ".")
+    git(directory, "commit", "--quiet", "--message", text)
+
+
+def pulled(checkout):
+    """What the script hands on of the pull: (the option's value, the checkout's source afterwards)."""
+    script = ["env", "-i", "bash", str(checkout / "scripts" / "nightly"), "--pull"]
+    said = subprocess.run(
+        script, cwd=checkout.parent, capture_output=True, text=True, check=True
+    ).stdout
+    unready = said.partition("--unready\n")[2].partition("\n--out\n")[0]
+    return unready, (checkout / "source").read_text()
+
+
+def test_the_script_pulls_what_is_new(origin):
+    checkout = origin.parent / "checkout"
+    assert pulled(checkout) == ("", "first")
+    commit(origin, "second")
+    assert pulled(checkout) == ("", "second")
+
+
+def test_what_cannot_be_pulled_is_said_and_the_checkout_is_measured_as_it_is(origin):
+    checkout = origin.parent / "checkout"
+    commit(origin, "second")
+    commit(checkout, "of its own")
+    unready, source = pulled(checkout)
+    assert source == "of its own"
+    assert unready.startswith("git pull: ")
+    assert "fast-forward" in unready
+    origin.rename(origin.parent / "gone")
+    assert "does not appear to be a git repository" in pulled(checkout)[0]
+
+
+def test_a_checkout_that_is_not_up_to_date_is_told_once_and_so_is_its_cure(one, nights):
+    why = "git pull: fatal: Not possible to fast-forward, aborting.\nhint: a line\n"
+    told = one(0.0, 3, "--unready", why)
+    assert told.startswith(
+        "Subject: perfrunner: checkout failed: git pull: fatal: Not possible to fast-forward, aborting.\n"
+    )
+    assert "    hint: a line\n" in told
+    assert one(0.0, 3, "--unready", "git pull: fatal: said otherwise\n") == ""
+    assert len(nights.calls) == 2, "what there is was measured"
+    assert one(0.0, 0) == "", "nobody asked for it, and nothing is known of it"
+    assert one(0.0, 0, "--unready", "").startswith(
+        "Subject: perfrunner: checkout is up to date again\n"
+    )
+    assert one(0.0, 0, "--unready", "") == ""
