@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -28,6 +29,7 @@ from perfrunner.cluster import (
 from perfrunner.cluster.environment import BASE_ENVIRONMENT
 from perfrunner.cluster.transport import Raw
 from perfrunner.errors import HostError
+from perfrunner.spec.cpus import cpu_numbers
 
 pytestmark = pytest.mark.integration
 
@@ -663,6 +665,11 @@ def test_facts(host: Host) -> None:
     assert isinstance(facts["memory_bytes"], int)
     assert isinstance(facts["load_average"], float)
     assert facts["l3_domains"]
+    assert cpu_numbers(facts["cpus_allowed"]) == tuple(sorted(os.sched_getaffinity(0)))
+    swaps = Path("/proc/swaps").read_text().splitlines()[1:]
+    assert (facts["swap_bytes"] > 0) is bool(swaps)
+    if found := re.search(r"^microcode\s*: (\S+)", Path("/proc/cpuinfo").read_text(), re.MULTILINE):
+        assert facts["microcode"] == found[1]
 
 
 def test_a_work_dir_that_cannot_be_made(sshd, tmp_path: Path) -> None:

@@ -1,14 +1,15 @@
-"""Quieten and put back, on a /sys of our own: this machine's is not touched."""
+"""Quieten and put back: on a /sys of our own, and in one test on this machine's."""
 
 from __future__ import annotations
 
+from fnmatch import fnmatch
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from perfrunner.cluster import Host, open_host
-from perfrunner.cluster.tuning import BY_HAND, STATE, SYS_CPU, restore, tune, tuned_by
+from perfrunner.cluster.tuning import BY_HAND, SETTINGS, STATE, SYS_CPU, restore, tune, tuned_by
 from perfrunner.errors import HostError
 from perfrunner.run.preflight import hosts
 from perfrunner.spec.cluster import ClusterSpec, HostSpec
@@ -61,6 +62,31 @@ def test_all_that_the_host_has_is_set_and_put_back(host: Host, root: Path) -> No
     assert values(root) == BEFORE
     assert tuned_by(host) is None
     assert restore(host, root=str(root)) == ()
+
+
+def test_all_that_this_machine_has_is_set_or_refused_and_put_back(host: Host) -> None:
+    """A container may forbid all of it, a virtual machine has no governor."""
+    paths = [path for _, pattern, _ in SETTINGS for path in map(str, Path("/").glob(pattern[1:]))]
+    assert "/proc/sys/vm/swappiness" in paths
+    before = {path: chosen(path) for path in paths}
+    after = {
+        path: value for _, pattern, value in SETTINGS for path in paths if fnmatch(path, pattern)
+    }
+    other = [path for path in paths if before[path] != after[path]]
+    try:
+        done = tune(host, "run-1")
+        assert sorted([*(change.path for change in done.changed), *done.refused]) == sorted(other)
+        for path in paths:
+            assert chosen(path) == (before if path in done.refused else after)[path]
+    finally:
+        restore(host)
+    assert {path: chosen(path) for path in paths} == before
+    assert tuned_by(host) is None
+
+
+def chosen(path: str) -> str:
+    text = Path(path).read_text().strip()
+    return text.partition("[")[2].partition("]")[0] or text
 
 
 @pytest.mark.parametrize(
