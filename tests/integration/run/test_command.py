@@ -118,6 +118,30 @@ def test_the_command_of_the_report_measures_the_same_again(
     assert {trial[3] for trial in ran} == {"base", "base-again"}
 
 
+def test_the_command_of_the_report_names_the_cluster_and_the_source(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither is the default; both were given relative to where the caller was."""
+    monkeypatch.chdir(lab.directory)
+    lab.write_spec(blocks=1)
+    document = json.loads(lab.spec_path.read_text())
+    elsewhere = {**document["cluster"], "name": "elsewhere"}
+    (lab.directory / "other.yaml").write_text(json.dumps(elsewhere))
+    repo = make_repo(lab.directory / "repo")
+    source = repo.engine.relative_to(lab.directory)
+    done = invoke_words(
+        monkeypatch, ["run", "spec.yaml", "--cluster", "other.yaml", "--out", str(lab.out)], lab,
+        engine_src=source,
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    words, ran = reproduced(lab)
+    given = {word: words[words.index(word) + 1] for word in ("--cluster", "--engine-src")}
+    assert given == {"--cluster": "other.yaml", "--engine-src": str(source)}
+    assert plan_of(words) == ran
+    shown = CliRunner().invoke(main, [*words[1:], "--dry-run", "--json"])
+    assert json.loads(shown.stdout)["cluster"] == "elsewhere"
+
+
 @pytest.mark.long
 def test_the_command_of_a_report_names_the_commits_that_were_measured(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
