@@ -17,7 +17,7 @@ ActiveStream::ActiveStream(const StreamRequest& request, std::string name,
       name_(std::move(name)),
       checkpoints_(checkpoints),
       source_(source),
-      backfillBytes_(source.budget()),
+      unsent_(source.unsent()),
       lastRead_(request.start),
       consistent_(request.snapshot ? request.snapshot->start : request.start),
       whole_(request.snapshot ? request.snapshot->end : request.start),
@@ -78,8 +78,7 @@ std::optional<Message> ActiveStream::next(StreamNeeds& needs, ListWhilePending p
     }
     Message message = std::move(ready_.front());
     ready_.pop_front();
-    readyBytes_ -= message.wireSize();
-    backfillBytes_.giveBack(message.wireSize());
+    unsent_.giveBack(message.wireSize());
     if (message.item) {
         lastSent_ = message.item->seqno();
     }
@@ -102,7 +101,8 @@ bool ActiveStream::takeSnapshot() {
 }
 
 void ActiveStream::readCheckpoints(const Lock& lock) {
-    auto read = checkpoints_.getItemsForCursor(cursor_, kSnapshotItems, kSnapshotBytes);
+    const size_t most = unsent_.sum() < source_.mostUnsent() ? kReadBytes : kReadLeast;
+    auto read = checkpoints_.getItemsForCursor(cursor_, kSnapshotItems, most);
     auto item = read.items.begin();
     for (const auto& range : read.ranges) {
         const auto last = item + static_cast<std::ptrdiff_t>(range.items);
@@ -134,6 +134,7 @@ void ActiveStream::readCheckpoints(const Lock& lock) {
         lastRead_ = std::max(lastRead_, std::min(lastOfRange, request_.end));
         item = last;
     }
+    unsent_.tell();
     finishIfComplete(lock);
 }
 
@@ -198,10 +199,11 @@ ActiveStream::Scanned ActiveStream::scan() {
             mark(snapshotEnd, kMarkerDisk, lock);
         }
         const Seqno seqno = item->seqno();
-        pushBackfilled(Message::document(opaque(), std::move(item), request_.format), lock);
+        push(Message::document(opaque(), std::move(item), request_.format), lock);
         lastRead_ = seqno;
         ++backfilled_;
         if (hasReadEnough(lock)) {
+            unsent_.tell();
             return Scanned::Paused;
         }
     }
@@ -267,18 +269,12 @@ bool ActiveStream::drained() const {
 void ActiveStream::push(Message message, const Lock& /*lock*/) {
     const size_t bytes = message.wireSize();
     ready_.push_back(std::move(message));
-    readyBytes_ += bytes;
-}
-
-void ActiveStream::pushBackfilled(Message message, const Lock& lock) {
-    const size_t bytes = message.wireSize();
-    push(std::move(message), lock);
-    backfillBytes_.take(bytes);
+    unsent_.take(bytes);
 }
 
 bool ActiveStream::hasReadEnough(const Lock& /*lock*/) const {
-    return readyBytes_ >= kBackfillBytes ||
-           (readyBytes_ >= kBackfillLeast && backfillBytes_.isSpent());
+    return unsent_.bytes() >= kReadBytes ||
+           (unsent_.bytes() >= kReadLeast && unsent_.sum() >= source_.mostUnsent());
 }
 
 void ActiveStream::mark(Seqno end, uint32_t flags, const Lock& lock) {
@@ -308,8 +304,7 @@ void ActiveStream::endLocked(EndStatus status, bool silently, const Lock& /*lock
     if (status == EndStatus::Rollback) {
         // What waits is of a history that is none.
         ready_.clear();
-        readyBytes_ = 0;
-        backfillBytes_.giveBack(backfillBytes_.bytes());
+        unsent_.giveBackAll();
     }
     if (!silently) {
         toEnd_ = status;
@@ -328,7 +323,7 @@ ActiveStream::Stats ActiveStream::stats() const {
             lastSent_,
             request_.end,
             waiting(lock),
-            readyBytes_,
+            unsent_.bytes(),
             backfilled_,
             fromMemory_,
             cursorDrops_};

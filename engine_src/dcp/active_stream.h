@@ -71,14 +71,14 @@ class ActiveStream {
     /// Reads on from the cursor and makes snapshot marker and messages of it. True when there is
     /// something to send.
     bool takeSnapshot();
-    /// Reads what memory no longer holds, up to kBackfillBytes of messages, or kBackfillLeast where
-    /// the streams of the bucket have spent their budget; next() asks for more when they are sent.
-    /// Where there is no memory for it, nothing is lost: next() asks again.
+    /// Reads what memory no longer holds. Where there is no memory for it, nothing is lost: next()
+    /// asks again.
     void runBackfill();
-    static constexpr size_t kBackfillBytes = size_t{4} << 20;
-    static constexpr size_t kBackfillLeast = size_t{16} << 10;
-    /// Bytes of documents that one look at the checkpoints brings, and then the rest of one.
-    static constexpr size_t kSnapshotBytes = size_t{4} << 20;
+    /// Bytes that either brings, and then the rest of one document; next() asks for more when they
+    /// are sent.
+    static constexpr size_t kReadBytes = size_t{4} << 20;
+    /// The same where the streams of the bucket hold all that they may.
+    static constexpr size_t kReadLeast = size_t{16} << 10;
 
     /// Memory recovery wants this cursor gone: true when it was this stream's. The stream sends
     /// what it has already read, then goes on by backfill.
@@ -113,8 +113,6 @@ class ActiveStream {
     void registerCursor(const Lock& lock);
     /// Throws std::bad_alloc, and then changed nothing.
     void push(Message message, const Lock& lock);
-    /// The same of a backfill, whose bytes count until they are sent.
-    void pushBackfilled(Message message, const Lock& lock);
     /// A stop is not the end of it: next() asks for more.
     [[nodiscard]] bool hasReadEnough(const Lock& lock) const;
     /// Announces a snapshot up to `end`, or to where the client is whole again.
@@ -149,9 +147,7 @@ class ActiveStream {
 
     mutable std::mutex mutex_;
     std::deque<Message> ready_;
-    size_t readyBytes_{0};
-    /// What a backfill put into ready_; it is in front of what came from memory.
-    BackfillBudget::Share backfillBytes_;
+    UnsentBytes::Share unsent_;       ///< what is in ready_
     std::optional<EndStatus> toEnd_;  ///< the end message, behind ready_: ending does not fail
     CursorPtr cursor_;                ///< empty after it was dropped, until the next backfill
     Seqno cursorNext_;                ///< first seqno that the cursor can deliver

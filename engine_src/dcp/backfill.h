@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "dcp/backfill_budget.h"
+#include "dcp/unsent_bytes.h"
 #include "types/ids.h"
 #include "types/item.h"
 
@@ -48,12 +48,14 @@ class BackfillSource {
     virtual std::unique_ptr<BackfillScan> open(Vbid vbid, Seqno after) = 0;
     /// As a scan's, of now. Any thread.
     [[nodiscard]] virtual Seqno purged(Vbid vbid) const = 0;
-    /// Of all streams that read from here. Without an end until its owner sets one.
-    BackfillBudget& budget() { return budget_; }
-    [[nodiscard]] const BackfillBudget& budget() const { return budget_; }
+    /// What the streams of the bucket may together have read that is not sent, from here or from
+    /// memory. Any thread.
+    [[nodiscard]] virtual size_t mostUnsent() const { return SIZE_MAX; }
+    UnsentBytes& unsent() { return unsent_; }
+    [[nodiscard]] const UnsentBytes& unsent() const { return unsent_; }
 
   private:
-    BackfillBudget budget_{SIZE_MAX};
+    UnsentBytes unsent_;
 };
 
 }  // namespace kv::dcp

@@ -85,8 +85,6 @@ class ListScan final : public BackfillScan {
 }  // namespace
 
 std::unique_ptr<BackfillScan> BucketBackfill::open(Vbid vbid, Seqno after) {
-    constexpr size_t kShareOfQuota = 20;
-    budget().set(bucket_.memory().quota() / kShareOfQuota);  // the quota may have changed
     if (persistent_ == nullptr) {
         return std::make_unique<ListScan>(bucket_.vbucket(vbid), kv::next(after));
     }

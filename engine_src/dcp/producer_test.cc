@@ -59,6 +59,8 @@ class MemoryStore final : public BackfillSource {
         return scan;
     }
     [[nodiscard]] Seqno purged(Vbid) const override { return purgedSeqno; }
+    [[nodiscard]] size_t mostUnsent() const override { return budget; }
+    size_t budget{SIZE_MAX};
     bool fails{false};
     Seqno purgedSeqno{};
 
@@ -473,49 +475,69 @@ TYPED_TEST(ProducerTest, ReadsNoMoreThanItMaySendSoon) {
         node.producer.runSnapshots();
     }
     EXPECT_EQ(documents(got, vb).size(), static_cast<size_t>(kItems));
-    EXPECT_LE(most, ActiveStream::kSnapshotBytes + 2 * kValue);
+    EXPECT_LE(most, ActiveStream::kReadBytes + 2 * kValue);
 }
 
-TYPED_TEST(ProducerTest, BackfillsShareABudgetAndNobodyWaitsForAnother) {
-    Node<TypeParam> node;
+/// From the store, or from memory: what is in a log stays there as long as it is not persisted.
+template <class P>
+void streamsShareABudget(bool fromMemory) {
+    Node<P> node;
     constexpr size_t kValue = 1000;
     constexpr int kItems = 100;
     constexpr size_t kBudget = 64 << 10;
-    node.config.maxItems = 4;
+    node.config.maxItems = fromMemory ? kItems : 4;
     const BlobPtr value = Blob::create(std::string(kValue, 'x'));
     std::vector<std::shared_ptr<ActiveStream>> streams;
-    node.store.budget().set(kBudget);
+    node.store.budget = kBudget;
     for (uint16_t vb = 0; vb < kVbuckets; ++vb) {
         for (int i = 0; i < kItems; ++i) {
             node.managers[vb]->queueDirty(Item::create(Vbid{vb}, ItemOp::Mutation,
                                                        "k" + std::to_string(i), ItemMeta{}, value),
                                           Seqno{}, GenerateSeqno::Yes, GenerateCas::Yes, 1);
         }
-        node.persist(Vbid{vb});
+        if (!fromMemory) {
+            node.persist(Vbid{vb});
+        }
         streams.push_back(node.stream(Vbid{vb}));
     }
+    const auto readOn = [](ActiveStream& stream) {
+        stream.runBackfill();
+        stream.takeSnapshot();
+    };
     size_t held = 0;
     for (const auto& stream : streams) {
-        stream->runBackfill();  // nothing of it is sent
+        readOn(*stream);  // nothing of it is sent
         held += stream->stats().readyBytes;
         EXPECT_GT(stream->stats().readyItems, 1U) << "each has something to send";
+        EXPECT_EQ(stream->stats().fromMemory != 0, fromMemory);
     }
     EXPECT_GT(held, kBudget) << "it was spent";
-    EXPECT_LE(held, kBudget + kVbuckets * (ActiveStream::kBackfillLeast + 2 * kValue));
+    EXPECT_LE(held, kBudget + kItems * kValue + kVbuckets * (ActiveStream::kReadLeast + 2 * kValue))
+            << "the last one that found room read all that it had";
     // Those before keep what they have.
     size_t sent = 0;
-    for (StreamNeeds needs{}; sent < kItems && needs != StreamNeeds::Snapshot;) {
+    for (StreamNeeds needs = StreamNeeds::Backfill;
+         sent < kItems && needs != StreamNeeds::Nothing;) {
         if (const auto message = streams.back()->next(needs, ListWhilePending::No)) {
             sent += message->item ? 1U : 0U;
-        } else if (needs == StreamNeeds::Backfill) {
-            streams.back()->runBackfill();
+            needs = StreamNeeds::Backfill;
+        } else if (needs != StreamNeeds::Nothing) {
+            readOn(*streams.back());
         }
     }
     EXPECT_EQ(sent, kItems);
     for (uint16_t vb = 0; vb + 1 < kVbuckets; ++vb) {
         streams[vb]->end(EndStatus::Rollback, false);
     }
-    EXPECT_EQ(node.store.budget().held(), 0U) << "all of it was sent, or given up";
+    EXPECT_EQ(node.store.unsent().held(), 0U) << "all of it was sent, or given up";
+}
+
+TYPED_TEST(ProducerTest, BackfillsShareABudgetAndNobodyWaitsForAnother) {
+    streamsShareABudget<TypeParam>(false);
+}
+
+TYPED_TEST(ProducerTest, WhatIsReadFromMemoryCountsToTheSameBudget) {
+    streamsShareABudget<TypeParam>(true);
 }
 
 TYPED_TEST(ProducerTest, AFailedBackfillEndsTheStreamAndSaysSo) {
