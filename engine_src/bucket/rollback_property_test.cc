@@ -361,7 +361,7 @@ TEST(RollbackPropertyTest, WhatIsLeftIsWhatTheHistoryHad) {
     size_t partial = 0;
     size_t resumed = 0;
     size_t startedOver = 0;
-    for (uint32_t seed = 1; seed <= 12 && !testing::Test::HasFailure(); ++seed) {
+    for (uint32_t seed = 1; seed <= 15 && !testing::Test::HasFailure(); ++seed) {
         SCOPED_TRACE("seed " + std::to_string(seed));
         Lab lab(seed);
         lab.run(600);

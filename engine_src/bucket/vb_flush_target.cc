@@ -9,10 +9,11 @@ bool VbFlushTarget::prepare(KVStore& store) {
     return !forgetFirst_;
 }
 
-FlushBatch VbFlushTarget::takeItemsToPersist(size_t limit) {
-    CursorItems read = vbucket_.checkpoints().persistence().takeItemsToPersist(limit);
+FlushBatch VbFlushTarget::takeItemsToPersist(size_t limit, size_t limitBytes) {
+    CursorItems read = vbucket_.checkpoints().persistence().takeItemsToPersist(limit, limitBytes);
     FlushBatch batch;
     batch.items = std::move(read.items);
+    batch.more = read.more;
     if (!read.ranges.empty()) {
         batch.snapshot = read.ranges.back().snapshot;
     }

@@ -27,7 +27,7 @@ class VbFlushTarget final : public FlushTarget {
         return {flushMutex_, std::try_to_lock};
     }
     bool prepare(KVStore& store) override;
-    FlushBatch takeItemsToPersist(size_t limit) override;
+    FlushBatch takeItemsToPersist(size_t limit, size_t limitBytes) override;
     PersistedVbState stateToPersist() override;
     bool takeStateChange() override {
         takenChange_ = stateChanges_.load(std::memory_order_acquire);

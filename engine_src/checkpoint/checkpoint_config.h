@@ -9,6 +9,10 @@ namespace kv {
 
 struct CheckpointConfig {
     size_t maxItems{10000};  ///< chk_max_items: live items that close a checkpoint
+    /// Bytes that close a checkpoint, also beyond maxCheckpoints: who reads whole ones, as the
+    /// flusher does, reads not much more at once. There are never more for it than pieces of that
+    /// size in the log.
+    size_t maxBytes{size_t{32} << 20};
     std::chrono::nanoseconds period{
             std::chrono::seconds(5)};  ///< chk_period: age that closes a non-empty checkpoint
     size_t maxCheckpoints{10};         ///< max_checkpoints per vBucket, the open one included

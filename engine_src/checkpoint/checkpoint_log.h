@@ -62,7 +62,8 @@ class CheckpointLog {
     [[nodiscard]] Checkpoint* newest() const { return list_.newest(); }
     [[nodiscard]] size_t checkpoints() const { return list_.size(); }
     [[nodiscard]] CheckpointList cutBefore(Checkpoint* kept) { return list_.cutBefore(kept); }
-    /// The open checkpoint is full or old enough, and there may be one more.
+    /// The open checkpoint holds enough bytes; or it is full or old enough, and there may be one
+    /// more.
     [[nodiscard]] bool shouldClose(uint64_t nowNs) const;
     /// Closes the open checkpoint and opens another; an empty one becomes the other.
     void openCheckpoint(SnapshotRange snapshot, CheckpointType type, uint64_t nowNs);
@@ -124,6 +125,9 @@ inline bool CheckpointLog::shouldClose(uint64_t nowNs) const {
     const Checkpoint& opened = open();
     if (opened.liveItems() == 0) {
         return false;
+    }
+    if (opened.memory() >= config_.maxBytes) {
+        return true;
     }
     const bool old = nowNs > opened.createdAtNs() &&
                      nowNs - opened.createdAtNs() >= static_cast<uint64_t>(config_.period.count());

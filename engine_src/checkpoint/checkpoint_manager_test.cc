@@ -129,6 +129,31 @@ TEST_F(CheckpointManagerTest, AFailedFlushGivesEverythingAgain) {
                 ElementsAre("a", "b", "c", "d", "e"));
 }
 
+TEST_F(CheckpointManagerTest, AFlushTakesWholeCheckpointsUpToSoManyBytesHoweverFewThereMayBe) {
+    config_.maxCheckpoints = 2;
+    config_.maxBytes = 20'000;
+    manager().persistence().registerCursor();
+    const auto stuck = manager().cursors().registerCursor("stuck", Seqno{});
+    for (int i = 0; i < 1000; ++i) {
+        queue("k" + std::to_string(i));
+    }
+    const size_t each = manager().memory() / 1000;
+    std::vector<std::string> taken;
+    for (bool more = true; more;) {
+        const auto part =
+                manager().persistence().takeItemsToPersist(1'000'000, 2 * config_.maxBytes);
+        ASSERT_FALSE(part.items.empty());
+        ASSERT_LE(part.items.size() * each, 2 * (config_.maxBytes + each));
+        ASSERT_EQ(part.ranges.back().snapshot.end, part.items.back()->seqno()) << "a whole one";
+        const auto found = keys(part);
+        taken.insert(taken.end(), found.begin(), found.end());
+        manager().persistence().persisted();
+        more = part.more;
+    }
+    EXPECT_EQ(taken.size(), 1000U);
+    EXPECT_EQ(manager().unpersisted(), 0U);
+}
+
 TEST_F(CheckpointManagerTest, ARemovedTombstoneStillDeduplicates) {
     manager().persistence().registerCursor();
     const auto dcp = manager().cursors().registerCursor("dcp", Seqno{});

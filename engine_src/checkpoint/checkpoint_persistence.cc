@@ -25,14 +25,14 @@ void CheckpointPersistence::registerCursor() const {
     log_->persistence().backup = std::move(backup);
 }
 
-CursorItems CheckpointPersistence::takeItemsToPersist(size_t limit) const {
+CursorItems CheckpointPersistence::takeItemsToPersist(size_t limit, size_t limitBytes) const {
     const auto lock = log_->lock();
     PersistencePlace& place = log_->persistence();
     invariant(place.cursor != nullptr && !place.isFlushing(), "one flush of a vBucket at a time");
     log_->cursors().reserveOne();  // before the cursor moves: nothing may fail after that
     Checkpoint* checkpoint = place.cursor->checkpoint();
     const size_t position = place.cursor->position();
-    CursorItems result = log_->read(*place.cursor, limit, SIZE_MAX);
+    CursorItems result = log_->read(*place.cursor, limit, limitBytes);
     place.taken = result.items.size();
     if (place.isFlushing()) {
         log_->cursors().add(place.backup, checkpoint, position);

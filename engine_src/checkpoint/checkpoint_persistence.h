@@ -19,7 +19,8 @@ class CheckpointPersistence {
     /// mutation.
     void registerCursor() const;
     /// Reads with the persistence cursor and leaves the backup cursor where it was.
-    CursorItems takeItemsToPersist(size_t limit) const;
+    /// Whole checkpoints: the first, and then others until `limit` items or `limitBytes`.
+    CursorItems takeItemsToPersist(size_t limit, size_t limitBytes = SIZE_MAX) const;
     /// The items of the last take are stored.
     void persisted() const;
     /// They are not: the next take begins with them again.

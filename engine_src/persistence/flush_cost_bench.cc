@@ -23,7 +23,7 @@ class OneBatch final : public FlushTarget {
     [[nodiscard]] Vbid vbid() const override { return vbid_; }
     std::unique_lock<std::mutex> lockForFlush() override { return std::unique_lock(mutex_); }
     std::unique_lock<std::mutex> tryLockForFlush() override { return {mutex_, std::try_to_lock}; }
-    FlushBatch takeItemsToPersist(size_t) override {
+    FlushBatch takeItemsToPersist(size_t, size_t) override {
         FlushBatch batch;
         batch.items = items;
         batch.snapshot = {items.front()->seqno(), items.back()->seqno()};

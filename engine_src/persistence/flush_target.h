@@ -21,6 +21,7 @@ struct FlushBatch {
     std::vector<ItemPtr>
             items;  ///< any order; a key may occur several times, its highest seqno counts
     SnapshotRange snapshot{};  ///< the snapshot that the highest seqno lies in
+    bool more{false};          ///< a limit was reached
 };
 
 class FlushTarget {
@@ -37,9 +38,10 @@ class FlushTarget {
     [[nodiscard]] virtual std::unique_lock<std::mutex> tryLockForFlush() = 0;
     /// Comes before everything else of a flush; false when nothing can be stored now.
     virtual bool prepare(KVStore& /*store*/) { return true; }
-    /// Takes what is not stored yet, at least `limit` items if there are that many. A take that is
-    /// not empty is answered by exactly one persisted() or persistFailed().
-    virtual FlushBatch takeItemsToPersist(size_t limit) = 0;
+    /// Takes what is not stored yet, in parts that are whole, until there are `limit` items or one
+    /// part more would be beyond `limitBytes`. A take that is not empty is answered by exactly one
+    /// persisted() or persistFailed().
+    virtual FlushBatch takeItemsToPersist(size_t limit, size_t limitBytes) = 0;
     /// The state to store: state and failover log of now, seqnos and CAS as stored last.
     virtual PersistedVbState stateToPersist() = 0;
     /// True when state or failover log have changed and that is not stored yet. Asked before

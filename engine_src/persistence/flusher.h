@@ -53,7 +53,7 @@ struct FlusherStats {
 enum class FlushResult : uint8_t {
     Nothing,   ///< the vBucket was clean
     Flushed,   ///< everything taken is stored
-    MoreLeft,  ///< stored; the batch was full, so there may be more
+    MoreLeft,  ///< stored; a limit was reached, and there is more
     Failed,    ///< nothing stored, everything is dirty again
 };
 
@@ -221,7 +221,7 @@ class BasicFlusher {
                 group.parts.pop_back();
                 return FlushResult::Failed;
             }
-            part->batch = target.takeItemsToPersist(config_.batchItems);
+            part->batch = target.takeItemsToPersist(config_.batchItems, config_.batchBytes);
             part->taken = part->batch.items.size();
             part->stateChanged = target.takeStateChange();
             part->state = target.stateToPersist();
@@ -300,9 +300,9 @@ class BasicFlusher {
                 fail(part);
                 failedItems += part.taken;
             }
-            told(part.target.vbid(), !done                              ? FlushResult::Failed
-                                     : part.taken >= config_.batchItems ? FlushResult::MoreLeft
-                                                                        : FlushResult::Flushed);
+            told(part.target.vbid(), !done             ? FlushResult::Failed
+                                     : part.batch.more ? FlushResult::MoreLeft
+                                                       : FlushResult::Flushed);
         }
         if (failedItems != 0) {
             logFlushFailure(group.parts.front().target.vbid(), group.parts.size(), failedItems,

@@ -106,9 +106,16 @@ class ScriptedTarget final : public FlushTarget {
     std::unique_lock<std::mutex> tryLockForFlush() override {
         return onWait ? std::unique_lock<std::mutex>() : lockForFlush();
     }
-    FlushBatch takeItemsToPersist(size_t limit) override {
+    FlushBatch takeItemsToPersist(size_t limit, size_t limitBytes) override {
         FlushBatch batch;
-        taken_ = std::min(limit, queue.size());
+        taken_ = 0;
+        for (size_t bytes = 0; taken_ < std::min(limit, queue.size()); ++taken_) {
+            bytes += queue[taken_]->value().size();
+            if (taken_ != 0 && bytes > limitBytes) {
+                break;
+            }
+        }
+        batch.more = taken_ < queue.size();
         batch.items.assign(queue.begin(), queue.begin() + static_cast<std::ptrdiff_t>(taken_));
         if (taken_ > 0) {
             batch.snapshot = {batch.items.front()->seqno(),
@@ -367,6 +374,22 @@ TEST_F(FlusherTaskTest, APassIsNotBegunBeforeItsTime) {
     EXPECT_EQ(targets_[0]->queue.size(), 1U);
     EXPECT_EQ(run(120ms).delay(), kNever);
     EXPECT_EQ(targets_[0]->queue.size(), 0U);
+}
+
+TEST_F(FlusherTaskTest, APartOfAWriteHasAtMostSoManyBytesAndTheRestComesInTheNextPass) {
+    ScriptedTarget target{Vbid{0}};
+    Flusher flusher{store_, 1, {.batchBytes = 2500, .interval = 20ms}};
+    for (int i = 0; i < 5; ++i) {
+        target.add("k" + std::to_string(i), ItemOp::Mutation, std::string(1000, 'x'));
+    }
+    flusher.notify(Vbid{0});
+    const auto targetOf = [&target](Vbid) -> FlushTarget& { return target; };
+    for (const auto& [at, left, delay] :
+         {std::tuple(0ms, 3U, TaskTime(20ms)), std::tuple(20ms, 1U, TaskTime(20ms)),
+          std::tuple(40ms, 0U, kNever)}) {
+        EXPECT_EQ(flusher.run(at, targetOf).delay(), delay);
+        EXPECT_EQ(target.queue.size(), left);
+    }
 }
 
 TEST_F(FlusherTaskTest, ManyVBucketsTakeSeveralRunsOfOnePass) {
