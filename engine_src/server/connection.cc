@@ -26,8 +26,9 @@ constexpr auto kLingerTime = std::chrono::seconds(2);
 
 }  // namespace
 
-Connection::Connection(FrontEndThread& thread, Fd socket, uint64_t id)
-    : thread_(thread),
+Connection::Connection(FrontEndThread& thread, Fd socket, ConnectionSlot slot, uint64_t id)
+    : slot_(std::move(slot)),
+      thread_(thread),
       socket_(thread.base(), std::move(socket), onReadable, onWritable, this),
       session_(id, thread.server().users != nullptr) {
     session_.waker()->connect([&thread, id] { thread.wakeLater(id); });
@@ -37,7 +38,6 @@ Connection::Connection(FrontEndThread& thread, Fd socket, uint64_t id)
 Connection::~Connection() {
     session_.disconnectWaker();
     thread_.server().buffers.remove(id());
-    thread_.server().connections.fetch_sub(1, std::memory_order_relaxed);
 }
 
 void Connection::onReadable(int, short, void* self) {
@@ -458,6 +458,15 @@ void Connection::closeAsLargestHolder() {
               accounted_);
     thread_.stats().bufferLimitCloses.add();
     close();
+}
+
+bool Connection::makeRoom() {
+    if (!isStranger()) {
+        return false;
+    }
+    thread_.server().rejectedConnections.fetch_add(1, std::memory_order_relaxed);
+    close();
+    return true;
 }
 
 void Connection::close() {

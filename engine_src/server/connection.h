@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstdint>
 
+#include "server/connection_slot.h"
 #include "server/connection_state.h"
 #include "server/inbox.h"
 #include "server/output.h"
@@ -28,7 +29,7 @@ class Connection {
     using Clock = Inbox::Clock;
 
     /// Starts reading. Throws std::runtime_error when the event loop refuses.
-    Connection(FrontEndThread& thread, Fd socket, uint64_t id);
+    Connection(FrontEndThread& thread, Fd socket, ConnectionSlot slot, uint64_t id);
     Connection(const Connection&) = delete;
     Connection& operator=(const Connection&) = delete;
     ~Connection();
@@ -45,10 +46,14 @@ class Connection {
     /// All connections together hold too much, this one the most. The connection is gone
     /// afterwards.
     void closeAsLargestHolder();
+    /// Another connection needs its place: closes it unless its user has logged in. True when it
+    /// is gone.
+    bool makeRoom();
     /// Sends what is ready as far as the socket takes it; for the end of the server.
     void flushOnce() { send(); }
 
     [[nodiscard]] uint64_t id() const { return session_.id(); }
+    [[nodiscard]] bool isStranger() const { return !session_.authenticated(); }
 
   private:
     using State = ConnectionState;
@@ -108,6 +113,7 @@ class Connection {
     [[nodiscard]] std::string_view overdue(Clock::time_point now) const;
     void close();
 
+    const ConnectionSlot slot_;
     FrontEndThread& thread_;
     WatchedSocket socket_;
     Session session_;

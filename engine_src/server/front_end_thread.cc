@@ -4,6 +4,7 @@
 #include <sys/eventfd.h>
 
 #include <stdexcept>
+#include <utility>
 
 #include "logging/log.h"
 
@@ -96,17 +97,40 @@ void FrontEndThread::post(std::function<void()> task) {
     static_cast<void>(::write(wakeFd_.get(), &one, sizeof one));
 }
 
-void FrontEndThread::adopt(Fd socket, uint64_t id) {
+void FrontEndThread::adopt(Fd socket, ConnectionSlot slot, uint64_t id, bool crowded) {
     // std::function wants copies, a socket has one owner.
-    auto shared = std::make_shared<Fd>(std::move(socket));
-    post([this, shared, id] {
+    auto shared =
+            std::make_shared<std::pair<Fd, ConnectionSlot>>(std::move(socket), std::move(slot));
+    post([this, shared, id, crowded] {
+        auto [fd, mine] = std::move(*shared);
+        if (crowded && !closeOldestStranger()) {
+            server_.rejectedConnections.fetch_add(1, std::memory_order_relaxed);
+            return;
+        }
         try {
-            connections_.emplace(id, std::make_unique<Connection>(*this, std::move(*shared), id));
+            auto made = std::make_unique<Connection>(*this, std::move(fd), std::move(mine), id);
+            if (made->isStranger()) {
+                strangers_.push_back(id);
+            }
+            connections_.emplace(id, std::move(made));
         } catch (const std::exception& error) {
-            server_.connections.fetch_sub(1, std::memory_order_relaxed);
             log::error("connection {}: {}", id, error.what());
         }
     });
+}
+
+bool FrontEndThread::closeOldestStranger() {
+    bool closed = false;
+    while (!closed && !strangers_.empty()) {
+        takeTurn(strangers_.front(), [&closed](Connection& it) { closed = it.makeRoom(); });
+        strangers_.pop_front();
+    }
+    return closed;
+}
+
+bool FrontEndThread::isStranger(uint64_t id) const {
+    const auto found = connections_.find(id);
+    return found != connections_.end() && found->second->isStranger();
 }
 
 void FrontEndThread::resumeLater(Connection& connection) {
@@ -186,6 +210,7 @@ void FrontEndThread::sweepAll() {
     for (const auto id : ids) {
         takeTurn(id, [now](Connection& it) { it.sweep(now); });
     }
+    std::erase_if(strangers_, [this](uint64_t id) { return !isStranger(id); });
 }
 
 }  // namespace kv::server

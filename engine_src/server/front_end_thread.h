@@ -3,6 +3,7 @@
 // post() and adopt() may be called from any thread; everything else runs on the loop's own thread.
 #pragma once
 
+#include <deque>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "server/connection.h"
+#include "server/connection_slot.h"
 #include "server/event_ptr.h"
 #include "server/front_end_stats.h"
 #include "server/output.h"
@@ -33,9 +35,10 @@ class FrontEndThread {
 
     /// Runs `task` on the loop's thread, soon. After stop() it is dropped.
     void post(std::function<void()> task);
-    /// Gives the thread a connected, non-blocking socket. It counts in ServerContext::connections
-    /// already.
-    void adopt(Fd socket, uint64_t id);
+    /// Gives the thread a connected, non-blocking socket; later ones have greater ids. `crowded`:
+    /// there are more than there may be. Then the connection of the thread that has waited longest
+    /// without a login makes room, and where there is none the new one is closed.
+    void adopt(Fd socket, ConnectionSlot slot, uint64_t id, bool crowded);
 
     // --- for connections
     ServerContext& server() { return server_; }
@@ -78,6 +81,8 @@ class FrontEndThread {
         }
     }
     void endAfter(uint64_t id, const std::exception& error);
+    bool closeOldestStranger();
+    [[nodiscard]] bool isStranger(uint64_t id) const;
 
     ServerContext& server_;
     size_t index_;
@@ -90,6 +95,8 @@ class FrontEndThread {
     std::vector<uint8_t> readBuffer_;
     Output output_;  ///< answers of the wake-up at work; empty between two of them
     std::unordered_map<uint64_t, std::unique_ptr<Connection>> connections_;
+    /// Ascending; those that have logged in or are gone are dropped by the next sweep.
+    std::deque<uint64_t> strangers_;
     std::vector<uint64_t> toResume_;
     std::thread thread_;
 

@@ -93,13 +93,11 @@ void Server::onStop(int, short, void* self) {
 
 void Server::hand(Fd socket) {
     context_.acceptedConnections.fetch_add(1, std::memory_order_relaxed);
-    if (context_.connections.load(std::memory_order_relaxed) >= context_.settings.maxConnections) {
-        context_.rejectedConnections.fetch_add(1, std::memory_order_relaxed);
-        return;  // closes it
-    }
-    context_.connections.fetch_add(1, std::memory_order_relaxed);
+    ConnectionSlot slot(context_.connections);
+    const bool crowded =
+            context_.connections.load(std::memory_order_relaxed) > context_.settings.maxConnections;
     const uint64_t id = nextConnection_++;
-    threads_[id % threads_.size()]->adopt(std::move(socket), id);
+    threads_[id % threads_.size()]->adopt(std::move(socket), std::move(slot), id, crowded);
 }
 
 }  // namespace kv::server

@@ -402,6 +402,40 @@ TEST_F(ServerTest, MoreConnectionsThanAllowedAreClosedAndCounted) {
     EXPECT_EQ(three.receive(1).size(), 1U);
 }
 
+TEST_F(ServerTest, StrangersDoNotKeepUsersOut) {
+    const UserStore users(std::map<std::string, std::string>{{"ann", "secret"}});
+    start({.maxConnections = 4}, &users, 1);
+    using namespace std::string_literals;
+    const auto login = [](Client& client) {
+        client.send(Frame{.opcode = Opcode::kSaslAuth, .key = "PLAIN", .value = "\0ann\0secret"s}
+                            .bytes());
+        const auto answers = client.receive(1);
+        return answers.size() == 1 && answers[0].status == Status::kSuccess;
+    };
+    std::vector<Client> known;
+    known.push_back(connect());
+    ASSERT_TRUE(login(known.back()));
+    std::vector<Client> strangers;
+    for (int i = 0; i < 20; ++i) {
+        strangers.push_back(connect());
+    }
+    for (int i = 0; i < 17; ++i) {
+        EXPECT_TRUE(strangers[static_cast<size_t>(i)].atEnd()) << "the oldest makes room, " << i;
+    }
+    for (int i = 0; i < 3; ++i) {
+        known.push_back(connect());
+        EXPECT_TRUE(login(known.back()));
+    }
+    EXPECT_TRUE(strangers.back().atEnd());
+    EXPECT_TRUE(connect().atEnd()) << "of users there are not more than there may be";
+    for (auto& client : known) {
+        client.send(Frame{.opcode = Opcode::kNoop}.bytes());
+        EXPECT_EQ(client.receive(1).size(), 1U);
+    }
+    EXPECT_TRUE(eventually([this] { return context().connections.load() == 4; }));
+    EXPECT_EQ(context().rejectedConnections.load(), 21U);
+}
+
 TEST_F(ServerTest, FailedLoginsAreAnsweredLate) {
     const UserStore users(std::map<std::string, std::string>{{"ann", "secret"}});
     start({.authDelayMillis = 200}, &users);
