@@ -20,11 +20,19 @@ std::vector<BufferLedger::Holder> BufferLedger::update(const Holder& holder, siz
                     return (left.second.leaving ? 0 : left.second.bytes) <
                            (right.second.leaving ? 0 : right.second.bytes);
                 });
+        doomed.push_back({largest->second.thread, largest->first});  // may fail: first
         largest->second.leaving = true;
         leavingBytes_ += largest->second.bytes;
-        doomed.push_back({largest->second.thread, largest->first});
     }
     return doomed;
+}
+
+void BufferLedger::stays(uint64_t id) {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = holdings_.find(id); found != holdings_.end() && found->second.leaving) {
+        found->second.leaving = false;
+        leavingBytes_ -= found->second.bytes;
+    }
 }
 
 void BufferLedger::remove(uint64_t id) {

@@ -26,6 +26,8 @@ class BufferLedger {
     /// `holder` holds `bytes` now. When it grew and all of them exceed `limit` bytes: those that
     /// must be closed, largest first, each named once.
     [[nodiscard]] std::vector<Holder> update(const Holder& holder, size_t bytes, size_t limit);
+    /// A connection that was named could not be told: the next one that grows names it again.
+    void stays(uint64_t id);
     /// The connection is gone.
     void remove(uint64_t id);
     /// Bytes of all connections together.

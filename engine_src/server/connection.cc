@@ -20,8 +20,10 @@ constexpr size_t kLargeTurn = 4 << 20;
 constexpr size_t kHeadRead = 4 << 10;
 /// Kept for the next time when a connection's own buffers run empty.
 constexpr size_t kKeepCapacity = 4 << 10;
-/// Between two looks at what a request waits for.
-constexpr auto kWaitStep = std::chrono::milliseconds(5);
+/// Between two looks at what a request waits for: doubled with each, so that many that wait long
+/// cost little and none waits twice as long as it must.
+constexpr auto kFirstWaitStep = std::chrono::milliseconds(5);
+constexpr auto kLastWaitStep = std::chrono::milliseconds(80);
 constexpr auto kLingerTime = std::chrono::seconds(2);
 
 }  // namespace
@@ -197,6 +199,9 @@ bool Connection::execute(protocol::Bytes input) {
         progress = runRequests(context, input, {server.settings.maxRequestsPerTurn, room});
         inbox_.keep(input, progress, Clock::now(), startLarge(input, progress));
     }
+    if (progress.stop != Stop::Waiting || progress.consumed != 0) {
+        waitStep_ = {};
+    }
     switch (progress.stop) {
         case Stop::Close:
             thread_.output().clear();
@@ -214,7 +219,9 @@ bool Connection::execute(protocol::Bytes input) {
             produce();
             output_.take(thread_.output());
             if (send()) {
-                pause(State::Waiting, kWaitStep);
+                waitStep_ = waitStep_.count() == 0 ? kFirstWaitStep
+                                                   : std::min(2 * waitStep_, kLastWaitStep);
+                pause(State::Waiting, waitStep_);
             }
             return false;
         case Stop::TurnOver:

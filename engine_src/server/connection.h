@@ -126,6 +126,7 @@ class Connection {
     size_t unsentAtSweep_{0};
     Clock::time_point takenSince_{};  ///< its client has taken nothing of output_ since
     Clock::time_point lingeringSince_{};
+    std::chrono::milliseconds waitStep_{};  ///< the last one of the request that waits
     EventPtr pauseEvent_;
 };
 

@@ -149,8 +149,12 @@ void FrontEndThread::wakeLater(uint64_t id) noexcept {
     }
 }
 
-void FrontEndThread::closeHolderLater(uint64_t id) {
-    post([this, id] { takeTurn(id, [](Connection& it) { it.closeAsLargestHolder(); }); });
+void FrontEndThread::closeHolderLater(uint64_t id) noexcept {
+    try {
+        post([this, id] { takeTurn(id, [](Connection& it) { it.closeAsLargestHolder(); }); });
+    } catch (const std::bad_alloc&) {
+        server_.buffers.stays(id);
+    }
 }
 
 void FrontEndThread::endAfter(uint64_t id, const std::exception& error) {

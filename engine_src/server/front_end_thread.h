@@ -60,8 +60,9 @@ class FrontEndThread {
     /// Calls connection.resume() after other connections had their turn.
     void resumeLater(Connection& connection);
     void remove(Connection& connection);
-    /// Closes the connection, soon, because it holds too much; from any thread.
-    void closeHolderLater(uint64_t id);
+    /// Closes the connection, soon, because it holds too much; from any thread. Where memory is
+    /// lacking it stays for now.
+    void closeHolderLater(uint64_t id) noexcept;
     /// Calls connection.wake(), soon; from any thread, does nothing when it is gone by then. Where
     /// memory is lacking the sweep does it.
     void wakeLater(uint64_t id) noexcept;
