@@ -30,8 +30,15 @@ void parseAddress(const std::string& address, CommandLine& line) {
     }
 }
 
-void addFlags(CLI::App& app, CommandLine& line, std::string& bucketType,
-              std::vector<std::string>& settings) {
+/// What becomes part of a CommandLine when all has been read. Each flag has a place of its own: one
+/// that is given several times clears its list first.
+struct Words {
+    std::string bucketType{"persistent"};
+    std::string fsync;
+    std::vector<std::string> settings;
+};
+
+void addFlags(CLI::App& app, CommandLine& line, Words& words) {
     app.add_option("--host", line.host, "Address to listen on")->capture_default_str();
     app.add_option("--port", line.port, "Port to listen on, 0 = any free one")
             ->capture_default_str();
@@ -43,7 +50,7 @@ void addFlags(CLI::App& app, CommandLine& line, std::string& bucketType,
             ->check([](const std::string& name) {
                 return name.empty() || name.size() > 100 ? "1 to 100 characters" : "";
             });
-    app.add_option("--bucket-type", bucketType, "persistent or ephemeral")
+    app.add_option("--bucket-type", words.bucketType, "persistent or ephemeral")
             ->capture_default_str()
             ->check(CLI::IsMember({"persistent", "ephemeral"}));
     app.add_option("--quota-mb", line.quotaMb, "Memory quota of the bucket, MiB")
@@ -58,9 +65,8 @@ void addFlags(CLI::App& app, CommandLine& line, std::string& bucketType,
     app.add_option("--shards", line.shards, "Flushers of a persistent bucket")
             ->capture_default_str()
             ->check(CLI::Range(1, 64));
-    app.add_option_function<std::string>(
-               "--fsync",
-               [&settings](const std::string& when) { settings.push_back("fsync=" + when); },
+    app.add_option(
+               "--fsync", words.fsync,
                "When what is persisted begins to survive the loss of power: commit, interval (see "
                "fsync_interval_ms) or never, the default: it survives the death of the process")
             ->check(CLI::IsMember({"commit", "interval", "never"}));
@@ -78,7 +84,7 @@ void addFlags(CLI::App& app, CommandLine& line, std::string& bucketType,
             "--replicate-login", line.replicateLogin,
             R"(JSON file {"name":"password"} of one user, mode 0600, to log in with at nodes that )"
             "this one follows");
-    app.add_option("--param", settings, "name=value, repeatable; see below")
+    app.add_option("--param", words.settings, "name=value, repeatable; see below")
             ->allow_extra_args(false);
     app.add_option("--log-level", line.logLevel, "trace, debug, info, warn, err or off")
             ->capture_default_str()
@@ -92,13 +98,15 @@ void addFlags(CLI::App& app, CommandLine& line, std::string& bucketType,
 ParsedCommandLine parseCommandLine(int argc, const char* const* argv) {
     CLI::App app{"Key-value engine that speaks the memcached binary protocol", "kv_engine"};
     CommandLine line;
-    std::string bucketType = "persistent";
-    std::vector<std::string> settings;
-    addFlags(app, line, bucketType, settings);
+    Words words;
+    addFlags(app, line, words);
     try {
         app.parse(argc, argv);
-        for (const auto& setting : settings) {
+        for (const auto& setting : words.settings) {
             applyParam(line.params, setting);
+        }
+        if (!words.fsync.empty()) {
+            applyParam(line.params, "fsync=" + words.fsync);
         }
     } catch (const CLI::ParseError& error) {
         // CLI11 has codes of its own; a mistake is 2 here.
@@ -107,7 +115,8 @@ ParsedCommandLine parseCommandLine(int argc, const char* const* argv) {
         std::cerr << "kv_engine: --param: " << error.what() << '\n';
         return {std::nullopt, kUsage};
     }
-    line.bucketType = bucketType == "ephemeral" ? BucketType::Ephemeral : BucketType::Persistent;
+    line.bucketType =
+            words.bucketType == "ephemeral" ? BucketType::Ephemeral : BucketType::Persistent;
     line.params.bucket.name = line.bucketName;
     line.params.bucket.quotaBytes = line.quotaMb << 20U;
     line.params.bucket.vbuckets = line.vbuckets;

@@ -1,0 +1,107 @@
+"""When what is persisted is on the disk, and what the engine says of its store: seen from outside."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+from wire import Wire, set_frame
+
+from tests.integration.engine.conftest import Engine
+
+pytestmark = pytest.mark.integration
+
+COUNT = 10_000
+VALUE = b"x" * 1000
+PATIENCE_S = 60
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.01)
+
+
+def persist(wire: Wire, count: int, value: bytes = VALUE) -> None:
+    for n in range(count):
+        wire.send(set_frame(b"key-%d" % n, value))
+    assert {wire.answer().status for _ in range(count)} == {0}
+    until(lambda: wire.stats()["ep_queue_size"] == "0", "all is stored")
+
+
+def grew(count: Callable[[], int], before: int) -> bool:
+    return count() > before
+
+
+@contextmanager
+def syncs_of(engine: Engine, file: Path) -> Iterator[Callable[[], int]]:
+    """How many calls of the engine have put something on the disk."""
+    calls = "trace=fsync,fdatasync,sync_file_range"
+    command = ["strace", "-f", "-e", calls, "-o", str(file), "-p", str(engine.pid)]
+    tracer = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert tracer.stderr is not None
+    assert "attached" in tracer.stderr.readline()
+    try:
+        yield lambda: sum("sync(" in line and "= 0" in line for line in file.open())
+    finally:
+        tracer.terminate()
+        tracer.wait(PATIENCE_S)
+        tracer.stderr.close()
+
+
+@pytest.mark.parametrize(
+    ("flags", "survives"),
+    [
+        ((), "process death"),
+        (("--fsync", "never"), "process death"),
+        (("--fsync", "commit"), "power loss"),
+        (
+            ("--fsync", "interval", "--param", "fsync_interval_ms=20"),
+            "process death; power loss after 20 ms",
+        ),
+    ],
+    ids=["default", "never", "commit", "interval"],
+)
+def test_what_a_persisted_mutation_survives_is_so(
+    start_engine: Callable[..., Engine], tmp_path: Path, flags: tuple[str, ...], survives: str
+) -> None:
+    engine = start_engine(*flags, kind="persistent")
+    with Wire(engine.port) as wire, syncs_of(engine, tmp_path / "calls") as syncs:
+        assert wire.stats()["ep_persisted_survives"] == survives
+        for n in range(1, 4):
+            before = syncs()
+            persist(wire, 1, b"%d" % n)
+            if survives == "power loss":
+                assert syncs() > before, "it was on the disk when it was said to be stored"
+            elif survives != "process death":
+                until(partial(grew, syncs, before), "it is on the disk by now")
+        if survives == "process death":
+            assert syncs() == 0
+            assert wire.stats()["ep_store_syncs"] == "0"
+    assert engine.stop() == 0
+
+
+def test_what_the_store_holds(start_engine: Callable[..., Engine], tmp_path: Path) -> None:
+    """Its memory is charged to no bucket, and is in RSS all the same: STAT names the parts."""
+    engine = start_engine("--param", "rocksdb_write_buffer_mb=64", kind="persistent")
+    with Wire(engine.port) as wire:
+        before = wire.stats(b"memory")
+        persist(wire, COUNT)
+        memory, kvstore = wire.stats(b"memory"), wire.stats(b"kvstore")
+    bytes_sent = COUNT * len(VALUE)
+    assert int(kvstore["rw:sets"]) == COUNT
+    assert bytes_sent < int(kvstore["rw:bytes_written"]) < 2 * bytes_sent
+    tables = int(memory["ep_store_memtable_bytes"]) - int(before["ep_store_memtable_bytes"])
+    assert bytes_sent < tables < 3 * bytes_sent, "nothing of it has left the memory tables"
+    parts = ("memtable_bytes", "block_cache_bytes", "table_reader_bytes")
+    assert int(memory["ep_store_memory"]) == sum(int(memory[f"ep_store_{p}"]) for p in parts)
+    assert kvstore["rw:memory_bytes"] == memory["ep_store_memory"]
+    engine.stop()
+    files = [path.stat().st_size for path in (tmp_path / "data").rglob("*") if path.is_file()]
+    assert sum(files) > bytes_sent
