@@ -1,13 +1,11 @@
 // RocksStore: a KVStore in one RocksDB database, for one shard.
 //
 // Layout, three column families:
-//   seqno    vBucket, seqno -> document     every document once, in the order in which it was
-//   written: backfill by seqno
-//            and warm-up read it from end to end without random access
-//   default  vBucket, key   -> seqno, live  where a key's document is; read before each write, so
-//   that the document it
-//            replaces leaves the seqno index in the same transaction
-//   state    vBucket        -> state        written with every transaction
+// - seqno: vBucket, seqno -> document. Every document once, in the order in which it was written:
+//   backfill by seqno and warm-up read it from end to end without random access.
+// - default: vBucket, key -> seqno, live. Where a key's document is; read before each write, so
+//   that the document it replaces leaves the seqno index in the same transaction.
+// - state: vBucket -> state, written with every transaction.
 // The transactions of a commit are one WriteBatch. Every commit is in the operating system's hands
 // before commit() returns, so it survives the death of the process; only with `sync` does it also
 // survive the loss of power.

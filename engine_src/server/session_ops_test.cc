@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <future>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <thread>
@@ -180,6 +181,78 @@ TEST(Roles, EachMayDoWhatTheOnesBeforeMay) {
     EXPECT_FALSE(allowed("writer", managing));
     EXPECT_TRUE(allowed("chief", writing));
     EXPECT_TRUE(allowed("chief", managing));
+}
+
+TEST(Roles, EveryCommandIsKnownForWhatItNeeds) {
+    using enum Opcode;
+    const std::map<Needs, std::set<Opcode>> expected{
+            {Needs::Nothing,
+             {kHello, kSaslListMechs, kSaslAuth, kSaslStep, kGetErrorMap, kNoop, kVersion, kQuit,
+              kQuitQ}},
+            {Needs::Login, {kStat, kSelectBucket, kGetClusterConfig, kListBuckets}},
+            {Needs::Admin, {kVerbosity, kSetClusterConfig}},
+            {Needs::Read,
+             {kGet,
+              kGetQ,
+              kGetK,
+              kGetKQ,
+              kGetMeta,
+              kGetMetaQ,
+              kGetVBucket,
+              kObserve,
+              kObserveSeqno,
+              kSeqnoPersistence,
+              kGetReplica,
+              kGetKeys,
+              kGetRandomKey,
+              kGetAllVBSeqnos,
+              kGetFailoverLog,
+              kDcpOpen,
+              kDcpControl,
+              kDcpStreamReq,
+              kDcpCloseStream,
+              kDcpBufferAck,
+              kDcpNoop,
+              kDcpGetFailoverLog}},
+            {Needs::Write, {kSet,
+                            kSetQ,
+                            kAdd,
+                            kAddQ,
+                            kReplace,
+                            kReplaceQ,
+                            kAppend,
+                            kAppendQ,
+                            kPrepend,
+                            kPrependQ,
+                            kDelete,
+                            kDeleteQ,
+                            kIncrement,
+                            kIncrementQ,
+                            kDecrement,
+                            kDecrementQ,
+                            kTouch,
+                            kGat,
+                            kGatQ,
+                            kGatK,
+                            kGatKQ,
+                            kGetLocked,
+                            kUnlockKey,
+                            kSetWithMeta,
+                            kSetWithMetaQ,
+                            kAddWithMeta,
+                            kAddWithMetaQ,
+                            kDeleteWithMeta,
+                            kDeleteWithMetaQ}},
+            {Needs::Manage, {kFlush, kFlushQ, kSetVBucket, kDelVBucket}}};
+    const CommandTable commands;
+    std::map<Needs, std::set<Opcode>> found;
+    for (int raw = 0; raw < 256; ++raw) {
+        const auto opcode = static_cast<Opcode>(raw);
+        if (commands.at(opcode).handler != nullptr) {
+            found[commands.at(opcode).needs].insert(opcode);
+        }
+    }
+    EXPECT_EQ(found, expected);
 }
 
 TEST(Stats, GroupsHaveTheirFigures) {
