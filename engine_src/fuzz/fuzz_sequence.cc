@@ -45,9 +45,12 @@ class Model {
         }
         const std::string key(1, static_cast<char>('a' + keyByte % 5));
         constexpr Opcode kOperations[] = {
-                Opcode::kGet,    Opcode::kSet,       Opcode::kAdd,       Opcode::kReplace,
-                Opcode::kDelete, Opcode::kIncrement, Opcode::kDecrement, Opcode::kAppend,
-                Opcode::kTouch,  Opcode::kGetLocked, Opcode::kUnlockKey, Opcode::kFlush};
+                Opcode::kGet,           Opcode::kSet,       Opcode::kAdd,
+                Opcode::kReplace,       Opcode::kDelete,    Opcode::kIncrement,
+                Opcode::kDecrement,     Opcode::kAppend,    Opcode::kTouch,
+                Opcode::kGetLocked,     Opcode::kUnlockKey, Opcode::kFlush,
+                Opcode::kPrepend,       Opcode::kGat,       Opcode::kSetWithMeta,
+                Opcode::kDeleteWithMeta};
         run(kOperations[operation % std::size(kOperations)], key, argument, choice);
         check(key);
     }
@@ -99,7 +102,19 @@ class Model {
                 frame.cas = chooseCas(key, choice);
                 break;
             case Opcode::kAppend:
+            case Opcode::kPrepend:
                 frame.value = value;
+                frame.cas = chooseCas(key, choice);
+                break;
+            case Opcode::kSetWithMeta:
+                frame.value = value;
+                [[fallthrough]];
+            case Opcode::kDeleteWithMeta:
+                // A version from elsewhere that is to hold whatever is here.
+                frame.extras = big(uint32_t{7}) +
+                               big(frame.opcode == Opcode::kSetWithMeta ? expiry : 0) +
+                               big(uint64_t{argument}) + big(++foreignCas_) +
+                               big(uint32_t{protocol::kSkipConflictResolution});
                 frame.cas = chooseCas(key, choice);
                 break;
             case Opcode::kIncrement:
@@ -107,6 +122,7 @@ class Model {
                 frame.extras = big(uint64_t{argument}) + big(uint64_t{5}) + big(relative);
                 break;
             case Opcode::kTouch:
+            case Opcode::kGat:
                 frame.extras = big(relative);
                 break;
             case Opcode::kFlush:
@@ -147,6 +163,17 @@ class Model {
                 require(live);
                 document = {document.value + frame.value, document.expiry, answer.cas, {}};
                 break;
+            case Opcode::kPrepend:
+                require(live);
+                document = {frame.value + document.value, document.expiry, answer.cas, {}};
+                break;
+            case Opcode::kSetWithMeta:
+                require(answer.cas == foreignCas_);
+                document = {frame.value, expiry, answer.cas, {}};
+                break;
+            case Opcode::kDeleteWithMeta:
+                documents_.erase(frame.key);
+                break;
             case Opcode::kIncrement:
             case Opcode::kDecrement:
                 document = {std::to_string(loadBig<uint64_t>(answer.value.data())),
@@ -154,6 +181,9 @@ class Model {
                             answer.cas,
                             {}};
                 break;
+            case Opcode::kGat:
+                require(answer.value == document.value);
+                [[fallthrough]];
             case Opcode::kTouch:
                 require(live);
                 document.expiry = expiry;
@@ -189,6 +219,7 @@ class Model {
     Bench bench_{nullptr, 1};
     std::map<std::string, Document> documents_;
     uint32_t opaque_{0};
+    uint64_t foreignCas_{1000};
 };
 
 }  // namespace
