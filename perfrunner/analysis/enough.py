@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from statistics import median
 from typing import TYPE_CHECKING
 
-from perfrunner.measure.window import LOAD_FACT, OPS_FACT
+from perfrunner.measure.window import LOAD_FACT, OPS_FACT, PARTS_FACT
 
 if TYPE_CHECKING:
     from perfrunner.analysis.cells import CellBlocks
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 LEAST_LOAD_S = 1.0  # of load on an arm in a trial
 LEAST_BEYOND = 10  # operations slower than a percentile, before it is one and not a few of them
 RATES = ("ops_per_s", "ops_per_s_total", "ops_per_s_p90")
+_PART = re.compile(r"ops_per_s_(before|during|after)")  # of a step
 _PERCENTILE = re.compile(r"latency_(get|set)_p(\d+(?:_\d+)?)_us")
 
 
@@ -26,8 +27,11 @@ def too_little(blocks: CellBlocks, metric: str, arms: Iterable[str], *, short_wa
 
     `short_wanted`: the spec asks for short trials in so many words (`schedule: side-by-side` of the workload).
     """
-    if metric in RATES and not short_wanted:
-        seconds = _median(blocks, arms, LOAD_FACT)
+    part = _PART.fullmatch(metric)
+    if part or (metric in RATES and not short_wanted):
+        seconds = (
+            _median(blocks, arms, PARTS_FACT, part[1]) if part else _median(blocks, arms, LOAD_FACT)
+        )
         if seconds is not None and seconds < LEAST_LOAD_S:
             return f"{seconds:.2g} s of load a trial: numbers only, a verdict on a rate needs {LEAST_LOAD_S:g} s"
     if found := _PERCENTILE.fullmatch(metric):

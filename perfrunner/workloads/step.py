@@ -13,6 +13,7 @@ from dataclasses import replace
 from perfrunner.errors import TrialError
 from perfrunner.measure.client import ClientReport, merge_reports, parse_report
 from perfrunner.measure.stepped import Witnessed, parse_witnessed, step_metrics
+from perfrunner.measure.window import PARTS_FACT
 from perfrunner.spec.workloads import StepSpec
 from perfrunner.workloads.bench import Around, Ensemble, Measured, ServerBench, Share
 from perfrunner.workloads.metrics import driven, latency_metrics, load_facts
@@ -57,7 +58,15 @@ def run(bench: Ensemble, spec: StepSpec) -> list[Measured]:
                 "lost_writes": float(found.lost),
             },
             report=without_misses(report),
-            facts={**load_facts(phase, phase.seconds - spec.ramp), FACT: step_facts(around, found)},
+            facts={
+                **load_facts(phase, phase.seconds - spec.ramp),
+                PARTS_FACT: {
+                    "before": round(around.began - spec.ramp, 6),
+                    "during": round(around.ended - around.began, 6),
+                    "after": round(phase.seconds - around.ended, 6),
+                },
+                FACT: step_facts(around, found),
+            },
         )
     ]
 

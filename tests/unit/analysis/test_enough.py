@@ -39,6 +39,17 @@ def test_a_second_is_enough_and_what_is_not_known_is_not_held_against_it(row_of,
     assert row_of("ops_per_s", facts)[0].verdict == "worse"
 
 
+@pytest.mark.parametrize(
+    ("metric", "verdict"), [("ops_per_s_during", None), ("ops_per_s_after", "worse")]
+)
+def test_the_parts_of_a_load_are_judged_by_their_own_length(row_of, metric, verdict):
+    """However long all of it was."""
+    facts = {"load_s": 9.0, "load_parts_s": {"before": 4.0, "during": 0.3, "after": 4.7}}
+    row, _ = row_of(metric, facts, workloads={"w": {"schedule": "side-by-side"}})
+    assert row.verdict == verdict
+    assert row.reason.startswith("0.3 s of load a trial") == (verdict is None)
+
+
 def test_short_trials_that_the_spec_asks_for_are_judged(row_of):
     """Hundreds of rounds of slices side by side are precise in less than a second."""
     asked = {"workloads": {"w": {"schedule": "side-by-side"}}}
