@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import shutil
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.sshd import raised_sshd
 from tests.support.fakes import ROOT
 
 pytestmark = [pytest.mark.long, pytest.mark.integration, pytest.mark.timeout(3600)]
@@ -51,13 +53,15 @@ class Containers:
     def buildah(self, *words: str) -> str:
         return ran(["buildah", *self.store, *words])
 
-    def run(self, *words: str, mounts: Sequence[str] = ()) -> str:
+    def run(self, *words: str, mounts: Sequence[str] = (), directory: str = "") -> str:
         options = [
             "run", "--rm", "--network", "host", "--runtime", "runc", "--pids-limit", "0",
             "--ulimit", f"nofile={hard(resource.RLIMIT_NOFILE)}", "--ulimit", "nproc=4096:4096",
         ]  # fmt: skip
+        options += ["-e", "PERFRUNNER_SHARE_HOST=1"]  # with what else is measured here meanwhile
         for mount in mounts:
             options += ["-v", mount]
+        options += ["-w", directory] if directory else []
         podman = ["podman", *self.store, "--cgroup-manager", "cgroupfs", "--events-backend", "file"]
         return ran([*podman, *options, IMAGE, *words])
 
@@ -129,3 +133,36 @@ def test_an_experiment_leaves_results_of_the_directorys_owner(
     assert built
     containers.run(*command, mounts=mounts)
     assert listed_at(cache) == built, "the volume keeps the builds"
+
+
+def test_a_container_measures_another_host_with_the_key_that_is_mounted(
+    containers: Containers, tmp_path: Path
+) -> None:
+    """As the documentation says: key and known hosts where ssh looks for them, nothing named in the cluster's file."""
+    home, results, work = tmp_path / ".ssh", tmp_path / "results", tmp_path / "work"
+    for directory in (home, results):
+        directory.mkdir(mode=0o700)
+    (tmp_path / "small.yaml").write_text(SPEC)
+    tmp_path.chmod(0o755)
+    with raised_sshd(tmp_path / "sshd") as server:
+        shutil.copy(server.key, home / "id_ed25519")
+        shutil.copy(server.known_hosts, home / "known_hosts")
+        for path in (home, *home.iterdir(), results):
+            os.chown(path, OWNER, OWNER)
+        host = {"address": "127.0.0.1", "port": server.port, "user": "root", "work_dir": str(work)}
+        cluster = {"name": "far", "transport": "ssh", "hosts": {"far": host}, "engine_nodes": ["far"], "load_clients": ["far"]}  # fmt: skip
+        (tmp_path / "hosts.yaml").write_text(json.dumps(cluster))
+        containers.run(
+            "perfrunner", "run", "small.yaml", "--cluster", "hosts.yaml", "--out", "/results",
+            mounts=[f"{home}:/home/perfrunner/.ssh:ro", f"{tmp_path}:/specs", f"{results}:/results"],
+            directory="/specs",
+        )  # fmt: skip
+        assert "Accepted publickey for root" in server.log()
+    (run,) = results.glob("small-*")
+    shown = json.loads(containers.run(
+        "perfrunner", "report", "--out", "/results", "--format", "json", mounts=[f"{results}:/results"],
+    ))  # fmt: skip
+    assert shown["trials"] == {"ok": 4, "invalid": 0, "failed": 0}
+    assert set(shown["facts"]["recorded"]["hosts"]) == {"far"}
+    assert {path.stat().st_uid for path in run.rglob("*")} == {OWNER}
+    assert list((work / "artifacts").iterdir()), "the engine was sent there"
