@@ -55,8 +55,36 @@ void FakeServer::kill() {
 
 FakeDocuments::Found FakeDocuments::get(const std::string& key) {
     const std::lock_guard lock(mutex_);
-    const auto found = versions_.find(key);
-    return found == versions_.end() || found->second.empty() ? Found{} : found->second.back();
+    auto& versions = versions_[key];
+    const Found found = versions.empty() ? Found{} : versions.back();
+    if (const auto late = delayed_.find(key); late != delayed_.end()) {
+        if (late->second.cas == 0 || late->second.cas == found.cas) {
+            versions.push_back({late->second.value, ++lastCas_});
+            ++madeLate_;
+        }
+        delayed_.erase(late);
+    }
+    return found;
+}
+
+void FakeDocuments::delay(std::size_t sets) {
+    const std::lock_guard lock(mutex_);
+    toDelay_ = sets;
+}
+
+bool FakeDocuments::isDelayed(const std::string& key, std::string value, std::uint64_t demanded) {
+    const std::lock_guard lock(mutex_);
+    if (toDelay_ == 0) {
+        return false;
+    }
+    --toDelay_;
+    delayed_[key] = {std::move(value), demanded};
+    return true;
+}
+
+std::size_t FakeDocuments::madeLate() {
+    const std::lock_guard lock(mutex_);
+    return madeLate_;
 }
 
 Status FakeDocuments::set(const std::string& key, std::string value, std::uint64_t demanded,
@@ -221,6 +249,10 @@ bool FakeServer::answerData(const FrameView& request, FrameSpec& spec, std::stri
     if ((get && every(options_.notMyVbucketEvery)) ||
         (served_ && !served_->contains(request.header.vbucket()))) {
         status = Status::kNotMyVbucket;
+    } else if (options_.documents && !get &&
+               options_.documents->isDelayed(key, std::string(request.valueText()),
+                                             request.header.cas)) {
+        return false;
     } else if (options_.documents) {
         status = answerVersioned(request, spec, value);
     } else if (get) {

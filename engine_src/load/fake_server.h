@@ -33,6 +33,13 @@ class FakeDocuments {
     /// `demanded`: the CAS that the document must have; 0: any. Gives the new CAS.
     protocol::Status set(const std::string& key, std::string value, std::uint64_t demanded,
                          std::uint64_t& cas);
+    /// So many SETs from now on are made only after the next GET of their document was answered,
+    /// and their connection is lost.
+    void delay(std::size_t sets);
+    /// Whether this SET is one of them.
+    bool isDelayed(const std::string& key, std::string value, std::uint64_t demanded);
+    /// Those that are made now.
+    [[nodiscard]] std::size_t madeLate();
     /// Takes the last version of a document away: it has the one before, or is gone.
     void takeBack(const std::string& key);
     std::size_t size();
@@ -41,6 +48,9 @@ class FakeDocuments {
     std::mutex mutex_;
     std::map<std::string, std::vector<Found>> versions_;
     std::uint64_t lastCas_ = 0;
+    std::size_t toDelay_ = 0;
+    std::map<std::string, Found> delayed_;  // with the CAS that they demand
+    std::size_t madeLate_ = 0;
 };
 
 struct FakeServerOptions {

@@ -114,7 +114,6 @@ class Cluster {
     std::shared_ptr<FakeDocuments> documents = std::make_shared<FakeDocuments>();
     std::vector<std::unique_ptr<FakeServer>> servers;
 
-  private:
     static void waitFor(const std::function<bool()>& what) {
         const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
         while (!what()) {
@@ -122,6 +121,8 @@ class Cluster {
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
     }
+
+  private:
     std::int64_t revision_ = 1;
 };
 
@@ -259,6 +260,23 @@ TEST(Witness, OutlivesAServerThatIsKilled) {
     EXPECT_EQ(access["errors"]["other"], 0);
     EXPECT_EQ(report["check"]["lost"], 0);
     EXPECT_EQ(report["check"]["absent"], 0);
+}
+
+TEST(Witness, ASetThatIsMadeAfterItsConnectionWasLostIsItsOwn) {
+    Cluster cluster(1);
+    cluster.populate();
+    auto options = optionsFor(cluster);
+    options.setPercent = 100;
+    const auto report = witness(cluster, options, [&] {
+        for (std::size_t n = 1; n <= 5; ++n) {
+            cluster.documents->delay(1);
+            Cluster::waitFor([&] { return cluster.documents->madeLate() == n; });
+        }
+    });
+    const auto& access = report["access"];
+    EXPECT_GE(access["broken_off"], 5);
+    EXPECT_EQ(access["foreign"].get<int>() + report["check"]["foreign"].get<int>(), 0);
+    EXPECT_EQ(access["lost"].get<int>() + report["check"]["lost"].get<int>(), 0);
 }
 
 TEST(Witness, OneSurvivorIsEnough) {

@@ -278,8 +278,8 @@ void WitnessWorker::getAnswer(Lane& lane, Op op, const Header& header, const Wit
             compare(lane, op.key, cas);
         }
         complete(lane, op, OpKind::kGet, status, phase, now);
-    } else if (op.kind == Kind::kAfterBreak && cas > expected) {
-        lane.casOf(op.key) = cas;  // the SET had been made
+    } else if (op.mayBeMade && cas > expected) {
+        lane.casOf(op.key) = cas;  // before this GET, or before the SET that was refused
         complete(lane, op, OpKind::kSet, Status::kSuccess, phase, now);
     } else if (op.kind == Kind::kAfterRefusal && cas == expected) {
         complete(lane, op, OpKind::kSet, Status::kKeyEexists, phase, now);
@@ -342,6 +342,7 @@ void WitnessWorker::lose(Lane& lane, Link& link, const std::string& why) {
         ++findings_.brokenOff;
         if (op.kind == Kind::kSet) {
             op.kind = Kind::kAfterBreak;
+            op.mayBeMade = true;
         }
         park(lane, op);
     }

@@ -88,7 +88,8 @@ class WitnessWorker {
         Kind kind = Kind::kGet;
         std::uint32_t opaque = 0;
         std::uint64_t key = 0;
-        Nanos at = 0;  // begin of its batch
+        Nanos at = 0;            // begin of its batch
+        bool mayBeMade = false;  // a SET of it lost its connection, and may be made at any time
     };
     struct Link {
         ClusterMap::Server server{};

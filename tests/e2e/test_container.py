@@ -150,7 +150,10 @@ def test_a_container_measures_another_host_with_the_key_that_is_mounted(
         for path in (home, *home.iterdir(), results):
             os.chown(path, OWNER, OWNER)
         host = {"address": "127.0.0.1", "port": server.port, "user": "root", "work_dir": str(work)}
-        cluster = {"name": "far", "transport": "ssh", "hosts": {"far": host}, "engine_nodes": ["far"], "load_clients": ["far"]}  # fmt: skip
+        cluster = {
+            "name": "far", "transport": "ssh", "hosts": {"far": host}, "engine_nodes": ["far"],
+            "load_clients": ["far"],
+        }  # fmt: skip
         (tmp_path / "hosts.yaml").write_text(json.dumps(cluster))
         containers.run(
             "perfrunner", "run", "small.yaml", "--cluster", "hosts.yaml", "--out", "/results",
