@@ -109,7 +109,8 @@ class KVStore {
     /// Goes back to the last rollback point that is not above `seqno`: removes every document above
     /// it and makes it the high seqno. False, with nothing changed, when there is none, when one of
     /// those documents had replaced an older version, which is gone, or was a tombstone that has
-    /// been removed (the caller then starts the vBucket over), or on a write error.
+    /// been removed, when there are too many of them for one write (the caller then starts the
+    /// vBucket over), or on a write error.
     virtual bool rollback(Vbid vbid, Seqno seqno) = 0;
     /// Removes tombstones, by key and seqno, each its key's only version, and stores the state. No
     /// transaction of the vBucket is open. False on a write error.

@@ -428,6 +428,9 @@ bool RocksStore::rollback(Vbid vbid, Seqno seqno) {
                 codec::decodeDoc(codec::seqnoOf(view(iterator->key())), view(iterator->value()));
         check(batch.Delete(keys_, keyOf(vbid, doc.key)), "batch");
         check(batch.Delete(seqnos_, iterator->key()), "batch");
+        if (batch.GetDataSize() > config_.rollbackBytes) {
+            return false;
+        }
     }
     check(iterator->status(), "roll back");
     state->highSeqno = point;

@@ -304,6 +304,30 @@ TEST_F(RocksStoreTest, RollsBackToAWholeState) {
     EXPECT_FALSE(store_->rollback(Vbid{9}, Seqno{0}));
 }
 
+TEST_F(RocksStoreTest, ARollbackOfTooManyDocumentsIsNotMade) {
+    const Vbid vbid{0};
+    const auto commit = [&](uint64_t first, uint64_t last) {
+        auto next = store_->loadVbState(vbid).value_or(state(last));
+        next.highSeqno = next.snapshot.end = Seqno{last};
+        next.noteCommit();
+        store_->begin(vbid, 0);
+        for (uint64_t seqno = first; seqno <= last; ++seqno) {
+            store_->put(*item(vbid, "key-" + std::to_string(seqno), seqno));
+        }
+        ASSERT_TRUE(store_->endAndCommit(next));
+    };
+    commit(1, 1);
+    commit(2, 100);
+    config_.rollbackBytes = 1000;
+    open();
+    EXPECT_FALSE(store_->rollback(vbid, Seqno{1}));
+    EXPECT_EQ(scan(vbid).size(), 100U) << "nothing was changed";
+    config_.rollbackBytes = 10'000;
+    open();
+    EXPECT_TRUE(store_->rollback(vbid, Seqno{1}));
+    EXPECT_EQ(scan(vbid).size(), 1U);
+}
+
 TEST_F(RocksStoreTest, AVBucketStateOfAnOlderVersionCanBeRead) {
     PersistedVbState expected = state(3);
     std::string bytes = codec::encode(expected);
