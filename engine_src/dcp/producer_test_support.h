@@ -157,6 +157,14 @@ class Node {
         return got;
     }
 
+    /// As memory recovery does with a slow stream's cursor, the only one that stands in the way.
+    CursorPtr dropCursor(Vbid vbid) {
+        const auto victims = managers[vbid.get()]->removal().getListOfCursorsToDrop();
+        EXPECT_EQ(victims.size(), 1U);
+        EXPECT_TRUE(!victims.empty() && producer.dropCursor(vbid, victims[0]));
+        return victims.empty() ? CursorPtr{} : victims[0];
+    }
+
     void wake() {
         const std::scoped_lock lock(wakeMutex);
         woken = true;

@@ -90,9 +90,7 @@ TYPED_TEST(SnapshotMarkerTest, AStreamThatGoesBackToDiskInMidSnapshotSaysSo) {
     manager.createSnapshot({Seqno{5}, Seqno{6}}, CheckpointType::Memory, false, 1);
     node.receive(vb, 6);
     node.persist(vb);
-    const auto victims = manager.removal().getListOfCursorsToDrop();
-    ASSERT_EQ(victims.size(), 1U);
-    ASSERT_TRUE(node.producer.dropCursor(vb, victims[0]));
+    node.dropCursor(vb);
     node.persist(vb);
     EXPECT_EQ(markers(node.drain()), (Ranges{{0, 6}})) << "3 is in the middle of a snapshot";
 }
@@ -108,9 +106,7 @@ TYPED_TEST(SnapshotMarkerTest, AStreamThatMissedAPurgedDeletionRollsBack) {
         node.write(vb, "k" + std::to_string(i));
         node.persist(vb);
     }
-    const auto victims = node.managers[vb.get()]->removal().getListOfCursorsToDrop();
-    ASSERT_EQ(victims.size(), 1u);
-    ASSERT_TRUE(node.producer.dropCursor(vb, victims[0]));
+    node.dropCursor(vb);
     node.persist(vb);
     node.store.purgedSeqno = Seqno{5};
     const auto got = node.drain();

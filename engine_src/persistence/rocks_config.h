@@ -16,8 +16,8 @@ struct RocksConfig {
             16u << 20};  ///< rocksdb_write_buffer_mb: all memtables of a shard together
     size_t blockCacheBytes{16u << 20};  ///< rocksdb_block_cache_mb: per shard
     std::string compression{"none"};    ///< rocksdb_compression: none | lz4 | snappy | zstd
-    /// Bytes of the one write that a rollback is; a longer one is not made. Half a million
-    /// documents are cheaper to start over with than to take out of it one by one.
+    /// Bytes of the one write that a rollback is; a longer one is not made, and the vBucket starts
+    /// over.
     size_t rollbackBytes{64u << 20};
     rocksdb::Env* env{nullptr};  ///< its files; nullptr: the operating system's. Outlives the store
 };

@@ -20,8 +20,8 @@ constexpr size_t kLargeTurn = 4 << 20;
 constexpr size_t kHeadRead = 4 << 10;
 /// Kept for the next time when a connection's own buffers run empty.
 constexpr size_t kKeepCapacity = 4 << 10;
-/// Between two looks at what a request waits for: doubled with each, so that many that wait long
-/// cost little and none waits twice as long as it must.
+/// Between two looks at what a request waits for, doubled with each: many that wait long cost
+/// little, and what comes soon is seen soon.
 constexpr auto kFirstWaitStep = std::chrono::milliseconds(5);
 constexpr auto kLastWaitStep = std::chrono::milliseconds(80);
 constexpr auto kLingerTime = std::chrono::seconds(2);

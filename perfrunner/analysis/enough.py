@@ -29,9 +29,7 @@ def too_little(blocks: CellBlocks, metric: str, arms: Iterable[str], *, short_wa
     """
     part = _PART.fullmatch(metric)
     if part or (metric in RATES and not short_wanted):
-        seconds = (
-            _median(blocks, arms, PARTS_FACT, part[1]) if part else _median(blocks, arms, LOAD_FACT)
-        )
+        seconds = _median(blocks, arms, *((PARTS_FACT, part[1]) if part else (LOAD_FACT,)))
         if seconds is not None and seconds < LEAST_LOAD_S:
             return f"{seconds:.2g} s of load a trial: numbers only, a verdict on a rate needs {LEAST_LOAD_S:g} s"
     if found := _PERCENTILE.fullmatch(metric):

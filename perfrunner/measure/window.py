@@ -19,9 +19,7 @@ EARLY = 0.05  # seconds of jitter a timer may have at the ramp's edge
 SLOPE_LIMIT = 0.10  # a drift over the window beyond this share of the mean is a note on the trial
 # Facts of a trial, for whoever judges whether it was long enough:
 LOAD_FACT = "load_s"  # seconds of load on the arm that counted
-PARTS_FACT = (
-    "load_parts_s"  # and of the parts of it that have a rate of their own, by the end of its name
-)
+PARTS_FACT = "load_parts_s"  # of its parts that have a rate of their own: {"before": s, ...}
 OPS_FACT = "latency_ops"  # operations that were timed, by kind: {"get": n, "set": n}
 BUSY_FACT = "client_busy"  # how busy the busiest load thread was; 1: saturated
 SLOPE_POINTS = 5  # fewer points say nothing about a drift

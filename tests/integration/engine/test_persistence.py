@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
 import pytest
 from wire import Wire, set_frame
 
 from tests.integration.engine.conftest import Engine
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
 
 COUNT = 10_000
 VALUE = b"x" * 1000
 PATIENCE_S = 60
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.01)
 
 
 def persist(wire: Wire, count: int, value: bytes = VALUE) -> None:
@@ -35,20 +28,25 @@ def persist(wire: Wire, count: int, value: bytes = VALUE) -> None:
     until(lambda: wire.stats()["ep_queue_size"] == "0", "all is stored")
 
 
-def grew(count: Callable[[], int], before: int) -> bool:
-    return count() > before
-
-
 @contextmanager
 def syncs_of(engine: Engine, file: Path) -> Iterator[Callable[[], int]]:
-    """How many calls of the engine have put something on the disk."""
-    calls = "trace=fsync,fdatasync,sync_file_range"
-    command = ["strace", "-f", "-e", calls, "-o", str(file), "-p", str(engine.pid)]
+    """How many calls of the engine have put something on the disk. One may be told in two lines: begun, resumed."""
+    done = re.compile(r"\bf(?:data)?sync(?:\(| resumed>).* = 0$")
+    command = [
+        "strace",
+        "-f",
+        "-e",
+        "trace=fsync,fdatasync",
+        "-o",
+        str(file),
+        "-p",
+        str(engine.pid),
+    ]
     tracer = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert tracer.stderr is not None
     assert "attached" in tracer.stderr.readline()
     try:
-        yield lambda: sum("sync(" in line and "= 0" in line for line in file.open())
+        yield lambda: sum(bool(done.search(line)) for line in file.read_text().splitlines())
     finally:
         tracer.terminate()
         tracer.wait(PATIENCE_S)
@@ -60,7 +58,7 @@ def syncs_of(engine: Engine, file: Path) -> Iterator[Callable[[], int]]:
     [
         ((), "process death"),
         (("--fsync", "never"), "process death"),
-        (("--fsync", "commit"), "power loss"),
+        (("--fsync", "commit", "--param", "ht_locks=16"), "power loss"),
         (
             ("--fsync", "interval", "--param", "fsync_interval_ms=20"),
             "process death; power loss after 20 ms",
@@ -80,7 +78,7 @@ def test_what_a_persisted_mutation_survives_is_so(
             if survives == "power loss":
                 assert syncs() > before, "it was on the disk when it was said to be stored"
             elif survives != "process death":
-                until(partial(grew, syncs, before), "it is on the disk by now")
+                until(lambda before=before: syncs() > before, "it is on the disk by now")  # type: ignore[misc]
         if survives == "process death":
             assert syncs() == 0
             assert wire.stats()["ep_store_syncs"] == "0"

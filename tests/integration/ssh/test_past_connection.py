@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
 from sshd import Sshd
 
 from perfrunner.cluster import CommandTimeout, Host, HostInUse, LinkLost, SshTransport, open_host
+from tests.support import waiting
 
 pytestmark = pytest.mark.integration
+
+until = partial(waiting.until, seconds=10.0)
 
 
 def opened(sshd: Sshd, tmp_path: Path, run_id: str) -> Host:
@@ -27,13 +30,6 @@ def past(sshd: Sshd, tmp_path: Path) -> Iterator[Host]:
     with opened(sshd, tmp_path, "mine") as host:
         host.lock()
         yield host
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.01)
 
 
 def test_it_loses_the_lock_to_its_own_run(sshd: Sshd, past: Host, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,11 @@ from perfrunner.cluster.environment import BASE_ENVIRONMENT
 from perfrunner.cluster.transport import Raw
 from perfrunner.errors import HostError
 from perfrunner.spec.cpus import cpu_numbers
+from tests.support import waiting
 
 pytestmark = pytest.mark.integration
+
+until = partial(waiting.until, seconds=5.0)
 
 
 def begin(host: Host, *argv: str, name: str = "worker", **kwargs: object) -> Process:
@@ -40,13 +44,6 @@ def begin(host: Host, *argv: str, name: str = "worker", **kwargs: object) -> Pro
 
 def begin_shell(host: Host, script: str, name: str = "worker") -> Process:
     return begin(host, "sh", "-c", script, name=name)
-
-
-def until(condition, what: str, seconds: float = 5.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.01)
 
 
 def program_environ(process: Process, program: str) -> list[str]:
@@ -595,7 +592,7 @@ class TestSweep:
             ]
         )
         pid_file = Path(host.work_dir, "pid")
-        until(pid_file.exists, "the command runs", 20)
+        until(pid_file.exists, "the command runs", seconds=20)
         pid = int(pid_file.read_text())
         assert alive(pid)
         parent.kill()
