@@ -8,6 +8,9 @@ from playwright.sync_api import expect
 
 from perfrunner.results import ResultStore
 
+# of a plot: the first and the last value of its horizontal axis
+SECONDS = "box => box.chart.getModel().getComponent('xAxis', 0).axis.scale.getExtent()"
+
 
 def drawn(tab, figure):
     """The figure, its plots drawn."""

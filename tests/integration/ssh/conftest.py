@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # importlib mode: sshd.py is not in a package
+# importlib mode: neither sshd.py nor workers.py is in a package.
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parent))
 
 from sshd import Sshd, raised_sshd
 
