@@ -56,7 +56,7 @@ void FakeServer::kill() {
 FakeDocuments::Found FakeDocuments::get(const std::string& key) {
     const std::lock_guard lock(mutex_);
     auto& versions = versions_[key];
-    const Found found = versions.empty() ? Found{} : versions.back();
+    Found found = versions.empty() ? Found{} : versions.back();
     if (const auto late = delayed_.find(key); late != delayed_.end()) {
         if (late->second.cas == 0 || late->second.cas == found.cas) {
             versions.push_back({late->second.value, ++lastCas_});
@@ -74,8 +74,10 @@ void FakeDocuments::delay(std::size_t sets) {
 
 bool FakeDocuments::isDelayed(const std::string& key, std::string value, std::uint64_t demanded) {
     const std::lock_guard lock(mutex_);
-    if (toDelay_ == 0) {
-        return false;
+    const auto& versions = versions_[key];
+    const auto has = versions.empty() ? 0 : versions.back().cas;
+    if (toDelay_ == 0 || (demanded != 0 && has != demanded)) {
+        return false;  // one that will be refused would never be made
     }
     --toDelay_;
     delayed_[key] = {std::move(value), demanded};
