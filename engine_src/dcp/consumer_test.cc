@@ -268,17 +268,21 @@ TYPED_TEST(ConsumerTest, KeepsOrderWhileReceivingAndDrainingAtOnce) {
 }
 
 /// Lets something happen when the task has looked at a slot.
-struct ProbeBefore {
-    static inline std::function<void()> next;
+class ProbeBefore {
+  public:
+    static void then(std::function<void()> next) { next_ = std::move(next); }
 
     template <class Slot>
     static auto take(const Slot& slot) {
         auto stream = slot.copy();
-        if (stream && next) {
-            std::exchange(next, {})();
+        if (stream && next_) {
+            std::exchange(next_, {})();
         }
         return stream;
     }
+
+  private:
+    static inline std::function<void()> next_;
 };
 
 TEST(DcpConsumer, TheLateEndOfAStreamLeavesItsSuccessorAlone) {
@@ -290,7 +294,7 @@ TEST(DcpConsumer, TheLateEndOfAStreamLeavesItsSuccessorAlone) {
     bucket->setQuota(1);
     consumer.receive(Message::streamEnd(kVb, kOpaque, EndStatus::Ok), OpTime::now());
     bucket->setQuota(quota);
-    ProbeBefore::next = [&] { consumer.addStream(kVb, kOpaque + 1); };
+    ProbeBefore::then([&] { consumer.addStream(kVb, kOpaque + 1); });
     EXPECT_FALSE(consumer.processBuffered(OpTime::now())) << "the first one's end was all";
     ASSERT_TRUE(consumer.hasStream(kVb));
     EXPECT_EQ(consumer.findStream(kVb)->opaque(), kOpaque + 1);

@@ -114,7 +114,7 @@ TYPED_TEST(ProducerTest, LosesNoWakeUpUnderLoad) {
             for (uint64_t i = 0; i < kWrites; ++i) {
                 // Every write is a new key, so nothing is de-duplicated; each writer has two
                 // vBuckets of its own.
-                const Vbid vbid{static_cast<uint16_t>(t * 2 + random() % 2)};
+                const Vbid vbid{static_cast<uint16_t>(uint64_t{t} * 2 + random() % 2)};
                 const auto item = Item::create(vbid, ItemOp::Mutation, std::to_string(i),
                                                ItemMeta{}, Blob::create("v"));
                 node.managers[vbid.get()]->queueDirty(item, Seqno{}, GenerateSeqno::Yes,

@@ -65,7 +65,7 @@ struct Connected {
 };
 
 /// One arm's part of an ensemble's report.
-struct ArmReport {
+struct ArmReport {  // NOLINT(bugprone-exception-escape): of the JSON's implicit members
     nlohmann::ordered_json report;  // as of a single server
     Tally warmup;
 };

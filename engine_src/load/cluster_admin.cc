@@ -129,7 +129,7 @@ class FrameReader {
     std::string peer_;
     std::chrono::milliseconds timeout_;
     std::vector<std::uint8_t> buffer_;
-    std::array<std::uint8_t, 256 * 1024> chunk_{};
+    std::array<std::uint8_t, std::size_t{256} * 1024> chunk_{};
 };
 
 /// Of one document's last change: everything but the stream's number.

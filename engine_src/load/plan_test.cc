@@ -180,7 +180,7 @@ TEST_F(Plans, KeysGoOnFromTurnToTurn) {
     auto cut = access({}, 0, 10);
     for (int i = 0; i < 200; ++i) {
         if (i % 7 == 0) {
-            cut.begin(100 * i, 100 * i + 10);
+            cut.begin(Nanos{100} * i, Nanos{100} * i + 10);
         }
         EXPECT_EQ(text(whole), text(cut));
     }

@@ -37,11 +37,11 @@ TEST(Planted, NamesAreDistinct) {
 }
 
 TEST(Planted, BurnTakesEveryStep) {
-    uint64_t by_hand = 7;
+    uint64_t byHand = 7;
     for (int i = 0; i < 5; ++i) {
-        by_hand = by_hand * 0x9e3779b97f4a7c15u + 1;
+        byHand = byHand * 0x9e3779b97f4a7c15u + 1;
     }
-    EXPECT_EQ(burn(7, 5), by_hand);
+    EXPECT_EQ(burn(7, 5), byHand);
     EXPECT_EQ(burn(7, 0), 7u);
 }
 

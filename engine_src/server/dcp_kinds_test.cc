@@ -102,11 +102,11 @@ struct Facts {
     bool operator==(const Facts&) const = default;
 };
 
-void PrintTo(const Facts& facts, std::ostream* out) {
-    *out << toString(facts.status) << (facts.deleted ? " deleted" : "") << " '" << facts.value
-         << "' flags " << facts.flags << " expiry " << facts.exptime << " datatype "
-         << int{facts.datatype} << " cas " << facts.cas.get() << " seqno " << facts.seqno.get()
-         << " revision " << facts.revision;
+std::ostream& operator<<(std::ostream& out, const Facts& facts) {
+    return out << toString(facts.status) << (facts.deleted ? " deleted" : "") << " '" << facts.value
+               << "' flags " << facts.flags << " expiry " << facts.exptime << " datatype "
+               << int{facts.datatype} << " cas " << facts.cas.get() << " seqno "
+               << facts.seqno.get() << " revision " << facts.revision;
 }
 
 class DcpKinds : public testing::TestWithParam<std::tuple<Kind, uint8_t, From>> {
@@ -172,7 +172,7 @@ class DcpKinds : public testing::TestWithParam<std::tuple<Kind, uint8_t, From>> 
                     appendDcpMessage(out, *message);
                 }
             }
-            idle = out.size() == 0 ? idle + 1 : 0;
+            idle = out.empty() ? idle + 1 : 0;
             ASSERT_LT(idle, 100) << "the stream stands still";
             source_.executor().advance(1ms);
             std::vector<iovec> pieces(out.size() + 1);

@@ -102,7 +102,7 @@ void FrontEndThread::adopt(Fd socket, ConnectionSlot slot, uint64_t id, bool cro
     auto shared =
             std::make_shared<std::pair<Fd, ConnectionSlot>>(std::move(socket), std::move(slot));
     post([this, shared, id, crowded] {
-        auto [fd, mine] = std::move(*shared);
+        auto& [fd, mine] = *shared;
         if (crowded && !closeOldestStranger()) {
             server_.rejectedConnections.fetch_add(1, std::memory_order_relaxed);
             return;

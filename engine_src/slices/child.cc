@@ -97,7 +97,7 @@ struct Launch {
         step(3, dup2(in, STDIN_FILENO) >= 0 && dup2(out, STDOUT_FILENO) >= 0 &&
                         dup2(err, STDERR_FILENO) >= 0);
         step(4, std::signal(SIGPIPE, SIG_DFL) != SIG_ERR &&
-                        sigprocmask(SIG_SETMASK, &none, nullptr) == 0);
+                        (errno = pthread_sigmask(SIG_SETMASK, &none, nullptr)) == 0);
         execve(argv.front(), argv.data(), env.data());
         step(5, false);
         _exit(127);
@@ -122,8 +122,8 @@ std::string readAt(int fd, off_t from, size_t bytes) {
 
 SignalWatch::SignalWatch() {
     const sigset_t set = endSignals();
-    if (sigprocmask(SIG_BLOCK, &set, &before_) != 0) {
-        throwErrno("sigprocmask");
+    if (errno = pthread_sigmask(SIG_BLOCK, &set, &before_); errno != 0) {
+        throwErrno("pthread_sigmask");
     }
     // An arm that is gone is found out by EPIPE.
     std::signal(SIGPIPE, SIG_IGN);
@@ -134,7 +134,7 @@ SignalWatch::SignalWatch() {
 }
 
 SignalWatch::~SignalWatch() {
-    sigprocmask(SIG_SETMASK, &before_, nullptr);
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 
 void SignalWatch::check() const {

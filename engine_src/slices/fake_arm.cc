@@ -8,7 +8,9 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -17,8 +19,6 @@
 #include <thread>
 
 #include "slices/slice_server.h"
-
-extern char** environ;  // NOLINT(readability-identifier-naming)
 
 namespace {
 
@@ -140,7 +140,10 @@ class FakeSource final : public SliceSource {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
     FakeSource source(argc > 1 ? argv[1] : "", argc > 2 ? std::stol(argv[2]) : -1);
     return serveSlices(source, std::cin, std::cout);
+} catch (const std::exception& error) {
+    std::fprintf(stderr, "fake_arm: %s\n", error.what());
+    return 2;
 }

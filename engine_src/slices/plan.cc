@@ -26,7 +26,7 @@ void onlyKeys(const Json& object, const std::string& where, const std::set<std::
     }
     for (const auto& [key, value] : object.items()) {
         if (!known.contains(key)) {
-            refuse(where + "." + key, "there is no such key");
+            refuse(std::string(where).append(".").append(key), "there is no such key");
         }
     }
 }
@@ -70,7 +70,7 @@ ArmPlan parseArm(const Json& json, const std::string& where) {
     }
     const auto environment = get<std::map<std::string, std::string>>(json, where, "env");
     for (const auto& [key, value] : environment) {
-        arm.env.push_back(key + "=" + value);
+        arm.env.push_back(std::string(key).append("=").append(value));
     }
     if (json.contains("cpus") && !json["cpus"].is_null()) {
         arm.cpus = get<std::vector<size_t>>(json, where, "cpus");
