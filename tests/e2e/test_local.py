@@ -74,6 +74,7 @@ def test_every_build_switch_is_compiled_in(real: RealLab) -> None:
     )
 
 
+@pytest.mark.long
 def test_an_aa_run_gives_later_runs_their_noise_floor(real: RealLab) -> None:
     latency = {"type": "latency", "items": 20_000, "dcp": "none"}
     primary = "Latency/Get/p95_us"

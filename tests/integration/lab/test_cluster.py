@@ -158,7 +158,7 @@ def cpu_seconds(samples: Path) -> float:
     return float(last["cpu_user_s"]) + float(last["cpu_sys_s"])
 
 
-@pytest.mark.parametrize("workload", ["pf", "app"])
+@pytest.mark.parametrize("workload", ["pf", pytest.param("app", marks=pytest.mark.long)])
 def test_two_clusters_side_by_side(lab: Lab, tmp_path: Path, artifact: Path, workload: str) -> None:
     document = lab.cluster_document(["lab1", "lab2"], ["lab3"], replicas=1)
     arms = ["same", "base"]

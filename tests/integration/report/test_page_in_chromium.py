@@ -131,7 +131,7 @@ MIDDLE_POINT = """box => {
     [
         ("page", "trials"), ("page", "fragmentation"), ("page", "rates"), ("page", "memory"),
         ("page", "latency-get"), ("page", "histogram-get"), ("rounds_page", "rounds"), ("rounds_page", "spread"),
-        ("many_arms", "noise"),
+        pytest.param("many_arms", "noise", marks=pytest.mark.long),
     ],
 )  # fmt: skip
 def test_every_kind_of_figure_tells_its_points_by_mouse_and_by_keys(

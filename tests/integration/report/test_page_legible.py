@@ -8,6 +8,7 @@ from browsing import contrast, drawn
 from playwright.sync_api import expect as playwright_expect
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(180)]
+LONG = pytest.mark.long  # the same of another page or width
 
 
 A4 = 703  # CSS pixels between margins of 12 mm
@@ -34,9 +35,9 @@ def on_paper(tab):
     assert tab.locator("details:not([open])").count() == 0
 
 
-@pytest.mark.parametrize("width", [390, pytest.param(750, marks=pytest.mark.long), 1400, 2400])
+@pytest.mark.parametrize("width", [390, *(pytest.param(w, marks=LONG) for w in (750, 1400, 2400))])
 @pytest.mark.parametrize(
-    "which", ["page", pytest.param("three_metrics", marks=pytest.mark.long), "rounds_page"]
+    "which", ["page", pytest.param("three_metrics", marks=LONG), "rounds_page"]
 )
 def test_on_paper_nothing_is_cut_and_the_folds_are_open(browser, request, tmp_path, which, width):
     path = request.getfixturevalue(which)
@@ -113,7 +114,7 @@ def test_the_columns_of_results_are_all_seen_on_a_desk(visit):
     assert [(table, room) for table, room in cut if table > room] == []
 
 
-@pytest.mark.parametrize("width", [390, 800, 1400, 2400])
+@pytest.mark.parametrize("width", [390, 1400, *(pytest.param(w, marks=LONG) for w in (800, 2400))])
 def test_three_metrics_are_compared_side_by_side_without_touching(browser, three_metrics, width):
     context = browser.new_context(viewport={"width": width, "height": 900})
     tab = context.new_page()
@@ -181,7 +182,7 @@ ILLEGIBLE = """() => [...document.querySelectorAll('.plot')].flatMap(plot => {
 
 
 @pytest.mark.parametrize("width", [390, 1400])
-@pytest.mark.parametrize("which", ["page", "rounds_page", "many_arms"])
+@pytest.mark.parametrize("which", ["page", "rounds_page", pytest.param("many_arms", marks=LONG)])
 def test_the_words_of_a_chart_are_neither_cut_nor_on_each_other(browser, request, which, width):
     path = request.getfixturevalue(which)
     context = browser.new_context(viewport={"width": width, "height": 900})
@@ -223,7 +224,9 @@ def violations(tab):
     return [(v["id"], v["nodes"][0]["html"][:200]) for v in found.response["violations"]]
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1200, "dark"), (390, "light")])
+@pytest.mark.parametrize(
+    ("width", "scheme"), [(1200, "dark"), pytest.param(390, "light", marks=LONG)]
+)
 def test_axe_finds_no_violation(visit, width, scheme):
     assert violations(visit(width, scheme=scheme, state="trial=4")) == []
 
@@ -268,7 +271,7 @@ BY_COLOUR_ALONE = """() => {
 
 
 @pytest.mark.parametrize("width", [390, 1400])
-@pytest.mark.parametrize("which", ["page", "many_arms"])
+@pytest.mark.parametrize("which", ["page", pytest.param("many_arms", marks=LONG)])
 def test_no_verdict_is_told_by_its_colour_alone(browser, request, which, width):
     context = browser.new_context(viewport={"width": width, "height": 900})
     tab = context.new_page()

@@ -146,6 +146,7 @@ def test_what_does_not_fit_into_memory_runs_alone_and_says_so(lab: Lab) -> None:
     assert "an arm needs" in layout["why"]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)  # a hundred fake programs, each an interpreter of its own
 def test_one_arm_and_twelve_arms_are_ensembles_too(lab: Lab) -> None:
     lab.write_spec(blocks=1, variants={"base": variant()})
@@ -315,8 +316,8 @@ def test_an_arm_that_always_crashes_does_not_cost_the_others_theirs(lab: Lab) ->
     ("behaviour", "says"),
     [
         ({"misses": 3}, "3 misses (limit 0)"),
-        ({"errors": 2}, "2 errors (limit 0): etmpfail 2"),
-        ({"lie": 5000}, "the server"),
+        pytest.param({"errors": 2}, "2 errors (limit 0): etmpfail 2", marks=pytest.mark.long),
+        pytest.param({"lie": 5000}, "the server", marks=pytest.mark.long),
     ],
 )
 def test_a_void_trial_makes_its_whole_cell_be_redone(
@@ -496,7 +497,7 @@ def test_two_runs_in_one_directory(lab: Lab) -> None:
     assert len(stored(lab).trials) == 4
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_precision_ends_the_run_early_or_goes_on(lab: Lab) -> None:
     pf = {**PILLOWFIGHT, "duration": 2, "ramp": 0}
     lab.write_spec(blocks=12, precision="20%", workloads={"pf": pf})
@@ -529,6 +530,7 @@ def test_what_sampling_costs_is_measured_once_at_the_end(lab: Lab) -> None:
     lab.assert_nothing_left()
 
 
+@pytest.mark.long
 def test_a_run_that_was_killed_in_the_sampling_check_does_it_again(lab: Lab) -> None:
     lab.write_spec(blocks=1, sampling_check=True)
     driver = lab.start()

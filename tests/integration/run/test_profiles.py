@@ -39,7 +39,7 @@ def stored(lab: Lab) -> ExperimentData:
 
 
 @pytest.mark.parametrize(
-    "schedule", ["side-by-side", pytest.param("sequential", marks=pytest.mark.slow)]
+    "schedule", ["side-by-side", pytest.param("sequential", marks=pytest.mark.long)]
 )
 def test_each_arm_is_profiled_once_more_at_the_end(lab: Lab, schedule: str) -> None:
     lab.write_spec(workloads={"pf": PROFILED, "other": SHORT}, blocks=1, schedule=schedule)

@@ -137,7 +137,10 @@ def test_an_ephemeral_bucket_with_durable_writes_for_a_time(here: OneHost) -> No
     assert result.facts["steady_seconds"] == 1
 
 
-@pytest.mark.parametrize("how", ["changed", "removed", "binary"])
+@pytest.mark.parametrize(
+    "how",
+    ["changed", *(pytest.param(how, marks=pytest.mark.long) for how in ("removed", "binary"))],
+)
 def test_a_document_that_another_client_spoilt_fails_the_trial(here: OneHost, how: str) -> None:
     def spoil(phase: str, run_dir: Path) -> None:
         if phase != "verify after load":

@@ -99,9 +99,8 @@ def test_a_link_that_goes_in_a_proof_costs_the_proofs(sshd: Sshd, tmp_path: Path
     lab.assert_nothing_left()
 
 
-@pytest.mark.parametrize(
-    "afterwards", ["SamplingCheck", pytest.param("Profiling", marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("afterwards", ["SamplingCheck", "Profiling"])
 def test_a_link_that_goes_behind_the_last_block_costs_what_was_under_way(
     sshd: Sshd, tmp_path: Path, afterwards: str
 ) -> None:

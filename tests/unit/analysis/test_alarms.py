@@ -49,7 +49,7 @@ def worse(nights):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("noise", NOISE)
+@pytest.mark.parametrize("noise", [pytest.param("normal", marks=pytest.mark.long), "heavy"])
 def test_five_specs_alarm_falsely_at_most_once_a_year(rng, noise):
     """Told once, whenever it became known: the alarms of all nights are those of the last (test_history.py)."""
     quiet, year, years = 30, 365, 10  # 0.7 a year in forty; fewer years show more by chance
