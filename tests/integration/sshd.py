@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from perfrunner.spec.cluster import HostSpec
+from tests.support.ports import free_ports
 
 SSHD = "/usr/sbin/sshd"
 ADDRESS = "127.0.0.1"
@@ -88,7 +89,7 @@ def raised_sshd(directory: Path, **options: str) -> Iterator[Sshd]:
         make_key(directory / name)
     shutil.copy(directory / "user_key.pub", directory / "authorized_keys")
     for _ in range(5):  # another process may take the port between its choice and sshd's bind
-        port = _free_port()
+        port = free_ports(1, ADDRESS)
         (directory / "known_hosts").write_text(known_hosts_line(port, directory / "host_key"))
         process = _launch(directory, port, options)
         if _listening(process, port):
@@ -107,13 +108,6 @@ def raised_sshd(directory: Path, **options: str) -> Iterator[Sshd]:
         for pid in sessions:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, 15)
-
-
-def _free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind((ADDRESS, 0))
-        port: int = sock.getsockname()[1]
-        return port
 
 
 def _launch(directory: Path, port: int, options: dict[str, str]) -> subprocess.Popen[bytes]:

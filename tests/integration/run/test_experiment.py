@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -18,6 +17,7 @@ from perfrunner.run.plan.order import PlannedTrial, make_plan
 from perfrunner.spec import load_spec
 from perfrunner.spec.cpus import cpu_list
 from tests.support.fakes import APPEND, PILLOWFIGHT, Driver, Lab, variant
+from tests.support.ports import free_ports
 
 pytestmark = pytest.mark.integration
 
@@ -396,38 +396,28 @@ def test_a_trial_that_takes_too_long_is_ended(lab: Lab) -> None:
 
 
 def test_each_arm_has_a_port_of_its_own_from_the_one_that_the_spec_names(lab: Lab) -> None:
-    port = _two_free_ports()
+    port = free_ports(2)
     lab.write_spec(blocks=1, engine={"vbuckets": 16, "quota_mb": 64, "port": port})
     code, driver = lab.run()
+    assert [t.reason for t in stored(lab).trials if t.status == "failed"] == []
     assert (code, driver.stderr()) == (0, "")
     by_slot = {t.facts["slot"]: t.facts["port"] for t in stored(lab).trials}
     assert by_slot == {1: port, 2: port + 1}
 
 
-def _two_free_ports() -> int:
-    while True:
-        with socket.socket() as one, socket.socket() as other:
-            one.bind(("127.0.0.1", 0))
-            port: int = one.getsockname()[1]
-            with contextlib.suppress(OSError, OverflowError):
-                other.bind(("127.0.0.1", port + 1))
-                return port
-
-
 def test_a_port_in_use_is_refused_before_anything_is_built(lab: Lab) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        lab.write_spec(blocks=1, engine={"vbuckets": 16, "port": port - 1})
+    port = free_ports(2)
+    with socket.create_server(("127.0.0.1", port + 1)):
+        lab.write_spec(blocks=1, engine={"vbuckets": 16, "port": port})
         code, driver = lab.run()
     assert code == 3
-    assert driver.stderr().startswith(f"error: here: port {port} is in use\n"), "the second arm's"
+    second = f"error: here: port {port + 1} is in use\n"
+    assert driver.stderr().startswith(second)
     assert driver.of("BuildProgress") == []
 
 
 def test_a_port_that_is_taken_meanwhile_is_said_clearly(lab: Lab) -> None:
-    port = _two_free_ports()
+    port = free_ports(2)
     lab.write_spec(blocks=1, engine={"vbuckets": 16, "port": port})
     driver = lab.start(fakes={"build_sleep": 1})
     driver.wait_for("BuildProgress")
