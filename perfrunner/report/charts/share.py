@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from multiprocessing.connection import Connection
     from multiprocessing.context import ForkProcess
+    from types import FrameType
 
     Pipe = Connection[Any, Any]
 
@@ -42,6 +43,49 @@ class _Answer(NamedTuple):
     told: str = ""
 
 
+class _Interrupts:
+    """Ctrl-C goes to the handler that there was, once; what follows it, or comes while it is `held`, waits for the end.
+
+    No signal mask: it holds for one thread, any other (a BLAS's pool) takes the signal, and Python's handler runs here.
+    The processes inherit this handler, held: an interrupt is for us, and we end them.
+    """
+
+    def __init__(self) -> None:
+        self.held = True
+        self._waits = False
+        self._before = signal.getsignal(signal.SIGINT)
+        self._handles = (
+            callable(self._before) and threading.current_thread() is threading.main_thread()
+        )
+        if self._handles:
+            signal.signal(signal.SIGINT, self._handle)
+
+    def pass_on(self) -> None:
+        """From now on they are not held; raises for one that waits."""
+        self.held = False
+        if self._waits:
+            self._handle(signal.SIGINT, None)
+
+    def give_back(self) -> None:
+        """The handler that there was is there again; raises for one that waits."""
+        if self._handles:
+            signal.signal(signal.SIGINT, self._before)
+            if self._waits:
+                self._call(None)
+
+    def _handle(self, signum: int, frame: FrameType | None) -> None:
+        del signum
+        if self.held:
+            self._waits = True
+            return
+        self.held, self._waits = True, False
+        self._call(frame)
+
+    def _call(self, frame: FrameType | None) -> None:
+        if callable(self._before):
+            self._before(signal.SIGINT, frame)
+
+
 def share_out(tasks: Sequence[Callable[[], T]], processes: int | None = None) -> list[T]:
     """What each task returns, in their order.
 
@@ -55,9 +99,10 @@ def share_out(tasks: Sequence[Callable[[], T]], processes: int | None = None) ->
             return [task() for task in tasks]
     found: dict[int, T] = {}
     workers: dict[Pipe, ForkProcess] = {}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    interrupts = _Interrupts()
     try:
         _fork(tasks, processes, workers)
+        interrupts.pass_on()
         ahead = iter(range(len(tasks)))
         for pipe in workers:
             _give(pipe, ahead)
@@ -68,10 +113,10 @@ def share_out(tasks: Sequence[Callable[[], T]], processes: int | None = None) ->
                 _give(pipe, ahead)
     finally:
         try:
-            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        finally:  # a second Ctrl-C is raised by the call above or below, and leaves no process
+            interrupts.held = True
+        finally:  # an interrupt that is raised above holds back all that follow it
             _end(workers)
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            interrupts.give_back()
     return [found[index] for index in range(len(tasks))]
 
 
@@ -108,18 +153,12 @@ def _fork(
 ) -> None:
     """Processes that wait for tasks are put into `workers`, by our end of their pipes. None outlives this process."""
     context = get_context("fork")
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:  # they inherit it: an interrupt is for us, and we end them
-        for _ in range(processes):
-            ours, theirs = context.Pipe()
-            process = context.Process(
-                target=_work, args=(tasks, theirs, [*workers, ours]), daemon=True
-            )
-            process.start()
-            workers[ours] = process
-            theirs.close()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    for _ in range(processes):
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_work, args=(tasks, theirs, [*workers, ours]), daemon=True)
+        process.start()
+        workers[ours] = process
+        theirs.close()
 
 
 def _end(workers: dict[Pipe, ForkProcess]) -> None:
