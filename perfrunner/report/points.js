@@ -69,7 +69,9 @@
       if (found) show(found.line.s, found.point.i, found.point.item, found.line.name);
       else hide();
     });
-    zr.on('globalout', hide);
+    // Not the chart's `globalout`, which needs a mouseout: the browser sends none where what was under the pointer has been
+    // drawn anew, as hovering does it.
+    box.addEventListener('mouseleave', hide);
     // Not `click`, which is the browser's: it gives none where the point was redrawn in between, as hovering it does.
     zr.on('mousedown', () => { pressed = at.item; });
     zr.on('mouseup', (e) => { if (at.item && at.item === pressed && e.event.button === 0) act(at.item); });

@@ -147,6 +147,7 @@ def test_every_kind_of_figure_tells_its_points_by_mouse_and_by_keys(
     tab.mouse.move(x, y)
     playwright_expect(hint).to_be_visible()
     playwright_expect(hint).to_contain_text(re.search("<b>(.*?)</b>", tip)[1].replace("&amp;", "&"))
+    tab.evaluate("([x, y]) => document.elementFromPoint(x, y).remove()", [x, y])  # as drawing anew
     tab.mouse.move(2, 2)
     playwright_expect(hint).to_be_hidden()
     plot.focus()
