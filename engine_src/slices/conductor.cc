@@ -1,6 +1,7 @@
 #include "slices/conductor.h"
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -18,6 +19,15 @@ constexpr int kSchema = 1;
 
 double seconds(std::chrono::nanoseconds time) {
     return std::chrono::duration<double>(time).count();
+}
+
+/// The first one's name and how many there are, for one whose filter took none.
+std::string briefly(const std::vector<Offer>& offers) {
+    if (offers.empty()) {
+        return "none";
+    }
+    const auto more = offers.size() - 1;
+    return offers.front().full + (more > 0 ? " and " + std::to_string(more) + " more" : "");
 }
 
 Json planJson(const Plan& plan) {
@@ -134,12 +144,7 @@ class Conductor {
     std::vector<Offer> chosen() {
         std::vector<Offer> first;
         for (const auto& arm : arms_) {
-            std::vector<Offer> own = arm->list();
-            rest(*arm);
-            std::erase_if(own, [&](const Offer& offer) { return !filter_.takes(offer.full); });
-            if (own.empty()) {
-                throw ArmError(arm->name(), "has no benchmark that " + plan_.filter + " takes");
-            }
+            std::vector<Offer> own = taken(*arm);
             if (first.empty()) {
                 first = std::move(own);
             } else if (own != first) {
@@ -147,6 +152,20 @@ class Conductor {
             }
         }
         return first;
+    }
+
+    /// Of one arm; not empty.
+    std::vector<Offer> taken(Arm& arm) const {
+        const std::vector<Offer> all = arm.list();
+        rest(arm);
+        std::vector<Offer> own;
+        std::copy_if(all.begin(), all.end(), std::back_inserter(own),
+                     [&](const Offer& offer) { return filter_.takes(offer.full); });
+        if (own.empty()) {
+            throw ArmError(arm.name(), "has no benchmark that " + plan_.filter + " takes; it has " +
+                                               briefly(all));
+        }
+        return own;
     }
 
     const Plan& plan_;

@@ -169,7 +169,7 @@ TEST(Conductor, TakesWhatTheFilterTakes) {
     EXPECT_THAT(names("real_time|iterations"), testing::ElementsAre("Fake/pure", "Fake/pass"));
     EXPECT_THAT(names("-pa"), testing::ElementsAre("Fake/pure", "Fake/once"));
     const Outcome none = conduct(shortPlan({fake("a")}, "Flake"));
-    EXPECT_THAT(none.failure, HasSubstr("has no benchmark that Flake takes"));
+    EXPECT_THAT(none.failure, HasSubstr("has no benchmark that Flake takes; it has Fake/pure/"));
 }
 
 TEST(Conductor, WhoIsNotInTurnStandsStill) {

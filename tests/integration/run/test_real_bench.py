@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from perfrunner.spec import load_spec
 from perfrunner.spec.allocator import AllocatorSpec
 from perfrunner.spec.cluster import HostSpec
 from perfrunner.spec.metrics import is_metric
+from perfrunner.spec.profiles import profile_names
 from perfrunner.spec.variant import Variant
 from perfrunner.spec.workloads import LatencySpec, MicrobenchSpec
 from perfrunner.workloads import latency, microbench
@@ -211,23 +213,15 @@ def test_front_end_latency_is_measured_in_all_its_phases(artifact: str, tmp_path
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "cursors-to-drop",
-        "flush-persistence-callback",
-        "hashtable-stats-striping",
-        "hashtable-stats-striping-oversubscribed",
-    ],
+    "path", sorted((ROOT / "specs" / "experiments").glob("*.yaml")), ids=lambda path: path.stem
 )
-def test_every_benchmark_that_a_spec_names_exists(artifact: str, tmp_path: Path, name: str) -> None:
-    spec = load_spec(ROOT / "specs" / "experiments" / f"{name}.yaml", [], None)
-    with bench(artifact, tmp_path) as tools:
-        tool = tools.arms[0]
-        for index, workload in enumerate(spec.workloads.values()):
-            assert isinstance(workload, MicrobenchSpec)
-            listed = tool.tool(
-                workload.program,
-                ["--benchmark_list_tests", f"--benchmark_filter={workload.filter}"],
-                output=f"list-{index}",
-            )
-            assert listed.strip(), workload.filter
+def test_the_filters_of_a_bundled_spec_and_its_profiles_take_something(
+    artifact: str, path: Path
+) -> None:
+    for profile in (None, *profile_names(path)):
+        for name, workload in load_spec(path, profile=profile).workloads.items():
+            if isinstance(workload, MicrobenchSpec):
+                program = Path(artifact) / "bin" / workload.program
+                chosen = f"--benchmark_filter={workload.filter}"
+                listed = subprocess.check_output([program, "--benchmark_list_tests", chosen])
+                assert listed.strip(), f"profile {profile}, {name}: {workload.filter}"
