@@ -28,10 +28,14 @@ MEM_USED = "mem_used"
 PAYLOAD = "ep_kv_size"
 MAPPED = "total_heap_bytes"
 STORE = "ep_store_memory"
+ACTIVE = "total_active_bytes"
+RESIDENT = "total_resident_bytes"
 _ALLOCATOR_METRICS = {
     "mapped_bytes": MAPPED,
     "metadata_bytes": "total_metadata_bytes",
     "metadata_thp_pages": "total_metadata_thp",
+    "allocator_frag_bytes": "total_fragmentation_bytes",
+    "retained_bytes": "total_retained_bytes",
     "store_bytes": STORE,
 }
 
@@ -66,6 +70,9 @@ def memory_metrics(run: Sequence[Sample], now: Sample, settled: Sample) -> dict[
         value = now.stat_value(key)
         if value is not None:
             metrics[metric] = value
+    active, resident = now.stat_value(ACTIVE), now.stat_value(RESIDENT)
+    if active is not None and resident is not None:
+        metrics["allocator_rss_bytes"] = resident - active
     held = {
         "rss": rss_p99,
         "rss_plain": plain_p99,

@@ -142,6 +142,9 @@ _ALL = [
         for name, title in {
             "anon_huge_bytes": "memory in transparent huge pages",
             "metadata_bytes": "the allocator's own metadata",
+            "allocator_frag_bytes": "free inside the allocator's pages in use",
+            "allocator_rss_bytes": "resident in the allocator and not in use: metadata, unpurged pages",
+            "retained_bytes": "address space that the allocator keeps without memory",
             "store_bytes": "what the store of a persistent bucket holds in memory",
         }.items()
     ],

@@ -63,6 +63,21 @@ def test_what_the_allocator_does_not_give_is_absent_and_not_zero() -> None:
     assert "fragmentation_rss" in metrics
 
 
+def test_what_the_allocator_holds_is_parted_by_cause() -> None:
+    """Slots that are free in pages in use; what is resident beside those pages; address space alone."""
+    told = {
+        "total_allocated_bytes": 800.0, "total_active_bytes": 1000.0, "total_fragmentation_bytes": 200.0,
+        "total_resident_bytes": 1060.0, "total_retained_bytes": 5000.0,
+    }  # fmt: skip
+    jemalloc = sample(stat={**BASE.stat, **told})
+    metrics = memory_metrics([BASE], jemalloc, BASE)  # of the end of the load, not of the settled
+    assert metrics["allocator_frag_bytes"] == 200
+    assert metrics["allocator_rss_bytes"] == 60
+    assert metrics["retained_bytes"] == 5000
+    half = sample(stat={**BASE.stat, "total_active_bytes": 1000.0})
+    assert "allocator_rss_bytes" not in memory_metrics([BASE], half, BASE)
+
+
 def test_no_sample_of_the_run_is_an_error() -> None:
     with pytest.raises(TrialError, match="no sample"):
         memory_metrics([], BASE, BASE)
@@ -134,6 +149,8 @@ def test_every_figure_of_memory_is_a_metric() -> None:
     full = with_payload(
         stat={
             **BASE.stat, "ep_kv_size": 500.0, "ep_store_memory": 400.0, "total_metadata_thp": 2.0,
+            "total_active_bytes": 1000.0, "total_resident_bytes": 1060.0, "total_retained_bytes": 9.0,
+            "total_fragmentation_bytes": 200.0,
         }
     )  # fmt: skip
     found = memory_metrics([full], full, full)
