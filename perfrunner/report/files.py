@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 # What a page has as pictures, for readers without scripts: its comparison is of HTML anyway.
-STATIC = ("reference", "trials", "fragmentation", "series")
+STATIC = ("reference", "trials", "fragmentation", "heap", "series")
 
 
 def write_charts(

@@ -13,6 +13,7 @@ from perfrunner.report.charts.comparison import comparison_chart
 from perfrunner.report.charts.dots import dots_chart
 from perfrunner.report.charts.forest import forest_chart
 from perfrunner.report.charts.fragmentation import fragmentation_chart
+from perfrunner.report.charts.heap import heap_chart
 from perfrunner.report.charts.latency import latency_chart
 from perfrunner.report.charts.order import order_chart
 from perfrunner.report.charts.rounds import rounds_chart
@@ -120,6 +121,9 @@ def _wanted(report: Report, data: ExperimentData, raw: RawSeries) -> Iterable[_W
     yield _Wanted("fragmentation", "How much memory is held and not used, by every formula?",
            "What each variant holds and does not use, by mapped memory and by RSS, with 95 % intervals",
            True, lambda: fragmentation_chart(comparison))  # fmt: skip
+    yield _Wanted("heap", "Where does the memory lie?",
+           "What is asked for and what the allocator holds besides, by cause, with RSS and mapped memory, by variant",
+           True, lambda: heap_chart(comparison))  # fmt: skip
     yield _Wanted("reference", "Does it agree with what was published? Their change and ours",
            "The changes of the published values and ours with 95 % intervals, line by line",
            True, partial(beside_chart, report))  # fmt: skip

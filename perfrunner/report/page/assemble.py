@@ -41,13 +41,14 @@ SCRIPTS = (
     "page/page.js",
 )
 OF_PROFILES = ("page/flames.js",)
+PICTURED = "heap"  # no chart of the page's own: nothing of it can be chosen
 MOST_WARNINGS = 3  # on the first screen
 
 
 def html_text(
     report: Report, data: ExperimentData, raw: RawSeries, charts: Sequence[Chart], page: Path | None
 ) -> str:
-    """The page. `charts` are the pictures for readers without scripts, `page` where it will be written."""
+    """The page. `charts` are pictures for readers without scripts (PICTURED for all); `page`: where it will lie."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -93,7 +94,8 @@ def html_text(
         profiles=profile_section(report),
         one_sample=ONE_SAMPLE,
         moved=[(m, [_moved(row) for row in m.rows]) for m in report.moved],
-        static=[(c, Markup(c.inline())) for c in charts],
+        always=[(c, Markup(c.inline())) for c in charts if c.name == PICTURED],
+        static=[(c, Markup(c.inline())) for c in charts if c.name != PICTURED],
         facts=flatten(report.facts),
         shared_build=shared_build(report.builds),
         builds=[(b, own_facts(b, report.builds)) for b in report.builds],

@@ -20,6 +20,7 @@ from perfrunner.report.charts import draw_charts
 from perfrunner.report.charts.dots import dots_chart, wrapped
 from perfrunner.report.charts.forest import forest_chart
 from perfrunner.report.charts.fragmentation import fragmentation_chart
+from perfrunner.report.charts.heap import PARTS, heap_chart
 from perfrunner.report.charts.latency import latency_chart
 from perfrunner.report.charts.series import across
 from perfrunner.report.charts.style import PAPER, drawing, inline_svg, svg_bytes
@@ -216,6 +217,34 @@ def test_fragmentation_is_drawn_by_every_formula(make):
     words = [text.get_text() for text in figure.legends[0].get_texts()]
     assert words[-2:] == ["filled: not mem_used", "hollow: not payload"]
     assert len(words) == 9
+
+
+def test_what_the_memory_is_made_of_is_stacked_by_cause(make):
+    """An arm whose allocator does not tell has the part that the bucket is charged for, and its marks."""
+    data = make(blocks=2, void_block=None, workloads=("append",), buckets=("ephemeral",))
+    told = {"allocator_frag_bytes": 300e6, "allocator_rss_bytes": 50e6}
+    memory = {"payload_bytes": 500e6, "mem_used_bytes": 700e6, "rss_bytes": 1100e6}
+    trials = tuple(
+        replace(t, metrics=memory | (told if "jemalloc" in t.variant else {})) for t in data.trials
+    )
+    comparison = build_report(replace(data, trials=trials)).comparison
+    with drawing():
+        figure = heap_chart(comparison)
+    (axes,) = figure.axes
+    bars: dict[int, list[tuple[int, int]]] = {}
+    for bar in axes.patches:
+        ends = (round(bar.get_x() / 1e6), round((bar.get_x() + bar.get_width()) / 1e6))
+        bars.setdefault(round(bar.get_y() + bar.get_height() / 2), []).append(ends)
+    arms = dict(zip(axes.get_yticks(), (t.get_text() for t in axes.get_yticklabels()), strict=True))
+    asked, held = [(0, 500), (500, 700)], [(700, 1000), (1000, 1050)]
+    assert {arms[y]: parts for y, parts in bars.items()} == {
+        arm: asked + held if "jemalloc" in arm else asked for arm in arms.values()
+    }
+    assert {x for line in axes.get_lines() for x in line.get_xdata()} == {1100e6}
+    words = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert words == [*(told for told, _ in PARTS.values()), "RSS", "mapped"]
+    silent = tuple(replace(t, metrics=memory) for t in data.trials)
+    assert heap_chart(build_report(replace(data, trials=silent)).comparison) is None
 
 
 def test_a_metric_at_another_moment_has_no_chart_of_its_own(make):

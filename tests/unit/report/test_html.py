@@ -7,6 +7,7 @@ import hashlib
 import html
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -58,6 +59,19 @@ def test_every_element_is_closed_and_every_result_is_there(page, report):
         for clause in sentence.clauses:
             assert clause.text in text
     assert sum(tag == "svg" for tag, _ in outline.tags) == 5  # for readers without scripts
+
+
+def test_what_the_memory_is_made_of_is_pictured_with_scripts_too(make, tmp_path):
+    data = make(blocks=2, void_block=None, workloads=("append",), buckets=("ephemeral",))
+    assert 'id="chart-heap"' not in write_html(build_report(data), data, tmp_path / "a").read_text()
+    told = {"allocator_frag_bytes": 3e6, "allocator_rss_bytes": 1e6}
+    data = replace(data, trials=tuple(replace(t, metrics=t.metrics | told) for t in data.trials))
+    text = write_html(build_report(data), data, tmp_path / "b").read_text()
+    before, without_scripts = text.split("<noscript>")
+    assert before.count('id="chart-heap"') == 1
+    assert "free inside pages in use" in before.split('id="chart-heap"')[1]
+    assert 'id="chart-heap"' not in without_scripts
+    assert 'id="chart-series-memory"' in without_scripts
 
 
 def test_only_its_own_scripts_may_run(page):
