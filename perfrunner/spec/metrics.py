@@ -143,7 +143,7 @@ _ALL = [
             "anon_huge_bytes": "memory in transparent huge pages",
             "metadata_bytes": "the allocator's own metadata",
             "allocator_frag_bytes": "free inside the allocator's pages in use",
-            "allocator_rss_bytes": "resident in the allocator and not in use: metadata, unpurged pages",
+            "allocator_rss_bytes": "the allocator's metadata and pages not purged yet",
             "retained_bytes": "address space that the allocator keeps without memory",
             "store_bytes": "what the store of a persistent bucket holds in memory",
         }.items()

@@ -18,9 +18,10 @@ PARTS = {
     "payload": ("payload", ARMS[11]),
     "charged": ("charged besides: rounding, hash table, checkpoints", ARMS[5]),
     "frag": ("free inside pages in use", ARMS[4]),
-    "kept": ("metadata and unpurged pages", ARMS[7]),
+    "kept": ("metadata, and pages not purged yet", ARMS[7]),
 }
-# No part of a bar: RSS has also what is charged to no bucket; of what is mapped not all was ever touched.
+# No part of a bar: RSS has also what is charged to no bucket, and no lazily freed pages; of what is mapped not all was
+# ever touched.
 MARKS: dict[str, tuple[str, dict[str, Any]]] = {
     "rss_bytes": ("RSS", {"marker": "|", "markersize": 11, "markeredgewidth": 2.0}),
     "mapped_bytes": ("mapped", {"marker": "D", "markersize": 4, "markerfacecolor": PAPER}),
@@ -60,9 +61,9 @@ def _parts(comparison: Comparison, cell: Cell, variant: str) -> dict[str, float]
             "mem_used_bytes", "payload_bytes", "allocator_frag_bytes", "allocator_rss_bytes",
         )
     )  # fmt: skip
-    if used is None:
+    if used is None or payload is None:
         return {}
-    told = {"payload": payload, "charged": used - (payload or 0.0), "frag": frag, "kept": kept}
+    told = {"payload": payload, "charged": used - payload, "frag": frag, "kept": kept}
     return {part: value for part, value in told.items() if value is not None}
 
 

@@ -192,6 +192,9 @@ def inline_svg(svg: bytes, name: str, label: str) -> str:
     text = svg.decode()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
+    text = re.sub(
+        r"(<style[^>]*>)\*\{", r"\1svg.chart *{", text
+    )  # else it is of the page's own charts, too
     text = re.sub(r'\bid="', f'id="{name}-', text)
     text = re.sub(r'href="#', f'href="#{name}-', text)
     text = re.sub(r"url\(#", f"url(#{name}-", text)

@@ -64,12 +64,14 @@ def test_every_element_is_closed_and_every_result_is_there(page, report):
 def test_what_the_memory_is_made_of_is_pictured_with_scripts_too(make, tmp_path):
     data = make(blocks=2, void_block=None, workloads=("append",), buckets=("ephemeral",))
     assert 'id="chart-heap"' not in write_html(build_report(data), data, tmp_path / "a").read_text()
-    told = {"allocator_frag_bytes": 3e6, "allocator_rss_bytes": 1e6}
+    told = {"payload_bytes": 1e6, "allocator_frag_bytes": 3e6, "allocator_rss_bytes": 1e6}
     data = replace(data, trials=tuple(replace(t, metrics=t.metrics | told) for t in data.trials))
     text = write_html(build_report(data), data, tmp_path / "b").read_text()
     before, without_scripts = text.split("<noscript>")
     assert before.count('id="chart-heap"') == 1
     assert "free inside pages in use" in before.split('id="chart-heap"')[1]
+    styles = re.findall(r"<style type[^>]*>(.*?)</style>", before.split('id="chart-heap"')[1])
+    assert [style.split("{")[0] for style in styles] == ["svg.chart *"]  # none of the page's own
     assert 'id="chart-heap"' not in without_scripts
     assert 'id="chart-series-memory"' in without_scripts
 
