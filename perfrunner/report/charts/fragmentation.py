@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from perfrunner.report.charts.dots import line_height, wrapped
-from perfrunner.report.charts.style import ARMS, FAINT, GRID, PAPER, WIDTH, new_figure
+from perfrunner.report.charts.style import ARMS, FAINT, GRID, PAPER, panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,16 +37,11 @@ def fragmentation_chart(comparison: Comparison) -> Figure | None:
     shown = [
         h for h in HELD if any(f"{stem}_{h}" == name for stem in ASKED for _, name in measured)
     ]
-    columns = min(2, len(cells))
-    lines = -(-len(cells) // columns)
     variants = comparison.variants
     a_line = max(line_height(variants), MARK_HEIGHT * len(shown) + 0.05)
-    figure = new_figure(WIDTH, lines * (0.6 + a_line * len(variants)) + 1.1)
-    grid = figure.subplots(lines, columns, squeeze=False, sharey=True)
-    for axes, cell in zip(grid.flat, cells, strict=False):
+    figure, every = panels(len(cells), 0.6 + a_line * len(variants), legend=0.9, share_y=True)
+    for axes, cell in zip(every, cells, strict=True):
         _panel(axes, cell, comparison, shown)
-    for spare in list(grid.flat)[len(cells) :]:
-        spare.set_visible(False)
     figure.supxlabel(
         "share of what is held that is not used, % (lower is better), mean and 95 % interval",
         fontsize=8.5,

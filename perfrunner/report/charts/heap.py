@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from perfrunner.report.charts.dots import line_height, wrapped
-from perfrunner.report.charts.style import ARMS, INK, PAPER, WIDTH, new_figure, number_axis
+from perfrunner.report.charts.style import ARMS, INK, PAPER, number_axis, panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,14 +38,10 @@ def heap_chart(comparison: Comparison) -> Figure | None:
     if not cells:
         return None
     variants = comparison.variants
-    columns = min(2, len(cells))
-    lines = -(-len(cells) // columns)
-    figure = new_figure(WIDTH, lines * (0.6 + line_height(variants) * len(variants)) + 1.1)
-    grid = figure.subplots(lines, columns, squeeze=False, sharey=True)
-    for axes, cell in zip(grid.flat, cells, strict=False):
+    height = 0.6 + line_height(variants) * len(variants)
+    figure, every = panels(len(cells), height, legend=0.9, share_y=True)
+    for axes, cell in zip(every, cells, strict=True):
         _panel(axes, cell, comparison)
-    for spare in list(grid.flat)[len(cells) :]:
-        spare.set_visible(False)
     figure.supxlabel(
         "bytes at the end of the load (RSS: its p99), mean of the trials", fontsize=8.5
     )

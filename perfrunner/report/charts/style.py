@@ -112,13 +112,13 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def panels(
-    count: int, height: float, *, legend: float = 0.0, columns: int = 2
+    count: int, height: float, *, legend: float = 0.0, columns: int = 2, share_y: bool = False
 ) -> tuple[Figure, list[Axes]]:
-    """`count` axes in rows of at most `columns`; `height` inches a row, `legend` besides."""
+    """`count` axes in rows of at most `columns`; `height` inches a row, `legend` besides. `share_y`: one y axis."""
     columns = min(columns, count)
     lines = -(-count // columns)
     figure = new_figure(WIDTH, height * lines + legend + 0.2)
-    grid = figure.subplots(lines, columns, squeeze=False)
+    grid = figure.subplots(lines, columns, squeeze=False, sharey=share_y)
     axes = list(grid.flat)
     for spare in axes[count:]:
         spare.set_visible(False)
@@ -192,9 +192,8 @@ def inline_svg(svg: bytes, name: str, label: str) -> str:
     text = svg.decode()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
-    text = re.sub(
-        r"(<style[^>]*>)\*\{", r"\1svg.chart *{", text
-    )  # else it is of the page's own charts, too
+    # else the rule is of the page's own charts, too
+    text = re.sub(r"(<style[^>]*>)\*\{", r"\1svg.chart *{", text)
     text = re.sub(r'\bid="', f'id="{name}-', text)
     text = re.sub(r'href="#', f'href="#{name}-', text)
     text = re.sub(r"url\(#", f"url(#{name}-", text)
