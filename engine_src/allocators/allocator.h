@@ -1,8 +1,8 @@
-// What the process's allocator says of itself: the proof step and the memory statistics read it,
-// nothing else.
+// What the process's allocator reports about itself. Only the settings check and the memory
+// statistics read it.
 //
 // One implementation is linked per program (system_allocator.cc or jemalloc_allocator.cc); callers
-// never know which.
+// cannot tell which.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace kv::allocator {
 
-/// Process-wide figures in bytes. A figure that this allocator cannot give is empty, never 0.
+/// Process-wide figures in bytes. A figure that this allocator does not provide is empty, never 0.
 struct Stats {
     std::optional<uint64_t> allocated;  ///< handed out to the program
     std::optional<uint64_t> active;     ///< pages that hold at least one allocation
@@ -25,22 +25,22 @@ struct Stats {
     std::optional<uint64_t> metadataThp;  ///< number of 2 MiB huge pages backing metadata
 };
 
-/// As asked at build time, e.g. "jemalloc-5.1.0" or "system".
+/// The name as given at build time, e.g. "jemalloc-5.1.0" or "system".
 std::string name();
 
-/// As the allocator itself says, e.g. "5.1.0-0-g61efbda7..." or "glibc 2.36".
+/// The version as the allocator reports it, e.g. "5.1.0-0-g61efbda7..." or "glibc 2.36".
 std::string version();
 
 /// Environment variable that carries the options string; empty when the allocator takes none.
 std::string confEnv();
 
-/// Every option this allocator knows, with the value that it reads back now ("opt.narenas" -> "8").
+/// Returns every option that this allocator knows, with its current value ("opt.narenas" -> "8").
 std::vector<std::pair<std::string, std::string>> options();
 
-/// Fresh figures; thread-safe, costs microseconds (jemalloc merges its arenas).
+/// Returns fresh figures. Thread-safe; costs microseconds (jemalloc merges its arenas).
 Stats stats();
 
-/// Gives free pages back to the system at once where the allocator can (jemalloc purge, glibc
+/// Returns free pages to the system at once if the allocator can (jemalloc purge, glibc
 /// malloc_trim).
 void purge();
 

@@ -14,8 +14,8 @@ TEST(Allocator, TestsRunOnTheSystemAllocator) {
     EXPECT_TRUE(options().empty()) << "glibc cannot read its tunables back";
 }
 
-#ifndef KV_SANITIZED  // their malloc counts nothing for mallinfo2
-TEST(Allocator, CountsWhatTheProgramHolds) {
+#ifndef KV_SANITIZED  // the sanitizers' malloc counts nothing for mallinfo2
+TEST(Allocator, CountsTheProgramsAllocations) {
     const auto before = stats();
     ASSERT_TRUE(before.allocated && before.mapped);
     std::vector<std::unique_ptr<char[]>> held;
@@ -29,7 +29,7 @@ TEST(Allocator, CountsWhatTheProgramHolds) {
 }
 #endif
 
-TEST(Allocator, LeavesOutFiguresThatItCannotGive) {
+TEST(Allocator, OmitsUnknownFigures) {
     EXPECT_FALSE(stats().metadataThp);
     EXPECT_FALSE(stats().retained);
 }

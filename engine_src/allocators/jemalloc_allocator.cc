@@ -36,8 +36,8 @@ struct Option {
     Kind kind;
 };
 
-// The union of what 4.5.0 .. 5.3.1 document; a version that lacks one answers ENOENT and the option
-// is left out.
+// The union of the documented options of 4.5.0 .. 5.3.1; a version without an option answers
+// ENOENT, and the option is left out.
 constexpr std::array kOptions{
         Option{"opt.abort", Kind::Boolean},
         Option{"opt.abort_conf", Kind::Boolean},
@@ -137,7 +137,7 @@ std::vector<std::pair<std::string, std::string>> options() {
             found.emplace_back(option.name, *std::move(value));
         }
     }
-    // Not options but what became of them: threads can fail to start, arenas are capped.
+    // Not options but their effects: threads can fail to start, arenas are capped.
     if (bool running = false; readInto("background_thread", running) == 0) {
         found.emplace_back("active.background_thread", running ? "true" : "false");
     }

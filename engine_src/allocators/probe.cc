@@ -1,5 +1,5 @@
-// allocator_probe: prints what the linked allocator says of itself; a quick look at a build, and
-// the allocators' own test.
+// allocator_probe: prints what the linked allocator reports about itself; for a quick look at a
+// build, and as the allocators' test.
 #include <cstdio>
 #include <memory>
 #include <vector>

@@ -13,7 +13,7 @@
 namespace kv::allocator {
 namespace {
 
-/// File name of what defines `malloc` in this process.
+/// Returns the file name of the library that defines `malloc` in this process.
 std::string mallocLibrary() {
     Dl_info found{};
     if (::dladdr(::dlsym(RTLD_DEFAULT, "malloc"), &found) == 0 || found.dli_fname == nullptr) {
@@ -24,8 +24,7 @@ std::string mallocLibrary() {
 
 }  // namespace
 
-/// Says so when a library that was preloaded (LD_PRELOAD, /etc/ld.so.preload) brings its own
-/// malloc.
+/// Also reports a preloaded library (LD_PRELOAD, /etc/ld.so.preload) that brings its own malloc.
 std::string name() {
     // glibc's, by its new and its old name, and the sanitizers', which no measured build has
     constexpr std::array<std::string_view, 5> kExpected{"libc.so", "libc-", "libasan.", "libtsan.",

@@ -69,7 +69,7 @@ std::string pbkdf2(Digest digest, std::string_view password, std::string_view sa
 }
 
 std::string toBase64(std::string_view bytes) {
-    std::string out((bytes.size() + 2) / 3 * 4 + 1, '\0');  // EVP writes a terminator too
+    std::string out((bytes.size() + 2) / 3 * 4 + 1, '\0');  // EVP also writes a terminator
     const int length = EVP_EncodeBlock(raw(out), raw(bytes), static_cast<int>(bytes.size()));
     out.resize(static_cast<size_t>(length));
     return out;
@@ -88,7 +88,7 @@ std::optional<std::string> fromBase64(std::string_view text) {
     }
     const size_t padding = text.ends_with("==") ? 2 : (text.ends_with('=') ? 1 : 0);
     out.erase(out.size() - padding);
-    // EVP tolerates white space and stray bits: only what encodes back to the same text is
+    // EVP tolerates white space and stray bits, so only text that encodes back to itself is
     // accepted.
     if (toBase64(out) != text) {
         return std::nullopt;

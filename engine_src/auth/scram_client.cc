@@ -14,7 +14,6 @@ constexpr size_t kNonceBytes = 18;
 constexpr std::array kScram{std::pair{"SCRAM-SHA512", crypto::Digest::Sha512},
                             std::pair{"SCRAM-SHA256", crypto::Digest::Sha256},
                             std::pair{"SCRAM-SHA1", crypto::Digest::Sha1}};
-constexpr std::string_view kPlain = "PLAIN";
 
 crypto::Digest digestOf(std::string_view mechanism) {
     for (const auto& [name, digest] : kScram) {
@@ -33,7 +32,7 @@ std::string decode64(std::string_view text) {
     return *std::move(bytes);
 }
 
-/// The attribute `name` of "a=..,b=..".
+/// Returns the attribute `name` of "a=..,b=..".
 std::string_view attribute(std::string_view message, char name) {
     while (!message.empty()) {
         const auto comma = message.find(',');
@@ -83,13 +82,7 @@ std::string bestMechanism(std::string_view offered) {
             return name;
         }
     }
-    return isOffered(kPlain) ? std::string(kPlain) : std::string{};
-}
-
-std::string plainMessage(std::string_view user, std::string_view password) {
-    std::string out(1, '\0');
-    out.append(user).append(1, '\0').append(password);
-    return out;
+    return {};
 }
 
 ScramClient::ScramClient(std::string_view mechanism, std::string_view user,

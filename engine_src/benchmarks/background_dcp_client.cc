@@ -6,7 +6,7 @@ namespace kv::bench {
 
 namespace {
 constexpr uint32_t kOpaque = 1;
-/// That a run makes: add, replace and delete.
+/// Seqnos of a document in a run: add, replace and delete.
 constexpr uint64_t kSeqnosPerDocument = 3;
 }  // namespace
 
@@ -43,7 +43,7 @@ BackgroundDcpClient::~BackgroundDcpClient() {
     stop_ = true;
     wake();
     thread_.join();
-    // Items that the stream still holds are the bucket's.
+    // The bucket owns the items that the stream still holds.
     const BucketMemoryGuard guard(bucket_.memory());
     for (const auto& stream : producer_.streams()) {
         producer_.removeStream(stream->vbid());

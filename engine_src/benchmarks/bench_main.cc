@@ -1,8 +1,8 @@
-// main() of every micro-benchmark: Google Benchmark's, with what this binary was built with in the
-// report's context, so that the proof step can read it back ("build.cursor_drop": "compare",
-// "allocator.name": "system").
+// main() of every micro-benchmark: Google Benchmark's, with the build settings of this binary in
+// the report's context, so that the settings check can read them back ("build.cursor_drop":
+// "compare", "allocator.name": "system").
 //
-// With --slices as its only argument it runs nothing by itself, but answers a conductor
+// With --slices as its only argument it runs nothing by itself but answers a conductor
 // (slices/README.md).
 #include <benchmark/benchmark.h>
 
@@ -29,7 +29,8 @@ int main(int argc, char** argv) {
         return 2;
     }
     benchmark::RunSpecifiedBenchmarks();
-    // Not left to the end of the process: a store must go before what its library keeps.
+    // Not left to the end of the process: a store must be closed before the static data of its
+    // library is destroyed.
     kv::bench::Pass::current().close();
     benchmark::Shutdown();
     return 0;

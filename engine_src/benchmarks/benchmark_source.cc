@@ -23,7 +23,7 @@ using slices::Slice;
 constexpr std::string_view kIterations = "iterations:";
 constexpr std::string_view kManual = "manual_time";
 
-/// Keeps the one run that it is told of.
+/// Stores the one run that is reported to it.
 class OneRun final : public benchmark::BenchmarkReporter {
   public:
     bool ReportContext(const Context& /*context*/) override { return true; }
@@ -41,7 +41,7 @@ class OneRun final : public benchmark::BenchmarkReporter {
     std::vector<Run> runs_;
 };
 
-/// The library's flags can be set by its command line only.
+/// The library's flags can only be set by its command line.
 void setFlag(std::string flag) {
     std::string program = "slices";
     std::array<char*, 3> argv{program.data(), flag.data(), nullptr};
@@ -49,7 +49,7 @@ void setFlag(std::string flag) {
     benchmark::Initialize(&argc, argv.data());
 }
 
-/// Full names, with the library's bookkeeping in them.
+/// Returns the full names, including the library's bookkeeping.
 std::vector<std::string> listAll() {
     setFlag("--benchmark_list_tests=true");
     OneRun reporter;
@@ -64,7 +64,8 @@ std::vector<std::string> listAll() {
     return all;
 }
 
-/// `full` between its slashes, but for its family: "iterations:9", "real_time", "threads:2".
+/// Returns the parts of `full` between slashes, without its family: "iterations:9", "real_time",
+/// "threads:2".
 std::vector<std::string> extras(const std::string& full, const std::string& family) {
     std::vector<std::string> parts;
     std::istringstream rest(full.substr(std::min(full.size(), family.size() + 1)));
@@ -79,7 +80,7 @@ bool isBookkeeping(std::string_view part) {
            part == "process_time" || part == kManual;
 }
 
-/// The family's name and what tells its benchmarks apart.
+/// Returns the family's name and the part that distinguishes its benchmarks.
 std::string plainName(const std::string& full, const std::string& family) {
     std::string name = family;
     for (const std::string& part : extras(full, family)) {
@@ -90,7 +91,8 @@ std::string plainName(const std::string& full, const std::string& family) {
     return name;
 }
 
-/// The registration whose name begins `full`; names of families may begin each other.
+/// Returns the registration whose name begins `full`; the name of one family may begin that of
+/// another.
 const Registered& familyOf(const std::string& full) {
     const Registered* found = nullptr;
     for (const Registered& each : registered()) {
@@ -110,7 +112,7 @@ struct Known {
     const Registered* family;
 };
 
-/// Asked for once: registration is over when main() runs.
+/// Computed once: registration is over when main() runs.
 const std::vector<Known>& known() {
     static const std::vector<Known> kAll = [] {
         std::vector<Known> all;
@@ -135,7 +137,7 @@ const Known& find(const std::string& name) {
     return *found;
 }
 
-/// A regular expression that only this text matches.
+/// Returns a regular expression that matches only this text.
 std::string exactly(const std::string& text) {
     std::string expression = "^";
     for (const char c : text) {
@@ -147,7 +149,7 @@ std::string exactly(const std::string& text) {
     return expression + "$";
 }
 
-/// What the library calls it when its family has so many iterations.
+/// Returns the library's name of a benchmark whose family has this number of iterations.
 std::string fullName(const Known& benchmark, int64_t iterations) {
     const std::string& family = benchmark.family->family;
     std::string name = family + "/" + std::string(kIterations) + std::to_string(iterations);
@@ -198,7 +200,7 @@ Slice BenchmarkSource::run(const std::string& name, int64_t iterations) {
         throw std::runtime_error(name + ": " + run.error_message);
     }
     Slice slice{.iterations = run.iterations, .realNs = run.real_accumulated_time * 1e9};
-    // Timed by hand: the library counts the CPU time of the whole loop, set-up included.
+    // Timed manually: the library counts the CPU time of the whole loop, including set-up.
     if (run.run_name.time_type != kManual) {
         slice.cpuNs = run.cpu_accumulated_time * 1e9;
     }

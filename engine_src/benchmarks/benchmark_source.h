@@ -1,5 +1,5 @@
-// The registered Google Benchmarks as slices: one run of the library for each, with the number of
-// iterations given, so that nothing is spent on a search for it.
+// The registered Google Benchmarks as slices: one run of the library for each, with the given
+// number of iterations, so that no time is spent on a search for it.
 #pragma once
 
 #include <string>
@@ -15,11 +15,11 @@ class BenchmarkSource final : public slices::SliceSource {
     std::vector<std::pair<std::string, std::string>> context() override;
     std::vector<slices::Offer> offers() override;
     slices::Slice run(const std::string& name, int64_t iterations) override;
-    /// "null": a slice's answer says all.
+    /// "null": the answer to a slice contains everything.
     std::string report() override { return "null"; }
 
   private:
-    std::string name_;  ///< whose pass may be under way
+    std::string name_;  ///< the name of the current pass
 };
 
 }  // namespace kv::bench

@@ -1,5 +1,5 @@
-// What this program was built with, as every report of a benchmark says it: {"build.ht_stats",
-// "core"}, {"allocator.name", "system"}. The proof step reads it back.
+// The build settings of this program, as every report of a benchmark contains them:
+// {"build.ht_stats", "core"}, {"allocator.name", "system"}. The settings check reads them back.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// CheckpointBench: what a front-end writer waits for while slow cursors are looked for and old
+// CheckpointBench: the time that a front-end writer waits while slow cursors are searched and old
 // checkpoints removed.
 //
 //   GetCursorsToDrop/N
@@ -8,20 +8,21 @@
 //   ExtractClosedUnrefCheckpoints/N
 //       the removal of the N-1 closed ones, without freeing them (historic)
 //   GetCursorsToDropCold/N, ExtractClosedUnrefCheckpointsCold/N
-//       the same two, once after all caches were emptied: what a growth with N owes to them
+//       the same two, once after all caches were emptied: the part of a growth with N that they
+//       cause
 //   QueueDirtyWithManyClosedUnrefCheckpoints/N
 //       queueDirty while a thread persists and removes, N checkpoints at the start (historic)
 //   QueueDirtyBesideCursorSearch/N
-//       queueDirty while a thread asks again and again which cursors to drop, and a slow cursor
-//       keeps all of the N checkpoints: what the search costs the front end
+//       queueDirty while a thread searches for cursors to drop repeatedly, and a slow cursor keeps
+//       all of the N checkpoints: the cost of the search for the front end
 //
-// The queueDirty times are of the call alone, each timed by itself: mean, and p50_us, p95_us,
+// The queueDirty times are those of single calls, each timed separately: mean, and p50_us, p95_us,
 // p99_us as counters.
 //
-// Where this differs from the historic benchmark: GetCursorsToDrop changes nothing, so it runs as
+// Differences from the historic benchmark: GetCursorsToDrop changes nothing, so it runs as
 // often as the timer needs instead of once (a single run of 6 us was the cost of
-// Pause/ResumeTiming); the answer is non-empty too; extraction is timed by hand and the empty
-// timer's cost subtracted; the removal thread works until the writer is done.
+// Pause/ResumeTiming); the answer is also non-empty; extraction is timed manually, and the cost of
+// an empty section is subtracted; the removal thread works until the writer is done.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -80,7 +81,7 @@ Log& kept(const std::string& name, int64_t length, Make make) {
 }
 
 void getCursorsToDrop(benchmark::State& state, size_t checkpoints, size_t lagging) {
-    // Nothing that is timed changes it: any number of runs may share it.
+    // The timed code does not change it, so any number of runs may share it.
     Log& log = kept("drop/" + std::to_string(checkpoints) + "/" + std::to_string(lagging), 0, [&] {
         auto made = std::make_unique<Log>();
         for (size_t c = 0; c < lagging; ++c) {
@@ -121,7 +122,7 @@ void getCursorsToDropCold(benchmark::State& state, size_t checkpoints) {
 enum class Caches { AsTheyAre, Cold };
 
 void extractClosedUnref(benchmark::State& state, size_t checkpoints, Caches caches) {
-    bench::Pass::current().close();  // what another benchmark left does not lie about in the heap
+    bench::Pass::current().close();  // the remains of another benchmark must not stay in the heap
     std::optional<bench::ColdCaches> cold;
     if (caches == Caches::Cold) {
         cold.emplace();
@@ -164,8 +165,8 @@ class CallTimes {
 /// Writes of a pass of queueDirty: each adds a checkpoint, in both variants equally many.
 constexpr int64_t kWrites = 20'000;
 
-/// The timed loop: one queueDirty an iteration, `gap` apart, while another thread does `beside`
-/// again and again. Keys from number `first` on.
+/// The timed loop: one queueDirty per iteration, `gap` apart, while another thread runs `beside`
+/// repeatedly. Keys from number `first` on.
 template <class Beside>
 void queueDirtyBeside(benchmark::State& state, Log& log, size_t first, std::chrono::nanoseconds gap,
                       Beside beside) {
@@ -218,8 +219,8 @@ void queueDirtyBesideCursorSearch(benchmark::State& state, size_t checkpoints) {
         made->persistAll();
         return made;
     });
-    // Room between two searches, and between two writes: neither thread keeps the lock from the
-    // other by taking it again at once.
+    // Pauses between searches and between writes: neither thread keeps the lock from the other by
+    // taking it again at once.
     queueDirtyBeside(state, log, checkpoints, std::chrono::microseconds(5), [&] {
         auto found = log.manager().removal().getListOfCursorsToDrop();
         benchmark::DoNotOptimize(found);
@@ -247,9 +248,7 @@ void registerAll() {
         bench::add(numbered("ExtractClosedUnrefCheckpoints/", n), extractClosedUnref, n,
                    Caches::AsTheyAre)
                 ->UseManualTime()
-                ->Iterations(
-                        n > 1'000 ? 20
-                                  : 500);  // by the set-up's cost, which manual time does not see
+                ->Iterations(n > 1'000 ? 20 : 500);  // bounds the set-up, which is not timed
         bench::add(numbered("GetCursorsToDropCold/", n), getCursorsToDropCold, n)
                 ->UseManualTime()
                 ->Iterations(kColdRuns);

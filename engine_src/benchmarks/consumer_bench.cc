@@ -34,9 +34,9 @@ class Receiver {
             consumer_.addStream(vbid, 1);
         }
     }
-    /// What the task does.
+    /// Runs the work of the task.
     bool drain() { return consumer_.processBuffered(now_); }
-    /// What a message begins with, of one stream after the other.
+    /// Looks up the stream of a message, of one stream after the other.
     std::shared_ptr<dcp::PassiveStream> lookUp() {
         next_ = (next_ + step_) % kSlots;
         return consumer_.findStream(Vbid{static_cast<uint16_t>(next_)});
@@ -58,14 +58,13 @@ class Receiver {
     size_t next_ = 0;
 };
 
-/// Nothing that is timed changes it: any number of runs may share it.
+/// The timed code does not change it, so any number of runs may share it.
 Receiver& receiverOf(size_t streams) {
     return bench::Pass::current().open<Receiver>(
             std::to_string(streams), 0, [&] { return std::make_unique<Receiver>(streams); });
 }
 
-/// A thread that does something again and again while this lives, on a CPU of its own where there
-/// are two.
+/// A thread that repeats a function while this object lives, on another CPU if there are two.
 class Beside {
   public:
     template <class Work>

@@ -1,16 +1,16 @@
-// FlushVBucket: what one flush of a vBucket costs, in memory and in time.
+// FlushVBucket: the cost of one flush of a vBucket, in memory and in time.
 //
-//   FlushVBucket/<store>/<mode>/<items>   store: rocksdb, rocksdb-fsync (an fsync at every commit),
-//   or discard, which takes
-//                                         the documents and drops them: what is left is the
-//                                         flusher's own share mode: insert (an empty vBucket) or
-//                                         replace (every key is stored already)
-// Keys "key<i>", values of one byte, as historically. Counters: PeakFlushBytes is the highest heap
+//   FlushVBucket/<store>/<mode>/<items>
+//   store: rocksdb, rocksdb-fsync (an fsync at every commit), or discard, which takes the documents
+//          and drops them: the rest is the flusher's own share
+//   mode:  insert (an empty vBucket) or replace (every key is already stored)
+//
+// Keys are "key<i>", values one byte, as historically. Counters: PeakFlushBytes is the highest heap
 // use during the flush above that right before it, PeakBytesPerItem the same per item.
 //
-// Where this differs from the historic benchmark: the peak is reset right before the timed part of
-// every iteration, so that neither the load nor an earlier iteration leaks into it, and the largest
-// of all iterations is reported; every size but the largest runs more than once.
+// Difference from the historic benchmark: the peak is reset right before the timed part of every
+// iteration, so that neither the load nor an earlier iteration leaks into it, and the largest of
+// all iterations is reported; every size but the largest runs more than once.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -34,8 +34,8 @@ namespace {
 
 constexpr Vbid kVbid{0};
 
-/// Takes every transaction and keeps nothing. Says of each key that it was, or was not, stored
-/// before.
+/// A store that takes every transaction and keeps nothing. It answers for each key that it was, or
+/// was not, stored before.
 class DiscardStore final : public KVStore {
   public:
     explicit DiscardStore(bool known) : known_(known) {}
@@ -62,14 +62,16 @@ class DiscardStore final : public KVStore {
     KVStoreStats stats() override { return {}; }
 
   private:
-    bool read(Vbid, std::string_view, std::string&, StoredDoc&) override { return false; }
+    Lookup read(Vbid, std::string_view, Reads, std::string&, StoredDoc&) override {
+        return Lookup::Missing;
+    }
     bool known_;
 };
 
 enum class Store { Rocks, RocksFsync, Discard };
 enum class Mode { Insert, Replace };
 
-/// One vBucket whose flusher runs when it is told to.
+/// One vBucket whose flusher runs on request.
 class Node {
   public:
     Node(Store store, Mode mode, size_t items) : items_(items) {
@@ -105,7 +107,7 @@ class Node {
         std::filesystem::remove_all(directory_);
     }
 
-    /// An empty vBucket, in memory and in the store.
+    /// Empties the vBucket, in memory and in the store.
     void reset() {
         bucket_->setVBucketState(kVbid, VbState::Dead, OpTime::now());
         if (bucket_->deleteVBucket(kVbid, OpTime::now()) != OpStatus::Ok) {
@@ -126,7 +128,8 @@ class Node {
         }
         return bucket_->itemsToPersist() == items_;
     }
-    /// Runs the flusher's task until everything is stored; false when the store keeps refusing.
+    /// Runs the flusher's task until everything is stored. Returns false if the store keeps
+    /// refusing.
     bool flush() {
         for (int runs = 0; runs < 1000 && left() != 0; ++runs) {
             executor_.advance(FlusherConfig{}.interval);
@@ -149,7 +152,7 @@ class Node {
     std::unique_ptr<PersistentBucket> bucket_;
 };
 
-/// Flushes of a pass: as many as a node sees before the next gets a new one.
+/// Flushes per pass: as many as a node serves before the next pass gets a new one.
 int64_t flushes(size_t items) {
     return items >= 1'000'000 ? 1 : items >= 10'000 ? 10 : 100;
 }

@@ -1,20 +1,20 @@
-// front_end_latency: how long a front-end thread's Add, Get, Replace and Delete take, alone or
-// beside a background DCP client. One process, one pass over the items: one replicate.
+// front_end_latency: measures the Add, Get, Replace and Delete of a front-end thread, alone or with
+// a background DCP client. One process does one pass over the items: one replicate.
 //
 // The historic set-up ("Latency [With background DCP]"): one vBucket, 100 000 items of 100 bytes,
-// persistence stopped, one front-end thread. Where it differs: the flow control works in every
-// build; the hash table has the size that the engine's resizer gives it (--ht-size); and the number
-// of vBuckets is the producer's only (--producer-slots), since the historic engine makes a
-// vBucket's hash table when it is first used and ours at once. Beyond it: documents in many
-// vBuckets (--vbuckets, --busy-vbuckets), and a client that comes when they are there and finds a
-// backlog (--backlog). The variants under test (dcp_ready, dcp_snapshot_queue, dcp_snapshot_yield)
-// are chosen when this program is built; "build" in its JSON reads them back.
+// persistence stopped, one front-end thread. Differences: the flow control works in every build;
+// the hash table has the size that the engine's resizer gives it (--ht-size); and the number of
+// vBuckets is only the producer's (--producer-slots), because the historic engine makes a vBucket's
+// hash table on first use and ours at once. Extensions: documents in many vBuckets (--vbuckets,
+// --busy-vbuckets), and a client that connects when the documents are there and finds a backlog
+// (--backlog). The variants under test (dcp_ready, dcp_snapshot_queue, dcp_snapshot_yield) are
+// chosen when this program is built; "build" in its JSON reads them back.
 //
-// With --slices it runs nothing by itself, but answers a conductor (slices/README.md): its phases
-// are benchmarks that are passed once, an operation an iteration, each slice with its own
-// percentiles (counters p50_us, p95_us, p99_us); `report` gives the JSON.
+// With --slices it runs nothing by itself but answers a conductor (slices/README.md): its phases
+// are benchmarks with a single pass, one operation per iteration, each slice with its own
+// percentiles (counters p50_us, p95_us, p99_us); `report` returns the JSON.
 //
-// Exit: 0 done, 1 an operation failed or the client did not get everything, 2 usage.
+// Exit status: 0 done, 1 an operation failed or the client did not get everything, 2 usage.
 #include <cstdio>
 #include <exception>
 #include <iostream>

@@ -1,24 +1,24 @@
-// HTB: the hash table under several threads, with the statistics policy that was built in.
+// HTB: the hash table under several threads, with the statistics policy of the build.
 //
-//   Insert, Replace, Delete, Find   own keys for every thread, one pass over them an iteration each
-//   HTStatsEpilogue                 the statistics alone: StoredValues outside the table, no lock
-//   HTStatsUnchanged                the same of a Replace by an equal size, which changes no
-//   counter
+//   Insert, Replace, Delete, Find   each thread's keys; one pass over them per iteration
+//   HTStatsEpilogue                 only the statistics: StoredValues outside the table, no lock
+//   HTStatsUnchanged                the same for a Replace by an equal size, which changes no
+//                                   counter
 //
-// A pass may be run in parts (pass.h); the items are made once, the table anew for each pass.
+// A pass may be run in parts (pass.h); the items are made once, the table for each pass.
 //
-// Two sets of parameters. `historic`: 100 000 items a thread in a table of 100 000 buckets whatever
-// the number of threads, so that chains and the 47 locks weigh more than the statistics. `sized`:
-// as many buckets as items. Both differ from the historic benchmark in that threads wait for each
-// other before and after the timed pass (its barrier let everyone through, so that one thread's
-// clean-up fell into another's measurement).
+// There are two sets of parameters. `historic`: 100 000 items per thread in a table of 100 000
+// buckets for any number of threads, so that chains and the 47 locks weigh more than the
+// statistics. `sized`: as many buckets as items. Both differ from the historic benchmark in that
+// threads wait for each other before and after the timed pass (its barrier let everyone through, so
+// that one thread's clean-up fell into another's measurement).
 //
-// HTBOversubscribed/... are the same by twice as many threads as CPUs that the process may use (the
-// counter `cpus`). They have names of their own: there threads are also interrupted by each other,
-// in the middle of an operation and with a lock in their hands.
+// HTBOversubscribed/... are the same with twice as many threads as CPUs that the process may use
+// (the counter `cpus`). They have separate names because their threads also interrupt each other,
+// in the middle of an operation and while they hold a lock.
 //
-// KV_BENCH_TOPOLOGY=0,1 gives CPU 0 and CPU 1 last-level caches of their own, for the llc policy on
-// a machine with one; the counter `stripes` says how many stripes the table really has.
+// KV_BENCH_TOPOLOGY=0,1 gives CPU 0 and CPU 1 separate last-level caches, for the llc policy on a
+// machine with only one; the counter `stripes` is the real number of stripes of the table.
 #include <benchmark/benchmark.h>
 
 #include <cstdlib>
@@ -56,7 +56,7 @@ const options::Topology& topology() {
     return kChosen;
 }
 
-/// CPUs that the process may use: read first before any thread is kept to one of them.
+/// CPUs that the process may use: read before any thread is pinned to one of them.
 int cpus() {
     static const int kUsable = bench::usableCpus();
     return kUsable;
@@ -67,7 +67,7 @@ enum class Filled { No, Yes };
 
 using Items = std::vector<ItemPtr>;
 
-/// The items of each of so many threads: always the same, made once.
+/// The items of each thread: always the same, made once.
 const std::vector<Items>& itemsOf(int threads) {
     static std::vector<Items> all;
     for (size_t thread = all.size(); thread < static_cast<size_t>(threads); ++thread) {
@@ -82,7 +82,7 @@ const std::vector<Items>& itemsOf(int threads) {
     return all;
 }
 
-/// The table that all threads share for a pass. The library's own barrier stands around the timed
+/// The table that all threads share for a pass. The library's own barrier surrounds the timed
 /// loops.
 HashTable* table = nullptr;  // NOLINT(readability-identifier-naming): one pass at a time
 
@@ -100,7 +100,7 @@ std::unique_ptr<HashTable> makeTable(Buckets buckets, Filled filled, int threads
     return made;
 }
 
-/// Before the threads of a run exist. `kLength`: iterations of a pass; 0: it has no end.
+/// Runs before the threads of a run exist. `kLength`: iterations of a pass; 0: it has no end.
 template <size_t kName, Buckets kBuckets, Filled kFilled, int64_t kLength>
 void open(const benchmark::State& state) {
     const int threads = state.threads();
@@ -120,7 +120,7 @@ void finish(benchmark::State& state) {
     }
 }
 
-/// `body(table, item)` over the next of the thread's items; false from it is an error.
+/// Runs `body(table, item)` for the thread's next items; false from it is an error.
 template <class Body>
 void overItems(benchmark::State& state, Body body) {
     const Items& items = itemsOf(state.threads())[static_cast<size_t>(state.thread_index())];
@@ -178,8 +178,9 @@ void statsEpilogue(benchmark::State& state) {
     finish(state);
 }
 
-/// What a Replace pays for the statistics when sizes and datatype stay: two looks at the document,
-/// and the way to the stripe. No counter is written, so that there is no cache line to fight for.
+/// The cost of the statistics for a Replace when sizes and datatype stay: two looks at the
+/// document, and the access to the stripe. No counter is written, so there is no contention for a
+/// cache line.
 void statsUnchanged(benchmark::State& state) {
     const auto value =
             StoredValue::create("Thread" + std::to_string(state.thread_index()), Ordered::No);

@@ -7,10 +7,10 @@ namespace kv::bench {
 
 namespace {
 
-/// What is wrong with options that are right each by itself; empty: nothing.
+/// Returns what is wrong with options that are each valid alone; empty if nothing is.
 std::string contradiction(const LatencyOptions& options) {
     if (options.acknowledgeAbove >= options.bufferSize) {
-        return "--ack-above must be below --buffer-size: the client would never get on";
+        return "--ack-above must be below --buffer-size: the client would never continue";
     }
     if (options.busyVbuckets > options.vbuckets) {
         return "--busy-vbuckets must not be more than --vbuckets";
@@ -54,14 +54,14 @@ std::optional<LatencyOptions> parseLatencyOptions(int argc, char** argv, int& ex
     app.add_option(
                "--backlog", options.backlog,
                "when the client opens its streams: none = before the first Add | beside = after "
-               "the last, while Get, Replace and Delete go on (a rebalance) | alone = the same, "
+               "the last, during Get, Replace and Delete (a rebalance) | alone = the same, "
                "but they wait until it has everything, which is timed as items a second")
             ->transform(CLI::CheckedTransformer(backlogs));
     app.add_option("--vbuckets", options.vbuckets, "active vBuckets, each with a stream")
             ->check(CLI::Range(1, 65'535))
             ->capture_default_str();
     app.add_option("--busy-vbuckets", options.busyVbuckets,
-                   "vBuckets that the documents go round; 0 = all")
+                   "vBuckets over which the documents are distributed; 0 = all")
             ->check(CLI::Range(0, 65'535))
             ->capture_default_str();
     app.add_option("--producer-slots", options.producerSlots, "vBuckets the producer provides for")
@@ -93,8 +93,8 @@ std::optional<LatencyOptions> parseLatencyOptions(int argc, char** argv, int& ex
                "least time between two snapshots; 0 = none, as historically (default 500)")
             ->check(CLI::Range(0, 10'000'000));
     app.add_flag("--probe-get", options.probeGet,
-                 "two more passes of Get that tell what it waits for: with its line of "
-                 "the hash table prefetched, and of one key again and again");
+                 "two more passes of Get that show what it waits for: with its line of "
+                 "the hash table prefetched, and of one key repeatedly");
     app.add_flag("--slices", options.slices, "run nothing, but answer a conductor on stdin");
     app.add_option("--drain-seconds", options.drainSeconds,
                    "how long to wait for the client at the end")

@@ -1,4 +1,4 @@
-// What one run of front_end_latency is asked to do. Defaults are the historic test's.
+// The options of a run of front_end_latency. Defaults are those of the historic test.
 #pragma once
 
 #include <chrono>
@@ -14,13 +14,13 @@
 
 namespace kv::bench {
 
-/// The background DCP client: none, one that steps again and again, one that sleeps until it is
+/// The background DCP client: none, one that steps continuously, or one that sleeps until it is
 /// woken.
 enum class DcpMode : uint8_t { None, Busy, Notify };
 
-/// What the client finds when it opens its streams: nothing, since they are there before the first
-/// Add; or all documents, which it is sent beside the phases after Add (a rebalance), or alone,
-/// before they begin.
+/// The documents that the client finds when it opens its streams: none, because it opens them
+/// before the first Add; or all documents, which it receives during the phases after Add (a
+/// rebalance), or before those phases begin, alone.
 enum class Backlog : uint8_t { None, Beside, Alone };
 
 struct LatencyOptions {
@@ -31,25 +31,26 @@ struct LatencyOptions {
     Backlog backlog{Backlog::None};
     uint16_t vbuckets{1};          ///< each with a stream
     uint16_t busyVbuckets{0};      ///< of them have documents; 0 = all
-    uint16_t producerSlots{1024};  ///< vBuckets that the producer can have streams of
-    uint32_t htSize{0};  ///< hash buckets of a vBucket; 0 = as the engine's resizer would choose
+    uint16_t producerSlots{1024};  ///< number of vBuckets of which the producer can have streams
+    uint32_t htSize{0};  ///< hash buckets of a vBucket; 0 = the choice of the engine's resizer
     size_t checkpointItems{500};   ///< items that close a checkpoint
     size_t maxCheckpoints{2};      ///< checkpoints of a vBucket, the open one included
     size_t bufferSize{1024};       ///< DCP flow-control buffer, bytes
-    size_t acknowledgeAbove{512};  ///< the client acknowledges when it has read more
+    size_t acknowledgeAbove{512};  ///< the client acknowledges when it has read more than this
     std::chrono::microseconds snapshotInterval{
             dcp::kDefaultSnapshotInterval};  ///< of the snapshot task; 0 = historic
     bool probeGet{false};                    ///< two more passes of Get (latency_phases.h)
-    unsigned drainSeconds{60};  ///< bound of the wait for the client after the last phase
+    unsigned drainSeconds{60};  ///< limit of the wait for the client after the last phase
     bool slices{false};         ///< answers a conductor instead of running
     std::string dataDir;        ///< persistent: empty = a temporary directory
 
-    /// Where a document lies: they go round the busy vBuckets, which are spread over all.
+    /// Returns the vBucket of a document: documents are distributed in rotation over the busy
+    /// vBuckets, which are spread over all.
     [[nodiscard]] Vbid vbucketOf(size_t item) const {
         const size_t busy = busyVbuckets == 0 ? vbuckets : busyVbuckets;
         return Vbid{static_cast<uint16_t>(item % busy * vbuckets / busy)};
     }
-    /// Of each vBucket.
+    /// Number of documents of each vBucket.
     [[nodiscard]] std::vector<uint64_t> documentsByVbucket() const {
         std::vector<uint64_t> documents(vbuckets);
         for (size_t item = 0; item < items; ++item) {
@@ -59,7 +60,7 @@ struct LatencyOptions {
     }
 };
 
-/// Parses the command line; empty when the process is to end with `exitCode`.
+/// Parses the command line; empty if the process must exit with `exitCode`.
 std::optional<LatencyOptions> parseLatencyOptions(int argc, char** argv, int& exitCode);
 
 constexpr const char* toString(DcpMode mode) {

@@ -12,7 +12,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Longer than a read from memory takes: what was prefetched before it has arrived after it.
+/// Longer than a read from memory takes, so prefetched data has arrived by then.
 constexpr std::chrono::nanoseconds kPrefetchTime{500};
 
 void letPrefetchesArrive() {
@@ -106,7 +106,7 @@ std::vector<LatencyPhases::Length> LatencyPhases::lengths() const {
 
 std::span<const uint64_t> LatencyPhases::advance(size_t count) {
     Phase& phase = phases_[current_];
-    phase.nanos.resize(phase.operations);  // at once: no operation waits for its page
+    phase.nanos.resize(phase.operations);  // at once, so that no operation waits for its page
     const auto times = std::span<uint64_t>(phase.nanos).subspan(position_, count);
     phase.run(position_, times);
     position_ += count;

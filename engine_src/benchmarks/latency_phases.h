@@ -1,14 +1,15 @@
 // The four timed phases of front_end_latency, in the historic order: Add all, Get all, Replace all,
-// Delete all. With Backlog::Alone the client's transfer stands after Add, as "dcp": one operation.
+// Delete all. With Backlog::Alone the client's transfer follows Add, as "dcp": one operation.
 //
-// What is timed: add and replace from the caller's bytes to the stored document (allocation and
-// copy included), get up to the answer (dropping the value comes after the end stamp), delete.
-// The operations' time (OpTime) is read before the start stamp: a front-end thread reads it once
-// for all requests that it received together.
+// The timed part: add and replace from the caller's bytes to the stored document (including
+// allocation and copy), get up to the answer (dropping the value comes after the end stamp),
+// delete. The operations' time (OpTime) is read before the start stamp: a front-end thread reads it
+// once for all requests that it received together.
 //
-// --probe-get adds two passes after Get that tell what a Get waits for: "get/line" finds its line
-// of the hash table prefetched, as a pipelined request of the server does (server/look_ahead.h),
-// "get/cached" asks for one key again and again, so that it waits for nothing.
+// --probe-get adds two passes after Get that show what a Get waits for: "get/line" finds its line
+// of the hash table prefetched, as a pipelined request of the server does
+// (server/connections/look_ahead.h); "get/cached" asks for one key repeatedly, so it waits for
+// nothing.
 #pragma once
 
 #include <chrono>
@@ -26,7 +27,7 @@ namespace kv::bench {
 
 struct PhaseTimes {
     std::string name;  ///< "add", "get", "replace", "delete"; "get/..." the probes; kTransfer
-    std::vector<uint64_t> nanos;  ///< one an operation, in the order of the operations
+    std::vector<uint64_t> nanos;  ///< one per operation, in the order of the operations
 };
 
 struct LatencyDocument {
@@ -34,14 +35,14 @@ struct LatencyDocument {
     Vbid vbid;
 };
 
-/// The phase that is the client's.
+/// The client's phase.
 constexpr std::string_view kTransfer = "dcp";
 
-/// The phases, one after the other, each in as many parts as one likes. From one thread, the same
-/// for all; the bucket outlives it.
+/// LatencyPhases: the phases, one after the other, each in any number of parts. Threads: one, the
+/// same for all calls. Ownership: the bucket outlives it.
 class LatencyPhases {
   public:
-    /// `transfer`: waits until the client has the backlog, and says how long that took it; may
+    /// `transfer`: waits until the client has the backlog and returns how long that took; may
     /// throw.
     LatencyPhases(Bucket& bucket, const LatencyOptions& options,
                   std::function<std::chrono::nanoseconds()> transfer);
@@ -50,20 +51,20 @@ class LatencyPhases {
         std::string name;
         size_t operations;
     };
-    /// In their order.
+    /// The length of each phase, in their order.
     [[nodiscard]] std::vector<Length> lengths() const;
     [[nodiscard]] bool done() const { return current_ == phases_.size(); }
-    /// Whether every document is there: Add is over.
+    /// True if every document is there: Add is over.
     [[nodiscard]] bool added() const { return current_ > 0; }
-    /// Of the phase under way: not when done().
+    /// The current phase; not when done().
     [[nodiscard]] const std::string& current() const { return phases_[current_].name; }
-    /// Its operations to come: not when done().
+    /// The remaining operations of the current phase; not when done().
     [[nodiscard]] size_t left() const { return phases_[current_].operations - position_; }
-    /// Does the next `count` (at most left()) operations of the phase under way and gives their
-    /// times, valid until take(); the last of them ends it. Throws std::runtime_error when an
-    /// operation does not succeed: a latency of failures is none.
+    /// Runs the next `count` (at most left()) operations of the current phase and returns their
+    /// times, valid until take(); the last operation ends the phase. Throws std::runtime_error if
+    /// an operation does not succeed, because the latency of a failure is meaningless.
     std::span<const uint64_t> advance(size_t count);
-    /// All times; once, when done().
+    /// Returns all times; call it once, when done().
     std::vector<PhaseTimes> take();
 
   private:

@@ -18,7 +18,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr size_t kBins = 32;
 
-/// Counts between the fastest operation and the 99th percentile; slower ones in the last bin.
+/// Counts between the fastest operation and the 99th percentile; slower ones are in the last bin.
 std::string sparkline(const PhaseSummary& phase) {
     static constexpr std::array<const char*, 9> kBars{" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
     if (phase.sorted.empty()) {

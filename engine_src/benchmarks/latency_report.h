@@ -1,4 +1,4 @@
-// What front_end_latency prints: the historic table for people (stderr), one JSON document for
+// The output of front_end_latency: the historic table for people (stderr), one JSON document for
 // programs (stdout).
 #pragma once
 
@@ -18,7 +18,7 @@ struct LatencyReport {
     std::optional<DcpCounts> dcp;
     /// Documents that the client had at the end of each phase.
     std::vector<std::pair<std::string, uint64_t>> received;
-    /// Of the backlog to the client, when nothing else ran (Backlog::Alone).
+    /// Rate of the backlog to the client while nothing else ran (Backlog::Alone).
     std::optional<double> itemsPerSecond;
 };
 

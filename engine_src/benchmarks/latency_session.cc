@@ -10,7 +10,7 @@ namespace kv::bench {
 
 namespace {
 
-/// What the client did not get.
+/// Returns an error about a client that did not get everything.
 std::runtime_error incomplete(const std::string& why) {
     return std::runtime_error("the DCP client did not get everything: " + why);
 }
@@ -22,7 +22,7 @@ std::unique_ptr<Bucket> makeBucket(const LatencyOptions& options, Executor& exec
     if (options.htSize != 0) {
         config.htSize = options.htSize;
     }
-    // Everything stays in the checkpoints: the quota must never speak.
+    // Everything stays in the checkpoints, so the quota must never be reached.
     config.quotaBytes = size_t{1} << 40;
     config.checkpoint.maxItems = options.checkpointItems;
     config.checkpoint.maxCheckpoints = options.maxCheckpoints;
@@ -69,7 +69,7 @@ ScratchDir::~ScratchDir() {
 LatencySession::LatencySession(const LatencyOptions& options)
     : options_(options),
       dir_(options.dataDir),
-      // No writer: the flusher is told of every mutation, as in the server, and never runs.
+      // No writer: the flusher is notified of every mutation, as in the server, and never runs.
       executor_({.writers = 0, .auxIo = 1, .nonIo = 0}),
       bucket_(makeBucket(options_, executor_, dir_.path())),
       phases_(*bucket_, options_, [this] { return transfer(); }) {}

@@ -16,10 +16,10 @@
 
 namespace kv::bench {
 
-/// A directory that is gone when the run is over.
+/// A directory that is removed when the run is over.
 class ScratchDir {
   public:
-    /// `asked`: an existing one, or one to be made, that stays; empty: a temporary one.
+    /// `asked`: an existing directory, or one to be made, which stays; empty: a temporary one.
     explicit ScratchDir(const std::string& asked);
     ScratchDir(const ScratchDir&) = delete;
     ScratchDir& operator=(const ScratchDir&) = delete;
@@ -36,11 +36,11 @@ class LatencySession {
     explicit LatencySession(const LatencyOptions& options);
 
     [[nodiscard]] const LatencyPhases& phases() const { return phases_; }
-    /// LatencyPhases::advance; the client starts with the first operation, or with the first after
-    /// Add where it is to find a backlog.
+    /// As LatencyPhases::advance. The client starts with the first operation, or with the first
+    /// after Add if it is to find a backlog.
     std::span<const uint64_t> advance(size_t count);
-    /// When the phases are done, once: waits until the client has everything. Throws
-    /// std::runtime_error when it does not get it.
+    /// Call it once when the phases are done: waits until the client has everything. Throws
+    /// std::runtime_error if it does not get it.
     LatencyReport finish();
 
   private:

@@ -8,8 +8,8 @@
 namespace kv::bench {
 
 namespace {
-/// Of a phase. By number and not by time: a median is of so many operations, also of those that the
-/// client was in the way of.
+/// Slices per phase. By number and not by time: a median is over that number of operations,
+/// including those that the client slowed down.
 constexpr int64_t kSlices = 100;
 }  // namespace
 

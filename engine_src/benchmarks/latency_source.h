@@ -1,4 +1,4 @@
-// front_end_latency's phases as slices of operations.
+// The phases of front_end_latency as slices of operations.
 #pragma once
 
 #include <string>
@@ -16,14 +16,14 @@ class LatencySource final : public slices::SliceSource {
 
     std::vector<std::pair<std::string, std::string>> context() override;
     std::vector<slices::Offer> offers() override;
-    /// The phase under way only: a phase needs what the one before left.
+    /// Runs only the current phase, because a phase needs the result of the one before.
     slices::Slice run(const std::string& name, int64_t operations) override;
-    /// latencyJson; null while operations are left.
+    /// Returns latencyJson; null while operations are left.
     std::string report() override;
 
   private:
     LatencySession session_;
-    std::string report_;  ///< once it was asked for
+    std::string report_;  ///< set when it was requested
 };
 
 }  // namespace kv::bench

@@ -1,4 +1,4 @@
-// A run in slices and a run at once do the same operations in the same order.
+// A run in slices and a single run do the same operations in the same order.
 #include "benchmarks/latency_source.h"
 
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ TEST(LatencySource, PassesItsPhasesOnceAndInOrder) {
     EXPECT_THROW(source.run("delete", 1), std::invalid_argument);
     const Json report = Json::parse(source.report());
     EXPECT_EQ(report["phases"]["delete"]["n"], 300);
-    // Of each key the last change at least: the open checkpoint de-duplicates.
+    // At least the last change of each key: the open checkpoint de-duplicates.
     EXPECT_GE(report["dcp"]["documents"], 300) << "the client did not see everything";
     EXPECT_EQ(Json::parse(source.report()), report);
 }
@@ -71,7 +71,7 @@ TEST(LatencySession, AWholeRunGivesEveryPhase) {
     EXPECT_FALSE(report.dcp.has_value());
 }
 
-TEST(LatencyOptions, DocumentsGoRoundTheBusyVbucketsWhichAreSpreadOverAll) {
+TEST(LatencyOptions, DocumentsRotateOverBusyVbucketsThatAreSpreadOverAll) {
     LatencyOptions options;
     options.items = 10;
     options.vbuckets = 8;
@@ -106,7 +106,7 @@ TEST(LatencySession, StreamsOfManyVbucketsBringEveryDocumentAndThoseWithoutSendN
     }
 }
 
-TEST(LatencySession, ABacklogIsSentBesideThePhasesAfterAdd) {
+TEST(LatencySession, ABacklogIsSentDuringThePhasesAfterAdd) {
     LatencyOptions options = withBacklog(DcpMode::Busy, Backlog::Beside);
     options.vbuckets = 16;
     const Json report = runAtOnce(options);
@@ -140,7 +140,7 @@ TEST(LatencySource, ABacklogThatIsSentAloneIsOneOperationAfterAdd) {
     EXPECT_GT(Json::parse(source.report())["dcp"]["items_per_s"], 0);
 }
 
-TEST(LatencyOptions, WhatContradictsItselfIsRefused) {
+TEST(LatencyOptions, ContradictionsAreRefused) {
     const auto status = [](std::vector<std::string> words) {
         words.insert(words.begin(), "front_end_latency");
         std::vector<char*> argv;

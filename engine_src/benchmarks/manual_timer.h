@@ -14,7 +14,7 @@ namespace kv::bench {
 
 using Clock = std::chrono::steady_clock;
 
-/// Seconds that an empty timed section reads: the median over many.
+/// Returns the seconds that an empty timed section reads: the median over many.
 inline double emptySectionSeconds() {
     static const double kCost = [] {
         std::vector<double> readings(10'001);
@@ -28,11 +28,11 @@ inline double emptySectionSeconds() {
     return kCost;
 }
 
-/// The clock's tick: the least that can be told of a section.
+/// The clock's tick: the shortest measurable duration of a section.
 inline constexpr double kTickSeconds = std::chrono::duration<double>(Clock::duration(1)).count();
 
-/// Runs `section` and gives its seconds without the clock's cost. One that is as short as the clock
-/// reads counts as a tick: a bound, where nothing at all would make a ratio of it senseless.
+/// Runs `section` and returns its seconds without the clock's cost. A section as short as the
+/// clock's resolution counts as one tick: a bound, because a ratio to zero would be meaningless.
 template <class Section>
 double timed(Section&& section) {
     const auto start = Clock::now();

@@ -10,7 +10,7 @@ namespace kv::bench {
 namespace {
 
 TEST(ManualTimer, ASectionTooShortForTheClockCountsAsATick) {
-    // Half of all empty sections read no more than the clock's own cost, the median of such.
+    // Half of all empty sections read no more than the clock's own cost, which is their median.
     std::vector<double> readings(10'001);
     for (auto& reading : readings) {
         reading = timed([] {});

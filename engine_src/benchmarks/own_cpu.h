@@ -8,7 +8,7 @@
 
 namespace kv::bench {
 
-/// CPUs that the calling thread may run on, at least one.
+/// Returns the number of CPUs that the calling thread may run on, at least one.
 inline int usableCpus() {
     cpu_set_t usable;
     CPU_ZERO(&usable);
@@ -16,14 +16,14 @@ inline int usableCpus() {
                                                                : 1;
 }
 
-/// While it lives the calling thread runs on one CPU: the `thread`-th that it may use, counted
-/// around where `threads` are more than the CPUs. Nothing changes for one thread.
+/// OwnCpu: while it lives, the calling thread runs on one CPU: the `thread`-th that it may use,
+/// modulo the number of CPUs. Nothing changes for one thread.
 ///
-/// The kernel leaves threads that were begun together on one CPU for tens of milliseconds, longer
-/// than a slice, and what shares a CPU does not contend: the statistics update by two threads took
-/// 15.7 ns in slices of 20 ms, 22.8 ns in slices of 100 ms, and 24.7 ns without slices. Threads
-/// beyond the CPUs would be left in a heap in the same way; counted around, each CPU has its share
-/// of them, and none migrates.
+/// The kernel leaves threads that were started together on one CPU for tens of milliseconds, longer
+/// than a slice, and threads on one CPU do not contend: the statistics update by two threads took
+/// 15.7 ns in slices of 20 ms, 22.8 ns in slices of 100 ms, and 24.7 ns without slices. Without
+/// pinning, more threads than CPUs would pile up in the same way; with the modulo each CPU has its
+/// share of them, and none migrates.
 class OwnCpu {
   public:
     OwnCpu(int thread, int threads) {

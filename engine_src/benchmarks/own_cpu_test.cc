@@ -11,7 +11,7 @@ cpu_set_t allowed() {
     return cpus;
 }
 
-TEST(OwnCpu, EachThreadHasAnotherAndGivesItBack) {
+TEST(OwnCpu, EachThreadHasItsOwnCpuAndReturnsIt) {
     const cpu_set_t before = allowed();
     const int cpus = CPU_COUNT(&before);
     cpu_set_t together;
@@ -27,7 +27,7 @@ TEST(OwnCpu, EachThreadHasAnotherAndGivesItBack) {
     EXPECT_TRUE(CPU_EQUAL(&after, &before));
 }
 
-TEST(OwnCpu, ThreadsBeyondTheCpusAreCountedAround) {
+TEST(OwnCpu, MoreThreadsThanCpusAreSpreadEvenly) {
     const cpu_set_t before = allowed();
     const int cpus = CPU_COUNT(&before);
     EXPECT_EQ(usableCpus(), cpus);

@@ -1,11 +1,12 @@
-// The state that the runs of one benchmark share: the table that is filled, the log that is asked.
+// Pass: the state that the runs of one benchmark share, such as the table that is filled or the log
+// that is searched.
 //
-// A run by itself is a whole pass. Asked for in slices (slices/slice_server.h) a pass is many runs,
-// and its state is kept from one to the next; so a benchmark opens its pass in every run, and
-// advances it, and cannot tell the two apart. One state is alive at a time.
+// A run on its own is a whole pass. In slices (slices/slice_server.h) a pass is many runs, and its
+// state is kept from one to the next. So a benchmark opens its pass in every run and advances it,
+// and cannot tell the two apart. One state is alive at a time.
 //
 // Threads: the main thread opens, in a benchmark's Setup or before its timed loop; the others see
-// it from their start on. Thread 0 advances, after the timed loop, as the last thing it does with
+// it from their start on. Thread 0 advances after the timed loop, as the last thing it does with
 // the state.
 #pragma once
 
@@ -20,13 +21,13 @@ namespace kv::bench {
 
 class Pass {
   public:
-    /// Of the process.
+    /// The pass of the process.
     static Pass& current() {
         static Pass pass;
         return pass;
     }
 
-    /// The state of the pass `name` that is under way, or a new one from `make()`, a
+    /// Returns the state of the current pass `name`, or a new one from `make()`, a
     /// std::unique_ptr<State>. `length`: iterations of the whole pass; 0: it has no end.
     template <class State, class Make>
     State& open(const std::string& name, int64_t length, Make make) {
@@ -40,33 +41,33 @@ class Pass {
         }
         return *static_cast<State*>(state_.get());
     }
-    /// Iterations that were done in it.
+    /// Number of iterations that were done in it.
     [[nodiscard]] int64_t position() const { return position_; }
-    /// After `iterations` more; the state is gone when this was the last of them.
+    /// Advances by `iterations`; the state is destroyed after the last one.
     void advance(int64_t iterations) {
         position_ += iterations;
         if (length_ != 0 && position_ >= length_) {
             close();
         }
     }
-    /// Iterations to its end; empty when none is under way.
+    /// Iterations to its end; empty if there is no current pass.
     [[nodiscard]] std::optional<int64_t> left() const {
         return length_ == 0 ? std::nullopt : std::optional(length_ - position_);
     }
-    /// Gives up the pass under way.
+    /// Abandons the current pass.
     void close() {
         state_.reset();
         name_.clear();
         length_ = 0;
         position_ = 0;
     }
-    /// Time that making states has taken since this was asked last.
+    /// Returns the time that making states has taken since the last call.
     std::chrono::nanoseconds takeSetup() { return std::exchange(setup_, {}); }
 
   private:
     Pass() = default;
 
-    std::string name_;  ///< empty: none is under way
+    std::string name_;  ///< empty: there is no current pass
     std::shared_ptr<void> state_;
     int64_t length_{0};
     int64_t position_{0};

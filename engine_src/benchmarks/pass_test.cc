@@ -47,7 +47,7 @@ TEST_F(PassTest, KeepsItsStateUntilItsLastIteration) {
     EXPECT_EQ(made_, 2);
 }
 
-TEST_F(PassTest, AnotherBenchmarkGetsAStateOfItsOwn) {
+TEST_F(PassTest, AnotherBenchmarkGetsItsOwnState) {
     open("fill", 10);
     pass_.advance(4);
     open("empty", 0);
@@ -66,7 +66,7 @@ TEST_F(PassTest, WithoutALengthItHasNoEnd) {
     EXPECT_EQ(alive_, 0);
 }
 
-TEST_F(PassTest, TheTimeOfItsMakingIsToldOnce) {
+TEST_F(PassTest, ItsSetupTimeIsReportedOnce) {
     pass_.takeSetup();
     pass_.open<int>("slow", 1, [] {
         std::this_thread::sleep_for(std::chrono::milliseconds(2));

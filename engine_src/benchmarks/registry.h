@@ -1,5 +1,5 @@
-// The benchmarks of this program, by name: Google Benchmark keeps its own list to itself, and to
-// run one for a given number of iterations takes the object that its registration gave.
+// The benchmarks of this program by name: Google Benchmark keeps its own list private, and to run
+// one for a given number of iterations needs the object that its registration returned.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -21,7 +21,7 @@ struct Registered {
 /// In the order of their registration.
 std::vector<Registered>& registered();
 
-/// benchmark::RegisterBenchmark, remembered.
+/// As benchmark::RegisterBenchmark, with a record of the benchmark.
 template <class Body, class... Arguments>
 benchmark::internal::Benchmark* add(const std::string& family, Body&& body,
                                     Arguments&&... arguments) {
@@ -31,8 +31,8 @@ benchmark::internal::Benchmark* add(const std::string& family, Body&& body,
     return made;
 }
 
-/// The same for a benchmark whose runs are parts of a pass of `length` iterations: by itself it
-/// runs a whole one.
+/// The same for a benchmark whose runs are parts of a pass of `length` iterations: run on its own,
+/// it does a whole pass.
 template <class Body, class... Arguments>
 benchmark::internal::Benchmark* addPass(const std::string& family, int64_t length, Body&& body,
                                         Arguments&&... arguments) {

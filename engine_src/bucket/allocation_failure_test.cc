@@ -1,5 +1,5 @@
-// Every allocation that an operation makes fails once, one after the other: whichever it is, the
-// operation has either happened or not, and the vBucket goes on.
+// Makes each allocation of an operation fail once: the operation has then either happened
+// completely or not at all, and the vBucket continues to work.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -29,9 +29,9 @@ class AllocationFailure : public testing::TestWithParam<BucketType> {
     using Prepare = std::function<void(AllocationFailure&)>;
     using Operation = std::function<OpResult(Client&)>;
 
-    /// Runs `operation` with its first, second, ... allocation failing, on a bucket that `prepare`
-    /// has filled, until it needs no more of them: what `done` then looks at, or the vBucket goes
-    /// on. How many failed.
+    /// Runs `operation` on a bucket that `prepare` has filled, with its first, second, ...
+    /// allocation failing, until none fails any more. After each run, `done` checks the outcome and
+    /// the vBucket must continue to work. Returns how many failed.
     int failEach(const Prepare& prepare, const Operation& operation,
                  const std::function<void(Client&)>& done = {}) {
         for (long nth = 0;; ++nth) {
@@ -61,7 +61,7 @@ class AllocationFailure : public testing::TestWithParam<BucketType> {
     }
 
     void checkAndGoOn(Client& client, const CursorPtr& cursor, const std::string& which) {
-        // The next mutations have the next seqnos, whatever failed before.
+        // The next mutations get the next seqnos, whatever failed before.
         Seqno last = client.vb().highSeqno();
         for (int i = 0; i < 20; ++i) {
             const OpResult stored = client.set("after" + std::to_string(i % 5), "v");
@@ -110,20 +110,20 @@ class AllocationFailure : public testing::TestWithParam<BucketType> {
 
     static void nothing(AllocationFailure&) {}
     static void stored(AllocationFailure& test) { test.client_->set("k", "v"); }
-    /// A range reader has yet to read the document: a change must leave this version.
+    /// A range reader has yet to read the document, so a change must leave this version.
     static void covered(AllocationFailure& test) {
         stored(test);
         if (SequenceList* list = test.client_->vb().sequence()) {
             test.reader_ = std::make_unique<SequenceReader>(*list, Vbid{0}, Seqno{1});
         }
     }
-    /// So many documents that the next one needs another line.
+    /// Stores as many documents as make the next one need another line.
     static void fullLine(AllocationFailure& test) {
         for (unsigned i = 0; i < HashLine::kEntries; ++i) {
             test.client_->set("full" + std::to_string(i), "v");
         }
     }
-    /// The next replacement squeezes the open checkpoint's holes out.
+    /// The next replacement squeezes the holes out of the open checkpoint.
     static void fullOfHoles(AllocationFailure& test) {
         for (int i = 0; i < 66; ++i) {
             test.client_->set("k", "v");
@@ -154,7 +154,7 @@ TEST_P(AllocationFailure, AtANewVersion) {
     EXPECT_GE(failEach(stored, set), 2);
 }
 
-TEST_P(AllocationFailure, AtANewVersionOfWhatAReaderNeeds) {
+TEST_P(AllocationFailure, AtANewVersionOfADocumentThatAReaderNeeds) {
     EXPECT_GE(failEach(covered, set), GetParam() == BucketType::Ephemeral ? 4 : 2);
 }
 
@@ -205,14 +205,14 @@ TEST_P(AllocationFailure, AHoldersLockOutlivesItsFailedMutation) {
     const auto cursor = client.vb().checkpoints().cursors().registerCursor("reader", Seqno{0});
     client.set("k", "v");
     const OpResult held = client.getAndLock("k", 10);
-    allocationsLeft = 1;  // the value, then what the commit needs
+    allocationsLeft = 1;  // the value succeeds, then the commit's allocation fails
     EXPECT_THROW(client.set("k", "mine", {.cas = held.cas}), std::bad_alloc);
     allocationsLeft = -1;
     EXPECT_EQ(client.set("k", "theirs").status, OpStatus::Locked);
     EXPECT_TRUE(client.set("k", "mine", {.cas = held.cas}).ok());
 }
 
-TEST_P(AllocationFailure, AtWhatAReplicaReceives) {
+TEST_P(AllocationFailure, AtAReplicatedMutation) {
     for (long nth = 0;; ++nth) {
         bucket_ = makeBucket(GetParam(), smallConfig());
         Client client(*bucket_);
@@ -300,7 +300,7 @@ TEST_P(AllocationFailure, AtARollback) {
         EXPECT_EQ(vbucket.hashTable().entries(), failed ? 2u : 0u) << "allocation " << nth;
         EXPECT_EQ(rollBack(), Bucket::RollBack::Done);
         EXPECT_EQ(vbucket.hashTable().entries(), 0u);
-        ASSERT_TRUE(failed || nth >= 2) << "so many allocations at least";
+        ASSERT_TRUE(failed || nth >= 2) << "at least this many allocations";
     }
 }
 
@@ -334,7 +334,7 @@ TEST_P(AllocationFailure, AtThePromotionOfAReplica) {
         EXPECT_EQ(vbucket.failoverLog().entries().front().seqno, Seqno{0})
                 << "nothing of the snapshot is consistent; allocation " << nth;
         EXPECT_EQ(client.set("k", "v").seqno, Seqno{4});
-        ASSERT_TRUE(failed || nth >= 1) << "so many allocations at least";
+        ASSERT_TRUE(failed || nth >= 1) << "at least this many allocations";
     }
 }
 

@@ -26,12 +26,16 @@ Bucket::Bucket(BucketType type, const BucketConfig& config)
       config_(checked(config)),
       memory_(config.quotaBytes),
       mutationThresholdBytes_(share(config_.mutationThreshold)) {
+    staleBudget_.setMost(share(kStaleShare));
     (void)options::Topology::process();  // detected before the bucket is charged for it
     const BucketMemoryGuard guard(memory_);
     MutationSink& sink = *this;
     vbuckets_.reserve(config_.vbuckets);
     for (uint16_t i = 0; i < config_.vbuckets; ++i) {
         vbuckets_.push_back(std::make_unique<VBucket>(Vbid{i}, type, config_, sink));
+        if (SequenceList* list = vbuckets_.back()->sequence()) {
+            list->setBudget(staleBudget_);
+        }
     }
     std::vector<CheckpointRemoval> logs;
     logs.reserve(vbuckets_.size());
@@ -64,6 +68,7 @@ std::unique_ptr<Bucket> Bucket::createEphemeral(const BucketConfig& config) {
 void Bucket::setQuota(size_t bytes) {
     memory_.setQuota(bytes);
     mutationThresholdBytes_.store(share(config_.mutationThreshold), std::memory_order_relaxed);
+    staleBudget_.setMost(share(kStaleShare));
 }
 
 OpStatus Bucket::setVBucketState(Vbid vbid, VbState state, const OpTime& now, IfBusy ifBusy) {
@@ -115,8 +120,8 @@ Bucket::RollBack Bucket::rollBackReplica(Vbid vbid, uint64_t term, Seqno seqno, 
                                 .failoverLog = target.failoverLog().entries()};
     bool done = false;
     {
-        // From before it is dead until it is a replica again: a flush in between would store that
-        // it is dead, and a crash then would make it so for good.
+        // Held from before the vBucket is dead until it is a replica again: a flush in between
+        // would store that it is dead, and a crash then would make that permanent.
         const FlushLock flushLock = lockForFlush(vbid);
         target.setState(VbState::Dead);
         try {
@@ -192,8 +197,10 @@ size_t Bucket::purgeTombstones(const OpTime& now) {
 size_t Bucket::removeClosedCheckpoints(const OpTime& now) {
     const BucketMemoryGuard guard(memory_);
     const std::lock_guard lock(checkpointRemoverMutex_);
-    const bool full = memory_.precise() > highWatermarkBytes();
-    return checkpointRemover_->run(memory_.quota(), full, now.nanos, cursorDropper_)
+    const size_t used = memory_.precise();
+    const size_t most = highWatermarkBytes();
+    return checkpointRemover_
+            ->run(memory_.quota(), used > most ? used - most : 0, now.nanos, cursorDropper_)
             .checkpointsRemoved;
 }
 

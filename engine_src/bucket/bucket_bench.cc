@@ -1,6 +1,6 @@
-// Cost of the bucket's operations as a front-end thread sees them: keys of 20 bytes, values of 256,
-// 1024 vBuckets, memory charged, one clock reading per 100 operations. The arguments are the number
-// of documents.
+// Measures the bucket's operations as a front-end thread sees them: keys of 20 bytes, values of
+// 256, 1024 vBuckets, memory charged, one clock reading per 100 operations. The arguments are the
+// number of documents.
 #include <benchmark/benchmark.h>
 
 #include <atomic>
@@ -91,7 +91,7 @@ void set(benchmark::State& state) {
     });
 }
 
-/// A set that also queues for the disk; taking the queue away (no store) is not timed.
+/// A set that also queues for the disk; emptying the queue (there is no store) is not timed.
 void setPersistent(benchmark::State& state) {
     constexpr int kFlushEvery = 20'000;
     test::UnflushedBucket bucket({.vbuckets = 16});
@@ -131,12 +131,12 @@ void setPersistent(benchmark::State& state) {
     state.SetItemsProcessed(state.iterations());
 }
 
-/// A DCP producer that nothing is to be said to.
+/// A DCP producer that needs no notification.
 class DeafListener final : public SeqnoListener {
     void onSeqno(Vbid, Seqno) noexcept override {}
 };
 
-/// Every set is told to a listener: what all front-end threads share then.
+/// Every set notifies a listener, which is what all front-end threads share then.
 void setWithListener(benchmark::State& state) {
     static DeafListener listener;
     Load& load = shared(static_cast<size_t>(state.range(0)));
@@ -149,7 +149,7 @@ void setWithListener(benchmark::State& state) {
     }
 }
 
-/// Gets while another thread sets other documents of the same vBucket: what the two share.
+/// Gets while another thread sets other documents of the same vBucket: measures what the two share.
 void getBesideSets(benchmark::State& state) {
     constexpr size_t kKeys = 10'000;
     const auto bucket = Bucket::createEphemeral({.vbuckets = 1});

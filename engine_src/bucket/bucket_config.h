@@ -1,4 +1,4 @@
-// What a bucket is made from. Immutable while it lives, but for the quota (Bucket::setQuota).
+// The settings of a bucket. Immutable while it lives, except the quota (Bucket::setQuota).
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ struct BucketConfig {
     uint32_t htLocks{47};  ///< bucket locks of a vBucket
     uint32_t maxKeyBytes{250};
     uint32_t maxValueBytes{20u << 20};
-    uint32_t ephemeralPurgeAgeS{60};           ///< ephemeral: tombstones older than this may go
-    uint32_t persistentPurgeAgeS{3 * 86'400};  ///< persistent: the same for those on disk
+    uint32_t ephemeralPurgeAgeS{60};           ///< ephemeral: older tombstones may be removed
+    uint32_t persistentPurgeAgeS{3 * 86'400};  ///< persistent: the same for tombstones on disk
     double lowWatermark{0.75};
     double highWatermark{0.85};
     double mutationThreshold{0.93};  ///< above it mutations get TmpFail or NoMemory

@@ -1,5 +1,5 @@
-// What clients do with a bucket: whether there is room for it, then the vBucket's own operation,
-// with the bucket charged.
+// The operations of clients on a bucket: each checks for room and then runs the vBucket's
+// operation, with the bucket charged.
 #include <algorithm>
 #include <functional>
 #include <random>
@@ -12,9 +12,9 @@ namespace kv {
 namespace {
 
 constexpr uint64_t kFreeableCheckNs = 100'000'000;
-constexpr uint32_t kRandomSkips = 8;  // more than documents share a hash bucket, as a rule
+constexpr uint32_t kRandomSkips = 8;  // usually more than the documents of a hash bucket
 
-/// An operation that takes no memory worth asking for.
+/// Runs an operation that takes no memory worth checking.
 template <auto Operation, class... Args>
 OpResult inVBucket(Bucket& bucket, Vbid vbid, Args&&... args) {
     if (!bucket.hasVBucket(vbid)) {
@@ -43,8 +43,7 @@ bool Bucket::findFreeableMemory() const {
 }
 
 bool Bucket::canFreeMemory(const OpTime& now) {
-    // A refused client tries again at once: the walk over all vBuckets is made at most ten times a
-    // second.
+    // A refused client tries again at once, so all vBuckets are visited at most ten times a second.
     uint64_t checked = freeableCheckedNs_.load(std::memory_order_acquire);
     if (checked == 0 || now.nanos < checked || now.nanos - checked >= kFreeableCheckNs) {
         freeable_.store(findFreeableMemory(), std::memory_order_relaxed);
@@ -64,7 +63,14 @@ OpStatus Bucket::admit(Vbid vbid, std::string_view key, size_t valueBytes, size_
     if (key.size() > config_.maxKeyBytes || valueBytes > config_.maxValueBytes) {
         return OpStatus::TooBig;
     }
-    if (memory_.estimate() + growth <= mutationThresholdBytes()) [[likely]] {
+    const size_t most = mutationThresholdBytes();
+    const size_t wanted = memory_.estimate() + growth;
+    if (wanted <= most - most / 16) [[likely]] {
+        return OpStatus::Ok;
+    }
+    // Before mutations are refused, slow readers release the versions that they hold.
+    staleBudget_.notifySpent();
+    if (wanted <= most) {
         return OpStatus::Ok;
     }
     if (canFreeMemory(now)) {
@@ -81,14 +87,24 @@ OpResult Bucket::get(Vbid vbid, std::string_view key, const OpTime& now) {
     return inVBucket<&VBucket::get>(*this, vbid, key, now);
 }
 
-OpResult Bucket::getMeta(Vbid vbid, std::string_view key, const OpTime& now) {
+void Bucket::loadTombstone(Vbid vbid, std::string_view key) {
+    if (hasVBucket(vbid)) {
+        std::optional<ItemMeta> tombstone;
+        (void)findTombstone(vbid, key, Disk::Wait, tombstone);
+    }
+}
+
+OpResult Bucket::getMeta(Vbid vbid, std::string_view key, const OpTime& now, Disk disk) {
     const auto onDisk = [&](std::optional<ItemMeta>& tombstone) {
-        return findTombstone(vbid, key, tombstone);
+        return findTombstone(vbid, key, disk, tombstone);
     };
     return inVBucket<&VBucket::getMeta>(*this, vbid, key, now, std::cref(onDisk));
 }
 
 OpResult Bucket::getAndTouch(Vbid vbid, std::string_view key, uint32_t exptime, const OpTime& now) {
+    if (const OpStatus status = admit(vbid, key, 0, key.size(), now); status != OpStatus::Ok) {
+        return failed(status);
+    }
     return inVBucket<&VBucket::getAndTouch>(*this, vbid, key, exptime, now);
 }
 
@@ -130,7 +146,7 @@ OpResult Bucket::store(Vbid vbid, std::string_view key, StoreMode mode, std::str
 OpResult Bucket::store(Vbid vbid, std::string_view key, StoreMode mode, BlobPtr value,
                        const StoreArgs& args, const OpTime& now) {
     const BucketMemoryGuard guard(memory_);
-    // The value is charged already.
+    // The value is already charged.
     if (const OpStatus status = admit(vbid, key, value.view().size(), key.size(), now);
         status != OpStatus::Ok) {
         value = {};
@@ -159,43 +175,31 @@ OpResult Bucket::arithmetic(Vbid vbid, std::string_view key, const ArithmeticArg
 }
 
 OpResult Bucket::remove(Vbid vbid, std::string_view key, Cas cas, const OpTime& now) {
-    // Never refused for want of memory: it is what gives memory back.
+    // Never refused for lack of memory, because a deletion frees memory, as a flush does. A lock is
+    // not refused either, because it changes no document.
     return inVBucket<&VBucket::remove>(*this, vbid, key, cas, now);
 }
 
 OpResult Bucket::touch(Vbid vbid, std::string_view key, uint32_t exptime, const OpTime& now) {
+    if (const OpStatus status = admit(vbid, key, 0, key.size(), now); status != OpStatus::Ok) {
+        return failed(status);
+    }
     return inVBucket<&VBucket::touch>(*this, vbid, key, exptime, now);
 }
 
 OpResult Bucket::storeVersion(Vbid vbid, std::string_view key, std::string_view value,
-                              const VersionArgs& version, const OpTime& now) {
+                              const VersionArgs& version, const OpTime& now, Disk disk) {
     const size_t growth = version.deleted ? 0 : value.size() + key.size();
     if (const OpStatus status = admit(vbid, key, value.size(), growth, now);
         status != OpStatus::Ok) {
         return failed(status);
     }
     const BucketMemoryGuard guard(memory_);
-    return putVersion(vbid, key, version.deleted ? BlobPtr{} : Blob::create(value), version, now);
-}
-
-OpResult Bucket::storeVersion(Vbid vbid, std::string_view key, BlobPtr value,
-                              const VersionArgs& version, const OpTime& now) {
-    const BucketMemoryGuard guard(memory_);
-    // The value is charged already.
-    if (const OpStatus status = admit(vbid, key, value.view().size(), key.size(), now);
-        status != OpStatus::Ok) {
-        value = {};
-        return failed(status);
-    }
-    return putVersion(vbid, key, std::move(value), version, now);
-}
-
-OpResult Bucket::putVersion(Vbid vbid, std::string_view key, BlobPtr value,
-                            const VersionArgs& version, const OpTime& now) {
     const auto onDisk = [&](std::optional<ItemMeta>& tombstone) {
-        return findTombstone(vbid, key, tombstone);
+        return findTombstone(vbid, key, disk, tombstone);
     };
-    return vbucket(vbid).storeVersion(key, std::move(value), version, std::cref(onDisk), now);
+    return vbucket(vbid).storeVersion(key, version.deleted ? BlobPtr{} : Blob::create(value),
+                                      version, std::cref(onDisk), now);
 }
 
 OpResult Bucket::flushAll(const OpTime& now) {

@@ -61,7 +61,7 @@ TEST_P(BucketOps, CasAndSeqnoAlwaysGrow) {
     }
 }
 
-TEST_P(BucketOps, CasFollowsTheClockAndSurvivesItsGoingBack) {
+TEST_P(BucketOps, CasFollowsTheClockAndStillRisesWhenItIsSetBack) {
     const OpResult first = client.set("k", "v");
     EXPECT_GE(first.cas.get(), client.now.nanos);
     client.now = OpTime::fromNanos(client.now.nanos - 5'000'000'000);
@@ -117,7 +117,7 @@ TEST_P(BucketOps, ArithmeticCreatesIncrementsAndFloors) {
     EXPECT_EQ(client.valueOf("k"), "0");
 }
 
-TEST_P(BucketOps, ArithmeticWrapsAndRefusesWhatIsNoNumber) {
+TEST_P(BucketOps, ArithmeticWrapsAndRefusesNonNumbers) {
     client.set("k", "18446744073709551615", {.flags = 9});
     const OpResult wrapped = client.arithmetic("k", {.delta = 2});
     EXPECT_EQ(wrapped.number, 1u);
@@ -126,7 +126,7 @@ TEST_P(BucketOps, ArithmeticWrapsAndRefusesWhatIsNoNumber) {
         client.set("bad", bad);
         EXPECT_EQ(client.arithmetic("bad", {}).status, OpStatus::DeltaBadValue) << bad;
     }
-    client.set("indented", " 1");  // as strtoull takes it
+    client.set("indented", " 1");  // as strtoull accepts it
     EXPECT_EQ(client.arithmetic("indented", {}).number, 2u);
     client.set("padded", "41  ");
     EXPECT_EQ(client.arithmetic("padded", {}).number, 42u);
@@ -208,7 +208,7 @@ TEST_P(BucketOps, EveryOperationTreatsExpiredAsMissing) {
     EXPECT_EQ(bucket->stats().items, 3u);
 }
 
-TEST_P(BucketOps, ExpirePassExpiresWhatNobodyTouches) {
+TEST_P(BucketOps, ExpirePassExpiresUntouchedDocuments) {
     for (int i = 0; i < 10; ++i) {
         client.set("k" + std::to_string(i), "v", {.exptime = i < 6 ? client.now.seconds + 5 : 0});
     }
@@ -283,12 +283,12 @@ TEST_P(BucketOps, ALockHasACasThatNoMutationHas) {
     EXPECT_NE(client.getAndLock("k", 10).cas, held.cas);
 }
 
-TEST_P(BucketOps, ALockOfBeforeARestartDoesNotOpenOneOfAfterIt) {
+TEST_P(BucketOps, ALockFromBeforeARestartDoesNotOpenALaterOne) {
     client.set("k", "v");
     const OpResult before = client.getAndLock("k", 10);
     const auto restarted = makeBucket(GetParam(), bucket->config());
     Client after(*restarted);
-    after.now = client.now;  // the clock was set back meanwhile
+    after.now = client.now;  // the clock was set back in the meantime
     after.set("k", "v");
     const OpResult held = after.getAndLock("k", 10);
     ASSERT_TRUE(held.ok());
@@ -368,7 +368,7 @@ TEST_P(BucketOps, FlushAllDeletesEveryDocumentWithItsOwnSeqno) {
     EXPECT_TRUE(client.add("k7", "back").ok());
 }
 
-TEST_P(BucketOps, EveryKindOfDeletionNotesTheSame) {
+TEST_P(BucketOps, EveryKindOfDeletionRecordsTheSame) {
     const auto prepare = [&](std::string_view key) {
         const bool expires = key.starts_with("expires");
         client.set(key, "v",

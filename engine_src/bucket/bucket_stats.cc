@@ -25,7 +25,7 @@ BucketStats readStats(const std::vector<std::unique_ptr<VBucket>>& vbuckets) {
             stats.staleVersions += sequence->staleCount();
         }
     }
-    // A sum read while mutations run may be off, and even below zero, for a moment.
+    // A sum that is read while mutations run may be wrong for a moment, even below zero.
     const auto count = [](int64_t value) {
         return static_cast<size_t>(std::max<int64_t>(0, value));
     };

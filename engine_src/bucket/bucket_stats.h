@@ -9,15 +9,16 @@ namespace kv {
 
 class VBucket;
 
-/// Exact when the bucket is quiet.
+/// Exact when the bucket is idle.
 struct BucketStats {
     size_t items{0};        ///< live documents
     size_t tombstones{0};   ///< deleted documents still in the hash tables
     size_t nonResident{0};  ///< live documents whose value is on disk only
-    size_t kvSize{0};  ///< bytes asked for keys, values and their metadata (StoredValues and Blobs)
+    /// Bytes requested for keys, values and their metadata (StoredValues and Blobs).
+    size_t kvSize{0};
     size_t expiring{0};          ///< live documents with an expiry time
-    size_t valueSize{0};         ///< bytes of values among kvSize
-    size_t overhead{0};          ///< bytes of hash tables and checkpoints, beside kvSize
+    size_t valueSize{0};         ///< bytes of values in kvSize
+    size_t overhead{0};          ///< bytes of hash tables and checkpoints; not in kvSize
     size_t storedValues{0};      ///< StoredValues in the hash tables
     size_t blobs{0};             ///< live documents with their value in memory
     size_t staleVersions{0};     ///< ephemeral: replaced versions that a reader still needs
@@ -27,7 +28,7 @@ struct BucketStats {
     size_t htStatsStripes{0};
 };
 
-/// Walks over all of them.
+/// Visits all vBuckets.
 [[nodiscard]] BucketStats readStats(const std::vector<std::unique_ptr<VBucket>>& vbuckets);
 
 }  // namespace kv

@@ -1,4 +1,4 @@
-// Many threads on the same keys: what TSan and the sums judge.
+// Many threads on the same keys, verified by TSan and by the sums.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -168,7 +168,7 @@ TEST_P(BucketStress, EverythingAtOnceLeavesExactSums) {
     EXPECT_EQ(sums.valueBytes, expected.valueBytes);
 }
 
-TEST_P(BucketStress, NoSeqnoIsGivenAfterTheVBucketStoppedBeingActive) {
+TEST_P(BucketStress, NoSeqnoIsAssignedAfterTheVBucketStoppedBeingActive) {
     std::atomic<bool> stop{false};
     std::vector<std::thread> writers;
     for (unsigned t = 0; t < 2; ++t) {

@@ -24,7 +24,7 @@ std::vector<FailoverEntry> FailoverLog::entries() const {
 
 VbUuid FailoverLog::uuidOf(Seqno seqno) const {
     const std::lock_guard lock(mutex_);
-    // An entry's own seqno is the last that it shares with the one before.
+    // The seqno of an entry is the last that it shares with the entry before.
     for (const FailoverEntry& entry : entries_) {
         if (entry.seqno < seqno) {
             return entry.uuid;

@@ -22,13 +22,13 @@ class FailoverLog {
 
     [[nodiscard]] VbUuid uuid() const { return VbUuid{uuid_.load(std::memory_order_acquire)}; }
     [[nodiscard]] std::vector<FailoverEntry> entries() const;
-    /// The oldest history that has `seqno` as this vBucket has it: who shares no newer one shares
-    /// that.
+    /// Returns the oldest history that has `seqno` as this vBucket has it: anyone who shares a
+    /// newer one shares that one as well.
     [[nodiscard]] VbUuid uuidOf(Seqno seqno) const;
-    /// Everything that begin() may fail for: room, and a new uuid.
+    /// Does everything that may fail in begin(): reserves room and makes a new uuid.
     [[nodiscard]] VbUuid prepare();
-    /// Begins a new history, of a prepared uuid, that owns the seqnos after `highSeqno`; entries of
-    /// futures that never came are dropped.
+    /// Begins a new history with a prepared uuid that owns the seqnos after `highSeqno`. Drops
+    /// entries of histories whose seqnos never came into being.
     void begin(VbUuid uuid, Seqno highSeqno) noexcept;
     /// Takes over a stored or received log.
     void replace(std::vector<FailoverEntry> entries);

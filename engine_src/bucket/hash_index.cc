@@ -39,7 +39,8 @@ HashIndex::Guard HashIndex::lockHash(uint64_t hash) {
         const uint32_t line = lineOf(hash, lineCount(tableSize));
         auto lock = lockCounted<std::unique_lock<std::mutex>>(locks_[lockOf(line)],
                                                               contention.hashLocks);
-        // A resize may have run while we waited: the line, and so the lock, may be another one now.
+        // A resize may have run while we waited, so the line, and thus the lock, may be another one
+        // now.
         if (size() == tableSize) [[likely]] {
             return Guard(std::move(lock), line, static_cast<uint16_t>(hash));
         }
@@ -108,7 +109,7 @@ void HashIndex::resize(uint32_t newSize) {
             fresh[lineOf(hashKey(entry.get()->key()), newCount)].add(entry);
         });
     }
-    owned_.count_ = 0;  // what was in the old lines is in the new ones
+    owned_.count_ = 0;  // the content of the old lines is in the new ones
     use(std::move(fresh), newSize);
 }
 

@@ -1,13 +1,13 @@
 // HashIndex: the lines, locks and resizing of a hash table, without its statistics (hash_table.h
 // adds them).
 //
-// `size` hash buckets, of which kBucketsPerLine share a line (hash_line.h); a lock guards every
-// `locks`-th line. A key's line is the high 32 bits of its hash scaled to the number of lines, so
-// lines are in hash order whatever the size: a visit that was paused goes on after a resize without
+// It has `size` hash buckets, of which kBucketsPerLine share a line (hash_line.h); a lock guards
+// every `locks`-th line. A key's line is the high 32 bits of its hash scaled to the number of
+// lines, so lines are in hash order at any size: a paused visit continues after a resize without
 // missing anything.
 //
-// Ownership: owns the StoredValues in its lines. Threads: lock() gives a Guard, the proof that
-// every function which touches a line asks for; resize(), clear() and lockAll() take every lock.
+// Ownership: owns the StoredValues in its lines. Threads: lock() returns a Guard, the proof that
+// every function which touches a line requires; resize(), clear() and lockAll() take every lock.
 // Lock order: one line's lock at a time, or all of them in index order; then a sequence list's
 // lock, then a checkpoint manager's.
 #pragma once
@@ -28,7 +28,7 @@ namespace kv {
 
 class HashIndex {
   public:
-    /// At one document a bucket a line has three entries left, and 2 in 100 documents stand in a
+    /// At one document per bucket a line has three free entries, and 2 of 100 documents are in a
     /// further line (Poisson with mean 4).
     static constexpr uint32_t kBucketsPerLine = 4;
 
@@ -46,7 +46,7 @@ class HashIndex {
             : lock_(std::move(lock)), line_(line), tag_(tag) {}
         std::unique_lock<std::mutex> lock_;
         uint32_t line_;
-        uint16_t tag_;  ///< of the key that was asked for, or is being visited
+        uint16_t tag_;  ///< of the requested or visited key
     };
     /// Proof that all locks are held.
     class AllGuard {
@@ -65,7 +65,7 @@ class HashIndex {
         const HashIndex* index_;
     };
 
-    /// What was in a table that has been cleared: frees it, without any lock.
+    /// The content of a cleared table. Frees it without any lock.
     class Contents {
       public:
         Contents() = default;
@@ -93,7 +93,7 @@ class HashIndex {
         uint32_t size_;
     };
 
-    /// Where a visit stands: every key whose 32 high hash bits are below `hash` has been seen.
+    /// The progress of a visit: every key whose 32 high hash bits are below `hash` has been seen.
     struct Position {
         uint64_t hash{0};
         [[nodiscard]] bool atEnd() const { return hash > UINT32_MAX; }
@@ -109,8 +109,8 @@ class HashIndex {
     /// Allocates nothing.
     [[nodiscard]] AllGuard lockAll() const;
 
-    /// The key's StoredValue, tombstones included; nullptr when there is none. `guard` is the
-    /// key's.
+    /// Returns the key's StoredValue, including tombstones; nullptr if there is none. `guard` is
+    /// the key's.
     [[nodiscard]] StoredValue* find(const Guard& guard, std::string_view key) const {
         return lines()[guard.line()].find(
                 guard.tag(), [key](const StoredValue& value) { return value.key() == key; });
@@ -122,24 +122,24 @@ class HashIndex {
         __builtin_prefetch(&locks_[lockOf(line)], 1);
     }
 
-    /// Calls visit(guard, StoredValue&) for every StoredValue from `from` on, line by line;
-    /// after the line in which it returned false the visit pauses. A StoredValue that stays in
-    /// the table all the time is seen at least once, also across resizes. The visitor may change
-    /// and unlink the StoredValue it is given, no other one.
+    /// Calls visit(guard, StoredValue&) for every StoredValue from `from` on, line by line. After
+    /// the line in which it returned false, the visit pauses. A StoredValue that stays in the table
+    /// all the time is seen at least once, also across resizes. The visitor may change and unlink
+    /// the StoredValue it is given, but no other one.
     template <class Visit>
     Position visit(Position from, Visit visit);
 
     [[nodiscard]] uint32_t size() const { return size_.load(std::memory_order_relaxed); }
     [[nodiscard]] uint32_t lockCount() const { return lockCount_; }
-    /// The size that suits `entries`: a prime near it, never below the initial size; the present
-    /// size when that is one of the two primes around `entries` (hysteresis).
+    /// Returns the size that suits `entries`: a prime near it, never below the initial size.
+    /// Returns the present size if that is one of the two primes around `entries` (hysteresis).
     [[nodiscard]] uint32_t preferredSize(size_t entries) const;
-    /// Puts every StoredValue into new lines. Readers and writers wait meanwhile. Throws
-    /// std::bad_alloc, and then changed nothing.
+    /// Puts every StoredValue into new lines, while readers and writers wait. Throws std::bad_alloc
+    /// without any change.
     void resize(uint32_t newSize);
-    /// Room for clear(). Throws std::bad_alloc.
+    /// Allocates the lines for clear(). Throws std::bad_alloc.
     [[nodiscard]] EmptyLines makeEmptyLines() const { return EmptyLines(size()); }
-    /// Bytes asked for the first lines and the locks; further lines are not in it.
+    /// Bytes requested for the first lines and the locks; further lines are not included.
     [[nodiscard]] size_t structureBytes() const {
         return lineCount(size()) * sizeof(HashLine) + lockCount_ * sizeof(std::mutex);
     }
@@ -147,7 +147,7 @@ class HashIndex {
   protected:
     void reserveEntry(const Guard& guard) { lines()[guard.line()].reserve(); }
     void link(const Guard& guard, StoredValuePtr value);
-    /// `fresh`, of the same key, takes the place of `old`; allocates nothing.
+    /// Replaces `old` by `fresh`, which has the same key. Allocates nothing.
     [[nodiscard]] StoredValuePtr exchange(const Guard& guard, StoredValue* old,
                                           StoredValuePtr fresh);
     [[nodiscard]] StoredValuePtr unlink(const Guard& guard, StoredValue* value);
@@ -169,21 +169,21 @@ class HashIndex {
         return static_cast<uint32_t>((static_cast<Uint128>(fraction) * lockCount_) >> 64);
     }
     [[nodiscard]] HashLine* lines() const { return lines_.load(std::memory_order_relaxed); }
-    /// Holds the lock of `line` of a table of `expectedSize`; false when the table has another size
-    /// now.
+    /// Takes the lock of `line` in a table of `expectedSize`. Returns false if the table has
+    /// another size now.
     bool tryLockLine(uint32_t line, uint32_t expectedSize,
                      std::unique_lock<std::mutex>& lock) const;
 
     void unlockAll() const;
-    /// Needs all locks, but in the constructor.
+    /// Needs all locks, except in the constructor.
     void use(HashLines lines, uint32_t size);
 
     std::atomic<uint32_t> size_;
     const uint32_t lockCount_;
     const uint64_t lockMagic_;
     Contents owned_;
-    std::atomic<HashLine*>
-            lines_;  ///< of owned_; written with all locks held, atomic for prefetch()
+    /// Points to the lines of owned_; written with all locks held, atomic for prefetch().
+    std::atomic<HashLine*> lines_;
     std::unique_ptr<std::mutex[]> locks_;
     const uint32_t initialSize_;
 };
@@ -201,7 +201,7 @@ HashIndex::Position HashIndex::visit(Position from, Visit visit) {
             continue;
         }
         Guard guard(std::move(lock), line, 0);
-        // A copy: the visitor may unlink what it is given.
+        // A copy, because the visitor may unlink the StoredValue it is given.
         entries.clear();
         lines()[line].forEach([&entries](TaggedPointer entry) { entries.push_back(entry); });
         for (const TaggedPointer entry : entries) {

@@ -55,7 +55,7 @@ void HashLine::remove(const StoredValue* value) {
             }
         }
         if (line->more_ != nullptr && line->more_->isEmpty()) {
-            line->more_.reset();  // room that nobody used
+            line->more_.reset();  // room that was not used
         }
         if (line->more_ == nullptr) {
             break;
@@ -63,7 +63,7 @@ void HashLine::remove(const StoredValue* value) {
         before = line;
         line = line->more_.get();
     }
-    // The very last entry fills the hole: the rest stays packed.
+    // The very last entry fills the hole, so the rest stays packed.
     const auto last = std::find_if(line->entries_.rbegin(), line->entries_.rend(),
                                    [](TaggedPointer entry) { return static_cast<bool>(entry); });
     *hole = *last;

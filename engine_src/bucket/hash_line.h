@@ -1,14 +1,14 @@
 // HashLine: one cache line of a hash table: seven documents, and further lines when those are full.
 //
-// A search compares the tags of the line and touches no StoredValue but the one it looks for
-// (another one's tag agrees once in 65 536), so that it waits for two reads from memory, the line
-// and the document, where a chain through the documents waits for every stranger before its own.
+// A search compares the tags of the line and touches only the StoredValue that it looks for (the
+// tag of another one matches once in 65 536). So it waits for two reads from memory, the line and
+// the document. A chain through the documents would wait for every other document before it.
 //
-// Entries are packed: only the last line of a chain has empty ones, and they are its last; an empty
-// further line stands behind full ones only where reserve() has made room. A line
-// does not own the StoredValues. Threads: by the lock of the line (hash_index.h). Lines stand in a
-// HashLines array, aligned to the cache's; further lines are plain blocks, since an aligned block
-// costs some allocators as much again.
+// Entries are packed: only the last line of a chain has empty ones, at its end. An empty further
+// line follows full ones only if reserve() has made room. Ownership: a line does not own the
+// StoredValues. Threads: guarded by the lock of the line (hash_index.h). Lines are in a HashLines
+// array that is aligned to the cache; further lines are plain blocks, because an aligned block
+// costs some allocators twice as much.
 #pragma once
 
 #include <array>
@@ -30,8 +30,8 @@ class HashLine {
     HashLine& operator=(const HashLine&) = delete;
     ~HashLine() { clear(); }
 
-    /// The first entry with this tag for which matches(StoredValue&) holds; nullptr when there is
-    /// none.
+    /// Returns the first entry with this tag for which matches(StoredValue&) is true; nullptr if
+    /// there is none.
     template <class Matches>
     [[nodiscard]] StoredValue* find(uint16_t tag, Matches matches) const {
         for (const HashLine* line = this; line != nullptr; line = line->more_.get()) {
@@ -46,12 +46,12 @@ class HashLine {
         return nullptr;
     }
 
-    /// Makes room for one more entry: the next add() allocates nothing. Throws std::bad_alloc, and
-    /// then changed nothing.
+    /// Makes room for one more entry, so that the next add() allocates nothing. Throws
+    /// std::bad_alloc without any change.
     void reserve();
-    /// Throws std::bad_alloc, and then changed nothing.
+    /// Throws std::bad_alloc without any change.
     void add(TaggedPointer added);
-    /// Puts `fresh`, of the same tag, in the place of `old`, which must be here.
+    /// Replaces `old`, which must be here, by `fresh`, which has the same tag.
     void replace(const StoredValue* old, TaggedPointer fresh);
     /// `value` must be here.
     void remove(const StoredValue* value);
@@ -69,12 +69,12 @@ class HashLine {
         }
     }
 
-    /// True when there is a further line behind this one.
+    /// True if another line follows this one.
     [[nodiscard]] bool hasMore() const { return more_ != nullptr; }
 
   private:
-    /// Bit i: entry i has this tag. Empty entries have tag 0. Unrolled and without branches: which
-    /// entry it is cannot be predicted.
+    /// Bit i is set if entry i has this tag. Empty entries have tag 0. Unrolled and without
+    /// branches, because the matching entry cannot be predicted.
     [[nodiscard]] unsigned entriesWith(uint16_t tag) const {
         return [ this, tag ]<unsigned... I>(std::integer_sequence<unsigned, I...>) {
             return ((static_cast<unsigned>(entries_[I].tag() == tag) << I) | ...);
@@ -94,7 +94,7 @@ struct HashLinesDeleter {
     void operator()(HashLine* lines) const noexcept;
 };
 
-/// The first lines of a table, empty; owns the further ones, not the StoredValues.
+/// The first lines of a table, empty. Owns the further lines, but not the StoredValues.
 class HashLines {
   public:
     HashLines() = default;

@@ -15,7 +15,7 @@ namespace kv {
 
 namespace {
 
-/// Documents of one line, in the order of their keys "0", "1", ...
+/// Returns documents of one line, in the order of their keys "0", "1", ...
 std::vector<StoredValuePtr> makeValues(size_t count) {
     std::vector<StoredValuePtr> values;
     for (size_t i = 0; i < count; ++i) {
@@ -74,7 +74,7 @@ TEST(HashLine, KeepsTagsAndAddressesApartAtTheirLimits) {
     EXPECT_FALSE(TaggedPointer());
 }
 
-TEST(HashLine, HoldsWhatASetHoldsAfterRandomSteps) {
+TEST(HashLine, MatchesASetAfterRandomSteps) {
     constexpr size_t kValues = 40;
     const auto values = makeValues(kValues);
     for (unsigned seed = 0; seed < 50; ++seed) {
@@ -84,7 +84,7 @@ TEST(HashLine, HoldsWhatASetHoldsAfterRandomSteps) {
         for (int step = 0; step < 2000; ++step) {
             const size_t i = random() % kValues;
             const auto tag = static_cast<uint16_t>(i % 3);
-            // Runs of additions and of removals, so that further lines come and go.
+            // Runs of additions and of removals, so that further lines are added and removed.
             if (inLine[i] && random() % 100 < (step / 200 % 2 == 0 ? 20u : 80u)) {
                 line.remove(values[i].get());
                 inLine[i] = false;
@@ -114,7 +114,7 @@ TEST(HashLine, StaysPacked) {
     for (const auto& value : values) {
         line.add({value.get(), 1});
     }
-    // The first ones leave; the last ones take their places and the further lines go away.
+    // The first ones leave; the last ones take their places, and the further lines are freed.
     for (size_t i = 0; i < 2 * kLine; ++i) {
         line.remove(values[i].get());
     }

@@ -1,9 +1,9 @@
-// HashTable: the documents of one vBucket by key, with statistics that are right after every
+// HashTable: the documents of one vBucket by key, with statistics that are correct after every
 // change.
 //
-// Every change goes through insert(), update() or remove(), which look at the StoredValue before
+// Every change goes through insert(), update() or remove(), which examine the StoredValue before
 // and after (prologue, epilogue) and apply the difference to the stripe of this CPU. `StatsPolicy`
-// (options/ht_stats.h) says how many stripes there are. Threads and ownership as HashIndex.
+// (options/ht_stats.h) determines the number of stripes. Threads and ownership as HashIndex.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,7 @@
 namespace kv {
 
 struct HashTableConfig {
-    uint32_t size{47};  ///< initial number of buckets, and the smallest
+    uint32_t size{47};  ///< initial and smallest number of buckets
     uint32_t locks{47};
     Ordered ordered{Ordered::No};
 };
@@ -41,7 +41,8 @@ class BasicHashTable : public HashIndex {
         return StoredValue::create(key, ordered_);
     }
 
-    /// Makes room in the key's line: the next insert() there, under this guard, allocates nothing.
+    /// Makes room in the key's line, so that the next insert() there under this guard allocates
+    /// nothing.
     void reserve(const Guard& guard) { reserveEntry(guard); }
     /// Adds a filled-in StoredValue whose key is not in the table.
     StoredValue& insert(const Guard& guard, StoredValuePtr value) {
@@ -50,19 +51,19 @@ class BasicHashTable : public HashIndex {
         epilogue(StoredValueFacts(), &added);
         return added;
     }
-    /// Runs change(value) and accounts for what it did.
+    /// Runs change(value) and updates the statistics.
     template <class Change>
     void update(const Guard&, StoredValue& value, Change change) {
         const StoredValueFacts before(&value);
         change(value);
         epilogue(before, &value);
     }
-    /// Takes it out of the table; the caller owns it.
+    /// Removes it from the table; the caller owns it.
     [[nodiscard]] StoredValuePtr remove(const Guard& guard, StoredValue& value) {
         epilogue(StoredValueFacts(&value), nullptr);
         return unlink(guard, &value);
     }
-    /// Puts `fresh`, of the same key, in the place of `old`, which the caller then owns. Allocates
+    /// Replaces `old`, which the caller then owns, by `fresh`, which has the same key. Allocates
     /// nothing.
     [[nodiscard]] StoredValuePtr replace(const Guard& guard, StoredValue& old,
                                          StoredValuePtr fresh) {
@@ -72,8 +73,8 @@ class BasicHashTable : public HashIndex {
         epilogue(before, &added);
         return removed;
     }
-    /// Inserts or overwrites a document as a whole, dirty: what the historic ht.set() did
-    /// (benchmarks, simple callers).
+    /// Inserts or overwrites a whole document as dirty, as the historic ht.set() did (for
+    /// benchmarks and simple callers).
     SetStatus set(const Item& item) {
         const Guard guard = lock(item.key());
         const ItemMeta meta{.cas = item.cas(),
@@ -95,7 +96,7 @@ class BasicHashTable : public HashIndex {
         insert(guard, std::move(value));
         return SetStatus::WasClean;
     }
-    /// Takes every StoredValue out, for the caller to free without the locks, and zeroes every
+    /// Removes every StoredValue, for the caller to free without the locks, and zeroes every
     /// counter of every stripe. Allocates nothing.
     [[nodiscard]] Contents clear(const AllGuard& guard, EmptyLines empty) {
         Contents taken = takeAll(guard, std::move(empty));
@@ -108,12 +109,12 @@ class BasicHashTable : public HashIndex {
         const Contents freed = clear(lockAll(), std::move(empty));
     }
 
-    /// Applies a difference to this CPU's stripe. `after` may be nullptr: gone.
+    /// Applies a difference to this CPU's stripe. `after` is nullptr if the StoredValue is gone.
     void epilogue(const StoredValueFacts& before, const StoredValue* after) {
         counters_.local().apply(before, StoredValueFacts(after));
     }
 
-    /// Sums over all stripes; exact when no change is under way.
+    /// Returns the sums over all stripes; exact while no change is in progress.
     [[nodiscard]] HashTableSums sums() const {
         HashTableSums sums;
         counters_.forEach([&sums](const HashTableCounters& stripe) { stripe.addTo(sums); });
@@ -124,7 +125,7 @@ class BasicHashTable : public HashIndex {
         const HashTableSums now = sums();
         return static_cast<size_t>(std::max<int64_t>(0, now.items + now.tombstones));
     }
-    /// Resizes when the number of entries asks for it; true when it did.
+    /// Resizes if the number of entries requires it. Returns true if it did.
     bool resizeIfNeeded() {
         const uint32_t wanted = preferredSize(entries());
         if (wanted == size()) {
@@ -135,7 +136,7 @@ class BasicHashTable : public HashIndex {
     }
     [[nodiscard]] unsigned statsStripes() const { return counters_.stripes(); }
     [[nodiscard]] size_t statsBytes() const { return counters_.bytes(); }
-    /// Bytes asked for the table beside its documents.
+    /// Bytes requested for the table without its documents.
     [[nodiscard]] size_t fixedBytes() const { return structureBytes() + statsBytes(); }
 
   private:

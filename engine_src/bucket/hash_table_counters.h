@@ -1,8 +1,8 @@
-// Statistics of a hash table: what is counted, and how a change is found (prologue before, epilogue
-// after).
+// The statistics of a hash table: the counters, and how a change is determined (prologue before,
+// epilogue after).
 //
-// Threads: counters are relaxed atomics that may be negative in one stripe (a document made on one
-// CPU and deleted on another); only the sum over all stripes means something.
+// Threads: counters are relaxed atomics. One stripe may be negative (a document made on one CPU and
+// deleted on another); only the sum over all stripes is meaningful.
 #pragma once
 
 #include <array>
@@ -23,10 +23,10 @@ struct HashTableSums {
     int64_t tombstones{0};   ///< deleted documents still in the table
     int64_t nonResident{0};  ///< live documents whose value is on disk only
     int64_t expiring{0};     ///< live documents with an expiry time
-    int64_t metaBytes{0};    ///< bytes asked for StoredValues, keys included
-    int64_t valueBytes{0};   ///< bytes asked for Blobs
-    int64_t savedBytes{
-            0};  ///< bytes that the compressed values would have more if they were not compressed
+    int64_t metaBytes{0};    ///< bytes requested for StoredValues, including keys
+    int64_t valueBytes{0};   ///< bytes requested for Blobs
+    /// Bytes that the compressed values would need in addition if they were not compressed.
+    int64_t savedBytes{0};
     std::array<int64_t, kDatatypes> datatypes{};  ///< live documents per datatype
 
     friend bool operator==(const HashTableSums&, const HashTableSums&) = default;
@@ -47,8 +47,8 @@ struct StoredValueFacts {
     explicit StoredValueFacts(const StoredValue* value);
 };
 
-/// One stripe of counters. Live documents are counted by datatype only: their number is the sum,
-/// and a change has one locked addition less.
+/// One stripe of counters. Live documents are counted by datatype only: their number is the sum, so
+/// a change needs one locked addition less.
 struct HashTableCounters {
     std::atomic<int64_t> tombstones{0};
     std::atomic<int64_t> nonResident{0};
@@ -58,14 +58,16 @@ struct HashTableCounters {
     std::atomic<int64_t> savedBytes{0};
     std::array<std::atomic<int64_t>, kDatatypes> datatypes{};
 
-    /// Applies what changed between two looks at a document; touches only the counters that differ.
+    /// Applies the difference between two states of a document; touches only the counters that
+    /// differ.
     void apply(const StoredValueFacts& before, const StoredValueFacts& after) noexcept;
     void addTo(HashTableSums& sums) const noexcept;
     void reset() noexcept;
 };
 static_assert(sizeof(HashTableCounters) == 112, "bytes per stripe and vBucket (historic: 144)");
 
-/// Uncompressed minus stored size of a Snappy value; 0 when its header is not a length.
+/// Returns the uncompressed minus the stored size of a Snappy value; 0 if its header is not a
+/// length.
 int64_t snappySavedBytes(std::string_view compressed) noexcept;
 
 inline StoredValueFacts::StoredValueFacts(const StoredValue* value) {
@@ -100,8 +102,8 @@ inline void HashTableCounters::apply(const StoredValueFacts& before,
     add(metaBytes, after.metaBytes - before.metaBytes);
     add(valueBytes, after.valueBytes - before.valueBytes);
     add(savedBytes, after.savedBytes - before.savedBytes);
-    // Not `a != b || c != d`: gcc makes one comparison of both pairs through memory, which waits
-    // for the two stores and for the locked additions before them.
+    // Not `a != b || c != d`: gcc merges both comparisons into one through memory, which waits for
+    // the two stores and for the locked additions before them.
     const int kindDiffers = (before.datatype ^ after.datatype) | (before.live ^ after.live);
     if (kindDiffers != 0) {
         add(datatypes[before.datatype], -int64_t{before.live});

@@ -1,4 +1,4 @@
-// What striped statistics cost, computed from the types: the table of
+// The memory of striped statistics, computed from the types: the table of
 // docs/experiments/hashtable-stats-striping.md (a test of the project compares the two).
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ namespace {
 
 struct Cost {
     unsigned cpus, caches;
-    size_t single, perCache, perCore, perCorePadded;  // bytes a vBucket
+    size_t single, perCache, perCore, perCorePadded;  // bytes per vBucket
 };
 
 constexpr Cost kCosts[] = {

@@ -19,7 +19,7 @@ namespace kv {
 
 namespace {
 
-/// Two caches of two CPUs each: more stripes than this machine may have.
+/// Two caches of two CPUs each, which is more stripes than this machine may have.
 const options::Topology& twoCaches() {
     static const options::Topology kTopology({0, 0, 1, 1});
     return kTopology;
@@ -153,7 +153,7 @@ TYPED_TEST(HashTablePolicies, AStripeMayBeNegativeTheSumIsNot) {
     EXPECT_EQ(table.sums(), HashTableSums());
 }
 
-TEST(HashTable, SetSaysWhetherTheKeyWasDirty) {
+TEST(HashTable, SetReportsWhetherTheKeyWasDirty) {
     HashTable table({});
     EXPECT_EQ(table.set(*makeItem("k", "1")), SetStatus::WasClean);
     EXPECT_EQ(table.set(*makeItem("k", "22")), SetStatus::WasDirty);
@@ -193,7 +193,7 @@ TEST(HashTable, StatisticsAreThePolicysSize) {
     EXPECT_EQ(core.statsBytes(), 4 * 128u);
 }
 
-/// Striping can gain a Replace nothing: counters on a page that must not be written prove it.
+/// Striping cannot make a Replace faster: counters on a write-protected page prove it.
 TEST(HashTable, AReplaceByAnEqualSizeWritesNoCounter) {
     const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
     void* memory =
@@ -258,7 +258,7 @@ TEST(HashTable, APausedVisitMissesNothingAcrossResizes) {
     }
 }
 
-TEST(HashTable, AVisitorMayUnlinkWhatItIsGiven) {
+TEST(HashTable, AVisitorMayUnlinkItsDocument) {
     HashTable table({.size = 3, .locks = 2});
     for (int i = 0; i < 100; ++i) {
         table.set(*makeItem("k" + std::to_string(i), "v"));
@@ -270,7 +270,7 @@ TEST(HashTable, AVisitorMayUnlinkWhatItIsGiven) {
     EXPECT_EQ(table.sums(), HashTableSums());
 }
 
-TEST(HashTable, CompressedValuesCountWhatTheySave) {
+TEST(HashTable, CompressedValuesCountTheirSavings) {
     EXPECT_EQ(snappySavedBytes(std::string_view("\x80\x01xyz", 5)), 128 - 5);
     EXPECT_EQ(snappySavedBytes(std::string_view("\xff\xff\xff\xff\xff", 5)), 0);
     HashTable table({});
@@ -299,7 +299,7 @@ TEST(KeyHash, SpreadsSimilarKeysOverBucketsAndTags) {
 }
 
 TEST(KeyHash, NobodyOutsideCanCrowdABucket) {
-    // The first word of XXH3's own secret: the product of key and secret is 0, and the second word
+    // The first word of XXH3's own secret: the product of key and secret is 0, so the second word
     // does not count.
     const HashSeed known;
     std::string key("\xb8\xfe\x6c\x39\x23\xa4\x4b\xbe", 8);
@@ -339,7 +339,7 @@ TEST(StoredValue, OrderedOnesCarryTheirLinksInFront) {
     EXPECT_EQ(ordered->key(), "key");
 }
 
-TEST(StoredValue, APlantedFaultMakesBlocksLonger) {
+TEST(StoredValue, AnInjectedFaultMakesBlocksLonger) {
     using Fault = options::SixteenBytesMore;
     for (const auto ordered : {Ordered::No, Ordered::Yes}) {
         const auto plain = StoredValue::create<options::NoItemFault>("key", ordered);

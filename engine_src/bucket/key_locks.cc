@@ -8,7 +8,7 @@ namespace kv {
 
 namespace {
 
-/// From kCasBound on; not all ones, which is what others see of a locked document.
+/// At least kCasBound, and not all ones, which is the CAS that others see on a locked document.
 Cas newCas() {
     uint64_t bits = ~uint64_t{0};
     while (bits == ~uint64_t{0}) {

@@ -1,11 +1,11 @@
-// KeyLocks: the keys of one vBucket that get-and-lock holds, beside the hash table because they are
-// few.
+// KeyLocks: the keys of one vBucket that get-and-lock holds. They are few, so they are not in the
+// hash table.
 //
-// A lock does not change the document: it has a CAS of its own, valid until the lock goes: a random
-// one from where no mutation's CAS is, since neither lock nor CAS is stored, and the clock may be
-// set back, and yet no lock of after a restart may have the CAS of one of before. Locks that have
-// run out are forgotten at the latest when there are twice as many as were left at the last
-// clearing. Threads: any; lock order: hash-bucket lock, then this one.
+// A lock does not change the document. It has its own CAS, valid until the lock ends: a random
+// number above the CAS of all mutations. Neither lock nor CAS is stored, and the clock may be set
+// back, but no lock after a restart may have the CAS of one before it. Expired locks are forgotten
+// at the latest when there are twice as many as remained at the last clearing. Threads: any; lock
+// order: hash-bucket lock, then this one.
 #pragma once
 
 #include <cstdint>
@@ -22,13 +22,14 @@ namespace kv {
 
 class KeyLocks {
   public:
-    /// Locks the key from now on until `untilSeconds`; what it returns opens it.
+    /// Locks the key from now until `untilSeconds`; the returned CAS opens the lock.
     Cas lock(std::string_view key, uint32_t nowSeconds, uint32_t untilSeconds);
-    /// The CAS that opens the key, or Cas{0} when its lock has run out (it is forgotten then).
+    /// Returns the CAS that opens the key, or Cas{0} if its lock has expired (it is forgotten
+    /// then).
     [[nodiscard]] Cas holder(std::string_view key, uint32_t nowSeconds);
     void unlock(std::string_view key);
     void clear();
-    /// Locks that are remembered, run out or not.
+    /// Number of remembered locks, including expired ones.
     [[nodiscard]] size_t size() const;
 
   private:

@@ -1,4 +1,4 @@
-// What the bucket answers to a client's operation, in the bucket's own terms: the server maps it to
+// The answer of the bucket to an operation, in the bucket's own terms: the server maps it to
 // protocol numbers.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace kv {
 enum class OpStatus : uint8_t {
     Ok,
     KeyNotFound,
-    KeyExists,      ///< add on an existing key, or the given CAS is not the document's
+    KeyExists,      ///< add on an existing key, or the given CAS is not that of the document
     NotStored,      ///< append/prepend on a missing key
     TooBig,         ///< key or value above the limit
     NotMyVbucket,   ///< the vBucket is out of range or not active here
@@ -23,14 +23,14 @@ enum class OpStatus : uint8_t {
     DeltaBadValue,  ///< incr/decr on a value that is no unsigned 64-bit decimal number
     Locked,         ///< get-and-lock holds the key and the given CAS does not open it
     NotLocked,      ///< unlock of a key that is not locked
-    WouldBlock,     ///< the value is on disk only; the operation must be run again when it has been
-                    ///< fetched
-    Invalid,        ///< arguments that no protocol validator should have let through (empty key)
+    /// The value is on disk only; the operation must be run again when it has been fetched.
+    WouldBlock,
+    Invalid,  ///< arguments that no protocol validator should have let through (empty key)
 };
 
 std::string_view toString(OpStatus status);
 
-/// Time of a batch of operations, read once by its caller: wall clock in nanoseconds and whole
+/// Time of a batch of operations, read once by its caller: wall clock in nanoseconds, and whole
 /// seconds since the epoch.
 struct OpTime {
     uint64_t nanos{0};
@@ -38,6 +38,11 @@ struct OpTime {
 
     static OpTime fromNanos(uint64_t nanos) {
         return {nanos, static_cast<uint32_t>(nanos / 1'000'000'000)};
+    }
+    /// Returns the first whole second that is at least `count` seconds away: a duration that ends
+    /// then was at least as long as requested and less than a second longer.
+    [[nodiscard]] constexpr uint32_t inSeconds(uint32_t count) const {
+        return seconds + count + (nanos % 1'000'000'000 != 0 ? 1 : 0);
     }
     static OpTime now() {
         timespec time{};
@@ -49,35 +54,36 @@ struct OpTime {
 };
 
 enum class StoreMode : uint8_t {
-    Set,      ///< whatever is there; with a CAS: only that version (missing -> KeyNotFound)
-    Add,      ///< only if the key is missing (else KeyExists)
-    Replace,  ///< only if the key exists (else KeyNotFound)
+    Set,      ///< in any case; with a CAS: only that version (missing -> KeyNotFound)
+    Add,      ///< only if the key is missing (otherwise KeyExists)
+    Replace,  ///< only if the key exists (otherwise KeyNotFound)
 };
 enum class Concat : uint8_t { Append, Prepend };
 
 /// A document's fields in a mutation.
 struct StoreArgs {
     uint32_t flags{0};
-    uint32_t exptime{0};  ///< absolute seconds since the epoch, 0 = never (the server resolves
-                          ///< relative times)
-    uint8_t datatype{0};  ///< protocol bits: 1 JSON, 2 Snappy, 4 Xattr
-    bool preserveExpiry{false};  ///< a document that exists keeps its expiry time
+    /// Absolute seconds since the epoch, 0 = never (the server resolves relative times).
+    uint32_t exptime{0};
+    uint8_t datatype{0};         ///< protocol bits: 1 JSON, 2 Snappy, 4 Xattr
+    bool preserveExpiry{false};  ///< an existing document keeps its expiry time
     Cas cas{};                   ///< required version; Cas{0} = any
 };
 
-/// A version of a document that another cluster made: its CAS and its revision are kept.
+/// A version of a document from another cluster: its CAS and its revision are kept.
 struct VersionArgs {
     bool deleted{false};
     uint64_t revSeqno{0};
     Cas cas{};
     uint32_t flags{0};
-    uint32_t exptime{0};  ///< absolute seconds, 0 = never; of a deletion: when, 0 = now
+    /// Absolute seconds, 0 = never; not used for a deletion, whose time is now.
+    uint32_t exptime{0};
     uint8_t datatype{0};
     Cas expected{};          ///< required version of the document here; Cas{0} = any
-    bool onlyNew{false};     ///< KeyExists where a live document is
-    bool overrule{false};    ///< it wins whatever is here
+    bool onlyNew{false};     ///< KeyExists if there is a live document
+    bool overrule{false};    ///< store it even if the version here is newer
     bool renewCas{false};    ///< with a new CAS of this vBucket instead of `cas`
-    bool expiration{false};  ///< a deletion that expiry made
+    bool expiration{false};  ///< a deletion by expiry
 };
 
 struct ArithmeticArgs {
@@ -85,21 +91,21 @@ struct ArithmeticArgs {
     uint64_t initial{0};
     bool increment{true};         ///< increments wrap at 2^64, decrements stop at 0
     bool createIfMissing{false};  ///< false (exptime 0xffffffff on the wire): KeyNotFound
-    uint32_t exptime{0};          ///< of a document that is created, absolute seconds
+    uint32_t exptime{0};          ///< of a newly created document, absolute seconds
     Cas cas{};
 };
 
-/// Answer of every operation; which fields are set is said at each operation.
+/// The answer of every operation; each operation documents which fields it sets.
 struct OpResult {
     OpStatus status{OpStatus::Ok};
     uint8_t datatype{0};
-    bool deleted{false};  ///< getMeta only: a tombstone answers
+    bool deleted{false};  ///< getMeta only: the answer is a tombstone
     uint32_t flags{0};
     uint32_t exptime{0};
     Cas cas{};
     Seqno seqno{};       ///< of the mutation, or of the document that was read
     VbUuid vbuuid{};     ///< mutations: with seqno the mutation token
-    uint64_t number{0};  ///< arithmetic: the new value; getMeta: revSeqno
+    uint64_t number{0};  ///< arithmetic: the new value; reading: revSeqno
     BlobPtr value;       ///< shared, not copied; drop it under a BucketMemoryGuard of the bucket
 
     [[nodiscard]] bool ok() const { return status == OpStatus::Ok; }

@@ -1,5 +1,5 @@
-// Every allocation of what empties a persistent vBucket fails once, one after the other: store and
-// memory go on having the same documents.
+// Makes each allocation of operations that empty a persistent vBucket fail once: store and memory
+// keep having the same documents.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -17,7 +17,7 @@
 namespace kv {
 namespace {
 
-/// What the store itself allocates never fails: that is RocksDB's business.
+/// Allocations of the store itself never fail here; they are RocksDB's business.
 class SparedStore final : public ForwardingStore {
   public:
     using ForwardingStore::ForwardingStore;
@@ -51,8 +51,8 @@ class PersistentAllocationFailure : public testing::Test {
         }
         executor_.advance(std::chrono::seconds(1));
     }
-    /// Runs `empty` with its first, second, ... allocation failing until it needs no more of them.
-    /// How many failed.
+    /// Runs `empty` with its first, second, ... allocation failing until none fails any more.
+    /// Returns how many failed.
     template <class Empty>
     long failEach(VbState state, Empty empty) {
         bucket_->setVBucketState(kVb, state, OpTime::now());

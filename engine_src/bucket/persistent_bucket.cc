@@ -5,16 +5,16 @@
 #include <algorithm>
 #include <exception>
 #include <stdexcept>
-#include <thread>
 #include <utility>
 
 #include "logging/log.h"
+#include "options/mutation.h"
 
 namespace kv {
 
 namespace {
 
-/// Attempts of persistAll() to store what a store refused.
+/// Attempts of persistAll() to store data that a store refused.
 constexpr int kFinalAttempts = 3;
 
 }  // namespace
@@ -24,6 +24,7 @@ PersistentBucket::PersistentBucket(const BucketConfig& config, const Persistence
     : Bucket(BucketType::Persistent, config),
       executor_(executor),
       syncInterval_(persistence.syncInterval),
+      acceptLoss_(persistence.acceptLoss),
       dataDir_(persistence.dataDir, persistence.shards, config.vbuckets) {
     if (persistence.shards == 0) {
         throw std::invalid_argument("a persistent bucket needs at least one shard");
@@ -37,9 +38,7 @@ PersistentBucket::PersistentBucket(const BucketConfig& config, const Persistence
     for (unsigned number = 0; number < persistence.shards; ++number) {
         const NonBucketGuard nobody;
         Shard& shard = shards_[number];
-        const std::string path = dataDir_.shardPath(number);
-        shard.store =
-                factory ? factory(path) : std::make_unique<RocksStore>(path, persistence.rocks);
+        shard.store = openStore(dataDir_.shardPath(number), persistence.rocks, factory);
         shard.flusher =
                 std::make_unique<Flusher>(*shard.store, vbucketCount(), persistence.flusher);
         shard.task = executor_.schedule(
@@ -50,6 +49,39 @@ PersistentBucket::PersistentBucket(const BucketConfig& config, const Persistence
                     });
                 });
     }
+    if (dataDir_.isNew()) {
+        dataDir_.writeLayout();
+    }
+}
+
+std::unique_ptr<KVStore> PersistentBucket::openStore(const std::string& path, RocksConfig config,
+                                                     const StoreFactory& factory) const {
+    if (factory) {
+        return factory(path);
+    }
+    config.mayCreate = dataDir_.isNew();
+    config.needsWholeLog = dataDir_.cleanMark().has_value() && !acceptLoss_;
+    config.acceptLoss = acceptLoss_;
+    try {
+        auto store = std::make_unique<RocksStore>(path, config);
+        if (dataDir_.isNew() && !store->listPersistedVbuckets().empty()) {
+            throw DamageError(path + " has documents, but " + dataDir_.path().string() +
+                              " has no layout.json");
+        }
+        return store;
+    } catch (const DamageError& error) {
+        throw DamageError(std::string(error.what()) + ". " + advice(CanGoOn::Yes));
+    }
+}
+
+std::string PersistentBucket::advice(CanGoOn withAcceptLoss) const {
+    return fmt::format(
+            "Restore {} from a copy, or move it away and let the node follow one that has the "
+            "data{}",
+            dataDir_.path().string(),
+            withAcceptLoss == CanGoOn::Yes && !acceptLoss_
+                    ? ", or start with --accept-loss to keep what can be read"
+                    : "");
 }
 
 PersistentBucket::~PersistentBucket() {
@@ -74,7 +106,8 @@ PersistentBucket::~PersistentBucket() {
 
 void PersistentBucket::queueFlush(Vbid vbid) noexcept {
     Shard& shard = shardOf(vbid);
-    if (shard.flusher->notify(vbid) && shard.task != nullptr) {
+    if (shard.flusher->notify(vbid) && shard.task != nullptr &&
+        !options::mutated(options::Mutation::LostFlushWakeup, 20)) {
         executor_.wake(shard.task);
     }
 }
@@ -83,11 +116,13 @@ void PersistentBucket::onMutation(VBucket& vbucket, Seqno /*seqno*/) noexcept {
     queueFlush(vbucket.id());
 }
 
-OpStatus PersistentBucket::findTombstone(Vbid vbid, std::string_view key,
+OpStatus PersistentBucket::findTombstone(Vbid vbid, std::string_view key, Disk disk,
                                          std::optional<ItemMeta>& tombstone) {
     try {
-        storeOf(vbid).get(vbid, key, [&](const StoredDoc& doc) { tombstone = doc.meta; });
-        return OpStatus::Ok;
+        const auto reads = disk == Disk::Wait ? KVStore::Reads::Disk : KVStore::Reads::MemoryOnly;
+        const auto found = storeOf(vbid).look(vbid, key, reads,
+                                              [&](const StoredDoc& doc) { tombstone = doc.meta; });
+        return found == KVStore::Lookup::NotInMemory ? OpStatus::WouldBlock : OpStatus::Ok;
     } catch (const StoreError&) {
         return OpStatus::TmpFail;  // an unknown version must not win over a known one
     }
@@ -136,18 +171,34 @@ bool PersistentBucket::persistAll() {
         }
         stored = stored && done;
     }
-    // Synced first: after a power cut the mark must not say more than the stores have, or seqnos
-    // that are gone would be given again in the same history.
-    if (stored && itemsToPersist() == 0 && statesToPersist() == 0 && syncStores()) {
-        dataDir_.markClean();
-        return true;
+    // Sync before marking: after a power cut the mark must not claim more than the stores have, or
+    // lost seqnos would be assigned again in the same history.
+    for (const Shard& shard : shards_) {
+        if (!shard.store->emptyLog()) {
+            const NonBucketGuard nobody;
+            log::warn(
+                    "a store keeps its documents in its log: they could not be written elsewhere");
+        }
     }
-    return false;
+    if (!stored || itemsToPersist() != 0 || statesToPersist() != 0 || !syncStores()) {
+        return false;
+    }
+    try {
+        dataDir_.markClean(storedVBuckets());
+    } catch (const StoreError& error) {
+        const NonBucketGuard nobody;
+        log::error("the stop is not clean: {}", error.what());
+        return false;
+    }
+    return true;
 }
 
 bool PersistentBucket::syncStores() {
-    return std::all_of(shards_.begin(), shards_.end(),
-                       [](const Shard& shard) { return shard.store->sync(); });
+    bool synced = true;
+    for (const Shard& shard : shards_) {
+        synced = shard.store->sync() && synced;  // even if another store failed
+    }
+    return synced;
 }
 
 bool PersistentBucket::discardAbove(VBucket& vbucket, Seqno seqno, const PersistedVbState& left,
@@ -158,7 +209,7 @@ bool PersistentBucket::discardAbove(VBucket& vbucket, Seqno seqno, const Persist
     KVStore& store = storeOf(vbid);
     bool begun = false;
     try {
-        // What is not stored yet goes in any case: the memory has no older versions of its
+        // Data that is not stored yet is lost in any case: the memory has no older versions of its
         // documents.
         if (store.rollback(vbid, seqno)) {
             begun = true;
@@ -171,7 +222,7 @@ bool PersistentBucket::discardAbove(VBucket& vbucket, Seqno seqno, const Persist
             }
         }
     } catch (const std::exception& error) {
-        // The store cannot be read, or there is no memory: it comes from the source again.
+        // The store cannot be read, or memory is short: the data comes from the source again.
         const NonBucketGuard nobody;
         log::warn("vb {}: rolled back to nothing: {}", vbid.get(), error.what());
     }
@@ -181,7 +232,7 @@ bool PersistentBucket::discardAbove(VBucket& vbucket, Seqno seqno, const Persist
         if (!begun) {
             return false;
         }
-        // The store has given something up, so the vBucket cannot stay as it was.
+        // The store has discarded something, so the vBucket cannot stay as it was.
         target.forgetBeforeFlush();
     }
     vbucket.clear({}, now, std::move(room));
@@ -219,6 +270,16 @@ size_t PersistentBucket::statesToPersist() const {
                           [](const auto& target) { return !target->isStateStored(); }));
 }
 
+KVStore::FileBytes PersistentBucket::storedBytes() const {
+    KVStore::FileBytes sum;
+    for (const Shard& shard : shards_) {
+        const auto bytes = shard.store->fileBytes();
+        sum.current += bytes.current;
+        sum.replaced += bytes.replaced;
+    }
+    return sum;
+}
+
 PersistenceStats PersistentBucket::persistenceStats() const {
     PersistenceStats sum;
     uint64_t duplicates = 0;
@@ -246,104 +307,6 @@ PersistenceStats PersistentBucket::persistenceStats() const {
     }
     sum.totalEnqueued = sum.totalPersisted + duplicates + itemsToPersist();
     return sum;
-}
-
-// --- warm-up
-
-WarmupResult PersistentBucket::warmUp() {
-    const auto begin = std::chrono::steady_clock::now();
-    const bool clean = dataDir_.takeCleanMark() || dataDir_.isNew();
-    std::vector<WarmupResult> results(shards_.size());
-    std::vector<std::exception_ptr> errors(shards_.size());
-    std::vector<std::thread> loaders;
-    for (size_t number = 0; number < shards_.size(); ++number) {
-        loaders.emplace_back([this, number, clean, &results, &errors] {
-            const BucketMemoryGuard guard(memory());
-            try {
-                loadShard(shards_[number], clean, results[number]);
-            } catch (...) {
-                errors[number] = std::current_exception();
-            }
-        });
-    }
-    for (std::thread& loader : loaders) {
-        loader.join();
-    }
-    WarmupResult sum;
-    for (size_t number = 0; number < shards_.size(); ++number) {
-        if (errors[number] != nullptr) {
-            std::rethrow_exception(errors[number]);
-        }
-        sum.vbuckets += results[number].vbuckets;
-        sum.documents += results[number].documents;
-        sum.tombstones += results[number].tombstones;
-    }
-    sum.clean = clean;
-    sum.duration = std::chrono::steady_clock::now() - begin;
-    return sum;
-}
-
-void PersistentBucket::loadShard(Shard& shard, bool clean, WarmupResult& result) {
-    for (const Vbid vbid : shard.store->listPersistedVbuckets()) {
-        if (!hasVBucket(vbid) || &shardOf(vbid) != &shard) {
-            throw StoreError("vBucket " + std::to_string(vbid.get()) +
-                             " is stored in a shard that is not its own");
-        }
-        loadVBucket(*shard.store, vbid, clean, result);
-    }
-}
-
-void PersistentBucket::loadVBucket(KVStore& store, Vbid vbid, bool clean, WarmupResult& result) {
-    const auto scan = store.openSeqnoScan(vbid, Seqno{1}, Seqno{~uint64_t{0}});
-    if (scan == nullptr) {
-        throw StoreError("vBucket " + std::to_string(vbid.get()) + " has no stored state");
-    }
-    const PersistedVbState& state = scan->state();
-    if (state.state < static_cast<uint8_t>(VbState::Active) ||
-        state.state > static_cast<uint8_t>(VbState::Dead)) {
-        throw StoreError("vBucket " + std::to_string(vbid.get()) + " has an unknown stored state");
-    }
-    VBucket& target = vbucket(vbid);
-    loadDocuments(*scan, target, result);
-    // Becoming active begins a new history, which is right after a crash only.
-    const auto stored = static_cast<VbState>(state.state);
-    target.failoverLog().replace(state.failoverLog);
-    target.setState(stored);
-    if (clean) {
-        target.failoverLog().replace(state.failoverLog);
-    }
-    targets_[vbid.get()]->assumeStored(state);
-    if (!clean && stored == VbState::Active) {
-        targets_[vbid.get()]->stateChanged();
-        queueFlush(vbid);
-    }
-    ++result.vbuckets;
-}
-
-void PersistentBucket::loadDocuments(SeqnoScan& scan, VBucket& target, WarmupResult& result) {
-    const PersistedVbState& state = scan.state();
-    target.clear({.highSeqno = state.highSeqno, .snapshot = state.snapshot, .maxCas = state.maxCas},
-                 OpTime{});
-    for (StoredDoc doc; scan.next(doc);) {
-        target.loadStored(doc.key, doc.op, doc.meta,
-                          isDeletion(doc.op) ? BlobPtr{} : Blob::create(doc.value));
-        if (isDeletion(doc.op)) {
-            // As after a flush: the vBucket learns the revision and lets the tombstone go.
-            target.onPersisted(*Item::create(target.id(), doc.op, doc.key, doc.meta, {}));
-            targets_[target.id().get()]->noteTombstone(doc.meta.exptime);
-            ++result.tombstones;
-        } else {
-            ++result.documents;
-        }
-        if (memory().estimate() > memory().quota()) {
-            throw StoreError(fmt::format(
-                    "the documents in {} need more memory than the quota of {} bytes: start with "
-                    "a larger one",
-                    dataDir_.path().string(), memory().quota()));
-        }
-    }
-    target.notePurged(state.purgedSeqno);
-    target.noteDeletedRev(state.maxDeletedRev);
 }
 
 }  // namespace kv

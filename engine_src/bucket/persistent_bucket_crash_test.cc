@@ -1,4 +1,5 @@
-// Stops that are not clean: what is lost, what is kept, and that no name is given twice.
+// Stops that are not clean: what is lost, what is kept, and that no seqno of a history is used
+// twice.
 
 #include <gtest/gtest.h>
 
@@ -39,12 +40,12 @@ TEST_F(PersistentBucketCrashTest, ACrashBeginsANewHistory) {
     EXPECT_EQ(bucket_->vbucket(Vbid{0}).failoverLog().entries(), log);
 }
 
-TEST_F(PersistentBucketCrashTest, AReplicaThatRolledBackStaysOneThoughTheProcessDiesAtOnce) {
+TEST_F(PersistentBucketCrashTest, ARolledBackReplicaStaysAReplicaAfterAnImmediateCrash) {
     open(fake_);
     const OpTime now = OpTime::now();
     set("k", "v");
     set("l", "v", Vbid{1});
-    fake_.advance(1s);  // what is stored now may be rolled back to
+    fake_.advance(1s);  // a rollback may go back to what is stored now
     set("m", "v", Vbid{1});
     for (const Vbid vbid : {Vbid{0}, Vbid{1}}) {
         bucket_->setVBucketState(vbid, VbState::Replica, now);
@@ -63,7 +64,7 @@ TEST_F(PersistentBucketCrashTest, AReplicaThatRolledBackStaysOneThoughTheProcess
     }
 }
 
-/// After any number of stops, crashes and power cuts: no seqno of a history has two documents.
+/// After any number of stops, crashes and power cuts, no seqno of a history has two documents.
 TEST_F(PersistentBucketCrashTest, NoSeqnoIsUsedTwiceInOneHistoryAfterAPowerCut) {
     PowerCut power;
     factory_ = [&](const std::string& path) {
@@ -138,19 +139,19 @@ TEST_F(PersistentBucketCrashTest, AReplicaWhoseStoreCannotBeReadRollsBackToNothi
     EXPECT_EQ(bucket_->rollBackReplica(Vbid{0}, vbucket.term(), Seqno{2}, now),
               Bucket::RollBack::Done);
     EXPECT_EQ(faults->failScans, 0);
-    EXPECT_EQ(vbucket.state(), VbState::Replica) << "it goes on following";
+    EXPECT_EQ(vbucket.state(), VbState::Replica) << "it continues as a replica";
     EXPECT_EQ(vbucket.highSeqno(), Seqno{});
     EXPECT_EQ(bucket_->stats().storedValues, 0U);
 }
 
-/// Counts what it is told of.
+/// Counts its notifications.
 struct RollBacks final : SeqnoListener {
     void onSeqno(Vbid, Seqno) noexcept override {}
     void onRolledBack(Vbid) noexcept override { ++count; }
     int count{0};
 };
 
-/// The store gives up what is above the seqno, and then it can neither be read nor emptied.
+/// The store discards what is above the seqno, and then it can neither be read nor emptied.
 TEST_F(PersistentBucketCrashTest, AReplicaWhoseDiskFailsInARollBackIsEmpty) {
     const auto faults = useFaultyStores();
     open(fake_);
@@ -161,14 +162,14 @@ TEST_F(PersistentBucketCrashTest, AReplicaWhoseDiskFailsInARollBackIsEmpty) {
     const OpTime now = OpTime::now();
     bucket_->setVBucketState(Vbid{0}, VbState::Replica, now);
     VBucket& vbucket = bucket_->vbucket(Vbid{0});
-    RollBacks told;
-    bucket_->listeners().add(&told);
+    RollBacks rollBacks;
+    bucket_->listeners().add(&rollBacks);
     faults->failScans = 1;
     faults->failDeletes = 2;
     EXPECT_EQ(bucket_->rollBackReplica(Vbid{0}, bucket_->vbucket(Vbid{0}).term(), Seqno{2}, now),
               Bucket::RollBack::Done);
-    bucket_->listeners().remove(&told);
-    EXPECT_EQ(told.count, 1) << "streams end";
+    bucket_->listeners().remove(&rollBacks);
+    EXPECT_EQ(rollBacks.count, 1) << "streams end";
     EXPECT_EQ(vbucket.state(), VbState::Replica);
     EXPECT_EQ(vbucket.highSeqno(), Seqno{0});
     EXPECT_EQ(bucket_->stats().storedValues, 0U);
@@ -196,11 +197,11 @@ TEST_F(PersistentBucketCrashTest, AReplicaWhoseDiskFailsInARollBackIsEmpty) {
     EXPECT_EQ(get("d"), "new");
 }
 
-TEST_F(PersistentBucketCrashTest, TheCasOfALockIsNotGivenAgainAfterACrash) {
+TEST_F(PersistentBucketCrashTest, TheCasOfALockIsNotAssignedAgainAfterACrash) {
     open(fake_);
     set("k", "v");
     fake_.advance(1s);
-    // Mutations' CAS go on from the last stored one where the clock is behind it.
+    // The CAS of mutations continue from the last stored one if the clock is behind it.
     const OpTime early = OpTime::fromNanos(1'000'000'000);
     const auto lock = [&] {
         const BucketMemoryGuard guard(bucket_->memory());
@@ -216,9 +217,9 @@ TEST_F(PersistentBucketCrashTest, TheCasOfALockIsNotGivenAgainAfterACrash) {
               OpStatus::Locked);
 }
 
-TEST_F(PersistentBucketCrashTest, TheCasOfALostMutationIsNotGivenAgainAfterACrash) {
+TEST_F(PersistentBucketCrashTest, TheCasOfALostMutationIsNotAssignedAgainAfterACrash) {
     open(fake_);
-    // Mutations' CAS go on from the last stored one where the clock is behind it.
+    // The CAS of mutations continue from the last stored one if the clock is behind it.
     const OpTime early = OpTime::fromNanos(1'000'000'000);
     const auto mutate = [&] {
         const BucketMemoryGuard guard(bucket_->memory());
@@ -233,8 +234,8 @@ TEST_F(PersistentBucketCrashTest, TheCasOfALostMutationIsNotGivenAgainAfterACras
     EXPECT_GT(after.cas, lost.cas) << "equal by chance once in 2^32 times";
 }
 
-/// The same random operations through a bucket that crashes again and again: what was reported
-/// stored is there.
+/// The same random operations through a bucket that crashes repeatedly: everything that was
+/// reported as stored is there.
 TEST_F(PersistentBucketCrashTest, NothingReportedStoredIsEverLost) {
     std::mt19937 random(4711);
     const auto pick = [&](uint32_t below) {

@@ -14,7 +14,7 @@
 
 namespace kv {
 
-/// A bucket of eight vBuckets in a directory of the test, opened and closed as by a process.
+/// A bucket of eight vBuckets in a directory of the test, opened and closed as a process does it.
 class PersistentBucketTest : public testing::Test {
   protected:
     PersistentBucketTest() {

@@ -1,4 +1,4 @@
-// What was deleted: vBuckets, documents, and the tombstones that stay for a while.
+// Removal of vBuckets and documents, and of tombstones that are kept for a while.
 
 #include <gtest/gtest.h>
 
@@ -44,7 +44,7 @@ TEST_F(PersistentBucketRemovalTest, ADeletedVBucketIsGoneFromMemoryAndDisk) {
     EXPECT_EQ(bucket_->vbucket(Vbid{0}).failoverLog().entries().size(), 1U);
 }
 
-TEST_F(PersistentBucketRemovalTest, ADeletedVBucketStaysAwayThoughTheProcessDiesAtOnce) {
+TEST_F(PersistentBucketRemovalTest, ADeletedVBucketStaysDeletedAfterAnImmediateCrash) {
     PersistentBucket& bucket = open(fake_);
     set("k", "v");
     fake_.advance(1s);
@@ -94,7 +94,7 @@ TEST_F(PersistentBucketRemovalTest, OldTombstonesLeaveTheDisk) {
     EXPECT_TRUE(bucket.persistAll());
     close();
     open(fake_);
-    // What a client must know of them outlives a restart.
+    // The information for clients about purged tombstones survives a restart.
     EXPECT_EQ(bucket_->vbucket(Vbid{0}).purgedSeqno(), Seqno{4});
     EXPECT_GE(bucket_->vbucket(Vbid{0}).maxDeletedRev(), 2U);
     EXPECT_FALSE(bucket_->storeOf(Vbid{0}).rollback(Vbid{0}, Seqno{3})) << "a deletion is missing";
@@ -118,7 +118,7 @@ TEST_F(PersistentBucketRemovalTest,
     EXPECT_EQ(bucket.purgeTombstones(now), 1U);
 }
 
-TEST_F(PersistentBucketRemovalTest, WhatIsNotedOfATombstoneOutlivesFlushAndRestart) {
+TEST_F(PersistentBucketRemovalTest, TheRecordOfATombstoneSurvivesFlushAndRestart) {
     PersistentBucket& bucket = open(fake_);
     const OpTime now = OpTime::now();
     set("removed", "1");
@@ -138,13 +138,13 @@ TEST_F(PersistentBucketRemovalTest, WhatIsNotedOfATombstoneOutlivesFlushAndResta
     }
     const auto expectNoted = [&](const std::string& when) {
         const BucketMemoryGuard guard(bucket_->memory());
-        const OpResult one = bucket_->getMeta(Vbid{0}, "removed", now);
-        EXPECT_TRUE(one.ok() && one.deleted) << when;
-        EXPECT_EQ(one.cas, removed) << when;
-        EXPECT_EQ(one.number, 2U) << when;
-        EXPECT_EQ(one.exptime, now.seconds) << when;
-        EXPECT_EQ(one.seqno, Seqno{2}) << when;
-        EXPECT_EQ(one.flags, 7U) << when;
+        const OpResult meta = bucket_->getMeta(Vbid{0}, "removed", now);
+        EXPECT_TRUE(meta.ok() && meta.deleted) << when;
+        EXPECT_EQ(meta.cas, removed) << when;
+        EXPECT_EQ(meta.number, 2U) << when;
+        EXPECT_EQ(meta.exptime, now.seconds) << when;
+        EXPECT_EQ(meta.seqno, Seqno{2}) << when;
+        EXPECT_EQ(meta.flags, 7U) << when;
         const OpResult two = bucket_->getMeta(Vbid{0}, "expired", now);
         EXPECT_TRUE(two.ok() && two.deleted) << when;
         EXPECT_EQ(two.exptime, now.seconds) << when;
@@ -153,7 +153,7 @@ TEST_F(PersistentBucketRemovalTest, WhatIsNotedOfATombstoneOutlivesFlushAndResta
         EXPECT_TRUE(three.ok() && three.deleted) << when;
         EXPECT_EQ(three.cas, Cas{50}) << when;
         EXPECT_EQ(three.number, 40U) << when;
-        EXPECT_EQ(three.exptime, 1'600'000'000U) << when;
+        EXPECT_EQ(three.exptime, now.seconds) << when << ": the time is ours";
         EXPECT_EQ(bucket_->getMeta(Vbid{0}, "never", now).status, OpStatus::KeyNotFound) << when;
     };
     expectNoted("in memory");
@@ -195,7 +195,7 @@ TEST_F(PersistentBucketRemovalTest, AForeignVersionIsComparedWithATombstoneOnDis
     EXPECT_EQ(version(7, true), OpStatus::Ok);
     fake_.advance(1s);
     ASSERT_EQ(bucket.stats().storedValues, 0U) << "on disk only";
-    EXPECT_EQ(version(6, false), OpStatus::KeyExists) << "what was deleted stays deleted";
+    EXPECT_EQ(version(6, false), OpStatus::KeyExists) << "the document stays deleted";
     EXPECT_EQ(version(8, false), OpStatus::Ok);
     EXPECT_EQ(get("key"), "value");
 }

@@ -86,7 +86,7 @@ TEST_F(PersistentBucketTest, DocumentsComeBackAfterACleanStop) {
     EXPECT_EQ(meta.seqno, written.seqno);
     EXPECT_EQ(meta.flags, 7U);
     EXPECT_EQ(meta.datatype, 1U);
-    EXPECT_EQ(bucket_->vbucket(Vbid{0}).failoverLog().uuid(), uuid);  // the same history goes on
+    EXPECT_EQ(bucket_->vbucket(Vbid{0}).failoverLog().uuid(), uuid);  // the same history continues
     EXPECT_EQ(bucket_->vbucket(Vbid{0}).highSeqno(), Seqno{3});
     EXPECT_EQ(bucket_->itemsToPersist(), 0U);
     EXPECT_GT(bucket_->store(Vbid{0}, "next", StoreMode::Set, "v", {}, OpTime::now()).cas,
@@ -148,7 +148,7 @@ TEST_F(PersistentBucketTest, AFullDiskIsATemporaryFailureAndLosesNothing) {
     bucket.startFlushing();
 
     disk.full = false;
-    close();  // as a crash: what was stored is on the disk, no more
+    close();  // as a crash: stored data is on the disk, nothing else
     open(fake_);
     EXPECT_EQ(bucket_->stats().items, 0U);
     for (size_t i = 0; i < 3; ++i) {
@@ -157,8 +157,8 @@ TEST_F(PersistentBucketTest, AFullDiskIsATemporaryFailureAndLosesNothing) {
         fake_.advance(1s);
     }
     disk.full = false;
-    // RocksDB looks for room again every few seconds of its own clock.
-    const auto limit = std::chrono::steady_clock::now() + 1min;
+    // RocksDB checks for free space again every few seconds of its own clock.
+    const auto limit = std::chrono::steady_clock::now() + 5min;
     while (bucket_->itemsToPersist() != 0 && std::chrono::steady_clock::now() < limit) {
         std::this_thread::sleep_for(5ms);
         fake_.advance(1s);
@@ -217,7 +217,18 @@ TEST_F(PersistentBucketTest, TheStoresAreSyncedAtTheirInterval) {
     EXPECT_EQ(bucket_->persistenceStats().store.syncs, 0U);
 }
 
-TEST_F(PersistentBucketTest, AWarmUpThatDoesNotFitTheQuotaSaysSo) {
+TEST_F(PersistentBucketTest, AStoreThatCannotSyncDoesNotKeepOthersFromSyncing) {
+    const auto faults = useFaultyStores();
+    persistence_.syncInterval = 500ms;
+    open(fake_);
+    faults->failSyncs = 1;  // of the first shard; the second one is synced all the same
+    while (faults->failSyncs != 0) {
+        fake_.advance(500ms);
+    }
+    EXPECT_EQ(bucket_->persistenceStats().store.syncs, 1U);
+}
+
+TEST_F(PersistentBucketTest, AWarmUpThatExceedsTheQuotaIsReported) {
     open(fake_);
     for (int i = 0; i < 64; ++i) {
         set("k" + std::to_string(i), std::string(64 << 10, 'x'));
@@ -258,8 +269,8 @@ TEST_F(PersistentBucketTest, MemoryComesBackToWhereItWas) {
     EXPECT_GT(after + 2048, before);
 }
 
-/// Writers, flushers, the checkpoint remover and cursors at the same time; then everything must be
-/// on disk.
+/// Writers, flushers, the checkpoint remover and cursors run at the same time; afterwards
+/// everything must be on disk.
 TEST_F(PersistentBucketTest, WritersFlushersRemoverAndCursorsTogether) {
     config_.checkpoint.maxItems = 20;
     persistence_.flusher.interval = 1ms;
@@ -325,7 +336,7 @@ TEST_F(PersistentBucketTest, WritersFlushersRemoverAndCursorsTogether) {
     }
     EXPECT_EQ(bucket.itemsToPersist(), 0U);
     executor.cancel(remover);
-    // Every live document in memory is on disk, and nothing else is.
+    // Every live document in memory is on disk, and nothing else.
     const size_t items = bucket.stats().items;
     size_t live = 0;
     for (uint16_t id = 0; id < 8; ++id) {

@@ -1,4 +1,4 @@
-// Sizes that a hash table may take: primes next to 3 * 2^k, each about twice the one before.
+// Sizes of a hash table: primes next to 3 * 2^k, each about twice the one before.
 #pragma once
 
 #include <array>

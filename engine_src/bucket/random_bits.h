@@ -1,5 +1,5 @@
-// Random numbers that no other start of the process draws: for what must not repeat, where nothing
-// is remembered. Any thread.
+// Random numbers that differ between all starts of the process, for values that must not repeat
+// although nothing is stored. Threads: any.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
-// ReadMostlyMutex: a shared mutex whose readers do not touch what other readers touch.
+// ReadMostlyMutex: a shared mutex whose readers do not touch each other's cache lines.
 //
-// A reader takes the stripe of its thread, a writer takes all of them: reading costs the same with
-// any number of CPUs, writing is for what hardly ever happens. Use with std::shared_lock and
+// A reader takes the stripe of its thread and a writer takes all of them. Reading costs the same
+// with any number of CPUs; writing must be very rare. Use with std::shared_lock and
 // std::unique_lock; a reader unlocks on the thread that locked. Not recursive.
 #pragma once
 
@@ -36,7 +36,7 @@ class ReadMostlyMutex {
     };
     static_assert(sizeof(Stripe) == 64, "a reader's lock is one line of the cache");
 
-    /// Threads take the stripes in turn, so that few share one.
+    /// Threads are assigned to the stripes in rotation, so that few share one.
     static size_t stripeOfThread() {
         static constinit std::atomic<size_t> next{0};
         static thread_local size_t stripe = next.fetch_add(1, std::memory_order_relaxed) % kStripes;

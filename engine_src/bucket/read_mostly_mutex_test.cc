@@ -57,7 +57,7 @@ TEST(ReadMostlyMutexTest, AWriterKeepsReadersOut) {
     EXPECT_TRUE(got) << "readers do not exclude each other";
 }
 
-/// Somebody else has it whenever it is tried.
+/// Another thread holds it whenever it is tried.
 struct BusyMutex {
     static bool try_lock() { return false; }
     void lock() { ++locks; }
@@ -66,7 +66,7 @@ struct BusyMutex {
     int unlocks{0};
 };
 
-TEST(ContentionTest, CountsOnlyWhoHasToWait) {
+TEST(ContentionTest, CountsOnlyThreadsThatWait) {
     WaitCounter counter;
     std::mutex idle;
     { EXPECT_TRUE(lockCounted<std::unique_lock<std::mutex>>(idle, counter).owns_lock()); }

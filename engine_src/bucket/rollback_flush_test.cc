@@ -1,5 +1,5 @@
-// A rollback of a replica beside its flush: a replica is dead while it is rolled back, and that is
-// nobody's to store.
+// A rollback of a replica at the same time as its flush: a replica is dead while it is rolled back,
+// and that state must not be stored.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -24,7 +24,7 @@ using namespace std::chrono_literals;
 
 constexpr Vbid kVb{0};
 
-/// Notes each state that it is to store.
+/// Records each state that it is asked to store.
 class NotingStore final : public ForwardingStore {
   public:
     NotingStore(std::unique_ptr<KVStore> real, std::set<VbState>& states,
@@ -93,10 +93,10 @@ class RollbackFlushTest : public testing::Test {
                   OpStatus::Ok);
     }
 
-    /// As the thread does that waits for this flush; many follow.
+    /// Waits as the thread does that waits for this flush; many follow.
     static void waitUntilItSleeps(pid_t thread) {
         const std::string path = "/proc/self/task/" + std::to_string(thread) + "/stat";
-        const auto limit = std::chrono::steady_clock::now() + 30s;
+        const auto limit = std::chrono::steady_clock::now() + 5min;
         for (std::string id, name, state; state != "S";) {
             std::ifstream(path) >> id >> name >> state;
             ASSERT_LT(std::chrono::steady_clock::now(), limit);

@@ -3,6 +3,7 @@
 #include <mutex>
 #include <shared_mutex>
 
+#include "options/mutation.h"
 #include "types/contention.h"
 
 namespace kv {
@@ -20,6 +21,9 @@ void SeqnoListeners::remove(SeqnoListener* listener) {
 }
 
 void SeqnoListeners::tellAll(Vbid vbid, Seqno seqno) noexcept {
+    if (options::mutated(options::Mutation::LostDcpWakeup, 50)) {
+        return;
+    }
     const auto lock =
             lockCounted<std::shared_lock<ReadMostlyMutex>>(mutex_, contention.listenerLocks);
     for (SeqnoListener* listener : listeners_) {

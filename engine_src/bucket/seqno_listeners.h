@@ -1,6 +1,6 @@
-// SeqnoListeners: who is told of a bucket's new seqnos: DCP producers.
+// SeqnoListeners: the DCP producers that are notified of a bucket's new seqnos.
 //
-// Threads: any. Telling takes no lock while nobody listens.
+// Threads: any. A notification takes no lock while nobody listens.
 #pragma once
 
 #include <atomic>
@@ -12,13 +12,13 @@
 
 namespace kv {
 
-/// Told of every new seqno, after the hash-bucket lock has been released. Must be quick, must not
-/// call back into the bucket, and must outlive its registration.
+/// Receives every new seqno after the hash-bucket lock has been released. The call must be quick
+/// and must not call back into the bucket. The listener must outlive its registration.
 class SeqnoListener {
   public:
     virtual ~SeqnoListener() = default;
     virtual void onSeqno(Vbid vbid, Seqno seqno) noexcept = 0;
-    /// A replica rolled back: seqnos that it has had are not its history any more.
+    /// A replica rolled back: seqnos that it had are no longer part of its history.
     virtual void onRolledBack(Vbid) noexcept {}
 };
 
@@ -28,7 +28,7 @@ class SeqnoListeners {
     /// Returns when no call to the listener is running and none will follow.
     void remove(SeqnoListener* listener);
 
-    void tell(Vbid vbid, Seqno seqno) noexcept {
+    void notify(Vbid vbid, Seqno seqno) noexcept {
         if (count_.load(std::memory_order_acquire) != 0) [[unlikely]] {
             tellAll(vbid, seqno);
         }

@@ -40,15 +40,30 @@ void SequenceList::moveToEnd(const Guard& guard, StoredValue& value) {
 bool SequenceList::isCovered(const Guard&, const StoredValue& value) const {
     return std::any_of(readers_.begin(), readers_.end(), [&](const SequenceReader* reader) {
         return reader->next_ != nullptr && reader->next_->seqno() <= value.seqno() &&
-               value.seqno() <= reader->end_;
+               value.seqno() <= reader->last_;
     });
+}
+
+bool SequenceList::mustKeep(const Guard& guard, const StoredValue& value) {
+    if (!isCovered(guard, value)) {
+        return false;
+    }
+    if (budget_ == nullptr || !budget_->isSpent()) {
+        return true;
+    }
+    // The readers free their versions when they end, so that no writer waits for it.
+    for (SequenceReader* reader : readers_) {
+        reader->endEarly(SequenceReader::End::GivenUp);
+    }
+    budget_->notifySpent();
+    return false;
 }
 
 SequenceList::StaleRoom SequenceList::makeRoomForStale(const Guard&) {
     StaleRoom room;
-    decltype(stale_) one;
-    one.emplace(nullptr, Seqno{});
-    room.node_ = one.extract(one.begin());
+    decltype(stale_) node;
+    node.emplace(nullptr, Seqno{});
+    room.node_ = node.extract(node.begin());
     stale_.reserve(stale_.size() + 1);
     return room;
 }
@@ -58,29 +73,46 @@ void SequenceList::keepStale(const Guard&, StoredValuePtr old, Seqno replacedBy,
     room.node_.mapped() = replacedBy;
     stale_.insert(std::move(room.node_));
     old->setStale();
-    staleBytes_ += bytesOf(*old);
+    const size_t bytes = bytesOf(*old);
+    staleBytes_ += bytes;
+    if (budget_ != nullptr) {
+        budget_->add(bytes);
+    }
     (void)old.release();  // reachable through its neighbours
 }
 
-void SequenceList::freeUncoveredStale(const Guard& guard) {
-    StoredValue* next = !stale_.empty() ? first_ : nullptr;
-    while (next != nullptr) {
-        StoredValue* value = std::exchange(next, next->links().next);
-        if (value->isStale() && !isCovered(guard, *value)) {
-            unlink(guard, *value);
-            stale_.erase(value);
-            staleBytes_ -= bytesOf(*value);
-            const StoredValuePtr doomed(value);
+StoredValue* SequenceList::takeUncoveredStale(const Guard& guard) noexcept {
+    StoredValue* chain = nullptr;
+    const size_t before = staleBytes_;
+    for (auto it = stale_.begin(); it != stale_.end();) {
+        // Only the reader uses them: the list gave them to it in keepStale().
+        auto* value = const_cast<StoredValue*>(it->first);
+        if (isCovered(guard, *value)) {
+            ++it;
+            continue;
         }
+        unlink(guard, *value);
+        staleBytes_ -= bytesOf(*value);
+        value->links().next = std::exchange(chain, value);
+        it = stale_.erase(it);
+    }
+    if (budget_ != nullptr) {
+        budget_->subtract(before - staleBytes_);
+    }
+    return chain;
+}
+
+void SequenceList::free(StoredValue* chain) noexcept {
+    while (chain != nullptr) {
+        const StoredValuePtr doomed(std::exchange(chain, chain->links().next));
     }
 }
 
 void SequenceList::clear(const Guard& guard) {
     for (SequenceReader* reader : readers_) {
-        reader->aborted_ = reader->aborted_ || reader->next_ != nullptr;
-        reader->next_ = nullptr;
+        reader->endEarly(SequenceReader::End::Cleared);
     }
-    freeUncoveredStale(guard);
+    free(takeUncoveredStale(guard));
     first_ = nullptr;
     last_ = nullptr;
     high_ = {};
@@ -102,42 +134,42 @@ size_t SequenceList::size() const {
     return size_;
 }
 
-SequenceReader::SequenceReader(SequenceList& list, Vbid vbid, Seqno from)
+SequenceReader::SequenceReader(SequenceList& list, Vbid vbid, Seqno from, Seqno to)
     : list_(list), vbid_(vbid) {
     const auto guard = list_.lock();
     list_.readers_.push_back(this);
-    end_ = list_.high_;
+    last_ = std::min(list_.high_, to);
     next_ = list_.first_;
     while (next_ != nullptr && next_->seqno() < from) {
         next_ = next_->links().next;
     }
+    next_ = next_ != nullptr && next_->seqno() <= last_ ? next_ : nullptr;
 }
 
 SequenceReader::~SequenceReader() {
-    const auto guard = list_.lock();
-    std::erase(list_.readers_, this);
-    list_.freeUncoveredStale(guard);
+    StoredValue* stale = nullptr;
+    {
+        const auto guard = list_.lock();
+        std::erase(list_.readers_, this);
+        stale = list_.takeUncoveredStale(guard);
+    }
+    SequenceList::free(stale);
 }
 
 bool SequenceReader::read(std::vector<ItemPtr>& items, size_t limit) {
     const auto guard = list_.lock();
     for (size_t taken = 0; next_ != nullptr && taken < limit;) {
         const StoredValue& value = *next_;
-        // A version left for another reader whose successor lies in our range as well: the
-        // successor is enough.
-        if (!(value.isStale() && list_.stale_.at(&value) <= end_)) {
+        // A version left for another reader whose successor is in our range as well: the successor
+        // is enough.
+        if (!(value.isStale() && list_.stale_.at(&value) <= last_)) {
             items.push_back(value.toItem(vbid_));
             ++taken;
         }
         StoredValue* following = next_->links().next;
-        next_ = following != nullptr && following->seqno() <= end_ ? following : nullptr;
+        next_ = following != nullptr && following->seqno() <= last_ ? following : nullptr;
     }
     return next_ != nullptr;
-}
-
-bool SequenceReader::isAborted() const {
-    const auto guard = list_.lock();
-    return aborted_;
 }
 
 }  // namespace kv

@@ -1,19 +1,21 @@
-// SequenceList: the documents of an ephemeral vBucket in seqno order, tombstones included. What a
-// DCP backfill reads.
+// SequenceList: the documents of an ephemeral vBucket in seqno order, including tombstones. A DCP
+// backfill reads it.
 //
 // Ownership: the hash table owns the StoredValues; only stale ones (replaced while a reader still
 // needs them) belong to the list, which frees them when no reader covers them any more. Threads:
-// one mutex. lock() gives the proof that the changing functions ask for. Lock order: hash-bucket
-// lock, list, checkpoint manager. A seqno is assigned with the list locked, so the list's order is
-// the seqnos' order.
+// one mutex; lock() returns the proof that the changing functions require. Lock order: hash-bucket
+// lock, list, checkpoint manager. Seqnos are assigned with the list locked, so the list is in seqno
+// order.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
 #include <vector>
 
+#include "bucket/stale_budget.h"
 #include "bucket/stored_value.h"
 #include "types/ids.h"
 #include "types/item.h"
@@ -22,30 +24,43 @@ namespace kv {
 
 class SequenceList;
 
-/// Reads the documents with from <= seqno <= end (the last seqno that the list was given before it
-/// was opened) as they were then, in pieces. While it lives, changes to documents ahead of it leave
-/// the old versions in place. One thread at a time.
+/// Reads, in pieces, the documents with from <= seqno <= end as they were when it was opened. `end`
+/// is the last seqno in the list at that time, or `to` if that is less. While the reader lives,
+/// changes to documents ahead of it leave the old versions in place, as long as the list's budget
+/// allows. One thread at a time.
 class SequenceReader {
   public:
-    SequenceReader(SequenceList& list, Vbid vbid, Seqno from);
+    SequenceReader(SequenceList& list, Vbid vbid, Seqno from, Seqno to = Seqno{UINT64_MAX});
     SequenceReader(const SequenceReader&) = delete;
     SequenceReader& operator=(const SequenceReader&) = delete;
     ~SequenceReader();
 
-    /// Appends up to `limit` documents; each key at most once over the whole range. False when the
-    /// range is done.
+    /// Appends up to `limit` documents; each key at most once over the whole range. Returns false
+    /// when the range is done.
     bool read(std::vector<ItemPtr>& items, size_t limit);
-    [[nodiscard]] Seqno end() const { return end_; }
-    /// True when the vBucket was cleared before the range was done: what was read is not the whole.
-    [[nodiscard]] bool isAborted() const;
+    [[nodiscard]] Seqno last() const { return last_; }
+    /// True if the vBucket was cleared before the range was done: the result is not complete.
+    [[nodiscard]] bool isAborted() const { return end() == End::Cleared; }
+    /// True if the list stopped keeping versions for it: the rest has to be read by another reader.
+    [[nodiscard]] bool isGivenUp() const { return end() == End::GivenUp; }
 
   private:
     friend class SequenceList;
+    enum class End : uint8_t { Read, Cleared, GivenUp };
+    [[nodiscard]] End end() const { return end_.load(std::memory_order_acquire); }
+    /// The caller holds the list's lock.
+    void endEarly(End why) {
+        if (next_ != nullptr) {
+            next_ = nullptr;
+            end_.store(why, std::memory_order_release);
+        }
+    }
+
     SequenceList& list_;
     Vbid vbid_;
-    Seqno end_;
-    StoredValue* next_{nullptr};  ///< the list's lock; nullptr at the end
-    bool aborted_{false};
+    Seqno last_;
+    StoredValue* next_{nullptr};  ///< guarded by the list's lock; nullptr at the end
+    std::atomic<End> end_{End::Read};
 };
 
 class SequenceList {
@@ -60,38 +75,47 @@ class SequenceList {
     [[nodiscard]] Guard lock() const { return Guard(mutex_); }
     void append(const Guard& guard, StoredValue& value);
     void moveToEnd(const Guard& guard, StoredValue& value);
-    /// Takes a document out that leaves the hash table. Not allowed while isCovered().
+    /// Removes a document that leaves the hash table. Not allowed while isCovered().
     void unlink(const Guard& guard, StoredValue& value);
-    /// True when a reader has yet to read it: it must stay as it is.
+    /// True if a reader has yet to read it, so that it must stay unchanged.
     [[nodiscard]] bool isCovered(const Guard& guard, const StoredValue& value) const;
-    /// Room for one stale version: what keepStale() needs to allocate nothing.
+    /// Sets the budget. Without one, the list keeps everything that its readers cover.
+    void setBudget(StaleBudget& budget) { budget_ = &budget; }
+    /// True if the version must be kept, because a reader covers it and the budget is not spent. If
+    /// the budget is spent, the list gives up its readers.
+    [[nodiscard]] bool mustKeep(const Guard& guard, const StoredValue& value);
+    /// Room for one stale version, with which keepStale() allocates nothing.
     class StaleRoom {
         friend class SequenceList;
         std::unordered_map<const StoredValue*, Seqno>::node_type node_;
     };
     [[nodiscard]] StaleRoom makeRoomForStale(const Guard& guard);
-    /// Keeps a version, out of the hash table already, for the readers that cover it.
+    /// Keeps a version that has left the hash table for the readers that cover it.
     void keepStale(const Guard& guard, StoredValuePtr old, Seqno replacedBy, StaleRoom room);
     /// Forgets every document (their owner is about to free them) and frees the stale ones; readers
-    /// end aborted.
+    /// are aborted.
     void clear(const Guard& guard);
 
     [[nodiscard]] size_t staleCount() const;
-    /// Bytes of stale versions, values included.
+    /// Bytes of stale versions, including values.
     [[nodiscard]] size_t staleBytes() const;
     [[nodiscard]] size_t size() const;
 
   private:
     friend class SequenceReader;
-    void freeUncoveredStale(const Guard& guard);
+    /// Removes the stale versions that no reader covers from the list, chained by their `next`.
+    [[nodiscard]] StoredValue* takeUncoveredStale(const Guard& guard) noexcept;
+    static void free(StoredValue* chain) noexcept;
 
     mutable std::mutex mutex_;
     StoredValue* first_{nullptr};
     StoredValue* last_{nullptr};
-    Seqno high_{};  ///< of all that were in the list, though they be gone
+    Seqno high_{};  ///< of all that were ever in the list
     size_t size_{0};
-    std::unordered_map<const StoredValue*, Seqno> stale_;  ///< and which seqno replaced it
+    /// With the seqno of the version that replaced it.
+    std::unordered_map<const StoredValue*, Seqno> stale_;
     size_t staleBytes_{0};
+    StaleBudget* budget_{nullptr};
     std::vector<SequenceReader*> readers_;
 };
 

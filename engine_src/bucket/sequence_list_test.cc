@@ -15,7 +15,7 @@ class SequenceListTest : public testing::Test {
     Client client{*bucket};
     SequenceList& list = *client.vb().sequence();
 
-    /// "key=value@seqno ..." of what a reader delivers from now on.
+    /// Returns the rest of a reader's documents as "key=value@seqno ...".
     static std::string readAll(SequenceReader& reader, size_t limit = 2) {
         std::vector<ItemPtr> items;
         while (reader.read(items, limit)) {
@@ -38,7 +38,7 @@ TEST_F(SequenceListTest, KeepsTheLastVersionOfEachKeyInSeqnoOrder) {
     client.set("c", "5");
     SequenceReader reader(list, Vbid{0}, Seqno{0});
     EXPECT_EQ(readAll(reader), "a=3@3 b-@4 c=5@5 ");
-    EXPECT_EQ(reader.end(), Seqno{5});
+    EXPECT_EQ(reader.last(), Seqno{5});
     SequenceReader later(list, Vbid{0}, Seqno{4});
     EXPECT_EQ(readAll(later), "b-@4 c=5@5 ");
     SequenceReader beyond(list, Vbid{0}, Seqno{6});
@@ -68,6 +68,52 @@ TEST_F(SequenceListTest, AReaderSeesTheVersionsOfItsBeginning) {
     EXPECT_EQ(list.staleBytes(), 0u);
     SequenceReader again(list, Vbid{0}, Seqno{0});
     EXPECT_EQ(readAll(again), "a=new@4 b=new@5 c-@6 d=after@7 ");
+}
+
+TEST_F(SequenceListTest, ReadsNoFurtherThanRequested) {
+    client.set("a", "1");
+    client.set("b", "2");
+    client.set("c", "3");
+    SequenceReader reader(list, Vbid{0}, Seqno{2}, Seqno{2});
+    EXPECT_EQ(reader.last(), Seqno{2});
+    client.set("c", "new");  // not covered
+    EXPECT_EQ(list.staleCount(), 0u);
+    EXPECT_EQ(readAll(reader), "b=2@2 ");
+    SequenceReader none(list, Vbid{0}, Seqno{3}, Seqno{3});
+    EXPECT_EQ(readAll(none), "");
+}
+
+TEST_F(SequenceListTest, OldVersionsTakeNoMoreThanTheBudget) {
+    const std::string value(1000, 'v');
+    for (int i = 0; i < 100; ++i) {
+        client.set("k" + std::to_string(i), value);
+    }
+    StaleBudget& budget = bucket->staleBudget();
+    EXPECT_EQ(budget.most(), bucket->memory().quota() / 20);
+    budget.setMost(10'000);
+    int calls = 0;
+    budget.onSpent([&calls] { ++calls; });
+    {
+        SequenceReader reader(list, Vbid{0}, Seqno{0});
+        for (int round = 0; round < 3; ++round) {
+            for (int i = 0; i < 100; ++i) {
+                ASSERT_TRUE(client.set("k" + std::to_string(i), value).ok());
+            }
+        }
+        EXPECT_LT(budget.bytes(), 12'000u);
+        EXPECT_EQ(budget.bytes(), list.staleBytes());
+        EXPECT_EQ(calls, 1);
+        EXPECT_TRUE(reader.isGivenUp());
+        EXPECT_FALSE(reader.isAborted());
+        EXPECT_EQ(readAll(reader), "");
+    }
+    EXPECT_EQ(budget.bytes(), 0u);
+    EXPECT_EQ(list.staleCount(), 0u);
+    SequenceReader again(list, Vbid{0}, Seqno{0});
+    client.set("k0", value);
+    EXPECT_EQ(list.staleCount(), 1u) << "there is room for old versions again";
+    EXPECT_FALSE(again.isGivenUp());
+    budget.onSpent({});
 }
 
 TEST_F(SequenceListTest, ASecondReaderDoesNotGetAKeyTwice) {
@@ -117,8 +163,8 @@ TEST_F(SequenceListTest, ClearAbortsReaders) {
     EXPECT_EQ(client.vb().highSeqno(), Seqno{1});
 }
 
-// Whatever happens while readers are open, each delivers exactly the table as it was when it was
-// opened.
+// Whatever happens while readers are open, each one delivers exactly the table as it was when the
+// reader was opened.
 TEST_F(SequenceListTest, RandomChangesNeverDisturbOpenReaders) {
     struct Open {
         std::unique_ptr<SequenceReader> reader;

@@ -1,17 +1,18 @@
-// StoredValue: one document in a hash table. 40 bytes, then the key, in one heap block; the value
-// is a Blob of its own.
+// StoredValue: one document in a hash table: 40 bytes, then the key, in one heap block. The value
+// is a separate Blob.
 //
 //   +-------+-----+---------+-------+-------+----------+-------+-----+--------+------+-----+
 //   | value | cas | exptime | flags | seqno | datatype | state | rev | keyLen | side | key |
 //   +-------+-----+---------+-------+-------+----------+-------+-----+--------+------+-----+
+//
 // An ordered StoredValue (ephemeral buckets) has two list pointers in front (OrderedLinks), 16
 // bytes more.
 //
-// Ownership: by the hash table, except stale ones, which belong to the sequence list. Made by
+// Ownership: owned by the hash table, except stale ones, which belong to the sequence list. Made by
 // create(), freed by StoredValueDeleter only. Threads: every field under the lock of the key's
-// hash bucket. What an ordered StoredValue says about its document (value, cas, exptime, flags,
-// seqno, datatype, state, rev) is changed under the sequence list's lock as well, so that range
-// readers need only that one; `side` is not for them.
+// hash bucket. The fields of an ordered StoredValue that describe its document (value, cas,
+// exptime, flags, seqno, datatype, state, rev) are changed under the sequence list's lock as well,
+// so that range readers need only that one; `side` is not for them.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@
 #include <memory>
 #include <string_view>
 
-#include "options/selected/planted_item.h"
+#include "options/selected/injected_item.h"
 #include "types/blob.h"
 #include "types/ids.h"
 #include "types/item.h"
@@ -28,7 +29,7 @@ namespace kv {
 
 class StoredValue;
 
-/// 48-bit unsigned number without alignment: seqnos and revision numbers.
+/// 48-bit unsigned number without alignment, for seqnos and revision numbers.
 class Uint48 {
   public:
     Uint48() = default;
@@ -63,9 +64,9 @@ class StoredValue {
     StoredValue(const StoredValue&) = delete;
     StoredValue& operator=(const StoredValue&) = delete;
 
-    /// An empty one, clean and not resident; the caller fills it in. `key` has at most kMaxKey
-    /// bytes.
-    template <class Fault = options::SelectedPlantedItem>
+    /// Creates an empty one, clean and not resident; the caller fills it in. `key` has at most
+    /// kMaxKey bytes.
+    template <class Fault = options::SelectedInjectedItem>
     static StoredValuePtr create(std::string_view key, Ordered ordered);
 
     [[nodiscard]] std::string_view key() const {
@@ -76,7 +77,7 @@ class StoredValue {
     [[nodiscard]] Seqno seqno() const { return Seqno{seqno_.get()}; }
     [[nodiscard]] uint64_t revSeqno() const { return revSeqno_.get(); }
     [[nodiscard]] uint32_t flags() const { return flags_; }
-    /// Of a tombstone: when it was deleted.
+    /// For a tombstone: the time of the deletion.
     [[nodiscard]] uint32_t exptime() const { return exptime_; }
     [[nodiscard]] uint8_t datatype() const { return datatype_; }
     [[nodiscard]] ItemMeta meta() const {
@@ -90,12 +91,13 @@ class StoredValue {
 
     [[nodiscard]] bool isDeleted() const { return (state_ & kDeleted) != 0; }
     [[nodiscard]] bool isExpiration() const { return (state_ & kExpiration) != 0; }
-    /// False when the document's value is on disk only.
+    /// False if the document's value is on disk only.
     [[nodiscard]] bool isResident() const { return (state_ & kResident) != 0; }
     [[nodiscard]] bool isOrdered() const { return (side_ & kOrdered) != 0; }
     [[nodiscard]] bool isDirty() const { return (side_ & kDirty) != 0; }
     [[nodiscard]] bool isLocked() const { return (side_ & kLocked) != 0; }
-    /// Replaced by a newer version while a range reader needs it; out of the hash table.
+    /// True if it was replaced by a newer version while a range reader needs it; it is no longer in
+    /// the hash table.
     [[nodiscard]] bool isStale() const { return (state_ & kStale) != 0; }
     [[nodiscard]] bool isExpired(uint32_t nowSeconds) const {
         return !isDeleted() && exptime_ != 0 && exptime_ <= nowSeconds;
@@ -111,15 +113,15 @@ class StoredValue {
         value_ = std::move(value);
         state_ = kResident;
     }
-    /// Becomes a tombstone; `meta.exptime` is the time of the deletion.
+    /// Makes it a tombstone; `meta.exptime` is the time of the deletion.
     void setDeleted(const ItemMeta& meta, bool byExpiry) {
         setMeta(meta);
         value_ = {};
         state_ = static_cast<uint8_t>(kDeleted | (byExpiry ? kExpiration : 0));
     }
     void setCas(Cas cas) { cas_ = cas; }
-    /// Forgets the value, which is on disk; false when it is not allowed (dirty, deleted or not
-    /// resident).
+    /// Drops the value, which is on disk. Returns false if that is not allowed (dirty, deleted or
+    /// not resident).
     bool evictValue() {
         if (isDirty() || isDeleted() || !isResident()) {
             return false;
@@ -132,14 +134,14 @@ class StoredValue {
     void setLocked(bool locked) { setSide(kLocked, locked); }
     void setStale() { state_ |= kStale; }
 
-    /// Bytes asked for this block: fields, key and, when ordered, the links.
-    template <class Fault = options::SelectedPlantedItem>
+    /// Bytes requested for this block: fields, key and, if ordered, the links.
+    template <class Fault = options::SelectedInjectedItem>
     [[nodiscard]] size_t metaBytes() const;
 
-    /// Of an ordered one only.
+    /// Only for an ordered one.
     [[nodiscard]] OrderedLinks& links() { return reinterpret_cast<OrderedLinks*>(this)[-1]; }
 
-    /// The document as it is now, as an Item of its own.
+    /// Returns a copy of the current document as an Item.
     [[nodiscard]] ItemPtr toItem(Vbid vbid) const {
         return Item::create(vbid, op(), key(), meta(), value_);
     }
@@ -181,7 +183,8 @@ class StoredValue {
     uint8_t keyLength_;
     uint8_t side_;
 };
-static_assert(sizeof(StoredValue) == 40, "a document costs 40 bytes beside its key (historic: 56)");
+static_assert(sizeof(StoredValue) == 40,
+              "a document costs 40 bytes in addition to its key (historic: 56)");
 static_assert(sizeof(OrderedLinks) == 16 && alignof(StoredValue) == 8);
 
 template <class Fault>

@@ -7,7 +7,7 @@ namespace kv {
 
 class StoredValue;
 
-/// The tag stands in the bits that user addresses of x86-64 and arm64 leave free. Empty: no
+/// The tag uses the bits that user addresses of x86-64 and variant64 leave free. Empty: no
 /// StoredValue.
 class TaggedPointer {
   public:

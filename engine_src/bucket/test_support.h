@@ -1,5 +1,5 @@
-// What the bucket's tests share: a bucket with active vBuckets, a persistent one without a flusher,
-// short-hand operations.
+// Shared by the tests of the bucket: a bucket with active vBuckets, a persistent one without a
+// flusher, short forms of operations.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace kv::test {
 
-/// A persistent bucket whose flusher is the test itself.
+/// A persistent bucket without a flusher; the test flushes.
 class UnflushedBucket final : public Bucket {
   public:
     explicit UnflushedBucket(const BucketConfig& config) : Bucket(BucketType::Persistent, config) {}
@@ -23,7 +23,7 @@ class UnflushedBucket final : public Bucket {
         }
         return items;
     }
-    /// Takes everything the vBucket has queued and calls it stored.
+    /// Takes everything that the vBucket has queued and marks it as stored.
     std::vector<ItemPtr> flush(Vbid vbid) {
         const BucketMemoryGuard guard(memory());
         VBucket& target = vbucket(vbid);
@@ -91,7 +91,7 @@ class Client {
         return bucket_.getAndLock(kVb, key, seconds, now);
     }
     OpResult unlock(std::string_view key, Cas cas) { return bucket_.unlock(kVb, key, cas, now); }
-    /// The value, or the status in brackets.
+    /// Returns the value, or the status in brackets.
     std::string valueOf(std::string_view key) {
         const OpResult result = get(key);
         return result.ok() ? std::string(result.value.view())

@@ -27,8 +27,9 @@ PersistedVbState VbFlushTarget::stateToPersist() {
     state.purgedSeqno = vbucket_.purgedSeqno();
     state.maxDeletedRev = vbucket_.maxDeletedRev();
     if (vbucket_.state() == VbState::Active && state.highSeqno == vbucket_.highSeqno()) {
-        // What was promised of a snapshot while this was a replica will not come. (What is here and
-        // not stored yet does come: without it, what is stored is not whole.)
+        // The rest of a snapshot that was announced while this was a replica will not come. (Data
+        // that is here and not stored yet will be stored: without it, the stored data is not
+        // consistent.)
         state.snapshot.end = std::min(state.snapshot.end, state.highSeqno);
     }
     return state;
@@ -58,7 +59,7 @@ size_t VbFlushTarget::purgeStored(KVStore& store, uint32_t until) {
     size_t purged = 0;
     uint32_t oldest = UINT32_MAX;
     const auto remove = [&] {
-        // Before they go: a client that is told where to go on must not be told too late.
+        // Noted before the removal, so that a client learns in time where it may resume.
         vbucket_.notePurged(doomed.back().second);
         const PersistedVbState state = stateToPersist();
         if (!store.removeTombstones(vbid(), doomed, state)) {

@@ -1,7 +1,7 @@
-// VbFlushTarget: a VBucket as its shard's flusher sees it, and what of it is stored.
+// VbFlushTarget: a VBucket as the flusher of its shard sees it, with the record of what is stored.
 //
-// Ownership: refers to the VBucket, which outlives it. Thread rules: persistedSeqno() and
-// stateChanged() from any thread, the FlushTarget functions from the flusher.
+// Ownership: refers to the VBucket, which outlives it. Threads: persistedSeqno() and stateChanged()
+// from any thread, the FlushTarget functions from the flusher.
 #pragma once
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "bucket/vbucket.h"
+#include "options/mutation.h"
 #include "persistence/flush_target.h"
 #include "persistence/kvstore.h"
 
@@ -44,52 +45,54 @@ class VbFlushTarget final : public FlushTarget {
     void persisted(const PersistedVbState& state) override;
     void persistFailed() override { vbucket_.checkpoints().persistence().persistFailed(); }
 
-    /// State or failover log are not what is stored any more. The caller then queues the vBucket
-    /// for a flush.
+    /// Records that the state or the failover log differs from the stored one. The caller then
+    /// queues the vBucket for a flush.
     void stateChanged() { stateChanges_.fetch_add(1, std::memory_order_acq_rel); }
-    /// The last of these changes is stored. From any thread.
+    /// True if the last of these changes is stored. Any thread.
     [[nodiscard]] bool isStateStored() const {
         return storedChange_.load(std::memory_order_acquire) ==
                stateChanges_.load(std::memory_order_acquire);
     }
-    /// What the store has, at warm-up and after a reset; the caller holds lockForFlush() or is
-    /// alone.
+    /// Sets the content of the store, at warm-up and after a reset. The caller holds lockForFlush()
+    /// or is the only user.
     void assumeStored(const PersistedVbState& state);
-    /// The store has documents that are not the vBucket's any more, and did not remove them: that
-    /// comes before the next flush. The caller holds lockForFlush().
+    /// Records that the store still has documents that are no longer the vBucket's: they are
+    /// removed before the next flush. The caller holds lockForFlush().
     void forgetBeforeFlush() { forgetFirst_ = true; }
     [[nodiscard]] Seqno persistedSeqno() const {
-        return Seqno{persistedSeqno_.load(std::memory_order_acquire)};
+        return options::mutated(options::Mutation::PersistedTooEarly)
+                       ? vbucket_.highSeqno()
+                       : Seqno{persistedSeqno_.load(std::memory_order_acquire)};
     }
-    /// The store knows this vBucket.
+    /// True if the store knows this vBucket.
     [[nodiscard]] bool isStored() const { return isStored_.load(std::memory_order_acquire); }
     VBucket& vbucket() { return vbucket_; }
 
-    /// The store has a tombstone of a deletion at that time. The caller holds lockForFlush() or is
-    /// alone.
+    /// Records that the store has a tombstone of that time. The caller holds lockForFlush() or is
+    /// the only user.
     void noteTombstone(uint32_t deletedAt) {
         oldestTombstone_.store(std::min(deletedAt, oldestTombstone()), std::memory_order_relaxed);
     }
-    /// Time of the oldest deletion whose tombstone may be stored; UINT32_MAX: none is.
+    /// Time of the oldest deletion whose tombstone may be stored; UINT32_MAX if there is none.
     [[nodiscard]] uint32_t oldestTombstone() const {
         return oldestTombstone_.load(std::memory_order_relaxed);
     }
-    /// Removes the stored tombstones of deletions up to `until`, but for the last seqno, which must
-    /// stay what it is. How many. Takes the flush lock; `store` is the vBucket's.
+    /// Removes the stored tombstones of deletions up to `until`, except that of the last seqno,
+    /// which must not change. Returns how many. Takes the flush lock; `store` is the vBucket's.
     size_t purgeStored(KVStore& store, uint32_t until);
 
   private:
     VBucket& vbucket_;
     std::mutex flushMutex_;
-    PersistedVbState stored_;  ///< its seqnos and CAS; under flushMutex_
-    bool forgetFirst_{false};  ///< under flushMutex_
+    PersistedVbState stored_;  ///< its seqnos and CAS; guarded by flushMutex_
+    bool forgetFirst_{false};  ///< guarded by flushMutex_
     std::atomic<uint64_t> persistedSeqno_{0};
-    std::atomic<uint64_t> stateChanges_{0};  ///< how many there were
-    std::atomic<uint64_t> storedChange_{0};  ///< the newest that is stored
-    uint64_t takenChange_{0};                ///< the newest that a flush took; under flushMutex_
+    std::atomic<uint64_t> stateChanges_{0};  ///< number of changes
+    std::atomic<uint64_t> storedChange_{0};  ///< the newest stored change
+    uint64_t takenChange_{0};  ///< the newest change that a flush took; guarded by flushMutex_
     std::atomic<bool> isStored_{false};
-    std::atomic<uint32_t> oldestTombstone_{UINT32_MAX};  ///< written under flushMutex_
-    /// What oldestTombstone_ leaves out: a tombstone that was old and at the last seqno. Under
+    std::atomic<uint32_t> oldestTombstone_{UINT32_MAX};  ///< guarded by flushMutex_ for writing
+    /// The exception to oldestTombstone_: an old tombstone at the last seqno. Guarded by
     /// flushMutex_.
     struct {
         Seqno seqno{};

@@ -10,7 +10,7 @@ namespace kv {
 enum class VbState : uint8_t {
     Active = 1,   ///< serves clients
     Replica = 2,  ///< follows an active copy elsewhere
-    Pending = 3,  ///< a takeover is under way
+    Pending = 3,  ///< a takeover is in progress
     Dead = 4,     ///< not here
 };
 

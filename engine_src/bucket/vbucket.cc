@@ -6,10 +6,11 @@
 #include <utility>
 
 #include "bucket/random_bits.h"
+#include "options/mutation.h"
 
 namespace kv {
 
-/// What members lie on the same line of the cache.
+/// The members by cache line.
 struct VBucket::Layout {
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Winvalid-offsetof"  // it is defined for gcc and clang
@@ -39,7 +40,7 @@ VBucket::VBucket(Vbid vbid, BucketType type, const BucketConfig& config, Mutatio
 
 VBucket::~VBucket() {
     if (sequence_ != nullptr) {
-        // The list's stale versions are its own; the rest is about to be freed by the hash table.
+        // The list owns its stale versions; the hash table is about to free the rest.
         sequence_->clear(sequence_->lock());
     }
 }
@@ -47,17 +48,24 @@ VBucket::~VBucket() {
 void VBucket::setState(VbState state) {
     const auto guard = table_.lockAll();
     if (state == state_.load(std::memory_order_relaxed)) {
-        return;  // who holds a key's lock keeps it
+        return;  // the holder of a key's lock keeps it
     }
-    // The history first: who sees the vBucket active, the flusher that stores it, sees whose it is.
+    // The history comes first: the flusher that sees the vBucket active and stores it must see its
+    // history as well.
     if (state == VbState::Active) {
-        const VbUuid uuid = failoverLog_.prepare();  // before a snapshot's rest is given up
-        // Clients may know CAS of mutations that were lost, and the clock may be behind them: from
-        // up to 4 s further on, one is given to the same key again once in 2^32 times.
+        const VbUuid uuid = failoverLog_.prepare();  // before the rest of a snapshot is given up
+        // Clients may know CAS of mutations that were lost, and the clock may be behind them. With
+        // a distance of up to 4 s, the same CAS is assigned to the same key again once in 2^32
+        // times.
         const uint64_t casDistance = randomBits() >> 32;
-        failoverLog_.begin(uuid, checkpoints_.beginActive(OpTime::now().nanos, casDistance));
+        failoverLog_.begin(
+                options::mutated(options::Mutation::HistoryKept) && failoverLog_.uuid() != VbUuid{}
+                        ? failoverLog_.uuid()
+                        : uuid,
+                checkpoints_.beginActive(OpTime::now().nanos, casDistance));
         term_.fetch_add(1, std::memory_order_release);
-        // What was told of a snapshot whose rest does not come says nothing of the new history.
+        // The announcement of a snapshot whose rest does not come does not apply to the new
+        // history.
         purgedSeqno_.store(std::min(purgedSeqno_.load(std::memory_order_relaxed),
                                     checkpoints_.highSeqno().get()),
                            std::memory_order_release);
@@ -71,12 +79,12 @@ VBucket::EmptyRoom VBucket::makeEmptyRoom() const {
 }
 
 void VBucket::clear(const CheckpointStart& start, const OpTime& now, EmptyRoom room) {
-    // Freed when the locks are gone: with a million documents that takes long, and front-end
-    // threads that ask for any of them need a lock to see that they are gone.
+    // Freed after the locks are released: with a million documents that takes long, and front-end
+    // threads need a lock to see that the documents are gone.
     HashTable::Contents documents;
     std::optional<ExtractedCheckpoints> log;
     // List and table at once: a purge in between would unlink a document from a list that has
-    // forgotten it, and make the list point at what the table gives away.
+    // forgotten it, and leave the list pointing at memory that the table frees.
     const auto guard = table_.lockAll();
     documents = table_.clear(guard, std::move(room.lines));
     if (sequence_ != nullptr) {
@@ -95,8 +103,8 @@ size_t VBucket::checkpointMemory() const {
 
 QueueResult VBucket::queue(std::string_view key, ItemOp op, const ItemMeta& meta,
                            const BlobPtr& value, Seqno previous, const OpTime& now) {
-    if (!persistent_) {
-        // Nobody follows this vBucket: a seqno and a CAS are all it takes.
+    if (!persistent_ || options::mutated(options::Mutation::AckNotQueued, 100)) {
+        // Nobody follows this vBucket, so a seqno and a CAS are enough.
         if (const auto assigned = checkpoints_.assignOnly(now.nanos)) {
             return *assigned;
         }
@@ -114,7 +122,7 @@ VBucket::Room VBucket::makeRoom(const Guard& guard, const StoredValue* present,
     if (present == nullptr) {
         room.fresh = table_.make(key);
         table_.reserve(guard);
-    } else if (sequence_ != nullptr && sequence_->isCovered(room.listGuard, *present)) {
+    } else if (sequence_ != nullptr && sequence_->mustKeep(room.listGuard, *present)) {
         room.fresh = table_.make(key);
         room.stale = sequence_->makeRoomForStale(room.listGuard);
     }
@@ -141,8 +149,8 @@ void VBucket::put(const Guard& guard, StoredValue* present, Room& room, ItemOp o
     fill(*room.fresh);
     StoredValue& added = *room.fresh;
     if (present != nullptr) {
-        // A reader has yet to see the present version: it stays in the list, the new one takes its
-        // place in the table.
+        // A reader has yet to see the present version: it stays in the list, and the new one takes
+        // its place in the table.
         StoredValuePtr old = table_.replace(guard, *present, std::move(room.fresh));
         sequence_->keepStale(room.listGuard, std::move(old), meta.seqno, std::move(room.stale));
     } else {
@@ -162,7 +170,9 @@ QueueResult VBucket::commit(const Guard& guard, StoredValue* present, std::strin
     Room room = makeRoom(guard, present, key);
     const QueueResult queued = queue(key, change.op, meta, change.value, previous, now);
     meta.seqno = queued.seqno;
-    meta.cas = queued.cas;
+    meta.cas = present != nullptr && options::mutated(options::Mutation::CasKept, 3)
+                       ? present->cas()
+                       : queued.cas;
     if (present != nullptr) {
         openLock(*present);
     }
@@ -173,13 +183,14 @@ QueueResult VBucket::commit(const Guard& guard, StoredValue* present, std::strin
 
 OpStatus VBucket::beginReplicated(uint64_t term, const SnapshotRange& snapshot, CheckpointType type,
                                   const OpTime& now, Seqno purged) {
-    const Guard guard = table_.lock({});  // whichever: the state stays as it is under each
+    // Any line: the state cannot change under any of their locks.
+    const Guard guard = table_.lock({});
     if (!follows(term)) {
         return OpStatus::NotMyVbucket;
     }
     checkpoints_.createSnapshot(snapshot, type, false, now.nanos);
-    // At once, not when it has come so far: who asks in the middle of the snapshot for what comes
-    // after has missed them, too.
+    // At once, not only at that seqno: a reader that starts in the middle of the snapshot has
+    // missed them as well.
     notePurged(purged);
     return OpStatus::Ok;
 }
@@ -196,7 +207,9 @@ OpStatus VBucket::applyReplicated(uint64_t term, std::string_view key, ItemOp op
     Room room = makeRoom(guard, present, key);
     checkpoints_.queueDirty(Item::create(vbid_, op, key, meta, value), previous, GenerateSeqno::No,
                             GenerateCas::No, now.nanos);
-    put(guard, present, room, op, meta, std::move(value));
+    if (!kv::isDeletion(op) || !options::mutated(options::Mutation::DeletionNotApplied, 3)) {
+        put(guard, present, room, op, meta, std::move(value));
+    }
     notice.queued(meta.seqno);
     return OpStatus::Ok;
 }
@@ -237,7 +250,7 @@ size_t VBucket::expirePass(const OpTime& now) {
 
 size_t VBucket::removeAll(const OpTime& now) {
     if (!isActive()) {
-        return 0;  // and waits for nobody who clears it
+        return 0;  // and waits for no thread that clears it
     }
     size_t removed = 0;
     Notice notice(*this);
@@ -268,7 +281,7 @@ size_t VBucket::purgeTombstones(uint32_t ageSeconds, const OpTime& now) {
                 noteDeletedRev(value.revSeqno());
                 notePurged(value.seqno());
                 checkpoints_.noteTombstoneRemoved(value.key(),
-                                                  value.seqno());  // may find no memory
+                                                  value.seqno());  // memory may be short here
                 sequence_->unlink(listGuard, value);
                 const StoredValuePtr doomed = table_.remove(guard, value);
                 ++purged;

@@ -1,12 +1,12 @@
 // VBucket: one partition of a bucket: its documents (HashTable), its log (CheckpointManager), its
 // state and history.
 //
-// Ownership: owned by its Bucket, lives as long as it. Ephemeral vBuckets have a SequenceList too.
-// Threads: client operations, background visits and the flusher's calls may run at the same time.
-// The state changes only with every hash-bucket lock held, so an operation that has seen "active"
-// under its lock keeps it until it is done: no seqno is given out after a vBucket stopped being
-// active. Lock order: hash-bucket lock, sequence list, checkpoint manager. Listeners are told after
-// the locks are released.
+// Ownership: owned by its Bucket and lives as long as it. Ephemeral vBuckets also have a
+// SequenceList. Threads: client operations, background visits and the flusher's calls may run at
+// the same time. The state changes only with every hash-bucket lock held, so an operation that has
+// seen "active" under its lock can rely on it until it is done: no seqno is assigned after a
+// vBucket has stopped being active. Lock order: hash-bucket lock, sequence list, checkpoint
+// manager. Listeners are notified after the locks are released.
 #pragma once
 
 #include <atomic>
@@ -30,12 +30,12 @@ namespace kv {
 
 class VBucket;
 
-/// Told of what a vBucket queued, with no lock held.
+/// Receives notifications of queued mutations, with no lock held.
 class MutationSink {
   public:
     virtual ~MutationSink() = default;
     virtual void onQueued(VBucket& vbucket, Seqno seqno) noexcept = 0;
-    /// An operation found a document expired. The key's lock is held: count it, no more.
+    /// An operation found an expired document. The key's lock is held: only count it.
     virtual void onExpiredOnAccess() noexcept = 0;
 };
 
@@ -48,14 +48,14 @@ class VBucket {
     VBucket& operator=(const VBucket&) = delete;
     ~VBucket();
 
-    // --- client operations; semantics at Bucket. NotMyVbucket unless active.
+    // --- client operations; Bucket documents them. NotMyVbucket unless active.
     OpResult get(std::string_view key, const OpTime& now);
-    /// Asked for the tombstone of a key that is not in memory, with the key's lock held; anything
-    /// but Ok ends the operation with that status.
+    /// Finds the tombstone of a key that is not in memory, with the key's lock held. Any status but
+    /// Ok ends the operation with that status.
     using FindTombstone = std::function<OpStatus(std::optional<ItemMeta>& tombstone)>;
     OpResult getMeta(std::string_view key, const OpTime& now,
                      const FindTombstone& findTombstone = {});
-    /// getMeta of what is in memory, of a replica too: it expires where the active copy is.
+    /// getMeta of a document in memory, also on a replica: it expires where the active copy is.
     OpResult observe(std::string_view key, const OpTime& now);
     OpResult getAndTouch(std::string_view key, uint32_t exptime, const OpTime& now);
     OpResult getAndLock(std::string_view key, uint32_t seconds, const OpTime& now);
@@ -69,14 +69,15 @@ class VBucket {
     OpResult touch(std::string_view key, uint32_t exptime, const OpTime& now);
     OpResult storeVersion(std::string_view key, BlobPtr value, const VersionArgs& version,
                           const FindTombstone& findTombstone, const OpTime& now);
-    /// A live document from the bucket at `position` on (32 random bits), wrapping round. Up to
-    /// `skip` are passed before it: else of those that share a bucket only the first would ever be
-    /// found.
+    /// Returns a live document from the bucket at `position` on (32 random bits), wrapping round.
+    /// Skips up to `skip` documents before it: otherwise only the first of those that share a
+    /// bucket would ever be found.
     OpResult getRandom(uint32_t position, uint32_t skip, std::string& key, const OpTime& now);
 
-    // --- replication: what another node decided, with its own cas and seqno. Replica and pending
-    // only, and in the same term() as its stream was asked for in; else NotMyVbucket.
-    /// A snapshot follows, which misses deletions up to `purged`, perhaps.
+    // --- replication of another node's mutations, with their cas and seqno. Only for replica and
+    // pending, and only in the same term() in which the stream was requested; otherwise
+    // NotMyVbucket.
+    /// Announces a snapshot, in which deletions up to `purged` may be missing.
     OpStatus beginReplicated(uint64_t term, const SnapshotRange& snapshot, CheckpointType type,
                              const OpTime& now, Seqno purged = {});
     /// Applies one received change. `meta.seqno` must be above highSeqno().
@@ -95,18 +96,18 @@ class VBucket {
     // --- state
     [[nodiscard]] Vbid id() const { return vbid_; }
     [[nodiscard]] VbState state() const { return state_.load(std::memory_order_acquire); }
-    /// Waits for running operations; becoming active begins a new history in the failover log, at
-    /// the end of the last complete snapshot. That throws std::bad_alloc, and then changed nothing;
-    /// no other state does.
+    /// Waits for running operations. Becoming active begins a new history in the failover log, at
+    /// the end of the last complete snapshot; that may throw std::bad_alloc, without any change.
+    /// Other states do not throw.
     void setState(VbState state);
-    /// Held by whoever changes the state while what he decided must stay true. Comes before every
-    /// other lock.
+    /// Held by a thread that changes the state while its decision must stay valid. Comes before
+    /// every other lock.
     [[nodiscard]] std::unique_lock<std::mutex> lockState() { return std::unique_lock(stateMutex_); }
-    /// Empty-handed while somebody else holds it.
+    /// Returns an empty lock while another thread holds it.
     [[nodiscard]] std::unique_lock<std::mutex> tryLockState() {
         return {stateMutex_, std::try_to_lock};
     }
-    /// What clear() needs: had before anything is given up that cannot be undone.
+    /// The memory for clear(), allocated before anything is discarded that cannot be restored.
     struct EmptyRoom {
         HashTable::EmptyLines lines;
         std::unique_ptr<Checkpoint> checkpoint;
@@ -114,51 +115,51 @@ class VBucket {
     /// Throws std::bad_alloc.
     [[nodiscard]] EmptyRoom makeEmptyRoom() const;
     /// Forgets every document and all of the log; the next seqno follows `start`. State and history
-    /// stay. With a room it does not fail; without one it throws std::bad_alloc, and then changed
-    /// nothing.
+    /// stay. With `room` it does not fail; without it throws std::bad_alloc, without any change.
     void clear(const CheckpointStart& start, const OpTime& now, EmptyRoom room);
     void clear(const CheckpointStart& start, const OpTime& now) {
         clear(start, now, makeEmptyRoom());
     }
-    /// How often that happened: what was read before and after has nothing to do with each other.
+    /// Number of calls of clear(): documents read before and after it are unrelated.
     [[nodiscard]] uint64_t clears() const { return clears_.load(std::memory_order_acquire); }
-    /// How often it was made active: what another node sent for an earlier term does not fit what
-    /// is here, though it be a replica again.
+    /// Number of times it was made active: messages that another node sent for an earlier term do
+    /// not fit, even if this is a replica again.
     [[nodiscard]] uint64_t term() const { return term_.load(std::memory_order_acquire); }
     FailoverLog& failoverLog() { return failoverLog_; }
     [[nodiscard]] const FailoverLog& failoverLog() const { return failoverLog_; }
     [[nodiscard]] Seqno highSeqno() const { return checkpoints_.highSeqno(); }
-    /// Highest seqno of a tombstone that no longer exists here: who has less than this has missed
+    /// Highest seqno of a tombstone that no longer exists here: a reader below it has missed
     /// deletions.
     [[nodiscard]] Seqno purgedSeqno() const {
         return Seqno{purgedSeqno_.load(std::memory_order_acquire)};
     }
 
-    /// Tombstones up to `seqno` may be gone from now on.
+    /// Records that tombstones up to `seqno` may be gone from now on.
     void notePurged(Seqno seqno);
     [[nodiscard]] uint64_t maxDeletedRev() const {
         return maxDeletedRev_.load(std::memory_order_relaxed);
     }
-    /// A tombstone of that revision exists nowhere, or only on disk.
+    /// Records that a tombstone of that revision exists nowhere, or only on disk.
     void noteDeletedRev(uint64_t rev);
 
     // --- background
-    /// Turns expired documents into expirations; how many.
+    /// Turns expired documents into expirations and returns how many.
     size_t expirePass(const OpTime& now);
-    /// Deletes every live document; how many. 0 unless active.
+    /// Deletes every live document and returns how many; 0 unless active.
     size_t removeAll(const OpTime& now);
-    /// Ephemeral: frees tombstones at least `ageSeconds` old that no reader needs; how many.
+    /// Ephemeral: frees tombstones at least `ageSeconds` old that no reader needs, and returns how
+    /// many.
     size_t purgeTombstones(uint32_t ageSeconds, const OpTime& now);
 
     // --- persistence
-    /// Warm-up: a stored document, clean; ignored when the key is known already (a client was
+    /// Warm-up: adds a stored document, clean; ignored if the key is already known (a client was
     /// faster).
     void loadStored(std::string_view key, ItemOp op, const ItemMeta& meta, BlobPtr value);
-    /// The item is on disk: its StoredValue is clean unless it changed meanwhile; a tombstone
-    /// leaves the hash table.
+    /// Records that the item is on disk: its StoredValue becomes clean unless it has changed since;
+    /// a tombstone leaves the hash table.
     void onPersisted(const Item& item);
-    /// Puts a fetched value back into a document whose version is still `seqno`; false when it is
-    /// not wanted any more.
+    /// Puts a fetched value back into a document whose version is still `seqno`. Returns false if
+    /// the value is no longer wanted.
     bool restoreValue(std::string_view key, Seqno seqno, BlobPtr value);
 
     // --- parts
@@ -170,15 +171,15 @@ class VBucket {
     SequenceList* sequence() { return sequence_.get(); }
     [[nodiscard]] const SequenceList* sequence() const { return sequence_.get(); }
     [[nodiscard]] const KeyLocks& keyLocks() const { return keyLocks_; }
-    /// Bytes of checkpoints beyond what an empty vBucket has.
+    /// Bytes of checkpoints beyond those of an empty vBucket.
     [[nodiscard]] size_t checkpointMemory() const;
 
   private:
     struct Layout;
     using Guard = HashIndex::Guard;
 
-    /// Tells the sink of the last seqno that was queued, when the operation's locks are gone:
-    /// declare it before the guard.
+    /// Reports the last queued seqno to the sink after the operation's locks are released: declare
+    /// it before the guard.
     class Notice {
       public:
         explicit Notice(VBucket& vbucket) : vbucket_(vbucket) {}
@@ -196,7 +197,7 @@ class VBucket {
         Seqno seqno_{};
     };
 
-    /// What a mutation makes of a document.
+    /// The new fields of a document after a mutation.
     struct Change {
         ItemOp op{ItemOp::Mutation};
         uint32_t flags{0};
@@ -205,42 +206,42 @@ class VBucket {
         BlobPtr value{};
     };
 
-    /// Queues the change, then makes it in the hash table. `present` is the key's StoredValue or
+    /// Queues the change, then applies it to the hash table. `present` is the key's StoredValue or
     /// nullptr.
     QueueResult commit(const Guard& guard, StoredValue* present, std::string_view key,
                        Change change, Notice& notice, const OpTime& now);
     QueueResult queue(std::string_view key, ItemOp op, const ItemMeta& meta, const BlobPtr& value,
                       Seqno previous, const OpTime& now);
-    /// Everything that a change of a document may fail for: had before its seqno, since a seqno
+    /// The memory for a change of a document, allocated before its seqno is assigned: a seqno
     /// without its document cannot be undone.
     struct Room {
         SequenceList::Guard listGuard{};
-        StoredValuePtr fresh{};  ///< unless the present StoredValue is to be changed
+        StoredValuePtr fresh{};  ///< unless the present StoredValue is changed in place
         SequenceList::StaleRoom stale{};
     };
     /// `present` is the key's StoredValue or nullptr. Throws std::bad_alloc.
     [[nodiscard]] Room makeRoom(const Guard& guard, const StoredValue* present,
                                 std::string_view key);
-    /// Makes the change in the hash table. Does not fail.
+    /// Applies the change to the hash table. Does not fail.
     void put(const Guard& guard, StoredValue* present, Room& room, ItemOp op, const ItemMeta& meta,
              BlobPtr value) noexcept;
     void expire(const Guard& guard, StoredValue& value, Notice& notice, const OpTime& now);
-    /// The live StoredValue among `found`; expires it when its time has come.
+    /// Returns the live StoredValue among `found`; expires it if its time has come.
     StoredValue* live(const Guard& guard, StoredValue* found, Notice& notice, const OpTime& now);
-    /// How most operations begin: the key's lock, the vBucket's state, the live document
-    /// (KeyNotFound without one); then use(guard, document, notice).
+    /// The common beginning of operations: takes the key's lock, checks the vBucket's state, finds
+    /// the live document (KeyNotFound without one), then calls use(guard, document, notice).
     template <class Use>
     OpResult withLive(std::string_view key, const OpTime& now, Use use);
-    /// Why a mutation with `cas` may not touch the document. A lock that the cas fits is opened by
-    /// the mutation's commit().
+    /// Returns why a mutation with `cas` may not touch the document. If the cas fits the document's
+    /// lock, the mutation's commit() opens the lock.
     std::optional<OpStatus> refuse(StoredValue& value, Cas cas, const OpTime& now);
     [[nodiscard]] bool isLocked(StoredValue& value, const OpTime& now);
-    /// Ends the document's lock, if it has one, whoever holds it. Every commit() does.
+    /// Ends the document's lock, if there is one, regardless of its holder. Every commit() does.
     void openLock(StoredValue& value);
     OpResult read(StoredValue& value, const OpTime& now);
     OpResult metaOf(StoredValue& value, const OpTime& now);
     [[nodiscard]] OpResult done(const QueueResult& queued) const;
-    /// Whether what was sent for that term may be taken. The caller holds a hash-bucket lock.
+    /// True if messages for that term may be applied. The caller holds a hash-bucket lock.
     [[nodiscard]] bool follows(uint64_t term) const {
         const VbState state = state_.load(std::memory_order_relaxed);
         return (state == VbState::Replica || state == VbState::Pending) && term_ == term;
@@ -250,8 +251,9 @@ class VBucket {
         return state_.load(std::memory_order_relaxed) == VbState::Active;
     }
 
-    // First what every operation reads and hardly any writes; what each mutation writes, the log,
-    // is at least a line of the cache away (checked in vbucket.cc), or readers would wait for it.
+    // First the fields that every operation reads and that are rarely written. The log, which each
+    // mutation writes, is at least a cache line away (checked in vbucket.cc); otherwise readers
+    // would wait for it.
     const Vbid vbid_;
     const bool persistent_;
     std::atomic<VbState> state_{VbState::Dead};
@@ -262,7 +264,7 @@ class VBucket {
     std::mutex stateMutex_;
     std::atomic<uint64_t> clears_{0};
     std::atomic<uint64_t> term_{0};
-    /// Highest revision among tombstones that are gone: a key that comes back continues above it.
+    /// Highest revision among purged tombstones: a key that comes back continues above it.
     std::atomic<uint64_t> maxDeletedRev_{0};
     std::atomic<uint64_t> purgedSeqno_{0};
     CheckpointManager checkpoints_;

@@ -5,13 +5,14 @@
 #include <limits>
 
 #include "bucket/vbucket.h"
+#include "options/mutation.h"
 
 namespace kv {
 
 namespace {
 
 constexpr uint8_t kJson = 1;
-/// What a reader sees as CAS of a document that somebody else has locked.
+/// The CAS that readers see on a document that another client has locked.
 constexpr Cas kLockedCas{std::numeric_limits<uint64_t>::max()};
 constexpr uint32_t kDefaultLockSeconds = 15;
 constexpr uint32_t kMaxLockSeconds = 30;
@@ -32,8 +33,8 @@ constexpr bool isSpace(char c) {
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/// As memcached reads a counter, with strtoull: white space and a sign may stand before the number,
-/// anything after white space behind it is not looked at, and a negative number is none.
+/// Parses a counter as memcached does, with strtoull: white space and a sign may precede the
+/// number, anything after white space behind it is ignored, and a negative number is not accepted.
 std::optional<uint64_t> parseDecimal(std::string_view text) {
     while (!text.empty() && isSpace(text.front())) {
         text.remove_prefix(1);
@@ -117,7 +118,7 @@ std::optional<OpStatus> VBucket::refuse(StoredValue& value, Cas cas, const OpTim
         }
         return std::nullopt;
     }
-    if (cas != Cas{} && cas != value.cas()) {
+    if (cas != Cas{} && cas != value.cas() && !options::mutated(options::Mutation::CasIgnored)) {
         return OpStatus::KeyExists;
     }
     return std::nullopt;
@@ -134,6 +135,7 @@ OpResult VBucket::read(StoredValue& value, const OpTime& now) {
     result.exptime = value.exptime();
     result.cas = isLocked(value, now) ? kLockedCas : value.cas();
     result.seqno = value.seqno();
+    result.number = value.revSeqno();
     result.value = value.value();
     return result;
 }
@@ -142,7 +144,7 @@ template <class Use>
 OpResult VBucket::withLive(std::string_view key, const OpTime& now, Use use) {
     Notice notice(*this);
     const Guard guard = table_.lock(key);
-    if (!isActive()) {
+    if (!isActive() && !options::mutated(options::Mutation::StaleRead)) {
         return failed(OpStatus::NotMyVbucket);
     }
     StoredValue* value = live(guard, table_.find(guard, key), notice, now);
@@ -186,8 +188,7 @@ OpResult VBucket::observe(std::string_view key, const OpTime& now) {
 
 OpResult VBucket::metaOf(StoredValue& value, const OpTime& now) {
     OpResult result = resultOf(value.meta());
-    // What nobody can read any more is as good as deleted; getting rid of it is not a reader's
-    // work.
+    // An expired document counts as deleted, but removing it is not a reader's work.
     result.deleted = value.isDeleted() || value.isExpired(now.seconds);
     if (isLocked(value, now)) {
         result.cas = kLockedCas;
@@ -197,7 +198,7 @@ OpResult VBucket::metaOf(StoredValue& value, const OpTime& now) {
 
 OpResult VBucket::getRandom(uint32_t position, uint32_t skip, std::string& key, const OpTime& now) {
     OpResult result = failed(OpStatus::KeyNotFound);
-    bool taken = false;  // a visit ends behind the bucket, not behind the document
+    bool taken = false;  // a visit ends after the bucket, not after the document
     const auto take = [&](const Guard&, StoredValue& value) {
         if (taken || value.isDeleted() || value.isExpired(now.seconds) || !value.isResident()) {
             return true;
@@ -258,7 +259,7 @@ OpResult VBucket::getAndLock(std::string_view key, uint32_t seconds, const OpTim
         if (result.ok()) {
             const uint32_t duration =
                     seconds == 0 || seconds > kMaxLockSeconds ? kDefaultLockSeconds : seconds;
-            result.cas = keyLocks_.lock(key, now.seconds, now.seconds + duration);
+            result.cas = keyLocks_.lock(key, now.seconds, now.inSeconds(duration));
             value.setLocked(true);
         }
         return result;
@@ -286,15 +287,15 @@ OpResult VBucket::store(std::string_view key, StoreMode mode, BlobPtr value, con
         return failed(OpStatus::NotMyVbucket);
     }
     StoredValue* found = table_.find(guard, key);
-    // An expired document is overwritten without an expiration of its own: the new version says
-    // everything.
+    // An expired document is overwritten without a separate expiration: the new version is
+    // sufficient.
     const bool present = found != nullptr && !found->isDeleted() && !found->isExpired(now.seconds);
     if (!present && (mode == StoreMode::Replace || args.cas != Cas{})) {
         live(guard, found, notice, now);
         return failed(OpStatus::KeyNotFound);
     }
     if (present) {
-        if (mode == StoreMode::Add) {
+        if (mode == StoreMode::Add && !options::mutated(options::Mutation::AddOverwrites)) {
             return failed(OpStatus::KeyExists);
         }
         if (const auto refused = refuse(*found, args.cas, now)) {
@@ -331,7 +332,7 @@ OpResult VBucket::concat(std::string_view key, Concat where, std::string_view va
         return failed(*refused);
     }
     BlobPtr joined = where == Concat::Append ? Blob::create(old, value) : Blob::create(value, old);
-    // Joined pieces are not known to be JSON any more.
+    // Joined pieces are not known to be JSON.
     const auto datatype = static_cast<uint8_t>(present->datatype() & ~kJson);
     return done(commit(guard, present, key,
                        {.flags = present->flags(),
@@ -356,7 +357,7 @@ OpResult VBucket::arithmetic(std::string_view key, const ArithmeticArgs& args, c
         if (!args.createIfMissing || args.cas != Cas{}) {
             return failed(OpStatus::KeyNotFound);
         }
-        // Expiring may have replaced the StoredValue that was found.
+        // Expiring may have replaced the StoredValue that `found` pointed to.
         found = table_.find(guard, key);
     } else {
         if (!present->isResident()) {

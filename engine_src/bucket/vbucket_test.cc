@@ -24,8 +24,8 @@ class PersistentVBucket : public testing::Test {
     }
 };
 
-// Fails by itself, not only under AddressSanitizer: a list that was left half-cleared has a size
-// and an end.
+// Fails by itself, not only under AddressSanitizer: checks the size and the end of a list that was
+// left half-cleared.
 TEST(EphemeralVBucket, ClearingAndPurgingAtTheSameTime) {
     const auto bucket = makeBucket(BucketType::Ephemeral, {.vbuckets = 1});
     Client client(*bucket);
@@ -144,7 +144,7 @@ TEST_F(PersistentVBucket, AnEvictedValueBlocksUntilItIsRestored) {
     EXPECT_EQ(bucket.stats().nonResident, 0u);
 }
 
-// What flushing delivers, applied in order to a model of the disk, is the hash table.
+// The flushed items, applied in order to a model of the disk, give the hash table.
 TEST_F(PersistentVBucket, TheFlushedLogRebuildsTheTable) {
     std::mt19937 random(11);
     std::map<std::string, std::string> disk;
@@ -202,7 +202,7 @@ TEST_P(AnyVBucket, BecomingActiveBeginsANewHistory) {
     EXPECT_EQ(entries[1], (FailoverEntry{first, Seqno{0}}));
 }
 
-TEST_P(AnyVBucket, FailoverLogIsBoundedAndDropsFuturesThatNeverCame) {
+TEST_P(AnyVBucket, FailoverLogIsBoundedAndDropsAbandonedHistories) {
     FailoverLog log;
     log.replace({{VbUuid{9}, Seqno{100}}, {VbUuid{8}, Seqno{10}}});
     EXPECT_EQ(log.uuid(), VbUuid{9});
@@ -279,8 +279,7 @@ TEST_P(AnyVBucket, AnEphemeralOneWithoutReadersRetainsNoItems) {
     EXPECT_EQ(client.vb().highSeqno(), Seqno{1000});
     if (GetParam() == BucketType::Ephemeral) {
         EXPECT_EQ(client.vb().checkpointMemory(), 0u);
-        // A reader that comes later starts with the next seqno; what was before is in the sequence
-        // list.
+        // A later reader starts with the next seqno; earlier documents are in the sequence list.
         const auto registration =
                 client.vb().checkpoints().cursors().registerCursor("late", Seqno{0});
         EXPECT_TRUE(registration.needsBackfill);

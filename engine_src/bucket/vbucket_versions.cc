@@ -1,4 +1,4 @@
-// Versions of documents that another cluster made: which of two wins, and keeping their CAS and
+// Versions of documents from another cluster: which of two wins, and keeping their CAS and
 // revision.
 #include <tuple>
 
@@ -8,8 +8,10 @@ namespace kv {
 
 namespace {
 
-auto rank(const ItemMeta& meta) {
-    return std::tuple(meta.revSeqno, meta.cas, meta.exptime, meta.flags);
+/// The time when a deletion arrived here does not belong to its version; of equal versions the
+/// deletion is newer.
+auto rank(const ItemMeta& meta, bool deleted) {
+    return std::tuple(meta.revSeqno, meta.cas, deleted ? UINT32_MAX : meta.exptime, meta.flags);
 }
 
 }  // namespace
@@ -48,11 +50,14 @@ OpResult VBucket::storeVersion(std::string_view key, BlobPtr value, const Versio
     ItemOp op = ItemOp::Mutation;
     if (version.deleted) {
         op = version.expiration ? ItemOp::Expiration : ItemOp::Deletion;
-        meta.exptime = meta.exptime == 0 ? now.seconds : meta.exptime;
-        meta.datatype = 0;  // of a value that is not there
+        // The purge time is ours: an early one would remove the tombstone before all readers have
+        // seen it, a late one would keep it in memory.
+        meta.exptime = now.seconds;
+        meta.datatype = 0;  // of a value that does not exist
         value = {};
     }
-    if (here && !version.overrule && rank(meta) <= rank(*here)) {
+    const bool deletedHere = found == nullptr || found->isDeleted();
+    if (here && !version.overrule && rank(meta, version.deleted) <= rank(*here, deletedHere)) {
         return failed(OpStatus::KeyExists);
     }
     Room room = makeRoom(guard, found, key);

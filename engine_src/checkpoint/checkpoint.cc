@@ -47,7 +47,7 @@ size_t Checkpoint::positionOf(Seqno seqno) const {
         return kNowhere;
     }
     // Seqnos are consecutive unless a replica skipped some or holes were squeezed out: then the
-    // entry lies before the guess.
+    // entry is before the guess.
     const size_t guess = std::min(static_cast<size_t>(seqno.get() - entries_.front().seqno.get()),
                                   entries_.size() - 1);
     if (entries_[guess].seqno == seqno) {
@@ -85,7 +85,7 @@ ItemPtr Checkpoint::remove(size_t position) {
     ItemPtr item = std::move(entries_[position - base_].item);
     if (item) {
         --liveItems_;
-        // The hole keeps its entry until compaction or expelling takes it.
+        // The hole keeps its entry until it is compacted or expelled.
         bytes_ -= itemMemory(*item) - sizeof(Entry);
     }
     return item;
@@ -102,7 +102,7 @@ size_t Checkpoint::expelBefore(size_t position, std::vector<ItemPtr>& expelled) 
     try {
         expelled.reserve(expelled.size() + count);
     } catch (const std::bad_alloc&) {
-        listed = false;  // freed here, with the lock held: expelling is what gives memory back
+        listed = false;  // freed here with the lock held, because expelling is what frees memory
     }
     for (auto entry = entries_.begin(); entry != end; ++entry) {
         if (entry->item) {

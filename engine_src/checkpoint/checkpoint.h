@@ -1,11 +1,11 @@
-// Checkpoint: a run of mutations of one vBucket, in seqno order, each key at most once among what
-// cursors can still see.
+// Checkpoint: a run of mutations of one vBucket, in seqno order, with each key at most once among
+// those that cursors can still see.
 //
-// Ownership: owned by a CheckpointList. Thread rules: every function is called under the owning
+// Ownership: owned by a CheckpointList. Threads: every function is called under the owning
 // manager's queue lock, except the destructor of a checkpoint that was extracted from the list.
-// Positions: an entry's position is its index since the checkpoint began (expelled entries
-// included, holes included), so a position stays valid when a prefix is expelled. compact()
-// renumbers; the manager moves the cursors along.
+// Positions: an entry's position is its index since the checkpoint began (including expelled
+// entries and holes), so a position stays valid when a prefix is expelled. compact() renumbers, and
+// the manager adjusts the cursors.
 #pragma once
 
 #include <algorithm>
@@ -27,9 +27,9 @@ enum class CheckpointType : uint8_t { Memory, Disk };
 
 class Checkpoint {
   public:
-    /// `first` is the first seqno the checkpoint may hold; the snapshot begins there, or earlier
-    /// when this is the rest of one that an earlier checkpoint holds the beginning of. `end` is the
-    /// last seqno promised (== start - 1 when empty).
+    /// `first` is the first seqno that the checkpoint may hold. The snapshot begins there, or
+    /// earlier if an earlier checkpoint holds its beginning. `end` is the last announced seqno (==
+    /// start - 1 when empty).
     Checkpoint(CheckpointId id, SnapshotRange snapshot, Seqno first, CheckpointType type,
                uint64_t createdAtNs)
         : id_(id),
@@ -57,65 +57,68 @@ class Checkpoint {
     [[nodiscard]] Seqno availableFrom() const { return availableFrom_; }
     [[nodiscard]] size_t beginPosition() const { return base_; }
     [[nodiscard]] size_t endPosition() const { return base_ + entries_.size(); }
-    /// Bytes this checkpoint accounts for: itself, its entries, the items and their values.
+    /// Bytes that this checkpoint accounts for: itself, its entries, the items and their values.
     [[nodiscard]] size_t memory() const { return bytes_; }
 
-    /// Makes room: the next append() allocates nothing. Throws std::bad_alloc, and then changed
-    /// nothing.
+    /// Makes room, so that the next append() allocates nothing. Throws std::bad_alloc without any
+    /// change.
     void reserveEntry();
     void append(ItemPtr item);
-    /// Nothing is replaced in it any more: what it remembers for that goes. Bytes that it accounts
-    /// for less.
+    /// Closes the checkpoint: nothing is replaced in it any more, so its notes for that are freed.
+    /// Returns the bytes freed.
     [[nodiscard]] size_t close();
     void extendSnapshot(Seqno end) { snapshot_.end = end; }
-    /// What was promised above `end` will not come.
+    /// Records that the part of the snapshot above `end` will not come.
     void cutSnapshot(Seqno end) { snapshot_.end = std::min(snapshot_.end, end); }
-    /// Makes an empty checkpoint another one, its id aside. Bytes that it accounts for less.
+    /// Turns an empty checkpoint into another one, except its id. Returns the bytes that it
+    /// accounts for less.
     [[nodiscard]] size_t reuse(SnapshotRange snapshot, Seqno first, CheckpointType type);
-    /// Of one that is in no log yet.
+    /// Numbers a checkpoint that is in no log yet.
     void number(CheckpointId id) { id_ = id; }
     /// The age counts from the first item, not from the time when the checkpoint was opened.
     void startClock(uint64_t nowNs) { createdAtNs_ = nowNs; }
     [[nodiscard]] bool hasEntries() const { return !entries_.empty(); }
-    /// Mutations before `seqno` were never kept here.
+    /// Records that mutations before `seqno` were never kept here.
     void missingBefore(Seqno seqno) { availableFrom_ = seqno; }
 
     static constexpr size_t kNowhere = ~size_t{0};
-    /// Position of the entry of exactly this seqno (hole or not); kNowhere when absent or expelled.
+    /// Returns the position of the entry of exactly this seqno (hole or not); kNowhere if absent or
+    /// expelled.
     [[nodiscard]] size_t positionOf(Seqno seqno) const;
-    /// Position of the first entry above `seqno`; endPosition() when there is none.
+    /// Returns the position of the first entry above `seqno`; endPosition() if there is none.
     [[nodiscard]] size_t positionAfter(Seqno seqno) const;
     /// The item at a position; null for a hole. `position` in [beginPosition, endPosition).
     [[nodiscard]] const ItemPtr& at(size_t position) const {
         return entries_[position - base_].item;
     }
     [[nodiscard]] Seqno seqnoAt(size_t position) const { return entries_[position - base_].seqno; }
-    /// Live items at `position` and after it. O(1) for the whole checkpoint, else O(entries).
+    /// Number of live items at `position` and after it. O(1) for the whole checkpoint, otherwise
+    /// O(entries).
     [[nodiscard]] size_t liveFrom(size_t position) const;
 
-    /// Makes the entry a hole and gives its item to the caller, who frees it outside the lock.
+    /// Turns the entry into a hole and returns its item, which the caller frees outside the lock.
     [[nodiscard]] ItemPtr remove(size_t position);
-    /// Removes the entries before `position` and hands them to the caller. Returns the bytes they
-    /// accounted for.
+    /// Removes the entries before `position` and passes them to the caller. Returns the bytes that
+    /// they accounted for.
     size_t expelBefore(size_t position, std::vector<ItemPtr>& expelled);
-    /// More holes than live entries: squeezing them out costs O(1) per hole made.
+    /// True if there are more holes than live entries: then squeezing them out costs O(1) per hole.
     [[nodiscard]] bool wantsCompaction() const { return entries_.size() > 2 * liveItems_ + 64; }
     /// Squeezes the holes out. Each of `positions` is replaced by the new position of the same next
     /// live entry.
     void compact(std::vector<size_t*> positions);
 
-    /// A tombstone's StoredValue is gone though its deletion is in this checkpoint: remember where.
-    /// Bytes that it accounts for more.
+    /// Records the seqno of a deletion in this checkpoint whose StoredValue is gone. Returns the
+    /// bytes that it accounts for more.
     size_t noteTombstone(std::string_view key, Seqno seqno);
-    /// The remembered seqno of `key`; none when not noted.
+    /// Returns the recorded seqno of `key`; none if not recorded.
     [[nodiscard]] Seqno tombstone(std::string_view key) const;
-    /// Bytes that it accounts for less.
+    /// Returns the bytes that it accounts for less.
     size_t forgetTombstone(std::string_view key);
 
     void cursorArrived() { ++cursorCount_; }
     void cursorLeft() { --cursorCount_; }
 
-    /// Bytes that an item accounts for in the checkpoint that holds it, its entry included.
+    /// Bytes that an item accounts for in its checkpoint, including its entry.
     static size_t itemMemory(const Item& item);
 
   private:
@@ -127,7 +130,7 @@ class Checkpoint {
     using TombstoneTable = std::unordered_map<std::string, Seqno, StringHash, std::equal_to<>>;
     /// Bytes that the note of one tombstone accounts for.
     static size_t noteMemory(std::string_view key);
-    /// Forgets those below `seqno`. Bytes that their notes accounted for.
+    /// Forgets those below `seqno`. Returns the bytes that their notes accounted for.
     size_t forgetTombstonesBelow(Seqno seqno);
 
     CheckpointId id_;

@@ -9,7 +9,7 @@ namespace kv {
 
 namespace {
 
-/// Back to the checkpoint that holds `wanted`, as long as nothing is missing in between.
+/// Goes back to the checkpoint that contains `wanted`, as long as nothing is missing in between.
 Checkpoint* findCheckpoint(Checkpoint* newest, Seqno wanted) {
     Checkpoint* checkpoint = newest;
     while (checkpoint->availableFrom() > wanted &&
@@ -21,7 +21,7 @@ Checkpoint* findCheckpoint(Checkpoint* newest, Seqno wanted) {
     return checkpoint;
 }
 
-/// Bytes of the cursor's checkpoint that it has not read, as soon as they are more than enough.
+/// Returns the bytes of the cursor's checkpoint that it has not read; stops counting at `enough`.
 size_t bytesLeft(const CheckpointCursor& cursor, size_t enough) {
     const Checkpoint& checkpoint = *cursor.checkpoint();
     size_t bytes = 0;
@@ -64,7 +64,7 @@ bool CheckpointCursors::removeCursor(const CursorPtr& cursor) const {
         return false;
     }
     if (log_->cursors().empty()) {
-        // Nobody reads any more: keep nothing.
+        // There are no readers any more, so nothing is kept.
         Checkpoint& open = log_->open();
         unreachable.adopt(log_->cutBefore(&open), log_->memory());
         log_->memory().release(open.expelBefore(open.endPosition(), expelled));
@@ -90,9 +90,9 @@ CursorItems CheckpointCursors::getItemsForCursor(const CursorPtr& cursor, size_t
         bytesLeft(*cursor, limitBytes) <= limitBytes) {
         return log_->read(*cursor, limit, limitBytes);
     }
-    // Of a replica's open checkpoint nothing is replaced: its snapshot has each key once. Another
-    // one is closed, also beyond maxCheckpoints: by this there are never more of them than pieces
-    // of `limitBytes` in the log.
+    // Nothing is replaced in a replica's open checkpoint, because its snapshot has each key once.
+    // Another one is closed, also beyond maxCheckpoints: such checkpoints are at most as many as
+    // pieces of `limitBytes` in the log.
     if (checkpoint->isOpen() && !log_->isReplica()) {
         log_->openNext(checkpoint->createdAtNs());
     }

@@ -1,8 +1,8 @@
 // CheckpointList: owning, intrusive, doubly linked, without a size, so that cutting off any prefix
 // takes constant time.
 //
-// The number of checkpoints follows from their ids, which are consecutive. Not thread-safe; a
-// cut-off list is destroyed by its new owner, outside the manager's lock.
+// The number of checkpoints follows from their ids, which are consecutive. Threads: not
+// thread-safe; the new owner of a cut-off list destroys it outside the manager's lock.
 #pragma once
 
 #include <cstddef>

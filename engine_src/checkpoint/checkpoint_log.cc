@@ -23,7 +23,7 @@ void CheckpointLog::openCheckpoint(SnapshotRange snapshot, CheckpointType type, 
         lastSnapshot_ = before->snapshot();
     }
     if (before != nullptr && !before->hasEntries()) {
-        // Nobody can have read anything of it: it becomes the new one.
+        // Nobody can have read anything of it, so it becomes the new one.
         memory_.release(before->reuse(snapshot, next(highSeqno()), type));
         before->startClock(nowNs);
         for (const CursorPtr& cursor : cursors_.all()) {
@@ -49,7 +49,7 @@ void CheckpointLog::compactOpen() {
     try {
         open().compact(cursors_.positionsIn(open()));
     } catch (const std::bad_alloc&) {
-        // The mutation is in the log already; the next one tries again.
+        // The mutation is already in the log; the next one tries again.
     }
 }
 
@@ -58,7 +58,7 @@ CheckpointList CheckpointLog::startOver(const CheckpointStart& start, uint64_t n
     invariant(!persistence_.isFlushing(), "no vBucket is cleared while it is flushed");
     const SnapshotRange empty{next(start.highSeqno), start.highSeqno};
     fresh->number(next(open().id()));
-    (void)fresh->reuse(empty, empty.start, CheckpointType::Memory);  // it has noted nothing
+    (void)fresh->reuse(empty, empty.start, CheckpointType::Memory);  // it has no notes
     fresh->startClock(nowNs);
     memory_.add(fresh->memory());
     cursors_.clear();
@@ -98,8 +98,8 @@ CursorItems CheckpointLog::read(CheckpointCursor& cursor, size_t limit, size_t l
     if (cursor.checkpoint() == nullptr) {
         return result;
     }
-    // First how much, so that the vectors are allocated once and to size, and before the cursor
-    // moves.
+    // First the total, so that the vectors are allocated once in their final size, before the
+    // cursor moves.
     size_t total = 0;
     size_t ranges = 0;
     size_t bytes = 0;

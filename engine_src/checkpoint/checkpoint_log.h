@@ -1,10 +1,10 @@
 // CheckpointLog: the checkpoints of one vBucket, the cursors in them, and the steps that writers,
-// readers, persistence and removal have in common. The inside of a CheckpointManager, which gives
-// each of them a type of their own.
+// readers, persistence and removal have in common. It is the inside of a CheckpointManager, which
+// offers each of them a type.
 //
-// Thread rules: everything between lock() and the end of the lock, but for vbid(), highSeqno(),
-// and what memory() and persistence() say of themselves. Lock order: hash-bucket lock, then this
-// one, the queue lock; nothing is called while it is held.
+// Threads: everything between lock() and the end of the lock, except vbid(), highSeqno(), and the
+// functions of memory() and persistence() that are documented otherwise. Lock order: hash-bucket
+// lock, then this one, the queue lock; nothing is called while it is held.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +36,7 @@ class CheckpointLog {
 
     using Lock = std::lock_guard<std::mutex>;
     [[nodiscard]] Lock lock() const { return Lock(queueLock_); }
-    /// The same; that it had to wait is counted.
+    /// As lock(); counts if it had to wait.
     [[nodiscard]] std::unique_lock<std::mutex> lockForMutation() const {
         return lockCounted<std::unique_lock<std::mutex>>(queueLock_, contention.logLocks);
     }
@@ -62,10 +62,10 @@ class CheckpointLog {
     [[nodiscard]] Checkpoint* newest() const { return list_.newest(); }
     [[nodiscard]] size_t checkpoints() const { return list_.size(); }
     [[nodiscard]] CheckpointList cutBefore(Checkpoint* kept) { return list_.cutBefore(kept); }
-    /// The open checkpoint holds enough bytes; or it is full or old enough, and there may be one
-    /// more.
+    /// True if the open checkpoint holds enough bytes; or if it is full or old enough, and there
+    /// may be one more.
     [[nodiscard]] bool shouldClose(uint64_t nowNs) const;
-    /// Closes the open checkpoint and opens another; an empty one becomes the other.
+    /// Closes the open checkpoint and opens another; an empty one is reused.
     void openCheckpoint(SnapshotRange snapshot, CheckpointType type, uint64_t nowNs);
     /// The same for mutations that are made here.
     void openNext(uint64_t nowNs) {
@@ -73,39 +73,38 @@ class CheckpointLog {
     }
     /// Squeezes the holes out of the open checkpoint, if there is memory for it.
     void compactOpen();
-    /// Drops every item, and every cursor but persistence's; the next seqno follows `start`.
-    /// `fresh` is the open checkpoint from then on: nothing is allocated. What the caller has to
-    /// free.
+    /// Drops every item, and every cursor except persistence's; the next seqno follows `start`.
+    /// `fresh` is the open checkpoint from then on, so nothing is allocated. Returns the list for
+    /// the caller to free.
     [[nodiscard]] CheckpointList startOver(const CheckpointStart& start, uint64_t nowNs,
                                            std::unique_ptr<Checkpoint> fresh);
 
     // --- snapshots
-    /// The last mutation or snapshot came from an active copy elsewhere.
+    /// True if the last mutation or snapshot came from an active copy elsewhere.
     [[nodiscard]] bool isReplica() const { return replica_; }
     void setReplica(bool replica) { replica_ = replica; }
-    /// The snapshot that the high seqno lies in.
+    /// The snapshot that contains the high seqno.
     [[nodiscard]] SnapshotRange snapshotOfHigh() const {
         const SnapshotRange opened = open().snapshot();
         return highSeqno() >= opened.start ? opened : lastSnapshot_;
     }
-    /// Part of it has not been received.
+    /// True if a part of it has not been received.
     [[nodiscard]] bool isPartial(const SnapshotRange& snapshot) const {
         return highSeqno() < snapshot.end;
     }
-    /// What snapshots promise above the high seqno will not come. `received`: the checkpoint that
-    /// was open when that became clear.
+    /// Records that the parts of snapshots above the high seqno will not come. `received`: the
+    /// checkpoint that was open at that time.
     void cutSnapshots(Checkpoint& received) {
         received.cutSnapshot(highSeqno());
         lastSnapshot_.end = std::min(lastSnapshot_.end, highSeqno());
     }
 
     // --- reading
-    /// A cursor never rests at the end of a closed checkpoint: it steps into the next one at once.
+    /// Moves a cursor at the end of a closed checkpoint into the next one at once.
     void settle(CheckpointCursor& cursor) const;
-    /// Live items that the cursor has not read. O(checkpoints after it + entries of one).
+    /// Number of live items that the cursor has not read. O(checkpoints after it + entries of one).
     [[nodiscard]] static size_t itemsFrom(const CheckpointCursor& cursor);
-    /// Reads on from the cursor: whole checkpoints, at least one, until `limit` items or
-    /// `limitBytes`.
+    /// Reads from the cursor: whole checkpoints, at least one, until `limit` items or `limitBytes`.
     CursorItems read(CheckpointCursor& cursor, size_t limit, size_t limitBytes);
 
   private:
@@ -116,7 +115,7 @@ class CheckpointLog {
     PersistencePlace persistence_;
     const Vbid vbid_;
     bool replica_{false};
-    SnapshotRange lastSnapshot_{};  ///< where the high seqno lies unless in the open checkpoint
+    SnapshotRange lastSnapshot_{};  ///< contains the high seqno, unless the open checkpoint does
     std::atomic<uint64_t> highSeqno_{0};
     CheckpointMemory memory_;
 };

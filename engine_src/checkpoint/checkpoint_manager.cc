@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "checkpoint/extracted_checkpoints.h"
+#include "options/mutation.h"
 #include "types/invariant.h"
 
 namespace kv {
@@ -16,7 +17,7 @@ Cas CheckpointManager::nextCas(uint64_t nowNs) {
 
 QueueResult CheckpointManager::queueDirty(ItemPtr item, Seqno previous, GenerateSeqno generateSeqno,
                                           GenerateCas generateCas, uint64_t coarseNowNs) {
-    ItemPtr replaced;  // freed after the lock
+    ItemPtr replaced;  // freed after the lock is released
     const auto lock = log_.lockForMutation();
     const bool active = generateSeqno == GenerateSeqno::Yes;
     const bool kept = !log_.cursors().empty();
@@ -80,7 +81,7 @@ QueueResult CheckpointManager::queueDirty(ItemPtr item, Seqno previous, Generate
 
 std::optional<QueueResult> CheckpointManager::assignOnly(uint64_t coarseNowNs) {
     const auto lock = log_.lockForMutation();
-    if (!log_.cursors().empty()) {
+    if (!log_.cursors().empty() && !options::mutated(options::Mutation::AckNotQueued)) {
         return std::nullopt;
     }
     const Seqno seqno = next(log_.highSeqno());
@@ -131,9 +132,14 @@ Seqno CheckpointManager::beginActive(uint64_t coarseNowNs, uint64_t casDistance)
         log_.setReplica(false);
     }
     log_.cutSnapshots(receiving);
+    if (options::mutated(options::Mutation::SeqnoReused) && log_.highSeqno() != Seqno{}) {
+        log_.publishHigh(Seqno{log_.highSeqno().get() - 1});
+    }
     maxCas_ += casDistance;
-    return partial && received.start != Seqno{} ? Seqno{received.start.get() - 1}
-                                                : log_.highSeqno();
+    const bool whole = !partial || options::mutated(options::Mutation::PartialCalledWhole);
+    const Seqno begins = !whole && received.start != Seqno{} ? Seqno{received.start.get() - 1}
+                                                             : log_.highSeqno();
+    return options::mutated(options::Mutation::HistoryBeginsLate) ? next(begins) : begins;
 }
 
 std::unique_ptr<Checkpoint> CheckpointManager::makeEmptyCheckpoint() {

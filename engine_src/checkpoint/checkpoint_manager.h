@@ -1,18 +1,18 @@
-// CheckpointManager: the mutation log of one vBucket. Gives every mutation its seqno and CAS and
-// keeps the recent ones for the flusher and the DCP streams, which read through cursors.
+// CheckpointManager: the mutation log of one vBucket. It assigns seqno and CAS to every mutation
+// and keeps the recent ones for the flusher and the DCP streams, which read through cursors.
 //
-// What is here is for who writes: the vBucket. Its readers, its flusher and the remover have views
-// of their own: cursors(), persistence(), removal().
+// This class is for the writer: the vBucket. Readers, the flusher and the remover have their own
+// views: cursors(), persistence(), removal().
 //
-// Ownership: one per vBucket, owned by it. The CheckpointConfig must outlive it; items are shared
-// (ItemPtr). Thread rules: thread-safe; one mutex (the queue lock) per manager, taken inside every
-// call. Lock order: hash-bucket lock, then queue lock; nothing is called while the queue lock is
-// held. Items are freed outside the lock where a call can free many of them.
+// Ownership: one per vBucket, owned by it. The CheckpointConfig outlives it; items are shared
+// (ItemPtr). Threads: thread-safe; one mutex (the queue lock) per manager, taken inside every call.
+// Lock order: hash-bucket lock, then queue lock; nothing is called while the queue lock is held.
+// Items are freed outside the lock if a call can free many of them.
 //
 // Retention: a manager without cursors (an ephemeral bucket without replication) keeps nothing;
-// seqnos and CAS are still assigned and a cursor registered later is told to backfill. A cursor
-// never rests at the end of a closed checkpoint: it steps into the next one at once, so reference
-// counts and checkpoint ids are always exact.
+// seqnos and CAS are still assigned, and a later cursor has to backfill. A cursor never rests at
+// the end of a closed checkpoint but moves into the next one at once, so reference counts and
+// checkpoint ids are always exact.
 #pragma once
 
 #include <cstdint>
@@ -38,44 +38,44 @@ class CheckpointManager {
                       uint64_t coarseNowNs = 0)
         : log_(vbid, config, start, coarseNowNs), maxCas_(start.maxCas.get()) {}
 
-    // --- others' views
+    // --- views for others
     [[nodiscard]] CheckpointCursors cursors() { return CheckpointCursors(log_); }
     [[nodiscard]] CheckpointPersistence persistence() { return CheckpointPersistence(log_); }
     [[nodiscard]] CheckpointRemoval removal() { return CheckpointRemoval(log_); }
 
     // --- mutations
     /// Assigns seqno (+1) and CAS (max(last + 1, coarseNowNs)) to the item and queues it. The
-    /// caller holds the hash-bucket lock of the key. `previous`: seqno of the key's StoredValue (a
-    /// tombstone's too), 0 when there is none; that is what de-duplicates. `coarseNowNs`:
-    /// wall-clock nanoseconds, may lag by milliseconds. Allocation failure leaves the manager
+    /// caller holds the hash-bucket lock of the key. `previous`: seqno of the key's StoredValue
+    /// (also of a tombstone), 0 if there is none; it is used for de-duplication. `coarseNowNs`:
+    /// wall-clock nanoseconds, may lag by milliseconds. An allocation failure leaves the manager
     /// unchanged.
     QueueResult queueDirty(ItemPtr item, Seqno previous, GenerateSeqno, GenerateCas,
                            uint64_t coarseNowNs);
-    /// The same for a caller that has not made an Item yet: when nothing would be retained, assigns
-    /// seqno and CAS and is done; otherwise empty, and the caller makes the item and calls
-    /// queueDirty. Both generated.
+    /// For a caller that has not made an Item yet: if nothing would be retained, assigns seqno and
+    /// CAS and is done. Otherwise returns nothing, and the caller makes the item and calls
+    /// queueDirty. Both are generated.
     std::optional<QueueResult> assignOnly(uint64_t coarseNowNs);
-    /// The tombstone's StoredValue left the hash table after its deletion was persisted; a later
-    /// mutation of the key comes with previous = 0. The caller holds the hash-bucket lock of the
-    /// key.
+    /// Records that the tombstone's StoredValue left the hash table after its deletion was
+    /// persisted; a later mutation of the key comes with previous = 0. The caller holds the
+    /// hash-bucket lock of the key.
     void noteTombstoneRemoved(std::string_view key, Seqno seqno);
 
     // --- history
-    /// Replica: a snapshot marker. Opens a checkpoint for it (or extends the open one when
-    /// `extend`). A marker that comes in the middle of a snapshot is for the rest of it: the
-    /// snapshot keeps its beginning, since nothing before its end is consistent.
+    /// Replica: handles a snapshot marker. Opens a checkpoint for it (or extends the open one if
+    /// `extend`). A marker in the middle of a snapshot is for the rest of it: the snapshot keeps
+    /// its beginning, because nothing before its end is consistent.
     void createSnapshot(SnapshotRange snapshot, CheckpointType type, bool extend,
                         uint64_t coarseNowNs);
-    /// Range of the snapshot that the high seqno lies in.
+    /// Returns the range of the snapshot that contains the high seqno.
     [[nodiscard]] SnapshotRange currentSnapshot() const;
-    /// The vBucket becomes active: what was received of a snapshot is all that there will be of it.
-    /// Returns the last seqno up to which the log is consistent (the high seqno unless a snapshot
-    /// was under way, else the seqno before that snapshot). The CAS of mutations go on
-    /// `casDistance` after the highest known one. Throws std::bad_alloc, and then changed nothing.
+    /// The vBucket becomes active: the rest of an incomplete snapshot will not come. Returns the
+    /// last seqno up to which the log is consistent (the high seqno, or the seqno before an
+    /// incomplete snapshot). The CAS of mutations continue `casDistance` after the highest known
+    /// one. Throws std::bad_alloc without any change.
     Seqno beginActive(uint64_t coarseNowNs, uint64_t casDistance);
-    /// Drops every item and every cursor but the persistence cursor (vBucket reset); the next seqno
-    /// follows `start`. The items are in the result: drop it without locks. `fresh` is what
-    /// makeEmptyCheckpoint() made, which throws std::bad_alloc: this does not.
+    /// Drops every item and every cursor except the persistence cursor (vBucket reset); the next
+    /// seqno follows `start`. The items are in the result: drop it without locks. `fresh` comes
+    /// from makeEmptyCheckpoint(), which may throw std::bad_alloc; this function does not.
     ExtractedCheckpoints clear(const CheckpointStart& start, uint64_t coarseNowNs,
                                std::unique_ptr<Checkpoint> fresh);
     [[nodiscard]] static std::unique_ptr<Checkpoint> makeEmptyCheckpoint();

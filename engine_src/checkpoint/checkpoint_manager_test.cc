@@ -43,7 +43,7 @@ TEST_F(CheckpointManagerTest, AssignsConsecutiveSeqnosAndRisingCas) {
     EXPECT_EQ(queue("a", {}, 100).seqno, Seqno{1});
     EXPECT_EQ(manager().stats().maxCas, Cas{100});
     EXPECT_EQ(queue("b", {}, 100).cas, Cas{101});  // the clock stood still
-    EXPECT_EQ(queue("c", {}, 50).cas, Cas{102});   // and went back
+    EXPECT_EQ(queue("c", {}, 50).cas, Cas{102});   // and was set back
     EXPECT_EQ(queue("d", {}, 500).cas, Cas{500});
     EXPECT_EQ(manager().highSeqno(), Seqno{4});
 }
@@ -69,7 +69,7 @@ TEST_F(CheckpointManagerTest, WithoutCursorsNothingIsKept) {
     EXPECT_EQ(manager().unpersisted(), 0U);
     ASSERT_TRUE(manager().assignOnly(7).has_value());
     EXPECT_EQ(manager().highSeqno(), Seqno{1001});
-    // A cursor that comes now is sent to backfill for what is gone, and gets what follows.
+    // A later cursor is sent to backfill for the missing items, and gets those that follow.
     const auto late = manager().cursors().registerCursor("dcp", Seqno{10});
     EXPECT_TRUE(late.needsBackfill);
     EXPECT_EQ(late.nextSeqno, Seqno{1002});
@@ -115,7 +115,7 @@ TEST_F(CheckpointManagerTest, ReplacingATakenKeyMustBePersistedAgain) {
     EXPECT_EQ(manager().unpersisted(), 0U);
 }
 
-TEST_F(CheckpointManagerTest, AFailedFlushGivesEverythingAgain) {
+TEST_F(CheckpointManagerTest, AFailedFlushReturnsEverythingAgain) {
     config_.maxItems = 2;
     manager().persistence().registerCursor();
     for (const char* key : {"a", "b", "c", "d", "e"}) {
@@ -129,7 +129,7 @@ TEST_F(CheckpointManagerTest, AFailedFlushGivesEverythingAgain) {
                 ElementsAre("a", "b", "c", "d", "e"));
 }
 
-TEST_F(CheckpointManagerTest, AFlushTakesWholeCheckpointsUpToSoManyBytesHoweverFewThereMayBe) {
+TEST_F(CheckpointManagerTest, AFlushTakesWholeCheckpointsUpToALimitOfBytes) {
     config_.maxCheckpoints = 2;
     config_.maxBytes = 20'000;
     manager().persistence().registerCursor();
@@ -168,7 +168,7 @@ TEST_F(CheckpointManagerTest, ARemovedTombstoneStillDeduplicates) {
     EXPECT_EQ(read.items[0]->seqno(), Seqno{2});
 }
 
-TEST_F(CheckpointManagerTest, WhatIsRememberedOfTombstonesIsCountedAndGoesWithTheOpenCheckpoint) {
+TEST_F(CheckpointManagerTest, NotesOfTombstonesAreCountedAndFreedWithTheOpenCheckpoint) {
     config_.maxItems = 20;
     manager().persistence().registerCursor();
     const std::string key(100, 'k');
@@ -227,7 +227,7 @@ TEST_F(CheckpointManagerTest, AFullListStopsClosing) {
     EXPECT_EQ(manager().stats().checkpoints, 4U);
 }
 
-TEST_F(CheckpointManagerTest, ExtractionTakesWhatNoCursorNeeds) {
+TEST_F(CheckpointManagerTest, ExtractionTakesCheckpointsThatNoCursorNeeds) {
     config_.maxItems = 1;
     config_.maxCheckpoints = 100;
     manager().persistence().registerCursor();
@@ -272,7 +272,7 @@ TEST_F(CheckpointManagerTest, TheBackupCursorProtectsAFlushInProgress) {
     EXPECT_THAT(manager().removal().getListOfCursorsToDrop(), ElementsAre(slow.cursor));
 }
 
-TEST_F(CheckpointManagerTest, ExpelFreesWhatAllHavePassed) {
+TEST_F(CheckpointManagerTest, ExpelFreesItemsThatAllCursorsHavePassed) {
     manager().persistence().registerCursor();
     const auto dcp = manager().cursors().registerCursor("dcp", Seqno{});
     queue("a");
@@ -286,7 +286,7 @@ TEST_F(CheckpointManagerTest, ExpelFreesWhatAllHavePassed) {
     const size_t freed = manager().removal().expel();
     EXPECT_GT(freed, 0U);
     EXPECT_EQ(manager().memory(), before - freed);
-    // The expelled version cannot be replaced in place any more; the new one is simply new.
+    // The expelled version cannot be replaced in place any more, so the new one is a new entry.
     EXPECT_EQ(queue("b", b.seqno).status, QueueStatus::NewItem);
     EXPECT_THAT(keys(manager().cursors().getItemsForCursor(dcp.cursor, 100)),
                 ElementsAre("c", "b"));
@@ -296,7 +296,7 @@ TEST_F(CheckpointManagerTest, ExpelFreesWhatAllHavePassed) {
     EXPECT_FALSE(manager().cursors().registerCursor("exact", Seqno{2}).needsBackfill);
 }
 
-TEST_F(CheckpointManagerTest, AReadIsBoundedHoweverLongAnotherReaderStandsStill) {
+TEST_F(CheckpointManagerTest, AReadIsBoundedHoweverLongAnotherReaderPauses) {
     config_.maxItems = 10;
     config_.maxCheckpoints = 2;
     const auto stuck = manager().cursors().registerCursor("stuck", Seqno{});
@@ -315,7 +315,7 @@ TEST_F(CheckpointManagerTest, AReadIsBoundedHoweverLongAnotherReaderStandsStill)
             read.push_back(key);
         }
         more = part.more;
-        // What has been read of a snapshot is not replaced in it.
+        // Items that have been read are not replaced within their snapshot.
         const auto again = queue("k0", Seqno{1});
         ASSERT_EQ(again.status, QueueStatus::NewItem);
         if (read.size() > 500) {
@@ -382,7 +382,7 @@ TEST_F(CheckpointManagerTest, AReplicaKeepsTheSnapshotsItIsSent) {
     EXPECT_EQ(manager().currentSnapshot(), (SnapshotRange{Seqno{1}, Seqno{10}}));
     manager().createSnapshot({Seqno{11}, Seqno{12}}, CheckpointType::Memory, false, 1);
     EXPECT_EQ(manager().currentSnapshot(),
-              (SnapshotRange{Seqno{1}, Seqno{10}}));  // nothing of the new one is here
+              (SnapshotRange{Seqno{1}, Seqno{10}}));  // no item of the new one is here
     receive("a", 11, Seqno{2});
     manager().createSnapshot({Seqno{11}, Seqno{20}}, CheckpointType::Memory, true, 1);
     EXPECT_EQ(receive("a", 20, Seqno{11}).status, QueueStatus::ExistingItem);
@@ -393,7 +393,7 @@ TEST_F(CheckpointManagerTest, AReplicaKeepsTheSnapshotsItIsSent) {
     EXPECT_EQ(batch.ranges[1].snapshot, (SnapshotRange{Seqno{11}, Seqno{20}}));
     EXPECT_EQ(manager().stats().maxCas, Cas{140});
     manager().persistence().persisted();
-    // Becoming active: what follows is no part of the replica's snapshot.
+    // After becoming active, mutations are not part of the replica's snapshot.
     EXPECT_EQ(queue("c").seqno, Seqno{21});
     EXPECT_EQ(manager().currentSnapshot(), (SnapshotRange{Seqno{21}, Seqno{21}}));
 }
@@ -443,7 +443,7 @@ TEST_F(PartialSnapshotTest, TheRestOfASnapshotKeepsItsBeginning) {
     const auto reader = manager().cursors().registerCursor("dcp", Seqno{0});
     marker(1, 9);
     receive(4);
-    marker(5, 9);  // another connection went on with it
+    marker(5, 9);  // another connection continued it
     EXPECT_EQ(manager().currentSnapshot(), (SnapshotRange{Seqno{1}, Seqno{9}}));
     receive(7);
     EXPECT_EQ(manager().currentSnapshot(), (SnapshotRange{Seqno{1}, Seqno{9}}));
@@ -482,7 +482,7 @@ TEST_F(CheckpointManagerTest, ClearStartsOver) {
 }
 
 // In every build: a release build has no asserts.
-TEST_F(CheckpointManagerTest, ASeqnoThatWasGivenIsNotTakenAgain) {
+TEST_F(CheckpointManagerTest, AnAssignedSeqnoIsNotAcceptedAgain) {
     manager().persistence().registerCursor();
     const auto receive = [&] {
         manager().queueDirty(Item::create(Vbid{0}, ItemOp::Mutation, "k",

@@ -1,7 +1,8 @@
 // CheckpointMemory: the bytes that one vBucket's checkpoints and their items account for.
 //
-// Two sums that only grow, so that who writes and who frees do not wait for each other: bytes are
-// added under the queue lock, released by whoever frees. Any thread reads.
+// It has two sums that only grow, so that threads that write and threads that free do not wait for
+// each other: bytes are added under the queue lock and released by the thread that frees. Threads:
+// any may read.
 #pragma once
 
 #include <atomic>
@@ -16,7 +17,7 @@ class CheckpointMemory {
         added_.store(added_.load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);
     }
     void release(size_t bytes) { released_.fetch_add(bytes, std::memory_order_relaxed); }
-    /// Without what is extracted and already freed.
+    /// Without extracted checkpoints that are already freed.
     [[nodiscard]] size_t bytes() const {
         return added_.load(std::memory_order_relaxed) - released_.load(std::memory_order_relaxed);
     }

@@ -1,8 +1,8 @@
 // CheckpointPersistence: a vBucket's log as its flusher sees it.
 //
-// While a flush is under way a backup cursor stays where it began, so that nothing of it is lost
-// when it fails. A view: the CheckpointManager outlives it. Thread rules: one flush at a time; each
-// call takes the queue lock once.
+// During a flush a backup cursor stays where the flush began, so that nothing is lost if it fails.
+// Ownership: a view; the CheckpointManager outlives it. Threads: one flush at a time; each call
+// takes the queue lock once.
 #pragma once
 
 #include <cstddef>
@@ -18,12 +18,12 @@ class CheckpointPersistence {
     /// Registers the persistence cursor at the start of the log. At most once, before the first
     /// mutation.
     void registerCursor() const;
-    /// Reads with the persistence cursor and leaves the backup cursor where it was.
-    /// Whole checkpoints: the first, and then others until `limit` items or `limitBytes`.
+    /// Reads with the persistence cursor and leaves the backup cursor where it was. Takes whole
+    /// checkpoints: the first, and then others until `limit` items or `limitBytes`.
     CursorItems takeItemsToPersist(size_t limit, size_t limitBytes = SIZE_MAX) const;
-    /// The items of the last take are stored.
+    /// Records that the items of the last take are stored.
     void persisted() const;
-    /// They are not: the next take begins with them again.
+    /// Records that they are not: the next take begins with them again.
     void persistFailed() const;
 
   private:

@@ -1,5 +1,5 @@
-// Random histories through every choice of the checkpoint switches at once: all must answer alike,
-// and every cursor must have been given the newest version of every key that it was promised.
+// Random histories through every combination of the checkpoint switches: all must answer alike, and
+// every cursor must have received the newest version of every key in its range.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -52,9 +52,9 @@ class Wrapped final : public AnyManager {
     }
 };
 
-/// What a reader has a right to.
+/// A reader and the items it must receive.
 struct Reader {
-    Seqno from{};                           ///< everything above was promised
+    Seqno from{};                           ///< it must receive everything above
     std::map<std::string, Seqno> received;  ///< newest version of each key
     Seqno last{};
 };
@@ -315,7 +315,8 @@ class Lab {
                               stats.cursors, stats.memory, stats.unpersisted);
         });
         if (persistent_) {
-            // Between flushes, what is not persisted is what the persistence cursor has not read.
+            // Between flushes, the unpersisted items are those that the persistence cursor has not
+            // read.
             EXPECT_EQ(base(0).unpersisted(),
                       base(0).cursors().itemsLeft(base(0).cursors().findCursor("persistence")));
         } else if (readers_.empty()) {
@@ -323,7 +324,7 @@ class Lab {
         }
     }
 
-    /// Everybody reads to the end; then nothing must be left in memory.
+    /// All readers read to the end; then nothing must be left in memory.
     void finish() {
         while (persistent_ && base(0).unpersisted() > 0) {
             flush();
@@ -361,7 +362,7 @@ class Lab {
     Reader disk_;
 };
 
-TEST(CheckpointPropertyTest, EveryChoiceGivesTheSameToEveryReader) {
+TEST(CheckpointPropertyTest, EveryPolicyGivesEveryReaderTheSame) {
     for (uint32_t seed = 0; seed < 600 && !testing::Test::HasFailure(); ++seed) {
         SCOPED_TRACE("seed " + std::to_string(seed));
         Lab(seed, /*persistent=*/seed % 3 != 0).run(300);

@@ -1,7 +1,7 @@
-// CheckpointRemoval: a vBucket's log as those see it who give its memory back.
+// CheckpointRemoval: a vBucket's log as the code that frees its memory sees it.
 //
-// A view: copy it freely; the CheckpointManager outlives it. Thread rules: any thread; each call
-// takes the queue lock once, vbid() and memory() none. Items are freed outside the lock.
+// Ownership: a view that may be copied freely; the CheckpointManager outlives it. Threads: any;
+// each call takes the queue lock once, vbid() and memory() none. Items are freed outside the lock.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace kv {
 
-/// What no build switch touches.
+/// The part that no build switch changes.
 class CheckpointRemovalBase {
   public:
     explicit CheckpointRemovalBase(CheckpointLog& log) : log_(&log) {}
@@ -24,27 +24,27 @@ class CheckpointRemovalBase {
     [[nodiscard]] Vbid vbid() const { return log_->vbid(); }
     /// Bytes of checkpoints and their items, without extracted ones that are already freed.
     [[nodiscard]] size_t memory() const { return log_->memory().bytes(); }
-    /// Closes the open checkpoint when it is old enough, for vBuckets that get no more writes.
+    /// Closes the open checkpoint if it is old enough, for vBuckets that get no more writes.
     void closeIfDue(uint64_t coarseNowNs) const;
-    /// Frees what every cursor has passed in the oldest checkpoint that has a cursor. Returns the
-    /// bytes freed.
+    /// Frees the items that every cursor has passed in the oldest checkpoint that has a cursor.
+    /// Returns the bytes freed.
     size_t expel() const;
-    /// Removes a slow reader's cursor; false when it is not registered any more.
+    /// Removes a slow reader's cursor; returns false if it is no longer registered.
     bool removeCursor(const CursorPtr& cursor) const {
         return CheckpointCursors(*log_).removeCursor(cursor);
     }
 
-    /// What a policy of options/ sees, queue lock held.
+    /// The state that a policy of options/ sees, with the queue lock held.
     class State {
       public:
         explicit State(const CheckpointLog& log) : log_(log) {}
         [[nodiscard]] Checkpoint* oldest() const { return log_.oldest(); }
         [[nodiscard]] Checkpoint* open() const { return log_.newest(); }
-        /// The cursor at what persistence still needs; nullptr without persistence.
+        /// The cursor at the oldest item that persistence still needs; nullptr without persistence.
         [[nodiscard]] const CheckpointCursor* special() const {
             return log_.persistence().needed();
         }
-        /// All registered cursors, persistence and an active backup included.
+        /// All registered cursors, including persistence and an active backup.
         [[nodiscard]] const std::vector<CursorPtr>& cursors() const { return log_.cursors().all(); }
 
       private:
@@ -62,7 +62,7 @@ class BasicCheckpointRemoval final : public CheckpointRemovalBase {
     using Extract = ExtractPolicy;
 
     explicit BasicCheckpointRemoval(CheckpointLog& log) : CheckpointRemovalBase(log) {}
-    /// The same log by other policies.
+    /// The same log with other policies.
     explicit BasicCheckpointRemoval(const CheckpointRemovalBase& other)
         : CheckpointRemovalBase(other) {}
 

@@ -14,7 +14,7 @@ size_t CheckpointRemover::memory() const {
 }
 
 std::vector<CheckpointRemoval> CheckpointRemover::biggestFirst() const {
-    // Sizes are read once: they change while we sort.
+    // Sizes are read once, because they change during the sort.
     std::vector<std::pair<size_t, CheckpointRemoval>> sized;
     sized.reserve(logs_.size());
     for (const CheckpointRemoval& log : logs_) {
@@ -30,7 +30,7 @@ std::vector<CheckpointRemoval> CheckpointRemover::biggestFirst() const {
     return result;
 }
 
-CheckpointRecovery CheckpointRemover::run(size_t quotaBytes, bool bucketIsFull,
+CheckpointRecovery CheckpointRemover::run(size_t quotaBytes, size_t bytesMissing,
                                           uint64_t coarseNowNs, CursorDropper* dropper) {
     CheckpointRecovery result;
     for (const CheckpointRemoval& log : logs_) {
@@ -38,11 +38,12 @@ CheckpointRecovery CheckpointRemover::run(size_t quotaBytes, bool bucketIsFull,
         result.checkpointsRemoved += log.extractClosedUnrefCheckpoints().size();
     }
     const bool over = isOver(quotaBytes);
-    if (!over && !bucketIsFull) {
+    if (!over && bytesMissing == 0) {
         return result;
     }
-    const size_t target = bucketIsFull ? 0 : mark(quotaBytes, config_.lowerMark);
-    size_t used = memory();
+    const size_t target = bytesMissing != 0 ? 0 : mark(quotaBytes, config_.lowerMark);
+    const size_t before = memory();
+    size_t used = before;
     for (const CheckpointRemoval& log : biggestFirst()) {
         if (used <= target) {
             return result;
@@ -51,8 +52,10 @@ CheckpointRecovery CheckpointRemover::run(size_t quotaBytes, bool bucketIsFull,
         result.bytesExpelled += freed;
         used -= std::min(used, freed);
     }
-    if (dropper != nullptr && over) {
-        dropCursors(mark(quotaBytes, config_.lowerMark), *dropper, result);
+    const size_t enough = before > bytesMissing ? before - bytesMissing : 0;
+    const size_t wanted = over ? mark(quotaBytes, config_.lowerMark) : enough;
+    if (dropper != nullptr) {
+        dropCursors(bytesMissing != 0 ? std::min(wanted, enough) : wanted, *dropper, result);
     }
     return result;
 }

@@ -1,15 +1,16 @@
-// CheckpointRemover: gives back the memory of checkpoints that nobody needs, and, when checkpoints
-// take too much of the quota, makes room by force.
+// CheckpointRemover: frees checkpoints that nobody needs and, if checkpoints take too much of the
+// quota, makes room by force.
 //
 // One run: (1) closes due checkpoints and frees the closed ones that no cursor needs; (2) while the
 // bucket's checkpoints take more than upperMark x memoryRatio of the quota, down to lowerMark x
-// memoryRatio of it: expels what every cursor has passed, biggest vBucket first; (3) if that was
-// not enough, offers the slow cursors to the CursorDropper, biggest vBucket first. A dropped stream
-// goes on from disk.
+// memoryRatio of it: expels items that every cursor has passed, biggest vBucket first; (3) if that
+// was not enough, offers the slow cursors to the CursorDropper, biggest vBucket first. A dropped
+// stream continues from disk. Steps 2 and 3 are also taken if the bucket as a whole is short of
+// memory, however little the checkpoints take.
 //
-// Ownership: refers to logs and config, which outlive it. Thread rules: one thread at a time,
-// bound to the bucket's memory. Each log's lock is taken for one short step at a time; items
-// are freed outside the locks.
+// Ownership: refers to logs and config, which outlive it. Threads: one at a time, bound to the
+// bucket's memory. Each log's lock is taken for one short step at a time; items are freed outside
+// the locks.
 #pragma once
 
 #include <cstddef>
@@ -21,13 +22,13 @@
 
 namespace kv {
 
-/// Who owns the cursors of a bucket's streams.
+/// The owner of the cursors of a bucket's streams.
 class CursorDropper {
   public:
     virtual ~CursorDropper() = default;
-    /// The stream of this cursor holds too much memory back. True: the owner has removed the cursor
-    /// (or will not read from it any more and lets the remover do it) and goes on from disk. False:
-    /// it cannot, the cursor stays.
+    /// Drops the cursor of a stream that holds back too much memory. True: the owner has removed
+    /// the cursor (or will not read from it any more and lets the remover do it) and continues from
+    /// disk. False: it cannot, and the cursor stays.
     virtual bool dropCursor(Vbid vbid, const CursorPtr& cursor) = 0;
 };
 
@@ -45,14 +46,14 @@ class CheckpointRemover {
 
     /// Bytes of all checkpoints now.
     [[nodiscard]] size_t memory() const;
-    /// Whether checkpoints alone are a reason for a run.
+    /// True if checkpoints alone are a reason for a run.
     [[nodiscard]] bool isOver(size_t quotaBytes) const {
         return memory() > mark(quotaBytes, config_.upperMark);
     }
-    /// `bucketIsFull`: the bucket as a whole is short of memory, so everything that costs no reader
-    /// anything is expelled even if checkpoints are within their share. `dropper` may be null: then
-    /// no cursor is dropped.
-    CheckpointRecovery run(size_t quotaBytes, bool bucketIsFull, uint64_t coarseNowNs,
+    /// `bytesMissing`: the bucket's memory above its high watermark. If it is not 0, everything
+    /// that costs no reader anything is expelled, and then slow cursors are dropped until that much
+    /// is free. `dropper` may be null: then no cursor is dropped.
+    CheckpointRecovery run(size_t quotaBytes, size_t bytesMissing, uint64_t coarseNowNs,
                            CursorDropper* dropper);
 
   private:

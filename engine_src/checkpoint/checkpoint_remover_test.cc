@@ -56,11 +56,11 @@ class CheckpointRemoverTest : public testing::Test {
     Dropper dropper_;
 };
 
-TEST_F(CheckpointRemoverTest, RemovesWhatIsClosedAndReadByAll) {
+TEST_F(CheckpointRemoverTest, RemovesClosedCheckpointsThatAllHaveRead) {
     fill(0, 35);
     fill(1, 35);
     persist(0);
-    const auto result = remover().run(kPlenty, false, 2, &dropper_);
+    const auto result = remover().run(kPlenty, 0, 2, &dropper_);
     EXPECT_EQ(result.checkpointsRemoved, 3U);
     EXPECT_EQ(result.bytesExpelled, 0U);
     EXPECT_EQ(vb(0).stats().checkpoints, 1U);
@@ -70,8 +70,8 @@ TEST_F(CheckpointRemoverTest, RemovesWhatIsClosedAndReadByAll) {
 TEST_F(CheckpointRemoverTest, ClosesOldCheckpointsOfQuietVBuckets) {
     fill(0, 5);
     persist(0);
-    EXPECT_EQ(remover().run(kPlenty, false, 2, nullptr).checkpointsRemoved, 0U);
-    EXPECT_EQ(remover().run(kPlenty, false, 6'000'000'000, nullptr).checkpointsRemoved, 1U);
+    EXPECT_EQ(remover().run(kPlenty, 0, 2, nullptr).checkpointsRemoved, 0U);
+    EXPECT_EQ(remover().run(kPlenty, 0, 6'000'000'000, nullptr).checkpointsRemoved, 1U);
     EXPECT_EQ(vb(0).stats().openItems, 0U);
 }
 
@@ -83,13 +83,12 @@ TEST_F(CheckpointRemoverTest, ExpelsOnlyAboveTheUpperMarkAndDownToTheLower) {
     auto under = remover();
     const size_t used = under.memory();
     // Just within the upper mark: 0.45 of the quota.
-    EXPECT_EQ(
-            under.run(static_cast<size_t>(static_cast<double>(used) / 0.45) + 10, false, 2, nullptr)
-                    .bytesExpelled,
-            0U);
+    EXPECT_EQ(under.run(static_cast<size_t>(static_cast<double>(used) / 0.45) + 10, 0, 2, nullptr)
+                      .bytesExpelled,
+              0U);
     // Just above it: the biggest vBucket alone brings it below the lower mark, 0.3.
-    const auto result = under.run(static_cast<size_t>(static_cast<double>(used) / 0.45) - 10, false,
-                                  2, nullptr);
+    const auto result =
+            under.run(static_cast<size_t>(static_cast<double>(used) / 0.45) - 10, 0, 2, nullptr);
     EXPECT_GT(result.bytesExpelled, 9000U);
     EXPECT_EQ(vb(0).stats().openItems, 0U);
     EXPECT_EQ(vb(1).stats().openItems, 5U);
@@ -101,7 +100,7 @@ TEST_F(CheckpointRemoverTest, AFullBucketExpelsEverythingThatAllHaveRead) {
     fill(2, 5);
     persist(0);
     persist(1);
-    EXPECT_GT(remover().run(kPlenty, true, 2, &dropper_).bytesExpelled, 10000U);
+    EXPECT_GT(remover().run(kPlenty, 1, 2, &dropper_).bytesExpelled, 10000U);
     EXPECT_EQ(vb(0).stats().openItems + vb(1).stats().openItems, 0U);
     EXPECT_EQ(vb(2).stats().openItems, 5U);
     EXPECT_TRUE(dropper_.asked.empty());
@@ -121,7 +120,7 @@ TEST_F(CheckpointRemoverTest, DropsSlowCursorsOfTheBiggestFirstUntilEnough) {
     (void)vb(1).cursors().getItemsForCursor(quick.cursor, ~size_t{0});
     auto subject = remover();
     const size_t quota = static_cast<size_t>(static_cast<double>(subject.memory()) / 0.5);
-    const auto result = subject.run(quota, false, 2, &dropper_);
+    const auto result = subject.run(quota, 0, 2, &dropper_);
     EXPECT_THAT(dropper_.asked, ElementsAre("1:slow"));
     EXPECT_EQ(result.cursorsDropped, 1U);
     EXPECT_GT(result.bytesFreedByDrops, 90000U);
@@ -131,16 +130,36 @@ TEST_F(CheckpointRemoverTest, DropsSlowCursorsOfTheBiggestFirstUntilEnough) {
     EXPECT_FALSE(subject.isOver(quota));
 }
 
+TEST_F(CheckpointRemoverTest, AFullBucketDropsSlowCursorsUntilEnoughIsFree) {
+    for (const size_t id : {0U, 1U, 2U}) {
+        vb(id).cursors().registerCursor("slow", Seqno{});
+    }
+    fill(0, 25);
+    fill(1, 95);
+    fill(2, 15);
+    for (const size_t id : {0U, 1U, 2U}) {
+        persist(id);
+    }
+    // Checkpoints take nearly nothing of the quota; other data has filled the bucket.
+    auto subject = remover();
+    const size_t before = subject.memory();
+    const auto result = subject.run(kPlenty, 20'000, 2, &dropper_);
+    EXPECT_THAT(dropper_.asked, ElementsAre("1:slow")) << "the biggest alone is enough";
+    EXPECT_GE(before - subject.memory(), 20'000U);
+    EXPECT_EQ(result.cursorsDropped, 1U);
+    EXPECT_EQ(subject.run(kPlenty, 1, 2, nullptr).cursorsDropped, 0U);
+}
+
 TEST_F(CheckpointRemoverTest, ACursorWhoseOwnerCannotStays) {
     const auto slow = vb(0).cursors().registerCursor("slow", Seqno{});
     fill(0, 50);
     persist(0);
     dropper_.agrees = false;
-    const auto result = remover().run(1000, false, 2, &dropper_);
+    const auto result = remover().run(1000, 0, 2, &dropper_);
     EXPECT_THAT(dropper_.asked, ElementsAre("0:slow"));
     EXPECT_EQ(result.cursorsDropped, 0U);
     EXPECT_EQ(vb(0).cursors().itemsLeft(slow.cursor), 50U);
-    EXPECT_EQ(remover().run(1000, false, 2, nullptr).cursorsDropped, 0U);
+    EXPECT_EQ(remover().run(1000, 0, 2, nullptr).cursorsDropped, 0U);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What goes into a CheckpointManager and what it answers: plain data, no locks.
+// Arguments and results of a CheckpointManager: plain data, no locks.
 #pragma once
 
 #include <cstddef>
@@ -28,24 +28,25 @@ struct QueueResult {
     QueueStatus status{QueueStatus::NewItem};
 };
 
-/// What a manager starts from: all zero for a new vBucket, the persisted state after a restart.
+/// The starting point of a manager: all zero for a new vBucket, the persisted state after a
+/// restart.
 struct CheckpointStart {
     Seqno highSeqno{};
     SnapshotRange snapshot{};
     Cas maxCas{};
 };
 
-/// One checkpoint's part of what a cursor read.
+/// One checkpoint's part of the items that a cursor read.
 struct CursorRange {
     SnapshotRange
             snapshot{};  ///< the checkpoint's; consistent once all of its items have been received
     CheckpointType type{CheckpointType::Memory};
-    size_t items{0};  ///< how many of CursorItems::items belong to it
+    size_t items{0};  ///< number of CursorItems::items that belong to it
 };
 
 struct CursorItems {
     std::vector<ItemPtr> items;       ///< ascending seqnos
-    std::vector<CursorRange> ranges;  ///< ascending; empty when there was nothing to read
+    std::vector<CursorRange> ranges;  ///< ascending; empty if there was nothing to read
     bool more{false};                 ///< a limit stopped the read
 };
 

@@ -1,8 +1,8 @@
 // CheckpointCursor: a named reader of a vBucket's checkpoints. It holds a place (checkpoint,
-// position), no item.
+// position), but no item.
 //
-// Ownership: shared by the CheckpointManager and the reader (a DCP stream, the flusher). Thread
-// rules: every field but the name is read and written under the manager's queue lock only.
+// Ownership: shared by the CheckpointManager and the reader (a DCP stream, the flusher). Threads:
+// every field except the name is read and written only under the manager's queue lock.
 #pragma once
 
 #include <memory>
@@ -28,7 +28,7 @@ class CheckpointCursor {
     /// Position of the next entry to read.
     [[nodiscard]] size_t position() const { return position_; }
 
-    /// Moves the cursor, keeping both checkpoints' cursor counts. Null takes it out of the list.
+    /// Moves the cursor and updates both checkpoints' cursor counts. Null removes it from the list.
     void moveTo(Checkpoint* checkpoint, size_t position) {
         if (checkpoint_ != checkpoint) {
             if (checkpoint_ != nullptr) {

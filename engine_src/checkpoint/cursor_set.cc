@@ -7,7 +7,7 @@ namespace kv {
 
 namespace {
 
-/// Order of the places in the log that two cursors are at.
+/// Orders two cursors by their places in the log.
 bool isBefore(const CursorPtr& a, const CursorPtr& b) {
     if (a->checkpointId() != b->checkpointId()) {
         return a->checkpointId() < b->checkpointId();

@@ -1,7 +1,7 @@
-// CursorSet: the cursors that are registered with one vBucket's log, persistence and the backup of
-// a running flush included. In no order.
+// CursorSet: the cursors that are registered with one vBucket's log, including persistence and the
+// backup of a running flush, in no order.
 //
-// Everything under the queue lock.
+// Threads: everything under the queue lock.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ class CursorSet {
     [[nodiscard]] size_t size() const { return cursors_.size(); }
     [[nodiscard]] const std::vector<CursorPtr>& all() const { return cursors_; }
 
-    /// Makes room: the next add() allocates nothing.
+    /// Makes room, so that the next add() allocates nothing.
     void reserveOne() { cursors_.reserve(cursors_.size() + 1); }
     /// Puts the cursor at a place in the log.
     void add(const CursorPtr& cursor, Checkpoint* checkpoint, size_t position) {
@@ -26,13 +26,13 @@ class CursorSet {
         cursor->moveTo(checkpoint, position);
     }
     [[nodiscard]] CursorPtr find(std::string_view name) const;
-    /// Takes the cursor out of the log; false when it is not registered.
+    /// Removes the cursor from the log; returns false if it is not registered.
     bool remove(const CheckpointCursor* cursor);
     void clear();
 
-    /// The one that has read least; nullptr when there is none.
+    /// Returns the one that has read least; nullptr if there is none.
     [[nodiscard]] const CheckpointCursor* lowest() const;
-    /// Where the cursors in `checkpoint` keep their positions, for a change of all of them.
+    /// Returns pointers to the positions of the cursors in `checkpoint`, to change them all.
     [[nodiscard]] std::vector<size_t*> positionsIn(const Checkpoint& checkpoint) const;
 
   private:

@@ -1,4 +1,5 @@
-// ExtractedCheckpoints: what was taken out of a vBucket's log to be freed outside its lock.
+// ExtractedCheckpoints: checkpoints that were removed from a vBucket's log and are freed outside
+// its lock.
 #pragma once
 
 #include <cstddef>

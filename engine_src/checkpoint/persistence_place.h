@@ -1,7 +1,7 @@
-// PersistencePlace: where persistence is in a vBucket's log: its cursor, and, while a flush is
-// under way, the backup cursor that stays where the flush began.
+// PersistencePlace: the position of persistence in a vBucket's log: its cursor and, during a flush,
+// the backup cursor that stays where the flush began.
 //
-// Everything under the queue lock, but unpersisted(), which any thread reads.
+// Threads: everything under the queue lock, except unpersisted(), which any thread may read.
 #pragma once
 
 #include <atomic>
@@ -14,20 +14,20 @@ namespace kv {
 struct PersistencePlace {
     CursorPtr cursor;  ///< null: nothing is persisted
     CursorPtr backup;  ///< made once, registered only during a flush
-    size_t taken{0};   ///< items of the flush under way; 0: there is none
+    size_t taken{0};   ///< items of the current flush; 0: there is none
 
     [[nodiscard]] bool isFlushing() const { return taken != 0; }
-    /// The cursor at what persistence still needs; nullptr without persistence.
+    /// The cursor at the oldest item that persistence still needs; nullptr without persistence.
     [[nodiscard]] const CheckpointCursor* needed() const {
         return isFlushing() ? backup.get() : cursor.get();
     }
-    /// Persistence was given the entry at that position.
+    /// True if persistence has received the entry at that position.
     [[nodiscard]] bool hasTaken(const Checkpoint& checkpoint, size_t position) const {
         return cursor != nullptr && cursor->checkpoint() == &checkpoint &&
                cursor->position() > position;
     }
 
-    /// Items that were queued and are not known to be stored.
+    /// Number of items that were queued and are not known to be stored.
     [[nodiscard]] size_t unpersisted() const {
         return unpersisted_.load(std::memory_order_acquire);
     }

@@ -1,6 +1,6 @@
-// What a mutation pays in the checkpoint manager: seqno and CAS alone, and with an item that is
-// kept. The calls that the checkpoint switches change are measured in
-// benchmarks/checkpoint_bench.cc.
+// Measures the cost of a mutation in the checkpoint manager: seqno and CAS alone, and with an item
+// that is kept. benchmarks/checkpoint_bench.cc measures the calls that the checkpoint switches
+// change.
 #include <benchmark/benchmark.h>
 
 #include <chrono>
@@ -23,7 +23,7 @@ std::vector<std::string> makeKeys() {
     return keys;
 }
 
-/// Nobody reads: seqno and CAS only.
+/// Nobody reads: only seqno and CAS.
 void assignOnly(benchmark::State& state) {
     const CheckpointConfig config;
     CheckpointManager manager(Vbid{0}, config);
@@ -34,7 +34,7 @@ void assignOnly(benchmark::State& state) {
 }
 BENCHMARK(assignOnly)->Name("CheckpointCost/AssignOnly");
 
-/// The call alone: items are made outside the timed part, in batches. Argument: percentage of
+/// Only the call: items are made outside the timed part, in batches. Argument: percentage of
 /// mutations that replace.
 void queueDirty(benchmark::State& state) {
     CheckpointConfig config;

@@ -4,19 +4,22 @@
 #include <new>
 #include <utility>
 
+#include "options/mutation.h"
+
 namespace kv::dcp {
 
 namespace {
-/// Items that one look at the checkpoints brings: whole checkpoints until this many.
+/// Items that one read of the checkpoints yields: whole checkpoints until this number.
 constexpr size_t kSnapshotItems = 10'000;
 }  // namespace
 
 ActiveStream::ActiveStream(const StreamRequest& request, std::string name,
-                           CheckpointCursors checkpoints, BackfillSource& source)
+                           CheckpointCursors checkpoints, BackfillSource& source, ScanSlots* slots)
     : request_(request),
       name_(std::move(name)),
       checkpoints_(checkpoints),
       source_(source),
+      slots_(slots != nullptr ? *slots : source.slots()),
       unsent_(source.unsent()),
       lastRead_(request.start),
       consistent_(request.snapshot ? request.snapshot->start : request.start),
@@ -55,8 +58,8 @@ std::optional<Message> ActiveStream::next(StreamNeeds& needs, ListWhilePending p
         return Message::streamEnd(vbid(), opaque(), *std::exchange(toEnd_, std::nullopt));
     }
     if (ready_.empty()) {
-        // Idle first, look second: a seqno that comes after the look finds the stream idle and
-        // lists it again.
+        // Idle first, then look: a seqno that comes after the look finds the stream idle and lists
+        // it again.
         itemsReady_.exchange(false, std::memory_order_acq_rel);
         switch (state_.load(std::memory_order_relaxed)) {
             case StreamState::Backfilling:
@@ -93,7 +96,7 @@ bool ActiveStream::takeSnapshot() {
     try {
         readCheckpoints(lock);
     } catch (const std::bad_alloc&) {
-        // The cursor has gone on, and what it brought is gone.
+        // The cursor has advanced, and the items it returned are lost.
         dropCursor(lock);
         return true;
     }
@@ -107,14 +110,14 @@ void ActiveStream::readCheckpoints(const Lock& lock) {
     for (const auto& range : read.ranges) {
         const auto last = item + static_cast<std::ptrdiff_t>(range.items);
         const Seqno lastOfRange = (*std::prev(last))->seqno();
-        // What a backfill already sent, or what lies beyond the client's wish, stays out.
+        // Items that a backfill already sent, or that are beyond the requested end, are left out.
         const auto stop = std::remove_if(item, last, [this](const ItemPtr& candidate) {
             return candidate->isMeta() || candidate->seqno() <= lastRead_ ||
                    candidate->seqno() > request_.end;
         });
         if (item != stop) {
-            // A replica has perhaps received a part of the snapshot: its end is the sender's, and
-            // the rest needs no marker of its own.
+            // A replica may have received only a part of the snapshot: the sender determines its
+            // end, and the rest needs no further marker.
             const Seqno end = std::min(std::max((*std::prev(stop))->seqno(), range.snapshot.end),
                                        request_.end);
             if (end != markedEnd_ || (*item)->seqno() > markedEnd_) {
@@ -125,37 +128,64 @@ void ActiveStream::readCheckpoints(const Lock& lock) {
             }
             for (auto it = item; it != stop; ++it) {
                 const Seqno seqno = (*it)->seqno();
-                push(Message::document(opaque(), std::move(*it), request_.format), lock);
+                if (!options::mutated(options::Mutation::DocumentNotSent, 500)) {
+                    push(Message::document(opaque(), std::move(*it), request_.format), lock);
+                }
                 lastRead_ = seqno;
                 ++fromMemory_;
             }
         }
-        // Not the snapshot's end: on a replica it is promised before its items have arrived.
+        // Not the snapshot's end: on a replica it is announced before its items have arrived.
         lastRead_ = std::max(lastRead_, std::min(lastOfRange, request_.end));
         item = last;
     }
-    unsent_.tell();
+    unsent_.publish();
     finishIfComplete(lock);
 }
 
-void ActiveStream::runBackfill() {
+bool ActiveStream::runBackfill() {
+    const std::lock_guard running(scanMutex_);
     try {
         if (!prepareBackfill()) {
-            scan_.reset();
-            return;
+            closeScan();
+            view_.reset();
+            return true;
+        }
+        if (!scan_ && !slot_.take(slots_)) {
+            return false;
         }
         // The scan runs without the mutex: it may wait for the disk, and the front end must not
         // wait for it.
         const Scanned scanned = scan();
+        reads_.fetch_add(1, std::memory_order_relaxed);
         if (scanned == Scanned::Paused) {
-            return;
+            return true;
         }
-        const Seqno high = scan_ ? scan_->high() : Seqno{};
-        scan_.reset();
-        finishBackfill(scanned, high);
+        closeScan();
+        if (scanned != Scanned::GivenUp) {
+            const Seqno high = view_ ? view_->high : Seqno{};
+            view_.reset();
+            finishBackfill(scanned, high);
+        }
     } catch (const std::bad_alloc&) {
-        scan_.reset();  // what it brought last may be gone
+        closeScan();  // the items it read last may be gone
     }
+    return true;
+}
+
+void ActiveStream::closeScan() noexcept {
+    scan_.reset();
+    slot_.release();
+}
+
+bool ActiveStream::giveScanBack() noexcept {
+    const std::unique_lock idle(scanMutex_, std::try_to_lock);
+    if (!idle || !scan_) {
+        return false;
+    }
+    closeScan();
+    scansGivenBack_.fetch_add(1, std::memory_order_relaxed);
+    return true;
 }
 
 bool ActiveStream::prepareBackfill() {
@@ -164,28 +194,43 @@ bool ActiveStream::prepareBackfill() {
         return false;
     }
     if (!scan_ && !cursor_) {
-        registerCursor(lock);  // it was dropped; meanwhile memory may reach back far enough
+        registerCursor(lock);  // it was dropped; by now memory may reach back far enough
     }
     return isBackfilling();
 }
 
+ActiveStream::Scanned ActiveStream::openScan() {
+    const Seqno known = lastRead();
+    scan_ = source_.open(vbid(), known, view_ ? view_->high : Seqno{UINT64_MAX});
+    if (!scan_) {
+        return Scanned::Failed;
+    }
+    const Seqno purged = scan_->purged();
+    if (view_) {
+        return known < purged && view_->purged < purged ? Scanned::MissedDeletions
+                                                        : Scanned::Complete;
+    }
+    // A client that has nothing yet receives no document of this view whose deletion is in the
+    // view, so a later purge of that deletion costs it nothing.
+    view_ = View{scan_->high(), std::min(scan_->snapshotEnd(), request_.end),
+                 known == Seqno{} ? Seqno{UINT64_MAX} : purged};
+    marked_ = false;
+    return known != Seqno{} && known < purged ? Scanned::MissedDeletions : Scanned::Complete;
+}
+
 ActiveStream::Scanned ActiveStream::scan() {
     if (!scan_) {
-        marked_ = false;
-        scan_ = source_.open(vbid(), lastRead());
-        if (!scan_) {
-            return Scanned::Failed;
-        }
-        if (const Seqno known = lastRead(); known != Seqno{} && known < scan_->purged()) {
-            return Scanned::MissedDeletions;
+        if (const Scanned opened = openScan(); opened != Scanned::Complete) {
+            return opened;
         }
     }
-    const Seqno snapshotEnd = std::min(scan_->snapshotEnd(), request_.end);
     ItemPtr item;
     while (true) {
         switch (scan_->next(item)) {
             case BackfillScan::Step::Failed:
                 return Scanned::Failed;
+            case BackfillScan::Step::GivenUp:
+                return Scanned::GivenUp;
             case BackfillScan::Step::End:
                 return Scanned::Complete;
             case BackfillScan::Step::Item:
@@ -195,15 +240,16 @@ ActiveStream::Scanned ActiveStream::scan() {
         if (!isBackfilling() || item->seqno() > request_.end) {
             return Scanned::Complete;
         }
-        if (!std::exchange(marked_, true)) {
-            mark(snapshotEnd, kMarkerDisk, lock);
+        if (!marked_) {
+            mark(view_->snapshotEnd, kMarkerDisk, lock);
+            marked_ = true;
         }
         const Seqno seqno = item->seqno();
         push(Message::document(opaque(), std::move(item), request_.format), lock);
         lastRead_ = seqno;
         ++backfilled_;
         if (hasReadEnough(lock)) {
-            unsent_.tell();
+            unsent_.publish();
             return Scanned::Paused;
         }
     }
@@ -228,8 +274,8 @@ void ActiveStream::finishBackfill(Scanned scanned, Seqno high) {
         return;
     }
     finishIfComplete(lock);
-    // Without a gap between what was read and where the cursor stands, memory takes over; else the
-    // next round does.
+    // If there is no gap between the last item read and the cursor, memory takes over; otherwise
+    // the next round does.
     if (isBackfilling() && cursor_ && cursorNext_ <= kv::next(lastRead_)) {
         state_.store(StreamState::InMemory, std::memory_order_release);
     }
@@ -252,8 +298,11 @@ void ActiveStream::dropCursor(const Lock& /*lock*/) {
 }
 
 void ActiveStream::end(EndStatus status, bool silently) noexcept {
-    const Lock lock(mutex_);
-    endLocked(status, silently, lock);
+    {
+        const Lock lock(mutex_);
+        endLocked(status, silently, lock);
+    }
+    giveScanBack();
 }
 
 Seqno ActiveStream::lastRead() const {
@@ -279,13 +328,16 @@ bool ActiveStream::hasReadEnough(const Lock& /*lock*/) const {
 
 void ActiveStream::mark(Seqno end, uint32_t flags, const Lock& lock) {
     const Seqno consistent = lastRead_ >= whole_ ? whole_ : consistent_;
-    // Whoever has a snapshot in part is not consistent at the end of a shorter one: the rest may
-    // hold the only version of what was replaced in what he has.
+    // A client that has a part of a snapshot is not consistent at the end of a shorter one: the
+    // rest may hold the only version of a document whose earlier version was replaced in its part.
     const Seqno whole = std::max(whole_, end);
-    // Of now: who has what is purged meanwhile is told of more than he must be, which costs him a
-    // rollback at most that he would have here, too.
+    // The current value: a client that has documents which are purged in the meantime is warned of
+    // more than necessary. That costs it at most a rollback that it would otherwise get here.
     const Seqno purged = request_.format.purges ? source_.purged(vbid()) : Seqno{};
-    push(Message::marker(vbid(), opaque(), consistent, whole, flags, purged), lock);
+    const bool early = options::mutated(options::Mutation::SnapshotEndEarly, 20);
+    push(Message::marker(vbid(), opaque(), consistent, early ? kv::next(lastRead_) : whole, flags,
+                         purged),
+         lock);
     consistent_ = consistent;
     whole_ = whole;
     markedEnd_ = end;
@@ -302,7 +354,7 @@ void ActiveStream::endLocked(EndStatus status, bool silently, const Lock& /*lock
         return;
     }
     if (status == EndStatus::Rollback) {
-        // What waits is of a history that is none.
+        // The waiting messages belong to a history that has ended.
         ready_.clear();
         unsent_.giveBackAll();
     }
@@ -326,7 +378,8 @@ ActiveStream::Stats ActiveStream::stats() const {
             unsent_.bytes(),
             backfilled_,
             fromMemory_,
-            cursorDrops_};
+            cursorDrops_,
+            scansGivenBack_.load(std::memory_order_relaxed)};
 }
 
 }  // namespace kv::dcp

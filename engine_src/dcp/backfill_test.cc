@@ -1,4 +1,4 @@
-// Where a stream reads from, and how far ahead of what it has sent, by every design of the
+// Where a stream reads from, and how far it reads ahead of what it has sent, in every design of the
 // producer.
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ template <class P>
 class BackfillTest : public testing::Test {};
 TYPED_TEST_SUITE(BackfillTest, AllProducers);
 
-TYPED_TEST(BackfillTest, BackfillsWhatMemoryNoLongerHoldsAndHandsOver) {
+TYPED_TEST(BackfillTest, BackfillsItemsThatLeftMemoryAndHandsOver) {
     Node<TypeParam> node;
     node.config.maxItems = 5;
     const Vbid vb{1};
@@ -32,7 +32,7 @@ TYPED_TEST(BackfillTest, BackfillsWhatMemoryNoLongerHoldsAndHandsOver) {
     EXPECT_GE(stream->stats().fromMemory, 7u);
 }
 
-TYPED_TEST(BackfillTest, ADroppedCursorGoesOnByBackfillWithoutLossOrRepetition) {
+TYPED_TEST(BackfillTest, ADroppedCursorContinuesByBackfillWithoutLossOrRepetition) {
     Node<TypeParam> node;
     node.config.maxItems = 4;
     const Vbid vb{2};
@@ -52,7 +52,7 @@ TYPED_TEST(BackfillTest, ADroppedCursorGoesOnByBackfillWithoutLossOrRepetition) 
     EXPECT_EQ(stream->stats().cursorDrops, 1u);
 }
 
-TYPED_TEST(BackfillTest, ReadsNoMoreThanItMaySendSoon) {
+TYPED_TEST(BackfillTest, ReadsOnlyALittleAhead) {
     Node<TypeParam> node;
     const Vbid vb{3};
     constexpr size_t kValue = 256 << 10;
@@ -82,7 +82,7 @@ TYPED_TEST(BackfillTest, ReadsNoMoreThanItMaySendSoon) {
     EXPECT_LE(most, ActiveStream::kReadBytes + 2 * kValue);
 }
 
-/// From the store, or from memory: what is in a log stays there as long as it is not persisted.
+/// From the store, or from memory: items stay in a log as long as they are not persisted.
 template <class P>
 void streamsShareABudget(bool fromMemory) {
     Node<P> node;
@@ -118,7 +118,7 @@ void streamsShareABudget(bool fromMemory) {
     EXPECT_GT(held, kBudget) << "it was spent";
     EXPECT_LE(held, kBudget + kItems * kValue + kVbuckets * (ActiveStream::kReadLeast + 2 * kValue))
             << "the last one that found room read all that it had";
-    // Those before keep what they have.
+    // The earlier streams keep their items.
     size_t sent = 0;
     for (StreamNeeds needs = StreamNeeds::Backfill;
          sent < kItems && needs != StreamNeeds::Nothing;) {
@@ -136,15 +136,15 @@ void streamsShareABudget(bool fromMemory) {
     EXPECT_EQ(node.store.unsent().held(), 0U) << "all of it was sent, or given up";
 }
 
-TYPED_TEST(BackfillTest, BackfillsShareABudgetAndNobodyWaitsForAnother) {
+TYPED_TEST(BackfillTest, BackfillsShareABudgetWithoutWaitingForEachOther) {
     streamsShareABudget<TypeParam>(false);
 }
 
-TYPED_TEST(BackfillTest, WhatIsReadFromMemoryCountsToTheSameBudget) {
+TYPED_TEST(BackfillTest, ItemsReadFromMemoryCountTowardsTheSameBudget) {
     streamsShareABudget<TypeParam>(true);
 }
 
-TYPED_TEST(BackfillTest, AFailedBackfillEndsTheStreamAndSaysSo) {
+TYPED_TEST(BackfillTest, AFailedBackfillEndsTheStreamWithAnError) {
     Node<TypeParam> node;
     node.config.maxItems = 2;
     const Vbid vb{4};

@@ -39,18 +39,19 @@ class StoreScan final : public BackfillScan {
 
 class ListScan final : public BackfillScan {
   public:
-    ListScan(VBucket& vbucket, Seqno from)
-        : reader_(*vbucket.sequence(), vbucket.id(), from),
-          snapshotEnd_(reader_.end()),
+    ListScan(VBucket& vbucket, Seqno from, Seqno last)
+        : reader_(*vbucket.sequence(), vbucket.id(), from, last),
+          snapshotEnd_(reader_.last()),
           purged_(vbucket.purgedSeqno()) {
         const SnapshotRange snapshot = vbucket.checkpoints().currentSnapshot();
-        if (snapshot.start <= reader_.end()) {
+        if (snapshot.start <= reader_.last()) {
             snapshotEnd_ = std::max(snapshotEnd_, snapshot.end);
         }
     }
 
     Step next(ItemPtr& item) override {
-        // The list's lock is what every mutation of the vBucket takes: few items at a time.
+        // Every mutation of the vBucket takes the list's lock, so only few items are read at a
+        // time.
         constexpr size_t kPiece = 64;
         if (next_ == items_.size()) {
             items_.clear();
@@ -60,8 +61,11 @@ class ListScan final : public BackfillScan {
             }
         }
         if (reader_.isAborted()) {
-            log::warn("backfill: the vBucket was cleared meanwhile");
+            log::warn("backfill: the vBucket was cleared during the scan");
             return Step::Failed;
+        }
+        if (reader_.isGivenUp()) {
+            return Step::GivenUp;
         }
         if (next_ == items_.size()) {
             return Step::End;
@@ -69,7 +73,7 @@ class ListScan final : public BackfillScan {
         item = std::move(items_[next_++]);
         return Step::Item;
     }
-    [[nodiscard]] Seqno high() const override { return reader_.end(); }
+    [[nodiscard]] Seqno high() const override { return reader_.last(); }
     [[nodiscard]] Seqno snapshotEnd() const override { return snapshotEnd_; }
     [[nodiscard]] Seqno purged() const override { return purged_; }
 
@@ -84,13 +88,26 @@ class ListScan final : public BackfillScan {
 
 }  // namespace
 
-std::unique_ptr<BackfillScan> BucketBackfill::open(Vbid vbid, Seqno after) {
+size_t BucketBackfill::pinned() const {
+    return persistent_ == nullptr ? bucket_.staleBudget().bytes()
+                                  : persistent_->storedBytes().replaced;
+}
+
+size_t BucketBackfill::mostPinned() const {
     if (persistent_ == nullptr) {
-        return std::make_unique<ListScan>(bucket_.vbucket(vbid), kv::next(after));
+        return bucket_.staleBudget().most();
+    }
+    constexpr size_t kShareOfStored = 10;
+    return std::max(bucket_.staleBudget().most(),
+                    persistent_->storedBytes().current / kShareOfStored);
+}
+
+std::unique_ptr<BackfillScan> BucketBackfill::open(Vbid vbid, Seqno after, Seqno last) {
+    if (persistent_ == nullptr) {
+        return std::make_unique<ListScan>(bucket_.vbucket(vbid), kv::next(after), last);
     }
     try {
-        auto scan = persistent_->storeOf(vbid).openSeqnoScan(vbid, kv::next(after),
-                                                             Seqno{~uint64_t{0}});
+        auto scan = persistent_->storeOf(vbid).openSeqnoScan(vbid, kv::next(after), last);
         if (scan == nullptr) {
             log::error("backfill of vBucket {}: it is not stored", vbid.get());
             return nullptr;

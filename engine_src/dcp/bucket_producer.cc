@@ -6,9 +6,10 @@ namespace kv::dcp {
 
 BucketProducer::BucketProducer(std::string name, Bucket& bucket, BackfillSource& source,
                                Executor& executor, std::chrono::nanoseconds snapshotInterval,
-                               std::function<void()> wakeConnection)
+                               std::function<void()> wakeConnection, size_t mostScans)
     : bucket_(bucket),
       source_(source),
+      slots_(mostScans, &source.slots()),
       producer_(std::move(name), bucket.vbucketCount(),
                 {.wakeConnection = std::move(wakeConnection),
                  .wakeSnapshotTask = [this] { tasks_.wakeSnapshots(); },
@@ -25,14 +26,14 @@ bool BucketProducer::open(const StreamRequest& request, const Seen& seen) {
     if (producer_.findStream(request.vbid)) {
         return false;
     }
-    // The number keeps a stream's cursor apart from that of the one before it, which a task may
+    // The number distinguishes a stream's cursor from that of its predecessor, which a task may
     // still hold.
     std::string cursor = producer_.name() + "/" + std::to_string(request.vbid.get()) + "/" +
                          std::to_string(++opened_);
     VBucket& vbucket = bucket_.vbucket(request.vbid);
     const bool added = producer_.addStream(std::make_shared<ActiveStream>(
-            request, std::move(cursor), vbucket.checkpoints().cursors(), source_));
-    // What happened between the check of the request and here, nobody told this stream.
+            request, std::move(cursor), vbucket.checkpoints().cursors(), source_, &slots_));
+    // This stream was not notified of changes between the check of the request and now.
     if (added && vbucket.clears() != seen.clears) {
         producer_.endStream(request.vbid, EndStatus::Rollback);
     } else if (added && (vbucket.state() != seen.state || vbucket.term() != seen.term)) {

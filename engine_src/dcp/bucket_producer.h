@@ -1,7 +1,8 @@
-// BucketProducer: a producer of one bucket: told of its mutations, with its own background tasks.
+// BucketProducer: a producer of one bucket: it is notified of the bucket's mutations and has its
+// own background tasks.
 //
 // Ownership: bucket, backfill source and executor outlive it. Threads: as Producer; construct and
-// destroy it on the connection's thread. Memory: what streams hold is the bucket's, so construct,
+// destroy it on the connection's thread. Memory: streams hold memory of the bucket, so construct,
 // step and destroy it under a BucketMemoryGuard of the bucket; tasks take their own. The destructor
 // returns when no mutation and no task refers to it any more; `wakeConnection` may be called until
 // then, from any thread.
@@ -20,13 +21,15 @@ namespace kv::dcp {
 
 class BucketProducer final : private SeqnoListener {
   public:
+    /// At most `mostScans` of its backfills are open at a time.
     BucketProducer(std::string name, Bucket& bucket, BackfillSource& source, Executor& executor,
-                   std::chrono::nanoseconds snapshotInterval, std::function<void()> wakeConnection);
+                   std::chrono::nanoseconds snapshotInterval, std::function<void()> wakeConnection,
+                   size_t mostScans = SIZE_MAX);
     BucketProducer(const BucketProducer&) = delete;
     BucketProducer& operator=(const BucketProducer&) = delete;
     ~BucketProducer() override;
 
-    /// What a vBucket was like before a request for its stream was checked.
+    /// The state of a vBucket before a request for its stream was checked.
     struct Seen {
         explicit Seen(const VBucket& vbucket)
             : clears(vbucket.clears()), term(vbucket.term()), state(vbucket.state()) {}
@@ -34,8 +37,8 @@ class BucketProducer final : private SeqnoListener {
         uint64_t term;
         VbState state;
     };
-    /// Opens a stream of an existing vBucket; false when it has one already. `request` has been
-    /// checked; what has changed since then ends the stream.
+    /// Opens a stream of an existing vBucket; returns false if it already has one. `request` has
+    /// been checked; a change since then ends the stream.
     bool open(const StreamRequest& request, const Seen& seen);
     Producer& producer() { return producer_; }
     [[nodiscard]] const Producer& producer() const { return producer_; }
@@ -48,6 +51,7 @@ class BucketProducer final : private SeqnoListener {
 
     Bucket& bucket_;
     BackfillSource& source_;
+    ScanSlots slots_;  ///< before the streams, which use them
     Producer producer_;
     ProducerTasks<Producer> tasks_;
     uint64_t opened_{0};

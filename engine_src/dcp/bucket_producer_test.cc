@@ -1,4 +1,4 @@
-// A bucket's producer beside what happens to the bucket: purges, changes of state.
+// A bucket's producer during purges and changes of state.
 #include "dcp/bucket_producer.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ class BucketProducerTest : public testing::Test {
         request.vbid = kVb;
         ASSERT_TRUE(producer_.open(request, BucketProducer::Seen(client_.vb())));
     }
-    /// What comes until nothing has come for some rounds of steps and background work.
+    /// Returns the messages until none has come for some rounds of steps and background work.
     std::vector<Message> receive() {
         std::vector<Message> received;
         for (int idle = 0; idle < 5; ++idle) {
@@ -42,7 +42,7 @@ class BucketProducerTest : public testing::Test {
     BucketProducer producer_{"test", *bucket_, backfill_, executor_, 0ns, [] {}};
 };
 
-TEST_F(BucketProducerTest, WhatChangedSinceTheRequestWasCheckedEndsTheStream) {
+TEST_F(BucketProducerTest, AChangeSinceTheRequestWasCheckedEndsTheStream) {
     const auto statusOfTheEnd = [this](const BucketProducer::Seen& seen) {
         EXPECT_TRUE(producer_.open({.vbid = kVb}, seen));
         const auto received = receive();
@@ -59,7 +59,7 @@ TEST_F(BucketProducerTest, WhatChangedSinceTheRequestWasCheckedEndsTheStream) {
     EXPECT_EQ(statusOfTheEnd(replica), EndStatus::Rollback);
 }
 
-/// The last seqno is that of a tombstone which is gone: a backfill has nothing at it.
+/// The last seqno is that of a purged tombstone: a backfill has nothing at it.
 class PurgedEnd : public BucketProducerTest {
   protected:
     PurgedEnd() {
@@ -72,10 +72,10 @@ class PurgedEnd : public BucketProducerTest {
 };
 
 TEST_F(PurgedEnd, ABackfillReachesIt) {
-    EXPECT_EQ(backfill_.open(kVb, Seqno{0})->high(), Seqno{2});
+    EXPECT_EQ(backfill_.open(kVb, Seqno{0}, Seqno{UINT64_MAX})->high(), Seqno{2});
 }
 
-TEST_F(PurgedEnd, AStreamGoesOnFromMemory) {
+TEST_F(PurgedEnd, AStreamContinuesFromMemory) {
     open();
     EXPECT_TRUE(receive().empty());
     EXPECT_EQ(producer_.producer().findStream(kVb)->state(), StreamState::InMemory);
@@ -92,9 +92,9 @@ TEST_F(PurgedEnd, AStreamUpToItEnds) {
     EXPECT_EQ(received.back().kind, MessageKind::StreamEnd);
 }
 
-TEST_F(PurgedEnd, AClearedVBucketBeginsAnew) {
+TEST_F(PurgedEnd, AClearedVBucketStartsOver) {
     client_.vb().clear({}, client_.now);
-    EXPECT_EQ(backfill_.open(kVb, Seqno{0})->high(), Seqno{0});
+    EXPECT_EQ(backfill_.open(kVb, Seqno{0}, Seqno{UINT64_MAX})->high(), Seqno{0});
 }
 
 }  // namespace

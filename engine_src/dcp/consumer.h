@@ -1,11 +1,11 @@
-// Consumer: one DCP connection's receiving side: passive streams of many vBuckets, what they hold
-// back while memory is short, and how much may be acknowledged.
+// Consumer: the receiving side of one DCP connection: passive streams of many vBuckets, the
+// messages that they hold back while memory is short, and the bytes that may be acknowledged.
 //
-// Streams stand in one slot a vBucket. The task that drains them walks all slots; whether it tests
-// a slot before it copies the ref-counted stream or after is a policy
+// There is one slot per vBucket for its stream. The task that drains the streams visits all slots;
+// whether it tests a slot before or after it copies the ref-counted stream is a policy
 // (options/dcp_consumer_probe.h). Threads: receive(), addStream() and closeStream() by the
 // connection's thread; processBuffered() by one background task at a time; everything else by any.
-// Memory: under a BucketMemoryGuard of the bucket. The bucket outlives it.
+// Memory: under a BucketMemoryGuard of the bucket. Ownership: the bucket outlives it.
 #pragma once
 
 #include <atomic>
@@ -27,8 +27,8 @@ struct ConsumerStats {
     uint64_t refused{0};
 };
 
-/// One vBucket's stream, or none. Testing is one load; copying takes a spin lock for the length of
-/// a reference count's increment, as the historic ref-counted pointer did.
+/// One vBucket's stream, or none. Testing is one load; copying takes a spin lock while the
+/// reference count is incremented, as the historic ref-counted pointer did.
 class StreamSlot {
   public:
     [[nodiscard]] bool test() const { return taken_.load(std::memory_order_acquire); }
@@ -41,7 +41,7 @@ class StreamSlot {
         stream_.swap(stream);  // the old one is freed after the lock
         taken_.store(stream_ != nullptr, std::memory_order_release);
     }
-    /// The stream, which is there no longer; with `only`, that one or none.
+    /// Removes the stream and returns it; with `only`, that one or none.
     std::shared_ptr<PassiveStream> take(const PassiveStream* only = nullptr) {
         const Spin spin(busy_);
         if (only != nullptr && stream_.get() != only) {
@@ -69,15 +69,15 @@ class StreamSlot {
 
     std::atomic<bool> taken_{false};
     mutable std::atomic_flag busy_;
-    std::shared_ptr<PassiveStream> stream_;  ///< under busy_
+    std::shared_ptr<PassiveStream> stream_;  ///< guarded by busy_
 };
 
 template <class Probe>
 class BasicConsumer {
   public:
-    /// Above this share of the quota what arrives is held back, not applied.
+    /// Above this share of the quota, messages are held back instead of applied.
     static constexpr double kThrottle = 0.99;
-    /// Messages of one stream that the task applies before it goes on to the next.
+    /// Messages of one stream that the task applies before it continues with the next.
     static constexpr size_t kBatch = 10;
 
     explicit BasicConsumer(Bucket& bucket) : bucket_(bucket), slots_(bucket.vbucketCount()) {}
@@ -87,15 +87,15 @@ class BasicConsumer {
     void addStream(Vbid vbid, uint32_t opaque) {
         slots_[vbid.get()].set(std::make_shared<PassiveStream>(bucket_.vbucket(vbid), opaque));
     }
-    /// When it returns nothing of the stream is applied any more. What it held back counts as
-    /// applied for the producer's flow control.
+    /// When it returns, nothing of the stream is applied any more. Messages that it held back count
+    /// as applied for the producer's flow control.
     void closeStream(Vbid vbid) { close(slots_[vbid.get()].take()); }
     [[nodiscard]] bool hasStream(Vbid vbid) const { return slots_[vbid.get()].test(); }
     [[nodiscard]] std::shared_ptr<PassiveStream> findStream(Vbid vbid) const {
         return vbid.get() < slots_.size() ? slots_[vbid.get()].copy() : nullptr;
     }
 
-    /// A message of the producer. Ended or Refused: the stream is gone.
+    /// Handles a message of the producer. Ended or Refused: the stream is gone.
     Applied receive(Message message, const OpTime& now) {
         const Vbid vbid = message.vbid;
         const auto stream = findStream(vbid);
@@ -103,7 +103,7 @@ class BasicConsumer {
         ++messages_;
         bytes_ += bytes;
         if (!stream || stream->opaque() != message.opaque) {
-            // A message of a stream that was closed meanwhile.
+            // A message of a stream that has been closed in the meantime.
             unacknowledged_ += bytes;
             return Applied::Ok;
         }
@@ -113,8 +113,8 @@ class BasicConsumer {
         return finish(*stream, stream->receive(std::move(message), hold, now, applied.bytes));
     }
 
-    /// Applies what was held back, a batch of every stream; true when some is left. Does nothing
-    /// while memory is still short.
+    /// Applies held-back messages, a batch of every stream. Returns true if some are left. Does
+    /// nothing while memory is still short.
     bool processBuffered(const OpTime& now) {
         bool left = false;
         for (size_t i = 0; i < slots_.size(); ++i) {
@@ -131,16 +131,17 @@ class BasicConsumer {
         return left;
     }
 
-    /// Bytes to acknowledge to the producer now; 0 until there are at least `least`.
+    /// Returns the bytes to acknowledge to the producer now; 0 until there are at least `least`.
     size_t takeAcknowledgement(size_t least) {
         return unacknowledged_.load() < least ? 0 : unacknowledged_.exchange(0);
     }
-    /// A new connection: what the former one's producer waits for does not matter any more.
+    /// Forgets pending acknowledgements on a new connection: the former producer no longer waits
+    /// for them.
     void forgetAcknowledgement() { unacknowledged_.store(0); }
     [[nodiscard]] ConsumerStats stats() const { return {messages_, bytes_, heldBack_, refused_}; }
 
   private:
-    /// Counts what was applied, also when the rest of it found no memory.
+    /// Counts the applied bytes, also if the rest found no memory.
     struct Acknowledging {
         explicit Acknowledging(std::atomic<size_t>& total) : total_(total) {}
         Acknowledging(const Acknowledging&) = delete;

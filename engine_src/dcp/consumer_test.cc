@@ -62,7 +62,7 @@ TYPED_TEST(ConsumerTest, AppliesSnapshotsWithSeqnoCasAndRevision) {
     EXPECT_EQ(b.number, 3u);
 }
 
-TYPED_TEST(ConsumerTest, ACopyKnowsWhatItsSourceHasPurged) {
+TYPED_TEST(ConsumerTest, ACopyKnowsThePurgeSeqnoOfItsSource) {
     auto& consumer = this->consumer_;
     VBucket& vbucket = this->bucket_->vbucket(kVb);
     const auto sent = [&](uint64_t start, uint64_t end, uint64_t purged) {
@@ -73,19 +73,19 @@ TYPED_TEST(ConsumerTest, ACopyKnowsWhatItsSourceHasPurged) {
     consumer.addStream(kVb, kOpaque);
     sent(0, 9, 7);
     consumer.receive(document(kVb, 4, "a"), this->now_);
-    EXPECT_EQ(vbucket.purgedSeqno(), Seqno{7}) << "who follows it from 4 misses deletions, too";
+    EXPECT_EQ(vbucket.purgedSeqno(), Seqno{7}) << "a reader from 4 misses deletions as well";
     consumer.receive(document(kVb, 9, "b"), this->now_);
     sent(9, 10, 0);
-    EXPECT_EQ(vbucket.purgedSeqno(), Seqno{7}) << "an older source says nothing";
+    EXPECT_EQ(vbucket.purgedSeqno(), Seqno{7}) << "an older source reports nothing";
     consumer.receive(document(kVb, 10, "c"), this->now_);
     sent(10, 20, 15);
     consumer.receive(document(kVb, 12, "d"), this->now_);
     EXPECT_EQ(vbucket.purgedSeqno(), Seqno{15});
     vbucket.setState(VbState::Active);
-    EXPECT_EQ(vbucket.purgedSeqno(), Seqno{12}) << "its own history has seqnos up to 15, too";
+    EXPECT_EQ(vbucket.purgedSeqno(), Seqno{12}) << "its own history also has seqnos up to 15";
 }
 
-TYPED_TEST(ConsumerTest, ADeletionWithoutItsTimeWasMadeNow) {
+TYPED_TEST(ConsumerTest, ADeletionWithoutATimeCountsFromNow) {
     auto& consumer = this->consumer_;
     consumer.addStream(kVb, kOpaque);
     consumer.receive(marker(kVb, 1, 2), this->now_);
@@ -95,7 +95,7 @@ TYPED_TEST(ConsumerTest, ADeletionWithoutItsTimeWasMadeNow) {
     timed.item = Item::create(kVb, ItemOp::Deletion, "b", meta, {});
     consumer.receive(std::move(timed), this->now_);
     VBucket& vbucket = this->bucket_->vbucket(kVb);
-    // Else it would be purged at once, and every client of this copy would start over.
+    // Otherwise it would be purged at once, and every client of this copy would start over.
     EXPECT_EQ(this->bucket_->purgeTombstones(this->now_), 1U);
     vbucket.setState(VbState::Active);
     EXPECT_EQ(vbucket.getMeta("a", this->now_).exptime, this->now_.seconds);
@@ -110,7 +110,7 @@ TYPED_TEST(ConsumerTest, AVBucketPromotedInMidSnapshotBeginsItsHistoryBeforeThat
     consumer.receive(document(kVb, 2, "b"), this->now_);
     consumer.receive(marker(kVb, 3, 9), this->now_);
     consumer.receive(document(kVb, 3, "a"), this->now_);
-    // The connection breaks; another one goes on.
+    // The connection breaks; another one continues.
     consumer.closeStream(kVb);
     consumer.addStream(kVb, kOpaque + 1);
     auto rest = marker(kVb, 4, 9);
@@ -120,11 +120,11 @@ TYPED_TEST(ConsumerTest, AVBucketPromotedInMidSnapshotBeginsItsHistoryBeforeThat
     next.opaque = kOpaque + 1;
     EXPECT_EQ(consumer.receive(std::move(next), this->now_), Applied::Ok);
     this->bucket_->setVBucketState(kVb, VbState::Active, this->now_);
-    // Who has the old history up to 4 has documents of 3..9 without the others.
+    // A client with the old history up to 4 has documents of 3..9 without the others.
     EXPECT_EQ(this->bucket_->vbucket(kVb).failoverLog().entries().front().seqno, Seqno{2});
 }
 
-TYPED_TEST(ConsumerTest, WhatAClosedStreamHeldBackIsAcknowledged) {
+TYPED_TEST(ConsumerTest, MessagesHeldBackByAClosedStreamAreAcknowledged) {
     auto& consumer = this->consumer_;
     consumer.addStream(kVb, kOpaque);
     consumer.receive(marker(kVb, 1, 9), this->now_);
@@ -139,7 +139,7 @@ TYPED_TEST(ConsumerTest, WhatAClosedStreamHeldBackIsAcknowledged) {
     EXPECT_EQ(this->bucket_->vbucket(kVb).highSeqno(), Seqno{0});
 }
 
-TYPED_TEST(ConsumerTest, RefusesWhatDoesNotFitAndClosesTheStream) {
+TYPED_TEST(ConsumerTest, RefusesMessagesThatDoNotFitAndClosesTheStream) {
     auto& consumer = this->consumer_;
     const auto fresh = [&] {
         consumer.addStream(kVb, kOpaque);
@@ -161,7 +161,7 @@ TYPED_TEST(ConsumerTest, RefusesWhatDoesNotFitAndClosesTheStream) {
     EXPECT_EQ(consumer.stats().refused, 5u);
 }
 
-TYPED_TEST(ConsumerTest, WhatWasPromotedMeanwhileTakesNothingOfTheStreamEvenAsAReplicaAgain) {
+TYPED_TEST(ConsumerTest, APromotedVBucketTakesNothingOfTheOldStreamEvenAsAReplicaAgain) {
     auto& consumer = this->consumer_;
     VBucket& vbucket = this->bucket_->vbucket(kVb);
     const auto promoteAndBack = [&] {
@@ -181,7 +181,7 @@ TYPED_TEST(ConsumerTest, WhatWasPromotedMeanwhileTakesNothingOfTheStreamEvenAsAR
     EXPECT_EQ(consumer.receive(marker(kVb, 2, 9), this->now_), Applied::Ok) << "a new stream's";
 }
 
-TYPED_TEST(ConsumerTest, EndsAStreamAndIgnoresWhatComesLate) {
+TYPED_TEST(ConsumerTest, EndsAStreamAndIgnoresLateMessages) {
     auto& consumer = this->consumer_;
     consumer.addStream(kVb, kOpaque);
     EXPECT_EQ(consumer.receive(Message::streamEnd(kVb, kOpaque, EndStatus::Ok), this->now_),
@@ -229,7 +229,8 @@ TYPED_TEST(ConsumerTest, HoldsBackWhileMemoryIsShortInOrder) {
     EXPECT_EQ(consumer.takeAcknowledgement(1), consumer.stats().bytes);
 }
 
-/// The connection's thread receives and closes while the task drains and memory comes and goes.
+/// The connection's thread receives and closes streams while the task drains and memory runs short
+/// and recovers.
 TYPED_TEST(ConsumerTest, KeepsOrderWhileReceivingAndDrainingAtOnce) {
     constexpr uint64_t kItems = 3'000;
     auto& consumer = this->consumer_;
@@ -267,7 +268,7 @@ TYPED_TEST(ConsumerTest, KeepsOrderWhileReceivingAndDrainingAtOnce) {
     EXPECT_EQ(consumer.takeAcknowledgement(1), consumer.stats().bytes);
 }
 
-/// Lets something happen when the task has looked at a slot.
+/// Runs an action after the task has looked at a slot.
 class ProbeBefore {
   public:
     static void then(std::function<void()> next) { next_ = std::move(next); }
@@ -301,7 +302,7 @@ TEST(DcpConsumer, TheLateEndOfAStreamLeavesItsSuccessorAlone) {
     EXPECT_EQ(consumer.takeAcknowledgement(1), consumer.stats().bytes);
 }
 
-TEST(DcpConsumerProbe, IsTheOneThatWasAskedForAtBuildTime) {
+TEST(DcpConsumerProbe, IsTheOneChosenAtBuildTime) {
     EXPECT_TRUE((std::is_same_v<Consumer, BasicConsumer<options::SelectedDcpConsumerProbe>>));
 }
 

@@ -4,27 +4,116 @@
 
 namespace kv::dcp {
 
-DcpNode::DcpNode(Bucket& bucket, Executor& executor, std::chrono::nanoseconds snapshotInterval)
-    : bucket_(bucket), executor_(executor), snapshotInterval_(snapshotInterval), backfill_(bucket) {
+namespace {
+constexpr TaskTime kWatchPeriod = std::chrono::seconds(1);
+/// Minimum time between two runs, however often writers report that memory is short; and the time
+/// after a run that did not help.
+constexpr TaskTime kWatchPause = std::chrono::milliseconds(10);
+constexpr TaskTime kWatchPauseInVain = std::chrono::milliseconds(100);
+}  // namespace
+
+DcpNode::DcpNode(Bucket& bucket, Executor& executor, std::chrono::nanoseconds snapshotInterval,
+                 const BackfillLimits& limits)
+    : bucket_(bucket),
+      executor_(executor),
+      snapshotInterval_(snapshotInterval),
+      limits_(limits),
+      backfill_(bucket),
+      watch_(backfill_, limits) {
+    backfill_.slots().setMost(limits.perNode);
     bucket_.setCursorDropper(this);
+    const bool onDisk = bucket.type() == BucketType::Persistent;
+    watchTask_ = executor_.schedule("dcp_scan_watch", onDisk ? TaskPool::AuxIO : TaskPool::NonIO,
+                                    kWatchPeriod, [this] { return watch(); });
+    // In the backfills' pool: if that has only one thread, nothing has to be waited for.
+    retireTask_ = executor_.schedule("dcp_retired", TaskPool::AuxIO, kNever, [this] {
+        destroyRetired();
+        return TaskResult::untilWoken();
+    });
+    bucket_.staleBudget().onSpent([this] { executor_.wake(watchTask_); });
 }
 
 DcpNode::~DcpNode() {
+    bucket_.staleBudget().onSpent({});
     bucket_.setCursorDropper(nullptr);
+    executor_.cancel(watchTask_);
+    executor_.cancel(retireTask_);
+    destroyRetired();
+}
+
+TaskResult DcpNode::watch() {
+    const TaskTime now = executor_.now();
+    if (now < notBefore_) {
+        return TaskResult::after(notBefore_ - now);
+    }
+    // First, so that a notification from now on is not lost in this look.
+    bucket_.staleBudget().rearm();
+    watchScans();
+    notBefore_ = now + (recoverMemory() ? kWatchPause : kWatchPauseInVain);
+    return TaskResult::after(kWatchPeriod);
+}
+
+bool DcpNode::recoverMemory() {
+    const size_t before = bucket_.memory().precise();
+    if (before <= bucket_.highWatermarkBytes()) {
+        return true;
+    }
+    bucket_.removeClosedCheckpoints(OpTime::now());
+    constexpr size_t kWorthIt = 100;  // a share of what there is
+    return bucket_.memory().precise() < before - before / kWorthIt;
+}
+
+void DcpNode::watchScans() {
+    const BucketMemoryGuard guard(bucket_.memory());
+    const auto all = living();  // outlives their streams
+    ScanWatch::Streams streams;
+    for (const auto& producer : all) {
+        auto some = producer->producer().streams();
+        streams.insert(streams.end(), std::make_move_iterator(some.begin()),
+                       std::make_move_iterator(some.end()));
+    }
+    watch_.run(streams, executor_.now());
+}
+
+void DcpNode::retire(std::shared_ptr<BucketProducer> producer) noexcept {
+    {
+        const std::scoped_lock lock(mutex_);
+        retired_.push_back(std::move(producer));
+    }
+    executor_.wake(retireTask_);
+}
+
+void DcpNode::destroyRetired() {
+    const BucketMemoryGuard guard(bucket_.memory());
+    while (true) {
+        std::shared_ptr<BucketProducer> producer;
+        {
+            const std::scoped_lock lock(mutex_);
+            if (retired_.empty()) {
+                return;
+            }
+            producer = std::move(retired_.back());
+            retired_.pop_back();
+            ending_.fetch_add(1, std::memory_order_release);
+        }
+        producer.reset();
+        ending_.fetch_sub(1, std::memory_order_release);
+    }
 }
 
 std::shared_ptr<BucketProducer> DcpNode::makeProducer(std::string_view name,
                                                       std::function<void()> wakeConnection) {
     const BucketMemoryGuard guard(bucket_.memory());
     // Not make_shared: the list's weak pointer would keep the producer's memory until the next one.
-    std::shared_ptr<BucketProducer> made =
-            std::make_unique<BucketProducer>(std::string(name), bucket_, backfill_, executor_,
-                                             snapshotInterval_, std::move(wakeConnection));
+    std::shared_ptr<BucketProducer> made = std::make_unique<BucketProducer>(
+            std::string(name), bucket_, backfill_, executor_, snapshotInterval_,
+            std::move(wakeConnection), limits_.perConnection);
     const std::scoped_lock lock(mutex_);
-    // Under the bucket's guard: what is left of those that are gone was charged to it.
+    // Under the bucket's guard: the remains of those that are gone were charged to it.
     std::erase_if(producers_, [](const auto& producer) { return producer.expired(); });
     const NonBucketGuard nobody;
     producers_.push_back(made);
+    retired_.reserve(producers_.size());
     return made;
 }
 
@@ -41,8 +130,8 @@ std::vector<std::shared_ptr<BucketProducer>> DcpNode::living() const {
 
 void DcpNode::endStreams(Vbid vbid) {
     const BucketMemoryGuard guard(bucket_.memory());
-    // Without a list of them, since this must not fail. From the last one on: those that are taken
-    // out meanwhile move the ones behind them, which were here already.
+    // Without a list of them, since this must not fail. From the last one on: a producer that is
+    // removed in the meantime moves those behind it, which were already visited.
     for (size_t at = SIZE_MAX; at != 0;) {
         std::shared_ptr<BucketProducer> producer;
         {

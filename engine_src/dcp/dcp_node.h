@@ -1,9 +1,10 @@
-// DcpNode: everything that the DCP connections of one bucket share: where backfills come from,
-// which producers there are, and who must let go of a cursor.
+// DcpNode: the shared state of all DCP connections of one bucket: the source of backfills, the
+// producers, and the choice of cursors to drop.
 //
-// Ownership: bucket and executor outlive it, it outlives every producer it made. Threads: any.
+// Ownership: bucket and executor outlive it; it outlives every producer that it made. Threads: any.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -14,23 +15,28 @@
 #include "checkpoint/checkpoint_remover.h"
 #include "dcp/bucket_backfill.h"
 #include "dcp/bucket_producer.h"
+#include "dcp/scan_watch.h"
 #include "executor/executor.h"
 
 namespace kv::dcp {
 
 class DcpNode final : private CursorDropper {
   public:
-    DcpNode(Bucket& bucket, Executor& executor, std::chrono::nanoseconds snapshotInterval);
+    DcpNode(Bucket& bucket, Executor& executor, std::chrono::nanoseconds snapshotInterval,
+            const BackfillLimits& limits = {});
     DcpNode(const DcpNode&) = delete;
     DcpNode& operator=(const DcpNode&) = delete;
     ~DcpNode() override;
 
     Bucket& bucket() { return bucket_; }
-    /// `name` is unique among connections. The caller holds a BucketMemoryGuard: what it passes, as
-    /// what is made here, is the bucket's.
+    /// `name` is unique among connections. The caller holds a BucketMemoryGuard: its arguments and
+    /// everything made here are the bucket's.
     std::shared_ptr<BucketProducer> makeProducer(std::string_view name,
                                                  std::function<void()> wakeConnection);
-    /// A vBucket's state changed: its streams end, and say so. Allocates nothing.
+    /// Destroys a producer whose connection is gone on another thread, because that may have to
+    /// wait for a read from disk.
+    void retire(std::shared_ptr<BucketProducer> producer) noexcept;
+    /// Ends the streams of a vBucket whose state changed, with end messages. Allocates nothing.
     void endStreams(Vbid vbid);
 
     struct ProducerLine {
@@ -39,17 +45,34 @@ class DcpNode final : private CursorDropper {
         std::vector<std::pair<Vbid, ActiveStream::Stats>> streams;
     };
     [[nodiscard]] std::vector<ProducerLine> producers() const;
+    /// Number of retired producers whose memory is not free yet.
+    [[nodiscard]] size_t ending() const { return ending_.load(std::memory_order_acquire); }
+    [[nodiscard]] ScanWatch::Stats scans() const { return watch_.stats(); }
 
   private:
     bool dropCursor(Vbid vbid, const CursorPtr& cursor) override;
     [[nodiscard]] std::vector<std::shared_ptr<BucketProducer>> living() const;
+    TaskResult watch();
+    void watchScans();
+    /// Frees checkpoints if the bucket is short of memory, by dropping cursors if necessary.
+    /// Returns true if that freed a significant amount.
+    bool recoverMemory();
+    void destroyRetired();
 
     Bucket& bucket_;
     Executor& executor_;
     const std::chrono::nanoseconds snapshotInterval_;
+    const BackfillLimits limits_;
     BucketBackfill backfill_;
+    ScanWatch watch_;
     mutable std::mutex mutex_;
-    mutable std::vector<std::weak_ptr<BucketProducer>> producers_;  ///< under mutex_
+    mutable std::vector<std::weak_ptr<BucketProducer>> producers_;  ///< guarded by mutex_
+    /// Guarded by mutex_; has room for all of producers_, so that retiring one cannot fail.
+    std::vector<std::shared_ptr<BucketProducer>> retired_;
+    std::atomic<size_t> ending_{0};
+    TaskTime notBefore_{0};  ///< used only by the watch task
+    TaskPtr watchTask_;
+    TaskPtr retireTask_;
 };
 
 }  // namespace kv::dcp

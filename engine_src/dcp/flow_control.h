@@ -1,9 +1,10 @@
-// Flow control of one producer connection: how many bytes were sent and not yet acknowledged.
+// FlowControl: counts the bytes that one producer connection has sent and that have not been
+// acknowledged.
 //
-// The one implementation that every ready-list design shares; the historic designs differed here by
-// accident, which spoiled their comparison. A producer may send while it is not full, so it
-// overshoots by at most one message. Threads: sent() by the stepping thread, acknowledged() by
-// whoever reads the connection, isFull() by any.
+// It is the one implementation that every ready-list design shares. The historic designs differed
+// here by accident, which spoiled their comparison. A producer may send while it is not full, so it
+// overshoots by at most one message. Threads: sent() by the stepping thread, acknowledged() by the
+// thread that reads the connection, isFull() by any.
 #pragma once
 
 #include <atomic>
@@ -13,7 +14,7 @@ namespace kv::dcp {
 
 class FlowControl {
   public:
-    /// 0 switches flow control off (the default until the client asks for a buffer).
+    /// 0 switches flow control off (the default until the client requests a buffer).
     void setBufferSize(size_t bytes) { bufferSize_.store(bytes, std::memory_order_relaxed); }
     [[nodiscard]] size_t bufferSize() const { return bufferSize_.load(std::memory_order_relaxed); }
     [[nodiscard]] size_t outstanding() const { return outstanding_.load(); }
@@ -25,8 +26,9 @@ class FlowControl {
 
     void sent(size_t bytes) { outstanding_.fetch_add(bytes); }
 
-    /// True when this acknowledgement made room in a full buffer: the producer must be woken. A
-    /// client that acknowledges more than it got is taken to have acknowledged everything.
+    /// Returns true if this acknowledgement made room in a full buffer, so that the producer must
+    /// be woken. A client that acknowledges more than it received is taken to have acknowledged
+    /// everything.
     bool acknowledged(size_t bytes) {
         const bool wasFull = isFull();
         size_t before = outstanding_.load(std::memory_order_relaxed);

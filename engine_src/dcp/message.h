@@ -1,5 +1,4 @@
-// What a DCP producer sends for its streams, before it is encoded: the server turns each into one
-// frame.
+// Messages of a DCP producer before they are encoded: the server turns each into one frame.
 //
 // Sizes are those on the wire (header 24 bytes, extras, key, value): flow control counts them.
 #pragma once
@@ -34,11 +33,12 @@ enum MarkerFlag : uint32_t {
     kMarkerAck = 8
 };
 
-/// What the client asked for when it opened the connection.
+/// The options that the client requested when it opened the connection.
 struct MessageFormat {
     bool deleteTimes{false};  ///< deletions carry the time of the deletion
-    bool expirations{true};   ///< expirations have an opcode of their own; else they are deletions
-    bool purges{false};       ///< markers say up to where deletions may be missing
+    /// Expirations have their own opcode; otherwise they are sent as deletions.
+    bool expirations{true};
+    bool purges{false};  ///< markers contain the seqno up to which deletions may be missing
 };
 
 struct Message {
@@ -46,12 +46,14 @@ struct Message {
     Vbid vbid{};
     uint32_t opaque{0};  ///< of the stream request
     ItemPtr item;        ///< Mutation, Deletion, Expiration
-    Seqno start{};       ///< SnapshotMarker: where the client is consistent; its documents follow
-    Seqno end{};         ///< SnapshotMarker: last seqno, where it will be consistent
-    /// SnapshotMarker: MarkerFlag bits; StreamEnd: EndStatus; Deletion: 1 with its time, else 0
+    /// SnapshotMarker: the client is consistent here; the snapshot's documents follow.
+    Seqno start{};
+    Seqno end{};  ///< SnapshotMarker: last seqno, at which the client is consistent again
+    /// SnapshotMarker: MarkerFlag bits; StreamEnd: EndStatus; Deletion: 1 with its time, otherwise
+    /// 0
     uint32_t detail{0};
     /// SnapshotMarker: no deletion above it is missing at the source, one below may be; 0: none is,
-    /// or the client did not ask.
+    /// or the client did not request it.
     Seqno purged{};
 
     static Message marker(Vbid vbid, uint32_t opaque, Seqno start, Seqno end, uint32_t flags,
@@ -62,7 +64,7 @@ struct Message {
         return {MessageKind::StreamEnd,        vbid, opaque, {}, {}, {},
                 static_cast<uint32_t>(status), {}};
     }
-    /// A document's message; the item is not a meta item.
+    /// Returns the message of a document; the item is not a meta item.
     static Message document(uint32_t opaque, ItemPtr item, MessageFormat format = {}) {
         const auto kind = item->op() == ItemOp::Mutation ? MessageKind::Mutation
                           : item->op() == ItemOp::Expiration && format.expirations

@@ -23,7 +23,7 @@ class OneLockProducer : public ProducerBase<OneLock<Ready>, SnapshotQueue, Yield
     OneLockProducer(std::string name, size_t vbuckets, ProducerHooks hooks)
         : Base(std::move(name), vbuckets, std::move(hooks)) {}
 
-    /// The next message, or nothing: paused until wakeConnection.
+    /// Returns the next message, or nothing: it is paused then until wakeConnection.
     std::optional<Message> step() {
         auto& list = ready_.list();
         bool wakeBackfill = false;
@@ -36,7 +36,7 @@ class OneLockProducer : public ProducerBase<OneLock<Ready>, SnapshotQueue, Yield
                     const bool full = popped.outcome == options::Pop::Full;
                     paused_.store(true);
                     if (full && !flow_.isFull()) {
-                        paused_.store(false);  // room was made while the flag went up
+                        paused_.store(false);  // room was made while the flag was being set
                         continue;
                     }
                     countPause(full);
@@ -71,7 +71,8 @@ class OneLockProducer : public ProducerBase<OneLock<Ready>, SnapshotQueue, Yield
         return message;
     }
 
-    /// A front-end thread stored a mutation. Called for every mutation of the bucket.
+    /// Notifies of a mutation that a front-end thread stored. Called for every mutation of the
+    /// bucket.
     void onSeqno(Vbid vbid) {
         const auto stream = this->findStream(vbid);
         if (stream && stream->notifySeqnoUnderMutex()) {

@@ -22,7 +22,7 @@ Applied PassiveStream::receive(Message message, bool hold, const OpTime& now,
 Applied PassiveStream::processBuffered(size_t limit, const OpTime& now, size_t& appliedBytes) {
     const std::scoped_lock lock(mutex_);
     for (size_t done = 0; done < limit && !buffer_.empty(); ++done) {
-        // Without memory it stays the first: a later try begins with it.
+        // If memory is short, it stays the first: a later attempt begins with it.
         const Applied applied = apply(buffer_.front(), now);
         appliedBytes += buffer_.front().wireSize();
         buffer_.pop_front();
@@ -54,8 +54,8 @@ Applied PassiveStream::apply(const Message& message, const OpTime& now) {
         if (message.start > message.end || message.end <= vbucket_.highSeqno()) {
             return Applied::Refused;
         }
-        // A marker begins where its sender takes this copy for consistent; what is here in part is
-        // known to the log.
+        // A marker begins where its sender takes this copy to be consistent; the log knows which
+        // part is already here.
         const SnapshotRange range{std::max(message.start, kv::next(vbucket_.highSeqno())),
                                   message.end};
         const bool disk = (message.detail & kMarkerDisk) != 0;
@@ -69,7 +69,8 @@ Applied PassiveStream::apply(const Message& message, const OpTime& now) {
     if (item.seqno() <= vbucket_.highSeqno() || item.seqno() > snapshotEnd_) {
         return Applied::Refused;
     }
-    // A source need not say when it deleted: a tombstone without a time would be purged at once.
+    // A source need not send the time of a deletion, and a tombstone without a time would be purged
+    // at once.
     const bool untimed = item.isDeletion() && item.exptime() == 0;
     const ItemMeta meta{.cas = item.cas(),
                         .seqno = item.seqno(),

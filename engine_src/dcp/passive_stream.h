@@ -1,8 +1,8 @@
-// PassiveStream: one vBucket's stream on the receiving side: applies what the producer sent to the
-// replica, in order, and holds it back while memory is short.
+// PassiveStream: one vBucket's stream on the receiving side. It applies the producer's messages to
+// the replica in order, and holds them back while memory is short.
 //
-// Ownership: shared by the consumer's slot and whoever processes it; the VBucket outlives it.
-// Threads: any; a mutex keeps messages in their order. Memory: everything runs under a
+// Ownership: shared by the consumer's slot and the thread that processes it; the VBucket outlives
+// it. Threads: any; a mutex keeps messages in order. Memory: everything runs under a
 // BucketMemoryGuard of the bucket.
 #pragma once
 
@@ -23,17 +23,18 @@ enum class Applied : uint8_t {
 
 class PassiveStream {
   public:
-    /// Made before it is asked for: what the request says of the vBucket is of the same term.
+    /// Create it before the stream is requested, so that the request describes the vBucket in the
+    /// same term.
     PassiveStream(VBucket& vbucket, uint32_t opaque)
         : vbucket_(vbucket), opaque_(opaque), term_(vbucket.term()) {}
 
-    /// Applies `message`, or buffers it behind others or because of `hold`. Bytes that were applied
-    /// are added to `appliedBytes`.
+    /// Applies `message`, or buffers it behind others or because of `hold`. Adds the applied bytes
+    /// to `appliedBytes`.
     Applied receive(Message message, bool hold, const OpTime& now, size_t& appliedBytes);
-    /// Applies up to `limit` buffered messages. Throws std::bad_alloc; what was applied by then is
-    /// in `appliedBytes`, the rest is still there.
+    /// Applies up to `limit` buffered messages. Throws std::bad_alloc; `appliedBytes` then counts
+    /// those applied, and the rest is still there.
     Applied processBuffered(size_t limit, const OpTime& now, size_t& appliedBytes);
-    /// Applies nothing from now on; returns the bytes that were held back, which are dropped.
+    /// Applies nothing from now on. Drops the messages that were held back and returns their bytes.
     size_t close();
     [[nodiscard]] size_t buffered() const {
         const std::scoped_lock lock(mutex_);
@@ -41,9 +42,9 @@ class PassiveStream {
     }
     [[nodiscard]] Vbid vbid() const { return vbucket_.id(); }
     [[nodiscard]] uint32_t opaque() const { return opaque_; }
-    /// The vBucket's, that it was made in.
+    /// The term of the vBucket in which the stream was created.
     [[nodiscard]] uint64_t term() const { return term_; }
-    /// Why it ended, once receive() or processBuffered() has said so.
+    /// The reason of the end, after receive() or processBuffered() has returned Ended.
     [[nodiscard]] std::optional<EndStatus> ended() const {
         const std::scoped_lock lock(mutex_);
         return ended_;

@@ -1,6 +1,6 @@
-// What all designs of a DCP producer have in common: streams, flow control, the background work,
-// wake-ups and counts. How messages are taken from the streams is in one_lock_producer.h and
-// ready_list_producer.h; producer.h says what a producer is.
+// The common part of all designs of a DCP producer: streams, flow control, background work,
+// wake-ups and counters. one_lock_producer.h and ready_list_producer.h take the messages from the
+// streams; producer.h describes a producer.
 #pragma once
 
 #include <atomic>
@@ -21,27 +21,27 @@
 
 namespace kv::dcp {
 
-/// What the producer asks of its surroundings. Called from any thread; must be quick and must not
-/// call back.
+/// The callbacks of a producer. They are called from any thread, must be quick and must not call
+/// back.
 struct ProducerHooks {
-    std::function<void()> wakeConnection;    ///< step() has something to do again
-    std::function<void()> wakeSnapshotTask;  ///< runSnapshots() has
-    std::function<void()> wakeBackfillTask;  ///< runBackfills() has
+    std::function<void()> wakeConnection;    ///< step() has work again
+    std::function<void()> wakeSnapshotTask;  ///< runSnapshots() has work
+    std::function<void()> wakeBackfillTask;  ///< runBackfills() has work
 };
 
 struct ProducerStats {
     uint64_t messages{0};
     uint64_t bytes{0};
     uint64_t pauses{0};
-    uint64_t pausesFull{0};  ///< of these, because of flow control
+    uint64_t pausesFull{0};  ///< number of pauses because of flow control
     uint64_t snapshotRuns{0};
     size_t streams{0};
     size_t outstandingBytes{0};
     size_t bufferSize{0};
 };
 
-/// A ready list and the locks of the stream map: with the one lock, readers and writers of the map
-/// take the list's.
+/// A ready list and the locks of the stream map. With the one lock, readers and writers of the map
+/// take the list's lock.
 template <class Ready>
 class OneLock {
   public:
@@ -53,14 +53,14 @@ class OneLock {
         const std::scoped_lock lock(list_.mutex());
         return list_.pushUnique(vbid);
     }
-    /// Under the lock only.
+    /// Only under the lock.
     Ready& list() { return list_; }
 
   private:
     mutable Ready list_;
 };
 
-/// The same where the map has a lock of its own.
+/// The same with a separate lock for the map.
 template <class Ready>
 class LockForStreams {
   public:
@@ -83,8 +83,8 @@ class ProducerBase {
     ProducerBase(const ProducerBase&) = delete;
     ProducerBase& operator=(const ProducerBase&) = delete;
 
-    /// Adds a stream; false when the vBucket has one. It is listed without a wake-up: the
-    /// connection steps anyway.
+    /// Adds a stream; returns false if the vBucket has one. It is listed without a wake-up, because
+    /// the connection steps anyway.
     // NOLINTNEXTLINE(performance-unnecessary-value-param): it is moved into the map
     bool addStream(std::shared_ptr<ActiveStream> stream) {
         const Vbid vbid = stream->vbid();
@@ -97,7 +97,7 @@ class ProducerBase {
         return true;
     }
 
-    /// The vBucket's stream, or empty.
+    /// Returns the vBucket's stream, or empty.
     std::shared_ptr<ActiveStream> findStream(Vbid vbid) const {
         const auto lock = ready_.shared();
         const auto found = streams_.find(vbid);
@@ -111,15 +111,15 @@ class ProducerBase {
         return node.empty() ? nullptr : std::move(node.mapped());
     }
 
-    /// The client acknowledged bytes.
+    /// Records that the client acknowledged bytes.
     void acknowledged(size_t bytes) {
         if (flow_.acknowledged(bytes)) {
             unpause();
         }
     }
 
-    /// One run of the snapshot task: at most Yield::kLimit snapshots. True when more wait: run it
-    /// again.
+    /// Runs the snapshot task once: at most Yield::kLimit snapshots. Returns true if more wait, so
+    /// that it must run again.
     bool runSnapshots() {
         ++snapshotRuns_;
         for (size_t made = 0; made < Yield::kLimit; ++made) {
@@ -135,21 +135,34 @@ class ProducerBase {
         return snapshots_.size() != 0;
     }
 
-    /// Runs one waiting backfill. True when more wait.
-    bool runBackfills() {
-        const auto vbid = backfills_.pop();
-        if (!vbid) {
-            return false;
+    /// The work that remains after one run of the backfill task.
+    enum class Backfills : uint8_t {
+        Done,
+        More,    ///< run it again
+        NoSlot,  ///< run it again when scans have been closed: all that wait need one
+    };
+    /// Runs one waiting backfill: the first one that has a scan, or finds a slot for one.
+    Backfills runBackfills() {
+        for (size_t left = backfills_.size(); left != 0; --left) {
+            const auto vbid = backfills_.pop();
+            if (!vbid) {
+                return Backfills::Done;
+            }
+            const auto stream = findStream(*vbid);
+            if (!stream) {
+                continue;
+            }
+            if (stream->runBackfill()) {
+                list(*vbid);
+                return backfills_.size() != 0 ? Backfills::More : Backfills::Done;
+            }
+            backfills_.push(*vbid);
         }
-        if (const auto stream = findStream(*vbid)) {
-            stream->runBackfill();
-            list(*vbid);
-        }
-        return backfills_.size() != 0;
+        return backfills_.size() != 0 ? Backfills::NoSlot : Backfills::Done;
     }
 
-    /// Memory recovery wants this cursor of this vBucket gone; true when a stream of this producer
-    /// let go of it.
+    /// Drops this cursor of this vBucket for memory recovery. Returns true if a stream of this
+    /// producer released it.
     bool dropCursor(Vbid vbid, const CursorPtr& cursor) {
         const auto stream = findStream(vbid);
         if (!stream || !stream->cursorDropped(cursor)) {
@@ -202,7 +215,8 @@ class ProducerBase {
         : name_(std::move(name)), hooks_(std::move(hooks)), ready_(vbuckets) {}
     ~ProducerBase() = default;
 
-    /// Lists a stream as ready and wakes the connection if that is news and it sleeps.
+    /// Lists a stream as ready, and wakes the connection if it was not listed and the connection
+    /// sleeps.
     void list(Vbid vbid) {
         if (ready_.pushUnique(vbid) && !flow_.isFull()) {
             unpause();
@@ -232,7 +246,7 @@ class ProducerBase {
     const std::string name_;
     const ProducerHooks hooks_;
     FlowControl flow_;
-    StreamMap streams_;                 ///< under ready_'s locks
+    StreamMap streams_;                 ///< guarded by ready_'s locks
     std::atomic<uint64_t> changes_{0};  ///< of streams_
     Locked ready_;
     SnapshotQueue snapshots_;

@@ -1,9 +1,9 @@
 // ProducerTasks: the background tasks of one producer: its snapshots and its backfills.
 //
 // Snapshots follow each other no faster than the snapshot interval. The first one after a quiet
-// time is taken at once, so a lone mutation is not delayed; under load the streams stay in the
-// task's queue until the interval is over, need no notification meanwhile, and the front-end
-// threads wake nobody. Interval 0: as fast as the client asks (the historic behaviour).
+// time is taken at once, so a single mutation is not delayed. Under load the streams stay in the
+// task's queue until the interval is over, so they need no notification and the front-end threads
+// wake nobody. Interval 0 means as fast as the client asks (the historic behaviour).
 //
 // Ownership: producer, bucket memory and executor outlive it. The destructor returns when no task
 // runs any more. Threads: the wake functions from any.
@@ -18,6 +18,8 @@
 namespace kv::dcp {
 
 constexpr std::chrono::microseconds kDefaultSnapshotInterval{500};
+/// Time between two attempts to open a scan while others use all slots.
+constexpr std::chrono::milliseconds kSlotRetry{50};
 
 template <class Producer>
 class ProducerTasks {
@@ -37,11 +39,19 @@ class ProducerTasks {
                                        notBefore_ = executor_.now() + interval_;
                                        return more ? TaskResult::again() : TaskResult::untilWoken();
                                    });
-        backfills_ = executor_.schedule(
-                "dcp_backfills " + producer.name(), TaskPool::AuxIO, kNever, [&producer, &memory] {
-                    const BucketMemoryGuard guard(memory);
-                    return producer.runBackfills() ? TaskResult::again() : TaskResult::untilWoken();
-                });
+        backfills_ = executor_.schedule("dcp_backfills " + producer.name(), TaskPool::AuxIO, kNever,
+                                        [&producer, &memory] {
+                                            const BucketMemoryGuard guard(memory);
+                                            switch (producer.runBackfills()) {
+                                                case Producer::Backfills::More:
+                                                    return TaskResult::again();
+                                                case Producer::Backfills::NoSlot:
+                                                    return TaskResult::after(kSlotRetry);
+                                                case Producer::Backfills::Done:
+                                                    break;
+                                            }
+                                            return TaskResult::untilWoken();
+                                        });
     }
     ProducerTasks(const ProducerTasks&) = delete;
     ProducerTasks& operator=(const ProducerTasks&) = delete;
@@ -56,7 +66,7 @@ class ProducerTasks {
   private:
     Executor& executor_;
     const TaskTime interval_;
-    TaskTime notBefore_{0};  ///< the snapshot task's own
+    TaskTime notBefore_{0};  ///< used only by the snapshot task
     TaskPtr snapshots_;
     TaskPtr backfills_;
 };

@@ -1,9 +1,10 @@
-// What the tests of the producers share: a store and a node of which the tests hold all the parts.
+// Shared by the tests of the producers: a store and a node whose parts the tests control.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <set>
 
@@ -12,7 +13,7 @@
 
 namespace kv::dcp::testing_support {
 
-/// A store that remembers the latest version of every key, as a by-seqno index does.
+/// A store that keeps the latest version of every key, as a by-seqno index does.
 class MemoryStore final : public BackfillSource {
     struct Scan final : BackfillScan {
         Step next(ItemPtr& item) override {
@@ -41,7 +42,7 @@ class MemoryStore final : public BackfillSource {
         documents.bySeqno[seqno] = item;
         documents.high = item->seqno();
     }
-    std::unique_ptr<BackfillScan> open(Vbid vbid, Seqno after) override {
+    std::unique_ptr<BackfillScan> open(Vbid vbid, Seqno after, Seqno last) override {
         const std::scoped_lock lock(mutex_);
         if (fails) {
             return nullptr;
@@ -50,8 +51,9 @@ class MemoryStore final : public BackfillSource {
         auto scan = std::make_unique<Scan>();
         scan->highSeqno = documents.high;
         scan->purgedSeqno = purgedSeqno;
-        for (auto it = documents.bySeqno.upper_bound(after.get()); it != documents.bySeqno.end();
-             ++it) {
+        ++opened;
+        for (auto it = documents.bySeqno.upper_bound(after.get());
+             it != documents.bySeqno.end() && it->first <= last.get(); ++it) {
             scan->items.push_back(it->second);
         }
         return scan;
@@ -59,8 +61,12 @@ class MemoryStore final : public BackfillSource {
     [[nodiscard]] Seqno purged(Vbid) const override { return purgedSeqno; }
     [[nodiscard]] size_t mostUnsent() const override { return budget; }
     size_t budget{SIZE_MAX};
+    [[nodiscard]] size_t pinned() const override { return pinnedBytes ? pinnedBytes() : 0; }
+    [[nodiscard]] size_t mostPinned() const override { return 1000; }
     bool fails{false};
     Seqno purgedSeqno{};
+    size_t opened{0};
+    std::function<size_t()> pinnedBytes;
 
   private:
     struct Documents {
@@ -74,7 +80,7 @@ class MemoryStore final : public BackfillSource {
 
 constexpr uint16_t kVbuckets = 8;
 
-/// Checkpoints, store and producer of one node, driven by hand or by threads.
+/// Checkpoints, store and producer of one node, driven directly or by threads.
 template <class P>
 class Node {
   public:
@@ -88,7 +94,7 @@ class Node {
         }
     }
 
-    /// Stores a document and tells the producer, as the bucket does. Persists every so often, as
+    /// Stores a document and notifies the producer, as the bucket does. Persists at intervals, as
     /// the flusher does.
     Seqno write(Vbid vbid, const std::string& key, ItemOp op = ItemOp::Mutation) {
         const auto item = Item::create(vbid, op, key, ItemMeta{},
@@ -101,7 +107,7 @@ class Node {
         return queued.seqno;
     }
 
-    /// As a replica does: the seqno is the source's.
+    /// As on a replica: the seqno is the source's.
     void receive(Vbid vbid, uint64_t seqno) {
         managers[vbid.get()]->queueDirty(
                 Item::create(vbid, ItemOp::Mutation, "k" + std::to_string(seqno),
@@ -133,7 +139,7 @@ class Node {
         return made;
     }
 
-    /// Runs tasks and steps until nothing moves.
+    /// Runs tasks and steps until nothing changes.
     std::vector<Message> drain() {
         std::vector<Message> got;
         bool moved = true;
@@ -149,7 +155,7 @@ class Node {
                 moved = true;
             }
             while (backfillWakes.exchange(0) != 0) {
-                while (producer.runBackfills()) {
+                while (producer.runBackfills() == P::Backfills::More) {
                 }
                 moved = true;
             }
@@ -157,7 +163,7 @@ class Node {
         return got;
     }
 
-    /// As memory recovery does with a slow stream's cursor, the only one that stands in the way.
+    /// As memory recovery does with the cursor of a slow stream, the only one in the way.
     CursorPtr dropCursor(Vbid vbid) {
         const auto victims = managers[vbid.get()]->removal().getListOfCursorsToDrop();
         EXPECT_EQ(victims.size(), 1U);
@@ -170,7 +176,7 @@ class Node {
         woken = true;
         wakeCondition.notify_one();
     }
-    /// False when no wake-up came in time: it was lost.
+    /// Returns false if no wake-up came in time: it was lost.
     bool waitForWake(std::chrono::seconds limit) {
         std::unique_lock lock(wakeMutex);
         const bool came = wakeCondition.wait_for(lock, limit, [this] { return woken; });
@@ -190,7 +196,7 @@ class Node {
     P producer;
 };
 
-/// The markers among messages: from where the client is consistent, and where it will be again.
+/// The markers among messages: where the client is consistent, and where it is consistent again.
 using Ranges = std::vector<std::pair<uint64_t, uint64_t>>;
 inline Ranges markers(const std::vector<Message>& messages) {
     Ranges found;
@@ -202,8 +208,8 @@ inline Ranges markers(const std::vector<Message>& messages) {
     return found;
 }
 
-/// The documents among messages, and checks that every one lies inside the marker before it, keys
-/// unique in it.
+/// Returns the documents among messages, and checks that each one is inside the preceding marker,
+/// with unique keys in it.
 inline std::vector<std::pair<uint64_t, std::string>> documents(const std::vector<Message>& messages,
                                                                Vbid vbid) {
     std::vector<std::pair<uint64_t, std::string>> found;
@@ -219,7 +225,7 @@ inline std::vector<std::pair<uint64_t, std::string>> documents(const std::vector
         if (message.kind == MessageKind::SnapshotMarker) {
             if (std::exchange(marked, true)) {
                 EXPECT_EQ(message.start, last == end ? end : start)
-                        << "consistent is who has all of the last snapshot";
+                        << "a client with all of the last snapshot is consistent";
             }
             start = message.start;
             end = message.end;

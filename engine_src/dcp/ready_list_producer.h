@@ -1,5 +1,5 @@
-// The producer since the historic change: a background task makes the snapshots, step() hands out
-// what is ready, and notifiers meet it at the ready list only. producer.h has the contract.
+// The producer since the historic change: a background task makes the snapshots, step() returns
+// what is ready, and notifiers meet it only at the ready list. producer.h has the contract.
 #pragma once
 
 #include "dcp/producer_base.h"
@@ -25,7 +25,7 @@ class ReadyListProducer : public ProducerBase<LockForStreams<Ready>, SnapshotQue
     ReadyListProducer(std::string name, size_t vbuckets, ProducerHooks hooks)
         : Base(std::move(name), vbuckets, std::move(hooks)) {}
 
-    /// The next message, or nothing: paused until wakeConnection.
+    /// Returns the next message, or nothing: it is paused then until wakeConnection.
     std::optional<Message> step() {
         while (true) {
             const auto popped = ready_.list().pop([this] { return flow_.isFull(); });
@@ -36,8 +36,8 @@ class ReadyListProducer : public ProducerBase<LockForStreams<Ready>, SnapshotQue
                 continue;
             }
             const bool full = popped.outcome == options::Pop::Full;
-            // A flag that is up already stays up: a client that asks again and again must not
-            // take the line from the notifiers each time.
+            // A flag that is already set is not written: a client that polls must not take the
+            // cache line from the notifiers each time.
             if (!paused_.load()) {
                 paused_.exchange(true);
             }
@@ -49,7 +49,8 @@ class ReadyListProducer : public ProducerBase<LockForStreams<Ready>, SnapshotQue
         }
     }
 
-    /// A front-end thread stored a mutation. Called for every mutation of the bucket.
+    /// Notifies of a mutation that a front-end thread stored. Called for every mutation of the
+    /// bucket.
     void onSeqno(Vbid vbid) {
         const auto lock = ready_.shared();
         const auto found = streams_.find(vbid);
@@ -62,8 +63,8 @@ class ReadyListProducer : public ProducerBase<LockForStreams<Ready>, SnapshotQue
     static constexpr auto kPending =
             SnapshotQueue::kUnique ? ListWhilePending::No : ListWhilePending::Yes;
 
-    /// The vBucket's stream, for the stepping thread: one that sends message after message is
-    /// looked up once, so that the map's lock stays with those who notify.
+    /// Returns the vBucket's stream for the stepping thread. A stream that sends many messages in a
+    /// row is looked up once, so that the map's lock stays with the notifiers.
     ActiveStream* streamToStep(Vbid vbid) {
         const uint64_t changes = changes_.load(std::memory_order_acquire);
         if (!stepped_ || stepped_->vbid() != vbid || steppedAt_ != changes) {
@@ -73,8 +74,8 @@ class ReadyListProducer : public ProducerBase<LockForStreams<Ready>, SnapshotQue
         return stepped_.get();
     }
 
-    /// A message of the vBucket's stream, which is listed again; or nothing, and the task it needs
-    /// is woken.
+    /// Returns a message of the vBucket's stream and lists the stream again; or returns nothing and
+    /// wakes the task that it needs.
     std::optional<Message> takeFrom(Vbid vbid) {
         ActiveStream* stream = streamToStep(vbid);
         if (stream == nullptr) {
@@ -100,7 +101,7 @@ class ReadyListProducer : public ProducerBase<LockForStreams<Ready>, SnapshotQue
         return message;
     }
 
-    std::shared_ptr<ActiveStream> stepped_;  ///< the stepping thread's
+    std::shared_ptr<ActiveStream> stepped_;  ///< used only by the stepping thread
     uint64_t steppedAt_{0};
 };
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "options/mutation.h"
+
 namespace kv::dcp {
 
 std::optional<SnapshotRange> partialSnapshot(const ResumePoint& client) {
@@ -13,8 +15,11 @@ std::optional<SnapshotRange> partialSnapshot(const ResumePoint& client) {
 
 std::optional<Seqno> rollbackPoint(const ResumePoint& client, const std::vector<FailoverEntry>& log,
                                    Seqno high, Seqno purged) {
+    if (options::mutated(options::Mutation::RollbackSkipped)) {
+        return std::nullopt;
+    }
     if (client.start == Seqno{0} && !(client.strict && client.uuid != VbUuid{0})) {
-        return std::nullopt;  // it has nothing that could be wrong
+        return std::nullopt;  // the client has nothing that could be wrong
     }
     if (client.start != Seqno{0} && client.start < purged) {
         return Seqno{0};
@@ -25,14 +30,18 @@ std::optional<Seqno> rollbackPoint(const ResumePoint& client, const std::vector<
     if (history == log.end()) {
         return Seqno{0};
     }
-    // The client's history is ours up to where the next newer one began, or to what we have of it.
+    // The client's history is ours up to the beginning of the next newer one, or up to our end of
+    // it.
     const Seqno shared = history == log.begin() ? high : std::prev(history)->seqno;
     const SnapshotRange open =
             partialSnapshot(client).value_or(SnapshotRange{client.start, client.start});
     if (open.end <= shared) {
         return std::nullopt;
     }
-    // A snapshot that goes beyond what we share cannot be completed: back to before it.
+    // A snapshot that goes beyond the common part cannot be completed, so go back to before it.
+    if (options::mutated(options::Mutation::RollbackOneShort)) {
+        return kv::next(shared);
+    }
     return std::min(open.start, shared);
 }
 

@@ -31,7 +31,7 @@ TEST(Rollback, AStrictClientWithNothingMustNameAKnownHistory) {
     EXPECT_EQ(strict(kOld), std::nullopt);
     EXPECT_EQ(strict(VbUuid{0}), std::nullopt);
 }
-TEST(Rollback, TheSameHistoryGoesOn) {
+TEST(Rollback, TheSameHistoryContinues) {
     EXPECT_EQ(ask(250, kNew, 250, 250), std::nullopt);
     EXPECT_EQ(ask(150, kMiddle, 140, 160), std::nullopt);
     EXPECT_EQ(ask(100, kOld, 100, 100), std::nullopt);
@@ -39,7 +39,7 @@ TEST(Rollback, TheSameHistoryGoesOn) {
 TEST(Rollback, AnUnknownHistoryStartsOver) {
     EXPECT_EQ(ask(5, VbUuid{99}, 5, 5), 0u);
 }
-TEST(Rollback, WhatCameAfterTheBranchIsLost) {
+TEST(Rollback, MutationsAfterTheBranchAreLost) {
     EXPECT_EQ(ask(120, kOld, 120, 120), 100u);
     EXPECT_EQ(ask(260, kNew, 260, 260), 250u) << "we have less than the client";
 }
@@ -51,7 +51,7 @@ TEST(Rollback, ASnapshotThatIsWholeOrUntouchedDoesNotMatter) {
     EXPECT_EQ(ask(100, kOld, 50, 100), std::nullopt) << "all of it was received";
     EXPECT_EQ(ask(100, kOld, 100, 170), std::nullopt) << "nothing of it was received";
 }
-TEST(Rollback, WhoMissedPurgedDeletionsStartsOver) {
+TEST(Rollback, AClientThatMissedPurgedDeletionsStartsOver) {
     EXPECT_EQ(ask(100, kOld, 100, 100, 101), 0u);
     EXPECT_EQ(ask(100, kOld, 100, 100, 100), std::nullopt);
 }

@@ -1,4 +1,4 @@
-// What a stream says of the snapshots that it sends, by every design of the producer.
+// The snapshots that a stream announces, in every design of the producer.
 #include <gtest/gtest.h>
 
 #include "dcp/producer_test_support.h"
@@ -25,7 +25,7 @@ TYPED_TEST(SnapshotMarkerTest, AMarkerBeginsWhereTheClientIsConsistent) {
     EXPECT_EQ(markers(node.drain()), (Ranges{{3, 5}}));
 }
 
-TYPED_TEST(SnapshotMarkerTest, AMarkerOfABackfillAndOfWhatFollowsBeginWhereTheClientIsConsistent) {
+TYPED_TEST(SnapshotMarkerTest, MarkersOfABackfillAndAfterItBeginWhereTheClientIsConsistent) {
     Node<TypeParam> node;
     node.config.maxItems = 2;
     const Vbid vb{1};
@@ -50,7 +50,8 @@ TYPED_TEST(SnapshotMarkerTest, AClientThatHasASnapshotInPartIsConsistentBeforeIt
     for (int i = 0; i < 9; ++i) {
         node.write(vb, "k" + std::to_string(i));
     }
-    // Of 3..8 it has up to 4: memory has 4..6 and 7..9, and only behind 8 is it whole again.
+    // The client has 3..8 up to 4. Memory has 4..6 and 7..9, and the client is consistent again
+    // only after 8.
     node.stream(vb, Seqno{4}, Seqno{UINT64_MAX}, false, SnapshotRange{Seqno{2}, Seqno{8}});
     auto got = node.drain();
     EXPECT_EQ(markers(got), (Ranges{{2, 8}, {2, 9}}));
@@ -58,7 +59,7 @@ TYPED_TEST(SnapshotMarkerTest, AClientThatHasASnapshotInPartIsConsistentBeforeIt
     node.write(vb, "k");
     EXPECT_EQ(markers(node.drain()), (Ranges{{9, 10}}));
 
-    // The same from disk, which has less than the snapshot promised.
+    // The same from disk, which has less than the snapshot announced.
     const Vbid other{2};
     for (int i = 0; i < 5; ++i) {
         node.write(other, "k" + std::to_string(i));
@@ -76,7 +77,7 @@ TYPED_TEST(SnapshotMarkerTest, AClientThatHasASnapshotInPartIsConsistentBeforeIt
     EXPECT_EQ(documents(got, other).size(), 7U);
 }
 
-TYPED_TEST(SnapshotMarkerTest, AStreamThatGoesBackToDiskInMidSnapshotSaysSo) {
+TYPED_TEST(SnapshotMarkerTest, AStreamThatReturnsToDiskInMidSnapshotAnnouncesIt) {
     Node<TypeParam> node;
     node.config.maxItems = 100;
     const Vbid vb{2};
@@ -115,7 +116,7 @@ TYPED_TEST(SnapshotMarkerTest, AStreamThatMissedAPurgedDeletionRollsBack) {
     EXPECT_EQ(got[0].detail, static_cast<uint32_t>(EndStatus::Rollback));
 }
 
-TYPED_TEST(SnapshotMarkerTest, AMarkerSaysWhatIsPurgedToWhomAsksForIt) {
+TYPED_TEST(SnapshotMarkerTest, AMarkerContainsThePurgeSeqnoIfRequested) {
     for (const bool asked : {false, true}) {
         Node<TypeParam> node;
         const Vbid vb{2};
@@ -126,7 +127,7 @@ TYPED_TEST(SnapshotMarkerTest, AMarkerSaysWhatIsPurgedToWhomAsksForIt) {
         node.store.purgedSeqno = Seqno{5};
         node.stream(vb, {}, Seqno{UINT64_MAX}, false, {}, {.purges = asked});
         node.drain();
-        // From memory, too: it may be a copy's, which was told of it.
+        // From memory as well: this may be a copy that learned of it from its source.
         node.store.purgedSeqno = Seqno{6};
         node.write(vb, "later");
         const auto got = node.drain();

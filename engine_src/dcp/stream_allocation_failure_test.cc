@@ -1,5 +1,5 @@
-// Every allocation that a stream's background work makes fails once, one after the other: whichever
-// it is, the client is sent every document once, in order.
+// Makes each allocation of a stream's background work fail once: the client still receives every
+// document exactly once, in order.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -39,13 +39,14 @@ class Store final : public BackfillSource {
     };
 
   public:
-    std::unique_ptr<BackfillScan> open(Vbid, Seqno after) override {
+    std::unique_ptr<BackfillScan> open(Vbid, Seqno after, Seqno /*last*/) override {
         return std::make_unique<Scan>(after);
     }
     [[nodiscard]] Seqno purged(Vbid) const override { return {}; }
 };
 
-/// All that the stream sends until it ends; the `nth` allocation of its background work fails.
+/// Returns everything that the stream sends until it ends, while the `nth` allocation of its
+/// background work fails.
 std::vector<uint64_t> sent(ActiveStream& stream, long nth, bool& failed) {
     std::vector<uint64_t> seqnos;
     for (int idle = 0; idle < 3;) {
@@ -102,12 +103,12 @@ TEST_P(StreamAllocationFailure, LosesAndRepeatsNothing) {
         }
         failed = false;
         ASSERT_EQ(sent(stream, nth, failed), all) << nth;
-        ASSERT_TRUE(failed || nth >= 3) << "so many allocations at least";
+        ASSERT_TRUE(failed || nth >= 3) << "at least this many allocations";
     }
 }
 /// Streams are ended where nothing may fail: when a vBucket rolls back or is deleted, and in
 /// destructors.
-TEST(StreamEndAllocationFailure, EndsAndSaysSoWithoutMemory) {
+TEST(StreamEndAllocationFailure, SendsTheEndMessageWithoutMemory) {
     for (uint64_t documents = 0; documents < 64; ++documents) {
         const CheckpointConfig config{.maxItems = 8};
         CheckpointManager checkpoints(Vbid{0}, config);
@@ -142,8 +143,8 @@ TEST(StreamEndAllocationFailure, EndsAndSaysSoWithoutMemory) {
     allocationsLeft = -1;
 }
 
-/// What a consumer held back is applied once, in order, and all of it acknowledged, whichever
-/// allocation of that fails.
+/// Messages that a consumer held back are applied once, in order, and all of them acknowledged,
+/// whichever allocation fails.
 TEST(ConsumerAllocationFailure, LosesNothingThatItHeldBack) {
     constexpr uint32_t kOpaque = 5;
     constexpr Vbid kVb{0};
@@ -180,11 +181,54 @@ TEST(ConsumerAllocationFailure, LosesNothingThatItHeldBack) {
         EXPECT_EQ(vbucket.hashTable().entries(), 3U) << nth;
         EXPECT_EQ(vbucket.checkpoints().currentSnapshot(), (SnapshotRange{Seqno{1}, Seqno{3}}));
         EXPECT_EQ(consumer.takeAcknowledgement(1), bytes) << nth;
-        ASSERT_TRUE(failed || nth >= 7) << "so many allocations at least";
+        ASSERT_TRUE(failed || nth >= 7) << "at least this many allocations";
     }
 }
 
-/// A state that changed is never left with the streams of the one before.
+/// A message is either applied or not, whichever allocation fails; a stream from the vBucket's
+/// position after that brings the rest.
+TEST(ConsumerAllocationFailure, AppliesAMessageOrNot) {
+    constexpr Vbid kVb{0};
+    const OpTime now = OpTime::now();
+    bool failed = true;
+    for (long nth = 0; failed; ++nth) {
+        BucketConfig config;
+        config.vbuckets = 1;
+        const auto bucket = Bucket::createEphemeral(config);
+        bucket->setVBucketState(kVb, VbState::Replica, now);
+        VBucket& vbucket = bucket->vbucket(kVb);
+        Consumer consumer(*bucket);
+        const auto receive = [&](uint32_t opaque, uint64_t seqno) {
+            (void)consumer.receive(
+                    Message::document(
+                            opaque,
+                            Item::create(kVb, ItemOp::Mutation, std::to_string(seqno),
+                                         {.cas = Cas{seqno}, .seqno = Seqno{seqno}, .revSeqno = 1},
+                                         Blob::create("value"))),
+                    now);
+        };
+        consumer.addStream(kVb, 1);
+        (void)consumer.receive(Message::marker(kVb, 1, Seqno{1}, Seqno{2}, kMarkerMemory), now);
+        failed = runsOutOfMemory(nth, [&] { receive(1, 1); });
+        const uint64_t high = vbucket.highSeqno().get();
+        EXPECT_EQ(vbucket.hashTable().entries(), high) << nth;
+        EXPECT_TRUE(failed || high == 1) << nth;
+        if (failed) {  // the connection is lost
+            consumer.closeStream(kVb);
+            consumer.addStream(kVb, 2);
+            (void)consumer.receive(
+                    Message::marker(kVb, 2, Seqno{high + 1}, Seqno{2}, kMarkerMemory), now);
+        }
+        for (uint64_t seqno = high + 1; seqno <= 2; ++seqno) {
+            receive(failed ? 2 : 1, seqno);
+        }
+        EXPECT_EQ(vbucket.highSeqno(), Seqno{2}) << nth;
+        EXPECT_EQ(vbucket.hashTable().entries(), 2U) << nth;
+        ASSERT_TRUE(failed || nth >= 4) << "at least this many allocations";
+    }
+}
+
+/// After a change of state, no stream of the earlier state remains.
 TEST(EndStreamsAllocationFailure, EndsThemWithoutMemory) {
     BucketConfig config;
     config.vbuckets = 1;

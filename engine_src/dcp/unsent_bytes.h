@@ -1,11 +1,11 @@
-// UnsentBytes: what all streams of a bucket have read that is not sent yet.
+// UnsentBytes: counts the bytes that all streams of a bucket have read and not sent.
 //
-// One stream alone has a bound of its own, but a client may open one for each vBucket, many clients
-// may do so at once, and what they have read stays in memory although the log has let go of it. Who
-// finds the budget spent goes on by little steps, so that a client that does not read keeps nobody
-// else from being served.
+// Each stream has a limit. But a client may open one stream for each vBucket, many clients may do
+// so at once, and the items stay in memory although the log has released them. When the budget is
+// spent, streams continue in small steps, so a client that does not read does not keep others from
+// being served.
 //
-// Ownership: outlives the shares. Threads: any; a share is its stream's.
+// Ownership: outlives the shares. Threads: any; a share belongs to its stream.
 #pragma once
 
 #include <algorithm>
@@ -20,12 +20,12 @@ class UnsentBytes {
     UnsentBytes(const UnsentBytes&) = delete;
     UnsentBytes& operator=(const UnsentBytes&) = delete;
 
-    /// A stream that is being read or sent may differ from it by kStep.
+    /// A stream that is being read or sent may differ from this by kStep.
     [[nodiscard]] size_t held() const { return held_.load(std::memory_order_relaxed); }
     static constexpr size_t kStep = size_t{8} << 10;
 
-    /// What one stream holds. The sum is told in steps: a line that all front-end threads write for
-    /// each message would be one that they wait for.
+    /// The bytes of one stream. The sum is updated in steps: otherwise all front-end threads would
+    /// write the same cache line for each message.
     class Share {
       public:
         explicit Share(UnsentBytes& all) : all_(all) {}
@@ -35,35 +35,36 @@ class UnsentBytes {
 
         void take(size_t bytes) {
             bytes_ += bytes;
-            if (bytes_ >= told_ + kStep) {
-                tell();
+            if (bytes_ >= published_ + kStep) {
+                publish();
             }
         }
         void giveBack(size_t bytes) {
             bytes_ -= std::min(bytes, bytes_);
-            if (bytes_ == 0 || told_ >= bytes_ + kStep) {
-                tell();
+            if (bytes_ == 0 || published_ >= bytes_ + kStep) {
+                publish();
             }
         }
         void giveBackAll() {
             bytes_ = 0;
-            tell();
+            publish();
         }
-        /// Adds to the sum what it does not hold yet: when enough has been read.
-        void tell() {
-            if (bytes_ != told_) {
-                all_.held_.fetch_add(bytes_ - told_, std::memory_order_relaxed);  // may wrap: less
-                told_ = bytes_;
+        /// Adds the bytes that the sum does not include yet, if there are enough.
+        void publish() {
+            if (bytes_ != published_) {
+                // Wraps if the bytes have become fewer.
+                all_.held_.fetch_add(bytes_ - published_, std::memory_order_relaxed);
+                published_ = bytes_;
             }
         }
         [[nodiscard]] size_t bytes() const { return bytes_; }
-        /// Of all streams, with what this one has not told.
-        [[nodiscard]] size_t sum() const { return all_.held() - told_ + bytes_; }
+        /// The bytes of all streams, including those of this one that the sum does not include.
+        [[nodiscard]] size_t sum() const { return all_.held() - published_ + bytes_; }
 
       private:
         UnsentBytes& all_;
         size_t bytes_{0};
-        size_t told_{0};
+        size_t published_{0};
     };
 
   private:

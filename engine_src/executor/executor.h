@@ -1,8 +1,8 @@
 // Executor: runs the engine's background tasks.
 //
-// Ownership: must outlive every task's owner; tasks are shared. Thread rules: all functions from
-// any thread, also from inside a task. A task runs on one thread at a time, and what a run wrote is
-// visible to the next run.
+// Ownership: outlives every task's owner; tasks are shared. Threads: all functions may be called
+// from any thread, also from inside a task. A task runs on one thread at a time, and the writes of
+// a run are visible to the next run.
 #pragma once
 
 #include <functional>
@@ -20,15 +20,15 @@ class Executor {
     Executor& operator=(const Executor&) = delete;
     virtual ~Executor() = default;
 
-    /// First run after `delay` (zero: at once; kNever: when woken).
+    /// Schedules the first run after `delay` (zero: at once; kNever: when woken).
     virtual TaskPtr schedule(std::string name, TaskPool pool, TaskTime delay,
                              std::function<TaskResult()> function) = 0;
     /// Runs the task as soon as possible; if it is running, once more afterwards. No allocation.
     virtual void wake(const TaskPtr& task) = 0;
     /// Sets the next run of a waiting task to `delay` from now.
     virtual void snooze(const TaskPtr& task, TaskTime delay) = 0;
-    /// Ends the task. Returns when its function is not running and will not run again; called from
-    /// inside the task it returns at once and the run in progress is the last one.
+    /// Ends the task. Returns when its function is not running and will not run again. Called from
+    /// inside the task, it returns at once, and the current run is the last one.
     virtual void cancel(const TaskPtr& task) = 0;
     [[nodiscard]] virtual std::vector<TaskStats> stats() const = 0;
     /// Time of the executor's clock.

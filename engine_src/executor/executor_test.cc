@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <new>
+#include <stdexcept>
 #include <thread>
 
 #include "executor/fake_executor.h"
@@ -42,7 +43,7 @@ TEST(FakeExecutorTest, RepeatsAtTheDelayTheTaskAsksFor) {
     EXPECT_EQ(runs, 3);
 }
 
-TEST(FakeExecutorTest, WantOfMemoryInATaskIsNotItsEnd) {
+TEST(FakeExecutorTest, ATaskSurvivesAnAllocationFailure) {
     FakeExecutor executor;
     int runs = 0;
     executor.schedule("hungry", TaskPool::NonIO, 0ns, [&] {
@@ -55,6 +56,19 @@ TEST(FakeExecutorTest, WantOfMemoryInATaskIsNotItsEnd) {
     executor.advance(10s);
     EXPECT_EQ(runs, 3);
     EXPECT_TRUE(executor.stats().empty());
+}
+
+TEST(FakeExecutorTest, AFunctionThatThrowsIsRunAgain) {
+    FakeExecutor executor;
+    int runs = 0;
+    executor.schedule("unlucky", TaskPool::NonIO, 0ns, [&] {
+        if (++runs == 1) {
+            throw std::runtime_error("the store cannot be read");
+        }
+        return TaskResult::done();
+    });
+    executor.advance(10s);
+    EXPECT_EQ(runs, 2);
 }
 
 TEST(FakeExecutorTest, WakeDuringARunRunsOnceMore) {

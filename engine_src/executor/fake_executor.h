@@ -1,9 +1,8 @@
-// FakeExecutor: runs tasks on the calling thread, by hand, in a virtual time that only advance()
+// FakeExecutor: runs tasks on the calling thread, on request, in a virtual time that only advance()
 // moves.
 //
-// For tests and micro-benchmarks: which task runs when is a function of the calls made, nothing
-// else. Not thread-safe, except that wake() may be called from other threads while no other
-// function runs.
+// For tests and micro-benchmarks: the order of tasks depends only on the calls. Threads: not
+// thread-safe, except that wake() may be called from other threads while no other function runs.
 #pragma once
 
 #include <mutex>
@@ -26,15 +25,14 @@ class FakeExecutor final : public Executor {
     [[nodiscard]] TaskTime now() const override { return now_; }
 
     /// Runs the earliest task that is due (ties: the one scheduled first) and returns its name;
-    /// empty when none is due.
+    /// empty if none is due.
     std::string runNext();
-    /// Runs until no task is due now. Throws std::logic_error after `limit` runs: a task that
+    /// Runs until no task is due now. Throws std::logic_error after `limit` runs, because a task
     /// always wants to run again.
     size_t runDue(size_t limit = 100000);
-    /// Moves the time on, running every task at the time it is due.
+    /// Advances the time and runs every task when it is due.
     void advance(TaskTime by);
-    /// Wakes and runs the one waiting task of that name; throws std::logic_error when there is
-    /// none.
+    /// Wakes and runs the waiting task of that name; throws std::logic_error if there is none.
     void runTask(std::string_view name);
 
   private:

@@ -1,10 +1,10 @@
-// Task: a named piece of background work that an Executor runs again and again, never twice at the
-// same time.
+// Task: a named piece of background work that an Executor runs repeatedly, never twice at the same
+// time.
 //
-// Ownership: shared by the executor and whoever scheduled it (TaskPtr). The function throws
-// nothing but std::bad_alloc: then it is run again a little later. Thread rules: the public
-// functions may be called from any thread; all other state belongs to the executor that runs the
-// task.
+// Ownership: shared by the executor and the code that scheduled it (TaskPtr). Errors: a function
+// that throws (out of memory, a store that cannot be read) is logged and run again a little later.
+// Threads: the public functions may be called from any thread; all other state belongs to the
+// executor that runs the task.
 #pragma once
 
 #include <atomic>
@@ -33,8 +33,8 @@ constexpr std::string_view toString(TaskPool pool) {
     return pool == TaskPool::Writer ? "writer" : pool == TaskPool::AuxIO ? "auxio" : "nonio";
 }
 
-/// What a task wants after a run. A wake() that came during the run brings the next run forward to
-/// now.
+/// The request of a task after a run. A wake() that came during the run brings the next run forward
+/// to now.
 class TaskResult {
   public:
     static TaskResult again() { return TaskResult(TaskTime::zero()); }

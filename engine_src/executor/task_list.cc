@@ -1,7 +1,7 @@
 #include "executor/task_list.h"
 
 #include <algorithm>
-#include <new>
+#include <exception>
 
 #include "logging/log.h"
 
@@ -14,8 +14,8 @@ constexpr auto kRetryDelay = std::chrono::milliseconds(100);
 TaskResult callOrRetry(const std::string& name, const std::function<TaskResult()>& function) {
     try {
         return function();
-    } catch (const std::bad_alloc&) {
-        log::warn("task {}: no memory, tried again", name);
+    } catch (const std::exception& error) {
+        log::warn("task {}: {}; tried again", name, error.what());
         return TaskResult::after(kRetryDelay);
     }
 }
@@ -58,7 +58,7 @@ TaskResult TaskList::call(Task& task) {
     const TaskResult result = callOrRetry(task.name_, task.function_);
     const int64_t ns =
             std::chrono::duration_cast<TaskTime>(std::chrono::steady_clock::now() - begin).count();
-    // One thread runs a task at a time, so plain stores do.
+    // One thread runs a task at a time, so plain stores suffice.
     task.runs_.store(task.runs_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     task.totalNs_.store(task.totalNs_.load(std::memory_order_relaxed) + ns,
                         std::memory_order_relaxed);
@@ -109,7 +109,7 @@ bool TaskList::cancel(const TaskPtr& task) {
 
 void TaskList::remove(const TaskPtr& task) {
     task->state_ = Task::State::Dead;
-    // What the function holds on to is given back now, not when the last TaskPtr goes.
+    // The function's captures are freed now, not when the last TaskPtr is dropped.
     task->function_ = nullptr;
     // The argument may be an element of the list.
     // NOLINTNEXTLINE(performance-unnecessary-copy-initialization)

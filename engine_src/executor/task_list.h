@@ -1,6 +1,6 @@
-// TaskList: the tasks of one pool and when each is to run. No locking, no clock, no allocation
-// after add(): both executors build on it. A pool has tens of tasks, so choosing the next by a scan
-// costs less than a heap's nodes would.
+// TaskList: the tasks of one pool and the times of their next runs. No locking, no clock, no
+// allocation after add(): both executors build on it. A pool has tens of tasks, so a scan for the
+// next one costs less than the nodes of a heap.
 #pragma once
 
 #include <vector>
@@ -12,19 +12,20 @@ namespace kv {
 class TaskList {
   public:
     void add(TaskPtr task, TaskTime wakeAt);
-    /// Time of the earliest waiting task; kNever when none is due ever.
+    /// Returns the time of the earliest waiting task; kNever if no task is scheduled.
     [[nodiscard]] TaskTime nextWake() const;
-    /// Marks the earliest task that is due as running and returns it; null when none is due.
+    /// Marks the earliest due task as running and returns it; null if none is due.
     TaskPtr start(TaskTime now);
     /// Runs the function of a started task. The caller holds no lock.
     static TaskResult call(Task& task);
-    /// After the run: waits again, or ends. True when the task ended.
+    /// Call it after the run: the task waits again or ends. Returns true if it ended.
     bool finish(const TaskPtr& task, TaskResult result, TaskTime now);
-    /// Brings the next run forward to `when`. True when that may make the task the earliest one.
+    /// Brings the next run forward to `when`. Returns true if that may make the task the earliest
+    /// one.
     bool wake(Task& task, TaskTime when);
-    /// Puts the next run off (or forward) to `when`; a run in progress decides itself.
+    /// Moves the next run to `when`; a current run decides for itself.
     static void snooze(Task& task, TaskTime when);
-    /// Ends the task, at once when it waits, else after its run. True when it has ended.
+    /// Ends the task: at once if it waits, otherwise after its run. Returns true if it has ended.
     bool cancel(const TaskPtr& task);
     [[nodiscard]] static bool hasEnded(const Task& task) {
         return task.state_ == Task::State::Dead;

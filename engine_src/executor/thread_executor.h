@@ -1,7 +1,7 @@
 // ThreadExecutor: one group of threads per task pool.
 //
 // Ownership: owns its threads; the destructor lets running tasks finish their run, then joins.
-// Thread rules: thread-safe; do not destroy it from one of its tasks.
+// Threads: thread-safe; do not destroy it from one of its tasks.
 #pragma once
 
 #include <array>

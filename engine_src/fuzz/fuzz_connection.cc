@@ -1,6 +1,7 @@
-// A client that sends anything, in two pieces, to the request loop over an in-memory bucket: whole
-// answers only, nothing charged to the bucket that does not belong to it, and the same answers
-// wherever the stream is cut, and also where the value that is cut is read into its Blob.
+// A client that sends any bytes, in two pieces, to the request loop over an in-memory bucket.
+// Checks that answers are complete, that nothing is charged to the bucket that does not belong to
+// it, and that the answers are the same wherever the stream is cut, also if the value at the cut is
+// read into its Blob.
 
 #include <cstdlib>
 
@@ -23,7 +24,7 @@ bool isOpen(Stop stop) {
     return stop == Stop::NeedInput || stop == Stop::Penalty;
 }
 
-/// Runs until input is used up or the connection would be closed.
+/// Runs until the input is used up or the connection would be closed.
 Stop pump(Bench& bench, std::string_view bytes) {
     auto progress = bench.feed(bytes, {64, size_t{1} << 20});
     while (progress.stop == Stop::TurnOver || progress.stop == Stop::OutputFull ||
@@ -66,7 +67,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 
     Bench cutUp(login ? &users : nullptr, 2);
     if ((data[0] & 2U) != 0) {
-        cutUp.largeFrom = 0;  // what is incomplete at the cut is read into its Blob
+        cutUp.largeFrom = 0;  // the incomplete request at the cut is read into its Blob
     }
     Stop cutStop = pump(cutUp, bytes.substr(0, cut));
     if (isOpen(cutStop)) {

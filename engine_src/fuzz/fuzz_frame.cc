@@ -1,5 +1,5 @@
-// Any bytes through the frame parser: its views must lie inside the input and fit together, and
-// what it accepts must survive being written again.
+// Any bytes through the frame parser: its views must lie inside the input and fit together, and an
+// accepted frame must survive being written again.
 #include <algorithm>
 #include <cstdlib>
 #include <vector>

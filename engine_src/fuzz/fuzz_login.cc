@@ -1,13 +1,13 @@
-// Any first and second message to each login mechanism: none of them may let anybody in.
+// Any first and second message to each login mechanism: none may succeed.
 #include <cstdlib>
 #include <map>
 #include <string_view>
 
-#include "server/sasl.h"
+#include "server/login/sasl.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     using namespace kv::server;
-    // A password of random bytes: guessing it is not what is tested.
+    // A password of random bytes, because guessing it is not tested.
     static const UserStore users(
             std::map<std::string, std::string>{{"ann", kv::crypto::randomBytes(32)}});
     static constexpr std::string_view kNames[] = {"SCRAM-SHA1", "SCRAM-SHA256", "SCRAM-SHA512",

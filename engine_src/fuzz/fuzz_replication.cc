@@ -1,5 +1,5 @@
-// Whatever a source sends to the replica that follows it: the replica must refuse or apply it, and
-// be a working bucket when it is promoted afterwards.
+// Any frames of a source to its replica: the replica must refuse or apply them, and be a working
+// bucket when it is promoted afterwards.
 
 #include <cstdlib>
 #include <stdexcept>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "logging/log.h"
-#include "server/replication_session.h"
+#include "server/replication/replication_session.h"
 
 namespace {
 
@@ -22,7 +22,7 @@ void require(bool holds) {
     }
 }
 
-/// Hands over every whole frame, as the link does, until the session refuses one.
+/// Passes on every complete frame, as the link does, until the session refuses one.
 void converse(server::ReplicationSession& session, protocol::Bytes rest) {
     session.begin();
     while (true) {
@@ -37,7 +37,7 @@ void converse(server::ReplicationSession& session, protocol::Bytes rest) {
     }
 }
 
-/// A promoted replica gives out seqnos and CAS above all that it was sent.
+/// A promoted replica assigns seqnos and CAS above all that it received.
 void promote(Bucket& bucket, Vbid vbid) {
     const OpTime now = OpTime::now();
     const Seqno before = bucket.vbucket(vbid).highSeqno();
@@ -63,7 +63,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     config.vbuckets = kVBuckets;
     config.htSize = 3;
     config.htLocks = 1;
-    // A small bucket is short of memory soon and holds messages back.
+    // A small bucket is soon short of memory and holds messages back.
     config.quotaBytes = (data[0] & 1U) != 0 ? size_t{256} << 10 : size_t{64} << 20;
     const auto bucket = Bucket::createEphemeral(config);
     for (uint16_t vb = 0; vb < kVBuckets; ++vb) {

@@ -1,6 +1,6 @@
-// Sequences of well-formed requests against a model: every request is answered once, what a
-// mutation confirmed is what the next read finds, and nothing succeeds with another's CAS. Each
-// request is four bytes of input: operation, key, argument, and how CAS and time are chosen.
+// Sequences of well-formed requests against a model: every request is answered once, the next read
+// returns a confirmed mutation, and nothing succeeds with another's CAS. Each request is four bytes
+// of input: operation, key, argument, and the choice of CAS and time.
 
 #include <cstdlib>
 #include <map>
@@ -110,7 +110,7 @@ class Model {
                 frame.value = value;
                 [[fallthrough]];
             case Opcode::kDeleteWithMeta:
-                // A version from elsewhere that is to hold whatever is here.
+                // A version from elsewhere that replaces any version here.
                 frame.extras = big(uint32_t{7}) +
                                big(frame.opcode == Opcode::kSetWithMeta ? expiry : 0) +
                                big(uint64_t{argument}) + big(++foreignCas_) +
@@ -137,7 +137,7 @@ class Model {
         }
     }
 
-    /// What a confirmed request makes of the documents.
+    /// Applies a confirmed request to the model.
     void apply(const Frame& frame, const Answer& answer, uint32_t expiry) {
         if (frame.opcode == Opcode::kFlush) {
             documents_.clear();
@@ -203,7 +203,7 @@ class Model {
         }
     }
 
-    /// What is there is what was confirmed, no more and no less.
+    /// Checks that exactly the confirmed document is there.
     void check(const std::string& key) {
         const Answer answer = ask({.opcode = Opcode::kGet, .key = key});
         if (!isLive(key)) {

@@ -32,6 +32,8 @@ CONVERSATIONS = {
     "counters": [frame(0x05, b"n", b"", COUNTER), frame(0x06, b"n", b"", COUNTER), frame(0x00, b"n")],
     "expiry": [frame(0x01, b"k", b"v", STORE), frame(0x1C, b"k", b"", bytes(4)), frame(0x1D, b"k", b"", b"\0\0\0\1"), frame(0x23, b"k", b"", bytes(4))],
     "locks": [frame(0x01, b"k", b"v", STORE), frame(0x94, b"k", b"", b"\0\0\0\1"), frame(0x01, b"k", b"w", STORE), frame(0x95, b"k", cas=5)],
+    "lookups": [frame(0x01, b"k", b"v", STORE), frame(0xD0, b"k", b"\xc5\4\0\x11$document.exptime\0\0\0\0"),
+                frame(0xD0, b"k", b"\xc6\4\0\x15$document.datatype[0]\xd2\4\0\5$XTOC", b"\0")],
     "session": [frame(0x1F, b"agent", b"\0\x03\0\x04\0\x07\0\x08\0\x0b\0\x1e"), frame(0xFE, b"", b"\0\2"), frame(0x20), frame(0x89, b"default"),
                 frame(0xB5), frame(0xB5, extras=bytes(16)), frame(0x00, b"k", vbucket=9), frame(0x01, b"k", b"{}", STORE, datatype=1),
                 frame(0xA0, b"k", extras=b"\2")],
@@ -99,6 +101,16 @@ REPLICATIONS = {
     "login": [b"\2", answer(0x20, 0, b"SCRAM-SHA512 SCRAM-SHA1 PLAIN"), answer(0x21, 0x21, b"r=x,s=AAAA,i=4096"), answer(0x22, 0, b"v=AAAA")],
 }
 
+# Answers to the load generators (fuzz_replies.cc): protocol, size of a piece, size of the buffer, then the answers.
+REPLIES = {
+    "binary": [b"\0\x05\1", answer(0x01), answer(0x00, 0, b"\0\0\0\0hello"), answer(0x00, 1), answer(0x01, 0x82), answer(0x00, 0, bytes(20000))],
+    "text": [b"\1\x03\1", b"STORED\r\nVALUE key 7 5\r\nhello\r\nEND\r\nEND\r\nNOT_STORED\r\nSERVER_ERROR out of memory storing object\r\n",
+             b"VALUE key 0 20000\r\n", bytes(20000), b"\r\nEND\r\nCLIENT_ERROR bad data chunk\r\n"],
+    "meta": [b"\2\x04\1", b"VA 5 O100000\r\nhello\r\nHD O200000\r\nEN O300000\r\nNS O400000\r\nMN\r\nSERVER_ERROR too large\r\nVA 20000 O500000\r\n",
+             bytes(20000), b"\r\nMN\r\nERROR\r\n"],
+    "resp": [b"\3\x02\1", b"+OK\r\n$5\r\nhello\r\n$-1\r\n_\r\n-OOM full\r\n-LOADING wait\r\n$20000\r\n", bytes(20000), b"\r\n-NOAUTH who\r\n"],
+}
+
 
 def main() -> None:
     for name, frames in CONVERSATIONS.items():
@@ -112,6 +124,9 @@ def main() -> None:
     (HERE / "replication").mkdir(parents=True, exist_ok=True)
     for name, frames in REPLICATIONS.items():
         (HERE / "replication" / name).write_bytes(b"".join(frames))
+    (HERE / "replies").mkdir(parents=True, exist_ok=True)
+    for name, parts in REPLIES.items():
+        (HERE / "replies" / name).write_bytes(b"".join(parts))
     (HERE / "login").mkdir(parents=True, exist_ok=True)
     for name, text in LOGINS.items():
         (HERE / "login" / name).write_bytes(text)

@@ -1,4 +1,4 @@
-// Runs a fuzz target over files, without libFuzzer: the seeds as an ordinary test.
+// Runs a fuzz target over files without libFuzzer: the seeds as an ordinary test.
 #include <cstdint>
 #include <cstdio>
 #include <fstream>

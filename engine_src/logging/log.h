@@ -1,5 +1,5 @@
-// The program's log. The formats are checked where they are written, but text is made of them in
-// log.cc alone: a library's log call would compile its whole formatter into each file that logs.
+// The program's log. Formats are checked where they are written, but only log.cc turns them into
+// text: otherwise the library's formatter would be compiled into each file that logs.
 #pragma once
 
 #include <fmt/core.h>
@@ -10,12 +10,11 @@ namespace kv::log {
 
 enum class Level : int { Trace, Debug, Info, Warn, Error, Off };
 
-/// From here on to stderr, with the time and the level, what is at least `level`: its name as
-/// --log-level takes it.
+/// Logs to stderr from here on, with the time and the level, everything of at least `level`: a name
+/// as --log-level takes it.
 void openStderr(const std::string& level);
 void setLevel(Level level);
-/// Nothing is formatted that is below the level. Never throws: a message that cannot be made is
-/// lost.
+/// Formats nothing below the level. Never throws: a message that cannot be formatted is lost.
 void write(Level level, fmt::string_view format, fmt::format_args args) noexcept;
 
 template <typename... Args>

@@ -10,12 +10,12 @@
 namespace kv::log {
 namespace {
 
-/// An argument that counts how often it is made text.
+/// An argument that counts how often it is formatted.
 struct Counted {
     int* times;
 };
 
-/// One whose text cannot be made.
+/// An argument that cannot be formatted.
 struct Broken {};
 
 }  // namespace
@@ -38,8 +38,9 @@ struct fmt::formatter<kv::log::Broken> : fmt::formatter<int> {
 namespace kv::log {
 namespace {
 
-// One test: the log is the process's, and a test of it sees what another has set.
-TEST(Log, HasTimeLevelAndTextOfWhatIsNotBelowTheLevel) {
+// A single test, because the log is global to the process and tests would see each other's
+// settings.
+TEST(Log, HasTimeLevelAndTextFromTheLevelUp) {
     testing::internal::CaptureStderr();
     openStderr("info");
     int times = 0;

@@ -35,7 +35,8 @@ void BucketMemory::charge(int64_t bytes) noexcept {
         chargeOwnSlot(index, bytes);
         return;
     }
-    // Shared by several threads: what is moved to the total is taken off by the same amount.
+    // Shared by several threads, so the slot is reduced by exactly the amount that is moved to the
+    // total.
     Slot& slot = slots_[kThreadSlots];
     const int64_t value = slot.bytes.fetch_add(bytes, std::memory_order_relaxed) + bytes;
     const int64_t threshold = mergeThreshold();

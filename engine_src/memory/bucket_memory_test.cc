@@ -51,7 +51,7 @@ TEST(BucketMemory, ChargesUsableSizesOfEveryFormOfNew) {
     EXPECT_EQ(memory.precise(), 0u);
 }
 
-TEST(BucketMemory, ChargesNobodyWithoutGuardAndRestoresTheOuterBinding) {
+TEST(BucketMemory, ChargesNoBucketWithoutGuardAndRestoresTheOuterBinding) {
     BucketMemory first(1 << 20);
     BucketMemory second(1 << 20);
     EXPECT_EQ(BucketMemoryGuard::current(), nullptr);

@@ -1,5 +1,5 @@
-// For tests: a program whose heap is its own (no memory hooks are linked): operator new fails where
-// the test wants it. Included by one file of the program: it defines the operators.
+// For tests: a program with its own heap (no memory hooks are linked), in which operator new fails
+// on request. Included by one file of the program, because it defines the operators.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace {
 
-/// Allocations of this thread until one fails; below 0: none does.
+/// Allocations of this thread until one fails; below 0: none fails.
 thread_local long allocationsLeft = -1;
 
 void* allocate(std::size_t size, std::size_t alignment) {
@@ -24,7 +24,8 @@ void* allocate(std::size_t size, std::size_t alignment) {
     return memory;
 }
 
-/// Runs `work` with its allocation number `nth`, from 0, failing. Whether it got so far, and threw.
+/// Runs `work` with its allocation number `nth`, from 0, failing. Returns whether `work` got that
+/// far and threw.
 template <class Work>
 bool runsOutOfMemory(long nth, Work&& work) {
     bool failed = false;
@@ -46,7 +47,7 @@ void* operator new(std::size_t size) {
 void* operator new(std::size_t size, std::align_val_t alignment) {
     return allocate(size, static_cast<std::size_t>(alignment));
 }
-// The library asks so for a buffer that it can do without.
+// The library uses this form for a buffer that it can do without.
 void* operator new(std::size_t size, const std::nothrow_t& /*tag*/) noexcept {
     try {
         return operator new(size);
@@ -54,7 +55,8 @@ void* operator new(std::size_t size, const std::nothrow_t& /*tag*/) noexcept {
         return nullptr;
     }
 }
-// Not inlined: gcc 12 would see free() beside an operator new that it does not look into, and warn.
+// Not inlined: gcc 12 would see free() paired with an operator new that it does not look into, and
+// warn.
 [[gnu::noinline]] void operator delete(void* memory) noexcept {
     std::free(memory);
 }

@@ -1,8 +1,7 @@
-// What the replaced operator new and delete (new_delete.cc) call: one thread-local test when nobody
-// listens.
+// The calls of the replaced operator new and delete (new_delete.cc): one thread-local test if
+// nobody listens.
 //
-// Bytes are usable sizes as the allocator in force reports them, the same way in every build
-// variant.
+// Bytes are usable sizes as the linked allocator reports them, the same way in every build variant.
 #pragma once
 
 #include <atomic>
@@ -14,7 +13,7 @@
 
 namespace kv::heap {
 
-/// What the calling thread charges, and which of a bucket's slots it owns (thread_slot.h).
+/// The bucket that the calling thread charges, and the slot that it owns (thread_slot.h).
 /// constinit: reading it needs no initialisation check.
 struct ThreadBinding {
     BucketMemory* bucket{nullptr};
@@ -26,7 +25,7 @@ extern constinit thread_local ThreadBinding threadBinding;
 extern constinit std::atomic<bool> peakEnabled;
 void recordPeak(int64_t bytes) noexcept;
 
-/// True when a block's size must be looked up at all.
+/// True if a block's size must be looked up at all.
 inline bool isWatched() noexcept {
     return threadBinding.bucket != nullptr || peakEnabled.load(std::memory_order_relaxed);
 }

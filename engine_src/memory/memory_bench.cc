@@ -1,5 +1,5 @@
 // Cost of the accounting: new+delete of one block without a bucket, with one, and with a peak watch
-// beside it.
+// in addition.
 #include <benchmark/benchmark.h>
 
 #include "memory/bucket_memory.h"

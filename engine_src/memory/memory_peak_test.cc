@@ -9,7 +9,7 @@
 namespace kv {
 
 namespace {
-/// Allocates and frees; the compiler may not leave it out.
+/// Allocates and frees; the compiler may not remove it.
 void touchHeap(size_t bytes) {
     auto block = std::make_unique<char[]>(bytes);
     auto* raw = block.get();

@@ -1,9 +1,9 @@
-// Replaces every form of the global operator new and delete: malloc/free of whatever allocator is
-// linked, plus the accounting of heap_hooks.h. An object library (kv_memory_hooks), so that no
-// linker can leave it out.
+// Replaces every form of the global operator new and delete: malloc/free of the linked allocator,
+// plus the accounting of heap_hooks.h. An object library (kv_memory_hooks), so that no linker can
+// leave it out.
 //
-// The replacement is the same code in every build variant, whatever the allocator: a variant's cost
-// differs only in malloc, free and malloc_usable_size.
+// The replacement is the same code in every build variant, whatever the allocator: the cost of
+// variants differs only in malloc, free and malloc_usable_size.
 #include <malloc.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ void recordNew(void* block) noexcept {
     }
 }
 
-/// nullptr when memory is short and no new-handler can help.
+/// nullptr if memory is short and no new-handler can help.
 void* tryAllocate(std::size_t size) noexcept {
     void* block = std::malloc(size != 0 ? size : 1);
     if (block != nullptr) [[likely]] {
@@ -31,7 +31,7 @@ void* tryAllocate(std::size_t size) noexcept {
 
 void* tryAllocateAligned(std::size_t size, std::align_val_t alignment) noexcept {
     void* block = nullptr;
-    // posix_memalign wants at least the alignment of a pointer.
+    // posix_memalign requires at least the alignment of a pointer.
     const std::size_t align = std::max(static_cast<std::size_t>(alignment), sizeof(void*));
     if (posix_memalign(&block, align, size != 0 ? size : 1) != 0) {
         return nullptr;

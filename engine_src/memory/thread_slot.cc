@@ -14,7 +14,7 @@ namespace {
 static_assert(BucketMemory::kThreadSlots == 64, "the slots in use are the bits of one word");
 constinit std::atomic<uint64_t> slotsInUse{0};
 
-/// Gives the slot back at the end of the thread; frees that come later still go to the shared slot.
+/// Returns the slot at the end of the thread; later frees go to the shared slot.
 struct SlotReturn {
     size_t slot{BucketMemory::kThreadSlots};
     ~SlotReturn() {

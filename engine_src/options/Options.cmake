@@ -1,7 +1,7 @@
 # The build switches. switches.json is their table: the name of each, its values with the policy type that each selects, its
 # default. Here every one becomes a cache variable ENGINE_<NAME>, is checked, and gets a generated header:
 # options/selected/<name>.h includes the policies (options/<name>.h) and calls the selected one Selected<Name>. A build with
-# another value in the same tree recompiles what includes that header; a build with another allocator recompiles nothing.
+# another value in the same tree recompiles the files that include that header; a build with another allocator recompiles nothing.
 
 set(ENGINE_ALLOCATOR "system" CACHE STRING "system, or a directory of allocators/")
 
@@ -10,7 +10,7 @@ set(KV_SELECTED_TEMPLATE ${CMAKE_CURRENT_LIST_DIR}/selected/switch.h.in)
 set(KV_SELECTED_DIR ${PROJECT_BINARY_DIR}/generated/options/selected)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${KV_SWITCHES})
 
-# kv_indices(OUT JSON KEY...): 0 to n-1 for an array of n, nothing for one that is not there.
+# kv_indices(OUT JSON KEY...): 0 to n-1 for an array of n, nothing if it does not exist.
 function(kv_indices out json)
   string(JSON count ERROR_VARIABLE missing LENGTH "${json}" ${ARGN})
   set(indices)
@@ -36,13 +36,13 @@ function(kv_selected_type out name)
   set(${out} "${type}" PARENT_SCOPE)
 endfunction()
 
-# kv_write_selected(NAME INCLUDES DECLARATIONS): configure_file rewrites only on change, so only then is anything recompiled.
+# kv_write_selected(NAME INCLUDES DECLARATIONS): configure_file rewrites only on change, so nothing else is recompiled.
 function(kv_write_selected name includes declarations)
   configure_file(${KV_SELECTED_TEMPLATE} ${KV_SELECTED_DIR}/${name}.h @ONLY)
 endfunction()
 
-# kv_policy(OUT JSON VALUE): the policy type that `values` or `number` of the JSON gives for the value, and in OUT_expected
-# what they know.
+# kv_policy(OUT JSON VALUE): the policy type that `values` or `number` of the JSON has for the value, and in OUT_expected
+# the values that they accept.
 function(kv_policy out json value)
   set(policy)
   set(expected)
@@ -73,7 +73,7 @@ function(kv_policy out json value)
   set(${out}_expected "${expected}" PARENT_SCOPE)
 endfunction()
 
-# A part of a switch in a header of its own: it changes, and recompiles what includes it, between fewer values.
+# A part of a switch in a separate header: it changes between fewer values, and recompiles fewer files.
 function(kv_switch_part part value)
   string(JSON name GET "${part}" name)
   kv_selected_type(type ${name})
@@ -111,7 +111,7 @@ function(kv_switch switch)
   endforeach()
 endfunction()
 
-# Every switch; and selected/switches.h, from which build_info.cc reads back what was selected.
+# Every switch; and selected/switches.h, from which build_info.cc reads the selection.
 function(kv_switches)
   file(READ ${KV_SWITCHES} table)
   set(variables ENGINE_ALLOCATOR ENGINE_ALLOCATOR_CACHE)
@@ -131,7 +131,7 @@ function(kv_switches)
   kv_write_selected(switches "${includes}"
     "/// By switch, what the selected policy calls itself.\ninline constexpr std::pair<std::string_view, std::string_view> kSelected[] = {\n${entries}};")
 
-  # A -D that nothing declares is a switch misspelt, or one of another revision.
+  # A -D that nothing declares is a misspelt switch, or one of another revision.
   get_cmake_property(cached CACHE_VARIABLES)
   list(FILTER cached INCLUDE REGEX "^ENGINE_")
   list(REMOVE_ITEM cached ${variables})

@@ -1,5 +1,6 @@
 #include "options/build_info.h"
 
+#include "options/mutation.h"
 #include "options/selected/build.h"
 #include "options/selected/switches.h"
 
@@ -11,6 +12,9 @@ std::vector<std::pair<std::string, std::string>> buildInfo() {
         info.emplace_back(name, value);
     }
     info.emplace_back("type", KV_BUILD_TYPE);
+    if (kMutationsBuilt) {
+        info.emplace_back("mutations", "built in");
+    }
     return info;
 }
 

@@ -7,6 +7,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "options/mutation.h"
+
 namespace kv::options {
 
 bool knows(const nlohmann::json& entry, const std::string& value) {
@@ -19,7 +21,7 @@ bool knows(const nlohmann::json& entry, const std::string& value) {
                        [&](const auto& known) { return known.at("value") == value; });
 }
 
-TEST(BuildInfo, SaysEverySwitchOfTheTableWithOneOfItsValues) {
+TEST(BuildInfo, ReportsEverySwitchWithOneOfItsValues) {
     const auto table = nlohmann::json::parse(std::ifstream(KV_SWITCHES)).at("switches");
     const auto info = buildInfo();
     ASSERT_EQ(info.size(), table.size() + 1);
@@ -28,6 +30,11 @@ TEST(BuildInfo, SaysEverySwitchOfTheTableWithOneOfItsValues) {
         EXPECT_TRUE(knows(table[i], info[i].second)) << info[i].first << "=" << info[i].second;
     }
     EXPECT_EQ(info.back().first, "type");
+}
+
+TEST(BuildInfo, HasNoFaultsBuiltInByDefault) {
+    static_assert(!kMutationsBuilt);
+    static_assert(!mutated(Mutation::CasIgnored));
 }
 
 }  // namespace kv::options

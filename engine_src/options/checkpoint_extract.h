@@ -1,5 +1,6 @@
-// Build switch ENGINE_CHECKPOINT_EXTRACT: how the end of the closed, unreferenced prefix of the
-// checkpoint list is found. Both cut off the same checkpoints. Runs under the manager's queue lock.
+// Build switch ENGINE_CHECKPOINT_EXTRACT: how to find the end of the closed, unreferenced prefix of
+// the checkpoint list. Both values cut off the same checkpoints. Runs under the manager's queue
+// lock.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +13,7 @@ namespace kv::options {
 struct WalkExtract {
     static constexpr std::string_view kName = "walk";
 
-    /// The first checkpoint that stays.
+    /// Returns the first checkpoint that stays.
     template <class State>
     static auto* firstKept(const State& state) {
         auto* checkpoint = state.oldest();
@@ -23,8 +24,8 @@ struct WalkExtract {
     }
 };
 
-/// The lowest cursor knows its checkpoint; ids say how many lie before it: O(cursors), no list is
-/// walked.
+/// The lowest cursor knows its checkpoint, and ids give the number of checkpoints before it:
+/// O(cursors), without visiting the list.
 struct DistanceExtract {
     static constexpr std::string_view kName = "distance";
 

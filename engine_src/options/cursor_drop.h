@@ -1,10 +1,10 @@
-// Build switch ENGINE_CURSOR_DROP: how the slow cursors of a vBucket are found. Both give the same
-// set.
+// Build switch ENGINE_CURSOR_DROP: how to find the slow cursors of a vBucket. Both values give the
+// same set.
 //
-// A cursor may be dropped when its checkpoint lies before the one that persistence still needs (the
-// backup cursor's while a flush is running, else the persistence cursor's), or, without
-// persistence, before the open checkpoint. Runs under the manager's queue lock, so its time is time
-// that front-end writers wait.
+// A cursor may be dropped if its checkpoint is before the one that persistence still needs (the
+// backup cursor's during a flush, otherwise the persistence cursor's), or, without persistence,
+// before the open checkpoint. Runs under the manager's queue lock, so front-end writers wait for
+// it.
 #pragma once
 
 #include <string_view>
@@ -19,7 +19,7 @@ namespace kv::options {
 struct WalkCursorDrop {
     static constexpr std::string_view kName = "walk";
 
-    /// `State` gives oldest(), open(), special() (a cursor or null) and cursors(); see
+    /// `State` has oldest(), open(), special() (a cursor or null) and cursors(); see
     /// checkpoint/checkpoint_removal.h.
     template <class State>
     static auto select(const State& state) {
@@ -43,7 +43,7 @@ struct WalkCursorDrop {
     }
 };
 
-/// Compares checkpoint ids, which are strictly monotonic: O(cursors), whatever the number of
+/// Compares checkpoint ids, which are strictly monotonic: O(cursors), for any number of
 /// checkpoints.
 struct CompareCursorDrop {
     static constexpr std::string_view kName = "compare";

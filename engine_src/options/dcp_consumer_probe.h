@@ -1,6 +1,6 @@
-// Build switch ENGINE_DCP_CONSUMER_PROBE: how the consumer walks its stream slots: test the slot
-// first and copy the ref-counted stream only if there is one (before the copy), or copy first and
-// test the copy (after the copy), which costs two atomic operations an empty slot.
+// Build switch ENGINE_DCP_CONSUMER_PROBE: how the consumer visits its stream slots: it tests the
+// slot first and copies the ref-counted stream only if there is one (before the copy), or it copies
+// first and tests the copy (after the copy), which costs two atomic operations per empty slot.
 #pragma once
 
 #include <string_view>
@@ -10,8 +10,8 @@ namespace kv::options {
 struct ProbeBeforeCopy {
     static constexpr std::string_view kName = "before";
 
-    /// A copy of the slot's pointer, or an empty one. `Slot` is an atomic shared pointer or like
-    /// it: test(), copy().
+    /// Returns a copy of the slot's pointer, or an empty one. `Slot` is an atomic shared pointer or
+    /// similar: test(), copy().
     template <class Slot>
     static auto take(const Slot& slot) {
         return slot.test() ? slot.copy() : decltype(slot.copy()){};

@@ -47,7 +47,7 @@ class LockFreeReady {
         if (!vbid) {
             return {};
         }
-        // Exchange, not store: it must see what the notifiers wrote who found the flag up.
+        // Exchange, not store: it must see the writes of notifiers that found the flag set.
         listed_[vbid->get()].exchange(false, std::memory_order_acq_rel);
         return {Pop::Ready, *vbid};
     }

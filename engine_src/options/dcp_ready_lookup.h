@@ -1,12 +1,12 @@
-// How the ready queue knows whether a vBucket stands in it (dcp_ready_queue.h).
+// How the ready queue knows whether a vBucket is in it (dcp_ready_queue.h).
 //
-//   bitmap  a bit a vBucket
-//   set     std::set, the historic change's own: log n steps, and a node is allocated for each push
-//   hash    std::unordered_set, which its review wished for: a node for each push, too
+//   bitmap  a bit per vBucket
+//   set     std::set, as in the historic change: log n steps, and a node is allocated for each push
+//   hash    std::unordered_set, which its review asked for: also a node for each push
 //   list    a copy of the queue, searched from its front as before the change
 //
-// Contract: insert(vb) is true when vb was not there; eraseOldest(vb) forgets vb, which is the one
-// of all that are there that was inserted first. Neither fails. Called under the queue's mutex.
+// Contract: insert(vb) returns true if vb was not there; eraseOldest(vb) forgets vb, which is the
+// oldest member. Neither fails. Called under the queue's mutex.
 #pragma once
 
 #include <new>
@@ -38,8 +38,8 @@ class BitmapLookup {
     std::vector<bool> listed_;
 };
 
-/// `Container`: std::set or std::unordered_set. A notification must not fail: what there is no
-/// memory for a node of is in a bitmap instead.
+/// `Container`: std::set or std::unordered_set. A notification must not fail: members for which
+/// there is no memory are in a bitmap instead.
 template <class Container>
 class NodeLookup {
   public:

@@ -1,4 +1,4 @@
-// The ready list as a queue with a mutex of its own (dcp_ready.h).
+// The ready list as a queue with a separate mutex (dcp_ready.h).
 #pragma once
 
 #include <atomic>
@@ -11,8 +11,8 @@
 
 namespace kv::options {
 
-/// The number of members is readable without the mutex, so that a client that asks again and again
-/// does not keep notifiers from it. `Lookup`: which vBuckets are in it (dcp_ready_lookup.h).
+/// The number of members is readable without the mutex, so that a polling client does not keep
+/// notifiers from it. `Lookup`: the members (dcp_ready_lookup.h).
 template <class Lookup>
 class LookupQueueReady {
   public:

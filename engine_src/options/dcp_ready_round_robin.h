@@ -1,4 +1,4 @@
-// The ready list as flags that are scanned in turn (dcp_ready.h).
+// The ready list as flags that are scanned in rotation (dcp_ready.h).
 #pragma once
 
 #include <atomic>
@@ -25,8 +25,8 @@ class RoundRobinReady {
 
     template <class IsFull>
     PopResult pop(IsFull&& isFull) {
-        // A flag raised behind the scan leaves notified_ set: scan again before saying that nothing
-        // is ready.
+        // A flag raised behind the scan leaves notified_ set: scan again before reporting that
+        // nothing is ready.
         do {
             for (size_t scanned = 0; scanned < ready_.size(); ++scanned) {
                 if (isFull()) {

@@ -1,7 +1,7 @@
 // Build switch ENGINE_DCP_SNAPSHOT_QUEUE: which vBuckets wait for the producer's snapshot task.
 //
 //   unique      a vBucket waits at most once (after), and new seqnos need no notification while it
-//               waits: the snapshot brings them
+//               waits, because the snapshot includes them
 //   duplicates  every request waits (before): the task meets the same vBucket again with nothing
 //               left to do
 // Threads: push and pop from any thread.
@@ -23,7 +23,7 @@ class UniqueSnapshotQueue {
     static constexpr std::string_view kName = "unique";
     static constexpr bool kUnique = true;
 
-    /// False when vbid already waits: the task need not be woken again.
+    /// Returns false if vbid already waits: the task need not be woken again.
     bool push(Vbid vbid) {
         const std::scoped_lock lock(mutex_);
         if (!members_.insert(vbid).second) {

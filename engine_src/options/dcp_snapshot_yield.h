@@ -1,5 +1,5 @@
-// Build switch ENGINE_DCP_SNAPSHOT_YIELD: how many vBuckets the producer's snapshot task serves
-// before it yields.
+// Build switch ENGINE_DCP_SNAPSHOT_YIELD: the number of vBuckets that the producer's snapshot task
+// serves before it yields.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// The digits of a number as constant text: the name of a policy that is chosen by a number.
+// The digits of a number as constant text: for the name of a policy that is chosen by a number.
 #pragma once
 
 #include <array>

@@ -1,9 +1,9 @@
-// Build switch ENGINE_FLUSH_CALLBACK: how the flusher learns what became of each request.
+// Build switch ENGINE_FLUSH_CALLBACK: how the flusher learns the outcome of each request.
 //
-// item: every request carries a callback object (one of two std::functions) whose closure holds the
-// item and its CAS and lives on the heap, for it is not trivially copyable. transaction: the
-// transaction's context has one virtual callback; a request is just the item. The calls that reach
-// the TransactionContext are the same.
+// item: every request has a callback object (one of two std::functions). Its closure holds the item
+// and its CAS and is on the heap, because it is not trivially copyable. transaction: the
+// transaction's context has one virtual callback, and a request is just the item. The calls that
+// reach the TransactionContext are the same.
 #pragma once
 
 #include <functional>
@@ -22,7 +22,7 @@ struct ItemCallback {
     using SetFunction = std::function<void(TransactionContext&, PersistSetStatus)>;
     using DeleteFunction = std::function<void(TransactionContext&, PersistDeleteStatus)>;
 
-    /// What KVStore::set takes.
+    /// The argument of KVStore::set.
     struct Set {
         const Item& item;
         SetFunction callback;
@@ -32,7 +32,7 @@ struct ItemCallback {
         DeleteFunction callback;
     };
 
-    /// What the store keeps of a request until commit.
+    /// The part of a request that the store keeps until commit.
     class Request {
       public:
         explicit Request(Set&& set) : item_(&set.item), callback_(std::move(set.callback)) {}
@@ -51,7 +51,7 @@ struct ItemCallback {
         std::variant<SetFunction, DeleteFunction> callback_;
     };
 
-    /// The closure: remembers the version it was made for.
+    /// The closure: knows the version for which it was made.
     struct PersistenceCallback {
         ItemPtr item;
         Cas cas;

@@ -1,6 +1,6 @@
 // Build switch ENGINE_FLUSH_IDS: whether the store collects the ids of a transaction in a vector
-// beside its requests, as the historic store did for an interface that no longer looked at them;
-// none: it does not.
+// next to its requests, as the historic store did for an interface that no longer used them; none:
+// it does not.
 #pragma once
 
 #include <string_view>

@@ -1,16 +1,16 @@
 // Build switch ENGINE_HT_STATS: how the statistics of a hash table are spread over stripes, so that
-// CPUs do not fight for one cache line. Each policy exists with stripes that have cache lines of
-// their own and without (ht_stats_padded.h).
+// CPUs do not contend for one cache line. Each policy exists with and without cache-line padding of
+// its stripes (ht_stats_padded.h).
 //
 //   single   one set of counters, inside the hash table itself (the historic "before")
 //   llc      one per last-level cache
 //   core     one per CPU
 //   N        a fixed number of stripes; CPUs are spread over them in locality order
 //
-// Every policy has: kName, stripes(topology), stripeOf(topology, cpu), and Store<T>: local() gives
-// the stripe of the CPU that the thread runs on (a hint: T's members must be atomic), forEach()
-// visits all of them, bytes() says what they cost. A stripe may be negative, the sum over all is
-// not, and it is exact when nobody changes it.
+// Every policy has: kName, stripes(topology), stripeOf(topology, cpu), and Store<T>: local()
+// returns the stripe of the CPU on which the thread runs (a hint: T's members must be atomic),
+// forEach() visits all of them, bytes() returns their size. A stripe may be negative; the sum over
+// all is not, and it is exact while nobody changes it.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ namespace kv::options {
 
 inline constexpr size_t kCacheLine = 64;
 
-/// One stripe; padded to whole cache lines when asked.
+/// One stripe; padded to whole cache lines on request.
 template <class T, bool Padded>
 struct HtStripe {
     T counters;
@@ -35,7 +35,7 @@ struct alignas(kCacheLine) HtStripe<T, true> {
     T counters;
 };
 
-/// Stripes in an array outside the table; `Policy` says how many there are and which one a CPU
+/// Stripes in an array outside the table; `Policy` determines their number and the one that a CPU
 /// uses.
 template <class Policy, class T, bool Padded>
 class StripedStore {
@@ -66,7 +66,7 @@ class StripedStore {
     std::unique_ptr<Stripe[]> stripes_;
 };
 
-/// The counters themselves, without a look at the CPU.
+/// The counters themselves, without determining the CPU.
 template <class T, bool Padded>
 class SingleStore {
   public:
@@ -130,7 +130,7 @@ struct FixedHtStats {
     static unsigned stripes(const Topology&) { return N; }
     static unsigned stripeOf(const Topology& topology, unsigned cpu) {
         const unsigned cpus = topology.cpus();
-        // Fewer stripes than CPUs: neighbours share one. Otherwise every CPU has its own.
+        // Fewer stripes than CPUs: neighbours share one. Otherwise every CPU has one.
         return cpus > N ? topology.localityOf(cpu) * N / cpus : topology.localityOf(cpu);
     }
     template <class T>

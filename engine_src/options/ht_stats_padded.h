@@ -1,5 +1,5 @@
 // Build switch ENGINE_HT_STATS_PADDED: whether each stripe of a hash table's statistics
-// (ht_stats.h) gets cache lines of its own.
+// (ht_stats.h) is padded to separate cache lines.
 #pragma once
 
 #include <string_view>

@@ -1,5 +1,5 @@
-// What the ready lists of DCP producers share: the outcome of a pop, and a ring of vBuckets.
-// The designs are in dcp_ready_*.h; dcp_ready.h says what they promise and chooses one.
+// The common part of the ready lists of DCP producers: the outcome of a pop, and a ring of
+// vBuckets. The designs are in dcp_ready_*.h; dcp_ready.h describes their contract and chooses one.
 #pragma once
 
 #include <cstddef>
@@ -17,14 +17,14 @@ struct PopResult {
     Vbid vbid{};
 };
 
-/// First in, first out, as many places as vBuckets: allocates nothing after construction. Not
+/// First in, first out, with as many places as vBuckets: allocates nothing after construction. Not
 /// thread-safe.
 class VbidRing {
   public:
     explicit VbidRing(size_t vbuckets) : places_(vbuckets == 0 ? 1 : vbuckets) {}
 
     [[nodiscard]] size_t size() const { return size_; }
-    /// A search from the front.
+    /// Searches from the front.
     [[nodiscard]] bool contains(Vbid vbid) const {
         for (size_t i = 0; i < size_; ++i) {
             if (places_[(first_ + i) % places_.size()] == vbid) {

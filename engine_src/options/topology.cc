@@ -16,7 +16,7 @@ struct TopologyDestroyer {
 };
 using TopologyHandle = std::unique_ptr<std::remove_pointer_t<hwloc_topology_t>, TopologyDestroyer>;
 
-/// The data cache farthest from the processing unit, nullptr when hwloc sees none.
+/// Returns the data cache farthest from the processing unit, nullptr if hwloc sees none.
 hwloc_obj_t lastLevelCache(hwloc_obj_t processingUnit) {
     hwloc_obj_t last = nullptr;
     for (hwloc_obj_t object = processingUnit->parent; object != nullptr; object = object->parent) {
@@ -63,7 +63,7 @@ Topology Topology::detect() {
     hwloc_obj_t unit = nullptr;
     while ((unit = hwloc_get_next_obj_by_type(raw, HWLOC_OBJ_PU, unit)) != nullptr) {
         // CPUs without a visible cache share number 0 with the first cache: one stripe is the safe
-        // answer.
+        // choice.
         const hwloc_obj_t cache = lastLevelCache(unit);
         const auto number =
                 numbers.try_emplace(cache, static_cast<unsigned>(numbers.size())).first->second;

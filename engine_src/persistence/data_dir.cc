@@ -1,14 +1,14 @@
 #include "persistence/data_dir.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
 
+#include "logging/log.h"
+#include "persistence/checked_file.h"
 #include "persistence/store_error.h"
 
 namespace kv {
@@ -16,33 +16,7 @@ namespace kv {
 namespace {
 
 constexpr int kFormat = 1;
-
-/// Makes what was done to a file, or to the names in a directory, survive the loss of power.
-bool syncPath(const std::filesystem::path& path) {
-    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (descriptor < 0) {
-        return false;
-    }
-    const bool synced = ::fsync(descriptor) == 0;
-    ::close(descriptor);
-    return synced;
-}
-
-/// A crash or a power cut leaves the old file or the new one, never half of one.
-void writeFile(const std::filesystem::path& path, const std::string& text) {
-    const std::filesystem::path temporary = path.string() + ".new";
-    std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
-    out << text;
-    out.close();
-    std::error_code error;
-    if (out && syncPath(temporary)) {
-        std::filesystem::rename(temporary, path, error);
-        if (!error && syncPath(path.parent_path())) {
-            return;
-        }
-    }
-    throw StoreError("cannot write " + path.string());
-}
+constexpr int kMarkFormat = 1;
 
 void checkLayout(const std::filesystem::path& path, unsigned shards, unsigned vbuckets) {
     std::ifstream in(path);
@@ -59,10 +33,48 @@ void checkLayout(const std::filesystem::path& path, unsigned shards, unsigned vb
     }
 }
 
+std::string textOf(const std::vector<StoredVBucket>& stored) {
+    auto vbuckets = nlohmann::json::array();
+    for (const StoredVBucket& entry : stored) {
+        vbuckets.push_back({{"vbucket", entry.vbid.get()},
+                            {"state", entry.state},
+                            {"uuid", entry.uuid.get()},
+                            {"high_seqno", entry.highSeqno.get()},
+                            {"documents", entry.documents}});
+    }
+    return nlohmann::json({{"format", kMarkFormat}, {"vbuckets", std::move(vbuckets)}}).dump();
+}
+
+std::optional<std::vector<StoredVBucket>> readMark(const std::filesystem::path& path) {
+    std::optional<std::string> line;
+    try {
+        line = readChecked(path);
+    } catch (const DamageError& error) {
+        log::warn("{}: the last stop counts as not clean", error.what());
+    }
+    if (!line) {
+        return std::nullopt;
+    }
+    const auto mark = nlohmann::json::parse(*line);
+    if (mark.at("format") != kMarkFormat) {
+        log::warn("{} is of another version: the last stop counts as not clean", path.string());
+        return std::nullopt;
+    }
+    std::vector<StoredVBucket> stored;
+    for (const auto& entry : mark.at("vbuckets")) {
+        stored.push_back({.vbid = Vbid{entry.at("vbucket").get<uint16_t>()},
+                          .state = entry.at("state").get<uint8_t>(),
+                          .uuid = VbUuid{entry.at("uuid").get<uint64_t>()},
+                          .highSeqno = Seqno{entry.at("high_seqno").get<uint64_t>()},
+                          .documents = entry.at("documents").get<uint64_t>()});
+    }
+    return stored;
+}
+
 }  // namespace
 
 DataDir::DataDir(std::filesystem::path path, unsigned shards, unsigned vbuckets)
-    : path_(std::move(path)) {
+    : path_(std::move(path)), shards_(shards), vbuckets_(vbuckets) {
     std::error_code error;
     std::filesystem::create_directories(path_, error);
     if (error) {
@@ -73,27 +85,30 @@ DataDir::DataDir(std::filesystem::path path, unsigned shards, unsigned vbuckets)
     new_ = !std::filesystem::exists(layout);
     if (!new_) {
         checkLayout(layout, shards, vbuckets);
-        return;
+        mark_ = readMark(path_ / "clean");
     }
-    writeFile(layout,
-              nlohmann::json({{"format", kFormat}, {"shards", shards}, {"vbuckets", vbuckets}})
-                              .dump() +
-                      "\n");
 }
 
-bool DataDir::takeCleanMark() {
+void DataDir::writeLayout() const {
+    writeWhole(path_ / "layout.json",
+               nlohmann::json({{"format", kFormat}, {"shards", shards_}, {"vbuckets", vbuckets_}})
+                               .dump() +
+                       "\n");
+}
+
+void DataDir::removeCleanMark() {
     std::error_code error;
-    if (!std::filesystem::remove(path_ / "clean", error)) {
-        return false;
-    }
-    if (!syncPath(path_)) {
+    if (std::filesystem::remove(path_ / "clean", error) && !syncPath(path_)) {
         throw StoreError("cannot sync " + path_.string());
     }
-    return true;
+    if (error) {
+        throw StoreError("cannot remove " + (path_ / "clean").string() + ": " + error.message());
+    }
+    mark_.reset();
 }
 
-void DataDir::markClean() {
-    writeFile(path_ / "clean", "everything was stored\n");
+void DataDir::markClean(const std::vector<StoredVBucket>& stored) const {
+    writeChecked(path_ / "clean", textOf(stored));
 }
 
 std::string DataDir::shardPath(unsigned shard) const {

@@ -1,37 +1,61 @@
 // DataDir: the directory of a persistent bucket: one store per shard, a layout file and a mark of a
 // clean stop.
 //
-// - layout.json: {"format":1,"shards":2,"vbuckets":1024}: written once; another layout is refused,
-//   for documents would be looked for in the wrong shard;
-// - clean: present while the bucket is closed after everything was stored;
+// - layout.json: {"format":1,"shards":2,"vbuckets":1024}: written once, when the stores have been
+//   made; another layout is refused, because documents would be searched in the wrong shard;
+// - clean: present while the bucket is closed after everything was stored; it records the content;
 // - shard-0, shard-1: the stores.
 //
-// What is written or removed here is on the disk when the call returns: it survives the loss of
-// power. Thread rules: one thread.
+// Changes are on disk when the call returns: they survive the loss of power. Threads: one.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <vector>
+
+#include "types/ids.h"
 
 namespace kv {
 
+/// The record of a clean stop about a vBucket, with which the next start can verify that it finds
+/// everything.
+struct StoredVBucket {
+    Vbid vbid{};
+    uint8_t state{0};  ///< as in PersistedVbState
+    VbUuid uuid{};     ///< of its newest history
+    Seqno highSeqno{};
+    uint64_t documents{0};  ///< live ones
+    friend bool operator==(const StoredVBucket&, const StoredVBucket&) = default;
+};
+
 class DataDir {
   public:
-    /// Creates the directory or checks its layout. Throws StoreError.
+    /// Creates the directory or checks its layout, and reads the mark. Throws StoreError.
     DataDir(std::filesystem::path path, unsigned shards, unsigned vbuckets);
 
-    /// Nothing had been stored here before.
+    /// True if it has no layout yet: the stores, if there are any, were never used.
     [[nodiscard]] bool isNew() const { return new_; }
-    /// Whether the last stop was clean; forgets it, so that a crash from now on is seen.
-    bool takeCleanMark();
-    /// The stores have synced.
-    void markClean();
+    /// Records that the stores of a new directory exist: one that is missing later was lost.
+    void writeLayout() const;
+    /// Nothing if the last stop was not clean, or if the mark is not readable, which is logged.
+    [[nodiscard]] const std::optional<std::vector<StoredVBucket>>& cleanMark() const {
+        return mark_;
+    }
+    /// Called before anything is changed, so that a crash from then on is noticed.
+    void removeCleanMark();
+    /// Records the content of the stores, which have synced.
+    void markClean(const std::vector<StoredVBucket>& stored) const;
     [[nodiscard]] const std::filesystem::path& path() const { return path_; }
     [[nodiscard]] std::string shardPath(unsigned shard) const;
 
   private:
     std::filesystem::path path_;
+    unsigned shards_;
+    unsigned vbuckets_;
     bool new_{false};
+    std::optional<std::vector<StoredVBucket>> mark_;
 };
 
 }  // namespace kv

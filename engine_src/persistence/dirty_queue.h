@@ -1,6 +1,6 @@
 // DirtyQueue: the vBuckets of a shard that have something to store, each at most once.
 //
-// Thread rules: push() from any thread, pop() from the flusher's. No allocation after construction.
+// Threads: push() from any thread, pop() from the flusher's. No allocation after construction.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@ class DirtyQueue {
   public:
     explicit DirtyQueue(size_t vbuckets) : marked_(vbuckets), ring_(vbuckets) {}
 
-    /// True when the queue was empty before: its reader may be asleep.
+    /// Returns true if the queue was empty before: its reader may be asleep.
     bool push(Vbid vbid) noexcept {
         auto& mark = marked_[vbid.get()];
         // The load keeps the cache line shared while the vBucket waits: most mutations end here.
@@ -28,8 +28,8 @@ class DirtyQueue {
         return ++size_ == 1;
     }
 
-    /// Takes the oldest and unmarks it, so that a mutation from now on queues it again. False when
-    /// the queue is empty.
+    /// Takes the oldest and unmarks it, so that a mutation from now on queues it again. Returns
+    /// false if the queue is empty.
     bool pop(Vbid& vbid) noexcept {
         const std::lock_guard lock(mutex_);
         if (size_ == 0) {
@@ -50,7 +50,7 @@ class DirtyQueue {
   private:
     mutable std::mutex mutex_;
     std::vector<std::atomic<bool>> marked_;
-    std::vector<Vbid> ring_;  ///< room for every vBucket, for each is in it at most once
+    std::vector<Vbid> ring_;  ///< room for every vBucket, because each is in it at most once
     size_t first_{0};
     size_t size_{0};
 };

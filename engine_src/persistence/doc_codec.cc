@@ -14,7 +14,7 @@ constexpr uint8_t kReplacedBit = 0x80;
 /// Version 1 had no purgedSeqno and maxDeletedRev, version 2 no rollback points.
 constexpr uint8_t kStateVersion = 3;
 
-/// Stores the number; where the next one goes.
+/// Stores the number and returns the place of the next one.
 template <class T>
 char* putLittle(char* out, T value) {
     storeLittle<T>(out, value);

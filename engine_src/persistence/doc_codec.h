@@ -1,6 +1,6 @@
-// How documents, index entries and vBucket states look on disk. Numbers are big endian where order
-// matters, else little endian. A reader given other bytes throws StoreError: a store that cannot be
-// read must not look empty.
+// The format of documents, index entries and vBucket states on disk. Numbers are big endian if
+// their order matters, otherwise little endian. A reader given other bytes throws StoreError: a
+// store that cannot be read must not look empty.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ Vbid vbOf(std::string_view key);
 std::array<char, 10> seqnoKey(Vbid vbid, Seqno seqno);
 Seqno seqnoOf(std::string_view seqnoKey);
 
-/// Value of the key index: where the document is, and whether it is live.
+/// Value of the key index: the seqno of the document, and whether it is live.
 struct KeyEntry {
     Seqno seqno{};
     bool live{false};

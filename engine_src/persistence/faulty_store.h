@@ -1,4 +1,4 @@
-// FaultyStore: a KVStore that fails when told to, around a real one. For tests of what a failure
+// FaultyStore: a KVStore that fails on request, around a real one. For tests of data that a failure
 // must not lose.
 #pragma once
 
@@ -10,14 +10,14 @@
 
 namespace kv {
 
-/// What is to fail; shared by the test and its stores.
+/// The failures to inject; shared by the test and its stores.
 struct StoreFaults {
-    std::atomic<int> failCommits{0};  ///< so many commits are refused
+    std::atomic<int> failCommits{0};  ///< number of commits to refuse
     std::atomic<int> throwAtPut{0};   ///< the n-th put from now throws StoreError
-    std::atomic<int> failStates{0};   ///< so many saveVbState are refused
-    std::atomic<int> failSyncs{0};    ///< so many syncs are refused
-    std::atomic<int> failScans{0};    ///< so many scans throw StoreError at once
-    std::atomic<int> failDeletes{0};  ///< so many delVBucket are refused
+    std::atomic<int> failStates{0};   ///< number of saveVbState to refuse
+    std::atomic<int> failSyncs{0};    ///< number of syncs to refuse
+    std::atomic<int> failScans{0};    ///< number of scans that throw StoreError at once
+    std::atomic<int> failDeletes{0};  ///< number of delVBucket to refuse
 };
 
 class FaultyStore final : public ForwardingStore {

@@ -1,6 +1,6 @@
-// What a flush costs per item, in CPU time and in bytes of heap at its peak, for both values of
-// ENGINE_FLUSH_CALLBACK in one binary. Argument: items of the flush. `store_bytes` is the part that
-// the store itself took (batch, memtable), measured by the same puts without a flusher; the peak is
+// The cost of a flush per item, in CPU time and in bytes of heap at its peak, for both values of
+// ENGINE_FLUSH_CALLBACK in one binary. Argument: items of the flush. `store_bytes` is the part of
+// the store itself (batch, memtable), measured by the same puts without a flusher; the peak is
 // reset right before the timed part.
 #include <benchmark/benchmark.h>
 #include <time.h>
@@ -16,7 +16,7 @@
 namespace kv {
 namespace {
 
-/// A vBucket with one batch to give.
+/// A vBucket with a single batch.
 class OneBatch final : public FlushTarget {
   public:
     explicit OneBatch(Vbid vbid = Vbid{0}) : vbid_(vbid) {}
@@ -120,8 +120,8 @@ void storeAlone(benchmark::State& state) {
             static_cast<double>(peakBytes) / static_cast<double>(state.range(0));
 }
 
-/// A pass over many vBuckets, each with so many documents that are stored already: the flusher of
-/// a server under load.
+/// A pass over many vBuckets, each with a number of documents that are already stored: the flusher
+/// of a server under load.
 void pass(benchmark::State& state) {
     constexpr uint16_t kVBuckets = 512;
     constexpr uint64_t kKeys = 100;  // of each vBucket
@@ -137,7 +137,7 @@ void pass(benchmark::State& state) {
         for (const auto& target : targets) {
             target->items.clear();
             for (uint64_t i = 1; i <= count; ++i) {
-                // A stride without a common divisor: all keys in turn, in no order.
+                // A stride without a common divisor: every key once, in no order.
                 const std::string key =
                         "pillow_" + std::to_string(1'000'000'000'000 + (seqno + i) * 37 % kKeys);
                 target->items.push_back(Item::create(

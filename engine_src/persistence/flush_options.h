@@ -1,4 +1,4 @@
-// The four flush switches as one type, so that a store, a flusher and a test name one parameter.
+// The four flush switches as one type, so that a store, a flusher and a test have one parameter.
 #pragma once
 
 #include "options/selected/flush_callback.h"

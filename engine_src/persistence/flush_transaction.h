@@ -1,10 +1,10 @@
 // FlushTransaction: one flush of one vBucket as the store's client sees it: begin, set and del,
 // end, callbacks.
 //
-// Holds the requests until the store's commit, then tells the TransactionContext about each of
-// them. What a request weighs is what the flush switches decide: see options/flush_callback.h,
-// flush_ids.h, flush_dedup.h. Ownership: owns context and requests; the store must outlive it.
-// Thread rules: one thread.
+// It holds the requests until the store's commit, then reports each of them to the
+// TransactionContext. The flush switches determine the size of a request: see
+// options/flush_callback.h, flush_ids.h, flush_dedup.h. Ownership: owns context and requests; the
+// store outlives it. Threads: one.
 #pragma once
 
 #include <deque>
@@ -32,14 +32,15 @@ class BasicFlushTransaction {
     BasicFlushTransaction& operator=(const BasicFlushTransaction&) = delete;
     ~BasicFlushTransaction() = default;
 
-    /// What set() and del() will be called for, in this order.
+    /// Announces the items for which set() and del() will be called, in this order.
     void expect(std::span<const ItemPtr> items) { store_.expect(items); }
     void set(typename Callback::Set request) { add(*itemOf(request), std::move(request)); }
     void del(typename Callback::Delete request) { add(*itemOf(request), std::move(request)); }
 
-    /// Nothing more comes but the vBucket's state: the store's next commit is to store it all.
+    /// Announces that only the vBucket's state is missing: the store's next commit stores
+    /// everything.
     void end(const PersistedVbState& state) { store_.end(state); }
-    /// The store has answered that commit: runs every request's callback.
+    /// Runs every request's callback after the store has answered that commit.
     void done(bool stored) const {
         for (const Request& request : requests_) {
             const bool wasLive = stored && liveBefore_.wasLive(request.key());

@@ -20,8 +20,8 @@ void count(std::atomic<uint64_t>& counter) {
 
 void PersistenceContext::setCallback(const Item& item, PersistSetStatus status) {
     if (status == PersistSetStatus::Failed) {
-        // The item is still in its checkpoint and the cursor goes back to it: nothing is to be made
-        // dirty again.
+        // The item is still in its checkpoint, and the cursor goes back to it: nothing needs to be
+        // made dirty again.
         count(stats_.failedItems);
         return;
     }
@@ -42,8 +42,8 @@ void PersistenceContext::deleteCallback(const Item& item, PersistDeleteStatus st
 
 namespace {
 
-/// So few items are looked through without memory of their own, and without sorting them: in nearly
-/// every flush none is an older version.
+/// Up to this number, items are searched without allocation and without sorting: in nearly every
+/// flush none is an older version.
 constexpr size_t kFew = 1024;
 
 size_t dropOlderOfFew(std::vector<ItemPtr>& items) {
@@ -93,8 +93,8 @@ size_t dropOlderVersions(std::vector<ItemPtr>& items) {
 }
 
 size_t transactionBytes(const std::vector<ItemPtr>& items) {
-    // Keys of the two indexes, a document header, an index entry, the deletion of the entry that is
-    // replaced.
+    // Keys of the two indexes, a document header, an index entry, and the deletion of the replaced
+    // entry.
     constexpr size_t kPerItem = 80;
     size_t bytes = 0;
     for (const ItemPtr& item : items) {

@@ -1,15 +1,15 @@
 // Flusher: writes the mutations of one shard's vBuckets to its store: one transaction per vBucket,
 // and one write of the store for the transactions of several.
 //
-// Dirty vBuckets wait in a queue in which each is at most once. Front-end threads call notify()
+// Dirty vBuckets wait in a queue that contains each at most once. Front-end threads call notify()
 // after every mutation; a flush clears the mark first and then takes the items, so no mutation is
-// forgotten. A failed write leaves everything of it dirty and is tried again after retryDelay. A
-// vBucket that cannot be part of a write, since its keys cannot be looked up, keeps no other one
+// forgotten. A failed write leaves all of its items dirty and is tried again after retryDelay. A
+// vBucket that cannot be part of a write, because its keys cannot be looked up, keeps no other one
 // from the disk.
 //
-// Ownership: refers to store, targets and executor, which must outlive it. Thread rules: notify(),
-// stats() from any thread; run() and flushVBucket() from one thread at a time (the executor's task,
-// or a test).
+// Ownership: refers to store, targets and executor, which outlive it. Threads: notify() and stats()
+// from any thread; run() and flushVBucket() from one thread at a time (the executor's task, or a
+// test).
 #pragma once
 
 #include <algorithm>
@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "executor/task.h"
+#include "options/mutation.h"
 #include "persistence/dirty_queue.h"
 #include "persistence/flush_options.h"
 #include "persistence/flush_target.h"
@@ -43,7 +44,7 @@ struct FlusherStats {
     std::atomic<uint64_t> inserts{0};
     std::atomic<uint64_t> updates{0};
     std::atomic<uint64_t> deletes{0};       ///< tombstones that replaced a live document
-    std::atomic<uint64_t> deleteMisses{0};  ///< tombstones stored where there was no live document
+    std::atomic<uint64_t> deleteMisses{0};  ///< tombstones stored when there was no live document
     std::atomic<uint64_t> failedItems{0};
     std::atomic<uint64_t> flushes{0};  ///< transactions stored
     std::atomic<uint64_t> failedFlushes{0};
@@ -57,7 +58,7 @@ enum class FlushResult : uint8_t {
     Failed,    ///< nothing stored, everything is dirty again
 };
 
-/// The context of a flush: what becomes of each request, for the vBucket and the counters.
+/// The context of a flush: passes the outcome of each request to the vBucket and the counters.
 class PersistenceContext final : public TransactionContext {
   public:
     PersistenceContext(FlushTarget& target, FlusherStats& stats)
@@ -70,10 +71,11 @@ class PersistenceContext final : public TransactionContext {
     FlusherStats& stats_;
 };
 
-/// Drops all but the newest of each key; few items stay in their order, many are sorted by key.
-/// Returns how many were dropped.
+/// Drops all but the newest version of each key; few items stay in their order, many are sorted by
+/// key. Returns how many were dropped.
 size_t dropOlderVersions(std::vector<ItemPtr>& items);
-/// Bytes that a transaction of these items takes in the store's batch, roughly and not less.
+/// Returns an upper estimate of the bytes that a transaction of these items takes in the store's
+/// batch.
 size_t transactionBytes(const std::vector<ItemPtr>& items);
 /// Reports a failed flush in the log; `vbid` is the first of its vBuckets.
 void logFlushFailure(Vbid vbid, size_t vbuckets, size_t items, std::string_view why);
@@ -88,21 +90,21 @@ class BasicFlusher {
     BasicFlusher(const BasicFlusher&) = delete;
     BasicFlusher& operator=(const BasicFlusher&) = delete;
 
-    /// Marks the vBucket dirty. True when the task must be woken: nothing was queued.
+    /// Marks the vBucket dirty. Returns true if the task must be woken: nothing was queued.
     bool notify(Vbid vbid) { return dirty_.push(vbid); }
 
-    /// Stores what the vBucket has.
+    /// Stores the dirty items of the vBucket.
     FlushResult flushVBucket(FlushTarget& target) {
         return flushAlone(target, target.lockForFlush());
     }
 
-    /// One run of the shard's task: flushes dirty vBuckets, found through `targetOf(Vbid) ->
+    /// Runs the shard's task once: flushes dirty vBuckets, found through `targetOf(Vbid) ->
     /// FlushTarget&`.
     template <class TargetOf>
     TaskResult run(TaskTime now, TargetOf&& targetOf) {
         if (left_ == 0) {
-            // A new pass: those dirty now; later ones wait for the next pass, which is not before
-            // the interval is over.
+            // A new pass: the vBuckets that are dirty now; later ones wait for the next pass, which
+            // does not start before the interval is over.
             if (now < nextPass_) {
                 return dirty_.size() == 0 ? TaskResult::untilWoken()
                                           : TaskResult::after(nextPass_ - now);
@@ -123,7 +125,7 @@ class BasicFlusher {
         return dirty_.size() == 0 ? TaskResult::untilWoken() : TaskResult::after(config_.interval);
     }
 
-    /// Flushes everything now, without pauses. False when a write failed.
+    /// Flushes everything now, without pauses. Returns false if a write failed.
     template <class TargetOf>
     bool flushAll(TargetOf&& targetOf) {
         for (size_t count = dirty_.size(); count != 0; count = dirty_.size()) {
@@ -139,12 +141,12 @@ class BasicFlusher {
     KVStore& store() { return store_; }
 
   private:
-    /// A write with so much does not get longer: it would save little more, and keep memory, and
-    /// the vBuckets' flush locks, for longer.
+    /// A write of this size does not get longer: that would save little more, and hold memory and
+    /// the vBuckets' flush locks for longer.
     static constexpr size_t kEnoughBytes = size_t{1} << 20;
     static constexpr size_t kEnoughVBuckets = 32;
 
-    /// What one vBucket has in a write.
+    /// One vBucket's part of a write.
     struct Part {
         Part(FlushTarget& of, std::unique_lock<std::mutex> held)
             : target(of), lock(std::move(held)) {}
@@ -156,16 +158,17 @@ class BasicFlusher {
         bool stateChanged{false};
         std::optional<BasicFlushTransaction<Options>> transaction;
     };
-    /// What one write is to store: vBuckets, each once.
+    /// The vBuckets of one write, each once.
     struct Group {
         std::list<Part> parts;
         size_t bytes{0};
-        std::optional<std::string> broken;  ///< why it cannot be stored
+        std::optional<std::string> broken;  ///< the reason why it cannot be stored
     };
 
-    /// Flushes the `count` vBuckets that have been dirty longest; `count` is at most how many there
-    /// are, for a vBucket that becomes dirty meanwhile must not be met twice. False when something
-    /// could not be stored: when the store refused it, the rest stays for the next time.
+    /// Flushes the `count` vBuckets that have been dirty longest. `count` is at most the number of
+    /// dirty ones, because a vBucket that becomes dirty during the call must not be met twice.
+    /// Returns false if something could not be stored; if the store refused it, the rest stays for
+    /// the next time.
     template <class TargetOf>
     bool flushOldest(size_t count, TargetOf&& targetOf) {
         bool good = true;
@@ -181,7 +184,8 @@ class BasicFlusher {
             FlushTarget& target = targetOf(vbid);
             auto lock = target.tryLockForFlush();
             if (!lock.owns_lock()) {
-                // Somebody resets or purges it, which takes a while: the others do not wait for it.
+                // Another thread resets or purges it, which takes a while: the others do not wait
+                // for it.
                 refused = !store(group, settle);
                 lock = target.lockForFlush();
             }
@@ -198,7 +202,7 @@ class BasicFlusher {
         return good;
     }
 
-    /// Stores what the vBucket has with a write of its own.
+    /// Stores the dirty items of the vBucket with a separate write.
     FlushResult flushAlone(FlushTarget& target, std::unique_lock<std::mutex> lock) {
         Group group;
         if (const auto result = take(target, std::move(lock), group)) {
@@ -209,7 +213,8 @@ class BasicFlusher {
         return stored;
     }
 
-    /// Adds what the vBucket has to the group; an answer when there is nothing to add.
+    /// Adds the dirty items of the vBucket to the group; returns a result if there is nothing to
+    /// add.
     std::optional<FlushResult> take(FlushTarget& target, std::unique_lock<std::mutex> lock,
                                     Group& group) {
         Part* part = nullptr;
@@ -225,8 +230,8 @@ class BasicFlusher {
             part->taken = part->batch.items.size();
             part->stateChanged = target.takeStateChange();
             part->state = target.stateToPersist();
-        } catch (const std::bad_alloc&) {
-            logFlushFailure(target.vbid(), 1, 0, "no memory");
+        } catch (const std::exception& error) {  // out of memory, or a store that cannot be read
+            logFlushFailure(target.vbid(), 1, 0, error.what());
             if (part != nullptr) {
                 fail(*part);
                 group.parts.pop_back();
@@ -255,11 +260,14 @@ class BasicFlusher {
         return std::nullopt;
     }
 
-    /// Gives the store everything of a part; bytes, roughly.
+    /// Passes everything of a part to the store; returns the approximate bytes.
     size_t request(Part& part) {
         std::vector<ItemPtr>& items = part.batch.items;
         const size_t duplicates = dropOlderVersions(items);
         stats_.duplicates.fetch_add(duplicates, std::memory_order_relaxed);
+        if (items.size() > 1 && options::mutated(options::Mutation::LostLastOfBatch, 20)) {
+            items.pop_back();
+        }
         const size_t bytes = transactionBytes(items);
         auto& transaction = part.transaction.emplace(
                 store_, std::make_unique<PersistenceContext>(part.target, stats_), bytes);
@@ -278,16 +286,16 @@ class BasicFlusher {
         return bytes;
     }
 
-    /// Stores the group, which is empty then, and tells of each vBucket of it what became of it.
-    /// False when the store refused to write.
-    template <class Told>
-    bool store(Group& group, Told&& told) {
+    /// Stores the group, which is empty then, and reports the outcome for each of its vBuckets.
+    /// Returns false if the store refused to write.
+    template <class Report>
+    bool store(Group& group, Report&& report) {
         if (group.parts.empty()) {
             return true;
         }
         std::list<Part> others;
         if (group.broken) {
-            // By its last vBucket, after which nothing was added.
+            // Caused by its last vBucket, after which nothing was added.
             others.splice(others.end(), group.parts, group.parts.begin(),
                           std::prev(group.parts.end()));
         }
@@ -300,9 +308,9 @@ class BasicFlusher {
                 fail(part);
                 failedItems += part.taken;
             }
-            told(part.target.vbid(), !done             ? FlushResult::Failed
-                                     : part.batch.more ? FlushResult::MoreLeft
-                                                       : FlushResult::Flushed);
+            report(part.target.vbid(), !done             ? FlushResult::Failed
+                                       : part.batch.more ? FlushResult::MoreLeft
+                                                         : FlushResult::Flushed);
         }
         if (failedItems != 0) {
             logFlushFailure(group.parts.front().target.vbid(), group.parts.size(), failedItems,
@@ -310,24 +318,24 @@ class BasicFlusher {
         }
         const bool refused = !stored && !group.broken;
         group = Group();
-        storeApart(others, told);
+        storeApart(others, report);
         return !refused;
     }
 
-    /// Stores vBuckets whose write was broken by another, each with a write of its own: or one that
-    /// never can be stored would keep them from the disk for ever.
-    template <class Told>
-    void storeApart(std::list<Part>& parts, Told&& told) {
+    /// Stores vBuckets whose write another one broke, each with a separate write: otherwise one
+    /// that can never be stored would keep them from the disk indefinitely.
+    template <class Report>
+    void storeApart(std::list<Part>& parts, Report&& report) {
         while (!parts.empty()) {
             FlushTarget& target = parts.front().target;
             auto lock = std::move(parts.front().lock);
             giveBack(parts.front());
             parts.pop_front();
-            told(target.vbid(), flushAlone(target, std::move(lock)));
+            report(target.vbid(), flushAlone(target, std::move(lock)));
         }
     }
 
-    /// True when the store has stored the group; else `why`.
+    /// Returns true if the store has stored the group; otherwise sets `why`.
     bool commit(const Group& group, std::string& why) {
         if (group.broken) {
             why = *group.broken;
@@ -340,13 +348,13 @@ class BasicFlusher {
         } catch (const StoreError& error) {
             why = error.what();
         } catch (const std::bad_alloc&) {
-            why = "no memory";  // it may even be stored: storing it again changes nothing
+            why = "no memory";  // it may even be stored; storing it again changes nothing
         }
         return false;
     }
 
-    /// Tells the requests, if the store was asked at all, and the vBucket. False when its items are
-    /// to be stored, perhaps again.
+    /// Reports to the requests, if they reached the store, and to the vBucket. Returns false if its
+    /// items are still to be stored, perhaps again.
     bool settled(Part& part, bool stored, bool asked) {
         try {
             if (asked) {
@@ -370,19 +378,20 @@ class BasicFlusher {
         giveBack(part);
     }
 
-    /// What the part has is dirty again.
+    /// Makes the items of the part dirty again.
     void giveBack(Part& part) { part.target.persistFailed(); }
 
     FlushResult flushState(FlushTarget& target, const PersistedVbState& state) {
         bool stored = false;
+        std::string why = "the store refused its state";
         try {
             stored = store_.saveVbState(target.vbid(), state);
-        } catch (const std::bad_alloc&) {
-            stored = false;  // it may even be stored: storing it again changes nothing
+        } catch (const std::exception& error) {
+            why = error.what();  // it may even be stored; storing it again changes nothing
         }
         if (!stored) {
             stats_.failedFlushes.fetch_add(1, std::memory_order_relaxed);
-            logFlushFailure(target.vbid(), 1, 0, "state not stored");
+            logFlushFailure(target.vbid(), 1, 0, why);
             return FlushResult::Failed;
         }
         target.stateChangeStored();

@@ -58,7 +58,7 @@ TEST_F(FlusherTaskTest, APassIsNotBegunBeforeItsTime) {
     EXPECT_EQ(targets_[0]->queue.size(), 0U);
 }
 
-TEST_F(FlusherTaskTest, APartOfAWriteHasAtMostSoManyBytesAndTheRestComesInTheNextPass) {
+TEST_F(FlusherTaskTest, APartOfAWriteHasALimitOfBytesAndTheRestComesInTheNextPass) {
     ScriptedTarget target{Vbid{0}};
     Flusher flusher{store_, 1, {.batchBytes = 2500, .interval = 20ms}};
     for (int i = 0; i < 5; ++i) {
@@ -86,7 +86,7 @@ TEST_F(FlusherTaskTest, ManyVBucketsTakeSeveralRunsOfOnePass) {
     EXPECT_EQ(targets_[4]->queue.size(), 0U);
 }
 
-TEST_F(FlusherTaskTest, AFailureWaitsAndForgetsNobody) {
+TEST_F(FlusherTaskTest, AFailureIsRetriedLaterWithoutForgettingAVBucket) {
     for (uint16_t id = 0; id < 3; ++id) {
         write(id);
     }
@@ -99,7 +99,7 @@ TEST_F(FlusherTaskTest, AFailureWaitsAndForgetsNobody) {
     EXPECT_EQ(flusher_.dirtyVBuckets(), 0U);
 }
 
-TEST_F(FlusherTaskTest, WhatTheBatchLimitLeftComesNext) {
+TEST_F(FlusherTaskTest, TheRestAfterTheBatchLimitComesNext) {
     for (int i = 0; i < 5; ++i) {
         write(3);
     }
@@ -111,6 +111,16 @@ TEST_F(FlusherTaskTest, WhatTheBatchLimitLeftComesNext) {
 }
 
 /// A run that takes more vBuckets than there are.
+TEST_F(FlusherTaskTest, AVBucketWhoseStoreThrowsIsTriedAgain) {
+    write(0);
+    targets_[0]->throwAtPrepare = 1;
+    run(0s);
+    EXPECT_EQ(flusher_.dirtyVBuckets(), 1U);
+    run(1s);
+    EXPECT_EQ(flusher_.dirtyVBuckets(), 0U);
+    EXPECT_EQ(store_.docs.size(), 1U);
+}
+
 class FlusherGroupTest : public FlusherTaskTest {
   protected:
     FlusherGroupTest() {
@@ -158,7 +168,7 @@ TEST_F(FlusherGroupTest, ARefusedWriteLeavesAllOfItsVBucketsDirty) {
     EXPECT_EQ(flusher_.dirtyVBuckets(), 0U);
 }
 
-TEST_F(FlusherGroupTest, AReadErrorIsTheErrorOfItsVBucketAlone) {
+TEST_F(FlusherGroupTest, AReadErrorAffectsOnlyItsVBucket) {
     store_.throwAtPut = 2;
     EXPECT_FALSE(flush());
     EXPECT_EQ(store_.abandoned, 1);
@@ -173,7 +183,7 @@ TEST_F(FlusherGroupTest, AReadErrorIsTheErrorOfItsVBucketAlone) {
     EXPECT_EQ(store_.commits, 3);
 }
 
-TEST_F(FlusherGroupTest, VBucketsThatCannotBeReadKeepNobodyFromTheDisk) {
+TEST_F(FlusherGroupTest, UnreadableVBucketsDoNotKeepOthersFromTheDisk) {
     store_.unreadable = {0, 1, 3};
     targets_[2]->stateChange = true;
     for (int i = 0; i < 3; ++i) {
@@ -194,7 +204,7 @@ TEST_F(FlusherGroupTest, AWriteThatIsLargeEnoughGetsNoLonger) {
     EXPECT_EQ(store_.docs.size(), 5U);
 }
 
-TEST_F(FlusherGroupTest, AWriteHasAtMostSoManyVBuckets) {
+TEST_F(FlusherGroupTest, AWriteHasALimitedNumberOfVBuckets) {
     std::vector<std::unique_ptr<ScriptedTarget>> targets;
     Flusher flusher(store_, 100, {.vbucketsPerRun = 100});
     for (uint16_t id = 0; id < 100; ++id) {
@@ -208,7 +218,7 @@ TEST_F(FlusherGroupTest, AWriteHasAtMostSoManyVBuckets) {
     EXPECT_EQ(store_.docs.size(), 100U);
 }
 
-TEST_F(FlusherGroupTest, NobodyWaitsForAVBucketThatWaitsForAnother) {
+TEST_F(FlusherGroupTest, VBucketsDoNotWaitForABlockedOne) {
     targets_[2]->onWait = [this] {
         EXPECT_EQ(store_.commits, 1) << "what was taken before is stored";
         EXPECT_TRUE(targets_[0]->lockForFlush().owns_lock());
@@ -219,7 +229,7 @@ TEST_F(FlusherGroupTest, NobodyWaitsForAVBucketThatWaitsForAnother) {
     EXPECT_EQ(store_.docs.size(), 4U);
 }
 
-TEST_F(FlusherGroupTest, WhatComesWhileAWriteIsMadeIsStoredByTheNext) {
+TEST_F(FlusherGroupTest, AMutationDuringAWriteIsStoredByTheNext) {
     store_.onCommit = [this] {
         if (store_.commits == 1) {
             targets_[0]->add("later");

@@ -1,4 +1,4 @@
-// One vBucket's flush against a store in memory, for every choice of the flush switches: the same
+// One vBucket's flush to a store in memory, for every combination of the flush switches: the same
 // documents, the same callbacks.
 #include "persistence/flusher.h"
 
@@ -83,7 +83,7 @@ TYPED_TEST(FlusherTest, OnlyACommitOfWholeSnapshotsIsARollbackPoint) {
     EXPECT_THAT(flush(), ElementsAre(Seqno{1}, Seqno{3}));
 }
 
-TYPED_TEST(FlusherTest, TellsInsertsUpdatesAndDeletionsApart) {
+TYPED_TEST(FlusherTest, DistinguishesInsertsUpdatesAndDeletions) {
     const auto flush = [this] {
         ASSERT_EQ(this->flusher_.flushVBucket(this->target_), FlushResult::Flushed);
     };
@@ -104,7 +104,7 @@ TYPED_TEST(FlusherTest, TellsInsertsUpdatesAndDeletionsApart) {
     EXPECT_EQ(stats.persisted, 6U);
 }
 
-TYPED_TEST(FlusherTest, ARefusedCommitTellsEveryRequestAndKeepsEverything) {
+TYPED_TEST(FlusherTest, ARefusedCommitReportsEveryRequestAndKeepsEverything) {
     this->target_.add("a");
     this->target_.add("b", ItemOp::Deletion);
     this->target_.stateChange = true;
@@ -131,8 +131,20 @@ TYPED_TEST(FlusherTest, AReadErrorDropsTheTransaction) {
     EXPECT_EQ(this->store_.docs.size(), 2U);
 }
 
+TYPED_TEST(FlusherTest, AStoreThatThrowsFailsTheFlushAndNothingElse) {
+    this->target_.stateChange = true;
+    this->store_.throwAtState = 1;
+    EXPECT_EQ(this->flusher_.flushVBucket(this->target_), FlushResult::Failed);
+    EXPECT_TRUE(this->target_.stateChange);
+    this->target_.throwAtPrepare = 1;
+    EXPECT_EQ(this->flusher_.flushVBucket(this->target_), FlushResult::Failed);
+    EXPECT_EQ(this->flusher_.flushVBucket(this->target_), FlushResult::Flushed);
+    EXPECT_EQ(this->store_.states.size(), 1U);
+}
+
 TYPED_TEST(FlusherTest, TheItemsLiveUntilTheirCallbacks) {
-    // The batch may be freed before the commit; the requests must keep what the callbacks need.
+    // The batch may be freed before the commit; the requests must keep the items that the callbacks
+    // need.
     this->target_.add("only");
     this->store_.onCommit = [this] { this->target_.queue.clear(); };
     EXPECT_EQ(this->flusher_.flushVBucket(this->target_), FlushResult::Flushed);
@@ -150,8 +162,7 @@ TYPED_TEST(FlusherTest, AStateChangeAloneIsStored) {
     EXPECT_EQ(this->flusher_.flushVBucket(this->target_), FlushResult::Nothing);
 }
 
-/// The same random history through every choice gives this one set of documents (compared with a
-/// model).
+/// The same random history gives the same documents with every combination (compared with a model).
 TYPED_TEST(FlusherTest, RandomHistoriesMatchAModel) {
     std::mt19937 random(7);
     const auto pick = [&](uint32_t below) {
@@ -191,7 +202,7 @@ TYPED_TEST(FlusherTest, RandomHistoriesMatchAModel) {
     EXPECT_EQ(this->flusher_.stats().deletes, deletes);
 }
 
-/// Both ways, for few items and for many: the newest of each key stays, whatever the order.
+/// Both ways, for few items and for many: the newest version of each key stays, in any order.
 TEST(DropOlderVersionsTest, KeepsTheNewestOfEachKey) {
     std::mt19937 random(5);
     for (const size_t count : {0U, 1U, 2U, 100U, 1023U, 1024U, 1025U, 3000U}) {
@@ -229,7 +240,8 @@ TEST(FlushPolicyTest, TheSelectedPoliciesAreTheBuildsSwitches) {
     EXPECT_TRUE((std::is_same_v<Flusher::Options::Ids, options::SelectedFlushIds>));
     EXPECT_TRUE((std::is_same_v<Flusher::Options::Free, options::SelectedFlushFree>));
     EXPECT_TRUE((std::is_same_v<Flusher::Options::Dedup, options::SelectedFlushDedup>));
-    // What the callback switch is about: a request is an item, or an item and a function object.
+    // The difference that the callback switch makes: a request is an item, or an item and a
+    // function object.
     EXPECT_EQ(sizeof(TransactionCallback::Request), sizeof(ItemPtr));
     EXPECT_EQ(sizeof(ItemCallback::Request),
               sizeof(ItemPtr) + sizeof(std::function<void()>) + sizeof(size_t));

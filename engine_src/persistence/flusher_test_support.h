@@ -1,4 +1,4 @@
-// What the flusher's tests share: a store in memory, and a vBucket whose queue is a vector.
+// Shared by the flusher's tests: a store in memory, and a vBucket whose queue is a vector.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace kv::testing_support {
 
-/// What the flusher needs of a store, with the transaction made visible.
+/// The functions of a store that the flusher needs, with a visible transaction.
 class MemoryStore final : public KVStore {
   public:
     void begin(Vbid, size_t) override {}
@@ -51,6 +51,9 @@ class MemoryStore final : public KVStore {
     }
     bool sync() override { return true; }
     bool saveVbState(Vbid, const PersistedVbState& state) override {
+        if (throwAtState > 0 && --throwAtState == 0) {
+            throw StoreError("write error");
+        }
         if (failCommits > 0) {
             --failCommits;
             return false;
@@ -76,12 +79,15 @@ class MemoryStore final : public KVStore {
     std::function<void()> onCommit;
     int failCommits{0};
     int throwAtPut{0};
+    int throwAtState{0};
     std::set<uint16_t> unreadable;  ///< vBuckets whose keys cannot be looked up
     int abandoned{0};
     int commits{0};
 
   protected:
-    bool read(Vbid, std::string_view, std::string&, StoredDoc&) override { return false; }
+    Lookup read(Vbid, std::string_view, Reads, std::string&, StoredDoc&) override {
+        return Lookup::Missing;
+    }
 
   private:
     std::map<std::string, std::pair<Seqno, bool>> batch_;
@@ -101,6 +107,12 @@ class ScriptedTarget final : public FlushTarget {
     }
     std::unique_lock<std::mutex> tryLockForFlush() override {
         return onWait ? std::unique_lock<std::mutex>() : lockForFlush();
+    }
+    bool prepare(KVStore&) override {
+        if (throwAtPrepare > 0 && --throwAtPrepare == 0) {
+            throw StoreError("read error");
+        }
+        return true;
     }
     FlushBatch takeItemsToPersist(size_t limit, size_t limitBytes) override {
         FlushBatch batch;
@@ -145,12 +157,13 @@ class ScriptedTarget final : public FlushTarget {
                                      Blob::create(value)));
     }
 
-    std::function<void()> onWait;  ///< somebody has the lock, and gives it up after this
+    std::function<void()> onWait;  ///< another thread has the lock and releases it after this call
     std::vector<ItemPtr> queue;
     std::vector<std::string> log;
     PersistedVbState stored;
     bool stateChange{false};
-    std::optional<Seqno> snapshotEnd;  ///< where the snapshot ends, if not with what is queued
+    int throwAtPrepare{0};
+    std::optional<Seqno> snapshotEnd;  ///< the end of the snapshot, if it is not that of the queue
     uint64_t high{0};
 
   private:

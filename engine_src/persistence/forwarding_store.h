@@ -1,5 +1,5 @@
-// ForwardingStore: a KVStore that hands every call to a real one. Base of the tests' stores, which
-// override what they are about.
+// ForwardingStore: a KVStore that forwards every call to a real one. Base of the tests' stores,
+// which override the functions that they test.
 #pragma once
 
 #include <memory>
@@ -20,6 +20,7 @@ class ForwardingStore : public KVStore {
     bool commit() override { return real_->commit(); }
     void abandon() override { real_->abandon(); }
     bool sync() override { return real_->sync(); }
+    bool emptyLog() override { return real_->emptyLog(); }
     bool saveVbState(Vbid vbid, const PersistedVbState& state) override {
         return real_->saveVbState(vbid, state);
     }
@@ -40,19 +41,18 @@ class ForwardingStore : public KVStore {
     }
     size_t countLive(Vbid vbid) override { return real_->countLive(vbid); }
     KVStoreStats stats() override { return real_->stats(); }
+    FileBytes fileBytes() override { return real_->fileBytes(); }
 
   protected:
-    bool read(Vbid vbid, std::string_view key, std::string& buffer, StoredDoc& doc) override {
-        bool found = false;
-        real_->get(vbid, key, [&](const StoredDoc& stored) {
-            found = true;
+    Lookup read(Vbid vbid, std::string_view key, Reads reads, std::string& buffer,
+                StoredDoc& doc) override {
+        return real_->look(vbid, key, reads, [&](const StoredDoc& stored) {
             buffer.assign(stored.key);
             buffer.append(stored.value);
             doc = stored;
             doc.key = std::string_view(buffer).substr(0, stored.key.size());
             doc.value = std::string_view(buffer).substr(stored.key.size());
         });
-        return found;
     }
 
   private:

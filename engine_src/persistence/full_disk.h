@@ -1,5 +1,5 @@
-// FullDisk: the operating system's files, as RocksDB sees them, on a disk that has no room when
-// told so. For tests of what a store's own write errors must not lose.
+// FullDisk: the operating system's files, as RocksDB sees them, on a disk that is full on request.
+// For tests of data that a store's own write errors must not lose.
 #pragma once
 
 #include <rocksdb/env.h>
@@ -50,10 +50,10 @@ class FullDisk final : public rocksdb::EnvWrapper {
       private:
         [[nodiscard]] rocksdb::Status refusal() const {
             if (disk_.broken) {
-                return rocksdb::Status::IOError("broken, says the test");
+                return rocksdb::Status::IOError("broken by the test");
             }
             if (disk_.full || (isTable_ && disk_.fullForTables)) {
-                return rocksdb::Status::NoSpace("full, says the test");
+                return rocksdb::Status::NoSpace("full by the test");
             }
             return rocksdb::Status::OK();
         }

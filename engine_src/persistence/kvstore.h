@@ -1,15 +1,16 @@
 // KVStore: the documents and states of the vBuckets of one shard, on disk.
 //
 // A transaction: begin, any number of puts (each key once), end. commit() stores all transactions
-// that have ended, each of another vBucket, with one write: everything of them, the vBuckets'
-// states included, is stored or nothing is. What commit() has answered true for survives the death
-// of the process; it survives the loss of power only when the store syncs (see the store's config).
+// that have ended, each of another vBucket, with one write: everything of them, including the
+// vBuckets' states, is stored, or nothing. Data for which commit() has returned true survives the
+// death of the process; it survives the loss of power only if the store syncs (see the store's
+// config).
 //
-// Thread rules: one thread writes at a time (the shard's flusher); readers may run on other threads
-// at the same time and see whole transactions only. Errors: a write error is commit() == false, the
-// store stays usable and the transaction is gone; a read error (corruption, I/O) throws StoreError,
-// for it must never look like a missing document. Memory: what the store allocates for itself is
-// charged to no bucket.
+// Threads: one thread writes at a time (the shard's flusher); readers may run on other threads at
+// the same time and see only whole transactions. Errors: after a write error commit() returns
+// false, the store stays usable and the transaction is gone; a read error (corruption, I/O) throws
+// StoreError, because it must never look like a missing document. Memory: the store's own
+// allocations are charged to no bucket.
 #pragma once
 
 #include <memory>
@@ -44,8 +45,8 @@ class SeqnoScan {
         const NonBucketGuard guard;
         ::operator delete(memory, size);
     }
-    /// The next document (tombstones included), or false at the end. The views live until the next
-    /// call.
+    /// Reads the next document (including tombstones); returns false at the end. The views are
+    /// valid until the next call.
     virtual bool next(StoredDoc& doc) = 0;
     /// The vBucket's state in the same snapshot.
     [[nodiscard]] virtual const PersistedVbState& state() const = 0;
@@ -58,16 +59,17 @@ class KVStore {
     KVStore& operator=(const KVStore&) = delete;
     virtual ~KVStore() = default;
 
-    /// Opens a transaction. `bytesHint`: bytes of keys and values to come, to reserve once; 0 when
+    /// Opens a transaction. `bytesHint`: bytes of keys and values to come, to reserve once; 0 if
     /// unknown.
     virtual void begin(Vbid vbid, size_t bytesHint) = 0;
-    /// Which items will be put, in this order: the store may look for their older versions in one
-    /// go. They stay until the last of them is put. A hint: other puts are as good.
+    /// Announces the items that will be put, in this order: the store may look up their older
+    /// versions together. They must exist until the last of them is put. Only a hint: other puts
+    /// are allowed.
     virtual void expect(std::span<const ItemPtr> /*items*/) {}
     /// Adds a mutation or deletion to the transaction; the store keeps no reference to the item.
-    /// Answers whether the key was a live document before the transaction.
+    /// Returns whether the key was a live document before the transaction.
     virtual bool put(const Item& item) = 0;
-    /// Nothing more comes for this vBucket but its state: commit() is to store the transaction.
+    /// Announces that only this vBucket's state is missing: commit() stores the transaction.
     virtual void end(const PersistedVbState& state) = 0;
     /// Stores the transactions that have ended.
     virtual bool commit() = 0;
@@ -77,53 +79,77 @@ class KVStore {
         end(state);
         return commit();
     }
-    /// Everything that was stored before the call survives the loss of power from now on. False on
+    /// Makes everything that was stored before the call survive the loss of power. Returns false on
     /// a write error. Any thread.
     virtual bool sync() = 0;
+    /// Moves everything stored from the log, where a damaged byte loses all that follows it, to
+    /// files in which it loses one block. Returns false on a write error; then the data stays in
+    /// the log.
+    virtual bool emptyLog() { return true; }
 
-    /// Stores a vBucket's state alone. False on a write error.
+    /// Stores only a vBucket's state. Returns false on a write error.
     virtual bool saveVbState(Vbid vbid, const PersistedVbState& state) = 0;
     [[nodiscard]] virtual std::optional<PersistedVbState> loadVbState(Vbid vbid) = 0;
     [[nodiscard]] virtual std::vector<Vbid> listPersistedVbuckets() = 0;
-    /// Removes the vBucket's documents, with the same write that makes `left` its state: who finds
-    /// no state takes the vBucket for a new one. False on a write error.
+    /// Removes the vBucket's documents, with the same write that makes `left` its state: a reader
+    /// that finds no state takes the vBucket for a new one. Returns false on a write error.
     virtual bool delVBucket(Vbid vbid, const PersistedVbState& left) = 0;
 
-    /// Calls `visit` with the document of `key` (a tombstone too); false when there is none.
+    /// Whether a lookup may wait for the disk.
+    enum class Reads : uint8_t { Disk, MemoryOnly };
+    enum class Lookup : uint8_t {
+        Found,
+        Missing,
+        NotInMemory,  ///< the disk would have to be read
+    };
+    /// Calls `visit` with the document of `key` (also a tombstone), if there is one.
     template <class Visit>
-    bool get(Vbid vbid, std::string_view key, Visit&& visit) {
+    Lookup look(Vbid vbid, std::string_view key, Reads reads, Visit&& visit) {
         BucketMemory* const caller = BucketMemoryGuard::current();
         const NonBucketGuard guard;
         std::string buffer;
         StoredDoc doc;
-        if (!read(vbid, key, buffer, doc)) {
-            return false;
+        const Lookup found = read(vbid, key, reads, buffer, doc);
+        if (found == Lookup::Found) {
+            const BucketMemoryGuard callerAgain(caller);
+            visit(static_cast<const StoredDoc&>(doc));
         }
-        const BucketMemoryGuard callerAgain(caller);
-        visit(static_cast<const StoredDoc&>(doc));
-        return true;
+        return found;
     }
-    /// Documents with from <= seqno <= to. Null when the vBucket has no state stored.
+    /// As look(), from disk; returns false if there is none.
+    template <class Visit>
+    bool get(Vbid vbid, std::string_view key, Visit&& visit) {
+        return look(vbid, key, Reads::Disk, std::forward<Visit>(visit)) == Lookup::Found;
+    }
+    /// Returns a scan of the documents with from <= seqno <= to. Null if the vBucket has no stored
+    /// state.
     [[nodiscard]] virtual std::unique_ptr<SeqnoScan> openSeqnoScan(Vbid vbid, Seqno from,
                                                                    Seqno to) = 0;
     /// Goes back to the last rollback point that is not above `seqno`: removes every document above
-    /// it and makes it the high seqno. False, with nothing changed, when there is none, when one of
-    /// those documents had replaced an older version, which is gone, or was a tombstone that has
-    /// been removed, when there are too many of them for one write (the caller then starts the
-    /// vBucket over), or on a write error.
+    /// it and makes it the high seqno. Returns false without any change if there is no such point;
+    /// if one of those documents had replaced an older version, which is gone, or was a tombstone
+    /// that has been removed; if they are too many for one write (the caller then starts the
+    /// vBucket over); or on a write error.
     virtual bool rollback(Vbid vbid, Seqno seqno) = 0;
     /// Removes tombstones, by key and seqno, each its key's only version, and stores the state. No
-    /// transaction of the vBucket is open. False on a write error.
+    /// transaction of the vBucket may be open. Returns false on a write error.
     virtual bool removeTombstones(Vbid vbid,
                                   const std::vector<std::pair<std::string, Seqno>>& tombstones,
                                   const PersistedVbState& state) = 0;
-    /// Live documents of the vBucket. Counts: O(documents).
+    /// Returns the number of live documents of the vBucket. Counts them: O(documents).
     [[nodiscard]] virtual size_t countLive(Vbid vbid) = 0;
     [[nodiscard]] virtual KVStoreStats stats() = 0;
+    /// Files of documents: those of the latest state, and those that only open scans still need.
+    struct FileBytes {
+        size_t current{0};
+        size_t replaced{0};
+    };
+    [[nodiscard]] virtual FileBytes fileBytes() { return {}; }
 
   protected:
     /// Fills `doc` with views into `buffer`.
-    virtual bool read(Vbid vbid, std::string_view key, std::string& buffer, StoredDoc& doc) = 0;
+    virtual Lookup read(Vbid vbid, std::string_view key, Reads reads, std::string& buffer,
+                        StoredDoc& doc) = 0;
 };
 
 }  // namespace kv

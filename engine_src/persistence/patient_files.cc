@@ -24,7 +24,7 @@ struct Patience {
     std::atomic<bool> wasNeeded{false};
 
     IOStatus mark(IOStatus status) {
-        // RocksDB gets over a full disk by itself.
+        // RocksDB recovers from a full disk by itself.
         if (status.IsIOError() && !status.IsNoSpace()) {
             wasNeeded = true;
             status.SetRetryable(!isOver);

@@ -1,9 +1,9 @@
-// PatientFiles: files whose write errors RocksDB tries to get over.
+// PatientFiles: files whose write errors RocksDB tries to recover from.
 //
-// By itself it takes a failed write of its log for final: after one EIO, though it may pass (a
-// network disk, a controller's reset), every later write is refused until the process is started
-// again, and all that waits in memory is lost with it. An error that the files call retryable makes
-// it write what it has in memory to new files, every second until that succeeds.
+// By itself it treats a failed write of its log as final: after one EIO, although it may be
+// temporary (a network disk, a controller's reset), every later write is refused until the process
+// is restarted, and everything that waits in memory is lost with it. An error that the files call
+// retryable makes it write its memory to new files, every second until that succeeds.
 #pragma once
 
 #include <memory>
@@ -25,8 +25,8 @@ class PatientFiles {
     ~PatientFiles();
 
     [[nodiscard]] rocksdb::Env* env() const { return env_.get(); }
-    /// Errors are final from now on; true when there was one that was not. RocksDB 7 does not end
-    /// while it tries to get over one: it must have given up before it is closed.
+    /// Errors are final from now on; returns true if there was one that was not. RocksDB 7 does not
+    /// end while it tries to recover: it must have given up before it is closed.
     bool giveUp();
 
   private:

@@ -1,8 +1,8 @@
 // PowerCutStore: a KVStore whose unsynced commits are lost when the power is cut, around a real one
-// that has its files in a directory. For tests of what may be promised of a store.
+// that has its files in a directory. For tests of a store's guarantees.
 //
-// sync() copies the directory, for what the disk has; PowerCut::strike(), with no store open, puts
-// the copies back. One thread.
+// sync() copies the directory as the disk's content; PowerCut::strike(), with no store open,
+// restores the copies. Threads: one.
 #pragma once
 
 #include <filesystem>
@@ -19,7 +19,7 @@ namespace kv {
 /// The power of all stores that were made with it.
 class PowerCut {
   public:
-    /// The disk has what is in the directory.
+    /// Records that the disk has the content of the directory.
     void synced(const std::string& path) {
         paths_.insert(path);
         while (!copied(path)) {
@@ -35,7 +35,7 @@ class PowerCut {
     int syncs{0};
 
   private:
-    /// False when a file went away meanwhile: a store removes its obsolete files in the background.
+    /// Returns false if a file disappeared: a store removes its obsolete files in the background.
     static bool copied(const std::string& path) {
         std::error_code error;
         std::filesystem::remove_all(copyOf(path));
@@ -53,7 +53,7 @@ class PowerCutStore final : public ForwardingStore {
   public:
     PowerCutStore(std::unique_ptr<KVStore> real, std::string path, PowerCut& power)
         : ForwardingStore(std::move(real)), path_(std::move(path)), power_(power) {
-        power_.synced(path_);  // what an earlier power cut left is on the disk
+        power_.synced(path_);  // data that an earlier power cut left is on disk
     }
 
     bool sync() override {

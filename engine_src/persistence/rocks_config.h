@@ -1,4 +1,4 @@
-// What a RocksStore is made with.
+// The settings of a RocksStore.
 #pragma once
 
 #include <cstddef>
@@ -19,6 +19,12 @@ struct RocksConfig {
     /// Bytes of the one write that a rollback is; a longer one is not made, and the vBucket starts
     /// over.
     size_t rollbackBytes{64u << 20};
+    bool mayCreate{true};  ///< if there is no store; false: StoreError
+    /// The last stop was clean, so the write-ahead log must be complete; otherwise StoreError.
+    /// Without this the readable part is taken, and the rest is cut off and logged.
+    bool needsWholeLog{false};
+    /// Continues even if a manifest is damaged or a log is missing.
+    bool acceptLoss{false};
     rocksdb::Env* env{nullptr};  ///< its files; nullptr: the operating system's. Outlives the store
 };
 

@@ -1,179 +1,41 @@
 #include "persistence/rocks_store.h"
 
-#include <rocksdb/cache.h>
 #include <rocksdb/db.h>
-#include <rocksdb/filter_policy.h>
-#include <rocksdb/memtablerep.h>
-#include <rocksdb/slice_transform.h>
 #include <rocksdb/snapshot.h>
-#include <rocksdb/table.h>
 #include <rocksdb/write_batch.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstring>
 #include <thread>
 #include <utility>
 
 #include "memory/bucket_memory.h"
+#include "options/mutation.h"
 #include "persistence/doc_codec.h"
 #include "persistence/patient_files.h"
+#include "persistence/rocks_scan.h"
+#include "persistence/rocks_status.h"
 
 namespace kv {
 
+using rocks::check;
+using rocks::slice;
+using rocks::view;
+
 namespace {
 
-rocksdb::Slice slice(std::string_view text) {
-    return {text.data(), text.size()};
-}
-template <size_t N>
-rocksdb::Slice slice(const std::array<char, N>& bytes) {
-    return {bytes.data(), N};
-}
-std::string_view view(const rocksdb::Slice& bytes) {
-    return {bytes.data(), bytes.size()};
-}
-
-void check(const rocksdb::Status& status, const char* what) {
-    if (!status.ok()) {
-        throw StoreError(std::string(what) + ": " + status.ToString());
-    }
-}
-
-rocksdb::CompressionType compressionOf(const std::string& name) {
-    if (name == "none") {
-        return rocksdb::kNoCompression;
-    }
-    if (name == "lz4") {
-        return rocksdb::kLZ4Compression;
-    }
-    if (name == "snappy") {
-        return rocksdb::kSnappyCompression;
-    }
-    if (name == "zstd") {
-        return rocksdb::kZSTD;
-    }
-    throw StoreError("rocksdb_compression=" + name + ": expected none, lz4, snappy or zstd");
-}
-
-/// Hash buckets of a memtable's index by vBucket.
-constexpr size_t kMemtableBuckets = 1024;
-/// Of the skip list of a vBucket, good for 4^12 entries. RocksDB's own default for these lists is
-/// 4, which makes them linear beyond some hundred entries.
-constexpr int32_t kSkipListHeight = 12;
-constexpr int32_t kSkipListBranching = 4;
-/// RocksDB looks every second whether it can go on.
+/// RocksDB checks every second whether it can continue.
 constexpr std::chrono::seconds kGivingUp{10};
 /// Room for the vBucket's state in a transaction's batch.
 constexpr size_t kStateBytes = 256;
-
-class RocksSeqnoScan final : public SeqnoScan {
-  public:
-    RocksSeqnoScan(rocksdb::DB& db, std::unique_ptr<rocksdb::ManagedSnapshot> snapshot,
-                   rocksdb::ColumnFamilyHandle* family, PersistedVbState state, Vbid vbid,
-                   Seqno from, Seqno to)
-        : snapshot_(std::move(snapshot)),
-          state_(std::move(state)),
-          end_(codec::seqnoKey(vbid, after(to))),
-          endSlice_(slice(end_)) {
-        rocksdb::ReadOptions options;
-        options.snapshot = snapshot_->snapshot();
-        options.iterate_upper_bound = &endSlice_;
-        options.fill_cache = false;
-        iterator_.reset(db.NewIterator(options, family));
-        iterator_->Seek(slice(codec::seqnoKey(vbid, from)));
-    }
-    RocksSeqnoScan(const RocksSeqnoScan&) = delete;
-    RocksSeqnoScan& operator=(const RocksSeqnoScan&) = delete;
-    ~RocksSeqnoScan() override {
-        const NonBucketGuard guard;
-        state_ = {};
-        iterator_.reset();
-        snapshot_.reset();
-    }
-
-    bool next(StoredDoc& doc) override {
-        const NonBucketGuard guard;
-        if (started_ && iterator_->Valid()) {
-            iterator_->Next();
-        }
-        started_ = true;
-        if (!iterator_->Valid()) {
-            check(iterator_->status(), "scan by seqno");
-            return false;
-        }
-        doc = codec::decodeDoc(codec::seqnoOf(view(iterator_->key())), view(iterator_->value()));
-        return true;
-    }
-    [[nodiscard]] const PersistedVbState& state() const override { return state_; }
-
-  private:
-    static Seqno after(Seqno to) { return to.get() == ~uint64_t{0} ? to : kv::next(to); }
-
-    std::unique_ptr<rocksdb::ManagedSnapshot> snapshot_;
-    PersistedVbState state_;
-    std::array<char, 10> end_;
-    rocksdb::Slice endSlice_;
-    std::unique_ptr<rocksdb::Iterator> iterator_;
-    bool started_{false};
-};
 
 }  // namespace
 
 RocksStore::RocksStore(const std::string& path, const RocksConfig& config) : config_(config) {
     const NonBucketGuard guard;
-    files_ = std::make_unique<PatientFiles>(config.env != nullptr ? *config.env
-                                                                  : *rocksdb::Env::Default());
-    rocksdb::DBOptions options;
-    options.env = files_->env();
-    options.create_if_missing = true;
-    options.create_missing_column_families = true;
-    options.db_write_buffer_size = config.writeBufferBytes;
-    options.max_total_wal_size = 4 * config.writeBufferBytes;
-    options.max_background_jobs = 2;
-    options.stats_dump_period_sec = 0;
-    options.info_log_level = rocksdb::WARN_LEVEL;
-    options.keep_log_file_num = 2;
-    options.max_open_files = 256;
-    options.enable_pipelined_write = false;
-    options.allow_concurrent_memtable_write = false;  // one writer
-
-    rocksdb::BlockBasedTableOptions table;
-    table.block_cache = rocksdb::NewLRUCache(config.blockCacheBytes, /*num_shard_bits=*/2);
-    table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(10));
-    table.cache_index_and_filter_blocks = true;
-
-    rocksdb::ColumnFamilyOptions keys;
-    keys.write_buffer_size = config.writeBufferBytes / 2;
-    keys.compression = compressionOf(config.compression);
-    keys.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
-    // One skip list per vBucket inside a memtable: shorter searches. Every reader of these two
-    // families stays within one vBucket, which is what this needs.
-    keys.prefix_extractor.reset(rocksdb::NewFixedPrefixTransform(sizeof(uint16_t)));
-    keys.memtable_factory.reset(rocksdb::NewHashSkipListRepFactory(
-            kMemtableBuckets, kSkipListHeight, kSkipListBranching));
-    rocksdb::ColumnFamilyOptions seqnos = keys;
-    // Most lookups of the key index are for recent or unknown keys: a bloom filter over the
-    // memtable answers the latter.
-    keys.memtable_prefix_bloom_size_ratio = 0.05;
-    keys.memtable_whole_key_filtering = true;
-    table.filter_policy.reset();  // the seqno index is read by position only
-    seqnos.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
-    rocksdb::ColumnFamilyOptions states;
-    states.write_buffer_size = config.writeBufferBytes / 8;
-    states.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));  // the same cache
-
-    rocksdb::DB* db = nullptr;
-    check(rocksdb::DB::Open(
-                  options, path,
-                  {{rocksdb::kDefaultColumnFamilyName, keys}, {"seqno", seqnos}, {"state", states}},
-                  &handles_, &db),
-          ("open the store in " + path).c_str());
-    db_.reset(db);
-    keys_ = handles_[0];
-    seqnos_ = handles_[1];
-    states_ = handles_[2];
+    checkFiles(path);
+    openDatabase(path);
 }
 
 RocksStore::~RocksStore() {
@@ -209,7 +71,7 @@ void RocksStore::begin(Vbid vbid, size_t bytesHint) {
     vbid_ = vbid;
     expect({});
     if (batch_ == nullptr) {
-        // Other transactions may follow: likely as much as the last time.
+        // Other transactions may follow: probably as much as last time.
         batch_ = std::make_unique<rocksdb::WriteBatch>(
                 std::max(bytesHint + kStateBytes, lastBytes_));
     }
@@ -291,11 +153,11 @@ void RocksStore::putState(rocksdb::WriteBatch& batch, Vbid vbid, const Persisted
 
 bool RocksStore::write(rocksdb::WriteBatch& batch) {
     rocksdb::WriteOptions options;
-    options.sync = config_.sync;
+    options.sync = config_.sync && !options::mutated(options::Mutation::MissingFsync);
     bytesWritten_.fetch_add(batch.GetDataSize(), std::memory_order_relaxed);
     if (const rocksdb::Status status = db_->Write(options, &batch); !status.ok()) {
         failedCommits_.fetch_add(1, std::memory_order_relaxed);
-        // After an I/O error RocksDB refuses writes until it has got over it, or is told to go on;
+        // After an I/O error RocksDB refuses writes until it has recovered or is asked to resume;
         // the caller retries the transaction.
         db_->Resume().PermitUncheckedError();
         return false;
@@ -323,10 +185,15 @@ void RocksStore::abandon() {
 
 bool RocksStore::sync() {
     const NonBucketGuard guard;
-    // Table files and the manifest are synced when they are written: the log is what is left.
+    // Table files and the manifest are synced when they are written, so only the log remains.
     const bool synced = db_->SyncWAL().ok();
     syncs_.fetch_add(synced ? 1U : 0U, std::memory_order_relaxed);
     return synced;
+}
+
+bool RocksStore::emptyLog() {
+    const NonBucketGuard guard;
+    return db_->Flush({}, handles_).ok();
 }
 
 bool RocksStore::saveVbState(Vbid vbid, const PersistedVbState& state) {
@@ -345,13 +212,13 @@ std::optional<PersistedVbState> RocksStore::loadVbState(Vbid vbid) {
         return std::nullopt;
     }
     check(status, "read a vBucket's state");
-    const BucketMemoryGuard callerAgain(caller);  // the result is the caller's
+    const BucketMemoryGuard callerAgain(caller);  // the result belongs to the caller
     return codec::decodeVbState(bytes);
 }
 
 std::vector<Vbid> RocksStore::listPersistedVbuckets() {
     std::vector<Vbid> result;
-    result.reserve(1024);  // before the guard: the result is the caller's
+    result.reserve(1024);  // before the guard: the result belongs to the caller
     const NonBucketGuard guard;
     const std::unique_ptr<rocksdb::Iterator> iterator(db_->NewIterator({}, states_));
     for (iterator->SeekToFirst(); iterator->Valid(); iterator->Next()) {
@@ -372,29 +239,37 @@ bool RocksStore::delVBucket(Vbid vbid, const PersistedVbState& left) {
     return write(batch);
 }
 
-bool RocksStore::read(Vbid vbid, std::string_view key, std::string& buffer, StoredDoc& doc) {
+KVStore::Lookup RocksStore::read(Vbid vbid, std::string_view key, Reads reads, std::string& buffer,
+                                 StoredDoc& doc) {
     const NonBucketGuard guard;
     // Both lookups in one snapshot: the document may move to another seqno in between.
     rocksdb::ManagedSnapshot snapshot(db_.get());
     rocksdb::ReadOptions options;
     options.snapshot = snapshot.snapshot();
+    options.read_tier = reads == Reads::Disk ? rocksdb::kReadAllTier : rocksdb::kBlockCacheTier;
     rocksdb::Status status = db_->Get(options, keys_, keyOf(vbid, key), &buffer);
     if (status.IsNotFound()) {
-        return false;
+        return Lookup::Missing;
+    }
+    if (status.IsIncomplete()) {
+        return Lookup::NotInMemory;
     }
     check(status, "look a key up");
     const Seqno seqno = codec::decodeKeyEntry(buffer).seqno;
     status = db_->Get(options, seqnos_, slice(codec::seqnoKey(vbid, seqno)), &buffer);
+    if (status.IsIncomplete()) {
+        return Lookup::NotInMemory;
+    }
     check(status, "read a document");
     doc = codec::decodeDoc(seqno, buffer);
-    return true;
+    return Lookup::Found;
 }
 
 std::unique_ptr<SeqnoScan> RocksStore::openSeqnoScan(Vbid vbid, Seqno from, Seqno to) {
     const NonBucketGuard guard;
-    auto snapshot = std::make_unique<rocksdb::ManagedSnapshot>(db_.get());
+    rocksdb::ManagedSnapshot snapshot(db_.get());
     rocksdb::ReadOptions options;
-    options.snapshot = snapshot->snapshot();
+    options.snapshot = snapshot.snapshot();
     std::string bytes;
     const rocksdb::Status status = db_->Get(options, states_, slice(codec::vbPrefix(vbid)), &bytes);
     if (status.IsNotFound()) {
@@ -402,8 +277,7 @@ std::unique_ptr<SeqnoScan> RocksStore::openSeqnoScan(Vbid vbid, Seqno from, Seqn
     }
     check(status, "read a vBucket's state");
     auto state = codec::decodeVbState(bytes);
-    return std::make_unique<RocksSeqnoScan>(*db_, std::move(snapshot), seqnos_, std::move(state),
-                                            vbid, from, to);
+    return rocks::openScan(*db_, snapshot.snapshot(), seqnos_, std::move(state), vbid, from, to);
 }
 
 bool RocksStore::rollback(Vbid vbid, Seqno seqno) {
@@ -469,6 +343,19 @@ size_t RocksStore::countLive(Vbid vbid) {
     return live;
 }
 
+KVStore::FileBytes RocksStore::fileBytes() {
+    const NonBucketGuard guard;
+    FileBytes bytes;
+    uint64_t all = 0;
+    uint64_t live = 0;
+    if (db_->GetIntProperty(seqnos_, rocksdb::DB::Properties::kTotalSstFilesSize, &all) &&
+        db_->GetIntProperty(seqnos_, rocksdb::DB::Properties::kLiveSstFilesSize, &live)) {
+        bytes.current = live;
+        bytes.replaced = all - std::min(all, live);
+    }
+    return bytes;
+}
+
 KVStoreStats RocksStore::stats() {
     const NonBucketGuard guard;
     KVStoreStats result{.commits = commits_.load(std::memory_order_relaxed),
@@ -476,7 +363,9 @@ KVStoreStats RocksStore::stats() {
                         .syncs = syncs_.load(std::memory_order_relaxed),
                         .sets = sets_.load(std::memory_order_relaxed),
                         .deletes = deletes_.load(std::memory_order_relaxed),
-                        .bytesWritten = bytesWritten_.load(std::memory_order_relaxed)};
+                        .bytesWritten = bytesWritten_.load(std::memory_order_relaxed),
+                        .cutOffBytes = cutOffBytes_,
+                        .hasGaps = hasGaps_};
     for (rocksdb::ColumnFamilyHandle* handle : handles_) {
         uint64_t value = 0;
         if (db_->GetIntProperty(handle, rocksdb::DB::Properties::kSizeAllMemTables, &value)) {

@@ -15,6 +15,7 @@
 
 #include <array>
 #include <atomic>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
@@ -49,6 +50,7 @@ class RocksStore final : public KVStore {
     bool commit() override;
     void abandon() override;
     bool sync() override;
+    bool emptyLog() override;
 
     bool saveVbState(Vbid vbid, const PersistedVbState& state) override;
     [[nodiscard]] std::optional<PersistedVbState> loadVbState(Vbid vbid) override;
@@ -61,14 +63,21 @@ class RocksStore final : public KVStore {
                           const PersistedVbState& state) override;
     [[nodiscard]] size_t countLive(Vbid vbid) override;
     [[nodiscard]] KVStoreStats stats() override;
+    [[nodiscard]] FileBytes fileBytes() override;
 
   protected:
-    bool read(Vbid vbid, std::string_view key, std::string& buffer, StoredDoc& doc) override;
+    Lookup read(Vbid vbid, std::string_view key, Reads reads, std::string& buffer,
+                StoredDoc& doc) override;
 
   private:
-    /// Where a key's document is. Throws StoreError.
+    /// Refuses files that RocksDB would silently take for an older or an empty database, and
+    /// determines how much of the log will be cut off. Throws StoreError.
+    void checkFiles(const std::filesystem::path& path);
+    /// Opens the database in `path` into db_ and the handles.
+    void openDatabase(const std::string& path);
+    /// Returns the seqno and state of a key's document. Throws StoreError.
     std::optional<codec::KeyEntry> lookUp(const std::string& key);
-    /// The same of the next expected items at once, into found_.
+    /// Looks up the next expected items together, into found_.
     void lookUpExpected();
     bool write(rocksdb::WriteBatch& batch);
     void putState(rocksdb::WriteBatch& batch, Vbid vbid, const PersistedVbState& state);
@@ -77,10 +86,11 @@ class RocksStore final : public KVStore {
     static std::string keyOf(Vbid vbid, std::string_view key);
 
     RocksConfig config_;
+    uint64_t cutOffBytes_{0};  ///< of the log, at most
+    bool hasGaps_{false};
     std::unique_ptr<PatientFiles> files_;
     std::unique_ptr<rocksdb::DB> db_;
-    std::vector<rocksdb::ColumnFamilyHandle*>
-            handles_;  ///< RocksDB's, given back in the destructor
+    std::vector<rocksdb::ColumnFamilyHandle*> handles_;  ///< RocksDB's; returned in the destructor
     rocksdb::ColumnFamilyHandle* keys_{nullptr};
     rocksdb::ColumnFamilyHandle* seqnos_{nullptr};
     rocksdb::ColumnFamilyHandle* states_{nullptr};
@@ -94,8 +104,8 @@ class RocksStore final : public KVStore {
         std::optional<codec::KeyEntry> entry;
     };
     std::array<Found, kLookUps> found_;  ///< of expected_[foundFrom_] and so on
-    std::span<const ItemPtr> expected_;  ///< what is still to be put
-    size_t foundLeft_{0};                ///< of found_, its last ones
+    std::span<const ItemPtr> expected_;  ///< the items still to be put
+    size_t foundLeft_{0};                ///< number of unused entries at the end of found_
     size_t foundCount_{0};
     Vbid vbid_{};  ///< of the open transaction
 

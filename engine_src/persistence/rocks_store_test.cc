@@ -49,15 +49,15 @@ class RocksStoreTest : public testing::Test {
     }
     bool store(Vbid vbid, const std::vector<ItemPtr>& items, uint64_t high) {
         store_->begin(vbid, 0);
-        for (const ItemPtr& one : items) {
-            store_->put(*one);
+        for (const ItemPtr& document : items) {
+            store_->put(*document);
         }
         return store_->endAndCommit(state(high));
     }
-    /// The item is stored at the latest when RocksDB has looked for room again, as it does every
-    /// few seconds.
+    /// The item is stored at the latest when RocksDB has checked for free space again, which it
+    /// does every few seconds.
     bool storesInTime(Vbid vbid, const ItemPtr& item) {
-        const auto limit = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+        const auto limit = std::chrono::steady_clock::now() + std::chrono::minutes(5);
         while (!store(vbid, {item}, item->seqno().get())) {
             if (std::chrono::steady_clock::now() > limit) {
                 return false;
@@ -109,7 +109,7 @@ TEST_F(RocksStoreTest, KeepsEveryFieldOfADocument) {
     EXPECT_FALSE(store_->loadVbState(Vbid{6}).has_value());
 }
 
-TEST_F(RocksStoreTest, SaysWhatWasThereBefore) {
+TEST_F(RocksStoreTest, ReportsWhatWasThereBefore) {
     store_->begin(Vbid{0}, 0);
     EXPECT_FALSE(store_->put(*item(Vbid{0}, "a", 1)));
     EXPECT_TRUE(store_->endAndCommit(state(1)));
@@ -117,7 +117,7 @@ TEST_F(RocksStoreTest, SaysWhatWasThereBefore) {
     EXPECT_TRUE(store_->put(*item(Vbid{0}, "a", 2, ItemOp::Deletion)));
     EXPECT_TRUE(store_->endAndCommit(state(2)));
     store_->begin(Vbid{0}, 0);
-    EXPECT_FALSE(store_->put(*item(Vbid{0}, "a", 3)));  // a tombstone is no live document
+    EXPECT_FALSE(store_->put(*item(Vbid{0}, "a", 3)));  // a tombstone is not a live document
     EXPECT_TRUE(store_->endAndCommit(state(3)));
     EXPECT_EQ(store_->stats().sets, 2U);
     EXPECT_EQ(store_->stats().deletes, 1U);
@@ -160,7 +160,7 @@ TEST_F(RocksStoreTest, AnAbandonedTransactionLeavesNothing) {
     EXPECT_TRUE(store_->listPersistedVbuckets().empty());
 }
 
-TEST_F(RocksStoreTest, OneWriteStoresWhatHasEnded) {
+TEST_F(RocksStoreTest, OneWriteStoresAllEndedTransactions) {
     const auto transaction = [this](uint16_t id, uint64_t seqno) {
         store_->begin(Vbid{id}, 0);
         const bool wasLive = store_->put(*item(Vbid{id}, "key", seqno));
@@ -201,7 +201,7 @@ TEST_F(RocksStoreTest, AFullDiskRefusesTransactionsUntilThereIsRoom) {
     EXPECT_FALSE(store(vbid, {item(vbid, "full", 2)}, 2));
     EXPECT_FALSE(store_->saveVbState(vbid, state(1)));
     EXPECT_EQ(store_->stats().failedCommits, 3U);
-    EXPECT_EQ(scan(vbid), (Docs{{1, "before"}})) << "what was stored can be read meanwhile";
+    EXPECT_EQ(scan(vbid), (Docs{{1, "before"}})) << "stored documents can still be read";
     disk_.full = false;
     EXPECT_TRUE(storesInTime(vbid, item(vbid, "full", 2)));
     EXPECT_TRUE(store_->sync());
@@ -229,7 +229,7 @@ TEST_F(RocksStoreTest, WriteErrorsPassWithTheirCause) {
 
 TEST_F(RocksStoreTest, ADiskThatIsFullInTheBackgroundLosesNothing) {
     const Vbid vbid{1};
-    disk_.fullForTables = true;  // the log has room; what is flushed from memory has none
+    disk_.fullForTables = true;  // the log has room; flushes from memory have none
     const std::string value(64 << 10, 'v');
     uint64_t stored = 0;
     while (stored < 1000 &&
@@ -239,12 +239,27 @@ TEST_F(RocksStoreTest, ADiskThatIsFullInTheBackgroundLosesNothing) {
         ++stored;
     }
     ASSERT_GT(stored, 0U);
-    ASSERT_LT(stored, 1000U) << "the failure of a flush in the background is told";
+    ASSERT_LT(stored, 1000U) << "the failure of a flush in the background is reported";
     EXPECT_EQ(scan(vbid).size(), stored);
     disk_.fullForTables = false;
     EXPECT_TRUE(storesInTime(vbid, item(vbid, "last", stored + 1)));
     open();
     EXPECT_EQ(scan(vbid).size(), stored + 1);
+}
+
+TEST_F(RocksStoreTest, ALogThatCannotBeEmptiedKeepsItsContent) {
+    const Vbid vbid{1};
+    uint64_t seqno = 0;
+    for (auto* fault : {&disk_.fullForTables, &disk_.broken}) {
+        ++seqno;
+        ASSERT_TRUE(store(vbid, {item(vbid, "k" + std::to_string(seqno), seqno)}, seqno));
+        *fault = true;
+        EXPECT_FALSE(store_->emptyLog()) << "and it does not wait for the disk";
+        *fault = false;
+        open();
+        EXPECT_EQ(scan(vbid).size(), seqno);
+    }
+    EXPECT_TRUE(store_->emptyLog());
 }
 
 TEST_F(RocksStoreTest, DeletesAVBucketAndNoOther) {
@@ -262,7 +277,7 @@ TEST_F(RocksStoreTest, DeletesAVBucketAndNoOther) {
         EXPECT_EQ(scan(Vbid{id}).size(), 2U);
         EXPECT_EQ(store_->countLive(Vbid{id}), 2U);
     }
-    // And it can begin anew with the same seqnos.
+    // And it can start again with the same seqnos.
     ASSERT_TRUE(store(Vbid{255}, {item(Vbid{255}, "b", 1)}, 1));
     EXPECT_EQ(scan(Vbid{255}), (Docs{{1, "b"}}));
 }
@@ -275,8 +290,8 @@ TEST_F(RocksStoreTest, RollsBackToAWholeState) {
         next.snapshot.end = Seqno{end};
         next.noteCommit();
         store_->begin(vbid, 0);
-        for (const ItemPtr& one : items) {
-            store_->put(*one);
+        for (const ItemPtr& document : items) {
+            store_->put(*document);
         }
         ASSERT_TRUE(store_->endAndCommit(next));
     };
@@ -304,7 +319,7 @@ TEST_F(RocksStoreTest, RollsBackToAWholeState) {
     EXPECT_FALSE(store_->rollback(Vbid{9}, Seqno{0}));
 }
 
-TEST_F(RocksStoreTest, ARollbackOfTooManyDocumentsIsNotMade) {
+TEST_F(RocksStoreTest, ARollbackOfTooManyDocumentsIsRefused) {
     const Vbid vbid{0};
     const auto commit = [&](uint64_t first, uint64_t last) {
         auto next = store_->loadVbState(vbid).value_or(state(last));
@@ -449,16 +464,21 @@ TEST_F(RocksStoreTest, RandomTransactionsMatchAModel) {
 TEST(DataDirTest, RemembersLayoutAndCleanStop) {
     const TempDir dir;
     const std::filesystem::path& path = dir.root();
+    const std::vector<StoredVBucket> stored{{Vbid{3}, 1, VbUuid{~uint64_t{0} >> 16}, Seqno{9}, 8}};
     {
         DataDir fresh(path / "data", 2, 1024);
         EXPECT_TRUE(fresh.isNew());
-        EXPECT_FALSE(fresh.takeCleanMark());
-        fresh.markClean();
+        EXPECT_TRUE(DataDir(path / "data", 2, 1024).isNew()) << "its stores may be missing";
+        fresh.writeLayout();
+        EXPECT_FALSE(fresh.cleanMark());
+        fresh.markClean(stored);
     }
     DataDir again(path / "data", 2, 1024);
     EXPECT_FALSE(again.isNew());
-    EXPECT_TRUE(again.takeCleanMark());
-    EXPECT_FALSE(again.takeCleanMark());
+    EXPECT_EQ(again.cleanMark(), stored);
+    again.removeCleanMark();
+    EXPECT_FALSE(again.cleanMark());
+    EXPECT_FALSE(DataDir(path / "data", 2, 1024).cleanMark());
     EXPECT_THROW(DataDir(path / "data", 1, 1024), StoreError);
     std::ofstream(path / "data" / "layout.json") << "{not json";
     EXPECT_THROW(DataDir(path / "data", 2, 1024), StoreError);

@@ -1,9 +1,9 @@
-// RollbackPoints: seqnos at which what was stored of a vBucket was a whole state of its history:
-// nothing of a snapshot was missing. A rollback may end only there, for between two of them
+// RollbackPoints: seqnos at which the stored data of a vBucket was a consistent state of its
+// history, without a partial snapshot. A rollback may end only there, because between two of them
 // versions may never have been stored (a snapshot, a checkpoint or a flush had newer ones).
 //
-// A fixed number: the newest lie close together, older ones further apart, so that a rollback goes
-// back by little more than it must, however far that is. Plain data, no allocation.
+// The number is fixed: the newest are close together, older ones further apart, so a rollback goes
+// back by little more than it must, at any distance. Plain data, no allocation.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ class RollbackPoints {
   public:
     static constexpr size_t kMax = 16;
 
-    /// `seqno` is above all others, or the newest again.
+    /// Adds `seqno`, which is above all others, or the newest again.
     void add(Seqno seqno) {
         const Seqno newest = count_ != 0 ? seqnos_[count_ - 1] : Seqno{};
         if (seqno <= newest) {
@@ -29,7 +29,7 @@ class RollbackPoints {
         }
         seqnos_[count_++] = seqno;
     }
-    /// The newest that is not above `seqno`; 0 when there is none.
+    /// Returns the newest that is not above `seqno`; 0 if there is none.
     [[nodiscard]] Seqno lastUpTo(Seqno seqno) const {
         size_t below = count_;
         while (below != 0 && seqnos_[below - 1] > seqno) {
@@ -47,8 +47,8 @@ class RollbackPoints {
     friend bool operator==(const RollbackPoints&, const RollbackPoints&) = default;
 
   private:
-    /// Which one to give up when `high` comes: the way back to the one before it must be short
-    /// beside the way back from `high`.
+    /// Returns the point to give up when `high` is added: the distance to the point before it must
+    /// be short compared with the distance from `high`.
     [[nodiscard]] size_t leastMissed(Seqno high) const {
         size_t least = 0;
         double lowest = 0;

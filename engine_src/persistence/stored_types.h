@@ -1,4 +1,4 @@
-// What a KVStore keeps beside documents, and how it shows documents to readers.
+// The types of a KVStore besides documents, and the form in which readers see documents.
 #pragma once
 
 #include <cstdint>
@@ -19,17 +19,17 @@ struct FailoverEntry {
     friend bool operator==(const FailoverEntry&, const FailoverEntry&) = default;
 };
 
-/// The state of a vBucket, written in the same transaction as the documents it describes.
+/// The state of a vBucket, written in the same transaction as the documents that it describes.
 struct PersistedVbState {
     uint8_t state{4};          ///< protocol number: 1 active, 2 replica, 3 pending, 4 dead
     Seqno highSeqno{};         ///< of the last stored mutation
-    SnapshotRange snapshot{};  ///< the snapshot that highSeqno lies in
+    SnapshotRange snapshot{};  ///< the snapshot that contains highSeqno
     Cas maxCas{};
     Seqno purgedSeqno{};        ///< highest seqno of a tombstone that was purged
-    uint64_t maxDeletedRev{0};  ///< highest revision among tombstones, purged ones included
+    uint64_t maxDeletedRev{0};  ///< highest revision among tombstones, including purged ones
     std::vector<FailoverEntry> failoverLog{};
     RollbackPoints rollbackPoints{};
-    /// To be called once seqno and snapshot are those of a commit.
+    /// Call it when seqno and snapshot are those of a commit.
     void noteCommit() {
         if (highSeqno == snapshot.end) {
             rollbackPoints.add(highSeqno);
@@ -55,8 +55,10 @@ struct KVStoreStats {
     uint64_t bytesWritten{0};      ///< of transactions as handed to the store
     uint64_t memtableBytes{0};     ///< write buffers
     uint64_t blockCacheBytes{0};   ///< blocks read from table files, their indexes and filters
-    uint64_t tableReaderBytes{0};  ///< what open table files take beside the cache
+    uint64_t tableReaderBytes{0};  ///< memory of open table files outside the cache
     uint64_t diskBytes{0};         ///< live table files
+    uint64_t cutOffBytes{0};       ///< of the log that could not be read when the store was opened
+    bool hasGaps{false};  ///< it was opened although writes older than the last ones may be missing
 };
 
 }  // namespace kv

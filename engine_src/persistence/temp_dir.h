@@ -1,4 +1,4 @@
-// TempDir: a directory that goes with its owner, for tests and benchmarks.
+// TempDir: a directory that is removed with its owner, for tests and benchmarks.
 #pragma once
 
 #include <cerrno>
@@ -23,7 +23,7 @@ class TempDir {
     TempDir& operator=(const TempDir&) = delete;
     ~TempDir() { std::filesystem::remove_all(path_); }
     [[nodiscard]] const std::filesystem::path& root() const { return path_; }
-    /// Of something in it that does not exist yet.
+    /// Returns a path in it that does not exist yet.
     [[nodiscard]] std::string path() const { return (path_ / "data").string(); }
 
   private:

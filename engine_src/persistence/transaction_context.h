@@ -1,8 +1,8 @@
-// TransactionContext: what a KVStore tells about each request of a transaction once it is stored or
+// TransactionContext: receives the outcome of each request of a transaction when it is stored or
 // has failed.
 //
-// Ownership: given to the store at begin(), destroyed by it after the last callback of commit().
-// Thread rules: all calls come from the thread that commits.
+// Ownership: given to the store at begin(), which destroys it after the last callback of commit().
+// Threads: all calls come from the thread that commits.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // DCP on the wire: the extras of its requests and messages as plain numbers. Decoders take bytes
-// whose length request_rules.h has checked; encoders return the bytes that go on the wire. Pure;
+// whose length request_rules.h has checked; encoders return the bytes for the wire. Pure functions;
 // any thread.
 #pragma once
 
@@ -81,11 +81,11 @@ constexpr DcpSnapshotMarker decodeDcpSnapshotMarker(Bytes extras) noexcept {
             loadBig<uint32_t>(extras.data() + 16), 0};
 }
 
-/// Version 2.2 of a marker: its number is all of the extras, and the value says the rest.
+/// Version 2.2 of a marker: the extras hold only the version number, and the value holds the rest.
 inline constexpr uint8_t kMarkerVersion22 = 2;
 inline constexpr size_t kMarkerVersion22Bytes = 52;
 
-/// The value. Every mutation is visible at once here: of prepared and completed ones it says none.
+/// The value. Every mutation is visible at once here, so no prepared or completed ones are listed.
 constexpr Encoded<kMarkerVersion22Bytes> encodeDcpSnapshotMarkerV22(
         const DcpSnapshotMarker& marker) noexcept {
     Encoded<kMarkerVersion22Bytes> out{};
@@ -103,13 +103,13 @@ constexpr DcpSnapshotMarker decodeDcpSnapshotMarkerV22(Bytes value) noexcept {
     return marker;
 }
 
-/// A mutation, deletion or expiration beside key, value, CAS and datatype.
+/// The extras of a mutation, deletion or expiration.
 struct DcpDocument {
     uint64_t seqno{0};
     uint64_t revSeqno{0};
     uint32_t flags{0};       ///< mutation
     uint32_t expiry{0};      ///< mutation
-    uint32_t deleteTime{0};  ///< deletion (only where 21 bytes were asked for) and expiration
+    uint32_t deleteTime{0};  ///< deletion (only if 21 bytes were requested) and expiration
 };
 
 constexpr Encoded<31> encodeDcpMutation(const DcpDocument& document) noexcept {

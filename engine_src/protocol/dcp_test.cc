@@ -7,7 +7,7 @@
 namespace kv::protocol {
 namespace {
 
-TEST(DcpCodec, AStreamRequestHasItsFieldsWhereTheWireWantsThem) {
+TEST(DcpCodec, AStreamRequestHasTheWireLayout) {
     const auto bytes = encodeDcpStreamRequest({.flags = 4,
                                                .start = 0x0102,
                                                .end = ~uint64_t{0},
@@ -30,7 +30,7 @@ TEST(DcpCodec, AStreamRequestHasItsFieldsWhereTheWireWantsThem) {
     EXPECT_EQ(back.snapshotEnd, 0x0103u);
 }
 
-TEST(DcpCodec, MarkersAndDocumentsComeBackAsTheyWere) {
+TEST(DcpCodec, MarkersAndDocumentsRoundTrip) {
     const auto marker = decodeDcpSnapshotMarker(encodeDcpSnapshotMarker({7, 9, 2}));
     EXPECT_EQ(marker.start, 7u);
     EXPECT_EQ(marker.end, 9u);
@@ -49,7 +49,7 @@ TEST(DcpCodec, MarkersAndDocumentsComeBackAsTheyWere) {
     EXPECT_EQ(decodeDcpDeletion(encodeDcpExpiration(document)).revSeqno, 6u);
 }
 
-TEST(DcpCodec, AMarkerOfVersion22HasItsFieldsWhereTheWireWantsThem) {
+TEST(DcpCodec, AMarkerOfVersion22HasTheWireLayout) {
     const auto bytes = encodeDcpSnapshotMarkerV22({0x0107, 0x0109, 2, 0x0105});
     ASSERT_EQ(bytes.size(), 52U) << "two seqnos, the type, four seqnos";
     EXPECT_EQ(bytes[7], 7);

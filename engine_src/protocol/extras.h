@@ -1,5 +1,5 @@
 // The extras of requests and answers as plain numbers: decoders take bytes whose length
-// request_rules.h has checked, encoders return the bytes that go on the wire. Pure; any thread.
+// request_rules.h has checked, encoders return the bytes for the wire. Pure functions; any thread.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ struct CounterExtras {
 };
 inline constexpr uint32_t kCounterNoCreate = 0xffffffff;
 
-/// A cluster config's place in history; two of them compare by epoch, then revision.
+/// The version of a cluster config. Two of them compare by epoch, then by revision.
 struct ConfigVersion {
     int64_t epoch{0};
     int64_t revision{0};
@@ -43,7 +43,7 @@ constexpr CounterExtras decodeCounterExtras(Bytes extras) noexcept {
             loadBig<uint32_t>(extras.data() + 16)};
 }
 
-/// SetWithMeta, AddWithMeta, DeleteWithMeta: another cluster's version of a document.
+/// SetWithMeta, AddWithMeta, DeleteWithMeta: a version of a document from another cluster.
 struct VersionExtras {
     uint32_t flags{0};
     uint32_t expiry{0};  ///< absolute seconds
@@ -63,8 +63,7 @@ constexpr VersionExtras decodeVersionExtras(Bytes extras) noexcept {
             extras.size() < 28 ? 0 : loadBig<uint32_t>(extras.data() + 24)};
 }
 
-/// A lone u32 (expiry, lock time, flush delay, verbosity); `absent` where the request has no
-/// extras.
+/// A single u32 (expiry, lock time, flush delay, verbosity); `absent` if the request has no extras.
 constexpr uint32_t decodeU32(Bytes extras, uint32_t absent = 0) noexcept {
     return extras.size() < sizeof(uint32_t) ? absent : loadBig<uint32_t>(extras.data());
 }
@@ -89,8 +88,7 @@ constexpr Encoded<8> encodeU64(uint64_t value) noexcept {
     return out;
 }
 
-/// Extras of a mutation's answer where MutationSeqno was negotiated: which history, which place in
-/// it.
+/// Extras of a mutation's answer if MutationSeqno was negotiated: the history and the seqno in it.
 constexpr Encoded<16> encodeMutationToken(uint64_t vbUuid, uint64_t seqno) noexcept {
     Encoded<16> out{};
     storeBig(out.data(), vbUuid);
@@ -98,7 +96,7 @@ constexpr Encoded<16> encodeMutationToken(uint64_t vbUuid, uint64_t seqno) noexc
     return out;
 }
 
-/// Extras of GetMeta's answer.
+/// Extras of the answer to GetMeta.
 struct MetaExtras {
     bool deleted{false};
     uint32_t flags{0};

@@ -1,8 +1,8 @@
 #pragma once
 
-// Framing of the memcached binary protocol: the 24-byte header and the parts of the body.
-// No I/O, no allocation except in appendFrame. Views point into the caller's buffer and live as
-// long as its bytes do. All functions are pure; any thread may call them.
+// Framing of the memcached binary protocol: the 24-byte header and the parts of the body. No I/O,
+// no allocation except in appendFrame. Views point into the caller's buffer and are valid as long
+// as its bytes. All functions are pure; any thread may call them.
 //
 //   byte 0 magic | 1 opcode | 2-3 key length (alt magics: 2 framing length, 3 key length)
 //        4 extras length | 5 datatype | 6-7 vBucket or status | 8-11 body length
@@ -32,12 +32,13 @@ inline std::string_view asText(Bytes bytes) noexcept {
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// What a peer may make us hold. Exceeding maxBody is reported from the header alone, before any
-// of the body needs to be buffered.
+// The memory that a peer may make us hold. A body above maxBody is reported from the header alone,
+// before any of it needs to be buffered.
 struct Limits {
     // 20 MiB value + 1 MiB xattr + room for key, extras and framing.
     std::uint32_t maxBody = (21U << 20U) + 1024U;
-    // Larger bodies up to this are reported as kTooLong, larger ones still as kBad; 0: all as kBad.
+    // Larger bodies up to this are reported as kTooLong, and even larger ones as kBad; 0: all as
+    // kBad.
     std::uint32_t maxSkipped = 0;
 };
 
@@ -45,7 +46,7 @@ struct Limits {
 struct Header {
     Magic magic = Magic::kClientRequest;
     Opcode opcode = Opcode::kNoop;
-    std::uint8_t framingLength = 0;  // only alt magics carry it
+    std::uint8_t framingLength = 0;  // only alt magics have it
     std::uint16_t keyLength = 0;     // at most 255 with alt magics
     std::uint8_t extrasLength = 0;
     std::uint8_t datatype = Datatype::kRaw;
@@ -57,13 +58,13 @@ struct Header {
     constexpr std::uint16_t vbucket() const noexcept { return vbucketOrStatus; }
     constexpr Status status() const noexcept { return static_cast<Status>(vbucketOrStatus); }
     constexpr std::size_t frameSize() const noexcept { return kHeaderSize + bodyLength; }
-    // The three lengths fit into the body, so the value's length is not negative.
+    // True if the three lengths fit into the body, so that the value's length is not negative.
     constexpr bool lengthsAgree() const noexcept {
         return std::uint32_t{framingLength} + extrasLength + keyLength <= bodyLength;
     }
 };
 
-// `from` has at least kHeaderSize bytes. Does not judge the magic: use isKnownMagic on from[0].
+// `from` has at least kHeaderSize bytes. Does not check the magic: use isKnownMagic on from[0].
 constexpr Header decodeHeader(const std::uint8_t* from) noexcept {
     Header header;
     header.magic = static_cast<Magic>(from[0]);
@@ -115,18 +116,21 @@ struct FrameView {
 };
 
 enum class ParseOutcome : std::uint8_t {
-    kFrame,     // `frame` is valid; consume frame.size() bytes
-    kNeedMore,  // `wanted` = bytes the buffer must hold before it is worth trying again
-    kTooLong,   // frame.header, framing, extras and key are valid, the value is not looked at: the
-                // caller may answer and drop frame.size() bytes, however many of them are there
-    kBad,       // `error` says why; nothing after this byte can be trusted
+    kFrame,  // `frame` is valid; consume frame.size() bytes
+    // `wanted` is the number of bytes that the buffer must hold before another attempt is
+    // worthwhile.
+    kNeedMore,
+    // Frame.header, framing, extras and key are valid, the value is not read: the caller may answer
+    // and drop frame.size() bytes, however many of them have arrived.
+    kTooLong,
+    kBad,  // `error` holds the reason; nothing after this byte can be trusted
 };
 
 enum class ParseError : std::uint8_t {
     kNone,
     kBadMagic,        // not this protocol at all (an HTTP or text client)
-    kBodyTooLarge,    // header valid and decoded in frame.header: the caller may answer E2big
-    kLengthMismatch,  // framing + extras + key > body; header decoded in frame.header
+    kBodyTooLarge,    // header is decoded in frame.header: the caller may answer E2big
+    kLengthMismatch,  // framing + extras + key > body; header is decoded in frame.header
 };
 
 struct ParseResult {
@@ -136,7 +140,7 @@ struct ParseResult {
     FrameView frame{};
 };
 
-// Looks at the front of `buffer`. A bad first byte is found before the header is complete.
+// Parses the front of `buffer`. A bad first byte is found before the header is complete.
 constexpr ParseResult parseFrame(Bytes buffer, const Limits& limits = {}) noexcept {
     ParseResult result;
     if (buffer.empty()) {
@@ -180,7 +184,7 @@ constexpr ParseResult parseFrame(Bytes buffer, const Limits& limits = {}) noexce
     return result;
 }
 
-// What to put on the wire. Lengths are derived from the spans.
+// A frame to be written. Lengths follow from the spans.
 struct FrameSpec {
     Magic magic = Magic::kClientRequest;
     Opcode opcode = Opcode::kNoop;
@@ -197,13 +201,13 @@ struct FrameSpec {
         return framing.size() + extras.size() + key.size() + value.size();
     }
     constexpr std::size_t size() const noexcept { return kHeaderSize + bodySize(); }
-    // The parts fit the widths of the header's length fields and the magic.
+    // True if the parts fit the widths of the header's length fields and the magic.
     constexpr bool encodable() const noexcept {
         const std::size_t maxKey = isAlt(magic) ? 0xffU : 0xffffU;
         return framing.size() <= 0xff && (framing.empty() || isAlt(magic)) &&
                extras.size() <= 0xff && key.size() <= maxKey && bodySize() <= 0xffffffffU;
     }
-    // The header that goes in front of the parts; precondition encodable().
+    // The header that precedes the parts; precondition: encodable().
     constexpr Header header() const noexcept {
         Header header;
         header.magic = magic;

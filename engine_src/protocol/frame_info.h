@@ -1,7 +1,7 @@
 #pragma once
 
 // The framing extras of flexible frames: a list of (id, data), each with a 4-bit id and a 4-bit
-// length in one byte; a nibble of 15 is an escape: the next byte is added to it.
+// length in one byte. A nibble of 15 is an escape: the next byte is added to it.
 
 #include <cstdint>
 #include <optional>
@@ -23,7 +23,8 @@ struct FrameInfo {
     Bytes data{};
 };
 
-// Walks a list. `next` gives nothing at the end and when the list is broken: ask bad() after it.
+// Iterates over a list. `next` returns nothing at the end and if the list is broken: check bad()
+// after it.
 class FrameInfoReader {
   public:
     constexpr explicit FrameInfoReader(Bytes framing) noexcept : rest_(framing) {}

@@ -94,7 +94,7 @@ TEST(Frame, RoundTripsEveryPart) {
     EXPECT_EQ(result.frame.size(), bytes.size());
 }
 
-TEST(Frame, EveryTruncationNeedsMoreAndSaysHowMuch) {
+TEST(Frame, EveryTruncationNeedsMoreAndReportsHowMuch) {
     const auto bytes = frameOf(sampleSpec());
     for (std::size_t have = 0; have < bytes.size(); ++have) {
         const auto result = parseFrame(Bytes(bytes).first(have));
@@ -151,7 +151,7 @@ TEST(Frame, BodyLimitIsJudgedFromTheHeaderAlone) {
     EXPECT_EQ(result.frame.header.opaque, 0xdeadbeefU);
 }
 
-TEST(Frame, RefusesWhatTheHeaderCannotSay) {
+TEST(Frame, RefusesPartsThatTheHeaderCannotDescribe) {
     const std::string long256(256, 'x');
     FrameSpec spec;
     spec.key = asBytes(long256);

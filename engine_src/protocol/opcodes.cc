@@ -102,8 +102,11 @@ constexpr std::array<std::string_view, 256> makeNames() {
     set(Opcode::kGetCollectionsManifest, "get_collections_manifest");
     set(Opcode::kGetCollectionId, "get_collection_id");
     set(Opcode::kGetScopeId, "get_scope_id");
+    set(Opcode::kSubdocGet, "subdoc_get");
+    set(Opcode::kSubdocExists, "subdoc_exists");
     set(Opcode::kSubdocMultiLookup, "subdoc_multi_lookup");
     set(Opcode::kSubdocMultiMutation, "subdoc_multi_mutation");
+    set(Opcode::kSubdocGetCount, "subdoc_get_count");
     set(Opcode::kGetErrorMap, "get_error_map");
     return names;
 }

@@ -1,21 +1,21 @@
 #pragma once
 
-// Opcodes and magics of the memcached binary protocol, as Couchbase extends it.
-// The numbers are the wire's; nothing here knows what a command does.
+// Opcodes and magics of the memcached binary protocol with Couchbase's extensions. The numbers are
+// those of the wire; nothing here knows what a command does.
 
 #include <cstdint>
 #include <string_view>
 
 namespace kv::protocol {
 
-// First byte of every frame: who sends, and how the length bytes are laid out.
+// First byte of every frame: the sender, and the layout of the length bytes.
 enum class Magic : std::uint8_t {
     kClientRequest = 0x80,
     kClientResponse = 0x81,
     // "Flexible framing": byte 2 is the length of the framing extras, byte 3 that of the key.
     kAltClientRequest = 0x08,
     kAltClientResponse = 0x18,
-    // Duplex: the server asks, the client answers.
+    // Duplex: the server asks and the client answers.
     kServerRequest = 0x82,
     kServerResponse = 0x83,
 };
@@ -111,8 +111,11 @@ enum class Opcode : std::uint8_t {
     kGetCollectionsManifest = 0xba,
     kGetCollectionId = 0xbb,
     kGetScopeId = 0xbc,
+    kSubdocGet = 0xc5,
+    kSubdocExists = 0xc6,
     kSubdocMultiLookup = 0xd0,
     kSubdocMultiMutation = 0xd1,
+    kSubdocGetCount = 0xd2,
     kGetErrorMap = 0xfe,
 };
 
@@ -146,7 +149,7 @@ constexpr bool isAlt(Magic magic) noexcept {
     return magic == Magic::kAltClientRequest || magic == Magic::kAltClientResponse;
 }
 
-// True for the "Q" forms: no answer on success (GetQ, GetKQ, GatQ, GatKQ: none on a miss).
+// True for the "Q" forms: no answer on success (GetQ, GetKQ, GatQ, GatKQ: no answer on a miss).
 constexpr bool isQuiet(Opcode opcode) noexcept {
     switch (opcode) {
         case Opcode::kGetQ:

@@ -28,7 +28,8 @@ class RuleTable {
     constexpr void add(Opcode opcode, uint64_t extras, Part key, Part value) {
         rules_[raw(opcode)] = {extras, key, value, true};
     }
-    /// A request about a document that brings none: it has no datatype, and a CAS where `cas` says.
+    /// A request about a document without a value: it has no datatype, and a CAS according to
+    /// `cas`.
     constexpr void bringsNothing(std::initializer_list<Opcode> opcodes, Part cas) {
         for (const Opcode opcode : opcodes) {
             rules_[raw(opcode)].cas = cas;
@@ -52,7 +53,7 @@ class RuleTable {
         add({Opcode::kDelete, Opcode::kDeleteQ}, kNoExtras, Required, Forbidden);
         add({Opcode::kIncrement, Opcode::kIncrementQ, Opcode::kDecrement, Opcode::kDecrementQ},
             bytes(20), Required, Forbidden);
-        // An empty append is a no-op that old clients do send; the table lets it through.
+        // Old clients do send an empty append, which is a no-op; the table allows it.
         add({Opcode::kAppend, Opcode::kAppendQ, Opcode::kPrepend, Opcode::kPrependQ}, kNoExtras,
             Required, Optional);
         add({Opcode::kTouch, Opcode::kGat, Opcode::kGatQ, Opcode::kGatK, Opcode::kGatKQ}, bytes(4),
@@ -70,6 +71,8 @@ class RuleTable {
                        Opcode::kGetLocked, Opcode::kGetMeta, Opcode::kGetMetaQ},
                       Forbidden);
         bringsNothing({Opcode::kUnlockKey}, Required);
+        add(Opcode::kSubdocMultiLookup, kNoExtras | bytes(1), Required, Required);
+        bringsNothing({Opcode::kSubdocMultiLookup}, Forbidden);
     }
 
     constexpr void sessionOps() {
@@ -90,7 +93,7 @@ class RuleTable {
         add(Opcode::kStat, kNoExtras, Optional, Optional);
         add({Opcode::kFlush, Opcode::kFlushQ}, kNoExtras | bytes(4), Forbidden, Forbidden);
         add(Opcode::kGetVBucket, kNoExtras, Forbidden, Forbidden);
-        // "async=0": answered when it is done. It always is.
+        // "async=0": answer when it is done. The engine always does.
         add(Opcode::kDelVBucket, kNoExtras, Forbidden, Optional);
         add(Opcode::kSetClusterConfig, kNoExtras | bytes(16), Optional, Required);
         add(Opcode::kSetVBucket, kNoExtras | bytes(1) | bytes(4), Forbidden, Optional);
@@ -113,7 +116,7 @@ class RuleTable {
             Forbidden, Forbidden);
         add(Opcode::kDcpBufferAck, bytes(4), Forbidden, Forbidden);
         add(Opcode::kDcpControl, kNoExtras, Required, Required);
-        // What a producer sends.
+        // The messages of a producer.
         add(Opcode::kDcpSnapshotMarker, bytes(1) | bytes(20), Forbidden, Optional);
         add(Opcode::kDcpMutation, bytes(31), Required, Optional);
         add(Opcode::kDcpDeletion, bytes(18) | bytes(21), Required, Forbidden);
@@ -126,7 +129,7 @@ class RuleTable {
 
 constexpr RuleTable kRules;
 static_assert(kRules.at(Opcode::kSet).extras == 256 &&
-              !kRules.at(Opcode::kSubdocMultiLookup).known);
+              !kRules.at(Opcode::kSubdocMultiMutation).known);
 
 constexpr bool extrasAllowed(const RequestRule& rule, uint8_t length) {
     return length < 64 && ((rule.extras >> length) & 1U) != 0;
@@ -149,7 +152,7 @@ Violation validate(const FrameView& frame) noexcept {
     if (frame.key.empty() ? rule.key == Part::Required : rule.key == Part::Forbidden) {
         return frame.key.empty() ? Violation::KeyMissing : Violation::KeyUnexpected;
     }
-    // Agent names and statistics groups are bounded by the frame, documents by the protocol.
+    // The frame limits agent names and statistics groups; the protocol limits documents.
     if (frame.key.size() > kMaxKeyLength && rule.key == Part::Required) {
         return Violation::KeyTooLong;
     }
@@ -160,7 +163,7 @@ Violation validate(const FrameView& frame) noexcept {
         return Violation::ValueTooLong;
     }
     // Clients send the JSON bit whatever HELLO answered. Compressed values and xattrs are never
-    // negotiated; taken as plain bytes they would come back as something else to the next client.
+    // negotiated: stored as plain bytes they would reach the next client as something else.
     if ((frame.header.datatype & ~rule.datatypes) != 0) {
         return Violation::Datatype;
     }

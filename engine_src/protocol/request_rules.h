@@ -1,6 +1,6 @@
-// What each request must look like before its handler may run: the one table of lengths.
+// The shape that each request must have before its handler runs: the only table of lengths.
 //
-// A handler never looks at a length again: extras have one of the listed sizes, a required key or
+// A handler never checks a length again: extras have one of the listed sizes, a required key or
 // value is there, a forbidden one is not. Pure functions over a FrameView; any thread.
 #pragma once
 
@@ -46,13 +46,13 @@ enum class Violation : uint8_t {
     CasUnexpected,
 };
 
-/// The rule of `opcode`; `known` is false for opcodes this engine does not implement.
+/// Returns the rule of `opcode`; `known` is false for opcodes that this engine does not implement.
 const RequestRule& ruleOf(Opcode opcode) noexcept;
 
-/// First thing wrong with `frame`, judged by ruleOf(frame.header.opcode).
+/// Returns the first violation in `frame`, according to ruleOf(frame.header.opcode).
 Violation validate(const FrameView& frame) noexcept;
 
-/// Text for the error's body, never empty.
+/// Returns the text for the error's body, never empty.
 std::string_view toString(Violation violation) noexcept;
 
 }  // namespace kv::protocol

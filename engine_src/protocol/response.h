@@ -1,5 +1,4 @@
-// Encoding of answers straight into memory the caller has made room for: no allocation, no I/O, any
-// thread.
+// Encodes answers into memory that the caller provides: no allocation, no I/O, any thread.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +9,8 @@
 
 namespace kv::protocol {
 
-/// An answer. Always magic 0x81: flexible framing in the answer is only for what is negotiated, and
-/// nothing is.
+/// An answer. The magic is always 0x81: flexible framing in an answer is only for negotiated
+/// features, and there are none.
 struct Response {
     Opcode opcode{Opcode::kNoop};
     Status status{Status::kSuccess};
@@ -27,7 +26,8 @@ struct Response {
     }
 };
 
-/// Writes all but the value of `response` to `to`, which has room for it; returns how much that is.
+/// Writes everything but the value of `response` to `to`, which has room for it, and returns the
+/// size.
 inline size_t writeHead(uint8_t* to, const Response& response) noexcept {
     Header header;
     header.magic = Magic::kClientResponse;
@@ -50,7 +50,7 @@ inline size_t writeHead(uint8_t* to, const Response& response) noexcept {
     return static_cast<size_t>(at - to);
 }
 
-/// Writes `response` to `to` (room for response.size() bytes); returns its size.
+/// Writes `response` to `to` (room for response.size() bytes) and returns its size.
 inline size_t writeResponse(uint8_t* to, const Response& response) noexcept {
     const size_t head = writeHead(to, response);
     if (!response.value.empty()) {

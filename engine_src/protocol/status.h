@@ -1,6 +1,6 @@
 #pragma once
 
-// Status codes, datatype bits and HELLO features of the wire. Numbers only; see opcodes.h.
+// Status codes, datatype bits and HELLO features of the wire. Only numbers; see opcodes.h.
 
 #include <cstdint>
 #include <string_view>
@@ -39,13 +39,20 @@ enum class Status : std::uint16_t {
     kDurabilityImpossible = 0xa1,
     kSyncWriteInProgress = 0xa2,
     kSyncWriteAmbiguous = 0xa3,
+    kSubdocPathEnoent = 0xc0,
+    kSubdocPathMismatch = 0xc1,
+    kSubdocPathEinval = 0xc2,
+    kSubdocInvalidCombo = 0xcb,
+    kSubdocMultiPathFailure = 0xcc,
+    kSubdocXattrUnknownVattr = 0xd1,
 };
 
 constexpr std::uint16_t raw(Status status) noexcept {
     return static_cast<std::uint16_t>(status);
 }
 
-// Name for logs ("Success", "KeyEnoent", ...), "unknown" if the wire brings one not listed.
+// Returns a name for logs ("Success", "KeyEnoent", ...), or "unknown" for a number that is not
+// listed.
 constexpr std::string_view toString(Status status) noexcept {
     switch (status) {
         case Status::kSuccess:
@@ -110,6 +117,18 @@ constexpr std::string_view toString(Status status) noexcept {
             return "SyncWriteInProgress";
         case Status::kSyncWriteAmbiguous:
             return "SyncWriteAmbiguous";
+        case Status::kSubdocPathEnoent:
+            return "SubdocPathEnoent";
+        case Status::kSubdocPathMismatch:
+            return "SubdocPathMismatch";
+        case Status::kSubdocPathEinval:
+            return "SubdocPathEinval";
+        case Status::kSubdocInvalidCombo:
+            return "SubdocInvalidCombo";
+        case Status::kSubdocMultiPathFailure:
+            return "SubdocMultiPathFailure";
+        case Status::kSubdocXattrUnknownVattr:
+            return "SubdocXattrUnknownVattr";
     }
     return "unknown";
 }

@@ -14,7 +14,7 @@ BackgroundTasks::BackgroundTasks(Executor& executor, Bucket& bucket, const TaskP
     purgeTombstones(bucket, periods.tombstonePurge);
     every("checkpoint_remover", periods.checkpointRemoval,
           [&bucket] { return bucket.removeClosedCheckpoints(OpTime::now()); });
-    // Mutations are refused while memory is short: recovery does not wait for its period then.
+    // Mutations are refused while memory is short, so recovery must not wait for the next period.
     every("checkpoint_memory_watch", periods.checkpointMemoryWatch, [&bucket] {
         return bucket.needsCheckpointRecovery() ? bucket.removeClosedCheckpoints(OpTime::now())
                                                 : size_t{0};
@@ -39,8 +39,8 @@ void BackgroundTasks::every(const std::string& name, std::chrono::nanoseconds pe
 }
 
 void BackgroundTasks::purgeTombstones(Bucket& bucket, std::chrono::nanoseconds period) {
-    // From a disk they take a while: one vBucket a turn, so that the pool's other tasks have
-    // theirs.
+    // From disk a step takes a while. One vBucket per step leaves time for the other tasks of the
+    // pool.
     const TaskPool pool =
             bucket.type() == BucketType::Persistent ? TaskPool::Writer : TaskPool::NonIO;
     auto run = [&bucket, period, next = uint16_t{0}]() mutable {

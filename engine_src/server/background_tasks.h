@@ -1,8 +1,8 @@
-// BackgroundTasks: the bucket's recurring work, put on an executor for as long as this object
-// lives.
+// BackgroundTasks: schedules the recurring work of a bucket on an executor for as long as this
+// object lives.
 //
-// The executor and the bucket outlive it. The destructor returns when none of its tasks runs any
-// more.
+// Ownership: the executor and the bucket outlive it. The destructor returns when none of its tasks
+// runs any more.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@
 
 namespace kv::server {
 
-/// How often each task looks.
+/// The period of each task.
 struct TaskPeriods {
     std::chrono::nanoseconds expiry{std::chrono::seconds(60)};
     std::chrono::nanoseconds hashResize{std::chrono::seconds(1)};
@@ -40,7 +40,7 @@ class BackgroundTasks {
     std::vector<TaskPtr> tasks_;
 };
 
-/// STAT tasks: state, runs and time of every task, one line each.
+/// Returns the lines of STAT tasks: state, number of runs and time of every task.
 std::vector<std::pair<std::string, std::string>> taskStats(const Executor& executor);
 
 }  // namespace kv::server

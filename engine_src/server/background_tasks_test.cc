@@ -37,7 +37,7 @@ class PurgeTask : public testing::TestWithParam<BucketType> {
     FakeExecutor executor_;
 };
 
-TEST_P(PurgeTask, RunsWhereItsWorkBelongsAndKeepsNobodyWaiting) {
+TEST_P(PurgeTask, RunsInItsPoolAndDelaysNoOtherTask) {
     EngineBucket engine(line_, executor_);
     Bucket& bucket = engine.get();
     const OpTime now = OpTime::now();

@@ -15,7 +15,7 @@ int64_t millis(std::chrono::nanoseconds time) {
     return std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
 }
 
-/// What a store holds in memory, bytes: charged to no bucket.
+/// Bytes that a store holds in memory; they are charged to no bucket.
 uint64_t memoryOf(const KVStoreStats& store) {
     return store.memtableBytes + store.blockCacheBytes + store.tableReaderBytes;
 }
@@ -28,7 +28,12 @@ EngineBucket::EngineBucket(const CommandLine& line, Executor& executor) : execut
     } else {
         bucket_ = Bucket::createEphemeral(line.params.bucket);
     }
-    activate(line.replicateFrom.host.empty() ? VbState::Active : VbState::Replica);
+    fence_ = std::make_unique<ClusterFence>(*bucket_, line.dataDir / "cluster.json");
+    if (!line.replicateFrom.host.empty()) {
+        begin(VbState::Replica);
+    } else if (!line.cluster && !fence_->isUp()) {
+        begin(VbState::Active);
+    }  // otherwise they stay dead until a manager sets their state
     if (persistent_ != nullptr) {
         persistent_->startFlushing();
     }
@@ -38,7 +43,8 @@ void EngineBucket::open(const CommandLine& line, Executor& executor) {
     PersistenceConfig persistence{.dataDir = line.dataDir.string(),
                                   .shards = line.shards,
                                   .rocks = line.params.rocks,
-                                  .flusher = line.params.flusher};
+                                  .flusher = line.params.flusher,
+                                  .acceptLoss = line.acceptLoss};
     persistence.rocks.sync = line.params.fsync == "commit";
     if (line.params.fsync == "interval") {
         persistence.syncInterval = line.params.fsyncInterval;
@@ -55,9 +61,13 @@ void EngineBucket::open(const CommandLine& line, Executor& executor) {
     warmup_ = persistent_->warmUp();
     log::info("warm-up: {} documents, {} vBuckets, {} ms, last stop {}", warmup_.documents,
               warmup_.vbuckets, millis(warmup_.duration), warmup_.clean ? "clean" : "not clean");
+    if (warmup_.lostVBuckets != 0) {
+        log::error("warm-up: {} documents are lost; {} vBuckets begin without a history",
+                   warmup_.lostDocuments, warmup_.lostVBuckets);
+    }
 }
 
-void EngineBucket::activate(VbState initial) {
+void EngineBucket::begin(VbState initial) {
     const auto now = OpTime::now();
     for (uint16_t id = 0; id < bucket_->vbucketCount(); ++id) {
         if (persistent_ == nullptr || !persistent_->isStored(Vbid{id})) {
@@ -67,6 +77,7 @@ void EngineBucket::activate(VbState initial) {
 }
 
 void EngineBucket::addStats(ServerContext& context) const {
+    context.statSources.emplace_back("", [this] { return fence_->stats(); });
     if (persistent_ == nullptr) {
         return;
     }
@@ -106,7 +117,10 @@ void EngineBucket::addStats(ServerContext& context) const {
                          {"ep_warmup_tombstones", std::to_string(warmup_.tombstones)},
                          {"ep_warmup_vbuckets", std::to_string(warmup_.vbuckets)},
                          {"ep_warmup_time_ms", std::to_string(millis(warmup_.duration))},
-                         {"ep_warmup_clean_stop", warmup_.clean ? "true" : "false"}};
+                         {"ep_warmup_clean_stop", warmup_.clean ? "true" : "false"},
+                         {"ep_warmup_lost_documents", std::to_string(warmup_.lostDocuments)},
+                         {"ep_warmup_lost_vbuckets", std::to_string(warmup_.lostVBuckets)},
+                         {"ep_warmup_cut_off_bytes", std::to_string(warmup_.cutOffBytes)}};
     });
 }
 

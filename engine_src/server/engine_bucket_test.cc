@@ -29,7 +29,7 @@ TEST_F(EngineBucketTest, NothingIsQueuedAfterTheLastFlush) {
     bucket.get().store(Vbid{0}, "soon gone", StoreMode::Set, "v", {.exptime = now.seconds - 1},
                        now);
     EXPECT_TRUE(bucket.persistAll());
-    // The pager would find the document expired, and queue that, while the engine leaves.
+    // The pager would find the document expired and queue its deletion while the engine stops.
     executor_.advance(10s);
     EXPECT_EQ(bucket.get().counters().expiredByPass.load(), 0u);
     EXPECT_EQ(bucket.get().itemsToPersist(), 0u);

@@ -1,4 +1,4 @@
-// Owning handles for libevent's objects, and the one for file descriptors.
+// Owning handles for the objects of libevent and for file descriptors.
 #pragma once
 
 #include <event2/event.h>

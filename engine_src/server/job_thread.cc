@@ -2,6 +2,8 @@
 
 #include <pthread.h>
 
+#include <algorithm>
+
 namespace kv::server {
 
 JobThread::JobThread(const char* name) : thread_([this] { loop(); }) {
@@ -23,6 +25,10 @@ void JobThread::stop() {
 void JobThread::ask(std::shared_ptr<Job> job) {
     {
         const std::lock_guard lock(mutex_);
+        if (jobs_.size() >= sweepAt_) {
+            std::erase_if(jobs_, [](const auto& waiting) { return !isWanted(waiting); });
+            sweepAt_ = std::max(kLeastToSweep, 2 * jobs_.size());
+        }
         jobs_.push_back(std::move(job));
     }
     changed_.notify_one();
@@ -38,9 +44,11 @@ void JobThread::loop() {
         const auto job = std::move(jobs_.front());
         jobs_.pop_front();
         lock.unlock();
-        job->run();
-        job->done_.store(true, std::memory_order_release);
-        job->waker_->wake();
+        if (isWanted(job)) {
+            job->run();
+            job->done_.store(true, std::memory_order_release);
+            job->waker_->wake();
+        }
         lock.lock();
     }
 }

@@ -1,8 +1,9 @@
-// JobThread: a thread of its own for what would hold a front-end thread for long, one job after the
-// other.
+// JobThread: a thread for work that would occupy a front-end thread for too long; it runs one job
+// at a time.
 //
-// The connection that asked waits (After::AgainLater) and is woken when its job is done; if it goes
-// before, the job is done all the same.
+// The connection that asked waits (After::AgainLater) and is woken when its job is done. A job
+// whose connection is gone before it starts is dropped, so no more jobs wait than there are
+// connections.
 #pragma once
 
 #include <atomic>
@@ -13,11 +14,11 @@
 #include <thread>
 #include <utility>
 
-#include "server/conversation.h"
+#include "server/connections/conversation.h"
 
 namespace kv::server {
 
-/// Run by the thread, then read by who asked.
+/// Work that the thread runs and whose result the requester reads afterwards.
 class Job {
   public:
     explicit Job(std::shared_ptr<Waker> waker) : waker_(std::move(waker)) {}
@@ -37,23 +38,29 @@ class Job {
 
 class JobThread {
   public:
-    /// `name` has up to 15 characters.
+    /// `name` has at most 15 characters.
     explicit JobThread(const char* name);
     JobThread(const JobThread&) = delete;
     JobThread& operator=(const JobThread&) = delete;
     ~JobThread() { stop(); }
 
-    /// Any thread. Throws std::bad_alloc.
+    /// Queues a job; the caller keeps the job as long as it needs the result. Any thread. Throws
+    /// std::bad_alloc.
     void ask(std::shared_ptr<Job> job);
-    /// Returns when the job at work is done; what waits behind it never is.
+    /// Returns when the running job is done; jobs queued behind it are never run.
     void stop();
 
   private:
     void loop();
+    static bool isWanted(const std::shared_ptr<Job>& job) { return job.use_count() > 1; }
 
-    std::mutex mutex_;  ///< guards jobs_ and stopping_
+    static constexpr size_t kLeastToSweep = 64;
+
+    std::mutex mutex_;  ///< guards everything but thread_
     std::condition_variable changed_;
     std::deque<std::shared_ptr<Job>> jobs_;
+    /// Abandoned jobs are removed when the queue reaches this length.
+    size_t sweepAt_{kLeastToSweep};
     bool stopping_{false};
     std::thread thread_;
 };

@@ -1,22 +1,24 @@
-// kv_engine: one bucket behind the memcached binary protocol. Order of a life: flags, address,
-// bucket (with warm-up), server, port file; then serve until SIGTERM or SIGINT; then stop serving,
-// persist what is queued, leave.
+// kv_engine: one bucket behind the memcached binary protocol.
+//
+// Start: flags, address, bucket (with warm-up), server, port file. Then it serves until SIGTERM or
+// SIGINT. Stop: end serving, persist the queue, exit.
 #include <signal.h>
 #include <sys/resource.h>
 
 #include <memory>
+#include <optional>
 #include <tuple>
 
 #include "dcp/dcp_node.h"
 #include "executor/thread_executor.h"
 #include "logging/log.h"
 #include "server/command_line.h"
-#include "server/dcp_stats.h"
 #include "server/engine_bucket.h"
 #include "server/port_file.h"
-#include "server/replication_set.h"
-#include "server/replicator.h"
+#include "server/replication/replication_set.h"
+#include "server/replication/replicator.h"
 #include "server/server.h"
+#include "server/stats/dcp_stats.h"
 
 namespace {
 
@@ -26,7 +28,7 @@ using namespace kv::server;
 constexpr int kFailed = 1;
 constexpr int kUsage = 2;
 
-/// As many sockets as the hard limit allows.
+/// Allows as many sockets as the hard limit permits.
 void raiseFileLimit() {
     rlimit limit{};
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
@@ -47,7 +49,7 @@ TaskPeriods periodsOf(const EngineParams& params) {
             .checkpointRemoval = params.bucket.checkpoint.removerPeriod};
 }
 
-/// With the login that the file names, if there is one.
+/// Returns the source with the login from the file, and TLS if requested.
 ReplicationSource sourceOf(const CommandLine& line) {
     ReplicationSource source = line.replicateFrom;
     if (!line.replicateLogin.empty()) {
@@ -57,6 +59,9 @@ ReplicationSource sourceOf(const CommandLine& line) {
                                 ": expected one user, found " + std::to_string(users.size()));
         }
         std::tie(source.user, source.password) = *users.begin();
+    }
+    if (!line.replicateTlsCa.empty()) {
+        source.tls = auth::TlsContext::client(line.replicateTlsCa, line.tlsCert, line.tlsKey);
     }
     return source;
 }
@@ -72,18 +77,26 @@ int serve(const CommandLine& line) {
         log::error("--host {}: without --users only loopback addresses are served", line.host);
         return kUsage;
     }
+    std::optional<TlsListener> tls;
+    if (line.tlsPort) {
+        tls.emplace(
+                TlsListener{Listener(line.host, *line.tlsPort),
+                            auth::TlsContext::server(line.tlsCert, line.tlsKey, line.tlsClientCa)});
+    }
     ThreadExecutor executor({.writers = line.shards, .auxIo = 1, .nonIo = 1});
     EngineBucket bucket(line, executor);
     dcp::DcpNode dcp(bucket.get(), executor,
-                     std::chrono::microseconds(line.params.dcpSnapshotIntervalUs));
+                     std::chrono::microseconds(line.params.dcpSnapshotIntervalUs),
+                     line.params.backfills);
     bucket.startBackground(periodsOf(line.params));
 
     Server server(std::move(listener), bucket.get(), users.get(),
-                  {.threads = line.threads, .settings = line.params.server});
+                  {.threads = line.threads, .settings = line.params.server}, std::move(tls));
     auto& context = server.context();
     context.configStats = configStats(line);
     context.statSources.emplace_back("tasks", [&executor] { return taskStats(executor); });
     bucket.addStats(context);
+    context.fence = &bucket.fence();
     context.dcp = &dcp;
     context.statSources.emplace_back("dcp", [&dcp] { return dcpStats(dcp); });
     context.statSources.emplace_back("dcpagg", [&dcp] { return dcpAggregateStats(dcp); });
@@ -113,12 +126,15 @@ int serve(const CommandLine& line) {
     }
     log::info("serving bucket '{}' ({}) on {}:{} with {} threads", line.bucketName,
               toString(line.bucketType), line.host, server.port(), line.threads);
+    if (server.tlsPort() != 0) {
+        log::info("serving TLS on {}:{}", line.host, server.tlsPort());
+    }
     server.run();
     server.stop();
     replicator.reset();
     replication.reset();
     if (!bucket.persistAll()) {
-        log::error("stopped, but the store refused what was queued: see above");
+        log::error("stopped, but the store refused the queued mutations: see above");
         return kFailed;
     }
     log::info("stopped");
@@ -138,6 +154,9 @@ int main(int argc, char** argv) {
     try {
         return serve(*parsed.line);
     } catch (const UserFileError& error) {
+        log::error("{}", error.what());
+        return kUsage;
+    } catch (const auth::TlsError& error) {
         log::error("{}", error.what());
         return kUsage;
     } catch (const std::exception& error) {

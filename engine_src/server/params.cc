@@ -22,7 +22,7 @@ Number parse(std::string_view text, Number low, Number high, std::string_view ra
     return value;
 }
 
-/// A parameter that is `unit` times its number in `member` of `part` of the parameters.
+/// Makes a parameter whose number times `unit` is stored in `member` of `part` of the parameters.
 template <class Part, class Member>
 Param integer(std::string name, Part EngineParams::*part, Member Part::*member, uint64_t low,
               uint64_t high, std::string description, uint64_t unit = 1) {
@@ -46,7 +46,7 @@ Param integer(std::string name, uint32_t EngineParams::*member, uint32_t low, ui
             [=](const EngineParams& params) { return std::to_string(params.*member); }};
 }
 
-/// A share of the quota, given in percent.
+/// Makes a parameter that is a share of the quota, in percent.
 Param percent(std::string name, double BucketConfig::*member, std::string description) {
     return {std::move(name), "1..100", std::move(description),
             [=](EngineParams& params, std::string_view text) {
@@ -57,7 +57,8 @@ Param percent(std::string name, double BucketConfig::*member, std::string descri
             }};
 }
 
-/// Milliseconds of a period in `member` of the part that `part` gives.
+/// Makes a parameter that is a period in milliseconds, stored in `member` of the part that `part`
+/// returns.
 template <class Part>
 Param period(std::string name, std::chrono::nanoseconds Part::*member,
              std::function<Part&(EngineParams&)> part, uint64_t low, std::string description) {
@@ -75,7 +76,8 @@ Param period(std::string name, std::chrono::nanoseconds Part::*member,
             }};
 }
 
-/// One of some words, in `member` of the part that `part` gives.
+/// Makes a parameter that is one of several words, stored in `member` of the part that `part`
+/// returns.
 template <class Part>
 Param choice(std::string name, std::string Part::*member, std::function<Part&(EngineParams&)> part,
              std::vector<std::string> values, std::string description) {
@@ -125,6 +127,7 @@ std::vector<Param> makeTable() {
     using E = EngineParams;
     using S = ServerSettings;
     using B = BucketConfig;
+    using L = dcp::BackfillLimits;
     const auto whole = [](E& params) -> E& { return params; };
     return {
             integer("max_connections", &E::server, &S::maxConnections, 1, 1'000'000,
@@ -132,7 +135,7 @@ std::vector<Param> makeTable() {
             integer("read_buffer_kb", &E::server, &S::readBufferBytes, 4, 16'384,
                     "bytes (KiB) read from a connection at a time", 1024),
             integer("max_requests_per_turn", &E::server, &S::maxRequestsPerTurn, 1, 1'000'000,
-                    "requests of one connection executed before others have their turn"),
+                    "requests of one connection that are executed before those of others"),
             integer("max_unsent_kb", &E::server, &S::maxUnsentBytes, 1, 1'048'576,
                     "answers (KiB) a client may leave unread before it is not served any more",
                     1024),
@@ -151,12 +154,18 @@ std::vector<Param> makeTable() {
                     1024),
             integer("persist_wait_s", &E::server, &S::persistWaitSeconds, 1, 3600,
                     "seconds that SEQNO_PERSISTENCE waits for the disk"),
+            integer("dcp_idle_timeout_s", &E::server, &S::dcpIdleSeconds, 1, 86'400,
+                    "seconds without reading after which a DCP connection is closed, with or "
+                    "without no-ops"),
             integer("auth_delay_ms", &E::server, &S::authDelayMillis, 0, 60'000,
                     "delay of the answer to a failed login"),
             integer("max_failed_logins", &E::server, &S::maxFailedLogins, 1, 1000,
                     "failed logins in a row that end a connection"),
+            integer("failed_logins_per_minute", &E::server, &S::failedLoginsPerMinute, 1, 1'000'000,
+                    "failed logins of a user from one address that are answered, after a burst of "
+                    "10; ten times as many of all users from it"),
             integer("timing_sample", &E::server, &S::timingSample, 0, 1'000'000,
-                    "one operation in so many is timed for STAT timings; 0 = none"),
+                    "one of this many operations is timed for STAT timings; 0 = none"),
             integer("ht_size", &E::bucket, &B::htSize, 1, 100'000'000,
                     "initial and smallest number of hash buckets of a vBucket"),
             integer("ht_locks", &E::bucket, &B::htLocks, 1, 65'536,
@@ -175,9 +184,18 @@ std::vector<Param> makeTable() {
             integer("expiry_pass_s", &E::expiryPassSeconds, 1, 86'400,
                     "seconds between two passes that delete expired documents"),
             integer("ht_resize_ms", &E::hashResizeMillis, 10, 3'600'000,
-                    "milliseconds between two looks at the sizes of the hash tables"),
+                    "milliseconds between two checks of the sizes of the hash tables"),
             integer("dcp_snapshot_interval_us", &E::dcpSnapshotIntervalUs, 0, 10'000'000,
                     "least time between two DCP snapshots of a connection under load; 0 = none"),
+            integer("dcp_backfill_idle_s", &E::backfills, &L::idleSeconds, 1, 86'400,
+                    "seconds after which a backfill that its client does not read gives back what "
+                    "it holds"),
+            integer("dcp_backfill_age_s", &E::backfills, &L::ageSeconds, 1, 86'400,
+                    "seconds after which a backfill continues with a newer view of the documents"),
+            integer("dcp_backfills_per_connection", &E::backfills, &L::perConnection, 1, 65'536,
+                    "backfills of one DCP connection that are open at a time"),
+            integer("dcp_backfills_per_node", &E::backfills, &L::perNode, 1, 1'000'000,
+                    "the same of all DCP connections"),
             integer("ephemeral_purge_interval_s", &E::tombstonePurgeSeconds, 1, 86'400,
                     "seconds between two purges of tombstones"),
             checkpointInteger("chk_max_items", &CheckpointConfig::maxItems, 1, 100'000'000,
@@ -211,7 +229,7 @@ std::vector<Param> makeTable() {
     };
 }
 
-/// Levenshtein distance: how far a misspelt name is from a known one.
+/// Levenshtein distance between a misspelt name and a known one.
 size_t distance(std::string_view left, std::string_view right) {
     std::vector<size_t> row(right.size() + 1);
     std::iota(row.begin(), row.end(), size_t{0});

@@ -1,5 +1,4 @@
-// The --param registry: every tunable of a run by name, with its range, default and meaning, in one
-// table.
+// The registry of --param: every tunable with its name, range, default and meaning, in one table.
 //
 // A parameter is text on the command line, a number in EngineParams, and text again in STAT config.
 #pragma once
@@ -13,13 +12,14 @@
 #include <vector>
 
 #include "bucket/bucket_config.h"
+#include "dcp/backfill_limits.h"
 #include "persistence/flusher_config.h"
 #include "persistence/rocks_config.h"
 #include "server/settings.h"
 
 namespace kv::server {
 
-/// Everything that parameters set, with the defaults.
+/// The values of all parameters, with their defaults.
 struct EngineParams {
     ServerSettings server;
     BucketConfig bucket;
@@ -31,9 +31,11 @@ struct EngineParams {
     uint32_t hashResizeMillis{1000};
     uint32_t tombstonePurgeSeconds{10};
     uint32_t dcpSnapshotIntervalUs{500};
+    dcp::BackfillLimits backfills;
 };
 
-/// Unknown name or a value out of range; the text names the nearest parameter or the range.
+/// The name is unknown or the value is out of range; the text names the nearest parameter or the
+/// range.
 class ParamError : public std::runtime_error {
   public:
     using std::runtime_error::runtime_error;
@@ -44,14 +46,14 @@ struct Param {
     std::string range;  ///< "1..1000000"
     std::string description;
     std::function<void(EngineParams&, std::string_view)>
-            set;  ///< throws ParamError without the name
+            set;  ///< throws ParamError, whose text lacks the name
     std::function<std::string(const EngineParams&)> get;
 };
 
-/// The table, in the order in which --help prints it.
+/// Returns the table in the order of --help.
 const std::vector<Param>& paramTable();
 
-/// `setting` is "name=value". Throws ParamError.
+/// Applies `setting`, which is "name=value". Throws ParamError.
 void applyParam(EngineParams& params, std::string_view setting);
 
 }  // namespace kv::server

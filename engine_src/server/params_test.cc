@@ -17,7 +17,7 @@ std::string errorOf(std::string_view setting) {
     return {};
 }
 
-TEST(Params, SetWhatTheyName) {
+TEST(Params, SetTheirMembers) {
     EngineParams params;
     applyParam(params, "ht_size=3079");
     applyParam(params, "max_unsent_kb=64");
@@ -29,7 +29,7 @@ TEST(Params, SetWhatTheyName) {
     EXPECT_EQ(params.expiryPassSeconds, 5U);
 }
 
-TEST(Params, EachReadsBackWhatWasSetAndItsDefaultIsInRange) {
+TEST(Params, EachReadsItsValueBackAndItsDefaultIsInRange) {
     std::set<std::string> names;
     for (const auto& param : paramTable()) {
         EXPECT_TRUE(names.insert(param.name).second) << param.name << " twice";

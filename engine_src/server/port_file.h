@@ -1,4 +1,5 @@
-// The file that tells a starter which port was taken and that the server is ready: "PORT\n".
+// The file that reports the port to the process that started the server, and that the server is
+// ready: "PORT\n".
 #pragma once
 
 #include <cstdint>
@@ -6,7 +7,7 @@
 
 namespace kv::server {
 
-/// Appears complete or not at all. Throws std::runtime_error.
+/// Writes the file atomically. Throws std::runtime_error.
 void writePortFile(const std::filesystem::path& file, uint16_t port);
 
 }  // namespace kv::server

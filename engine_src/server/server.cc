@@ -11,7 +11,7 @@ namespace kv::server {
 
 namespace {
 
-/// Tells clients that this is another history than the one before a restart.
+/// Shows clients that this history differs from the one before a restart.
 std::string randomUuid() {
     const auto bytes = crypto::randomBytes(16);
     std::string text;
@@ -21,19 +21,20 @@ std::string randomUuid() {
     return text;
 }
 
-PublishedConfig firstConfig(const Bucket& bucket, uint16_t port) {
+PublishedConfig firstConfig(const Bucket& bucket, uint16_t port, uint16_t tlsPort) {
     const auto uuid = randomUuid();
-    return {ClusterConfig(bucket.name(), bucket.vbucketCount(), port, uuid), uuid};
+    return {ClusterConfig(bucket.name(), bucket.vbucketCount(), port, uuid, tlsPort), uuid};
 }
 
 }  // namespace
 
 Server::Server(Listener listener, Bucket& bucket, const UserStore* users,
-               const ServerOptions& options)
+               const ServerOptions& options, std::optional<TlsListener> tls)
     : listener_(std::move(listener)),
+      tls_(std::move(tls)),
       context_{.bucket = bucket,
                .users = users,
-               .config = firstConfig(bucket, listener_.port()),
+               .config = firstConfig(bucket, listener_.port(), tlsPort()),
                .settings = options.settings,
                .commands = commands_,
                .startedAt = std::time(nullptr),
@@ -48,6 +49,7 @@ Server::Server(Listener listener, Bucket& bucket, const UserStore* users,
     }
     context_.statCollector = &statCollector_;
     context_.bucketJobs = &bucketJobs_;
+    context_.storeReads = &storeReads_;
     stopEvent_.reset(event_new(base_.get(), stopFd_.get(), EV_READ | EV_PERSIST, onStop, this));
     event_add(stopEvent_.get(), nullptr);
     for (size_t i = 0; i < options.threads; ++i) {
@@ -64,7 +66,11 @@ void Server::start() {
     for (auto& thread : threads_) {
         thread->start();
     }
-    listener_.start(base_.get(), [this](Fd socket) { hand(std::move(socket)); });
+    listener_.start(base_.get(), [this](Fd socket) { hand(std::move(socket), nullptr); });
+    if (tls_) {
+        tls_->listener.start(base_.get(),
+                             [this](Fd socket) { hand(std::move(socket), &tls_->context); });
+    }
 }
 
 void Server::run() {
@@ -72,18 +78,23 @@ void Server::run() {
 }
 
 void Server::requestStop() {
-    const uint64_t one = 1;
-    static_cast<void>(::write(stopFd_.get(), &one, sizeof one));
+    const uint64_t increment = 1;
+    // Fails only if the counter is full; then the stop has been requested before.
+    [[maybe_unused]] const auto written = ::write(stopFd_.get(), &increment, sizeof increment);
 }
 
 void Server::stop() {
     listener_.stop();
+    if (tls_) {
+        tls_->listener.stop();
+    }
     for (auto& thread : threads_) {
         thread->stop();
     }
-    // Whoever stops the server persists next: nothing may be queued by then. And takes away what
-    // groups of statistics look at.
+    // After stop() the caller persists, so nothing may be queued any more, and destroys what the
+    // STAT groups read.
     bucketJobs_.stop();
+    storeReads_.stop();
     statCollector_.stop();
 }
 
@@ -91,13 +102,13 @@ void Server::onStop(int, short, void* self) {
     event_base_loopbreak(static_cast<Server*>(self)->base_.get());
 }
 
-void Server::hand(Fd socket) {
+void Server::hand(Fd socket, const auth::TlsContext* tls) {
     context_.acceptedConnections.fetch_add(1, std::memory_order_relaxed);
     ConnectionSlot slot(context_.connections);
     const bool crowded =
             context_.connections.load(std::memory_order_relaxed) > context_.settings.maxConnections;
     const uint64_t id = nextConnection_++;
-    threads_[id % threads_.size()]->adopt(std::move(socket), std::move(slot), id, crowded);
+    threads_[id % threads_.size()]->adopt(std::move(socket), std::move(slot), id, crowded, tls);
 }
 
 }  // namespace kv::server

@@ -1,22 +1,24 @@
-// Server: listener, front-end threads and the main loop over one bucket.
+// Server: the listener, the front-end threads and the main loop over one bucket.
 //
-// Use: construct (binds the address), start() (begins to serve), run() (blocks until requestStop or
-// a signal event of the caller's), stop() (also done by the destructor). The bucket and the users
-// outlive it. requestStop() is safe from any thread and from libevent signal callbacks; the rest
-// belongs to one thread.
+// Use: construct (binds the address), start() (begins to serve), run() (blocks until requestStop()
+// or a signal event of the caller), stop() (also done by the destructor). Ownership: the bucket and
+// the users outlive it. Threads: requestStop() is safe from any thread and from libevent signal
+// callbacks; the rest belongs to one thread.
 #pragma once
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "server/command.h"
-#include "server/front_end_thread.h"
+#include "auth/tls.h"
+#include "server/commands/command.h"
+#include "server/connections/front_end_thread.h"
+#include "server/connections/listener.h"
 #include "server/job_thread.h"
-#include "server/listener.h"
 #include "server/server_context.h"
-#include "server/stat_collector.h"
+#include "server/stats/stat_collector.h"
 
 namespace kv::server {
 
@@ -25,16 +27,23 @@ struct ServerOptions {
     ServerSettings settings;
 };
 
+/// A second address, on which TLS is spoken from the first byte on.
+struct TlsListener {
+    Listener listener;
+    auth::TlsContext context;
+};
+
 class Server {
   public:
-    /// `listener` is bound already; nobody is accepted before start(). `users` nullptr: nobody
-    /// needs to log in.
-    Server(Listener listener, Bucket& bucket, const UserStore* users, const ServerOptions& options);
+    /// `listener` is already bound; connections are accepted only after start(). `users` nullptr:
+    /// no login is needed.
+    Server(Listener listener, Bucket& bucket, const UserStore* users, const ServerOptions& options,
+           std::optional<TlsListener> tls = std::nullopt);
     Server(const Server&) = delete;
     Server& operator=(const Server&) = delete;
     ~Server();
 
-    /// Before start(): other rooms add STAT groups and the configuration to read back.
+    /// The shared context. Other parts add STAT groups and the configuration to it before start().
     ServerContext& context() { return context_; }
     [[nodiscard]] CommandTable& commands() { return commands_; }
 
@@ -44,18 +53,22 @@ class Server {
     void stop();
 
     [[nodiscard]] uint16_t port() const { return listener_.port(); }
-    /// The loop that run() turns: for signals.
+    /// 0: TLS is not served.
+    [[nodiscard]] uint16_t tlsPort() const { return tls_ ? tls_->listener.port() : 0; }
+    /// The loop that run() turns; used for signals.
     event_base* base() { return base_.get(); }
 
   private:
     static void onStop(int, short, void* self);
-    void hand(Fd socket);
+    void hand(Fd socket, const auth::TlsContext* tls);
 
     Listener listener_;
+    std::optional<TlsListener> tls_;
     CommandTable commands_;
     ServerContext context_;
     StatCollector statCollector_{context_};
     JobThread bucketJobs_{"bucket_jobs"};
+    JobThread storeReads_{"store_reads"};
     EventBasePtr base_;
     Fd stopFd_;
     EventPtr stopEvent_;

@@ -1,8 +1,8 @@
-// ServerContext: what every front-end thread shares: the bucket, who may log in, the cluster map,
-// the bounds.
+// ServerContext: what all front-end threads share: the bucket, the users, the cluster map, the
+// limits.
 //
-// Built before the threads start and outlives them. Members without a comment are read-only from
-// then on.
+// Threads and ownership: built before the threads start, and outlives them. Members without a
+// comment are read-only from then on.
 #pragma once
 
 #include <atomic>
@@ -14,13 +14,14 @@
 #include <vector>
 
 #include "bucket/bucket.h"
-#include "server/buffer_ledger.h"
-#include "server/cluster_config.h"
-#include "server/front_end_stats.h"
-#include "server/key_values.h"
-#include "server/prefix_stats.h"
+#include "server/connections/buffer_ledger.h"
+#include "server/login/login_brake.h"
+#include "server/login/user_store.h"
+#include "server/replication/cluster_config.h"
 #include "server/settings.h"
-#include "server/user_store.h"
+#include "server/stats/front_end_stats.h"
+#include "server/stats/key_values.h"
+#include "server/stats/prefix_stats.h"
 
 namespace kv::dcp {
 class DcpNode;
@@ -28,13 +29,14 @@ class DcpNode;
 
 namespace kv::server {
 
+class ClusterFence;
 class CommandTable;
 class JobThread;
 class StatCollector;
 
 struct ServerContext {
     Bucket& bucket;
-    const UserStore* users{nullptr};  ///< nullptr: nobody needs to log in
+    const UserStore* users{nullptr};  ///< nullptr: no login is needed
     PublishedConfig config;           ///< any thread
     ServerSettings settings;
     const CommandTable& commands;
@@ -43,19 +45,22 @@ struct ServerContext {
     std::vector<FrontEndStats*> threadStats;
     PrefixStats prefixes{};  ///< any thread
     KeyValues configStats;   ///< STAT config: flags, parameters, build switches
-    /// Groups that other rooms add (persistence, DCP), by name; "" adds to the default group.
+    /// Groups that other parts add (persistence, DCP), by name; "" adds to the default group.
     std::vector<std::pair<std::string, StatSource>> statSources;
-    /// Run by STAT reset after the server's own counters.
+    /// Run by STAT reset after the server's own counters are reset.
     std::vector<std::function<void()>> statResets;
-    StatCollector* statCollector{
-            nullptr};                ///< nullptr: groups are collected where they are asked for
-    JobThread* bucketJobs{nullptr};  ///< nullptr: the same, for what changes the whole bucket
+    StatCollector* statCollector{nullptr};  ///< nullptr: groups are collected on the calling thread
+    JobThread* bucketJobs{nullptr};         ///< nullptr: the same for changes of the whole bucket
+    JobThread* storeReads{nullptr};         ///< nullptr: the same for reads from disk
 
-    /// How far a vBucket is on disk; empty where nothing is persisted.
+    /// The persisted seqno of a vBucket; empty if nothing is persisted.
     std::function<Seqno(Vbid)> persistedSeqno{};
-    dcp::DcpNode* dcp{nullptr};  ///< nullptr: DCP is not served
-    /// Told of every config that is published; must not block.
+    dcp::DcpNode* dcp{nullptr};    ///< nullptr: DCP is not served
+    ClusterFence* fence{nullptr};  ///< nullptr: cluster configs are not remembered
+    /// Called for every config that is published; must not block.
     std::function<void(std::shared_ptr<const ClusterConfig>)> onClusterConfig{};
+
+    LoginBrake loginBrake{settings.failedLoginsPerMinute};  ///< any thread
 
     std::atomic<uint32_t> connections{0};
     std::atomic<uint64_t> acceptedConnections{0};

@@ -43,7 +43,7 @@ class Client {
             bytes.remove_prefix(static_cast<size_t>(sent));
         }
     }
-    /// Bytes taken until the socket has taken none for `patience`.
+    /// Sends bytes until the socket has taken none for `patience`; returns how many it took.
     size_t sendWhatFits(std::string_view bytes, std::chrono::milliseconds patience) {
         size_t taken = 0;
         auto last = std::chrono::steady_clock::now();
@@ -59,7 +59,7 @@ class Client {
         }
         return taken;
     }
-    /// Waits for `count` answers; fewer when the server closes.
+    /// Waits for `count` answers; returns fewer if the server closes.
     std::vector<Answer> receive(size_t count) {
         std::vector<Answer> found;
         while (found.size() < count && readMore()) {
@@ -75,7 +75,7 @@ class Client {
         return found;
     }
     bool atEnd() { return buffer_.empty() && !readMore(); }
-    /// Says that nothing more will be sent.
+    /// Closes the client's half: no more will be sent.
     void endSending() { ::shutdown(socket_.get(), SHUT_WR); }
 
   private:
@@ -92,7 +92,7 @@ class Client {
 
 class ServerTest : public testing::Test {
   protected:
-    /// `prepare` is given the context before anybody is served.
+    /// `prepare` receives the context before the server accepts connections.
     void start(const ServerSettings& settings = {}, const UserStore* users = nullptr,
                size_t threads = 2, const std::function<void(ServerContext&)>& prepare = {}) {
         bucket_ = makeBucket();
@@ -115,7 +115,7 @@ class ServerTest : public testing::Test {
     ServerContext& context() { return server_->context(); }
     template <class Condition>
     bool eventually(Condition condition) {
-        for (int i = 0; i < 1000; ++i) {
+        for (int i = 0; i < 30'000; ++i) {  // five minutes: only stops a test that hangs
             if (condition()) {
                 return true;
             }
@@ -123,7 +123,7 @@ class ServerTest : public testing::Test {
         }
         return false;
     }
-    /// Waits until the server has read so much in all.
+    /// Waits until the server has read `bytes` bytes in total.
     bool hasRead(uint64_t bytes) {
         const auto patience = std::chrono::steady_clock::now() + 20s;
         while (sum(&FrontEndStats::bytesRead) < bytes) {

@@ -120,7 +120,24 @@ TEST_F(ServerTest, StopsWithClientsConnected) {
     EXPECT_TRUE(client.atEnd());
 }
 
-TEST(Listener, APortInUseIsSaid) {
+TEST(Listener, AnErrorWithOneSocketDoesNotEndTheOthers) {
+    const EventBasePtr base(event_base_new());
+    Listener listener("127.0.0.1", 0);
+    int served = 0;
+    listener.start(base.get(), [&served](Fd) {
+        if (++served == 1) {
+            throw std::bad_alloc();
+        }
+    });
+    const Client first(listener.port());
+    const Client second(listener.port());
+    while (served < 2) {
+        ASSERT_EQ(event_base_loop(base.get(), EVLOOP_ONCE), 0);
+    }
+    listener.stop();
+}
+
+TEST(Listener, APortInUseIsReported) {
     Listener first("127.0.0.1", 0);
     const EventBasePtr base(event_base_new());
     first.start(base.get(), [](Fd) {});

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "bucket/bucket.h"
-#include "server/request_loop.h"
+#include "server/connections/request_loop.h"
 
 namespace kv::server::testing_support {
 
@@ -21,7 +21,7 @@ inline std::unique_ptr<Bucket> makeBucket(uint16_t vbuckets = 4) {
     return bucket;
 }
 
-/// One frame as text; the parts are copied at once.
+/// One frame as text; its parts are copied at once.
 struct Frame {
     protocol::Opcode opcode{protocol::Opcode::kNoop};
     std::string key{};
@@ -74,7 +74,7 @@ struct Answer {
     std::string value;
 };
 
-/// All frames in `bytes`; stops at the first that is broken or incomplete.
+/// Returns all frames in `bytes`; stops at the first that is broken or incomplete.
 inline std::vector<Answer> parseAnswers(protocol::Bytes bytes) {
     std::vector<Answer> answers;
     while (true) {
@@ -92,7 +92,7 @@ inline std::vector<Answer> parseAnswers(protocol::Bytes bytes) {
 }
 
 /// A session without a socket: bytes in, bytes out.
-// Its statistics have cache lines of their own.
+// Its statistics have separate cache lines.
 class Bench {  // NOLINT(clang-analyzer-optin.performance.Padding)
   public:
     explicit Bench(const UserStore* users = nullptr, uint16_t vbuckets = 4,
@@ -111,7 +111,7 @@ class Bench {  // NOLINT(clang-analyzer-optin.performance.Padding)
                  .statResets = {}},
           session(1, users != nullptr) {}
 
-    /// Feeds `bytes` as they come after what was left over, and returns what the loop said.
+    /// Passes in `bytes` behind what was left over, and returns the result of the request loop.
     Progress feed(std::string_view bytes, TurnBudget budget = {1'000'000, size_t{1} << 30}) {
         const size_t skipped = std::min(toSkip, bytes.size());
         toSkip -= skipped;
@@ -143,7 +143,7 @@ class Bench {  // NOLINT(clang-analyzer-optin.performance.Padding)
         }
         return progress;
     }
-    /// What a client would be sent.
+    /// Returns the bytes that a client would receive.
     static std::string bytesOf(const Output& output) {
         std::vector<iovec> pieces(output.size() + 1);
         pieces.resize(output.gather(pieces));
@@ -153,14 +153,14 @@ class Bench {  // NOLINT(clang-analyzer-optin.performance.Padding)
         }
         return bytes;
     }
-    /// Everything answered since the last call.
+    /// Returns every answer since the last call.
     std::vector<Answer> answers() {
         const auto bytes = bytesOf(out);
         auto found = parseAnswers(protocol::asBytes(bytes));
         out.clear();
         return found;
     }
-    /// The one answer to one request.
+    /// Returns the only answer to one request.
     Answer ask(const Frame& frame) {
         feed(frame.bytes());
         auto found = answers();
@@ -179,9 +179,9 @@ class Bench {  // NOLINT(clang-analyzer-optin.performance.Padding)
     Session session;
     Output out;
     std::string pending;
-    size_t largeFrom{SIZE_MAX};  ///< requests beyond so many bytes are read as large ones
+    size_t largeFrom{SIZE_MAX};  ///< requests larger than this are read as large requests
     LargeRequest large;
-    size_t toSkip{0};  ///< bytes to come of a request that was refused as too long
+    size_t toSkip{0};  ///< bytes still to come of a request that was refused as too long
     OpTime now{OpTime::now()};
 };
 

@@ -21,7 +21,7 @@ namespace kv::slices {
 namespace {
 
 constexpr size_t kMaxLine = size_t{64} << 20;
-constexpr off_t kStderrKept = 8192;  ///< bytes, at each end
+constexpr off_t kStderrKept = 8192;  ///< bytes at each end
 
 [[noreturn]] void throwErrno(const char* what) {
     throw std::system_error(errno, std::generic_category(), what);
@@ -68,8 +68,8 @@ cpu_set_t cpuSet(const std::vector<size_t>& cpus) {
     return set;
 }
 
-/// What the new process does until it is the program. Only calls that are safe after fork; a step
-/// that fails ends it, and `complain` carries {step, errno}.
+/// The work of the new process before it becomes the program. Only calls that are safe after fork;
+/// a step that fails ends the process and sends {step, errno} through `complain`.
 struct Launch {
     std::vector<char*> argv;
     std::vector<char*> env;
@@ -92,7 +92,7 @@ struct Launch {
         };
         step(0, setpgid(0, 0) == 0);
         step(1, prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
-        step(1, getppid() == parent);  // it may have died before the request was made
+        step(1, getppid() == parent);  // the parent may have died before the request was made
         step(2, cpus == nullptr || sched_setaffinity(0, sizeof *cpus, cpus) == 0);
         step(3, dup2(in, STDIN_FILENO) >= 0 && dup2(out, STDOUT_FILENO) >= 0 &&
                         dup2(err, STDERR_FILENO) >= 0);
@@ -125,7 +125,7 @@ SignalWatch::SignalWatch() {
     if (errno = pthread_sigmask(SIG_BLOCK, &set, &before_); errno != 0) {
         throwErrno("pthread_sigmask");
     }
-    // An arm that is gone is found out by EPIPE.
+    // A write to a variant that is gone fails with EPIPE.
     std::signal(SIGPIPE, SIG_IGN);
     fd_ = Fd(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
     if (!fd_) {
@@ -144,7 +144,7 @@ void SignalWatch::check() const {
     }
 }
 
-Child::Child(const ArmPlan& plan, std::chrono::nanoseconds timeout, const SignalWatch& signals)
+Child::Child(const VariantPlan& plan, std::chrono::nanoseconds timeout, const SignalWatch& signals)
     : name_(plan.name),
       timeout_(timeout),
       signals_(signals),
@@ -192,13 +192,14 @@ Child::~Child() {
 void Child::send(const std::string& line) {
     const std::string text = line + "\n";
     for (size_t sent = 0; sent < text.size();) {
-        // A line fits into the pipe's buffer, which the program empties: this does not block long.
+        // A line fits into the pipe's buffer, which the program empties, so this does not block for
+        // long.
         const ssize_t wrote = write(in_.get(), text.data() + sent, text.size() - sent);
         if (wrote < 0 && errno == EPIPE) {
             failEnded();
         }
         if (wrote < 0 && errno != EINTR) {
-            throwErrno("write to an arm");
+            throwErrno("write to a variant");
         }
         sent += wrote > 0 ? static_cast<size_t>(wrote) : 0;
     }
@@ -241,14 +242,14 @@ std::string Child::receive() {
             failEnded();
         }
         if (got < 0 && errno != EINTR) {
-            throwErrno("read from an arm");
+            throwErrno("read from a variant");
         }
         received_.append(buffer.data(), got > 0 ? static_cast<size_t>(got) : 0);
     }
 }
 
 void Child::freeze() {
-    kill(pid_, SIGSTOP);  // still ours: it has not been waited for
+    kill(pid_, SIGSTOP);  // it has not been waited for, so the pid is still ours
     siginfo_t change{};
     while (waitid(P_PID, static_cast<id_t>(pid_), &change, WSTOPPED | WEXITED | WNOWAIT) != 0) {
         if (errno != EINTR) {
@@ -258,7 +259,7 @@ void Child::freeze() {
     if (change.si_code != CLD_STOPPED) {
         failEnded();
     }
-    // The report of the stop is taken, so that the next freeze waits for its own.
+    // Consumes the report of the stop, so that the next freeze waits for its own.
     waitid(P_PID, static_cast<id_t>(pid_), &change, WSTOPPED | WNOHANG);
 }
 
@@ -280,7 +281,7 @@ void Child::expectEnd() {
         }
         const ssize_t got = read(out_.get(), rest.data(), rest.size());
         if (got > 0) {
-            fail("had more to say than it was asked");
+            fail("sent more than was requested");
         }
         if (got == 0) {
             break;
@@ -295,7 +296,7 @@ void Child::expectEnd() {
         }
         poll(nullptr, 0, 1);
     }
-    fail("did not end when it was told to");
+    fail("did not end after quit");
 }
 
 std::vector<size_t> Child::affinity() const {
@@ -314,7 +315,7 @@ std::vector<size_t> Child::affinity() const {
 }
 
 std::string Child::stderrText() const {
-    // Not lseek: the program has the same offset.
+    // Not lseek, because the program shares the offset.
     struct stat file {};
     const off_t size = fstat(stderr_.get(), &file) == 0 ? file.st_size : 0;
     if (size <= 2 * kStderrKept) {
@@ -325,7 +326,7 @@ std::string Child::stderrText() const {
 }
 
 void Child::fail(const std::string& what) const {
-    throw ArmError(name_, what);
+    throw VariantError(name_, what);
 }
 
 std::optional<siginfo_t> Child::reapIfEnded() {
@@ -334,7 +335,8 @@ std::optional<siginfo_t> Child::reapIfEnded() {
     if (waitid(P_PID, id, &end, WEXITED | WNOHANG | WNOWAIT) != 0 || end.si_pid != pid_) {
         return std::nullopt;
     }
-    // Whatever it started in its group is not to live on; the group is its own until it is reaped.
+    // Processes that it started in its group must not survive; the group is ours until the program
+    // is reaped.
     kill(-pid_, SIGKILL);
     waitid(P_PID, id, &end, WEXITED);
     reaped_ = true;
@@ -342,7 +344,8 @@ std::optional<siginfo_t> Child::reapIfEnded() {
 }
 
 void Child::failEnded() {
-    // Its pipe is closed: it has ended, or closed its stdout and never will be heard again.
+    // The pipe is closed: the program has ended, or it has closed its stdout and will not be heard
+    // again.
     for (int tries = 0; tries < 1000; ++tries) {
         if (const auto end = reapIfEnded()) {
             fail(describe(*end));

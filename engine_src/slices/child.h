@@ -1,9 +1,9 @@
-// Child: an arm's program as a process: started with exactly its environment, pinned, in a process
-// group of its own, spoken to by lines, frozen and thawed. It does not outlive its object, nor (by
-// PR_SET_PDEATHSIG) the thread that started it.
+// Child: the process of a variant's program. It is started with exactly its environment, pinned, in
+// its own process group; it is driven by lines, frozen and thawed.
 //
-// Threads: one, the same for all its life. Every function throws ArmError when the program has
-// ended, and Interrupted when SIGINT or SIGTERM came while it waited.
+// Ownership: the process does not outlive its object, nor (by PR_SET_PDEATHSIG) the thread that
+// started it. Threads: one, the same for its whole life. Errors: every function throws VariantError
+// when the program has ended, and Interrupted when SIGINT or SIGTERM came during a wait.
 #pragma once
 
 #include <sys/types.h>
@@ -20,8 +20,8 @@
 
 namespace kv::slices {
 
-/// SIGINT and SIGTERM, blocked and readable, while it lives. Of one thread: before there are
-/// others.
+/// Blocks SIGINT and SIGTERM and makes them readable while it lives. Create it before there are
+/// other threads.
 class SignalWatch {
   public:
     SignalWatch();
@@ -29,7 +29,7 @@ class SignalWatch {
     SignalWatch& operator=(const SignalWatch&) = delete;
     ~SignalWatch();
     [[nodiscard]] int fd() const { return fd_.get(); }
-    /// Throws Interrupted when one came.
+    /// Throws Interrupted if a signal came.
     void check() const;
 
   private:
@@ -39,16 +39,16 @@ class SignalWatch {
 
 class Child {
   public:
-    Child(const ArmPlan& plan, std::chrono::nanoseconds timeout, const SignalWatch& signals);
+    Child(const VariantPlan& plan, std::chrono::nanoseconds timeout, const SignalWatch& signals);
     Child(const Child&) = delete;
     Child& operator=(const Child&) = delete;
-    /// Kills what is left of the process group, and waits for the program.
+    /// Kills the rest of the process group and waits for the program.
     ~Child();
 
     void send(const std::string& line);
-    /// The next line without its end; ArmError when it does not come in time.
+    /// Returns the next line without its end; throws VariantError if it does not come in time.
     std::string receive();
-    /// Stops every thread of the program, and returns when they stand still.
+    /// Stops every thread of the program, and returns when they are stopped.
     void freeze();
     void thaw();
     /// Waits for the program to end by itself with status 0.
@@ -57,25 +57,26 @@ class Child {
     [[nodiscard]] pid_t pid() const noexcept { return pid_; }
     /// The CPUs that the program may use.
     [[nodiscard]] std::vector<size_t> affinity() const;
-    /// What the program wrote to its stderr; the middle of much is left out.
+    /// Returns the program's stderr, without the middle part if it is long.
     [[nodiscard]] std::string stderrText() const;
 
   private:
     [[noreturn]] void fail(const std::string& what) const;
-    /// Says how the program ended, once it has closed its end of a pipe.
+    /// Throws a VariantError about how the program ended. Call it after the program has closed its
+    /// end of a pipe.
     [[noreturn]] void failEnded();
-    /// How the program ended, if it has.
+    /// Returns how the program ended, if it has.
     std::optional<siginfo_t> reapIfEnded();
 
     std::string name_;
     std::chrono::nanoseconds timeout_;
     const SignalWatch& signals_;
-    Fd stderr_;  ///< a file in memory: nobody needs to empty it
+    Fd stderr_;  ///< a file in memory, so nobody needs to empty it
     Fd in_;      ///< the program's stdin
-    Fd out_;     ///< its stdout
+    Fd out_;     ///< the program's stdout
     pid_t pid_{-1};
     bool reaped_{false};
-    std::string received_;  ///< read, and not yet given out
+    std::string received_;  ///< read from the program, and not yet returned
 };
 
 }  // namespace kv::slices

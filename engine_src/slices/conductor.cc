@@ -13,7 +13,7 @@ namespace kv::slices {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Ordered = nlohmann::ordered_json;
 
 constexpr int kSchema = 1;
 
@@ -21,7 +21,8 @@ double seconds(std::chrono::nanoseconds time) {
     return std::chrono::duration<double>(time).count();
 }
 
-/// The first one's name and how many there are, for one whose filter took none.
+/// Returns the name of the first offer and their number, for an error about a filter that selects
+/// none.
 std::string briefly(const std::vector<Offer>& offers) {
     if (offers.empty()) {
         return "none";
@@ -30,7 +31,7 @@ std::string briefly(const std::vector<Offer>& offers) {
     return offers.front().full + (more > 0 ? " and " + std::to_string(more) + " more" : "");
 }
 
-Json planJson(const Plan& plan) {
+Ordered planJson(const Plan& plan) {
     return {{"filter", plan.filter},
             {"slice_ms", seconds(plan.slice) * 1e3},
             {"min_seconds", seconds(plan.atLeast)},
@@ -39,16 +40,16 @@ Json planJson(const Plan& plan) {
             {"freeze", plan.freeze}};
 }
 
-Json slicesJson(const ArmSlices& own) {
+Ordered slicesJson(const VariantSlices& own) {
     const auto column = [&](auto field) {
-        Json values = Json::array();
+        Ordered values = Ordered::array();
         for (const TimedSlice& slice : own.slices) {
             values.push_back(field(slice));
         }
         return values;
     };
     const TimedSlice& first = own.slices.front();
-    Json counters = Json::object();
+    Ordered counters = Ordered::object();
     for (const auto& [name, value] : first.counters) {
         counters[name] =
                 column([&key = name](const TimedSlice& slice) { return slice.counters.at(key); });
@@ -57,24 +58,24 @@ Json slicesJson(const ArmSlices& own) {
             {"real_ns", column([](const TimedSlice& slice) { return slice.realNs; })},
             {"cpu_ns", first.cpuNs
                                ? column([](const TimedSlice& slice) { return slice.cpuNs.value(); })
-                               : Json(nullptr)},
+                               : Ordered(nullptr)},
             {"wall_ns", column([](const TimedSlice& slice) { return slice.wallNs; })},
             {"setup_ns", column([](const TimedSlice& slice) { return slice.setupNs; })},
             {"counters", std::move(counters)},
             {"position", own.positions}};
 }
 
-Json roundsJson(const BenchmarkRounds& rounds) {
-    Json arms = Json::array();
-    for (const ArmSlices& own : rounds.arms) {
-        arms.push_back(slicesJson(own));
+Ordered roundsJson(const BenchmarkRounds& rounds) {
+    Ordered variants = Ordered::array();
+    for (const VariantSlices& own : rounds.variants) {
+        variants.push_back(slicesJson(own));
     }
     return {{"name", rounds.offer.name},
             {"full", rounds.offer.full},
-            {"pass", rounds.offer.pass ? Json(*rounds.offer.pass) : Json(nullptr)},
+            {"pass", rounds.offer.pass ? Ordered(*rounds.offer.pass) : Ordered(nullptr)},
             {"warm_up", rounds.warmUp},
-            {"rounds", rounds.arms.front().slices.size()},
-            {"arms", std::move(arms)}};
+            {"rounds", rounds.variants.front().slices.size()},
+            {"variants", std::move(variants)}};
 }
 
 class Conductor {
@@ -83,87 +84,89 @@ class Conductor {
 
     Outcome run() {
         Outcome outcome;
-        Json failedArm;
+        Ordered failedVariant;
         try {
             perform();
-        } catch (const ArmError& error) {
-            failedArm = error.arm();
+        } catch (const VariantError& error) {
+            failedVariant = error.variant();
             outcome.failure = error.what();
         } catch (const Interrupted& error) {
             outcome.failure = error.what();
             outcome.signal = error.signal();
         }
-        Json arms = Json::array();
-        for (const auto& arm : arms_) {
-            arms.push_back(arm->json());
+        Ordered variants = Ordered::array();
+        for (const auto& variant : variants_) {
+            variants.push_back(variant->json());
         }
-        arms_.clear();
-        const Json document{
+        variants_.clear();
+        const Ordered document{
                 {"tool", "conductor"},
                 {"schema", kSchema},
-                {"failure", outcome.failure.empty() ? Json(nullptr) : Json(outcome.failure)},
-                {"failed_arm", std::move(failedArm)},
+                {"failure", outcome.failure.empty() ? Ordered(nullptr) : Ordered(outcome.failure)},
+                {"failed_variant", std::move(failedVariant)},
                 {"plan", planJson(plan_)},
-                {"arms", std::move(arms)},
+                {"variants", std::move(variants)},
                 {"benchmarks", std::move(benchmarks_)}};
-        // A program may print what is no UTF-8.
-        outcome.document = document.dump(-1, ' ', false, Json::error_handler_t::replace);
+        // A program may print invalid UTF-8.
+        outcome.document = document.dump(-1, ' ', false, Ordered::error_handler_t::replace);
         return outcome;
     }
 
   private:
     void perform() {
-        for (const ArmPlan& plan : plan_.arms) {
-            arms_.push_back(std::make_unique<Arm>(plan, plan_.timeout, signals_));
-            arms_.back()->meet();
-            rest(*arms_.back());
+        for (const VariantPlan& plan : plan_.variants) {
+            variants_.push_back(std::make_unique<Variant>(plan, plan_.timeout, signals_));
+            variants_.back()->meet();
+            rest(*variants_.back());
         }
-        std::vector<Arm*> arms;
-        for (const auto& arm : arms_) {
-            arms.push_back(arm.get());
+        std::vector<Variant*> variants;
+        for (const auto& variant : variants_) {
+            variants.push_back(variant.get());
         }
         for (const Offer& offer : chosen()) {
-            benchmarks_.push_back(roundsJson(runRounds(plan_, offer, arms, random_())));
+            benchmarks_.push_back(roundsJson(runRounds(plan_, offer, variants, random_())));
         }
-        for (Arm* arm : arms) {
-            arm->report();
-            rest(*arm);
+        for (Variant* variant : variants) {
+            variant->report();
+            rest(*variant);
         }
-        for (Arm* arm : arms) {
-            arm->quit();
+        for (Variant* variant : variants) {
+            variant->quit();
         }
     }
 
-    void rest(Arm& arm) const {
+    void rest(Variant& variant) const {
         if (plan_.freeze) {
-            arm.freeze();
+            variant.freeze();
         }
     }
 
-    /// What the filter takes, in the first arm's order; all arms have it.
+    /// Returns the offers that the filter selects, in the first variant's order; all variants must
+    /// have them.
     std::vector<Offer> chosen() {
         std::vector<Offer> first;
-        for (const auto& arm : arms_) {
-            std::vector<Offer> own = taken(*arm);
+        for (const auto& variant : variants_) {
+            std::vector<Offer> own = taken(*variant);
             if (first.empty()) {
                 first = std::move(own);
             } else if (own != first) {
-                throw ArmError(arm->name(), "has other benchmarks than " + arms_.front()->name());
+                throw VariantError(variant->name(), "does not have the same benchmarks as " +
+                                                            variants_.front()->name());
             }
         }
         return first;
     }
 
-    /// Of one arm; not empty.
-    std::vector<Offer> taken(Arm& arm) const {
-        const std::vector<Offer> all = arm.list();
-        rest(arm);
+    /// Returns the selected offers of one variant; not empty.
+    std::vector<Offer> taken(Variant& variant) const {
+        const std::vector<Offer> all = variant.list();
+        rest(variant);
         std::vector<Offer> own;
         std::copy_if(all.begin(), all.end(), std::back_inserter(own),
                      [&](const Offer& offer) { return filter_.takes(offer.full); });
         if (own.empty()) {
-            throw ArmError(arm.name(), "has no benchmark that " + plan_.filter + " takes; it has " +
-                                               briefly(all));
+            throw VariantError(variant.name(), "has no benchmark that matches " + plan_.filter +
+                                                       "; it has " + briefly(all));
         }
         return own;
     }
@@ -172,8 +175,8 @@ class Conductor {
     Filter filter_;
     std::mt19937_64 random_;
     SignalWatch signals_;
-    std::vector<std::unique_ptr<Arm>> arms_;
-    Json benchmarks_ = Json::array();
+    std::vector<std::unique_ptr<Variant>> variants_;
+    Ordered benchmarks_ = Ordered::array();
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// A conductor's whole work: the arms started in the plan's order, the benchmarks chosen, their
-// rounds, the arms ended, and one document about it.
+// The whole work of a conductor: starts the variants in the plan's order, selects the benchmarks,
+// runs their rounds, ends the variants, and writes one document about it.
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@
 namespace kv::slices {
 
 struct Outcome {
-    std::string document;  ///< JSON (README.md); of a failure what was complete before
-    std::string failure;   ///< empty: none
-    int signal{0};         ///< that interrupted it; 0: none
+    std::string document;  ///< JSON (README.md); after a failure the part that was complete before
+    std::string failure;   ///< empty if there was none
+    int signal{0};         ///< the signal that interrupted it; 0 if none
 };
 
-/// Never throws for what an arm does; std::system_error when this process cannot go on. Blocks
-/// SIGINT and SIGTERM in the calling thread: call it before there are others. No arm is alive when
-/// it returns.
+/// Runs the plan. Errors: does not throw for failures of a variant; throws std::system_error if
+/// this process cannot continue. Threads: blocks SIGINT and SIGTERM in the calling thread, so call
+/// it before there are others. No variant is alive when it returns.
 Outcome conduct(const Plan& plan);
 
 }  // namespace kv::slices

@@ -1,4 +1,4 @@
-// Why a conductor gave up.
+// The reasons for which a conductor gives up.
 #pragma once
 
 #include <stdexcept>
@@ -7,15 +7,15 @@
 
 namespace kv::slices {
 
-/// An arm died, was silent too long, or said what cannot be.
-class ArmError : public std::runtime_error {
+/// A variant died, was silent for too long, or sent an invalid answer.
+class VariantError : public std::runtime_error {
   public:
-    ArmError(std::string arm, const std::string& what)
-        : std::runtime_error(what), arm_(std::move(arm)) {}
-    [[nodiscard]] const std::string& arm() const noexcept { return arm_; }
+    VariantError(std::string variant, const std::string& what)
+        : std::runtime_error(what), variant_(std::move(variant)) {}
+    [[nodiscard]] const std::string& variant() const noexcept { return variant_; }
 
   private:
-    std::string arm_;
+    std::string variant_;
 };
 
 /// SIGINT or SIGTERM came.

@@ -1,7 +1,8 @@
-// conductor PLAN.json: the programs of all arms alive at once, asked for slices in turn
-// (README.md). One JSON document on stdout.
+// conductor PLAN.json: runs the programs of all variants at the same time and asks them for slices
+// in rotation (README.md). Prints one JSON document to stdout.
 //
-// Exit: 0 done, 1 an arm failed (the document says which, and why), 2 usage, 128 + N signal N.
+// Exit status: 0 done, 1 a variant failed (the document names it and the cause), 2 usage, 128 + N
+// signal N.
 #include <cstdio>
 #include <exception>
 #include <fstream>

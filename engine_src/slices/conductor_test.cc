@@ -25,16 +25,16 @@ using Json = nlohmann::json;
 using testing::Each;
 using testing::HasSubstr;
 
-ArmPlan fake(const std::string& name, const std::vector<std::string>& arguments = {}) {
-    ArmPlan arm{.name = name, .argv = {KV_FAKE_ARM}, .env = {"A=" + name}};
-    arm.argv.insert(arm.argv.end(), arguments.begin(), arguments.end());
-    return arm;
+VariantPlan fake(const std::string& name, const std::vector<std::string>& arguments = {}) {
+    VariantPlan variant{.name = name, .argv = {KV_FAKE_VARIANT}, .env = {"A=" + name}};
+    variant.argv.insert(variant.argv.end(), arguments.begin(), arguments.end());
+    return variant;
 }
 
-/// Short slices of arms "a", "b", ...
-Plan shortPlan(std::vector<ArmPlan> arms, const std::string& filter = "Fake/pure") {
+/// Returns a plan with short slices of variants "a", "b", ...
+Plan shortPlan(std::vector<VariantPlan> variants, const std::string& filter = "Fake/pure") {
     Plan plan;
-    plan.arms = std::move(arms);
+    plan.variants = std::move(variants);
     plan.filter = filter;
     plan.slice = std::chrono::microseconds(100);
     plan.atLeast = std::chrono::milliseconds(5);
@@ -78,7 +78,7 @@ std::vector<int64_t> numbers(const Json& array) {
     return array.get<std::vector<int64_t>>();
 }
 
-TEST(Conductor, GoesRoundTheArmsInAnOrderDrawnForEachRound) {
+TEST(Conductor, VisitsTheVariantsInARandomOrderEachRound) {
     const Json document = conducted(shortPlan({fake("a"), fake("b"), fake("c")}));
     ASSERT_EQ(document["benchmarks"].size(), 1U);
     const Json& benchmark = document["benchmarks"][0];
@@ -89,25 +89,25 @@ TEST(Conductor, GoesRoundTheArmsInAnOrderDrawnForEachRound) {
     std::set<std::vector<int64_t>> orders;
     for (size_t round = 0; round < rounds; ++round) {
         std::vector<int64_t> order;
-        for (const Json& arm : benchmark["arms"]) {
-            order.push_back(arm["position"][round]);
+        for (const Json& variant : benchmark["variants"]) {
+            order.push_back(variant["position"][round]);
         }
         orders.insert(order);
         EXPECT_TRUE(std::is_permutation(order.begin(), order.end(),
                                         std::array<int64_t, 3>{0, 1, 2}.begin()));
     }
     EXPECT_GE(orders.size(), 3U);
-    for (const Json& arm : benchmark["arms"]) {
+    for (const Json& variant : benchmark["variants"]) {
         for (const char* column : {"iterations", "real_ns", "cpu_ns", "wall_ns", "setup_ns"}) {
-            EXPECT_EQ(arm[column].size(), rounds) << column;
+            EXPECT_EQ(variant[column].size(), rounds) << column;
         }
-        EXPECT_EQ(arm["counters"]["peers"].size(), rounds);
-        EXPECT_THAT(numbers(arm["real_ns"]), Each(testing::Ge(10'000)));
+        EXPECT_EQ(variant["counters"]["peers"].size(), rounds);
+        EXPECT_THAT(numbers(variant["real_ns"]), Each(testing::Ge(10'000)));
     }
-    for (const Json& arm : document["arms"]) {
-        EXPECT_EQ(arm["context"], Json({{"env.A", arm["name"]}}));  // nothing is inherited
-        EXPECT_GE(arm["report"]["runs"], rounds);
-        EXPECT_EQ(kill(arm["pid"].get<pid_t>(), 0), -1);
+    for (const Json& variant : document["variants"]) {
+        EXPECT_EQ(variant["context"], Json({{"env.A", variant["name"]}}));  // nothing is inherited
+        EXPECT_GE(variant["report"]["runs"], rounds);
+        EXPECT_EQ(kill(variant["pid"].get<pid_t>(), 0), -1);
     }
 }
 
@@ -117,8 +117,8 @@ TEST(Conductor, ASeedGivesTheSameOrders) {
         plan.seed = seed;
         const Json document = conducted(plan);
         std::vector<std::vector<int64_t>> all;
-        for (const Json& arm : document["benchmarks"][0]["arms"]) {
-            all.push_back(numbers(arm["position"]));
+        for (const Json& variant : document["benchmarks"][0]["variants"]) {
+            all.push_back(numbers(variant["position"]));
             all.back().resize(12);
         }
         return all;
@@ -130,9 +130,9 @@ TEST(Conductor, ASeedGivesTheSameOrders) {
 
 TEST(Conductor, APassIsRunWholeAndInStep) {
     const Json document = conducted(shortPlan({fake("a"), fake("b")}, "Fake/pass"));
-    const Json& arms = document["benchmarks"][0]["arms"];
-    const auto iterations = numbers(arms[0]["iterations"]);
-    EXPECT_EQ(iterations, numbers(arms[1]["iterations"]));
+    const Json& variants = document["benchmarks"][0]["variants"];
+    const auto iterations = numbers(variants[0]["iterations"]);
+    EXPECT_EQ(iterations, numbers(variants[1]["iterations"]));
     EXPECT_EQ(std::accumulate(iterations.begin(), iterations.end(), int64_t{0}) % 60, 0);
     int64_t done = 0;
     for (const int64_t slice : iterations) {
@@ -143,20 +143,20 @@ TEST(Conductor, APassIsRunWholeAndInStep) {
     EXPECT_EQ(document["benchmarks"][0]["pass"], 60);
 }
 
-TEST(Conductor, WhatCanBePassedOnlyOnceIsKeptFromItsFirstSlice) {
+TEST(Conductor, ASinglePassIsRecordedFromItsFirstSlice) {
     const Json document = conducted(shortPlan({fake("a"), fake("b")}, "Fake/once"));
     const Json& benchmark = document["benchmarks"][0];
     EXPECT_EQ(benchmark["warm_up"], 0);
-    for (const Json& arm : benchmark["arms"]) {
-        const auto iterations = numbers(arm["iterations"]);
+    for (const Json& variant : benchmark["variants"]) {
+        const auto iterations = numbers(variant["iterations"]);
         EXPECT_EQ(std::accumulate(iterations.begin(), iterations.end(), int64_t{0}), 90);
         EXPECT_THAT(iterations, Each(testing::AllOf(testing::Ge(18), testing::Le(23))))
                 << "of the size that it asks for, shared evenly";
-        EXPECT_EQ(arm["cpu_ns"], nullptr);
+        EXPECT_EQ(variant["cpu_ns"], nullptr);
     }
 }
 
-TEST(Conductor, TakesWhatTheFilterTakes) {
+TEST(Conductor, RunsTheBenchmarksThatMatchTheFilter) {
     const auto names = [](const std::string& filter) {
         const Json document = conducted(shortPlan({fake("a")}, filter));
         std::vector<std::string> all;
@@ -169,28 +169,28 @@ TEST(Conductor, TakesWhatTheFilterTakes) {
     EXPECT_THAT(names("real_time|iterations"), testing::ElementsAre("Fake/pure", "Fake/pass"));
     EXPECT_THAT(names("-pa"), testing::ElementsAre("Fake/pure", "Fake/once"));
     const Outcome none = conduct(shortPlan({fake("a")}, "Flake"));
-    EXPECT_THAT(none.failure, HasSubstr("has no benchmark that Flake takes; it has Fake/pure/"));
+    EXPECT_THAT(none.failure, HasSubstr("has no benchmark that matches Flake; it has Fake/pure/"));
 }
 
-TEST(Conductor, WhoIsNotInTurnStandsStill) {
+TEST(Conductor, VariantsOutsideTheirTurnAreStopped) {
     for (const bool freeze : {true, false}) {
         const FakeDir dir;
         Plan plan = shortPlan({fake("a"), fake("b"), fake("c")}, ".");
         plan.freeze = freeze;
-        for (ArmPlan& arm : plan.arms) {
-            arm.env.push_back("FAKE_DIR=" + dir.path().string());
+        for (VariantPlan& variant : plan.variants) {
+            variant.env.push_back("FAKE_DIR=" + dir.path().string());
         }
         const Json document = conducted(plan);
         for (const Json& benchmark : document["benchmarks"]) {
-            for (const Json& arm : benchmark["arms"]) {
-                EXPECT_THAT(numbers(arm["counters"]["peers"]), Each(2));
-                EXPECT_THAT(numbers(arm["counters"]["stopped"]), Each(freeze ? 2 : 0));
+            for (const Json& variant : benchmark["variants"]) {
+                EXPECT_THAT(numbers(variant["counters"]["peers"]), Each(2));
+                EXPECT_THAT(numbers(variant["counters"]["stopped"]), Each(freeze ? 2 : 0));
             }
         }
     }
 }
 
-TEST(Conductor, PinsAnArmAndSaysWhere) {
+TEST(Conductor, PinsAVariantAndReportsItsCpus) {
     cpu_set_t own;
     ASSERT_EQ(sched_getaffinity(0, sizeof own, &own), 0);
     std::vector<size_t> cpus;
@@ -200,94 +200,94 @@ TEST(Conductor, PinsAnArmAndSaysWhere) {
         }
     }
     Plan plan = shortPlan({fake("pinned"), fake("free")});
-    plan.arms[0].cpus = {cpus.back()};
+    plan.variants[0].cpus = {cpus.back()};
     const Json document = conducted(plan);
-    EXPECT_EQ(document["arms"][0]["cpus"], Json({cpus.back()}));
-    EXPECT_EQ(document["arms"][1]["cpus"], Json(cpus));
+    EXPECT_EQ(document["variants"][0]["cpus"], Json({cpus.back()}));
+    EXPECT_EQ(document["variants"][1]["cpus"], Json(cpus));
 }
 
 struct Misdeed {
     const char* name;
     const char* at;
-    const char* said;
+    const char* message;
 };
-class FailingArm : public testing::TestWithParam<Misdeed> {};
+class FailingVariant : public testing::TestWithParam<Misdeed> {};
 
-TEST_P(FailingArm, EndsAllAndIsNamed) {
+TEST_P(FailingVariant, EndsAllAndIsNamed) {
     const FakeDir dir;
     Plan plan =
             shortPlan({fake("good"), fake("bad", {GetParam().name, GetParam().at})}, "Fake/pass");
-    plan.arms[0].env.push_back("FAKE_DIR=" + dir.path().string());
-    plan.arms[1].env.push_back("FAKE_DIR=" + dir.path().string());
+    plan.variants[0].env.push_back("FAKE_DIR=" + dir.path().string());
+    plan.variants[1].env.push_back("FAKE_DIR=" + dir.path().string());
     for (const bool freeze : {false, true}) {
         plan.freeze = freeze;
         const Outcome outcome = conduct(plan);
         const Json document = Json::parse(outcome.document);
-        EXPECT_THAT(outcome.failure, HasSubstr(GetParam().said));
+        EXPECT_THAT(outcome.failure, HasSubstr(GetParam().message));
         EXPECT_EQ(document["failure"], outcome.failure);
-        EXPECT_EQ(document["failed_arm"], "bad");
-        ASSERT_EQ(document["arms"].size(), 2U);
-        EXPECT_EQ(document["arms"][0]["stderr"], "");
+        EXPECT_EQ(document["failed_variant"], "bad");
+        ASSERT_EQ(document["variants"].size(), 2U);
+        EXPECT_EQ(document["variants"][0]["stderr"], "");
         if (GetParam().name == std::string("die")) {
-            EXPECT_EQ(document["arms"][1]["stderr"], "fake_arm: no more of this\n");
+            EXPECT_EQ(document["variants"][1]["stderr"], "fake_variant: no more of this\n");
         }
     }
     for (const pid_t pid : dir.pids()) {
-        EXPECT_EQ(kill(pid, 0), -1) << "an arm is left";
+        EXPECT_EQ(kill(pid, 0), -1) << "a variant is left";
         EXPECT_EQ(errno, ESRCH);
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Misdeeds, FailingArm,
-                         testing::Values(Misdeed{"die", "3", "ended with status 3"},
-                                         Misdeed{"die", "0", "ended with status 3"},
-                                         Misdeed{"kill", "3", "was killed by signal 9"},
-                                         Misdeed{"rubbish", "3", "no answer: Segmentation fault"},
-                                         Misdeed{"wrong-name", "3", "it ran \"Fake/other\""},
-                                         Misdeed{"chatter", "3", "no answer to a run of Fake/pass"},
-                                         Misdeed{"fail", "3", "an insert found its key"},
-                                         Misdeed{"out-of-step", "3",
-                                                 "is out of step in Fake/pass"}),
-                         [](const auto& misdeed) {
-                             std::string name = std::string(misdeed.param.name) + misdeed.param.at;
-                             std::erase(name, '-');
-                             return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+        Misdeeds, FailingVariant,
+        testing::Values(Misdeed{"die", "3", "ended with status 3"},
+                        Misdeed{"die", "0", "ended with status 3"},
+                        Misdeed{"kill", "3", "was killed by signal 9"},
+                        Misdeed{"rubbish", "3", "an invalid answer: Segmentation fault"},
+                        Misdeed{"wrong-name", "3", "it ran \"Fake/other\""},
+                        Misdeed{"chatter", "3", "no answer to a run of Fake/pass"},
+                        Misdeed{"fail", "3", "an insert found its key"},
+                        Misdeed{"out-of-step", "3", "is out of step in Fake/pass"}),
+        [](const auto& misdeed) {
+            std::string name = std::string(misdeed.param.name) + misdeed.param.at;
+            std::erase(name, '-');
+            return name;
+        });
 
-TEST(Conductor, DoesNotWaitForEver) {
+TEST(Conductor, DoesNotWaitIndefinitely) {
     Plan plan = shortPlan({fake("bad", {"silence", "2"})});
     plan.timeout = std::chrono::seconds(1);
     EXPECT_THAT(conduct(plan).failure, HasSubstr("did not answer for 1.0"));
 }
 
-TEST(Conductor, SaysWhyAnArmCannotBeStarted) {
+TEST(Conductor, ReportsWhyAVariantCannotBeStarted) {
     Plan plan = shortPlan({fake("good"), fake("bad")});
-    plan.arms[1].argv[0] = "/there/is/no/such/program";
+    plan.variants[1].argv[0] = "/there/is/no/such/program";
     const Outcome outcome = conduct(plan);
     EXPECT_THAT(outcome.failure, HasSubstr("could not be executed: No such file"));
-    EXPECT_EQ(Json::parse(outcome.document)["failed_arm"], "bad");
+    EXPECT_EQ(Json::parse(outcome.document)["failed_variant"], "bad");
 }
 
-/// The program, in rounds without an end.
+/// The conductor program, with endless rounds.
 class EndlessConductor {
   public:
-    /// `silent`: the second arm does not even greet.
+    /// `silent`: the second variant does not even send its greeting.
     explicit EndlessConductor(bool freeze, bool silent) {
-        Json arms = Json::array();
+        Json variants = Json::array();
         for (const char* name : {"a", "b"}) {
-            arms.push_back({{"name", name},
-                            {"argv", Json::array({KV_FAKE_ARM})},
-                            {"env", Json{{"FAKE_DIR", dir_.path().string()}}}});
+            variants.push_back({{"name", name},
+                                {"argv", Json::array({KV_FAKE_VARIANT})},
+                                {"env", Json{{"FAKE_DIR", dir_.path().string()}}}});
         }
         if (silent) {
-            arms[1]["argv"] = Json::array({KV_FAKE_ARM, "silence", "0"});
+            variants[1]["argv"] = Json::array({KV_FAKE_VARIANT, "silence", "0"});
         }
-        std::ofstream(file_) << Json{{"arms", arms},
+        std::ofstream(file_) << Json{{"variants", variants},
                                      {"filter", "Fake/pure"},
                                      {"min_seconds", 3600},
                                      {"timeout_s", 3600},
                                      {"freeze", freeze}};
-        child_.emplace(ArmPlan{.name = "conductor", .argv = {KV_CONDUCTOR, file_}, .env = {}},
+        child_.emplace(VariantPlan{.name = "conductor", .argv = {KV_CONDUCTOR, file_}, .env = {}},
                        std::chrono::seconds(60), signals_);
         while (dir_.pids().size() < 2) {
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -303,7 +303,7 @@ class EndlessConductor {
     ~EndlessConductor() { std::filesystem::remove(file_); }
 
     Child& child() { return *child_; }
-    [[nodiscard]] std::vector<pid_t> arms() const { return dir_.pids(); }
+    [[nodiscard]] std::vector<pid_t> variants() const { return dir_.pids(); }
 
   private:
     FakeDir dir_;
@@ -312,7 +312,7 @@ class EndlessConductor {
     std::optional<Child> child_;
 };
 
-/// What killed it, 0: nothing; waits for its end.
+/// Waits for its end and returns the signal that killed it, or 0.
 int endOfOrphan(pid_t pid) {
     int status = 0;
     EXPECT_EQ(waitpid(pid, &status, 0), pid);
@@ -320,16 +320,16 @@ int endOfOrphan(pid_t pid) {
 }
 
 TEST(ConductorProgram, LeavesNothingBehindWhenItIsKilled) {
-    ASSERT_EQ(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);  // orphans come to this process
+    ASSERT_EQ(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);  // this process adopts orphans
     for (const bool freeze : {false, true}) {
         EndlessConductor conductor(freeze, true);
         kill(conductor.child().pid(), SIGKILL);
-        EXPECT_THROW(conductor.child().receive(), ArmError);
+        EXPECT_THROW(conductor.child().receive(), VariantError);
         std::vector<int> ends;
-        for (const pid_t pid : conductor.arms()) {
+        for (const pid_t pid : conductor.variants()) {
             ends.push_back(endOfOrphan(pid));
         }
-        // One neither reads nor writes. The other may have found its pipes closed before.
+        // One of them neither reads nor writes. The other may have found its pipes closed before.
         EXPECT_THAT(ends, testing::Contains(SIGKILL));
     }
 }
@@ -339,14 +339,14 @@ TEST(ConductorProgram, ASignalEndsAllAndIsReported) {
     kill(conductor.child().pid(), SIGTERM);
     const Json document = Json::parse(conductor.child().receive());
     EXPECT_EQ(document["failure"], "interrupted by signal 15");
-    EXPECT_EQ(document["failed_arm"], nullptr);
+    EXPECT_EQ(document["failed_variant"], nullptr);
     try {
         conductor.child().expectEnd();
         FAIL() << "its status was 0";
-    } catch (const ArmError& error) {
+    } catch (const VariantError& error) {
         EXPECT_STREQ(error.what(), "ended with status 143");
     }
-    for (const pid_t pid : conductor.arms()) {
+    for (const pid_t pid : conductor.variants()) {
         EXPECT_EQ(kill(pid, 0), -1);
     }
 }
@@ -354,16 +354,16 @@ TEST(ConductorProgram, ASignalEndsAllAndIsReported) {
 TEST(ConductorProgram, RefusesAPlanItDoesNotUnderstand) {
     const FakeDir dir;
     const std::string file = dir.path() / "plan.json";
-    std::ofstream(file) << R"({"arms": []})";
+    std::ofstream(file) << R"({"variants": []})";
     const SignalWatch signals;
     for (const auto& arguments : {std::vector<std::string>{file}, {file + "x"}, {}}) {
-        ArmPlan plan{.name = "conductor", .argv = {KV_CONDUCTOR}, .env = {}};
+        VariantPlan plan{.name = "conductor", .argv = {KV_CONDUCTOR}, .env = {}};
         plan.argv.insert(plan.argv.end(), arguments.begin(), arguments.end());
         Child child(plan, std::chrono::seconds(60), signals);
         try {
             child.receive();
             FAIL() << "it wrote to stdout";
-        } catch (const ArmError& error) {
+        } catch (const VariantError& error) {
             EXPECT_STREQ(error.what(), "ended with status 2");
             EXPECT_THAT(child.stderrText(), testing::MatchesRegex("(conductor|usage): .*\n"));
         }

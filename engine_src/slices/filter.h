@@ -1,4 +1,5 @@
-// Which benchmarks are wanted: a POSIX extended regular expression, as Google Benchmark's filter.
+// Filter: selects benchmarks by a POSIX extended regular expression, like Google Benchmark's
+// filter.
 #pragma once
 
 #include <regex.h>
@@ -10,13 +11,13 @@ namespace kv::slices {
 
 class Filter {
   public:
-    /// "-..." takes what does not match. Throws std::invalid_argument.
+    /// "-..." selects those that do not match. Throws std::invalid_argument.
     explicit Filter(const std::string& expression);
-    /// Whether the expression matches anywhere in it.
+    /// Returns true if the expression matches anywhere in `full`.
     [[nodiscard]] bool takes(const std::string& full) const;
 
   private:
-    // Not std::regex: gcc 12's does not compile without warnings under a sanitizer.
+    // Not std::regex: that of gcc 12 does not compile without warnings under a sanitizer.
     struct Free {
         void operator()(regex_t* regex) const;
     };

@@ -26,7 +26,7 @@ void onlyKeys(const Json& object, const std::string& where, const std::set<std::
     }
     for (const auto& [key, value] : object.items()) {
         if (!known.contains(key)) {
-            refuse(std::string(where).append(".").append(key), "there is no such key");
+            refuse(std::string(where).append(".").append(key), "unknown key");
         }
     }
 }
@@ -49,41 +49,42 @@ Value getOr(const Json& plan, const std::string& key, Value otherwise) {
     return plan.contains(key) ? get<Value>(plan, "$", key) : otherwise;
 }
 
-/// `factor` nanoseconds a unit; > 0, or 0 where that is allowed.
+/// `factor` is nanoseconds per unit; the value must be > 0, or 0 if that is allowed.
 std::chrono::nanoseconds duration(const Json& plan, const std::string& key, double factor,
                                   std::chrono::nanoseconds otherwise, bool zero = false) {
     const double value = getOr<double>(plan, key, static_cast<double>(otherwise.count()) / factor);
     const double ns = value * factor;
     if (!std::isfinite(ns) || ns > 1e17 || ns < (zero ? 0.0 : 1.0)) {
-        refuse("$." + key, "no time that can be kept");
+        refuse("$." + key, "expected a time within range");
     }
     return std::chrono::nanoseconds(std::llround(ns));
 }
 
-ArmPlan parseArm(const Json& json, const std::string& where) {
+VariantPlan parseVariant(const Json& json, const std::string& where) {
     onlyKeys(json, where, {"name", "argv", "env", "cpus"});
-    ArmPlan arm;
-    arm.name = get<std::string>(json, where, "name");
-    arm.argv = get<std::vector<std::string>>(json, where, "argv");
-    if (arm.argv.empty() || arm.argv.front().find('/') == std::string::npos) {
+    VariantPlan variant;
+    variant.name = get<std::string>(json, where, "name");
+    variant.argv = get<std::vector<std::string>>(json, where, "argv");
+    if (variant.argv.empty() || variant.argv.front().find('/') == std::string::npos) {
         refuse(where + ".argv", "expected a program's path and its arguments");
     }
     const auto environment = get<std::map<std::string, std::string>>(json, where, "env");
     for (const auto& [key, value] : environment) {
-        arm.env.push_back(std::string(key).append("=").append(value));
+        variant.env.push_back(std::string(key).append("=").append(value));
     }
     if (json.contains("cpus") && !json["cpus"].is_null()) {
-        arm.cpus = get<std::vector<size_t>>(json, where, "cpus");
-        if (arm.cpus->empty()) {
-            refuse(where + ".cpus", "no CPU at all; null leaves the arm where the conductor is");
+        variant.cpus = get<std::vector<size_t>>(json, where, "cpus");
+        if (variant.cpus->empty()) {
+            refuse(where + ".cpus",
+                   "expected at least one CPU; null uses the CPUs of the conductor");
         }
-        for (const size_t cpu : *arm.cpus) {
+        for (const size_t cpu : *variant.cpus) {
             if (cpu >= CPU_SETSIZE) {
                 refuse(where + ".cpus", std::to_string(cpu) + " is too large");
             }
         }
     }
-    return arm;
+    return variant;
 }
 
 }  // namespace
@@ -96,19 +97,19 @@ Plan parsePlan(const std::string& text) {
         throw std::invalid_argument(std::string("plan: ") + error.what());
     }
     onlyKeys(json, "$",
-             {"arms", "filter", "slice_ms", "min_seconds", "min_rounds", "seed", "freeze",
+             {"variants", "filter", "slice_ms", "min_seconds", "min_rounds", "seed", "freeze",
               "timeout_s"});
     Plan plan;
-    const auto arms = get<std::vector<Json>>(json, "$", "arms");
-    if (arms.empty()) {
-        refuse("$.arms", "expected at least one arm");
+    const auto variants = get<std::vector<Json>>(json, "$", "variants");
+    if (variants.empty()) {
+        refuse("$.variants", "expected at least one variant");
     }
     std::set<std::string> names;
-    for (size_t i = 0; i < arms.size(); ++i) {
-        const auto where = "$.arms[" + std::to_string(i) + "]";
-        plan.arms.push_back(parseArm(arms[i], where));
-        if (!names.insert(plan.arms.back().name).second) {
-            refuse(where + ".name", "an arm before has it");
+    for (size_t i = 0; i < variants.size(); ++i) {
+        const auto where = "$.variants[" + std::to_string(i) + "]";
+        plan.variants.push_back(parseVariant(variants[i], where));
+        if (!names.insert(plan.variants.back().name).second) {
+            refuse(where + ".name", "an earlier variant has this name");
         }
     }
     plan.filter = getOr<std::string>(json, "filter", plan.filter);

@@ -1,4 +1,4 @@
-// What a conductor is told to do: one JSON document (README.md lists its keys).
+// The plan of a conductor: one JSON document (README.md lists its keys).
 #pragma once
 
 #include <chrono>
@@ -10,25 +10,25 @@
 
 namespace kv::slices {
 
-struct ArmPlan {
+struct VariantPlan {
     std::string name;
     std::vector<std::string> argv;  ///< argv[0] is the program's path
-    std::vector<std::string> env;   ///< "NAME=value": the whole environment, nothing is inherited
-    std::optional<std::vector<size_t>> cpus{};  ///< empty: the conductor's own
+    std::vector<std::string> env;   ///< "NAME=value": the whole environment; nothing is inherited
+    std::optional<std::vector<size_t>> cpus{};  ///< empty: the conductor's CPUs
 };
 
 struct Plan {
-    std::vector<ArmPlan> arms;  ///< in the order in which they are started
-    std::string filter{"."};    ///< POSIX extended regular expression; "-..." takes the others
+    std::vector<VariantPlan> variants;  ///< in the order in which they are started
+    std::string filter{"."};  ///< POSIX extended regular expression; "-..." selects the others
     std::chrono::nanoseconds slice{std::chrono::milliseconds(2)};
-    std::chrono::nanoseconds atLeast{std::chrono::seconds(1)};  ///< per benchmark and arm
+    std::chrono::nanoseconds atLeast{std::chrono::seconds(1)};  ///< per benchmark and variant
     size_t minRounds{1};                                        ///< per benchmark
-    uint64_t seed{0};                                           ///< of the orders within the rounds
-    bool freeze{false};  ///< an arm that is not in turn is stopped
+    uint64_t seed{0};                                           ///< of the orders within rounds
+    bool freeze{false};  ///< stop a variant while another one has its slice
     std::chrono::nanoseconds timeout{std::chrono::seconds(60)};  ///< for an answer
 };
 
-/// Throws std::invalid_argument that says which key is wrong, and why; unknown keys are wrong.
+/// Throws std::invalid_argument that names the wrong key and the reason; unknown keys are wrong.
 Plan parsePlan(const std::string& text);
 
 }  // namespace kv::slices

@@ -9,12 +9,12 @@ namespace kv::slices {
 
 namespace {
 
-constexpr double kGrowth = 10;  ///< of a size that is far too small, in one step
-/// Of a pass: what a slice costs besides its iterations must not eat them up on a busy machine.
+constexpr double kGrowth = 10;  ///< for a size that is far too small, in one step
+/// Per pass: the overhead of slices must not dominate on a busy machine.
 constexpr int64_t kMostSlices = 1000;
 
-/// Fisher and Yates, by hand: std::shuffle's order is the library's own affair, and a seed is to
-/// give the same everywhere.
+/// Fisher and Yates, written out: the order of std::shuffle depends on the library, and a seed must
+/// give the same order everywhere.
 void shuffle(std::vector<size_t>& order, std::mt19937_64& random) {
     for (size_t left = order.size(); left > 1; --left) {
         std::swap(order[left - 1], order[random() % left]);
@@ -23,30 +23,31 @@ void shuffle(std::vector<size_t>& order, std::mt19937_64& random) {
 
 class Rounds {
   public:
-    Rounds(const Plan& plan, const Offer& offer, std::vector<Arm*> arms, uint64_t seed)
+    Rounds(const Plan& plan, const Offer& offer, std::vector<Variant*> variants, uint64_t seed)
         : plan_(plan),
           offer_(offer),
-          arms_(std::move(arms)),
+          variants_(std::move(variants)),
           seed_(seed),
           random_(seed),
-          sizes_(offer.pass ? 1 : arms_.size(), SliceSize(static_cast<double>(plan.slice.count()))),
-          order_(arms_.size()),
+          sizes_(offer.pass ? 1 : variants_.size(),
+                 SliceSize(static_cast<double>(plan.slice.count()))),
+          order_(variants_.size()),
           left_(offer.pass.value_or(0)) {
         std::iota(order_.begin(), order_.end(), size_t{0});
         result_.offer = offer;
-        result_.arms.resize(arms_.size());
+        result_.variants.resize(variants_.size());
     }
 
     BenchmarkRounds run() {
         do {
             round();
         } while (!warm());
-        // Without passes the rounds so far were too short, but for a first one that is long enough.
+        // Without passes the rounds so far were too short, except a first one that is long enough.
         const bool good = offer_.pass || rounds() == 1;
         if (!offer_.once && !(good && filled())) {
             result_.warmUp = rounds();
-            result_.arms.assign(arms_.size(), {});
-            // However many rounds it took to warm up: those that count begin alike.
+            result_.variants.assign(variants_.size(), {});
+            // The measured rounds begin with the same orders, however many rounds the warm-up took.
             random_.seed(seed_);
             std::iota(order_.begin(), order_.end(), size_t{0});
         }
@@ -59,28 +60,28 @@ class Rounds {
   private:
     void round() {
         shuffle(order_, random_);
-        std::vector<int64_t> asked(arms_.size());
-        std::vector<TimedSlice> slices(arms_.size());
-        for (const size_t arm : order_) {
-            asked[arm] = iterations(arm);
-            slices[arm] = arms_[arm]->run(offer_.name, asked[arm]);
+        std::vector<int64_t> asked(variants_.size());
+        std::vector<TimedSlice> slices(variants_.size());
+        for (const size_t variant : order_) {
+            asked[variant] = iterations(variant);
+            slices[variant] = variants_[variant]->run(offer_.name, asked[variant]);
             if (plan_.freeze) {
-                arms_[arm]->freeze();
+                variants_[variant]->freeze();
             }
         }
         check(slices);
         learn(asked, slices);
         for (size_t position = 0; position < order_.size(); ++position) {
-            ArmSlices& own = result_.arms[order_[position]];
+            VariantSlices& own = result_.variants[order_[position]];
             own.slices.push_back(std::move(slices[order_[position]]));
             own.positions.push_back(position);
         }
     }
 
-    /// Of a pass: what is left is shared evenly among the slices it will take.
-    int64_t iterations(size_t arm) const {
+    /// With passes: the rest is divided evenly among the slices it will take.
+    int64_t iterations(size_t variant) const {
         if (!offer_.pass) {
-            return offer_.step.value_or(sizes_[arm].iterations());
+            return offer_.step.value_or(sizes_[variant].iterations());
         }
         const auto least = std::max<int64_t>(1, *offer_.pass / kMostSlices);
         const auto wanted = static_cast<double>(
@@ -89,27 +90,27 @@ class Rounds {
         return static_cast<int64_t>(std::ceil(left / std::max(1.0, std::round(left / wanted))));
     }
 
-    /// In step: the same place of the pass in every arm.
+    /// With passes: every variant must be at the same place of the pass.
     void check(const std::vector<TimedSlice>& slices) {
         if (!offer_.pass) {
             return;
         }
-        for (size_t arm = 0; arm < arms_.size(); ++arm) {
-            if (!slices[arm].left || slices[arm].left != slices.front().left) {
-                throw ArmError(arms_[arm]->name(), "is out of step in " + offer_.name);
+        for (size_t variant = 0; variant < variants_.size(); ++variant) {
+            if (!slices[variant].left || slices[variant].left != slices.front().left) {
+                throw VariantError(variants_[variant]->name(), "is out of step in " + offer_.name);
             }
         }
         left_ = *slices.front().left == 0 ? *offer_.pass : *slices.front().left;
     }
 
-    /// By what was asked for: a run counts the iterations of all its threads.
+    /// Learns from the requested number: a run counts the iterations of all its threads.
     void learn(const std::vector<int64_t>& asked, const std::vector<TimedSlice>& slices) {
         double longest = 0;
-        for (size_t arm = 0; arm < arms_.size(); ++arm) {
-            const double ns = slices[arm].wallNs - slices[arm].setupNs;
+        for (size_t variant = 0; variant < variants_.size(); ++variant) {
+            const double ns = slices[variant].wallNs - slices[variant].setupNs;
             longest = std::max(longest, ns);
             if (!offer_.pass) {
-                sizes_[arm].learn(asked[arm], ns);
+                sizes_[variant].learn(asked[variant], ns);
             }
         }
         if (offer_.pass) {
@@ -117,7 +118,7 @@ class Rounds {
         }
     }
 
-    /// Whether the first pass is over, or the sizes have settled.
+    /// True if the first pass is over, or the sizes have settled.
     bool warm() const {
         if (offer_.pass) {
             return left_ == *offer_.pass;
@@ -126,17 +127,18 @@ class Rounds {
                                           [](const SliceSize& size) { return size.settled(); });
     }
 
-    /// Whether every arm had the time, and the plan its rounds.
+    /// True if every variant has had its time and the plan its rounds.
     bool filled() const {
         const auto wanted = static_cast<double>(plan_.atLeast.count());
         return rounds() >= plan_.minRounds &&
-               std::all_of(result_.arms.begin(), result_.arms.end(), [&](const ArmSlices& own) {
-                   double sum = 0;
-                   for (const TimedSlice& slice : own.slices) {
-                       sum += slice.wallNs;
-                   }
-                   return sum >= wanted;
-               });
+               std::all_of(result_.variants.begin(), result_.variants.end(),
+                           [&](const VariantSlices& own) {
+                               double sum = 0;
+                               for (const TimedSlice& slice : own.slices) {
+                                   sum += slice.wallNs;
+                               }
+                               return sum >= wanted;
+                           });
     }
 
     bool complete() const {
@@ -147,16 +149,16 @@ class Rounds {
         return whole && (offer_.once || filled());
     }
 
-    size_t rounds() const { return result_.arms.front().slices.size(); }
+    size_t rounds() const { return result_.variants.front().slices.size(); }
 
     const Plan& plan_;
     const Offer& offer_;
-    std::vector<Arm*> arms_;
+    std::vector<Variant*> variants_;
     uint64_t seed_;
     std::mt19937_64 random_;
-    std::vector<SliceSize> sizes_;  ///< one for all arms where they go in step
+    std::vector<SliceSize> sizes_;  ///< one for all variants if they run in step
     std::vector<size_t> order_;
-    int64_t left_;  ///< iterations to the end of the pass under way
+    int64_t left_;  ///< iterations to the end of the current pass
     BenchmarkRounds result_;
 };
 
@@ -176,9 +178,9 @@ void SliceSize::learn(int64_t iterations, double ns) {
     }
 }
 
-BenchmarkRounds runRounds(const Plan& plan, const Offer& offer, std::vector<Arm*> arms,
+BenchmarkRounds runRounds(const Plan& plan, const Offer& offer, std::vector<Variant*> variants,
                           uint64_t seed) {
-    return Rounds(plan, offer, std::move(arms), seed).run();
+    return Rounds(plan, offer, std::move(variants), seed).run();
 }
 
 }  // namespace kv::slices

@@ -1,39 +1,40 @@
-// The rounds of one benchmark: one slice of every arm, one right after the other, in an order drawn
-// anew for each round.
+// The rounds of one benchmark: one slice of every variant, one directly after the other, in a new
+// random order in each round.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include "slices/arm.h"
 #include "slices/plan.h"
 #include "slices/slice_server.h"
+#include "slices/variant.h"
 
 namespace kv::slices {
 
-/// Slices of one arm; entry i belongs to round i, in all arms.
-struct ArmSlices {
+/// Slices of one variant; entry i belongs to round i, in all variants.
+struct VariantSlices {
     std::vector<TimedSlice> slices;
-    std::vector<size_t> positions;  ///< in its round, from 0
+    std::vector<size_t> positions;  ///< within the round, from 0
 };
 
 struct BenchmarkRounds {
     Offer offer;
-    size_t warmUp{0};             ///< rounds that were run before, and are not here
-    std::vector<ArmSlices> arms;  ///< in the plan's order
+    size_t warmUp{0};  ///< number of rounds that were run before and are not included
+    std::vector<VariantSlices> variants;  ///< in the plan's order
 };
 
-/// How many iterations the next slice is to have, so that it takes about as long as was asked.
+/// Determines the number of iterations of the next slice, so that it takes about the requested
+/// time.
 class SliceSize {
   public:
     explicit SliceSize(double wantedNs) : wantedNs_(wantedNs) {}
 
     [[nodiscard]] int64_t iterations() const;
-    /// A slice of `iterations` took so long. One slice moves the size by its square root only: a
-    /// single hiccup is forgotten soon.
+    /// Records that a slice of `iterations` took `ns`. One slice changes the size only by its
+    /// square root, so a single outlier is soon forgotten.
     void learn(int64_t iterations, double ns);
-    /// Whether the last slice was long enough to believe its length, or cannot be shorter.
+    /// True if the last slice was long enough to trust its length, or cannot be shorter.
     [[nodiscard]] bool settled() const { return settled_; }
 
   private:
@@ -42,15 +43,15 @@ class SliceSize {
     bool settled_{false};
 };
 
-/// Runs the rounds that the plan asks for of `offer`, which all arms have.
+/// Runs the rounds of `offer` that the plan asks for; all variants have the offer.
 ///
-/// Where runs are parts of a pass all arms do equally many iterations in a round, so that they are
-/// compared in the same state, and whole passes are run. Else each arm's slice is as long as was
-/// asked. The orders follow from `seed` alone.
+/// If runs are parts of a pass, all variants do equally many iterations in a round, so that they
+/// are compared in the same state, and whole passes are run. Otherwise each variant's slice has the
+/// requested length. The orders depend only on `seed`.
 ///
 /// The first rounds settle the size and warm up, and are dropped: the first pass, or until the
-/// sizes have settled; unless there is no other pass, or they fill the time that was asked.
-BenchmarkRounds runRounds(const Plan& plan, const Offer& offer, std::vector<Arm*> arms,
+/// sizes have settled; unless there is no other pass, or they fill the requested time.
+BenchmarkRounds runRounds(const Plan& plan, const Offer& offer, std::vector<Variant*> variants,
                           uint64_t seed);
 
 }  // namespace kv::slices

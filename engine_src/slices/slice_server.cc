@@ -30,7 +30,7 @@ Json greeting(SliceSource& source) {
     return {{"protocol", kProtocol}, {"pid", getpid()}, {"context", std::move(context)}};
 }
 
-/// The offers, with what an iteration took when last seen.
+/// Lists the offers, with the last measured time of an iteration.
 Json list(SliceSource& source, const std::map<std::string, double>& lastNs) {
     Json offers = Json::array();
     for (const Offer& offer : source.offers()) {

@@ -35,64 +35,64 @@ class TwoBenchmarks final : public SliceSource {
     std::string report() override { return R"({"p50": 1})"; }
 };
 
-/// The lines of the answer to these lines.
+/// Returns the lines of the answer to `lines`.
 std::vector<Json> answers(const std::string& lines) {
     TwoBenchmarks source;
     std::istringstream in(lines);
     std::ostringstream out;
     EXPECT_EQ(serveSlices(source, in, out), 0);
     std::vector<Json> all;
-    std::istringstream said(out.str());
-    for (std::string line; std::getline(said, line);) {
+    std::istringstream replies(out.str());
+    for (std::string line; std::getline(replies, line);) {
         all.push_back(Json::parse(line));
     }
     return all;
 }
 
-TEST(SliceServer, GreetsWithWhatItWasBuiltWith) {
-    const auto said = answers("");
-    ASSERT_EQ(said.size(), 1U);
-    EXPECT_EQ(said[0]["pid"], getpid());
-    EXPECT_EQ(said[0]["protocol"], 1);
-    EXPECT_EQ(said[0]["context"], Json({{"build.ht_stats", "core"}}));
+TEST(SliceServer, GreetsWithItsBuildSettings) {
+    const auto replies = answers("");
+    ASSERT_EQ(replies.size(), 1U);
+    EXPECT_EQ(replies[0]["pid"], getpid());
+    EXPECT_EQ(replies[0]["protocol"], 1);
+    EXPECT_EQ(replies[0]["context"], Json({{"build.ht_stats", "core"}}));
 }
 
 TEST(SliceServer, ListsWithTheTimeLastSeen) {
-    const auto said = answers("list\nrun A/1 5\nlist\n");
-    ASSERT_EQ(said.size(), 4U);
+    const auto replies = answers("list\nrun A/1 5\nlist\n");
+    ASSERT_EQ(replies.size(), 4U);
     const Json first{{"name", "A/1"}, {"full", "A/1/real_time"}, {"pass", nullptr},
                      {"once", false}, {"step", nullptr},         {"ns", nullptr}};
     const Json second{{"name", "B"}, {"full", "B/iterations:7"},
                       {"pass", 7},   {"once", true},
                       {"step", 2},   {"ns", nullptr}};
-    EXPECT_EQ(said[1], Json({{"benchmarks", {first, second}}}));
-    EXPECT_EQ(said[3]["benchmarks"][0]["ns"], 10.0);
+    EXPECT_EQ(replies[1], Json({{"benchmarks", {first, second}}}));
+    EXPECT_EQ(replies[3]["benchmarks"][0]["ns"], 10.0);
 }
 
 TEST(SliceServer, AnswersARun) {
-    const auto said = answers("run A/1 5\nrun B 3\n");
-    ASSERT_EQ(said.size(), 3U);
-    EXPECT_EQ(said[1]["name"], "A/1");
-    EXPECT_EQ(said[1]["iterations"], 5);
-    EXPECT_EQ(said[1]["real_ns"], 50.0);
-    EXPECT_EQ(said[1]["cpu_ns"], 3.5);
-    EXPECT_EQ(said[1]["setup_ns"], 7.0);
-    EXPECT_EQ(said[1]["left"], nullptr);
-    EXPECT_EQ(said[1]["counters"], Json({{"stripes", 2.0}}));
-    EXPECT_GE(said[1]["wall_ns"], 0.0);
-    EXPECT_EQ(said[2]["cpu_ns"], nullptr);
-    EXPECT_EQ(said[2]["left"], 4);
+    const auto replies = answers("run A/1 5\nrun B 3\n");
+    ASSERT_EQ(replies.size(), 3U);
+    EXPECT_EQ(replies[1]["name"], "A/1");
+    EXPECT_EQ(replies[1]["iterations"], 5);
+    EXPECT_EQ(replies[1]["real_ns"], 50.0);
+    EXPECT_EQ(replies[1]["cpu_ns"], 3.5);
+    EXPECT_EQ(replies[1]["setup_ns"], 7.0);
+    EXPECT_EQ(replies[1]["left"], nullptr);
+    EXPECT_EQ(replies[1]["counters"], Json({{"stripes", 2.0}}));
+    EXPECT_GE(replies[1]["wall_ns"], 0.0);
+    EXPECT_EQ(replies[2]["cpu_ns"], nullptr);
+    EXPECT_EQ(replies[2]["left"], 4);
 }
 
-TEST(SliceServer, SaysWhatIsWrongAndGoesOn) {
-    const auto said =
+TEST(SliceServer, ReportsErrorsAndContinues) {
+    const auto replies =
             answers("run\nrun A/1 0\nrun A/1 x\nwalk\nrun broken 1\nreport\nquit\nlist\n");
-    ASSERT_EQ(said.size(), 7U);  // nothing after quit
+    ASSERT_EQ(replies.size(), 7U);  // nothing after quit
     for (const size_t wrong : {1U, 2U, 3U, 4U}) {
-        EXPECT_THAT(said[wrong]["error"].get<std::string>(), testing::HasSubstr("expected: "));
+        EXPECT_THAT(replies[wrong]["error"].get<std::string>(), testing::HasSubstr("expected: "));
     }
-    EXPECT_EQ(said[5]["error"], "an insert found its key");
-    EXPECT_EQ(said[6]["report"], Json({{"p50", 1}}));
+    EXPECT_EQ(replies[5]["error"], "an insert found its key");
+    EXPECT_EQ(replies[6]["report"], Json({{"p50", 1}}));
 }
 
 }  // namespace

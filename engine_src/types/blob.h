@@ -1,9 +1,9 @@
 // Blob: a document's value as one ref-counted heap block, header and bytes together.
 //
 // Ownership: shared by the StoredValue, checkpoint items, the flusher and DCP streams through
-// BlobPtr; the bytes never change once there is one, so readers need no lock. The last reference
-// frees the block on whatever thread drops it: that delayed, cross-thread free is what the
-// fragmentation experiments measure, so blobs are never pooled.
+// BlobPtr. Threads: the bytes of a finished Blob never change, so readers need no lock. The last
+// reference frees the block on the thread that drops it. The fragmentation experiments measure this
+// delayed, cross-thread free, so blobs are never pooled.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ class Blob {
     Blob(const Blob&) = delete;
     Blob& operator=(const Blob&) = delete;
 
-    /// A blob that holds a copy of `head` followed by `tail` (append and prepend pass two parts,
+    /// Creates a blob with a copy of `head` followed by `tail` (append and prepend pass two parts,
     /// others one).
     static BlobPtr create(std::string_view head, std::string_view tail = {});
 
@@ -31,7 +31,7 @@ class Blob {
         return {reinterpret_cast<const char*>(this + 1), size_};
     }
     [[nodiscard]] uint32_t size() const { return size_; }
-    /// Bytes asked of the allocator for a value of `size` bytes.
+    /// Bytes requested from the allocator for a value of `size` bytes.
     static constexpr size_t allocationSize(size_t size) { return sizeof(uint32_t) * 2 + size; }
 
   private:
@@ -50,7 +50,7 @@ class Blob {
     mutable RefCount refs_;
     uint32_t size_;
 };
-static_assert(sizeof(Blob) == 8, "a blob costs 8 bytes beside its value");
+static_assert(sizeof(Blob) == 8, "a blob costs 8 bytes in addition to its value");
 
 /// Owning reference to a Blob; empty for documents without a value (deletions, evicted values).
 class BlobPtr : public IntrusivePtr<const Blob> {
@@ -61,7 +61,7 @@ class BlobPtr : public IntrusivePtr<const Blob> {
     }
 };
 
-/// A Blob whose bytes its only owner has still to write.
+/// A Blob whose only owner has yet to write its bytes.
 class BlobDraft {
   public:
     BlobDraft() = default;

@@ -1,8 +1,8 @@
-// Contention: how often, and how long, threads of this process waited for a lock that all of them
-// want. STAT contention.
+// Contention: how often, and for how long, threads of this process waited for a contended lock.
+// Shown by STAT contention.
 //
-// A lock that is free costs nothing more: only who has to wait counts. Counters are the process's,
-// not a bucket's: what they tell is whether a lock is worth splitting. Any thread.
+// A free lock costs nothing more: only threads that wait count. The counters belong to the process,
+// not to a bucket: they show whether a lock is worth splitting. Threads: any.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@
 
 namespace kv {
 
-/// How often something took a while, and how long in all. Relaxed.
+/// Number and total duration of waits. Relaxed.
 struct alignas(64) WaitCounter {
     std::atomic<uint64_t> count{0};
     std::atomic<uint64_t> nanos{0};
@@ -27,12 +27,12 @@ struct alignas(64) WaitCounter {
     }
 };
 
-/// Each has a line of the cache.
+/// Each counter has a separate cache line.
 struct Contention {
     WaitCounter hashLocks;      ///< the locks of hash tables' lines
     WaitCounter logLocks;       ///< checkpoint managers' queue locks, by mutations
-    WaitCounter listenerLocks;  ///< who tells DCP producers of a mutation
-    WaitCounter stats;          ///< not a wait: groups of STAT, and how long they took
+    WaitCounter listenerLocks;  ///< notifications of DCP producers about a mutation
+    WaitCounter stats;          ///< not a wait: groups of STAT and their duration
 
     void reset() noexcept {
         for (WaitCounter* counter : {&hashLocks, &logLocks, &listenerLocks, &stats}) {
@@ -43,7 +43,7 @@ struct Contention {
 
 inline constinit Contention contention;
 
-/// Takes a lock that somebody has, and counts the wait.
+/// Takes a lock that another thread holds, and counts the wait.
 template <class Lock>
 [[gnu::cold, gnu::noinline]] Lock lockAndCount(typename Lock::mutex_type& mutex,
                                                WaitCounter& counter) {

@@ -1,5 +1,5 @@
-// Numbers as bytes in a given order, of the wire (big) or of the store (little too): no alignment
-// assumed, no aliasing, usable at compile time.
+// Numbers as bytes in a given order, for the wire (big) or for the store (also little): no
+// alignment assumed, no aliasing, usable at compile time.
 #pragma once
 
 #include <bit>
@@ -11,7 +11,7 @@
 
 namespace kv {
 
-// gcc does not always see the byte loop as one load, so at run time it is spelt out.
+// gcc does not always compile the byte loop to one load, so at run time it is written out.
 template <std::unsigned_integral T>
 constexpr T swapBytes(T value) noexcept {
     if constexpr (sizeof(T) == 1) {

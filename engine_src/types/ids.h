@@ -1,5 +1,5 @@
-// Strong types for the numbers that the whole engine passes around, so that a seqno cannot be given
-// for a CAS.
+// Strong types for the numbers that the whole engine passes around, so that a seqno cannot be
+// passed for a CAS.
 #pragma once
 
 #include <compare>
@@ -35,13 +35,14 @@ using CheckpointId = StrongId<struct CheckpointIdTag, uint64_t>;
 /// Identity of one history of a vBucket (an entry of its failover log).
 using VbUuid = StrongId<struct VbUuidTag, uint64_t>;
 
-/// Above every seqno, revision and CAS that a vBucket ever gives: 48 bits are kept of the first
-/// two, a CAS is nanoseconds since 1970. A source of replication that sends others is none.
+/// Upper bound of every seqno, revision and CAS that a vBucket assigns: 48 bits are kept of the
+/// first two, a CAS is nanoseconds since 1970. A source of replication that sends larger ones is
+/// refused.
 inline constexpr uint64_t kSeqnoBound = uint64_t{1} << 47U;
 inline constexpr uint64_t kRevSeqnoBound = uint64_t{1} << 48U;
 inline constexpr uint64_t kCasBound = uint64_t{1} << 63U;
-/// Above what a client may bring from another cluster: the vBucket's own continue behind it, and
-/// must not reach the bounds that its replicas insist on.
+/// Upper bound of the revisions that a client may bring from another cluster: the vBucket's own
+/// continue above them, and must not reach the bounds that its replicas enforce.
 inline constexpr uint64_t kForeignRevSeqnoBound = kRevSeqnoBound / 2;
 inline constexpr uint64_t kForeignCasBound = kCasBound / 2;
 

@@ -1,9 +1,9 @@
-// IntrusivePtr: an owning reference to an object that counts its references itself; RefCount: its
-// count. One word beside the object instead of a control block, and the object chooses how it is
-// freed.
+// IntrusivePtr: an owning reference to an object that counts its references itself. RefCount: its
+// count. It needs one word in the object instead of a control block, and the object decides how it
+// is freed.
 //
 // Threads: references to one object may be copied and dropped on any threads; one IntrusivePtr is
-// used by one at a time.
+// used by one thread at a time.
 #pragma once
 
 #include <atomic>
@@ -12,13 +12,13 @@
 
 namespace kv {
 
-/// How many references there are; one at first.
+/// The number of references; one at first.
 class RefCount {
   public:
     void retain() noexcept { count_.fetch_add(1, std::memory_order_relaxed); }
-    /// True for the last one: what was done through the others has happened by then.
+    /// Returns true for the last one: everything done through the others has happened by then.
     [[nodiscard]] bool release() noexcept {
-        // A sole owner cannot race with anybody: skip the atomic read-modify-write.
+        // A sole owner cannot race with anybody, so it skips the atomic read-modify-write.
         return count_.load(std::memory_order_acquire) == 1 ||
                count_.fetch_sub(1, std::memory_order_acq_rel) == 1;
     }
@@ -27,13 +27,13 @@ class RefCount {
     std::atomic<uint32_t> count_{1};
 };
 
-/// `T` has retain() and release(), of which the last frees it; neither throws. Both may be private
-/// to T and a friend IntrusivePtr<T>.
+/// `T` has retain() and release(), of which the last release() frees it; neither throws. Both may
+/// be private to T and a friend IntrusivePtr<T>.
 template <class T>
 class IntrusivePtr {
   public:
     IntrusivePtr() = default;
-    /// Takes over the reference that a new object begins with.
+    /// Takes over the reference with which a new object begins.
     explicit IntrusivePtr(T* adopted) noexcept : object_(adopted) {}
     IntrusivePtr(const IntrusivePtr& other) noexcept : object_(other.object_) {
         if (object_ != nullptr) {

@@ -1,6 +1,5 @@
-// invariant(): a condition that what is stored and replicated rests on, checked in every build,
-// also where assert() is compiled out. For what costs next to nothing; what costs more is an
-// assert().
+// invariant(): a condition on which stored and replicated data depends, checked in every build,
+// also if assert() is compiled out. For checks that cost next to nothing; use assert() for others.
 #pragma once
 
 #include <cstdio>
@@ -8,8 +7,8 @@
 
 namespace kv {
 
-/// Ends the process when it does not hold, and says what: to go on would lose or mix up documents.
-/// Allocates nothing, takes no lock. (Not std::source_location: clang 14 has none.)
+/// Ends the process with a message if the condition is false, because continuing would lose or mix
+/// up documents. Allocates nothing, takes no lock. (Not std::source_location: clang 14 has none.)
 inline void invariant(bool holds, const char* what, const char* file = __builtin_FILE(),
                       int line = __builtin_LINE()) {
     if (!holds) [[unlikely]] {

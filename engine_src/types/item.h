@@ -1,9 +1,9 @@
 // Item: one mutation on its way through checkpoint, flusher and DCP; immutable once it has its
 // seqno and CAS.
 //
-// One heap block holds the fields and the key. Shared through ItemPtr (historic name: queued_item);
-// the reference count is atomic, the fields are written only by the thread that creates the item,
-// before it is published under the checkpoint's lock.
+// One heap block holds the fields and the key. Ownership: shared through ItemPtr (historic name:
+// queued_item). Threads: the reference count is atomic; the fields are written only by the thread
+// that creates the item, before it is published under the checkpoint's lock.
 #pragma once
 
 #include <cstdint>
@@ -34,14 +34,14 @@ constexpr bool isDeletion(ItemOp op) {
     return op == ItemOp::Deletion || op == ItemOp::Expiration;
 }
 
-/// The fields of a document beside key and value.
+/// The fields of a document other than key and value.
 struct ItemMeta {
     Cas cas{};
     Seqno seqno{};
     uint64_t revSeqno{0};  ///< number of changes of this document, 48 bits used
     uint32_t flags{0};     ///< the client's, opaque
     uint32_t exptime{
-            0};  ///< seconds since the epoch, 0 = never; of a deletion: when it was deleted
+            0};  ///< seconds since the epoch, 0 = never; for a deletion: the time of the deletion
     uint8_t datatype{0};  ///< protocol bits: 1 JSON, 2 Snappy, 4 Xattr
 };
 
@@ -117,7 +117,7 @@ class Item {
 };
 static_assert(
         sizeof(Item) == 48,
-        "an item costs 48 bytes and its key; change this only with the flush benchmark beside it");
+        "an item costs 48 bytes and its key; change this only after running the flush benchmark");
 
 inline ItemPtr Item::create(Vbid vbid, ItemOp op, std::string_view key, const ItemMeta& meta,
                             BlobPtr value) {

@@ -1,5 +1,5 @@
-// LogLinear: the buckets of a histogram whose relative width is bounded: values below 2^Bits have
-// one each, and every doubling above is cut into 2^(Bits-1).
+// LogLinear: the buckets of a histogram with bounded relative width: values below 2^Bits have one
+// each, and every doubling above is divided into 2^(Bits-1).
 #pragma once
 
 #include <bit>

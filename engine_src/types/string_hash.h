@@ -1,4 +1,4 @@
-// StringHash: looks std::string keys up by a std::string_view, without a copy of it:
+// StringHash: looks up std::string keys by a std::string_view, without a copy:
 // std::unordered_map<std::string, T, StringHash, std::equal_to<>>.
 //
 // It is hashKey, so nobody outside can choose keys that crowd such a table either.

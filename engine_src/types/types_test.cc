@@ -29,7 +29,7 @@ TEST(StringHash, LooksStringsUpByViews) {
     EXPECT_EQ(map.find(std::string_view("a key")), map.end());
 }
 
-TEST(StringHash, IsSeededAnewInEachProcess) {
+TEST(StringHash, HasANewSeedInEachProcess) {
     for (const char* const key : {"", "key", "a key that is longer than sixteen bytes"}) {
         EXPECT_EQ(StringHash{}(key), hashKey(key));
         EXPECT_NE(StringHash{}(key), hashKey(key, HashSeed{})) << "one in 2^64 is the same";
@@ -105,7 +105,7 @@ TEST(Blob, IsSharedAndFreedOnceFromManyThreads) {
     for (int t = 0; t < 4; ++t) {
         threads.emplace_back([copy = blob] {
             for (int i = 0; i < 10000; ++i) {
-                // Copied for the count's sake.
+                // Copied because the test is about the count.
                 // NOLINTNEXTLINE(performance-unnecessary-copy-initialization)
                 const BlobPtr mine = copy;
                 ASSERT_EQ(mine.view(), "value");

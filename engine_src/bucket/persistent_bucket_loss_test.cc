@@ -1,0 +1,182 @@
+// Starts that find less than the last stop left, or that cannot determine it.
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "bucket/persistent_bucket_fixture.h"
+#include "persistence/flip.h"
+
+namespace kv {
+namespace {
+
+using namespace std::chrono_literals;
+
+class PersistentBucketLossTest : public PersistentBucketTest {
+  protected:
+    std::filesystem::path data() const { return dir_.path(); }
+    void stopCleanly() {
+        ASSERT_TRUE(bucket_->persistAll());
+        close();
+    }
+    /// Resets both shards to before "b" and "c" were stored, but keeps the mark of the last stop,
+    /// as if a backup had been restored over it.
+    void loseWhatWasStoredLast() {
+        open(fake_);
+        set("a", "1");
+        set("a", "1", Vbid{1});
+        stopCleanly();
+        std::filesystem::copy(data(), dir_.root() / "copy",
+                              std::filesystem::copy_options::recursive);
+        open(fake_);
+        set("b", "2");
+        set("c", "3");
+        uuid_ = bucket_->vbucket(Vbid{0}).failoverLog().uuid();
+        stopCleanly();
+        for (const char* shard : {"shard-0", "shard-1"}) {
+            std::filesystem::remove_all(data() / shard);
+            std::filesystem::rename(dir_.root() / "copy" / shard, data() / shard);
+        }
+    }
+    std::string refusal() {
+        try {
+            open(fake_);
+        } catch (const StoreError& error) {
+            bucket_.reset();
+            return error.what();
+        }
+        return "none";
+    }
+
+    VbUuid uuid_{};
+};
+
+TEST_F(PersistentBucketLossTest, AStartThatFindsLessThanACleanStopLeftIsRefused) {
+    loseWhatWasStoredLast();
+    for (int attempt = 0; attempt < 2; ++attempt) {  // the mark stays
+        const std::string why = refusal();
+        EXPECT_NE(why.find("2 documents are gone, 1 vBuckets"), std::string::npos) << why;
+        EXPECT_NE(why.find("vBucket 0: 1 documents up to seqno 1, but the last clean stop left 3 "
+                           "up to 3"),
+                  std::string::npos)
+                << why;
+        EXPECT_NE(why.find("--accept-loss"), std::string::npos) << why;
+    }
+}
+
+TEST_F(PersistentBucketLossTest, AnAcceptedLossIsCountedAndBeginsWithoutHistory) {
+    loseWhatWasStoredLast();
+    persistence_.acceptLoss = true;
+    open(fake_);
+    EXPECT_EQ(warmup_.lostDocuments, 2U);
+    EXPECT_EQ(warmup_.lostVBuckets, 1U);
+    EXPECT_EQ(get("a"), "1");
+    const auto log = bucket_->vbucket(Vbid{0}).failoverLog().entries();
+    ASSERT_EQ(log.size(), 1U);
+    EXPECT_NE(log[0].uuid, uuid_);
+    EXPECT_EQ(log[0].seqno, Seqno{0}) << "nobody may continue from lost data";
+    EXPECT_EQ(set("d", "4").seqno, Seqno{2});
+    EXPECT_EQ(bucket_->vbucket(Vbid{1}).failoverLog().entries().front().seqno, Seqno{0})
+            << "this one has lost nothing";
+    stopCleanly();
+    persistence_.acceptLoss = false;
+    open(fake_);
+    EXPECT_EQ(warmup_.lostVBuckets, 0U);
+    EXPECT_EQ(bucket_->vbucket(Vbid{0}).failoverLog().entries(), log);
+    EXPECT_EQ(get("d"), "4");
+}
+
+TEST_F(PersistentBucketLossTest, ALostVBucketKeepsItsStateButIsEmpty) {
+    open(fake_);
+    close();  // nothing is stored yet
+    std::filesystem::copy(data(), dir_.root() / "copy", std::filesystem::copy_options::recursive);
+    open(fake_);
+    bucket_->setVBucketState(Vbid{0}, VbState::Replica, OpTime::now());
+    set("a", "1", Vbid{2});
+    stopCleanly();
+    std::filesystem::remove_all(data() / "shard-0");
+    std::filesystem::rename(dir_.root() / "copy" / "shard-0", data() / "shard-0");
+    EXPECT_NE(refusal().find("1 documents are gone, 4 vBuckets"), std::string::npos);
+    persistence_.acceptLoss = true;
+    open(fake_);
+    EXPECT_EQ(bucket_->vbucket(Vbid{0}).state(), VbState::Replica);
+    EXPECT_EQ(bucket_->vbucket(Vbid{2}).state(), VbState::Active);
+    EXPECT_EQ(get("a", Vbid{2}), "[key not found]");
+    EXPECT_EQ(bucket_->vbucket(Vbid{2}).failoverLog().entries().size(), 1U);
+}
+
+TEST_F(PersistentBucketLossTest, AnUnreadableMarkIsNoCleanStop) {
+    open(fake_);
+    set("a", "1");
+    const VbUuid before = bucket_->vbucket(Vbid{0}).failoverLog().uuid();
+    stopCleanly();
+    flipBit(data() / "clean", 20);
+    open(fake_);
+    EXPECT_FALSE(warmup_.clean);
+    EXPECT_EQ(get("a"), "1");
+    EXPECT_NE(bucket_->vbucket(Vbid{0}).failoverLog().uuid(), before);
+}
+
+TEST_F(PersistentBucketLossTest, StoresWithoutALayoutAreNotANewDirectory) {
+    open(fake_);
+    set("a", "1");
+    stopCleanly();
+    std::filesystem::remove(data() / "layout.json");
+    EXPECT_NE(refusal().find("layout.json"), std::string::npos);
+}
+
+TEST_F(PersistentBucketLossTest, ADirectoryThatWasNeverUsedMayBeIncomplete) {
+    open(fake_);  // makes stores and layout; nothing is stored
+    close();
+    std::filesystem::remove(data() / "layout.json");
+    std::filesystem::remove_all(data() / "shard-1");
+    EXPECT_EQ(refusal(), "none");
+}
+
+TEST_F(PersistentBucketLossTest, ALostStoreIsDetectedAfterACrash) {
+    open(fake_);
+    set("a", "1");
+    fake_.advance(1s);
+    close();
+    std::filesystem::remove_all(data() / "shard-1");
+    EXPECT_NE(refusal().find("no store"), std::string::npos);
+}
+
+TEST_F(PersistentBucketLossTest, ALostLogIsDetectedAfterACrash) {
+    open(fake_);
+    set("a", "1");
+    fake_.advance(1s);
+    close();
+    for (const auto& log : filesBelow(data(), ".log")) {
+        std::filesystem::remove(log);
+    }
+    EXPECT_NE(refusal().find("write-ahead log"), std::string::npos);
+    persistence_.acceptLoss = true;
+    EXPECT_EQ(refusal(), "none");
+    EXPECT_EQ(get("a"), "[key not found]");
+}
+
+TEST_F(PersistentBucketLossTest, CutOffBytesAreCountedAndTheHistoryEndsBeforeThem) {
+    open(fake_);
+    set("a", "1");
+    fake_.advance(1s);
+    set("b", "2");
+    fake_.advance(1s);
+    const VbUuid before = bucket_->vbucket(Vbid{0}).failoverLog().uuid();
+    close();
+    const auto log = filesBelow(data() / "shard-0", ".log").at(0);
+    flipBit(log, std::filesystem::file_size(log) - 1);
+    open(fake_);
+    EXPECT_GT(warmup_.cutOffBytes, 0U);
+    EXPECT_EQ(get("a"), "1");
+    EXPECT_EQ(get("b"), "[key not found]");
+    const auto entries = bucket_->vbucket(Vbid{0}).failoverLog().entries();
+    ASSERT_EQ(entries.size(), 2U);
+    EXPECT_NE(entries[0].uuid, before);
+    EXPECT_EQ(entries[0].seqno, Seqno{1});
+}
+
+}  // namespace
+}  // namespace kv

@@ -1,0 +1,29 @@
+#pragma once
+
+// The JSON that the load tools print: schema 1, read by perfrunner.
+
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <vector>
+
+#include "load/core/crew.h"
+#include "load/core/recorder.h"
+
+namespace kv::load {
+
+nlohmann::ordered_json toJson(const Histogram& histogram);
+nlohmann::ordered_json toJson(const Errors& errors);
+/// {"get": H, "set": H}
+nlohmann::ordered_json latencyJson(const Recorder& recorder);
+/// Returns points with t = end of the second, relative to the phase's start; the last may be
+/// partial.
+nlohmann::ordered_json seriesJson(const Recorder& recorder);
+/// Returns counters, seconds and latencies of a phase. `inTurn` is the time in seconds that the
+/// phase was in turn; without it, the phase had all its time and has a series.
+nlohmann::ordered_json phaseJson(const Recorder& recorder,
+                                 std::optional<Nanos> inTurn = std::nullopt);
+/// Returns what the measured phase cost this process: `cpu` per load thread.
+nlohmann::ordered_json clientJson(const std::vector<CpuTime>& cpu, double wallSeconds,
+                                  std::uint64_t ops);
+
+}  // namespace kv::load

@@ -1,0 +1,64 @@
+#include "persistence/checked_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <fstream>
+#include <iterator>
+#include <string_view>
+#include <system_error>
+
+#include "persistence/store_error.h"
+#include "types/fd.h"
+
+namespace kv {
+
+namespace {
+
+std::string withChecksum(const std::string& line) {
+    const auto checksum = crc32_z(0, reinterpret_cast<const Bytef*>(line.data()), line.size());
+    return fmt::format("{}\n{:08x}\n", line, checksum);
+}
+
+}  // namespace
+
+bool syncPath(const std::filesystem::path& path) {
+    const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    return file && ::fsync(file.get()) == 0;
+}
+
+void writeWhole(const std::filesystem::path& path, const std::string& text) {
+    const std::filesystem::path temporary = path.string() + ".new";
+    std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
+    out << text;
+    out.close();
+    std::error_code error;
+    if (out && syncPath(temporary)) {
+        std::filesystem::rename(temporary, path, error);
+        if (!error && syncPath(path.parent_path())) {
+            return;
+        }
+    }
+    throw StoreError("cannot write " + path.string());
+}
+
+void writeChecked(const std::filesystem::path& path, const std::string& line) {
+    writeWhole(path, withChecksum(line));
+}
+
+std::optional<std::string> readChecked(const std::filesystem::path& path) {
+    if (!std::filesystem::exists(path)) {
+        return std::nullopt;
+    }
+    std::ifstream in(path, std::ios::binary);
+    const std::string text{std::istreambuf_iterator<char>(in), {}};
+    std::string line = text.substr(0, text.find('\n'));
+    if (!in || text != withChecksum(line)) {
+        throw DamageError(path.string() + " is damaged");
+    }
+    return line;
+}
+
+}  // namespace kv

@@ -1,0 +1,25 @@
+// Small files that survive the loss of power as a whole, and that show if a byte of them has
+// changed. Threads: functions; one writer of a file at a time.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+namespace kv {
+
+/// Makes changes of a file, or of the names in a directory, survive the loss of power. Returns
+/// false if that is not possible.
+bool syncPath(const std::filesystem::path& path);
+
+/// Writes atomically: a crash or a power cut leaves the old file or the new one. Throws StoreError.
+void writeWhole(const std::filesystem::path& path, const std::string& text);
+
+/// Writes a line, with its checksum in a second line. Throws StoreError.
+void writeChecked(const std::filesystem::path& path, const std::string& line);
+
+/// Returns the line that writeChecked() wrote; nothing if there is no file. Throws DamageError if
+/// the checksum does not match.
+std::optional<std::string> readChecked(const std::filesystem::path& path);
+
+}  // namespace kv

@@ -1,0 +1,204 @@
+// Files that have changed or vanished while no engine ran: nothing may be taken for an older state.
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "persistence/data_dir.h"
+#include "persistence/flip.h"
+#include "persistence/log_scan.h"
+#include "persistence/rocks_store.h"
+#include "persistence/temp_dir.h"
+
+namespace kv {
+namespace {
+
+constexpr Vbid kVb{1};
+constexpr uint64_t kDocuments = 6;
+/// Distance in bytes of the changed places, if a database is opened for each.
+constexpr uint64_t kStep = 17;
+
+class DamageTest : public testing::Test {
+  protected:
+    /// A store whose documents are in the log, or in table files.
+    void fill(bool emptyLog) {
+        RocksStore store(path_.string(), config_);
+        for (uint64_t seqno = 1; seqno <= kDocuments; ++seqno) {
+            store.begin(kVb, 0);
+            store.put(*Item::create(kVb, ItemOp::Mutation, "key" + std::to_string(seqno),
+                                    {.cas = Cas{seqno}, .seqno = Seqno{seqno}, .revSeqno = 1},
+                                    Blob::create("value")));
+            ASSERT_TRUE(store.endAndCommit({.state = 1, .highSeqno = Seqno{seqno}}));
+        }
+        ASSERT_TRUE(!emptyLog || store.emptyLog());
+    }
+    std::filesystem::path only(std::string_view ending) const {
+        const auto found = filesBelow(path_, ending);
+        EXPECT_EQ(found.size(), 1U) << ending;
+        return found.at(0);
+    }
+    std::filesystem::path manifest() const {
+        std::string name;
+        std::getline(std::ifstream(path_ / "CURRENT"), name);
+        return path_ / name;
+    }
+    /// Opens a copy, because opening changes files, and returns the number of its documents.
+    uint64_t documentsOfACopy(const RocksConfig& config) {
+        const TempDir copies;
+        const auto copy = copies.root() / "copy";
+        std::filesystem::copy(path_, copy, std::filesystem::copy_options::recursive);
+        RocksStore store(copy.string(), config);
+        cutOffBytes_ = store.stats().cutOffBytes;
+        hasGaps_ = store.stats().hasGaps;
+        uint64_t documents = 0;
+        if (const auto scan = store.openSeqnoScan(kVb, Seqno{1}, Seqno{99})) {
+            for (StoredDoc doc; scan->next(doc);) {
+                ++documents;
+            }
+        }
+        return documents;
+    }
+
+    const TempDir dir_;
+    const std::filesystem::path path_{dir_.root() / "store"};
+    const RocksConfig config_{.writeBufferBytes = 1 << 20, .blockCacheBytes = 1 << 20};
+    const RocksConfig afterCleanStop_{.writeBufferBytes = 1 << 20,
+                                      .blockCacheBytes = 1 << 20,
+                                      .mayCreate = false,
+                                      .needsWholeLog = true};
+    const RocksConfig afterCrash_{
+            .writeBufferBytes = 1 << 20, .blockCacheBytes = 1 << 20, .mayCreate = false};
+    const RocksConfig acceptLoss_{.writeBufferBytes = 1 << 20,
+                                  .blockCacheBytes = 1 << 20,
+                                  .mayCreate = false,
+                                  .acceptLoss = true};
+    uint64_t cutOffBytes_{0};  ///< of the last copy
+    bool hasGaps_{false};
+};
+
+TEST_F(DamageTest, ALogIsWholeUntilAByteOfItChanges) {
+    fill(/*emptyLog=*/false);
+    for (const auto& file : {only(".log"), manifest()}) {
+        const LogScan whole = scanLog(file);
+        EXPECT_TRUE(whole.isWhole()) << file;
+        EXPECT_EQ(whole.bytes, std::filesystem::file_size(file));
+        for (uint64_t at = 0; at < whole.bytes; ++at) {
+            for (const unsigned bit : {0U, 7U}) {
+                flipBit(file, at, bit);
+                const LogScan scan = scanLog(file);
+                EXPECT_FALSE(scan.isWhole()) << file << " byte " << at;
+                EXPECT_LE(scan.wholeBytes, at);
+                EXPECT_TRUE(scan.damaged) << file << " byte " << at;
+                flipBit(file, at, bit);
+            }
+        }
+    }
+}
+
+TEST_F(DamageTest, ALogThatEndsInMidRecordIsTornNotDamaged) {
+    fill(/*emptyLog=*/false);
+    const auto file = only(".log");
+    uint64_t whole = scanLog(file).bytes;
+    for (uint64_t bytes = whole; bytes-- > 0;) {
+        std::filesystem::resize_file(file, bytes);
+        const LogScan scan = scanLog(file);
+        EXPECT_FALSE(scan.damaged) << bytes;
+        EXPECT_LE(scan.wholeBytes, bytes);
+        EXPECT_LE(scan.wholeBytes, whole);
+        whole = scan.wholeBytes;
+    }
+    EXPECT_EQ(whole, 0U);
+}
+
+TEST_F(DamageTest, RecordsOfManyBlocksAreWhole) {
+    {
+        RocksStore store(path_.string(), config_);
+        for (uint64_t seqno = 1; seqno <= 40; ++seqno) {
+            store.begin(kVb, 0);
+            store.put(*Item::create(kVb, ItemOp::Mutation, "key" + std::to_string(seqno),
+                                    {.cas = Cas{seqno}, .seqno = Seqno{seqno}, .revSeqno = 1},
+                                    Blob::create(std::string(seqno * 997, 'x'))));
+            ASSERT_TRUE(store.endAndCommit({.state = 1, .highSeqno = Seqno{seqno}}));
+        }
+    }
+    for (const auto& file : filesBelow(path_, ".log")) {
+        EXPECT_GT(std::filesystem::file_size(file), 32768U);
+        EXPECT_TRUE(scanLog(file).isWhole());
+    }
+}
+
+TEST_F(DamageTest, AfterACleanStopTheLogMustBeWhole) {
+    fill(/*emptyLog=*/false);
+    const auto log = only(".log");
+    EXPECT_EQ(documentsOfACopy(afterCleanStop_), kDocuments);
+    for (uint64_t at = 0, size = scanLog(log).bytes; at < size; at += kStep) {
+        flipBit(log, at);
+        EXPECT_THROW(documentsOfACopy(afterCleanStop_), DamageError) << "byte " << at;
+        flipBit(log, at);
+    }
+    std::filesystem::resize_file(log, scanLog(log).bytes - 1);
+    EXPECT_THROW(documentsOfACopy(afterCleanStop_), DamageError);
+}
+
+TEST_F(DamageTest, AfterACrashTheCutOffBytesAreCounted) {
+    fill(/*emptyLog=*/false);
+    const auto log = only(".log");
+    const uint64_t size = scanLog(log).bytes;
+    EXPECT_EQ(documentsOfACopy(afterCrash_), kDocuments);
+    EXPECT_EQ(cutOffBytes_, 0U);
+    flipBit(log, size / 2);
+    const uint64_t readable = scanLog(log).wholeBytes;
+    EXPECT_LT(documentsOfACopy(afterCrash_), kDocuments);
+    EXPECT_EQ(cutOffBytes_, size - readable);
+    EXPECT_FALSE(hasGaps_) << "only what was stored last is missing";
+}
+
+TEST_F(DamageTest, AFlippedByteInAnEmptiedLogLosesNothing) {
+    fill(/*emptyLog=*/true);
+    EXPECT_EQ(std::filesystem::file_size(only(".log")), 0U);
+    EXPECT_EQ(documentsOfACopy(afterCleanStop_), kDocuments);
+}
+
+/// RocksDB would take some of these for an older database, and remove files that are not part of
+/// it.
+TEST_F(DamageTest, ADamagedManifestIsRefused) {
+    fill(/*emptyLog=*/true);
+    for (const RocksConfig& config : {afterCleanStop_, afterCrash_}) {
+        for (uint64_t at = 0, size = scanLog(manifest()).bytes; at < size; at += kStep) {
+            flipBit(manifest(), at);
+            EXPECT_THROW(documentsOfACopy(config), DamageError) << "byte " << at;
+            flipBit(manifest(), at);
+        }
+    }
+}
+
+TEST_F(DamageTest, AMissingFileIsNotAnEmptyStore) {
+    fill(/*emptyLog=*/false);
+    for (const char* ending : {"CURRENT", ".log"}) {
+        const auto file = only(ending);
+        std::filesystem::rename(file, dir_.root() / "away");
+        EXPECT_THROW(documentsOfACopy(afterCrash_), DamageError) << ending;
+        std::filesystem::rename(dir_.root() / "away", file);
+    }
+    std::filesystem::remove(only(".log"));
+    EXPECT_EQ(documentsOfACopy(acceptLoss_), 0U);
+    EXPECT_TRUE(hasGaps_);
+    std::filesystem::remove_all(path_);
+    EXPECT_THROW(RocksStore(path_.string(), afterCrash_), DamageError);
+}
+
+TEST_F(DamageTest, AMarkWithAChangedByteIsIgnored) {
+    const auto path = dir_.root() / "data";
+    const DataDir marked(path, 2, 1024);
+    marked.writeLayout();
+    marked.markClean({{kVb, 1, VbUuid{7}, Seqno{9}, 8}});
+    ASSERT_TRUE(DataDir(path, 2, 1024).cleanMark());
+    for (uint64_t at = 0, size = std::filesystem::file_size(path / "clean"); at < size; ++at) {
+        flipBit(path / "clean", at);
+        EXPECT_FALSE(DataDir(path, 2, 1024).cleanMark()) << "byte " << at;
+        flipBit(path / "clean", at);
+    }
+}
+
+}  // namespace
+}  // namespace kv

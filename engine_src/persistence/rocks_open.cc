@@ -1,0 +1,211 @@
+// Opens a store: the checks that RocksDB itself does not make, and its options.
+#include <fmt/format.h>
+#include <rocksdb/cache.h>
+#include <rocksdb/db.h>
+#include <rocksdb/filter_policy.h>
+#include <rocksdb/memtablerep.h>
+#include <rocksdb/slice_transform.h>
+#include <rocksdb/table.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdarg>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "logging/log.h"
+#include "persistence/log_scan.h"
+#include "persistence/patient_files.h"
+#include "persistence/rocks_status.h"
+#include "persistence/rocks_store.h"
+
+namespace kv {
+
+using rocks::check;
+
+namespace {
+
+rocksdb::CompressionType compressionOf(const std::string& name) {
+    if (name == "none") {
+        return rocksdb::kNoCompression;
+    }
+    if (name == "lz4") {
+        return rocksdb::kLZ4Compression;
+    }
+    if (name == "snappy") {
+        return rocksdb::kSnappyCompression;
+    }
+    if (name == "zstd") {
+        return rocksdb::kZSTD;
+    }
+    throw StoreError("rocksdb_compression=" + name + ": expected none, lz4, snappy or zstd");
+}
+
+/// Hash buckets of a memtable's index by vBucket.
+constexpr size_t kMemtableBuckets = 1024;
+/// Height of the skip list of a vBucket, good for 4^12 entries. RocksDB's own default for these
+/// lists is 4, which makes them linear beyond some hundred entries.
+constexpr int32_t kSkipListHeight = 12;
+constexpr int32_t kSkipListBranching = 4;
+
+/// What RocksDB reports, in the engine's log. Its own log is a file next to the documents: on a
+/// full disk the first line of it fails, and at the second one a build with assertions ends the
+/// process.
+class RocksLog final : public rocksdb::Logger {
+  public:
+    explicit RocksLog(std::string path)
+        : Logger(rocksdb::InfoLogLevel::WARN_LEVEL), path_(std::move(path)) {}
+    using Logger::Logv;
+    void Logv(const char* format, va_list arguments) override {
+        std::array<char, 1024> text{};
+        std::vsnprintf(text.data(), text.size(), format, arguments);
+        std::string_view line = text.data();
+        while (line.ends_with('\n')) {
+            line.remove_suffix(1);
+        }
+        log::warn("RocksDB, {}: {}", path_, line);
+    }
+    void LogHeader(const char* /*format*/, va_list /*arguments*/) override {}
+
+  private:
+    const std::string path_;
+};
+
+/// The write-ahead logs of a database, oldest first.
+std::vector<std::filesystem::path> logsIn(const std::filesystem::path& path) {
+    std::vector<std::filesystem::path> logs;
+    for (const auto& entry : std::filesystem::directory_iterator(path)) {
+        if (entry.path().extension() == ".log") {
+            logs.push_back(entry.path());
+        }
+    }
+    std::sort(logs.begin(), logs.end());  // their numbers have leading zeros
+    return logs;
+}
+
+}  // namespace
+
+void RocksStore::openDatabase(const std::string& path) {
+    files_ = std::make_unique<PatientFiles>(config_.env != nullptr ? *config_.env
+                                                                   : *rocksdb::Env::Default());
+    rocksdb::DBOptions options;
+    options.env = files_->env();
+    options.create_if_missing = config_.mayCreate;
+    options.create_missing_column_families = true;
+    options.db_write_buffer_size = config_.writeBufferBytes;
+    options.max_total_wal_size = 4 * config_.writeBufferBytes;
+    options.max_background_jobs = 2;
+    options.stats_dump_period_sec = 0;
+    options.info_log = std::make_shared<RocksLog>(path);
+    options.max_open_files = 256;
+    options.enable_pipelined_write = false;
+    options.allow_concurrent_memtable_write = false;  // one writer
+    options.wal_recovery_mode = config_.needsWholeLog
+                                        ? rocksdb::WALRecoveryMode::kAbsoluteConsistency
+                                        : rocksdb::WALRecoveryMode::kPointInTimeRecovery;
+    options.track_and_verify_wals_in_manifest = true;
+
+    rocksdb::BlockBasedTableOptions table;
+    table.block_cache = rocksdb::NewLRUCache(config_.blockCacheBytes, /*num_shard_bits=*/2);
+    table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(10));
+    table.cache_index_and_filter_blocks = true;
+
+    rocksdb::ColumnFamilyOptions keys;
+    keys.write_buffer_size = config_.writeBufferBytes / 2;
+    keys.compression = compressionOf(config_.compression);
+    keys.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
+    // One skip list per vBucket inside a memtable: shorter searches. Every reader of these two
+    // families stays within one vBucket, which this requires.
+    keys.prefix_extractor.reset(rocksdb::NewFixedPrefixTransform(sizeof(uint16_t)));
+    keys.memtable_factory.reset(rocksdb::NewHashSkipListRepFactory(
+            kMemtableBuckets, kSkipListHeight, kSkipListBranching));
+    rocksdb::ColumnFamilyOptions seqnos = keys;
+    // Most lookups of the key index are for recent or unknown keys: a bloom filter over the
+    // memtable answers the latter.
+    keys.memtable_prefix_bloom_size_ratio = 0.05;
+    keys.memtable_whole_key_filtering = true;
+    table.filter_policy.reset();  // the seqno index is read only by position
+    seqnos.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
+    rocksdb::ColumnFamilyOptions states;
+    states.write_buffer_size = config_.writeBufferBytes / 8;
+    states.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));  // the same cache
+
+    rocksdb::DB* db = nullptr;
+    const std::vector<rocksdb::ColumnFamilyDescriptor> families{
+            {rocksdb::kDefaultColumnFamilyName, keys}, {"seqno", seqnos}, {"state", states}};
+    rocksdb::Status status = rocksdb::DB::Open(options, path, families, &handles_, &db);
+    if (status.IsCorruption() && config_.acceptLoss) {
+        hasGaps_ = true;
+        log::error("the store in {} is damaged, and what cannot be read is left out: {}", path,
+                   status.ToString());
+        options.wal_recovery_mode = rocksdb::WALRecoveryMode::kSkipAnyCorruptedRecords;
+        options.track_and_verify_wals_in_manifest = false;
+        status = rocksdb::DB::Open(options, path, families, &handles_, &db);
+    }
+    check(status, ("open the store in " + path).c_str());
+    db_.reset(db);
+    keys_ = handles_[0];
+    seqnos_ = handles_[1];
+    states_ = handles_[2];
+}
+
+void RocksStore::checkFiles(const std::filesystem::path& path) {
+    if (config_.mayCreate) {
+        std::filesystem::create_directories(path);  // else RocksDB reports that it is missing
+    }
+    std::string manifest;
+    if (!std::getline(std::ifstream(path / "CURRENT"), manifest)) {
+        if (!config_.mayCreate) {
+            throw DamageError("there is no store in " + path.string() + " any more");
+        }
+        return;
+    }
+    // RocksDB itself reports a missing one.
+    if (std::filesystem::exists(path / manifest)) {
+        const LogScan scan = scanLog(path / manifest);
+        hasGaps_ = scan.damaged || (config_.needsWholeLog && !scan.isWhole());
+        if (hasGaps_ && !config_.acceptLoss) {
+            throw DamageError(fmt::format("{} is damaged: {} of its {} bytes can be read",
+                                          (path / manifest).string(), scan.wholeBytes, scan.bytes));
+        }
+        if (!scan.isWhole()) {
+            log::warn("{}: {} of its {} bytes cannot be read", (path / manifest).string(),
+                      scan.bytes - scan.wholeBytes, scan.bytes);
+        }
+    }
+    const auto logs = logsIn(path);
+    if (config_.needsWholeLog) {
+        return;  // RocksDB refuses any other
+    }
+    if (logs.empty()) {
+        hasGaps_ = true;
+        if (!config_.acceptLoss) {
+            throw DamageError("the write-ahead log of " + path.string() + " is missing");
+        }
+    }
+    uint64_t bytes = 0;
+    std::string from;
+    for (const auto& log : logs) {
+        const LogScan scan = scanLog(log);
+        bytes += scan.bytes;
+        if (!from.empty()) {
+            cutOffBytes_ += scan.bytes;
+        } else if (!scan.isWhole()) {
+            cutOffBytes_ = scan.bytes - scan.wholeBytes;
+            from = fmt::format("byte {} of {}", scan.wholeBytes, log.string());
+        }
+    }
+    if (!from.empty()) {
+        log::warn(
+                "up to {} of {} bytes of the write-ahead log are cut off, from {} on; the writes "
+                "in them are lost",
+                cutOffBytes_, bytes, from);
+    }
+}
+
+}  // namespace kv

@@ -1,0 +1,100 @@
+// BucketJob: work on the bucket that takes time in proportion to its documents. A JobThread runs
+// it.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bucket/op_result.h"
+#include "logging/log.h"
+#include "server/commands/command.h"
+#include "server/job_thread.h"
+
+namespace kv::server {
+
+class BucketJob final : public Job {
+  public:
+    /// Does the work and fills in the value of the answer, if there is one.
+    using Work = std::function<OpStatus(std::vector<uint8_t>& value)>;
+
+    BucketJob(Work work, std::shared_ptr<Waker> waker)
+        : Job(std::move(waker)), work_(std::move(work)) {}
+
+    /// The result of the work. Call it only when done() is true.
+    [[nodiscard]] OpStatus status() const { return status_; }
+    [[nodiscard]] const std::vector<uint8_t>& value() const { return value_; }
+
+    void run() noexcept override {
+        try {
+            status_ = work_(value_);
+        } catch (const std::exception& error) {
+            log::warn("a job on all documents failed: {}", error.what());
+            status_ = OpStatus::TmpFail;
+        }
+    }
+
+  private:
+    Work work_;
+    OpStatus status_{};
+    std::vector<uint8_t> value_;
+};
+
+/// Runs `work` on `thread`, apart from the front-end threads, or here if `thread` is null. Returns
+/// its result, or nothing while the request has to wait; then call it again when the request runs
+/// again. Drop the result under a NonBucketGuard.
+template <class Work>
+std::shared_ptr<const BucketJob> runBucketJob(CommandContext& context, JobThread* thread,
+                                              Work work) {
+    const NonBucketGuard nobody;  // the job belongs to the connection
+    auto& job = context.session.bucketJob();
+    if (!job) {
+        auto asked = std::make_shared<BucketJob>(std::move(work), context.session.waker());
+        if (thread == nullptr) {
+            asked->run();
+            return asked;
+        }
+        thread->ask(asked);
+        job = std::move(asked);
+    }
+    return job->done() ? std::exchange(job, nullptr) : nullptr;
+}
+template <class Work>
+std::shared_ptr<const BucketJob> runBucketJob(CommandContext& context, Work work) {
+    return runBucketJob(context, context.server.bucketJobs, std::move(work));
+}
+
+/// Returns the result of an operation that may have to read a key from the store, or nothing while
+/// the request waits for that read. `operation` receives whether it may wait for the disk itself.
+template <class Operation>
+std::optional<OpResult> withStored(CommandContext& context, Vbid vbid, std::string_view key,
+                                   Operation operation) {
+    using Disk = Bucket::Disk;
+    if (context.session.bucketJob() == nullptr) {
+        if (const OpResult result = operation(Disk::Never); result.status != OpStatus::WouldBlock)
+                [[likely]] {
+            return result;
+        }
+    }
+    {
+        const NonBucketGuard nobody;
+        auto load = [&bucket = context.server.bucket, vbid, name = std::string(key)](auto&) {
+            bucket.loadTombstone(vbid, name);
+            return OpStatus::Ok;
+        };
+        if (!runBucketJob(context, context.server.storeReads, std::move(load))) {
+            return std::nullopt;
+        }
+    }
+    if (const OpResult result = operation(Disk::Never); result.status != OpStatus::WouldBlock) {
+        return result;
+    }
+    return operation(Disk::Wait);  // the store's cache was too small to keep it
+}
+
+}  // namespace kv::server

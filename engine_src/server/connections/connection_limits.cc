@@ -1,0 +1,85 @@
+// Closes connections that wait too long or hold too much, or whose place another one needs.
+#include "logging/log.h"
+#include "server/connections/connection.h"
+#include "server/connections/front_end_thread.h"
+
+namespace kv::server {
+
+namespace {
+
+constexpr auto kLingerTime = std::chrono::seconds(2);
+
+}  // namespace
+
+std::string_view Connection::overdue(Clock::time_point now) const {
+    using std::chrono::seconds;
+    const auto& settings = thread_.server().settings;
+    const seconds patience(settings.idlePartialSeconds);
+    if (state_ == State::Lingering) {
+        return now - lingeringSince_ > kLingerTime ? "done" : "";
+    }
+    // A client that can still send may take its time to read its answers.
+    if (now - takenSince_ > patience &&
+        (state_ == State::Draining || (state_ == State::Blocked && socket_.peerHasEnded()))) {
+        return "its last answers were not read";
+    }
+    if (session_.conversation() != nullptr && !output_.empty() &&
+        now - takenSince_ > seconds(settings.dcpIdleSeconds)) {
+        return "its DCP messages were not read";
+    }
+    if (now - strangerSince_ > seconds(settings.loginSeconds)) {
+        return "did not log in";
+    }
+    if (isServing(state_) && inbox_.underWay()) {
+        if (now - inbox_.lastByte() > patience) {
+            return "a request stopped half-way";
+        }
+        if (now - inbox_.firstByte() > seconds(settings.frameDeadlineSeconds)) {
+            return "a request came too slowly";
+        }
+    }
+    return {};
+}
+
+void Connection::sweep(Clock::time_point now) {
+    if (session_.authenticated()) {
+        strangerSince_ = now;
+    }
+    if (output_.empty() || taken_ != takenAtSweep_) {
+        takenAtSweep_ = taken_;
+        takenSince_ = now;
+    }
+    if (const auto why = overdue(now); !why.empty()) {
+        if (!isLeaving(state_)) {
+            log::info("connection {}: closed, {}", id(), why);
+            thread_.stats().overdueCloses.add();
+        }
+        close();
+        return;
+    }
+    if (Conversation* conversation = session_.conversation(); conversation && isServing(state_)) {
+        if (!conversation->tick(now, {taken_, output_.size(), takenSince_})) {
+            close();
+            return;
+        }
+        speak();
+    }
+}
+
+void Connection::closeAsLargestHolder() {
+    log::warn("connection {}: closed: it holds {} bytes, and all connections together too much",
+              id(), accounted_);
+    thread_.stats().bufferLimitCloses.add();
+    close();
+}
+
+bool Connection::makeRoom() {
+    if (!isStranger()) {
+        return false;
+    }
+    thread_.server().rejectedConnections.fetch_add(1, std::memory_order_relaxed);
+    close();
+    return true;
+}
+
+}  // namespace kv::server

@@ -1,0 +1,34 @@
+// ConnectionSlot: counts one of the allowed connections from the moment that a socket is accepted
+// until it is closed, in any way.
+//
+// Ownership: the counter outlives the slot. Threads: a slot is used by its owner, the counter by
+// any thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <utility>
+
+namespace kv::server {
+
+class ConnectionSlot {
+  public:
+    explicit ConnectionSlot(std::atomic<uint32_t>& taken) : taken_(&taken) {
+        taken.fetch_add(1, std::memory_order_relaxed);
+    }
+    ConnectionSlot(ConnectionSlot&& other) noexcept
+        : taken_(std::exchange(other.taken_, nullptr)) {}
+    ConnectionSlot& operator=(ConnectionSlot&&) = delete;
+    ConnectionSlot(const ConnectionSlot&) = delete;
+    ConnectionSlot& operator=(const ConnectionSlot&) = delete;
+    ~ConnectionSlot() {
+        if (taken_ != nullptr) {
+            taken_->fetch_sub(1, std::memory_order_relaxed);
+        }
+    }
+
+  private:
+    std::atomic<uint32_t>* taken_;
+};
+
+}  // namespace kv::server

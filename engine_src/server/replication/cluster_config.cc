@@ -1,0 +1,113 @@
+#include "server/replication/cluster_config.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace kv::server {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::vector<std::vector<int>> readMap(const Json& map, uint16_t vbuckets, size_t servers) {
+    if (!map.is_array() || map.size() != vbuckets) {
+        throw ClusterConfigError("vBucketMap does not have " + std::to_string(vbuckets) + " rows");
+    }
+    std::vector<std::vector<int>> rows;
+    for (const auto& row : map) {
+        rows.push_back(row.get<std::vector<int>>());
+        const auto known = [servers](int n) { return n >= -1 && n < static_cast<int>(servers); };
+        if (rows.back().empty() || !std::all_of(rows.back().begin(), rows.back().end(), known)) {
+            throw ClusterConfigError("vBucketMap names a server that is not in serverList");
+        }
+    }
+    return rows;
+}
+
+size_t readSelf(const Json& nodes, size_t servers) {
+    if (!nodes.is_array() || nodes.size() != servers) {
+        throw ClusterConfigError("nodesExt and serverList differ in length");
+    }
+    std::vector<size_t> mine;
+    for (size_t i = 0; i < nodes.size(); ++i) {
+        if (nodes[i].value("thisNode", false)) {
+            mine.push_back(i);
+        }
+    }
+    if (mine.size() != 1) {
+        throw ClusterConfigError("not exactly one of nodesExt is thisNode");
+    }
+    return mine.front();
+}
+
+std::vector<uint16_t> readTlsPorts(const Json& nodes) {
+    std::vector<uint16_t> ports;
+    for (const auto& node : nodes) {
+        ports.push_back(node.value("services", Json::object()).value("kvSSL", uint16_t{0}));
+    }
+    return ports;
+}
+
+}  // namespace
+
+ClusterConfig::ClusterConfig(std::string_view bucket, uint16_t vbuckets, uint16_t port,
+                             std::string_view uuid, uint16_t tlsPort)
+    : servers_{"$HOST:" + std::to_string(port)},
+      tlsPorts_{tlsPort},
+      map_(vbuckets, std::vector<int>{0}) {
+    Json config;
+    config["rev"] = version_.revision;
+    config["revEpoch"] = version_.epoch;
+    config["name"] = bucket;
+    config["uuid"] = uuid;
+    config["nodeLocator"] = "vbucket";
+    config["nodes"] = Json::array({{{"hostname", servers_[0]}, {"ports", {{"direct", port}}}}});
+    // Two SDKs demand a management port. HTTP on the data port is answered by closing, which they
+    // accept.
+    Json services{{"kv", port}, {"mgmt", port}};
+    if (tlsPort != 0) {
+        services["kvSSL"] = tlsPort;
+    }
+    config["nodesExt"] = Json::array(
+            {{{"services", std::move(services)}, {"thisNode", true}, {"hostname", "$HOST"}}});
+    // Neither "collections" here nor the feature in HELLO: clients need both or neither.
+    config["bucketCapabilities"] = Json::array({"cbhello", "durableWrite", "nodesExt"});
+    config["bucketCapabilitiesVer"] = "";
+    config["vBucketServerMap"] = {{"hashAlgorithm", "CRC"},
+                                  {"numReplicas", 0},
+                                  {"serverList", servers_},
+                                  {"vBucketMap", map_}};
+    json_ = config.dump();
+}
+
+ClusterConfig ClusterConfig::parse(std::string json, uint16_t vbuckets) {
+    ClusterConfig config;
+    try {
+        const auto document = Json::parse(json);
+        const auto& map = document.at("vBucketServerMap");
+        config.version_ = {document.value("revEpoch", int64_t{1}),
+                           document.at("rev").get<int64_t>()};
+        config.servers_ = map.at("serverList").get<std::vector<std::string>>();
+        config.self_ = readSelf(document.at("nodesExt"), config.servers_.size());
+        config.tlsPorts_ = readTlsPorts(document.at("nodesExt"));
+        config.map_ = readMap(map.at("vBucketMap"), vbuckets, config.servers_.size());
+        config.replicas_ = std::any_of(config.map_.begin(), config.map_.end(),
+                                       [](const auto& row) { return row.size() > 1; });
+    } catch (const nlohmann::json::exception& error) {
+        throw ClusterConfigError(error.what());
+    }
+    config.json_ = std::move(json);
+    return config;
+}
+
+std::vector<bool> ClusterConfig::replicatedFrom(size_t server) const {
+    std::vector<bool> found(map_.size());
+    for (size_t vb = 0; vb < map_.size(); ++vb) {
+        const auto& row = map_[vb];
+        found[vb] = row.front() == static_cast<int>(server) && server != self_ &&
+                    std::find(row.begin() + 1, row.end(), static_cast<int>(self_)) != row.end();
+    }
+    return found;
+}
+
+}  // namespace kv::server

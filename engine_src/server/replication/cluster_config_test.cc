@@ -1,0 +1,101 @@
+#include "server/replication/cluster_config.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "server/commands/error_map.h"
+
+namespace kv::server {
+namespace {
+
+TEST(ClusterConfig, HasTheFieldsThatEachClientDemands) {
+    const ClusterConfig config("default", 64, 11210, "abc");
+    const auto json = nlohmann::json::parse(config.json());
+    EXPECT_EQ(json["name"], "default");  // libcouchbase
+    EXPECT_EQ(json["nodeLocator"], "vbucket");
+    EXPECT_EQ(json["rev"], 1);                                 // Java
+    EXPECT_EQ(json["nodes"].size(), json["nodesExt"].size());  // gocb
+    EXPECT_EQ(json["nodesExt"][0]["services"]["kv"], 11210);
+    EXPECT_EQ(json["nodesExt"][0]["services"]["mgmt"], 11210);
+    EXPECT_EQ(json["nodesExt"][0]["thisNode"], true);
+    EXPECT_EQ(json["vBucketServerMap"]["numReplicas"], 0);
+    ASSERT_EQ(json["vBucketServerMap"]["vBucketMap"].size(), 64U);
+    for (const auto& row : json["vBucketServerMap"]["vBucketMap"]) {
+        EXPECT_EQ(row, nlohmann::json::array({0}));
+    }
+    // Named collections need both this and a HELLO feature; neither is there.
+    for (const auto& capability : json["bucketCapabilities"]) {
+        EXPECT_NE(capability, "collections");
+    }
+}
+
+std::string published(int revision, const nlohmann::json& rows, int self = 1) {
+    nlohmann::json nodes = {nlohmann::json::object(), nlohmann::json::object()};
+    nodes[static_cast<size_t>(self)]["thisNode"] = true;
+    return nlohmann::json{
+            {"rev", revision},
+            {"nodesExt", nodes},
+            {"vBucketServerMap", {{"serverList", {"a:1", "b:2"}}, {"vBucketMap", rows}}}}
+            .dump();
+}
+
+TEST(ClusterConfig, APublishedOneIsServedAsItCame) {
+    const auto text = published(7, {{0, 1}, {1, 0}, {0, -1}});
+    const auto config = ClusterConfig::parse(text, 3);
+    EXPECT_EQ(config.json(), text);
+    EXPECT_EQ(config.version(), (protocol::ConfigVersion{1, 7}));
+    EXPECT_EQ(config.self(), 1U);
+    EXPECT_EQ(config.servers(), (std::vector<std::string>{"a:1", "b:2"}));
+    EXPECT_EQ(config.replicatedFrom(0), (std::vector<bool>{true, false, false}));
+    EXPECT_EQ(config.replicatedFrom(1), (std::vector<bool>{false, false, false})) << "from itself";
+}
+
+TEST(ClusterConfig, HasReplicasIfTheMapHasRoomForThem) {
+    EXPECT_FALSE(ClusterConfig("default", 2, 11210, "abc").hasReplicas());
+    EXPECT_FALSE(ClusterConfig::parse(published(1, {{0}, {1}}), 2).hasReplicas());
+    EXPECT_TRUE(ClusterConfig::parse(published(1, {{0}, {1, 0}}), 2).hasReplicas());
+    EXPECT_TRUE(ClusterConfig::parse(published(1, {{0, -1}, {1, -1}}), 2).hasReplicas());
+}
+
+TEST(ClusterConfig, InvalidConfigsAreRefused) {
+    const auto refuse = [](const std::string& text) {
+        EXPECT_THROW(ClusterConfig::parse(text, 2), ClusterConfigError) << text;
+    };
+    refuse("no JSON");
+    refuse("{}");
+    refuse("[]");
+    refuse(published(2, {{0, 1}}));          // one row instead of two
+    refuse(published(2, {{0, 1}, {2, 0}}));  // no such server
+    refuse(published(2, {{0, 1}, {"x"}}));   // not a number
+    refuse(published(2, {{0, 1}, nlohmann::json::array()}));
+    auto nobody = nlohmann::json::parse(published(2, {{0, 1}, {1, 0}}));
+    nobody["nodesExt"][1].erase("thisNode");
+    refuse(nobody.dump());
+    nobody["nodesExt"].erase(1);
+    refuse(nobody.dump());
+}
+
+TEST(ClusterConfig, OnlyANewerOneReplacesIt) {
+    PublishedConfig config(ClusterConfig("default", 2, 11210, "abc"), "abc");
+    const auto make = [](int revision) {
+        return std::make_shared<const ClusterConfig>(
+                ClusterConfig::parse(published(revision, {{0, 1}, {1, 0}}), 2));
+    };
+    EXPECT_FALSE(config.publish(make(1))) << "as new as the first";
+    EXPECT_TRUE(config.publish(make(3)));
+    EXPECT_FALSE(config.publish(make(2)));
+    EXPECT_EQ(config.current()->version().revision, 3);
+}
+
+TEST(ErrorMap, ServesTheHighestVersionAskedFor) {
+    EXPECT_EQ(nlohmann::json::parse(errorMapJson(1))["version"], 1);
+    EXPECT_EQ(nlohmann::json::parse(errorMapJson(2))["version"], 2);
+    EXPECT_EQ(nlohmann::json::parse(errorMapJson(9))["version"], 2);
+    EXPECT_EQ(nlohmann::json::parse(errorMapJson(2))["errors"]["86"]["name"], "ETMPFAIL");
+    EXPECT_EQ(nlohmann::json::parse(errorMapJson(1))["errors"]["a1"]["name"],
+              "DURABILITY_IMPOSSIBLE");
+}
+
+}  // namespace
+}  // namespace kv::server

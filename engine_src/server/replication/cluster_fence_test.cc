@@ -1,0 +1,138 @@
+#include "server/replication/cluster_fence.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "persistence/flip.h"
+#include "persistence/store_error.h"
+#include "persistence/temp_dir.h"
+
+namespace kv::server {
+namespace {
+
+/// A node with two vBuckets that is started repeatedly; `active_` holds those that were active
+/// before.
+class ClusterFenceTest : public testing::Test {
+  protected:
+    static std::unique_ptr<Bucket> makeBucket() {
+        BucketConfig config;
+        config.vbuckets = 2;
+        return Bucket::createEphemeral(config);
+    }
+    void start() {
+        bucket_ = makeBucket();
+        for (const Vbid vbid : {Vbid{0}, Vbid{1}}) {
+            bucket_->setVBucketState(vbid, VbState::Active, OpTime::now());
+        }
+        inForce_ = std::make_unique<PublishedConfig>(ClusterConfig("default", 2, 11210, "uuid"),
+                                                     "uuid");
+        fence_ = std::make_unique<ClusterFence>(*bucket_, file());
+    }
+    std::filesystem::path file() const { return dir_.root() / "data" / "cluster.json"; }
+    /// This node is number 0; vBucket 1 is active on node `second`.
+    static std::shared_ptr<const ClusterConfig> config(int64_t revision, int second = 0) {
+        const auto json = nlohmann::json{
+                {"rev", revision},
+                {"nodesExt", {{{"thisNode", true}}, nlohmann::json::object()}},
+                {"vBucketServerMap",
+                 {{"serverList", {"a:1", "b:1"}},
+                  {"vBucketMap", {nlohmann::json::array({0}), nlohmann::json::array({second})}}}}};
+        return std::make_shared<const ClusterConfig>(ClusterConfig::parse(json.dump(), 2));
+    }
+    OpStatus publish(int64_t revision, int second = 0) {
+        return fence_->publish(config(revision, second), *inForce_,
+                               [this](Vbid vbid) { activated_.push_back(vbid); });
+    }
+    VbState state(uint16_t vbucket) const { return bucket_->vbucket(Vbid{vbucket}).state(); }
+
+    const TempDir dir_;
+    std::unique_ptr<Bucket> bucket_;
+    std::unique_ptr<PublishedConfig> inForce_;
+    std::unique_ptr<ClusterFence> fence_;
+    std::vector<Vbid> activated_;  ///< by a published config
+};
+
+TEST_F(ClusterFenceTest, ANodeThatWasInNoClusterServes) {
+    start();
+    EXPECT_FALSE(fence_->isUp());
+    EXPECT_EQ(state(0), VbState::Active);
+    EXPECT_FALSE(std::filesystem::exists(file()));
+}
+
+TEST_F(ClusterFenceTest, ANodeThatComesBackServesOnlyUnderAConfigAsNewAsItsLast) {
+    start();
+    ASSERT_EQ(publish(5), OpStatus::Ok);
+    EXPECT_EQ(state(0), VbState::Active);
+    start();
+    EXPECT_TRUE(fence_->isUp());
+    EXPECT_EQ(state(0), VbState::Pending);
+    EXPECT_EQ(publish(4), OpStatus::KeyExists);
+    EXPECT_EQ(inForce_->current()->version().revision, 1);
+    EXPECT_EQ(state(0), VbState::Pending);
+    ASSERT_EQ(publish(5), OpStatus::Ok);
+    EXPECT_FALSE(fence_->isUp());
+    EXPECT_EQ(state(0), VbState::Active);
+    EXPECT_EQ(state(1), VbState::Active);
+}
+
+TEST_F(ClusterFenceTest, VBucketsThatAnotherNodeServesStayPending) {
+    start();
+    ASSERT_EQ(publish(5), OpStatus::Ok);
+    start();
+    ASSERT_EQ(publish(6, 1), OpStatus::Ok);
+    EXPECT_EQ(state(0), VbState::Active);
+    EXPECT_EQ(state(1), VbState::Pending);
+    EXPECT_EQ(activated_, std::vector{Vbid{0}});
+    EXPECT_EQ(fence_->setVBucketState(Vbid{1}, VbState::Active, OpTime::now(),
+                                      Bucket::IfBusy::Return),
+              OpStatus::Ok);
+    EXPECT_EQ(state(1), VbState::Active) << "a manager may order it once the fence is down";
+}
+
+TEST_F(ClusterFenceTest, BehindTheFenceAnActiveStateWaitsForTheConfig) {
+    start();
+    ASSERT_EQ(publish(5), OpStatus::Ok);
+    start();
+    const auto set = [this](VbState wanted) {
+        return fence_->setVBucketState(Vbid{1}, wanted, OpTime::now(), Bucket::IfBusy::Return);
+    };
+    EXPECT_EQ(set(VbState::Dead), OpStatus::Ok);
+    EXPECT_EQ(state(1), VbState::Dead);
+    EXPECT_EQ(set(VbState::Active), OpStatus::Ok);
+    EXPECT_EQ(state(1), VbState::Pending);
+    ASSERT_EQ(publish(6), OpStatus::Ok);
+    EXPECT_EQ(state(1), VbState::Active);
+}
+
+TEST_F(ClusterFenceTest, ARevisionThatCannotBeStoredIsNotPublished) {
+    start();
+    std::filesystem::create_directory(file().parent_path());
+    // The place where it is written first.
+    std::filesystem::create_directory(file().string() + ".new");
+    EXPECT_EQ(publish(5), OpStatus::TmpFail);
+    EXPECT_EQ(inForce_->current()->version().revision, 1);
+    std::filesystem::remove(file().string() + ".new");
+    EXPECT_EQ(publish(5), OpStatus::Ok);
+}
+
+TEST_F(ClusterFenceTest, AChangedFileIsAnErrorNotAMissingOne) {
+    start();
+    ASSERT_EQ(publish(5), OpStatus::Ok);
+    for (uint64_t at = 0, size = std::filesystem::file_size(file()); at < size; ++at) {
+        flipBit(file(), at);
+        EXPECT_THROW(start(), StoreError) << "byte " << at;
+        flipBit(file(), at);
+    }
+}
+
+TEST_F(ClusterFenceTest, ReportsItsState) {
+    start();
+    ASSERT_EQ(publish(5), OpStatus::Ok);
+    start();
+    EXPECT_EQ(fence_->stats(),
+              (KeyValues{{"ep_cluster_config_stored", "1:5"}, {"ep_cluster_fence", "up"}}));
+}
+
+}  // namespace
+}  // namespace kv::server

@@ -1,0 +1,56 @@
+// DcpProducerConnection: the producer's side of one DCP connection on the wire: settings, streams,
+// frames, no-ops.
+//
+// Threads: lives on the connection's front-end thread. Its functions take the BucketMemoryGuard of
+// the bucket themselves. Ownership: the DcpNode outlives it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "dcp/dcp_node.h"
+#include "protocol/dcp.h"
+#include "server/connections/conversation.h"
+#include "server/replication/dcp_noop_timer.h"
+
+namespace kv::server {
+
+class DcpProducerConnection final : public Conversation {
+  public:
+    using Clock = std::chrono::steady_clock;
+
+    /// `openFlags` as on the wire; unknown flags have been refused.
+    DcpProducerConnection(std::string_view name, dcp::DcpNode& node, std::shared_ptr<Waker> waker,
+                          uint32_t openFlags);
+    ~DcpProducerConnection() override;
+
+    /// Handles a CONTROL message.
+    protocol::Status control(std::string_view key, std::string_view value);
+
+    /// The answer to a stream request: the failover log (the stream is open), the seqno to roll
+    /// back to, or the refusal.
+    using StreamAnswer = std::variant<std::vector<FailoverEntry>, Seqno, protocol::Status>;
+    StreamAnswer openStream(Vbid vbid, uint32_t opaque, const protocol::DcpStreamRequest& request);
+    /// Returns false if there is no such stream.
+    bool closeStream(Vbid vbid);
+    void acknowledged(uint32_t bytes);
+
+    bool produce(Output& out, size_t limit) override;
+    bool onAnswer(const protocol::FrameView& answer) override;
+    bool tick(Clock::time_point now, const Delivery& delivery) override;
+
+  private:
+    dcp::DcpNode& node_;
+    const std::shared_ptr<Waker> waker_;
+    std::shared_ptr<dcp::BucketProducer> producer_;
+    dcp::MessageFormat format_;
+    bool endOnClose_{false};  ///< a closed stream sends an end message
+    DcpNoopTimer noops_{Clock::now()};
+};
+
+}  // namespace kv::server

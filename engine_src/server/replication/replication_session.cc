@@ -1,0 +1,467 @@
+#include "server/replication/replication_session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <stdexcept>
+#include <utility>
+
+#include "logging/log.h"
+#include "protocol/dcp.h"
+#include "protocol/request_rules.h"
+#include "server/replication/replica_message.h"
+
+namespace kv::server {
+
+using protocol::FrameView;
+using protocol::Magic;
+using protocol::Opcode;
+using protocol::Status;
+
+namespace {
+
+constexpr size_t kBufferBytes = 10U << 20U;
+/// Acknowledge when a fifth of the producer's buffer has been applied, as other consumers do.
+constexpr size_t kAcknowledgeBytes = kBufferBytes / 5;
+constexpr uint64_t kLastSeqno = ~uint64_t{0};
+/// Opaque of the control message that an older source does not know.
+constexpr uint32_t kMarkerControl = 1;
+/// Opaque of the request for the seqnos of vBuckets that are active at the source.
+constexpr uint32_t kActiveSeqnos = 1;
+/// Of an entry of a failover log: uuid and seqno.
+constexpr size_t kLogEntryBytes = 16;
+
+/// The opaque of a stream: the vBucket and the number of the request.
+uint32_t opaqueOf(Vbid vbid, uint16_t request) {
+    return uint32_t{request} << 16U | vbid.get();
+}
+
+uint64_t liveIn(const VBucket& vbucket) {
+    return static_cast<uint64_t>(std::max<int64_t>(0, vbucket.hashTable().sums().items));
+}
+
+/// A failover log, as an answer to a stream request or to a request for the log has it.
+std::vector<FailoverEntry> decodeLog(protocol::Bytes bytes) {
+    std::vector<FailoverEntry> log;
+    for (size_t at = 0; at + kLogEntryBytes <= bytes.size(); at += kLogEntryBytes) {
+        log.push_back({VbUuid{loadBig<uint64_t>(bytes.data() + at)},
+                       Seqno{loadBig<uint64_t>(bytes.data() + at + sizeof(uint64_t))}});
+    }
+    return log;
+}
+
+}  // namespace
+
+ReplicationSession::ReplicationSession(Bucket& bucket, const ReplicationSource& source,
+                                       FrameSink send, std::vector<bool> vbuckets)
+    : bucket_(bucket),
+      source_(source),
+      send_(std::move(send)),
+      vbuckets_(std::move(vbuckets)),
+      login_(source_, send_),
+      consumer_(bucket),
+      requests_(bucket.vbucketCount()),
+      refused_(bucket.vbucketCount()),
+      requested_(bucket.vbucketCount()),
+      sourceActive_(bucket.vbucketCount()) {}
+
+ReplicationSession::~ReplicationSession() {
+    const BucketMemoryGuard guard(bucket_.memory());
+    for (uint16_t vb = 0; vb < bucket_.vbucketCount(); ++vb) {
+        consumer_.closeStream(Vbid{vb});
+    }
+}
+
+void ReplicationSession::begin() {
+    streaming_ = false;
+    if (source_.user.empty()) {
+        openStreams();
+    } else {
+        login_.begin();
+    }
+}
+
+void ReplicationSession::upkeep() {
+    acknowledge();
+    requestMissing();
+}
+
+bool ReplicationSession::processBuffered() {
+    const BucketMemoryGuard guard(bucket_.memory());
+    return consumer_.processBuffered(OpTime::now());
+}
+
+void ReplicationSession::openStreams() {
+    const auto control = [this](std::string_view key, const std::string& value,
+                                uint32_t opaque = 0) {
+        send_({.opcode = Opcode::kDcpControl,
+               .opaque = opaque,
+               .key = protocol::asBytes(key),
+               .value = protocol::asBytes(value)});
+    };
+    const std::string name = "replication:" + bucket_.name();
+    const auto flags = protocol::encodeDcpOpen(protocol::dcp_open::kProducer |
+                                               protocol::dcp_open::kDeleteTimes);
+    send_({.opcode = Opcode::kDcpOpen, .extras = flags, .key = protocol::asBytes(name)});
+    control("connection_buffer_size", std::to_string(kBufferBytes));
+    control("set_noop_interval", "20");
+    control("enable_noop", "true");
+    control("enable_expiry_opcode", "true");
+    control("max_marker_version", "2.2", kMarkerControl);
+    // Messages that an earlier connection's streams still hold back are requested again.
+    const BucketMemoryGuard guard(bucket_.memory());
+    for (uint16_t vb = 0; vb < bucket_.vbucketCount(); ++vb) {
+        consumer_.closeStream(Vbid{vb});
+    }
+    consumer_.forgetAcknowledgement();
+    startOvers_.clear();
+    asked_.clear();
+    streaming_ = true;
+    nextRequests_ = {};
+    requestMissing();
+}
+
+void ReplicationSession::requestMissing() {
+    const auto now = std::chrono::steady_clock::now();
+    if (!streaming_ || now < nextRequests_) {
+        return;
+    }
+    nextRequests_ = now + kRetryPause;
+    for (uint16_t vb = 0; vb < bucket_.vbucketCount(); ++vb) {
+        const bool replica = wanted(Vbid{vb});
+        if (!replica) {
+            forgetKept(Vbid{vb});
+        }
+        if (replica != consumer_.hasStream(Vbid{vb})) {
+            replica ? requestStream(Vbid{vb}) : closeStream(Vbid{vb});
+        }
+    }
+}
+
+bool ReplicationSession::wanted(Vbid vbid) const {
+    return (vbuckets_.empty() || vbuckets_[vbid.get()]) &&
+           bucket_.vbucket(vbid).state() == VbState::Replica;
+}
+
+void ReplicationSession::closeStream(Vbid vbid) {
+    {
+        const BucketMemoryGuard guard(bucket_.memory());
+        consumer_.closeStream(vbid);
+    }
+    send_({.opcode = Opcode::kDcpCloseStream,
+           .vbucketOrStatus = vbid.get(),
+           .opaque = opaqueOf(vbid, requests_[vbid.get()])});
+}
+
+void ReplicationSession::requestStream(Vbid vbid) {
+    const uint32_t opaque = opaqueOf(vbid, ++requests_[vbid.get()]);
+    requested_[vbid.get()] = std::chrono::steady_clock::now();
+    {
+        const BucketMemoryGuard guard(bucket_.memory());
+        consumer_.addStream(vbid, opaque);
+    }
+    VBucket& vbucket = bucket_.vbucket(vbid);
+    const Seqno high = vbucket.highSeqno();
+    SnapshotRange snapshot = vbucket.checkpoints().currentSnapshot();
+    if (snapshot.start <= high && high < snapshot.end && snapshot.start != Seqno{}) {
+        // If a snapshot is incomplete, its beginning is of no use without the rest either.
+        snapshot.start = Seqno{snapshot.start.get() - 1};
+    } else {
+        snapshot = {high, high};
+    }
+    const auto extras = protocol::encodeDcpStreamRequest(
+            {.flags = 0,
+             .start = high.get(),
+             .end = kLastSeqno,
+             .uuid = vbucket.failoverLog().uuidOf(snapshot.end).get(),
+             .snapshotStart = snapshot.start.get(),
+             .snapshotEnd = snapshot.end.get()});
+    send_({.opcode = Opcode::kDcpStreamReq,
+           .vbucketOrStatus = vbid.get(),
+           .opaque = opaque,
+           .extras = extras});
+}
+
+void ReplicationSession::handle(const FrameView& frame) {
+    if (frame.header.magic == Magic::kClientResponse) {
+        handleAnswer(frame);
+    } else if (frame.header.opcode == Opcode::kDcpNoop) {
+        send_({.magic = Magic::kClientResponse,
+               .opcode = Opcode::kDcpNoop,
+               .opaque = frame.header.opaque});
+    } else {
+        if (protocol::validate(frame) != protocol::Violation::None ||
+            !bucket_.hasVBucket(Vbid{frame.header.vbucket()})) {
+            throw std::runtime_error("an unexpected message");
+        }
+        handleMessage(frame);
+    }
+}
+
+void ReplicationSession::handleAnswer(const FrameView& frame) {
+    if (ReplicationLogin::isAnswer(frame.header.opcode)) {
+        if (login_.handle(frame)) {
+            openStreams();
+        }
+        return;
+    }
+    if (frame.header.opcode == Opcode::kDcpCloseStream) {
+        return;  // a source that has ended the stream itself does not know it any more
+    }
+    if (frame.header.opcode == Opcode::kDcpGetFailoverLog) {
+        handleFailoverLog(frame);
+        return;
+    }
+    if (frame.header.opcode == Opcode::kGetAllVBSeqnos) {
+        handleSeqnos(frame);
+        return;
+    }
+    if (frame.header.opcode != Opcode::kDcpStreamReq) {
+        const Status status = frame.header.status();
+        if (status == Status::kEinval && frame.header.opcode == Opcode::kDcpControl &&
+            frame.header.opaque == kMarkerControl) {
+            log::warn("replication: {}:{} does not say which deletions it has purged", source_.host,
+                      source_.port);
+        } else if (status != Status::kSuccess) {
+            throw std::runtime_error(fmt::format("{} was answered {}: {}",
+                                                 protocol::toString(frame.header.opcode),
+                                                 protocol::toString(status), frame.valueText()));
+        }
+        return;
+    }
+    handleStreamAnswer(frame);
+}
+
+void ReplicationSession::handleStreamAnswer(const FrameView& frame) {
+    const Status status = frame.header.status();
+    const Vbid vbid{static_cast<uint16_t>(frame.header.opaque)};
+    if (!bucket_.hasVBucket(vbid)) {
+        throw std::runtime_error("an answer without a stream request");
+    }
+    std::optional<uint64_t> term;
+    {
+        const BucketMemoryGuard guard(bucket_.memory());  // this may be the last pointer to it
+        if (const auto stream = consumer_.findStream(vbid)) {
+            term = stream->term();
+        }
+    }
+    if (frame.header.opaque != opaqueOf(vbid, requests_[vbid.get()]) || !term) {
+        return;  // closed in the meantime, and the source was notified
+    }
+    if (status == Status::kRollback) {
+        if (frame.value.size() != sizeof(uint64_t)) {
+            throw std::runtime_error("a rollback without a seqno");
+        }
+        considerRollBack(vbid, *term, Seqno{loadBig<uint64_t>(frame.value.data())});
+        return;
+    }
+    forgetKept(vbid);
+    if (status != Status::kSuccess || frame.value.size() % kLogEntryBytes != 0) {
+        if (!refused_[vbid.get()]) {
+            log::warn("replication: vBucket {}: {}", vbid.get(), protocol::toString(status));
+        }
+        refused_[vbid.get()] = true;
+        closeStream(vbid);
+        return;
+    }
+    refused_[vbid.get()] = false;
+    // From here on the history of this copy is that of the source.
+    bool adopted = false;
+    {
+        const BucketMemoryGuard guard(bucket_.memory());
+        adopted = bucket_.adoptHistory(vbid, *term, decodeLog(frame.value), OpTime::now());
+    }
+    if (!adopted) {
+        closeStream(vbid);  // it was promoted in the meantime and has its own history
+        return;
+    }
+    ++streams_;
+}
+
+void ReplicationSession::handleMessage(const FrameView& frame) {
+    const Vbid vbid{frame.header.vbucket()};
+    uint32_t detail = 0;
+    dcp::Applied applied{};
+    {
+        // The document belongs to the bucket from here on.
+        const BucketMemoryGuard guard(bucket_.memory());
+        dcp::Message message = toMessage(frame);
+        detail = message.detail;
+        applied = consumer_.receive(std::move(message), OpTime::now());
+    }
+    if (applied == dcp::Applied::Ended) {
+        handleEnd(vbid, dcp::EndStatus{detail});
+    } else if (applied == dcp::Applied::Refused) {
+        if (bucket_.vbucket(vbid).state() == VbState::Replica) {
+            throw std::runtime_error(
+                    fmt::format("vBucket {}: a message that does not fit", vbid.get()));
+        }
+        closeStream(vbid);
+    }
+}
+
+void ReplicationSession::handleEnd(Vbid vbid, dcp::EndStatus reason) {
+    log::info("replication: vBucket {}: the source ended the stream", vbid.get());
+    const auto life = std::chrono::steady_clock::now() - requested_[vbid.get()];
+    if (reason == dcp::EndStatus::StateChanged && life >= kShortLife && wanted(vbid)) {
+        requestStream(vbid);
+    }
+}
+
+void ReplicationSession::considerRollBack(Vbid vbid, uint64_t term, Seqno seqno) {
+    if (seqno != Seqno{} || liveIn(bucket_.vbucket(vbid)) == 0) {
+        rollBack(vbid, term, seqno);
+        return;
+    }
+    if (const auto kept = kept_.find(vbid); kept != kept_.end() && kept->second.forGood) {
+        closeStream(vbid);  // though the source may have more by now, it is not of this history
+        return;
+    }
+    startOvers_.push_back({vbid, term, opaqueOf(vbid, requests_[vbid.get()])});
+    askAboutSource();
+}
+
+void ReplicationSession::askAboutSource() {
+    if (asked_.empty() && !startOvers_.empty()) {
+        asked_ = std::exchange(startOvers_, {});
+        related_.clear();
+        for (const StartOver& one : asked_) {
+            send_({.opcode = Opcode::kDcpGetFailoverLog,
+                   .vbucketOrStatus = one.vbid.get(),
+                   .opaque = one.opaque});
+        }
+        const auto active = protocol::encodeU32(static_cast<uint32_t>(VbState::Active));
+        send_({.opcode = Opcode::kGetAllVBSeqnos, .opaque = kActiveSeqnos, .extras = active});
+        send_({.opcode = Opcode::kGetAllVBSeqnos});
+    }
+}
+
+void ReplicationSession::handleFailoverLog(const FrameView& answer) {
+    const Vbid vbid{static_cast<uint16_t>(answer.header.opaque)};
+    if (answer.header.status() != Status::kSuccess || !bucket_.hasVBucket(vbid)) {
+        return;  // nothing is known of it, and the copy is kept
+    }
+    const auto here = bucket_.vbucket(vbid).failoverLog().entries();
+    const auto there = decodeLog(answer.value);
+    const bool related = std::any_of(here.begin(), here.end(), [&](const FailoverEntry& mine) {
+        return std::any_of(there.begin(), there.end(),
+                           [&](const FailoverEntry& entry) { return entry.uuid == mine.uuid; });
+    });
+    if (related) {
+        related_.insert(vbid);
+    }
+}
+
+void ReplicationSession::handleSeqnos(const FrameView& answer) {
+    constexpr size_t kEntry = sizeof(uint16_t) + sizeof(uint64_t);
+    std::map<uint16_t, Seqno> high;
+    if (answer.header.status() == Status::kSuccess) {
+        for (size_t at = 0; at + kEntry <= answer.value.size(); at += kEntry) {
+            const uint8_t* const entry = answer.value.data() + at;
+            high[loadBig<uint16_t>(entry)] = Seqno{loadBig<uint64_t>(entry + sizeof(uint16_t))};
+        }
+    }  // otherwise nothing is known of it, and the copies are kept
+    if (answer.header.opaque == kActiveSeqnos) {
+        sourceActive_.assign(bucket_.vbucketCount(), false);
+        for (const auto& [vb, seqno] : high) {
+            if (bucket_.hasVBucket(Vbid{vb})) {
+                sourceActive_[vb] = true;
+            }
+        }
+        return;
+    }
+    decideStartOvers(high);
+    askAboutSource();
+}
+
+void ReplicationSession::decideStartOvers(const std::map<uint16_t, Seqno>& sourceHigh) {
+    for (const auto& [vbid, term, opaque] : std::exchange(asked_, {})) {
+        if (opaque != opaqueOf(vbid, requests_[vbid.get()]) || !wanted(vbid)) {
+            continue;  // the stream was closed or requested again
+        }
+        const auto found = sourceHigh.find(vbid.get());
+        const Seqno source = found != sourceHigh.end() ? found->second : Seqno{};
+        // A source that knows no history of this copy has not replaced its documents: it never had
+        // them, or lost them. Its seqno says nothing then, for it may have grown since.
+        if (!related_.contains(vbid) || source < bucket_.vbucket(vbid).highSeqno()) {
+            keepCopy(vbid, source);
+        } else {
+            rollBack(vbid, term, Seqno{});
+        }
+    }
+}
+
+void ReplicationSession::keepCopy(Vbid vbid, Seqno sourceHigh) {
+    const VBucket& vbucket = bucket_.vbucket(vbid);
+    if (!kept_.contains(vbid)) {
+        log::error(
+                "replication: vBucket {}: {}:{} has another history and ends at seqno {}: this "
+                "copy, {} documents up to seqno {}, is kept and not replicated. Make it active, or "
+                "discard it with kvctl discard-copies",
+                vbid.get(), source_.host, source_.port, sourceHigh.get(), liveIn(vbucket),
+                vbucket.highSeqno().get());
+    }
+    closeStream(vbid);
+    const std::lock_guard lock(keptMutex_);
+    kept_[vbid] = {sourceHigh, sourceActive_[vbid.get()]};
+}
+
+void ReplicationSession::forgetKept(Vbid vbid) {
+    const std::lock_guard lock(keptMutex_);
+    kept_.erase(vbid);
+}
+
+void ReplicationSession::rollBack(Vbid vbid, uint64_t term, Seqno seqno) {
+    const uint64_t before = liveIn(bucket_.vbucket(vbid));
+    {
+        const BucketMemoryGuard guard(bucket_.memory());
+        consumer_.closeStream(vbid);
+    }
+    switch (bucket_.rollBackReplica(vbid, term, seqno, OpTime::now())) {
+        case Bucket::RollBack::NotReplica:
+            // Promoted while the request was in progress: its own data is authoritative now.
+            return;
+        case Bucket::RollBack::StoreFailed:
+            throw std::runtime_error("the store refused to roll a vBucket back");
+        case Bucket::RollBack::Done:
+            break;
+    }
+    ++rollbacks_;
+    const uint64_t after = liveIn(bucket_.vbucket(vbid));
+    log::warn("replication: vBucket {} has another history: back to seqno {}, without {} documents",
+              vbid.get(), bucket_.vbucket(vbid).highSeqno().get(),
+              before - std::min(before, after));
+    forgetKept(vbid);
+    requestStream(vbid);
+}
+
+void ReplicationSession::acknowledge() {
+    if (const size_t bytes = consumer_.takeAcknowledgement(kAcknowledgeBytes); bytes != 0) {
+        const auto extras = protocol::encodeU32(static_cast<uint32_t>(bytes));
+        send_({.opcode = Opcode::kDcpBufferAck, .extras = extras});
+    }
+}
+
+KeyValues ReplicationSession::stats() const {
+    const auto consumer = consumer_.stats();
+    KeyValues stats{{"streams_opened", std::to_string(streams_)},
+                    {"rollbacks", std::to_string(rollbacks_)},
+                    {"messages", std::to_string(consumer.messages)},
+                    {"bytes", std::to_string(consumer.bytes)},
+                    {"held_back", std::to_string(consumer.heldBack)},
+                    {"refused", std::to_string(consumer.refused)}};
+    const std::lock_guard lock(keptMutex_);
+    stats.emplace_back("copies_kept", std::to_string(kept_.size()));
+    for (const auto& [vbid, kept] : kept_) {
+        const VBucket& vbucket = bucket_.vbucket(vbid);
+        stats.emplace_back(
+                fmt::format("vb_{}:copy_kept", vbid.get()),
+                fmt::format("{} documents up to seqno {}; the source has another "
+                            "history, which ended at seqno {}",
+                            liveIn(vbucket), vbucket.highSeqno().get(), kept.sourceHigh.get()));
+    }
+    return stats;
+}
+
+}  // namespace kv::server

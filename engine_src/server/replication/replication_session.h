@@ -1,0 +1,128 @@
+// ReplicationSession: the protocol of a replica towards its source. It logs in if it has a login,
+// asks for a stream of every replica vBucket from its current seqno, applies the messages,
+// acknowledges them, and answers no-ops.
+//
+// A vBucket whose history differs from the source's rolls back to the common part or starts over. A
+// stream that ends because its vBucket changed its state at the source is requested again at once,
+// because the mover of the vBucket waits for the last writes. A replica that lacks a stream for
+// another reason (refused, ended immediately, newly a replica) is retried every second. A vBucket
+// that is made active here is left alone from then on, whatever the source still answers.
+//
+// A source that has lost its data asks its replicas to start over, as one with another history
+// does. So before a replica gives up all of its documents, the session asks for the source's
+// failover log and for how much the source has. If the log names no history of this copy, as that
+// of an empty source does not, or if the source has less, the copy is kept, the vBucket is not
+// replicated, and STAT replication reports it, until the source knows this history again or the
+// copy is emptied. A source that is a replica itself is asked again each round, because it may be
+// starting over as well.
+//
+// It has no socket: frames come in by handle() and go out by the given function. Ownership: it
+// outlives connections, and begin() is called for each; bucket and source outlive it. Threads: one
+// thread calls it, but processBuffered() may run on another, and stats() on any.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <mutex>
+#include <set>
+#include <vector>
+
+#include "dcp/consumer.h"
+#include "protocol/frame.h"
+#include "server/connections/frame_sink.h"
+#include "server/replication/replication_login.h"
+#include "server/replication/replication_source.h"
+#include "server/server_context.h"
+
+namespace kv::server {
+
+class ReplicationSession {
+  public:
+    /// Time between two requests for the streams that are missing.
+    static constexpr auto kRetryPause = std::chrono::seconds(1);
+    /// If the source ends a stream that was younger than this, the stream waits for the next of
+    /// those rounds.
+    static constexpr auto kShortLife = std::chrono::milliseconds(10);
+
+    /// `vbuckets`: those to replicate from this source; empty means all.
+    ReplicationSession(Bucket& bucket, const ReplicationSource& source, FrameSink send,
+                       std::vector<bool> vbuckets = {});
+    ReplicationSession(const ReplicationSession&) = delete;
+    ReplicationSession& operator=(const ReplicationSession&) = delete;
+    /// When it returns, nothing is applied any more; processBuffered() must not be running.
+    ~ReplicationSession();
+
+    /// Starts over on a new connection; no more messages of an earlier one will arrive.
+    void begin();
+    /// Handles a frame of the source. Throws std::runtime_error if it violates the protocol; the
+    /// connection is over then.
+    void handle(const protocol::FrameView& frame);
+    /// Acknowledges what was applied and requests the missing streams. Call it at least every 100
+    /// ms, otherwise the source may stay silent indefinitely.
+    void upkeep();
+    /// Applies messages that were held back for lack of memory. Returns true if some are left.
+    bool processBuffered();
+
+    /// Returns the figures of STAT replication.
+    [[nodiscard]] KeyValues stats() const;
+
+  private:
+    void openStreams();
+    void requestStream(Vbid vbid);
+    /// Stops applying and asks the source to stop sending.
+    void closeStream(Vbid vbid);
+    void requestMissing();
+    /// True if this vBucket is a replica that comes from this source.
+    [[nodiscard]] bool wanted(Vbid vbid) const;
+    void handleEnd(Vbid vbid, dcp::EndStatus reason);
+    void handleAnswer(const protocol::FrameView& frame);
+    void handleStreamAnswer(const protocol::FrameView& frame);
+    void handleMessage(const protocol::FrameView& frame);
+    void rollBack(Vbid vbid, uint64_t term, Seqno seqno);
+    /// Rolls back; but if everything would be lost, only after the source has reported how much it
+    /// has.
+    void considerRollBack(Vbid vbid, uint64_t term, Seqno seqno);
+    void handleFailoverLog(const protocol::FrameView& answer);
+    void handleSeqnos(const protocol::FrameView& answer);
+    void decideStartOvers(const std::map<uint16_t, Seqno>& sourceHigh);
+    void askAboutSource();
+    void keepCopy(Vbid vbid, Seqno sourceHigh);
+    void forgetKept(Vbid vbid);
+    void acknowledge();
+
+    Bucket& bucket_;
+    const ReplicationSource& source_;
+    const FrameSink send_;
+    const std::vector<bool> vbuckets_;
+    ReplicationLogin login_;
+    dcp::Consumer consumer_;
+    bool streaming_{false};  ///< logged in, if a login is needed
+    std::chrono::steady_clock::time_point nextRequests_;
+    /// By vBucket: number of stream requests, which distinguishes their answers.
+    std::vector<uint16_t> requests_;
+    std::vector<bool> refused_;  ///< by vBucket: its refusal has been logged
+    /// By vBucket: the time of its last stream request.
+    std::vector<std::chrono::steady_clock::time_point> requested_;
+    /// A request of the source to start over, kept until it is known what the source has.
+    struct StartOver {
+        Vbid vbid;
+        uint64_t term;
+        uint32_t opaque;  ///< of the stream request with this answer
+    };
+    std::vector<StartOver> startOvers_;  ///< to be decided by the next list of the source's seqnos
+    std::vector<StartOver> asked_;       ///< to be decided by the list that was requested
+    std::set<Vbid> related_;             ///< of asked_: the source's log names a history of ours
+    /// By vBucket, at the time when the list for asked_ was requested.
+    std::vector<bool> sourceActive_;
+    struct KeptCopy {
+        Seqno sourceHigh;
+        bool forGood;  ///< the source was active: its history can never become this one
+    };
+    std::map<Vbid, KeptCopy> kept_;
+    mutable std::mutex keptMutex_;  ///< guards kept_, which only one thread changes
+    std::atomic<uint64_t> streams_{0};
+    std::atomic<uint64_t> rollbacks_{0};
+};
+
+}  // namespace kv::server
