@@ -2,11 +2,13 @@
 
 `perfrunner` builds the C++ engine on the user's machine and `perfrunner init` writes the reference specs, so an
 installed command needs engine_src/ and specs/. They travel inside the wheel as perfrunner/_engine_src and
-perfrunner/_specs (perfrunner/bundled.py finds them). An editable install uses the checkout's directly.
+perfrunner/_specs (perfrunner/spec/engine_tree.py finds them). An editable install uses the checkout's directly.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
 from pathlib import Path
 
@@ -20,7 +22,7 @@ NOT_SOURCE = shutil.ignore_patterns("build", "build-*", "cmake-build-*", "target
 
 
 class BuildWithSources(build_py):
-    """build_py, and copies of CARRIED beside the Python modules."""
+    """build_py, and copies of CARRIED next to the Python modules."""
 
     def run(self) -> None:
         super().run()
@@ -32,6 +34,13 @@ class BuildWithSources(build_py):
             target = Path(self.build_lib) / "perfrunner" / f"_{name}"
             shutil.rmtree(target, ignore_errors=True)
             shutil.copytree(ROOT / name, target, ignore=NOT_SOURCE)
+        for path in Path(self.build_lib).rglob("*"):  # a checkout's modes depend on its umask
+            path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)
 
 
+# The same files give the same wheel, byte for byte: times and modes are not those of this checkout.
+os.environ.setdefault("SOURCE_DATE_EPOCH", "315532800")  # 1980-01-01, the first time of a ZIP file
+os.umask(0o022)
+with contextlib.suppress(OSError):  # setuptools copies it with its mode
+    (ROOT / "LICENSE").chmod(0o644)
 setup(cmdclass={"build_py": BuildWithSources})

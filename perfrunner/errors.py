@@ -1,8 +1,8 @@
-"""Every error that a person sees, and the exit code that each one ends the command with.
+"""The errors that users see, and the exit code of each.
 
-Exit codes: 0 done, 1 a verdict that `--fail-on` names, 2 usage or spec error, 3 the run failed, 75 a database is away
-for now, 130 interrupted. Anything that is not a PerfrunnerError is a defect of the tool: its traceback is shown, and
-the code is 3.
+Exit codes: 0 done, 1 a verdict that `--fail-on` names, 2 usage or spec error, 3 the run failed, 75 a
+database is unavailable, 130 interrupted. Any exception that is not a PerfrunnerError is a defect:
+the command prints its traceback and exits with 3.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ EXIT_OK = 0
 EXIT_VERDICT = 1
 EXIT_USAGE = 2
 EXIT_FAILED = 3
-EXIT_AWAY = 75  # EX_TEMPFAIL of sysexits.h: the same may do later
+EXIT_AWAY = 75  # EX_TEMPFAIL of sysexits.h: the same command may succeed later
 EXIT_INTERRUPTED = 130
 
-# In the message of every error that another run is the cause of: who reads it may try again later.
+# Part of the message of every error that another run causes. The fleet looks for it and retries.
 IN_USE = "is in use by"
-# C0 but for tab and newline, DEL, C1.
+# C0 except tab and newline, DEL, and C1.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class PerfrunnerError(Exception):
-    """An error with a message for a person and, where there is one, a remedy (`hint`)."""
+    """An error with a message for the user and an optional `hint` that says what to do."""
 
     exit_code: ClassVar[int] = EXIT_FAILED
 
@@ -35,18 +35,18 @@ class PerfrunnerError(Exception):
 
 
 def harmless(text: str) -> str:
-    """Without what commands a terminal: a message may hold what a host or a program said."""
-    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    """Escape control characters, because a message may quote the output of a host or a program."""
+    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 
 
 class UsageError(PerfrunnerError):
-    """The command line asks for something that cannot be."""
+    """The command line is wrong or contradicts the stored data."""
 
     exit_code = EXIT_USAGE
 
 
 class SpecError(PerfrunnerError):
-    """A spec, a cluster file or an override is wrong; the message lists every problem, one a line."""
+    """A spec, a cluster file or an override is wrong; the message has one line for each problem."""
 
     exit_code = EXIT_USAGE
 
@@ -60,7 +60,7 @@ class SpecError(PerfrunnerError):
 class BuildError(PerfrunnerError):
     """A variant could not be built, or a tool that the build needs is missing.
 
-    `log`: the file with all that the failed command said, which the message names.
+    `log` is the file with the output of the failed command, which the message names.
     """
 
     def __init__(self, message: str, hint: str | None = None, log: str | None = None) -> None:
@@ -73,11 +73,11 @@ class HostError(PerfrunnerError):
 
 
 class TrialError(PerfrunnerError):
-    """A trial could not be carried out (crash, time-out, a load tool that failed)."""
+    """A trial failed, for example by a crash, a time-out or an error of a load tool."""
 
 
-class ProofError(PerfrunnerError):
-    """A variant's setting does not read back from the running engine."""
+class SettingsCheckError(PerfrunnerError):
+    """A setting of a variant does not read back from the running engine."""
 
 
 class StoreError(PerfrunnerError):

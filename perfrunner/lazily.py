@@ -1,4 +1,4 @@
-"""Packages whose names are fetched when they are asked for: what needs only a few of them shall not load the rest."""
+"""Import the public names of a package on first use, so that importing the package stays fast."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def names_of(namespace: dict[str, Any], places: Mapping[str, str]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package: `places` says in which module each of its names is defined."""
+    """Return a `__getattr__` for a package; `places` maps each public name to its module."""
 
     def fetch(name: str) -> Any:
         if name not in places:

@@ -1,29 +1,17 @@
-"""From stored trials to estimates with intervals and verdicts. Reads the store only."""
+"""Compute estimates with intervals and verdicts from stored trials. This package only reads the result store."""
 
 from __future__ import annotations
 
 from perfrunner.analysis.compare import compare, compare_unpaired
-from perfrunner.analysis.model import (
-    MIN_BLOCKS,
-    Cell,
-    Comparison,
-    Effect,
-    Row,
-    Summary,
-    Verdict,
-    VoidTrial,
-)
-from perfrunner.analysis.moved import moved_with
+from perfrunner.analysis.model import Comparison, DiscardedTrial, Effect, Row, Summary
+from perfrunner.analysis.other_metrics import moved_with
 
 __all__ = [
-    "MIN_BLOCKS",
-    "Cell",
     "Comparison",
+    "DiscardedTrial",
     "Effect",
     "Row",
     "Summary",
-    "Verdict",
-    "VoidTrial",
     "compare",
     "compare_unpaired",
     "moved_with",

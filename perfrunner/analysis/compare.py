@@ -1,9 +1,10 @@
-"""The comparison of an experiment: estimates for every row first, then the correction, then verdicts.
+"""Compare the variants of an experiment: effects for all rows first, then the correction, then verdicts.
 
-The correction for multiple testing (Benjamini-Hochberg) covers every test of the report, in two
-families: the tests of the primary metrics, which the spec named before anything was measured, and
-all the exploratory rest. In one family twenty exploratory metrics would hide a real change of the
-primary one (measured: docs/reports.md).
+The correction for multiple testing (Benjamini-Hochberg) covers every test of the report, in three
+families: the tests of the primary metrics, which the spec named before anything was measured; those
+of the total CPU that is judged next to a primary throughput; and all the exploratory rest. In one
+family twenty exploratory metrics would hide a real change of the primary one (measured:
+docs/explanation/statistics.md).
 """
 
 from __future__ import annotations
@@ -12,30 +13,39 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from perfrunner.analysis.cells import CellBlocks, Paired, clean_blocks, void_trials
-from perfrunner.analysis.circumstances import (
+from perfrunner.analysis.account import THROUGHPUT, TOTAL_CPU, accounts, debt, disagreement
+from perfrunner.analysis.cases import CaseBlocks, Paired, clean_blocks, discarded_trials
+from perfrunner.analysis.environment import (
     differences,
-    shared_circumstances,
-    variant_circumstances,
-    workload_circumstances,
+    shared_environment,
+    variant_environment,
+    workload_environment,
 )
-from perfrunner.analysis.enough import short_load, too_little
 from perfrunner.analysis.estimate import (
     NotARatioError,
     Pairing,
     adjust,
+    events_effect,
+    events_summary,
     paired_effects,
     summarise,
     summarise_all,
     unpaired_effect,
 )
-from perfrunner.analysis.model import ALPHA, Cell, Comparison, Effect, Row, Summary
+from perfrunner.analysis.looks import Look
+from perfrunner.analysis.model import ALPHA, Comparison, Effect, Row, Summary
 from perfrunner.analysis.plan import AnalysisPlan, type_of
-from perfrunner.analysis.rare import ROBUST, rare_slices
-from perfrunner.analysis.saturation import busy_hosts, saturated
+from perfrunner.analysis.quality import (
+    ROBUST,
+    busy_hosts,
+    saturated,
+    short_load,
+    slow_slices_note,
+    too_little,
+)
 from perfrunner.analysis.verdict import decide, more_blocks
+from perfrunner.domain import MIN_BLOCKS, Case, unchecked
 from perfrunner.spec.metrics import BY_USABLE_SIZE
-from perfrunner.spec.unproved import unproved
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -45,73 +55,82 @@ if TYPE_CHECKING:
 
 
 def compare(data: ExperimentData, baseline: str | None = None) -> Comparison:
-    """Every variant against the baseline (the spec's, or another variant), paired by block."""
+    """Compare every variant with the baseline (the spec's, or the given variant), paired by block."""
     plan = AnalysisPlan.of(data, baseline)
-    cells = _in_spec_order(clean_blocks(data.trials), plan)
+    cases = _in_spec_order(clean_blocks(data.trials), plan)
     builds = {t.variant: t.build_id for t in data.trials} | {
         b.variant: b.build_id for b in data.builds
     }
-    rows = _with_proofs(_with_verdicts(_drafts(cells, builds, plan)), _not_proved(data))
+    look = Look.at(data.experiment)
+    drafts = _drafts(cases, builds, plan)
+    judged = _with_disagreements(_with_verdicts(drafts, look))
+    rows = _with_settings_checks(judged, _not_checked(data))
     return Comparison(
         baseline=plan.baseline,
         variants=plan.variants,
-        cells=tuple(blocks.cell for blocks in cells),
+        cases=tuple(blocks.case for blocks in cases),
         rows=rows,
-        voids=void_trials(data.trials),
-        blocks=max((len(blocks.blocks) for blocks in cells), default=0),
+        discarded=discarded_trials(data.trials),
+        blocks=max((len(blocks.blocks) for blocks in cases), default=0),
         tests=_tests(rows),
-        warnings=(*_warnings(cells, plan), *_rounded(rows, plan), *busy_hosts(cells)),
+        warnings=(
+            *look.notes(),
+            *_warnings(cases, plan),
+            *_rounded(rows, plan),
+            *busy_hosts(cases),
+        ),
+        accounts=tuple(accounts(cases, plan.variants)),
     )
 
 
 def compare_unpaired(
     a: ExperimentData, b: ExperimentData, variant_a: str, variant_b: str
 ) -> Comparison:
-    """`variant_b` of experiment b against `variant_a` of experiment a: Welch intervals, no verdicts."""
+    """Compare `variant_b` of experiment b with `variant_a` of experiment a: Welch intervals, no verdicts."""
     plan = AnalysisPlan.of(a, variant_a)
     AnalysisPlan.of(b, variant_b)  # names an unknown variant
     base, other = f"{a.experiment.id}/{variant_a}", f"{b.experiment.id}/{variant_b}"
-    cells_a = {c.cell: c for c in _in_spec_order(clean_blocks(a.trials), plan)}
-    cells_b = clean_blocks(b.trials)
-    common = [cell for cell in cells_a if cell in cells_b]
+    cases_a = {c.case: c for c in _in_spec_order(clean_blocks(a.trials), plan)}
+    cases_b = clean_blocks(b.trials)
+    common = [case for case in cases_a if case in cases_b]
     build_a = next((t.build_id for t in a.trials if t.variant == variant_a), "")
     build_b = next((t.build_id for t in b.trials if t.variant == variant_b), "")
     drafts: list[Row] = []
-    for cell in common:
-        for name in plan.order(cells_a[cell].metrics | cells_b[cell].metrics):
+    for case in common:
+        for name in plan.order(cases_a[case].metrics | cases_b[case].metrics):
             metric, primary = type_of(name), name in plan.primary
-            x = cells_a[cell].values(name, variant_a)
-            y = cells_b[cell].values(name, variant_b)
+            x = cases_a[case].values(name, variant_a)
+            y = cases_b[case].values(name, variant_b)
             if x:
-                drafts.append(_row(cell, metric, base, build_a, summarise(x), primary=primary))
+                drafts.append(_row(case, metric, base, build_a, summarise(x), primary=primary))
             if y:
-                row = _row(cell, metric, other, build_b, summarise(y), primary=primary)
+                row = _row(case, metric, other, build_b, summarise(y), primary=primary)
                 drafts.append(_with_unpaired_effect(row, base, x, y, plan.margin(metric)))
     lacking = (
-        *((base,) if variant_a in _not_proved(a) else ()),
-        *((other,) if variant_b in _not_proved(b) else ()),
+        *((base,) if variant_a in _not_checked(a) else ()),
+        *((other,) if variant_b in _not_checked(b) else ()),
     )
-    rows = _with_proofs(_with_verdicts(drafts), lacking)
+    rows = _with_settings_checks(_with_verdicts(drafts, Look()), lacking)
     return Comparison(
         baseline=base,
         variants=(base, other),
-        cells=tuple(common),
+        cases=tuple(common),
         rows=rows,
-        voids=(*void_trials(a.trials), *void_trials(b.trials)),
+        discarded=(*discarded_trials(a.trials), *discarded_trials(b.trials)),
         blocks=max((row.summary.n for row in rows), default=0),
         tests=_tests(rows),
         paired=False,
         warnings=(
             (
-                "the two experiments were not interleaved: drift of the machine between them is in every "
-                "interval below, so there is no verdict; run both as variants of one spec for that"
+                "the two experiments were not interleaved: every interval below includes drift of the machine "
+                "between them, so there is no verdict; for a verdict, run both as variants of one spec"
             ),
             *(
-                f"{run.id} is {run.state}: compared is what was measured"
+                f"{run.id} is {run.state}: the comparison uses the blocks measured so far"
                 for run in (a.experiment, b.experiment)
                 if run.state != "done"
             ),
-            *_unlike(a, b, variant_a, variant_b, [cell.workload for cell in common]),
+            *_unlike(a, b, variant_a, variant_b, [case.workload for case in common]),
         ),
     )
 
@@ -119,20 +138,23 @@ def compare_unpaired(
 def _unlike(
     a: ExperimentData, b: ExperimentData, variant_a: str, variant_b: str, workloads: Iterable[str]
 ) -> Iterable[str]:
-    """Every difference but the builds, a line each; of two variants' definitions only where they have one name."""
-    one, other = a.experiment, b.experiment
+    """Yield a line for every difference between two experiments, except their builds.
+
+    The definitions of the two variants are compared only if they have the same name.
+    """
+    first_run, second_run = a.experiment, b.experiment
     first, second = (
         {
-            **shared_circumstances(record),
+            **shared_environment(record),
             **{
                 key: value
                 for workload in dict.fromkeys(workloads)
-                for key, value in workload_circumstances(record, workload).items()
+                for key, value in workload_environment(record, workload).items()
             },
-            **(variant_circumstances(record, variant) if variant_a == variant_b else {}),
+            **(variant_environment(record, variant) if variant_a == variant_b else {}),
             "perfrunner": record.tool_version,
         }
-        for record, variant in ((one, variant_a), (other, variant_b))
+        for record, variant in ((first_run, variant_a), (second_run, variant_b))
     )
     for line in differences(first, second):
         yield f"the two experiments differ in {line}"
@@ -143,7 +165,7 @@ def _unlike(
 
 
 def _row(
-    cell: Cell,
+    case: Case,
     metric: MetricType,
     variant: str,
     build_id: str,
@@ -153,7 +175,7 @@ def _row(
 ) -> Row:
     notes = (f"outlier in block {_listed(summary.outliers)} (kept)",) if summary.outliers else ()
     return Row(
-        cell=cell,
+        case=case,
         metric=metric,
         variant=variant,
         build_id=build_id,
@@ -166,16 +188,16 @@ def _row(
 
 
 class _Place(NamedTuple):
-    """Where a row is: `paired` with the baseline's values, but for the baseline itself."""
+    """The position of a row. `paired` holds its values and the baseline's; None for the baseline itself."""
 
-    blocks: CellBlocks
+    blocks: CaseBlocks
     metric: MetricType
     variant: str
     paired: Paired | None
 
 
-def _drafts(cells: list[CellBlocks], builds: Mapping[str, str], plan: AnalysisPlan) -> list[Row]:
-    """Every row, with its effect but without q and verdict. All numbers are worked out at once."""
+def _drafts(cases: list[CaseBlocks], builds: Mapping[str, str], plan: AnalysisPlan) -> list[Row]:
+    """Return every row with its effect, but without q and verdict. All numbers are computed in one pass."""
     places = [
         _Place(
             blocks,
@@ -183,7 +205,7 @@ def _drafts(cells: list[CellBlocks], builds: Mapping[str, str], plan: AnalysisPl
             variant,
             None if variant == plan.baseline else blocks.paired(metric, plan.baseline, variant),
         )
-        for blocks in cells
+        for blocks in cases
         for metric in plan.order(blocks.metrics)
         for variant in plan.variants
         if blocks.values(metric, variant)
@@ -206,51 +228,65 @@ def _drafts(cells: list[CellBlocks], builds: Mapping[str, str], plan: AnalysisPl
     drafts = []
     for at, (place, summary) in enumerate(zip(places, summaries, strict=True)):
         row = _row(
-            place.blocks.cell,
+            place.blocks.case,
             place.metric,
             place.variant,
             builds.get(place.variant, ""),
             summary,
             primary=place.metric.id in plan.primary,
         )
-        drafts.append(_draft(row, place, effects.get(at), plan))
+        row = replace(row, companion=place.metric.id == _companion(place.blocks, plan))
+        effect = effects.get(at)
+        if place.metric.events:
+            row = replace(row, summary=events_summary(row.summary))
+            if place.paired is not None and isinstance(effect, Effect):
+                effect = events_effect(effect, place.paired.base, place.paired.other)
+        drafts.append(_draft(row, place, effect, plan))
     return drafts
+
+
+def _companion(blocks: CaseBlocks, plan: AnalysisPlan) -> str:
+    """Return the metric of the total CPU to judge next to throughput; empty if the spec does so itself."""
+    if THROUGHPUT not in plan.primary or plan.primary_cpu:
+        return ""
+    return next((name for name in TOTAL_CPU if name in blocks.metrics), "")
 
 
 def _draft(
     row: Row, place: _Place, effect: Effect | NotARatioError | None, plan: AnalysisPlan
 ) -> Row:
-    """The row with its effect, and what is to be said of it."""
+    """Return the row with its effect, its notes and the reason if it gets no verdict."""
     blocks, metric, variant, paired = place
     if paired is None:
         return row
     if effect is None:
-        return replace(row, reason="the baseline gives none")
+        return replace(row, reason="the baseline has no value")
     if isinstance(effect, NotARatioError):
-        return replace(row, verdict="invalid", reason=str(effect))
+        return replace(row, verdict="not comparable", reason=str(effect))
     notes = list(row.notes)
-    held = blocks.values(metric.id, plan.baseline).keys() | row.summary.values.keys()
-    if unpaired := sorted(held - paired.base.keys()):
-        notes.append(f"block {_listed(unpaired)} lacks one of the arms and is left out")
+    measured = blocks.values(metric.id, plan.baseline).keys() | row.summary.values.keys()
+    if unpaired := sorted(measured - paired.base.keys()):
+        notes.append(f"block {_listed(unpaired)} lacks one of the variants and is left out")
     if paired.apart:
         notes.append(
-            f"in block {_listed(paired.apart)} the two were of different ensembles: not side by side, "
+            f"in block {_listed(paired.apart)} the two were in different groups: not interleaved, "
             "paired by block only"
         )
     notes.extend(_disagreement(effect))
     if metric.id == ROBUST:
-        notes.extend(rare_slices(blocks, plan.baseline, variant, effect.margin))
-    arms = (plan.baseline, variant)
-    wanted = blocks.cell.workload in plan.short
-    reason = too_little(blocks, metric.id, arms, short_wanted=wanted)
-    if wanted and (said := short_load(blocks, metric.id, arms)):
-        notes.append(said)
-    why = saturated(blocks, metric.id, arms, plan.client_busy)
+        notes.extend(slow_slices_note(blocks, plan.baseline, variant, effect.margin))
+        notes.extend(debt(blocks, plan.baseline, variant))
+    variants = (plan.baseline, variant)
+    wanted = blocks.case.workload in plan.short
+    reason = too_little(blocks, metric.id, variants, short_wanted=wanted)
+    if wanted and (note := short_load(blocks, metric.id, variants)):
+        notes.append(note)
+    why = saturated(blocks, metric.id, variants, plan.client_busy)
     return replace(
         row,
         effect=effect,
         notes=tuple(notes),
-        verdict="invalid" if why else None,
+        verdict="not comparable" if why else None,
         reason=why or reason,
     )
 
@@ -258,6 +294,7 @@ def _draft(
 def _with_unpaired_effect(
     row: Row, base: str, x: Mapping[int, float], y: Mapping[int, float], margin: float
 ) -> Row:
+    """Return the row with its unpaired effect, or with the reason why it has none."""
     if not x:
         return replace(row, reason="the other experiment has no such metric")
     try:
@@ -270,22 +307,24 @@ def _with_unpaired_effect(
             row.metric.resolution,
         )
     except NotARatioError as error:
-        return replace(row, verdict="invalid", reason=str(error))
+        return replace(row, verdict="not comparable", reason=str(error))
     return replace(row, effect=effect)
 
 
-def _with_verdicts(drafts: list[Row]) -> tuple[Row, ...]:
-    effects = dict(enumerate(_corrected(drafts)))
+def _with_verdicts(drafts: list[Row], look: Look) -> tuple[Row, ...]:
+    effects = dict(enumerate(_corrected(drafts, look)))
     verdicts = {
         at: decide(effect, row.metric.direction)
         for (at, effect), row in zip(effects.items(), drafts, strict=True)
         if effect is not None and row.verdict is None and not row.reason
     }
     unsure = [at for at, (verdict, _, _) in verdicts.items() if verdict == "unsure"]
-    more = dict(zip(unsure, more_blocks([e for at in unsure if (e := effects[at])]), strict=True))
+    tested = [e for at in unsure if (e := effects[at])]
+    plans = dict(zip(unsure, more_blocks(tested, look.after.level(MIN_BLOCKS)), strict=True))
     rows = []
     for at, row in enumerate(drafts):
         verdict, small, reason = verdicts.get(at, (row.verdict, row.small, row.reason))
+        more, decides = plans.get(at) or (None, None)
         rows.append(
             row
             if row.effect is None
@@ -295,34 +334,51 @@ def _with_verdicts(drafts: list[Row]) -> tuple[Row, ...]:
                 verdict=verdict,
                 small=small,
                 reason=reason,
-                more_blocks=more.get(at),
+                more_blocks=more,
+                decides=decides,
             )
         )
     return tuple(rows)
 
 
-def _not_proved(data: ExperimentData) -> tuple[str, ...]:
-    """The variants whose engine did not tell all of their settings, as their `proof` allows."""
-    return tuple(build.variant for build in data.builds if unproved(build.settings))
+def _with_disagreements(rows: tuple[Row, ...]) -> tuple[Row, ...]:
+    """Mark the rows of throughput whose total CPU says something else."""
+    totals = {
+        (row.case, row.variant): row
+        for name in reversed(TOTAL_CPU)
+        for row in rows
+        if row.metric.id == name and (row.companion or row.primary)
+    }
+    return tuple(
+        replace(row, cpu=disagreement(row, total))
+        if row.metric.id == THROUGHPUT and (total := totals.get((row.case, row.variant)))
+        else row
+        for row in rows
+    )
 
 
-def _with_proofs(rows: tuple[Row, ...], lacking: tuple[str, ...]) -> tuple[Row, ...]:
-    """A comparison is as well proved as the worse of its two arms."""
-
-    def proved(row: Row) -> bool:
-        arms = {row.variant} if row.effect is None else {row.variant, row.effect.baseline}
-        return arms.isdisjoint(lacking)
-
-    return tuple(row if proved(row) else replace(row, proved=False) for row in rows)
+def _not_checked(data: ExperimentData) -> tuple[str, ...]:
+    """Return the variants whose engine did not report all settings, as their `settings_check` allows."""
+    return tuple(build.variant for build in data.builds if unchecked(build.settings))
 
 
-def _corrected(drafts: list[Row]) -> list[Effect | None]:
-    """Their effects with q, which is over each of the two families."""
-    effects = [row.effect for row in drafts]
-    families: dict[bool, list[int]] = defaultdict(list)
+def _with_settings_checks(rows: tuple[Row, ...], lacking: tuple[str, ...]) -> tuple[Row, ...]:
+    """Mark the rows as not checked if either of their two variants is."""
+
+    def checked(row: Row) -> bool:
+        variants = {row.variant} if row.effect is None else {row.variant, row.effect.baseline}
+        return variants.isdisjoint(lacking)
+
+    return tuple(row if checked(row) else replace(row, checked=False) for row in rows)
+
+
+def _corrected(drafts: list[Row], look: Look) -> list[Effect | None]:
+    """Return the rows' effects at the level of the look, with q over each of the three families."""
+    effects = [None if row.effect is None else look.adjust(row.effect) for row in drafts]
+    families: dict[tuple[bool, bool], list[int]] = defaultdict(list)
     for at, row in enumerate(drafts):
-        if row.effect is not None and row.effect.p is not None:
-            families[row.primary].append(at)
+        if (effect := effects[at]) is not None and effect.p is not None:
+            families[row.primary, row.companion].append(at)
     for family in families.values():
         tested = [e for at in family if (e := effects[at])]
         q_values = adjust([e.p for e in tested if e.p is not None])
@@ -341,13 +397,13 @@ def _disagreement(effect: Effect) -> Iterable[str]:
         )
 
 
-def _in_spec_order(cells: dict[Cell, CellBlocks], plan: AnalysisPlan) -> list[CellBlocks]:
+def _in_spec_order(cases: dict[Case, CaseBlocks], plan: AnalysisPlan) -> list[CaseBlocks]:
     def place(name: str, names: tuple[str, ...]) -> int:
         return names.index(name) if name in names else len(names)
 
     return sorted(
-        cells.values(),
-        key=lambda c: (place(c.cell.workload, plan.workloads), place(c.cell.bucket, plan.buckets)),
+        cases.values(),
+        key=lambda c: (place(c.case.workload, plan.workloads), place(c.case.bucket, plan.buckets)),
     )
 
 
@@ -355,31 +411,31 @@ def _tests(rows: Iterable[Row]) -> int:
     return sum(1 for row in rows if row.effect is not None and row.effect.p is not None)
 
 
-def _warnings(cells: list[CellBlocks], plan: AnalysisPlan) -> Iterable[str]:
-    for blocks in cells:
+def _warnings(cases: list[CaseBlocks], plan: AnalysisPlan) -> Iterable[str]:
+    for blocks in cases:
         for variant in blocks.dead:
-            yield f"{blocks.cell}: {variant} did not finish a single trial: nothing to compare"
+            yield f"{blocks.case}: {variant} did not finish a single trial: nothing to compare"
         measured = {trial.variant for trial in blocks.trials}
         if plan.baseline not in measured:
-            yield f"{blocks.cell}: no trial of the baseline {plan.baseline} counts: no effects"
+            yield f"{blocks.case}: no trial of the baseline {plan.baseline} counts, so there are no effects"
         for variant in plan.variants:
             if variant not in measured and variant not in blocks.dead and variant != plan.baseline:
-                yield f"{blocks.cell}: no trial of {variant} counts"
+                yield f"{blocks.case}: no trial of {variant} counts"
         for name in sorted(blocks.metrics):
             if not type_of(name).unit and not type_of(name).default_margin:
-                yield f"{blocks.cell}: metric {name} is unknown to this perfrunner: numbers only"
+                yield f"{blocks.case}: metric {name} is unknown to this perfrunner: numbers only"
 
 
 def _rounded(rows: Iterable[Row], plan: AnalysisPlan) -> Iterable[str]:
-    """Primary metrics that divide by what each allocator rounds up to, where the arms' allocators differ."""
+    """Warn about primary metrics that depend on how the allocators of the variants round sizes up."""
     names = sorted(set(plan.allocators.values()))
     primary = {row.metric.id for row in rows if row.primary and row.effect is not None}
     for metric in BY_USABLE_SIZE:
         payload = metric.replace("fragmentation", "fragmentation_payload")
         if metric in primary and payload not in primary and len(names) > 1:
             yield (
-                f"{metric} divides mem_used, which is usable sizes, and {' and '.join(names)} round sizes up"
-                f" differently: between allocators {payload} compares"
+                f"{metric} divides mem_used, a sum of usable sizes, and {' and '.join(names)} round sizes up"
+                f" differently: use {payload} to compare allocators"
             )
 
 

@@ -1,12 +1,12 @@
-"""Numbers from numbers: summaries, paired effects, the Welch effect. Their distributions are scipy's.
+"""Compute summaries, paired effects and the Welch effect.
 
-The interval is Student's t over trials, not a bootstrap: with ten trials a bootstrap interval that
-says 95 % covers 81 to 91 %. Ratios are worked on as logarithms, so that swapping the two arms
-inverts the ratio and its interval.
+The interval is Student's t over trials, not a bootstrap: with ten trials a bootstrap interval labelled 95 %
+covers 81 to 91 %. Ratios are computed as logarithms, so that swapping the two variants inverts the ratio and
+its interval.
 
-A metric's resolution is the largest change that means nothing (a page, a bucket of a histogram). The
-tests are against the nearest such change, not against exactly none: else a counter without spread
-that moved by one byte would be a certain difference.
+A metric's resolution is the largest change without meaning (a page, a bucket of a histogram). The tests are
+against the nearest such change, not against zero. Otherwise a counter without spread that moved by one byte
+would be a significant difference.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections import defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
+from scipy import special
 
 from perfrunner.analysis.inference import false_discovery, signed_rank_p, t_interval, t_test
 from perfrunner.analysis.model import CONFIDENCE, Effect, EffectKind, Interval, Summary
@@ -29,18 +31,18 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 V = TypeVar("V", np.float64, "Array")
-NO_SPREAD = 1e-12  # a standard deviation below this share of the values is rounding, not spread
+NO_SPREAD = 1e-12  # a standard deviation below this share of the values is a rounding error
 MIN_FOR_FENCES = 5
 
 
 class NotARatioError(ValueError):
-    """A ratio of values that are not all positive is not defined."""
+    """An error: the ratio is undefined because not all values are positive."""
 
 
 class Pairing(NamedTuple):
-    """What an effect is estimated from: two arms' values by block.
+    """The input of a paired effect: two variants' values by block.
 
-    `margin` and `resolution` are shares for a ratio, else in the metric's unit.
+    `margin` and `resolution` are shares for a ratio, otherwise in the metric's unit.
     """
 
     kind: EffectKind
@@ -51,19 +53,19 @@ class Pairing(NamedTuple):
 
 
 def summarise(values: Mapping[int, float]) -> Summary:
-    """Describe one variant's trials, by block."""
-    (found,) = summarise_all([values])
-    return found
+    """Summarise one variant's values by block."""
+    (summary,) = summarise_all([values])
+    return summary
 
 
 def summarise_all(many: Sequence[Mapping[int, float]]) -> list[Summary]:
-    """Each by itself; those of as many trials are worked out at once."""
-    found: dict[int, Summary] = {}
+    """Summarise each mapping by itself; mappings of equal length are computed together."""
+    summaries: dict[int, Summary] = {}
     for places in _grouped(map(len, many)):
         group = [many[place] for place in places]
         data = np.array([list(values.values()) for values in group], dtype=np.float64)
-        found.update(zip(places, _summaries(group, data), strict=True))
-    return [found[place] for place in range(len(many))]
+        summaries.update(zip(places, _summaries(group, data), strict=True))
+    return [summaries[place] for place in range(len(many))]
 
 
 def paired_effect(
@@ -74,44 +76,44 @@ def paired_effect(
     margin: float,
     resolution: float = 0.0,
 ) -> Effect:
-    """The effect over the blocks that hold both arms; at least one such block is required.
+    """Return the effect over the blocks that hold both variants; there must be at least one.
 
-    `margin` and `resolution` are shares for a ratio, else in the metric's unit.
+    `margin` and `resolution` are shares for a ratio, otherwise in the metric's unit. Raises NotARatioError.
     """
-    (found,) = paired_effects(baseline, [Pairing(kind, base, other, margin, resolution)])
-    if isinstance(found, NotARatioError):
-        raise found
-    return found
+    (effect,) = paired_effects(baseline, [Pairing(kind, base, other, margin, resolution)])
+    if isinstance(effect, NotARatioError):
+        raise effect
+    return effect
 
 
 def paired_effects(baseline: str, many: Sequence[Pairing]) -> list[Effect | NotARatioError]:
-    """Each by itself; those of a kind and of as many blocks are worked out at once."""
+    """Return the effect of each pairing; those of one kind and block count are computed together."""
     blocks = [sorted(pairing.base.keys() & pairing.other.keys()) for pairing in many]
     if not all(blocks):
-        raise ValueError("no block holds both arms")
-    found: dict[int, Effect | NotARatioError] = {}
+        raise ValueError("no block holds both variants")
+    results: dict[int, Effect | NotARatioError] = {}
     for places in _grouped(
-        (pairing.kind, len(its)) for pairing, its in zip(many, blocks, strict=True)
+        (pairing.kind, len(shared)) for pairing, shared in zip(many, blocks, strict=True)
     ):
         x, y = (
             np.array(
-                [[getattr(many[place], arm)[b] for b in blocks[place]] for place in places],
+                [[getattr(many[place], variant)[b] for b in blocks[place]] for place in places],
                 dtype=np.float64,
             )
-            for arm in ("base", "other")
+            for variant in ("base", "other")
         )
-        kept = np.arange(len(places))
+        valid = np.arange(len(places))
         if many[places[0]].kind == "ratio":
             positive = (x > 0) & (y > 0)
             for row in np.flatnonzero(~positive.all(axis=1)):
                 at = int(np.argmin(positive[row]))
-                found[places[row]] = _not_a_ratio(blocks[places[row]][at], x[row, at], y[row, at])
-            kept = np.flatnonzero(positive.all(axis=1))
-        if len(kept):
-            group = [many[places[row]] for row in kept]
-            effects = _effects(baseline, group, x[kept], y[kept])
-            found.update(zip((places[row] for row in kept), effects, strict=True))
-    return [found[place] for place in range(len(many))]
+                results[places[row]] = _not_a_ratio(blocks[places[row]][at], x[row, at], y[row, at])
+            valid = np.flatnonzero(positive.all(axis=1))
+        if len(valid):
+            group = [many[places[row]] for row in valid]
+            effects = _effects(baseline, group, x[valid], y[valid])
+            results.update(zip((places[row] for row in valid), effects, strict=True))
+    return [results[place] for place in range(len(many))]
 
 
 def unpaired_effect(
@@ -122,7 +124,7 @@ def unpaired_effect(
     margin: float,
     resolution: float = 0.0,
 ) -> Effect:
-    """Welch's interval between two experiments that were not interleaved."""
+    """Return the effect between two experiments that were not interleaved, with Welch's interval."""
     x, y = np.array(base, dtype=np.float64), np.array(other, dtype=np.float64)
     if kind == "ratio":
         for values in (x, y):
@@ -148,21 +150,67 @@ def unpaired_effect(
     )
 
 
+def events_summary(summary: Summary) -> Summary:
+    """Return the summary of a count of events with an interval that is at least the exact Poisson one.
+
+    The t interval of ten trials without an event is a point, but up to 0.37 events a trial could have been missed.
+    """
+    low, high = _events_interval(sum(summary.values.values()), summary.n)
+    if summary.ci95 is not None:
+        low, high = min(low, summary.ci95[0]), max(high, summary.ci95[1])
+    return replace(summary, ci95=(low, high))
+
+
+def events_effect(effect: Effect, base: Mapping[int, float], other: Mapping[int, float]) -> Effect:
+    """Return the effect on a count of events, a difference, with at least its exact Poisson uncertainty.
+
+    The p value is at least that of the conditional test (given all events, each is the variant's with probability 1/2),
+    and the interval at least that of the difference of two Poisson means, from the exact intervals of both (Zou and
+    Donner 2008). Where events come in bursts, the t test over blocks is the wider one and stays.
+    """
+    if effect.ci95 is None or effect.p is None or effect.sd is None:
+        return effect
+    from scipy import stats  # half a second, and few experiments count events
+
+    n = effect.n
+    sums = [sum(values[block] for block in base.keys() & other.keys()) for values in (base, other)]
+    (low_x, high_x), (low_y, high_y) = (_events_interval(events, n) for events in sums)
+    x, y = (events / n for events in sums)
+    low = effect.estimate - math.hypot(y - low_y, high_x - x)
+    high = effect.estimate + math.hypot(high_y - y, x - low_x)
+    events = [round(count) for count in sums]
+    exact = float(stats.binomtest(events[1], sum(events)).pvalue) if sum(events) else 1.0
+    widest = max(high - effect.estimate, effect.estimate - low)
+    return replace(
+        effect,
+        ci95=(min(low, effect.ci95[0]), max(high, effect.ci95[1])),
+        p=max(exact, effect.p),
+        sd=max(effect.sd, widest * math.sqrt(n) / t_interval(0.0, 1.0, n - 1, CONFIDENCE)[1]),
+    )
+
+
+def _events_interval(events: float, trials: int) -> Interval:
+    """Return the exact (Garwood) interval of the mean number of events in a trial."""
+    tail = (1 - CONFIDENCE) / 2
+    low = float(special.gammaincinv(events, tail)) if events > 0 else 0.0
+    return low / trials, float(special.gammaincinv(events + 1, 1 - tail)) / trials
+
+
 def adjust(p_values: Sequence[float]) -> list[float]:
-    """Benjamini-Hochberg q values, in the order of the p values."""
+    """Return the Benjamini-Hochberg q values in the order of the p values."""
     if not p_values:
         return []
     return [float(q) for q in false_discovery(p_values)]
 
 
 def _nearest_nothing(kind: EffectKind, mean: V, resolution: V) -> V:
-    """The change within the resolution that lies nearest to the one found (a log ratio, or a difference)."""
+    """Return the change within the resolution that lies nearest to `mean` (a log ratio or a difference)."""
     reach = np.log1p(resolution) if kind == "ratio" else resolution
     return np.clip(mean, -reach, reach)
 
 
 def _grouped(keys: Iterable[Hashable]) -> Iterable[list[int]]:
-    """The places of each key."""
+    """Return the positions of equal keys."""
     places: dict[Hashable, list[int]] = defaultdict(list)
     for place, key in enumerate(keys):
         places[key].append(place)
@@ -170,7 +218,7 @@ def _grouped(keys: Iterable[Hashable]) -> Iterable[list[int]]:
 
 
 def _summaries(group: Sequence[Mapping[int, float]], data: Array) -> Iterator[Summary]:
-    """A row of `data` each."""
+    """Yield a summary for each row of `data`."""
     n = data.shape[1]
     mean, least, most = data.mean(axis=1), data.min(axis=1), data.max(axis=1)
     beyond = _beyond_fences(data)
@@ -195,7 +243,7 @@ def _summaries(group: Sequence[Mapping[int, float]], data: Array) -> Iterator[Su
 
 
 def _effects(baseline: str, group: Sequence[Pairing], x: Array, y: Array) -> Iterator[Effect]:
-    """Of one kind; a row of `x` (the baseline's) and `y` each."""
+    """Yield the effects of pairings of one kind; `x` (the baseline) and `y` have a row for each."""
     kind, n = group[0].kind, x.shape[1]
     if kind == "ratio":
         d, scale = np.log(y) - np.log(x), np.ones(len(x))
@@ -227,9 +275,12 @@ def _effects(baseline: str, group: Sequence[Pairing], x: Array, y: Array) -> Ite
 def _tested(
     kind: EffectKind, d: Array, mean: Array, scale: Array, nothing: Array
 ) -> list[Iterable[Any]]:
-    """Intervals, p, t, standard deviations and signed-rank p of the rows of `d`: each has two values at least."""
+    """Return intervals, p, t, standard deviations and signed-rank p of the rows of `d`.
+
+    Each row has at least two values.
+    """
     n, sd = d.shape[1], d.std(axis=1, ddof=1)
-    # Where every block says the same there is no error to estimate. Nothing speaks against the value found.
+    # If all blocks agree, there is no error to estimate: the interval is the value itself.
     flat = sd <= NO_SPREAD * scale
     low, high = (_back(kind, end) for end in _student(mean, sd, n, flat))
     t = np.full(len(d), math.nan)
@@ -246,12 +297,12 @@ def _tested(
 
 
 def _known(values: Array) -> list[float | None]:
-    """None where there is none."""
+    """Replace NaN by None."""
     return [None if math.isnan(value) else value for value in values.tolist()]
 
 
 def _student(mean: Array, sd: Array, n: int, flat: NDArray[np.bool_]) -> tuple[Array, Array]:
-    """Student's intervals of means; a point where the values do not spread."""
+    """Return Student's intervals of means; a point if the values do not spread."""
     return t_interval(mean, np.where(flat, 0.0, sd / math.sqrt(n)), n - 1, CONFIDENCE)
 
 
@@ -264,7 +315,9 @@ def _welch(
     if _without_spread(x, scale) and _without_spread(y, scale):
         apart = abs(difference - nothing) > NO_SPREAD * scale
         return (difference, difference), 0.0 if apart else 1.0, None
-    from scipy import stats  # half a second, and only two experiments that are compared need it
+    from scipy import (
+        stats,
+    )  # takes half a second, and only a comparison of two experiments needs it
 
     result: Any = stats.ttest_ind(y - nothing, x, equal_var=False)
     low, high = result.confidence_interval(CONFIDENCE)
@@ -280,16 +333,16 @@ def _without_spread(data: Array, scale: float) -> bool:
 
 
 def _beyond_fences(data: Array) -> list[list[bool]]:
-    """Row by row, which values are beyond Tukey's fences."""
+    """Tell for each row which values lie beyond Tukey's fences."""
     if data.shape[1] < MIN_FOR_FENCES:
         return [[]] * len(data)
     low, high = np.percentile(data, [25, 75], axis=1, keepdims=True)
     reach = 1.5 * (high - low)
-    # Equal values must not differ by rounding.
+    # Equal values must not differ by rounding errors.
     slack = NO_SPREAD * np.abs(data).max(axis=1, keepdims=True)
     beyond = (data < low - reach - slack) | (data > high + reach + slack)
-    found: list[list[bool]] = beyond.tolist()
-    return found
+    rows: list[list[bool]] = beyond.tolist()
+    return rows
 
 
 def _not_a_ratio(block: int, x: float, y: float) -> NotARatioError:

@@ -1,11 +1,12 @@
-"""A metric over many runs of one spec: its levels, and the changes that are worth an alarm.
+"""Follow a metric over many runs of one spec: its levels, and the changes that raise an alarm.
 
-What is followed is each run's paired effect against the baseline, not the raw value: a host that became slower moves
-both arms. The baseline's own mean is followed too, as what the host (or a change of the engine that hits all) did.
+The value followed is each run's paired effect against the baseline, not the raw value: a host that became
+slower affects both variants. The baseline's own mean is followed as well; it shows changes of the host and
+changes of the engine that affect all variants.
 
-Every night every series is looked at (analysis/level.py), and false alarms are promised for all of them together: one
-in FALSE_ALARM_YEARS years for a spec. Half of that is for the cells of a variant and metric pooled (a loss mostly hits
-several, and then shows much sooner), half for each cell by itself.
+Every series is examined every night (analysis/series.py). The false-alarm rate holds for all of them
+together: one in FALSE_ALARM_YEARS years for a spec. Half of it is spent on the pooled cases of a variant and
+metric (a regression mostly affects several, and is then found sooner), half on each case by itself.
 """
 
 from __future__ import annotations
@@ -14,115 +15,126 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from perfrunner.analysis.circumstances import (
+from perfrunner.analysis.environment import (
     differences,
-    shared_circumstances,
+    shared_environment,
     shortened,
-    variant_circumstances,
-    workload_circumstances,
+    variant_environment,
+    workload_environment,
 )
-from perfrunner.analysis.level import ROUNDING, SUDDEN, TO_SD, Change, changes
-from perfrunner.analysis.model import Cell
 from perfrunner.analysis.nights import Night, NightRow
 from perfrunner.analysis.series import (
+    ROUNDING,
+    SUDDEN,
+    TO_SD,
     Alarm,
+    Change,
     History,
     Level,
     Run,
     Series,
     Turn,
+    changes,
     resolution_of,
     scaled,
     turn_of,
 )
-from perfrunner.source.model import commit_of
+from perfrunner.domain import Case
+from perfrunner.sources.model import commit_of
 
 if TYPE_CHECKING:
     from perfrunner.results import ExperimentRecord
 
-FALSE_ALARM_YEARS = 5.0  # of a spec that runs every night; only changes for the worse are alarms
-# Looks that may each find what is not there, for one false alarm. A false alarm lasts some nights of which the first is
-# told, which allows for more than 1; heavy tails need less. Set by simulation: tests/unit/analysis/test_alarms.py.
+FALSE_ALARM_YEARS = 5.0  # for a spec that runs every night; only changes for the worse are alarms
+# Looks with a false finding per false alarm. A false alarm lasts several nights and only the first is reported, which
+# allows more than 1; heavy tails need less. Determined by simulation: tests/unit/analysis/test_alarms.py.
 LOOKS_AN_ALARM = 1.2
-SAME_CHANGE = 10  # nights by which the beginning of one change is placed differently in a cell and in the pool
-MOVED = 1.0  # standard deviations by which a cell is away from its level before, to have a part in a pooled change
+# Most nights between the starts of one change as found in a case and in the pool.
+SAME_CHANGE = 10
+MOVED = 1.0  # standard deviations from its previous level at which a case counts as part of a pooled change
 SMALLEST = 1e-300
-POOL_RUNS = 20  # the first ones, from which each cell's spread is known for the pool
+POOL_RUNS = 20  # number of first runs from which each case's spread is estimated for the pool
 
-Place: TypeAlias = tuple[Cell, str]  # a cell and a variant
+Place: TypeAlias = tuple[Case, str]  # a case and a variant
 
 
 def history(nights: Sequence[Night], metric: str, *, metrics: int = 1) -> History:
-    """Over finished runs of one spec, oldest first. The newest says what is compared.
+    """Return the history of a metric over finished runs of one spec, oldest first.
 
-    A run whose hosts, engine settings or schedule were others is no part of any series; one in which a workload or a
-    variant (or the baseline) was defined otherwise is no part of that one's.
-    `metrics`: how many are looked at, this one included; they share the false alarms.
+    The newest run defines what is compared. Runs with other hosts, engine settings or schedule are left out
+    of all series. A run that defines a workload, a variant or the baseline differently is left out of the
+    series concerned. `metrics` is the number of metrics examined, this one included; they share the false
+    alarms.
     """
     if not nights:
         return History("", metric, (), ())
     newest = nights[-1]
     unlike = _Unlike(newest.record)
-    found: dict[Place, list[tuple[Night, NightRow]]] = {}
+    rows_of: dict[Place, list[tuple[Night, NightRow]]] = {}
     for night in nights:
         if unlike.as_a_whole(night.record):
             continue
         for row in night.rows:
             if row.metric.id == metric and not unlike.in_series(night.record, row):
-                found.setdefault((row.cell, row.variant), []).append((night, row))
-    latest = {(row.cell, row.variant) for row in newest.rows if row.metric.id == metric}
-    kept = {place: rows for place, rows in found.items() if place in latest}
-    arms = {variant for _, variant in kept}
-    pooled = len(kept) > len(arms)
+                rows_of.setdefault((row.case, row.variant), []).append((night, row))
+    latest = {(row.case, row.variant) for row in newest.rows if row.metric.id == metric}
+    current = {place: rows for place, rows in rows_of.items() if place in latest}
+    variants = {variant for _, variant in current}
+    pooled = len(current) > len(variants)
     share = 0.5 if pooled else 1.0
-    looks = _level_of_a_look(share, len(kept) * metrics)
-    series = tuple(_series(place, rows, newest.baseline, looks) for place, rows in kept.items())
-    alarms = [alarm for one in series for alarm in _alarms(one)]
+    looks = _level_of_a_look(share, len(current) * metrics)
+    series = tuple(_series(place, rows, newest.baseline, looks) for place, rows in current.items())
+    alarms = [alarm for member in series for alarm in _alarms(member)]
     if pooled:
-        pool = _level_of_a_look(share, len(arms) * metrics)
-        for variant in dict.fromkeys(variant for _, variant in kept):
-            alarms += _pooled([one for one in series if one.variant == variant], pool)
+        pool = _level_of_a_look(share, len(variants) * metrics)
+        for variant in dict.fromkeys(variant for _, variant in current):
+            alarms += _pooled([member for member in series if member.variant == variant], pool)
     return History(
         spec_name=newest.record.name,
         metric=metric,
         series=series,
-        left_out=tuple(unlike.found),
+        left_out=tuple(unlike.differences),
         why=unlike.lines(),
-        alarms=tuple(_told_once(alarms, {n.experiment: place for place, n in enumerate(nights)})),
+        alarms=tuple(
+            _without_repeats(alarms, {n.experiment: place for place, n in enumerate(nights)})
+        ),
         newest=newest.experiment,
         newest_at=newest.created_at,
         left_out_at=max(
-            (n.created_at for n in nights if n.experiment in unlike.found), default=None
+            (n.created_at for n in nights if n.experiment in unlike.differences), default=None
         ),
-        left_out_why=shortened(next(reversed(unlike.found.values()), [])),
+        left_out_why=shortened(next(reversed(unlike.differences.values()), [])),
     )
 
 
 class _Unlike:
-    """In what older runs differ from the newest one, by their ids."""
+    """The differences between older runs and the newest one, by run id."""
 
     def __init__(self, newest: ExperimentRecord) -> None:
-        self.found: dict[str, list[str]] = {}
+        self.differences: dict[str, list[str]] = {}
         self._newest = newest
-        self._shared = shared_circumstances(newest)
+        self._shared = shared_environment(newest)
         self._known: dict[tuple[str, str, str], list[str]] = {}  # most nights run the same spec
         self._specs: dict[str, str] = {}
 
     def as_a_whole(self, record: ExperimentRecord) -> bool:
-        return self._note(record, differences(shared_circumstances(record), self._shared))
+        """Note differences that exclude the run from all series; tell whether there are any."""
+        return self._note(record, differences(shared_environment(record), self._shared))
 
     def in_series(self, record: ExperimentRecord, row: NightRow) -> bool:
+        """Note differences that exclude the run from the row's series; tell whether there are any."""
         if record.id not in self._specs:
             self._specs[record.id] = json.dumps(record.spec_json, sort_keys=True, default=str)
-        place = (self._specs[record.id], row.cell.workload, row.variant)
+        place = (self._specs[record.id], row.case.workload, row.variant)
         if place not in self._known:
-            then, now = (self._series(one, row) for one in (record, self._newest))
+            then, now = (self._series(run, row) for run in (record, self._newest))
             self._known[place] = differences(then, now)
         return self._note(record, self._known[place])
 
     def lines(self) -> tuple[str, ...]:
+        """Return one line for all runs with the same differences."""
         alike: dict[str, list[str]] = {}
-        for run, differs in self.found.items():
+        for run, differs in self.differences.items():
             alike.setdefault(shortened(differs), []).append(run)
         return tuple(
             f"{runs[0] if len(runs) == 1 else f'{len(runs)} runs, {runs[0]} to {runs[-1]}'}: {text}"
@@ -133,14 +145,14 @@ class _Unlike:
         baseline = str(record.spec_json.get("baseline", ""))
         return {
             "baseline": baseline,
-            **workload_circumstances(record, row.cell.workload),
-            **variant_circumstances(record, baseline),
-            **variant_circumstances(record, row.variant),
+            **workload_environment(record, row.case.workload),
+            **variant_environment(record, baseline),
+            **variant_environment(record, row.variant),
         }
 
     def _note(self, record: ExperimentRecord, differs: Sequence[str]) -> bool:
         if differs:
-            known = self.found.setdefault(record.id, [])
+            known = self.differences.setdefault(record.id, [])
             known += [line for line in differs if line not in known]
         return bool(differs)
 
@@ -150,17 +162,17 @@ def _level_of_a_look(share: float, series: int) -> float:
 
 
 def _series(
-    place: Place, found: list[tuple[Night, NightRow]], baseline: str, p_look: float
+    place: Place, rows: list[tuple[Night, NightRow]], baseline: str, p_look: float
 ) -> Series:
-    cell, variant = place
+    case, variant = place
     raw = variant == baseline
-    measured = [(night, row) for night, row in found if raw or row.effect is not None]
+    measured = [(night, row) for night, row in rows if raw or row.effect is not None]
     runs = tuple(_run(night, row, raw=raw) for night, row in measured)
-    metric = found[-1][1].metric
+    metric = rows[-1][1].metric
     kind = None if raw else metric.effect
     values = scaled([run.value for run in runs], kind)
     return Series(
-        cell=cell,
+        case=case,
         variant=variant,
         baseline=baseline,
         metric=metric,
@@ -181,13 +193,16 @@ def _run(night: Night, row: NightRow, *, raw: bool) -> Run:
     )
 
 
-def _levels(values: Sequence[float], found: Sequence[Change]) -> tuple[Level, ...]:
+def _levels(values: Sequence[float], found_changes: Sequence[Change]) -> tuple[Level, ...]:
     import numpy as np
 
     if not values:
         return ()
-    starts = [(0, None, None), *((one.first, one.p, one.known) for one in found)]
-    ends = [*(one.first for one in found), len(values)]
+    starts = [
+        (0, None, None),
+        *((change.first, change.p, change.known) for change in found_changes),
+    ]
+    ends = [*(change.first for change in found_changes), len(values)]
     return tuple(
         Level(first, end - 1, float(np.median(values[first:end])), p, known)
         for (first, p, known), end in zip(starts, ends, strict=True)
@@ -195,52 +210,62 @@ def _levels(values: Sequence[float], found: Sequence[Change]) -> tuple[Level, ..
 
 
 def _alarms(series: Series) -> list[Alarm]:
-    found = []
+    alarms = []
     for number, level in enumerate(series.levels):
         if level.known is not None and level.p is not None:
             turn = series.turn(number) or "changed"
-            cell = (series.cell,)
-            found.append(_alarm(series, cell, turn, level.first, level.known, level.p, cell))
-    return found
+            case = (series.case,)
+            alarms.append(_alarm(series, case, turn, level.first, level.known, level.p, case))
+    return alarms
 
 
-def _pooled(cells: Sequence[Series], p_look: float) -> list[Alarm]:
-    """Changes of one variant in all cells at once: the mean of what each is away from its usual, in its own spreads."""
-    shared = set.intersection(*({run.experiment for run in one.runs} for one in cells))
-    first = cells[0]
+def _pooled(cases: Sequence[Series], p_look: float) -> list[Alarm]:
+    """Find changes of one variant in all cases at once.
+
+    The pooled value is the mean over the cases of their distance from the usual value, in units of their own
+    spread.
+    """
+    shared = set.intersection(*({run.experiment for run in case.runs} for case in cases))
+    first = cases[0]
     runs = [run for run in first.runs if run.experiment in shared]
-    if len(cells) < 2 or len(runs) < 2:
+    if len(cases) < 2 or len(runs) < 2:
         return []
-    columns = [_standardised(one, shared) for one in cells]
+    columns = [_standardised(case, shared) for case in cases]
     together = [sum(values) / len(values) for values in zip(*columns, strict=True)]
     places = {run.experiment: place for place, run in enumerate(first.runs)}
-    every = tuple(one.cell for one in cells)
-    found, start = [], 0
+    every = tuple(series.case for series in cases)
+    alarms, start = [], 0
     for change in changes(together, p_look):
         moved = tuple(
-            cell
-            for cell, values in zip(every, columns, strict=True)
+            case
+            for case, values in zip(every, columns, strict=True)
             if _has_moved(values, start, change)
         )
         begun, known = (places[runs[run].experiment] for run in (change.first, change.known))
         turn = turn_of(first.metric, change.rose)
-        found.append(_alarm(first, every, turn, begun, known, change.p, moved))
+        alarms.append(_alarm(first, every, turn, begun, known, change.p, moved))
         start = change.first
-    return found
+    return alarms
 
 
 def _has_moved(values: Sequence[float], start: int, change: Change) -> bool:
-    """In the direction of `change`, from the level that began at `start`; nothing later than its night is looked at."""
+    """Tell whether a case moved in the direction of `change` from the level that began at `start`.
+
+    Nights after the one that found the change are ignored.
+    """
     import numpy as np
 
     before = float(np.median(values[start : change.first]))
-    begun = min(change.first, change.known - SUDDEN + 1)  # one odd night is no part of a change
+    begun = min(change.first, change.known - SUDDEN + 1)  # a single odd night is not a change
     now = float(np.median(values[begun : change.known + 1]))
     return (now - before if change.rose else before - now) > MOVED
 
 
 def _standardised(series: Series, shared: set[str]) -> list[float]:
-    """In units of the spread of the first runs, which stays what it is: a night told is not untold by a later one."""
+    """Express the values in units of the spread of the first runs.
+
+    That spread stays fixed, so that a later night cannot change what was reported about an earlier one.
+    """
     import numpy as np
 
     values = scaled([run.value for run in series.runs if run.experiment in shared], series.kind)
@@ -253,19 +278,19 @@ def _standardised(series: Series, shared: set[str]) -> list[float]:
 
 def _alarm(
     series: Series,
-    cells: tuple[Cell, ...],
+    cases: tuple[Case, ...],
     turn: Turn,
     first: int,
     known: int,
     p: float,
-    moved: tuple[Cell, ...],
+    moved: tuple[Case, ...],
 ) -> Alarm:
     begun = series.runs[first]
     return Alarm(
         metric=series.metric,
         variant=series.variant,
         baseline=series.baseline,
-        cells=cells,
+        cases=cases,
         turn=turn,
         first=begun.experiment,
         first_at=begun.created_at,
@@ -278,36 +303,37 @@ def _alarm(
     )
 
 
-def _told_once(alarms: Sequence[Alarm], order: Mapping[str, int]) -> list[Alarm]:
-    """In the order in which they became known; `order` of the runs by their ids.
+def _without_repeats(alarms: Sequence[Alarm], order: Mapping[str, int]) -> list[Alarm]:
+    """Return the alarms in the order in which they became known, each change once.
 
-    A cell and the pool may both show one change. Whichever shows it later is no news: a cell that had a part in the
-    pooled change, and a pooled change of which each part was told. Each accounts for one change of the other only, and
-    no series for a change of its own.
+    `order` maps run ids to their position. A case and the pool may both show one change; the later of the two
+    is dropped: a case that was part of the pooled change, or a pooled change of which every part was
+    reported. Each alarm accounts for one change of the other kind only, and never for another change of the
+    same series.
     """
-    told: list[Alarm] = []
-    taken: set[tuple[int, Cell, bool]] = set()  # place in `told`, cell, whether that was pooled
-    for alarm in sorted(alarms, key=lambda one: (order[one.known], -len(one.cells))):
-        pooled = len(alarm.cells) > 1
-        accounts: list[tuple[int, Cell, bool]] = []
-        for cell in alarm.moved:
+    reported: list[Alarm] = []
+    taken: set[tuple[int, Case, bool]] = set()  # place in `reported`, case, whether that was pooled
+    for alarm in sorted(alarms, key=lambda alarm: (order[alarm.known], -len(alarm.cases))):
+        pooled = len(alarm.cases) > 1
+        accounts: list[tuple[int, Case, bool]] = []
+        for case in alarm.moved:
             accounts += [
                 account
-                for place, before in enumerate(told)
-                if (len(before.cells) > 1) != pooled
-                and cell in before.moved
+                for place, before in enumerate(reported)
+                if (len(before.cases) > 1) != pooled
+                and case in before.moved
                 and _same_change(alarm, before, order)
-                and (account := (place, cell, pooled)) not in taken
+                and (account := (place, case, pooled)) not in taken
             ][:1]
         if alarm.moved and len(accounts) == len(alarm.moved):
             taken.update(accounts)
         else:
-            told.append(alarm)
-    return told
+            reported.append(alarm)
+    return reported
 
 
-def _same_change(one: Alarm, before: Alarm, order: Mapping[str, int]) -> bool:
-    """What began only when the other was known is another change."""
-    alike = (one.variant, one.turn) == (before.variant, before.turn)
-    begun, then = order[one.first], order[before.first]
+def _same_change(alarm: Alarm, before: Alarm, order: Mapping[str, int]) -> bool:
+    """Tell whether two alarms show one change: a change that began after the other was known is another."""
+    alike = (alarm.variant, alarm.turn) == (before.variant, before.turn)
+    begun, then = order[alarm.first], order[before.first]
     return alike and abs(begun - then) <= SAME_CHANGE and begun <= order[before.known]

@@ -1,8 +1,8 @@
-"""The few tests that every report asks for, from scipy.special's distributions.
+"""Compute the few tests that every report needs, from scipy.special's distributions.
 
-scipy.stats has them all, but to import it costs half a second: half of what a report may take. So each one here is its
-textbook formula over the distribution that scipy.stats uses itself, and a test holds it to scipy.stats's numbers
-(`tests/unit/analysis/test_inference.py`). What is asked for rarely stays with scipy.stats.
+scipy.stats has all of them, but importing it takes half a second, half of the time that a report may take.
+Each function is the textbook formula over the distribution that scipy.stats itself uses, and a test compares
+it with scipy.stats (`tests/unit/analysis/test_inference.py`). Rarely used tests stay with scipy.stats.
 """
 
 from __future__ import annotations
@@ -22,43 +22,47 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 V = TypeVar("V", float, "Array")
-MOST_EXACT = 50  # values, for the exact signed-rank distribution: scipy's limit too
+MOST_EXACT = 50  # values, for the exact signed-rank distribution; scipy has the same limit
 
 
 def t_critical(tail: ArrayLike, freedom: ArrayLike) -> Array:
-    """What Student's t of so many degrees of freedom exceeds with probability `tail`: stats.t.isf."""
+    """Return the value that Student's t exceeds with probability `tail`: stats.t.isf."""
     return np.asarray(-special.stdtrit(freedom, tail), dtype=np.float64)
 
 
 def t_interval(mean: V, error: V, freedom: int, confidence: float) -> tuple[V, V]:
-    """Around a mean with this standard error, or around many."""
+    """Return the interval around a mean with this standard error, or around many."""
     half = error * float(t_critical((1 - confidence) / 2, freedom))
     return mean - half, mean + half
 
 
 def t_test(data: Array, expected: ArrayLike) -> tuple[Array, Array]:
-    """(t, two-sided p) of the mean of at least two values that spread, along the last axis: stats.ttest_1samp."""
+    """Return (t, two-sided p) of the mean along the last axis: stats.ttest_1samp.
+
+    There must be at least two values, and they must spread.
+    """
     n = data.shape[-1]
     t = (data.mean(axis=-1) - expected) / (data.std(axis=-1, ddof=1) / math.sqrt(n))
     return t, 2 * special.stdtr(n - 1, -np.abs(t))
 
 
 def t_power(critical: ArrayLike, freedom: ArrayLike, noncentrality: ArrayLike) -> Array:
-    """How likely the noncentral t exceeds `critical`: stats.nct.sf."""
+    """Return the probability that the noncentral t exceeds `critical`: stats.nct.sf."""
     below = special.nctdtr(freedom, noncentrality, critical)
-    return np.asarray(1 - np.nan_to_num(below, nan=0.0))  # the series ends where it is nought
+    return np.asarray(1 - np.nan_to_num(below, nan=0.0))  # the series is NaN where it is zero
 
 
 def t_noncentrality(critical: float, freedom: int, power: float) -> float:
-    """The noncentrality that gives `t_power` this value."""
+    """Return the noncentrality at which `t_power` has this value."""
     return float(special.nctdtrinc(freedom, 1 - power, critical))
 
 
 def signed_rank_p(data: Array) -> Array:
-    """Wilcoxon's two-sided p along the last axis: stats.wilcoxon. NaN where all values are zero.
+    """Return Wilcoxon's two-sided p along the last axis: stats.wilcoxon. NaN if all values are zero.
 
-    Exact up to 50 values without ties or zeros. Else, without the zeros, the normal approximation with its correction
-    for ties: it is only a check, and scipy's exact way for ties goes through all permutations (a third of a second).
+    Exact for up to 50 values without ties or zeros. Otherwise the zeros are dropped and the normal
+    approximation with a correction for ties is used: it is only a check, and scipy's exact method for ties
+    enumerates all permutations (a third of a second).
     """
     n = data.shape[-1]
     rows = data.reshape(-1, n)
@@ -66,16 +70,16 @@ def signed_rank_p(data: Array) -> Array:
     ordered = np.take_along_axis(rows, order, axis=1)
     sizes = np.abs(ordered)
     exact = (sizes[:, 0] > 0) & (np.diff(sizes, axis=1) > 0).all(axis=1) & (n <= MOST_EXACT)
-    found = np.empty(len(rows))
+    p = np.empty(len(rows))
     if exact.any():
-        found[exact] = _signed_rank_p(n)[(ordered[exact] > 0) @ np.arange(1, n + 1)]
+        p[exact] = _signed_rank_p(n)[(ordered[exact] > 0) @ np.arange(1, n + 1)]
     for place in np.flatnonzero(~exact):
-        found[place] = _about_signed_rank_p(rows[place])
-    return found.reshape(data.shape[:-1])
+        p[place] = _about_signed_rank_p(rows[place])
+    return p.reshape(data.shape[:-1])
 
 
 def _about_signed_rank_p(data: Array) -> float:
-    """By the normal approximation."""
+    """Return the signed-rank p by the normal approximation."""
     moved = data[data != 0]
     if not len(moved):
         return math.nan
@@ -89,9 +93,9 @@ def _about_signed_rank_p(data: Array) -> float:
 
 @functools.lru_cache(maxsize=MOST_EXACT)
 def _signed_rank_p(n: int) -> Array:
-    """The two-sided p of each sum of positive ranks, from 0 to n(n+1)/2, where every sign is a coin.
+    """Return the two-sided p of each sum of positive ranks, from 0 to n(n+1)/2, under random signs.
 
-    Each rank is in the sum or is not: its distribution is the product of (1 + x^k) / 2.
+    Each rank is in the sum or not, so the distribution is the product of (1 + x^k) / 2.
     """
     chances = np.ones(1)
     for rank in range(1, n + 1):
@@ -100,12 +104,12 @@ def _signed_rank_p(n: int) -> Array:
         longer[rank:] += chances
         chances = longer / 2
     below, above = np.cumsum(chances), np.cumsum(chances[::-1])[::-1]
-    found: Array = np.minimum(1.0, 2 * np.minimum(below, above))
-    return found
+    p: Array = np.minimum(1.0, 2 * np.minimum(below, above))
+    return p
 
 
 def false_discovery(p_values: Sequence[float]) -> Array:
-    """Benjamini and Hochberg's q values, in the order of the p values: stats.false_discovery_control."""
+    """Return Benjamini and Hochberg's q values in the order of the p values: stats.false_discovery_control."""
     p = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(p)
     steps = p[order] * (len(p) / np.arange(1, len(p) + 1))

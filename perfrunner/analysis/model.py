@@ -1,50 +1,38 @@
-"""What an analysis yields: for each cell, metric and variant a summary and, against the baseline, an effect.
+"""Define the results of an analysis: summaries, effects, verdicts and rows.
 
-A missing number is None and has a stated reason; it is never 0 or NaN.
+Each case, metric and variant has a summary and, against the baseline, an effect. A missing number is None and
+has a stated reason; it is never 0 or NaN.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from perfrunner.spec.cell import NO_BUCKET
+from perfrunner.domain import Case, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from perfrunner.analysis.account import Account
     from perfrunner.spec.metrics import MetricType
 
-Verdict: TypeAlias = Literal["better", "worse", "same", "unsure", "invalid"]
 EffectKind: TypeAlias = Literal["ratio", "difference"]
 Interval: TypeAlias = tuple[float, float]
 
 ALPHA = 0.05
 CONFIDENCE = 0.95
-MIN_BLOCKS = 6  # under it a signed-rank test cannot reject at all (5 blocks: p >= 0.0625)
-
-
-class Cell(NamedTuple):
-    """A workload on a bucket type: the circumstances under which variants are compared."""
-
-    workload: str
-    bucket: str
-
-    def __str__(self) -> str:
-        if self.bucket == NO_BUCKET:
-            return self.workload
-        return f"{self.workload} · {self.bucket}"
 
 
 @dataclass(frozen=True)
 class Summary:
-    """One variant's trials. `values` maps a block to its trial's value; the unit is the metric's."""
+    """A variant's trials in a case. `values` maps a block to its value, in the metric's unit."""
 
     values: dict[int, float]
     mean: float
-    sd: float | None  # of a sample; None of a single trial
-    cv: float | None  # sd / |mean|; None where that is undefined
+    sd: float | None  # of a sample; None for a single trial
+    cv: float | None  # sd / |mean|; None if undefined
     minimum: float
     maximum: float
     ci95: Interval | None
@@ -52,6 +40,7 @@ class Summary:
 
     @property
     def n(self) -> int:
+        """The number of blocks with a value."""
         return len(self.values)
 
     @property
@@ -61,13 +50,16 @@ class Summary:
 
     @property
     def half_width(self) -> float | None:
-        """Half of the interval's width."""
+        """Half of the interval's width; None without an interval."""
         return None if self.ci95 is None else (self.ci95[1] - self.ci95[0]) / 2
 
 
 @dataclass(frozen=True)
 class Effect:
-    """A variant against the baseline.
+    """A variant compared with the baseline.
+
+    `ci95` holds with 95 %, also if the run is looked at more than once: `level` is what a single test of this look may
+    spend (analysis/looks.py), and the interval is the t interval of confidence 1 - level.
 
     A ratio is variant / baseline (1 = no change), a difference is variant - baseline in the
     metric's unit (0 = no change). `p` tests against the nearest change within the resolution. `t` is
@@ -76,17 +68,18 @@ class Effect:
 
     kind: EffectKind
     baseline: str
-    n: int  # blocks that hold both; for an unpaired effect the trials of the smaller side
+    n: int  # blocks that hold both variants; for an unpaired effect the trials of the smaller side
     estimate: float
     ci95: Interval | None
     p: float | None
     t: float | None
-    sd: float | None  # of the paired differences (of their logarithms for a ratio)
+    sd: float | None  # of the paired differences (for a ratio, of their logarithms)
     wilcoxon_p: float | None
     margin: float  # a share for a ratio, the metric's unit for a difference
     paired: bool = True
     q: float | None = None
     resolution: float = 0.0  # as the margin; no change up to it is a difference
+    level: float = ALPHA
 
     @property
     def neutral(self) -> float:
@@ -96,14 +89,15 @@ class Effect:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a report. The baseline's own row has no effect.
+    """A row of a report. The baseline's own row has no effect.
 
     `verdict` is None for the baseline, for a metric without a direction, where there are too few
-    blocks and where trials are too short; `reason` says why, and why a row is invalid.
-    `more_blocks` is set for *unsure* only.
+    blocks and where trials are too short; `reason` says why, and why a row is not comparable.
+    `more_blocks` is set for *unsure* only, and so is `decides`: the smallest change that a run with that number of
+    further blocks finds with probability 0.8 (a share for a ratio, else in the metric's unit).
     """
 
-    cell: Cell
+    case: Case
     metric: MetricType
     variant: str
     build_id: str
@@ -112,63 +106,69 @@ class Row:
     primary: bool
     verdict: Verdict | None
     small: bool = False  # better or worse, but by no more than the margin
-    proved: bool = True  # every setting of both arms (spec.unproved)
+    checked: bool = True  # every setting of both variants was checked (spec.unchecked)
     more_blocks: int | None = None
+    decides: float | None = None
     reason: str = ""
     notes: tuple[str, ...] = ()
+    companion: bool = False  # the total CPU that is judged next to a primary throughput
+    cpu: str = ""  # of throughput: how the total CPU disagrees with it (account.disagreement)
 
     @property
     def marks(self) -> tuple[str, ...]:
-        """What is to be known beside the verdict, a word or two each."""
-        given = {"small": self.small, "not proved": not self.proved}
+        """Return short remarks that stand next to the verdict."""
+        given = {"small": self.small, self.cpu: bool(self.cpu), "not checked": not self.checked}
         return tuple(mark for mark, holds in given.items() if holds)
 
     @property
     def qualifier(self) -> str:
-        """The marks as they follow the verdict: ` (small, not proved)`; empty without any."""
+        """The marks in the form that follows the verdict: ` (small, not checked)`; empty without marks."""
         return f" ({', '.join(self.marks)})" if self.marks else ""
 
 
 @dataclass(frozen=True)
-class VoidTrial:
-    """A trial that broke a rule fixed beforehand, and with it its cell's whole block."""
+class DiscardedTrial:
+    """A trial that a rule fixed in advance excluded, together with its case's whole block."""
 
     block: int
     attempt: int
-    cell: Cell
+    case: Case
     variant: str
-    status: Literal["void", "failed"]
+    status: Literal["discarded", "failed"]
     reason: str
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """All rows, in the order of the spec: by cell, then metric (primary first), then variant."""
+    """All rows in the order of the spec: by case, then metric (primary first), then variant."""
 
     baseline: str
     variants: tuple[str, ...]
-    cells: tuple[Cell, ...]
+    cases: tuple[Case, ...]
     rows: tuple[Row, ...]
-    voids: tuple[VoidTrial, ...]
-    blocks: int  # the most blocks that any cell has
-    tests: int  # how many tests the correction for multiple testing is over
+    discarded: tuple[DiscardedTrial, ...]
+    blocks: int  # largest number of blocks of any case
+    tests: int  # number of tests that the correction for multiple testing covers
     paired: bool = True
     warnings: tuple[str, ...] = field(default=())
+    accounts: tuple[
+        Account, ...
+    ] = ()  # by case, then variant; of interleaved trials with CPU clocks
 
-    def row(self, cell: Cell, metric_id: str, variant: str) -> Row | None:
-        """The row of a place, or None where that variant has no such metric."""
-        return self._by_arm.get((cell, variant), {}).get(metric_id)
+    def row(self, case: Case, metric_id: str, variant: str) -> Row | None:
+        """Return a row by its position; None if that variant has no such metric."""
+        return self._by_variant.get((case, variant), {}).get(metric_id)
 
-    def arm(self, cell: Cell, variant: str) -> Iterable[Row]:
-        """All metrics of a variant in a cell."""
-        return self._by_arm.get((cell, variant), {}).values()
+    def variant(self, case: Case, variant: str) -> Iterable[Row]:
+        """Return the rows of all metrics of a variant in a case."""
+        return self._by_variant.get((case, variant), {}).values()
 
     @cached_property
-    def _by_arm(self) -> dict[tuple[Cell, str], dict[str, Row]]:
-        found: dict[tuple[Cell, str], dict[str, Row]] = {}
+    def _by_variant(self) -> dict[tuple[Case, str], dict[str, Row]]:
+        rows: dict[tuple[Case, str], dict[str, Row]] = {}
         for row in self.rows:
-            found.setdefault((row.cell, row.variant), {}).setdefault(row.metric.id, row)
-        return found
+            rows.setdefault((row.case, row.variant), {}).setdefault(row.metric.id, row)
+        return rows
 
     @property
     def verdicts(self) -> tuple[Row, ...]:

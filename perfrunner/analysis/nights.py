@@ -1,7 +1,6 @@
-"""What a history needs of each run: the primary metrics' effects, worked out once a run and kept.
+"""Reduce nightly runs to one value per night, and find series that need another run.
 
-Reading and comparing a thousand runs takes ten seconds. What was worked out, when a run ended or a history was asked
-for, is kept in a file beside the store, which may be removed at any time; a run that got trials since is done again.
+The values are cached in a file next to the result store, because computing them takes seconds per run.
 """
 
 from __future__ import annotations
@@ -16,25 +15,29 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perfrunner.analysis.model import Cell, Interval
+from perfrunner.analysis.model import Interval
 from perfrunner.analysis.plan import type_of
+from perfrunner.analysis.series import History, Series, leaning, resolution_of, scaled, turn_of
+from perfrunner.domain import Case
 
 if TYPE_CHECKING:
     from perfrunner.results import ExperimentData, ExperimentRecord, ExperimentSummary
     from perfrunner.spec.metrics import MetricType
 
+
 FILE = "history-cache.jsonl"
-SCHEMA = 2  # of a line of the file; raised whenever an effect would come out otherwise
+SCHEMA = 2  # of a line of the file; raised when the computation of effects changes
 
 
 @dataclass(frozen=True)
 class NightRow:
-    """A variant's metric in a cell. `effect` (ratio or difference) is None for the baseline and where there is none.
+    """A variant's metric in a case on one night.
 
-    `ci95` is the interval of the effect, or of the mean where there is no effect.
+    `effect` (ratio or difference) is None for the baseline and if there is no effect. `ci95` is the interval
+    of the effect, or of the mean if there is no effect.
     """
 
-    cell: Cell
+    case: Case
     variant: str
     metric: MetricType
     build_id: str
@@ -46,31 +49,34 @@ class NightRow:
 
 @dataclass(frozen=True)
 class Night:
-    """A finished run: what was asked for, on which hosts, and what came of it."""
+    """A finished run: its record with spec and hosts, and its results."""
 
     record: ExperimentRecord
     rows: tuple[NightRow, ...]
 
     @property
     def experiment(self) -> str:
+        """The run's id."""
         return self.record.id
 
     @property
     def created_at(self) -> datetime:
+        """The time at which the run began."""
         return self.record.created_at
 
     @property
     def baseline(self) -> str:
+        """The name of the baseline."""
         return str(self.record.spec_json.get("baseline", ""))
 
 
 def primary_metrics(record: ExperimentRecord) -> tuple[str, ...]:
-    """As its spec names them."""
+    """Return the primary metrics that the run's spec names."""
     return tuple(record.spec_json.get("primary") or ("ops_per_s",))
 
 
 def night_of(data: ExperimentData, metrics: Sequence[str]) -> Night:
-    """From a run's trials; only `metrics` are looked at."""
+    """Compute the results of a run from its trials, for `metrics` only."""
     from perfrunner.analysis.compare import compare
 
     trials = tuple(
@@ -79,7 +85,7 @@ def night_of(data: ExperimentData, metrics: Sequence[str]) -> Night:
     )
     rows = tuple(
         NightRow(
-            cell=row.cell,
+            case=row.case,
             variant=row.variant,
             metric=row.metric,
             build_id=row.build_id,
@@ -99,20 +105,24 @@ def nights(
     metrics: Sequence[str],
     directory: Path | None,
 ) -> list[Night]:
-    """Of finished runs. Primary metrics are looked up in `directory`'s file, and kept there; others are worked out."""
+    """Return the results of the finished runs among `summaries`.
+
+    Results for primary metrics are read from the cache file in `directory`, or computed and added to it.
+    Others are computed.
+    """
     finished = [s for s in summaries if s.experiment.state == "done"]
-    kept = {} if directory is None else _read(directory / FILE)
-    found, fresh = [], []
+    cached = {} if directory is None else _read(directory / FILE)
+    result, fresh = [], []
     for summary in finished:
         record = summary.experiment
         key = _key(summary)
-        line = kept.get(record.id)
+        line = cached.get(record.id)
         if line is not None and line["key"] == key and set(metrics) <= set(line["metrics"]):
             rows = tuple(_row(row) for row in line["rows"])
-            found.append(Night(record, tuple(r for r in rows if r.metric.id in metrics)))
+            result.append(Night(record, tuple(r for r in rows if r.metric.id in metrics)))
             continue
         night = night_of(load(record.id), metrics)
-        found.append(night)
+        result.append(night)
         if set(metrics) <= set(primary_metrics(record)):
             fresh.append(
                 {
@@ -124,26 +134,28 @@ def nights(
             )
     if fresh and directory is not None:
         _append(directory / FILE, fresh)
-    return found
+    return result
 
 
 def keep_night(data: ExperimentData, directory: Path | None) -> None:
-    """Of a run that has just ended, in `directory`'s file: `nights` finds it there."""
+    """Add the results of a run that has just ended to the cache file in `directory`."""
     from perfrunner.results import ExperimentSummary
 
     if directory is not None:
         ended = Counter(trial.status for trial in data.trials)
-        summary = ExperimentSummary(data.experiment, ended["ok"], ended["void"], ended["failed"])
+        summary = ExperimentSummary(
+            data.experiment, ended["ok"], ended["discarded"], ended["failed"]
+        )
         nights([summary], lambda _: data, primary_metrics(data.experiment), directory)
 
 
 def _key(summary: ExperimentSummary) -> list[Any]:
-    return [SCHEMA, summary.ok, summary.void, summary.failed]
+    return [SCHEMA, summary.ok, summary.discarded, summary.failed]
 
 
 def _plain(row: NightRow) -> list[Any]:
     return [
-        *row.cell,
+        *row.case,
         row.variant,
         row.metric.id,
         row.build_id,
@@ -157,7 +169,7 @@ def _plain(row: NightRow) -> list[Any]:
 def _row(plain: Sequence[Any]) -> NightRow:
     workload, bucket, variant, metric, build_id, mean, effect, blocks, ci95 = plain
     return NightRow(
-        Cell(workload, bucket),
+        Case(workload, bucket),
         variant,
         type_of(metric),
         build_id,
@@ -169,19 +181,19 @@ def _row(plain: Sequence[Any]) -> NightRow:
 
 
 def _read(path: Path) -> dict[str, Mapping[str, Any]]:
-    """By experiment, its latest line; lines that are torn or of another schema are left out."""
-    found = {}
+    """Return the latest line of each run. Torn lines and lines of another schema are ignored."""
+    latest = {}
     with contextlib.suppress(OSError, UnicodeDecodeError):
         for text in path.read_text(encoding="utf-8").splitlines():
             with contextlib.suppress(ValueError, KeyError, TypeError):
                 line = json.loads(text)
                 if line["key"][0] == SCHEMA:
-                    found[str(line["id"])] = line
-    return found
+                    latest[str(line["id"])] = line
+    return latest
 
 
 def _append(path: Path, lines: Sequence[Mapping[str, Any]]) -> None:
-    """A results directory that cannot be written is read all the same."""
+    """Append lines to the cache. A results directory that is not writable is no error."""
     text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
     with contextlib.suppress(OSError):
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -189,3 +201,42 @@ def _append(path: Path, lines: Sequence[Mapping[str, Any]]) -> None:
             os.write(handle, text.encode())
         finally:
             os.close(handle)
+
+
+# Share of the nights without any change on which a spec's history may look suspicious, per number of nights examined.
+SUSPICION = 0.04
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A series that may have become worse. `p` is the one-sided probability of its last runs without a change."""
+
+    series: Series
+    p: float
+
+    def __str__(self) -> str:
+        series = self.series
+        against = "" if series.kind is None else f" against {series.baseline}"
+        return (
+            f"{series.metric.id} of {series.variant}{against} on {series.case} leans to worse"
+            f" (p = {self.p:.2g})"
+        )
+
+
+def suspects(histories: Sequence[History]) -> list[Suspect]:
+    """Return the suspicious series of all metrics of a spec, the least likely by chance first.
+
+    A level change that was reported is not suspected again.
+    """
+    every = [series for history in histories for series in history.series]
+    suspicious = []
+    for series in every:
+        values = scaled([run.value for run in series.runs], series.kind)
+        if not values:
+            continue
+        p, rose = leaning(
+            values, series.levels[-1].first, resolution_of(series.metric, series.kind)
+        )
+        if p < SUSPICION / len(every) and turn_of(series.metric, rose) == "worse":
+            suspicious.append(Suspect(series, p))
+    return sorted(suspicious, key=lambda suspect: suspect.p)

@@ -1,20 +1,19 @@
-"""The noise floor of a host: what two names of one build seem to differ by, where nothing differs.
-
-For each cell and metric of an A/A experiment the floor is the smallest change that so many blocks of this workload
-find on this host with a probability of 80 % (analysis/verdict.py): 1.4 times the half-width of the paired effect's 95 %
-interval at ten blocks.
-"""
+"""Estimate the noise floor of a host from A/A experiments, and the cost of sampling."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from perfrunner.analysis.cases import CaseBlocks, clean_blocks
 from perfrunner.analysis.compare import compare
-from perfrunner.analysis.model import Cell, Effect, EffectKind
+from perfrunner.analysis.inference import t_critical
+from perfrunner.analysis.model import ALPHA, CONFIDENCE, Effect, EffectKind, Interval
 from perfrunner.analysis.verdict import deviation, smallest_visible
+from perfrunner.domain import Case
 
 if TYPE_CHECKING:
     from perfrunner.results import ExperimentData
@@ -22,7 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NoiseFloor:
-    """`floor`: a share for a ratio, the metric's unit for a difference. `source`: the A/A experiment's id."""
+    """The smallest visible change of a metric on a host.
+
+    `floor` is a share for a ratio, otherwise in the metric's unit. `source` is the id of the A/A experiment.
+    """
 
     workload: str
     bucket: str
@@ -34,20 +36,22 @@ class NoiseFloor:
     measured_at: str  # ISO 8601, UTC
 
     @property
-    def cell(self) -> Cell:
-        return Cell(self.workload, self.bucket)
+    def case(self) -> Case:
+        """The case to which the floor applies."""
+        return Case(self.workload, self.bucket)
 
     def record(self) -> dict[str, Any]:
-        """As plain values, for the facts of the experiments that it is valid for."""
+        """Return plain values, for the facts of the experiments to which the floor applies."""
         return asdict(self)
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> NoiseFloor:
+        """Return the floor of a record that `record` returned."""
         return cls(**record)
 
 
 def half_width(effect: Effect) -> float | None:
-    """Half of the effect's 95 % interval: a share for a ratio, the metric's unit for a difference."""
+    """Return half of the effect's 95 % interval: a share for a ratio, otherwise in the metric's unit."""
     if effect.ci95 is None:
         return None
     low, high = deviation(effect, effect.ci95)
@@ -56,25 +60,33 @@ def half_width(effect: Effect) -> float | None:
 
 
 def is_aa(spec_json: Mapping[str, Any]) -> bool:
-    """Whether a recorded spec compares a variant with itself: two arms that differ in nothing but their names."""
+    """Tell whether a recorded spec compares a variant with itself: its two variants differ in name only."""
     variants = spec_json.get("variants")
     if not isinstance(variants, Mapping) or len(variants) != 2:
         return False
-    first, second = ({**arm, "name": ""} for arm in variants.values())
+    first, second = ({**variant, "name": ""} for variant in variants.values())
     return bool(first == second)
 
 
 def noise_floors(data: ExperimentData) -> list[NoiseFloor]:
-    """Of every cell and metric of an A/A experiment that has two blocks or more."""
-    found = []
-    for row in compare(data).rows:
-        floor = None if row.effect is None else smallest_visible(row.effect)
+    """Return the floor of every case and metric of an A/A experiment that has two blocks or more.
+
+    The level is what the correction for multiple testing leaves to the only row that changed: ALPHA divided by the
+    number of tests of its family.
+    """
+    floors = []
+    rows = compare(data).rows
+    tests = Counter(row.primary for row in rows if row.effect is not None)
+    for row in rows:
+        floor = None
+        if row.effect is not None:
+            floor = smallest_visible(row.effect, ALPHA / tests[row.primary])
         if row.effect is None or floor is None:
             continue
-        found.append(
+        floors.append(
             NoiseFloor(
-                workload=row.cell.workload,
-                bucket=row.cell.bucket,
+                workload=row.case.workload,
+                bucket=row.case.bucket,
                 metric=row.metric.id,
                 kind=row.effect.kind,
                 floor=floor,
@@ -83,4 +95,95 @@ def noise_floors(data: ExperimentData) -> list[NoiseFloor]:
                 measured_at=data.experiment.created_at.isoformat(timespec="seconds"),
             )
         )
-    return found
+    return floors
+
+
+@dataclass(frozen=True)
+class SamplingCost:
+    """The cost of the samplers in a case: `ratio` is the metric without samplers / with them; 1 means no cost."""
+
+    case: Case
+    metric: str
+    ratio: float
+    interval: Interval
+
+    @property
+    def visible(self) -> bool:
+        """Return whether the interval excludes a cost of zero."""
+        return not self.interval[0] <= 1.0 <= self.interval[1]
+
+    @property
+    def floor(self) -> float:
+        """The smallest cost that would be visible, as a share."""
+        return self.interval[1] / self.ratio - 1
+
+
+@dataclass(frozen=True)
+class _Spread:
+    """The standard deviation of the log ratio of two sampled trials, and its degrees of freedom."""
+
+    sd: float
+    freedom: int
+
+    def half_width(self, confidence: float) -> float:
+        """Return half of the interval's width, as a log ratio."""
+        return float(t_critical((1 - confidence) / 2, self.freedom)) * self.sd
+
+
+def sampling_costs(data: ExperimentData) -> list[SamplingCost]:
+    """Return the cost for every case that was checked and has enough sampled trials; failed checks are left out."""
+    records = data.experiment.facts.get("sampling_check") or []
+    cases = clean_blocks(data.trials)
+    checked: list[tuple[Case, str, float, _Spread]] = []
+    for record in records:
+        case = Case(str(record["workload"]), str(record["bucket"]))
+        if record["status"] != "ok" or case not in cases:
+            continue
+        spread = _paired_spread if record.get("interleaved") else _unpaired_spread
+        for metric, bare in record["bare"].items():
+            sampled = record["sampled"].get(metric, 0.0)
+            variation = spread(cases[case], metric, str(record["variant"]))
+            if variation is not None and min(bare, sampled) > 0:
+                checked.append((case, metric, float(bare) / float(sampled), variation))
+    together = 1 - (1 - CONFIDENCE) / max(1, len(checked))
+    return [
+        SamplingCost(case, metric, ratio, _around(ratio, spread.half_width(together)))
+        for case, metric, ratio, spread in checked
+    ]
+
+
+def failed_checks(facts: Mapping[str, Any]) -> Iterable[str]:
+    """Yield a line for each case whose trial without samplers did not count."""
+    for record in facts.get("sampling_check") or []:
+        if record["status"] != "ok":
+            case = Case(str(record["workload"]), str(record["bucket"]))
+            yield f"the cost of sampling is unknown for {case}: {record['reason']}"
+
+
+def _around(ratio: float, half: float) -> Interval:
+    return ratio * math.exp(-half), ratio * math.exp(half)
+
+
+def _paired_spread(blocks: CaseBlocks, metric: str, baseline: str) -> _Spread | None:
+    """Return the spread of one paired log ratio; None unless a variant shares two blocks with the baseline."""
+    import numpy as np
+
+    squares, freedom = 0.0, 0
+    for variant in sorted({trial.variant for trial in blocks.trials} - {baseline}):
+        paired = blocks.paired(metric, baseline, variant)
+        if len(paired.base) < 2 or min(*paired.base.values(), *paired.other.values()) <= 0:
+            continue
+        logs = np.log([paired.other[b] / paired.base[b] for b in paired.base])
+        squares += float(((logs - logs.mean()) ** 2).sum())
+        freedom += len(logs) - 1
+    return _Spread(math.sqrt(squares / freedom), freedom) if freedom else None
+
+
+def _unpaired_spread(blocks: CaseBlocks, metric: str, variant: str) -> _Spread | None:
+    """Return the spread of the log ratio of two trials; None with fewer than two."""
+    import numpy as np
+
+    trials = list(blocks.values(metric, variant).values())
+    if len(trials) < 2 or min(trials) <= 0:
+        return None
+    return _Spread(float(np.log(trials).std(ddof=1)) * math.sqrt(2), len(trials) - 1)

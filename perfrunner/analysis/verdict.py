@@ -1,7 +1,7 @@
-"""From an effect, its q and its margin to a verdict; what it could have seen, and how many more blocks would settle it.
+"""From an effect, its q and its margin to a verdict; what it could have seen, and a plan for what is *unsure*.
 
-"Could have seen", "would settle" and a noise floor all mean the same: with probability POWER, by the noncentral t
-distribution.
+All detection limits (smallest visible change, further blocks, noise floor) hold with probability POWER, by
+the noncentral t distribution.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perfrunner.analysis.inference import t_critical, t_noncentrality, t_power
-from perfrunner.analysis.model import ALPHA, CONFIDENCE, MIN_BLOCKS, Effect, Interval, Verdict
+from perfrunner.analysis.model import ALPHA, Effect, Interval
+from perfrunner.domain import MIN_BLOCKS, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,21 +27,25 @@ if TYPE_CHECKING:
     Sizes = NDArray[np.int64]
 
 POWER = 0.8
-MOST_BLOCKS = 1000  # beyond it the honest answer is that more blocks will not do
+MOST_BLOCKS = 1000  # beyond this, more blocks will not help
 
 
 def decide(effect: Effect, direction: Direction) -> tuple[Verdict | None, bool, str]:
-    """(verdict, small, reason). `effect.q` must be known.
+    """Return (verdict, small, reason). `effect.q` must be known.
 
+    *Same* is shown by two one-sided tests, each at the level of the effect: the interval of confidence 1 - 2 * level
+    (90 %) lies within the margin.
     No verdict under MIN_BLOCKS blocks, for an unpaired effect or for a metric without a direction.
     """
     if not effect.paired:
         return None, False, "not interleaved: an interval, no verdict"
     if effect.n < MIN_BLOCKS:
         return None, False, f"{_blocks(effect.n)}: numbers only, a verdict needs {MIN_BLOCKS}"
+    if effect.ci95 is None:
+        return None, False, f"{_blocks(effect.n)}: too few for an interval that holds at any moment"
     if direction == "none":
         return None, False, "neither direction is better"
-    assert effect.ci95 is not None and effect.q is not None  # noqa: PT018 - n >= MIN_BLOCKS
+    assert effect.q is not None
     low, high = deviation(effect, effect.ci95)
     margin, nothing = margin_deviation(effect), resolution_deviation(effect)
     if effect.q < ALPHA and (low > nothing or high < -nothing):
@@ -48,75 +53,110 @@ def decide(effect: Effect, direction: Direction) -> tuple[Verdict | None, bool, 
         verdict: Verdict = "better" if rises == (direction == "higher") else "worse"
         return verdict, -margin <= low and high <= margin, ""
     alike = max(margin, nothing)
+    low, high = deviation(effect, interval_at(effect, 1 - 2 * effect.level) or effect.ci95)
     if -alike <= low and high <= alike:
         return "same", False, ""
     return "unsure", False, ""
 
 
 def smallest_visible(effect: Effect, level: float = ALPHA) -> float | None:
-    """The smallest true change that so many blocks of this noise find, with probability POWER at `level`.
+    """Return the smallest true change that this number of blocks finds with probability POWER at `level`.
 
-    A share for a ratio, the metric's unit for a difference. None where the spread is not known.
+    The result is a share for a ratio, otherwise in the metric's unit. None if the spread is unknown.
     """
     if effect.sd is None or effect.n < 2:
         return None
-    reach = _noncentrality(effect.n, level) * effect.sd / math.sqrt(effect.n)
-    seen = resolution_deviation(effect) + reach
-    return math.expm1(seen) if effect.kind == "ratio" else seen
+    return _visible(effect, effect.n, level)
 
 
 def corrected_level(effect: Effect) -> float:
-    """The level that the correction for multiple testing left to this test."""
+    """Return the level that the correction for multiple testing leaves to this test."""
     if effect.p is None or effect.q is None or effect.q <= 0:
-        return ALPHA
-    return ALPHA * effect.p / effect.q
+        return effect.level
+    return effect.level * effect.p / effect.q
 
 
-def more_blocks(effects: Sequence[Effect]) -> list[int | None]:
-    """For each *unsure* effect about how many more blocks would settle it; None beyond MOST_BLOCKS.
+def more_blocks(effects: Sequence[Effect], level: float = ALPHA) -> list[tuple[int, float] | None]:
+    """Plan how many more blocks would settle each *unsure* effect, and what they would then show.
 
-    It is settled when the change found so far is significant (by the noncentral t distribution, with
-    probability POWER, at the level that the correction left to this test), or when the interval
-    around it has shrunk into the margin. The cheaper of the two counts.
+    `level` is that of the next look. The plan is the smallest number of blocks that, with probability POWER, finds a
+    change as large as the estimate is likely to be, or one as large as the margin, or shows *same*. The estimate is
+    shrunk towards no change by its own uncertainty, because the one found tends to exaggerate (positive-part James and
+    Stein). Each plan comes with the smallest change that it finds with probability POWER (a share for a ratio, else in
+    the metric's unit). None: more than MOST_BLOCKS, or the spread is not known.
     """
     tested = [e for e in effects if e.sd is not None and e.p is not None and e.q is not None]
     n = np.array([effect.n for effect in tested], dtype=np.int64)
     sd = np.array([effect.sd for effect in tested], dtype=np.float64)
-    level = np.array([corrected_level(effect) for effect in tested])
-    found = np.array([abs(deviation(e, (e.estimate, e.estimate))[0]) for e in tested])
+    at = np.array([level / e.level * corrected_level(e) if e.level else level for e in tested])
+    estimated = np.array([abs(deviation(e, (e.estimate, e.estimate))[0]) for e in tested])
     nothing = np.array([resolution_deviation(effect) for effect in tested])
     margin = np.maximum(np.array([margin_deviation(effect) for effect in tested]), nothing)
-    by_power = _blocks_for_power(found - nothing, sd, level, n)
-    wanted = np.minimum(by_power, _blocks_for_width(margin - found, sd, n))
-    more = iter((wanted - n).tolist())
-    return [
+    likely = _shrunk(estimated, sd / np.sqrt(n))
+    sizes = np.minimum(
+        _blocks_for_power(np.maximum(likely, margin) - nothing, sd, at, n),
+        _blocks_for_same(margin, likely, sd, level, n),
+    )
+    plans = iter(
         None
-        if e.sd is None or e.p is None or e.q is None or (its := next(more)) > MOST_BLOCKS
-        else its
-        for e in effects
-    ]
+        if size - e.n > MOST_BLOCKS
+        else (int(size) - e.n, _visible(e, int(size), float(tested_at)))
+        for e, size, tested_at in zip(tested, sizes, at, strict=True)
+    )
+    return [None if e.sd is None or e.p is None or e.q is None else next(plans) for e in effects]
+
+
+def interval_at(effect: Effect, confidence: float) -> Interval | None:
+    """Return the interval of another confidence around a paired effect's estimate; `ci95` is that of 1 - level."""
+    if effect.ci95 is None or not effect.paired:
+        return effect.ci95
+    freedom = effect.n - 1
+    tails = np.array([(1 - confidence) / 2, effect.level / 2])
+    wanted, known = t_critical(tails, freedom)
+    middle, _ = deviation(effect, (effect.estimate, effect.estimate))
+    low, high = (
+        float(middle + (end - middle) * wanted / known) for end in deviation(effect, effect.ci95)
+    )
+    if effect.kind == "ratio":
+        with np.errstate(over="ignore"):  # an interval of a few wild ratios may reach to infinity
+            return float(np.exp(low)), float(np.exp(high))
+    return low, high
 
 
 def deviation(effect: Effect, interval: Interval) -> Interval:
-    """An interval as a signed distance from no change: log ratio, or difference."""
+    """Return an interval as signed distances from no change: log ratios, or differences."""
     if effect.kind == "ratio":
         return math.log(interval[0]), math.log(interval[1])
     return interval
 
 
 def margin_deviation(effect: Effect) -> float:
-    """The margin on the scale of `deviation`. A 1 % margin on a ratio is 1/1.01 to 1.01."""
+    """Return the margin on the scale of `deviation`. A 1 % margin of a ratio is 1/1.01 to 1.01."""
     return math.log1p(effect.margin) if effect.kind == "ratio" else effect.margin
 
 
 def resolution_deviation(effect: Effect) -> float:
-    """The resolution on the scale of `deviation`."""
+    """Return the resolution on the scale of `deviation`."""
     return math.log1p(effect.resolution) if effect.kind == "ratio" else effect.resolution
+
+
+def _visible(effect: Effect, n: int, level: float) -> float:
+    """Return the smallest change that `n` blocks with the spread of this effect find with probability POWER."""
+    assert effect.sd is not None
+    seen = resolution_deviation(effect) + _noncentrality(n, level) * effect.sd / math.sqrt(n)
+    return float(math.expm1(seen) if effect.kind == "ratio" else seen)
+
+
+def _shrunk(estimated: Array, error: Array) -> Array:
+    """Shrink sizes of estimates towards zero by their standard errors."""
+    share = np.divide(error, estimated, out=np.ones_like(estimated), where=estimated > error)
+    shrunk: Array = estimated * (1 - share**2)
+    return shrunk
 
 
 @functools.lru_cache(maxsize=1024)
 def _noncentrality(n: int, level: float) -> float:
-    """How many standard errors a change must be, to be found with probability POWER by n blocks at `level`."""
+    """Return the change, in standard errors, that n blocks find with probability POWER at `level`."""
     return t_noncentrality(float(t_critical(level / 2, n - 1)), n - 1, POWER)
 
 
@@ -130,21 +170,26 @@ def _blocks_for_power(d: Array, sd: Array, level: Array, n: Sizes) -> Sizes:
     return _first(n, holds)
 
 
-def _blocks_for_width(room: Array, sd: Array, n: Sizes) -> Sizes:
+def _blocks_for_same(margin: Array, change: Array, sd: Array, level: float, n: Sizes) -> Sizes:
+    """Return the number of blocks that show *same* with probability POWER, if the true change is `found`."""
+    room = margin - change
+    # Without a change both one-sided tests can fail, so that each has to hold more often.
+    chance = np.where(change > 0, POWER, (1 + POWER) / 2)
+
     def holds(sizes: Sizes) -> NDArray[np.bool_]:
-        half = t_critical((1 - CONFIDENCE) / 2, sizes - 1) * sd / np.sqrt(sizes)
-        return (room > 0) & (half <= room)
+        shift = np.divide(room, sd, out=np.zeros_like(sd), where=sd > 0) * np.sqrt(sizes)
+        return (room > 0) & (t_power(t_critical(level, sizes - 1), sizes - 1, shift) >= chance)
 
     return _first(n, holds)
 
 
 def _first(n: Sizes, holds: Callable[[Sizes], NDArray[np.bool_]]) -> Sizes:
-    """For each the smallest number beyond `n` for which it holds (and then for all beyond), or n + MOST_BLOCKS + 1."""
+    """Return the smallest number above `n` for which `holds`, or n + MOST_BLOCKS + 1; monotonic in the number."""
     below, at = n.copy(), n + MOST_BLOCKS + 1
     while (at - below > 1).any():
-        middle = (below + at + 1) // 2  # never `below`: what is found already stays as it is
-        found = holds(middle)
-        below, at = np.where(found, below, middle), np.where(found, middle, at)
+        middle = (below + at + 1) // 2  # never `below`: entries that are settled do not change
+        settled = holds(middle)
+        below, at = np.where(settled, below, middle), np.where(settled, middle, at)
     return at
 
 

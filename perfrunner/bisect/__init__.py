@@ -1,7 +1,7 @@
-"""Finding the commit at which a metric changed: each step is a real comparison with the good end.
+"""Find the commit at which a metric changed; each step is a comparison with the good revision.
 
-search = Search(repository, state, judge, keep)
-for step in search.steps(): ...
+search = Search(repository, state, measure, keep)
+for step in search.run(): ...
 """
 
 from perfrunner.bisect.search import Search

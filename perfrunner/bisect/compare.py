@@ -1,4 +1,4 @@
-"""A step's comparison: the good end and a commit, built, proved and run as any experiment is."""
+"""Measure a step of a bisection: build, check and run the good revision and a commit as an experiment."""
 
 from __future__ import annotations
 
@@ -11,28 +11,31 @@ from typing import TYPE_CHECKING
 
 from perfrunner.bisect.search import Measured
 from perfrunner.bisect.state import BisectState
-from perfrunner.build.manifest import sums_of
+from perfrunner.build.artifact import sums_of
 from perfrunner.build.provenance import PROVENANCE
-from perfrunner.errors import EXIT_INTERRUPTED, BuildError, ProofError, UsageError
+from perfrunner.errors import EXIT_INTERRUPTED, BuildError, SettingsCheckError, UsageError
 from perfrunner.spec.model import Spec
 from perfrunner.spec.pair import pair, spec_document
 from perfrunner.spec.source import SourceSpec
 
 if TYPE_CHECKING:
     from perfrunner.build import Artifact
-    from perfrunner.run.events import Listener
-    from perfrunner.source import Sources
+    from perfrunner.experiment.events import Listener
+    from perfrunner.sources import Sources
 
-_WHY_LINES = 4  # of a compiler's message
+_WHY_LINES = 4  # lines of a compiler's message that are kept
 
 
 class BisectInterruptedError(Exception):
-    """Ctrl-C during a step: what was measured is stored, and the step goes on with --resume."""
+    """Ctrl-C during a step; the measurements are stored, and --resume continues the step."""
 
 
 @dataclass(frozen=True)
 class Comparer:
-    """Calls of it are Search's `measure`."""
+    """The `measure` function of a Search.
+
+    `kept` stores the text of a spec under a name and returns its path.
+    """
 
     base: Spec
     state: BisectState
@@ -42,11 +45,15 @@ class Comparer:
     engine_src: Path
     listener: Listener
     resume_command: str
-    kept: Callable[[str, str], Path]  # a spec's text and name -> the file that it is kept in
+    kept: Callable[[str, str], Path]
 
     def __call__(self, commit: str, blocks: int | None) -> Measured:
-        """A commit that cannot be built or proved has nothing to judge; a good end that cannot is an error."""
-        from perfrunner.source import resolve_sources
+        """Compare a commit with the good revision.
+
+        Without an estimate if the commit cannot be built or checked. Raises an error if the good
+        revision cannot.
+        """
+        from perfrunner.sources import resolve_sources
 
         spec = self._spec(commit, blocks)
         name = commit[:12]
@@ -56,44 +63,61 @@ class Comparer:
             if not error.message.startswith(f"variant {name}: "):
                 raise
             return Measured(why=error.message)
+        if spec.variants[name].server is not None:
+            return self._server(spec, name, sources)
         content = sources.of[name].sha256
         if content == sources.of[spec.baseline].sha256:
-            return Measured("the same engine as the good end", outcome="good", content=content)
+            return Measured("same engine as the good revision", outcome="good", content=content)
         for step in self.state.steps:
             if step.content == content and step.commit != commit:
-                same = f"the same engine as {step.commit[:12]}"
-                return Measured(same, outcome=step.outcome, content=content)
+                why = f"same engine as {step.commit[:12]}"
+                return Measured(why, outcome=step.outcome, content=content)
         good = _programs(self._build(spec, spec.baseline, sources))
         try:
             programs = _programs(self._build(spec, name, sources))
         except BuildError as error:
-            lines = error.message.splitlines()[:_WHY_LINES]
-            return Measured(
-                f"does not build: {' | '.join(s.strip() for s in lines)}", content=content
-            )
-        measured = self._as_programs_tell(commit, programs, good) or self._run(spec, name)
+            return replace(_unbuilt(error), content=content)
+        measured = self._by_programs(commit, programs, good) or self._run(spec, name)
         return replace(measured, content=content, programs=programs)
 
-    def _as_programs_tell(self, commit: str, programs: str, good: str) -> Measured | None:
-        """A commit that changes none of the programs that are measured has nothing to be measured for."""
+    def _server(self, spec: Spec, name: str, sources: Sources) -> Measured:
+        """Measure a commit of another server.
+
+        Its checkout may have more than the program, so that equal programs do not make equal servers.
+        """
+        from perfrunner.servers.prepare import prepare
+
+        remote = spec.cluster.transport == "ssh"
+        for variant in (spec.baseline, name):
+            commit = sources.servers[variant].sha
+            try:
+                prepare(spec.variants[variant], self.cache_dir, commit, remote=remote)
+            except (BuildError, UsageError) as error:
+                if variant == spec.baseline:
+                    raise
+                return _unbuilt(error)
+        return self._run(spec, name)
+
+    def _by_programs(self, commit: str, programs: str, good: str) -> Measured | None:
+        """Judge a commit without a measurement if its built programs equal those of another one."""
         if programs == good:
-            return Measured("the same programs as the good end", outcome="good")
+            return Measured("same programs as the good revision", outcome="good")
         for step in self.state.steps:
             if step.programs == programs and step.commit != commit:
-                return Measured(f"the same programs as {step.commit[:12]}", outcome=step.outcome)
+                return Measured(f"same programs as {step.commit[:12]}", outcome=step.outcome)
         return None
 
     def _spec(self, commit: str, blocks: int | None) -> Spec:
         good = self.state.good
-        arms = {f"good-{good[:12]}": SourceSpec(git=good), commit[:12]: SourceSpec(git=commit)}
-        spec = pair(self.base, f"bisect-{self.base.name}", arms)
+        variants = {f"good-{good[:12]}": SourceSpec(git=good), commit[:12]: SourceSpec(git=commit)}
+        spec = pair(self.base, f"bisect-{self.base.name}", variants)
         changes = {"blocks": blocks, "precision": None} if blocks is not None else {}
         return spec.only_compared().model_copy(update=changes)
 
     def _build(self, spec: Spec, name: str, sources: Sources) -> Artifact:
         from perfrunner.build.place import open_builder
-        from perfrunner.run.events import BuildFinished, BuildProgress, BuildStarted
-        from perfrunner.run.preflight.builds import programs_wanted
+        from perfrunner.experiment.events import BuildFinished, BuildProgress, BuildStarted
+        from perfrunner.experiment.preflight.builds import programs_wanted
 
         tell = self.listener.on_event
         tell(BuildStarted(name))
@@ -108,34 +132,34 @@ class Comparer:
         return artifact
 
     def _run(self, spec: Spec, name: str) -> Measured:
-        from perfrunner.run.runner import run_experiment
+        from perfrunner.experiment.run import RunRequest, run_experiment
 
         text = spec_document(spec)
+        request = RunRequest(
+            spec=spec,
+            spec_text=text,
+            spec_path=self.kept(text, spec.name),
+            out_dir=self.out_dir,
+            store_url=self.store_url,
+            cache_dir=self.cache_dir,
+            engine_src=self.engine_src,
+            resume=self._unfinished(spec),
+            resume_command=self.resume_command,
+        )
         try:
-            outcome = run_experiment(
-                spec,
-                spec_text=text,
-                spec_path=self.kept(text, spec.name),
-                out_dir=self.out_dir,
-                store_url=self.store_url,
-                cache_dir=self.cache_dir,
-                engine_src=self.engine_src,
-                listener=self.listener,
-                resume=self._unfinished(spec),
-                resume_command=self.resume_command,
-            )
-        except ProofError as error:
+            outcome = run_experiment(request, self.listener)
+        except SettingsCheckError as error:
             if f"variant {name}:" not in error.message:
                 raise
-            return Measured(f"cannot be proved: {error.message}")
+            return Measured(f"cannot be checked: {error.message}")
         if outcome.exit_code == EXIT_INTERRUPTED:
             raise BisectInterruptedError
         return self._measured(outcome.experiment_id, name, outcome.failures)
 
     def _unfinished(self, spec: Spec) -> bool:
-        """Whether a run of this very comparison was cut short."""
+        """Return whether a run of this comparison was interrupted."""
+        from perfrunner.experiment.session import differences
         from perfrunner.results import open_store
-        from perfrunner.run.opening import differences
 
         with open_store(self.out_dir, self.store_url) as store:
             return any(
@@ -175,7 +199,12 @@ class Comparer:
         )
 
 
+def _unbuilt(error: BuildError | UsageError) -> Measured:
+    lines = error.message.splitlines()[:_WHY_LINES]
+    return Measured(f"does not build: {' | '.join(s.strip() for s in lines)}")
+
+
 def _programs(artifact: Artifact) -> str:
-    """One sum over all that an artifact holds but where it comes from."""
-    sums = {name: of for name, of in sums_of(artifact.path).items() if name != PROVENANCE}
+    """Return a checksum of the files of an artifact, except its provenance."""
+    sums = {name: sum_ for name, sum_ in sums_of(artifact.path).items() if name != PROVENANCE}
     return hashlib.sha256(json.dumps(sums, sort_keys=True).encode()).hexdigest()

@@ -1,12 +1,13 @@
-"""Which commit comes next, what a comparison says of it, and when the search is over.
+"""The search of a bisection: choose the next commit, judge its comparison, and decide when to stop.
 
-The bad end is measured first: its effect E against the good end is what is looked for. A commit is bad when the whole
-interval of its own effect lies on E's side of E/2, good when it lies on the other; where the interval holds E/2 it is
-measured again with twice the blocks, and skipped when that does not tell either. git chooses the commits as
-`git bisect` does (`rev-list --bisect-all`), of those that touch the engine.
+The bad revision is measured first: the search looks for its effect E against the good revision. A
+commit is bad if the whole interval of its effect lies on E's side of E/2, and good if it lies on the
+other side. If the interval contains E/2, the commit is measured again with twice the blocks, up to a
+limit, and then skipped. git chooses the commits as `git bisect` does (`rev-list --bisect-all`), among
+those that touch the engine, or the directory that a server's repository is named by.
 
-The other steps need not be as precise as the bad end's: so many blocks that an interval is likely to reach a quarter of
-E to either side, as the spread of the first step tells before any of them is measured.
+The other steps need less precision than the first. Their number of blocks is chosen from the spread
+of the first step, so that an interval probably reaches a quarter of E to either side.
 """
 
 from __future__ import annotations
@@ -15,19 +16,21 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from perfrunner.analysis.model import MIN_BLOCKS
 from perfrunner.bisect.state import BisectState, Outcome, Step
+from perfrunner.domain import MIN_BLOCKS
 from perfrunner.errors import PerfrunnerError, UsageError
-from perfrunner.run.plan.precision import MOST_BLOCKS, Width
-from perfrunner.source.git import UNSHALLOW, GitError, Repository
+from perfrunner.experiment.plan.precision import MOST_BLOCKS, Width
+from perfrunner.sources.git import UNSHALLOW, GitError, Repository
 
 TURNED = ("better", "worse")
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What comparing a commit with the good end gave. Without an estimate there is nothing to judge (`why`), but that
-    the engine may be one whose `outcome` is known.
+    """The result of comparing a commit with the good revision.
+
+    Without an estimate, `why` gives the reason, and `outcome` is set if the same engine is already
+    known to be good or bad.
     """
 
     why: str = ""
@@ -45,9 +48,11 @@ class Measured:
 
 @dataclass
 class Search:
-    """`measure(commit, blocks)` compares with the good end; None for `blocks`: the spec's own number.
+    """A bisection in progress.
 
-    `keep` is called when the ends are in order and after every step: what it stored is not measured again.
+    `measure(commit, blocks)` compares a commit with the good revision; None for `blocks` means the
+    number of the spec. `keep` stores the state: it is called before the first step and after each
+    one, and stored steps are not measured again.
     """
 
     repository: Repository
@@ -56,10 +61,10 @@ class Search:
     keep: Callable[[], None]
 
     def run(self) -> Iterator[Step]:
-        """Every step that is made, as it is made. PerfrunnerError when the ends do not differ."""
+        """Make the steps and yield each. Raises PerfrunnerError if the two revisions do not differ."""
         self._check_ends()
         if not self.state.steps:
-            self.keep()  # the first step may be cut short, too
+            self.keep()  # the first step may be interrupted
             yield self._first()
         else:
             self._check_turned()
@@ -67,13 +72,13 @@ class Search:
             yield self._step(commit)
 
     def culprits(self) -> list[str]:
-        """When the search is over: the commit at which it changed, or those among which skipped ones hide it."""
+        """Return the commit of the change after the search, or several if skipped commits hide it."""
         bad = [self.state.bad, *self.state.commits("bad")][-1]
         left = [commit for commit in self._between(bad) if commit != bad]
         return [bad, *left]
 
     def left(self) -> int:
-        """About how many steps are to come."""
+        """Estimate the number of steps left."""
         candidates = len([c for c in self._candidates() if c not in self.state.commits("skip")])
         return math.ceil(math.log2(candidates + 1)) if candidates else 0
 
@@ -82,18 +87,24 @@ class Search:
     def _check_ends(self) -> None:
         good, bad = self.state.good, self.state.bad
         if good == bad:
-            raise UsageError("the good and the bad end are the same commit", "name two")
+            raise UsageError(
+                "the good and the bad revision are the same commit",
+                "give two commits with --good and --bad",
+            )
         try:
             self.repository.git("merge-base", "--is-ancestor", good, bad)
         except GitError:
             raise UsageError(
-                f"{good[:12]} (good) is no ancestor of {bad[:12]} (bad)",
+                f"{good[:12]} (good) is not an ancestor of {bad[:12]} (bad)",
                 UNSHALLOW
                 if self.repository.shallow
-                else "a bisection goes from an older commit to a newer one",
+                else "give an older commit with --good and a newer one with --bad",
             ) from None
         if not self._between(bad):
-            raise UsageError(f"no commit between {good[:12]} and {bad[:12]} touches the engine")
+            raise UsageError(
+                f"no commit between {good[:12]} and {bad[:12]} touches its source",
+                "give revisions that are further apart",
+            )
 
     def _first(self) -> Step:
         measured = self.measure(self.state.bad, None)
@@ -109,11 +120,11 @@ class Search:
     def _check_turned(self) -> None:
         end = self.state.steps[0]
         if end.verdict not in TURNED:
-            found = end.verdict or end.why or "nothing"
+            result = end.verdict or end.why or "no result"
             raise PerfrunnerError(
-                f"{self.state.metric} of {end.commit[:12]} against {self.state.good[:12]}: {found};"
-                " there is no change to look for",
-                "more blocks, another metric, or ends that are further apart",
+                f"no change of {self.state.metric} between {self.state.good[:12]} and"
+                f" {end.commit[:12]}: {result}",
+                "try more blocks (--repeats), another metric, or revisions that are further apart",
             )
 
     def _step(self, commit: str) -> Step:
@@ -129,7 +140,7 @@ class Search:
                 break
             blocks = min(2 * measured.blocks, MOST_BLOCKS)
             if measured.blocks == 0 or measured.blocks >= MOST_BLOCKS:
-                why = "its interval holds half of the change: it cannot be told on which side it is"
+                why = "unclear: its interval contains half of the change"
                 step = self._taken(commit, measured, "skip", why)
                 break
         self.state.steps.append(step)
@@ -137,7 +148,7 @@ class Search:
         return step
 
     def _blocks(self) -> int | None:
-        """Of a step; None: as the spec says, where fewer are not likely to tell."""
+        """Return the number of blocks of a step, or None for the spec's if fewer are not enough."""
         end = self.state.steps[0]
         if end.estimate is None or end.low is None or end.high is None:
             return None
@@ -147,7 +158,7 @@ class Search:
         return enough if enough < end.blocks else None
 
     def _outcome(self, measured: Measured) -> Outcome | None:
-        """None where the interval holds half of the whole change."""
+        """Judge a comparison; None if its interval contains half of the whole change."""
         end = self.state.steps[0]
         assert end.estimate is not None
         half = self._scaled(end.estimate) / 2
@@ -180,16 +191,16 @@ class Search:
 
     def _next(self) -> str | None:
         skipped = self.state.commits("skip")
-        return next((one for one in self._candidates() if one not in skipped), None)
+        return next((commit for commit in self._candidates() if commit not in skipped), None)
 
     def _candidates(self) -> list[str]:
-        """The commits that a comparison would tell something of, the most telling first."""
+        """Return the commits that are worth a comparison, the most informative first."""
         bad = [self.state.bad, *self.state.commits("bad")][-1]
         text = self._list("--bisect-all", bad)
         return [line.split(" ", 1)[0] for line in text if not line.startswith(bad)]
 
     def _between(self, bad: str) -> list[str]:
-        """Commits after every good one up to `bad` that touch the engine, newest first."""
+        """Return the commits after every good one up to `bad` that touch the engine, newest first."""
         return [line.split(" ", 1)[0] for line in self._list("--topo-order", bad)]
 
     def _list(self, how: str, bad: str) -> list[str]:

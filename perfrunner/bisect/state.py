@@ -1,4 +1,4 @@
-"""What a bisection knows: its ends, its steps, and the file that outlives a kill."""
+"""The state of a bisection, stored in a file so that an interrupted bisection can be resumed."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ Outcome: TypeAlias = Literal["good", "bad", "skip"]
 
 @dataclass(frozen=True)
 class Step:
-    """A commit against the good end. `estimate` and its interval are those of the metric's effect (a ratio, or a
-    difference); None where nothing was measured, and `why` says so.
+    """The comparison of a commit with the good revision.
+
+    `estimate`, `low` and `high` are the effect on the metric (a ratio or a difference) and its
+    interval. They are None if nothing was measured; `why` then gives the reason. `content` and
+    `programs` are SHA-256 sums of the engine's source and of the built files.
     """
 
     commit: str
@@ -30,13 +33,16 @@ class Step:
     verdict: str | None = None
     blocks: int = 0
     experiment: str | None = None
-    content: str | None = None  # of the engine's source, sha256
-    programs: str | None = None  # of what was built from it, sha256
+    content: str | None = None
+    programs: str | None = None
 
 
 @dataclass
 class BisectState:
-    """`kind` is that of the effect, "ratio" or "difference". The first step is the bad end itself."""
+    """A bisection: two revisions and the steps so far, of which the first is the bad revision.
+
+    `kind` is the kind of the effect, "ratio" or "difference".
+    """
 
     spec: str
     metric: str
@@ -46,25 +52,25 @@ class BisectState:
     kind: str = "ratio"
 
     def commits(self, outcome: Outcome) -> list[str]:
-        """Those that came out so, in the order in which they were tried."""
+        """Return the commits with this outcome, in the order of the steps."""
         return [step.commit for step in self.steps if step.outcome == outcome]
 
     def save(self, path: Path) -> None:
-        """Whole or not at all."""
+        """Write the state, completely or not at all. Raises StoreError."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            aside = path.with_suffix(".new")
-            with aside.open("w", encoding="utf-8") as file:
+            temporary = path.with_suffix(".new")
+            with temporary.open("w", encoding="utf-8") as file:
                 json.dump(asdict(self), file, indent=1)
                 file.flush()
                 os.fsync(file.fileno())
-            aside.replace(path)
+            temporary.replace(path)
         except OSError as error:
             raise StoreError(f"{path} cannot be written: {error.strerror}") from error
 
     @classmethod
     def load(cls, path: Path) -> BisectState | None:
-        """None where there is none. StoreError when it cannot be read."""
+        """Read a state; None if there is no file. Raises StoreError if it cannot be read."""
         try:
             document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
             steps: Sequence[dict[str, Any]] = document.pop("steps")
@@ -73,5 +79,5 @@ class BisectState:
             return None
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise StoreError(
-                f"{path} cannot be read: {error}", "begin anew, without --resume"
+                f"{path} cannot be read: {error}", "start again without --resume"
             ) from error

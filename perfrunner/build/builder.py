@@ -1,6 +1,7 @@
-"""From a variant to an artifact: found in the cache (see cache.py), or built, bundled, listed and renamed into it.
+"""Build the artifact of a variant, or find it in the build cache (see cache.py).
 
-An artifact appears there complete or not at all, and only after what linking it again takes was kept (see links.py).
+A build is compiled, bundled with its libraries, listed in a manifest and renamed into the cache. An artifact appears
+there complete or not at all, and only after everything that linking it again needs is stored (see links.py).
 """
 
 from __future__ import annotations
@@ -13,8 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perfrunner.build.artifact import Artifact
-from perfrunner.build.bundle import bundle_libraries
+from perfrunner.build.artifact import Artifact, bundle_libraries, write_manifest
 from perfrunner.build.cache import move_into_place, own_cache, space_hint, usable
 from perfrunner.build.identity import (
     allocator_hash,
@@ -33,7 +33,6 @@ from perfrunner.build.inputs import (
     libraries,
 )
 from perfrunner.build.links import has_links, keep_links
-from perfrunner.build.manifest import write_manifest
 from perfrunner.build.output import Progress, silent
 from perfrunner.build.provenance import PROVENANCE, describe, origin_of, read_provenance
 from perfrunner.build.request import BuildRequest
@@ -56,17 +55,18 @@ def build_variant(
     progress: Progress | None = None,
     programs: Sequence[str] = (),
 ) -> Artifact:
-    """Build (or find in the cache) the artifact of a variant. `progress` gets a line at a time. BuildError.
+    """Build the artifact of a variant, or find it in the cache. Raises BuildError.
 
-    `programs`: an artifact that has no others; empty: all. It is a build of its own, which costs less.
+    `progress` receives the output of the build line by line. `programs`: build an artifact with these programs only
+    (default: all). Such an artifact is a separate, cheaper build.
     """
     source_dir = source_dir.resolve()
     return build(request_of(variant, source_dir, programs), source_dir, cache_dir, progress)
 
 
 def request_of(variant: Variant, source_dir: Path, programs: Sequence[str] = ()) -> BuildRequest:
-    """What building the variant from this source asks for. BuildError when there is no engine source."""
-    # Imported late: a build host runs this module, and has no pydantic.
+    """Return the request to build the variant from this source. Raises BuildError when there is no engine source."""
+    # Imported late: a build host runs this module and has no pydantic.
     from perfrunner.spec.allocator import SYSTEM
     from perfrunner.spec.switches import cmake_setting
 
@@ -85,7 +85,7 @@ def request_of(variant: Variant, source_dir: Path, programs: Sequence[str] = ())
 def build(
     request: BuildRequest, source_dir: Path, cache_dir: Path, progress: Progress | None = None
 ) -> Artifact:
-    """As build_variant, of what is asked for in plain values."""
+    """Build the artifact of a request, or find it in the cache, as build_variant does for a variant."""
     began = time.monotonic()
     tell = progress or silent
     env = build_environment()
@@ -94,11 +94,11 @@ def build(
     cache_dir = cache_dir.expanduser().absolute()
     own_cache(cache_dir)
     try:
-        identity = _found(cache_dir, recipe, tell)
+        identity = _cached(cache_dir, recipe, tell)
         cached = identity is not None
         if identity is None:
             with locked_tree(cache_dir, plan, tell) as tree:
-                identity = _found(cache_dir, recipe, tell)  # another build may have made it
+                identity = _cached(cache_dir, recipe, tell)  # another build may have made it
                 cached = identity is not None
                 if identity is None:
                     identity = _build(plan, request, recipe, tree, cache_dir, env, tell)
@@ -115,15 +115,15 @@ def build(
 def is_built(
     variant: Variant, source_dir: Path, cache_dir: Path, programs: Sequence[str] = ()
 ) -> bool:
-    """Whether the cache holds a variant's artifact. Changes nothing; BuildError without a toolchain."""
+    """Tell whether the cache holds a variant's artifact. Changes nothing. Raises BuildError without a toolchain."""
     return find(request_of(variant, source_dir.resolve(), programs), cache_dir) is not None
 
 
 def find(request: BuildRequest, cache_dir: Path, progress: Progress | None = None) -> str | None:
-    """The build id, when the cache holds the artifact. Changes nothing; BuildError without a toolchain."""
+    """Return the build id if the cache holds the artifact. Changes nothing. Raises BuildError without a toolchain."""
     plan = _plan(request, Path(), build_environment())
     recipe = _recipe(plan, request)
-    return _found(cache_dir.expanduser().absolute(), recipe, progress or silent)
+    return _cached(cache_dir.expanduser().absolute(), recipe, progress or silent)
 
 
 def _artifact(cache_dir: Path, identity: str) -> Path:
@@ -151,12 +151,12 @@ def _recipe(plan: BuildPlan, request: BuildRequest) -> str:
 
 
 def _allocator_inputs(plan: BuildPlan, request: BuildRequest) -> str:
-    """All that an allocator's own build depends on; empty for the system's."""
+    """Return a hash of everything that the allocator's build depends on; empty for the system's allocator."""
     return allocator_key(request.pin, f"{plan.toolchain.identity}, {plan.cargo}")
 
 
-def _found(cache_dir: Path, recipe: str, tell: Progress) -> str | None:
-    """The build id, when the cache has the artifact of this recipe and of the system's files as they are now."""
+def _cached(cache_dir: Path, recipe: str, tell: Progress) -> str | None:
+    """Return the build id if the cache has the artifact of this recipe and of the current system files."""
     files = known_inputs(cache_dir, recipe)
     if files is None:
         return None
@@ -168,19 +168,24 @@ def _usable(cache_dir: Path, path: Path, identity: str, tell: Progress) -> bool:
     if not usable(path, identity, tell):
         return False
     if not has_links(cache_dir, identity):
-        tell(f"what linking the cached artifact {identity} again takes is gone: building it again")
+        tell(
+            f"the objects for relinking the cached artifact {identity} are gone: building it again"
+        )
         return False
     return True
 
 
 def _programs(directory: Path, wanted: Sequence[str]) -> list[Path]:
-    """Those of the artifact; a source that does not know KV_PROGRAMS has made all. BuildError where one is missing."""
+    """Return the programs of the artifact, and remove others. Raises BuildError when one is missing.
+
+    A source that does not know KV_PROGRAMS builds all programs.
+    """
     made = sorted(directory.iterdir())
     missing = sorted(set(wanted) - {path.name for path in made})
     if missing:
         raise BuildError(
-            f"this engine has no program {', '.join(missing)}",
-            "leave out the workloads that run it (--workloads), or name a revision that has it",
+            f"this engine does not build the program {', '.join(missing)}",
+            "select other workloads with --workloads, or a revision that has the program",
         )
     for path in made:
         if wanted and path.name not in wanted:
@@ -197,7 +202,7 @@ def _build(
     env: dict[str, str],
     tell: Progress,
 ) -> str:
-    """The build id, which is known only afterwards: it names what the build read."""
+    """Build the artifact and return its build id, which depends on the files that the build has read."""
     log_path = cache_dir / "logs" / f"{recipe}.log"
     artifacts = cache_dir / "artifacts"
     log_path.parent.mkdir(parents=True, exist_ok=True)
@@ -206,13 +211,15 @@ def _build(
     tree.source.mkdir(parents=True, exist_ok=True)
     if changed := changed_since(tree.inputs):
         more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
-        tell(f"{changed[0]}{more} changed since the last build: all is compiled again")
+        tell(f"{changed[0]}{more} changed since the last build: recompiling everything")
         shutil.rmtree(tree.build)
         tree.inputs.unlink()
     try:
         mirror(plan.source_dir, tree.source)
         if source_hash(tree.source) != request.source:
-            raise BuildError(f"{plan.source_dir} changed while it was copied", hint="start again")
+            raise BuildError(
+                f"{plan.source_dir} changed while it was copied", hint="run the command again"
+            )
         with log_path.open("w", encoding="utf-8") as log:
             seconds = build_and_install(
                 tree,
@@ -244,8 +251,8 @@ def _build(
             tree=tree.build,
             libraries=bundled,
             linked=libraries(sums, env),
-            seconds=seconds,
         )
+        document["seconds"] = dict(seconds)
         (staging / PROVENANCE).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
         keep_links(
             cache_dir,

@@ -1,8 +1,8 @@
-"""The build cache's directory: ours or not, what in it can be used, how something complete appears in it.
+"""Manage the directory of the build cache: its ownership, its usable entries and their atomic creation.
 
-It holds `sources/` (see snapshot.py), `artifacts/<build_id>/`, `links/<build_id>.json` and `objects/` (see links.py),
-`inputs/<recipe>.json` (see inputs.py), `trees/<key>/` (see tree.py), `allocators/<inputs>/` (cargo's directories)
-and `logs/<recipe>.log`. Runs under way share the lock of `in-use.lock`.
+It holds `sources/` (see snapshot.py), `artifacts/<build_id>/`, `links/<build_id>.json` and `objects/` (see
+links.py), `inputs/<recipe>.json` (see inputs.py), `trees/<key>/` (see tree.py), `allocators/<inputs>/`
+(cargo's directories) and `logs/<recipe>.log`. Active runs share the lock of `in-use.lock`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from perfrunner.build.manifest import damage
+from perfrunner.build.artifact import damage
 from perfrunner.build.output import Progress
 from perfrunner.errors import BuildError
 
@@ -28,31 +28,36 @@ _TAG_TEXT = (
 
 
 def own_cache(cache_dir: Path) -> None:
-    """Create and mark the cache. A directory with other things in it is not taken: clean would remove them."""
+    """Create and mark the cache.
+
+    A directory with other contents is refused, because `clean` would remove them.
+    """
     try:
         cache_dir.mkdir(parents=True, exist_ok=True)
         if (cache_dir / CACHE_TAG).exists():
             return
         if any(cache_dir.iterdir()) and not (cache_dir / CACHE_TAG).exists():
             raise BuildError(
-                f"{cache_dir} holds other things (it has no {CACHE_TAG})",
-                hint="give the build cache a directory of its own with --cache",
+                f"{cache_dir} is not empty and is not a build cache (it has no {CACHE_TAG})",
+                hint="name an empty directory for the build cache with --cache",
             )
         with tempfile.TemporaryDirectory(dir=cache_dir.parent) as aside:
             tag = Path(aside) / CACHE_TAG
             tag.write_text(_TAG_TEXT, encoding="ascii")
-            tag.replace(cache_dir / CACHE_TAG)  # complete at once, whoever else starts now
+            tag.replace(
+                cache_dir / CACHE_TAG
+            )  # atomic, so that another process that starts now never sees half of it
     except OSError as error:
         raise BuildError(
-            f"the build cache {cache_dir} cannot be used: {error.strerror}", space_hint(error)
+            f"cannot use the build cache {cache_dir}: {error.strerror}", space_hint(error)
         ) from error
 
 
 @contextlib.contextmanager
 def in_use(cache_dir: Path) -> Iterator[None]:
-    """While a run goes on: each block is linked anew from the cache. Any number of runs share it; no `clean` begins.
+    """Hold off `clean` during a run, because each block is linked again from the cache. Runs share the lock.
 
-    A cache that cannot be written to cannot be cleaned by this user either, and needs no lock.
+    A cache that this user cannot write to cannot be cleaned by this user either, and needs no lock.
     """
     own_cache(cache_dir)
     try:
@@ -79,7 +84,7 @@ def _shared_lock(cache_dir: Path) -> int:
 
 
 def usable(path: Path, build_id: str, tell: Progress) -> bool:
-    """Whether the artifact is there and whole; `tell` hears of one that is damaged."""
+    """Tell whether the artifact exists and is undamaged; a damaged one is reported to `tell`."""
     if not path.exists():
         return False
     wrong = damage(path, build_id)
@@ -89,7 +94,10 @@ def usable(path: Path, build_id: str, tell: Progress) -> bool:
 
 
 def move_into_place(staging: Path, path: Path, build_id: str) -> None:
-    """Of rivals that made the same artifact the first one stays; a damaged one does not."""
+    """Rename a finished artifact to its path. If another process made the same one first, that one stays.
+
+    A damaged artifact is replaced.
+    """
     if path.exists() and damage(path, build_id) is not None:
         shutil.rmtree(path)
     try:
@@ -100,7 +108,7 @@ def move_into_place(staging: Path, path: Path, build_id: str) -> None:
 
 
 def space_hint(error: OSError) -> str | None:
-    """What to do about a full disk; None for another error."""
+    """Return a hint for a full disk; None for another error."""
     return (
         "free some disk space; `perfrunner clean` removes old builds" if error.errno == 28 else None
     )

@@ -1,10 +1,11 @@
-"""The build id: a hash of everything that decides what an artifact's programs are.
+"""Compute the build id: a hash of everything that determines an artifact's programs.
 
-The *recipe*: the engine's source (all files but tests, fuzz targets and documentation, which no program of an
-artifact contains), the build switches, the allocator with its pin, the build type, which of the programs are built
-where that is not all, the compilers (Rust's too, where an allocator is built with cargo) and the linker. The build id
-is the recipe and the content of every file of the system that the build reads (see inputs.py): headers, static and
-shared libraries. Out: run-time settings, the clock, the caller's environment, and where source, cache and tools lie.
+The *recipe* covers the engine's source (all files except tests, fuzz targets and documentation, which no
+program contains), the build switches, the allocator with its pin, the build type, the selection of programs
+if it is not all, the compilers (Rust's as well if cargo builds an allocator) and the linker. The build id
+covers the recipe and the content of every system file that the build reads (see inputs.py): headers, static
+and shared libraries. It does not cover run-time settings, the time, the caller's environment, or the location
+of source, cache and tools.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from pathlib import Path
 from perfrunner.errors import BuildError
 
 ID_LENGTH = 12
-_SCHEMA = 3  # of this function: raise it when artifacts get another layout
+_SCHEMA = 3  # raise it when the contents of artifacts change
 
-# The last one is where results go when perfrunner is run from within the engine's source.
+# perfrunner-results is created there when perfrunner runs from within the engine's source.
 _OTHER_DIRS = re.compile(
     r"tests|fuzz|build|build-.*|cmake-build-.*|target|__pycache__|perfrunner-results|\..*"
 )
@@ -36,7 +37,7 @@ PINS = ("Cargo.toml", "Cargo.lock")  # of each allocator, in its folder
 
 @dataclass(frozen=True)
 class AllocatorPin:
-    """What Cargo.lock holds fast; None for the system's allocator."""
+    """The version of an allocator that Cargo.lock pins; None for the system's allocator."""
 
     crate: str
     version: str
@@ -44,7 +45,10 @@ class AllocatorPin:
 
 
 def source_files(source_dir: Path) -> Iterator[Path]:
-    """Every file that an artifact depends on, in a fixed order; the allocators' pins aside. Links are followed."""
+    """Yield every file that an artifact depends on, except the allocators' pins, in a fixed order.
+
+    Links are followed.
+    """
     for directory, names, files in os.walk(source_dir, followlinks=True):
         here = Path(directory)
         names[:] = sorted(
@@ -60,27 +64,27 @@ def source_files(source_dir: Path) -> Iterator[Path]:
 
 
 def _leads_back(directory: Path) -> bool:
-    """Whether it is a link to a directory that it lies in: to follow it has no end."""
+    """Tell whether a link leads to a directory that contains it; following it would never end."""
     return directory.is_symlink() and directory.parent.resolve().is_relative_to(directory.resolve())
 
 
 def is_source(name: str) -> bool:
-    """Whether a file of this name (relative to the engine's source) is among those that a build reads."""
+    """Tell whether a build reads a file of this name (relative to the engine's source)."""
     *directories, file = name.split("/")
     return not _OTHER_FILES.fullmatch(file) and not any(map(_OTHER_DIRS.fullmatch, directories))
 
 
 def source_hash(source_dir: Path) -> str:
-    """sha256 over names and contents."""
+    """Return the sha256 over the names and contents of the source files. Raises BuildError."""
     if not (source_dir / "CMakeLists.txt").is_file():
         raise BuildError(f"{source_dir} holds no engine source (no CMakeLists.txt)")
     return _hash_files(source_dir, source_files(source_dir))
 
 
 def tree_files(source_dir: Path, without: Sequence[str] = ()) -> Iterator[Path]:
-    """Every file that a build can read: the source's, and every allocator's pin.
+    """Yield every file that a build can read: the source's files and every allocator's pin.
 
-    Less those that are named in `without`, relative to the source; a name that ends in `/` is a directory.
+    Files in `without`, relative to the source, are left out; a name that ends in `/` is a directory.
     """
     directories = tuple(name for name in without if name.endswith("/"))
     for path in (*source_files(source_dir), *_pin_files(source_dir)):
@@ -95,15 +99,17 @@ def _pin_files(source_dir: Path) -> Iterator[Path]:
 
 
 def content_hash(source_dir: Path, without: Sequence[str] = ()) -> str:
-    """sha256 over names and contents of all that a build can read: what two equal sources have in common."""
+    """Return the sha256 over names and contents of all files that a build can read; equal for equal sources."""
     if not (source_dir / "CMakeLists.txt").is_file():
         raise BuildError(f"{source_dir} holds no engine source (no CMakeLists.txt)")
     return _hash_files(source_dir, tree_files(source_dir, without))
 
 
 def allocator_hash(source_dir: Path, allocator: str) -> str:
-    """sha256 over the allocator's own folder (Cargo.toml, Cargo.lock) and how allocators are built; empty for one
-    without a folder."""
+    """Return the sha256 of the allocator's folder and the way allocators are built; empty without a folder.
+
+    The folder's files are Cargo.toml and Cargo.lock.
+    """
     folder = source_dir / ALLOCATORS / allocator
     if not folder.is_dir():
         return ""
@@ -112,7 +118,7 @@ def allocator_hash(source_dir: Path, allocator: str) -> str:
 
 
 def allocator_pin(source_dir: Path, allocator: str) -> AllocatorPin | None:
-    """Read from Cargo.lock: the package that jemalloc's source is in."""
+    """Read from Cargo.lock the package that contains jemalloc's source."""
     lock = source_dir / ALLOCATORS / allocator / "Cargo.lock"
     if not lock.is_file():
         return None
@@ -133,18 +139,18 @@ def recipe_id(
     build_type: str,
     programs: Sequence[str] = (),
 ) -> str:
-    """The first 12 hex digits of the hash of all of it. `programs`: those of an artifact that has not all of them."""
+    """Return the first 12 hex digits of the hash. `programs` are those of an artifact that has only some."""
     parts = [_SCHEMA, source, sorted(options.items()), allocator, pin, compiler, build_type]
     return _digest([*parts, *([sorted(programs)] if programs else [])])
 
 
 def build_id(recipe: str, inputs: Mapping[str, str]) -> str:
-    """Of a recipe and the sums of what it reads of the system (inputs.input_sums)."""
+    """Return the id of a recipe and the digests of the system files that it reads (inputs.input_sums)."""
     return _digest([_SCHEMA, recipe, sorted(inputs.items())])
 
 
 def allocator_key(pin: str, toolchain: str) -> str:
-    """What an allocator's own build depends on; empty for one that has no pin."""
+    """Return the key of an allocator's own build; empty for an allocator without a pin."""
     return _digest([_SCHEMA, pin, toolchain]) if pin else ""
 
 
@@ -158,8 +164,8 @@ def _hash_files(root: Path, files: Iterator[Path]) -> str:
         try:
             data = path.read_bytes()
         except OSError as error:
-            raise BuildError(f"{path} cannot be read: {error.strerror}") from error
+            raise BuildError(f"cannot read {path}: {error.strerror}") from error
         name = path.relative_to(root).as_posix()
-        digest.update(f"{name}\0{len(data)}\0".encode())
+        digest.update(os.fsencode(f"{name}\0{len(data)}\0"))  # a name need not be UTF-8
         digest.update(data)
     return digest.hexdigest()

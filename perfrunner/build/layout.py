@@ -1,13 +1,14 @@
-"""The same build in another order: its programs linked again with their functions shuffled.
+"""Link the programs of a build again with their functions in a random order.
 
-Where functions lie decides which of them share cache lines, pages and branch-predictor entries. That is worth a per
-cent and has nothing to do with the change under test, but stays the same for as long as the program does. A link with
-another seed draws it anew: an interval over blocks that each have their own covers this luck.
+The position of functions decides which of them share cache lines, pages and branch-predictor entries. The
+effect is about one per cent, has nothing to do with the change under test, and stays constant for a given
+program. Linking with another seed draws a new layout, and an interval over blocks that each have their own
+layout includes this effect.
 
     artifact = relink(build_variant(...), seed=block + 1)
 
-Only sections of code move (.text*: a section for each function of the engine, whole objects of the libraries that are
-linked statically). Cold code stays where it was, apart from the rest, as in every link of the engine.
+Only sections of code move (.text*: a section for each function of the engine, whole objects of statically
+linked libraries). Cold code stays separate, as in every link of the engine.
 """
 
 from __future__ import annotations
@@ -23,23 +24,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from perfrunner.build.artifact import Artifact
+from perfrunner.build.artifact import MANIFEST, Artifact, sums_of, write_manifest
 from perfrunner.build.cache import move_into_place, space_hint, usable
 from perfrunner.build.identity import ID_LENGTH
 from perfrunner.build.links import kept_link
-from perfrunner.build.manifest import MANIFEST, sums_of, write_manifest
 from perfrunner.build.output import Progress, run_logged, silent
 from perfrunner.build.provenance import PROVENANCE, read_provenance
 from perfrunner.build.toolchain import build_environment, linker_version
 from perfrunner.errors import BuildError
 
 ENGINE_PROGRAM = "kv_engine"
-SEEDS = range(1, 2**32 - 1)  # to lld 0 is a seed of its own choice and -1 the reverse order
-_SCHEMA = 2  # of this module's links: raise it when the same seed gives another program
+SEEDS = range(1, 2**32 - 1)  # for lld, 0 means a random seed and -1 the reverse order
+_SCHEMA = 2  # raise it when the same seed gives another program
 _RPATH = "-Wl,-rpath,"
-# Globs of lld: all but .text.unlikely. Of two functions at one address lld keeps the unwind information of one, and
-# jemalloc has cold functions without any code. A cold part that came behind one of them could clean up after no
-# exception any more: the program aborted.
+# Globs of lld: all sections except .text.unlikely. lld keeps the unwind information of only one of two functions at the
+# same address, and jemalloc has cold functions without code. A cold part placed behind one of them lost its unwind
+# information, and the program aborted at an exception.
 _SHUFFLED = (".text", ".text.[^u]*")
 
 
@@ -49,10 +49,10 @@ def relink(
     programs: Sequence[str] = (ENGINE_PROGRAM,),
     progress: Progress | None = None,
 ) -> Artifact:
-    """The artifact with `programs` linked in the order of `seed` (1 to 2**32 - 2); all else is its own.
+    """Return the artifact with `programs` linked in the order of `seed` (1 to 2**32 - 2). Raises BuildError.
 
-    `artifact` is build_variant's, from whatever time. The same seed gives the same bytes. Cached beside it, under a
-    build id of its own; about a third of a second for each program otherwise. BuildError.
+    The same seed gives the same bytes. The result is cached next to `artifact`, under a separate build id;
+    otherwise it takes about a third of a second per program.
     """
     if seed not in SEEDS:
         raise ValueError(f"seed {seed}: expected {SEEDS.start} to {SEEDS.stop - 1}")
@@ -75,7 +75,7 @@ def relink(
 
 
 def relinked_id(build_id: str, seed: int, programs: Sequence[str] = (ENGINE_PROGRAM,)) -> str:
-    """The build id of a relinked artifact."""
+    """Return the build id of a relinked artifact."""
     text = json.dumps(["relink", _SCHEMA, build_id, seed, sorted(set(programs))])
     return hashlib.sha256(text.encode()).hexdigest()[:ID_LENGTH]
 
@@ -89,7 +89,7 @@ def _make(
     if base.provenance.get("linker") != linker:
         raise BuildError(
             f"build {base.build_id} was linked by {base.provenance.get('linker')}, here is {linker}",
-            hint="build it again with this linker: its build id is another",
+            hint="build it again with this linker, which gives it another build id",
         )
     log_path = cache_dir / "logs" / f"{identity}.log"
     log_path.parent.mkdir(parents=True, exist_ok=True)
@@ -116,7 +116,7 @@ def _make(
 
 
 def shuffled(command: Sequence[str], seed: int, output: Path) -> list[str]:
-    """The link command with another output, the installed program's search path, and the order of `seed`."""
+    """Return the link command with another output, the installed program's search path and the order of `seed`."""
     argv = [word for word in command if not word.startswith(_RPATH)]
     argv[argv.index("-o") + 1] = str(output)
     return [
@@ -128,9 +128,9 @@ def shuffled(command: Sequence[str], seed: int, output: Path) -> list[str]:
 
 
 def share_files(base: Path, staging: Path, without: Sequence[str]) -> None:
-    """All of the base's files but these, its manifest and its provenance.
+    """Copy the base's files, except those in `without`, its manifest and its provenance.
 
-    As hard links where the file system allows it: nobody writes into an artifact.
+    Hard links are used if the file system allows them, because nobody writes into an artifact.
     """
     own = {MANIFEST, PROVENANCE, *without}
     for source in base.rglob("*"):
@@ -149,7 +149,7 @@ def share_files(base: Path, staging: Path, without: Sequence[str]) -> None:
 def _describe(
     base: Artifact, seed: int, programs: list[str], identity: str, seconds: dict[str, float]
 ) -> dict[str, Any]:
-    """The base's provenance, and what became of it."""
+    """Return the base's provenance with the facts of relinking."""
     return {
         **base.provenance,
         "build_id": identity,

@@ -1,9 +1,9 @@
-"""What it takes to link an artifact's programs once more, when its build tree has long been another build's.
+"""Store what relinking needs, so that programs can be linked again after their build tree serves another build.
 
-Kept beside the artifact at build time: `links/<build_id>.json` has every program's link command as ninja ran it, and
-`objects/<sha256>.a|.o` the objects and archives that the build made, each content once, so that variants share what
-they have in common. What the system brings (librocksdb.a, shared libraries) is not kept, only its sha256: a link
-against another one would not be the same program in another order.
+At build time `links/<build_id>.json` gets every program's link command as ninja ran it, and
+`objects/<sha256>.a|.o` the objects and archives that the build made, each content once, so that variants
+share common parts. Of system files (librocksdb.a, shared libraries) only the sha256 is stored: a link with
+another version would not be the same program in another order.
 """
 
 from __future__ import annotations
@@ -24,12 +24,18 @@ from perfrunner.errors import BuildError
 
 _SCHEMA = 1
 _REBUILD = "run `perfrunner clean --builds`, then build again"
-_BEGIN, _END = [":", "&&"], ["&&", ":"]  # CMake's frame for a step without pre- and post-build
+_BEGIN, _END = (
+    [":", "&&"],
+    ["&&", ":"],
+)  # how CMake frames a step without pre-build and post-build commands
 
 
 @dataclass(frozen=True)
 class ProgramLink:
-    """One program's link. `argv` as ninja ran it; `kept` and `outside`: the sha256 of each file that it names."""
+    """The link of one program: `argv` as ninja ran it, and the sha256 of each file that it names.
+
+    `kept` are files stored in the cache, `outside` are files of the system.
+    """
 
     argv: tuple[str, ...]
     kept: Mapping[str, str]
@@ -45,27 +51,27 @@ def keep_links(
     ninja: str,
     env: Mapping[str, str],
 ) -> None:
-    """While the tree's lock is held and after its build: store what relinking these programs takes."""
+    """Store what relinking these programs needs. Call it after the build, while the tree's lock is held."""
     sums: dict[Path, str] = {}
     wanted = set(programs)
-    found = {
+    links = {
         name: _describe(argv, tree, cache_dir, sums)
         for name, argv in link_commands(tree, ninja, env).items()
         if name in wanted
     }
-    document = {"schema": _SCHEMA, "programs": {name: asdict(found[name]) for name in found}}
+    document = {"schema": _SCHEMA, "programs": {name: asdict(link) for name, link in links.items()}}
     path = _path(cache_dir, build_id)
     path.parent.mkdir(parents=True, exist_ok=True)
     _write_whole(path, (json.dumps(document, indent=1) + "\n").encode())
 
 
 def link_commands(tree: Path, ninja: str, env: Mapping[str, str]) -> dict[str, list[str]]:
-    """Of every program that the tree links, by name: the command, relative to the tree."""
+    """Return the link command, relative to the tree, of every program that the tree links, by name."""
     return parse_commands(build_commands(tree, ninja, env))
 
 
 def build_commands(tree: Path, ninja: str, env: Mapping[str, str]) -> str:
-    """Of all that the tree builds as it is configured, a line each. BuildError."""
+    """Return the commands of everything that the configured tree builds, one per line. Raises BuildError."""
     done = subprocess.run(
         [ninja, "-C", str(tree), "-t", "commands"],
         env=dict(env),
@@ -80,7 +86,7 @@ def build_commands(tree: Path, ninja: str, env: Mapping[str, str]) -> str:
 
 
 def parse_commands(text: str) -> dict[str, list[str]]:
-    """The link steps among `ninja -t commands`."""
+    """Return the link steps in the output of `ninja -t commands`."""
     commands: dict[str, list[str]] = {}
     for line in text.splitlines():
         if not line.startswith(": && "):
@@ -94,7 +100,7 @@ def parse_commands(text: str) -> dict[str, list[str]]:
 
 
 def has_links(cache_dir: Path, build_id: str) -> bool:
-    """Whether the artifact's links were kept, and their objects are still there."""
+    """Tell whether the artifact's links are stored and their objects still exist."""
     try:
         programs = _read(cache_dir, build_id)
     except BuildError:
@@ -107,7 +113,7 @@ def has_links(cache_dir: Path, build_id: str) -> bool:
 
 
 def objects_of(cache_dir: Path, build_id: str) -> set[Path]:
-    """The objects that an artifact's links need; empty where they cannot be read."""
+    """Return the objects that an artifact's links need; empty if the links cannot be read."""
     with contextlib.suppress(BuildError):
         return {
             _object(cache_dir, word, sha256)
@@ -118,7 +124,10 @@ def objects_of(cache_dir: Path, build_id: str) -> set[Path]:
 
 
 def kept_link(cache_dir: Path, build_id: str, program: str) -> list[str]:
-    """The program's link command with every file as an absolute path, each checked. BuildError when one changed."""
+    """Return the program's link command with absolute paths.
+
+    Every file is checked. Raises BuildError if one has changed.
+    """
     programs = _read(cache_dir, build_id)
     if program not in programs:
         raise BuildError(
@@ -129,15 +138,15 @@ def kept_link(cache_dir: Path, build_id: str, program: str) -> list[str]:
     place = {word: _object(cache_dir, word, sha256) for word, sha256 in link.kept.items()}
     for word, sha256 in link.kept.items():
         if not place[word].is_file() or sha256_of(place[word]) != sha256:
-            raise BuildError(f"{place[word]}, kept for linking {program}, is damaged", _REBUILD)
+            raise BuildError(f"{place[word]}, stored for linking {program}, is damaged", _REBUILD)
     for word, sha256 in link.outside.items():
         if not Path(word).is_file() or sha256_of(Path(word)) != sha256:
-            raise BuildError(f"{word} is not what build {build_id} was linked with", _REBUILD)
+            raise BuildError(f"{word} has changed since build {build_id} was linked", _REBUILD)
     return [str(place.get(word, word)) for word in link.argv]
 
 
 def sha256_of(path: Path) -> str:
-    """Of a file's content."""
+    """Return the sha256 of a file's content."""
     with path.open("rb") as file:
         digest = hashlib.sha256()
         while block := file.read(1 << 20):
@@ -150,7 +159,7 @@ def _describe(argv: list[str], tree: Path, cache_dir: Path, sums: dict[Path, str
     outside: dict[str, str] = {}
     output = argv[argv.index("-o") + 1]
     for word in argv[1:]:
-        path = tree / word  # an absolute one stays what it is
+        path = tree / word  # an absolute path stays unchanged
         if word.startswith("-") or word == output or not path.is_file():
             continue
         if path not in sums:
@@ -165,7 +174,7 @@ def _describe(argv: list[str], tree: Path, cache_dir: Path, sums: dict[Path, str
 
 
 def _keep(source: Path, target: Path) -> None:
-    """A copy: the build tree's next build writes over its own files."""
+    """Copy a file. A link would not do, because the tree's next build overwrites its files."""
     if target.is_file() and target.stat().st_size == source.stat().st_size:
         return
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -210,5 +219,5 @@ def _read(cache_dir: Path, build_id: str) -> dict[str, ProgramLink]:
         }
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BuildError(
-            f"how build {build_id} was linked was not kept ({error})", _REBUILD
+            f"the link commands of build {build_id} are not stored ({error})", _REBUILD
         ) from error

@@ -1,4 +1,4 @@
-"""A build command's output: all of it to the log, a line at a time to whoever watches, the errors to the message."""
+"""Handle a build command's output: everything to the log, each line to a listener, errors to the exception."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _PACKAGES = {
 
 
 def silent(line: str) -> None:
-    """The Progress of whoever watches nothing."""
+    """Ignore a line of progress."""
     del line
 
 
@@ -49,9 +49,10 @@ def run_logged(
     progress: Progress,
     inherited: Sequence[int] = (),
 ) -> None:
-    """Run to the end; BuildError with the telling lines when it fails. An exception ends the whole process group.
+    """Run a command to its end. Raises BuildError with the error lines if it fails.
 
-    `inherited`: descriptors that it and all that it starts keep open.
+    An exception ends the whole process group. `inherited`: descriptors that the command and its children keep
+    open.
     """
     log.write(f"$ {' '.join(argv)}\n")
     log.flush()
@@ -69,7 +70,7 @@ def run_logged(
             pass_fds=tuple(inherited),
         )
     except OSError as error:
-        raise BuildError(f"{argv[0]} cannot be run: {error.strerror}") from error
+        raise BuildError(f"cannot run {argv[0]}: {error.strerror}") from error
     assert child.stdout is not None
     try:
         for line in child.stdout:
@@ -89,7 +90,7 @@ def run_logged(
 
 
 def failed(what: str, status: int, lines: Sequence[str], log: Path) -> BuildError:
-    """The error of a command: its telling lines, the log, and the package to install where that is plain."""
+    """Return the error of a command: its error lines, its log, and the package to install if known."""
     how = f"status {status}" if status >= 0 else f"signal {-status}"
     text = "\n".join(f"  {line}" for line in excerpt(lines))
     hint = missing_package(lines)
@@ -97,23 +98,23 @@ def failed(what: str, status: int, lines: Sequence[str], log: Path) -> BuildErro
 
 
 def excerpt(lines: Sequence[str]) -> list[str]:
-    """The first errors with what follows them; the last lines when none looks like an error."""
-    kept: list[str] = []
+    """Return the first errors with the lines that follow them, or the last lines if none looks like an error."""
+    shown: list[str] = []
     following = 0
     for line in lines:
         if _TELLING.search(line) and not _NOISE.search(line):
             following = 3
         if following > 0 and line.strip():
             if not _NOISE.search(line):
-                kept.append(line.strip()[:300])
+                shown.append(line.strip()[:300])
             following -= 1
-        if len(kept) >= EXCERPT_LINES:
+        if len(shown) >= EXCERPT_LINES:
             break
-    return kept or [line.strip()[:300] for line in lines if line.strip()][-EXCERPT_LINES:]
+    return shown or [line.strip()[:300] for line in lines if line.strip()][-EXCERPT_LINES:]
 
 
 def missing_package(lines: Sequence[str]) -> str | None:
-    """`apt-get install ...` for what CMake did not find."""
+    """Return `apt-get install ...` for packages that CMake did not find."""
     text = "\n".join(lines)
     asked = re.findall(
         r'(?:provided by|Could NOT find|package configuration file provided by) "?(\w+)'

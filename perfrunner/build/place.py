@@ -1,7 +1,7 @@
-"""Where builds are made: on this machine, or on a host that the cluster file names.
+"""Make builds on this machine, or on the host that the cluster file names.
 
 with open_builder(cluster, cache_dir, run_id) as builder:
-    artifact = builder.build(variant, source_dir, progress=print)       # in the cache here, either way
+    artifact = builder.build(variant, source_dir, progress=print)       # stored in the local cache
     other = builder.relink(artifact, seed=1, programs=("kv_engine",))
 """
 
@@ -21,16 +21,17 @@ from perfrunner.build.layout import relink
 from perfrunner.build.output import Progress
 
 if TYPE_CHECKING:
-    from perfrunner.cluster import Facts, Host
+    from perfrunner.hosts import Facts, Host
     from perfrunner.spec.cluster import ClusterSpec
     from perfrunner.spec.variant import Variant
 
 
 @dataclass(frozen=True)
 class Platform:
-    """What programs are built for. `where`: "here" or "on HOST"; `libc` such as "glibc 2.36", empty for another.
+    """The platform that programs are built for.
 
-    `bits` of a program's addresses: a kernel of 64 may have a system of 32.
+    `where` is "here" or "on HOST". `libc` is such as "glibc 2.36", empty for others. `bits` is the size of a
+    program's addresses: a 64-bit kernel may have a 32-bit system.
     """
 
     system: str
@@ -41,7 +42,7 @@ class Platform:
 
 
 def platform_here() -> Platform:
-    """Of this machine."""
+    """Return the platform of this machine."""
     name, version = platform.libc_ver()
     libc = f"{name} {version}" if name == "glibc" else ""
     bits = 8 * struct.calcsize("P")
@@ -49,7 +50,7 @@ def platform_here() -> Platform:
 
 
 def platform_of(name: str, facts: Facts) -> Platform:
-    """Of a host, from what it says of itself."""
+    """Return the platform of a host from its facts."""
     machine, libc, bits = (facts.get(key) for key in ("machine", "glibc", "bits"))
     return Platform(
         "Linux",
@@ -61,7 +62,7 @@ def platform_of(name: str, facts: Facts) -> Platform:
 
 
 class Builder(Protocol):
-    """Methods raise BuildError, and HostError where a host has to do with it."""
+    """A place to build. Methods raise BuildError, and HostError if a host is involved."""
 
     @property
     def platform(self) -> Platform: ...
@@ -73,7 +74,7 @@ class Builder(Protocol):
         progress: Progress | None = None,
         programs: Sequence[str] = (),
     ) -> Artifact:
-        """As perfrunner.build.build_variant."""
+        """Build a variant as perfrunner.build.build_variant does."""
         ...
 
     def relink(
@@ -83,22 +84,26 @@ class Builder(Protocol):
         programs: Sequence[str],
         waiting: Progress | None = None,
     ) -> Artifact:
-        """As perfrunner.build.relink, for an artifact of this builder. `waiting` hears for whom or what it waits."""
+        """Relink an artifact of this builder as perfrunner.build.relink does.
+
+        `waiting` receives reasons for waiting.
+        """
         ...
 
-    def beside(self, hosts: Mapping[str, Host]) -> Builder:
-        """This builder for a run that has locked `hosts` (by their names in the cluster file) itself."""
+    def with_hosts(self, hosts: Mapping[str, Host]) -> Builder:
+        """Return this builder for a run that has itself locked `hosts` (by their names in the cluster file)."""
         ...
 
 
 @dataclass(frozen=True)
 class BuildsHere:
-    """This machine."""
+    """A builder on this machine."""
 
     cache_dir: Path
 
     @property
     def platform(self) -> Platform:
+        """The platform of this machine."""
         return platform_here()
 
     def build(
@@ -108,6 +113,7 @@ class BuildsHere:
         progress: Progress | None = None,
         programs: Sequence[str] = (),
     ) -> Artifact:
+        """Build a variant into the local cache."""
         return build_variant(variant, source_dir, self.cache_dir, progress, programs)
 
     def relink(
@@ -117,24 +123,31 @@ class BuildsHere:
         programs: Sequence[str],
         waiting: Progress | None = None,
     ) -> Artifact:
+        """Relink an artifact. It never waits."""
         del waiting
         return relink(artifact, seed, programs)
 
-    def beside(self, hosts: Mapping[str, Host]) -> BuildsHere:
+    def with_hosts(self, hosts: Mapping[str, Host]) -> BuildsHere:
+        """Return this builder, which needs no hosts."""
         del hosts
         return self
 
 
 @contextlib.contextmanager
 def open_builder(cluster: ClusterSpec, cache_dir: Path, run_id: str) -> Iterator[Builder]:
-    """The cluster's. HostError when its build host cannot be used."""
+    """Open the cluster's builder. Raises HostError if its build host cannot be used."""
     name = cluster.build_host
     if name is None:
         yield BuildsHere(cache_dir)
         return
-    # Imported late: who builds here needs none of it.
+    # Imported late: local builds do not need these modules.
     from perfrunner.build.remote import BuildHost
-    from perfrunner.cluster import open_host
+    from perfrunner.errors import HostError
+    from perfrunner.hosts import open_host
+    from perfrunner.hosts.facts import work_dir_problem
 
     with open_host(cluster.hosts[name], cluster.transport, name=name, run_id=run_id) as host:
-        yield BuildHost(host, cache_dir.expanduser().absolute(), platform_of(name, host.facts()))
+        facts = host.facts()
+        if problem := work_dir_problem(facts):
+            raise HostError(f"{name}: {problem[0]}", hint=problem[1])
+        yield BuildHost(host, cache_dir.expanduser().absolute(), platform_of(name, facts))

@@ -1,4 +1,4 @@
-"""Where an artifact comes from: enough to build it again, and to tell two apart."""
+"""Describe the origin of an artifact, so that it can be built again and distinguished from others."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def describe(
     recipe: str,
     libraries: list[str],
     linked: Mapping[str, Mapping[str, str]],
-    seconds: Mapping[str, float],
 ) -> dict[str, Any]:
-    """The content of provenance.json. `source`: its sha256 and origin_of it.
+    """Return the content of provenance.json, without the durations of the build.
 
-    `linked`: by library of the system its sha256 and its package.
+    `source` has its sha256 and the result of origin_of. `linked` has the sha256 and package of each system
+    library.
     """
     pin = allocator_pin(plan.source_dir, plan.allocator)
     return {
@@ -59,19 +59,18 @@ def describe(
         "linked": {name: dict(facts) for name, facts in linked.items()},
         "built_at": dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
         "built_on": f"{platform.node()} {platform.platform()}",
-        "seconds": dict(seconds),
     }
 
 
 def origin_of(source_dir: Path, env: Mapping[str, str]) -> dict[str, Any]:
-    """Where a source is from: its directory, and git's revision there."""
+    """Return the origin of a source: its directory and git's revision there."""
     return {"directory": str(source_dir), **git_state(source_dir, env)}
 
 
 def git_state(directory: Path, env: Mapping[str, str]) -> dict[str, Any]:
-    """Revision, and whether the source differs from it; empty without git, and where no repository has the source.
+    """Return the revision, and whether the source differs from it; empty without git or repository.
 
-    One in which it only lies does not: a build cache may be anywhere.
+    A repository that does not track the source does not count, because a build cache may lie anywhere.
     """
     nothing = {"git_revision": None, "git_dirty": None}
     try:
@@ -85,7 +84,7 @@ def git_state(directory: Path, env: Mapping[str, str]) -> dict[str, Any]:
 
 
 def compiler_flags(tree: Path) -> list[str]:
-    """As ninja was told: the union over the engine's own C++ files."""
+    """Return the compiler flags that ninja was given: the union over the engine's C++ files."""
     try:
         commands = json.loads((tree / "compile_commands.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -99,7 +98,7 @@ def compiler_flags(tree: Path) -> list[str]:
 
 
 def read_provenance(artifact: Path) -> dict[str, Any]:
-    """Of a verified artifact."""
+    """Read the provenance of a verified artifact."""
     document: dict[str, Any] = json.loads((artifact / PROVENANCE).read_text(encoding="utf-8"))
     return document
 

@@ -1,7 +1,8 @@
-"""Builds on another host: the source goes there once for each content, it is built there, the artifact comes here.
+"""Build on another host: send the source once per content, build there, and fetch the artifact.
 
-The builder is the local one (shipped.py, worker.py): the host's own tools, environment and system files decide what is
-built and what its build id is. Its cache there, `build/` in the host's work directory, has the shape of the one here.
+The builder is the local one (asking.py, worker.py): the host's tools, environment and system files determine
+what is built and its build id. The host's cache, `build/` in its work directory, has the same layout as the
+local one.
 
 A build ends with its channel: Ctrl-C, a killed perfrunner and a broken link all end the compilers.
 """
@@ -17,33 +18,35 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perfrunner.build.artifact import Artifact
+from perfrunner.build.artifact import MANIFEST, Artifact, damage
 from perfrunner.build.asking import QUESTION_TIMEOUT_S, ask
 from perfrunner.build.builder import request_of
 from perfrunner.build.cache import move_into_place, own_cache, space_hint, usable
 from perfrunner.build.layout import share_files
-from perfrunner.build.manifest import MANIFEST, damage
 from perfrunner.build.output import Progress, silent
 from perfrunner.build.place import Platform
 from perfrunner.build.provenance import PROVENANCE, origin_of, read_provenance
 from perfrunner.build.retention import note_use
 from perfrunner.build.snapshot import snapshot_path, take_snapshot
 from perfrunner.build.toolchain import build_environment
-from perfrunner.cluster import Host, HostInUse
 from perfrunner.errors import BuildError, HostError
+from perfrunner.hosts import Host, HostInUse
 
 if TYPE_CHECKING:
     from perfrunner.spec.variant import Variant
 
 BUILD_TIMEOUT_S = 4 * 3600.0
 LOCK_PATIENCE_S = 1800.0
-AWAY_PATIENCE_S = 600.0  # a host that restarts is back by then
+AWAY_PATIENCE_S = 600.0  # enough for a host to restart
 _AGAIN_EVERY_S = 1.0
 
 
 @dataclass(frozen=True)
 class BuildHost:
-    """A Builder; `cache_dir` is here. `held`: this run has the host's lock. `machine`: the machine's is to be taken."""
+    """A Builder on a host. `cache_dir` is local.
+
+    `held`: this run already has the host's lock. `machine`: the lock must also cover the machine.
+    """
 
     host: Host
     cache_dir: Path
@@ -51,7 +54,8 @@ class BuildHost:
     held: bool = False
     machine: bool = True
 
-    def beside(self, hosts: Mapping[str, Host]) -> BuildHost:
+    def with_hosts(self, hosts: Mapping[str, Host]) -> BuildHost:
+        """Return a builder for a run that has locked `hosts`."""
         boot_ids = {host.boot_id() for host in hosts.values()}
         return replace(
             self,
@@ -66,17 +70,18 @@ class BuildHost:
         progress: Progress | None = None,
         programs: Sequence[str] = (),
     ) -> Artifact:
+        """Build on the host, or find the artifact there, and fetch it."""
         began = time.monotonic()
         tell = progress or silent
         source_dir = source_dir.resolve()
         request = request_of(variant, source_dir, programs).as_json()
         own_cache(self.cache_dir)
-        with self._disk_errors_told(), self._locked(tell):
-            found = self._ask("find", {"request": request}, tell)["build_id"]
-            identity = str(found or self._compile(request, source_dir, tell))
+        with self._disk_errors_reported(), self._locked(tell):
+            build_id = self._ask("find", {"request": request}, tell)["build_id"]
+            identity = str(build_id or self._compile(request, source_dir, tell))
             path = self._fetch(identity, tell)
             note_use(path)
-            return self._artifact(identity, path, began, cached=found is not None)
+            return self._artifact(identity, path, began, cached=build_id is not None)
 
     def relink(
         self,
@@ -85,14 +90,15 @@ class BuildHost:
         programs: Sequence[str],
         waiting: Progress | None = None,
     ) -> Artifact:
+        """Relink on the host and fetch the result, waiting for a host that restarts."""
         began = time.monotonic()
         tell = waiting or silent
         self._wait_for_host(tell)
         asked = {"build_id": artifact.build_id, "seed": seed, "programs": list(programs)}
-        with self._disk_errors_told(), self._locked(tell):
+        with self._disk_errors_reported(), self._locked(tell):
             identity = str(self._ask("relink", asked, silent)["build_id"])
             path = self._fetch(identity, silent, base=artifact.path, programs=programs)
-            # As here: one a block, and the same seed gives the same bytes again.
+            # Not stored: there is one per block, and the same seed gives the same bytes again.
             self._ask("forget", {"build_id": identity}, silent)
             return self._artifact(identity, path, began, cached=False)
 
@@ -101,7 +107,7 @@ class BuildHost:
         return Artifact(identity, path, provenance, cached, time.monotonic() - began)
 
     @contextlib.contextmanager
-    def _disk_errors_told(self) -> Iterator[None]:
+    def _disk_errors_reported(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -130,7 +136,7 @@ class BuildHost:
         tell: Progress,
         timeout: float = QUESTION_TIMEOUT_S,
     ) -> dict[str, Any]:
-        """What the builder there answers. A failed build's log is fetched: who reads of it need not log in there."""
+        """Send a request to the host's builder; fetch the log of a failed build."""
         try:
             return ask(self.host, command, {"cache": self._cache, **asked}, tell, timeout)
         except BuildError as error:
@@ -149,9 +155,9 @@ class BuildHost:
         base: Path | None = None,
         programs: Sequence[str] = (),
     ) -> Path:
-        """Into the cache here, unless it is there. Complete and as its manifest says, or not at all.
+        """Fetch an artifact into the local cache, unless it is there. It appears complete and verified, or not at all.
 
-        `base`: an artifact that it shares all but these programs with.
+        `base`: an artifact from which it differs only in these programs.
         """
         path = self.cache_dir / "artifacts" / identity
         if usable(path, identity, tell):
@@ -180,7 +186,7 @@ class BuildHost:
 
     @contextlib.contextmanager
     def _locked(self, tell: Progress) -> Iterator[None]:
-        """Compilers would disturb a measurement, and the other way round: the host is ours meanwhile."""
+        """Lock the host, because compilers would disturb a measurement and be disturbed by it."""
         if self.held:
             yield
             return
@@ -191,9 +197,9 @@ class BuildHost:
             self.host.unlock()
 
     def _wait_for_host(self, tell: Progress) -> None:
-        """Between blocks it may be away for a while, as the measured hosts may. HostError when it stays away."""
+        """Wait for a host that is away between blocks, as measured hosts may be. Raises HostError if it stays away."""
         began = time.monotonic()
-        told = False
+        reported = False
         while True:
             try:
                 self.host.boot_id()
@@ -201,14 +207,14 @@ class BuildHost:
             except HostError as error:
                 if time.monotonic() - began > AWAY_PATIENCE_S:
                     raise
-                if not told:
+                if not reported:
                     tell(f"waiting for the build host: {error.message}")
-                    told = True
+                    reported = True
             time.sleep(_AGAIN_EVERY_S)
 
     def _wait_for_lock(self, tell: Progress) -> None:
         began = time.monotonic()
-        told = False
+        reported = False
         while True:
             try:
                 self.host.lock(machine=self.machine)
@@ -217,7 +223,9 @@ class BuildHost:
                 waited = time.monotonic() - began
                 if waited > LOCK_PATIENCE_S:
                     raise
-                if waited > _AGAIN_EVERY_S and not told:  # our own last one may take a moment to go
+                if (
+                    waited > _AGAIN_EVERY_S and not reported
+                ):  # our own previous lock may take a moment to end
                     tell(f"waiting: {error.message}")
-                    told = True
-            time.sleep(0.05 if not told else _AGAIN_EVERY_S)
+                    reported = True
+            time.sleep(0.05 if not reported else _AGAIN_EVERY_S)

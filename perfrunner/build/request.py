@@ -1,6 +1,7 @@
-"""What a build is asked for: everything of a variant and of its source that decides its recipe, as plain values.
+"""Define a build request: all properties of a variant and its source that determine its recipe, as plain values.
 
-A build host gets it as JSON, so nothing here or in what the worker imports (see worker.py) may need more than Python.
+A build host receives it as JSON, so this module and all modules that the worker imports (see worker.py) need
+only Python's standard library.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class BuildRequest:
-    """`options` are CMake variables without the allocator; `source` and `pin` the sums of identity.py.
+    """A request to build an artifact.
 
-    `programs`: of the artifact's only these; empty: all. `with_cargo`: the allocator is built with cargo. `origin`:
-    where the source was copied from, for the provenance, when that is not the directory that is built.
+    `options` are CMake variables without the allocator; `source` and `pin` are digests of identity.py.
+    `programs` selects programs (empty: all). `with_cargo`: the allocator is built with cargo. `origin` says
+    where the source was copied from, for the provenance, if it is not the directory that is built.
     """
 
     options: Mapping[str, str]
@@ -28,9 +30,10 @@ class BuildRequest:
     programs: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
+        """Return the request as values for JSON."""
         return dataclasses.asdict(self)
 
     @classmethod
     def parse(cls, document: Mapping[str, Any]) -> BuildRequest:
-        """TypeError for what is no request."""
+        """Read a request. Raises TypeError for another document."""
         return cls(**{**document, "programs": tuple(document.get("programs", ()))})

@@ -1,7 +1,7 @@
-"""Which artifacts of the cache were used last, and how the others go: with their links and objects.
+"""Track when artifacts and sources of the cache were last used, and remove old ones with their links and objects.
 
-The directory of an artifact, and of a copy of a source, has the time of its last use (one that was found in the cache
-is used, too).
+The modification time of an artifact's or a source copy's directory is the time of its last use, including
+uses from the cache.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from pathlib import Path
 
 from perfrunner.build.links import objects_of
 
-# A run that was begun with a tree which has changed since needs its copy to be gone on with.
+# A run needs its copy to be resumed after the working tree has changed.
 SOURCE_STAYS_S = 30 * 86400.0
 
 
 @dataclass(frozen=True)
 class Kept:
-    """An artifact somewhere: `used_at` in seconds since 1970."""
+    """An artifact in a cache. `used_at` is in seconds since 1970."""
 
     build_id: str
     used_at: float
@@ -30,13 +30,13 @@ class Kept:
 
 
 def note_use(directory: Path) -> None:
-    """Of an artifact or a source, now. A cache that cannot be written to is no reason to stop."""
+    """Record the current time as the last use. A cache that cannot be written to is not an error."""
     with contextlib.suppress(OSError):
         os.utime(directory)
 
 
 def artifacts_in(cache_dir: Path) -> list[Kept]:
-    """All whole ones; what a build under way is making has a name with a dot."""
+    """Return all complete artifacts; one that is being built has a name that begins with a dot."""
     directory = cache_dir / "artifacts"
     if not directory.is_dir():
         return []
@@ -48,24 +48,27 @@ def artifacts_in(cache_dir: Path) -> list[Kept]:
 
 
 def beyond(artifacts: Iterable[Kept], keep: int) -> list[Kept]:
-    """All but the `keep` that were used last, the oldest first."""
+    """Return all artifacts except the `keep` that were used last, the oldest first."""
     newest_first = sorted(artifacts, key=lambda kept: kept.used_at, reverse=True)
     return newest_first[keep:][::-1]
 
 
 def unused_sources(cache_dir: Path) -> list[Path]:
-    """Copies of sources that nothing has used for SOURCE_STAYS_S, and what an export that was killed left."""
+    """Return source copies unused for SOURCE_STAYS_S, including leftovers of killed exports."""
     before = time.time() - SOURCE_STAYS_S
-    found = []
+    unused = []
     for path in (cache_dir / "sources").glob("*"):
-        with contextlib.suppress(FileNotFoundError):  # an export that ends meanwhile
+        with contextlib.suppress(FileNotFoundError):  # an export may end now
             if path.stat().st_mtime < before:
-                found.append(path)
-    return sorted(found)
+                unused.append(path)
+    return sorted(unused)
 
 
 def forget(cache_dir: Path, build_ids: Iterable[str]) -> None:
-    """Remove them, and the objects that no artifact left needs. Nobody may build meanwhile. OSError."""
+    """Remove artifacts, and the objects that no remaining artifact needs. Raises OSError.
+
+    Nobody may build at the same time.
+    """
     for build_id in build_ids:
         (cache_dir / "links" / f"{build_id}.json").unlink(missing_ok=True)
         shutil.rmtree(cache_dir / "artifacts" / build_id)
@@ -80,7 +83,7 @@ def forget(cache_dir: Path, build_ids: Iterable[str]) -> None:
 
 
 def tree_bytes(directory: Path) -> int:
-    """Of the files in it; what goes meanwhile does not count."""
+    """Return the size of the files in a directory; files that disappear during the call do not count."""
     total = 0
     for path in directory.rglob("*"):
         with contextlib.suppress(FileNotFoundError):

@@ -1,9 +1,9 @@
-"""The engine's source by its content: copied once, so that what is built cannot change under the build.
+"""Copy the engine's source once per content, so that it cannot change during a build.
 
-`sources/<content>/` in the build cache holds all that a build can read, and nothing else: what a build id leaves out
-(tests, documentation) is not there to be read. A build tree has a copy of its own that is brought up to date file by
-file: a file of the same content keeps its time stamp, so that another revision in the same tree compiles only what
-differs.
+`sources/<content>/` in the build cache holds all files that a build can read and no others: files that the
+build id leaves out (tests, documentation) are not there. A build tree has a private copy that is updated file
+by file: a file with the same content keeps its time stamp, so that another revision in the same tree compiles
+only what differs.
 """
 
 from __future__ import annotations
@@ -23,27 +23,30 @@ _NAME_LENGTH = 16
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A copy in the build cache that nobody writes to. `sha256` is over the names and contents of its files."""
+    """A read-only copy in the build cache. `sha256` is over the names and contents of its files."""
 
     path: Path
     sha256: str
 
 
 def take_snapshot(source_dir: Path, cache_dir: Path, without: Sequence[str] = ()) -> Snapshot:
-    """Copy the source (or find its copy), less what `without` names. BuildError when it changes meanwhile, or holds no
-    engine.
+    """Copy the source without the files that `without` names, or find an existing copy.
+
+    Raises BuildError if it changes during the copy or holds no engine.
     """
     sha256 = content_hash(source_dir, without)
-    found = find_snapshot(cache_dir, sha256)
-    if found is not None:
-        return found
+    existing = find_snapshot(cache_dir, sha256)
+    if existing is not None:
+        return existing
     place = snapshot_path(cache_dir, sha256)
     place.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
     try:
         mirror(source_dir, staging, without)
         if content_hash(staging) != sha256:
-            raise BuildError(f"{source_dir} changed while it was copied", hint="start again")
+            raise BuildError(
+                f"{source_dir} changed while it was copied", hint="run the command again"
+            )
         staging.chmod(0o755)
         _move_into_place(staging, place, sha256)
     finally:
@@ -52,7 +55,7 @@ def take_snapshot(source_dir: Path, cache_dir: Path, without: Sequence[str] = ()
 
 
 def find_snapshot(cache_dir: Path, sha256: str) -> Snapshot | None:
-    """The copy of this content, if the cache has it whole."""
+    """Return the copy of this content, if the cache has a complete one."""
     place = snapshot_path(cache_dir, sha256)
     if not _holds(place, sha256):
         return None
@@ -61,12 +64,12 @@ def find_snapshot(cache_dir: Path, sha256: str) -> Snapshot | None:
 
 
 def snapshot_path(cache_dir: Path, sha256: str) -> Path:
-    """Where the copy of this content lies."""
+    """Return the path of the copy of this content."""
     return cache_dir / "sources" / sha256[:_NAME_LENGTH]
 
 
 def mirror(source_dir: Path, target: Path, without: Sequence[str] = ()) -> None:
-    """Make `target` hold what builds of `source_dir` read. Files of the same content are not touched."""
+    """Make `target` hold exactly the files that builds of `source_dir` read. Unchanged files are not touched."""
     wanted: set[Path] = set()
     for path in tree_files(source_dir, without):
         name = path.relative_to(source_dir)
@@ -107,7 +110,7 @@ def _holds(place: Path, sha256: str) -> bool:
 
 
 def _move_into_place(staging: Path, place: Path, sha256: str) -> None:
-    """Of rivals that made the same copy the first one stays; a damaged one does not."""
+    """Rename a finished copy to its path. If another process made it first, that one stays; a damaged one does not."""
     if place.exists() and not _holds(place, sha256):
         shutil.rmtree(place)
     try:

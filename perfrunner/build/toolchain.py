@@ -1,4 +1,4 @@
-"""The tools of a build: which ones, which versions, and what to install when one is missing."""
+"""Find the tools of a build and their versions, and name the package to install if one is missing."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from perfrunner.errors import BuildError
 
 CARGO_AT_LEAST = (1, 71)  # the newest allocator crate's own minimum
 
-# What a build command gets of the caller's environment; nothing else can change what is built. CC and CXX choose the
-# compilers, which the build id names; a compiler cache gives what the compiler would, unless it is told another one.
+# Variables that build commands inherit from the caller; nothing else can affect a build. CC and CXX choose the
+# compilers, which the build id includes; a compiler cache returns what the compiler would, unless it is configured to
+# use another one.
 _INHERITED = re.compile(
     r"PATH|HOME|USER|LOGNAME|TMPDIR|XDG_CACHE_HOME|CC|CXX|CARGO_HOME|RUSTUP_HOME|RUSTUP_TOOLCHAIN"
     r"|(https?|no|all)_proxy|(HTTPS?|NO|ALL)_PROXY|SSL_CERT_(FILE|DIR)|CARGO_(HTTP|NET)_\w+"
     r"|CMAKE_C(XX)?_COMPILER_LAUNCHER|S?CCACHE_(?!COMPILER|PREFIX|PATH)\w+"
 )
-_PATH = "/usr/local/bin:/usr/bin:/bin"  # where the caller has none, as in `env -i`
+_PATH = "/usr/local/bin:/usr/bin:/bin"  # if the caller has none, as in `env -i`
 
 
 @dataclass(frozen=True)
 class Toolchain:
-    """Absolute paths, and the texts by which the tools name themselves."""
+    """The tools of a build: absolute paths, and the version texts that the tools print."""
 
     cmake: str
     cmake_version: str
@@ -40,12 +41,12 @@ class Toolchain:
 
     @property
     def identity(self) -> str:
-        """What of it a build id depends on: compilers and linker, not where they lie or what drives them."""
+        """The part that a build id depends on: compilers and linker, not their paths or the build tools."""
         return f"{self.compiler} and {self.c_compiler} for {self.target}, {self.linker}"
 
 
 def build_environment(inherited: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment of every build command: what of the caller's is on the list above, in one language."""
+    """Return the environment of build commands: the inherited variables listed above, in one language."""
     given = os.environ if inherited is None else inherited
     env = {name: value for name, value in given.items() if _INHERITED.fullmatch(name)}
     home = env.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir
@@ -58,12 +59,15 @@ def build_environment(inherited: Mapping[str, str] | None = None) -> dict[str, s
 
 
 def find_toolchain(env: Mapping[str, str]) -> Toolchain:
-    """BuildError, naming the package, when something is missing. $CXX (and $CC) choose another compiler."""
+    """Find the tools. Raises BuildError, which names the package, if one is missing.
+
+    $CXX and $CC choose other compilers.
+    """
     path = env.get("PATH", "")
     cxx = _compiler(env.get("CXX"), ("g++", "clang++", "c++"), "C++", "g++", path)
     cc_of = {"g++": "gcc", "clang++": "clang", "c++": "cc"}
     directory, _, name = cxx.rpartition("/")
-    partner = re.sub(r"(clang\+\+|g\+\+|c\+\+)", lambda found: cc_of[found.group(1)], name, count=1)
+    partner = re.sub(r"(clang\+\+|g\+\+|c\+\+)", lambda match: cc_of[match.group(1)], name, count=1)
     cc = _compiler(env.get("CC"), (f"{directory}/{partner}", partner, "cc"), "C", "gcc", path)
     cmake = _tool("cmake", "cmake", path)
     version = _first_line([cmake, "--version"], env)
@@ -81,22 +85,23 @@ def find_toolchain(env: Mapping[str, str]) -> Toolchain:
 
 
 def linker_version(env: Mapping[str, str]) -> str:
-    """How the linker that the engine's CMakeLists.txt asks for names itself. BuildError when it is missing."""
+    """Return the version of the linker that the engine's CMakeLists.txt uses. Raises BuildError if it is missing."""
     return _first_line([_tool("ld.lld", "lld", env.get("PATH", "")), "--version"], env)
 
 
 def require_cargo(allocator: str, env: Mapping[str, str]) -> str:
-    """How the cargo and rustc that build the allocators' crates name themselves.
+    """Return the versions of cargo and rustc, which build the allocators' crates.
 
-    They need not be of one release: Debian has a package of each. BuildError when either cannot build them.
+    They may be of different releases: Debian has a package of each. Raises BuildError if either cannot build
+    them.
     """
-    hint = "install Rust with rustup (https://rustup.rs), or run ./scripts/quickstart, which does"
+    hint = "install Rust with rustup (https://rustup.rs), or run ./scripts/quickstart, which installs it"
     cargo = shutil.which("cargo", path=env.get("PATH", ""))
     if cargo is None:
         raise BuildError(f"allocator {allocator} needs cargo, which is not installed", hint)
     line = _first_line([cargo, "--version"], env)
-    found = re.search(r"(\d+)\.(\d+)", line)
-    if found is None or tuple(int(part) for part in found.groups()) < CARGO_AT_LEAST:
+    match = re.search(r"(\d+)\.(\d+)", line)
+    if match is None or tuple(int(part) for part in match.groups()) < CARGO_AT_LEAST:
         least = ".".join(str(part) for part in CARGO_AT_LEAST)
         raise BuildError(
             f"allocator {allocator} needs cargo {least} or later; {cargo} is {line}", hint
@@ -108,25 +113,25 @@ def require_cargo(allocator: str, env: Mapping[str, str]) -> str:
 
 
 def _tool(name: str, package: str, path: str) -> str:
-    found = shutil.which(name, path=path)
-    if found is None:
+    program = shutil.which(name, path=path)
+    if program is None:
         raise BuildError(f"{name} is not installed", hint=f"apt-get install {package}")
-    return found
+    return program
 
 
 def _compiler(
     chosen: str | None, candidates: tuple[str, ...], language: str, package: str, path: str
 ) -> str:
     if chosen:
-        found = shutil.which(chosen, path=path)
-        if found is None:
+        program = shutil.which(chosen, path=path)
+        if program is None:
             variable = "CXX" if language == "C++" else "CC"
-            raise BuildError(f"${variable} names {chosen}, which is no program here")
-        return found
+            raise BuildError(f"${variable}: {chosen} is not a program on this machine")
+        return program
     for candidate in candidates:
-        found = shutil.which(candidate, path=path)
-        if found is not None:
-            return found
+        program = shutil.which(candidate, path=path)
+        if program is not None:
+            return program
     raise BuildError(f"no {language} compiler found", hint=f"apt-get install {package}")
 
 
@@ -136,7 +141,7 @@ def _first_line(argv: list[str], env: Mapping[str, str]) -> str:
             argv, env=dict(env), capture_output=True, text=True, timeout=30, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise BuildError(f"{argv[0]} cannot be run: {error}") from error
+        raise BuildError(f"cannot run {argv[0]}: {error}") from error
     if done.returncode != 0 or not done.stdout.strip():
         raise BuildError(f"{' '.join(argv)} failed: {done.stderr.strip()[:300]}")
     return done.stdout.splitlines()[0].strip()

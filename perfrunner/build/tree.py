@@ -1,9 +1,10 @@
-"""CMake build trees, kept between builds so that little is compiled twice.
+"""Keep CMake build trees between builds, so that little is compiled twice.
 
-One tree for each build type and compiler, whatever directory or revision the source is from. It has its own copy of the
-source (see snapshot.py), and is configured again for every variant: another ENGINE_ALLOCATOR relinks, another build
-switch recompiles only what includes that switch's header, another revision only what differs. A tree is used by one
-build at a time (an flock beside it); the allocators' own builds are shared by all trees.
+There is one tree for each build type and compiler, for sources of any directory or revision. It has a private
+copy of the source (see snapshot.py), and is configured again for every variant: another ENGINE_ALLOCATOR
+relinks, another build switch recompiles only files that include that switch's header, another revision only
+files that differ. One build at a time uses a tree (an flock next to it); the allocators' own builds are
+shared by all trees.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ from perfrunner.build.toolchain import Toolchain
 from perfrunner.errors import BuildError
 
 COMPONENT = "artifact"
-_SCHEMA = 3  # of a tree's directory: raise it when that gets another layout
+_SCHEMA = 3  # raise it when the layout of a tree's directory changes
 
 
 @dataclass(frozen=True)
 class BuildPlan:
-    """What CMake is told. `options` are cache variables (ENGINE_HT_STATS...), without the allocator.
+    """The input of CMake. `options` are cache variables (ENGINE_HT_STATS...), without the allocator.
 
-    `programs`: of the artifact's only these, where the source knows KV_PROGRAMS; empty: all.
-    `cargo` is how the tool that fetches and builds the allocator names itself; empty where none is needed.
+    `programs` selects programs, if the source knows KV_PROGRAMS (empty: all). `cargo` is the version of the
+    tool that fetches and builds the allocator; empty if none is needed.
     """
 
     source_dir: Path
@@ -45,6 +46,7 @@ class BuildPlan:
 
     @property
     def tree_key(self) -> str:
+        """The name of the tree: a digest of build type and compilers."""
         parts = [
             _SCHEMA,
             self.build_type,
@@ -57,10 +59,10 @@ class BuildPlan:
 
 @dataclass(frozen=True)
 class Tree:
-    """`source` is the tree's own copy of the engine's source, `build` what CMake makes of it.
+    """A locked build tree: `source` is its copy of the engine's source, `build` is CMake's directory.
 
-    `lock` is the descriptor of its lock. Whatever works in the tree inherits it: should perfrunner be killed, its
-    compilers go on for a while, and nobody else may enter until the last of them has ended.
+    `lock` is the descriptor of its lock. Every process that works in the tree inherits it: if perfrunner is
+    killed, its compilers continue for a while, and nobody else may enter until the last of them has ended.
     """
 
     source: Path
@@ -69,13 +71,13 @@ class Tree:
 
     @property
     def inputs(self) -> Path:
-        """The record of what the build read of the system (see inputs.py)."""
+        """The record of system files that the build read (see inputs.py)."""
         return self.build.with_name("inputs.json")
 
 
 @contextlib.contextmanager
 def locked_tree(cache_dir: Path, plan: BuildPlan, progress: Progress) -> Iterator[Tree]:
-    """Ours alone until we leave."""
+    """Lock the tree of a plan exclusively."""
     trees = cache_dir / "trees"
     trees.mkdir(parents=True, exist_ok=True)
     tree = trees / plan.tree_key
@@ -101,7 +103,7 @@ def build_and_install(
     env: Mapping[str, str],
     progress: Progress,
 ) -> dict[str, float]:
-    """Configure, build, install the component `artifact` under `prefix`; the seconds of each step."""
+    """Configure, build, and install the component `artifact` under `prefix`; return the seconds of each step."""
     seconds: dict[str, float] = {}
     steps = {
         "configure": configure_argv(tree, plan, allocator_cache),
@@ -123,13 +125,16 @@ def build_and_install(
 
 
 def configure_argv(tree: Tree, plan: BuildPlan, allocator_cache: Path) -> list[str]:
-    """-U forgets what an earlier configuration remembered, so that a switch left out has today's default."""
+    """Return the configure command.
+
+    -U forgets what an earlier configuration stored, so that an omitted switch has today's default.
+    """
     defines = {
         "CMAKE_BUILD_TYPE": plan.build_type,
         "CMAKE_C_COMPILER": plan.toolchain.cc,
         "CMAKE_CXX_COMPILER": plan.toolchain.cxx,
         "CMAKE_MAKE_PROGRAM": plan.toolchain.ninja,
-        # DT_RPATH, not DT_RUNPATH: the libraries that travel along must find each other too.
+        # DT_RPATH, not DT_RUNPATH: the bundled libraries must also find each other.
         "CMAKE_EXE_LINKER_FLAGS": "-Wl,--disable-new-dtags",
         "KV_TESTS": "OFF",
         "KV_FUZZ": "OFF",
@@ -146,7 +151,7 @@ def configure_argv(tree: Tree, plan: BuildPlan, allocator_cache: Path) -> list[s
 
 
 def parallelism() -> int:
-    """The processors that we may use."""
+    """Return the number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):  # Linux
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

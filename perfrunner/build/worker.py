@@ -1,10 +1,10 @@
-"""The builder on a build host: one request in (words of a command line), lines of JSON out.
+"""Serve one request on a build host: arguments of a command line in, lines of JSON out.
 
     python3 -I builder.pyz find|build|relink|forget|tools REQUEST
 
-A line is {"line": ...}, what a build says; the last one {"done": {...}}, or {"error": ..., "hint": ..., "log": ...}.
-It is the local builder, with the host's own tools, environment and cache; it needs Python's standard library and
-nothing else (see remote.py for who sends it, and what with it).
+A line is {"line": ...} for output of a build. The last line is {"done": {...}} or {"error": ..., "hint": ...,
+"log": ...}. It is the local builder with the host's tools, environment and cache, and needs only Python's
+standard library (remote.py sends it).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Reply = dict[str, Any]
 
 
 def main(arguments: list[str]) -> int:
-    """The work is done in a session of its own, which ends it in order when this process ends, however that comes."""
+    """Serve the request in a new session, which ends in order when this process ends for any reason."""
     alive, ours = os.pipe()
     child = os.fork()
     if child != 0:
@@ -48,14 +48,16 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     threading.Thread(target=_end_with, args=(alive,), daemon=True, name="alive").start()
     status = 1
-    with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):  # nobody is there to be told
+    with contextlib.suppress(
+        KeyboardInterrupt, BrokenPipeError
+    ):  # nobody is left to read the answer
         status = serve(*arguments)
     os._exit(status)
 
 
 def serve(command: str, text: str) -> int:
-    """Carry out one request and say what came of it."""
-    # sshd's clean environment lacks them, and cargo looks for its own things at home.
+    """Carry out one request and print its result."""
+    # sshd's clean environment lacks them, and cargo uses the home directory.
     user = pwd.getpwuid(os.getuid())
     os.environ.setdefault("HOME", user.pw_dir)
     os.environ.setdefault("USER", user.pw_name)
@@ -74,7 +76,7 @@ def serve(command: str, text: str) -> int:
 
 def _find(asked: Mapping[str, Any]) -> Reply:
     cache_dir = Path(asked["cache"])
-    own_cache(cache_dir)  # what is sent next goes into it
+    own_cache(cache_dir)  # the source is sent into it next
     return {"build_id": find(BuildRequest.parse(asked["request"]), cache_dir, _tell)}
 
 
@@ -88,32 +90,32 @@ def _relink(asked: Mapping[str, Any]) -> Reply:
     build_id = str(asked["build_id"])
     path = Path(asked["cache"]) / "artifacts" / build_id
     if not path.is_dir():
-        raise BuildError(f"build {build_id} is not there any more", "build it again")
+        raise BuildError(f"build {build_id} does not exist any more", "build it again")
     base = Artifact(build_id, path, read_provenance(path), True, 0.0)
     return {"build_id": relink(base, asked["seed"], asked["programs"], _tell).build_id}
 
 
 def _forget(asked: Mapping[str, Any]) -> Reply:
-    """A relinked artifact that was fetched; its links, if any, are its base's."""
+    """Remove a relinked artifact that was fetched. Links, if any, belong to its base."""
     build_id = str(asked["build_id"])
     if not re.fullmatch(f"[0-9a-f]{{{ID_LENGTH}}}", build_id):
-        raise BuildError(f"{build_id!r} is no build id")
+        raise BuildError(f"{build_id!r} is not a build id")
     shutil.rmtree(Path(asked["cache"]) / "artifacts" / build_id)
     return {}
 
 
 def _tools(asked: Mapping[str, Any]) -> Reply:
-    """`allocator`: one that cargo would build."""
+    """Return the host's tools. `allocator` is one that cargo would build."""
     env = build_environment()
     tools = find_toolchain(env)
-    said: Reply = {
+    answer: Reply = {
         "compiler": tools.compiler, "cmake": tools.cmake_version, "linker": tools.linker, "cargo": "", "hint": "",
     }  # fmt: skip
     try:
         require_cargo(asked["allocator"], env)
     except BuildError as error:
-        said.update(cargo=error.message, hint=error.hint)
-    return said
+        answer.update(cargo=error.message, hint=error.hint)
+    return answer
 
 
 COMMANDS: Mapping[str, Callable[[Mapping[str, Any]], Reply]] = {
@@ -135,7 +137,7 @@ def _say(document: Reply) -> None:
 
 
 def _end_with(alive: int) -> None:
-    """The pipe's other end is closed by the death of whoever has it."""
+    """Wait until the other process dies, which closes the other end of the pipe."""
     os.read(alive, 1)
     os.kill(os.getpid(), signal.SIGTERM)
 

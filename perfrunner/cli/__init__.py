@@ -1,4 +1,4 @@
-"""The command line: one module a command, each of them parses, calls and prints."""
+"""The command line: one module for each command, which parses options, calls a package and prints."""
 
 from __future__ import annotations
 

@@ -1,49 +1,66 @@
-"""`perfrunner ab`: did my change help? Two sources of the engine, compared without a spec."""
+"""`perfrunner ab`: compare two sources of the engine, or any servers, without a spec."""
 
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from perfrunner.cli import complete, options
+from perfrunner.cli.ab_servers import PairOptions, same_servers, server_spec
 from perfrunner.cli.engine_source import find_engine_source
 from perfrunner.cli.estimate import estimate
 from perfrunner.cli.output import note, print_json
 from perfrunner.cli.plan import show_plan
-from perfrunner.cli.run import end, run_and_report
+from perfrunner.cli.request import (
+    RunOptions,
+    check_revisions,
+    gathered,
+    named_source,
+    read_spec,
+    with_sources,
+)
+from perfrunner.cli.run import SpecFile, end, run_and_report
 from perfrunner.errors import UsageError
 
 if TYPE_CHECKING:
     from perfrunner.spec import Spec
     from perfrunner.spec.source import SourceSpec
 
-DIRECTORY = "ab"  # below the results: the specs that were made, by name and content
+DIRECTORY = "ab"  # below the results directory: the generated specs, by name and content
+PROTOCOLS = ("binary", "text", "meta", "resp2", "resp3")
+WRITE_A_SPEC = "write a spec with `server:` (perfrunner init)"
 IF_SAME = ("refuse", "skip", "measure")
 
 
 @click.command(
     "ab",
-    short_help="Compare two revisions, without a spec.",
-    epilog="\b\nExamples:\n  perfrunner ab main my-branch"
-    "\n  perfrunner ab HEAD~1 HEAD                   what did the last commit change?"
-    "\n  perfrunner ab main .                        the working tree as it is, against main"
+    short_help="Compare two revisions, or any servers, without a spec.",
+    epilog="\b\nExamples:\n  perfrunner ab 'memcached -p {port} -t 1' 'memcached -p {port} -t 2'"
+    "\n  perfrunner ab 'memcached -p {port}' './memcached-new -p {port}'"
+    "\n  perfrunner ab --preload jemalloc,mimalloc 'redis-server --port {port} --save \"\"'"
+    "\n  perfrunner ab ~/redis@7.2 ~/redis@unstable --build 'make -j2' --run 'src/redis-server --port {port}'"
+    "\n  perfrunner ab main my-branch                the engine of this repository"
+    "\n  perfrunner ab HEAD~1 HEAD                   the effect of the last commit"
+    "\n  perfrunner ab main .                        the working tree against main"
     "\n  perfrunner ab main my-branch --workload append --items 50k --blocks 20"
     "\n  perfrunner ab main my-branch --spec specs/experiments/dcp-ready-queue.yaml"
-    "\n  perfrunner ab origin/main HEAD --if-same skip --fail-on worse      the gate of a pull request"
-    "\n\nA is the baseline. A name that begins with '.', '/' or '~' is a directory, any other a revision, tag or"
-    " branch of the repository that holds the engine source.",
+    "\n  perfrunner ab origin/main HEAD --if-same skip --fail-on worse      check a pull request"
+    "\n\nA is the baseline. An argument with {port} is a command: perfrunner starts it on a free port, without a shell."
+    " With --run, arguments are REPOSITORY@REVISION. Otherwise, a name that begins with '.', '/' or '~' is a directory"
+    " and any other name is a revision, tag or branch of the repository that holds the engine source.",
 )
-@click.argument("first", metavar="A")
-@click.argument("second", metavar="B")
+@click.argument("sources", metavar="A [B]...", nargs=-1, required=True)
 @click.option(
     "--spec",
     "spec_path",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Take workloads, hosts, margins and the baseline's settings from this spec.",
+    help="Take workloads, hosts, margins and the baseline's settings from this spec (default: two small workloads"
+    " on this machine).",
 )
 @click.option(
     "--workload",
@@ -51,22 +68,57 @@ IF_SAME = ("refuse", "skip", "measure")
     shell_complete=complete.workloads,
     metavar="NAME,...",
     multiple=True,
-    help="Only these workloads: pillowfight, append, or those of --spec.",
+    help="Run only these workloads: pillowfight, append, or those of --spec (default: all). For commands: mixed"
+    " (the default), read, write, unbatched.",
 )
-@click.option("--items", metavar="N", help="Items of each workload, such as 200k.")
 @click.option(
-    "--blocks", type=click.IntRange(1, 1000), metavar="N", help="Repetitions; default 10."
+    "--items",
+    metavar="N",
+    help="Number of items of each workload, such as 200k (default: the workload's).",
+)
+@click.option(
+    "--blocks",
+    type=click.IntRange(1, 1000),
+    metavar="N",
+    help="Number of blocks (default: 10, or those of --spec).",
+)
+@click.option(
+    "--value-size",
+    metavar="SIZE",
+    help="Bytes of a value, such as 1k (default: 256; commands only).",
+)
+@click.option(
+    "--protocol",
+    type=click.Choice(PROTOCOLS),
+    help="What the load speaks (default: by asking the server; commands only).",
+)
+@click.option(
+    "--preload",
+    metavar="NAME,...",
+    help="Compare allocators under one command: glibc, jemalloc, mimalloc, tcmalloc, snmalloc or paths of libraries."
+    " The first is the baseline.",
+)
+@click.option(
+    "--build",
+    metavar="COMMAND",
+    help="Build each REPOSITORY@REVISION with this command, in a checkout that is kept in the build cache.",
+)
+@click.option(
+    "--run",
+    "run_command",
+    metavar="COMMAND",
+    help="Start what was built, such as 'src/redis-server --port {port}'.",
 )
 @click.option(
     "--if-same",
     type=click.Choice(IF_SAME),
     default="refuse",
     show_default=True,
-    help="When A and B are the same engine: end with 2, end with 0, or measure it all the same (an A/A).",
+    help="What to do if A and B are identical: refuse (exit 2), skip (exit 0) or measure anyway as an A/A test.",
 )
 @options.source_option
 @options.cluster_option
-@click.option("--resume", is_flag=True, help="Go on with the latest unfinished run of this pair.")
+@click.option("--resume", is_flag=True, help="Resume the latest unfinished run of this pair.")
 @options.dry_run_option
 @options.seed_option
 @options.out_option
@@ -76,94 +128,123 @@ IF_SAME = ("refuse", "skip", "measure")
 @options.fail_on_option
 @options.quiet_option
 @click.pass_context
+@gathered(PairOptions, "chosen")
+@gathered(RunOptions, "given")
 def command(
     ctx: click.Context,
-    first: str,
-    second: str,
+    sources: tuple[str, ...],
     spec_path: Path | None,
-    workloads: tuple[str, ...],
-    items: str | None,
-    blocks: int | None,
-    if_same: str,
-    named_sources: tuple[str, ...],
-    cluster: Path | None,
     resume: bool,
-    dry_run: bool,
-    seed: int | None,
-    out_dir: Path,
-    cache_dir: Path,
-    engine_src: Path | None,
-    as_json: bool,
-    fail_on: str | None,
-    quiet: bool,
+    given: RunOptions,
+    chosen: PairOptions,
 ) -> None:
-    """Build A and B, run both side by side on a few small workloads, and say what B changed."""
-    from perfrunner.source.switches import SwitchTables
-    from perfrunner.spec import load_cluster
-    from perfrunner.spec.pair import pair, small_spec, spec_document
+    """Run A and B interleaved on small workloads, and report what B changed; build them first if needed."""
+    if chosen.concerns(sources):
+        if spec_path:
+            raise UsageError("--spec cannot be used with commands", WRITE_A_SPEC)
+        _compare_servers(ctx, sources, resume, given, chosen)
+    else:
+        chosen.refuse_for_engine()
+        _compare_engines(ctx, sources, spec_path, resume, given, chosen)
 
-    arms = _arms(first, second)
-    revisions = any(arm.git is not None for arm in arms.values())
-    source = find_engine_source(engine_src, spec_path, revisions=revisions)
+
+def _compare_servers(
+    ctx: click.Context,
+    sources: tuple[str, ...],
+    resume: bool,
+    given: RunOptions,
+    chosen: PairOptions,
+) -> None:
+    """Compare servers that are given as commands, or are built from revisions of a repository."""
+    for name, value in (("--cluster", given.cluster), ("--source", given.named_sources)):
+        if value:
+            raise UsageError(f"{name} cannot be used with commands", WRITE_A_SPEC)
+    spec = server_spec(sources, chosen, given.workloads)
+    source = find_engine_source(given.engine_src, None)
+    if not resume and chosen.if_same != "measure" and (same := same_servers(spec)):
+        _end_same(same, chosen.if_same, given.as_json)
+    elif given.dry_run:
+        show_plan(spec, given, estimate(spec, None, given))
+    else:
+        _run(ctx, replace(given, engine_src=source), spec, resume)
+
+
+def _compare_engines(
+    ctx: click.Context,
+    sources: tuple[str, ...],
+    spec_path: Path | None,
+    resume: bool,
+    given: RunOptions,
+    chosen: PairOptions,
+) -> None:
+    """Compare two sources of the engine: revisions, directories, or one of each."""
+    from perfrunner.sources.switches import SwitchTables
+    from perfrunner.spec import load_cluster
+    from perfrunner.spec.pair import pair, small_spec
+
+    if len(sources) != 2:
+        raise UsageError(f"expected two sources of the engine, A and B; got {len(sources)}")
+    variants = _variants(*sources)
+    revisions = any(variant.git is not None for variant in variants.values())
+    source = find_engine_source(given.engine_src, spec_path, revisions=revisions)
     if spec_path is not None:
-        base = options.read_spec(spec_path, cluster=cluster, engine_src=engine_src)
+        base = read_spec(spec_path, replace(given, named_sources=()))
     else:
         base = small_spec()
-        if cluster is not None:
-            base = base.model_copy(update={"cluster": load_cluster(cluster)})
-    only = options.selection("workload", workloads, tuple(base.workloads))
-    base = _sized(base.restricted(only, None), items, blocks)
-    spec = options.with_sources(pair(base, f"ab-{'-'.join(arms)}", arms), named_sources)
-    if dry_run:
-        options.check_revisions(arms, SwitchTables(source))
-        expected = estimate(spec, spec_path, out_dir, engine_src, cache_dir)
-        show_plan(spec, seed, expected, as_json)
+        if given.cluster is not None:
+            base = base.model_copy(update={"cluster": load_cluster(given.cluster)})
+    base = _sized(given.selected(base), chosen.items, chosen.blocks)
+    spec = with_sources(pair(base, f"ab-{'-'.join(variants)}", variants), given.named_sources)
+    if given.dry_run:
+        check_revisions(variants, SwitchTables(source))
+        show_plan(spec, given, estimate(spec, spec_path, given))
         return
-    look = not resume or if_same == "measure"  # a run that was begun knows its sources
-    if look and (same := _same(spec, source, cache_dir)):
-        if if_same == "measure":  # one source under two names, which the report knows as an A/A
-            source_of_both = spec.variants[spec.baseline].source or arms[spec.baseline]
-            spec = pair(base, spec.name, dict.fromkeys(arms, source_of_both))
-        elif if_same == "refuse":
-            raise UsageError(
-                same, "--if-same skip ends with 0 then, --if-same measure shows the noise"
-            )
-        else:
-            if as_json:
-                print_json({"same": True, "message": same})
-            else:
-                click.echo(same)
+    check_same = not resume or chosen.if_same == "measure"  # a resumed run has its sources already
+    if check_same and (same := _same(spec, source, given.cache_dir)):
+        if chosen.if_same != "measure":
+            _end_same(same, chosen.if_same, given.as_json)
             return
+        # The report recognizes one source under two names as an A/A test.
+        source_of_both = spec.variants[spec.baseline].source or variants[spec.baseline]
+        spec = pair(base, spec.name, dict.fromkeys(variants, source_of_both))
+    _run(ctx, replace(given, engine_src=source), spec, resume)
+
+
+def _end_same(message: str, if_same: str, as_json: bool) -> None:
+    """Say that there is nothing to compare; raise UsageError unless `if_same` is skip."""
+    if if_same == "refuse":
+        raise UsageError(
+            message, "--if-same skip exits with 0, --if-same measure measures the noise"
+        )
+    if as_json:
+        print_json({"same": True, "message": message})
+    else:
+        click.echo(message)
+
+
+def _run(ctx: click.Context, given: RunOptions, spec: Spec, resume: bool) -> None:
+    """Keep the spec as a file, run it, report, and exit with the code of the run."""
+    from perfrunner.spec.pair import spec_document
+
     text = spec_document(spec)
-    outcome, document = run_and_report(
-        ctx,
-        spec,
-        text,
-        keep_spec(text, spec.name, out_dir),
-        out_dir=out_dir,
-        cache_dir=cache_dir,
-        resume="" if resume else None,
-        seed=seed,
-        engine_src=source,
-        as_json=as_json,
-        quiet=quiet,
-    )
-    end(ctx, outcome, document, fail_on)
+    file = SpecFile(spec, text, keep_spec(text, spec.name, given.out_dir))
+    outcome, document = run_and_report(ctx, given, file, resume="" if resume else None)
+    end(ctx, outcome, document, given.fail_on)
 
 
-def _arms(first: str, second: str) -> dict[str, SourceSpec]:
-    """By name. Two names that come out alike get a number."""
+def _variants(first: str, second: str) -> dict[str, SourceSpec]:
+    """Return the two sources by variant name; a number distinguishes equal names."""
     from perfrunner.spec.matrix import variant_name
 
-    arms: dict[str, SourceSpec] = {}
+    variants: dict[str, SourceSpec] = {}
     for what, text in (("A", first), ("B", second)):
         name = variant_name(text)
-        arms[name if name not in arms else f"{name[:98]}-2"] = options.named_source(text, what)
-    return arms
+        variants[name if name not in variants else f"{name[:98]}-2"] = named_source(text, what)
+    return variants
 
 
 def _sized(spec: Spec, items: str | None, blocks: int | None) -> Spec:
-    """With other numbers of items and blocks. UsageError."""
+    """Set the number of items and blocks, where given. Raises UsageError."""
     from perfrunner.spec.units import parse_count
 
     if blocks is not None:
@@ -180,13 +261,16 @@ def _sized(spec: Spec, items: str | None, blocks: int | None) -> Spec:
         if "items" in type(workload).model_fields
     }
     if not sized or count < 1:
-        raise UsageError(f"--items {items}: expected one or more, and a workload that has items")
+        raise UsageError(f"--items {items}: expected at least 1, and a workload with items")
     return spec.model_copy(update={"workloads": {**spec.workloads, **sized}})
 
 
 def _same(spec: Spec, engine_src: Path, cache_dir: Path) -> str | None:
-    """What to say when both arms are one engine; None when they are two. UsageError for a source that is none."""
-    from perfrunner.source import resolve_sources
+    """Return a message if both variants have the same engine source, else None.
+
+    Raises UsageError if a source cannot be resolved.
+    """
+    from perfrunner.sources import resolve_sources
 
     first, second = resolve_sources(spec, engine_src, cache_dir).of.items()
     if first[1].sha256 != second[1].sha256:
@@ -198,7 +282,7 @@ def _same(spec: Spec, engine_src: Path, cache_dir: Path) -> str | None:
 
 
 def keep_spec(text: str, name: str, out_dir: Path) -> Path:
-    """The spec as a file, for `perfrunner run` to measure it again, and to be edited."""
+    """Write a generated spec to a file, which `perfrunner run` can measure again. Return its path."""
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]
     path = out_dir / DIRECTORY / f"{name}-{digest}.yaml"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""`perfrunner bisect`: which commit changed a metric?"""
+"""`perfrunner bisect`: find the commit that changed a metric."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from perfrunner.cli.ab import keep_spec
 from perfrunner.cli.engine_source import find_engine_source
 from perfrunner.cli.invocation import resume_command
 from perfrunner.cli.output import note, print_json, result_console
+from perfrunner.cli.request import RunOptions, gathered, read_spec
 from perfrunner.errors import EXIT_INTERRUPTED, UsageError
 from perfrunner.spec.metrics import METRICS, is_metric
 from perfrunner.spec.suggest import expected_name
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from perfrunner.bisect import BisectState, Search
     from perfrunner.spec import Spec
 
-DIRECTORY = "bisect"  # below the results
+DIRECTORY = "bisect"  # below the results directory
 
 
 @click.command(
@@ -33,29 +34,31 @@ DIRECTORY = "bisect"  # below the results
     "\n  perfrunner bisect spec.yaml --good v1.2 --bad main --metric ops_per_s --workloads pillowfight \\"
     "\n             --set buckets=[persistent] --set precision=0.5%"
     "\n  perfrunner bisect spec.yaml --good v1.2 --bad main --metric ops_per_s --resume"
-    "\n\nEach step compares one commit with the good end, on the workloads and the baseline's settings of SPEC. The"
-    " bad end comes first: better or worse, its change is what is looked for.",
+    "\n\nEach step compares one commit with the good revision, on the workloads of SPEC and with the settings of its"
+    " baseline. The first step measures the bad revision: the search looks for that change, whether better or worse."
+    "\n\nIf the baseline is another server that is built from a repository, the revisions are those of its repository.",
 )
 @options.spec_argument
 @click.option(
-    "--good", required=True, metavar="REV", help="The older end: what all are compared with."
+    "--good",
+    required=True,
+    metavar="REV",
+    help="Known good revision; every step is compared with it.",
 )
-@click.option(
-    "--bad", required=True, metavar="REV", help="The newer end, where the metric is another."
-)
+@click.option("--bad", required=True, metavar="REV", help="Known bad revision.")
 @click.option(
     "--metric",
     required=True,
     metavar="NAME",
     shell_complete=complete.metrics,
-    help="The metric, such as ops_per_s.",
+    help="Metric that changed, such as ops_per_s.",
 )
 @options.set_option
 @options.repeats_option
 @options.cluster_option
 @options.workloads_option
 @click.option(
-    "--resume", is_flag=True, help="Go on with the bisection of this spec, ends and metric."
+    "--resume", is_flag=True, help="Resume the bisection of this spec, metric and revisions."
 )
 @options.out_option
 @options.cache_option
@@ -63,77 +66,83 @@ DIRECTORY = "bisect"  # below the results
 @options.json_option
 @options.quiet_option
 @click.pass_context
+@gathered(RunOptions, "given")
 def command(
     ctx: click.Context,
     spec_path: Path,
     good: str,
     bad: str,
     metric: str,
-    overrides: tuple[str, ...],
-    repeats: int | None,
-    cluster: Path | None,
-    workloads: tuple[str, ...],
     resume: bool,
-    out_dir: Path,
-    cache_dir: Path,
-    engine_src: Path | None,
-    as_json: bool,
-    quiet: bool,
+    given: RunOptions,
 ) -> None:
-    """Find the commit between a good and a bad one at which METRIC of SPEC changed."""
-    base = options.read_spec(spec_path, overrides, cluster, repeats, engine_src=engine_src)
-    base = base.restricted(options.selection("workload", workloads, tuple(base.workloads)), None)
-    base = _of_one_cell(base, metric)
-    source = find_engine_source(engine_src, spec_path, revisions=True)
+    """Find the commit between a good and a bad revision at which a metric of SPEC changed."""
+    base = _of_one_case(given.selected(read_spec(spec_path, given)), metric)
+    server = base.variants[base.baseline].server
+    source = find_engine_source(given.engine_src, spec_path, revisions=server is None)
 
     from perfrunner.bisect import Search
     from perfrunner.bisect.compare import BisectInterruptedError, Comparer
     from perfrunner.cli.progress import progress_listener
-    from perfrunner.source.git import Repository
+    from perfrunner.sources.git import Repository
 
-    repository = Repository.around(source)
+    if server is not None and server.git is None:
+        raise UsageError(
+            f"the baseline, {base.baseline}, is another server than the engine, and is not built from a repository",
+            "give it git, build and command in the spec",
+        )
+    repository = Repository.around(source if server is None else Path(str(server.git)))
     if repository is None:
         raise UsageError(
-            f"the engine source {source} is in no git repository", "name one with --engine-src"
+            f"the engine source {source} is not in a git repository",
+            "name a git checkout with --engine-src DIR",
         )
-    ends = repository.commit(good).sha, repository.commit(bad).sha
-    path = _state_path(base, metric, ends, out_dir)
+    good_commit, bad_commit = repository.commit(good), repository.commit(bad)
+    base_commit = repository.good_end(good_commit, bad_commit)
+    if base_commit != good_commit:
+        note(
+            f"{good} is not an ancestor of {bad}: using their merge base as the good revision,"
+            f" {base_commit.sha[:12]} {base_commit.title}"
+        )
+    ends = base_commit.sha, bad_commit.sha
+    path = _state_path(base, metric, ends, given.out_dir)
     state = _state(path, base, metric, ends, resume)
 
-    with progress_listener(quiet) as listener:
+    with progress_listener(given.quiet) as listener:
         comparer = Comparer(
-            base, state, out_dir, options.store_url(), cache_dir, source, listener, resume_command(ctx),
-            lambda text, name: keep_spec(text, name, out_dir),
+            base, state, given.out_dir, options.store_url(), given.cache_dir, source, listener, resume_command(ctx),
+            lambda text, name: keep_spec(text, name, given.out_dir),
         )  # fmt: skip
         search = Search(repository, state, comparer, lambda: state.save(path))
         try:
             for step in search.run():
                 measured = f" ({step.why})" if step.why else ""
                 note(f"step   {len(state.steps)}: {step.commit[:12]} {step.title}: {step.outcome}{measured};"
-                     f" about {search.left()} to come")  # fmt: skip
+                     f" about {search.left()} steps left")  # fmt: skip
         except BisectInterruptedError:
             ctx.exit(EXIT_INTERRUPTED)
-    _report(search, path, as_json)
+    _report(search, path, given.as_json)
 
 
-def _of_one_cell(spec: Spec, metric: str) -> Spec:
-    """With the metric as the only primary one. UsageError where it would be measured in several places, or in too few
-    blocks.
+def _of_one_case(spec: Spec, metric: str) -> Spec:
+    """Make the metric the only primary one of the spec.
+
+    Raises UsageError if the spec has several cases, or too few blocks for a verdict.
     """
-    from perfrunner.analysis.model import MIN_BLOCKS
+    from perfrunner.domain import MIN_BLOCKS
 
     if not is_metric(metric):
-        raise UsageError(expected_name("a metric", metric, METRICS))
-    if len(spec.cells) > 1:
-        cells = ", ".join(f"{workload} · {bucket}" for workload, bucket in spec.cells)
+        raise UsageError(f"--metric: {expected_name('a metric', metric, METRICS)}")
+    if len(spec.cases) > 1:
+        cases = ", ".join(f"{workload} · {bucket}" for workload, bucket in spec.cases)
         raise UsageError(
-            f"a bisection looks at one workload on one bucket type, and the spec has {cells}",
-            "choose with --workloads NAME and --set buckets=[TYPE]",
+            f"a bisection needs one workload on one bucket type, but the spec has {cases}",
+            "select them with --workloads NAME and --set buckets=[TYPE]",
         )
     if spec.precision is None and spec.blocks < MIN_BLOCKS:
         raise UsageError(
-            f"a bisection goes by verdicts, which take {MIN_BLOCKS} blocks, and the spec has {spec.blocks}",
-            f"--repeats {MIN_BLOCKS} or more, or a precision: --set precision=0.5%",
+            f"a bisection needs verdicts, which take {MIN_BLOCKS} blocks, but the spec has {spec.blocks}",
+            f"use --repeats {MIN_BLOCKS} or more, or set a precision: --set precision=0.5%",
         )
     return spec.model_copy(update={"primary": (metric,)})
 
@@ -150,18 +159,18 @@ def _state(path: Path, spec: Spec, metric: str, ends: tuple[str, str], resume: b
     known = BisectState.load(path) if resume else None
     if resume and known is None:
         raise UsageError(
-            f"nothing to resume: no bisection of this spec, these ends and {metric} in {path.parent}",
-            "run it without --resume to begin one",
+            f"nothing to resume: {path.parent} has no bisection of this spec, {metric} and these revisions",
+            "start one by leaving out --resume",
         )
     return known or BisectState(spec.name, metric, *ends)
 
 
 def _report(search: Search, path: Path, as_json: bool) -> None:
-    """The finding and the table on stdout; the chart and a page beside the state."""
-    from perfrunner.report.bisect import draw, effect_text, finding, markdown, told
+    """Print the finding and the steps, and write the chart and a page next to the state file."""
+    from perfrunner.report.bisect import draw, effect_text, finding, markdown, redacted_state
     from perfrunner.report.files import write_whole
 
-    state = told(search.state)
+    state = redacted_state(search.state)
     culprits = search.culprits()
     titles = {commit: search.repository.commit(commit).title for commit in culprits}
     sentence = finding(state, culprits, titles, left=search.left())

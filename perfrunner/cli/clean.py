@@ -1,4 +1,4 @@
-"""`perfrunner clean`: give disk space back. Results are only removed by name."""
+"""`perfrunner clean`: free disk space. Results are only removed if they are named."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from perfrunner.spec import ClusterSpec
     from perfrunner.spec.cluster import HostSpec
 
-# `build` and `builder`: a build host's cache, and what builds there.
+# `build` and `builder` exist on a build host: its cache, and the program that builds there.
 HOST_DIRECTORIES = ("artifacts", "runs", "build", "builder")
 
 
 @dataclass(frozen=True)
 class Target:
-    """Something to remove. `bytes` is None where it is not known (a remote host)."""
+    """Something that can be removed; `bytes` is its size, or None if that is unknown."""
 
     what: str
     bytes: int | None
@@ -39,41 +39,44 @@ class Target:
 
 @click.command(
     "clean",
-    short_help="Remove builds, and leftovers on the hosts.",
-    epilog="\b\nExamples:\n  perfrunner clean                        builds, and what trials left on this machine"
-    "\n  perfrunner clean --cluster hosts.yaml   what trials left on those hosts"
-    "\n  perfrunner clean --keep 5               all but the 5 artifacts used last, here"
+    short_help="Remove builds, leftovers on hosts, or results.",
+    epilog="\b\nExamples:\n  perfrunner clean                        builds and leftovers of trials on this machine"
+    "\n  perfrunner clean --cluster hosts.yaml   leftovers of trials on those hosts"
+    "\n  perfrunner clean --keep 5               all but the 5 most recently used artifacts"
     "\n  perfrunner clean --keep 5 --cluster hosts.yaml"
-    "\n  perfrunner clean --results quickstart-20260102-030405",
+    "\n  perfrunner clean --results quickstart-20260102-030405"
+    "\n\nIt lists what it is going to remove and asks first. Default: --builds --hosts, on this machine.",
 )
-@click.option("--builds", is_flag=True, help="The build cache.")
-@click.option("--hosts", is_flag=True, help="Artifacts, run directories and builds on the hosts.")
+@click.option("--builds", is_flag=True, help="Remove the build cache.")
+@click.option(
+    "--hosts", is_flag=True, help="Remove artifacts, run directories and builds on the hosts."
+)
 @click.option(
     "--cluster",
     type=click.Path(path_type=Path),
     metavar="FILE",
     shell_complete=complete.clusters,
-    help="The hosts to clean (implies --hosts); otherwise this machine.",
+    help="Clean the hosts of FILE; implies --hosts (default: this machine).",
 )
 @click.option(
     "--results",
     metavar="EXPERIMENT",
     shell_complete=complete.experiments,
     multiple=True,
-    help="Delete this experiment's results for good: its full id; repeatable.",
+    help="Permanently delete the results of the experiment with this full id; repeatable.",
 )
 @click.option(
     "--keep",
     type=click.IntRange(0, 10_000),
     metavar="N",
-    help="Keep the N artifacts that were used last, in the cache and on each host, and the build trees;"
-    " copies of sources go when nothing used them for 30 days.",
+    help="Keep the N most recently used artifacts in the cache and on each host, all build trees, and copies of"
+    " sources used within 30 days (default: keep nothing).",
 )
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Remove without asking.")
 @options.out_option
 @options.cache_option
 @options.json_option
-def command(
+def command(  # noqa: PLR0913
     builds: bool,
     hosts: bool,
     cluster: Path | None,
@@ -84,7 +87,7 @@ def command(
     cache_dir: Path,
     as_json: bool,
 ) -> None:
-    """Remove builds and what trials left on the hosts; results only when an experiment is named."""
+    """Remove builds and the leftovers of trials on the hosts. Results are only removed with --results."""
     from perfrunner.spec import load_cluster
 
     hosts = hosts or cluster is not None
@@ -113,7 +116,7 @@ def _ask(targets: list[Target]) -> None:
     for target in targets:
         note(f"  {_line(target)}")
     if not _is_terminal():
-        raise UsageError("nothing was removed: there is no terminal to confirm on", "add --yes")
+        raise UsageError("nothing was removed: stdin is not a terminal to confirm on", "add --yes")
     if not click.confirm("Remove all of this?", err=True):
         raise UsageError("nothing was removed")
 
@@ -127,7 +130,7 @@ def _line(target: Target) -> str:
 
 
 def builds_in(cache_dir: Path, keep: int | None) -> list[Target]:
-    """What goes of a cache: all of it, or the artifacts beyond the `keep` that were used last."""
+    """Return the parts of a cache to remove: all of it, or all but the `keep` most recently used artifacts."""
     if not cache_dir.is_dir() or not any(cache_dir.iterdir()):
         return []
     from perfrunner.build.cache import CACHE_TAG
@@ -135,24 +138,24 @@ def builds_in(cache_dir: Path, keep: int | None) -> list[Target]:
 
     if not (cache_dir / CACHE_TAG).is_file():
         raise UsageError(
-            f"{cache_dir} is not a build cache of perfrunner (it has no {CACHE_TAG})",
-            "name the right one with --cache, or remove it yourself",
+            f"{cache_dir} is not a build cache of perfrunner: it has no file {CACHE_TAG}",
+            "name the build cache with --cache DIR, or remove the directory yourself",
         )
     if keep is None:
         size_now = tree_bytes(cache_dir)
         return [Target(f"build cache {cache_dir}", size_now, lambda: _remove_cache(cache_dir))]
     targets = [
         Target(
-            f"artifact {kept.build_id} in {cache_dir}, last used {_day(kept.used_at)}",
-            kept.bytes,
-            lambda kept=kept: _forget_build(cache_dir, kept.build_id),  # type: ignore[misc]
+            f"artifact {old.build_id} in {cache_dir}, last used {_day(old.used_at)}",
+            old.bytes,
+            lambda old=old: _forget_build(cache_dir, old.build_id),  # type: ignore[misc]
         )
-        for kept in beyond(artifacts_in(cache_dir), keep)
+        for old in beyond(artifacts_in(cache_dir), keep)
     ]
     if sources := unused_sources(cache_dir):
         targets.append(
             Target(
-                f"sources in {cache_dir} that nothing used for 30 days: {len(sources)}",
+                f"{len(sources)} copies of sources in {cache_dir}, not used for 30 days",
                 sum(tree_bytes(path) for path in sources),
                 lambda: _forget_sources(cache_dir),
             )
@@ -180,7 +183,7 @@ def _forget_build(cache_dir: Path, build_id: str) -> None:
 
 
 def _forget_sources(cache_dir: Path) -> None:
-    """Those that are unused still: a run may have come between."""
+    """Remove the unused copies of sources; list them again, since a run may have started."""
     from perfrunner.build.retention import unused_sources
 
     with _no_builds(cache_dir):
@@ -190,7 +193,7 @@ def _forget_sources(cache_dir: Path) -> None:
 
 @contextlib.contextmanager
 def _no_builds(cache_dir: Path) -> Iterator[None]:
-    """Only while no build is at work (each holds the lock of its tree) and no run needs what was built."""
+    """Hold the locks of the cache; raise UsageError if a build or a run is using it."""
     from perfrunner.build.cache import IN_USE_LOCK
 
     with contextlib.ExitStack() as stack:
@@ -201,13 +204,16 @@ def _no_builds(cache_dir: Path) -> Iterator[None]:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                what = "a run is under way with" if path == runs else "a build is at work in"
-                raise UsageError(f"{what} {cache_dir}", "wait for its end") from None
+                user = "a run" if path == runs else "a build"
+                raise UsageError(f"{user} is using {cache_dir}", "wait until it ends") from None
         yield
 
 
 def leftovers_on(cluster: ClusterSpec | None, keep: int | None) -> list[Target]:
-    """What goes of the hosts (None: this machine): all of it, or the artifacts beyond `keep`. HostError."""
+    """Return what to remove on the hosts of `cluster`, or on this machine if it is None.
+
+    That is everything, or all but the `keep` most recently used artifacts. Raises HostError.
+    """
     from perfrunner.spec.cluster import DEFAULT_WORK_DIR, HostSpec
 
     if cluster is not None:
@@ -224,21 +230,21 @@ def leftovers_on(cluster: ClusterSpec | None, keep: int | None) -> list[Target]:
 
 
 def _on_host(name: str, spec: HostSpec, keep: int | None, *, local: bool) -> list[Target]:
-    """What is there, and how much of it goes. The sizes are asked for without the host's lock."""
+    """Return what to remove on one host. The sizes are read without the host's lock."""
     from perfrunner.build.retention import Kept, beyond
-    from perfrunner.cluster import open_host
+    from perfrunner.hosts import open_host
 
     with open_host(spec, "local" if local else "ssh", name=name, run_id="clean") as opened:
-        there = [Kept(*row) for row in opened.transport.artifacts()]
+        artifacts = [Kept(*row) for row in opened.transport.artifacts()]
         work_dir = opened.work_dir
-    going = beyond(there, keep or 0)
-    size_now = sum(kept.bytes for kept in going)
-    if keep is not None and not going:
+    old = beyond(artifacts, keep or 0)
+    size_now = sum(artifact.bytes for artifact in old)
+    if keep is not None and not old:
         return []
-    what = f"{len(going)} artifacts" + (
+    what = f"{len(old)} artifacts" + (
         "" if keep is not None else ", the run directories and builds"
     )
-    ids = None if keep is None else [kept.build_id for kept in going]
+    ids = None if keep is None else [artifact.build_id for artifact in old]
     return [
         Target(
             f"{what} in {work_dir} on {name}", size_now, lambda: _clean_host(name, spec, local, ids)
@@ -247,8 +253,8 @@ def _on_host(name: str, spec: HostSpec, keep: int | None, *, local: bool) -> lis
 
 
 def _clean_host(name: str, spec: HostSpec, local: bool, build_ids: list[str] | None) -> None:
-    """Under the host's lock: a run that is under way there keeps its files, and this is an error."""
-    from perfrunner.cluster import open_host
+    """Remove directories of a host under its lock. Raises HostError if a run is using the host."""
+    from perfrunner.hosts import open_host
 
     with open_host(spec, "local" if local else "ssh", name=name, run_id="clean") as opened:
         opened.lock()
@@ -266,11 +272,13 @@ def _experiment(out_dir: Path, experiment: str) -> Target:
         elsewhere = not store.is_own(experiment)
     if experiment not in known:
         raise UsageError(
-            f"no experiment {experiment} in {out_dir}{did_you_mean(experiment, known)}"
+            f"no experiment {experiment} in {out_dir}{did_you_mean(experiment, known)}",
+            "perfrunner list prints the ids",
         )
     if elsewhere:
         raise UsageError(
-            f"the files of {experiment} are not in {out_dir}", "name their directory with --out"
+            f"the files of {experiment} are not in {out_dir}",
+            "name their directory with --out DIR",
         )
     directory = out_dir / experiment
     return Target(
@@ -279,8 +287,8 @@ def _experiment(out_dir: Path, experiment: str) -> Target:
 
 
 def _delete(out_dir: Path, experiment: str) -> None:
-    """The record goes first: a half-removed directory without a record is rubbish, not a broken experiment."""
-    from perfrunner.run.lock import OutDirLock
+    """Delete the record, then the files, so that an interruption leaves no broken experiment."""
+    from perfrunner.experiment.outdir import OutDirLock
 
     with OutDirLock(out_dir):
         with options.open_results(out_dir) as store:

@@ -1,4 +1,4 @@
-"""`perfrunner compare A B`: B against A, where both are variants of one experiment, or two experiments."""
+"""`perfrunner compare A B`: compare two variants of an experiment, or two experiments."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import click
 
 from perfrunner.cli import complete, options
 from perfrunner.cli.report import (
+    ReportOptions,
     all_option,
     charts_option,
     format_option,
@@ -20,6 +21,7 @@ from perfrunner.cli.report import (
     verbose_option,
     write_report,
 )
+from perfrunner.cli.request import gathered
 from perfrunner.errors import UsageError
 from perfrunner.spec.suggest import did_you_mean
 
@@ -31,22 +33,25 @@ if TYPE_CHECKING:
 @click.command(
     "compare",
     epilog="\b\nExamples:\n  perfrunner compare glibc jemalloc            two variants of the latest experiment"
-    "\n  perfrunner compare auto always -e metadata-thp   ... of a named one"
-    "\n  perfrunner compare 20261120 20261121 --variant jemalloc   ... of the runs of two days"
-    "\n  perfrunner compare 3f9c2a7 91be04d               two builds, wherever they were measured"
-    "\n\nTwo variants are compared within their blocks, with verdicts. Two experiments were not interleaved: they get"
-    "\nonly Welch intervals, and a warning.",
+    "\n  perfrunner compare auto always -e metadata-thp   two variants of a named experiment"
+    "\n  perfrunner compare 20261120 20261121 --variant jemalloc   one variant in the runs of two days"
+    "\n  perfrunner compare 3f9c2a7 91be04d               two builds of any experiments"
+    "\n\nTwo variants of an experiment are compared within its blocks and get verdicts. Two experiments were not"
+    "\ninterleaved: they get Welch intervals and a warning instead.",
 )
 @click.argument("a", shell_complete=complete.comparable)
 @click.argument("b", shell_complete=complete.comparable)
 @click.option(
     "-e",
     "--experiment",
+    metavar="EXPERIMENT",
     shell_complete=complete.experiments,
-    help="The experiment that A and B are variants of; default: the latest.",
+    help="Experiment whose variants A and B are (default: the latest).",
 )
 @click.option(
-    "--variant", help="For two experiments: the variant to compare; default: the baseline of each."
+    "--variant",
+    metavar="NAME",
+    help="Variant to compare if A and B are experiments (default: the baseline of each).",
 )
 @format_option
 @charts_option
@@ -56,34 +61,16 @@ if TYPE_CHECKING:
 @all_option
 @verbose_option
 @options.hosts_option
+@gathered(ReportOptions, "given")
 def command(
-    a: str,
-    b: str,
-    experiment: str | None,
-    variant: str | None,
-    fmt: str,
-    charts_dir: Path | None,
-    out_dir: Path,
-    output: Path | None,
-    every: bool,
-    verbose: bool,
-    with_hosts: bool,
-    png: bool,
+    a: str, b: str, experiment: str | None, variant: str | None, given: ReportOptions
 ) -> None:
-    """Compare B against A: two variants of an experiment, or two experiments (ids, spec names, days) or builds."""
-
-    with options.open_results(out_dir) as store:
-        report, data = _compare(store, a, b, experiment, variant, hide=not with_hosts)
-    write_report(
-        report,
-        data,
-        fmt,
-        output or (_page(data, a, b) if fmt == "html" else None),
-        charts_dir,
-        every=every,
-        verbose=verbose,
-        png=png,
-    )
+    """Compare B with A. Each is a variant, an experiment (id, spec name or day), or a build id."""
+    with options.open_results(given.out_dir) as store:
+        report, data = _compare(store, a, b, experiment, variant, hide=not given.with_hosts)
+    if given.fmt == "html" and given.output is None:
+        given = replace(given, output=_page(data, a, b))
+    write_report(report, data, given)
 
 
 def _compare(
@@ -92,16 +79,21 @@ def _compare(
     from perfrunner.report import build_report
 
     data = load(store, experiment, hide=hide)
-    arms = {name: _variant(data, name) for name in (a, b)}
-    by_build = not any(name in arms.values() for name in (a, b))
-    if all(arms.values()):
+    variants = {name: _variant(data, name) for name in (a, b)}
+    by_build = not any(name in variants.values() for name in (a, b))
+    if all(variants.values()):
         if variant is not None:
-            raise UsageError("--variant is for two experiments; these are two variants")
-        if a == b or arms[a] == arms[b]:
+            raise UsageError(
+                "--variant can only be used to compare two experiments",
+                f"leave it out: {a} and {b} are variants",
+            )
+        if a == b or variants[a] == variants[b]:
             raise UsageError(f"{a} and {b} are the same variant")
-        return build_report(_only(data, {str(arms[a]), str(arms[b])}), str(arms[a])), data
-    if experiment is not None or (any(arms.values()) and not by_build):
-        wrong = b if arms[a] else a
+        return build_report(
+            _only(data, {str(variants[a]), str(variants[b])}), str(variants[a])
+        ), data
+    if experiment is not None or (any(variants.values()) and not by_build):
+        wrong = b if variants[a] else a
         names = list(dict.fromkeys(t.variant for t in data.trials))
         raise UsageError(
             f"experiment {data.experiment.id} has no variant {wrong!r}{did_you_mean(wrong, names)}",
@@ -117,39 +109,41 @@ def _two_experiments(
     from perfrunner.report import report_of
     from perfrunner.report.two_runs import of_two_runs
 
-    (first, arm_a), (second, arm_b) = (_run_of(store, name, variant, hide=hide) for name in (a, b))
-    if (first.experiment.id, arm_a) == (second.experiment.id, arm_b) or (
+    (first, variant_a), (second, variant_b) = (
+        _run_of(store, name, variant, hide=hide) for name in (a, b)
+    )
+    if (first.experiment.id, variant_a) == (second.experiment.id, variant_b) or (
         first.experiment.id == second.experiment.id and variant is None
     ):
         raise UsageError(f"{a} and {b} are the same experiment {first.experiment.id}")
-    comparison = compare_unpaired(first, second, arm_a, arm_b)
-    words = ["perfrunner", "compare", a, b, *(["--variant", variant] if variant else [])]
-    both = of_two_runs((first, arm_a), (second, arm_b), words)
+    comparison = compare_unpaired(first, second, variant_a, variant_b)
+    command_line = ["perfrunner", "compare", a, b, *(["--variant", variant] if variant else [])]
+    both = of_two_runs((first, variant_a), (second, variant_b), command_line)
     return report_of(both, comparison), both
 
 
 def _run_of(
     store: ResultStore, name: str, variant: str | None, *, hide: bool
 ) -> tuple[ExperimentData, str]:
-    """What a person means by an experiment, a date or a build id; and which of its variants."""
+    """Find the experiment and the variant of a name, which is an experiment, a day or a build id."""
     try:
         record = store.resolve(name)
     except UsageError:
-        if not (found := store.with_build(name)):
+        if not (matches := store.with_build(name)):
             raise
-        experiment, built = found[-1]
+        experiment, built = matches[-1]
         return load(store, experiment, hide=hide), variant or built
     return load(store, record.id, hide=hide), variant or str(record.spec_json.get("baseline", ""))
 
 
 def _page(data: ExperimentData, a: str, b: str) -> Path:
-    """Its own file: the experiment's report.html stays what it is."""
-    words = re.sub(r"[^A-Za-z0-9._=+-]+", "-", f"compare-{a}-{b}")[:150]
-    return Path(data.directory or ".") / data.experiment.id / f"{words}.html"
+    """Return the path of the comparison's page, next to the experiment's report.html."""
+    stem = re.sub(r"[^A-Za-z0-9._=+-]+", "-", f"compare-{a}-{b}")[:150]
+    return Path(data.directory or ".") / data.experiment.id / f"{stem}.html"
 
 
 def _variant(data: ExperimentData, name: str) -> str | None:
-    """The variant of that name, or with that build id (or its start, if only one has it)."""
+    """Return the variant with this name or build id (or unique start of one); None if there is no such variant."""
     variants = dict.fromkeys(t.variant for t in data.trials)
     if name in variants:
         return name
@@ -158,7 +152,7 @@ def _variant(data: ExperimentData, name: str) -> str | None:
 
 
 def _only(data: ExperimentData, variants: set[str]) -> ExperimentData:
-    """The experiment as if it had only these arms: fewer tests to correct for."""
+    """Restrict an experiment to some variants, so that fewer tests have to be corrected for."""
     return replace(
         data,
         trials=tuple(t for t in data.trials if t.variant in variants),

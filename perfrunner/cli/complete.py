@@ -1,7 +1,8 @@
-"""What the shell may propose for an argument: stored experiments, metrics, and the names in a spec.
+"""Shell completion of arguments: stored experiments, metrics, and the names in a spec.
 
-Asked for at each press of TAB: it reads the store with sqlite3 and a spec as a tree, and loads neither SQLAlchemy nor
-pydantic. Whatever is wrong with the store or the spec, the command itself will say; here there is nothing to propose.
+It runs at each press of TAB and must be fast: it reads the store with sqlite3 and a spec as a plain
+tree, without SQLAlchemy or pydantic. If the store or the spec is broken, it proposes nothing; the
+command itself reports the error.
 """
 
 from __future__ import annotations
@@ -19,26 +20,26 @@ from urllib.parse import quote
 import click
 from click.shell_completion import CompletionItem
 
+from perfrunner.children import STORE_VARIABLE
 from perfrunner.errors import PerfrunnerError
-from perfrunner.run.command import STORE_VARIABLE
 
 Completer: TypeAlias = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
-STORE_META = "perfrunner.store"  # where a click context has what --store says
-STORE = "results.sqlite"  # perfrunner.results.STORE_FILE, without SQLAlchemy
-_BUSY_S = 0.2  # a run that is writing just now
+STORE_META = "perfrunner.store"  # key of the value of --store in the click context
+STORE = "results.sqlite"  # perfrunner.results.STORE_FILE, without importing SQLAlchemy
+_BUSY_S = 0.2  # how long to wait for a run that is writing to the store
 
 
-def _proposing(found: Callable[[click.Context], Iterable[tuple[str, str]]]) -> Completer:
-    """A completer of (name, help) pairs, each name once."""
+def _proposing(propose: Callable[[click.Context], Iterable[tuple[str, str]]]) -> Completer:
+    """Make a completer from a function that yields (name, help) pairs; each name is proposed once."""
 
-    @functools.wraps(found)
+    @functools.wraps(propose)
     def complete(
         ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         del param
         names: dict[str, str] = {}
         with suppress(PerfrunnerError, OSError, ValueError, TypeError, KeyError, sqlite3.Error):
-            for name, text in found(ctx):
+            for name, text in propose(ctx):
                 names.setdefault(name, text)
         return [
             CompletionItem(n, help=h or None) for n, h in names.items() if n.startswith(incomplete)
@@ -48,13 +49,13 @@ def _proposing(found: Callable[[click.Context], Iterable[tuple[str, str]]]) -> C
 
 
 def _listed(complete: Completer) -> Completer:
-    """The same for `NAME,...`: what is before the last comma stays. A name may hold commas itself."""
+    """Make a completer for `NAME,...`, which completes the last name. A name may contain commas."""
 
     @functools.wraps(complete)
     def completer(
         ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        from perfrunner.cli.options import split_names
+        from perfrunner.spec.suggest import split_names
 
         every = complete(ctx, param, "")
         known = tuple(item.value for item in every)
@@ -75,7 +76,10 @@ def _listed(complete: Completer) -> Completer:
 
 
 def _given(ctx: click.Context, name: str) -> Any:
-    """An argument or option of the line so far. Before an option without its value click leaves arguments unparsed."""
+    """Return an argument or option of the command line so far.
+
+    click leaves arguments unparsed if they precede an option that still lacks its value.
+    """
     value = ctx.params.get(name)
     arguments = [p.name for p in ctx.command.params if isinstance(p, click.Argument)]
     if value is None and name in arguments and len(ctx.args) > arguments.index(name):
@@ -87,11 +91,11 @@ def _given(ctx: click.Context, name: str) -> Any:
 
 
 def _rows(ctx: click.Context, query: str, *values: str) -> list[tuple[Any, ...]]:
-    """From the store of --out, or a file that --store names. Nothing is created, and nobody is waited for."""
+    """Query the store of --out, or the file of --store. Creates nothing and does not wait for locks."""
     url = ctx.meta.get(STORE_META) or os.environ.get(STORE_VARIABLE)
     if url:
         if not url.startswith("sqlite:///"):
-            return []  # a server may be slow, or away
+            return []  # a server may be slow or unreachable
         path = Path(url.removeprefix("sqlite:///").partition("?")[0]).resolve()
     else:
         given = _given(ctx, "out_dir") or os.environ.get("PERFRUNNER_OUT") or "perfrunner-results"
@@ -103,14 +107,14 @@ def _rows(ctx: click.Context, query: str, *values: str) -> list[tuple[Any, ...]]
 
 
 def _experiments(ctx: click.Context) -> Iterator[tuple[str, str]]:
-    """Newest first; the names of their specs after them."""
+    """Yield the ids of the experiments, newest first, then the names of their specs."""
     known = _rows(ctx, "SELECT id, name, state FROM experiments ORDER BY created_at DESC")
     yield from ((identifier, state) for identifier, _, state in known)
     yield from ((name, "the latest of this spec") for _, name, _ in known)
 
 
 def _latest(ctx: click.Context) -> str:
-    """The experiment that the command line names, or the newest. KeyError."""
+    """Return the id of the experiment on the command line, or of the newest. Raises KeyError."""
     named = _given(ctx, "experiment") or _given(ctx, "spec_name")
     known = _rows(ctx, "SELECT id, name FROM experiments ORDER BY created_at DESC")
     for identifier, name in known:
@@ -126,7 +130,7 @@ def _stored_variants(ctx: click.Context) -> Iterator[tuple[str, str]]:
 
 
 def _metrics(ctx: click.Context) -> Iterator[tuple[str, str]]:
-    """Those of the spec or of the store first, then all that have a name of their own."""
+    """Yield the metrics of the spec or of the store, then all built-in metrics."""
     from perfrunner.spec.metrics import METRICS
 
     def titled(name: str) -> tuple[str, str]:
@@ -146,7 +150,7 @@ def _metrics(ctx: click.Context) -> Iterator[tuple[str, str]]:
 
 
 def _names(ctx: click.Context, key: str) -> list[str]:
-    """The keys, or the entries, of one part of the spec on the command line. Without a spec: of ab's own."""
+    """Return the names in one part of the spec on the command line (for `ab`: of its small spec)."""
     from perfrunner.spec.assemble import spec_tree
     from perfrunner.spec.document import plain
     from perfrunner.spec.problems import Problems
@@ -157,8 +161,8 @@ def _names(ctx: click.Context, key: str) -> list[str]:
         return [*SMALL[key]] if ctx.info_name == "ab" else []
     overrides, profile = ctx.params.get("overrides") or (), ctx.params.get("profile")
     tree = spec_tree(Path(path).expanduser(), Problems(), overrides, None, profile)
-    found = tree.get(key)
-    return [] if found is None else [str(name) for name in plain(found)]
+    node = tree.get(key)
+    return [] if node is None else [str(name) for name in plain(node)]
 
 
 def _profiles(ctx: click.Context) -> Iterator[tuple[str, str]]:
@@ -169,8 +173,8 @@ def _profiles(ctx: click.Context) -> Iterator[tuple[str, str]]:
 
 
 def clusters(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """`local`, and files."""
-    from perfrunner.spec.local import LOCAL
+    """Propose `local` and files."""
+    from perfrunner.spec.small import LOCAL
 
     del ctx, param
     here = [CompletionItem(LOCAL, help="this machine")] if LOCAL.startswith(incomplete) else []
@@ -179,7 +183,7 @@ def clusters(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
 
 experiments = _proposing(_experiments)
 stored_variants = _proposing(_stored_variants)
-# What `compare` takes.
+# The arguments of `compare`.
 comparable = _proposing(lambda ctx: [*_stored_variants(ctx), *_experiments(ctx)])
 metrics = _proposing(_metrics)
 profiles = _proposing(_profiles)

@@ -1,7 +1,8 @@
-"""`perfrunner doctor`: what is missing, noisy or mis-set, before a run finds out."""
+"""`perfrunner doctor`: check tools and hosts before a run."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,21 +11,22 @@ import click
 
 from perfrunner.cli import options
 from perfrunner.cli.output import note, print_json, result_console
+from perfrunner.cli.request import RunOptions, read_spec
 from perfrunner.errors import EXIT_FAILED
 
 if TYPE_CHECKING:
-    from perfrunner.run.preflight.health import Finding
+    from perfrunner.experiment.preflight.health import Finding
 
 MARKS = {"ok": "[green]✔[/]", "warning": "[yellow]![/]", "problem": "[red]✘[/]"}
 
 
 @click.command(
     "doctor",
-    short_help="What is missing, noisy or mis-set on the hosts.",
+    short_help="Check the hosts for missing tools, noise and bad settings.",
     epilog="\b\nExamples:\n  perfrunner doctor                     this machine"
     "\n  perfrunner doctor specs/experiments/jemalloc-metadata-thp.yaml"
     "\n  perfrunner doctor specs/clusters/loopback-ssh.yaml --json"
-    "\n\nExit code: 0, or 3 when something would stop a run (✘). A warning (!) costs precision or comparability.",
+    "\n\nExit code: 3 if a problem (✘) would stop a run, else 0. A warning (!) costs precision or comparability.",
 )
 @click.argument(
     "spec_path",
@@ -46,8 +48,8 @@ def command(
     cluster: Path | None,
     as_json: bool,
 ) -> None:
-    """Examine the tools here and the hosts of SPEC, or of CLUSTER (otherwise this machine). Changes nothing."""
-    from perfrunner.run.preflight.doctor import examine
+    """Check the tools on this machine and the hosts of SPEC or CLUSTER (default: this machine). Changes nothing."""
+    from perfrunner.experiment.preflight.doctor import examine
     from perfrunner.spec import is_cluster, load_cluster
     from perfrunner.spec.cluster import local_cluster
 
@@ -57,11 +59,12 @@ def command(
     spec = (
         None
         if spec_path is None
-        else options.read_spec(spec_path, overrides, cluster, profile=profile)
+        else read_spec(spec_path, RunOptions(overrides, profile, cluster=cluster))
     )
     given = load_cluster(cluster) if cluster is not None else local_cluster()
     hosts = given if spec is None else spec.cluster
-    findings = list(examine(hosts, spec))
+    cache_dir = Path(os.environ.get("PERFRUNNER_CACHE") or options.DEFAULT_CACHE)
+    findings = list(examine(hosts, spec, cache_dir))
     counts = {
         grade: sum(f.grade == grade for f in findings) for grade in ("ok", "warning", "problem")
     }
@@ -78,7 +81,7 @@ def _print(findings: list[Finding]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table("", "where", "what", "found", "remedy", box=None)
+    table = Table("", "place", "check", "result", "remedy", box=None)
     for f in findings:
         table.add_row(
             MARKS[f.grade], escape(f.place), escape(f.subject), escape(f.text), escape(f.remedy)

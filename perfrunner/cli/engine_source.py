@@ -1,8 +1,8 @@
-"""Where the engine's source is.
+"""Find the source of the engine.
 
-In this order: --engine-src; $PERFRUNNER_ENGINE_SRC; a directory engine_src/ in the spec's directory or above it, or one
-of these directories itself; the same from the current directory; the source that came with the package. What is named
-and wrong is an error, never passed over.
+The places, in order: --engine-src; $PERFRUNNER_ENGINE_SRC; a directory engine_src/ in the spec's
+directory or above it, or one of these directories itself; the same from the current directory; the
+source in the package. A wrong directory in the first two is an error: the search does not go on.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from perfrunner.bundled import bundled
 from perfrunner.errors import UsageError
 from perfrunner.spec.engine_tree import (
     ENGINE_DIRECTORY,
     OPTIONS_FILE,
+    bundled,
     is_engine_source,
     is_inside_engine,
 )
@@ -26,9 +26,10 @@ ENVIRONMENT = "PERFRUNNER_ENGINE_SRC"
 def find_engine_source(
     option: Path | None, spec_path: Path | None, *, revisions: bool = False
 ) -> Path:
-    """An absolute directory that holds the engine's CMake project. Raises UsageError.
+    """Return the absolute directory of the engine's CMake project. Raises UsageError.
 
-    `revisions`: those of its repository are asked for. Who asks from within another repository means that one's.
+    `revisions` says that revisions of its repository are going to be built. Then the packaged source
+    is refused inside another repository, because the revisions are meant to be those of that one.
     """
     if option is not None:
         return _named(option, "--engine-src")
@@ -41,7 +42,7 @@ def find_engine_source(
                 _refuse_in_another_repository(candidate)
             return candidate
     raise UsageError(
-        "the engine's source is nowhere near the spec or the current directory, and not in the package",
+        "no engine source found near the spec, near the current directory, or in the package",
         f"name it with --engine-src DIR or {ENVIRONMENT}=DIR",
     )
 
@@ -49,27 +50,28 @@ def find_engine_source(
 def _named(directory: Path, origin: str) -> Path:
     if not is_engine_source(directory):
         raise UsageError(
-            f"{origin} {directory} holds no engine source (CMakeLists.txt and options/)",
-            "it is the directory engine_src/ of a checkout",
+            f"{origin} {directory} is not an engine source: it lacks CMakeLists.txt or options/",
+            "name the directory engine_src/ of a checkout",
         )
     return directory.resolve()
 
 
 def _refuse_in_another_repository(source: Path) -> None:
-    # Imported late: most commands need no git.
-    from perfrunner.source.git import Repository
+    # Imported late, because most commands do not need git.
+    from perfrunner.sources.git import Repository
 
-    here, its = Repository.around(Path.cwd()), Repository.around(source)
-    if here is None or (its is not None and its.top == here.top):
+    here, packaged = Repository.around(Path.cwd()), Repository.around(source)
+    if here is None or (packaged is not None and packaged.top == here.top):
         return
-    found = here.git("ls-files", "--", f"*/{OPTIONS_FILE}").splitlines()
-    places = [name.removesuffix(f"/{OPTIONS_FILE}") for name in found]
-    if len(places) == 1:
-        hint = f"--engine-src {here.top / places[0]}"
+    option_files = here.git("ls-files", "--", f"*/{OPTIONS_FILE}").splitlines()
+    directories = [name.removesuffix(f"/{OPTIONS_FILE}") for name in option_files]
+    if len(directories) == 1:
+        hint = f"--engine-src {here.top / directories[0]}"
     else:
         hint = f"name the engine's directory with --engine-src DIR or {ENVIRONMENT}=DIR"
     raise UsageError(
-        f"{here.top} has no {ENGINE_DIRECTORY}/ here or above; perfrunner's own engine has other revisions",
+        f"{here.top} has no {ENGINE_DIRECTORY}/ here or above,"
+        " and the packaged engine has other revisions",
         hint,
     )
 

@@ -1,4 +1,4 @@
-"""How long a run is likely to take: from earlier trials of the same workload where there are any."""
+"""Estimate the duration of a run, from earlier trials of the same workloads if there are any."""
 
 from __future__ import annotations
 
@@ -13,75 +13,84 @@ from perfrunner.cli.engine_source import find_engine_source
 from perfrunner.errors import BuildError, UsageError
 
 if TYPE_CHECKING:
+    from perfrunner.cli.request import RunOptions
+    from perfrunner.domain import Case
     from perfrunner.spec import Spec
-    from perfrunner.spec.cell import CellName
     from perfrunner.spec.variant import Variant
     from perfrunner.spec.workloads import Workload
 
 MAX_EXPERIMENTS_READ = 5
-BUILD_SECONDS = 60.0  # the first build of a variant, about; a cached one takes none
+BUILD_SECONDS = 60.0  # roughly the first build of a variant; a cached build takes no time
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Seconds of one trial of each cell, and whether they were measured; `builds` that are still to be made."""
+    """The expected seconds of one trial of each case, and the number of missing builds.
 
-    seconds: Mapping[CellName, float]
-    measured: frozenset[CellName]
+    `measured` holds the cases whose duration comes from earlier trials.
+    """
+
+    seconds: Mapping[Case, float]
+    measured: frozenset[Case]
     builds: int
 
     def trials(self, spec: Spec, blocks: int | None = None) -> float:
-        """Seconds of all trials of so many blocks (the spec's)."""
+        """Return the seconds of all trials of `blocks` blocks (default: the spec's number)."""
         return (
             (blocks or spec.blocks)
             * len(spec.variants)
-            * sum(self.seconds[cell] for cell in spec.cells)
+            * sum(self.seconds[case] for case in spec.cases)
         )
 
     def sampling_check(self, spec: Spec) -> float:
-        """Seconds of the two trials a cell that say what sampling costs."""
-        from perfrunner.run.trial.sampling_check import cells_to_check
+        """Return the seconds of the two trials per case that measure the overhead of sampling."""
+        from perfrunner.experiment.post_run import cases_to_check
 
-        return 2 * sum(self.seconds[cell] for cell in cells_to_check(spec))
+        return 2 * sum(self.seconds[case] for case in cases_to_check(spec))
 
     def profiles(self, spec: Spec) -> float:
-        """Seconds of the profiles at the end: a trial of each arm and profiled cell."""
-        from perfrunner.run.trial.profiles import cells_to_profile
+        """Return the seconds of the CPU profiles: one trial of each variant and profiled case."""
+        from perfrunner.experiment.post_run import cases_to_profile
 
-        return len(spec.variants) * sum(self.seconds[cell] for cell in cells_to_profile(spec))
+        return len(spec.variants) * sum(self.seconds[case] for case in cases_to_profile(spec))
 
     def total(self, spec: Spec, blocks: int | None = None) -> float:
-        """Of builds, trials (of so many blocks, or the spec's), the sampling check and profiles."""
-        beside = self.sampling_check(spec) + self.profiles(spec)
-        return self.builds * BUILD_SECONDS + self.trials(spec, blocks) + beside
+        """Return the seconds of builds, trials, the sampling check and CPU profiles."""
+        after_trials = self.sampling_check(spec) + self.profiles(spec)
+        return self.builds * BUILD_SECONDS + self.trials(spec, blocks) + after_trials
 
 
-def estimate(
-    spec: Spec, spec_path: Path | None, out_dir: Path, engine_src: Path | None, cache_dir: Path
-) -> Estimate:
-    """Reads the results directory and the build cache, if there are any; never creates them."""
-    measured = _measured(spec, out_dir)
-    guessed = {(name, bucket): spec.workloads[name].expected_seconds for name, bucket in spec.cells}
+def estimate(spec: Spec, spec_path: Path | None, given: RunOptions) -> Estimate:
+    """Estimate a run from the results directory and the build cache, without creating them."""
+    measured = _measured(spec, given.out_dir)
+    guessed = {case: spec.workloads[case.workload].expected_seconds for case in spec.cases}
     try:
-        source = find_engine_source(engine_src, spec_path)
-    except UsageError:  # a run would say so
+        source = find_engine_source(given.engine_src, spec_path)
+    except UsageError:  # a run reports this error itself
         source = None
-    builds = _builds(spec, source, cache_dir)
+    builds = _builds(spec, source, given.cache_dir)
     return Estimate({**guessed, **measured}, frozenset(measured), builds)
 
 
 def _builds(spec: Spec, source: Path | None, cache_dir: Path) -> int:
-    """Those that are not in the cache; of a source that is only found out in the run, or of a build host, all."""
+    """Count the builds that are not in the cache.
+
+    A build from a revision or on a build host counts as missing: only the run finds out.
+    """
     wanted = {
         (v.allocator.name, repr(sorted(v.options.items())), repr(v.source)): v
         for v in spec.variants.values()
+        if v.server is None
     }
-    from perfrunner.run.programs import arm_programs
+    if not wanted:
+        return 0  # the load tools, which take less than a minute
+    from perfrunner.experiment.programs import variant_programs, whole_programs
 
-    if spec.cluster.build_host is not None:  # only it could say which of them it would build
+    if spec.cluster.build_host is not None:  # only the build host knows what is in its cache
         source = None
-    # A source of another revision makes the tools a build of their own.
-    programs = arm_programs(spec) if any(v.source for v in spec.variants.values()) else ()
+    # If a variant has another source, the load tools are a separate build.
+    foreign = any(v.source for v in spec.variants.values())
+    programs = variant_programs(spec) if foreign else whole_programs(spec)
     return sum(not _built(variant, source, cache_dir, programs) for variant in wanted.values())
 
 
@@ -98,11 +107,11 @@ def _built(
         return False
 
 
-def _measured(spec: Spec, out_dir: Path) -> dict[CellName, float]:
+def _measured(spec: Spec, out_dir: Path) -> dict[Case, float]:
     if options.store_url() is None and not (out_dir / "results.sqlite").is_file():
         return {}
 
-    seconds: dict[CellName, list[float]] = {}
+    seconds: dict[Case, list[float]] = {}
     with options.open_results(out_dir) as store:
         for summary in store.list()[-MAX_EXPERIMENTS_READ:]:
             old = dict(summary.experiment.spec_json.get("workloads", {}))
@@ -111,10 +120,10 @@ def _measured(spec: Spec, out_dir: Path) -> dict[CellName, float]:
                 continue
             for trial in store.load(summary.experiment.id).trials:
                 if trial.status == "ok" and trial.workload in same:
-                    arms = trial.facts.get("arms") or [trial.variant]  # they share the time
-                    cell = (trial.workload, trial.bucket)
-                    seconds.setdefault(cell, []).append(trial.seconds / len(arms))
-    return {cell: fmean(values) for cell, values in seconds.items() if cell in spec.cells}
+                    variants = trial.facts.get("variants") or [trial.variant]  # they share the time
+                    case = trial.case
+                    seconds.setdefault(case, []).append(trial.seconds / len(variants))
+    return {case: fmean(values) for case, values in seconds.items() if case in spec.cases}
 
 
 def _measured_alike(stored: Mapping[str, Any] | None, workload: Workload) -> bool:

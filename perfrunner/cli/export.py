@@ -1,4 +1,4 @@
-"""`perfrunner export`: the measured values as CSV or Parquet."""
+"""`perfrunner export`: write measured values as CSV, Parquet or OpenMetrics, or a whole run as an archive."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from perfrunner.cli import complete, options
-from perfrunner.cli.output import note
+from perfrunner.cli.output import note, result
 from perfrunner.errors import UsageError
 
 NAMES = ("trials", "rounds", "series")
@@ -15,11 +15,13 @@ NAMES = ("trials", "rounds", "series")
 
 @click.command(
     "export",
-    short_help="The measured values as CSV or Parquet.",
-    epilog="\b\nExamples:\n  perfrunner export > trials.csv                        the latest experiment's trials"
-    "\n  perfrunner export quickstart --table rounds           the slices of load, one after the other"
+    short_help="Export the measured values, or a run as an archive.",
+    epilog="\b\nExamples:\n  perfrunner export > trials.csv                        trials of the latest experiment"
+    "\n  perfrunner export quickstart --table rounds           one row for each slice of load"
     "\n  perfrunner export --format parquet --to tables/       trials, rounds and series as files"
-    "\n\nThe columns: docs/export.md.",
+    "\n  perfrunner export --format openmetrics --all-runs > runs.om  time series for Prometheus"
+    "\n  perfrunner export quickstart --archive quickstart.zip  a whole run, for perfrunner import"
+    "\n\nThe columns are described in docs/how-to/export.md.",
 )  # fmt: skip
 @click.argument("experiment", required=False, shell_complete=complete.experiments)
 @click.option(
@@ -27,40 +29,68 @@ NAMES = ("trials", "rounds", "series")
     "tables",
     type=click.Choice(NAMES),
     multiple=True,
-    help="Which; repeatable. Default: trials on stdout, all with --to.",
+    help="Table to export; repeatable (default: trials, or all tables with --to).",
 )
 @click.option(
     "--format",
     "fmt",
-    type=click.Choice(["csv", "parquet"]),
+    type=click.Choice(["csv", "parquet", "openmetrics"]),
     default="csv",
     show_default=True,
-    help="parquet is a file: --to.",
+    help="Format; parquet needs --to. openmetrics prints trials and changes as time series for Prometheus.",
+)
+@click.option(
+    "--all-runs",
+    is_flag=True,
+    help="With --format openmetrics, export all runs of the spec of EXPERIMENT, not only one.",
 )
 @click.option(
     "--to",
     "directory",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Write TABLE.csv or TABLE.parquet there instead of to stdout.",
+    help="Write TABLE.csv or TABLE.parquet to DIR instead of stdout.",
+)
+@click.option(
+    "--archive",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write the whole run to FILE (a ZIP file) for `perfrunner import`, with its raw files. It is not"
+    " redacted.",
 )
 @options.hosts_option
 @options.out_option
-def command(
+def command(  # noqa: PLR0913
     experiment: str | None,
     tables: tuple[str, ...],
     fmt: str,
+    all_runs: bool,
     directory: Path | None,
+    archive: Path | None,
     with_hosts: bool,
     out_dir: Path,
 ) -> None:
-    """Export the measured values of an EXPERIMENT: an id, the start of one, or a spec's name; default the latest."""
+    """Export the measured values of EXPERIMENT: an id, the start of one, or a spec name (default: the latest)."""
     from perfrunner.cli.report import load
     from perfrunner.export import TABLES, csv_text, rows, write_tables
     from perfrunner.export.tables import raw_of
 
+    if all_runs and fmt != "openmetrics":
+        raise UsageError("--all-runs needs --format openmetrics")
+    if fmt == "openmetrics" and archive is None:
+        if tables or directory is not None:
+            raise UsageError("--format openmetrics goes to stdout: omit --table and --to")
+        _print_openmetrics(experiment, out_dir, hide=not with_hosts, all_runs=all_runs)
+        return
+    if archive is not None:
+        if tables or directory is not None or fmt != "csv":
+            raise UsageError("--archive writes a whole run: omit --table, --format and --to")
+        _write_archive(experiment, archive, out_dir)
+        return
     if directory is None and (fmt != "csv" or len(tables) > 1):
-        raise UsageError("stdout takes one table, as CSV", "name a directory: --to DIR")
+        raise UsageError(
+            "stdout takes a single table as CSV", "write files to a directory: --to DIR"
+        )
     with options.open_results(out_dir) as store:
         data = load(store, experiment, hide=not with_hosts)
     if directory is not None:
@@ -74,3 +104,31 @@ def command(
         problems = list(raw.notes) if raw is not None else []
     for problem in problems:
         note(f"warning: {problem}")
+
+
+def _print_openmetrics(
+    experiment: str | None, out_dir: Path, *, hide: bool, all_runs: bool
+) -> None:
+    from perfrunner.cli.report import load
+    from perfrunner.export.openmetrics import openmetrics_text
+
+    with options.open_results(out_dir) as store:
+        chosen = store.resolve(experiment)
+        runs = [summary.experiment for summary in store.list()] if all_runs else [chosen]
+        data = (load(store, run.id, hide=hide) for run in runs if run.name == chosen.name)
+        result(openmetrics_text(data))
+
+
+def _write_archive(experiment: str | None, archive: Path, out_dir: Path) -> None:
+    from perfrunner.results.transfer import write_archive
+
+    with options.open_results(out_dir) as store:
+        moved = write_archive(store, store.resolve(experiment).id, archive)
+    for problem in moved.problems:
+        note(f"warning: left out: {problem}")
+    note(
+        f"archive {archive}: {moved.experiment.id}, {moved.trials} trials, {moved.files} raw files"
+    )
+    note(
+        "the archive is not redacted: it names hosts, users and paths, and has the logs of the servers"
+    )

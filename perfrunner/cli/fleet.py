@@ -1,4 +1,4 @@
-"""`perfrunner fleet`: a queue of runs for many groups of hosts, and the drivers that carry them out."""
+"""`perfrunner fleet`: queue runs for many groups of hosts, and run the workers that execute them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ import click
 
 from perfrunner.cli import options
 from perfrunner.cli.engine_source import ENVIRONMENT
-from perfrunner.cli.fleet_tables import driver_document, job_document, print_drivers, print_jobs
-from perfrunner.cli.invocation import words_of
+from perfrunner.cli.fleet_tables import job_document, print_jobs, print_workers, worker_document
+from perfrunner.cli.invocation import options_given
 from perfrunner.cli.output import note, print_json
+from perfrunner.cli.request import RunOptions, gathered, read_spec
 from perfrunner.errors import UsageError
 from perfrunner.spec.suggest import expected_name
 
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
     from perfrunner.fleet.job import Job
     from perfrunner.spec import Spec
 
-ENDED_SHOWN = 10  # of the jobs that have ended, unless --all
+ENDED_SHOWN = 10  # number of ended jobs that `status` shows without --all
 MEASURED = ("overrides", "profile", "named_sources", "repeats", "seed", "workloads", "variants")
-ALWAYS = ("cache_dir", "engine_src", "fail_on", "quieten")
+ALWAYS = ("cache_dir", "engine_src", "fail_on", "tune")
 
 fleet_option = click.option(
     "--fleet",
@@ -40,22 +41,22 @@ fleet_option = click.option(
     envvar="PERFRUNNER_FLEET",
     default=Path("fleet.yaml"),
     show_default=True,
-    help="The fleet file: groups of hosts, and where the queue is.",
+    help="Fleet file, which lists the groups of hosts and the database of the queue.",
 )
 
 
 @click.group(
     "fleet",
-    short_help="A queue of runs for many groups of hosts.",
-    epilog="\b\nExamples:\n  perfrunner fleet workers                      on a machine that drives, not a measured one"
+    short_help="Queue runs for many groups of hosts.",
+    epilog="\b\nExamples:\n  perfrunner fleet workers                      start a worker (not on a measured machine)"
     "\n  perfrunner fleet submit spec.yaml -g lab-a    queue a run"
-    "\n  perfrunner fleet schedule                     from cron: what the fleet file lists for every night"
-    "\n  perfrunner fleet status\n  perfrunner fleet cancel JOB\n  perfrunner fleet recover DRIVER"
-    "\n  perfrunner fleet clean --keep 100             forget jobs that ended long ago"
-    "\n\nEach group runs one job at a time; a job is a perfrunner run that goes on where it stopped.",
+    "\n  perfrunner fleet schedule                     queue the nightly runs of the fleet file, from cron"
+    "\n  perfrunner fleet status\n  perfrunner fleet cancel JOB\n  perfrunner fleet recover WORKER"
+    "\n  perfrunner fleet clean --keep 100             remove old jobs from the queue"
+    "\n\nEach group runs one job at a time. A job is a `perfrunner run` that is resumed if it was interrupted.",
 )
 def command() -> None:
-    """Queue runs for many groups of hosts, and carry them out one at a time in each."""
+    """Queue runs for many groups of hosts, and run the jobs of each group one at a time."""
 
 
 @command.command(
@@ -64,20 +65,28 @@ def command() -> None:
     epilog="\b\nExamples:\n  perfrunner fleet submit spec.yaml --group lab-a"
     "\n  perfrunner fleet submit spec.yaml -g lab-a -g lab-b --priority 10 --repeats 20"
     "\n  perfrunner fleet submit spec.yaml -g lab-a --source after=my-branch --fail-on worse"
-    "\n  perfrunner fleet submit spec.yaml -g lab-a --night     at most once a night, however often it is called"
-    "\n\nPrints the id of each job. The options from --set on are those of perfrunner run.",
+    "\n  perfrunner fleet submit spec.yaml -g lab-a --night     queue it at most once per night"
+    "\n\nPrints the id of each job. The options from --set on are those of `perfrunner run`.",
 )
 @options.spec_argument
 @fleet_option
 @click.option(
-    "-g", "--group", "groups", metavar="NAME", multiple=True, help="Where; repeatable. Not needed with one group."
-)  # fmt: skip
+    "-g",
+    "--group",
+    "groups",
+    metavar="NAME",
+    multiple=True,
+    help="Group to run on; repeatable (default: the only group of the fleet file).",
+)
 @click.option(
     "--priority",
     type=click.IntRange(1, 1_000_000),
-    help="A lower number runs first; otherwise 100, or 200 with --night.",
+    metavar="N",
+    help="Priority; lower numbers run first (default: 100, or 200 with --night).",
 )
-@click.option("--night", "nightly", is_flag=True, help="At most once for a spec, group and night.")
+@click.option(
+    "--night", "nightly", is_flag=True, help="Queue at most one job per spec, group and night."
+)
 @options.set_option
 @options.profile_option
 @options.source_option
@@ -91,6 +100,7 @@ def command() -> None:
 @options.fail_on_option
 @options.json_option
 @click.pass_context
+@gathered(RunOptions, "given")
 def submit(
     ctx: click.Context,
     spec_path: Path,
@@ -98,21 +108,9 @@ def submit(
     groups: tuple[str, ...],
     priority: int | None,
     nightly: bool,
-    overrides: tuple[str, ...],
-    profile: str | None,
-    named_sources: tuple[str, ...],
-    repeats: int | None,
-    seed: int | None,
-    workloads: tuple[str, ...],
-    variants: tuple[str, ...],
-    quieten: bool,
-    cache_dir: Path,
-    engine_src: Path | None,
-    fail_on: str | None,
-    as_json: bool,
+    given: RunOptions,
 ) -> None:
-    """Queue a run of SPEC on each group; a driver of the group (perfrunner fleet workers) carries it out."""
-    del seed, quieten, cache_dir, engine_src, fail_on  # they travel as words
+    """Queue a run of SPEC on each group. A worker of the group executes it (see `perfrunner fleet workers`)."""
     fleet = _load(fleet_path)
     from perfrunner.fleet.file import NIGHTLY_PRIORITY, NORMAL_PRIORITY
 
@@ -120,50 +118,54 @@ def submit(
     night = _tonight(fleet) if nightly else None
     jobs = []
     for group in chosen:
-        spec = options.read_spec(
-            spec_path, overrides, Path(group.cluster), repeats, named_sources, profile
-        )
-        options.selection("workload", workloads, tuple(spec.workloads))
-        options.selection("variant", variants, tuple(spec.variants))
+        spec = read_spec(spec_path, replace(given, cluster=Path(group.cluster), engine_src=None))
+        given.selected(spec)  # reports unknown names before anything is queued
         job = _job(
-            spec, spec_path, group, measured=words_of(ctx, MEASURED), always=_always(ctx), night=night,
+            spec, spec_path, group, measured=options_given(ctx, MEASURED), always=_always(ctx), night=night,
             store=fleet.store,
         )  # fmt: skip
         jobs.append(
             replace(job, priority=priority or (NIGHTLY_PRIORITY if night else NORMAL_PRIORITY))
         )
     with _queue(fleet, create=True) as queue:
-        _submit(queue, jobs, as_json)
+        _submit(queue, jobs, given.as_json)
 
 
 @command.command(
     "schedule",
-    short_help="Queue what runs every night.",
-    epilog="\b\nExample, a line of crontab:\n  0 22-23,0-4 * * *  perfrunner fleet schedule --fleet /srv/fleet.yaml"
-    "\n\nA job of a spec, group and night (from noon to noon) is queued once, however often this is called; not while"
-    "\nthe same of an earlier night is queued or running.",
+    short_help="Queue the nightly runs.",
+    epilog="\b\nExample (a line of crontab):\n  0 22-23,0-4 * * *  perfrunner fleet schedule --fleet /srv/fleet.yaml"
+    "\n\nCalling it repeatedly is safe: each spec, group and night (from noon to noon) gets one job. No job is queued"
+    "\nwhile that of an earlier night is still queued or running.",
 )
 @fleet_option
 @options.json_option
 def schedule(fleet_path: Path, as_json: bool) -> None:
-    """Queue the specs under `nightly` of the fleet file, once a night."""
+    """Queue the specs that the fleet file lists under `nightly`, once per night."""
     fleet = _load(fleet_path)
     if not fleet.nightly:
-        raise UsageError(f"{fleet_path}: nothing is listed under `nightly`")
+        raise UsageError(
+            f"{fleet_path}: `nightly` is empty",
+            "list specs and groups there, see docs/how-to/fleet.md",
+        )
     jobs: list[Job] = []
     for entry in fleet.nightly:
-        words = [*_given("--profile", entry.profile), *_given("--repeats", entry.repeats)]
+        args = [*_given("--profile", entry.profile), *_given("--repeats", entry.repeats)]
         for name in entry.groups:
             group = fleet.groups[name]
-            spec = options.read_spec(
-                entry.spec, (), Path(group.cluster), entry.repeats, (), entry.profile
+            spec = read_spec(
+                entry.spec,
+                RunOptions(
+                    profile=entry.profile, repeats=entry.repeats, cluster=Path(group.cluster)
+                ),
             )
             job = _job(
-                spec, entry.spec, group, measured=words, always=[], night=_tonight(fleet), store=fleet.store
+                spec, entry.spec, group, measured=args, always=[], night=_tonight(fleet), store=fleet.store
             )  # fmt: skip
             if job.id in [other.id for other in jobs]:
                 raise UsageError(
-                    f"{fleet_path}: nightly: two specs for {name} have the name {spec.name}"
+                    f"{fleet_path}: nightly: two specs of group {name} have the name {spec.name}",
+                    "change `name` in one of the specs",
                 )
             jobs.append(replace(job, priority=entry.priority))
     with _queue(fleet, create=True) as queue:
@@ -172,46 +174,60 @@ def schedule(fleet_path: Path, as_json: bool) -> None:
 
 @command.command(
     "workers",
-    short_help="Drive: carry out the jobs of groups.",
-    epilog="\b\nExamples:\n  perfrunner fleet workers                        all groups of the fleet file"
+    short_help="Start a worker, which runs the jobs of groups.",
+    epilog="\b\nExamples:\n  perfrunner fleet workers                        serve all groups of the fleet file"
     "\n  perfrunner fleet workers -g lab-a -g lab-b --name east"
-    "\n  perfrunner fleet workers --drain                end when nothing is left to do"
-    "\n\nCtrl-C (or SIGTERM) stops its runs in order and queues its jobs again; a second one is in a hurry. A driver"
-    "\nthat was killed goes on with its jobs when it starts again under the same name. A systemd unit: docs/fleet.md.",
+    "\n  perfrunner fleet workers --drain                exit when no job is left"
+    "\n\nCtrl-C (or SIGTERM) stops its runs cleanly and requeues its jobs; a second one stops them at once. A worker"
+    "\nthat was killed resumes its jobs when it is started again with the same name. docs/how-to/fleet.md has a"
+    "\nsystemd unit.",
 )
 @fleet_option
-@click.option("-g", "--group", "groups", metavar="NAME", multiple=True, help="Only this one; repeatable.")  # fmt: skip
-@click.option("--name", metavar="NAME", help="Of this driver; otherwise the machine's name.")
-@click.option("--drain", is_flag=True, help="End when its groups have nothing queued or running.")
+@click.option(
+    "-g",
+    "--group",
+    "groups",
+    metavar="NAME",
+    multiple=True,
+    help="Serve this group; repeatable (default: all groups).",
+)
+@click.option("--name", metavar="NAME", help="Worker name (default: host name).")
+@click.option("--drain", is_flag=True, help="Exit when the groups have no job queued or running.")
 def workers(fleet_path: Path, groups: tuple[str, ...], name: str | None, drain: bool) -> None:
-    """Take the jobs of groups off the queue, one at a time in each, and see to their runs."""
+    """Start a worker, which takes the jobs of groups from the queue and runs them, one at a time per group."""
     fleet = _load(fleet_path)
     chosen = [group.name for group in _chosen(fleet, groups or tuple(fleet.groups))]
     with _queue(fleet, create=True) as queue:
-        from perfrunner.fleet.driver import Driving
+        from perfrunner.fleet.worker import WorkerProcess
 
-        Driving(queue, name or socket.gethostname(), chosen, _log).drive(drain=drain)
+        worker = WorkerProcess(queue, name or socket.gethostname(), chosen, _log, fleet.store)
+        worker.run(drain=drain)
 
 
 @command.command(
     "status",
-    short_help="The jobs and the drivers.",
+    short_help="Show the jobs and the workers.",
     epilog="\b\nExamples:\n  perfrunner fleet status\n  perfrunner fleet status --all --json"
     "\n  perfrunner fleet status quickstart-lab-a-night-20261120",
 )
 @click.argument("job_id", metavar="[JOB]", required=False)
 @fleet_option
-@click.option("--all", "everything", is_flag=True, help="Also all jobs that have ended.")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help=f"Show all ended jobs (default: the last {ENDED_SHOWN}).",
+)
 @options.json_option
 def status(job_id: str | None, fleet_path: Path, everything: bool, as_json: bool) -> None:
-    """Show what is queued, what runs, how far it is and how long it takes, and who drives."""
-    from perfrunner.fleet.drivers import Drivers
+    """Show the queued, running and ended jobs with their progress and time left, and the workers."""
     from perfrunner.fleet.queue import UNFINISHED, find
+    from perfrunner.fleet.workers import Workers
 
     with _queue(_load(fleet_path, hosts=False), create=False) as queue:
         jobs = [find(queue, job_id)] if job_id else list(queue.jobs())
-        known = Drivers(queue.engine, queue.place)
-        drivers, drivers_now = known.all(), known.now()
+        known = Workers(queue.engine, queue.place)
+        workers, workers_now = known.all(), known.now()
     if not (everything or job_id or as_json):
         ended = [s for s in jobs if s.state not in UNFINISHED][:-ENDED_SHOWN]
         jobs = [s for s in jobs if s not in ended]
@@ -220,84 +236,88 @@ def status(job_id: str | None, fleet_path: Path, everything: bool, as_json: bool
         print_json(
             {
                 "jobs": [job_document(s, now) for s in jobs],
-                "drivers": [driver_document(d, drivers_now) for d in drivers],
+                "workers": [worker_document(d, workers_now) for d in workers],
             }
         )
         return
     print_jobs(jobs, now)
-    print_drivers(drivers, drivers_now)
-    for one in drivers:
-        stuck = [s for s in jobs if s.state == "running" and s.driver == one.name]
-        if stuck and not one.may_live(drivers_now):
-            note(f"{one.name} does not drive any more: perfrunner fleet recover {one.name}")
+    print_workers(workers, workers_now)
+    for worker in workers:
+        stuck = [s for s in jobs if s.state == "running" and s.worker == worker.name]
+        if stuck and not worker.may_live(workers_now):
+            note(
+                f"worker {worker.name} is no longer running but has jobs;"
+                f" requeue them with: perfrunner fleet recover {worker.name}"
+            )
 
 
 @command.command(
     "cancel",
-    short_help="Take jobs off the queue.",
-    epilog="\b\nExample:\n  perfrunner fleet cancel quickstart-lab-a-20261120-220000-1f2e",
+    short_help="Cancel jobs.",
+    epilog="\b\nExample:\n  perfrunner fleet cancel quickstart-lab-a-20261120-220000-1f2e"
+    "\n\nThe measurements of a cancelled run are kept; it can be resumed with `perfrunner run --resume`.",
 )
 @click.argument("job_ids", metavar="JOB...", nargs=-1, required=True)
 @fleet_option
 def cancel(job_ids: tuple[str, ...], fleet_path: Path) -> None:
-    """Take each JOB (an id, or the start of one) off the queue; a run that it has is stopped in order."""
+    """Remove each JOB (an id or the start of one) from the queue, and stop its run cleanly if it is running."""
     from perfrunner.fleet.queue import UNFINISHED, find
 
     with _queue(_load(fleet_path, hosts=False), create=False) as queue:
-        found = [find(queue, job_id) for job_id in job_ids]
-        for one in found:
-            if one.state not in UNFINISHED:
-                raise UsageError(f"{one.job.id} has ended: {one.state}")
-        for one in found:
-            queue.cancel(one.job.id)
-            click.echo(f"{one.job.id} cancelled")
-            if one.progress.experiment:
+        jobs = [find(queue, job_id) for job_id in job_ids]
+        for status in jobs:
+            if status.state not in UNFINISHED:
+                raise UsageError(f"job {status.job.id} has already ended: {status.state}")
+        for status in jobs:
+            queue.cancel(status.job.id)
+            click.echo(f"{status.job.id} cancelled")
+            if status.progress.experiment:
                 note(
-                    f"what was measured is kept; to go on with it by hand:"
-                    f" perfrunner run --resume {one.progress.experiment} --out {one.job.out}"
+                    "the measurements are kept; resume the run with:"
+                    f" perfrunner run --resume {status.progress.experiment} --out {status.job.out}"
                 )
 
 
 @command.command(
     "recover",
-    short_help="Queue the jobs of a driver again that is gone.",
+    short_help="Requeue the jobs of a dead worker.",
     epilog="\b\nExamples:\n  perfrunner fleet recover east"
-    "\n  perfrunner fleet recover east --force      it lives, but cannot be reached"
-    "\n\nA silent driver keeps its jobs: it may only be cut off from the database, and its runs go on."
-    "\nIf it comes back all the same, it stops them; until then the hosts' locks keep a second run away.",
+    "\n  perfrunner fleet recover east --force      the worker runs but cannot be reached"
+    "\n\nA silent worker keeps its jobs, because it may only have lost the database while its runs continue. If it"
+    "\nreturns after `recover`, it stops these runs; until then the locks of the hosts prevent a second run.",
 )
-@click.argument("driver", metavar="DRIVER")
+@click.argument("worker", metavar="WORKER")
 @fleet_option
-@click.option("--force", is_flag=True, help="Also of a driver that is, or may be, alive.")
-def recover(driver: str, fleet_path: Path, force: bool) -> None:
-    """Queue the jobs of DRIVER again, for other drivers of their groups; their runs go on where they stopped."""
-    from perfrunner.fleet.drivers import Drivers
+@click.option("--force", is_flag=True, help="Requeue even if the worker may still be running.")
+def recover(worker: str, fleet_path: Path, force: bool) -> None:
+    """Requeue the jobs of WORKER for other workers of their groups, which resume the runs."""
+    from perfrunner.fleet.workers import Workers
 
     with _queue(_load(fleet_path, hosts=False), create=False) as queue:
-        drivers = Drivers(queue.engine, queue.place)
-        known = {d.name: d for d in drivers.all()}
-        if driver not in known:
-            raise UsageError(expected_name("a driver", driver, known))
-        if known[driver].may_live(drivers.now()) and not force:
-            process = known[driver].process
+        workers = Workers(queue.engine, queue.place)
+        known = {d.name: d for d in workers.all()}
+        if worker not in known:
+            raise UsageError(expected_name("a worker", worker, known))
+        if known[worker].may_live(workers.now()) and not force:
+            process = known[worker].process
             raise UsageError(
-                f"{driver} drives: pid {process.pid} on {known[driver].host}",
-                "end it there, and it queues its jobs again itself; or --force",
+                f"worker {worker} is still running (pid {process.pid} on {known[worker].host})",
+                "stop it there (it requeues its own jobs), or pass --force",
             )
-        given_back = queue.give_back(driver)
-    for job_id in given_back:
-        click.echo(f"{job_id} queued again")
-    if not given_back:
-        note(f"{driver} has no job")
+        requeued = queue.give_back(worker)
+    for job_id in requeued:
+        click.echo(f"{job_id} requeued")
+    if not requeued:
+        note(f"worker {worker} has no jobs")
 
 
 @command.command(
     "clean",
-    short_help="Forget jobs that ended long ago.",
+    short_help="Remove old jobs from the queue.",
     epilog="\b\nExamples:\n  perfrunner fleet clean --keep 100"
-    "\n  perfrunner fleet clean --keep 100 --dry-run     what it would forget"
-    "\n\nResults and logs stay where they are, and jobs that ended within two days: a night's job keeps"
-    "\ncron from queueing that night again.",
+    "\n  perfrunner fleet clean --keep 100 --dry-run     list the jobs without removing them"
+    "\n\nResults and logs are not removed. Jobs that ended within the last two days are kept, because a nightly job"
+    "\nprevents `schedule` from queueing the same night again.",
 )
 @fleet_option
 @click.option(
@@ -305,28 +325,28 @@ def recover(driver: str, fleet_path: Path, force: bool) -> None:
     type=click.IntRange(0),
     required=True,
     metavar="N",
-    help="Keep the N newest jobs of each group that have ended.",
+    help="Keep the N newest ended jobs of each group.",
 )
-@click.option("--dry-run", is_flag=True, help="Only say which.")
+@click.option("--dry-run", is_flag=True, help="List the jobs without removing them.")
 def clean(fleet_path: Path, keep: int, dry_run: bool) -> None:
-    """Remove ended jobs from the queue, which grows for ever otherwise; what waits or runs is left alone."""
-    from perfrunner.fleet.retention import forgettable
+    """Remove old ended jobs from the queue. Queued and running jobs are not affected."""
+    from perfrunner.fleet.queue import forgettable
 
     with _queue(_load(fleet_path, hosts=False), create=False) as queue:
         old = [status.job.id for status in forgettable(queue.jobs(), keep, _now())]
         if old and not dry_run:
             queue.forget(old)
     for job_id in old:
-        click.echo(f"{job_id} {'would be forgotten' if dry_run else 'forgotten'}")
+        click.echo(f"{job_id} {'would be removed' if dry_run else 'removed'}")
     if not old:
-        note("nothing to forget")
+        note("nothing to remove")
 
 
 # -- the fleet file and the queue
 
 
 def _load(path: Path, *, hosts: bool = True) -> Fleet:
-    from perfrunner.cluster.extra import require_fleet
+    from perfrunner.hosts.extra import require_fleet
 
     require_fleet()
     from perfrunner.fleet.file import load_fleet
@@ -338,7 +358,9 @@ def _chosen(fleet: Fleet, names: Sequence[str]) -> list[Group]:
     if not names and len(fleet.groups) == 1:
         names = tuple(fleet.groups)
     if not names:
-        raise UsageError(f"which group? --group {' | '.join(fleet.groups)}")
+        raise UsageError(
+            "no group was given", f"choose one or more: --group {' | '.join(fleet.groups)}"
+        )
     for name in names:
         if name not in fleet.groups:
             raise UsageError(
@@ -372,6 +394,7 @@ def _job(
     store: str | None,
 ) -> Job:
     from perfrunner.fleet.job import Job, fresh_id, night_id
+    from perfrunner.results.database import without_password
 
     return Job(
         id=night_id(spec.name, group.name, night) if night else fresh_id(spec.name, group.name),
@@ -384,16 +407,16 @@ def _job(
         measured=tuple(measured),
         always=tuple(always),
         night=str(night) if night else None,
-        store=store,
+        store=None if store is None else without_password(store),
     )
 
 
 def _always(ctx: click.Context) -> list[str]:
-    """A driver has an environment of its own: what this one says of the source travels as an option."""
-    words = words_of(ctx, ALWAYS)
+    """Return the options of every call; $PERFRUNNER_ENGINE_SRC becomes one, as workers do not inherit it."""
+    args = options_given(ctx, ALWAYS)
     if ctx.params["engine_src"] is None and os.environ.get(ENVIRONMENT):
-        words += ["--engine-src", str(Path(os.environ[ENVIRONMENT]).resolve())]
-    return words
+        args += ["--engine-src", str(Path(os.environ[ENVIRONMENT]).resolve())]
+    return args
 
 
 def _submit(queue: DbosQueue, jobs: Sequence[Job], as_json: bool) -> None:
@@ -411,9 +434,9 @@ def _submit(queue: DbosQueue, jobs: Sequence[Job], as_json: bool) -> None:
         fresh = not before and queue.submit(job)
         documents.append({"job": job.id, "group": job.group, "queued": fresh})
         if before:
-            note(f"{job.id} is not queued: {before[0]} has not ended")
+            note(f"{job.id} was not queued: {before[0]} has not ended")
         elif not fresh:
-            note(f"{job.id} is queued already, or has ended")
+            note(f"{job.id} was not queued: it exists already")
         elif not as_json:
             click.echo(job.id)
     if as_json:
@@ -429,7 +452,7 @@ def _now() -> datetime:
 
 
 def _tonight(fleet: Fleet) -> date:
-    from perfrunner.fleet.night import night_of
+    from perfrunner.fleet.job import night_of
 
     return night_of(_now(), fleet.timezone)
 

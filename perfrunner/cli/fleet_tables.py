@@ -1,4 +1,4 @@
-"""What `perfrunner fleet status` shows: jobs and drivers, as tables and as documents."""
+"""The jobs and workers of `perfrunner fleet status`, as tables and as JSON documents."""
 
 from __future__ import annotations
 
@@ -9,47 +9,51 @@ from typing import TYPE_CHECKING, Any
 from perfrunner.cli.output import duration, note, result_console
 
 if TYPE_CHECKING:
-    from perfrunner.fleet.drivers import Driver
     from perfrunner.fleet.queue import JobStatus
+    from perfrunner.fleet.workers import Worker
 
 
 def print_jobs(jobs: Sequence[JobStatus], now: float) -> None:
+    """Print a table of jobs; `now` is in seconds since the epoch."""
     from rich.markup import escape
     from rich.table import Table
 
     if not jobs:
-        note("no job is queued")
+        note("the queue has no jobs")
         return
-    table = Table("job", "group", "state", "trials", "left", "driver", "for", "", box=None)
+    table = Table(
+        "job", "group", "state", "trials", "left", "worker", "duration", "remark", box=None
+    )
     for status in jobs:
         left = status.progress.left_at(now) if status.state == "running" else None
-        words = (
+        values = (
             status.job.id,
             status.job.group,
             "waiting" if _waits(status) else status.state,
             _trials(status),
             "" if left is None else duration(left),
-            status.driver if status.state != "queued" else "",
+            status.worker if status.state != "queued" else "",
             duration(_seconds(status, now)),
             _remark(status),
         )
-        table.add_row(*map(escape, words))
+        table.add_row(*map(escape, values))
     result_console().print(table)
 
 
-def print_drivers(drivers: Sequence[Driver], now: float) -> None:
+def print_workers(workers: Sequence[Worker], now: float) -> None:
+    """Print a table of workers; `now` is the time of Workers.now."""
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table("driver", "machine", "groups", "seen", box=None)
-    for driver in drivers:
-        seen = "ended" if driver.ended_at else f"{duration(now - driver.seen_at)} ago"
-        table.add_row(*map(escape, (driver.name, driver.host, ", ".join(driver.groups), seen)))
-    if drivers:
+    table = Table("worker", "machine", "groups", "last seen", box=None)
+    for worker in workers:
+        seen = "ended" if worker.ended_at else f"{duration(now - worker.seen_at)} ago"
+        table.add_row(*map(escape, (worker.name, worker.host, ", ".join(worker.groups), seen)))
+    if workers:
         result_console().print()
         result_console().print(table)
     else:
-        note("no driver: perfrunner fleet workers")
+        note("no worker was ever started; start one with: perfrunner fleet workers")
 
 
 def _waits(status: JobStatus) -> bool:
@@ -62,7 +66,7 @@ def _trials(status: JobStatus) -> str:
 
 
 def _seconds(status: JobStatus, now: float) -> float:
-    """How long it is queued, how long it runs, or how long it ran."""
+    """Return the seconds for which a job has been queued or running, or for which it ran."""
     start = status.started_at or status.created_at
     end = now if status.ended_at is None else status.ended_at.timestamp()
     return max(end - start.timestamp(), 0.0)
@@ -70,11 +74,12 @@ def _seconds(status: JobStatus, now: float) -> float:
 
 def _remark(status: JobStatus) -> str:
     if status.ending is not None:
-        return status.ending.said
+        return status.ending.message
     return status.progress.waiting if status.state == "running" else ""
 
 
 def job_document(status: JobStatus, now: float) -> dict[str, Any]:
+    """Return the JSON document of a job."""
     ended = status.ending
     return {
         "job": status.job.id,
@@ -84,14 +89,14 @@ def job_document(status: JobStatus, now: float) -> dict[str, Any]:
         "night": status.job.night,
         "priority": status.job.priority,
         "state": status.state,
-        "driver": status.driver or None,
+        "worker": status.worker or None,
         "experiment": (ended.experiment if ended else status.progress.experiment) or None,
         "out": status.job.out,
         "trials": {"finished": status.progress.finished, "total": status.progress.total},
         "seconds_left": status.progress.left_at(now) if status.state == "running" else None,
         "waiting": status.progress.waiting or None if status.state == "running" else None,
         "exit_code": ended.code if ended else None,
-        "said": ended.said or None if ended else None,
+        "message": ended.message or None if ended else None,
         "created_at": status.created_at.isoformat(timespec="seconds"),
         "started_at": _iso(status.started_at),
         "ended_at": _iso(status.ended_at),
@@ -102,13 +107,14 @@ def _iso(moment: datetime | None) -> str | None:
     return None if moment is None else moment.isoformat(timespec="seconds")
 
 
-def driver_document(driver: Driver, now: float) -> dict[str, Any]:
+def worker_document(worker: Worker, now: float) -> dict[str, Any]:
+    """Return the JSON document of a worker."""
     return {
-        "driver": driver.name,
-        "machine": driver.host,
-        "pid": driver.process.pid,
-        "groups": list(driver.groups),
-        "seen_seconds_ago": round(now - driver.seen_at, 1),
-        "ended": driver.ended_at is not None,
-        "drives": driver.may_live(now),
+        "worker": worker.name,
+        "machine": worker.host,
+        "pid": worker.process.pid,
+        "groups": list(worker.groups),
+        "seen_seconds_ago": round(now - worker.seen_at, 1),
+        "ended": worker.ended_at is not None,
+        "drives": worker.may_live(now),
     }

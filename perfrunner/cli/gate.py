@@ -1,13 +1,16 @@
-"""`--fail-on`: which rows of a report end the command with 1. `worse` and `unsure` look at primary metrics only.
+"""`--fail-on`: decide from a report whether the command ends with 1.
 
-worse   a row is *worse*, and its interval reaches beyond the margin: a loss that is certain, and not shown to be too
-        small to matter. Or no row has a verdict at all: a gate that has nothing to judge does not let pass.
-unsure  that, every row that is *unsure*, *invalid* or without a verdict, and every primary metric that was not
-        measured: passed means shown to be no loss.
-lost    a gain that the spec knows of (`gains:`) is certain to be smaller than expected, or was not measured. Or the
-        spec knows of none.
+`worse` and `unsure` look at primary metrics only, and `worse` at the total CPU where it disagrees
+with a primary throughput.
 
-Whatever a gate lets pass without a verdict it says.
+worse   fails if a row is *worse* and its interval reaches beyond the margin: the loss is certain and
+        not shown to be too small to matter. It also fails if no row has a verdict.
+unsure  also fails for each row that is *unsure*, *not comparable* or without a verdict, and for each
+        primary metric that was not measured. A pass means that no loss is left possible.
+lost    fails if a gain of the spec's `expected_gains` is certainly smaller than expected or was not
+        measured, or if the spec lists no gains.
+
+Each row that passes without a verdict is reported on stderr.
 """
 
 from __future__ import annotations
@@ -29,17 +32,17 @@ SURE = ("better", "worse", "same")
 
 @dataclass(frozen=True)
 class Judgement:
-    """A line for each reason to fail, and for each row that passed although nothing is known of it."""
+    """The outcome of `--fail-on`: a line for each reason to fail and for each pass without a verdict."""
 
     failing: tuple[str, ...] = ()
     passed_unknown: tuple[str, ...] = ()
 
 
 def gate(ctx: click.Context, document: Mapping[str, Any], fail_on: str | None) -> None:
-    """Say what `--fail-on` finds in a report's JSON, and leave with 1 where it fails."""
+    """Apply `--fail-on` to a report's JSON: print the reasons, and exit with 1 if it fails."""
     judgement = judge(document, fail_on)
     for line in judgement.passed_unknown:
-        note(f"--fail-on {fail_on} lets pass what it does not know: {line}")
+        note(f"--fail-on {fail_on}: passed without a verdict: {line}")
     for line in judgement.failing:
         note(f"--fail-on {fail_on}: {line}")
     if judgement.failing:
@@ -47,46 +50,61 @@ def gate(ctx: click.Context, document: Mapping[str, Any], fail_on: str | None) -
 
 
 def judge(document: Mapping[str, Any], fail_on: str | None) -> Judgement:
-    """Of a `report --format json`."""
+    """Judge the document of `report --format json`."""
     if fail_on is None:
         return Judgement()
     if fail_on == "lost":
-        return _judge_gains(document.get("gains") or ())
+        return _judge_expected_gains(document.get("expected_gains") or ())
     rows = [
         row
         for row in document["results"]
         if row["primary"] and row["variant"] != row["baseline"] and row["direction"] != "none"
     ]
-    failing = [_line(row) for row in rows if row["verdict"] == "worse" and beyond_margin(row)]
+    hidden = [row for row in document["results"] if row.get("companion")]
+    judged = [*rows, *(row for row in hidden if _place(row) in set(map(_place, _more_cpu(rows))))]
+    failing = [_line(row) for row in judged if row["verdict"] == "worse" and beyond_margin(row)]
     unknown = [_line(row) for row in rows if row["verdict"] not in SURE]
     unknown += [f"{metric} was not measured" for metric in _not_measured(document)]
     if fail_on == "unsure":
         failing += unknown
         unknown = []
     if not any(row["verdict"] in (*SURE, "unsure") for row in rows):
-        failing.append("no primary metric has a verdict: there is nothing to judge by")
+        failing.append("no primary metric has a verdict, so there is nothing to judge")
     return Judgement(tuple(failing), tuple(unknown))
 
 
+def _more_cpu(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the rows of throughput whose total CPU disagrees with it."""
+    return [row for row in rows if row.get("cpu")]
+
+
+def _place(row: Mapping[str, Any]) -> tuple[str, ...]:
+    return row["workload"], row["bucket"], row["variant"]
+
+
 def _not_measured(document: Mapping[str, Any]) -> list[str]:
-    """Primary metrics that no arm beside the baseline has: they have no row that could say so."""
+    """Return the primary metrics that only the baseline has, or no variant: they have no row."""
     measured = {row["metric"] for row in document["results"] if row["variant"] != row["baseline"]}
     primary = (document.get("spec") or {}).get("primary") or ()
     return [metric for metric in primary if metric not in measured]
 
 
-def _judge_gains(gains: Sequence[Mapping[str, Any]]) -> Judgement:
-    if not gains:
-        return Judgement(("the spec knows of no gains: there is nothing to judge by",))
+def _judge_expected_gains(expected_gains: Sequence[Mapping[str, Any]]) -> Judgement:
+    if not expected_gains:
+        return Judgement(("the spec has no expected_gains, so there is nothing to judge",))
     lines = {
-        state: tuple(f"{gain['text']}: {state}" for gain in gains if gain["state"] == state)
+        state: tuple(
+            f"{expected_gain['text']}: {state}"
+            for expected_gain in expected_gains
+            if expected_gain["state"] == state
+        )
         for state in ("lost", "unjudged", "unsure")
     }
     return Judgement(lines["lost"] + lines["unjudged"], lines["unsure"])
 
 
 def beyond_margin(row: Mapping[str, Any]) -> bool:
-    """Whether the interval reaches beyond the margin, on the side of the estimate."""
+    """Return whether the interval reaches beyond the margin, on the side of the estimate."""
     interval, margin = row["estimate_ci95"], row["margin"]
     if interval is None or margin is None:
         return False

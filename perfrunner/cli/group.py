@@ -1,4 +1,4 @@
-"""The command group: loads a command's module when it is asked for, and turns errors into exit codes."""
+"""The command group: load a command's module when it is used, and turn errors into exit codes."""
 
 from __future__ import annotations
 
@@ -23,43 +23,56 @@ from perfrunner.errors import (
     StoreError,
 )
 
-# Name -> (module with a click command called `command` or by its name, its line in --help), in the order of --help.
-# Nothing is loaded for --help and completion: pydantic, numpy and fabric together cost more than a second.
+# Heading -> names of its commands, in the order of --help. Every command stands under one heading.
+GROUPS = {
+    "Measure": ("run", "ab", "aa", "bisect"),
+    "Specs": ("init", "validate", "plan", "build"),
+    "Results": (
+        "report", "compare", "history", "explain", "profile", "list", "show", "export", "import", "site",
+        "serve", "clean",
+    ),
+    "Hosts": ("doctor", "tune", "untune"),
+    "Automation": ("nightly", "fleet"),
+}  # fmt: skip
+# Name -> (module, line in --help). The module has a click command called `command` or by its name.
+# --help and completion load none of the modules: pydantic, numpy and fabric take more than a second.
 COMMANDS = {
-    "run": ("perfrunner.cli.run", "Build, prove, measure and report a spec."),
-    "ab": ("perfrunner.cli.ab", "Compare two revisions, without a spec."),
-    "build": ("perfrunner.cli.build", "Build and prove every variant."),
-    "validate": ("perfrunner.cli.validate", "Check specs without running anything."),
-    "plan": ("perfrunner.cli.plan", "What would run, in order, and for how long."),
-    "doctor": ("perfrunner.cli.doctor", "What is missing, noisy or mis-set on the hosts."),
-    "report": ("perfrunner.cli.report", "Report an experiment: a table, a page, a document."),
+    "run": ("perfrunner.cli.run", "Build, check, measure and report the variants of a spec."),
+    "ab": ("perfrunner.cli.ab", "Compare two revisions, or any servers, without a spec."),
+    "aa": ("perfrunner.cli.aa", "Measure the noise floor of the hosts (A/A test)."),
     "bisect": ("perfrunner.cli.bisect", "Find the commit that changed a metric."),
-    "compare": ("perfrunner.cli.compare", "Two variants, experiments, days or builds."),
+    "init": ("perfrunner.cli.init", "Write a first spec and the reference specs."),
+    "validate": ("perfrunner.cli.validate", "Check specs without running anything."),
+    "plan": ("perfrunner.cli.plan", "Show the trials of a run and its duration."),
+    "build": ("perfrunner.cli.build", "Build and check every variant."),
+    "report": ("perfrunner.cli.report", "Report an experiment as a table, page or document."),
+    "compare": ("perfrunner.cli.compare", "Compare two variants, experiments, days or builds."),
     "history": (
         "perfrunner.cli.history",
-        "The primary metrics over all runs of a spec, with changes of level.",
+        "Show the primary metrics over all runs of a spec.",
     ),
-    "nightly": ("perfrunner.cli.nightly", "Run specs every night; print only what changed."),
-    "fleet": ("perfrunner.cli.fleet", "A queue of runs for many groups of hosts."),
-    "aa": ("perfrunner.cli.aa", "Measure the noise floor of these hosts."),
-    "init": ("perfrunner.cli.init", "Write the reference specs and a first one of your own."),
-    "tune": (
-        "perfrunner.cli.tune",
-        "Quieten the hosts: governor, turbo, huge pages, swappiness, interrupts.",
-    ),
-    "untune": ("perfrunner.cli.tune", "Put back what tune changed."),
-    "list": ("perfrunner.cli.list_", "The stored experiments."),
-    "show": ("perfrunner.cli.show", "One experiment: its builds and trials."),
-    "site": ("perfrunner.cli.site", "A static site over all stored experiments."),
+    "explain": ("perfrunner.cli.explain", "Show which functions' CPU time changed."),
+    "profile": ("perfrunner.cli.profile", "Print the CPU profiles of an experiment."),
+    "list": ("perfrunner.cli.list_", "List the stored experiments."),
+    "show": ("perfrunner.cli.show", "Show an experiment, its builds and its trials."),
+    "export": ("perfrunner.cli.export", "Export the measured values, or a run as an archive."),
+    "import": ("perfrunner.cli.import_", "Add a run from an archive to the stored experiments."),
+    "site": ("perfrunner.cli.site", "Write a static site of all stored experiments."),
     "serve": ("perfrunner.cli.serve", "Follow a running experiment in a browser."),
-    "export": ("perfrunner.cli.export", "The measured values as CSV or Parquet."),
-    "profile": ("perfrunner.cli.profile", "The stacks of a profiled experiment, for other tools."),
-    "clean": ("perfrunner.cli.clean", "Remove builds, and leftovers on the hosts."),
+    "clean": ("perfrunner.cli.clean", "Remove builds, leftovers on hosts, or results."),
+    "doctor": (
+        "perfrunner.cli.doctor",
+        "Check the hosts for missing tools, noise and bad settings.",
+    ),
+    "tune": ("perfrunner.cli.tune", "Tune the hosts for quiet measurements."),
+    "untune": ("perfrunner.cli.tune", "Restore the settings that tune changed."),
+    "nightly": ("perfrunner.cli.nightly", "Run specs every night and print what changed."),
+    "fleet": ("perfrunner.cli.fleet", "Queue runs for many groups of hosts."),
 }
 
 
 class Failed(click.ClickException):
-    """A PerfrunnerError on its way out: `error: ...`, then `hint: ...`, on stderr."""
+    """A PerfrunnerError that ends the command: `error: ...`, then `hint: ...`, on stderr."""
 
     def __init__(self, error: PerfrunnerError) -> None:
         super().__init__(error.message)
@@ -67,7 +80,7 @@ class Failed(click.ClickException):
         self.hint = error.hint
 
     def show(self, file: IO[Any] | None = None) -> None:
-        """Print it; several lines (a spec's errors) each get their own `error:`."""
+        """Print the message and the hint; each line of a message gets its `error:` label."""
         label = "error:" if os.environ.get("NO_COLOR") else click.style("error:", fg="red")
         for line in self.message.splitlines() or [""]:
             click.echo(f"{label} {line}", file=file, err=True)
@@ -76,42 +89,47 @@ class Failed(click.ClickException):
 
 
 class LazyGroup(click.Group):
-    """Commands by name from COMMANDS; a mistyped name gets the nearest one proposed."""
+    """A group that takes its commands from COMMANDS and suggests the nearest name for a typo."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The commands that are installed."""
+        """Return the names of the installed commands."""
         del ctx
         return [name for name, (module, _) in COMMANDS.items() if importlib.util.find_spec(module)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """None for a name that is no command."""
+        """Load a command; None for an unknown name."""
         if cmd_name not in self.list_commands(ctx):
             return None
-        place, _ = COMMANDS[cmd_name]
-        module = importlib.import_module(place)
+        path, _ = COMMANDS[cmd_name]
+        module = importlib.import_module(path)
         command = getattr(module, "command", None) or getattr(module, cmd_name)
         if not isinstance(command, click.Command):
-            raise TypeError(f"{place} has no click command")
+            raise TypeError(f"{path} has no click command")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """As click does, without loading any of them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+        """Write one section for each heading of GROUPS, without loading any command."""
+        installed = set(self.list_commands(ctx))
+        width = max(map(len, installed), default=0)
+        for heading, names in GROUPS.items():
+            rows = [(name.ljust(width), COMMANDS[name][1]) for name in names if name in installed]
+            if rows:
+                with formatter.section(heading):
+                    formatter.write_dl(rows)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """The names of commands, then the group's own options."""
-        fitting = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
-        items = [CompletionItem(name, help=COMMANDS[name][1]) for name in fitting]
+        """Propose the names of commands, then the options of the group."""
+        matching = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        items = [CompletionItem(name, help=COMMANDS[name][1]) for name in matching]
         return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does, with a better message for a name that is no command."""
+        """Resolve a command as click does, with a suggestion for an unknown name."""
         name = args[0] if args else ""
         if name and not name.startswith("-") and self.get_command(ctx, name) is None:
-            from perfrunner.spec.suggest import nearest  # all of pydantic comes with it
+            from perfrunner.spec.suggest import nearest  # imports pydantic, which is slow
 
             near = nearest(name, self.list_commands(ctx))
             text = (
@@ -121,13 +139,16 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Every error becomes an exit code: one of the tool with a message, a defect with its traceback; Ctrl-C 130."""
+        """Turn every error into an exit code.
+
+        A PerfrunnerError ends with a message, a defect with its traceback, Ctrl-C with 130.
+        """
         hold_standard_streams()
         try:
             return self._invoke(ctx)
         except (click.ClickException, click.exceptions.Exit):
             raise
-        except Exception:  # noqa: BLE001 - Python would end with 1, which is a verdict's
+        except Exception:  # noqa: BLE001 - Python would exit with 1, which is the code of a verdict
             note(traceback.format_exc().rstrip())
             ctx.exit(EXIT_FAILED)
 
@@ -142,9 +163,9 @@ class LazyGroup(click.Group):
             if error.errno not in (errno.ENOSPC, errno.EIO, errno.EDQUOT) or error.filename:
                 raise
             abandon_stdout()
-            text = f"the result cannot be written to stdout: {error.strerror}"
+            text = f"cannot write the result to stdout: {error.strerror}"
             raise Failed(
-                StoreError(text, "what was measured is stored: perfrunner report")
+                StoreError(text, "the measurements are stored; print them with: perfrunner report")
             ) from error
         except PerfrunnerError as error:
             raise Failed(error) from error
@@ -155,13 +176,32 @@ class LazyGroup(click.Group):
             return value
 
 
+def _print_man_page(ctx: click.Context) -> None:
+    from perfrunner.cli.man import man_page
+
+    click.echo(man_page(main), nl=False)
+    ctx.exit()
+
+
 @click.command(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-    epilog="\b\nExit codes: 0 done, 1 a verdict that --fail-on names, 2 usage or spec error, 3 the run failed, "
-    "75 the database is away, 130 interrupted."
-    '\nShell completion: eval "$(_PERFRUNNER_COMPLETE=bash_source perfrunner)"',
+    epilog="\b\nExamples:"
+    "\n  perfrunner init specs                 write a first spec"
+    "\n  perfrunner run specs/first.yaml       measure and report it"
+    "\n  perfrunner ab main my-branch          compare two revisions of the engine"
+    "\n\n\b\nExit codes: 0 done, 1 a verdict that --fail-on names, 2 usage or spec error, 3 the run failed,"
+    "\n75 the results database is unavailable, 130 interrupted."
+    '\n\n\b\nShell completion: eval "$(_PERFRUNNER_COMPLETE=bash_source perfrunner)"',
 )
 @click.version_option(__version__, prog_name="perfrunner")
+@click.option(
+    "--man",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=lambda ctx, _, wanted: _print_man_page(ctx) if wanted else None,
+    help="Print the man page and exit.",
+)
 def main() -> None:
-    """Build variants of a key-value engine, run them interleaved, and compare them honestly."""
+    """Compare variants of a key-value server: build them, run them interleaved, report the differences."""

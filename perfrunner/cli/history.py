@@ -1,4 +1,4 @@
-"""`perfrunner history`: the primary metrics (or one metric) over all runs of a spec, and where a level changed."""
+"""`perfrunner history`: show metrics over all runs of a spec, and where their level changed."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from perfrunner.spec.suggest import expected_name
 
 @click.command(
     "history",
-    short_help="The primary metrics over all runs of a spec, with changes of level.",
-    epilog="\b\nExamples:\n  perfrunner history                    every primary metric of the latest run's spec"
+    short_help="Show the primary metrics over all runs of a spec.",
+    epilog="\b\nExamples:\n  perfrunner history                    all primary metrics of the latest run's spec"
     "\n  perfrunner history ops_per_s --spec quickstart --since 2026-10-01"
     "\n  perfrunner history rss_bytes --json"
-    "\n\nWith --fail-on worse it ends with 1 when a level is known since the newest run to have turned worse: once for"
-    "\neach change. Before you believe it, run the two builds side by side: perfrunner run SPEC --repeats 20.",
+    "\n\nWith --fail-on worse each change ends the command with 1 once. Confirm a change with an interleaved"
+    "\nrun of the two builds: perfrunner run SPEC --repeats 20.",
 )
 @click.argument("metric", required=False, shell_complete=complete.metrics)
 @click.option(
@@ -29,24 +29,24 @@ from perfrunner.spec.suggest import expected_name
     "spec_name",
     metavar="NAME",
     shell_complete=complete.experiments,
-    help="The spec's name; default: the latest run's.",
+    help="Name of the spec (default: that of the latest run).",
 )
 @click.option(
     "--since",
     type=click.DateTime(["%Y-%m-%d"]),
     metavar="DATE",
-    help="Only runs from this day on (UTC).",
+    help="Use only runs from this day (UTC) on (default: all).",
 )
 @click.option(
     "--fail-on",
     type=click.Choice(["worse"]),
-    help="End with 1 when the newest run made a level known to be worse.",
+    help="Exit with 1 if the newest run is the first to show a change to worse.",
 )
 @options.hosts_option
 @options.out_option
 @options.json_option
 @click.pass_context
-def command(
+def command(  # noqa: PLR0913
     ctx: click.Context,
     metric: str | None,
     spec_name: str | None,
@@ -56,8 +56,10 @@ def command(
     out_dir: Path,
     as_json: bool,
 ) -> None:
-    """Follow METRIC, or every primary metric, over the stored runs of a spec: each variant against its baseline, and
-    the baseline itself."""
+    """Show METRIC (default: every primary metric) over the stored runs of a spec, with changes of level.
+
+    Each variant is compared with its baseline, and the baseline is followed as well.
+    """
     from perfrunner.analysis.history import history
     from perfrunner.analysis.nights import nights, primary_metrics
     from perfrunner.analysis.noise import is_aa
@@ -65,7 +67,7 @@ def command(
     from perfrunner.report.redact import redacted_nights
 
     if metric is not None and not is_metric(metric):
-        raise UsageError(expected_name("a metric", metric, METRICS))
+        raise UsageError(f"METRIC: {expected_name('a metric', metric, METRICS)}")
     earliest = None if since is None else since.replace(tzinfo=timezone.utc)
     with options.open_results(out_dir) as store:
         known = [s for s in store.list() if not is_aa(s.experiment.spec_json)]
@@ -80,17 +82,17 @@ def command(
             ],
             store.load,
             chosen,
-            store.beside,
+            store.derived_directory,
         )
     runs = runs if with_hosts else redacted_nights(runs)
-    found = [history(runs, name, metrics=len(chosen)) for name in chosen]
+    histories = [history(runs, name, metrics=len(chosen)) for name in chosen]
     if as_json:
-        print_json(history_document(found))
+        print_json(history_document(histories))
     else:
-        click.echo(history_text(found), nl=False)
-    for line in dict.fromkeys(line for one in found for line in one.why):
-        note(f"left out, for it was not measured as the latest run was: {line}")
-    news = [alarm for one in found for alarm in one.news]
+        click.echo(history_text(histories), nl=False)
+    for line in dict.fromkeys(line for of_metric in histories for line in of_metric.why):
+        note(f"left out, because it was measured differently than the latest run: {line}")
+    news = [alarm for of_metric in histories for alarm in of_metric.news]
     for alarm in news:
         note(str(alarm))
     if fail_on and any(alarm.turn == "worse" for alarm in news):

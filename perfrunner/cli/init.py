@@ -1,4 +1,4 @@
-"""`perfrunner init`: the reference specs and a first one of one's own, in a directory."""
+"""`perfrunner init`: write a first spec and the reference specs to a directory."""
 
 from __future__ import annotations
 
@@ -8,43 +8,42 @@ from pathlib import Path
 
 import click
 
-from perfrunner.bundled import bundled
 from perfrunner.cli.options import json_option
 from perfrunner.cli.output import note, print_json
 from perfrunner.errors import StoreError, UsageError
+from perfrunner.spec.engine_tree import bundled
 
 FIRST = "first.yaml"
-# The lab's hosts are raised by a script of the checkout.
+# The hosts of the lab are created by a script of the checkout.
 LEFT_OUT = ("clusters/lab.yaml",)
 
 
 @click.command(
     "init",
-    short_help="Write the reference specs and a first one of your own.",
-    epilog="\b\nExamples:\n  perfrunner init specs"
-    "\n  perfrunner init specs                      again: what is missing; nothing is overwritten"
+    short_help="Write a first spec and the reference specs.",
+    epilog="\b\nExamples:\n  perfrunner init specs                      create specs/, or add missing files to it"
     "\n  perfrunner run specs/first.yaml",
 )
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 @json_option
 def command(directory: Path, as_json: bool) -> None:
-    """Write a commented first spec and the reference specs into DIR, which is created. Files that are there stay.
+    """Write a commented first spec and the reference specs to DIR. Existing files are not overwritten.
 
-    DIR then has first.yaml; experiments/, one spec for each reference experiment; and the pieces that these use:
-    workloads/, clusters/, references/.
+    DIR then contains first.yaml; experiments/ with one spec for each reference experiment; and the parts that these
+    use: workloads/, clusters/ and published/.
     """
     if directory.exists() and not directory.is_dir():
-        raise UsageError(f"{directory} is no directory")
+        raise UsageError(f"{directory} is not a directory", "name a new or existing directory")
     source = bundled("specs")
     written: list[str] = []
     same: list[str] = []
-    kept: list[str] = []
+    different: list[str] = []
     for path in _files(source):
         name, data = path.relative_to(source).as_posix(), path.read_bytes()
         if _write_new(directory / name, data):
             written.append(name)
         else:
-            (same if _holds(directory / name, data) else kept).append(name)
+            (same if _holds(directory / name, data) else different).append(name)
     commands = [
         shlex.join(["perfrunner", verb, str(directory / FIRST)]) for verb in ("doctor", "run")
     ]
@@ -53,28 +52,26 @@ def command(directory: Path, as_json: bool) -> None:
             "directory": str(directory),
             "written": written,
             "unchanged": same,
-            "kept": kept,
+            "kept": different,
         }
         print_json({**document, "next": commands})
         return
     for name in written:
         click.echo(f"wrote {directory / name}")
     if same:
-        note(
-            f"there already, the same: {len(same)} of {len(written) + len(same) + len(kept)} files"
-        )
-    for name in kept:
-        note(f"kept {directory / name}: it is there already, and another")
+        note(f"unchanged: {len(same)} of {len(written) + len(same) + len(different)} files")
+    for name in different:
+        note(f"kept {directory / name}: it exists with different content")
     note("")
-    note(f"next: {commands[0]}    what this machine lacks for it")
-    note(f"      {commands[1]}")
+    note(f"next: {commands[0]}    check this machine")
+    note(f"      {commands[1]}       measure and report")
 
 
 def _files(source: Path) -> list[Path]:
-    """What is copied, the first spec first."""
+    """Return the files to copy, the first spec first."""
     if not (source / FIRST).is_file():
         raise UsageError(
-            f"the reference specs are missing in this installation ({source})",
+            f"this installation lacks the reference specs: {source} has no {FIRST}",
             "install perfrunner again: pip install --force-reinstall --no-deps",
         )
     files = [p for p in source.rglob("*.yaml") if p.relative_to(source).as_posix() not in LEFT_OUT]
@@ -82,7 +79,7 @@ def _files(source: Path) -> list[Path]:
 
 
 def _write_new(path: Path, data: bytes) -> bool:
-    """False when something of that name is there, whatever it is. A file cut short by a full disk does not stay."""
+    """Write a new file; return False if the path exists. Leaves no partial file on an error."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("xb") as file:
@@ -96,7 +93,7 @@ def _write_new(path: Path, data: bytes) -> bool:
     except FileExistsError:
         if path.parent.is_dir():
             return False
-        raise UsageError(f"{path.parent} is no directory") from None
+        raise UsageError(f"{path.parent} is not a directory") from None
     except OSError as error:
         raise StoreError(f"{error.filename or path} cannot be written: {error.strerror}") from error
     return True

@@ -1,4 +1,4 @@
-"""The command line of a run, written out again: to go on after an interruption, and to measure the same anew."""
+"""Write the command lines that resume a run, report it again, or repeat its measurement."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 import os
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -15,42 +15,49 @@ from click.core import ParameterSource
 from perfrunner.cli.complete import STORE_META
 from perfrunner.cli.engine_source import ENVIRONMENT
 
-ONCE = ("resume", "extend", "dry_run")  # they belong to one call, not to the experiment
-# Where things are kept, and what is said of the result: nothing of what is measured.
+ONCE = ("resume", "extend", "dry_run")  # they apply to one call, not to the experiment
+# Options that do not affect the measurement.
 NOT_MEASURED = (*ONCE, "out_dir", "cache_dir", "as_json", "quiet", "fail_on")
 
 
 def resume_command(ctx: click.Context) -> str:
-    """The command line that goes on where this one stopped: the same, with --resume."""
-    words = [str(word) for word in _arguments(ctx).values() if word is not None]
-    words += [*_options(ctx, ONCE), *_store(ctx), "--resume"]
-    return shlex.join(["perfrunner", str(ctx.info_name), *words])
+    """Return the command line that resumes this one: the same, with --resume."""
+    args = _words(_arguments(ctx))
+    args += [*_options(ctx, ONCE), *_store(ctx), "--resume"]
+    return shlex.join(["perfrunner", str(ctx.info_name), *args])
+
+
+def report_command(ctx: click.Context, experiment_id: str) -> str:
+    """Return the command line that reports an experiment of this run again."""
+    args = ["perfrunner", "report", experiment_id, *options_given(ctx, ("out_dir",)), *_store(ctx)]
+    return shlex.join(args)
 
 
 def _store(ctx: click.Context) -> list[str]:
-    """--store, if it was given here: without its password, which belongs to no log."""
+    """Return --store if it was given on the command line, with its password masked."""
     if ctx.get_parameter_source("store") != ParameterSource.COMMANDLINE:
         return []
     return ["--store", re.sub(r"(://[^:/@]*):[^@]*@", r"\1:***@", str(ctx.meta[STORE_META]))]
 
 
 def measuring_command(ctx: click.Context, spec_path: Path) -> list[str]:
-    """What measures the same again, for the report: all that matters, paths relative to the current directory.
+    """Return the command line that repeats the measurement, for the report.
 
-    The seed is not in it unless it was given: the experiment knows it.
+    Paths are relative to the current directory. The seed is included only if it was given, since the
+    experiment stores it.
     """
     given = _arguments(ctx)
     if "spec_path" in given:
         given["spec_path"] = _relative(spec_path)
-    words = ["perfrunner", str(ctx.info_name), *map(str, given.values())]
-    words += _options(ctx, NOT_MEASURED, _relative)
+    args = ["perfrunner", str(ctx.info_name), *_words(given)]
+    args += _options(ctx, NOT_MEASURED, _relative)
     if ctx.params.get("engine_src") is None and os.environ.get(ENVIRONMENT):
-        words += ["--engine-src", _relative(Path(os.environ[ENVIRONMENT]))]
-    return words
+        args += ["--engine-src", _relative(Path(os.environ[ENVIRONMENT]))]
+    return args
 
 
-def words_of(ctx: click.Context, names: Sequence[str]) -> list[str]:
-    """Of the options that were given (here or in the environment) those of `names`, with absolute paths."""
+def options_given(ctx: click.Context, names: Sequence[str]) -> list[str]:
+    """Return those options of `names` that the command line or environment sets; paths are absolute."""
     left_out = [
         name
         for name in ctx.params
@@ -60,9 +67,9 @@ def words_of(ctx: click.Context, names: Sequence[str]) -> list[str]:
 
 
 def options_of(command: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Of a measuring command, the options of these flags with their values."""
+    """Return the options with these flags, and their values, of a measuring command."""
     pairs = itertools.pairwise(command)
-    return [word for flag, value in pairs if flag in names for word in (flag, value)]
+    return [text for flag, value in pairs if flag in names for text in (flag, value)]
 
 
 def _arguments(ctx: click.Context) -> dict[str, object]:
@@ -70,11 +77,17 @@ def _arguments(ctx: click.Context) -> dict[str, object]:
     return {name: ctx.params[name] for name in names}
 
 
+def _words(arguments: Mapping[str, object]) -> list[str]:
+    """Return the words of a command line; an argument may be repeated, or may be left out."""
+    values = [value if isinstance(value, tuple) else (value,) for value in arguments.values()]
+    return [str(word) for words in values for word in words if word is not None]
+
+
 def _options(
     ctx: click.Context, left_out: Sequence[str], written: Callable[[Path], str] = str
 ) -> list[str]:
-    """Every option that was given, with its values; `written` says how a path is."""
-    words: list[str] = []
+    """Return every option that was given, with its values; `written` formats a path."""
+    args: list[str] = []
     for option in ctx.command.params:
         value = ctx.params.get(option.name or "")
         if not isinstance(option, click.Option) or option.name in left_out:
@@ -82,12 +95,12 @@ def _options(
         if value in (None, False, (), option.default):
             continue
         flag = max(option.opts, key=len)
-        for one in value if isinstance(value, tuple) else (value,):
-            text = written(one) if isinstance(one, Path) else str(one)
-            words += [flag] if one is True else [flag, text]
-    return words
+        for item in value if isinstance(value, tuple) else (value,):
+            text = written(item) if isinstance(item, Path) else str(item)
+            args += [flag] if item is True else [flag, text]
+    return args
 
 
 def _relative(path: Path) -> str:
-    """As seen from the current directory where it lies in it; as it is elsewhere."""
+    """Return a path below the current directory relative to it, and any other path unchanged."""
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

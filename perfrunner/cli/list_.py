@@ -1,4 +1,4 @@
-"""`perfrunner list`: the experiments in the results directory."""
+"""`perfrunner list`: list the stored experiments."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from perfrunner.cli.output import note, print_json, result_console
 
 @click.command(
     "list",
-    short_help="The stored experiments.",
-    epilog="\b\nExample:\n  perfrunner list --out perfrunner-results",
+    short_help="List the stored experiments.",
+    epilog="\b\nExamples:\n  perfrunner list\n  perfrunner list --out nightly-results --json",
 )
 @options.out_option
 @options.json_option
 def command(out_dir: Path, as_json: bool) -> None:
-    """List the stored experiments, oldest first."""
-
+    """List the stored experiments, oldest first, with their state and number of trials."""
     with options.open_results(out_dir) as store:
         summaries = store.list()
     rows = [
@@ -29,7 +28,7 @@ def command(out_dir: Path, as_json: bool) -> None:
             "state": s.experiment.state,
             "created_at": s.experiment.created_at.isoformat(timespec="seconds"),
             "seed": s.experiment.seed,
-            "trials": {"ok": s.ok, "void": s.void, "failed": s.failed},
+            "trials": {"ok": s.ok, "discarded": s.discarded, "failed": s.failed},
         }
         for s in summaries
     ]
@@ -41,10 +40,12 @@ def command(out_dir: Path, as_json: bool) -> None:
         return
     from rich.table import Table
 
-    table = Table("experiment", "name", "state", "created (UTC)", "ok", "void", "failed", box=None)
+    table = Table(
+        "experiment", "name", "state", "created (UTC)", "ok", "discarded", "failed", box=None
+    )
     for row, summary in zip(rows, summaries, strict=True):
         created = summary.experiment.created_at.strftime("%Y-%m-%d %H:%M")
-        counts = (summary.ok, summary.void, summary.failed)
+        counts = (summary.ok, summary.discarded, summary.failed)
         table.add_row(
             str(row["experiment"]), str(row["name"]), str(row["state"]), created, *map(str, counts)
         )

@@ -1,22 +1,23 @@
-"""`perfrunner nightly`: run specs, look at their histories, say what changed. For cron, through `scripts/nightly`."""
+"""`perfrunner nightly`: run specs, examine their histories and report changes. `scripts/nightly` calls it from cron."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from perfrunner.children import PERFRUNNER, log_tail, with_store
 from perfrunner.cli import options
-from perfrunner.cli.nightly_place import EVER, Before, Place
-from perfrunner.cli.output import abandon_stdout, note
+from perfrunner.cli.nightly_place import EVER, NIGHTLY, Before, Place
+from perfrunner.cli.output import deliver, note
 from perfrunner.cli.report import PAGE
+from perfrunner.cli.request import RunOptions, read_spec
 from perfrunner.errors import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
@@ -24,72 +25,87 @@ from perfrunner.errors import (
     EXIT_USAGE,
     EXIT_VERDICT,
     PerfrunnerError,
-    StoreError,
 )
-from perfrunner.run.command import PERFRUNNER, last_words, with_store
 
 if TYPE_CHECKING:
     from perfrunner.analysis.series import History
+    from perfrunner.analysis.verification import Suspicion
+    from perfrunner.cli.nightly_verify import Decision, Verification
     from perfrunner.report.mail import SpecNight
-    from perfrunner.results import ExperimentRecord, ResultStore
+    from perfrunner.results import ExperimentData, ExperimentRecord, ResultStore
     from perfrunner.spec import Spec
 
-LOG_LINES = 12  # of a run that failed, in the mail
-CHECKOUT = "(checkout)"  # its key among the specs of state.json; no spec can have the name
+LOG_LINES = 12  # of the log of a failed run, in the mail
+CHECKOUT = "(checkout)"  # key of the checkout in state.json; no spec can have this name
 
 
 @click.command(
     "nightly",
-    short_help="Run specs every night; print only what changed.",
+    short_help="Run specs every night and print what changed.",
     epilog="\b\nExamples:\n  perfrunner nightly specs/experiments/quickstart.yaml --out /var/lib/perfrunner"
-    "\n  perfrunner nightly a.yaml b.yaml --keep 60     reports of the last 60 nights of each"
-    "\n  perfrunner nightly a.yaml --site public/       and renew the site over all that is stored"
-    "\n\nPrints a mail (subject first, at most 40 lines) when a level is newly known to have changed, a run began to"
-    "\nfail, or runs again; nothing otherwise. Exit codes: 0, 1 a level turned worse, 3 a run failed, 130 interrupted.",
+    "\n  perfrunner nightly a.yaml b.yaml --keep 60     keep the reports of 60 nights"
+    "\n  perfrunner nightly a.yaml --site public/       also update the static site"
+    "\n  perfrunner nightly a.yaml --notify 'mail -s \"$PERFRUNNER_SUBJECT\" team@example.org'"
+    "\n\nPrints a mail (subject first, at most 40 lines) if a metric changed, or if a run started to fail or works"
+    "\nagain; otherwise nothing. Exit codes: 0 no loss, 1 a metric became worse, 3 a run failed, 130 interrupted.",
 )
 @click.argument(
     "specs",
     nargs=-1,
     required=True,
     metavar="SPEC...",
-    type=click.Path(path_type=Path),  # one that is gone is told like one that cannot be read
+    type=click.Path(path_type=Path),  # a missing file is reported like one that cannot be read
 )
 @click.option(
     "--keep",
     type=click.IntRange(min=1),
     default=30,
     show_default=True,
-    help="HTML reports and logs of each spec that stay, and builds (those used last) here and on each host.",
+    metavar="N",
+    help="Keep the N most recent reports and logs per spec, and the N most recently used builds.",
 )
 @click.option(
-    "--again",
-    type=click.IntRange(min=0),
-    default=2,
+    "--verify/--no-verify",
+    default=True,
     show_default=True,
-    metavar="N",
-    help="How often a spec is run once more, the same night, while a metric leans to worse and is not told yet.",
+    help="If a metric looks worse, compare the last good commit with tonight's, interleaved, and report the loss"
+    " only if that confirms it.",
+)
+@click.option(
+    "--bisect", is_flag=True, help="Search for the commit of each confirmed loss (default: no)."
 )
 @click.option(
     "--site",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Also renew the site of `perfrunner site` in DIR, over all that is stored.",
+    help="Also update the static site in DIR (see `perfrunner site`; default: no site).",
 )
-@click.option("--unready", hidden=True, help="Of scripts/nightly: see _checkout.")
+@click.option(
+    "--notify",
+    metavar="COMMAND",
+    help="Give the mail to this shell command on stdin, with its subject in $PERFRUNNER_SUBJECT, instead of printing"
+    " it. If the command fails, the next night repeats the news.",
+)
+@click.option("--unready", hidden=True, help="Used by scripts/nightly: see _checkout.")
 @options.out_option
 @options.cache_option
 @click.pass_context
-def command(
+def command(  # noqa: PLR0913
     ctx: click.Context,
     specs: tuple[Path, ...],
     keep: int,
-    again: int,
+    verify: bool,
+    bisect: bool,
     site: Path | None,
+    notify: str | None,
     unready: str | None,
     out_dir: Path,
     cache_dir: Path,
 ) -> None:
-    """Run each SPEC (going on with a run that was cut off), renew the trend page, and tell what changed."""
+    """Run each SPEC, or resume its interrupted run, update the trend page, and print what changed.
+
+    Does nothing while an earlier night of the same results directory is still running.
+    """
     from perfrunner.report.files import write_whole
     from perfrunner.report.mail import mail_text
     from perfrunner.report.site import write_site
@@ -97,7 +113,8 @@ def command(
 
     place = Place(out_dir.resolve())
     place.make()
-    before = place.state()
+    _yield_to_earlier(ctx, place)
+    before, unknown = _last_night(place)
     after: dict[str, Before] = {}
     nights: list[SpecNight] = []
     histories: dict[str, Sequence[History]] = {}
@@ -108,28 +125,38 @@ def command(
     for path in specs:
         began = datetime.now(timezone.utc)
         try:
-            spec = options.read_spec(path, (), None, None)
-        except PerfrunnerError as error:  # it costs its own night, not the others'
-            last = before.get(path.stem, Before())
+            spec = read_spec(path, RunOptions())
+        except PerfrunnerError as error:  # one broken spec must not stop the others
+            last = before.get(path.stem, unknown)
             nights.append(_unread(path.stem, error, last.failed))
             histories[path.stem] = _histories(place.out, path.stem)
-            after[path.stem] = Before(nights[-1].failed, last.told)
+            after[path.stem] = Before(nights[-1].failed, last.reported_at)
             continue
-        last = before.get(spec.name, Before())
-        told = last.told or _newest_run(place.out, spec.name)
+        last = before.get(spec.name, unknown)
+        reported = last.reported_at or _newest_run(place.out, spec.name)
         log = place.logs / f"{spec.name}-{began:%Y%m%d-%H%M%S-%f}.log"
-        code, found = _measured(spec.name, path, place, cache_dir, log, again)
-        if code == EXIT_INTERRUPTED:
-            ctx.exit(code)  # nothing was told: the next night tells it
-        night = _night(place, spec.name, code, log, began, Before(last.failed, told), found)
+        since = Before(last.failed, reported)
+        outcome = _measured(
+            spec,
+            path,
+            place,
+            cache_dir,
+            log,
+            _verification(place, path, cache_dir, log, bisect=bisect) if verify else None,
+            since,
+        )
+        if outcome.code == EXIT_INTERRUPTED:
+            ctx.exit(outcome.code)  # nothing was reported, so the next night reports it
+        night = _night(place, spec.name, outcome, log, began, since)
         nights.append(night)
         if not night.failed:
             ran.append(spec)
-        histories[spec.name] = found
-        after[spec.name] = Before(night.failed, max([told, *(h.newest_at or told for h in found)]))
+        histories[spec.name] = outcome.histories
+        newest = max([reported, *(h.newest_at or reported for h in outcome.histories)])
+        after[spec.name] = Before(night.failed, newest)
         place.keep_newest(spec.name, keep)
-    _tell(mail_text(nights, str(place.trend)))
-    place.save({**before, **after})  # not before all is told; what comes now takes no news with it
+    deliver(mail_text(nights, str(place.trend)), notify)
+    place.save({**before, **after})  # after the mail: news that could not be printed are kept
     made = f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC"
     write_whole(place.trend, trend_page(histories, made).encode())
     if site is not None:
@@ -140,8 +167,29 @@ def command(
     ctx.exit(EXIT_VERDICT if any(night.worse for night in nights) else EXIT_OK)
 
 
+def _yield_to_earlier(ctx: click.Context, place: Place) -> None:
+    """Hold the results directory until the command ends; end it if an earlier night still runs."""
+    earlier = ctx.with_resource(place.alone())
+    if earlier:
+        note(f"an earlier night is still running ({earlier}): tonight's specs are not run")
+    if earlier is not None:
+        ctx.exit(EXIT_OK)
+
+
+def _last_night(place: Place) -> tuple[Mapping[str, Before], Before]:
+    """Return what the last night left, and what holds for a spec that it has nothing of."""
+    stored = place.state()
+    if stored is None:
+        note(f"{place.state_file} cannot be read: every known change counts as news")
+        return {}, Before(reported_at=EVER)
+    return stored, Before()
+
+
 def _remove_old_builds(cache_dir: Path, specs: Sequence[Spec], keep: int) -> None:
-    """Beyond the `keep` that were used last; one night's stay whatever their number. What cannot go now goes later."""
+    """Remove all but the `keep` most recently used builds, or more if tonight's specs have more.
+
+    A build that cannot be removed is left for the next night.
+    """
     from perfrunner.cli.clean import builds_in, leftovers_on
 
     keep = max(keep, sum(len(spec.variants) + 1 for spec in specs))  # 1: the load tools
@@ -154,51 +202,95 @@ def _remove_old_builds(cache_dir: Path, specs: Sequence[Spec], keep: int) -> Non
             for target in targets():
                 target.remove()
         except PerfrunnerError as error:
-            note(f"old builds stay: {error.message}")
+            note(f"old builds were not removed: {error.message}")
 
 
-def _tell(mail: str) -> None:
-    """StoreError where nobody takes it; a full disk is told by the group."""
-    try:
-        click.echo(mail, nl=False)
-        sys.stdout.flush()
-    except BrokenPipeError as error:
-        abandon_stdout()
-        raise StoreError(
-            "nobody reads stdout, and there is something to tell", "the next night tells it"
-        ) from error
+class _Outcome(NamedTuple):
+    """Exit code of a run, the history of each primary metric, and what direct comparisons decided."""
+
+    code: int
+    histories: Sequence[History]
+    decided: Sequence[Decision] = ()
 
 
 def _measured(
-    name: str, path: Path, place: Place, cache: Path, log: Path, again: int
-) -> tuple[int, Sequence[History]]:
-    """A night's run, and up to `again` more while something is suspected: the last exit code, and the histories."""
-    from perfrunner.analysis.suspects import suspects
+    spec: Spec,
+    path: Path,
+    place: Place,
+    cache: Path,
+    log: Path,
+    verification: Verification | None,
+    before: Before,
+) -> _Outcome:
+    """Run a spec and verify what looks worse."""
+    code = run_spec(path, place.out, cache, log, resume=_was_cut(place.out, spec.name))
+    histories = _histories(place.out, spec.name)
+    if verification is None or code != EXIT_OK:
+        return _Outcome(code, histories)
+    decided = verification.decide(spec, histories, before.reported_at or EVER)
+    return _Outcome(code, histories, decided)
 
-    code = run_spec(path, place.out, cache, log, resume=_was_cut(place.out, name))
-    found = _histories(place.out, name)
-    while code == EXIT_OK and again > 0 and (suspected := suspects(found)):
-        again -= 1
+
+def _verification(
+    place: Place, spec_path: Path, cache: Path, log: Path, *, bisect: bool
+) -> Verification:
+    """Return the comparisons of a spec's suspicions, which run as `perfrunner run` and write to its log."""
+    from perfrunner.cli.nightly_verify import Verification
+
+    def latest(name: str) -> ExperimentData | None:
+        def read(store: ResultStore) -> ExperimentData | None:
+            newest = store.latest(name)
+            return None if newest is None else store.load(newest.id)
+
+        data: ExperimentData | None = _with_store(place.out, read)
+        return data
+
+    def note_in_log(text: str) -> None:
         with log.open("a", encoding="utf-8") as out:
-            out.write(f"{suspected[0]}: once more\n")
-        code = run_spec(path, place.out, cache, log, resume=False)
-        found = _histories(place.out, name)
-    return code, found
+            out.write(text)
+
+    return Verification(
+        place.out / NIGHTLY,
+        run=lambda path: run_spec(path, place.out, cache, log, resume=False),
+        latest=latest,
+        bisect=partial(_bisected, spec_path, place.out, cache, log) if bisect else lambda _: "",
+        log=note_in_log,
+    )
+
+
+def _bisected(spec_path: Path, out: Path, cache: Path, log: Path, suspicion: Suspicion) -> str:
+    """Call `perfrunner bisect` for a confirmed loss; return its finding, or an empty text if it fails."""
+    from perfrunner.domain import NO_BUCKET
+
+    case = suspicion.series.case
+    words = ["bisect", str(spec_path.resolve()), "--good", suspicion.good, "--bad", suspicion.bad]
+    words += ["--metric", suspicion.series.metric.id, "--workloads", case.workload]
+    words += ["--set", f"buckets=[{case.bucket}]"] if case.bucket != NO_BUCKET else []
+    words += ["--out", str(out), "--cache", str(cache), "--quiet"]
+    with log.open("ab") as err:
+        bisection = subprocess.run(
+            [*PERFRUNNER, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=err,
+            check=False, text=True, env=with_store(os.environ, options.store_url()),
+        )  # fmt: skip
+    return bisection.stdout.partition("\n")[0] if bisection.returncode == EXIT_OK else ""
 
 
 def run_spec(path: Path, out: Path, cache: Path, log: Path, *, resume: bool) -> int:
-    """The exit code of `perfrunner run`; what it printed is in `log`. What cannot be gone on with is begun anew."""
-    words = ["run", str(path.resolve()), "--out", str(out), "--cache", str(cache), "--quiet"]
-    code = _perfrunner([*words, "--resume"], log) if resume else EXIT_USAGE
-    return _perfrunner(words, log) if code == EXIT_USAGE else code
+    """Call `perfrunner run` with its output in `log`, and return its exit code.
+
+    A run that cannot be resumed is started again from the beginning.
+    """
+    args = ["run", str(path.resolve()), "--out", str(out), "--cache", str(cache), "--quiet"]
+    code = _perfrunner([*args, "--resume"], log) if resume else EXIT_USAGE
+    return _perfrunner(args, log) if code == EXIT_USAGE else code
 
 
-def _perfrunner(words: Sequence[str], log: Path) -> int:
+def _perfrunner(args: Sequence[str], log: Path) -> int:
     with log.open("ab") as out:
-        out.write((" ".join(["$ perfrunner", *words]) + "\n").encode())
+        out.write((" ".join(["$ perfrunner", *args]) + "\n").encode())
         out.flush()
         return subprocess.run(
-            [*PERFRUNNER, *words],
+            [*PERFRUNNER, *args],
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
@@ -208,12 +300,12 @@ def _perfrunner(words: Sequence[str], log: Path) -> int:
 
 
 def _was_cut(out: Path, spec: str) -> bool:
-    """Whether the newest run was cut off, or lost a host when it had measured something.
+    """Return whether the newest run can be resumed: it was interrupted, or lost a host after some trials.
 
-    One that failed otherwise is not gone on with: its source may be to blame.
+    A run that failed otherwise is not resumed, because its source may be the cause.
     """
-    from perfrunner.run.journal import ENDS, read_journal
-    from perfrunner.run.journal import FILE as JOURNAL
+    from perfrunner.experiment.journal import ENDS, read_journal
+    from perfrunner.experiment.journal import FILE as JOURNAL
 
     def read(store: ResultStore) -> bool:
         newest = store.latest(spec)
@@ -228,7 +320,7 @@ def _was_cut(out: Path, spec: str) -> bool:
 
 
 def _newest_run(out: Path, name: str) -> datetime:
-    """When the newest finished run was begun: what is known with it is no news to whoever runs it by hand."""
+    """Return when the newest finished run started; changes known from it are not news."""
 
     def read(store: ResultStore) -> datetime:
         done = [r.created_at for r in store.own() if r.name == name and r.state == "done"]
@@ -240,13 +332,16 @@ def _newest_run(out: Path, name: str) -> datetime:
 def _night(
     place: Place,
     name: str,
-    code: int,
+    outcome: _Outcome,
     log: Path,
     began: datetime,
     before: Before,
-    found: Sequence[History],
 ) -> SpecNight:
-    """`found`: the history of each primary metric. Every alarm that became known since the last one told is news."""
+    """Summarize a night of a spec from the history of each primary metric.
+
+    Each alarm that became known since the last reported run is news, unless a direct comparison decided about it; and
+    so is each loss that a comparison confirmed.
+    """
     from perfrunner.report.history import history_text
     from perfrunner.report.mail import SpecNight
     from perfrunner.report.redact import hidden
@@ -254,33 +349,46 @@ def _night(
     record = _with_store(place.out, lambda store: store.latest(name))
     report = _kept_report(place, record, began)
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_LINES:]
-    tail = tuple(hidden(line, record) for line in lines)  # for a mail
-    failed = "" if code == EXIT_OK else f"exit code {code}: {last_words(tail)}"
-    news = [alarm for one in found for alarm in one.known_after(before.told or EVER)]
+    tail = tuple(hidden(line, record) for line in lines)  # redacted, because it is mailed
+    failed = "" if outcome.code == EXIT_OK else f"exit code {outcome.code}: {log_tail(tail)}"
+    since = before.reported_at or EVER
+    news = [
+        alarm
+        for history in outcome.histories
+        for alarm in history.known_after(since)
+        if not any(decision.is_about(alarm) for decision in outcome.decided)
+    ]
+    confirmed = [decision for decision in outcome.decided if decision.text]
     changed = {(a.metric.id, a.variant) for a in news}
+    changed |= {(metric, variant) for metric, variant, *_ in (it.key for it in confirmed)}
     details = [
         line
-        for one in found
-        for series in one.series
+        for history in outcome.histories
+        for series in history.series
         if (series.metric.id, series.variant) in changed
-        for line in history_text([_only(one, series)]).splitlines()
+        for line in history_text([_only(history, series)]).splitlines()
     ]
     return SpecNight(
         name=name,
         failed=failed,
         before=before.failed,
         log=tail,
-        news=tuple(str(alarm) for alarm in news),
-        anew=next(filter(None, (one.begins_anew(before.told or EVER) for one in found)), ""),
-        worse=any(alarm.turn == "worse" for alarm in news),
+        news=(*(decision.text for decision in confirmed), *map(str, news)),
+        restarted=next(
+            filter(None, (history.begins_anew(since) for history in outcome.histories)), ""
+        ),
+        worse=bool(confirmed) or any(alarm.turn == "worse" for alarm in news),
         report=report,
         details=tuple(details),
     )
 
 
 def _checkout(unready: str, before: str) -> SpecNight:
-    """Told like a spec. `unready`: what `scripts/nightly` could not do before the night, its first line `what: why`;
-    empty where it did all that it was asked to."""
+    """Summarize the update of the checkout in the form of a spec's night.
+
+    `unready` says what `scripts/nightly` could not do, its first line as `what: why`; it is empty on
+    success.
+    """
     from perfrunner.report.mail import SpecNight
 
     lines = unready.splitlines()
@@ -296,10 +404,10 @@ def _unread(name: str, error: PerfrunnerError, before: str) -> SpecNight:
     return SpecNight(name=name, failed=why, before=before, log=tuple(lines[:LOG_LINES]))
 
 
-def _only(one: History, series: object) -> History:
+def _only(history: History, series: object) -> History:
     from dataclasses import replace
 
-    return replace(one, series=tuple(s for s in one.series if s is series))
+    return replace(history, series=tuple(s for s in history.series if s is series))
 
 
 def _histories(out: Path, name: str) -> Sequence[History]:
@@ -318,14 +426,14 @@ def _histories(out: Path, name: str) -> Sequence[History]:
         if not runs:
             return []
         metrics = primary_metrics(runs[-1].experiment)
-        found = redacted_nights(nights(runs, store.load, metrics, out))
-        return [history(found, metric, metrics=len(metrics)) for metric in metrics]
+        redacted = redacted_nights(nights(runs, store.load, metrics, out))
+        return [history(redacted, metric, metrics=len(metrics)) for metric in metrics]
 
     return _with_store(out, read) or []
 
 
 def _with_store(out: Path, read: Callable[[ResultStore], Any]) -> Any:
-    """None where nothing was ever stored."""
+    """Call `read` with the store; return None if there is no store yet."""
     if options.store_url() is None and not (out / "results.sqlite").is_file():
         return None
     with options.open_results(out, create=options.store_url() is not None) as store:
@@ -333,10 +441,10 @@ def _with_store(out: Path, read: Callable[[ResultStore], Any]) -> Any:
 
 
 def _kept_report(place: Place, record: ExperimentRecord | None, began: datetime) -> str:
-    """The page of tonight's run, copied to where the nights' reports are; empty where there is none."""
+    """Copy the page of tonight's run to the reports directory; return its path, or "" without a page."""
     page = None if record is None else place.out / record.id / PAGE
     if record is None or page is None or not page.is_file():
         return ""
-    kept = place.reports / f"{record.name}-{began:%Y%m%d-%H%M%S-%f}.html"
-    kept.write_bytes(page.read_bytes())
-    return str(kept)
+    copy = place.reports / f"{record.name}-{began:%Y%m%d-%H%M%S-%f}.html"
+    copy.write_bytes(page.read_bytes())
+    return str(copy)

@@ -1,32 +1,39 @@
-"""What `perfrunner nightly` keeps between the nights, below the results directory."""
+"""The files that `perfrunner nightly` keeps between nights, below the results directory."""
 
 from __future__ import annotations
 
+import fcntl
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 NIGHTLY = "nightly"
+REPORTED = (
+    b"reported\n"  # second line of the lock file, once a later night has reported that it yields
+)
 EVER = datetime.min.replace(tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True)
 class Before:
-    """Of a spec, after a night. `failed`: why its run ended badly, empty where it did not.
+    """The state of a spec after a night.
 
-    `told`: when the newest run was begun whose news were printed; None where nothing was ever printed.
+    `failed` says why its run failed, or is empty. `reported_at` is the start of the newest run whose
+    changes were printed, or None if none were printed yet; an older state.json has it as `told`.
     """
 
     failed: str = ""
-    told: datetime | None = None
+    reported_at: datetime | None = None
 
 
 @dataclass(frozen=True)
 class Place:
-    """Its directory: reports/, logs/, trend.html, state.json."""
+    """The directory nightly/ with reports/, logs/, trend.html and state.json."""
 
     out: Path
 
@@ -43,46 +50,83 @@ class Place:
         return self.out / NIGHTLY / "trend.html"
 
     @property
-    def _state(self) -> Path:
+    def state_file(self) -> Path:
         return self.out / NIGHTLY / "state.json"
 
     def make(self) -> None:
         for directory in (self.reports, self.logs):
             directory.mkdir(parents=True, exist_ok=True)
 
-    def state(self) -> Mapping[str, Before]:
-        """By spec. A file that cannot be read is none."""
+    @contextmanager
+    def alone(self) -> Iterator[str | None]:
+        """Hold the directory against other nights, for as long as the block lasts.
+
+        Yields None, or, if an earlier night still runs, its description: the first time it is asked for, and an
+        empty string afterwards. The kernel drops the lock when its process ends.
+        """
+        fd = os.open(
+            self.out / NIGHTLY / "lock",
+            os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW,
+            0o644,
+        )
         try:
-            found = json.loads(self._state.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                holder, _, reported = os.pread(fd, 1000, 0).decode(errors="replace").partition("\n")
+                if not reported:
+                    os.pwrite(fd, REPORTED, len(holder.encode()) + 1)
+                yield "" if reported else holder
+            else:
+                os.ftruncate(fd, 0)
+                since = datetime.now(timezone.utc)
+                os.pwrite(fd, f"pid {os.getpid()}, since {since:%Y-%m-%d %H:%M} UTC\n".encode(), 0)
+                yield None
+        finally:
+            os.close(fd)
+
+    def state(self) -> Mapping[str, Before] | None:
+        """Return what the last night left, by spec; None if the file is there and cannot be read."""
+        try:
+            document = json.loads(self.state_file.read_text(encoding="utf-8"))
+        except FileNotFoundError:
             return {}
-        return {str(k): _before(v) for k, v in found.items()} if isinstance(found, dict) else {}
+        except (OSError, ValueError):
+            return None
+        return (
+            {str(k): _before(v) for k, v in document.items()}
+            if isinstance(document, dict)
+            else None
+        )
 
     def save(self, state: Mapping[str, Before]) -> None:
-        """StoreError."""
+        """Write the state of each spec. Raises StoreError."""
         from perfrunner.report.files import write_whole
 
-        text = json.dumps({k: asdict(v) for k, v in state.items()}, indent=1, default=_plain) + "\n"
-        write_whole(self._state, text.encode())
+        document = {name: _document(before) for name, before in state.items()}
+        write_whole(self.state_file, (json.dumps(document, indent=1) + "\n").encode())
 
     def keep_newest(self, spec: str, most: int) -> None:
-        """Of the reports and logs of a spec; names end with the time."""
+        """Remove all but the newest reports and logs of a spec; their names end with the time."""
         for directory, suffix in ((self.reports, ".html"), (self.logs, ".log")):
             named = sorted(directory.glob(f"{spec}-[0-9]*-[0-9]*{suffix}"))
             for old in named[:-most]:
                 old.unlink(missing_ok=True)
 
 
-def _before(found: Any) -> Before:
-    """An older perfrunner wrote why the run failed, and nothing else."""
-    if not isinstance(found, dict):
-        return Before(str(found))
-    try:
-        told = datetime.fromisoformat(str(found["told"]))
-    except (KeyError, ValueError):
-        told = None
-    return Before(str(found.get("failed", "")), told)
+def _before(value: Any) -> Before:
+    """Read the state of a spec; older versions stored only the reason of a failure."""
+    if not isinstance(value, dict):
+        return Before(str(value))
+    reported_at = None
+    if (text := value.get("reported_at", value.get("told"))) is not None:
+        try:
+            reported_at = datetime.fromisoformat(str(text))
+        except ValueError:
+            reported_at = EVER  # damaged: repeat news rather than lose them
+    return Before(str(value.get("failed", "")), reported_at)
 
 
-def _plain(value: datetime) -> str:
-    return value.isoformat()
+def _document(before: Before) -> dict[str, str | None]:
+    reported_at = None if before.reported_at is None else before.reported_at.isoformat()
+    return {"failed": before.failed, "reported_at": reported_at}

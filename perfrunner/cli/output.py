@@ -1,41 +1,51 @@
-"""Printing: results on stdout, everything else on stderr."""
+"""Print results to stdout and everything else to stderr."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from perfrunner.errors import StoreError
+from perfrunner.text import never_refuse
+
 if TYPE_CHECKING:
     from rich.console import Console
 
 WIDTH_OF_A_PIPE = 200
+NOTIFY_S = 300.0  # of a command that delivers a mail
+REPEATED = "it will be included in the next run's summary"
 
 
 def print_json(document: Any) -> None:
-    """One JSON document on stdout."""
+    """Print one JSON document to stdout."""
     click.echo(json.dumps(document, indent=2, default=str, allow_nan=False))
 
 
 def result_console() -> Console:
-    """stdout, for tables. In a pipe without colour, and as wide as COLUMNS says, else wide so that nothing is cut."""
+    """Return a console for tables on stdout.
+
+    In a pipe it has no colour. Its width is then $COLUMNS, or a large one so that nothing is cut.
+    """
     from rich.console import Console
 
     console = Console(highlight=False, soft_wrap=False)
     if not console.is_terminal:
-        told = os.environ.get("COLUMNS", "").isdigit()
-        width = console.width if told else WIDTH_OF_A_PIPE
+        has_width = os.environ.get("COLUMNS", "").isdigit()
+        width = console.width if has_width else WIDTH_OF_A_PIPE
         console = Console(highlight=False, soft_wrap=False, width=width, no_color=True)
     return console
 
 
 def result(text: str) -> None:
-    """The result, on stdout. A reader that has gone (`| head`) is no error; a full disk is one."""
+    """Print a result to stdout. A reader that has gone (`| head`) is not an error; a full disk is."""
     try:
         click.echo(text, nl=False)
         sys.stdout.flush()
@@ -44,7 +54,7 @@ def result(text: str) -> None:
 
 
 def abandon_stdout() -> None:
-    """Nothing more is written there, not at the interpreter's end either."""
+    """Redirect stdout to /dev/null, so that the interpreter's final flush does not fail either."""
     with contextlib.suppress(OSError, ValueError):
         devnull = os.open(os.devnull, os.O_WRONLY)
         os.dup2(devnull, sys.stdout.fileno())
@@ -52,23 +62,66 @@ def abandon_stdout() -> None:
 
 
 def hold_standard_streams() -> None:
-    """Where one is closed (`>&-`), the next file opened would take its place and get what is written there."""
+    """Make stdin, stdout and stderr usable even if the caller closed them.
+
+    If one is closed (`>&-`), the next file opened would get its number and receive its output. If
+    an encoding lacks a character, the nearest one is written.
+    """
     while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(fd)
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("r" if name == "stdin" else "w"))  # noqa: SIM115
+    never_refuse(sys.stdout)
+    never_refuse(sys.stderr)
+
+
+def deliver(mail: str, command: str | None) -> None:
+    """Print a mail, or give it to a shell command. Raises StoreError if nobody got it.
+
+    The mail is the input of the command and never a part of it, because it quotes names and logs.
+    """
+    if command is None:
+        _print_mail(mail)
+        return
+    if not mail:
+        return
+    subject = mail.partition("\n")[0].removeprefix("Subject: ")
+    environment = {**os.environ, "PERFRUNNER_SUBJECT": subject}
+    process = subprocess.Popen(
+        ["/bin/sh", "-c", command], stdin=subprocess.PIPE, stdout=2, env=environment,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        process.communicate(mail.encode(), timeout=NOTIFY_S)
+        why = f"ended with {process.returncode}" if process.returncode else ""
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        why = f"took longer than {NOTIFY_S:.0f} s"
+    if why:
+        raise StoreError(f"the --notify command {why}: {command}", REPEATED)
+
+
+def _print_mail(mail: str) -> None:
+    """Print a mail. The command group handles a full disk."""
+    try:
+        click.echo(mail, nl=False)
+        sys.stdout.flush()
+    except BrokenPipeError as error:
+        abandon_stdout()
+        raise StoreError("cannot write the summary: stdout is closed", REPEATED) from error
 
 
 def note(text: str) -> None:
-    """A line on stderr."""
-    with contextlib.suppress(OSError):  # a terminal that has gone
+    """Print a line to stderr."""
+    with contextlib.suppress(OSError):  # the terminal may be closed
         click.echo(text, err=True)
 
 
 def duration(seconds: float) -> str:
-    """`8 s`, `4 min`, `2 h 40 min`."""
+    """Format a duration as `8 s`, `4 min` or `2 h 40 min`."""
     if seconds < 60:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
@@ -78,7 +131,7 @@ def duration(seconds: float) -> str:
 
 
 def size(number: float) -> str:
-    """Bytes for people, in powers of 1000."""
+    """Format a number of bytes with a unit in powers of 1000."""
     for unit in ("B", "kB", "MB", "GB"):
         if number < 1000:
             return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"

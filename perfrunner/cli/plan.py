@@ -1,4 +1,4 @@
-"""`perfrunner plan`: what would run, in which order, and for how long."""
+"""`perfrunner plan`: show what a run would do, in which order, and for how long."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import click
 from perfrunner.cli import options
 from perfrunner.cli.estimate import BUILD_SECONDS, Estimate, estimate
 from perfrunner.cli.output import duration, print_json, result_console
-from perfrunner.run.plan.precision import FEWEST_BLOCKS, MOST_BLOCKS
+from perfrunner.cli.request import RunOptions, gathered, read_spec
+from perfrunner.experiment.plan.precision import FEWEST_BLOCKS, MOST_BLOCKS
 
 if TYPE_CHECKING:
-    from perfrunner.run.plan.ensembles import Layout
-    from perfrunner.run.plan.order import Plan
+    from perfrunner.experiment.plan.order import Grouping, Plan
     from perfrunner.spec import Spec
 
 
 @click.command(
     "plan",
-    short_help="What would run, in order, and for how long.",
+    short_help="Show the trials of a run and its duration.",
     epilog="\b\nExamples:\n  perfrunner plan specs/experiments/quickstart.yaml --seed 41"
     "\n  perfrunner plan spec.yaml --set blocks=20 --json"
-    "\n  perfrunner plan spec.yaml --profile historic      how long the historic size takes",
+    "\n  perfrunner plan spec.yaml --profile historic      the duration with this profile",
 )
 @options.spec_argument
 @options.set_option
@@ -39,54 +39,39 @@ if TYPE_CHECKING:
 @options.cache_option
 @options.engine_source_option
 @options.json_option
-def command(
-    spec_path: Path,
-    overrides: tuple[str, ...],
-    profile: str | None,
-    named_sources: tuple[str, ...],
-    repeats: int | None,
-    cluster: Path | None,
-    seed: int | None,
-    workloads: tuple[str, ...],
-    variants: tuple[str, ...],
-    out_dir: Path,
-    cache_dir: Path,
-    engine_src: Path | None,
-    as_json: bool,
-) -> None:
-    """Show what a run would do: the trials in their order (side by side: that of their slots), and for how long."""
-    spec = options.read_spec(
-        spec_path, overrides, cluster, repeats, named_sources, profile, engine_src
-    )
-    spec = spec.restricted(
-        options.selection("workload", workloads, tuple(spec.workloads)),
-        options.selection("variant", variants, tuple(spec.variants)),
-    )
-    expected = estimate(spec, spec_path, out_dir, engine_src, cache_dir)
-    show_plan(spec, seed, expected, as_json)
+@gathered(RunOptions, "given")
+def command(spec_path: Path, given: RunOptions) -> None:
+    """Show the trials that a run of SPEC would make, in order, and how long they would take.
+
+    A line of the order is a trial, or a group of trials that run interleaved.
+    """
+    spec = given.selected(read_spec(spec_path, given))
+    show_plan(spec, given, estimate(spec, spec_path, given))
 
 
-def show_plan(spec: Spec, seed: int | None, expected: Estimate, as_json: bool) -> None:
-    """Print the plan of a spec; also `run --dry-run`. What memory allows is known beforehand on this machine only."""
-    from perfrunner.cluster.facts import memory_available_here
-    from perfrunner.run.plan.ensembles import layouts
-    from perfrunner.run.plan.order import draw_seed, make_plan
+def show_plan(spec: Spec, given: RunOptions, expected: Estimate) -> None:
+    """Print the plan of a spec, also for `run --dry-run`.
 
-    given = spec.seed if seed is None else seed
+    The groups depend on free memory, which is known in advance only for this machine.
+    """
+    from perfrunner.experiment.plan.order import draw_seed, groupings, make_plan
+    from perfrunner.hosts.facts import memory_available_here
+
+    seed = spec.seed if given.seed is None else given.seed
     free = memory_available_here() if spec.cluster.transport == "local" else None
-    laid_out = layouts(spec, free)
-    plan = make_plan(spec, draw_seed() if given is None else given, laid_out)
-    if as_json:
-        print_json(_document(spec, plan, expected, laid_out, given is None))
+    grouped = groupings(spec, free)
+    plan = make_plan(spec, draw_seed() if seed is None else seed, grouped)
+    if given.as_json:
+        print_json(_document(spec, plan, expected, grouped, seed is None))
     else:
-        _print(spec, plan, expected, laid_out, given is None)
+        _print(spec, plan, expected, grouped, seed is None)
 
 
 def _document(
-    spec: Spec, plan: Plan, expected: Estimate, laid_out: Mapping[str, Layout], drawn: bool
+    spec: Spec, plan: Plan, expected: Estimate, grouped: Mapping[str, Grouping], drawn: bool
 ) -> dict[str, object]:
-    from perfrunner.run.plan.ensembles import record_layouts
-    from perfrunner.run.trial.profiles import cells_to_profile
+    from perfrunner.experiment.plan.order import record_groupings
+    from perfrunner.experiment.post_run import cases_to_profile
 
     return {
         "experiment": spec.name,
@@ -99,44 +84,47 @@ def _document(
         "blocks_range": list(block_range(spec)),
         "expected_seconds_range": [round(expected.total(spec, n), 1) for n in block_range(spec)],
         "builds_to_make": expected.builds,
-        "profiled_cells": [list(cell) for cell in cells_to_profile(spec)],
-        "layouts": record_layouts(laid_out),
+        "profiled_cases": [list(case) for case in cases_to_profile(spec)],
+        "groupings": record_groupings(grouped),
         "variants": {k: v.model_dump(mode="json") for k, v in spec.variants.items()},
-        "trials": [vars(trial) for trial in plan.trials],
+        "trials": [
+            {name: value for name, value in vars(trial).items() if name != "attempt"}
+            for trial in plan.trials
+        ],
     }
 
 
-def _beside(spec: Spec, expected: Estimate) -> str:
-    """What the time holds beside the trials."""
-    found = []
+def _besides_trials(spec: Spec, expected: Estimate) -> str:
+    """Describe what the expected time includes besides the trials."""
+    parts = []
     if expected.builds:
         seconds = duration(expected.builds * BUILD_SECONDS)
-        found.append(f"{expected.builds} builds that are not in the cache (about {seconds})")
+        parts.append(f"{expected.builds} builds that are not in the cache (about {seconds})")
     if check := expected.sampling_check(spec):
-        found.append(f"the sampling check ({duration(check)})")
+        parts.append(f"the sampling check ({duration(check)})")
     if profiles := expected.profiles(spec):
-        found.append(f"profiles with perf, not measured ({duration(profiles)})")
-    return f"in that time: {' and '.join(found)}" if found else "every build is in the cache"
+        parts.append(f"CPU profiles, which are not part of the comparison ({duration(profiles)})")
+    return f"this includes {' and '.join(parts)}" if parts else "all builds are in the cache"
 
 
 def _print(
-    spec: Spec, plan: Plan, expected: Estimate, laid_out: Mapping[str, Layout], drawn: bool
+    spec: Spec, plan: Plan, expected: Estimate, grouped: Mapping[str, Grouping], drawn: bool
 ) -> None:
     from rich.markup import escape
     from rich.table import Table
 
     console = result_console()
     console.print(
-        f"{spec.name}: {len(spec.variants)} variants x {len(spec.cells)} cells x {plan.blocks} blocks = "
+        f"{spec.name}: {len(spec.variants)} variants x {len(spec.cases)} cases x {plan.blocks} blocks = "
         f"{len(plan.trials)} trials, about {duration(expected.total(spec))} on {spec.cluster.name}"
     )
-    origin = "drawn now; a run draws its own unless --seed is given" if drawn else "given"
-    console.print(f"seed {plan.seed} ({origin}); {_beside(spec, expected)}")
+    origin = "drawn now; a run draws another one unless --seed is given" if drawn else "given"
+    console.print(f"seed {plan.seed} ({origin}); {_besides_trials(spec, expected)}")
     if spec.precision is not None:
         least, most = (duration(expected.total(spec, n)) for n in block_range(spec))
         console.print(
-            f"precision ±{100 * spec.precision:g} %: each cell ends by itself between {FEWEST_BLOCKS} and"
-            f" {MOST_BLOCKS} clean blocks, so it takes {least} to {most}"
+            f"precision ±{100 * spec.precision:g} %: each case stops after {FEWEST_BLOCKS} to {MOST_BLOCKS}"
+            f" clean blocks, so the run takes {least} to {most}"
         )
     settings = Table(
         "variant", "allocator", "options", box=None, title="variants", title_justify="left"
@@ -144,28 +132,36 @@ def _print(
     for name, variant in spec.variants.items():
         mark = " (baseline)" if name == spec.baseline else ""
         allocator = " ".join(
-            filter(None, (variant.allocator.name, variant.allocator.option_string))
+            filter(
+                None,
+                (
+                    variant.allocator.preload or variant.allocator.name,
+                    variant.allocator.option_string,
+                ),
+            )
         )
         source = {} if variant.source is None else {"source": variant.source.text}
+        if variant.server is not None:
+            source = {"server": variant.server.text}
         rest = {**source, **variant.options, **variant.params, **variant.env}
         settings.add_row(
             escape(f"{name}{mark}"), allocator, " ".join(f"{k}={v}" for k, v in rest.items())
         )
     console.print(settings)
-    cells = Table(
+    cases = Table(
         "workload",
         "bucket",
-        "a trial takes",
-        "arms run",
+        "time per trial",
+        "schedule",
         box=None,
-        title="cells",
+        title="cases",
         title_justify="left",
     )
-    for cell in spec.cells:
-        known = "measured before" if cell in expected.measured else "guess"
-        takes = f"{duration(expected.seconds[cell])} ({known})"
-        cells.add_row(*cell, takes, escape(how(laid_out[cell[0]], len(spec.variants))))
-    console.print(cells)
+    for case in spec.cases:
+        known = "measured before" if case in expected.measured else "guess"
+        seconds = f"{duration(expected.seconds[case])} ({known})"
+        cases.add_row(*case, seconds, escape(schedule(grouped[case[0]], len(spec.variants))))
+    console.print(cases)
     order = Table(
         "block",
         "workload",
@@ -177,22 +173,22 @@ def _print(
     )
     rows: dict[tuple[int, str, str, int], list[str]] = {}
     for trial in plan.trials:
-        place = (trial.block, trial.workload, trial.bucket, trial.ensemble)
-        rows.setdefault(place, []).append(trial.variant)
+        key = (trial.block, trial.workload, trial.bucket, trial.group)
+        rows.setdefault(key, []).append(trial.variant)
     for (block, workload, bucket, _), names in rows.items():
         order.add_row(str(block), workload, bucket, escape("  ".join(names)))
     console.print(order)
 
 
 def block_range(spec: Spec) -> tuple[int, int]:
-    """The fewest and the most blocks that a cell may come to."""
+    """Return the smallest and the largest number of blocks that a case may get."""
     return (spec.blocks, spec.blocks) if spec.precision is None else (FEWEST_BLOCKS, MOST_BLOCKS)
 
 
-def how(layout: Layout, arms: int) -> str:
-    """How the arms of a workload run, and why not all of them side by side."""
-    if layout.alone:
-        return f"one after the other: {layout.why}"
-    if layout.arms < arms:
-        return f"side by side, at most {layout.arms} of {arms} at a time: {layout.why}"
-    return "side by side"
+def schedule(grouping: Grouping, variants: int) -> str:
+    """Describe how the variants of a workload are scheduled, and why not all are interleaved."""
+    if grouping.alone:
+        return f"one after the other: {grouping.why}"
+    if grouping.group_size < variants:
+        return f"interleaved, {grouping.group_size} of {variants} at a time: {grouping.why}"
+    return "interleaved"

@@ -1,7 +1,8 @@
-"""Progress of a run on stderr: a line that is rewritten on a terminal (run_line.py), one line a trial otherwise.
+"""Print the progress of a run to stderr.
 
-Both listen to the runner's events (perfrunner.run.events) and say the same things; only the trial in flight is drawn
-differently. Provisional numbers are shown as they come; nothing stops a run because of them.
+On a terminal one line is rewritten (run_line.py); otherwise there is one line for each trial. Both
+listen to the runner's events (perfrunner.experiment.events) and report the same things. Provisional
+estimates are only shown: they never stop a run.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from rich.markup import escape
 from perfrunner.cli.output import duration
 from perfrunner.cli.run_line import MARK, RunLine, change_so_far
 from perfrunner.errors import EXIT_INTERRUPTED
-from perfrunner.run import events as ev
+from perfrunner.experiment import events as ev
 
-PROGRESS_EVERY_LINES = 20  # lines of a build that pass between two shown ones in a log
+PROGRESS_EVERY_LINES = 20  # of a build's output, every 20th line is shown in a log
 
 Closable: TypeAlias = "LineProgress | BarProgress | QuietProgress"
 
 
 def progress_listener(quiet: bool) -> Closable:
-    """What suits stderr: nothing, a bar, or lines. Use it as a context manager."""
+    """Return the listener that fits stderr: quiet, a bar, or lines. Use it as a context manager."""
     console = Console(stderr=True, highlight=False)
     if quiet:
         return QuietProgress(console)
@@ -34,7 +35,7 @@ def progress_listener(quiet: bool) -> Closable:
 
 
 class QuietProgress:
-    """Warnings, failures and the resume line only."""
+    """A listener that prints only warnings, failures and how to resume."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -46,7 +47,7 @@ class QuietProgress:
         pass
 
     def on_event(self, event: ev.Event) -> None:
-        """Print what must not be missed."""
+        """Print an event that must not be missed."""
         match event:
             case ev.Warned(message, remedy):
                 self._warn(f"{message} ({remedy})" if remedy else message)
@@ -57,13 +58,13 @@ class QuietProgress:
                     self._warn(f"{host}: {what} ({remedy})" if remedy else f"{host}: {what}")
             case ev.Interrupted(signal_name, resume_command):
                 self._say(
-                    f"interrupted ({escape(signal_name)}); go on with: {escape(resume_command)}"
+                    f"interrupted ({escape(signal_name)}); resume with: {escape(resume_command)}"
                 )
             case _:
                 pass
 
     def _say(self, text: str) -> None:
-        with contextlib.suppress(OSError):  # a terminal that has gone ends no run
+        with contextlib.suppress(OSError):  # a closed terminal must not end a run
             self.console.print(text)
 
     def _warn(self, text: str) -> None:
@@ -71,7 +72,7 @@ class QuietProgress:
 
 
 class LineProgress(QuietProgress):
-    """One plain line for each build, proof and trial: for logs and cron."""
+    """A listener that prints one plain line for each build, settings check and trial."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
@@ -80,7 +81,7 @@ class LineProgress(QuietProgress):
         self._lines = 0
 
     def on_event(self, event: ev.Event) -> None:
-        """Print the event, where it is worth a line."""
+        """Print the line of an event, if it has one."""
         super().on_event(event)
         match event:
             case ev.PlanReady():
@@ -96,23 +97,23 @@ class LineProgress(QuietProgress):
                 self._say(f"build  {escape(variant)} {how} ({build_id})")
             case ev.HostReady(host, role):
                 self._say(f"host   {escape(host)} ready ({role})")
-            case ev.ProofPassed(variant, host, settings):
+            case ev.SettingsCheckPassed(variant, host, settings):
                 shown = ", ".join(f"{k}={v}" for k, v in sorted(settings.items())) or "no settings"
-                self._say(f"proof  {escape(variant)} on {escape(host)}: {escape(shown)}")
+                self._say(f"settings check  {escape(variant)} on {escape(host)}: {escape(shown)}")
             case ev.Eta(seconds_left):
                 self._left = seconds_left
             case ev.BlockStarted(_, blocks):
                 self._blocks = blocks
             case ev.TrialFinished():
                 self._trial_finished(event)
-            case ev.BlockVoid():
-                self._say(void_line(event))
+            case ev.BlockDiscarded():
+                self._say(discarded_line(event))
             case ev.Provisional():
-                self._tell_estimates(event)
+                self._show_estimates(event)
             case ev.Precision():
                 self._say(precision_line(event))
             case ev.SamplingCheck() | ev.Profiling():
-                self._say(afterwards_line(event))
+                self._say(post_run_line(event))
             case ev.RunFinished():
                 self._say(finished_line(event))
             case _:
@@ -127,7 +128,7 @@ class LineProgress(QuietProgress):
         if self._lines % PROGRESS_EVERY_LINES == 0:
             self._say(f"build  {escape(variant)}: {escape(line)}")
 
-    def _tell_estimates(self, event: ev.Provisional) -> None:
+    def _show_estimates(self, event: ev.Provisional) -> None:
         self._say(provisional_line(event))
 
     def _trial_finished(self, event: ev.TrialFinished) -> None:
@@ -135,7 +136,7 @@ class LineProgress(QuietProgress):
 
 
 class BarProgress(LineProgress):
-    """The run's line below the lines of what is done."""
+    """A listener that rewrites the line of the run below the lines of finished steps."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
@@ -153,7 +154,7 @@ class BarProgress(LineProgress):
             self._live.stop()
 
     def on_event(self, event: ev.Event) -> None:
-        """Renew the line, and print the lines that stay."""
+        """Update the line of the run, and print the line of an event that has one."""
         super().on_event(event)
         line = self.line
         match event:
@@ -168,26 +169,26 @@ class BarProgress(LineProgress):
                 line.blocks = blocks
             case ev.TrialStarted():
                 line.block, line.blocks = event.block, max(line.blocks, event.block)
-                line.arms = (event.variant, *event.beside)
-                line.cell, line.phase = (event.workload, event.bucket), "start"
+                line.variants = (event.variant, *event.others)
+                line.case, line.phase = (event.workload, event.bucket), "start"
             case ev.SamplingCheck():
-                line.arms, line.doing, line.phase = (), "what sampling costs", ""
+                line.variants, line.doing, line.phase = (), "sampling overhead", ""
             case ev.Profiling():
-                line.arms, line.doing, line.phase = (), "profiles", ""
+                line.variants, line.doing, line.phase = (), "profiling", ""
             case ev.TrialPhase(phase):
                 line.phase = phase
             case ev.TrialFinished():
                 line.done, line.total = event.number, event.total
             case ev.Eta(seconds, finished, total):
                 line.done, line.total, line.phase = finished, total, ""
-                line.tell_left(seconds)
+                line.set_left(seconds)
             case ev.Provisional():
-                line.tell_estimates(event)
+                line.set_estimates(event)
             case _:
                 pass
 
-    def _tell_estimates(self, event: ev.Provisional) -> None:
-        del event  # the line has them
+    def _show_estimates(self, event: ev.Provisional) -> None:
+        del event  # the line of the run shows them
 
     def _build_started(self, variant: str) -> None:
         self.line.doing, self.line.phase = f"build {variant}", ""
@@ -202,16 +203,16 @@ class BarProgress(LineProgress):
 
 
 def plan_line(event: ev.PlanReady) -> str:
-    """The first line of a run."""
+    """Return the first line of a run."""
     text = (
-        f"plan   {escape(event.name)}: {len(event.variants)} variants x {len(event.cells)} cells x "
+        f"plan   {escape(event.name)}: {len(event.variants)} variants x {len(event.cases)} cases x "
         f"{event.blocks} blocks = {event.trials_total} trials (seed {event.seed})"
     )
     return f"{text}; {event.trials_done} done before" if event.resumed else text
 
 
 def trial_line(event: ev.TrialFinished, blocks: int) -> str:
-    """One trial: where it belongs, how it ended, its throughput."""
+    """Return the line of a finished trial: block, names, status and throughput."""
     names = escape(f"{event.variant} · {event.bucket} · {event.workload}")
     text = f"[{event.number}/{event.total}]"
     again = f" attempt {event.attempt}" if event.attempt > 1 else ""
@@ -222,59 +223,61 @@ def trial_line(event: ev.TrialFinished, blocks: int) -> str:
     return line if rate is None else f"{line}  {si(rate)} ops/s"
 
 
-def void_line(event: ev.BlockVoid) -> str:
-    """A cell of a block that does not count."""
-    then = "it is redone at the end" if event.redo else "it is not redone: too many voids"
+def discarded_line(event: ev.BlockDiscarded) -> str:
+    """Return the line of a discarded case of a block."""
+    then = "repeated at the end" if event.redo else "not repeated: too many discarded"
     where = escape(f"{event.workload} · {event.bucket}")
     return (
-        f"[yellow]void[/]   block {event.block} {where}: {escape(event.variant)}: "
-        f"{escape(event.reason)}; {then} ({event.voids} of at most {event.max_voids})"
+        f"[yellow]discarded[/]   block {event.block} {where}: {escape(event.variant)}: "
+        f"{escape(event.reason)}; {then} ({event.discarded} of at most {event.max_discarded})"
     )
 
 
 def provisional_line(event: ev.Provisional) -> str:
-    """A cell's estimates after a whole block: marked, for they are no result."""
-    cell = " · ".join(part for part in event.cell if part != "-")
+    """Return the estimates of a case after a block, marked as provisional."""
+    case = " · ".join(part for part in event.case if part != "-")
     blocks = max(estimate.blocks for estimate in event.estimates)
     shown = "; ".join(f"{e.variant} {change_so_far(e, event.metric)}" for e in event.estimates)
-    return f"{MARK} {escape(f'{cell}, {blocks} blocks, provisional {event.metric}: {shown}')}"
+    return f"{MARK} {escape(f'{case}, {blocks} blocks, provisional {event.metric}: {shown}')}"
 
 
 def precision_line(event: ev.Precision) -> str:
-    """Where the wanted precision stands after a block."""
-    now = "not known yet" if event.half_width is None else f"{100 * event.half_width:.2f} %"
-    cell = " · ".join(part for part in event.cell if part != "-")
+    """Return the line that compares the precision reached after a block with the wanted one."""
+    now = "unknown" if event.half_width is None else f"{100 * event.half_width:.2f} %"
+    case = " · ".join(part for part in event.case if part != "-")
     return (
-        f"width  {escape(cell)}, {event.clean} clean blocks of {event.block}: ±{now}, "
+        f"width  {escape(case)}, {event.clean} clean blocks of {event.block}: ±{now}, "
         f"wanted ±{100 * event.wanted:.2f} %: {event.decision}"
     )
 
 
-def afterwards_line(event: ev.SamplingCheck | ev.Profiling) -> str:
-    """What begins behind the blocks."""
-    cells = len(event.cells)
+def post_run_line(event: ev.SamplingCheck | ev.Profiling) -> str:
+    """Return the line of a step after the blocks: CPU profiles or the sampling check."""
+    cases = len(event.cases)
     if isinstance(event, ev.Profiling):
-        return f"perf   where the time goes, not measured: {len(event.variants)} variants in {cells} cells"
-    what = f"{escape(event.variant)} with and without samplers"
-    return f"check  what sampling costs: {what}, {2 * cells} trials"
+        return (
+            f"perf   profiling: {len(event.variants)} variants x {cases} cases"
+            " (not part of the comparison)"
+        )
+    return f"check  measuring sampling overhead: {escape(event.variant)}, {2 * cases} trials"
 
 
 def finished_line(event: ev.RunFinished) -> str:
-    """The last line of a run."""
-    word = "stopped " if event.exit_code == EXIT_INTERRUPTED else "done   "
+    """Return the last line of a run."""
+    label = "stopped " if event.exit_code == EXIT_INTERRUPTED else "done   "
     return (
-        f"{word}{escape(event.experiment_id)}: {event.ok} trials ok, {event.void} void, "
+        f"{label}{escape(event.experiment_id)}: {event.ok} trials ok, {event.discarded} discarded, "
         f"{event.failed} failed in {duration(event.seconds)}"
     )
 
 
 def left_text(seconds: float | None) -> str:
-    """The time left, where it is known."""
+    """Format the time left; empty if it is unknown."""
     return "" if seconds is None else f"  left {duration(seconds)}"
 
 
 def si(number: float) -> str:
-    """1840000 as `1.84 M`."""
+    """Format a number with an SI prefix: 1840000 is `1.84 M`."""
     for factor, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
         if abs(number) >= factor:
             return f"{number / factor:.2f}{unit}"

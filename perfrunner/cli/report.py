@@ -1,9 +1,10 @@
-"""`perfrunner report`: what an experiment found, as a table, a page or a document."""
+"""`perfrunner report`: report an experiment as a table, a page or a document."""
 
 from __future__ import annotations
 
 import gc
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,8 @@ import click
 from perfrunner.cli import complete, options
 from perfrunner.cli.gate import gate
 from perfrunner.cli.output import note, result, result_console
+from perfrunner.cli.request import gathered
+from perfrunner.text import readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
     from perfrunner.report import Report
     from perfrunner.results import ExperimentData, ResultStore
 
-FORMATS = ("terminal", "markdown", "commit", "json", "html")
+FORMATS = ("terminal", "markdown", "github-comment", "commit", "json", "html")
 PAGE = "report.html"
 
 format_option = click.option(
@@ -28,28 +31,29 @@ format_option = click.option(
     type=click.Choice(FORMATS),
     default="terminal",
     show_default=True,
-    help="How to write it. html is a file: --output, or report.html beside the trials.",
+    help="Format of the report. html is written to --output (default: report.html in the experiment's directory).",
 )
 charts_option = click.option(
     "--charts",
     "charts_dir",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Also write the charts to DIR as SVG, the comparison as PNG, too; with --all also those of other metrics.",
+    help="Also write the charts to DIR: SVG, and a PNG of the comparison. With --all, include the metrics"
+    " without a clear change.",
 )
-png_option = click.option("--png", is_flag=True, help="With --charts: every chart as PNG, too.")
+png_option = click.option("--png", is_flag=True, help="With --charts, write a PNG of every chart.")
 output_option = click.option(
     "--output",
     "output",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write the report to FILE instead of stdout.",
+    help="Write the report to FILE (default: stdout).",
 )
 all_option = click.option(
     "--all",
     "every",
     is_flag=True,
-    help="Show also the metrics without a clear change; commit: the reference's whole tables.",
+    help="Also show the metrics without a clear change. With --format commit, show the complete published tables.",
 )
 
 
@@ -57,26 +61,42 @@ page_option = click.option(
     "--page",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE.md",
-    help="Publish: keep EXPERIMENT's numbers beside this write-up and renew its tables, charts and index."
-    " Without EXPERIMENT: from the numbers that are kept.",
+    help="Store EXPERIMENT's numbers next to this write-up and update its tables, charts and index."
+    " Without EXPERIMENT, use the numbers stored before.",
 )
 
 verbose_option = click.option(
     "-v",
     "--verbose",
     is_flag=True,
-    help="On a terminal also the facts, the notes and what else changed.",
+    help="Also print the environment, the notes and the other metrics that changed (terminal only).",
 )
+
+
+@dataclass(frozen=True)
+class ReportOptions:
+    """The values of the options that `report` and `compare` share."""
+
+    fmt: str
+    charts_dir: Path | None
+    png: bool
+    out_dir: Path
+    output: Path | None
+    every: bool
+    verbose: bool
+    with_hosts: bool
 
 
 @click.command(
     "report",
+    short_help="Report an experiment as a table, page or document.",
     epilog="\b\nExamples:\n  perfrunner report                                the latest experiment"
     "\n  perfrunner report quickstart --format markdown    for a pull request"
+    "\n  perfrunner report --format github-comment         for scripts/post-comment"
     "\n  perfrunner report --format commit                 for a commit message"
-    "\n  perfrunner report --format commit --all           and the historic table beside ours"
+    "\n  perfrunner report --format commit --all           with the published table for comparison"
     "\n  perfrunner report --format html --output r.html --charts charts/"
-    "\n  perfrunner report cursors-to-drop --fail-on lost  is each known gain still there?"
+    "\n  perfrunner report cursors-to-drop --fail-on lost  check the expected gains"
     "\n  perfrunner report cursors-to-drop --page docs/experiments/cursors-to-drop.md"
     "\n  perfrunner report --format json | jq '.results[] | select(.primary)'",
 )
@@ -89,7 +109,7 @@ verbose_option = click.option(
 @click.option(
     "--baseline",
     metavar="VARIANT",
-    help="Compare against this variant instead.",
+    help="Compare with this variant (default: the spec's baseline).",
     shell_complete=complete.stored_variants,
 )
 @all_option
@@ -98,48 +118,45 @@ verbose_option = click.option(
 @options.fail_on_option
 @page_option
 @click.option(
-    "--add", is_flag=True, help="With --page: beside the kept experiments of other cells."
+    "--add",
+    is_flag=True,
+    help="With --page, keep the page's experiments of other cases (default: replace them).",
 )
 @click.pass_context
+@gathered(ReportOptions, "given")
 def command(
     ctx: click.Context,
     experiment: str | None,
-    fmt: str,
-    charts_dir: Path | None,
-    out_dir: Path,
-    output: Path | None,
     baseline: str | None,
-    every: bool,
-    verbose: bool,
-    with_hosts: bool,
     fail_on: str | None,
     page: Path | None,
     add: bool,
-    png: bool,
+    given: ReportOptions,
 ) -> None:
-    """Report an EXPERIMENT: an id, the start of one, or a spec's name; default is the latest."""
-    with _keeping_all():
+    """Report EXPERIMENT: an id, the start of one, or a spec name (default: the latest)."""
+    with _without_gc():
         from perfrunner.report import build_report
         from perfrunner.report.json_document import document
 
         if page is not None and experiment is None:
             _publish(page)
             return
-        with options.open_results(out_dir) as store:
-            data = load(store, experiment, hide=not with_hosts)
+        with options.open_results(given.out_dir) as store:
+            data = load(store, experiment, hide=not given.with_hosts)
         if page is not None:
             _publish(page, data, add=add)
             return
         report = build_report(data, baseline)
-        write_report(report, data, fmt, output, charts_dir, every=every, verbose=verbose, png=png)
+        write_report(report, data, given)
         gate(ctx, document(report), fail_on)
 
 
 @contextmanager
-def _keeping_all() -> Iterator[None]:
-    """No search for garbage: a report keeps what it reads, and to search ten thousand trials is a fifth of its time.
+def _without_gc() -> Iterator[None]:
+    """Turn off the garbage collector, which takes a fifth of the time of a report of 10 000 trials.
 
-    Charts, which leave garbage, are drawn with it (report.charts.share).
+    A report keeps what it reads. Drawing charts leaves garbage and turns the collector on again
+    (report.charts.share).
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -151,7 +168,7 @@ def _keeping_all() -> Iterator[None]:
 
 
 def load(store: ResultStore, reference: str | None, *, hide: bool) -> ExperimentData:
-    """The experiment that a person means, with what is not to be passed on left out if `hide`."""
+    """Load the experiment of an id, the start of one, or a spec name; redact it if `hide`."""
     data = store.load(store.resolve(reference).id)
     if not hide:
         return data
@@ -167,33 +184,32 @@ def _publish(page: Path, data: ExperimentData | None = None, *, add: bool = Fals
         note(f"wrote {path}")
 
 
-def write_report(
-    report: Report,
-    data: ExperimentData,
-    fmt: str,
-    output: Path | None,
-    charts_dir: Path | None,
-    *,
-    every: bool,
-    verbose: bool,
-    png: bool,
-) -> None:
-    """To stdout, or to files whose paths are told on stderr."""
+def write_report(report: Report, data: ExperimentData, given: ReportOptions) -> None:
+    """Write a report to stdout or to files; print the paths of files on stderr."""
     from perfrunner.report import render, write_charts, write_html
     from perfrunner.report.files import write_whole
 
-    if fmt == "html":
-        page = output or Path(data.directory or ".") / data.experiment.id / PAGE
+    if given.fmt == "html":
+        page = given.output or Path(data.directory or ".") / data.experiment.id / PAGE
         note(f"report {write_html(report, data, page)}")
     else:
-        console = result_console() if fmt == "terminal" and output is None else None
-        text = render(report, fmt, console=console, every=every, verbose=verbose, charts=charts_dir)
-        if output is None:
+        console = result_console() if given.fmt == "terminal" and given.output is None else None
+        text = render(
+            report,
+            given.fmt,
+            console=console,
+            every=given.every,
+            verbose=given.verbose,
+            charts=given.charts_dir,
+        )
+        if given.output is None:
             result(text)
         else:
-            note(f"report {write_whole(output, text.encode())}")
-    if charts_dir is not None:
-        written, problems = write_charts(report, data, charts_dir, png=png, every=every)
+            note(f"report {write_whole(given.output, readable(text).encode())}")
+    if given.charts_dir is not None:
+        written, problems = write_charts(
+            report, data, given.charts_dir, png=given.png, every=given.every
+        )
         for problem in problems:
             note(f"warning: {problem}")
-        note(f"charts {charts_dir} ({len(written)} files)")
+        note(f"charts {given.charts_dir} ({len(written)} files)")

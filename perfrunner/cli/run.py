@@ -1,44 +1,61 @@
-"""`perfrunner run`: the whole flow, from a spec to a report."""
+"""`perfrunner run`: go from a spec to a report."""
 
 from __future__ import annotations
 
 import json
 import os
+import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from perfrunner.children import JOB_VARIABLE
 from perfrunner.cli import options
 from perfrunner.cli.engine_source import find_engine_source
 from perfrunner.cli.estimate import estimate
 from perfrunner.cli.gate import gate
-from perfrunner.cli.invocation import measuring_command, resume_command
+from perfrunner.cli.invocation import measuring_command, report_command, resume_command
 from perfrunner.cli.output import note, result, result_console
 from perfrunner.cli.plan import show_plan
 from perfrunner.cli.report import PAGE
-from perfrunner.errors import EXIT_INTERRUPTED, SpecError, UsageError
-from perfrunner.run.command import JOB_VARIABLE
+from perfrunner.cli.request import RunOptions, gathered, read_spec
+from perfrunner.errors import (
+    EXIT_INTERRUPTED,
+    PerfrunnerError,
+    SpecError,
+    StoreError,
+    UsageError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from perfrunner.experiment.events import RunOutcome
+    from perfrunner.report import Report
     from perfrunner.results import ExperimentData
-    from perfrunner.run.events import RunOutcome
     from perfrunner.spec import Spec
+
+
+class SpecFile(NamedTuple):
+    """A spec as it is measured, and the text and the path of its file. The engine source is searched near the path."""
+
+    spec: Spec
+    text: str
+    path: Path
 
 
 @click.command(
     "run",
-    short_help="Build, prove, measure and report a spec.",
+    short_help="Build, check, measure and report the variants of a spec.",
     epilog="\b\nExamples:\n  perfrunner run specs/experiments/quickstart.yaml"
     "\n  perfrunner run spec.yaml --repeats 20 --set workloads.pillowfight.duration=30s"
     "\n  perfrunner run spec.yaml --cluster specs/clusters/loopback-ssh.yaml --fail-on worse"
     "\n  perfrunner run spec.yaml --profile historic --repeats 3"
     "\n  perfrunner run spec.yaml --source after=my-branch"
-    "\n  perfrunner run spec.yaml --resume           go on after an interruption"
+    "\n  perfrunner run spec.yaml --resume           continue an interrupted run"
     "\n  perfrunner run --resume quickstart-20261120-220000"
-    "\n  perfrunner run spec.yaml --extend 10        10 blocks more for the latest run of it",
+    "\n  perfrunner run spec.yaml --extend 10        add 10 blocks to the latest run",
 )
 @click.argument("spec_path", metavar="[SPEC]", required=False, type=click.Path(path_type=Path))
 @options.set_option
@@ -51,7 +68,8 @@ if TYPE_CHECKING:
     "--extend",
     type=click.IntRange(1, 10_000),
     metavar="N",
-    help="Add N blocks to the latest run of SPEC, or to --resume RUN; a spec's precision may end it sooner.",
+    help="Add up to N blocks to the latest run of SPEC, or to --resume RUN. Fewer are run if the spec's"
+    " `precision` is reached earlier.",
 )
 @options.tune_option
 @options.dry_run_option
@@ -65,76 +83,45 @@ if TYPE_CHECKING:
 @options.fail_on_option
 @options.quiet_option
 @click.pass_context
+@gathered(RunOptions, "given")
 def command(
     ctx: click.Context,
     spec_path: Path | None,
-    overrides: tuple[str, ...],
-    profile: str | None,
-    named_sources: tuple[str, ...],
-    repeats: int | None,
-    cluster: Path | None,
     resume: str | None,
     extend: int | None,
-    quieten: bool,
-    dry_run: bool,
-    seed: int | None,
-    workloads: tuple[str, ...],
-    variants: tuple[str, ...],
-    out_dir: Path,
-    cache_dir: Path,
-    engine_src: Path | None,
-    as_json: bool,
-    fail_on: str | None,
-    quiet: bool,
+    given: RunOptions,
 ) -> None:
-    """Build every variant of SPEC, prove it, run the trials interleaved, and report."""
+    """Build and check every variant of SPEC, run the trials interleaved, and report the differences."""
     spec_path, resume = spec_or_run(spec_path, resume)
     if spec_path is None:
         if resume is None and extend is None:
-            raise UsageError("which spec?", "perfrunner run SPEC, or --resume [RUN]")
-        if overrides or profile or cluster or repeats or named_sources:
+            raise UsageError("no spec was given", "perfrunner run SPEC, or --resume [RUN]")
+        if given.changes_spec:
             raise UsageError(
-                "a run goes on as it was begun: --set, --profile, --cluster, --repeats and --source"
-                " do not fit"
+                "--set, --profile, --cluster, --repeats and --source cannot be used with --resume:"
+                " a resumed run keeps its original settings",
+                "leave them out, or start a new run of SPEC",
             )
-        spec, text, spec_path, resume = recorded_spec(out_dir, resume, finished=extend is not None)
+        spec, text, spec_path, resume = recorded_spec(
+            given.out_dir, resume, finished=extend is not None
+        )
     else:
-        spec = options.read_spec(
-            spec_path, overrides, cluster, repeats, named_sources, profile, engine_src,
-            settled=resume is not None or extend is not None,
-        )  # fmt: skip
-        text = spec_text(spec_path)
-    only_workloads = options.selection("workload", workloads, tuple(spec.workloads))
-    only_variants = options.selection("variant", variants, tuple(spec.variants))
-    if dry_run:
-        chosen = spec.restricted(only_workloads, only_variants)
-        expected = estimate(chosen, spec_path, out_dir, engine_src, cache_dir)
-        show_plan(chosen, seed, expected, as_json)
+        settled = resume is not None or extend is not None
+        spec, text = read_spec(spec_path, given, settled=settled), spec_text(spec_path)
+    spec = given.selected(spec)
+    if given.dry_run:
+        show_plan(spec, given, estimate(spec, spec_path, given))
         return
     outcome, document = run_and_report(
-        ctx,
-        spec,
-        text,
-        spec_path,
-        out_dir=out_dir,
-        cache_dir=cache_dir,
-        resume=resume,
-        seed=seed,
-        workloads=only_workloads,
-        variants=only_variants,
-        engine_src=engine_src,
-        as_json=as_json,
-        quiet=quiet,
-        extend=extend or 0,
-        quieten=quieten,
+        ctx, given, SpecFile(spec, text, spec_path), resume=resume, extend=extend or 0
     )
-    end(ctx, outcome, document, fail_on)
+    end(ctx, outcome, document, given.fail_on)
 
 
 def end(
     ctx: click.Context, outcome: RunOutcome, document: dict[str, Any], fail_on: str | None
 ) -> None:
-    """Leave with the exit code of the run, or of the gate."""
+    """Exit with the code of the run or, if it succeeded, of `--fail-on`."""
     if outcome.exit_code:
         ctx.exit(outcome.exit_code)
     gate(ctx, document, fail_on)
@@ -142,117 +129,153 @@ def end(
 
 def run_and_report(
     ctx: click.Context,
-    spec: Spec,
-    text: str,
-    spec_path: Path,
+    given: RunOptions,
+    file: SpecFile,
     *,
-    out_dir: Path,
-    cache_dir: Path,
-    engine_src: Path | None,
     resume: str | None,
-    seed: int | None,
-    as_json: bool,
-    quiet: bool,
     extend: int = 0,
-    quieten: bool = False,
-    workloads: tuple[str, ...] | None = None,
-    variants: tuple[str, ...] | None = None,
     command: Sequence[str] = (),
 ) -> tuple[RunOutcome, dict[str, Any]]:
-    """Run `spec`, print its report, and give how it ended and the report's JSON.
+    """Run a spec, print its report, and return the outcome and the report's JSON.
 
-    `text` is kept with the results; near `spec_path` the engine's source is looked for. `command` measures the same
-    again (if it is not this command line). Ends the process after Ctrl-C.
+    `resume` is the id of a run, or empty for the newest unfinished one. `command` is the command line that repeats
+    the measurement (default: this one). Exits with 130 after Ctrl-C.
     """
-    source = find_engine_source(engine_src, spec_path)
+    source = find_engine_source(given.engine_src, file.path)
     from perfrunner.cli.progress import progress_listener
-    from perfrunner.run.runner import run_experiment
+    from perfrunner.experiment.run import RunRequest, run_experiment
 
-    with progress_listener(quiet) as listener:
-        outcome = run_experiment(
-            spec,
-            spec_text=text,
-            spec_path=spec_path.resolve(),
-            out_dir=out_dir,
-            store_url=options.store_url(),
-            cache_dir=cache_dir,
-            resume=resume is not None,
-            run=resume or None,
-            extend=extend,
-            quieten=quieten,
-            seed=seed,
-            workloads=workloads,
-            variants=variants,
-            engine_src=source,
-            listener=listener,
-            resume_command=resume_command(ctx),
-            command=command or measuring_command(ctx, spec_path),
-            job=os.environ.get(JOB_VARIABLE),
-        )
+    request = RunRequest(
+        spec=file.spec,
+        spec_text=file.text,
+        spec_path=file.path.resolve(),
+        out_dir=given.out_dir,
+        store_url=options.store_url(),
+        cache_dir=given.cache_dir,
+        engine_src=source,
+        seed=given.seed,
+        resume=resume is not None,
+        run=resume or None,
+        extend=extend,
+        tune=given.tune,
+        command=command or measuring_command(ctx, file.path),
+        resume_command=resume_command(ctx),
+        job=os.environ.get(JOB_VARIABLE),
+    )
+    with progress_listener(given.quiet) as listener:
+        outcome = run_experiment(request, listener)
     if outcome.exit_code == EXIT_INTERRUPTED:
         ctx.exit(EXIT_INTERRUPTED)
-    document = _report(out_dir, outcome, as_json)
     for line in outcome.failures:
         note(f"failed: {line}")
-    return outcome, document
+    again = report_command(ctx, outcome.experiment_id)
+    return outcome, _report(given, outcome, again)
 
 
-def _report(out_dir: Path, outcome: RunOutcome, as_json: bool) -> dict[str, Any]:
-    """Print the report, leave the HTML page beside the trials, and give the JSON document."""
-    from perfrunner.analysis.nights import keep_night
-    from perfrunner.report import build_report, render, write_html
-    from perfrunner.report.redact import redacted
-    from perfrunner.results.patience import waiting
+def _report(given: RunOptions, outcome: RunOutcome, again: str) -> dict[str, Any]:
+    """Print the report, write the HTML page next to the trials, and return the JSON document.
 
-    def load() -> ExperimentData:
-        with options.open_results(out_dir) as store:
-            data = store.load(outcome.experiment_id)
-            keep_night(data, store.beside)
-            return data
-
-    data = waiting(load)
-    shared = redacted(data)
-    report = build_report(shared)
-    machine = render(report, "json")
-    note(f"report {write_html(report, shared, outcome.directory / PAGE)}")
-    if as_json:
-        result(machine)
-    else:
-        result(render(report, "terminal", console=result_console()))
+    A failure of one form does not prevent the others. Raises StoreError, with the command that
+    reports the run again, if one of them fails: everything measured is stored by then.
+    """
+    remedy = f"the measurements are stored; report them with: {again}"
+    try:
+        report, shared, machine = _read_report(given.out_dir, outcome)
+    except Exception as error:
+        raise _unreported(error, remedy) from error
+    failed: Exception | None = None
+    try:
+        note(f"report {_write_page(report, shared, outcome.directory / PAGE)}")
+    except Exception as error:  # noqa: BLE001 - the terminal report does not need the page
+        failed = error
+    try:
+        text = machine if given.as_json else _terminal_text(report)
+    except Exception as error:
+        raise _unreported(error, remedy) from error
+    result(text)
+    if failed is not None:
+        raise _unreported(failed, remedy) from failed
     document: dict[str, Any] = json.loads(machine)
     return document
 
 
+def _unreported(error: Exception, remedy: str) -> PerfrunnerError:
+    """Convert an error of the report into the one to raise; print the traceback of a defect."""
+    from perfrunner.results.database import ServerAwayError
+
+    if isinstance(error, ServerAwayError):
+        return ServerAwayError(error.message, remedy)
+    if isinstance(error, PerfrunnerError):
+        return StoreError(f"the report failed: {error.message}", remedy)
+    note("".join(traceback.format_exception(error)).rstrip())
+    return StoreError(f"the report failed: {type(error).__name__}: {error}", remedy)
+
+
+def _read_report(out_dir: Path, outcome: RunOutcome) -> tuple[Report, ExperimentData, str]:
+    """Return the report of what is stored, the redacted data, and the JSON text."""
+    from perfrunner.analysis.nights import keep_night
+    from perfrunner.report import build_report, render
+    from perfrunner.report.redact import redacted
+    from perfrunner.results.database import waiting
+
+    def load() -> ExperimentData:
+        with options.open_results(out_dir) as store:
+            data = store.load(outcome.experiment_id)
+            keep_night(data, store.derived_directory)
+            return data
+
+    shared = redacted(waiting(load))
+    report = build_report(shared)
+    return report, shared, render(report, "json")
+
+
+def _write_page(report: Report, shared: ExperimentData, path: Path) -> Path:
+    from perfrunner.report import write_html
+
+    return write_html(report, shared, path)
+
+
+def _terminal_text(report: Report) -> str:
+    from perfrunner.report import render
+
+    return render(report, "terminal", console=result_console())
+
+
 def spec_or_run(spec_path: Path | None, resume: str | None) -> tuple[Path | None, str | None]:
-    """`--resume SPEC` without a SPEC behind it is read as it was meant: the newest unfinished run of that file."""
+    """Read `--resume FILE` without a SPEC argument as `FILE --resume`."""
     if spec_path is None and resume and Path(resume).is_file():
         return Path(resume), ""
     return spec_path, resume
 
 
 def recorded_spec(out_dir: Path, run: str | None, *, finished: bool) -> tuple[Spec, str, Path, str]:
-    """Of `run`, or of the newest unfinished one (`finished`: of the newest): spec, text, path, id."""
+    """Return spec, text, path and id of a stored run.
+
+    Without `run` it is the newest unfinished run, or the newest of all if `finished`.
+    """
+    from perfrunner.experiment.session import check_measured_here
     from perfrunner.spec import Spec
 
     with options.open_results(out_dir) as store:
         if run:
             record = store.resolve(run)
+            check_measured_here(record)
         else:
-            fitting = [e for e in store.own() if finished or e.state != "done"]
-            if not fitting:
+            candidates = [e for e in store.own() if finished or e.state != "done"]
+            if not candidates:
                 raise UsageError(
                     f"nothing to resume: every experiment in {out_dir} is finished",
-                    "--resume RUN finishes failed cells of one, --extend N adds blocks",
+                    "--resume RUN repeats the failed cases of a run, --extend N adds blocks",
                 )
-            record = fitting[-1]
-    note(f"going on with {record.id}")
+            record = candidates[-1]
+    note(f"resuming {record.id}")
     spec = Spec.model_validate(record.spec_json)
     return spec, record.spec_text, Path(record.spec_path), record.id
 
 
 def spec_text(spec_path: Path) -> str:
-    """The spec file as it is."""
+    """Read the text of a spec file. Raises SpecError."""
     try:
         return spec_path.read_text(encoding="utf-8")
     except OSError as error:
-        raise SpecError(f"{spec_path}: {error.strerror}") from error
+        raise SpecError(f"{spec_path}: cannot be read: {error.strerror}") from error

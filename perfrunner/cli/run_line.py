@@ -1,6 +1,7 @@
-"""The line that a run rewrites on a terminal: where it is, how long it takes, what comes out so far.
+"""The line that a run rewrites on a terminal: position, time left, and provisional estimates.
 
-One line whatever the width: what matters less goes first, then names are shortened, never so that two arms look alike.
+It always fits the width: less important parts are dropped first, then names are shortened, but never
+so much that two variants get the same name.
 """
 
 from __future__ import annotations
@@ -15,25 +16,25 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from perfrunner.cli.output import duration
+from perfrunner.experiment import events as ev
 from perfrunner.report.names import LEAST, short_names
-from perfrunner.run import events as ev
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
 GAP = "  "
-MARK = "so far"  # an estimate of a run under way is none without it
-THROUGHPUT = "ops_per_s"  # what a reader takes a number without a name for
+MARK = "so far"  # marks an estimate as provisional
+THROUGHPUT = "ops_per_s"  # the metric that is shown without its name
 WIDE, NARROW = (48, 24), (14, 9, 6)  # columns of a name
 BAR, ROOM_FOR_BAR = 10, 100
-TURN = 3.0  # seconds that one arm's estimate is shown, where not all have room
+ROTATION_S = 3.0  # how long each variant's estimate is shown if there is no space for all
 
 
 @dataclass
 class RunLine:
-    """What is known at this moment; rich asks for it as often as it draws.
+    """The current state of a run, which rich draws as one line.
 
-    `doing` is what is done while no trial is in flight.
+    `doing` names the current step while no trial runs; `names` are those of all variants.
     """
 
     clock: Callable[[], float] = time.monotonic
@@ -43,26 +44,28 @@ class RunLine:
     total: int = 0
     doing: str = "starting"
     phase: str = ""
-    arms: tuple[str, ...] = ()
-    cell: tuple[str, str] = ("", "")
-    estimates: dict[tuple[str, str], ev.Provisional] = field(default_factory=dict)  # by cell
-    names: tuple[str, ...] = ()  # of all variants
+    variants: tuple[str, ...] = ()
+    case: tuple[str, str] = ("", "")
+    estimates: dict[tuple[str, str], ev.Provisional] = field(default_factory=dict)  # by case
+    names: tuple[str, ...] = ()
     _left: float | None = field(default=None, init=False)
-    _told: float = field(default=0.0, init=False)
+    _left_at: float = field(default=0.0, init=False)
 
-    def tell_left(self, seconds: float | None) -> None:
-        self._left, self._told = seconds, self.clock()
+    def set_left(self, seconds: float | None) -> None:
+        """Set the time left, from now."""
+        self._left, self._left_at = seconds, self.clock()
 
     @property
     def left(self) -> float | None:
-        """Goes down between two tellings."""
-        return None if self._left is None else max(0.0, self._left - (self.clock() - self._told))
+        """Seconds left, which count down between two calls of `set_left`."""
+        return None if self._left is None else max(0.0, self._left - (self.clock() - self._left_at))
 
-    def tell_estimates(self, found: ev.Provisional) -> None:
-        self.estimates[found.cell] = found
+    def set_estimates(self, estimates: ev.Provisional) -> None:
+        """Replace the estimates of a case."""
+        self.estimates[estimates.case] = estimates
 
     def text(self, width: int) -> str:
-        """At most `width` columns."""
+        """Return the longest form that fits `width` columns."""
         line = ""
         for parts in self._forms():
             line = GAP.join(filter(None, parts))
@@ -74,9 +77,9 @@ class RunLine:
         yield Text(self.text(options.max_width - 1), no_wrap=True, overflow="crop")
 
     def _forms(self) -> Iterator[tuple[str, ...]]:
-        """The line from its longest form to its shortest."""
+        """Yield the parts of the line, from its longest form to its shortest."""
         left = self._left_text()
-        if not self.arms:
+        if not self.variants:
             yield self.doing, self.phase, left
             for room in (60, 40, 20):
                 yield self.doing[:room], left
@@ -84,68 +87,70 @@ class RunLine:
         place, short = f"block {self.block}/{self.blocks}", f"{self.block}/{self.blocks}"
         for room in (*WIDE, *NARROW):
             yield from self._naming(place, left, room)
-            arm = self._arm(room)
+            variant = self._variant(room)
             if room in WIDE:
-                at, whole = self._at(arm), self._so_far(room, "all")
+                at, whole = self._at(variant), self._so_far(room, "all")
                 yield place, f"[{self.done}/{self.total}]", at, self.phase, left, whole
                 yield place, at, self.phase, left, whole
                 yield place, at, left, whole
                 yield place, at, left, self._so_far(room, "one")
             if room != WIDE[0]:
-                one, least = self._so_far(room, "one"), self._so_far(room, "least")
-                yield place, f"{arm} · {self.cell[0]}", left, one
-                yield place, arm, left, one
-                yield place, arm, left, least
-                yield short, arm, left, least
+                single, least = self._so_far(room, "one"), self._so_far(room, "least")
+                yield place, f"{variant} · {self.case[0]}", left, single
+                yield place, variant, left, single
+                yield place, variant, left, least
+                yield short, variant, left, least
         tight, least = left.replace(" h ", "h").replace(" min", "m"), self._so_far(LEAST, "least")
-        yield short, self._arm(LEAST), tight, least
+        yield short, self._variant(LEAST), tight, least
         yield short, tight, least
         yield short, tight
 
     def _naming(self, place: str, left: str, room: int) -> Iterator[tuple[str, ...]]:
-        """The forms that name each arm of an ensemble; with estimates only where all of them have room, too."""
-        if len(self.arms) < 2:
+        """Yield the forms that name each variant of a group, with the estimates of all variants."""
+        if len(self.variants) < 2:
             return
-        names = _short(self.names or self.arms, room)
-        arms = ", ".join(names.get(arm, arm) for arm in self.arms)
-        at, whole = self._at(arms), self._so_far(room, "all")
+        names = _short(self.names or self.variants, room)
+        variants = ", ".join(names.get(variant, variant) for variant in self.variants)
+        at, whole = self._at(variants), self._so_far(room, "all")
         if room in WIDE:
             yield place, f"[{self.done}/{self.total}]", at, self.phase, left, whole
         yield place, at, left, whole
-        yield place, arms, left, whole
+        yield place, variants, left, whole
 
-    def _at(self, arm: str) -> str:
-        workload, bucket = self.cell
-        return " · ".join(part for part in (arm, bucket, workload) if part not in ("", "-"))
+    def _at(self, variant: str) -> str:
+        workload, bucket = self.case
+        return " · ".join(part for part in (variant, bucket, workload) if part not in ("", "-"))
 
-    def _arm(self, room: int) -> str:
-        if len(self.arms) > 1:
-            return f"{len(self.arms)} arms"
-        return _short(self.names or self.arms, room).get(self.arms[0], self.arms[0])
+    def _variant(self, room: int) -> str:
+        if len(self.variants) > 1:
+            return f"{len(self.variants)} variants"
+        return _short(self.names or self.variants, room).get(self.variants[0], self.variants[0])
 
     def _left_text(self) -> str:
         return "" if self.left is None else f"left {duration(self.left)}"
 
     def _so_far(self, room: int, form: str) -> str:
-        """`so far jemalloc +1.2 % [+0.4, +2.0]`: of all arms, of one, or of one without its interval."""
-        if (found := self.estimates.get(self.cell)) is None:
+        """Return the estimates, such as `so far jemalloc +1.2 % [+0.4, +2.0]`.
+
+        `form` is `all` variants, `one` variant, or `least`: one variant without its interval.
+        """
+        if (provisional := self.estimates.get(self.case)) is None:
             return ""
-        estimates = found.estimates
-        mark = MARK if found.metric == THROUGHPUT else f"{MARK} {found.metric}"
+        estimates, metric = provisional.estimates, provisional.metric
+        mark = MARK if metric == THROUGHPUT else f"{MARK} {metric}"
         names = _short(self.names or tuple(e.variant for e in estimates), room)
         if form == "all":
             shown = ", ".join(
-                f"{names.get(e.variant, e.variant)} {change_so_far(e, found.metric)}"
-                for e in estimates
+                f"{names.get(e.variant, e.variant)} {change_so_far(e, metric)}" for e in estimates
             )
             return f"{mark} {shown}"
-        one = estimates[int(self.clock() / TURN) % len(estimates)]
-        text = change_so_far(one, found.metric)
+        shown_now = estimates[int(self.clock() / ROTATION_S) % len(estimates)]
+        text = change_so_far(shown_now, metric)
         if form == "least":
             text, mark = text.partition(" [")[0], MARK
             if len(estimates) == 1:
                 return f"{mark} {text}"
-        return f"{mark} {names.get(one.variant, one.variant)} {text}"
+        return f"{mark} {names.get(shown_now.variant, shown_now.variant)} {text}"
 
     def _with_bar(self, line: str, width: int) -> str:
         if width < ROOM_FOR_BAR or not self.total or cell_len(line) + len(GAP) + BAR > width:
@@ -159,9 +164,9 @@ def _short(names: tuple[str, ...], room: int) -> dict[str, str]:
     return short_names(names, room)
 
 
-@functools.lru_cache(maxsize=256)  # drawn again and again, on the machine that is measured
+@functools.lru_cache(maxsize=256)  # the line is redrawn often, on the machine that is measured
 def change_so_far(estimate: ev.Estimate, metric_id: str) -> str:
-    """As reports write it: `+1.2 % [+0.4, +2.0]`, points, or a large factor."""
+    """Format a change as reports do: `+1.2 % [+0.4, +2.0]`, percentage points, or a large factor."""
     from perfrunner.report.numbers import change, scale_of
     from perfrunner.spec.metrics import metric_type
 

@@ -1,4 +1,4 @@
-"""`perfrunner show`: one experiment, its builds and its trials."""
+"""`perfrunner show`: show one experiment, its builds and its trials."""
 
 from __future__ import annotations
 
@@ -11,43 +11,63 @@ import click
 
 from perfrunner.cli import complete, options
 from perfrunner.cli.output import duration, print_json, result_console
+from perfrunner.errors import StoreError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from perfrunner.results import ExperimentData
+    from perfrunner.results.files import Verified
 
 
 @click.command(
     "show",
-    short_help="One experiment: its builds and trials.",
-    epilog="\b\nExamples:\n  perfrunner show                 the latest experiment"
-    "\n  perfrunner show quickstart      the latest of that name",
+    short_help="Show an experiment, its builds and its trials.",
+    epilog="\b\nExamples:\n  perfrunner show                          the latest experiment"
+    "\n  perfrunner show quickstart --trials      the latest run of that spec, with its trials"
+    "\n  perfrunner show --verify                 check its raw files",
 )
 @click.argument("experiment", required=False, shell_complete=complete.experiments)
-@click.option("--trials", "with_trials", is_flag=True, help="Also every trial.")
+@click.option("--trials", "with_trials", is_flag=True, help="Also list every trial.")
+@click.option(
+    "--verify",
+    is_flag=True,
+    help="Also compare the raw files with the stored digests; exit with 3 if one is damaged or missing.",
+)
 @options.hosts_option
 @options.out_option
 @options.json_option
 def command(
-    experiment: str | None, with_trials: bool, with_hosts: bool, out_dir: Path, as_json: bool
+    experiment: str | None,
+    with_trials: bool,
+    verify: bool,
+    with_hosts: bool,
+    out_dir: Path,
+    as_json: bool,
 ) -> None:
-    """Show what is stored of an EXPERIMENT (an id, the start of one, or a spec's name; default: the latest)."""
+    """Show the stored data of EXPERIMENT: an id, the start of one, or a spec name (default: the latest)."""
     from perfrunner.cli.report import load
     from perfrunner.report.redact import hidden
 
     with options.open_results(out_dir) as store:
         data = load(store, experiment, hide=not with_hosts)
+        verified = store.verify_raw(data.experiment.id) if verify else None
     if as_json:
         document = dataclasses.asdict(data)
-        if not with_hosts and data.directory is not None:  # kept until here, for the raw files
+        if not with_hosts and data.directory is not None:  # needed until here for the raw files
             document["directory"] = hidden(data.directory)
+        if verified is not None:
+            document["verified"] = dataclasses.asdict(verified)
         print_json(document)
+        _require_whole(verified)
         return
     console = result_console()
     _print_summary(console, data)
     if with_trials:
         _print_trials(console, data)
+    if verified is not None:
+        _print_verified(console, verified)
+    _require_whole(verified)
 
 
 def _print_summary(console: Console, data: ExperimentData) -> None:
@@ -61,7 +81,7 @@ def _print_summary(console: Console, data: ExperimentData) -> None:
     facts.add_row("spec", record.spec_path)
     facts.add_row("created", record.created_at.isoformat(timespec="seconds"))
     facts.add_row("seed", str(record.seed))
-    facts.add_row("trials", ", ".join(f"{counts[s]} {s}" for s in ("ok", "void", "failed")))
+    facts.add_row("trials", ", ".join(f"{counts[s]} {s}" for s in ("ok", "discarded", "failed")))
     facts.add_row("made by", f"perfrunner {record.tool_version}")
     console.print(facts)
     builds = Table("variant", "build", "cached", box=None)
@@ -70,15 +90,36 @@ def _print_summary(console: Console, data: ExperimentData) -> None:
     console.print(builds)
 
 
+def _print_verified(console: Console, verified: Verified) -> None:
+    counts = f"{verified.intact} intact, {len(verified.damaged)} damaged, {len(verified.missing)} missing"
+    console.print(f"raw files: {counts}", highlight=False)
+    if verified.unrecorded:
+        trials = (
+            "1 trial" if len(verified.unrecorded) == 1 else f"{len(verified.unrecorded)} trials"
+        )
+        console.print(f"digests were not recorded for {trials} (stored by an older perfrunner)")
+
+
+def _require_whole(verified: Verified | None) -> None:
+    """StoreError that names each raw file that is not what was stored."""
+    if verified is None:
+        return
+    wrong = [f"{path} is damaged" for path in verified.damaged]
+    wrong += [f"{path} is missing" for path in verified.missing]
+    if wrong:
+        raise StoreError("\n".join(wrong), "figures that were computed before are not affected")
+
+
 def _print_trials(console: Console, data: ExperimentData) -> None:
     from rich.table import Table
 
     table = Table(
-        "block", "attempt", "workload", "bucket", "variant", "status", "took", "raw data", box=None
-    )
+        "block", "attempt", "workload", "bucket", "variant", "status", "duration", "raw data", box=None
+    )  # fmt: skip
     for trial in data.trials:
         status = f"{trial.status}: {trial.reason}" if trial.reason else trial.status
-        took = duration(trial.seconds)
-        names = (trial.workload, trial.bucket, trial.variant, status, took, trial.raw_dir)
-        table.add_row(str(trial.block), str(trial.attempt), *names)
+        values = (
+            trial.workload, trial.bucket, trial.variant, status, duration(trial.seconds), trial.raw_dir,
+        )  # fmt: skip
+        table.add_row(str(trial.block), str(trial.attempt), *values)
     console.print(table)

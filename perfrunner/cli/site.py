@@ -1,4 +1,4 @@
-"""`perfrunner site`: a static site over everything in one store or several."""
+"""`perfrunner site`: write a static site of all experiments in one or several stores."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from perfrunner.cli.output import note
 
 @click.command(
     "site",
-    short_help="A static site over all stored experiments.",
-    epilog="\b\nExamples:\n  perfrunner site public/                          of ./perfrunner-results"
+    short_help="Write a static site of all stored experiments.",
+    epilog="\b\nExamples:\n  perfrunner site public/                          from ./perfrunner-results"
     "\n  perfrunner site public/ --out nightly/ --out laptop/"
     "\n  perfrunner site public/ --store postgresql://perf@db.example.org/results"
-    "\n\nIt opens from disk. Experiments whose report.html lies beside their trials are linked to it.",
+    "\n\nThe site needs no server: open DIR/index.html. It links to the report.html of each experiment that has one.",
 )
 @click.argument("directory", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
 @click.option(
@@ -26,11 +26,11 @@ from perfrunner.cli.output import note
     metavar="DIR",
     envvar="PERFRUNNER_OUT",
     multiple=True,
-    help="Where results are kept; repeatable.  [default: ./perfrunner-results]",
+    help="Results directory; repeatable (default: ./perfrunner-results).",
 )
 @store_option
 def command(directory: Path, stores: tuple[Path, ...]) -> None:
-    """Write to DIR: all experiments, the history of each spec with change points, a page a variant and host."""
+    """Write a static site to DIR: all experiments, the history of each spec, and a page for each variant and host."""
     from perfrunner.report.site import write_site
 
     written = write_site(stores or (DEFAULT_OUT,), directory, store_url())

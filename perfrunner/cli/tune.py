@@ -1,4 +1,4 @@
-"""`perfrunner tune` and `untune`: quieten the hosts of a cluster, and put them back."""
+"""`perfrunner tune` and `untune`: tune the hosts of a cluster, and restore their settings."""
 
 from __future__ import annotations
 
@@ -12,35 +12,39 @@ from perfrunner.cli import complete
 from perfrunner.cli.output import note
 
 if TYPE_CHECKING:
-    from perfrunner.cluster import Host
+    from perfrunner.hosts import Host
 
 _cluster = click.option(
     "--cluster",
     type=click.Path(path_type=Path),
     metavar="FILE",
     shell_complete=complete.clusters,
-    help="The hosts; otherwise this machine.",
+    help="Cluster file with the hosts (default: this machine).",
 )
 
 
 @click.command(
     "tune",
-    short_help="Quieten the hosts: governor, turbo, huge pages, swappiness, interrupts.",
+    short_help="Tune the hosts for quiet measurements.",
     epilog="\b\nExamples:\n  perfrunner tune\n  perfrunner tune --cluster hosts.yaml"
-    "\n  perfrunner tune --engine-cpus 0-7           interrupts to the other CPUs, too"
-    "\n  perfrunner untune --cluster hosts.yaml      put everything back"
-    "\n\nThe previous values are kept on the host. perfrunner run --tune does it for the length of a run.",
+    "\n  perfrunner tune --engine-cpus 0-7           also move interrupts to the other CPUs"
+    "\n  perfrunner untune --cluster hosts.yaml      restore the previous settings"
+    "\n\nEach host stores its previous settings. perfrunner run --tune tunes the hosts only for the run.",
 )
 @_cluster
 @click.option(
     "--engine-cpus",
     metavar="CPUS",
-    help="Keep interrupts off these, such as 0-7,16; as `engine.cpus` of the spec.",
+    help="Move interrupts away from these CPUs, such as 0-7,16, the `engine.cpus` of your spec (default: leave"
+    " interrupts alone).",
 )
 def tune(cluster: Path | None, engine_cpus: str | None) -> None:
-    """Set what a host has of: governor performance, turbo off, huge pages madvise, swappiness 1. Needs root there."""
-    from perfrunner.cluster.tuning import BY_HAND, told
-    from perfrunner.cluster.tuning import tune as quieten
+    """Tune the hosts: governor performance, turbo off, huge pages madvise, swappiness 1. Needs root on the hosts.
+
+    A setting that a host does not have is skipped.
+    """
+    from perfrunner.hosts.tuning import BY_HAND, summarized
+    from perfrunner.hosts.tuning import tune as tune_host
     from perfrunner.spec.cpus import parse_cpus
 
     try:
@@ -48,36 +52,36 @@ def tune(cluster: Path | None, engine_cpus: str | None) -> None:
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="'--engine-cpus'") from error
     for host in _hosts(cluster):
-        done = quieten(host, BY_HAND, cpus)
+        done = tune_host(host, BY_HAND, cpus)
         for change in done.changed:
             click.echo(f"{host.name}: {change}")
-        for refused in told(done.refused):
-            note(f"{host.name}: not changed (no permission, or the hardware refuses): {refused}")
+        for refused in summarized(done.refused):
+            note(f"{host.name}: not changed (no permission, or not supported): {refused}")
         if not done.changed and not done.refused:
             note(f"{host.name}: nothing to change")
 
 
 @click.command(
     "untune",
-    short_help="Put back what tune changed.",
+    short_help="Restore the settings that tune changed.",
     epilog="\b\nExamples:\n  perfrunner untune\n  perfrunner untune --cluster hosts.yaml",
 )
 @_cluster
 def untune(cluster: Path | None) -> None:
-    """Put back the values that the hosts had before tune; what somebody else has set meanwhile stays."""
-    from perfrunner.cluster.tuning import restore
+    """Restore the settings that the hosts had before tune. Settings changed by someone else since then stay."""
+    from perfrunner.hosts.tuning import restore
 
     for host in _hosts(cluster):
-        back = restore(host)
-        for change in back:
+        restored = restore(host)
+        for change in restored:
             click.echo(f"{host.name}: {change}")
-        if not back:
-            note(f"{host.name}: nothing to put back")
+        if not restored:
+            note(f"{host.name}: nothing to restore")
 
 
 def _hosts(cluster: Path | None) -> Iterator[Host]:
-    """Each under its lock: a run that is under way is not disturbed."""
-    from perfrunner.cluster import open_host
+    """Open the hosts one by one and lock each, so that no run is disturbed."""
+    from perfrunner.hosts import open_host
     from perfrunner.spec import load_cluster
     from perfrunner.spec.cluster import local_cluster
 

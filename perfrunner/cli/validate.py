@@ -1,4 +1,4 @@
-"""`perfrunner validate`: is a spec right?"""
+"""`perfrunner validate`: check specs without running anything."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from perfrunner.spec.profiles import profile_names
 @click.command(
     "validate",
     short_help="Check specs without running anything.",
-    epilog="\b\nExample:\n  perfrunner validate specs/experiments/*.yaml",
+    epilog="\b\nExamples:\n  perfrunner validate specs/experiments/*.yaml"
+    "\n  perfrunner validate spec.yaml --cluster hosts.yaml"
+    "\n\nExit code: 0 if every spec is valid, else 2.",
 )
 @click.argument(
     "spec_paths", metavar="SPEC...", nargs=-1, required=True, type=click.Path(path_type=Path)
@@ -34,7 +36,7 @@ def command(
     cluster: Path | None,
     as_json: bool,
 ) -> None:
-    """Check specs without running anything, with each of their profiles: every error, with its file and line."""
+    """Check specs, with each of their profiles, and print every error with its file and line."""
     results = [_check(path, overrides, cluster) for path in spec_paths]
     if as_json:
         print_json({"specs": results, "ok": all(r["ok"] for r in results)})
@@ -49,7 +51,7 @@ def command(
 
 
 def _check(path: Path, overrides: tuple[str, ...], cluster: Path | None) -> dict[str, Any]:
-    from perfrunner.source.switches import SwitchTables
+    from perfrunner.sources.switches import SwitchTables
     from perfrunner.spec import load_spec
 
     switches = SwitchTables(
@@ -62,5 +64,5 @@ def _check(path: Path, overrides: tuple[str, ...], cluster: Path | None) -> dict
             load_spec(path, overrides, cluster, profile, switches)
     except SpecError as error:
         return {"spec": shown(path), "ok": False, "errors": list(error.problems)}
-    summary = f"{len(spec.variants)} variants x {len(spec.cells)} cells x {spec.blocks} blocks"
+    summary = f"{len(spec.variants)} variants x {len(spec.cases)} cases x {spec.blocks} blocks"
     return {"spec": shown(path), "ok": True, "errors": [], "summary": summary}

@@ -1,4 +1,4 @@
-"""Measured values as flat tables, for spreadsheets, notebooks and databases. The schema: docs/export.md."""
+"""Export measured values as flat tables for spreadsheets, notebooks and databases (docs/how-to/export.md)."""
 
 from __future__ import annotations
 

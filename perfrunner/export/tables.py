@@ -1,4 +1,4 @@
-"""The tables: their columns, and their rows from a stored experiment. A value that is not known is None."""
+"""Define the exported tables and produce their rows from a stored experiment. Unknown values are None."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from perfrunner.results import ExperimentData
     from perfrunner.results.raw import Inside, RawSeries
 
-SCHEMA = 1  # of all tables; raised when a column changes its meaning or goes
+SCHEMA = 1  # version of all tables; raised when a column is removed or changes its meaning
 Kind = Literal["text", "integer", "number", "time"]
 
 
 @dataclass(frozen=True)
 class Column:
-    """`meaning` with the unit, where there is one."""
+    """A column of a table. `meaning` includes the unit, if there is one."""
 
     name: str
     kind: Kind
@@ -29,7 +29,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """`grain` is what one row stands for."""
+    """A table. `grain` says what one row represents."""
 
     name: str
     grain: str
@@ -39,9 +39,9 @@ class Table:
 PLACE = (
     Column("experiment", "text", "id of the experiment"),
     Column("block", "integer", "counts from 1"),
-    Column("attempt", "integer", "of the block; a void block is repeated under the next one"),
+    Column("attempt", "integer", "of the block; a discarded block is repeated under the next one"),
     Column("workload", "text", "name in the spec"),
-    Column("bucket", "text", "persistent, ephemeral, or - where the workload has none"),
+    Column("bucket", "text", "persistent, ephemeral, or - if the workload has no bucket"),
     Column("variant", "text", "name in the spec"),
 )
 TABLES: dict[str, Table] = {
@@ -54,7 +54,7 @@ TABLES: dict[str, Table] = {
         ),
         Table(
             "rounds",
-            "one slice of load on one arm, of trials that ran side by side",
+            "one slice of load on one variant, of interleaved trials",
             (
                 *PLACE,
                 Column("round", "integer", "counts from 1 in the trial"),
@@ -62,8 +62,8 @@ TABLES: dict[str, Table] = {
                 Column("start_ns", "integer", "ns since the first measured round"),
                 Column("wall_ns", "integer", "ns that the slice took"),
                 Column("ops", "integer", "operations answered"),
-                Column("cpu_ns", "integer", "CPU ns of the engine; empty where nothing told"),
-                Column("client_cpu_ns", "integer", "CPU ns of the load"),
+                Column("cpu_ns", "integer", "CPU ns of the engine; empty if unknown"),
+                Column("client_cpu_ns", "integer", "CPU ns of the load client"),
             ),
         ),
         Table(
@@ -85,26 +85,26 @@ TABLES: dict[str, Table] = {
 def rows(
     data: ExperimentData, table: str, raw: RawSeries | None = None
 ) -> Iterator[tuple[Any, ...]]:
-    """In the order of the table's columns. `rounds` and `series` need the raw files (`raw_of`)."""
+    """Yield the rows of a table, with its columns in order. `rounds` and `series` need the raw files (`raw_of`)."""
     if table == "trials":
         yield from trial_rows(data)
         return
     raw = raw if raw is not None else raw_of(data)
-    turns = {(turn.cell, turn.block, turn.ensemble, turn.variant): turn for turn in raw.turns}
+    turns = {(turn.case, turn.block, turn.group, turn.variant): turn for turn in raw.turns}
     for inside in raw.inside:
         trial = inside.trial
         if table == "series":
             yield from _series(data, inside)
-        elif turn := turns.get((inside.cell, trial.block, trial.ensemble, trial.variant)):
+        elif turn := turns.get((inside.case, trial.block, trial.group, trial.variant)):
             yield from _rounds(_place(data, inside), turn.slices)
 
 
 def raw_of(data: ExperimentData) -> RawSeries:
-    """The raw files of all trials that count; what cannot be read is in its `problems`."""
-    from perfrunner.analysis.cells import clean_blocks
+    """Read the raw files of all trials that count; `problems` lists files that cannot be read."""
+    from perfrunner.analysis.cases import counted_trials
     from perfrunner.results.raw import read_series
 
-    return read_series(data, list(clean_blocks(data.trials).values()))
+    return read_series(data, counted_trials(data.trials))
 
 
 def _place(data: ExperimentData, inside: Inside) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""Tables as CSV, and as Parquet where pyarrow is installed."""
+"""Write tables as CSV, or as Parquet if pyarrow is installed."""
 
 from __future__ import annotations
 
@@ -20,29 +20,32 @@ FORMATS = ("csv", "parquet")
 
 
 def csv_text(table: Table, values: Iterable[tuple[Any, ...]]) -> str:
-    """With a heading; what is not known is empty; times in ISO 8601."""
+    """Return a table as CSV with a heading. Unknown values are empty, times are ISO 8601."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([column.name for column in table.columns])
     times = [i for i, column in enumerate(table.columns) if column.kind == "time"]
     for row in values:
-        cells = list(row)
+        cases = list(row)
         for i in times:
-            cells[i] = cells[i].isoformat()
-        writer.writerow(cells)
+            cases[i] = cases[i].isoformat()
+        writer.writerow(cases)
     return out.getvalue()
 
 
 def write_tables(
     data: ExperimentData, names: Sequence[str], fmt: str, directory: Path
 ) -> tuple[list[Path], list[str]]:
-    """`DIR/trials.csv` and so on; the paths, and what could not be read. An empty table has its heading."""
+    """Write `DIR/trials.csv` and so on; return the paths and notes about unreadable files.
+
+    An empty table consists of its heading.
+    """
     raw = raw_of(data) if set(names) - {"trials"} else None
     written = []
     for name in names:
         table = TABLES[name]
-        found = list(rows(data, name, raw))
-        content = csv_text(table, found).encode() if fmt == "csv" else _parquet(table, found)
+        records = list(rows(data, name, raw))
+        content = csv_text(table, records).encode() if fmt == "csv" else _parquet(table, records)
         written.append(write_whole(directory / f"{name}.{fmt}", content))
     return written, list(raw.notes) if raw is not None else []
 

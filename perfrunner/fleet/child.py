@@ -1,7 +1,7 @@
-"""A job's run: `perfrunner run` as a child process, begun or gone on with, until it ends or is not wanted any more.
+"""Execute the run of a job: `perfrunner run` as a child process, started or resumed.
 
-The child ends with its driver (the kernel sends it SIGTERM then), so a run never has a master that nobody knows. What
-it leaves is what an interrupted run leaves: the next driver goes on with it.
+The child ends with its worker: the kernel sends it SIGTERM, so no run continues without a worker. It
+then leaves the data of an interrupted run, which the next worker resumes.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from perfrunner.children import JOB_VARIABLE, PERFRUNNER, log_tail, with_store
 from perfrunner.errors import (
     EXIT_AWAY,
     EXIT_FAILED,
@@ -27,75 +28,77 @@ from perfrunner.errors import (
     HostError,
     StoreError,
 )
+from perfrunner.experiment.journal import ENDS, PROGRESS, read_journal
+from perfrunner.experiment.journal import FILE as JOURNAL
+from perfrunner.experiment.session import JOB
 from perfrunner.fleet.job import Job
 from perfrunner.fleet.queue import Ending, Progress
 from perfrunner.results import STORE_FILE, ExperimentRecord, open_store
 from perfrunner.results.database import ServerAwayError
-from perfrunner.run.command import JOB_VARIABLE, PERFRUNNER, last_words, with_store
-from perfrunner.run.journal import ENDS, PROGRESS, read_journal
-from perfrunner.run.journal import FILE as JOURNAL
-from perfrunner.run.opening import JOB
 
-# Of util-linux. The signal comes when the thread that started it ends, which waits for it here. A driver that died
-# before the signal was asked for is not its parent any more.
+# setpriv of util-linux. The signal is sent when the thread that started the child ends; here that
+# thread waits for the child. The shell ends at once if the worker died before the signal was set up:
+# then the worker is no longer its parent.
 TIED = ("setpriv", "--pdeathsig", "TERM", "--", "sh", "-c", '[ "$PPID" = "$0" ] && exec "$@"')
-LOOK_S = 2.0  # how often it is asked whether the run is wanted
-PROGRESS_S = 10.0  # and how far it is: seldom, since the driver may stand on a measured machine
-WAITS_S = (
-    5.0,
-    10.0,
-    20.0,
-    40.0,
-    60.0,
-)  # for hosts that another run has, or a database that is away
-FAIL_ON = "--fail-on"  # how a gate's last line begins
-KILLED_TRIES = 3  # a child that a signal ended (out of memory) is begun again
-STOP_PATIENCE_S = 60.0  # a run that is told to stop puts back what it changed
+LOOK_S = 2.0  # interval of the check whether the job is still wanted
+PROGRESS_S = 10.0  # interval of progress reports; long, as the worker may be on a measured machine
+# Waiting times for hosts that another run uses, or for a database that is unavailable.
+WAITS_S = (5.0, 10.0, 20.0, 40.0, 60.0)
+FAIL_ON = "--fail-on"  # start of the last line of a run that --fail-on failed
+KILLED_TRIES = 3  # how often a child that a signal ended (out of memory) is started again
+STOP_PATIENCE_S = 60.0  # time for a stopping run to restore what it changed
 TAIL_BYTES = 20_000
 UNFINISHED = ("running", "interrupted")
 
 
 def require_tied() -> None:
-    """HostError where a run cannot be tied to its driver."""
+    """Raise a HostError if the tool is missing that ends a run together with its worker."""
     if shutil.which(TIED[0]) is None:
-        raise HostError(f"{TIED[0]} is not installed", "apt-get install util-linux")
+        raise HostError(
+            f"{TIED[0]} is not installed, which a worker needs", "apt-get install util-linux"
+        )
 
 
 @dataclass
 class JobRun:
-    """One job in the hands of one driver. `wanted` says whether it still is; `tell` takes each news of its progress."""
+    """The execution of one job by one worker.
+
+    `wanted` returns whether the job is still this worker's, `hurry` whether to stop at once; `tell`
+    receives each change of the progress.
+    """
 
     job: Job
     wanted: Callable[[], bool]
     hurry: Callable[[], bool]
     tell: Callable[[Progress], None]
-    told: Progress = field(default_factory=Progress)
+    last_progress: Progress = field(default_factory=Progress)
     waits: int = 0
 
     @property
     def log(self) -> Path:
+        """The file with the output of the run."""
         return Path(self.job.out) / "fleet" / f"{self.job.id}.log"
 
     def carry_out(self) -> Ending | None:
-        """None where it was not wanted any more before its end."""
+        """Run the job to its end; return None if it is no longer wanted before that."""
         try:
-            return self._until_its_end()
-        except ServerAwayError:  # `find` waits for it as long as the job is wanted
+            return self._run_to_end()
+        except ServerAwayError:  # `find` waits for the server while the job is wanted
             return None
 
-    def _until_its_end(self) -> Ending | None:
+    def _run_to_end(self) -> Ending | None:
         killed = 0
         while self.wanted():
             run = self.find()
             if run is not None and (ending := self._ended_before(run)) is not None:
                 return ending
-            words = self.job.first_words() if run is None else self.job.words_again(run.id)
-            ended = self._call(words)
+            args = self.job.run_args() if run is None else self.job.resume_args(run.id)
+            ended = self._call(args)
             if ended is None:
                 return None
             code, lines = ended
-            if code == EXIT_AWAY or (code != EXIT_OK and IN_USE in last_words(lines)):
-                self._wait(last_words(lines))
+            if code == EXIT_AWAY or (code != EXIT_OK and IN_USE in log_tail(lines)):
+                self._wait(log_tail(lines))
             elif code < 0 and killed < KILLED_TRIES:
                 killed += 1
             else:
@@ -104,7 +107,7 @@ class JobRun:
         return None
 
     def find(self) -> ExperimentRecord | None:
-        """The experiment that this job began, whichever driver had it then. A server of results may be away."""
+        """Return the experiment that this job started on any worker; wait while the server is away."""
         while True:
             try:
                 return self._find()
@@ -122,52 +125,61 @@ class JobRun:
         return next((e for e in reversed(known) if e.facts.get(JOB) == self.job.id), None)
 
     def _ended_before(self, run: ExperimentRecord) -> Ending | None:
-        """Where it ended while no driver looked: as its journal says. None where there is something left to do."""
+        """Return the ending of a run that ended without a worker, from its journal.
+
+        None means that something is left to do.
+        """
         if run.state in UNFINISHED:
             return None
         ends = [e for e in self._journal(run.id) if e["event"] in ENDS]
         last = ends[-1] if ends else {}
-        code, said = int(last.get("exit", EXIT_FAILED)), str(last.get("error", ""))
-        if IN_USE in said or code == EXIT_AWAY:  # it never had its hosts, or its database went
+        code, message = int(last.get("exit", EXIT_FAILED)), str(last.get("error", ""))
+        if IN_USE in message or code == EXIT_AWAY:  # it never got its hosts, or lost its database
             return None
         if code == EXIT_OK and FAIL_ON in self.job.always:
-            said = f"its driver was gone when it ended, so {FAIL_ON} was not judged: see perfrunner report"
-        return Ending(code, run.id, said)
+            message = (
+                f"{FAIL_ON} was not applied, because the worker had ended before the run:"
+                " see perfrunner report"
+            )
+        return Ending(code, run.id, message)
 
-    def _call(self, words: list[str]) -> tuple[int, list[str]] | None:
-        """Exit code (below 0: a signal) and what it said; None where it was stopped from here."""
+    def _call(self, args: list[str]) -> tuple[int, list[str]] | None:
+        """Run perfrunner; return its exit code (negative: a signal) and its last output lines.
+
+        None means that the run was stopped because the job is no longer wanted.
+        """
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
-            log.write((" ".join(["$ perfrunner", *words]) + "\n").encode())
+            log.write((" ".join(["$ perfrunner", *args]) + "\n").encode())
             log.flush()
             before = log.tell()
-            process = self._start(words, log)
+            process = self._start(args, log)
             try:
                 wanted = self._watch(process)
             finally:
                 if process.poll() is None:
                     self._stop(process)
-        return (process.returncode, self._said_since(before)) if wanted else None
+        return (process.returncode, self._output_since(before)) if wanted else None
 
-    def _start(self, words: list[str], log: Any) -> subprocess.Popen[bytes]:
+    def _start(self, args: list[str], log: Any) -> subprocess.Popen[bytes]:
         try:
             return subprocess.Popen(
-                [*TIED, str(os.getpid()), *PERFRUNNER, *words],
+                [*TIED, str(os.getpid()), *PERFRUNNER, *args],
                 cwd=self.job.directory,
                 env=with_store({**os.environ, JOB_VARIABLE: self.job.id}, self.job.store),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C at the driver's terminal is the driver's to pass on
+                start_new_session=True,  # Ctrl-C goes to the worker only, which stops the run
             )
         except FileNotFoundError as error:
             raise HostError(
-                f"{error.filename} is not on {socket.gethostname()}, the driver's machine",
-                "a job needs the directory that it was submitted from",
+                f"{error.filename} does not exist on {socket.gethostname()}, the worker's machine",
+                "make the directory that the job was submitted from available there",
             ) from error
 
     def _watch(self, process: subprocess.Popen[bytes]) -> bool:
-        """Until it ends (True) or is not wanted any more."""
+        """Wait until the process ends (True) or the job is no longer wanted (False)."""
         run: ExperimentRecord | None = None
         looked = time.monotonic()
         while True:
@@ -182,13 +194,13 @@ class JobRun:
             if time.monotonic() - looked < PROGRESS_S:
                 continue
             looked = time.monotonic()
-            with contextlib.suppress(StoreError):  # busy, away, or only just being made
+            with contextlib.suppress(StoreError):  # busy, unavailable, or just being created
                 run = run or self._find()
                 if run is not None:
                     self._tell(self._progress(run.id))
 
     def _stop(self, process: subprocess.Popen[bytes]) -> None:
-        """SIGTERM ends a run in order; a second one at once; then there is nothing left to ask."""
+        """Stop a run: SIGTERM for a clean stop, a second SIGTERM for an immediate one, then SIGKILL."""
         until = time.monotonic() + STOP_PATIENCE_S
         process.send_signal(signal.SIGTERM)
         while process.poll() is None and time.monotonic() < until and not self.hurry():
@@ -201,7 +213,10 @@ class JobRun:
             process.wait()
 
     def _wait(self, why: str) -> None:
-        self._tell(replace(self.told, waiting=why.removeprefix("error: "), seconds_left=None))
+        waiting = replace(
+            self.last_progress, waiting=why.removeprefix("error: "), seconds_left=None
+        )
+        self._tell(waiting)
         until = time.monotonic() + WAITS_S[min(self.waits, len(WAITS_S) - 1)]
         self.waits += 1
         while time.monotonic() < until and self.wanted():
@@ -221,14 +236,14 @@ class JobRun:
         )
 
     def _tell(self, progress: Progress) -> None:
-        if progress != self.told:
+        if progress != self.last_progress:
             self.tell(progress)
-            self.told = progress
+            self.last_progress = progress
 
     def _journal(self, experiment: str) -> list[Any]:
         return list(read_journal(Path(self.job.out) / experiment / JOURNAL))
 
-    def _said_since(self, start: int) -> list[str]:
+    def _output_since(self, start: int) -> list[str]:
         with self.log.open("rb") as log:
             log.seek(max(start, log.seek(0, os.SEEK_END) - TAIL_BYTES))
             return log.read().decode("utf-8", errors="replace").splitlines()
@@ -240,7 +255,7 @@ def _ending(code: int, lines: list[str], experiment: str) -> Ending:
     if code < 0:
         name = signal.Signals(-code).name
         return Ending(EXIT_FAILED, experiment, f"ended by {name}, {KILLED_TRIES + 1} times")
-    said = last_words(lines).removeprefix("error: ")
-    if code == EXIT_VERDICT and not said.startswith(FAIL_ON):  # a program that could not begin
+    message = log_tail(lines).removeprefix("error: ")
+    if code == EXIT_VERDICT and not message.startswith(FAIL_ON):  # the program did not start
         code = EXIT_FAILED
-    return Ending(code, experiment, said)
+    return Ending(code, experiment, message)

@@ -1,4 +1,4 @@
-"""The fleet file: the queue's database, the host groups, and what runs every night."""
+"""Read the fleet file: the queue's database, the groups of hosts, and the nightly specs."""
 
 from __future__ import annotations
 
@@ -11,25 +11,26 @@ from typing import Annotated
 
 from pydantic import Field, ValidationError, field_validator
 
-from perfrunner.cluster.lock import SHARE
+from perfrunner.errors import UsageError
+from perfrunner.hosts.lock import SHARE
 from perfrunner.spec.base import ListAsTuple, Piece, PlainName
 from perfrunner.spec.cluster import ClusterSpec
 from perfrunner.spec.document import Node, load_document, plain
 from perfrunner.spec.includes import shown
 from perfrunner.spec.loader import load_cluster
-from perfrunner.spec.local import LOCAL
 from perfrunner.spec.problems import Problems
+from perfrunner.spec.small import LOCAL
 from perfrunner.spec.suggest import expected_name, nearest
 from perfrunner.spec.validate import note_errors
 
 Priority = Annotated[int, Field(ge=1, le=1_000_000)]
 NORMAL_PRIORITY = 100
-NIGHTLY_PRIORITY = 200  # what a person waits for goes first
+NIGHTLY_PRIORITY = 200  # after the jobs that somebody waits for
 DEFAULT_DATABASE = "fleet.sqlite"
 
 
 class GroupSpec(Piece):
-    """Hosts that one run at a time has."""
+    """A group of hosts, which one run uses at a time."""
 
     cluster: str = Field(description="a cluster file, or local")
     out: str | None = Field(
@@ -48,7 +49,7 @@ class NightlySpec(Piece):
 
 
 class FleetSpec(Piece):
-    """Paths are relative to the file."""
+    """The contents of a fleet file; paths are relative to the file."""
 
     database: str = Field(
         default=DEFAULT_DATABASE, description="a SQLite file, or a postgresql:// URL"
@@ -77,7 +78,7 @@ class FleetSpec(Piece):
 
 @dataclass(frozen=True)
 class Group:
-    """`cluster` as `perfrunner run --cluster` takes it; paths are absolute."""
+    """A group of hosts; `cluster` is a value of `perfrunner run --cluster`, and paths are absolute."""
 
     name: str
     cluster: str
@@ -97,7 +98,7 @@ class Nightly:
 
 @dataclass(frozen=True)
 class Fleet:
-    """A fleet file, checked."""
+    """A fleet file that was checked."""
 
     path: Path
     database: str
@@ -108,30 +109,37 @@ class Fleet:
 
 
 def load_fleet(path: Path, *, hosts: bool = True) -> Fleet:
-    """SpecError, with everything that is wrong, as file:line: field: ...
+    """Read and check a fleet file.
 
-    Without `hosts` the groups' cluster files are not read: a thousand take a second, and who asks how jobs stand need
-    not wait for that.
+    Raises UsageError if there is no such file, SpecError with one `file:line: field: ...` per problem.
+
+    Without `hosts`, the cluster files of the groups are not read: a thousand of them take a second,
+    and commands such as `status` do not need them.
     """
+    if not path.exists():
+        raise UsageError(
+            f"{shown(path)}: no such fleet file",
+            "write one (docs/how-to/fleet.md), or name it: --fleet FILE",
+        )
     problems = Problems()
     node = load_document(path, shown(path), problems)
     problems.raise_if_any()
     if node is None:
-        raise AssertionError("a file that could not be read says why")
+        raise AssertionError("a file that cannot be read must add a problem")
     try:
         spec = FleetSpec.model_validate(plain(node))
     except ValidationError as error:
         note_errors(error, node, FleetSpec, problems)
         problems.raise_if_any()
-        raise AssertionError("a validation error says something") from error
-    fleet = _Reading(path.resolve().parent, node, problems, hosts).fleet(path, spec)
+        raise AssertionError("a validation error must add a problem") from error
+    fleet = _Reader(path.resolve().parent, node, problems, hosts).fleet(path, spec)
     problems.raise_if_any()
     return fleet
 
 
 @dataclass
-class _Reading:
-    """What only the other files tell: whose hosts are whose, and whether the files are there."""
+class _Reader:
+    """The checks that need other files: whether they exist, and whether two groups share a host."""
 
     directory: Path
     node: Node
@@ -140,9 +148,9 @@ class _Reading:
 
     def fleet(self, path: Path, spec: FleetSpec) -> Fleet:
         groups = {name: self._group(name, group) for name, group in spec.groups.items()}
-        self._each_its_own(groups)
+        self._check_disjoint(groups)
         nightly = tuple(self._nightly(i, entry, groups) for i, entry in enumerate(spec.nightly))
-        self._once_a_group(nightly)
+        self._check_unique(nightly)
         database = spec.database
         if "://" not in database:
             database = str(self._absolute(database))
@@ -161,8 +169,8 @@ class _Reading:
             )
         return Group(name, str(cluster), out)
 
-    def _each_its_own(self, groups: Mapping[str, Group]) -> None:
-        """A host is in one group, and so is a results directory: there is one run at a time in each."""
+    def _check_disjoint(self, groups: Mapping[str, Group]) -> None:
+        """Check that no host and no results directory is in two groups, as each allows one run."""
         hosts: dict[str, str] = {}
         outs: dict[Path, str] = {}
         for group in groups.values():
@@ -171,7 +179,7 @@ class _Reading:
                 self.problems.add(
                     mark,
                     "out",
-                    f"expected a directory of its own, got that of {other}: {group.out}",
+                    f"expected a directory that no other group uses, got that of {other}: {group.out}",
                 )
             if not self.hosts or (group.cluster != LOCAL and not Path(group.cluster).is_file()):
                 continue
@@ -180,7 +188,7 @@ class _Reading:
                     self.problems.add(
                         mark,
                         "cluster",
-                        f"expected each host in one group, got {host} that is in {other}, too",
+                        f"expected each host in only one group, but {host} is also in {other}",
                     )
 
     def _nightly(self, index: int, spec: NightlySpec, groups: Mapping[str, Group]) -> Nightly:
@@ -191,17 +199,17 @@ class _Reading:
                 "",
                 f"expected the path of a spec, got {spec.spec}: no such file",
             )
-        for place, name in enumerate(spec.groups):
+        for position, name in enumerate(spec.groups):
             if name not in groups:
                 self.problems.add(
-                    self._at("nightly", index, "groups", place).mark,
+                    self._at("nightly", index, "groups", position).mark,
                     "",
                     expected_name("a group of this file", name, groups),
                 )
         return Nightly(path, spec.groups, spec.profile, spec.repeats, spec.priority)
 
-    def _once_a_group(self, nightly: tuple[Nightly, ...]) -> None:
-        """The key of a night's job is its spec and its group."""
+    def _check_unique(self, nightly: tuple[Nightly, ...]) -> None:
+        """Check that no spec is listed twice for a group: they are the key of a nightly job."""
         seen: set[tuple[Path, str]] = set()
         for index, entry in enumerate(nightly):
             for group in entry.groups:
@@ -209,7 +217,7 @@ class _Reading:
                     self.problems.add(
                         self._at("nightly", index).mark,
                         "",
-                        f"expected a spec once on a group, got {entry.spec.name} on {group} twice",
+                        f"expected each spec once per group, got {entry.spec.name} twice for {group}",
                     )
                 seen.add((entry.spec, group))
 
@@ -217,7 +225,7 @@ class _Reading:
         return (self.directory / Path(text).expanduser()).resolve()
 
     def _at(self, *path: str | int) -> Node:
-        """The deepest value on the way that is written in the file."""
+        """Return the node at `path`, or the deepest node above it that the file contains."""
         node = self.node
         for step in path:
             below = node.value[step] if isinstance(step, int) else node.get(step)
@@ -228,10 +236,11 @@ class _Reading:
 
 
 def _measured_hosts(cluster: ClusterSpec) -> list[str]:
-    """Those that measurements need for themselves (a build host waits for its turn), as they are told apart."""
+    """Return the identities of the hosts that a measurement needs exclusively, so no build host."""
     names = dict.fromkeys((*cluster.engine_nodes, *cluster.load_clients))
     if cluster.transport == "ssh":
-        return [f"{cluster.hosts[name].address}:{cluster.hosts[name].port}" for name in names]
-    if os.environ.get(SHARE) == "1":  # then a machine may have several runs
+        # A port that the cluster file leaves to ssh_config counts as 22.
+        return [f"{cluster.hosts[name].address}:{cluster.hosts[name].port or 22}" for name in names]
+    if os.environ.get(SHARE) == "1":  # several runs may share this machine
         return [cluster.hosts[name].work_dir for name in names]
     return ["this machine"]

@@ -1,65 +1,92 @@
-"""A job: one spec on one group, as the words that a driver calls `perfrunner run` with."""
+"""A job: one spec on one group, as the arguments with which a worker calls `perfrunner run`; and its night."""
 
 from __future__ import annotations
 
 import dataclasses
 import secrets
+import zoneinfo
 from dataclasses import dataclass
-from datetime import date, datetime, timezone
+from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
 from perfrunner.fleet.file import NORMAL_PRIORITY
+from perfrunner.results.database import without_password
 
 
 @dataclass(frozen=True)
 class Job:
-    """Paths are absolute: a driver works in other directories, perhaps on another machine that shares them.
+    """A run in the queue. Paths are absolute, since a worker may run on another machine that shares them.
 
-    `measured` are the options that say what is measured: a run that goes on has them already. `always` are the others.
+    `measured` are the options that define the measurement; a resumed run has them already. `always`
+    are the options of every call. Relative paths in options start from `directory`, where the job
+    was submitted. `store` is a URL, or None for the store in `out`. A lower `priority` runs first.
     """
 
     id: str
-    name: str  # of the spec
+    name: str  # the spec's name
     spec: str
     group: str
     cluster: str
     out: str
-    directory: str  # where it was submitted: what relative paths in options start from
+    directory: str
     measured: tuple[str, ...] = ()
     always: tuple[str, ...] = ()
-    priority: int = NORMAL_PRIORITY  # a lower one runs first
+    priority: int = NORMAL_PRIORITY
     night: str | None = None
-    store: str | None = None  # URL; none: in `out`
+    store: str | None = None  # URL without its password, which the fleet file of the worker has
 
-    def first_words(self) -> list[str]:
-        """Of the call that begins the run."""
-        words = ["run", self.spec, "--cluster", self.cluster, *self.measured]
-        return [*words, "--out", self.out, *self.always]
+    def run_args(self) -> list[str]:
+        """Return the arguments that start the run."""
+        args = ["run", self.spec, "--cluster", self.cluster, *self.measured]
+        return [*args, "--out", self.out, *self.always]
 
-    def words_again(self, experiment: str) -> list[str]:
-        """Of a call that goes on with it, whatever became of the spec since."""
+    def resume_args(self, experiment: str) -> list[str]:
+        """Return the arguments that resume the run, which do not depend on the spec file."""
         return ["run", "--resume", experiment, "--out", self.out, *self.always]
 
     def document(self) -> dict[str, Any]:
-        """As JSON; `job_of` reads it."""
+        """Return the job as a JSON document, which `job_of` reads."""
         return dataclasses.asdict(self)
 
 
 def job_of(document: dict[str, Any]) -> Job:
-    """A job of this or an older perfrunner; fields of a newer one are left out."""
+    """Read a job's document; fields that this version does not know are ignored."""
     known = {field.name for field in dataclasses.fields(Job)}
     values = {key: value for key, value in document.items() if key in known}
-    for words in ("measured", "always"):
-        values[words] = tuple(values.get(words, ()))
+    for key in ("measured", "always"):
+        values[key] = tuple(values.get(key, ()))
     return Job(**values)
 
 
+def with_store_of(job: Job, url: str | None) -> Job:
+    """Return the job with the store `url` of the worker's fleet file, password included, if it names that store.
+
+    A job itself has no password: everybody who may look at the queue can read its jobs.
+    """
+    if job.store is None or url is None or without_password(job.store) != without_password(url):
+        return job
+    return dataclasses.replace(job, store=url)
+
+
 def fresh_id(name: str, group: str) -> str:
-    """Of a job that somebody submits; two at the same moment differ."""
+    """Return a new id for a submitted job; a random suffix keeps it unique."""
     now = datetime.now(timezone.utc)
     return f"{name}-{group}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
 def night_id(name: str, group: str, night: date) -> str:
-    """The same for every try to submit the night's job."""
+    """Return the id of a nightly job, which is the same for every attempt to submit it."""
     return f"{name}-{group}-night-{night:%Y%m%d}"
+
+
+NOON = timedelta(hours=12)
+
+
+def night_of(moment: datetime, timezone: str | None) -> date:
+    """Return the day on which the night of a moment began.
+
+    A night lasts from noon to noon, so that 23:50 and 00:10 belong to the same night. `moment` is
+    timezone-aware. The default time zone is that of this machine.
+    """
+    zone = None if timezone is None else zoneinfo.ZoneInfo(timezone)
+    return (moment.astimezone(zone).replace(tzinfo=None) - NOON).date()

@@ -1,1 +1,1 @@
-"""From what the clients, the samplers and the engine said to the metrics of a trial."""
+"""Compute the metrics of a trial from the reports of clients, samplers and engine."""

@@ -1,7 +1,8 @@
-"""What a load process reported: the JSON of `pillowfight`, `append`, `witness` and `sdk`, checked and typed.
+"""Parse and type the JSON report of a load process: `pillowfight`, `append`, `consistency_checker` or `sdk`.
 
-Schema version 1 only: a tool of another version is an error, never a guess. `merge_reports` joins the processes
-of several client hosts into one report: operations and histograms are added, series are added second by second.
+Only schema version 1 is accepted: another version is an error, never a guess. `merge_reports` joins the
+processes of several client hosts into one report: operations and histograms are added, series are added
+second by second.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Second:
-    """One point of a series: the operations of the interval that ends `t` seconds after the phase began."""
+    """A point of a series: the operations of the interval that ends `t` seconds after the phase began."""
 
     t: float
     ops: int
@@ -30,7 +31,7 @@ class Second:
 
 @dataclass(frozen=True)
 class ClientCost:
-    """CPU seconds of the load process, and how busy its busiest thread was (1 = saturated)."""
+    """The CPU seconds of the load process, and the utilisation of its busiest thread (1 = saturated)."""
 
     cpu_s: float
     wall_s: float
@@ -40,7 +41,7 @@ class ClientCost:
 
 @dataclass(frozen=True)
 class Phase:
-    """A driven phase. `errors` counts answers that were errors, by kind; misses are not errors."""
+    """A phase of load. `errors` counts error answers by kind; misses are not errors."""
 
     ops: int
     gets: int
@@ -53,43 +54,44 @@ class Phase:
 
     @property
     def error_count(self) -> int:
+        """The number of error answers of all kinds."""
         return sum(self.errors.values())
 
 
 @dataclass(frozen=True)
 class ClientReport:
-    """`prepare` is the populate phase or append's load; `drive` is the measured phase. Either may be absent."""
+    """The report of a load process.
+
+    `prepare` is the populate phase or append's load; `drive` is the measured phase. Either may be absent.
+    `live_bytes` (append only) is the sum of key and value bytes that should be stored at the end.
+    """
 
     tool: str
     prepare: Phase | None
     drive: Phase | None
     client: ClientCost
-    live_bytes: (
-        int | None
-    )  # append only: the sum of key and value bytes that should be stored at the end
+    live_bytes: int | None
     interrupted: bool
 
 
 def parse_report(text: str, where: str) -> ClientReport:
-    """Raises TrialError naming `where` and the field that is wrong."""
+    """Parse a report. Raises TrialError, which names `where` and the wrong field."""
     try:
         document = json.loads(text)
     except ValueError as error:
-        shown = text.strip()[:120] or "nothing"
+        shown = text.strip()[:120] or "no output"
         raise TrialError(f"{where}: the load client printed no JSON ({error}): {shown}") from None
     return report_of(document, where)
 
 
 def report_of(document: Any, where: str) -> ClientReport:
-    """A report that has been parsed from JSON; TrialError as `parse_report`."""
+    """Check a report that is parsed from JSON. Raises TrialError as `parse_report` does."""
     if not isinstance(document, dict):
         raise TrialError(f"{where}: expected a JSON object, got {type(document).__name__}")
     tool, schema = document.get("tool"), document.get("schema")
     if schema != SCHEMA:
-        raise TrialError(
-            f"{where}: schema {schema!r} of {tool!r} is not known here (expected {SCHEMA})"
-        )
-    if tool in ("pillowfight", "sdk", "witness"):
+        raise TrialError(f"{where}: expected schema {SCHEMA}, got {schema!r} of {tool!r}")
+    if tool in ("pillowfight", "sdk", "consistency_checker"):
         prepare, drive = document.get("populate"), document.get("access")
     elif tool == "append":
         prepare, drive = document.get("load"), document.get("update")
@@ -107,7 +109,7 @@ def report_of(document: Any, where: str) -> ClientReport:
 
 
 def merge_reports(reports: Sequence[ClientReport]) -> ClientReport:
-    """The processes of one phase as if they were one client."""
+    """Merge the reports of the processes of one phase into that of a single client."""
     if not reports:
         raise ValueError("nothing to merge")
     if len(reports) == 1:
@@ -161,9 +163,9 @@ def _merge_phases(phases: Sequence[Phase | None]) -> Phase | None:
 
 
 def _merge_series(series: Sequence[tuple[Second, ...]]) -> tuple[Second, ...]:
-    """Adds the n-th intervals: the processes start within milliseconds of each other.
+    """Add the n-th intervals, because the processes start within milliseconds of each other.
 
-    Only as far as every process reached: beyond, a sum would lack some of them.
+    The result ends with the shortest series; later sums would lack some processes.
     """
     merged = []
     for points in zip(*series, strict=False):
@@ -176,7 +178,7 @@ def _merge_series(series: Sequence[tuple[Second, ...]]) -> tuple[Second, ...]:
 
 
 class _Reader:
-    """Takes typed values out of a document; every complaint names the file and the field."""
+    """A reader of typed values in a document; its errors name the file and the field."""
 
     def __init__(self, where: str) -> None:
         self.where = where

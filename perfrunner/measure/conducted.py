@@ -1,7 +1,7 @@
-"""What a conductor reported: for every benchmark the slices of each arm's program, round by round.
+"""Parse the report of a conductor: for every benchmark the slices of each variant's program, round by round.
 
-Schema version 1 (engine_src/slices/README.md). Entry i of every list belongs to round i; rounds are whole. The figure
-of a benchmark is robust over rounds and paired within them (measure/rounds.py).
+Schema version 1 (engine_src/slices/README.md). Entry i of every list belongs to round i; rounds are complete.
+The value of a benchmark is robust over rounds and paired within them (measure/turns.py).
 """
 
 from __future__ import annotations
@@ -18,59 +18,70 @@ from numpy.typing import NDArray
 from perfrunner.errors import TrialError
 from perfrunner.measure.client import SCHEMA
 from perfrunner.measure.microbench import MicrobenchReport, MicrobenchRow, plain_name
-from perfrunner.measure.rounds import levels
+from perfrunner.measure.turns import levels
 
 Numbers = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class ToolSlices:
-    """One arm's turns at one benchmark: iterations, the time they took, and what else was counted in each slice."""
+    """The slices of one variant in one benchmark: iterations, duration and counters of each slice."""
 
     iterations: Numbers
     real_ns: Numbers
-    cpu_ns: Numbers | None  # None: timed by hand
+    cpu_ns: Numbers | None  # None for a manually timed benchmark
     counters: Mapping[str, Numbers]
 
 
 @dataclass(frozen=True)
 class ConductedBenchmark:
-    """`name` as in metrics; `arms` in the order of the plan."""
+    """A benchmark. `name` is the one used in metrics; `variants` are in the order of the plan."""
 
     name: str
     rounds: int
-    arms: tuple[ToolSlices, ...]
+    variants: tuple[ToolSlices, ...]
 
     def times(self, baseline: int) -> list[float]:
-        """Nanoseconds an iteration, one level an arm."""
-        return _levels([arm.real_ns / arm.iterations for arm in self.arms], baseline)
+        """Return the level of each variant in nanoseconds per iteration."""
+        return _levels(
+            [variant.real_ns / variant.iterations for variant in self.variants], baseline
+        )
 
     def cpu_times(self, baseline: int) -> list[float] | None:
-        """CPU nanoseconds an iteration, over all slices where one is below the clock's grain; None where untold."""
-        told = [(arm.cpu_ns, arm.iterations) for arm in self.arms if arm.cpu_ns is not None]
-        if len(told) < len(self.arms):
+        """Return CPU nanoseconds per iteration of each variant; None if a variant has none.
+
+        If a slice is shorter than the clock's resolution, the result is the ratio of sums over all slices.
+        """
+        columns = [
+            (variant.cpu_ns, variant.iterations)
+            for variant in self.variants
+            if variant.cpu_ns is not None
+        ]
+        if len(columns) < len(self.variants):
             return None
-        if any(not (cpu > 0).all() for cpu, _ in told):
-            return [float(cpu.sum() / iterations.sum()) for cpu, iterations in told]
-        return _levels([cpu / iterations for cpu, iterations in told], baseline)
+        if any(not (cpu > 0).all() for cpu, _ in columns):
+            return [float(cpu.sum() / iterations.sum()) for cpu, iterations in columns]
+        return _levels([cpu / iterations for cpu, iterations in columns], baseline)
 
     def counter(self, name: str, baseline: int) -> list[float] | None:
-        """A counter of every arm: paired like a time, or its mean where it may be zero or negative."""
-        found = [arm.counters[name] for arm in self.arms if name in arm.counters]
-        if len(found) < len(self.arms):
+        """Return a counter of each variant: paired like a time, or its mean if values may be zero or negative."""
+        columns = [variant.counters[name] for variant in self.variants if name in variant.counters]
+        if len(columns) < len(self.variants):
             return None
-        if any(not (column > 0).all() for column in found):
-            return [float(column.mean()) for column in found]
-        return _levels(found, baseline)
+        if any(not (column > 0).all() for column in columns):
+            return [float(column.mean()) for column in columns]
+        return _levels(columns, baseline)
 
     def totals(self) -> list[float]:
-        """Nanoseconds an iteration over all slices, slow ones too."""
-        return [float(arm.real_ns.sum() / arm.iterations.sum()) for arm in self.arms]
+        """Return nanoseconds per iteration over all slices, including slow ones."""
+        return [
+            float(variant.real_ns.sum() / variant.iterations.sum()) for variant in self.variants
+        ]
 
 
 @dataclass(frozen=True)
-class ConductedArm:
-    """What one program said. `report` is its own at the end, None where it has none; `text` all of its part."""
+class ConductedVariant:
+    """The output of one program. `report` is its own final report, if any; `text` is its part of the document."""
 
     context: Mapping[str, str]
     report: Mapping[str, Any] | None
@@ -80,16 +91,16 @@ class ConductedArm:
 
 @dataclass(frozen=True)
 class Conducted:
-    """The whole document."""
+    """The report of a conductor."""
 
-    arms: tuple[ConductedArm, ...]
+    variants: tuple[ConductedVariant, ...]
     benchmarks: tuple[ConductedBenchmark, ...]
 
     def reports(self, baseline: int) -> list[MicrobenchReport]:
-        """For each arm the report that its program alone would have given, in levels."""
-        rows: list[dict[str, MicrobenchRow]] = [{} for _ in self.arms]
+        """Return for each variant the report that its program alone would have written, with levels as values."""
+        rows: list[dict[str, MicrobenchRow]] = [{} for _ in self.variants]
         for benchmark in self.benchmarks:
-            names = {name for arm in benchmark.arms for name in arm.counters}
+            names = {name for variant in benchmark.variants for name in variant.counters}
             counters = {name: benchmark.counter(name, baseline) for name in sorted(names)}
             cpu = benchmark.cpu_times(baseline)
             for place, real in enumerate(benchmark.times(baseline)):
@@ -100,83 +111,91 @@ class Conducted:
                     counters={k: v[place] for k, v in counters.items() if v is not None},
                 )
         return [
-            MicrobenchReport(arm.context, mine) for arm, mine in zip(self.arms, rows, strict=True)
+            MicrobenchReport(variant.context, benchmark_rows)
+            for variant, benchmark_rows in zip(self.variants, rows, strict=True)
         ]
 
     @property
     def rounds(self) -> int:
-        """Of the benchmark that has fewest."""
+        """The number of rounds of the benchmark with the fewest rounds."""
         return min((benchmark.rounds for benchmark in self.benchmarks), default=0)
 
 
 def parse_conducted(text: str, where: str) -> Conducted:
-    """Raises TrialError naming `where` and what is wrong."""
+    """Parse a report. Raises TrialError, which names `where` and the problem."""
     try:
         document = json.loads(text)
         if document.get("tool") != "conductor" or document.get("schema") != SCHEMA:
-            raise TrialError(f"{where}: no conductor's report of schema {SCHEMA}")
+            raise TrialError(f"{where}: not a conductor's report of schema {SCHEMA}")
         if document.get("failure"):
             raise TrialError(f"{where}: {document['failure']}")
         benchmarks = tuple(_benchmark(entry, where) for entry in document["benchmarks"])
-        arms = tuple(
-            ConductedArm(
-                context={str(k): str(v) for k, v in arm["context"].items()},
-                report=arm.get("report"),
-                stderr=str(arm.get("stderr", "")),
+        variants = tuple(
+            ConductedVariant(
+                context={str(k): str(v) for k, v in variant["context"].items()},
+                report=variant.get("report"),
+                stderr=str(variant.get("stderr", "")),
                 text=_part(document, place),
             )
-            for place, arm in enumerate(document["arms"])
+            for place, variant in enumerate(document["variants"])
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise TrialError(f"{where}: no conductor's report: {error!r}") from None
+        raise TrialError(f"{where}: not a conductor's report: {error!r}") from None
     if not benchmarks:
-        raise TrialError(f"{where} holds no benchmark", hint="does the filter match one?")
-    return Conducted(arms, benchmarks)
+        raise TrialError(
+            f"{where} holds no benchmark", hint="check that the filter matches a benchmark"
+        )
+    return Conducted(variants, benchmarks)
 
 
 def _benchmark(entry: Mapping[str, Any], where: str) -> ConductedBenchmark:
     name, rounds = plain_name(str(entry["name"])), int(entry["rounds"])
-    arms = tuple(_slices(arm) for arm in entry["arms"])
+    variants = tuple(_slices(variant) for variant in entry["variants"])
     columns = [
         column
-        for arm in arms
-        for column in (arm.iterations, arm.real_ns, arm.cpu_ns, *arm.counters.values())
+        for variant in variants
+        for column in (
+            variant.iterations,
+            variant.real_ns,
+            variant.cpu_ns,
+            *variant.counters.values(),
+        )
         if column is not None
     ]
     if not rounds or any(column.shape != (rounds,) for column in columns):
         raise TrialError(f"{where}: {name} has {rounds} rounds, but lists of other lengths")
-    return ConductedBenchmark(name, rounds, arms)
+    return ConductedBenchmark(name, rounds, variants)
 
 
-def _slices(arm: Mapping[str, Any]) -> ToolSlices:
+def _slices(variant: Mapping[str, Any]) -> ToolSlices:
     return ToolSlices(
-        iterations=_numbers(arm["iterations"]),
-        real_ns=_numbers(arm["real_ns"]),
-        cpu_ns=None if arm.get("cpu_ns") is None else _numbers(arm["cpu_ns"]),
-        counters={str(name): _numbers(values) for name, values in arm["counters"].items()},
+        iterations=_numbers(variant["iterations"]),
+        real_ns=_numbers(variant["real_ns"]),
+        cpu_ns=None if variant.get("cpu_ns") is None else _numbers(variant["cpu_ns"]),
+        counters={str(name): _numbers(values) for name, values in variant["counters"].items()},
     )
 
 
 def _numbers(values: Any) -> Numbers:
-    found = np.asarray(values, dtype=np.float64)
-    if not np.isfinite(found).all():
-        raise ValueError(f"{found[~np.isfinite(found)][0]} among the slices")
-    return found
+    array = np.asarray(values, dtype=np.float64)
+    if not np.isfinite(array).all():
+        raise ValueError(f"{array[~np.isfinite(array)][0]} among the slices")
+    return array
 
 
 def _levels(columns: list[Numbers], baseline: int) -> list[float]:
-    found = [float(level) for level in levels(np.column_stack(columns), baseline)]
-    if not all(math.isfinite(level) for level in found):
+    values = [float(level) for level in levels(np.column_stack(columns), baseline)]
+    if not all(math.isfinite(level) for level in values):
         raise TrialError("a benchmark's slices have no level")
-    return found
+    return values
 
 
 def _part(document: Mapping[str, Any], place: int) -> str:
-    """One arm's part of the document, as its trial keeps it."""
+    """Return one variant's part of the document, for the trial's raw files."""
     part = {
-        **document["arms"][place],
+        **document["variants"][place],
         "benchmarks": [
-            {**{k: v for k, v in entry.items() if k != "arms"}, **entry["arms"][place]}
+            {**{k: v for k, v in entry.items() if k != "variants"}, **entry["variants"][place]}
             for entry in document["benchmarks"]
         ],
     }

@@ -1,8 +1,8 @@
-"""Latency histograms as the clients print them, and their merging.
+"""Represent and merge the latency histograms that the clients print.
 
-The load tools count into log-linear buckets whose layout is fixed, so buckets of two processes with the same
-upper value are the same bucket: merging is adding counts, and a percentile of the merged counts is exact to the
-bucket's width (three significant digits). Percentiles themselves are never averaged. Values are nanoseconds.
+The load tools count into log-linear buckets with a fixed layout, so buckets of two processes with the same
+upper value are the same bucket. Merging adds counts, and a percentile of the merged counts is exact to the
+bucket's width (three significant digits). Percentiles are never averaged. Values are in nanoseconds.
 """
 
 from __future__ import annotations
@@ -28,32 +28,34 @@ class Histogram:
 
     @cached_property
     def _running(self) -> tuple[int, ...]:
-        """How many values lie in each bucket and those before it."""
+        """Cumulative counts of the buckets."""
         return tuple(accumulate(n for _, n in self.buckets))
 
     @property
     def count(self) -> int:
+        """The number of values."""
         return self._running[-1] if self._running else 0
 
     @property
     def mean_ns(self) -> float | None:
+        """The mean; None for an empty histogram."""
         return self.total_ns / self.count if self.count else None
 
     def percentile_ns(self, percent: float) -> int | None:
-        """The upper value of the bucket that holds the percentile; None of an empty histogram."""
+        """Return the upper value of the bucket that holds the percentile; None for an empty histogram."""
         if not 0 < percent <= 100:
             raise ValueError(f"a percentile is in (0, 100], got {percent}")
         count = self.count
         if not count:
             return None
-        rank = max(
-            1, -(-count * percent // 100)
-        )  # ceiling: the smallest value that covers `percent` of the counts
+        # Rounded up: the smallest value that covers `percent` of the counts.
+        rank = max(1, -(-count * percent // 100))
         upper = self.buckets[bisect_left(self._running, rank)][0]
         return min(upper, self.max_ns) if self.max_ns else upper
 
     @staticmethod
     def parse(document: Mapping[str, Any], where: str) -> Histogram:
+        """Parse a histogram of a report. Raises TrialError, which names `where`."""
         try:
             buckets = tuple(sorted([(int(upper), int(n)) for upper, n in document["buckets"]]))
             count = int(document["count"])
@@ -62,7 +64,7 @@ class Histogram:
             raise TrialError(f"{where}: not a histogram ({error!r})") from None
         counted = sum([n for _, n in buckets])
         if counted != count:
-            raise TrialError(f"{where}: the buckets hold {counted} values but `count` says {count}")
+            raise TrialError(f"{where}: the buckets hold {counted} values, but `count` is {count}")
         return Histogram(buckets, mean * count, highest)
 
 
@@ -70,7 +72,7 @@ EMPTY = Histogram((), 0.0, 0)
 
 
 def merge(histograms: Iterable[Histogram]) -> Histogram:
-    """One histogram of all values; the order of the arguments does not matter."""
+    """Return one histogram of all values; the order of the arguments does not matter."""
     counts: Counter[int] = Counter()
     total, highest = 0.0, 0
     for histogram in histograms:

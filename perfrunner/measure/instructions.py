@@ -1,19 +1,21 @@
-"""User instructions of the engine per operation: an exact count beside the clock.
+"""Count the engine's user instructions per operation, an exact number next to the measured time.
 
     count = count_instructions(transport, engine, load, directory=..., ops=400_000)
     count.per_op, count.method, count.blind_to
 
-A change of a tenth of a per cent shows in one count, where times need dozens of blocks; but instructions are not time
-(BLIND says what a count cannot see). Two ways, the first that the host offers:
+A change of a tenth of a per cent is visible in one count, where times need dozens of blocks. But instructions
+are not time; BLIND lists what a count does not include. There are two methods, and the first that the host
+offers is used:
 
-counters   the processor's own, by `perf stat` on the engine while the load runs. Many virtual machines have none.
-callgrind  the engine under valgrind, which runs it instruction by instruction on a model of one CPU. Two fresh engines
-           with the same populate phase and `ops` and 2 * `ops` operations: in their difference start-up, populating and
-           shutdown cancel. Threads take turns, and `front_end_per_op` has the front-end threads alone: what background
-           threads do goes by the clock, which valgrind stretches some fifty times.
+  counters   the processor's counters, read by `perf stat` on the engine during the load. Many virtual machines have
+             none.
+  callgrind  the engine under valgrind, which simulates it instruction by instruction on one CPU. Two fresh engines
+             run the same populate phase, then `ops` and 2 * `ops` operations; the difference excludes start-up,
+             populating and shutdown. Threads run alternately. `front_end_per_op` covers the front-end threads only,
+             because background threads work by the clock, which valgrind stretches about fifty times.
 
-The load tool runs on the engine's own host and drives a fixed number of operations. One thread with one connection
-repeats best: each batch is then read in one piece.
+The load tool runs on the engine's own host and drives a fixed number of operations. One thread with one
+connection repeats best, because each batch is then read in one piece.
 """
 
 from __future__ import annotations
@@ -31,8 +33,8 @@ from perfrunner.errors import HostError, TrialError
 from perfrunner.measure.client import parse_report
 
 if TYPE_CHECKING:
-    from perfrunner.cluster.process import ProcessHandle
-    from perfrunner.cluster.transport import Transport
+    from perfrunner.hosts.process import ProcessHandle
+    from perfrunner.hosts.transport import Transport
 
 Method = Literal["counters", "callgrind"]
 
@@ -41,25 +43,26 @@ BLIND: Mapping[Method, tuple[str, ...]] = {
     "callgrind": (
         "the kernel",
         "waiting: caches, TLB, branches, locks",
-        "contention: threads take turns on one CPU",
-        "code chosen by the processor's features or number, which valgrind answers differently",
+        "contention: threads run alternately on one CPU",
+        "code selected by CPU features or CPU number, for which valgrind reports other values",
     ),
 }
 DEFAULT_OPS = 400_000
-SETTLE_S = 3.0  # after populating: hash tables are resized by a task that looks once a second
+SETTLE_S = 3.0  # after populating, because a task that runs once a second resizes hash tables
 _FRONT_END = "runRequests"  # the function that only front-end threads call
 _READY_POLL_S = 0.05
 _STOP_GRACE_S = 120.0
-_SLOW_ANSWER_S = 600  # of a server that runs fifty times slower
+_SLOW_ANSWER_S = 600  # time-out of an operation; valgrind slows the server down about fifty times
 _NAME = "counted"
 _EVENT = "instructions:u"
 
 
 @dataclass(frozen=True)
 class CountedEngine:
-    """`artifact`: Host.deploy's answer. `arguments`: kv_engine's, without address and files; users are not needed.
+    """The engine to count.
 
-    `tools`: the artifact that the load generator is from.
+    `artifact` is the result of Host.deploy. `arguments` are those of kv_engine, without address and files;
+    users are not needed. `tools` is the artifact of the load generator.
     """
 
     artifact: str
@@ -70,7 +73,7 @@ class CountedEngine:
 
 @dataclass(frozen=True)
 class CountedLoad:
-    """pillowfight's arguments, without an address, a duration or a number of operations."""
+    """The arguments of pillowfight, without address, duration and number of operations."""
 
     populate: Sequence[str]
     access: Sequence[str]
@@ -78,7 +81,7 @@ class CountedLoad:
 
 @dataclass(frozen=True)
 class Instructions:
-    """`front_end_per_op`: of the front-end threads alone; None where the method does not tell threads apart."""
+    """A count. `front_end_per_op` covers the front-end threads only; None if the method cannot separate threads."""
 
     per_op: float
     front_end_per_op: float | None
@@ -87,12 +90,13 @@ class Instructions:
 
     @property
     def blind_to(self) -> tuple[str, ...]:
+        """The costs that the count does not include."""
         return BLIND[self.method]
 
 
 @dataclass(frozen=True)
 class ThreadCount:
-    """What one thread executed, by callgrind."""
+    """The instructions that one thread executed, as counted by callgrind."""
 
     thread: int
     instructions: int
@@ -107,20 +111,19 @@ def count_instructions(
     directory: str,
     ops: int = DEFAULT_OPS,
     method: Method | None = None,
-    settle_s: float = SETTLE_S,
     timeout_s: float = 900.0,
 ) -> Instructions:
-    """Counted by `method`, or by the first that this host offers.
+    """Count by `method`, or by the first method that the host offers.
 
-    `directory` (below the work directory) is ours: made anew and removed. TrialError: neither method is there, the
-    engine or the load failed, or the time is up. HostError: the host itself failed.
+    `directory` (below the work directory) is created and removed. Raises TrialError if no method is
+    available, if the engine or the load fails, or if the time is up; HostError if the host fails.
     """
     if ops < 1:
-        raise ValueError(f"{ops} operations")
+        raise ValueError(f"expected a positive number of operations, got {ops}")
     chosen = method or offered(transport)
     deadline = time.monotonic() + timeout_s
     directory = posixpath.join(transport.work_dir, directory)
-    run = _Run(transport, engine, load, directory, settle_s, deadline)
+    run = _Run(transport, engine, load, directory, deadline)
     try:
         if chosen == "counters":
             return Instructions(run.by_counters(ops) / ops, None, chosen, ops)
@@ -132,7 +135,7 @@ def count_instructions(
 
 
 def offered(transport: Transport) -> Method:
-    """The best method of a host. TrialError when it has none."""
+    """Return the best method of a host. Raises TrialError if it has none."""
     with contextlib.suppress(HostError):
         done = transport.run(["perf", "stat", "-x,", "-e", _EVENT, "true"], check=False)
         if done.exit == 0:
@@ -143,32 +146,37 @@ def offered(transport: Transport) -> Method:
         if transport.run(["valgrind", "--version"], check=False).exit == 0:
             return "callgrind"
     raise TrialError(
-        f"{transport.name} cannot count instructions: no hardware counters, no valgrind",
+        f"{transport.name} cannot count instructions: it has neither hardware counters nor valgrind",
         hint="apt-get install valgrind",
     )
 
 
 def difference(less: Sequence[ThreadCount], more: Sequence[ThreadCount], ops: int) -> Instructions:
-    """Per operation, from two runs of which the second had `ops` operations more."""
+    """Return the instructions per operation from two runs, of which the second had `ops` operations more."""
     if not any(count.front_end for count in (*less, *more)):
-        raise TrialError("callgrind saw no front-end thread: was the engine stripped?")
+        raise TrialError(
+            "callgrind found no front-end thread; is the engine stripped of its symbols?"
+        )
     per_op = (_total(more) - _total(less)) / ops
     front_end = (_total(more, front_end=True) - _total(less, front_end=True)) / ops
     if not 0 < front_end <= per_op * 1.01:
         raise TrialError(
-            f"the counts make no sense: {per_op:g} instructions an operation, {front_end:g} in front-end threads"
+            f"inconsistent counts: {per_op:g} instructions per operation, {front_end:g} in front-end threads"
         )
     return Instructions(per_op, front_end, "callgrind", ops)
 
 
 def parse_perf(text: str) -> int:
-    """The count in the output of `perf stat -x,`. TrialError when nothing was counted, or not all the time."""
+    """Return the count in the output of `perf stat -x,`.
+
+    Raises TrialError if nothing was counted, or only part of the time.
+    """
     for line in text.splitlines():
         fields = line.split(",")
         if len(fields) < 5 or not fields[2].startswith("instructions"):
             continue
         if not fields[0].isdigit():
-            raise TrialError(f"perf could not count instructions here: {fields[0]}")
+            raise TrialError(f"perf could not count instructions: {fields[0]}")
         if fields[4] and not math.isclose(float(fields[4]), 100.0):
             raise TrialError(
                 f"perf counted only {fields[4]} % of the time: the counters are in use"
@@ -178,7 +186,10 @@ def parse_perf(text: str) -> int:
 
 
 def parse_callgrind(text: str) -> list[ThreadCount]:
-    """The threads in what `_GREP` finds: for each file its `thread:`, its `totals:`, and names of ours."""
+    """Return the counts of threads in the output of `_GREP`.
+
+    For each file it has its `thread:`, its `totals:`, and names of our functions.
+    """
     files: dict[str, dict[str, int]] = {}
     front_ends: set[str] = set()
     for line in text.splitlines():
@@ -196,7 +207,7 @@ def parse_callgrind(text: str) -> list[ThreadCount]:
     return counts
 
 
-# Names are written out once a file, so this finds few lines.
+# callgrind writes each name once per file, so this finds few lines.
 _GREP = ("grep", "-rEo", "^(thread|totals): [0-9]+|" + _FRONT_END)
 
 
@@ -206,17 +217,16 @@ def _total(counts: Sequence[ThreadCount], *, front_end: bool = False) -> int:
 
 @dataclass(frozen=True)
 class _Run:
-    """Fresh engines under the load, one after the other."""
+    """Fresh engines under load, one after the other."""
 
     transport: Transport
     engine: CountedEngine
     load: CountedLoad
     directory: str
-    settle_s: float
     deadline: float
 
     def by_counters(self, ops: int) -> int:
-        """The load's end is perf's end, which has counted the engine meanwhile."""
+        """Count with `perf stat`, which counts the engine for as long as the load runs."""
         output = f"{self.directory}/perf.csv"
         with self._engine([]) as (process, port):
             self._populate(process, port)
@@ -242,7 +252,7 @@ class _Run:
     def _engine(
         self, wrapper: Sequence[str], *directories: str
     ) -> Iterator[tuple[ProcessHandle, int]]:
-        """A fresh one, ready; stopped cleanly when the body is done, else at once."""
+        """Start a fresh engine. It is stopped cleanly after the body, or at once on an error."""
         directory = self.directory
         self.transport.remove_tree(directory)
         for name in (f"{directory}/data", *directories):
@@ -279,7 +289,7 @@ class _Run:
         path = f"{self.directory}/port"
         while True:
             if (ended := process.poll()) is not None:
-                raise TrialError(f"the counted engine does not start ({ended}){self._log()}")
+                raise TrialError(f"the counted engine did not start ({ended}){self._log()}")
             if self.transport.exists(path):
                 text = self.transport.read_text(path).strip()
                 if text.isdigit():
@@ -289,7 +299,7 @@ class _Run:
 
     def _populate(self, process: ProcessHandle, port: int) -> None:
         self._pillowfight(process, port, [*self.load.populate, "--populate-only"], [])
-        time.sleep(self.settle_s)
+        time.sleep(SETTLE_S)
 
     def _access(self, process: ProcessHandle, port: int, ops: int, wrapper: Sequence[str]) -> None:
         arguments = [*self.load.access, "--no-population", f"--num-ops={ops}"]
@@ -297,7 +307,7 @@ class _Run:
         phase = parse_report(text, "the counted load").drive
         if phase is None or phase.ops != ops or phase.error_count:
             raise TrialError(
-                f"the load made {phase and phase.ops} of {ops} operations without an error"
+                f"the load completed {phase and phase.ops} of {ops} operations, or had errors"
             )
 
     def _pillowfight(
@@ -317,11 +327,11 @@ class _Run:
         )
         if done.exit != 0:
             ended = process.poll()
-            said = (done.stderr.strip() or done.stdout.strip())[-500:]
+            reason = (done.stderr.strip() or done.stdout.strip())[-500:]
             raise TrialError(
                 f"the counted engine died ({ended}){self._log()}"
                 if ended is not None
-                else f"the load ended with status {done.exit}: {said}"
+                else f"the load ended with status {done.exit}: {reason}"
             )
         return done.stdout
 

@@ -1,18 +1,18 @@
-"""Memory metrics of a trial, and fragmentation: 100·(1 - asked for / held), by what was asked for and what is held.
+"""Compute the memory metrics of a trial, and fragmentation: 100·(1 - used / held), for several definitions.
 
-asked for  mem_used  usable sizes charged to the bucket: an allocator that rounds up more "uses" more
-           payload   bytes requested for keys, values and per-item structures: the same whatever the allocator
-held       mapped    by the allocator, of the same STAT answer at the end of the load
-           rss       p99 of RSS over the run, over the value of the end: the historic formula; it mixes instants
-           rss_plain the same with lazily freed pages
-           rss_now   RSS at the end of the load
-           rss_settled  after the settle time, both
-           vsz       address space at the end of the load, without thread stacks
-no_store   what the persistence's store holds in memory (charged to no bucket) is taken off what is held
+  used   mem_used  usable sizes charged to the bucket; larger with an allocator that rounds up more
+         payload   bytes requested for keys, values and per-item structures; independent of the allocator
+  held   mapped    mapped by the allocator, from the same STAT answer at the end of the load
+         rss       p99 of RSS over the run, over the value at the end: the historic formula, which mixes instants
+         rss_plain the same, including lazily freed pages
+         rss_now   RSS at the end of the load
+         rss_settled  both after the settle time
+         vsz       address space at the end of the load, without thread stacks
+  no_store         the memory of the persistence's store (charged to no bucket) is subtracted from held
 
-RSS means Rss - LazyFree. PSS leaves out files: how many processes share an arm's depends on the experiment (arms of
-one build, load tools of the baseline's), not on the arm. A figure that a server or an allocator does not give yields
-no metric: absent, not 0.
+RSS means Rss - LazyFree. PSS excludes files: how many processes share a variant's files depends on the
+experiment (variants of one build, load tools of the baseline's), not on the variant. A value that a server or
+an allocator does not report yields no metric; it is absent, not 0.
 """
 
 from __future__ import annotations
@@ -41,19 +41,25 @@ _ALLOCATOR_METRICS = {
 
 
 def fragmentation(used: float, held: float) -> float:
-    """Percent of what is held that is not used."""
+    """Return the percentage of held memory that is not used."""
     if held <= 0:
         raise TrialError(f"fragmentation needs a positive amount of memory held, got {held:g}")
     return 100.0 * (1.0 - used / held)
 
 
-def memory_metrics(run: Sequence[Sample], now: Sample, settled: Sample) -> dict[str, float]:
-    """`run` are the periodic samples of the measured time, `now` the end of the load, `settled` after the settling."""
+def memory_metrics(
+    run: Sequence[Sample], now: Sample, settled: Sample, *, complete: bool = True
+) -> dict[str, float]:
+    """Return the metrics that the figures give.
+
+    run: the periodic samples of the measured time; now: the end of the load; settled: after the settling.
+    complete: whether a server without `mem_used` is an error; another server than the engine may not have it.
+    """
     if not run:
         raise TrialError(
-            "the sampler left no sample of the run", hint="its log is kept beside the trial"
+            "the sampler left no sample of the run", hint="its log is among the trial's raw files"
         )
-    # the end of the load belongs to the run too: without it a short run would miss its own peak
+    # the end of the load belongs to the run; without it a short run would miss its peak
     whole = [*run, now]
     rss_p99 = float(np.percentile([sample.rss_true for sample in whole], 99))
     plain_p99 = float(np.percentile([sample.rss for sample in whole], 99))
@@ -83,6 +89,8 @@ def memory_metrics(run: Sequence[Sample], now: Sample, settled: Sample) -> dict[
     mapped = now.stat_value(MAPPED)
     if mapped is not None:
         held["mapped"] = mapped
+    if not complete and None in (now.stat_value(MEM_USED), settled.stat_value(MEM_USED)):
+        return metrics
     metrics |= _fragmentations("fragmentation", _mem_used(now), _mem_used(settled), held, settled)
     payload, payload_settled = now.stat_value(PAYLOAD), settled.stat_value(PAYLOAD)
     if payload is not None and payload_settled is not None:
@@ -93,24 +101,24 @@ def memory_metrics(run: Sequence[Sample], now: Sample, settled: Sample) -> dict[
 
 
 def _refuse_impossible(payload: float, used: float) -> None:
-    """Usable sizes are no less than what was requested, so that a bucket is charged for its payload at least."""
+    """Raise TrialError if a bucket is charged less than its payload; usable sizes are never below requested ones."""
     if used < payload:
         raise TrialError(
             f"STAT memory gave {MEM_USED} {used:.0f} for a payload of {payload:.0f} bytes ({PAYLOAD}):"
-            " what is asked for cannot be less than what is stored",
-            hint="the engine gives back what its bucket was never charged for: a fault of that revision",
+            " memory in use cannot be less than the stored payload",
+            hint="this revision has a fault: it credits the bucket for memory that was never charged",
         )
 
 
 def _fragmentations(
     stem: str, asked: float, asked_settled: float, held: Mapping[str, float], settled: Sample
 ) -> dict[str, float]:
-    found = {f"{stem}_{name}": fragmentation(asked, bytes_) for name, bytes_ in held.items()}
-    return found | {f"{stem}_rss_settled": fragmentation(asked_settled, settled.rss_true)}
+    metrics = {f"{stem}_{name}": fragmentation(asked, bytes_) for name, bytes_ in held.items()}
+    return metrics | {f"{stem}_rss_settled": fragmentation(asked_settled, settled.rss_true)}
 
 
 def _without_store(now: Sample) -> dict[str, float]:
-    """Nothing where the bucket has no store, or the server does not tell what it holds."""
+    """Return the held memory without the store; empty if the bucket has no store, or its size is unknown."""
     store, mapped = now.stat_value(STORE), now.stat_value(MAPPED)
     if store is None:
         return {}

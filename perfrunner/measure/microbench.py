@@ -1,8 +1,8 @@
-"""The JSON report of a Google Benchmark program: what it was built with, and the figures of each benchmark.
+"""Parse the JSON report of a Google Benchmark program: its build information and the values of each benchmark.
 
-Names lose what Google Benchmark appends to them for its own bookkeeping (`/iterations:N`, `/real_time`,
-`/manual_time`, `/repeats:N`), and keep what tells two benchmarks apart (`/threads:2`). With repetitions the figure is
-their median.
+Suffixes that Google Benchmark appends for its own use (`/iterations:N`, `/real_time`, `/manual_time`,
+`/repeats:N`) are removed from names; suffixes that distinguish benchmarks (`/threads:2`) stay. With
+repetitions the value is their median.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from perfrunner.errors import TrialError
 
 _BOOKKEEPING = re.compile(r"/(?:iterations:\d+|repeats:\d+|real_time|process_time|manual_time)")
 _NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
-# Keys of a row that are no user counters.
+# Keys of a row that are not user counters.
 _STANDARD = frozenset(
     [
         "name",
@@ -44,9 +44,10 @@ MIN_POINTS_FOR_GROWTH = 3
 
 @dataclass(frozen=True)
 class MicrobenchRow:
-    """One benchmark: times in ns an iteration, and its user counters.
+    """A benchmark: times in ns per iteration, and its user counters.
 
-    A benchmark that is timed by hand has no CPU time: Google Benchmark counts that of the whole loop, set-up included.
+    A manually timed benchmark has no CPU time: Google Benchmark counts that of the whole loop, including
+    set-up.
     """
 
     name: str
@@ -57,30 +58,30 @@ class MicrobenchRow:
 
 @dataclass(frozen=True)
 class MicrobenchReport:
-    """A process's report."""
+    """The report of a process."""
 
     context: Mapping[str, str]
     rows: Mapping[str, MicrobenchRow]
 
     def metrics(self, counters: Sequence[str], growth: Sequence[str]) -> dict[str, float]:
-        """Every benchmark's times, the named counters of those that have them, the named families' growth."""
-        found: dict[str, float] = {}
+        """Return every benchmark's times, the selected counters, and the growth of the selected families."""
+        values: dict[str, float] = {}
         for row in self.rows.values():
-            found[row.name] = row.real_ns
+            values[row.name] = row.real_ns
             if row.cpu_ns is not None:
-                found[f"{row.name}/cpu_time"] = row.cpu_ns
+                values[f"{row.name}/cpu_time"] = row.cpu_ns
             for counter in counters:
                 if counter in row.counters:
-                    found[f"{row.name}/{counter}"] = row.counters[counter]
+                    values[f"{row.name}/{counter}"] = row.counters[counter]
         for counter in counters:
             if not any(counter in row.counters for row in self.rows.values()):
                 raise TrialError(f"no benchmark reported the counter {counter}")
         for family in growth:
-            found[f"{family}/growth"] = self.growth(family)
-        return found
+            values[f"{family}/growth"] = self.growth(family)
+        return values
 
     def growth(self, family: str) -> float:
-        """Exponent b of time ~ N^b over the family's benchmarks NAME/N: the slope of log time over log N."""
+        """Return the exponent b of time ~ N^b over the family's benchmarks NAME/N: the slope of log time over log N."""
         points = [
             (int(row.name.removeprefix(f"{family}/")), row.real_ns)
             for row in self.rows.values()
@@ -97,20 +98,22 @@ class MicrobenchReport:
 
 
 def parse_microbench(text: str, source: str) -> MicrobenchReport:
-    """The report, or TrialError that says what is wrong with it."""
+    """Parse a report. Raises TrialError, which says what is wrong with it."""
     try:
         document = json.loads(text)
         context = {str(key): str(value) for key, value in document["context"].items()}
         rows = [_row(entry) for entry in document["benchmarks"] if _counts(entry)]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise TrialError(f"{source} is no Google Benchmark report: {error}") from None
+        raise TrialError(f"{source} is not a Google Benchmark report: {error}") from None
     if not rows:
-        raise TrialError(f"{source} holds no benchmark", hint="does the filter match one?")
+        raise TrialError(
+            f"{source} holds no benchmark", hint="check that the filter matches a benchmark"
+        )
     return MicrobenchReport(context, {row.name: row for row in rows})
 
 
 def _counts(entry: Mapping[str, Any]) -> bool:
-    """One row a benchmark: the median where there are repetitions, else its only run."""
+    """Tell whether a row is the benchmark's value: the median with repetitions, otherwise its only run."""
     if entry.get("error_occurred"):
         raise TrialError(f"{entry['name']} failed: {entry.get('error_message', 'no message')}")
     if entry["run_type"] == "aggregate":
@@ -119,7 +122,7 @@ def _counts(entry: Mapping[str, Any]) -> bool:
 
 
 def plain_name(run_name: str) -> str:
-    """A benchmark's name without Google Benchmark's bookkeeping."""
+    """Return a benchmark's name without Google Benchmark's own suffixes."""
     return _BOOKKEEPING.sub("", run_name)
 
 

@@ -1,8 +1,8 @@
-"""The engine's memory over time: the JSON lines of `kvctl sample`.
+"""Parse the engine's memory over time: the JSON lines of `kvctl sample`.
 
-Each line is one instant: /proc of the engine process and `STAT memory` read back to back, so that both terms of a
-fragmentation formula belong together. Bytes and seconds. A figure the allocator does not give is absent from
-`stat`, and stays absent: it is never taken for 0.
+Each line is one instant: /proc of the engine process and `STAT memory` are read immediately after each other,
+so that both terms of a fragmentation formula belong together. Values are bytes and seconds. A value that the
+allocator does not report is absent from `stat`; it is never taken as 0.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from perfrunner.errors import TrialError
 
 @dataclass(frozen=True)
 class Sample:
-    """One instant of one engine process (or of several, added up)."""
+    """The state of one engine process at one instant, or the sum over several processes."""
 
     t: float  # unix seconds on the engine's host
     rss: int
     pss: int
-    pss_file: int | None  # of pss, what maps files; None from older kernels and load tools
+    pss_file: int | None  # the part of pss that maps files; None from older kernels and load tools
     lazyfree: int
     anon_huge: int
     vsz: int
@@ -34,17 +34,18 @@ class Sample:
 
     @property
     def rss_true(self) -> int:
-        """Rss without pages already given back by MADV_FREE but not yet taken (old jemalloc frees lazily)."""
+        """Rss without pages that were returned by MADV_FREE but not yet reclaimed (old jemalloc frees lazily)."""
         return self.rss - self.lazyfree
 
     def stat_value(self, key: str) -> float | None:
+        """Return a value of STAT memory; None if it is absent."""
         return self.stat.get(key)
 
 
 def parse_samples(text: str, where: str) -> list[Sample]:
-    """Every whole line. The sampler is stopped by a signal, so the last line may be torn: that one is left out.
+    """Parse every complete line. A torn last line is ignored, because a signal stops the sampler.
 
-    Any other unreadable line is a TrialError: a hole in the series must not go unseen.
+    Any other unreadable line raises TrialError: a hole in the series must not remain unnoticed.
     """
     lines = text.split("\n")
     complete, tail = lines[:-1], lines[-1]
@@ -80,18 +81,18 @@ def _parse(line: str, where: str) -> Sample:
 
 
 def numbers(group: Mapping[str, Any]) -> dict[str, float]:
-    """The numeric figures of a STAT group; text figures are left out."""
-    found: dict[str, float] = {}
+    """Return the numeric values of a STAT group, without the textual ones."""
+    values: dict[str, float] = {}
     for key, value in group.items():
         try:
-            found[key] = float(value)
+            values[key] = float(value)
         except (TypeError, ValueError):
             continue
-    return found
+    return values
 
 
 def add_nodes(per_node: Sequence[Sample]) -> Sample:
-    """Samples of several engine nodes as one: sums. A figure that a node lacks is lacking in the sum."""
+    """Add the samples of several engine nodes. A value that one node lacks is absent from the sum."""
     if not per_node:
         raise ValueError("no samples to add")
     shared = set(per_node[0].stat).intersection(*(sample.stat for sample in per_node[1:]))

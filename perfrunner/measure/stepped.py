@@ -1,7 +1,7 @@
-"""What `witness` found out while its cluster changed, and the figures of the step.
+"""Compute the metrics of a cluster step from the reports of the consistency checker.
 
-It counts what was completed in each millisecond since its mixed phase began. Throughput and the longest gap follow from
-that and from when the step was.
+It counts the operations completed in each millisecond since its mixed phase began. Throughput and the longest
+gap follow from these counts and the time of the step.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from perfrunner.errors import TrialError
 
 
 @dataclass(frozen=True)
-class Witnessed:
-    """Of all processes together. `per_ms`: operations without an error, by millisecond of the mixed phase."""
+class CheckedConsistency:
+    """The findings of all processes together. `per_ms` counts operations without errors by millisecond."""
 
-    documents: int  # that were read at the end
-    missing_before: int  # documents that were not there when the load began
+    documents: int  # documents read at the end
+    missing_before: int  # documents that were missing when the load began
     lost: int
-    foreign: int  # documents that somebody else wrote
+    foreign: int  # documents that another client wrote
     not_my_vbucket: int
     broken_off: int
     maps: int
     per_ms: tuple[int, ...]
 
 
-def parse_witnessed(texts: Mapping[str, str]) -> Witnessed:
-    """What each process printed, by file name. TrialError names the file and what is wrong in it."""
-    parts = [_one(json.loads(text), name) for name, text in texts.items()]
-    return Witnessed(
+def parse_checked_consistency(texts: Mapping[str, str]) -> CheckedConsistency:
+    """Add the reports of all processes, by file name. Raises TrialError, which names the file and the problem."""
+    parts = [_parse(json.loads(text), name) for name, text in texts.items()]
+    return CheckedConsistency(
         documents=sum(part.documents for part in parts),
         missing_before=sum(part.missing_before for part in parts),
         lost=sum(part.lost for part in parts),
@@ -46,10 +46,10 @@ def parse_witnessed(texts: Mapping[str, str]) -> Witnessed:
     )
 
 
-def _one(document: Mapping[str, Any], name: str) -> Witnessed:
+def _parse(document: Mapping[str, Any], name: str) -> CheckedConsistency:
     try:
         learn, mix, check = document["learn"], document["access"], document["check"]
-        return Witnessed(
+        return CheckedConsistency(
             documents=int(check["documents"]),
             missing_before=int(learn["absent"]),
             lost=int(mix["lost"]) + int(check["lost"]),
@@ -60,20 +60,20 @@ def _one(document: Mapping[str, Any], name: str) -> Witnessed:
             per_ms=tuple(int(count) for count in mix["per_ms"]),
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise TrialError(f"{name}: no report of a witness ({error!r})") from None
+        raise TrialError(f"{name}: not a report of a consistency checker ({error!r})") from None
 
 
 def step_metrics(
     per_ms: Sequence[int], ramp: float, began: float, ended: float, end: float
 ) -> dict[str, float]:
-    """Throughput before, during and after the step, and the longest time without service since it began.
+    """Return throughput before, during and after the step, and the longest time without service since it began.
 
-    Instants are seconds since the mixed phase began; `end` is when it was over.
+    Times are seconds since the mixed phase began; `end` is its end.
     """
     first, start, stop, last = (round(at * 1000) for at in (ramp, began, ended, end))
     if not first < start < stop < last:
         raise TrialError(
-            f"the step was from {began:.3f} to {ended:.3f} s of a load from {ramp:g} to {end:.3f} s"
+            f"the step from {began:.3f} to {ended:.3f} s is not inside the load from {ramp:g} to {end:.3f} s"
         )
     counts = [*per_ms[:last], *[0] * (last - len(per_ms))]
     return {
@@ -87,7 +87,7 @@ def step_metrics(
 
 
 def longest_gap(counts: Sequence[int]) -> int:
-    """The longest run of zeros."""
+    """Return the length of the longest run of zeros."""
     longest = run = 0
     for count in counts:
         run = 0 if count else run + 1

@@ -1,7 +1,7 @@
-"""What a load tool reported of an ensemble: for each arm its own report, and its slices, round by round.
+"""Parse the report of a group: for each variant its own report, and its slices round by round.
 
-Schema version 1 (engine_src/load/README.md, "Ensembles"). Rounds are whole: the n-th slice of every arm belongs to the
-n-th round. Times are nanoseconds; `start_ns` counts from the first measured round.
+Schema version 1 (engine_src/load/README.md, "Groups"). Rounds are complete: the n-th slice of every variant
+belongs to the n-th round. Times are in nanoseconds; `start_ns` counts from the first measured round.
 """
 
 from __future__ import annotations
@@ -16,17 +16,66 @@ from numpy.typing import NDArray
 
 from perfrunner.errors import TrialError
 from perfrunner.measure.client import SCHEMA, ClientReport, report_of
-from perfrunner.measure.rounds import levels
 
-SLOW = 2.0  # times an arm's median time per operation: beyond it a slice is a slow one
-WAITED = 0.25  # of a slice's length: when the load waited for a CPU for longer, the slice is also the host's
-WAITS_FACT = "client_waits"  # of a trial: Slices.waits_share
+# Share of rounds cut off at each end, so that little more than the median remains. A persistent engine's slices have
+# two levels, with and without the flusher on the CPU: a mean of the middle 60 % depends on their shares, a median not.
+# On the quickstart's rounds the half-widths were ±3.1 and ±1.0 %; on ephemeral buckets ±0.9 and ±1.0 %.
+DEFAULT_TRIM = 0.45
+
+
+def levels(
+    rates: NDArray[np.float64], baseline: int, trim: float = DEFAULT_TRIM
+) -> NDArray[np.float64]:
+    """Return one level per variant in the unit of `rates`, robust against rare slices disturbed from outside.
+
+    `rates` has a row per round and a column per variant, with the rate or the time per operation of each
+    slice, all > 0. `baseline` is the column that the others are compared with; `trim` is the share of rounds
+    left out at each end (0 <= trim < 0.5).
+
+    The baseline's level is the trimmed geometric mean of its own slices. Another variant's level is that
+    times the trimmed geometric mean of its ratios to the baseline of the same round. So level / baseline
+    level is the paired estimate, which excludes changes from round to round.
+    """
+    rates = np.asarray(rates, dtype=np.float64)
+    if rates.ndim != 2 or rates.size == 0:
+        raise ValueError(f"rates of shape {rates.shape}: expected (rounds, variants), neither zero")
+    rounds, variants = rates.shape
+    if not 0 <= baseline < variants:
+        raise ValueError(f"baseline {baseline} is none of {variants} variants")
+    if not 0 <= trim < 0.5:
+        raise ValueError(f"trim {trim}: expected at least 0 and less than 0.5")
+    if not (np.isfinite(rates).all() and (rates > 0).all()):
+        raise ValueError(f"a slice of {rounds} rounds yielded nothing, or no number")
+    logs = np.log(rates)
+    own = logs[:, baseline, np.newaxis]
+    level: NDArray[np.float64] = np.exp(trimmed_mean(own, trim) + trimmed_mean(logs - own, trim))
+    return level
+
+
+def trimmed_mean(rows: NDArray[np.float64], trim: float) -> NDArray[np.float64]:
+    """Return each column's mean without the share `trim` of its rows at each end, rounded down: scipy.stats.trim_mean.
+
+    Importing scipy.stats would cost every run a second.
+    """
+    count = len(rows)
+    cut = int(trim * count)
+    kept = np.partition(rows, (cut, count - cut - 1), axis=0)[cut : count - cut]
+    return np.asarray(kept.mean(axis=0))
+
+
+SLOW = 2.0  # times a variant's median time per operation; slower slices count as slow
+WAITED = 0.25  # share of a slice; if the load waited longer for a CPU, the host disturbed the slice
+WAITS_FACT = "client_waits"  # fact of a trial: Slices.waits_share
 Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Slices:
-    """An arm's turns; every array has one entry a round. `cpu_ns` and `client_delay_ns` only where something told."""
+    """The slices of one variant; every array has one entry per round. Arrays that are None were not reported.
+
+    `cpu_ns` is CPU time of the server since the end of its previous slice; `own_cpu_ns` is the part of it in the slice
+    itself, and `foreign_cpu_ns` what all other servers used in the slice.
+    """
 
     start_ns: Integers
     wall_ns: Integers
@@ -35,41 +84,43 @@ class Slices:
     position: Integers
     cpu_ns: Integers | None = None
     client_delay_ns: Integers | None = None
+    own_cpu_ns: Integers | None = None
+    foreign_cpu_ns: Integers | None = None
 
     @property
     def rates(self) -> NDArray[np.float64]:
-        """Operations a second of each slice."""
+        """Operations per second of each slice."""
         return self.ops / (self.wall_ns * 1e-9)
 
     @property
     def slow(self) -> NDArray[np.bool_]:
-        """Which slices took beyond SLOW times the arm's own median time per operation, or were not answered at all."""
+        """Which slices took more than SLOW times the variant's own median time per operation, or had no answer."""
         rates = self.rates
-        found: NDArray[np.bool_] = rates < np.median(rates) / SLOW
-        return found
+        result: NDArray[np.bool_] = rates < np.median(rates) / SLOW
+        return result
 
     @property
     def slow_share(self) -> float:
-        """How many of all slices are slow, as a share."""
+        """The share of slow slices."""
         return float(np.mean(self.slow))
 
     @property
     def waits_share(self) -> float | None:
-        """In how many of all slices the load waited for a CPU, as a share; None where the kernel does not say."""
+        """The share of slices in which the load waited for a CPU; None if the kernel does not report it."""
         if self.client_delay_ns is None:
             return None
         return float(np.mean(self.client_delay_ns > WAITED * self.wall_ns))
 
     def document(self) -> dict[str, Any]:
-        """As it is kept with a trial."""
+        """Return the arrays in the form stored with a trial."""
         return {
             name: None if value is None else value.tolist() for name, value in vars(self).items()
         }
 
 
 @dataclass(frozen=True)
-class ArmTurns:
-    """One arm. `warmup_ops` came before the first measured round: the server counted them too."""
+class VariantTurns:
+    """One variant. `warmup_ops` precede the first measured round; the server counted them as well."""
 
     report: ClientReport
     report_text: str  # its JSON, as a tool with one server would have printed it
@@ -77,11 +128,12 @@ class ArmTurns:
     warmup_ops: int
     warmup_misses: int
     warmup_errors: Mapping[str, int]
+    idle_cpu_ns: int | None = None  # CPU time of the server in `Turns.idle_s`; None: not measured
 
 
 @dataclass(frozen=True)
 class Turns:
-    """The arms in the order of their slots."""
+    """The variants in the order of their slots."""
 
     tool: str
     slice: float  # seconds, or operations of `append`
@@ -89,89 +141,94 @@ class Turns:
     warmup_rounds: int
     rounds: int
     seconds: float
-    arms: tuple[ArmTurns, ...]
+    variants: tuple[VariantTurns, ...]
+    idle_s: float = 0.0  # before the first slice, without load
 
     def levels(self, baseline: int) -> list[float]:
-        """Operations a second of each arm, robust over rounds (measure/rounds.py)."""
-        return paired_levels([arm.slices for arm in self.arms], baseline)
+        """Return the operations per second of each variant, robust over rounds."""
+        return paired_levels([variant.slices for variant in self.variants], baseline)
 
 
-def paired_levels(arms: Sequence[Slices], baseline: int) -> list[float]:
-    """Operations a second of each arm, robust over rounds. TrialError when no round says anything.
+def paired_levels(variants: Sequence[Slices], baseline: int) -> list[float]:
+    """Return the operations per second of each variant, robust over rounds.
 
-    A round in which some arm was not answered at all (a busy host took the CPU for longer than a slice) gives no ratio
-    and is left out, for all arms alike; the totals have it.
+    A round in which a variant got no answer (a busy host took the CPU for longer than a slice) gives no ratio
+    and is left out for all variants; the totals include it. Raises TrialError without a usable round.
     """
-    rates = np.column_stack([slices.rates for slices in arms])
+    rates = np.column_stack([slices.rates for slices in variants])
     answered = rates[(rates > 0).all(axis=1)]
     if not len(answered):
         raise TrialError(
-            f"in none of {len(rates)} rounds every arm was answered",
-            hint="the host is too busy, or the slice too short",
+            f"there was no round of {len(rates)} in which every variant was answered",
+            hint="use a less busy host or longer slices",
         )
     return [float(level) for level in levels(answered, baseline)]
 
 
 def parse_turns(text: str, where: str) -> Turns:
-    """Raises TrialError naming `where` and what is wrong."""
+    """Parse the report of a group. Raises TrialError, which names `where` and the problem."""
     try:
         document = json.loads(text)
         if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-            raise TrialError(f"{where}: no report of an ensemble of schema {SCHEMA}")
-        found = document["ensemble"]
+            raise TrialError(f"{where}: not a report of a group of schema {SCHEMA}")
+        group = document["group"]
         turns = Turns(
             tool=str(document["tool"]),
-            slice=float(found["slice_ops"] if found.get("slice_s") is None else found["slice_s"]),
-            round_seed=int(found["round_seed"]),
-            warmup_rounds=int(found["warmup_rounds"]),
-            rounds=int(found["rounds"]),
-            seconds=float(found["seconds"]),
-            arms=tuple(_arm(arm, f"{where}, arm {n}") for n, arm in enumerate(found["arms"], 1)),
+            slice=float(group["slice_ops"] if group.get("slice_s") is None else group["slice_s"]),
+            round_seed=int(group["round_seed"]),
+            warmup_rounds=int(group["warmup_rounds"]),
+            rounds=int(group["rounds"]),
+            seconds=float(group["seconds"]),
+            idle_s=float(group.get("idle_s", 0.0)),
+            variants=tuple(
+                _variant(variant, f"{where}, variant {n}")
+                for n, variant in enumerate(group["variants"], 1)
+            ),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise TrialError(f"{where}: no report of an ensemble: {error!r}") from None
+        raise TrialError(f"{where}: not a report of a group: {error!r}") from None
     if document.get("interrupted"):
         raise TrialError(f"{turns.tool} was interrupted before the end of its rounds")
-    lengths = {len(arm.slices.ops) for arm in turns.arms}
+    lengths = {len(variant.slices.ops) for variant in turns.variants}
     if lengths != {turns.rounds} or not turns.rounds:
         raise TrialError(
             f"{where}: {turns.rounds} rounds, but slices of {sorted(lengths)}",
-            hint="the load must last for one whole round at least",
+            hint="the load must last for at least one complete round",
         )
     return turns
 
 
-def parse_arms(text: str, where: str, arms: int) -> list[str]:
-    """Of a run without slices each arm's JSON, checked, as a tool with one server prints it.
+def parse_variants(text: str, where: str, variants: int) -> list[str]:
+    """Return each variant's checked JSON of a run without slices, as a tool with one server prints it.
 
-    Raises TrialError naming `where` and what is wrong.
+    Raises TrialError, which names `where` and the problem.
     """
     try:
         document = json.loads(text)
-        found = [arm["report"] for arm in document["ensemble"]["arms"]]
+        reports = [variant["report"] for variant in document["group"]["variants"]]
     except (ValueError, KeyError, TypeError) as error:
-        raise TrialError(f"{where}: no report of an ensemble: {error!r}") from None
+        raise TrialError(f"{where}: not a report of a group: {error!r}") from None
     if document.get("interrupted"):
         raise TrialError(f"{document.get('tool')} was interrupted before its end")
-    if len(found) != arms:
-        raise TrialError(f"{where}: {len(found)} arms of {arms}")
-    for n, one in enumerate(found, 1):
-        report_of(one, f"{where}, arm {n}")
-    return [json.dumps(one, separators=(",", ":")) for one in found]
+    if len(reports) != variants:
+        raise TrialError(f"{where}: {len(reports)} variants of {variants}")
+    for n, report in enumerate(reports, 1):
+        report_of(report, f"{where}, variant {n}")
+    return [json.dumps(report, separators=(",", ":")) for report in reports]
 
 
-def failed_arm(text: str) -> tuple[int | None, str]:
-    """Which arm (from 0) ended a run that failed, and what the tool said of it; (None, "") where it does not say."""
+def failed_variant(text: str) -> tuple[int | None, str]:
+    """Return the variant (from 0) that ended a failed run, and the tool's message; (None, "") if unknown."""
     try:
         document = json.loads(text)
-        arm = document.get("failed_arm")
-        return (int(arm) if arm is not None else None, str(document.get("failure", "")))
+        variant = document.get("failed_variant")
+        return (int(variant) if variant is not None else None, str(document.get("failure", "")))
     except (ValueError, TypeError, AttributeError):
         return None, ""
 
 
 def read_slices(document: Mapping[str, Any], where: str) -> Slices:
-    """The arrays of one arm; TrialError where they do not fit each other."""
+    """Read the arrays of one variant. Raises TrialError if they do not match each other."""
     arrays = {name: _array(document.get(name), where, name) for name in _NAMES}
     for name in _REQUIRED:
         if arrays[name] is None:
@@ -181,12 +238,12 @@ def read_slices(document: Mapping[str, Any], where: str) -> Slices:
         raise TrialError(f"{where}: arrays of different lengths {sorted(lengths)}")
     slices = Slices(**{name: array for name, array in arrays.items() if array is not None})
     if len(slices.ops) and (int(slices.ops.min()) < 0 or int(slices.wall_ns.min()) <= 0):
-        raise TrialError(f"{where}: a slice without time, or with less than no operation")
+        raise TrialError(f"{where}: a slice with no duration or a negative number of operations")
     return slices
 
 
 _REQUIRED = ("start_ns", "wall_ns", "ops", "client_cpu_ns", "position")
-_NAMES = (*_REQUIRED, "cpu_ns", "client_delay_ns")
+_NAMES = (*_REQUIRED, "cpu_ns", "client_delay_ns", "own_cpu_ns", "foreign_cpu_ns")
 
 
 def _array(values: Sequence[int] | None, where: str, name: str) -> Integers | None:
@@ -194,18 +251,20 @@ def _array(values: Sequence[int] | None, where: str, name: str) -> Integers | No
         return None
     array = np.asarray(values, dtype=np.int64)
     if array.ndim != 1:
-        raise TrialError(f"{where}: `{name}` is no list of numbers")
+        raise TrialError(f"{where}: `{name}` is not a list of numbers")
     return array
 
 
-def _arm(document: Mapping[str, Any], where: str) -> ArmTurns:
+def _variant(document: Mapping[str, Any], where: str) -> VariantTurns:
     warmup = document.get("warmup") or {}
     errors = {str(kind): int(n) for kind, n in (warmup.get("errors") or {}).items()}
-    return ArmTurns(
+    idle_cpu = document.get("idle_cpu_ns")
+    return VariantTurns(
         report=report_of(document["report"], where),
         report_text=json.dumps(document["report"], separators=(",", ":")),
         slices=read_slices(document["slices"], where),
         warmup_ops=int(warmup.get("ops", 0)),
         warmup_misses=int(warmup.get("misses", 0)),
         warmup_errors=errors,
+        idle_cpu_ns=None if idle_cpu is None else int(idle_cpu),
     )

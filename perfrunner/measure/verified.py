@@ -1,4 +1,4 @@
-"""What the SDK's program reported: documents that were read back and compared with what they have to be."""
+"""Check the report of the SDK's program, which compares documents that it read back with the expected ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perfrunner.measure.client import SCHEMA
 
 @dataclass(frozen=True)
 class Verified:
-    """`examples` are the first of the `wrong` ones, in words."""
+    """The result of a verification. `examples` describe the first of the `wrong` documents."""
 
     documents: int
     wrong: int
@@ -20,31 +20,31 @@ class Verified:
 
 
 def parse_verified(text: str, where: str) -> Verified:
-    """Raises TrialError naming `where`."""
+    """Parse a report. Raises TrialError, which names `where`."""
     try:
         document = json.loads(text)
-        found = document["verify"]
+        result = document["verify"]
         if (document["tool"], document["schema"]) != ("sdk", SCHEMA):
             raise ValueError(f"tool {document['tool']!r}, schema {document['schema']!r}")
         return Verified(
-            int(found["documents"]), int(found["wrong"]), tuple(map(str, found["examples"]))
+            int(result["documents"]), int(result["wrong"]), tuple(map(str, result["examples"]))
         )
     except (ValueError, KeyError, TypeError) as error:
-        raise TrialError(f"{where} is no report of a verification: {error!r}") from None
+        raise TrialError(f"{where} is not a report of a verification: {error!r}") from None
 
 
 def check_verified(
     reports: Mapping[str, str], items: int, when: str, wanted: str = "as last written"
 ) -> int:
-    """How many documents were compared, over all processes.
+    """Return the number of documents compared by all processes.
 
-    `reports` by file name; `when` says after what or how. TrialError, with the first examples, where one is not as
-    `wanted`, or where not all of the `items` were looked at.
+    `reports` are texts by file name. `when` describes the moment of the check for messages. Raises
+    TrialError, with examples, if a document is not as `wanted`, or if not all `items` were compared.
     """
-    found = [parse_verified(text, name) for name, text in reports.items()]
-    documents, wrong = sum(one.documents for one in found), sum(one.wrong for one in found)
+    results = [parse_verified(text, name) for name, text in reports.items()]
+    documents, wrong = sum(r.documents for r in results), sum(r.wrong for r in results)
     if wrong:
-        shown = [example for one in found for example in one.examples][:3]
+        shown = [example for r in results for example in r.examples][:3]
         raise TrialError(
             f"{when}, {wrong} of {documents} documents are not {wanted}: {'; '.join(shown)}"
         )

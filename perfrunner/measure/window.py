@@ -1,7 +1,7 @@
-"""The steady window of a driven phase: which seconds count, their mean, their 90th percentile, their slope.
+"""Select the steady window of a driven phase and compute its mean, 90th percentile and slope.
 
-The ramp is fixed in the spec, the same for every arm; there is no detector of steadiness (it would look at the
-compared metric). A partial last second never counts.
+The ramp is fixed in the spec and equal for all variants; a detector of steadiness would depend on the
+compared metric. A partial last second never counts.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from perfrunner.errors import TrialError
 from perfrunner.measure.client import Second
 
 WHOLE = 0.9  # an interval shorter than this is a partial second
-EARLY = 0.05  # seconds of jitter a timer may have at the ramp's edge
-SLOPE_LIMIT = 0.10  # a drift over the window beyond this share of the mean is a note on the trial
-# Facts of a trial, for whoever judges whether it was long enough:
-LOAD_FACT = "load_s"  # seconds of load on the arm that counted
-PARTS_FACT = "load_parts_s"  # of its parts that have a rate of their own: {"before": s, ...}
+EARLY = 0.05  # seconds of timer jitter allowed at the end of the ramp
+SLOPE_LIMIT = 0.10  # share of the mean; a larger drift over the window adds a note to the trial
+# Facts of a trial, from which the analysis judges whether it was long enough:
+LOAD_FACT = "load_s"  # seconds of load on the variant that counted
+PARTS_FACT = "load_parts_s"  # of its parts that have separate rates: {"before": s, ...}
 OPS_FACT = "latency_ops"  # operations that were timed, by kind: {"get": n, "set": n}
-BUSY_FACT = "client_busy"  # how busy the busiest load thread was; 1: saturated
-SLOPE_POINTS = 5  # fewer points say nothing about a drift
+BUSY_FACT = "client_busy"  # utilisation of the busiest load thread; 1: saturated
+SLOPE_POINTS = 5  # fewer points cannot show a drift
 
 
 @dataclass(frozen=True)
@@ -36,16 +36,17 @@ class Window:
 
     @property
     def drifts(self) -> bool:
+        """Whether the rate changes over the window by more than SLOPE_LIMIT."""
         return self.slope is not None and abs(self.slope) > SLOPE_LIMIT
 
 
 def steady_window(series: Sequence[Second], ramp_s: float) -> Window:
-    """Raises TrialError when no whole second is left after the ramp."""
+    """Return the window of a series. Raises TrialError if no whole second is left after the ramp."""
     steady = [s for s in series if s.t - s.width >= ramp_s - EARLY and s.width >= WHOLE]
     if not steady:
         raise TrialError(
-            f"no whole second is left of {len(series)} after a ramp of {ramp_s:g} s",
-            hint="make the workload's duration longer than its ramp by some seconds",
+            f"no whole second of {len(series)} is left after a ramp of {ramp_s:g} s",
+            hint="set the workload's duration to some seconds more than its ramp",
         )
     rates = np.array([s.ops / s.width for s in steady])
     return Window(

@@ -1,7 +1,7 @@
-"""From the analysis of an experiment to what people and programs read.
+"""Turn the analysis of an experiment into reports for people and programs.
 
-`build_report` makes one model; each renderer shows that same model. Reads the store only, and runs
-on a laptop without an engine.
+`build_report` makes one model, and every renderer shows that model. Reports only read the store, so
+they run on a laptop without an engine.
 """
 
 from __future__ import annotations

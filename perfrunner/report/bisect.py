@@ -1,4 +1,4 @@
-"""A bisection: what it found, its steps as a table, and all of them as one chart."""
+"""Report a bisection: its finding, its steps as a table, and a chart of all steps."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ COLOURS = {"good": VERDICT["same"], "bad": VERDICT["worse"], "skip": FAINT}
 MARKS = {"good": "o", "bad": "s", "skip": "x"}
 
 
-def told(state: BisectState) -> BisectState:
-    """As it is passed on: why a commit was skipped is often a message with paths and addresses in it."""
+def redacted_state(state: BisectState) -> BisectState:
+    """Redact the reasons of skipped commits, which often contain paths and addresses."""
     return replace(state, steps=[replace(step, why=hidden(step.why)) for step in state.steps])
 
 
 def finding(
     state: BisectState, culprits: Sequence[str], titles: dict[str, str], *, left: int
 ) -> str:
-    """In a sentence."""
+    """Return the finding as a sentence."""
     end = next((s for s in state.steps if s.outcome == "bad"), None)
-    whole = "" if end is None else f" ({effect_text(state, end)} in all)"
+    whole = "" if end is None else f" ({effect_text(state, end)} in total)"
     if left:
-        return f"{state.metric}: not found yet, about {left} steps are left"
+        return f"{state.metric}: not found yet, about {left} steps remain"
     if len(culprits) == 1:
         return f"{state.metric} changed{whole} at {culprits[0][:12]} {titles[culprits[0]]}"
     names = ", ".join(f"{commit[:12]} {titles[commit]}" for commit in culprits)
@@ -50,7 +50,7 @@ def finding(
 
 
 def effect_text(state: BisectState, step: Step) -> str:
-    """`-3.0 % [-3.2, -2.8]`; empty where nothing was measured."""
+    """Return the effect of a step: `-3.0 % [-3.2, -2.8]`; empty if nothing was measured."""
     if step.estimate is None:
         return ""
     ends = [bound for bound in (step.low, step.high) if bound is not None]
@@ -65,7 +65,7 @@ def effect_text(state: BisectState, step: Step) -> str:
 
 
 def markdown(state: BisectState, sentence: str, chart: str) -> str:
-    """A page: the finding, the chart (a file's name), the steps as they were made."""
+    """Return a Markdown page: the finding, the chart (a file name), and the steps in their order."""
     lines = [
         f"# Bisection of {state.metric}",
         "",
@@ -75,20 +75,20 @@ def markdown(state: BisectState, sentence: str, chart: str) -> str:
         "",
         f"![{state.metric} against the good end, commit by commit]({chart})",
         "",
-        "| step | commit | title | outcome | change | verdict | blocks | experiment, or why not |",
+        "| step | commit | title | outcome | change | verdict | blocks | experiment, or reason |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for number, step in enumerate(state.steps, start=1):
-        cells = (
+        entries = (
             str(number), f"`{step.commit[:12]}`", step.title, step.outcome, effect_text(state, step),
             step.verdict or "", str(step.blocks or ""), step.why or step.experiment or "",
         )  # fmt: skip
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        lines.append("| " + " | ".join(entry.replace("|", "\\|") for entry in entries) + " |")
     return "\n".join(lines) + "\n"
 
 
 def draw(state: BisectState, order: Sequence[str]) -> tuple[bytes, bytes]:
-    """SVG and PNG: the change of every step with its interval, in the order of the commits (oldest first)."""
+    """Draw the change of every step with its interval, oldest commit first; return SVG and PNG."""
     with drawing():
         steps = sorted(state.steps, key=lambda step: order.index(step.commit))
         figure = new_figure(WIDTH, 1.2 + 0.3 * len(steps))

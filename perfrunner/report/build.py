@@ -1,4 +1,4 @@
-"""From a stored experiment to the report's model."""
+"""Build the model of a report from a stored experiment."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from perfrunner.analysis import Comparison, compare, moved_with
-from perfrunner.analysis.cells import clean_blocks
-from perfrunner.analysis.gains import GainLine, judged_gains
-from perfrunner.analysis.metadata_share import ENOUGH, metadata_shares
-from perfrunner.analysis.reference import beside
-from perfrunner.analysis.sampling import SamplingCost, failed_checks, sampling_costs
+from perfrunner.analysis.cases import clean_blocks
+from perfrunner.analysis.expected_gains import ExpectedGainLine, judged_expected_gains
+from perfrunner.analysis.noise import SamplingCost, failed_checks, sampling_costs
+from perfrunner.analysis.other_metrics import ENOUGH, metadata_shares
+from perfrunner.analysis.published import published_lines
+from perfrunner.domain import unchecked
+from perfrunner.report.expected_gains import lost_warnings, states_text
+from perfrunner.report.explain import explanations
 from perfrunner.report.facts import differing_builds, differing_hosts, limited, trial_notes
-from perfrunner.report.gains import lost_warnings, states_text
 from perfrunner.report.method import method_facts, methods
 from perfrunner.report.model import Counts, Fact, Moved, Report
 from perfrunner.report.noise import NOISE_FLOOR, aa_alarms, known_floors, noise_text
 from perfrunner.report.numbers import percent_change, significant
-from perfrunner.report.profiles import cell_profiles
+from perfrunner.report.profiles import case_profiles
 from perfrunner.report.sentences import preface, sentences
 from perfrunner.report.sources import pinned_sources, same_builds, source_facts, trees_note
 from perfrunner.report.two_runs import COMPARED
@@ -27,55 +29,55 @@ from perfrunner.report.variants import variant_facts
 from perfrunner.results.profiles import FACT as PROFILES
 from perfrunner.results.profiles import failed_profiles
 from perfrunner.spec.preconditions import MEASURED, PRECONDITIONS
-from perfrunner.spec.unproved import unproved
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from perfrunner.analysis.noise import NoiseFloor
-    from perfrunner.report.profiles import CellProfiles
+    from perfrunner.report.explain import ProfiledPair
+    from perfrunner.report.profiles import CaseProfiles
     from perfrunner.results import ExperimentData
-    from perfrunner.spec.reference import Reference
+    from perfrunner.spec.published import PublishedValues
 
 MOST_MOVED = 6
-OPEN_HOME = re.compile(r"'~/([\w@%+=:,./-]*)'")  # quoted, a shell would take the ~ for a name
+OPEN_HOME = re.compile(r"'~/([\w@%+=:,./-]*)'")  # a shell does not expand a quoted ~
 
 
 def build_report(
-    data: ExperimentData, baseline: str | None = None, reference: Reference | None = None
+    data: ExperimentData, baseline: str | None = None, published: PublishedValues | None = None
 ) -> Report:
-    """Analyse and describe; `baseline` re-bases onto another variant, `reference` replaces the recorded spec's."""
-    return report_of(data, compare(data, baseline), reference)
+    """Analyse an experiment; `baseline` and `published` replace those of the recorded spec."""
+    return report_of(data, compare(data, baseline), published)
 
 
 def report_of(
-    data: ExperimentData, comparison: Comparison, reference: Reference | None = None
+    data: ExperimentData, comparison: Comparison, published: PublishedValues | None = None
 ) -> Report:
-    """The report of a comparison that was made already."""
+    """Return the report of an existing comparison."""
     counts = _counts(data)
-    reference = reference or _recorded_reference(data)
+    published = published or _recorded_published(data)
     noise = known_floors(data, comparison)
     measured = methods(data) if comparison.paired else ()
-    gains = _gains(data, comparison)
-    profiles, unread = _profiles(data, comparison)
+    expected_gains = _expected_gains(data, comparison)
+    profiles, pairs, unread = _profiles(data, comparison)
     return Report(
         experiment=data.experiment,
         comparison=comparison,
         preface=preface(comparison),
         sentences=sentences(comparison),
-        context=tuple(_context(data, comparison, counts, noise, gains)),
+        context=tuple(_context(data, comparison, counts, noise, expected_gains)),
         counts=counts,
         moved=tuple(_moved(comparison)),
         notes=(*_row_notes(comparison, primary=True), *trial_notes(data.trials), *unread),
         minor_notes=tuple(_row_notes(comparison, primary=False)),
         warnings=(
             *_state_warnings(data),
-            *_not_proved(data),
-            *lost_warnings(gains),
+            *_not_checked(data),
+            *lost_warnings(expected_gains),
             *same_builds(data),
             *aa_alarms(data, comparison),
             *comparison.warnings,
-            *_circumstances(data),
+            *_environment(data),
         ),
         noise=tuple(noise),
         differing=tuple(
@@ -86,55 +88,58 @@ def report_of(
         reproduce=_reproduce(data),
         methods=measured,
         method=method_facts(measured, data, comparison),
-        reference=reference,
-        beside=() if reference is None else beside(reference, comparison),
-        gains=gains,
+        published=published,
+        published_lines=() if published is None else published_lines(published, comparison),
+        expected_gains=expected_gains,
         sources=source_facts(data),
         profiles=profiles,
+        explanations=pairs,
     )
 
 
 def _profiles(
     data: ExperimentData, comparison: Comparison
-) -> tuple[tuple[CellProfiles, ...], tuple[str, ...]]:
-    """Nothing of two experiments: shares of two machines would mislead."""
+) -> tuple[tuple[CaseProfiles, ...], tuple[ProfiledPair, ...], tuple[str, ...]]:
+    """Return the CPU profiles; none for two experiments, since shares of two machines would mislead."""
     if not comparison.paired:
-        return (), ()
-    return cell_profiles(data, comparison.cells, comparison.variants)
+        return (), (), ()
+    profiles, unread = case_profiles(data, comparison.cases, comparison.variants)
+    pairs, left_out = explanations(data, comparison)
+    return profiles, pairs, (*unread, *left_out)
 
 
-def _gains(data: ExperimentData, comparison: Comparison) -> tuple[GainLine, ...]:
-    """Those of the recorded spec; nothing of two experiments."""
-    recorded = data.experiment.spec_json.get("gains")
+def _expected_gains(data: ExperimentData, comparison: Comparison) -> tuple[ExpectedGainLine, ...]:
+    """Return the expected gains of the recorded spec; none for two experiments."""
+    recorded = data.experiment.spec_json.get("expected_gains")
     if not recorded or not comparison.paired:
         return ()
-    from perfrunner.spec.gains import Gain
+    from perfrunner.spec.expected_gains import ExpectedGain
 
-    return judged_gains(data, comparison, map(Gain.model_validate, recorded))
+    return judged_expected_gains(data, comparison, map(ExpectedGain.model_validate, recorded))
 
 
-def _recorded_reference(data: ExperimentData) -> Reference | None:
-    recorded = data.experiment.spec_json.get("reference")
+def _recorded_published(data: ExperimentData) -> PublishedValues | None:
+    recorded = data.experiment.spec_json.get("published")
     if not recorded:
         return None
-    from perfrunner.spec.reference import Reference
+    from perfrunner.spec.published import PublishedValues
 
-    return Reference.model_validate(recorded)
+    return PublishedValues.model_validate(recorded)
 
 
 def _row_notes(comparison: Comparison, *, primary: bool) -> Iterable[str]:
     for row in comparison.rows:
         if row.primary == primary:
             for note in row.notes:
-                yield f"{row.cell}, {row.variant}: {row.metric.id}: {note}"
+                yield f"{row.case}, {row.variant}: {row.metric.id}: {note}"
 
 
 def _counts(data: ExperimentData) -> Counts:
     ended = [t.status for t in data.trials]
-    used = sum(1 for cell in clean_blocks(data.trials).values() for _ in cell.trials)
+    used = sum(1 for case in clean_blocks(data.trials).values() for _ in case.trials)
     return Counts(
         ok=ended.count("ok"),
-        void=ended.count("void"),
+        discarded=ended.count("discarded"),
         failed=ended.count("failed"),
         left_out=ended.count("ok") - used,
     )
@@ -145,26 +150,26 @@ def _context(
     comparison: Comparison,
     counts: Counts,
     noise: list[NoiseFloor],
-    gains: tuple[GainLine, ...],
+    expected_gains: tuple[ExpectedGainLine, ...],
 ) -> Iterable[Fact]:
     spec, record = data.experiment.spec_json, data.experiment
     if COMPARED in record.facts:
         for run in record.facts[COMPARED]:
             when = f"{datetime.fromisoformat(run['created_at']):%Y-%m-%d %H:%M} UTC"
-            told = f"{run['id']} ({run['state']}), {when}, perfrunner {run['tool_version']}"
-            yield Fact("experiment", told)
+            text = f"{run['id']} ({run['state']}), {when}, perfrunner {run['tool_version']}"
+            yield Fact("experiment", text)
     else:
         when = f"{record.created_at:%Y-%m-%d %H:%M} UTC"
         yield Fact("experiment", f"{record.id} ({record.state})")
         if spec.get("description"):
-            yield Fact("what", str(spec["description"]))
+            yield Fact("description", str(spec["description"]))
         yield Fact("measured", f"{when}, perfrunner {record.tool_version}")
     hosts = _hosts(record.facts)
     if hosts:
         yield Fact("hosts", hosts)
     yield from variant_facts(data, comparison.variants)
     for name, workload in (spec.get("workloads") or {}).items():
-        if any(cell.workload == name for cell in comparison.cells):
+        if any(case.workload == name for case in comparison.cases):
             yield Fact(f"workload {name}", _settings(workload))
     added = "".join(
         f" (from {e['from']} to {e['to']} on {str(e['at'])[:10]})"
@@ -172,39 +177,44 @@ def _context(
     )
     seed = f", seed {record.seed}" if comparison.paired else ""
     blocks = f"{comparison.blocks} blocks{added}{seed}"
-    spoiled = f", {counts.void} void, {counts.failed} failed" if comparison.voids else ", none void"
+    spoiled = (
+        f", {counts.discarded} discarded, {counts.failed} failed"
+        if comparison.discarded
+        else ", none discarded"
+    )
     yield Fact("trials", f"{counts.ok} ok{spoiled}; {blocks}")
     yield Fact(
-        "correction", f"Benjamini-Hochberg over {comparison.tests} tests, the primary ones apart"
+        "correction",
+        f"Benjamini-Hochberg over {comparison.tests} tests, primary metrics separately",
     )
     if "metadata_visible" in _preconditions(data):
-        shares = "; ".join(str(found) for found in metadata_shares(data.trials))
+        shares = "; ".join(map(str, metadata_shares(data.trials)))
         yield Fact("huge metadata pages", shares or "not measured")
     if costs := sampling_costs(data):
         yield Fact("sampling costs", _sampling(costs))
-    if gains:
-        yield Fact("known gains", states_text(gains))
+    if expected_gains:
+        yield Fact("expected gains", states_text(expected_gains))
     yield Fact(NOISE_FLOOR, noise_text(noise, comparison))
 
 
 def _sampling(costs: list[SamplingCost]) -> str:
-    """What shows, in full; where nothing does, how little could have shown: no figure that is only noise."""
+    """Return the visible costs in full; if none is visible, the smallest cost that would have been."""
     if visible := [cost for cost in costs if cost.visible]:
         return "; ".join(_sampling_cost(cost) for cost in visible)
     seen = [cost for cost in costs if cost.metric == "ops_per_s"]
-    widths = ", ".join(f"0 ± {significant(100 * cost.floor, 2)} % {cost.cell}" for cost in seen)
-    return "nothing that shows" + (f": ops_per_s without samplers {widths}" if widths else "")
+    widths = ", ".join(f"0 ± {significant(100 * cost.floor, 2)} % {cost.case}" for cost in seen)
+    return "none visible" + (f": ops_per_s without samplers {widths}" if widths else "")
 
 
 def _sampling_cost(cost: SamplingCost) -> str:
     low, high = (percent_change(end) for end in cost.interval)
     return (
-        f"{cost.cell} {cost.metric} {percent_change(cost.ratio)} [{low}, {high}] without samplers"
+        f"{cost.case} {cost.metric} {percent_change(cost.ratio)} [{low}, {high}] without samplers"
     )
 
 
 def _hosts(facts: Mapping[str, Any]) -> str:
-    """The most telling facts of each host, in a line."""
+    """Return the main facts of each host in a line."""
     hosts = facts.get("hosts")
     if not isinstance(hosts, dict):
         return ""
@@ -236,12 +246,12 @@ def _plain(value: Any) -> str:
 
 
 def _moved(comparison: Comparison) -> Iterable[Moved]:
-    for cell in comparison.cells:
+    for case in comparison.cases:
         for variant in comparison.variants[1:]:
-            rows = moved_with(comparison, cell, variant)
+            rows = moved_with(comparison, case, variant)
             if rows:
                 shown = tuple(rows[:MOST_MOVED])
-                yield Moved(cell, variant, shown, len(rows) - len(shown))
+                yield Moved(case, variant, shown, len(rows) - len(shown))
 
 
 def _state_warnings(data: ExperimentData) -> Iterable[str]:
@@ -249,11 +259,11 @@ def _state_warnings(data: ExperimentData) -> Iterable[str]:
     yield from failed_checks(record.facts)
     yield from failed_profiles(record.facts.get(PROFILES) or ())
     if record.state == "running":
-        yield "the experiment is still running (or was killed): these are its trials so far"
+        yield "the experiment is still running (or was killed): the report covers its trials so far"
     elif record.state == "interrupted":
-        yield "the experiment was interrupted: perfrunner run --resume continues it"
+        yield "the experiment was interrupted: continue it with perfrunner run --resume"
     elif record.state == "failed":
-        yield "the experiment failed: what was measured before is below"
+        yield "the experiment failed: the report covers the trials before the failure"
     builds = {b.variant: b.build_id for b in data.builds}
     for variant in dict.fromkeys(t.variant for t in data.trials):
         ids = {t.build_id for t in data.trials if t.variant == variant}
@@ -263,46 +273,46 @@ def _state_warnings(data: ExperimentData) -> Iterable[str]:
             yield f"{variant} was measured on build {ids.pop()}, not on the recorded {builds[variant]}"
 
 
-def _not_proved(data: ExperimentData) -> Iterable[str]:
-    """Of each arm that was let off a part of its proof, exactly which."""
+def _not_checked(data: ExperimentData) -> Iterable[str]:
+    """Yield the settings of each variant that its settings check skipped."""
     for build in data.builds:
-        if missing := unproved(build.settings):
-            told = "; ".join(f"{name} ({why})" for name, why in missing.items())
-            yield f"{build.variant}: not proved, as its proof.skip allows: {told}"
+        if missing := unchecked(build.settings):
+            skipped = "; ".join(f"{name} ({why})" for name, why in missing.items())
+            yield f"{build.variant}: not checked because of settings_check.skip: {skipped}"
 
 
-def _circumstances(data: ExperimentData) -> Iterable[str]:
-    """Preconditions that do not hold (name -> whether it does, None: not known); host changes."""
+def _environment(data: ExperimentData) -> Iterable[str]:
+    """Yield preconditions that do not hold or are unknown, and changes of the hosts."""
     checked = data.experiment.facts.get("preconditions")
-    found = dict(checked) if isinstance(checked, dict) else {}
-    for name in _preconditions(data, found):
+    holds = dict(checked) if isinstance(checked, dict) else {}
+    for name in _preconditions(data, holds):
         if name in MEASURED:
             yield from _too_little_metadata(data)
-        elif found.get(name) is None:
+        elif holds.get(name) is None:
             yield f"precondition {name} could not be checked ({_meaning(name)})"
-        elif not found[name]:
-            yield f"precondition {name} does not hold: {_meaning(name)} is not so"
+        elif not holds[name]:
+            yield f"precondition {name} does not hold: it requires that {_meaning(name)}"
     tools = data.experiment.facts.get("tools_builds") or ()
     if len(set(tools)) > 1:
-        yield f"the load tools were built anew while the experiment was interrupted: {', '.join(tools)}"
+        yield f"the load tools were rebuilt while the experiment was interrupted: {', '.join(tools)}"
     changes = data.experiment.facts.get("changes") or ()
     for change in dict.fromkeys(str(change) for change in changes):
-        yield f"the hosts changed between two runs of this experiment: {change}"
+        yield f"the hosts changed while the experiment was interrupted: {change}"
 
 
-def _preconditions(data: ExperimentData, found: Mapping[str, Any] | None = None) -> list[str]:
+def _preconditions(data: ExperimentData, checked: Mapping[str, Any] | None = None) -> list[str]:
     named = data.experiment.spec_json.get("preconditions") or ()
-    return list(dict.fromkeys([*named, *(found or ())]))
+    return list(dict.fromkeys([*named, *(checked or ())]))
 
 
 def _too_little_metadata(data: ExperimentData) -> Iterable[str]:
-    for found in metadata_shares(data.trials):
-        if found.share is None:
-            yield f"precondition metadata_visible could not be checked in {found}"
-        elif not found.enough:
+    for case in metadata_shares(data.trials):
+        if case.share is None:
+            yield f"precondition metadata_visible could not be checked in {case}"
+        elif not case.enough:
             yield (
-                "precondition metadata_visible does not hold: huge pages of allocator metadata are too few to show"
-                f" in {found}; it takes {100 * ENOUGH:g} %"
+                "precondition metadata_visible does not hold: too few huge pages of allocator metadata"
+                f" in {case}; at least {100 * ENOUGH:g} % are needed"
             )
 
 
@@ -311,9 +321,9 @@ def _meaning(name: str) -> str:
 
 
 def _reproduce(data: ExperimentData) -> str:
-    """The command that measures it again; of two runs, the one that compares them.
+    """Return the command that repeats the measurement, or the command that compares two runs.
 
-    `facts.command` is the one that was given, if it is known.
+    `facts.command` is the original command, if recorded.
     """
     record = data.experiment
     given = record.facts.get("command")
@@ -337,7 +347,7 @@ def _reproduce(data: ExperimentData) -> str:
 
 
 def _without(words: list[str], flag: str) -> list[str]:
-    """Without an option and its value."""
+    """Return the arguments without an option and its value."""
     if flag not in words:
         return words
     place = words.index(flag)

@@ -1,7 +1,7 @@
-"""The report as text for a commit message: plain ASCII columns, at most 72 wide.
+"""Render a report for a commit message: plain ASCII, at most 72 columns wide.
 
-The primary metrics only: runs, mean, the half-width of the interval, change with its interval,
-verdict; then the build ids and the one command that measures it again.
+It shows only the primary metrics: n, mean, half-width of the interval, change with its interval, and
+verdict; then the build ids and the command that reproduces the run.
 """
 
 from __future__ import annotations
@@ -9,15 +9,16 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from perfrunner.report.commit_beside import WIDTH, commit_beside
 from perfrunner.report.method import method_line
 from perfrunner.report.numbers import change, scale_for, significant
+from perfrunner.report.published import WIDTH, commit_published
 from perfrunner.report.variants import definition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from perfrunner.analysis import Cell, Row
+    from perfrunner.analysis import Row
+    from perfrunner.domain import Case
     from perfrunner.report.model import Report
     from perfrunner.report.numbers import Scale
 
@@ -30,30 +31,30 @@ ASCII = str.maketrans({
 
 
 def commit_text(report: Report, *, every: bool = False) -> str:
-    """Lines of at most 72 columns. `every`: with the reference's tables whole, ours beside them."""
+    """Return the report in lines of at most 72 columns. `every`: include all published tables."""
     lines: list[str] = []
     if all(row.verdict is None for row in report.comparison.rows):
         for sentence in report.headline[:1]:
             lines += textwrap.wrap(sentence, WIDTH, break_on_hyphens=False)
         lines.append("")
-    for cell in report.comparison.cells:
-        for rows in _shown(report, cell):
-            lines += [*_block(cell, rows), ""]
+    for case in report.comparison.cases:
+        for rows in _shown(report, case):
+            lines += [*_block(case, rows), ""]
     if every:
-        lines += commit_beside(report)
+        lines += commit_published(report)
     for warning in report.warnings:
         lines += textwrap.wrap(f"note: {warning}", WIDTH, subsequent_indent="  ")
     lines += _builds(report)
     blocks = report.comparison.blocks
     lines += textwrap.wrap(
         f"seed {report.experiment.seed}, {blocks} block{'' if blocks == 1 else 's'}, "
-        f"{report.counts.void + report.counts.failed} trials void or failed, 95 % intervals (t, paired "
+        f"{report.counts.discarded + report.counts.failed} trials discarded or failed, 95 % intervals (t, paired "
         "by block)",
         WIDTH,
     )
     if report.methods:
         lines += textwrap.wrap(method_line(report.methods), WIDTH, subsequent_indent="  ")
-    lines.append("reproduce:")
+    lines.append("Reproduce:")
     lines += textwrap.wrap(
         report.reproduce,
         WIDTH - 2,
@@ -64,16 +65,18 @@ def commit_text(report: Report, *, every: bool = False) -> str:
     return "\n".join(line.translate(ASCII).rstrip() for line in lines) + "\n"
 
 
-def _shown(report: Report, cell: Cell) -> list[list[Row]]:
-    groups = list(report.rows(cell).values())
-    return [rows for rows in groups if rows[0].primary] or groups[:1]
+def _shown(report: Report, case: Case) -> list[list[Row]]:
+    groups = list(report.rows(case).values())
+    disagrees = any(row.cpu for rows in groups for row in rows)
+    shown = [r for r in groups if r[0].primary or (r[0].companion and disagrees)]
+    return shown or groups[:1]
 
 
-def _block(cell: Cell, rows: list[Row]) -> Iterable[str]:
+def _block(case: Case, rows: list[Row]) -> Iterable[str]:
     metric = rows[0].metric
     better = {"higher": ", higher is better", "lower": ", lower is better", "none": ""}
     unit = {"us": "us", "B": "B"}.get(metric.unit, metric.unit)
-    heading = f"{cell}: {metric.id} ({unit}{better[metric.direction]})"
+    heading = f"{case}: {metric.id} ({unit}{better[metric.direction]})"
     yield from textwrap.wrap(heading, WIDTH, subsequent_indent="  ")
     yield f"{'':{NAME}} {'n':>3} {'mean':>11} {'+/-':>7}  change [95 %]"
     for row in rows:
@@ -99,7 +102,7 @@ def _end(row: Row, scale: Scale) -> list[str]:
 
 
 def _joined(text: str, parts: list[str]) -> Iterable[str]:
-    """The parts behind the text, on further lines where they do not fit."""
+    """Append the parts to the text, on further lines if they do not fit."""
     gap = "  "
     for part in filter(None, parts):
         plain = part.translate(ASCII)
@@ -113,7 +116,7 @@ def _joined(text: str, parts: list[str]) -> Iterable[str]:
 
 
 def _mean(row: Row) -> str:
-    """In the plain unit, as the historic tables have it: 1,831,406."""
+    """Return the mean in the plain unit, as the historic tables do: 1,831,406."""
     mean = row.summary.mean
     return f"{mean:,.0f}" if abs(mean) >= 10_000 else significant(mean)
 
@@ -130,12 +133,12 @@ def _spread(row: Row) -> str:
 def _builds(report: Report) -> Iterable[str]:
     defined = report.experiment.spec_json.get("variants") or {}
     for build in report.builds:
-        what = defined.get(build.variant)
-        is_what = f": {definition(what)}" if isinstance(what, dict) else ""
-        line = f"build {build.build_id[:12]}  {build.variant}{is_what}"
+        settings = defined.get(build.variant)
+        described = f": {definition(settings)}" if isinstance(settings, dict) else ""
+        line = f"build {build.build_id[:12]}  {build.variant}{described}"
         yield from textwrap.wrap(line, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
     for fact in report.sources:
         if fact.label.startswith(("commit", "files")):
-            continue  # git log and git diff say it where this text is read
+            continue  # readers of a commit message have git log and git diff
         line = f"{fact.label}: {fact.value}"
         yield from textwrap.wrap(line, WIDTH, subsequent_indent="  ", break_on_hyphens=False)

@@ -1,4 +1,4 @@
-"""Reports that are files: charts as PNG and SVG, and the HTML page. Files appear whole or not at all."""
+"""Write reports to files: charts as PNG and SVG, and the HTML page. Files are written atomically."""
 
 from __future__ import annotations
 
@@ -8,25 +8,38 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perfrunner.errors import StoreError
+from perfrunner.results.contents import sync_path
+from perfrunner.text import readable
 
 if TYPE_CHECKING:
     from perfrunner.report.model import Report
     from perfrunner.results import ExperimentData
+    from perfrunner.results.raw import RawSeries
 
 
-# What a page has as pictures, for readers without scripts: its comparison is of HTML anyway.
-STATIC = ("reference", "trials", "fragmentation", "heap", "series")
+# Charts that a page has as pictures for readers without scripts; its comparison chart is HTML.
+STATIC = ("published", "trials", "fragmentation", "heap", "series")
+
+
+def read_raw(report: Report, data: ExperimentData) -> RawSeries:
+    """Return the raw series of a report's cases; empty for two experiments, where one series would mislead."""
+    from perfrunner.analysis.cases import counted_trials
+    from perfrunner.results.raw import RawSeries, read_series
+
+    if not report.comparison.paired:
+        return RawSeries()
+    return read_series(data, counted_trials(data.trials, report.comparison.cases))
 
 
 def write_charts(
     report: Report, data: ExperimentData, directory: Path, *, png: bool = False, every: bool = False
 ) -> tuple[list[Path], list[str]]:
-    """The main charts (`every`: all) as NAME.svg, the one to attach (`png`: all) also as NAME.png; the paths, and
-    notes on what could not be drawn.
+    """Write the main charts (`every`: all) as NAME.svg, and the one to attach (`png`: all) also as NAME.png.
+
+    Returns the paths, and notes on charts that could not be drawn.
     """
     from perfrunner.report.charts import draw_charts
     from perfrunner.report.names import main_charts
-    from perfrunner.report.raw import read_raw
 
     raw = read_raw(report, data)
     charts = draw_charts(report, data, raw, png=png or main_charts(report), every=every)
@@ -39,18 +52,18 @@ def write_charts(
 
 
 def write_html(report: Report, data: ExperimentData, path: Path) -> Path:
-    """One self-contained page."""
+    """Write the report as one self-contained page, and return its path."""
     from perfrunner.report.charts import draw_charts
     from perfrunner.report.page import html_text
-    from perfrunner.report.raw import read_raw
 
     raw = read_raw(report, data)
     charts = draw_charts(report, data, raw, names=STATIC)
-    return write_whole(path, html_text(report, data, raw, charts, path).encode())
+    text = readable(html_text(report, data, raw, charts, path))
+    return write_whole(path, text.encode())
 
 
 def write_whole(path: Path, content: bytes) -> Path:
-    """Write beside it and rename, so that a full disk leaves the old file."""
+    """Write a temporary file, sync it and rename it, so that a full disk or a power cut leaves the old file."""
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -58,8 +71,11 @@ def write_whole(path: Path, content: bytes) -> Path:
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
             Path(name).chmod(0o644)
             Path(name).replace(path)
+            sync_path(path.parent)
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise

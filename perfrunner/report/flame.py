@@ -1,9 +1,9 @@
-"""Flame graphs as SVG for a page: a box is a function in one chain of callers, as wide as its share of the samples.
+"""Draw flame graphs as SVG: a box is a function in one chain of callers, as wide as its share of the samples.
 
-The outermost caller is at the bottom. The differential one is of two profiles: a box is as wide as the mean of both
-shares, so that what only one of them has is seen, too, and its colour says which spends more there, from blue (less
-than the baseline) to red (more). ColorBrewer's RdBu, which colour-blind readers can tell apart; a box says the same in
-words when it is pointed at. The middle is a little darker than theirs, to be seen on white.
+The outermost caller is at the bottom. A differential flame graph shows two profiles: a box is as wide as the mean of
+both shares, so that functions of only one profile are visible. Its colour shows the difference, from blue (less than
+the baseline) to red (more); a tooltip has the values. The colours are ColorBrewer's RdBu, which colour-blind readers
+can distinguish, with a slightly darker middle that is visible on white.
 """
 
 from __future__ import annotations
@@ -13,26 +13,25 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from perfrunner.analysis.profiles import ALL, Frame
-from perfrunner.measure.folded import KERNEL_MARK
+from perfrunner.measure.cpu_profile import KERNEL_MARK
 from perfrunner.report.profiles import percent_of, points, short_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 WIDTH, ROW = 1200.0, 17.0  # units of the picture
-LEAST_WIDTH = 0.002  # of a box, as a share: a narrower one cannot be pointed at
-TEXT_FROM, CHARACTER = 34.0, 6.3  # a box has a name from this width on; units a character
+LEAST_WIDTH = 0.002  # share of the narrowest box; a pointer cannot hit narrower ones
+TEXT_FROM, CHARACTER = 34.0, 6.3  # minimum width of a box with a name; units per character
 LESS, EVEN, MORE = (33, 102, 172), (234, 234, 234), (178, 24, 43)
-FULL_COLOUR = (
-    0.05  # the difference of shares that is drawn in full colour, unless a larger one is there
-)
+FULL_COLOUR = 0.05  # difference of shares drawn in full colour, unless a larger one exists
 PLAIN = {"function": "#f4d9a6", "library": "#d9dde3", "kernel": "#cbd8c0", "thread": "#e6e8eb"}
-DARK_BELOW = 0.45  # luminance of a box under which its name is white
+INK = "#222"  # of names on light boxes
+DARK_BELOW = 0.45  # luminance of a box below which its name is white
 
 
 @dataclass(frozen=True)
 class Box:
-    """A frame's place: `left` and `width` as shares, `depth` from the bottom (0: all samples)."""
+    """The position of a frame: `left` and `width` as shares, `depth` from the bottom (0: all samples)."""
 
     depth: int
     left: float
@@ -41,7 +40,7 @@ class Box:
 
 
 def boxes(root: Frame, least: float = LEAST_WIDTH) -> list[Box]:
-    """The frames that are wide enough to be seen, callees beside each other by name, above their caller."""
+    """Return the frames that are wide enough to see: callees above their caller, ordered by name."""
     return list(_boxes(root, 0, 0.0, least))
 
 
@@ -55,26 +54,34 @@ def _boxes(frame: Frame, depth: int, left: float, least: float) -> Iterator[Box]
 
 
 def scale_of_colours(placed: list[Box]) -> float:
-    """The difference of shares that gets full colour."""
+    """Return the difference of shares that is drawn in full colour."""
     return max([FULL_COLOUR, *(abs(box.frame.difference) for box in placed)])
 
 
 def flame_svg(root: Frame, label: str) -> str:
-    """One profile. `label` says in a sentence what it shows."""
+    """Draw one profile. `label` describes it in a sentence."""
     placed = boxes(root)
-    return _svg(placed, label, [_kind_colour(box) for box in placed], [_told(b) for b in placed])
+    return _svg(placed, label, [_kind_colour(box) for box in placed], [_tooltip(b) for b in placed])
 
 
 def difference_svg(root: Frame, label: str) -> str:
-    """Two profiles, the second against the first."""
+    """Draw the difference of two profiles, the second against the first."""
     placed = boxes(root)
     full = scale_of_colours(placed)
     colours = [colour_of(box.frame.difference / full) for box in placed]
-    return _svg(placed, label, colours, [_told_both(box) for box in placed])
+    return _svg(placed, label, colours, [_difference_tooltip(box) for box in placed])
+
+
+def standalone(svg: str) -> str:
+    """Return a drawing as a file of its own, with the styles that the page gives it."""
+    style = f"<style>text{{font:11px monospace;fill:{INK}}}text.light{{fill:#fff}}</style>"
+    return svg.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1).replace(
+        ">", f">{style}", 1
+    )
 
 
 def colour_of(place: float) -> str:
-    """-1: much less than the baseline, 0: as much, 1: much more."""
+    """Return the colour of a difference: -1 is much less than the baseline, 0 equal, 1 much more."""
     end = MORE if place > 0 else LESS
     part = min(1.0, abs(place))
     mixed = (round(e + (f - e) * part) for e, f in zip(EVEN, end, strict=True))
@@ -90,23 +97,23 @@ def _kind_colour(box: Box) -> str:
     return PLAIN["library" if name.startswith("[") else "function"]
 
 
-def _told(box: Box) -> str:
-    return f"{box.frame.name}: {percent_of(box.frame.arm)} of the samples"
+def _tooltip(box: Box) -> str:
+    return f"{box.frame.name}: {percent_of(box.frame.variant)} of the samples"
 
 
-def _told_both(box: Box) -> str:
+def _difference_tooltip(box: Box) -> str:
     frame = box.frame
     return (
-        f"{frame.name}: baseline {percent_of(frame.base)}, this arm {percent_of(frame.arm)},"
+        f"{frame.name}: baseline {percent_of(frame.base)}, this variant {percent_of(frame.variant)},"
         f" {points(frame.difference)} points"
     )
 
 
-def _svg(placed: list[Box], label: str, colours: list[str], told: list[str]) -> str:
+def _svg(placed: list[Box], label: str, colours: list[str], tooltips: list[str]) -> str:
     height = ROW * (1 + max(box.depth for box in placed))
     size = f'viewBox="0 0 {WIDTH:g} {height:g}" width="{WIDTH:g}" height="{height:g}"'
     parts = [f'<svg class="flame" role="img" aria-label="{escape(label)}" {size}>']
-    for box, colour, text in zip(placed, colours, told, strict=True):
+    for box, colour, text in zip(placed, colours, tooltips, strict=True):
         x, y = box.left * WIDTH, height - ROW * (box.depth + 1)
         width = max(0.5, box.width * WIDTH - 0.6)
         parts.append(

@@ -1,4 +1,4 @@
-"""How a history is written: a line of bars and the levels of each series; or everything as JSON."""
+"""Write a history as text (a line of bars and the levels of each series) or as JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SCHEMA = 2
 
 
 def history_text(histories: Sequence[History]) -> str:
-    """Plain text, a paragraph a series; of each metric the baseline's raw values last."""
+    """Return a paragraph for each series; the baseline's raw values come last for each metric."""
     return "\n".join(_text(history) for history in histories)
 
 
@@ -30,15 +30,15 @@ def _text(history: History) -> str:
 
 
 def history_document(histories: Sequence[History]) -> dict[str, Any]:
-    """Plain values: every run, every level, every change that was told. `metric` is that of the only one, or null."""
+    """Return every run, level and reported change as plain values. `metric` is null for several metrics."""
     first = histories[0]
     return {
         "schema": SCHEMA,
         "spec": first.spec_name,
         "metric": first.metric if len(histories) == 1 else None,
         "newest": first.newest,
-        "left_out": list(dict.fromkeys(run for one in histories for run in one.left_out)),
-        "why_left_out": list(dict.fromkeys(line for one in histories for line in one.why)),
+        "left_out": list(dict.fromkeys(run for history in histories for run in history.left_out)),
+        "why_left_out": list(dict.fromkeys(line for history in histories for line in history.why)),
         "series": [_document(series) for history in histories for series in history.series],
         "alarms": [_alarm(alarm, history) for history in histories for alarm in history.alarms],
     }
@@ -49,7 +49,7 @@ def _alarm(alarm: Alarm, history: History) -> dict[str, Any]:
         "metric": alarm.metric.id,
         "variant": alarm.variant,
         "baseline": alarm.baseline,
-        "cells": [list(cell) for cell in alarm.cells],
+        "cases": [list(case) for case in alarm.cases],
         "turn": alarm.turn,
         "first": alarm.first,
         "first_at": alarm.first_at.isoformat(),
@@ -66,14 +66,14 @@ def _paragraph(series: Series) -> Iterator[str]:
     first, last = series.runs[0], series.runs[-1]
     days = dict.fromkeys(f"{run.created_at:%Y-%m-%d}" for run in (first, last))
     runs = _runs(len(series.runs))
-    yield f"{series.metric.id} {arrow}  {series.cell}: {series.variant}{against}, {runs}, {' to '.join(days)}"
+    yield f"{series.metric.id} {arrow}  {series.case}: {series.variant}{against}, {runs}, {' to '.join(days)}"
     yield f"  {_bars([run.value for run in series.runs])}"
     for number in range(len(series.levels)):
         yield f"  {level_text(series, number)}"
 
 
 def level_text(series: Series, number: int) -> str:
-    """A level in a line, with what began it."""
+    """Return a level in a line, with the change that started it."""
     return f"{_level(series, series.levels[number])}{_change(series, number)}"
 
 
@@ -87,7 +87,7 @@ def _runs(count: int) -> str:
 
 
 def _change(series: Series, number: int) -> str:
-    """What began the level, and with which run and build."""
+    """Return the change that started a level, with its run and build."""
     level, turn = series.levels[number], series.turn(number)
     if turn is None:
         return ""
@@ -98,7 +98,7 @@ def _change(series: Series, number: int) -> str:
 
 
 def _commits(before: Run, run: Run) -> str:
-    """`, commit 1a2b3c4d5e6f → 6f5e4d3c2b1a "title"`: the range in which to look for a cause."""
+    """Return the range of commits of a change: `, commit 1a2b3c4d5e6f → 6f5e4d3c2b1a "title"`."""
     if run.commit is None or run.commit == before.commit:
         return ""
     return f', commit {before.commit or "unknown"} → {run.commit} "{run.title}"'
@@ -112,7 +112,7 @@ class _Change:
 
 
 def run_text(series: Series, run: Run) -> str:
-    """A run's change with its interval, as every report writes it."""
+    """Return a run's change with its interval, as in reports."""
     assert series.kind is not None
     return change(
         _Change(series.kind, run.value, run.ci95),
@@ -122,7 +122,7 @@ def run_text(series: Series, run: Run) -> str:
 
 
 def _value(series: Series, level: Level) -> str:
-    """In as many digits as the middle one of its runs' intervals deserves."""
+    """Return the value of a level, in as many digits as the median interval of its runs justifies."""
     value, scale = level.value, scale_of(series.metric, level.value)
     if series.kind is None:
         return scale.text(value)
@@ -136,7 +136,7 @@ def _value(series: Series, level: Level) -> str:
 
 
 def _bars(values: Sequence[float]) -> str:
-    """The newest MOST_BARS runs between their least and their greatest."""
+    """Return bars for the newest MOST_BARS runs, scaled from their minimum to their maximum."""
     shown = values[-MOST_BARS:]
     low, high = min(shown), max(shown)
     if high == low:
@@ -147,8 +147,8 @@ def _bars(values: Sequence[float]) -> str:
 def _document(series: Series) -> dict[str, Any]:
     return {
         "metric": series.metric.id,
-        "workload": series.cell.workload,
-        "bucket": series.cell.bucket,
+        "workload": series.case.workload,
+        "bucket": series.case.bucket,
         "variant": series.variant,
         "baseline": series.baseline,
         "unit": series.metric.unit,

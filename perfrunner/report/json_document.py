@@ -1,15 +1,17 @@
-"""The report as one JSON document; every number with its unit, direction, n and interval."""
+"""Write a report as one JSON document; every number has its unit, direction, n and interval."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
 
-from perfrunner.report.beside import beside_records
-from perfrunner.report.gains import gain_records
+from perfrunner.report.account import account_records
+from perfrunner.report.expected_gains import expected_gain_records
+from perfrunner.report.explain import explain_document
 from perfrunner.report.method import method_record
 from perfrunner.report.model import SCHEMA
 from perfrunner.report.profiles import profile_records
+from perfrunner.report.published import published_records
 
 if TYPE_CHECKING:
     from perfrunner.analysis import Row
@@ -17,24 +19,26 @@ if TYPE_CHECKING:
 
 
 def json_text(report: Report) -> str:
-    """Valid JSON: what is not known is null, never NaN."""
+    """Return valid JSON; unknown values are null, never NaN."""
     return json.dumps(document(report), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def document(report: Report) -> dict[str, Any]:
-    """As plain values."""
+    """Return the report as plain values."""
     record, comparison = report.experiment, report.comparison
     return {
         "experiment": record.id,
         "spec": dict(record.spec_json),
         "trials": {
             "ok": report.counts.ok,
-            "invalid": report.counts.void,
+            "discarded": report.counts.discarded,
             "failed": report.counts.failed,
         },
-        **({"beside": beside_records(report)} if report.beside else {}),
-        **({"gains": gain_records(report)} if report.gains else {}),
+        **({"published": published_records(report)} if report.published_lines else {}),
+        **({"expected_gains": expected_gain_records(report)} if report.expected_gains else {}),
         **({"profiles": profile_records(report.profiles)} if report.profiles else {}),
+        **({"explanations": explain_document(report.explanations)} if report.explanations else {}),
+        **({"accounts": account_records(comparison.accounts)} if comparison.accounts else {}),
         "results": [_result(row, comparison.baseline) for row in comparison.rows],
         "facts": {
             "schema": SCHEMA,
@@ -54,11 +58,11 @@ def document(report: Report) -> dict[str, Any]:
                             "settings": dict(b.settings)}
                 for b in report.builds
             },
-            "voids": [
-                {"block": v.block, "attempt": v.attempt, "workload": v.cell.workload,
-                 "bucket": v.cell.bucket, "variant": v.variant, "status": v.status,
+            "discarded": [
+                {"block": v.block, "attempt": v.attempt, "workload": v.case.workload,
+                 "bucket": v.case.bucket, "variant": v.variant, "status": v.status,
                  "reason": v.reason}
-                for v in comparison.voids
+                for v in comparison.discarded
             ],
             "noise_floor": [floor.record() for floor in report.noise],
             "method": [method_record(method) for method in report.methods],
@@ -72,8 +76,8 @@ def document(report: Report) -> dict[str, Any]:
 def _result(row: Row, baseline: str) -> dict[str, Any]:
     summary, effect = row.summary, row.effect
     return {
-        "workload": row.cell.workload,
-        "bucket": row.cell.bucket,
+        "workload": row.case.workload,
+        "bucket": row.case.bucket,
         "metric": row.metric.id,
         "unit": row.metric.unit,
         "direction": row.metric.direction,
@@ -97,7 +101,9 @@ def _result(row: Row, baseline: str) -> dict[str, Any]:
         "primary": row.primary,
         "verdict": row.verdict,
         "small": row.small,
-        "proved": row.proved,
+        "companion": row.companion,
+        "cpu": row.cpu or None,
+        "checked": row.checked,
         "reason": row.reason,
         "more_blocks": row.more_blocks,
     }

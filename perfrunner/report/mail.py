@@ -1,4 +1,4 @@
-"""What a night says: a text for a mail, subject and reason first, at most 40 lines. Nothing where nothing changed."""
+"""Write the mail of a nightly run: subject and reasons first, at most 40 lines; no mail if nothing changed."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 
 MOST_LINES = 40
 MOST_SUBJECT = 100
-BEGINS_ANEW = "its history begins anew"
+NEW_HISTORY = "a new history starts"
 
 
 @dataclass(frozen=True)
 class SpecNight:
-    """One spec's night. `failed`: why its run did not end well, empty where it did; `log`: lines of the end of it.
+    """The nightly result of one spec. `failed`: why its run failed, or empty; `log`: the last lines of its log.
 
-    `news`: changes of level that became known; `anew`: why tonight's run follows no earlier one; `before` is what
-    `failed` was the night before.
+    `before` is the value of `failed` in the previous night. `news` are newly found changes of level. `restarted`: why
+    tonight's run cannot continue the history of earlier ones.
     """
 
     name: str
@@ -23,7 +23,7 @@ class SpecNight:
     before: str = ""
     log: tuple[str, ...] = ()
     news: tuple[str, ...] = ()
-    anew: str = ""
+    restarted: str = ""
     worse: bool = False
     report: str = ""
     details: tuple[str, ...] = field(default=())  # of the series that changed
@@ -31,12 +31,12 @@ class SpecNight:
 
     @property
     def changed(self) -> bool:
-        """Whether there is something to tell that was not so the night before."""
-        return bool(self.news or self.anew) or self.turned
+        """Return whether anything differs from the previous night."""
+        return bool(self.news or self.restarted) or self.turned
 
     @property
     def turned(self) -> bool:
-        """It fails since tonight, fails in another way, or runs again. Only the kind counts: `exit code 3: ...`."""
+        """Return whether the run fails since tonight, fails differently (`exit code 3: ...`), or runs again."""
         return self.failed.partition(":")[0] != self.before.partition(":")[0]
 
     @property
@@ -45,24 +45,24 @@ class SpecNight:
             return f"{self.name} failed: {self.failed}"
         if self.news:
             return f"{self.name}: {self.news[0]}"
-        if self.anew:
-            return f"{self.name}: {BEGINS_ANEW}: {self.anew}"
+        if self.restarted:
+            return f"{self.name}: {NEW_HISTORY}: {self.restarted}"
         return f"{self.name} {self.cured}"
 
 
 def mail_text(nights: Sequence[SpecNight], trend: str) -> str:
-    """Empty, or a text whose first line is the subject: what failed before what is worse before what is better."""
-    told = sorted((n for n in nights if n.changed), key=lambda n: (not n.failed, not n.worse))
-    if not told:
+    """Return the mail, its first line the subject, or an empty text; order: failed, worse, better."""
+    changed = sorted((n for n in nights if n.changed), key=lambda n: (not n.failed, not n.worse))
+    if not changed:
         return ""
-    more = f" (and {len(told) - 1} more)" if len(told) > 1 else ""
-    subject = f"perfrunner: {told[0].subject}"
+    more = f" (and {len(changed) - 1} more)" if len(changed) > 1 else ""
+    subject = f"perfrunner: {changed[0].subject}"
     if len(subject) + len(more) > MOST_SUBJECT:
         subject = subject[: MOST_SUBJECT - len(more) - 1] + "…"
-    reasons = [f"- {line}" for night in told for line in _reasons(night)]
-    rest = [line for night in told for line in ("", *_details(night))]
+    reasons = [f"- {line}" for night in changed for line in _reasons(night)]
+    rest = [line for night in changed for line in ("", *_details(night))]
     body = [*reasons, *rest]
-    head, foot = [f"Subject: {subject}{more}", ""], ["", f"trend: {trend}"]
+    head, foot = [f"Subject: {subject}{more}", ""], ["", f"Trend: {trend}"]
     room = MOST_LINES - len(head) - len(foot)
     if len(body) > room:
         body = [*body[: room - 1], f"… {len(body) - room + 1} more lines: see the trend page"]
@@ -71,8 +71,8 @@ def mail_text(nights: Sequence[SpecNight], trend: str) -> str:
 
 def _reasons(night: SpecNight) -> list[str]:
     lines = [f"{night.name}: {line}" for line in night.news]
-    if night.anew:
-        lines.append(f"{night.name}: {BEGINS_ANEW}: {night.anew}")
+    if night.restarted:
+        lines.append(f"{night.name}: {NEW_HISTORY}: {night.restarted}")
     if night.turned:
         lines.insert(
             0,
@@ -88,5 +88,5 @@ def _details(night: SpecNight) -> list[str]:
     if night.failed and night.turned:
         shown += [f"    {line}" for line in night.log]
     if night.report:
-        shown.append(f"report of {night.name}: {night.report}")
+        shown.append(f"Report of {night.name}: {night.report}")
     return shown

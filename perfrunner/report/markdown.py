@@ -1,11 +1,13 @@
-"""The report as Markdown, for a pull request: sentences, one small table, and the rest folded."""
+"""Render a report as Markdown for a pull request: sentences, one small table, and folded details."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from perfrunner.report.beside_markdown import beside_section
-from perfrunner.report.beside_markdown import plain as _plain
+from perfrunner.analysis.profiles import MOST_MOVED
+from perfrunner.report.account import TITLE, account_lines
+from perfrunner.report.explain import changed_text
 from perfrunner.report.names import main_charts
 from perfrunner.report.numbers import (
     ARROWS,
@@ -20,6 +22,8 @@ from perfrunner.report.numbers import (
     verdict_text,
 )
 from perfrunner.report.profiles import ONE_SAMPLE, both_taken, shares, short_name
+from perfrunner.report.published import plain as _plain
+from perfrunner.report.published import published_section
 from perfrunner.report.redact import hidden
 from perfrunner.report.selection import primary_rows, selected
 
@@ -27,9 +31,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from perfrunner.analysis import Cell, Row
+    from perfrunner.analysis import Row
+    from perfrunner.domain import Case
     from perfrunner.report.model import Report
     from perfrunner.report.numbers import Scale
+
+MOST_CHARACTERS = 65_000  # of a comment; GitHub takes 65 536
+_DETAILS = re.compile(r"<details>.*?</details>\n\n?", re.DOTALL)
+_MENTION = re.compile(r"`[^`\n]*`|@(?=\w)")  # in code, nobody is notified
 
 HEADER = (
     "metric",
@@ -45,9 +54,36 @@ HEADER = (
 
 
 def markdown_text(report: Report, *, every: bool, charts: Path | None = None) -> str:
-    """GitHub-flavoured. `charts`: the directory where the charts are drawn, if they are."""
+    """Return the report in GitHub-flavoured Markdown. `charts`: the directory of the drawn charts, if any."""
     lines = [*_lines(report, every=every), *_chart(report, charts)]
     return "\n".join([*lines, f"Reproduce: `{report.reproduce}`"]).rstrip() + "\n"
+
+
+def comment_text(report: Report, *, every: bool) -> str:
+    """Return the report as one comment of a pull request.
+
+    The first line is invisible; a script that updates the comment finds it by that line (scripts/post-comment).
+    Details are left out, the longest first, until the comment fits.
+    """
+    name = report.experiment.name
+    # The name of an `ab` contains its revisions, which change while a pull request is worked on.
+    marker = f"<!-- perfrunner: {'ab' if name.startswith('ab-') else re.sub('-+', '-', name)} -->"
+    last = f"Reproduce: `{report.reproduce}`\n"
+    body = "\n".join([marker, *_lines(report, every=every), ""])
+    text = _MENTION.sub(lambda match: "@<!-- -->" if match[0] == "@" else match[0], body)
+    sections = _DETAILS.findall(text)
+    room = MOST_CHARACTERS - len(last) - 200  # for the sentence on what is left out
+    dropped = 0
+    for section in sorted(sections, key=len, reverse=True):
+        if len(text) <= room:
+            break
+        text, dropped = text.replace(section, "", 1), dropped + 1
+    if dropped:
+        count = "1 section of details is" if dropped == 1 else f"{dropped} sections of details are"
+        last = f"{count} left out: `perfrunner report` has everything.\n\n{last}"
+    if len(text) > room:
+        text = f"{text[:room].rpartition(chr(10))[0]}\n\n(the rest is left out)\n\n"
+    return text + last
 
 
 def _lines(report: Report, *, every: bool) -> Iterable[str]:
@@ -68,10 +104,10 @@ def _lines(report: Report, *, every: bool) -> Iterable[str]:
     if report.warnings:
         yield ""
     yield from _summary(report)
-    yield "<details><summary>Every metric that matters, with spread and tests</summary>"
+    yield "<details><summary>Results: relevant metrics, with spread and tests</summary>"
     yield ""
-    for cell in report.comparison.cells:
-        yield from _cell(report, cell, every=every)
+    for case in report.comparison.cases:
+        yield from _case(report, case, every=every)
     yield (
         "★ primary, ↑ higher is better, ↓ lower. Change against "
         f"`{report.comparison.baseline}`, paired by block, with its 95 % interval; q is p corrected "
@@ -80,9 +116,9 @@ def _lines(report: Report, *, every: bool) -> Iterable[str]:
     yield ""
     yield "</details>"
     yield ""
-    yield from beside_section(report)
+    yield from published_section(report)
     moved = [
-        f"{moved.variant} · {moved.cell}: "
+        f"{moved.variant} · {moved.case}: "
         + "; ".join(
             f"{r.metric.id} {change(r.effect, r.metric, scale_of(r.metric, r.summary.mean))}"
             for r in moved.rows
@@ -90,51 +126,56 @@ def _lines(report: Report, *, every: bool) -> Iterable[str]:
         )
         for moved in report.moved
     ]
-    yield from _folded("What moved with it, the clearest first", moved)
+    yield from _folded("Other metrics that changed, most significant first", moved)
+    yield from _folded(TITLE, account_lines(report.comparison.accounts))
     yield from _profiles(report)
-    yield from _folded("What was built", [f"{f.label}: {f.value}" for f in report.sources])
-    yield from _folded("How it was measured", [f"{f.label}: {f.value}" for f in report.method])
-    yield from _folded("Not the same for all arms", report.differing)
+    yield from _folded(
+        "Functions whose CPU time per operation changed",
+        [_plain(changed_text(pair, MOST_MOVED)) for pair in report.explanations],
+    )
+    yield from _folded("Sources", [f"{f.label}: {f.value}" for f in report.sources])
+    yield from _folded("Method", [f"{f.label}: {f.value}" for f in report.method])
+    yield from _folded("Differences between builds and hosts", report.differing)
     yield from _folded("Notes", report.notes)
-    voids = [
-        f"block {v.block}, {v.cell}, {v.variant}: {v.status}: {v.reason}"
-        for v in report.comparison.voids
+    discarded = [
+        f"block {v.block}, {v.case}, {v.variant}: {v.status}: {v.reason}"
+        for v in report.comparison.discarded
     ]
-    yield from _folded("Void trials", voids)
+    yield from _folded("Discarded trials", discarded)
     facts = [f"{fact.label}: {fact.value}" for fact in report.context]
     facts += [f"build of {b.variant}: {b.build_id}" for b in report.builds]
-    yield from _folded("Circumstances", facts)
+    yield from _folded("Environment", facts)
 
 
 def _chart(report: Report, charts: Path | None) -> Iterable[str]:
-    """Which file to attach: pictures cannot be a part of what is pasted."""
+    """Name the chart files to attach: pasted Markdown cannot contain pictures."""
     for name in (f"{chart}.png" for chart in main_charts(report)):
         if charts is not None:
             yield f"Chart to attach: `{hidden(str(charts / name))}`"
         else:
-            yield f"Chart to attach: `charts/{name}`, which `--charts charts` draws"
+            yield f"Chart to attach: `charts/{name}` (draw it with `--charts charts`)"
         yield ""
 
 
 def _summary(report: Report) -> Iterable[str]:
-    """The primary metrics: a line a metric and cell, a column an arm."""
-    baseline, *arms = report.comparison.variants
+    """Yield the table of primary metrics: a line per metric and case, a column per variant."""
+    baseline, *variants = report.comparison.variants
     lines = []
-    for metric, cells in primary_rows(report).items():
-        for cell, rows in cells.items():
-            found = {row.variant: row for row in rows}
+    for metric, cases in primary_rows(report).items():
+        for case, rows in cases.items():
+            by_variant = {row.variant: row for row in rows}
             first = rows[0]
             name = f"`{metric}` {ARROWS[first.metric.direction]}"
-            if len(report.comparison.cells) > 1:
-                name += f" {_plain(str(cell))}"
-            base = found.get(baseline)
+            if len(report.comparison.cases) > 1:
+                name += f" {_plain(str(case))}"
+            base = by_variant.get(baseline)
             mean = "" if base is None else mean_text(base.summary, scale_for(base, rows))
-            changes = (_change(found.get(arm), rows) for arm in arms)
+            changes = (_change(by_variant.get(variant), rows) for variant in variants)
             lines.append(f"| {' | '.join((name, mean, *changes))} |")
     if not lines:
         return
-    yield f"| | {' | '.join(_plain(v) for v in (baseline, *arms))} |"
-    yield f"|:--|{'--:|' * (1 + len(arms))}"
+    yield f"| | {' | '.join(_plain(v) for v in (baseline, *variants))} |"
+    yield f"|:--|{'--:|' * (1 + len(variants))}"
     yield from lines
     yield ""
 
@@ -147,12 +188,12 @@ def _change(row: Row | None, rows: Sequence[Row]) -> str:
     return f"{change(row.effect, row.metric, scale_for(row, rows))} {_plain(verdict_text(row))}"
 
 
-def _cell(report: Report, cell: Cell, *, every: bool) -> Iterable[str]:
-    groups, left_out = selected(report, cell, every=every)
-    yield f"### {_plain(str(cell))}"
+def _case(report: Report, case: Case, *, every: bool) -> Iterable[str]:
+    groups, left_out = selected(report, case, every=every)
+    yield f"### {_plain(str(case))}"
     yield ""
     if not groups:
-        yield "No trial counts."
+        yield "No valid trial."
         yield ""
         return
     yield "| " + " | ".join(HEADER) + " |"
@@ -184,19 +225,19 @@ def _columns(row: Row, scale: Scale, *, first: bool) -> tuple[str, ...]:
 
 
 def _profiles(report: Report) -> Iterable[str]:
-    """A table of functions for each arm and profiled cell."""
-    arms = [arm for cell in report.profiles for arm in cell.arms if arm.moved]
-    if not arms:
+    """Yield a table of functions for each variant and profiled case."""
+    variants = [variant for case in report.profiles for variant in case.variants if variant.moved]
+    if not variants:
         return
-    yield f"<details><summary>Profiles: the functions whose own share moved most ({len(arms)})</summary>"
+    yield f"<details><summary>CPU profiles: functions whose own share changed most ({len(variants)})</summary>"
     yield ""
-    for arm in arms:
-        name, against = _plain(arm.arm.taken.variant), _plain(arm.base.taken.variant)
-        yield f"{_plain(str(arm.cell))}; {_plain(both_taken(arm))}."
+    for variant in variants:
+        name, against = _plain(variant.variant.taken.variant), _plain(variant.base.taken.variant)
+        yield f"{_plain(str(variant.case))}; {_plain(both_taken(variant))}."
         yield ""
         yield f"| function | {against} | {name} | points |"
         yield "|:--|--:|--:|--:|"
-        for share in arm.moved:
+        for share in variant.moved:
             yield f"| {_plain(short_name(share.function))} | {' | '.join(shares(share))} |"
         yield ""
     yield ONE_SAMPLE
@@ -206,12 +247,12 @@ def _profiles(report: Report) -> Iterable[str]:
 
 
 def _folded(title: str, lines: Iterable[str]) -> Iterable[str]:
-    found = list(lines)
-    if not found:
+    items = list(lines)
+    if not items:
         return
-    yield f"<details><summary>{title} ({len(found)})</summary>"
+    yield f"<details><summary>{title} ({len(items)})</summary>"
     yield ""
-    for line in found:
+    for line in items:
         yield f"- {_plain(line)}"
     yield ""
     yield "</details>"

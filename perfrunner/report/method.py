@@ -1,4 +1,4 @@
-"""How it was measured: side by side or one after the other, in which slices, on which CPUs, from which links."""
+"""Describe the method of a run: interleaved or sequential, slices, CPUs, and link order."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from perfrunner.analysis.rare import NAMED, ROBUST, TOTAL
+from perfrunner.analysis.quality import NAMED, ROBUST, SLOW, TOTAL
+from perfrunner.analysis.verdict import smallest_visible
 from perfrunner.report.model import Fact
+from perfrunner.report.numbers import significant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -15,19 +17,19 @@ if TYPE_CHECKING:
     from perfrunner.analysis import Comparison
     from perfrunner.results import ExperimentData, TrialRecord
 
-IN_OPERATIONS = ("append",)  # types of workloads whose slices are so many operations, not seconds
+IN_OPERATIONS = ("append",)  # workload types whose slices are counted in operations, not seconds
 
 
 @dataclass(frozen=True)
 class Method:
-    """Of one workload. `arms` were alive at once, of `variants`; `why` where that is not all of them.
+    """How one workload was measured. `group_size` of the `variants` ran at once; `why` explains fewer than all.
 
-    `slice` is in seconds, or in operations where `slice_ops`; it and the rounds are None where the arms ran alone.
+    `slice` is in seconds, or in operations if `slice_ops`. It and the rounds are None if the variants ran alone.
     """
 
     workload: str
-    side_by_side: bool
-    arms: int
+    interleaved: bool
+    group_size: int
     variants: int
     why: str
     slice: float | None
@@ -37,70 +39,68 @@ class Method:
 
     @property
     def slice_text(self) -> str:
-        """`2 ms`, `400 operations`."""
+        """Return the length of a slice: `2 ms`, `400 operations`."""
         if self.slice is None:
             return ""
         return f"{self.slice:g} operations" if self.slice_ops else f"{1000 * self.slice:g} ms"
 
 
 def methods(data: ExperimentData) -> tuple[Method, ...]:
-    """Of every workload whose trials say how they ran, in the order of the spec."""
+    """Return the method of every workload that recorded it, in the order of the spec."""
     spec = data.experiment.spec_json.get("workloads") or {}
-    layouts = data.experiment.facts.get("layouts") or {}
+    groupings = data.experiment.facts.get("groupings") or {}
     names = dict.fromkeys([*spec, *(t.workload for t in data.trials)])
-    found = (_method(name, data, spec.get(name), layouts.get(name) or {}) for name in names)
-    return tuple(method for method in found if method is not None)
+    recorded = (_method(name, data, spec.get(name), groupings.get(name) or {}) for name in names)
+    return tuple(method for method in recorded if method is not None)
 
 
 def method_facts(
-    found: Sequence[Method], data: ExperimentData, comparison: Comparison
+    measured: Sequence[Method], data: ExperimentData, comparison: Comparison
 ) -> tuple[Fact, ...]:
-    """The section, line by line; nothing where no trial says how it ran (an older store)."""
-    if not found:
+    """Return the lines of the section; none if no trial recorded its method (an older store)."""
+    if not measured:
         return ()
     ended = [t for t in data.trials if t.status == "ok"]
-    lines = [Fact(method.workload, _sentence(method)) for method in found]
+    lines = [Fact(method.workload, _sentence(method)) for method in measured]
     lines += [Fact("CPUs", text) for text in _cpus_used(ended, data.experiment.facts)]
-    if any(method.side_by_side for method in found):
-        lines.append(
-            Fact("frozen", "nothing: background work of the arms that are not in turn goes on")
-        )
+    if any(method.interleaved for method in measured):
+        lines.append(Fact("frozen", "nothing: background work of the waiting variants continues"))
     lines.append(Fact("linked", _linked(ended)))
     if any(row.metric.id == TOTAL for row in comparison.rows):
-        lines.append(Fact("robust and totals", _rare(comparison)))
+        lines.append(Fact("robust and totals", _slow_slices(comparison)))
     lines += [Fact("instructions_per_op", text) for text in _counted(ended)]
     return tuple(lines)
 
 
-def method_line(found: Sequence[Method]) -> str:
-    """In a line: `side by side (pillowfight: slices of 2 ms, 1,900 rounds a block); one after the other: append`."""
-    beside = [f"{m.workload}: {_in_slices(m)}" for m in found if m.side_by_side]
-    alone = [m.workload for m in found if not m.side_by_side]
-    parts = [f"side by side ({'; '.join(beside)})"] if beside else []
+def method_line(measured: Sequence[Method]) -> str:
+    """Return the method in a line: `interleaved (pillowfight: slices of 2 ms, ...); one after the other: append`."""
+    interleaved = [f"{m.workload}: {_in_slices(m)}" for m in measured if m.interleaved]
+    alone = [m.workload for m in measured if not m.interleaved]
+    parts = [f"interleaved ({'; '.join(interleaved)})"] if interleaved else []
     parts += [f"one after the other: {', '.join(alone)}"] if alone else []
     return "; ".join(parts)
 
 
 def method_record(method: Method) -> dict[str, Any]:
-    """As plain values, for programs."""
-    return {**vars(method), "schedule": "side-by-side" if method.side_by_side else "sequential"}
+    """Return a method as plain values for the JSON document."""
+    return {**vars(method), "schedule": "interleaved" if method.interleaved else "sequential"}
 
 
 def _method(
-    name: str, data: ExperimentData, workload: Any, layout: Mapping[str, Any]
+    name: str, data: ExperimentData, workload: Any, grouping: Mapping[str, Any]
 ) -> Method | None:
     trials = [t for t in data.trials if t.workload == name and t.status == "ok"]
     schedules = {str(t.facts["schedule"]) for t in trials if "schedule" in t.facts}
-    schedule = layout.get("schedule") or (schedules.pop() if len(schedules) == 1 else None)
+    schedule = grouping.get("schedule") or (schedules.pop() if len(schedules) == 1 else None)
     if schedule is None or not trials:
         return None
     kind = workload.get("type", name) if isinstance(workload, dict) else name
     return Method(
         workload=name,
-        side_by_side=schedule == "side-by-side",
-        arms=max((len(t.facts.get("arms") or ()) for t in trials), default=0) or 1,
+        interleaved=schedule == "interleaved",
+        group_size=max((len(t.facts.get("variants") or ()) for t in trials), default=0) or 1,
         variants=len({t.variant for t in data.trials if t.workload == name}),
-        why=str(layout.get("why", "")),
+        why=str(grouping.get("why", "")),
         slice=_middle(trials, "slice"),
         slice_ops=kind in IN_OPERATIONS,
         rounds=_whole(_middle(trials, "rounds")),
@@ -110,12 +110,12 @@ def _method(
 
 def _sentence(method: Method) -> str:
     because = f": {method.why}" if method.why else ""
-    if not method.side_by_side:
+    if not method.interleaved:
         return f"one after the other, each engine alone{because}"
-    arms = f"{method.arms} arms at once"
-    if method.arms < method.variants:
-        arms = f"groups of at most {method.arms} of {method.variants} arms, the baseline in each{because}"
-    text = f"side by side, {arms}"
+    variants = f"{method.group_size} variants at once"
+    if method.group_size < method.variants:
+        variants = f"groups of at most {method.group_size} of {method.variants} variants, the baseline in each{because}"
+    text = f"interleaved, {variants}"
     if method.slice is None:
         return text
     return f"{text}; {_in_slices(method)} (median), after {method.warmup_rounds or 0:,} of warm-up"
@@ -127,24 +127,24 @@ def _in_slices(method: Method) -> str:
 
 
 def _cpus_used(trials: Iterable[TrialRecord], facts: Mapping[str, Any]) -> Iterable[str]:
-    """How many the hosts have, and who ran on which of them.
+    """Yield how many CPUs the hosts have, and on which of them engines and load ran.
 
-    A line for each pair of CPU sets (one, unless the host changed). What runs without an engine has none.
+    There is a line for each pair of CPU sets: one, unless the host changed. Trials without an engine have none.
     """
     hosts = facts.get("hosts")
     known = hosts.items() if isinstance(hosts, dict) else ()
     counts = [f"{n} has {h['cpus']}" for n, h in known if isinstance(h, dict) and "cpus" in h]
     has = f"{', '.join(counts)}: " if counts else ""
-    found = dict.fromkeys(
+    cpu_sets = dict.fromkeys(
         (str(cpus.get("engine", "")), str(cpus.get("client", "")))
         for t in trials
         if isinstance(cpus := t.facts.get("cpus"), dict)
     )
-    for engine, client in found:
+    for engine, client in cpu_sets:
         if engine or client:
-            yield f"{has}engines on {_cpus(engine)}, load on {_cpus(client)}, the same for every arm"
+            yield f"{has}engines on {_cpus(engine)}, load on {_cpus(client)}, the same for every variant"
         else:
-            yield f"{has}not pinned, wherever the kernel likes"
+            yield f"{has}not pinned: the kernel chooses the CPUs"
 
 
 def _cpus(text: str) -> str:
@@ -155,35 +155,46 @@ def _cpus(text: str) -> str:
 
 def _linked(trials: Sequence[TrialRecord]) -> str:
     if any(t.facts.get("relinked") is not None for t in trials):
-        return "anew for each block, functions in an order of its own: the intervals cover the luck of layout"
+        return "again for each block, with a new order of functions: the intervals include the effect of layout"
     if len({t.build_id for t in trials}) == 1:
-        return "once: all arms share one binary, and with it the order of its functions"
-    return "once: functions lie in the same order in every block, so a lucky order is a part of a difference"
+        return "once: all variants share one binary and its layout (order of functions)"
+    return "once: every block uses the same layout (order of functions), so layout can be part of a difference"
 
 
-def _rare(comparison: Comparison) -> str:
-    """Where what nearly every slice says and what all of them say are not the same."""
-    rows = [row for row in comparison.rows if row.metric.id == ROBUST]
+def _slow_slices(comparison: Comparison) -> str:
+    """Describe whether slow slices differ between variants, and if not, which difference could have been seen."""
     apart = [
-        f"{row.cell}, {row.variant} {note.replace(f': {NAMED}', '')}"
-        for row in rows
+        f"{row.case}, {row.variant} {note.replace(f': {NAMED}', '')}"
+        for row in comparison.rows
+        if row.metric.id == ROBUST
         for note in row.notes
         if NAMED in note
     ]
     if apart:
         return f"disagree, {NAMED}: {'; '.join(apart)}"
-    return "agree: no arm's throughput differs by what only rare slices meet"
+    visible = [
+        seen
+        for row in comparison.rows
+        if row.metric.id == SLOW and row.effect is not None
+        if (seen := smallest_visible(row.effect)) is not None
+    ]
+    if not visible:
+        return "not shown to differ"
+    return (
+        "not shown to differ: a difference of"
+        f" \N{PLUS-MINUS SIGN}{significant(max(visible), 2)} points in the share of slow slices could have been seen"
+    )
 
 
 def _counted(trials: Iterable[TrialRecord]) -> Iterable[str]:
-    """How exact counts were made, and what they are blind to."""
-    told = (t.facts.get("instructions") for t in trials)
+    """Yield how exact counts were made, and what they cannot see."""
+    counts = (t.facts.get("instructions") for t in trials)
     for method, ops, blind in dict.fromkeys(
         (str(fact.get("method")), int(fact.get("ops", 0)), tuple(fact.get("blind_to") or ()))
-        for fact in told
+        for fact in counts
         if isinstance(fact, dict)
     ):
-        yield f"counted by {method} over {ops:,} operations of each arm; it cannot see {'; '.join(blind)}"
+        yield f"counted by {method} over {ops:,} operations of each variant; it cannot see {'; '.join(blind)}"
 
 
 def _middle(trials: Iterable[TrialRecord], fact: str) -> float | None:

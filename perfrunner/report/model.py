@@ -1,4 +1,4 @@
-"""The report: everything that any format shows, and nothing about how it looks."""
+"""Define the model of a report: the contents that all formats show, without their layout."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from perfrunner.analysis import Cell, Comparison, Row
-    from perfrunner.analysis.gains import GainLine
+    from perfrunner.analysis import Comparison, Row
+    from perfrunner.analysis.expected_gains import ExpectedGainLine
     from perfrunner.analysis.noise import NoiseFloor
-    from perfrunner.analysis.reference import BesideLine
+    from perfrunner.analysis.published import PublishedLine
+    from perfrunner.domain import Case
+    from perfrunner.report.explain import ProfiledPair
     from perfrunner.report.method import Method
-    from perfrunner.report.profiles import CellProfiles
+    from perfrunner.report.profiles import CaseProfiles
     from perfrunner.report.sentences import Sentence
     from perfrunner.results import BuildRecord, ExperimentRecord
-    from perfrunner.spec.reference import Reference
+    from perfrunner.spec.published import PublishedValues
 
-SCHEMA = 1  # of the JSON format
+SCHEMA = 1  # version of the JSON format
 
 
 class Fact(NamedTuple):
@@ -31,9 +33,9 @@ class Fact(NamedTuple):
 
 @dataclass(frozen=True)
 class Moved:
-    """What else changed with a variant in a cell, the clearest first. `more` were left out."""
+    """Other metrics that changed with a variant in a case, most significant first; `more` were left out."""
 
-    cell: Cell
+    case: Case
     variant: str
     rows: tuple[Row, ...]
     more: int
@@ -41,19 +43,19 @@ class Moved:
 
 @dataclass(frozen=True)
 class Counts:
-    """How the trials ended. A trial whose block was void through another arm is still `ok`."""
+    """The number of trials by status. A trial is `ok` even if another variant caused its block to be discarded."""
 
     ok: int
-    void: int
+    discarded: int
     failed: int
-    left_out: int  # ok, but in a void block: they count nowhere
+    left_out: int  # ok, but unused because their block was discarded
 
 
 @dataclass(frozen=True)
 class Report:
-    """`preface` says why there is no verdict, where there is none; then a sentence for each arm.
+    """The contents of a report: `preface` explains a missing verdict; there is a sentence for each variant.
 
-    `notes` are on primary metrics and on trials, `minor_notes` on exploratory metrics.
+    `notes` concern primary metrics and trials, `minor_notes` exploratory metrics.
     """
 
     experiment: ExperimentRecord
@@ -68,31 +70,34 @@ class Report:
     warnings: tuple[str, ...]
     noise: tuple[
         NoiseFloor, ...
-    ]  # of these cells on these hosts, all metrics; empty when not measured
-    differing: tuple[str, ...]  # facts that are not the same for all arms
+    ]  # all metrics of these cases on these hosts; empty if not measured
+    differing: tuple[str, ...]  # facts that differ between variants or trials
     builds: tuple[BuildRecord, ...]
     facts: Mapping[str, Any]
     reproduce: str
-    methods: tuple[Method, ...] = ()  # how it was measured, by workload: as figures
-    method: tuple[Fact, ...] = ()  # and as lines
-    reference: Reference | None = None  # values published before, if the spec has any
-    beside: tuple[BesideLine, ...] = ()  # each of them beside ours
-    gains: tuple[GainLine, ...] = ()  # what the spec knows its variants to be worth
-    sources: tuple[Fact, ...] = ()  # what was built
-    profiles: tuple[CellProfiles, ...] = ()  # where each arm spent its time, if it was asked for
+    methods: tuple[Method, ...] = ()  # method of each workload as values
+    method: tuple[Fact, ...] = ()  # the method as lines
+    published: PublishedValues | None = None  # published values of the spec, if any
+    published_lines: tuple[PublishedLine, ...] = ()  # each published value with the measured one
+    expected_gains: tuple[ExpectedGainLine, ...] = ()  # expected gains of the spec
+    sources: tuple[Fact, ...] = ()  # sources of the builds
+    profiles: tuple[CaseProfiles, ...] = ()  # CPU profiles after the last trial, if requested
+    explanations: tuple[
+        ProfiledPair, ...
+    ] = ()  # from the CPU profiles of every block, if requested
 
     @property
     def headline(self) -> tuple[str, ...]:
-        """What came out, as sentences that a reader can paste; at least one."""
+        """Return the summary as sentences for pasting; at least one."""
         return (*filter(None, (self.preface,)), *map(str, self.sentences))
 
-    def rows(self, cell: Cell) -> dict[str, list[Row]]:
-        """A cell's rows by metric id, in the order of the report."""
-        return self._by_cell.get(cell, {})
+    def rows(self, case: Case) -> dict[str, list[Row]]:
+        """Return a case's rows by metric id, in the order of the report."""
+        return self._by_case.get(case, {})
 
     @cached_property
-    def _by_cell(self) -> dict[Cell, dict[str, list[Row]]]:
-        found: dict[Cell, dict[str, list[Row]]] = {}
+    def _by_case(self) -> dict[Case, dict[str, list[Row]]]:
+        by_case: dict[Case, dict[str, list[Row]]] = {}
         for row in self.comparison.rows:
-            found.setdefault(row.cell, {}).setdefault(row.metric.id, []).append(row)
-        return found
+            by_case.setdefault(row.case, {}).setdefault(row.metric.id, []).append(row)
+        return by_case

@@ -1,4 +1,4 @@
-"""Names in little room: never cut so that two of them look alike."""
+"""Shorten and wrap names for narrow output; shortened names stay distinct."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
     from perfrunner.report.model import Report
 
-LEAST = 5  # columns that a shortened name needs: two ends, a gap and a number
+LEAST = 5  # minimum columns of a shortened name: two ends, a gap and a number
 
 
 def main_charts(report: Report) -> tuple[str, ...]:
-    """The one that shows at a glance what came out, as `--charts` names it (without its suffix); none without effects.
+    """Return the name of the chart that summarizes the report, without its suffix; none without effects.
 
-    The comparison; where nothing has an interval yet, the forest of the first primary metric.
+    This is the comparison, or the forest plot of the first primary metric if nothing has an interval yet.
     """
     from perfrunner.report.charts.comparison import compared_metrics
     from perfrunner.report.selection import primary_rows
@@ -31,14 +31,14 @@ def main_charts(report: Report) -> tuple[str, ...]:
     )
 
 
-WORDS = re.compile(r"(?<=[^\d\s] )|(?<=\d )(?!\d)")  # `10 000` is one
+WORDS = re.compile(r"(?<=[^\d\s] )|(?<=\d )(?!\d)")  # `10 000` is not split
 SEAMS = re.compile(
     r"(?<=[/_,=+-])|(?<=[a-z])(?=[A-Z])"
-)  # of a metric's id or a name, where it may be broken
+)  # where a metric id or a name may be broken
 
 
 def folded(text: str, width: int) -> str:
-    """On as many lines as it takes, of at most `width` columns where words or their seams allow it."""
+    """Wrap text to lines of at most `width` columns, where spaces and seams allow it."""
     lines, line = [], ""
     for word in WORDS.split(text):
         for piece in [word] if cell_len(word.rstrip()) <= width else SEAMS.split(word):
@@ -50,31 +50,31 @@ def folded(text: str, width: int) -> str:
 
 
 def short_names(names: Sequence[str], room: int, gap: str = "…") -> dict[str, str]:
-    """Each name in at most `room` columns (5 at least), all different.
+    """Shorten each name to at most `room` columns (at least 5); all results differ.
 
-    The middle goes first, for variants differ at their ends: `jemalloc-5.1.0,metadata_thp=always` is
-    `jemal…always`. Those that would still look alike are numbered.
+    The middle is cut first, because variants differ at their ends: `jemalloc-5.1.0,metadata_thp=always`
+    becomes `jemal…always`. Names that would still be equal are numbered.
     """
     room = max(room, LEAST)
-    found: dict[str, str] = {}
+    shortened: dict[str, str] = {}
     taken = {name for name in names if len(name) <= room}
     for number, name in enumerate(names, 1):
         if name in taken:
-            found[name] = name
+            shortened[name] = name
             continue
         for text in (*_cut(name, room, gap), _numbered(name, room, gap, number)):
             if text not in taken:
                 break
-        found[name] = text
+        shortened[name] = text
         taken.add(text)
-    return found
+    return shortened
 
 
 def _cut(name: str, room: int, gap: str) -> list[str]:
-    """In the order of preference: half of each end, then more of the tail, then more of the head."""
-    kept = room - len(gap)
-    heads = (kept // 2, kept // 4, kept * 3 // 4)
-    return [f"{name[:head]}{gap}{name[len(name) - (kept - head) :]}" for head in heads]
+    """Return candidates in order of preference: equal ends, a longer tail, a longer head."""
+    letters = room - len(gap)
+    heads = (letters // 2, letters // 4, letters * 3 // 4)
+    return [f"{name[:head]}{gap}{name[len(name) - (letters - head) :]}" for head in heads]
 
 
 def _numbered(name: str, room: int, gap: str, number: int) -> str:

@@ -1,4 +1,4 @@
-"""What a report says about the noise floor, and about an A/A experiment that found a difference."""
+"""Describe the noise floor of a report, and warn about an A/A experiment that found a difference."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ NOISE_FLOOR = "noise floor"  # the label of its line
 
 
 def known_floors(data: ExperimentData, comparison: Comparison) -> list[NoiseFloor]:
-    """An A/A experiment's own; otherwise what was known when the experiment began."""
+    """Return the floors of an A/A experiment, otherwise those known when the experiment started."""
     if is_aa(data.experiment.spec_json):
         floors = noise_floors(data)
     else:
         records = data.experiment.facts.get("noise_floor") or []
         floors = [NoiseFloor.of_record(record) for record in records]
-    return [floor for floor in floors if floor.cell in comparison.cells]
+    return [floor for floor in floors if floor.case in comparison.cases]
 
 
 def noise_text(floors: Iterable[NoiseFloor], comparison: Comparison) -> str:
-    """The floors of the primary metrics, by metric; the source in the end."""
+    """Return the floors of the primary metrics by metric, followed by their source."""
     primary = dict.fromkeys(row.metric.id for row in comparison.rows if row.primary)
     shown = [floor for floor in floors if floor.metric in primary]
     if not shown:
-        return "not known for these workloads on this host: perfrunner aa SPEC measures it"
+        return "unknown for these workloads on this host: measure it with perfrunner aa SPEC"
     parts = [
-        f"{metric} " + ", ".join(f"±{_size(f)} {f.cell}" for f in shown if f.metric == metric)
+        f"{metric} " + ", ".join(f"±{_size(f)} {f.case}" for f in shown if f.metric == metric)
         for metric in primary
         if any(f.metric == metric for f in shown)
     ]
@@ -43,14 +43,15 @@ def noise_text(floors: Iterable[NoiseFloor], comparison: Comparison) -> str:
 
 
 def aa_alarms(data: ExperimentData, comparison: Comparison) -> Iterable[str]:
-    """One sentence for each primary metric in which one build differs from itself."""
+    """Yield a warning for each primary metric in which a build differs from itself."""
     if not is_aa(data.experiment.spec_json):
         return
     for row in comparison.rows:
         if row.primary and row.verdict in ("better", "worse"):
             yield (
-                f"{row.cell}: {row.metric.id} is {row.verdict} although nothing differs. Chance does that once in 20"
-                " times; measure again, and if it stays, something on this host favours one arm: trust no verdict of it"
+                f"{row.case}: {row.metric.id} is {row.verdict} although the builds are identical. This happens"
+                " by chance in 1 of 20 runs. Repeat the run: if it happens again, this host favours one variant"
+                " and its verdicts are wrong"
             )
 
 

@@ -1,4 +1,4 @@
-"""How numbers are written. k, M and G are powers of 1000.
+"""Format numbers, changes and intervals for all reports. k, M and G are powers of 1000.
 
 All values of a metric are written in one scale, chosen by the baseline's, so that they can be
 compared by eye.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PREFIXED = ("ops/s", "items/s", "B", "B/s")  # units that take k, M, G
 TIMES = ("ns", "us", "ms", "s")
 ARROWS = {"higher": "↑", "lower": "↓", "none": "·"}
-MARKS = {"better": "✔", "worse": "✘", "same": "=", "unsure": "?", "invalid": "!"}
+MARKS = {"better": "✔", "worse": "✘", "same": "=", "unsure": "?", "not comparable": "!"}
 TIMES_SIGN, DIVIDE_SIGN = "\N{MULTIPLICATION SIGN}", "\N{DIVISION SIGN}"
 EXACT = "[exact]"  # instead of an interval that is narrower than the last digit of its value
 LARGE_RATIO = 1.5  # beyond it a factor reads better than a percentage
@@ -29,31 +29,31 @@ LARGE_RATIO = 1.5  # beyond it a factor reads better than a percentage
 
 @dataclass(frozen=True)
 class Scale:
-    """Divide by `factor`, write `unit` after it."""
+    """The unit in which values are written: a value is divided by `factor` and followed by `unit`."""
 
     factor: float
     unit: str
-    joint: str = " "  # what stands between the number and the unit
+    joint: str = " "  # separator of number and unit
 
     def number(self, value: float, digits: int = 4) -> str:
-        """The value in this scale, without the unit."""
+        """Return the value in this scale, without the unit."""
         return significant(value / self.factor, digits)
 
     def text(self, value: float) -> str:
-        """The value with its unit."""
+        """Return the value with its unit."""
         return f"{self.number(value)}{self.joint}{self.unit}".rstrip()
 
     def prefixed(self, value: float, digits: int = 4) -> str:
-        """The value without the unit, but with the prefix of a number that has one (`71.8k`)."""
+        """Return the value without the unit, but with its prefix (`71.8k`)."""
         return f"{self.number(value, digits)}{'' if self.joint else self.unit.partition(' ')[0]}"
 
     def span(self, low: float, high: float) -> str:
-        """Both ends as `prefixed` (`71.8k … 110k`)."""
+        """Return both ends as `prefixed` (`71.8k … 110k`)."""
         return f"{self.prefixed(low)} … {self.prefixed(high)}"
 
 
 def mean_text(summary: Summary, scale: Scale) -> str:
-    """The mean with its unit, in as many digits as its interval deserves (at least two, at most four)."""
+    """Return the mean with its unit, in as many digits as its interval justifies (two to four)."""
     return f"{_mean(summary, scale)}{scale.joint}{scale.unit}".rstrip()
 
 
@@ -66,7 +66,7 @@ def _mean(summary: Summary, scale: Scale) -> str:
 
 
 def scale_of(metric: MetricType, reference: float) -> Scale:
-    """The scale in which `reference` has one to four digits before the point."""
+    """Return the scale in which `reference` has one to four digits before the point."""
     size, unit = abs(reference), metric.unit
     if unit in PREFIXED:
         for factor, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
@@ -85,9 +85,9 @@ def scale_of(metric: MetricType, reference: float) -> Scale:
 
 
 def scale_for(row: Row, rows: Sequence[Row]) -> Scale:
-    """The common scale of a metric's rows: by the first (the baseline), or where that is 0 by the largest.
+    """Return the common scale of a metric's rows, from the baseline (the first row) or, if that is 0, the largest.
 
-    A value more than a thousand times smaller has a scale of its own: it would lose its digits.
+    A value more than a thousand times smaller gets a separate scale: it would lose its digits.
     """
     means = [other.summary.mean for other in rows]
     reference = means[0] or max(means, key=abs)
@@ -98,7 +98,7 @@ def scale_for(row: Row, rows: Sequence[Row]) -> Scale:
 
 
 def significant(value: float, digits: int = 4) -> str:
-    """`digits` significant digits, never in exponent form; whole numbers keep all of theirs."""
+    """Return `digits` significant digits, never in exponent form; whole numbers keep all digits."""
     if value == 0:
         return "0"
     decimals = digits - 1 - math.floor(math.log10(abs(value)))
@@ -107,12 +107,12 @@ def significant(value: float, digits: int = 4) -> str:
 
 
 def minus(text: str) -> str:
-    """A real minus sign instead of the hyphen."""
+    """Replace hyphens by real minus signs."""
     return text.replace("-", "\N{MINUS SIGN}")
 
 
 def spread(summary: Summary, metric: MetricType, scale: Scale) -> str:
-    """The half-width of the interval: in percent of the mean, or in the metric's own unit, as exact as the mean."""
+    """Return the half-width of the interval in percent of the mean, or in the metric's unit."""
     half = summary.half_width
     if half is None:
         return "± ?"
@@ -124,7 +124,7 @@ def spread(summary: Summary, metric: MetricType, scale: Scale) -> str:
 
 
 class Estimated(Protocol):
-    """The part of an effect that is written (an Effect, or a run's estimate so far)."""
+    """An estimate that can be written: an `Effect`, or the estimate of a run in progress."""
 
     @property
     def kind(self) -> str: ...
@@ -135,7 +135,7 @@ class Estimated(Protocol):
 
 
 def change(effect: Estimated, metric: MetricType, scale: Scale) -> str:
-    """The estimate with its interval: `+1.1 % [+0.6, +1.6]`, or a factor when it is large."""
+    """Return the estimate with its interval: `+1.1 % [+0.6, +1.6]`, or a factor if it is large."""
     if effect.kind == "ratio":
         return _ratio(effect)
     unit = "pt" if metric.unit == "%" else scale.unit
@@ -144,12 +144,12 @@ def change(effect: Estimated, metric: MetricType, scale: Scale) -> str:
 
 
 def percent_change(ratio: float) -> str:
-    """A ratio as the change in percent, for a sentence."""
+    """Return a ratio as a change in percent."""
     return minus(f"{(ratio - 1) * 100:+.1f} %")
 
 
 def _ratio(effect: Estimated) -> str:
-    """In percent; as a factor (or, below 1, as what it is divided by) when it is large."""
+    """Return a ratio in percent, or as a factor or divisor if it is large."""
     value, bounds = effect.estimate, effect.ci95
     low, high = bounds or (value, value)
     if low >= 1 / LARGE_RATIO and high <= LARGE_RATIO and 1 / LARGE_RATIO <= value <= LARGE_RATIO:
@@ -168,30 +168,30 @@ def _ratio(effect: Estimated) -> str:
 
 
 def factor(value: float, digits: int = 3) -> str:
-    """`2.13`, `200,000`: no digits that nobody can rely on."""
+    """Return a factor with its significant digits only: `2.13`, `200,000`."""
     return f"{float(f'{value:.{digits}g}'):,.0f}" if value >= 1000 else significant(value, digits)
 
 
 def factor_digits(value: float, low: float, high: float) -> int:
-    """Three; four where three would write the ends of its interval as they write the value."""
+    """Return the digits of a factor: three, or four if three cannot tell the value from its interval."""
     return 4 if factor(low) == factor(value) == factor(high) else 3
 
 
 def factor_steps(low: float, high: float) -> list[float]:
-    """Where a log axis is labelled, alike on both sides of 1: 1, 2, 5, 10 ..., or powers of ten; three at least."""
+    """Return at least three ticks of a log axis, symmetric about 1: 1, 2, 5, 10 ..., or powers of ten."""
     decades = range(math.ceil(max(math.log10(high), -math.log10(low))) + 1)
     for steps in ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 7.0)):
         above = [m * 10.0**d for d in decades for m in steps]
-        found = [f for f in sorted({*above, *(1 / f for f in above)}) if low <= f <= high]
-        if len(found) >= 3:
+        ticks = [f for f in sorted({*above, *(1 / f for f in above)}) if low <= f <= high]
+        if len(ticks) >= 3:
             break
-    every = -(-len(found) // 7)
-    first = found.index(1.0) % every if 1.0 in found else 0  # no change is always labelled
-    return found[first::every]
+    every = -(-len(ticks) // 7)
+    first = ticks.index(1.0) % every if 1.0 in ticks else 0  # no change is always labelled
+    return ticks[first::every]
 
 
 def factor_label(value: float) -> str:
-    """A step of an axis: times, or divided by."""
+    """Return the label of a factor on an axis, as times or divided by."""
     shown, sign = (value, TIMES_SIGN) if value >= 1 else (1 / value, DIVIDE_SIGN)
     return f"{sign}{shown:,.3g}" if shown < 1000 else f"{sign}{shown:,.0f}"
 
@@ -207,25 +207,25 @@ def _signed(value: float, bounds: Interval | None, unit: str) -> str:
 
 
 def bracket(low: str, high: str, value: str) -> str:
-    """The interval behind a value; one narrower than the last digit is said to be so."""
+    """Return the interval of a value, or `[exact]` if it is narrower than the last digit."""
     return EXACT if low == value == high else f"[{low}, {high}]"
 
 
 def whole(text: str) -> str:
-    """`48` for `48.00`: what is exact needs no zeros to say so."""
+    """Strip trailing zeros: `48` for `48.00`."""
     return re.sub(r"\.0+$", "", text)
 
 
 def signed(value: float, places: int) -> str:
-    """`+1.2`, with a real minus sign; zero has none."""
+    """Return a signed number with a real minus sign: `+1.2`; zero is never negative."""
     text = f"{value:+.{places}f}"
     return minus(text if float(text) else text.replace("-", "+"))
 
 
 def decimals(half: float | None, size: float = 0.0) -> int:
-    """Places after the point that an interval of this half-width deserves: one digit of it, one place to three.
+    """Return the decimal places for an interval of this half-width: its first digit, one to three places.
 
-    None where it is 10 or more; and no more than give the value, of this `size`, four digits.
+    The result is 0 if the half-width is 10 or more. A value of this `size` gets at most four digits.
     """
     if half is None:
         return 1
@@ -242,7 +242,7 @@ def _scaled(interval: Interval, factor: float) -> Interval:
 
 
 def p_text(name: str, value: float | None) -> str:
-    """`q=.003`, `q<.001`."""
+    """Return a p-value as text: `q=.003`, `q<.001`."""
     if value is None:
         return f"{name}=?"
     if value < 0.001:
@@ -253,14 +253,14 @@ def p_text(name: str, value: float | None) -> str:
 
 
 def verdict_text(row: Row) -> str:
-    """The mark and the word; beside it, what qualifies it."""
+    """Return the mark and the verdict, followed by its qualifier."""
     if row.verdict is None:
         return f"·{row.qualifier}" if row.effect is not None else ""
     return f"{MARKS[row.verdict]} {row.verdict}{row.qualifier}"
 
 
 def more_text(row: Row) -> str:
-    """How many more blocks would settle an unsure row."""
+    """Return the number of further blocks that would settle an unsure row."""
     if row.verdict != "unsure":
         return ""
-    return "more will not do" if row.more_blocks is None else f"~{row.more_blocks} more"
+    return "more blocks do not help" if row.more_blocks is None else f"~{row.more_blocks} more"

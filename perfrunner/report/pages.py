@@ -1,10 +1,10 @@
-"""Write-ups: pages of Markdown whose tables are made from kept results, so that text and data cannot part.
+"""Read write-ups: Markdown pages whose tables are generated from kept results.
 
-A page NAME.md lies beside `data/NAME.json.gz` (see `results.archive`) and says of which spec it is:
+A page NAME.md has its data in `data/NAME.json.gz` (see `results.archive`) and names its spec:
 
     <!-- spec: ../../specs/experiments/NAME.yaml -->
 
-What it shows of its results stands in regions, which `renewal` makes anew.
+Its results are in generated regions, which `renewal` updates.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perfrunner.analysis import Cell, Comparison
-from perfrunner.analysis.reference import beside
+from perfrunner.analysis import Comparison
+from perfrunner.analysis.published import published_lines
+from perfrunner.domain import Case
 from perfrunner.errors import UsageError
 from perfrunner.report.build import build_report
 from perfrunner.results.archive import read_archive
@@ -25,10 +26,10 @@ from perfrunner.spec import Spec, load_spec
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perfrunner.analysis.reference import BesideLine
+    from perfrunner.analysis.published import PublishedLine
     from perfrunner.report.model import Report
     from perfrunner.results import ExperimentData
-    from perfrunner.spec.reference import Reference
+    from perfrunner.spec.published import PublishedValues
 
 DATA = "data"
 IMAGES = Path("..") / "images"
@@ -39,7 +40,7 @@ _TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Page:
-    """A write-up: its spec, and the kept experiments, each with the cells that it is shown for."""
+    """A write-up: its spec and its kept experiments."""
 
     path: Path
     spec_path: Path
@@ -48,15 +49,15 @@ class Page:
 
     @property
     def title(self) -> str:
-        found = _TITLE.search(self.path.read_text(encoding="utf-8"))
-        return self.path.stem if found is None else found.group(1)
+        match = _TITLE.search(self.path.read_text(encoding="utf-8"))
+        return self.path.stem if match is None else match.group(1)
 
     @property
-    def reference(self) -> Reference | None:
-        return self.spec.reference
+    def published(self) -> PublishedValues | None:
+        return self.spec.published
 
     def reports(self, baseline: str | None = None) -> list[Report]:
-        """Of each kept experiment; a cell that several measured is the last one's."""
+        """Return a report of each kept experiment; a case that several measured belongs to the last one."""
         if baseline not in self._reports:
             self._reports[baseline] = self._made(baseline)
         return self._reports[baseline]
@@ -66,20 +67,20 @@ class Page:
         return {}
 
     def _made(self, baseline: str | None) -> list[Report]:
-        found: list[Report] = []
-        later: set[Cell] = set()
+        reports: list[Report] = []
+        later: set[Case] = set()
         for data in reversed(self.experiments):
-            mine = cells_of(data) - later
+            mine = cases_of(data) - later
             later |= mine
-            found.insert(0, _only(build_report(data, baseline, self.reference), mine))
-        return found
+            reports.insert(0, _only(build_report(data, baseline, self.published), mine))
+        return reports
 
 
 def read_page(path: Path) -> Page:
-    """Raises UsageError for a page that names no spec."""
+    """Read a page. Raises UsageError if it names no spec."""
     named = SPEC_LINE.search(path.read_text(encoding="utf-8"))
     if named is None:
-        raise UsageError(f"{path} names no spec", "its first lines hold <!-- spec: PATH -->")
+        raise UsageError(f"{path} names no spec", "add <!-- spec: PATH --> to its first lines")
     spec_path = path.parent / named.group(1)
     spec = load_spec(spec_path, [], None)
     data = data_file(path)
@@ -87,51 +88,51 @@ def read_page(path: Path) -> Page:
 
 
 def data_file(page: Path) -> Path:
-    """Where the results of a page are kept."""
+    """Return the path of the kept results of a page."""
     return page.parent / DATA / f"{page.stem}.json.gz"
 
 
 def charts_of(path: Path) -> list[str]:
-    """The names of the charts that a page shows."""
-    found = REGION.findall(path.read_text(encoding="utf-8"))
-    return [what.split()[1] for _, what, _, _ in found if what.startswith("chart ")]
+    """Return the names of the charts that a page shows."""
+    regions = REGION.findall(path.read_text(encoding="utf-8"))
+    return [what.split()[1] for _, what, _, _ in regions if what.startswith("chart ")]
 
 
 def image_file(page: Path, chart: str) -> Path:
-    """Where a page's chart lies."""
+    """Return the path of a page's chart."""
     return page.parent / IMAGES / f"{page.stem}-{chart}.svg"
 
 
 def merged(reports: Sequence[Report], page: Page) -> Report:
-    """One report of several experiments, for `beside`: the rows stand side by side, each with its own verdict."""
+    """Merge reports of several experiments into one; each row keeps its verdict."""
     first = reports[0]
     comparison = replace(
         first.comparison,
-        cells=tuple(cell for report in reports for cell in report.comparison.cells),
+        cases=tuple(case for report in reports for case in report.comparison.cases),
         rows=tuple(row for report in reports for row in report.comparison.rows),
     )
-    lines = () if page.reference is None else beside(page.reference, comparison)
-    return replace(first, comparison=comparison, beside=lines)
+    lines = () if page.published is None else published_lines(page.published, comparison)
+    return replace(first, comparison=comparison, published_lines=lines)
 
 
-def lines_of(page: Page) -> Sequence[BesideLine]:
-    """Every published value, with ours where they are kept."""
+def lines_of(page: Page) -> Sequence[PublishedLine]:
+    """Return every published value, with the measured one if kept."""
     if page.experiments:
-        return merged(page.reports(), page).beside
+        return merged(page.reports(), page).published_lines
     nothing = Comparison(page.spec.baseline, tuple(page.spec.variants), (), (), (), 0, 0)
-    return () if page.reference is None else beside(page.reference, nothing)
+    return () if page.published is None else published_lines(page.published, nothing)
 
 
-def cells_of(data: ExperimentData) -> set[Cell]:
-    """What an experiment measured."""
-    return {Cell(trial.workload, trial.bucket) for trial in data.trials}
+def cases_of(data: ExperimentData) -> set[Case]:
+    """Return the cases that an experiment measured."""
+    return {trial.case for trial in data.trials}
 
 
-def _only(report: Report, cells: set[Cell]) -> Report:
+def _only(report: Report, cases: set[Case]) -> Report:
     comparison = report.comparison
     kept = replace(
         comparison,
-        cells=tuple(c for c in comparison.cells if c in cells),
-        rows=tuple(r for r in comparison.rows if r.cell in cells),
+        cases=tuple(c for c in comparison.cases if c in cases),
+        rows=tuple(r for r in comparison.rows if r.case in cases),
     )
     return replace(report, comparison=kept)

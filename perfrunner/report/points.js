@@ -1,23 +1,23 @@
-// The points of an ECharts chart in `box`, by mouse and by keys.
-// perfrunnerPoints(box, chart, act, lit): the point nearest the pointer shows its tip, and lit(name of its series, or null)
-// is told; act(item) where it is clicked, or chosen by keys: ← → go from point to point, ↑ ↓ from series to series,
-// Enter acts; + − and Escape (or a double click) zoom. What has a `tip` is a point. `box.whole`: the shares of its axis
-// that it shows when it is not zoomed.
+// Makes the points of an ECharts chart in `box` usable by mouse and keyboard.
+// perfrunnerPoints(box, chart, act, lit): the point nearest the pointer shows its tooltip, and calls
+// lit(name of its series, or null). A click or Enter calls act(item). ← → move from point to point, ↑ ↓ from series to
+// series; + − and Escape (or a double click) zoom. Every item with a `tip` is a point. `box.whole`: the shares of the
+// axis that are visible without zoom.
 'use strict';
 (() => {
   const zoom = window.perfrunnerZoom = (chart, start, end) => {
     if (chart.getOption().dataZoom.length) chart.dispatchAction({ type: 'dataZoom', start: Math.max(0, start), end: Math.min(100, end) });
   };
 
-  // An arm's mark, by its place: a path in a box of 10 by 10, for charts and legends.
+  // The mark of a variant by its index: a path in a box of 10 by 10, for charts and legends.
   window.perfrunnerMarks = ['M0 5a5 5 0 1 0 10 0a5 5 0 1 0 -10 0Z', 'M5 0L10 10H0Z', 'M0 0H10V10H0Z', 'M5 0L10 5L5 10L0 5Z', 'M0 0H10L5 10Z',
     'M3.4 0H6.6V3.4H10V6.6H6.6V10H3.4V6.6H0V3.4H3.4Z', 'M2.5 0.7H7.5L10 5L7.5 9.3H2.5L0 5Z', 'M0 0H10L0 10H10Z',
     'M5 0L6.5 3.5L10 3.8L7.3 6.2L8.1 10L5 7.9L1.9 10L2.7 6.2L0 3.8L3.5 3.5Z', 'M5 0L10 3.9L8.1 10H1.9L0 3.9Z', 'M0 5L10 0V10Z', 'M10 5L0 10V0Z'];
-  // An arm's dashes, and how they look in a legend: with more arms than a few, colours alone do not tell them.
+  // The dashes of a variant, and their look in a legend: colours alone do not distinguish many variants.
   const FEW = 4, DASHES = ['solid', [7, 3], [2, 2]], SAMPLES = ['M0 3.5H10V6.5H0Z', 'M0 3.5H4.2V6.5H0ZM5.8 3.5H10V6.5H5.8Z', 'M0 3.5H2V6.5H0ZM4 3.5H6V6.5H4ZM8 3.5H10V6.5H8Z'];
-  window.perfrunnerDash = (arm) => DASHES[Math.floor(arm / FEW) % DASHES.length];
-  window.perfrunnerSample = (arm, arms) => (arms > FEW ? SAMPLES[Math.floor(arm / FEW) % SAMPLES.length] : '');
-  // The mark of a legend; without a path a square.
+  window.perfrunnerDash = (variant) => DASHES[Math.floor(variant / FEW) % DASHES.length];
+  window.perfrunnerSample = (variant, variants) => (variants > FEW ? SAMPLES[Math.floor(variant / FEW) % SAMPLES.length] : '');
+  // The mark of a legend entry; a square without a path.
   window.perfrunnerMark = (colour, path) => {
     const mark = document.createElementNS('http://www.w3.org/2000/svg', 'svg'), drawn = document.createElementNS('http://www.w3.org/2000/svg', 'path');
     for (const [key, value] of [['class', 'mark'], ['viewBox', '0 0 10 10'], ['aria-hidden', 'true']]) mark.setAttribute(key, value);
@@ -27,7 +27,7 @@
     return mark;
   };
 
-  // A factor as it is written, and an axis of factors that holds these: times, or divided by; no change is labelled.
+  // The text of a factor (times or divided by), and an axis for factors with a label at no change.
   window.perfrunnerFactor = (f) => `${f >= 1 ? '\u00d7' : '\u00f7'}${(f >= 1 ? f : 1 / f).toLocaleString('en-US', { maximumSignificantDigits: 3 })}`;
   window.perfrunnerFactors = (values) => {
     const low = Math.min(1, ...values) / 1.1, high = Math.max(1, ...values) * 1.1, decades = [...Array(Math.ceil(Math.max(Math.log10(high), -Math.log10(low))) + 1).keys()];
@@ -57,7 +57,7 @@
       if (at.item === item) return;
       hide();
       Object.assign(at, { s, i, item });
-      // In this order: a point of a line has no element, so no tip, until it is highlighted.
+      // The order matters: a point of a line has no element, so no tooltip, until it is highlighted.
       for (const type of ['highlight', 'showTip']) chart.dispatchAction({ type, seriesIndex: s, dataIndex: i });
       lit(name);
     };
@@ -69,10 +69,10 @@
       if (found) show(found.line.s, found.point.i, found.point.item, found.line.name);
       else hide();
     });
-    // Not the chart's `globalout`, which needs a mouseout: the browser sends none where what was under the pointer has been
-    // drawn anew, as hovering does it.
+    // The chart's `globalout` needs a mouseout, which browsers do not send if the element under the pointer has been
+    // redrawn, as hovering does.
     box.addEventListener('mouseleave', hide);
-    // Not `click`, which is the browser's: it gives none where the point was redrawn in between, as hovering it does.
+    // Browsers send no `click` if the point was redrawn in between, as hovering does.
     zr.on('mousedown', () => { pressed = at.item; });
     zr.on('mouseup', (e) => { if (at.item && at.item === pressed && e.event.button === 0) act(at.item); });
     const out = () => zoom(chart, ...(box.whole || [0, 100]));
@@ -81,7 +81,7 @@
     box.addEventListener('blur', hide);
   };
 
-  // By series the points that have a tip and are in sight, null between them.
+  // The visible points with a tooltip by series, with null between them.
   function places(chart) {
     return chart.getOption().series.map((series, s) => ({ s, name: series.name, joined: series.type === 'line', points: series.data.map((item, i) => {
       if (!item || !item.tip) return null;
@@ -96,12 +96,12 @@
       const next = (line.joined && line.points[n + 1]) || point, [dx, dy] = [next.x - point.x, next.y - point.y];
       const share = Math.min(1, Math.max(0, ((x - point.x) * dx + (y - point.y) * dy) / (dx * dx + dy * dy || 1)));
       const off = Math.hypot(point.x + share * dx - x, point.y + share * dy - y);
-      if (off <= least) [found, least] = [{ line, point: share < 0.5 ? point : next }, off];  // the later is drawn above
+      if (off <= least) [found, least] = [{ line, point: share < 0.5 ? point : next }, off];  // later ones are drawn on top
     });
     return found;
   }
 
-  // Whether the key means something here.
+  // Returns whether the key is handled.
   function key(event, chart, at, { act, show, hide, out }, lines) {
     const move = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] }[event.key], z = chart.getOption().dataZoom[0];
     if (move) {
@@ -124,11 +124,11 @@
     return true;
   }
 
-  // For those who do not see it.
-  const told = document.createElement('p');
-  Object.assign(told, { id: 'told', className: 'hidden' }).setAttribute('aria-live', 'polite');
-  document.body.append(told);
+  // For screen readers.
+  const announcement = document.createElement('p');
+  Object.assign(announcement, { id: 'announcement', className: 'hidden' }).setAttribute('aria-live', 'polite');
+  document.body.append(announcement);
   function tell(point) {
-    if (point && point.tip) told.textContent = new DOMParser().parseFromString(point.tip.replaceAll('<br>', ', '), 'text/html').body.textContent;
+    if (point && point.tip) announcement.textContent = new DOMParser().parseFromString(point.tip.replaceAll('<br>', ', '), 'text/html').body.textContent;
   }
 })();

@@ -1,4 +1,4 @@
-"""What a report says of profiles: each arm against the baseline, and the functions that moved most."""
+"""Compare CPU profiles: each variant against the baseline, and the functions that changed most."""
 
 from __future__ import annotations
 
@@ -6,124 +6,128 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from perfrunner.analysis import Cell
 from perfrunner.analysis.profiles import FunctionShare, by_chance, most_moved
+from perfrunner.domain import Case
 from perfrunner.errors import TrialError
 from perfrunner.report.numbers import minus
-from perfrunner.results.profiles import arm_profiles, read_profile
+from perfrunner.results.profiles import read_profile, variant_profiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from perfrunner.measure.folded import Folded
+    from perfrunner.measure.cpu_profile import Folded
     from perfrunner.results import ExperimentData
-    from perfrunner.results.profiles import ArmProfile
+    from perfrunner.results.profiles import VariantProfile
 
-TYPICAL_SHARE = 0.1  # at which the luck of sampling is told
-LONGEST_NAME = 72  # of a function in a table; its whole name is told beside it
+TYPICAL_SHARE = 0.1  # share at which the sampling error is reported
+LONGEST_NAME = 72  # characters of a function name in a table; a tooltip has the full name
 ONE_SAMPLE = (
-    "A profile is one sample of each arm, taken once after the last trial: shares have no interval here, and a"
-    " difference is no verdict."
+    "A CPU profile is taken once per variant, after the last trial. Its shares have no interval, so a"
+    " difference is not a verdict."
 )
-_INNERMOST = re.compile(r"<[^<>]*>")  # arguments of a template that hold none themselves
+_INNERMOST = re.compile(r"<[^<>]*>")  # innermost template arguments
 _EMPTIED = "\0"
-_ARROW, _ARROW_KEPT = "operator->", "operator\1"  # no template's end
+_ARROW, _ARROW_KEPT = "operator->", "operator\1"  # this > does not end a template
 
 
 @dataclass(frozen=True)
 class Profile:
-    """One arm's, and how it was taken."""
+    """The profile of one variant, and how it was taken."""
 
-    taken: ArmProfile
+    taken: VariantProfile
     stacks: Folded
 
 
 @dataclass(frozen=True)
-class ProfiledArm:
-    """An arm beside the baseline of the same ensemble; `moved` are functions, the largest difference first."""
+class ProfiledVariant:
+    """A variant and the baseline of its group; `moved` lists functions, largest difference first."""
 
-    cell: Cell
+    case: Case
     base: Profile
-    arm: Profile
+    variant: Profile
     moved: tuple[FunctionShare, ...]
 
 
 @dataclass(frozen=True)
-class CellProfiles:
-    """The profiles of a cell: the baseline's, and each other arm against it."""
+class CaseProfiles:
+    """The profiles of a case: of the baseline, and of each other variant against it."""
 
-    cell: Cell
+    case: Case
     base: Profile
-    arms: tuple[ProfiledArm, ...]
+    variants: tuple[ProfiledVariant, ...]
 
 
-def cell_profiles(
-    data: ExperimentData, cells: Sequence[Cell], variants: Sequence[str]
-) -> tuple[tuple[CellProfiles, ...], tuple[str, ...]]:
-    """Of the cells and variants of a report (the first is the baseline), and a line for each that cannot be read."""
+def case_profiles(
+    data: ExperimentData, cases: Sequence[Case], variants: Sequence[str]
+) -> tuple[tuple[CaseProfiles, ...], tuple[str, ...]]:
+    """Return the profiles of a report's cases and variants (baseline first), and a line for each unreadable one."""
     unread: list[str] = []
-    read: dict[tuple[Cell, str, int], Profile] = {}
-    for taken in arm_profiles(data):
-        cell = Cell(taken.workload, taken.bucket)
-        if cell not in cells or taken.variant not in variants or taken.status != "ok":
+    read: dict[tuple[Case, str, int], Profile] = {}
+    for taken in variant_profiles(data):
+        case = Case(taken.workload, taken.bucket)
+        if case not in cases or taken.variant not in variants or taken.status != "ok":
             continue
         try:
-            read[cell, taken.variant, taken.ensemble] = Profile(taken, read_profile(data, taken))
+            read[case, taken.variant, taken.group] = Profile(taken, read_profile(data, taken))
         except TrialError as error:
-            unread.append(f"the profile of {taken.variant} in {cell} cannot be read: {error}")
-    found = (_cell(cell, read, variants) for cell in cells)
-    return tuple(its for its in found if its is not None), tuple(unread)
+            unread.append(f"the profile of {taken.variant} in {case} cannot be read: {error}")
+    profiled = (_case(case, read, variants) for case in cases)
+    return tuple(case for case in profiled if case is not None), tuple(unread)
 
 
-def _cell(
-    cell: Cell, read: dict[tuple[Cell, str, int], Profile], variants: Sequence[str]
-) -> CellProfiles | None:
+def _case(
+    case: Case, read: dict[tuple[Case, str, int], Profile], variants: Sequence[str]
+) -> CaseProfiles | None:
     baseline, *others = variants
-    of_base = {e: p for (c, variant, e), p in read.items() if (c, variant) == (cell, baseline)}
+    of_base = {e: p for (c, variant, e), p in read.items() if (c, variant) == (case, baseline)}
     if not of_base:
         return None
     first = next(iter(of_base.values()))
-    arms = []
+    profiled = []
     for variant in others:
-        of_arm = {e: p for (c, name, e), p in read.items() if (c, name) == (cell, variant)}
-        for ensemble, arm in of_arm.items():
-            base = of_base.get(ensemble, first)
-            arms.append(ProfiledArm(cell, base, arm, most_moved(base.stacks, arm.stacks)))
-    return CellProfiles(cell, first, tuple(arms))
+        of_other = {e: p for (c, name, e), p in read.items() if (c, name) == (case, variant)}
+        for group, profile in of_other.items():
+            base = of_base.get(group, first)
+            profiled.append(
+                ProfiledVariant(case, base, profile, most_moved(base.stacks, profile.stacks))
+            )
+    return CaseProfiles(case, first, tuple(profiled))
 
 
 def how_taken(profile: Profile) -> str:
-    """Samples, event and rate in a line."""
+    """Return samples, event and rate in a line."""
     taken = profile.taken
     text = f"{taken.variant}: {taken.samples} samples of {taken.event} at {taken.frequency} Hz"
-    return f"{text}, cut short: more samples than are kept" if taken.cut_short else text
-
-
-def both_taken(arm: ProfiledArm) -> str:
-    """How both were, and which differences are too small to be looked at."""
-    luck = by_chance(arm.base.stacks.samples, arm.arm.stacks.samples, TYPICAL_SHARE)
     return (
-        f"{how_taken(arm.arm)}; {how_taken(arm.base)}. So few samples differ by up to {_hundredths(luck)} points by"
-        f" luck alone where the shares are {100 * TYPICAL_SHARE:g} %"
+        f"{text}, truncated: the limit of stored samples was reached" if taken.cut_short else text
+    )
+
+
+def both_taken(variant: ProfiledVariant) -> str:
+    """Describe how both profiles were taken, and which differences are too small to matter."""
+    luck = by_chance(variant.base.stacks.samples, variant.variant.stacks.samples, TYPICAL_SHARE)
+    return (
+        f"{how_taken(variant.variant)}; {how_taken(variant.base)}. With so few samples, shares of"
+        f" {100 * TYPICAL_SHARE:g} % differ by up to {_hundredths(luck)} points by chance"
     )
 
 
 def shares(share: FunctionShare) -> tuple[str, str, str]:
-    """Baseline, arm and difference, as texts: percent and percentage points."""
+    """Return baseline, variant and difference as text: percent, percent, percentage points."""
     return (
         percent_of(share.base),
-        percent_of(share.arm),
+        percent_of(share.variant),
         points(share.difference),
     )
 
 
 def percent_of(share: float) -> str:
-    """0.1234 as `12.3 %`; a share that none of the samples has as `-`."""
+    """Return a share in percent: 0.1234 is `12.3 %`, zero is `-`."""
     return f"{_hundredths(share)} %" if share else "-"
 
 
 def points(difference: float) -> str:
-    """A difference of shares in percentage points, with its sign."""
+    """Return a difference of shares in percentage points, with its sign."""
     text = _hundredths(abs(difference))
     return f"+{text}" if difference > 0 else minus(f"-{text}")
 
@@ -133,7 +137,7 @@ def _hundredths(share: float) -> str:
 
 
 def short_name(function: str, most: int = LONGEST_NAME) -> str:
-    """A function's name for a line: template arguments go first, then what does not fit."""
+    """Shorten a function's name: drop template arguments first, then cut the end."""
     if len(function) <= most:
         return function
     name = function.replace(_ARROW, _ARROW_KEPT)
@@ -143,30 +147,30 @@ def short_name(function: str, most: int = LONGEST_NAME) -> str:
     return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
-def profile_records(profiles: Iterable[CellProfiles]) -> list[dict[str, Any]]:
-    """For the JSON document."""
+def profile_records(profiles: Iterable[CaseProfiles]) -> list[dict[str, Any]]:
+    """Return the profiles as plain values for the JSON document."""
     return [
         {
-            "workload": arm.cell.workload,
-            "bucket": arm.cell.bucket,
-            "variant": arm.arm.taken.variant,
-            "baseline": arm.base.taken.variant,
-            "event": arm.arm.taken.event,
-            "frequency": arm.arm.taken.frequency,
-            "samples": arm.arm.taken.samples,
-            "baseline_samples": arm.base.taken.samples,
-            "directory": arm.arm.taken.directory,
-            "baseline_directory": arm.base.taken.directory,
+            "workload": variant.case.workload,
+            "bucket": variant.case.bucket,
+            "variant": variant.variant.taken.variant,
+            "baseline": variant.base.taken.variant,
+            "event": variant.variant.taken.event,
+            "frequency": variant.variant.taken.frequency,
+            "samples": variant.variant.taken.samples,
+            "baseline_samples": variant.base.taken.samples,
+            "directory": variant.variant.taken.directory,
+            "baseline_directory": variant.base.taken.directory,
             "functions": [
                 {
                     "function": share.function,
                     "baseline_self_share": share.base,
-                    "self_share": share.arm,
+                    "self_share": share.variant,
                     "difference": share.difference,
                 }
-                for share in arm.moved
+                for share in variant.moved
             ],
         }
-        for cell in profiles
-        for arm in cell.arms
+        for case in profiles
+        for variant in case.variants
     ]

@@ -1,4 +1,4 @@
-"""Publish an experiment: keep its numbers beside its write-up, and renew the page, its charts and the index."""
+"""Publish an experiment: store its data next to its write-up, and regenerate page, charts and index."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from perfrunner.errors import UsageError
 from perfrunner.report.charts import draw_charts
-from perfrunner.report.files import write_whole
-from perfrunner.report.pages import cells_of, charts_of, data_file, image_file, merged, read_page
-from perfrunner.report.raw import read_raw
+from perfrunner.report.files import read_raw, write_whole
+from perfrunner.report.pages import cases_of, charts_of, data_file, image_file, merged, read_page
 from perfrunner.report.renewal import renewed
 from perfrunner.results.archive import archive_bytes
 
@@ -16,23 +15,23 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from perfrunner.analysis import Cell
+    from perfrunner.domain import Case
     from perfrunner.report.charts import Chart
     from perfrunner.report.pages import Page
     from perfrunner.results import ExperimentData
 
 INDEX = "README.md"
-OF_SERIES = ("series-", "rounds-")  # charts that need more than what is kept
+OF_SERIES = ("series-", "rounds-")  # charts that need raw series, which are not kept
 
 
 def publish(
     path: Path, experiment: ExperimentData | None = None, *, add: bool = False
 ) -> list[Path]:
-    """Write what changed of a page: its data, its charts, itself, and the index beside it; their paths.
+    """Write the data, the charts and the text of a page and its index, and return their paths.
 
-    With `add` the page keeps its other experiments, and the new one stands for the cells that it measured.
-    Without an experiment everything is made anew from what is kept: its numbers, and of charts of raw series, which are
-    not kept, the pictures.
+    With `add` the page keeps its other experiments, and the new one replaces the cases it measured.
+    Without an experiment everything is regenerated from the kept data. Charts of raw series, which are
+    not kept, stay as they are.
     """
     page = read_page(path)
     written: list[Path] = []
@@ -55,9 +54,9 @@ def publish(
 
 def _still_shown(experiments: Sequence[ExperimentData]) -> list[ExperimentData]:
     kept: list[ExperimentData] = []
-    later: set[Cell] = set()
+    later: set[Case] = set()
     for data in reversed(experiments):
-        mine = cells_of(data)
+        mine = cases_of(data)
         if mine - later:
             kept.insert(0, data)
         later |= mine
@@ -65,9 +64,9 @@ def _still_shown(experiments: Sequence[ExperimentData]) -> list[ExperimentData]:
 
 
 def _draw(page: Page, measured: ExperimentData | None) -> list[Path]:
-    """The charts that the page names; of several experiments the first one draws the rows of all.
+    """Draw the charts that the page names; the first of several experiments draws the rows of all.
 
-    `measured` is the one of them whose raw series are at hand.
+    `measured` is the experiment whose raw series are available.
     """
     wanted = charts_of(page.path)
     if not wanted:
@@ -87,7 +86,7 @@ def _draw(page: Page, measured: ExperimentData | None) -> list[Path]:
     ]
     if missing:
         raise UsageError(
-            f"{page.path} names charts that its results do not give: {', '.join(missing)}",
-            "perfrunner report --charts DIR shows which there are",
+            f"{page.path} names charts that its results cannot produce: {', '.join(missing)}",
+            "list the available charts with perfrunner report --charts DIR",
         )
     return [write_whole(image_file(page.path, name), chart.svg) for name, chart in charts.items()]

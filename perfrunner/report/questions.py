@@ -1,4 +1,4 @@
-"""The question that a chart of a metric answers."""
+"""Phrase the question that a chart of a metric answers."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
     from perfrunner.spec.metrics import MetricType
 
-LONGEST = 24  # letters of an arm that is asked for by its name
-OF_METRICS = (  # what its id begins or ends with -> what is asked about an arm
+LONGEST = 24  # a longer variant name is not repeated in the question
+OF_METRICS = (  # start or end of a metric id -> question about a variant
     ("ops_per_s", "Is {} faster?"),
     ("fragmentation", "Does {} waste less memory?"),
-    ("latency_", "Does {} answer sooner?"),
+    ("latency_", "Does {} have lower latency?"),
     ("_cpu_us_per_op", "Does {} need less CPU time?"),
 )
 OF_DIRECTIONS = {
@@ -27,14 +27,14 @@ OF_DIRECTIONS = {
 
 
 def question(metric: MetricType, variants: Sequence[str]) -> str:
-    """What a change of the metric is looked at for; `variants` begin with the baseline."""
+    """Return the question for a metric; the first of `variants` is the baseline."""
     others = variants[1:]
-    arm = others[0] if len(others) == 1 and len(others[0]) <= LONGEST else "any arm"
+    variant = others[0] if len(others) == 1 and len(others[0]) <= LONGEST else "any variant"
     for part, text in OF_METRICS:
         if metric.id.startswith(part) or (part.startswith("_") and metric.id.endswith(part)):
-            return text.format(arm)
+            return text.format(variant)
     if metric.unit in TIMES:
-        return f"Does {arm} take less time?"
+        return f"Does {variant} take less time?"
     if metric.unit.startswith("B"):
-        return f"Does {arm} need less memory?"
-    return OF_DIRECTIONS[metric.direction].format(arm, noun=noun(metric))
+        return f"Does {variant} need less memory?"
+    return OF_DIRECTIONS[metric.direction].format(variant, noun=noun(metric))

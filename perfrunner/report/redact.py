@@ -1,6 +1,6 @@
-"""What is left out before anything is passed on: addresses, users, logins, keys' paths and home directories.
+"""Redact data before it is published: addresses, users, logins, paths of keys, and home directories.
 
-Host names of the spec stay (they are its words), as do CPUs, memory and kernels.
+Host names of the spec are kept, as are CPUs, memory and kernels.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from perfrunner.results import ExperimentData, ExperimentRecord, TrialRecord
 
 HIDDEN = "…"
-DIGITS = 3  # behind it, of a machine's own name: two machines are still told apart, and nobody finds the name
+DIGITS = 3  # of the hash of a machine's name: machines stay distinguishable, and the name cannot be recovered
 SECRET_KEYS = ("address", "user", "key", "known_hosts", "hostname", "boot_id")  # of hosts
 PLAIN = ("", "localhost", "127.0.0.1", "::1", HIDDEN)
-COMMON_USERS = ("root", "perf", "perfrunner")  # words of their own: hidden beside an @ only
+COMMON_USERS = ("root", "perf", "perfrunner")  # common words: hidden only next to an @
 IPV4 = re.compile(r"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?![\d.])")
 IPV6 = re.compile(
     r"(?<![\w:.])(?=[0-9A-Fa-f:]*\d)(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?![\w:])"
@@ -32,17 +32,17 @@ IPV6 = re.compile(
 DATABASE = re.compile(r"(\bpostgres(?:ql)?(?:\+\w+)?://)[^\s'\"]+")
 USER_INFO = re.compile(r"(?<=://)[^\s/@'\"]+@")
 LOGIN = re.compile(rf"(?<![\w.@/-])(?:[A-Za-z_][\w.-]*|{HIDDEN})@(\[[\w:.]+\]|[\w.-]*\w|{HIDDEN})")
-# also what a shell would write behind -I or in a PATH
+# This also matches paths after -I and in a PATH.
 HOMES = re.compile(
     r"(?:/(?:var|usr|export|exports|mnt|data))?/(?:home|Users)/[^/\s'\",:;)\]}]+"
     r"|/root(?=/|$|[\s'\",:;)\]}])"
 )
-# from a word's first letter only: from every one of a long word without such a path, it is quadratic
+# It matches only from the start of a word: otherwise a long word without such a path takes quadratic time.
 SSH_FILES = re.compile(r"(?<![^\s'\",:;=(\[])[^\s'\",:;=(\[]*/\.ssh/[^\s'\",:;)\]]+")
 
 
 def redacted(data: ExperimentData) -> ExperimentData:
-    """The same experiment without them. What was measured is the same: only words change."""
+    """Return the experiment without private data. Measurements do not change."""
     safe = _Redactor.of(data.experiment)
     return dataclasses.replace(
         data,
@@ -61,27 +61,27 @@ def redacted(data: ExperimentData) -> ExperimentData:
 
 
 def redacted_record(record: ExperimentRecord) -> ExperimentRecord:
-    """An experiment's record without them."""
+    """Return an experiment's record without private data."""
     return _Redactor.of(record).record(record)
 
 
 def redacted_nights(nights: Iterable[Night]) -> list[Night]:
-    """Runs of a history without them; those of different machines stay different."""
-    return [dataclasses.replace(one, record=redacted_record(one.record)) for one in nights]
+    """Return the runs of a history without private data; different machines stay distinguishable."""
+    return [dataclasses.replace(night, record=redacted_record(night.record)) for night in nights]
 
 
 def hidden(text: str, record: ExperimentRecord | None = None) -> str:
-    """A line of a log or of a message without them, as far as they show; of `record`, what it names too."""
+    """Redact a line of a log or a message; with `record`, also the names that the record contains."""
     return (_Redactor([]) if record is None else _Redactor.of(record)).text(text)
 
 
 class _Redactor:
-    """`known`: addresses, paths and users that the spec or the facts name."""
+    """Create a redactor. `known`: addresses, paths and users of the spec and the facts."""
 
     def __init__(self, known: Iterable[str]) -> None:
-        words = sorted(set(known), key=len, reverse=True)
-        self._known = _words(words) if words else None
-        self._seen: dict[str, str] = {}  # trials say the same things again and again
+        names = sorted(set(known), key=len, reverse=True)
+        self._known = _any_of(names) if names else None
+        self._seen: dict[str, str] = {}  # many trials have the same texts
 
     @classmethod
     def of(cls, record: ExperimentRecord) -> _Redactor:
@@ -104,10 +104,10 @@ class _Redactor:
         return dataclasses.replace(trial, reason=reason, facts=facts)
 
     def text(self, text: str) -> str:
-        found = self._seen.get(text)
-        if found is None:
-            found = self._seen[text] = self._text(text)
-        return found
+        result = self._seen.get(text)
+        if result is None:
+            result = self._seen[text] = self._text(text)
+        return result
 
     def _text(self, text: str) -> str:
         text = DATABASE.sub(rf"\1{HIDDEN}", text)
@@ -121,13 +121,13 @@ class _Redactor:
         return IPV4.sub(_unless(_no_ipv4), text)
 
     def spec(self, text: str) -> str:
-        """A spec as it was written: the values of the hosts' secret keys, too."""
+        """Redact the text of a spec, including the values of the hosts' secret keys."""
         keys = "|".join(SECRET_KEYS)
         text = re.sub(rf"(?m)(\b(?:{keys})\s*:\s*)([^\s,}}#]+)", self._value_of_key, text)
         return self.text(text)
 
-    def _value_of_key(self, found: re.Match[str]) -> str:
-        return found[0] if found[2] in (*PLAIN, "null", "~") else f"{found[1]}{HIDDEN}"
+    def _value_of_key(self, match: re.Match[str]) -> str:
+        return match[0] if match[2] in (*PLAIN, "null", "~") else f"{match[1]}{HIDDEN}"
 
     def value(self, value: Any, key: str = "") -> Any:
         if isinstance(value, str):
@@ -135,7 +135,7 @@ class _Redactor:
                 return f"{HIDDEN}{hashlib.sha256(value.encode()).hexdigest()[:DIGITS]}"
             if key in SECRET_KEYS and value not in PLAIN:
                 return HIDDEN
-            if key == "built_on":  # a machine's own name, then its system
+            if key == "built_on":  # the machine's name, then its system
                 return f"{HIDDEN} {self.text(value.partition(' ')[2])}"
             return self.text(value)
         if isinstance(value, Mapping):
@@ -145,26 +145,26 @@ class _Redactor:
         return value
 
 
-@functools.lru_cache(maxsize=8)  # the nights of a spec name the same hosts
+@functools.lru_cache(maxsize=8)  # the runs of a spec name the same hosts
 def _redactor(known: frozenset[str]) -> _Redactor:
     return _Redactor(known)
 
 
-def _words(words: Iterable[str]) -> re.Pattern[str]:
-    return re.compile(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, words))})(?![\w-])")
+def _any_of(names: Iterable[str]) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, names))})(?![\w-])")
 
 
 def _unless(plain: Callable[[str], bool]) -> Callable[[re.Match[str]], str]:
-    return lambda found: found[0] if found[0] in PLAIN or plain(found[0]) else HIDDEN
+    return lambda match: match[0] if match[0] in PLAIN or plain(match[0]) else HIDDEN
 
 
 def _no_ipv4(text: str) -> bool:
-    """Four numbers up to 255 are one; a version like 6.18.44.1, too: hidden rather than an address shown."""
+    """Return whether the text is no IPv4 address; a version such as 6.18.44.1 counts as one, to be safe."""
     return any(int(part) > 255 for part in text.split("."))
 
 
 def _no_ipv6(text: str) -> bool:
-    """A time is none, for it has neither eight groups nor a gap."""
+    """Return whether the text is no IPv6 address; a time has neither eight groups nor a gap."""
     try:
         IPv6Address(text)
     except AddressValueError:
@@ -173,7 +173,7 @@ def _no_ipv6(text: str) -> bool:
 
 
 def _secrets(record: ExperimentRecord) -> Iterator[str]:
-    """The values of secret keys, wherever the spec or the facts have them."""
+    """Yield the values of secret keys in the spec and the facts."""
     for document in (record.spec_json, record.facts):
         for key, value in _leaves(document):
             if key not in SECRET_KEYS or value in PLAIN or len(value) < 3:

@@ -1,4 +1,4 @@
-"""One report, five formats."""
+"""Render a report in one of its formats."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from perfrunner.errors import UsageError
 from perfrunner.report.commit import commit_text
 from perfrunner.report.json_document import json_text
-from perfrunner.report.markdown import markdown_text
+from perfrunner.report.markdown import comment_text, markdown_text
 from perfrunner.report.terminal import terminal_text
 
 if TYPE_CHECKING:
@@ -27,21 +27,28 @@ def render(
     verbose: bool = False,
     charts: Path | None = None,
 ) -> str:
-    """The report as text.
+    """Return the report as text.
 
-    `console` gives the width and the colours of the terminal format. `every` shows the metrics
-    without a change too (markdown and terminal; JSON and HTML always hold all), in the commit format the
-    whole tables of the spec's reference; `verbose` on a terminal the facts and notes. `charts` is where the
-    charts are drawn: Markdown names the one to attach.
+    `console` sets the width and colours of the terminal format. `every` includes metrics without a
+    change (terminal and Markdown; JSON and HTML always have all), and in the commit format all published
+    tables. `verbose` adds facts and notes on a terminal. `charts` is the directory of the drawn charts:
+    Markdown names the one to attach. Raises UsageError for an unknown format.
     """
     if fmt == "terminal":
         return terminal_text(report, console, every=every, verbose=verbose)
     if fmt == "markdown":
         return markdown_text(report, every=every, charts=charts)
+    if fmt == "github-comment":
+        return comment_text(report, every=every)
     if fmt == "commit":
         return commit_text(report, every=every)
     if fmt == "json":
         return json_text(report)
     if fmt == "html":
-        raise UsageError("an HTML report needs the trials for its charts", "use write_html")
-    raise UsageError(f"no report format {fmt!r}")
+        raise UsageError(
+            "an HTML report needs the trials for its charts", "call write_html instead"
+        )
+    raise UsageError(
+        f"unknown report format {fmt!r}",
+        "use terminal, markdown, github-comment, commit, json or html",
+    )

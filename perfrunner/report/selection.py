@@ -1,11 +1,12 @@
-"""Which metrics a short table shows: the primary ones, fragmentation, and whatever changed."""
+"""Select the metrics of a short table: primary metrics, fragmentation, and metrics that changed."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from perfrunner.analysis import Cell, Row
+    from perfrunner.analysis import Row
+    from perfrunner.domain import Case
     from perfrunner.report.model import Report
 
 SHOWN_ALWAYS = (
@@ -15,21 +16,21 @@ SHOWN_ALWAYS = (
     "fragmentation_rss_settled",
     "fragmentation_payload_rss",
 )
-SHOWN_VERDICTS = ("better", "worse", "invalid")
+SHOWN_VERDICTS = ("better", "worse", "not comparable")
 
 
-def primary_rows(report: Report) -> dict[str, dict[Cell, list[Row]]]:
-    """Metric -> cell -> its rows: of the primary metrics; of all where none of them was measured."""
+def primary_rows(report: Report) -> dict[str, dict[Case, list[Row]]]:
+    """Return rows by metric and case: of the primary metrics, or of all if no primary one was measured."""
     rows = [row for row in report.comparison.rows if row.primary] or report.comparison.rows
-    found: dict[str, dict[Cell, list[Row]]] = {}
+    by_metric: dict[str, dict[Case, list[Row]]] = {}
     for row in rows:
-        found.setdefault(row.metric.id, {}).setdefault(row.cell, []).append(row)
-    return found
+        by_metric.setdefault(row.metric.id, {}).setdefault(row.case, []).append(row)
+    return by_metric
 
 
-def selected(report: Report, cell: Cell, *, every: bool) -> tuple[dict[str, list[Row]], int]:
-    """The cell's rows by metric, and how many metrics were left out."""
-    rows = report.rows(cell)
+def selected(report: Report, case: Case, *, every: bool) -> tuple[dict[str, list[Row]], int]:
+    """Return a case's rows by metric, and the number of metrics left out."""
+    rows = report.rows(case)
     if every or not any(_matters(group) for group in rows.values()):
         return rows, 0
     shown = {metric: group for metric, group in rows.items() if _matters(group)}

@@ -1,7 +1,8 @@
-"""The verdict in words: one sentence an arm, the same in every format.
+"""Write the verdicts as sentences: one for each variant, the same in every format.
 
-A sentence has a clause for each primary metric and verdict; cells with the same verdict share one. The bracket of a
-clause over several cells spans all of their intervals.
+A sentence has a clause for each primary metric and verdict. Cases with the same verdict share a clause, which gives
+the span that holds all of their intervals and says so. Where throughput and total CPU disagree, the sentence has a
+clause for the CPU.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from perfrunner.analysis import MIN_BLOCKS, Cell
+from perfrunner.domain import MIN_BLOCKS, NO_BUCKET, Case
 from perfrunner.report.numbers import (
     DIVIDE_SIGN,
     EXACT,
@@ -23,9 +24,9 @@ from perfrunner.report.numbers import (
     minus,
     scale_of,
     signed,
+    significant,
     whole,
 )
-from perfrunner.spec.cell import NO_BUCKET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,13 +34,14 @@ if TYPE_CHECKING:
     from perfrunner.analysis import Comparison, Row
     from perfrunner.spec.metrics import MetricType
 
-ORDER = ("better", "worse", "same", "unsure", "invalid", None)
-FASTER = "ops_per_s"  # of which one says faster and slower
+ORDER = ("better", "worse", "same", "unsure", "not comparable", None)
+FASTER = "ops_per_s"  # its changes are written as faster and slower
 NOUNS = {
     "ops_per_s": "throughput",
     "ops_per_s_total": "throughput by totals",
     "ops_per_s_p90": "throughput at its p90",
     "server_cpu_us_per_op": "server CPU per operation",
+    "total_cpu_us_per_op": "total server CPU per operation",
     "client_cpu_us_per_op": "client CPU per operation",
     "instructions_per_op": "instructions per operation",
     "mem_used_bytes": "mem_used",
@@ -64,7 +66,7 @@ NOUNS = {
 
 @dataclass(frozen=True)
 class Clause:
-    """What came out for one metric in the cells that share a verdict: `text` without the verdict, then `word`."""
+    """The result of one metric in the cases that share a verdict: `text` without the verdict, then `word`."""
 
     metric: str
     verdict: str | None
@@ -77,7 +79,7 @@ class Clause:
 
 @dataclass(frozen=True)
 class Sentence:
-    """One arm. `lead` names what it is compared with, and over how many blocks."""
+    """The sentence of one variant. `lead` names the baseline and the number of blocks."""
 
     variant: str
     lead: str
@@ -88,13 +90,15 @@ class Sentence:
 
 
 def preface(comparison: Comparison) -> str:
-    """Why there are no verdicts, where that is so."""
-    judged = [r for r in _others(comparison) if r.effect is not None or r.verdict == "invalid"]
+    """Return the reason why there are no verdicts, or an empty text."""
+    judged = [
+        r for r in _others(comparison) if r.effect is not None or r.verdict == "not comparable"
+    ]
     if not judged:
-        return "Nothing can be compared: no block holds two arms of any cell."
+        return "Nothing can be compared: no block holds two variants of any case."
     primary = [row for row in judged if row.primary]
     if not primary:
-        return "No primary metric was measured on both arms; the others are below."
+        return "No primary metric was measured on both variants; the others are below."
     if not comparison.paired:
         return "Not interleaved, so no verdict, only Welch intervals."
     if all(row.verdict is None for row in primary) and comparison.blocks < MIN_BLOCKS:
@@ -104,25 +108,27 @@ def preface(comparison: Comparison) -> str:
 
 
 def sentences(comparison: Comparison) -> tuple[Sentence, ...]:
-    """In the order of the variants; none of an arm without a primary metric beside the baseline's."""
-    found: dict[str, list[Row]] = {}
+    """Return a sentence for each variant that shares a primary metric with the baseline, in their order."""
+    by_variant: dict[str, list[Row]] = {}
+    disagreeing = {(row.case, row.variant) for row in comparison.rows if row.cpu}
     for row in _others(comparison):
-        if row.primary and (row.effect is not None or row.verdict == "invalid"):
-            found.setdefault(row.variant, []).append(row)
+        in_sentence = row.primary or (row.companion and (row.case, row.variant) in disagreeing)
+        if in_sentence and (row.effect is not None or row.verdict == "not comparable"):
+            by_variant.setdefault(row.variant, []).append(row)
     order = {variant: place for place, variant in enumerate(comparison.variants)}
-    arms = sorted(found.items(), key=lambda item: order.get(item[0], len(order)))
-    measured: dict[str, set[Cell]] = {}
+    variants = sorted(by_variant.items(), key=lambda item: order.get(item[0], len(order)))
+    measured: dict[str, set[Case]] = {}
     for row in comparison.rows:
-        measured.setdefault(row.metric.id, set()).add(row.cell)
+        measured.setdefault(row.metric.id, set()).add(row.case)
     places = {
-        metric: [cell for cell in comparison.cells if cell in its]
-        for metric, its in measured.items()
+        metric: [case for case in comparison.cases if case in having]
+        for metric, having in measured.items()
     }
-    return tuple(_sentence(variant, rows, comparison.cells, places) for variant, rows in arms)
+    return tuple(_sentence(variant, rows, comparison.cases, places) for variant, rows in variants)
 
 
 def noun(metric: MetricType) -> str:
-    """The metric in running text; a micro-benchmark has its name."""
+    """Return the noun for a metric in running text; a micro-benchmark keeps its name."""
     if metric.id in NOUNS:
         return NOUNS[metric.id]
     if metric.id.startswith("latency_"):
@@ -135,56 +141,68 @@ def _others(comparison: Comparison) -> list[Row]:
 
 
 def _sentence(
-    variant: str, rows: Sequence[Row], cells: Sequence[Cell], places: Mapping[str, Sequence[Cell]]
+    variant: str, rows: Sequence[Row], cases: Sequence[Case], places: Mapping[str, Sequence[Case]]
 ) -> Sentence:
-    """`places`: the cells in which each metric was measured."""
+    """Return the sentence of a variant. `places`: the cases in which each metric was measured."""
     baselines = [row.effect.baseline for row in rows if row.effect is not None]
     blocks = {row.effect.n for row in rows if row.effect is not None}
     against = f" against {baselines[0]}" if baselines else ""
-    proved = "" if all(row.proved for row in rows) else "; not all settings are proved"
-    n = f" ({_span(blocks)}{proved})" if blocks else ""
+    checked = "" if all(row.checked for row in rows) else "; not all settings are checked"
+    n = f" ({_span(blocks)}{checked})" if blocks else ""
     clauses: list[Clause] = []
     for metric in dict.fromkeys(row.metric.id for row in rows):
-        its = [row for row in rows if row.metric.id == metric]
-        clauses += (_clause(group, cells, places[metric]) for group in _groups(its))
+        of_metric = [row for row in rows if row.metric.id == metric]
+        clauses += (_clause(group, cases, places[metric]) for group in _groups(of_metric))
     return Sentence(variant, f"{against}{n}", tuple(clauses))
 
 
 def _groups(rows: Sequence[Row]) -> Iterable[list[Row]]:
-    """By verdict, and what is certain also by size (small or not) and direction."""
+    """Group rows by verdict; rows with a clear change also by size (small or not) and direction."""
     for verdict in ORDER:
-        found: dict[object, list[Row]] = {}
+        groups: dict[object, list[Row]] = {}
         for row in (r for r in rows if r.verdict == verdict):
             certain = verdict in ("better", "worse", None) and row.effect is not None
-            reason = row.reason if verdict in ("invalid", None) else ""
+            reason = row.reason if verdict in ("not comparable", None) else ""
             kind = (row.small, certain and _up(row), _large([row]), reason)
-            found.setdefault(kind, []).append(row)
-        yield from found.values()
+            groups.setdefault(kind, []).append(row)
+        yield from groups.values()
 
 
-def _clause(rows: Sequence[Row], cells: Sequence[Cell], places: Sequence[Cell]) -> Clause:
+def _clause(rows: Sequence[Row], cases: Sequence[Case], places: Sequence[Case]) -> Clause:
     first = rows[0]
-    where = _where([row.cell for row in rows], cells, places)
+    where = _where([row.case for row in rows], cases, places)
     word = (first.verdict or "") + (" (small)" if first.small else "")
-    if first.verdict == "invalid" or first.effect is None:
+    if first.verdict == "not comparable" or first.effect is None:
         word += f" ({first.reason})" if first.reason else ""
         return Clause(first.metric.id, first.verdict, f"{noun(first.metric)}{where}", word)
     if first.verdict is None and first.effect.paired and first.effect.n >= MIN_BLOCKS:
         word = first.reason
     if first.verdict == "unsure":
-        more = [row.more_blocks for row in rows]
-        known = [n for n in more if n is not None]
-        if len(known) == len(more):
-            word += (
-                f" (about {max(known)} more block{'' if max(known) == 1 else 's'} would settle it)"
-            )
-        else:
-            word += " (more blocks of this noise would not settle it)"
+        word += f" ({_plan(rows)})"
     return Clause(first.metric.id, first.verdict, f"{_change(rows)}{where}", word)
 
 
+def _plan(rows: Sequence[Row]) -> str:
+    """Return what would settle all rows: `20 more blocks decide ±0.5 %`."""
+    more = [row.more_blocks for row in rows if row.more_blocks is not None]
+    visible = [row.decides for row in rows if row.decides is not None]
+    if len(more) < len(rows) or not visible:
+        return "more blocks of this noise would not settle it"
+    n, metric, seen = max(more), rows[0].metric, max(visible)
+    if metric.effect == "ratio":
+        size = f"{significant(100 * seen, 2)} %"
+    elif metric.unit == "%":
+        size = f"{significant(seen, 2)} points"
+    else:
+        size = scale_of(metric, seen).text(seen)
+    return f"{n} more {'block decides' if n == 1 else 'blocks decide'} \N{PLUS-MINUS SIGN}{size}"
+
+
 def _change(rows: Sequence[Row]) -> str:
-    """`3.6 to 4.7 % faster [+2.3, +5.1]`, `8.3 points more fragmentation by RSS [+7.7, +8.9]`."""
+    """Return the change as text.
+
+    Examples: `3.6 to 4.7 % faster (intervals within [+2.3, +5.1])`, `2.1 points more VSZ [+1.7, +2.5]`.
+    """
     metric = rows[0].metric
     name = noun(metric)
     values, bounds, unit = _measures(rows)
@@ -218,7 +236,10 @@ def _change(rows: Sequence[Row]) -> str:
 def _factors(
     metric: MetricType, values: Sequence[float], bounds: tuple[float, float] | None
 ) -> str:
-    """`2.1 to 3.4 times faster [2.0, 3.6]`, `GetCursorsToDrop ÷36,200 [32,600, 40,300]`."""
+    """Return a large change as a factor.
+
+    Examples: `2.1 to 3.4 times faster (intervals within [2.0, 3.6])`, `GetCursorsToDrop ÷36,200 [32,600, 40,300]`.
+    """
     less = max(values) < 1
     if less:
         values = [1 / v for v in values]
@@ -239,13 +260,17 @@ def _factors(
 def _bracket(
     values: Sequence[float], bounds: tuple[float, float], write: Callable[[float], str]
 ) -> str:
-    """All values within: exact only where they are written alike."""
+    """Return the interval of a value, or the span that holds the intervals of several values.
+
+    `[exact]` only if all values are written the same.
+    """
     shown = {write(value) for value in values}
-    return bracket(write(bounds[0]), write(bounds[1]), shown.pop() if len(shown) == 1 else "")
+    text = bracket(write(bounds[0]), write(bounds[1]), shown.pop() if len(shown) == 1 else "")
+    return f"(intervals within {text})" if len(values) > 1 and text != EXACT else text
 
 
 def _measures(rows: Sequence[Row]) -> tuple[list[float], tuple[float, float] | None, str]:
-    """Estimates, the span of their intervals, and the unit: percent, points, bytes; or factors."""
+    """Return the estimates, the span of their intervals, and their unit (percent, points, bytes or factors)."""
     first = rows[0]
     kind = first.effect.kind if first.effect is not None else ""
     scale, shift, unit = 1.0, 0.0, TIMES_SIGN
@@ -263,7 +288,7 @@ def _measures(rows: Sequence[Row]) -> tuple[list[float], tuple[float, float] | N
 
 
 def _large(rows: Sequence[Row]) -> bool:
-    """Whether a factor reads better than a percentage (as in `numbers.change`)."""
+    """Return whether a factor reads better than a percentage (as in `numbers.change`)."""
     ends = [
         end
         for row in rows
@@ -277,20 +302,20 @@ def _up(row: Row) -> bool:
     return row.effect is not None and row.effect.estimate > row.effect.neutral
 
 
-def _where(found: Sequence[Cell], cells: Sequence[Cell], places: Sequence[Cell]) -> str:
-    """Which cells: nothing where the experiment has but one; a workload or a bucket type that they fill, else each."""
-    if len(cells) == 1:
+def _where(named_cases: Sequence[Case], cases: Sequence[Case], places: Sequence[Case]) -> str:
+    """Name the cases: nothing if the experiment has one, a workload or bucket type that they cover, else each case."""
+    if len(cases) == 1:
         return ""
-    if len(found) == len(places) > 1:
-        return " in both cells" if len(places) == 2 else f" in all {len(places)} cells"
+    if len(named_cases) == len(places) > 1:
+        return " in both cases" if len(places) == 2 else f" in all {len(places)} cases"
     parts: list[str] = []
-    left = list(found)
+    left = list(named_cases)
     for named in ("workload", "bucket"):
-        for name in dict.fromkeys(getattr(cell, named) for cell in found):
-            whole = [cell for cell in places if getattr(cell, named) == name]
-            if len(whole) > 1 and name != NO_BUCKET and all(cell in left for cell in whole):
+        for name in dict.fromkeys(getattr(case, named) for case in named_cases):
+            whole = [case for case in places if getattr(case, named) == name]
+            if len(whole) > 1 and name != NO_BUCKET and all(case in left for case in whole):
                 parts.append(name)
-                left = [cell for cell in left if cell not in whole]
+                left = [case for case in left if case not in whole]
     return f" on {', '.join([*parts, *map(str, left)])}"
 
 

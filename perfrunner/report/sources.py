@@ -1,4 +1,4 @@
-"""What was built: the source of each arm, how far it is from the baseline's, and where the load tools are from."""
+"""Describe the sources: of each variant, its distance from the baseline's, and of the load tools."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from perfrunner.analysis.noise import is_aa
+from perfrunner.domain import WITHOUT_AN_ENGINE
 from perfrunner.report.model import Fact
-from perfrunner.source import FACT
-from perfrunner.source.model import IN_USE, Distance, distance_of, source_of
-from perfrunner.spec.cell import WITHOUT_AN_ENGINE
+from perfrunner.sources import FACT
+from perfrunner.sources.model import IN_USE, Distance, distance_of, source_of
 
-OF_AN_ARM = ("name", "source", "proof")  # of a variant what makes it no other program
+OF_AN_VARIANT = (
+    "name",
+    "source",
+    "settings_check",
+)  # fields of a variant that do not change its program
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -20,20 +24,20 @@ if TYPE_CHECKING:
 
 
 def source_facts(data: ExperimentData) -> tuple[Fact, ...]:
-    """The section, line by line; nothing where it was not recorded (an older store)."""
+    """Return the lines of the section; none if sources were not recorded (an older store)."""
     recorded = data.experiment.facts.get(FACT)
     return tuple(_lines(data, recorded)) if isinstance(recorded, dict) else ()
 
 
 def _lines(data: ExperimentData, recorded: Mapping[str, Any]) -> Iterable[Fact]:
-    arms: dict[str, list[str]] = defaultdict(list)
-    for variant, record in recorded["arms"].items():
-        arms[source_of(record).text].append(variant)
-    for text, variants in arms.items():
+    by_source: dict[str, list[str]] = defaultdict(list)
+    for variant, record in recorded["variants"].items():
+        by_source[source_of(record).text].append(variant)
+    for text, variants in by_source.items():
         yield Fact(", ".join(variants), text)
-    for label, record in (recorded.get("tools_of") or {"every arm": recorded["tools"]}).items():
+    for label, record in (recorded.get("tools_of") or {"every variant": recorded["tools"]}).items():
         tools = source_of(record)
-        if any(arm["sha256"] != tools.sha256 for arm in recorded["arms"].values()):
+        if any(source["sha256"] != tools.sha256 for source in recorded["variants"].values()):
             yield Fact(f"load tools of {label}", tools.text)
     baseline = str(data.experiment.spec_json.get("baseline", ""))
     for variant, record in recorded.get("distances", {}).items():
@@ -55,43 +59,43 @@ def _distance(label: str, distance: Distance) -> Iterable[Fact]:
 
 
 def pinned_sources(data: ExperimentData) -> list[str]:
-    """Options that give a run the commits of this one, wherever its branches are by now."""
+    """Return the options that pin a run to the commits of this one, even if its branches have moved."""
     recorded = data.experiment.facts.get(FACT)
     if not isinstance(recorded, dict):
         return []
-    words = []
+    options = []
     aa = list(data.experiment.facts.get("command") or ())[1:2] == ["aa"]
-    for variant, record in recorded["arms"].items():
+    for variant, record in recorded["variants"].items():
         source = source_of(record)
         if aa and variant != data.experiment.spec_json["baseline"]:
-            continue  # the arm's second name: no spec has it
+            continue  # the spec has no variant of this second name
         if source.revision and source.commit is not None:
-            words += ["--source", f"{variant}={source.commit[:12]}"]
-    return words
+            options += ["--source", f"{variant}={source.commit[:12]}"]
+    return options
 
 
 def trees_note(data: ExperimentData) -> str:
-    """Behind the command that measures it again: of what content the named trees were, which no option gives back."""
+    """Return a shell comment with the content hashes of source trees, which no option can restore."""
     recorded = data.experiment.facts.get(FACT)
     if not isinstance(recorded, dict):
         return ""
     trees = [
         f"{variant}: the tree had content {source.sha256[:12]}"
-        for variant, source in ((v, source_of(r)) for v, r in recorded["arms"].items())
+        for variant, source in ((v, source_of(r)) for v, r in recorded["variants"].items())
         if not source.revision and source.name != IN_USE
     ]
     return f"  # {'; '.join(trees)}" if trees else ""
 
 
 def same_builds(data: ExperimentData) -> Iterable[str]:
-    """Arms of differently named sources that are one program with the same settings: what they differ by is noise.
+    """Warn about variants that are the same program with the same settings: their difference is noise.
 
-    So are, in a workload that runs no engine, arms that differ in the engine's parameters alone.
+    In a workload without an engine this includes variants that differ only in engine parameters.
     """
     spec = data.experiment.spec_json
     if is_aa(spec):
         return
-    for build_id, names in _alike(data, OF_AN_ARM):
+    for build_id, names in _alike(data, OF_AN_VARIANT):
         yield f"{names} are the same build ({build_id}) with the same settings: this is an A/A"
     tools = [
         name
@@ -99,7 +103,7 @@ def same_builds(data: ExperimentData) -> Iterable[str]:
         if workload.get("type") in WITHOUT_AN_ENGINE
     ]
     if tools:
-        for build_id, names in _alike(data, (*OF_AN_ARM, "params")):
+        for build_id, names in _alike(data, (*OF_AN_VARIANT, "params")):
             yield (
                 f"{names} are the same build ({build_id}): their params are the engine's, which {', '.join(tools)}"
                 " does not run; there this is an A/A"
@@ -107,12 +111,12 @@ def same_builds(data: ExperimentData) -> Iterable[str]:
 
 
 def _alike(data: ExperimentData, leaving_out: tuple[str, ...]) -> Iterable[tuple[str, str]]:
-    """Build ids, each with the arms of it whose settings are the same but for what is left out."""
+    """Yield build ids with their variants whose settings are equal apart from the fields left out."""
     variants = data.experiment.spec_json.get("variants") or {}
     alike: dict[tuple[str, str], list[str]] = defaultdict(list)
     for build in data.builds:
-        arm = {k: v for k, v in variants.get(build.variant, {}).items() if k not in leaving_out}
-        alike[build.build_id, repr(sorted(arm.items(), key=str))].append(build.variant)
+        variant = {k: v for k, v in variants.get(build.variant, {}).items() if k not in leaving_out}
+        alike[build.build_id, repr(sorted(variant.items(), key=str))].append(build.variant)
     for (build_id, _), names in alike.items():
         if len(names) > 1:
             yield build_id, " and ".join(names)

@@ -1,4 +1,4 @@
-"""The report on a terminal: the sentences, then one table; the why and the circumstances when asked for."""
+"""Render a report for a terminal: sentences and one table, and with `--verbose` the method and environment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
 
-from perfrunner.report.beside_terminal import beside_section
+from perfrunner.report.account import TITLE, account_lines
+from perfrunner.report.explain import changed_text
 from perfrunner.report.names import folded
 from perfrunner.report.noise import NOISE_FLOOR
 from perfrunner.report.numbers import (
@@ -28,6 +29,7 @@ from perfrunner.report.numbers import (
     spread,
 )
 from perfrunner.report.profiles import points, short_name
+from perfrunner.report.published_terminal import published_section
 from perfrunner.report.selection import primary_rows, selected
 
 if TYPE_CHECKING:
@@ -35,7 +37,8 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from perfrunner.analysis import Cell, Row
+    from perfrunner.analysis import Row
+    from perfrunner.domain import Case
     from perfrunner.report.model import Report
     from perfrunner.report.numbers import Scale
 
@@ -44,15 +47,15 @@ STYLES = {
     "worse": "bold red",
     "same": "cyan",
     "unsure": "yellow",
-    "invalid": "bold magenta",
+    "not comparable": "bold magenta",
 }
 WIDTH_WITHOUT_TERMINAL = 120
-MOST_FUNCTIONS = 3  # of a profile; Markdown and the page have ten
-ROOMY = 110  # columns from which a table has the spread of means and the verdicts as words
+MOST_FUNCTIONS = 3  # functions shown of a profile; Markdown and the page show ten
+ROOMY = 110  # columns from which a table shows the spread of means and the verdicts in full
 GAP = 2
-MOST_TABLES = 2  # of the same metrics; with more arms than those hold, each arm has a line
+MOST_TABLES = 2  # tables of the same metrics; more variants than fit get one line each
 LEAST_FOR_NAMES = 14
-FOLDED_LABEL = 16  # columns of a line's label beside the reference, where there is little room
+FOLDED_LABEL = 16  # columns of a label in the published values, on a narrow terminal
 STAR = " ★"
 SHORT = (
     "[95 % interval] of the change, paired by block · ✔ better ✘ worse = same ? unsure · "
@@ -67,22 +70,22 @@ LEGEND = (
 
 @dataclass(frozen=True)
 class _Line:
-    """Of a table. A heading has no rows; `scale` is the heading's, where that has the unit."""
+    """A line of a table. A heading has no rows; `scale` is set where the heading names the unit."""
 
     label: str
     base: Row | None = None
-    arms: Mapping[str, Row] = field(default_factory=dict)
+    variants: Mapping[str, Row] = field(default_factory=dict)
     scale: Scale | None = None
 
     @property
     def heading(self) -> bool:
-        return self.base is None and not self.arms
+        return self.base is None and not self.variants
 
 
 def terminal_text(
     report: Report, console: Console | None, *, every: bool, verbose: bool = False
 ) -> str:
-    """As the console would show it: its width, and its colours if it has any."""
+    """Return the report formatted for the console: its width, and its colours if it has any."""
     width = console.width if console is not None else WIDTH_WITHOUT_TERMINAL
     colours = console is not None and console.is_terminal and not console.no_color
     out = io.StringIO()
@@ -114,16 +117,16 @@ def _parts(report: Report, width: int, *, every: bool, verbose: bool) -> Iterabl
     for warning in report.warnings:
         yield Padding(Text(f"! {warning}", style="yellow"), (0, 0, 0, 2))
     if every or verbose:
-        for cell in report.comparison.cells:
-            yield from _cell(report, cell, width, every=every)
+        for case in report.comparison.cases:
+            yield from _case(report, case, width, every=every)
         yield Text(LEGEND, style="dim")
     else:
         yield from _tables(report, _primary_lines(report), width)
-        measured = {row.cell for row in report.comparison.rows}
-        for cell in (c for c in report.comparison.cells if c not in measured):
-            yield Text(f"{cell}: no trial counts", style="bold")
+        measured = {row.case for row in report.comparison.rows}
+        for case in (c for c in report.comparison.cases if c not in measured):
+            yield Text(f"{case}: no valid trial", style="bold")
         yield Text(SHORT, style="dim")
-    yield from beside_section(report, FOLDED_LABEL if width < ROOMY else width)
+    yield from published_section(report, FOLDED_LABEL if width < ROOMY else width)
     if verbose:
         yield _context(report)
         yield from _lists(report)
@@ -132,18 +135,22 @@ def _parts(report: Report, width: int, *, every: bool, verbose: bool) -> Iterabl
             if fact.label == NOISE_FLOOR:
                 yield Text(f"{fact.label}: {fact.value}", style="dim")
         yield Text(_more(report), style="dim")
-    yield Text(f"reproduce: {report.reproduce}", style="dim", overflow="fold")
+    yield Text(f"Reproduce: {report.reproduce}", style="dim", overflow="fold")
 
 
 def _more(report: Report) -> str:
-    """What is not shown."""
+    """Return the line that lists what `--verbose` adds."""
     moved = sum(len(moved.rows) + moved.more for moved in report.moved)
-    found = [f"{moved} changes of other metrics"] if moved else []
-    if profiled := sum(len(cell.arms) for cell in report.profiles):
-        found.append(f"{profiled} profile{'' if profiled == 1 else 's'}")
+    hidden = [f"{moved} changes of other metrics"] if moved else []
+    if report.explanations:
+        hidden.append("changes of functions' CPU time")
+    if profiled := sum(len(case.variants) for case in report.profiles):
+        hidden.append(f"{profiled} CPU profile{'' if profiled == 1 else 's'}")
+    if accounted := len(report.comparison.accounts):
+        hidden.append(f"{accounted} account{'' if accounted == 1 else 's'} of the change")
     if notes := len(report.notes) + len(report.minor_notes):
-        found.append(f"{notes} note{'' if notes == 1 else 's'}")
-    return f"--verbose: {', '.join([*found, 'hosts, workloads, how it was measured'])}"
+        hidden.append(f"{notes} note{'' if notes == 1 else 's'}")
+    return f"--verbose: {', '.join([*hidden, 'hosts, workloads, method'])}"
 
 
 def _context(report: Report) -> RenderableType:
@@ -156,73 +163,76 @@ def _context(report: Report) -> RenderableType:
 
 
 def _primary_lines(report: Report) -> list[_Line]:
-    """The primary metrics (or where none was measured all): a heading each, and a line a cell."""
+    """Return a heading for each primary metric (all metrics if none is primary) and a line for each case."""
     lines: list[_Line] = []
-    for rows_by_cell in primary_rows(report).values():
-        cells = list(rows_by_cell.values())
-        if len(report.comparison.cells) == 1:
-            lines.append(_line(_name(cells[0][0]), cells[0], report))
+    for rows_by_case in primary_rows(report).values():
+        cases = list(rows_by_case.values())
+        if len(report.comparison.cases) == 1:
+            lines.append(_line(_name(cases[0][0]), cases[0], report))
             continue
-        largest = max((rows[0].summary.mean for rows in cells), key=abs)
-        scale = scale_of(cells[0][0].metric, largest)
-        lines.append(_Line(f"{_name(cells[0][0]).removesuffix(STAR)} ({scale.unit.strip()})"))
-        lines += [_line(str(cell), rows, report, scale) for cell, rows in rows_by_cell.items()]
+        largest = max((rows[0].summary.mean for rows in cases), key=abs)
+        scale = scale_of(cases[0][0].metric, largest)
+        lines.append(_Line(f"{_name(cases[0][0]).removesuffix(STAR)} ({scale.unit.strip()})"))
+        lines += [_line(str(case), rows, report, scale) for case, rows in rows_by_case.items()]
     return lines
 
 
-def _cell(report: Report, cell: Cell, width: int, *, every: bool) -> Iterable[RenderableType]:
-    groups, left_out = selected(report, cell, every=every)
+def _case(report: Report, case: Case, width: int, *, every: bool) -> Iterable[RenderableType]:
+    groups, left_out = selected(report, case, every=every)
     if not groups:
-        yield Text(f"\n{cell}: no trial counts", style="bold")
+        yield Text(f"\n{case}: no valid trial", style="bold")
         return
     n = max((row.summary.n for rows in groups.values() for row in rows), default=0)
-    yield Text(f"\n{cell} · {n} block{'' if n == 1 else 's'}", style="bold")
+    yield Text(f"\n{case} · {n} block{'' if n == 1 else 's'}", style="bold")
     yield from _tables(
         report, [_line(_name(rows[0]), rows, report) for rows in groups.values()], width
     )
     if left_out:
-        yield Text(f"{left_out} metrics without a clear change are not shown: --all", style="dim")
+        yield Text(
+            f"{left_out} metrics without a clear change are hidden; show them with --all",
+            style="dim",
+        )
 
 
 def _line(label: str, rows: Sequence[Row], report: Report, scale: Scale | None = None) -> _Line:
-    found = {row.variant: row for row in rows}
-    return _Line(label, found.pop(report.comparison.baseline, None), found, scale)
+    by_variant = {row.variant: row for row in rows}
+    return _Line(label, by_variant.pop(report.comparison.baseline, None), by_variant, scale)
 
 
 def _tables(report: Report, lines: Sequence[_Line], width: int) -> Iterable[RenderableType]:
-    """One table, or two where the arms do not fit beside each other; where that would take more, a line an arm."""
+    """Yield one table, or two if the variants do not fit into one; if two are too few, one line per variant."""
     comparison = report.comparison
-    arms = [v for v in comparison.variants[1:] if any(v in line.arms for line in lines)]
+    variants = [v for v in comparison.variants[1:] if any(v in line.variants for line in lines)]
     roomy = width >= ROOMY
     room = width - sum(_widths(lines, [], roomy=roomy)) - GAP
     chunks: list[list[str]] = [[]]
     left = room
-    for arm in arms:
-        need = GAP + _widths(lines, [arm], roomy=roomy)[-1]
+    for variant in variants:
+        need = GAP + _widths(lines, [variant], roomy=roomy)[-1]
         if chunks[-1] and need > left:
             chunks.append([])
             left = room
-        chunks[-1].append(arm)
+        chunks[-1].append(variant)
         left -= need
     if len(chunks) > MOST_TABLES:
-        yield from _by_arm(lines, (comparison.baseline, *arms), width, roomy=roomy)
+        yield from _by_variant(lines, (comparison.baseline, *variants), width, roomy=roomy)
         return
     for chunk in chunks:
         yield from _table(lines, comparison.baseline, chunk, width, roomy=roomy)
 
 
-def _by_arm(
+def _by_variant(
     lines: Sequence[_Line], names: Sequence[str], width: int, *, roomy: bool
 ) -> Iterable[RenderableType]:
-    """A line an arm, the baseline first, and a column a metric and cell: as many as fit, then another table."""
+    """Yield tables with one line per variant, baseline first, and as many metric columns as fit in each."""
     columns: list[tuple[str, list[Text]]] = []
     metric = ""
     for line in lines:
         if line.heading:
             metric = f"{line.label} "
             continue
-        cells = [_baseline(line, roomy), *(_arm(line, arm, roomy) for arm in names[1:])]
-        columns.append((f"{metric}{line.label}", cells))
+        cases = [_baseline(line, roomy), *(_variant(line, variant, roomy) for variant in names[1:])]
+        columns.append((f"{metric}{line.label}", cases))
     widest = max(cell_len(name) for name in names)
     first = min(widest, max(LEAST_FOR_NAMES, width // 3))
     while columns:
@@ -233,13 +243,13 @@ def _by_arm(
         )
         taken: list[list[Text]] = []
         while columns:
-            label, cells = columns[0]
-            need = GAP + max(cell_len(text.plain) for text in cells)
+            label, cases = columns[0]
+            need = GAP + max(cell_len(text.plain) for text in cases)
             if taken and need > room:
                 break
             wide = min(need, room) - GAP
             table.add_column(escape(folded(label, wide)), overflow="fold", width=wide)
-            taken.append(cells)
+            taken.append(cases)
             room -= need
             columns.pop(0)
         names_column.width = min(widest, first + room)
@@ -249,23 +259,23 @@ def _by_arm(
         yield table
 
 
-def _widths(lines: Sequence[_Line], arms: Sequence[str], *, roomy: bool) -> list[int]:
-    """Of the columns: label, baseline, arms."""
+def _widths(lines: Sequence[_Line], variants: Sequence[str], *, roomy: bool) -> list[int]:
+    """Return the widths of the columns: label, baseline, variants."""
     columns = [[line.label for line in lines]]
     columns.append([_baseline(line, roomy).plain for line in lines])
-    columns += [[_arm(line, arm, roomy).plain for line in lines] for arm in arms]
+    columns += [[_variant(line, variant, roomy).plain for line in lines] for variant in variants]
     return [max((cell_len(text) for text in texts), default=0) for texts in columns]
 
 
 def _table(
-    lines: Sequence[_Line], baseline: str, arms: Sequence[str], width: int, *, roomy: bool
+    lines: Sequence[_Line], baseline: str, variants: Sequence[str], width: int, *, roomy: bool
 ) -> Iterable[RenderableType]:
-    names = (baseline, *arms)
-    widths = _widths(lines, arms, roomy=roomy)
+    names = (baseline, *variants)
+    widths = _widths(lines, variants, roomy=roomy)
     spare = width - sum(widths) - GAP * len(names)
     fits = spare >= 0
     labels = widths[0]
-    if not fits and labels + spare >= LEAST_FOR_NAMES:  # values stay whole, labels are broken
+    if not fits and labels + spare >= LEAST_FOR_NAMES:  # break labels, never values
         room, fits = labels + spare, True
         labels = max(LEAST_FOR_NAMES, room * 2 // 3)
         spare = room - labels
@@ -282,9 +292,9 @@ def _table(
     for line in lines:
         if line.heading:
             table.add_row(Text(folded(line.label, labels), style="bold"))
-        elif line.base is not None or line.arms.keys() & set(arms):
-            cells = (_arm(line, arm, roomy) for arm in arms)
-            table.add_row(Text(folded(line.label, labels)), _baseline(line, roomy), *cells)
+        elif line.base is not None or line.variants.keys() & set(variants):
+            cases = (_variant(line, variant, roomy) for variant in variants)
+            table.add_row(Text(folded(line.label, labels)), _baseline(line, roomy), *cases)
     yield table
 
 
@@ -304,14 +314,14 @@ def _baseline(line: _Line, roomy: bool) -> Text:
 
 
 def _mean(row: Row, line: _Line) -> str:
-    """With its unit, unless the heading has it."""
+    """Return the mean, with its unit unless the heading has it."""
     if line.scale is not None:
         return mean_text(row.summary, replace(line.scale, unit="", joint=""))
     return mean_text(row.summary, scale_for(row, [line.base or row]))
 
 
-def _arm(line: _Line, variant: str, roomy: bool) -> Text:
-    row = line.arms.get(variant)
+def _variant(line: _Line, variant: str, roomy: bool) -> Text:
+    row = line.variants.get(variant)
     if row is None:
         return Text()
     if row.effect is None:
@@ -336,7 +346,7 @@ def _arm(line: _Line, variant: str, roomy: bool) -> Text:
 
 def _lists(report: Report) -> Iterable[RenderableType]:
     if report.moved:
-        yield Text("\nwhat moved with it (clearest first)", style="bold")
+        yield Text("\nOther metrics that changed (most significant first)", style="bold")
         for moved in report.moved:
             changes = [
                 f"{r.metric.id} {change(r.effect, r.metric, scale_of(r.metric, r.summary.mean))}"
@@ -345,15 +355,26 @@ def _lists(report: Report) -> Iterable[RenderableType]:
             ]
             more = f"; {moved.more} more" if moved.more else ""
             yield Padding(
-                Text(f"{moved.variant} · {moved.cell}: {'; '.join(changes)}{more}"), (0, 0, 0, 2)
+                Text(f"{moved.variant} · {moved.case}: {'; '.join(changes)}{more}"), (0, 0, 0, 2)
             )
     for title, lines in (
-        ("what was built", [f"{fact.label}: {fact.value}" for fact in report.sources]),
-        ("how it was measured", [f"{fact.label}: {fact.value}" for fact in report.method]),
-        ("profiles: the functions whose own share moved most (one sample each)", _profiles(report)),
-        ("not the same for all arms", report.differing),
-        ("notes", report.notes),
-        ("void trials (their blocks were redone or left out, all arms alike)", _voids(report)),
+        ("Sources", [f"{fact.label}: {fact.value}" for fact in report.sources]),
+        (TITLE, account_lines(report.comparison.accounts)),
+        ("Method", [f"{fact.label}: {fact.value}" for fact in report.method]),
+        (
+            "CPU profiles: functions whose own share changed most (one sample each)",
+            _profiles(report),
+        ),
+        (
+            "Functions whose CPU time per operation changed (perfrunner explain)",
+            [changed_text(pair, MOST_FUNCTIONS) for pair in report.explanations],
+        ),
+        ("Differences between builds and hosts", report.differing),
+        ("Notes", report.notes),
+        (
+            "Discarded trials (each block was repeated or excluded, for all variants)",
+            _discarded(report),
+        ),
     ):
         if lines:
             yield Text(f"\n{title}", style="bold")
@@ -361,26 +382,29 @@ def _lists(report: Report) -> Iterable[RenderableType]:
                 yield Padding(Text(line), (0, 0, 0, 2))
     if report.minor_notes:
         yield Text(
-            f"\n{len(report.minor_notes)} notes on exploratory metrics: --format json", style="dim"
+            f"\n{len(report.minor_notes)} notes on exploratory metrics: see --format json",
+            style="dim",
         )
     yield Text()
 
 
 def _profiles(report: Report) -> list[str]:
-    found = []
-    for arm in (arm for cell in report.profiles for arm in cell.arms):
+    lines = []
+    for variant in (variant for case in report.profiles for variant in case.variants):
         moved = (
             f"{short_name(share.function)} {points(share.difference)}"
-            for share in arm.moved[:MOST_FUNCTIONS]
+            for share in variant.moved[:MOST_FUNCTIONS]
         )
         text = "; ".join(moved) or "no function's share differs"
-        found.append(f"{arm.arm.taken.variant} · {arm.cell}, in percentage points: {text}")
-    return found
+        lines.append(
+            f"{variant.variant.taken.variant} · {variant.case}, in percentage points: {text}"
+        )
+    return lines
 
 
-def _voids(report: Report) -> list[str]:
+def _discarded(report: Report) -> list[str]:
     return [
-        f"block {v.block}{f' attempt {v.attempt}' if v.attempt > 1 else ''}, {v.cell}, {v.variant}: "
+        f"block {v.block}{f' attempt {v.attempt}' if v.attempt > 1 else ''}, {v.case}, {v.variant}: "
         f"{v.status}: {v.reason}"
-        for v in report.comparison.voids
+        for v in report.comparison.discarded
     ]

@@ -1,4 +1,4 @@
-"""The trend page: every primary metric of every nightly spec over its runs, with its levels. One file, no request."""
+"""Write the trend page: all primary metrics of all nightly specs over their runs, in one self-contained file."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from perfrunner.analysis.series import History, Series
 
 WIDTH, HEIGHT, PAD = 640, 90, 6
-MOST_RUNS = 400  # the newest of a series are drawn
-LEGEND = "A dot is a run: each variant's change against the baseline, the baseline's own mean. A line is a level."
+MOST_RUNS = 400  # newest runs of a series that are drawn
+LEGEND = "A dot is a run: the change of a variant against the baseline, or the mean of the baseline. A line is a level."
 STYLE = """
 :root { color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif; }
 body { max-width: 46rem; margin: 2rem auto; padding: 0 1rem; }
@@ -25,26 +25,26 @@ svg { width: 100%; height: auto; } .run { fill: #0072b2; } .level { stroke: #d55
 
 
 def trend_page(specs: Mapping[str, Sequence[History]], made_at: str) -> str:
-    """By spec its metrics. Names come from specs and stores, so all of them are escaped."""
+    """Return the page: metrics by spec. All names are escaped, because they come from specs and stores."""
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>",
-        f"<title>perfrunner: trend</title><style>{STYLE}</style><h1>Every night</h1>",
+        f"<title>perfrunner: trend</title><style>{STYLE}</style><h1>Nightly trend</h1>",
         f"<p>{html.escape(made_at)}. {LEGEND}</p>",
     ]
     for name, histories in specs.items():
         parts.append(f"<h2>{html.escape(name)}</h2>")
-        alarms = [alarm for one in histories for alarm in one.alarms]
+        alarms = [alarm for history in histories for alarm in history.alarms]
         if alarms:
             shown = "".join(f"<li>{html.escape(str(alarm))}</li>" for alarm in reversed(alarms))
             parts.append(f"<ul class=alarm>{shown}</ul>")
-        left_out = dict.fromkeys(line for one in histories for line in one.why)
+        left_out = dict.fromkeys(line for history in histories for line in history.why)
         parts += [f"<p>left out: {html.escape(line)}</p>" for line in left_out]
-        parts += [_series(series) for one in histories for series in one.series]
+        parts += [_series(series) for history in histories for series in history.series]
     return "\n".join(parts) + "\n"
 
 
 def _series(series: Series) -> str:
-    title = f"{series.metric.id}, {series.cell}: {series.variant}"
+    title = f"{series.metric.id}, {series.case}: {series.variant}"
     if series.kind is not None:
         title += f" against {series.baseline}"
     levels = "".join(

@@ -1,7 +1,8 @@
-"""The results store: what an experiment measured, one transaction a trial."""
+"""Store and read the results of experiments; each trial is one transaction."""
 
 from __future__ import annotations
 
+from perfrunner.domain import TrialStatus
 from perfrunner.results.records import (
     BuildRecord,
     ExperimentData,
@@ -9,7 +10,6 @@ from perfrunner.results.records import (
     ExperimentState,
     ExperimentSummary,
     TrialRecord,
-    TrialStatus,
 )
 from perfrunner.results.store import STORE_FILE, AlreadyStoredError, ResultStore, open_store
 

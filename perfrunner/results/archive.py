@@ -1,50 +1,60 @@
-"""Experiments as a small file to keep in a repository: gzipped JSON, the same bytes for the same experiments.
+"""Write experiments to a small file for a repository, and read it: gzipped JSON, reproducible byte for byte.
 
-Everything that a report is made of: the spec as it ran, seed, host facts, builds with their provenance, and every
-trial's figures, to nine significant digits. Raw samples and logs stay in the store; so do paths of the machine.
+The file holds the input of a report: the spec as it ran, seed, host facts, builds with their provenance, and
+the values of every trial to nine significant digits. Raw samples, logs and paths of the machine are left out.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from perfrunner.errors import StoreError
+from perfrunner.results import legacy
 from perfrunner.results.records import BuildRecord, ExperimentData, ExperimentRecord, TrialRecord
-from perfrunner.source.model import FACT as SOURCES
+from perfrunner.sources.model import FACT as SOURCES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-SCHEMA = 1
+SCHEMA = 2
+_READABLE = (1, SCHEMA)  # 1: with the names used before schema version 4 of the store
+LARGEST = 512 << 20  # bytes of JSON, a hundred times a year of nights
 DIGITS = 9
-_PATHS = ("directory", "path")  # keys of sources and builds that name this machine's files
+_PATHS = ("directory", "path")  # keys of sources and builds whose values are paths of this machine
 _TRIAL_FACTS_LEFT_OUT = ("environment_padding", "port")
 
 
 def archive_bytes(experiments: Sequence[ExperimentData]) -> bytes:
-    """The file's content."""
+    """Return the content of an archive file."""
     document = {"schema": SCHEMA, "experiments": [_record(data) for data in experiments]}
     text = json.dumps(document, separators=(",", ":"), allow_nan=False)
     return gzip.compress(text.encode(), mtime=0)
 
 
 def read_archive(path: Path) -> tuple[ExperimentData, ...]:
-    """The experiments of a file that `archive_bytes` made. StoreError for any other."""
+    """Read the experiments of a file that `archive_bytes` made. Raises StoreError for any other file."""
     try:
-        document = json.loads(gzip.decompress(path.read_bytes()))
-        if document["schema"] != SCHEMA:
+        with gzip.open(path) as file:
+            text = file.read(LARGEST + 1)
+        if len(text) > LARGEST:
+            raise StoreError(
+                f"{path}: larger than {LARGEST >> 20} MiB: not an archive of perfrunner"
+            )
+        document = json.loads(text)
+        if document["schema"] not in _READABLE:
             raise StoreError(f"{path}: schema {document['schema']}, this perfrunner reads {SCHEMA}")
         return tuple(_data(entry) for entry in document["experiments"])
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error.strerror or error}") from error
-    except (ValueError, KeyError, TypeError, EOFError) as error:
-        raise StoreError(f"{path}: no experiments of perfrunner ({error!r})") from error
+    except (ValueError, KeyError, TypeError, EOFError, RecursionError, zlib.error) as error:
+        raise StoreError(f"{path}: not an archive of perfrunner ({error!r})") from error
 
 
 def _record(data: ExperimentData) -> dict[str, Any]:
@@ -82,7 +92,7 @@ def _without_paths(value: Any) -> Any:
 
 
 def _blank_paths(value: Any) -> Any:
-    """The keys stay: whoever reads the record asks for them."""
+    """Empty the paths and keep their keys, because readers of the record require them."""
     if isinstance(value, dict):
         return {k: "" if k in _PATHS else _blank_paths(v) for k, v in value.items()}
     return value
@@ -91,12 +101,17 @@ def _blank_paths(value: Any) -> Any:
 def _data(entry: Mapping[str, Any]) -> ExperimentData:
     experiment = dict(entry["experiment"])
     experiment["created_at"] = datetime.fromisoformat(experiment["created_at"])
+    experiment["spec_json"] = legacy.current_spec(experiment["spec_json"])
+    experiment["facts"] = legacy.current_facts(experiment["facts"])
     trials = []
-    for record in entry["trials"]:
+    for record in map(legacy.current_trial, entry["trials"]):
         times = {k: datetime.fromisoformat(record[k]) for k in ("started_at", "finished_at")}
         trials.append(TrialRecord(**{**record, **times}))
     return ExperimentData(
         experiment=ExperimentRecord(**experiment),
-        builds=tuple(BuildRecord(**build) for build in entry["builds"]),
+        builds=tuple(
+            BuildRecord(**{**build, "settings": legacy.current_settings(build["settings"])})
+            for build in entry["builds"]
+        ),
         trials=tuple(trials),
     )

@@ -1,19 +1,15 @@
-"""Connections: how the file or the server is opened, and what its errors mean to a person.
-
-SQLite runs with a rollback journal, not WAL: a trial is written every few seconds at most, so
-concurrency buys nothing, while the rollback journal keeps the results one file that can be copied
-at any time, works on network file systems, and stays readable on a full disk (a WAL reader must be
-able to create its -shm file). synchronous=EXTRA: a stored trial may have cost minutes, and it must
-survive a power cut.
-"""
+"""Open the database of a results store: connect, create or upgrade its tables, and retry while it is unavailable."""
 
 from __future__ import annotations
 
+import functools
 import sqlite3
+import time
+from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import (
     URL,
@@ -26,6 +22,7 @@ from sqlalchemy import (
     inspect,
     make_url,
     select,
+    update,
 )
 from sqlalchemy.exc import (
     ArgumentError,
@@ -35,24 +32,43 @@ from sqlalchemy.exc import (
     SQLAlchemyError,
 )
 from sqlalchemy.pool import NullPool
+from typing_extensions import ParamSpec
 
 from perfrunner.errors import EXIT_AWAY, StoreError
 from perfrunner.results.schema import SCHEMA_VERSION, metadata, schema_table
-from perfrunner.results.upgrade import upgrade
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+
+SCRIPTS = Path(__file__).with_name("migrations")
+
+
+def upgrade(connection: Connection, version: int) -> None:
+    """Upgrade the tables from `version` to the newest, step by step; do nothing for an unknown version."""
+    from alembic.operations import Operations
+    from alembic.runtime.migration import MigrationContext
+    from alembic.script import ScriptDirectory
+
+    steps = {int(step.revision): step for step in ScriptDirectory(str(SCRIPTS)).walk_revisions()}
+    if version not in steps:
+        return
+    with Operations.context(MigrationContext.configure(connection)):
+        for number in range(version + 1, max(steps) + 1):
+            steps[number].module.upgrade()
+            connection.execute(update(schema_table).values(version=number))
+
+
 STORE_FILE = "results.sqlite"
 BUSY_SECONDS = 30.0
-# So long a process that was stopped, or that a hung disk holds, keeps the others waiting: then its session is ended.
+# A process that was stopped, or that a hung disk blocks, keeps others waiting this long; then its session is ended.
 STUCK_S = 60
-_LOCKS = {  # held until the transaction ends; the number is this tool's own, by its name
+_LOCKS = {  # held until the transaction ends; the number is derived from the tool's name
     "sqlite": "BEGIN IMMEDIATE",
     "postgresql": "SET LOCAL idle_in_transaction_session_timeout = '{stuck}s';"
     f"SELECT pg_advisory_xact_lock({int.from_bytes(b'perfrunr', 'big') % 2**63})",
 }
-# So that a server's machine that vanished is noticed in half a minute, not in hours.
+# Notices within half a minute, instead of hours, that the server's machine has disappeared.
 PATIENCE = {
     "connect_timeout": "10",
     "keepalives_idle": "15",
@@ -65,8 +81,10 @@ FILE_SUFFIXES = (".sqlite", ".sqlite3", ".db")  # any other new path is a direct
 
 @dataclass(frozen=True)
 class Opened:
-    """An engine, the place's name for messages, the file's directory (None for a server), and where its raw files are
-    kept by content (None: they are not).
+    """An open database.
+
+    `place` names it in messages. `directory` is the directory of the file (None for a server). `contents` is
+    the directory in which raw files are stored by content (None: they are not).
     """
 
     engine: Engine
@@ -76,7 +94,7 @@ class Opened:
 
 
 def connect(path_or_url: str | Path, *, create: bool) -> Opened:
-    """`raw` in the query of a URL is the directory of contents."""
+    """Open a path or URL. `raw` in the query of a URL is the directory of contents."""
     text, contents = str(path_or_url), None
     if "://" in text:
         url = _parse(text)
@@ -85,7 +103,7 @@ def connect(path_or_url: str | Path, *, create: bool) -> Opened:
         if not url.drivername.startswith("sqlite"):
             return Opened(_server(url), url.render_as_string(hide_password=True), None, contents)
         if not url.database or url.database == ":memory:":
-            raise StoreError("a store in memory would forget its results: give it a file")
+            raise StoreError("a store in memory would lose its results: name a file")
         text = url.database
     path = Path(text)
     if not path.is_file() and path.suffix not in FILE_SUFFIXES:
@@ -109,10 +127,22 @@ def connect(path_or_url: str | Path, *, create: bool) -> Opened:
     return Opened(engine, str(path), path.parent.absolute(), contents)
 
 
+def without_password(url: str) -> str:
+    """Return the URL of a store in a form that may be shown to others."""
+    parsed = _parse(url).difference_update_query(["password"])
+    public = URL.create(
+        parsed.drivername,
+        parsed.username,
+        host=parsed.host,
+        port=parsed.port,
+        database=parsed.database,
+        query=parsed.query,
+    )
+    return public.render_as_string()
+
+
 def prepare(engine: Engine, place: str, *, create: bool) -> None:
-    """Create the tables in an empty database, or check that those it has are ours and of our
-    version.
-    """
+    """Create the tables in an empty database, or check that the existing ones are ours and upgrade them."""
     with transaction(engine, place) as connection:
         if create and schema_table.name not in inspect(connection).get_table_names():
             # Taken only to create: two runs that start at once must not both create the tables.
@@ -130,15 +160,15 @@ def prepare(engine: Engine, place: str, *, create: bool) -> None:
         versions = _versions(connection)
         if len(versions) == 1 and 0 < versions[0] < SCHEMA_VERSION:
             one_at_a_time(connection)
-            versions = _versions(connection)  # another run may have done it meanwhile
+            versions = _versions(connection)  # another run may have upgraded in the meantime
             upgrade(connection, versions[0])
             versions = _versions(connection)
             tables = set(inspect(connection).get_table_names())
         if versions != [SCHEMA_VERSION]:
-            found = versions[0] if len(versions) == 1 else versions
+            version = versions[0] if len(versions) == 1 else versions
             newer = len(versions) == 1 and versions[0] > SCHEMA_VERSION
             raise StoreError(
-                f"{place} has schema version {found}; this perfrunner knows {SCHEMA_VERSION}",
+                f"{place} has schema version {version}; this perfrunner knows {SCHEMA_VERSION}",
                 "it was written by a newer perfrunner: upgrade this one" if newer else None,
             )
         missing = set(metadata.tables) - tables
@@ -147,14 +177,14 @@ def prepare(engine: Engine, place: str, *, create: bool) -> None:
 
 
 def create_tables(connection: Connection, tables: MetaData) -> None:
-    """Those that are not there; two processes that start at once do not both create them."""
+    """Create the missing tables. Two processes that start at once do not both create them."""
     if not set(tables.tables) <= set(inspect(connection).get_table_names()):
         one_at_a_time(connection)
         tables.create_all(connection)
 
 
 def one_at_a_time(connection: Connection) -> None:
-    """Until the transaction ends, others that ask for the same wait."""
+    """Make other callers wait until the transaction ends."""
     connection.exec_driver_sql(_LOCKS[connection.dialect.name].format(stuck=STUCK_S))
 
 
@@ -164,7 +194,7 @@ def _versions(connection: Connection) -> list[int]:
 
 @contextmanager
 def errors_as_ours(place: str) -> Iterator[None]:
-    """What a database gets wrong becomes a StoreError."""
+    """Convert errors of the database to StoreError."""
     try:
         yield
     except SQLAlchemyError as error:
@@ -173,7 +203,7 @@ def errors_as_ours(place: str) -> Iterator[None]:
 
 @contextmanager
 def transaction(engine: Engine, place: str) -> Iterator[Connection]:
-    """One transaction; what the database or its contents get wrong becomes a StoreError."""
+    """Open a transaction; convert errors of the database or its contents to StoreError."""
     try:
         with errors_as_ours(place), engine.begin() as connection:
             yield connection
@@ -181,11 +211,11 @@ def transaction(engine: Engine, place: str) -> Iterator[Connection]:
         raise StoreError(f"{place} is damaged: {error}") from error
 
 
-# What SQLite says (the start of its error's name) -> what a person is told, and the remedy.
+# Start of the name of SQLite's error -> message, and hint.
 SQLITE_ERRORS: tuple[tuple[str, str, str | None], ...] = (
     (
         "SQLITE_FULL",
-        "no space left on the disk of {place}; the trials stored before are kept",
+        "no space left on the disk of {place}; all trials stored before are safe",
         "free some space and continue with --resume",
     ),
     (
@@ -196,12 +226,12 @@ SQLITE_ERRORS: tuple[tuple[str, str, str | None], ...] = (
     (
         "SQLITE_NOTADB",
         "{place} is damaged: {text}",
-        "restore it from a copy, or move it away to start anew",
+        "restore it from a copy, or move it away to start with an empty store",
     ),
     (
         "SQLITE_CORRUPT",
         "{place} is damaged: {text}",
-        "restore it from a copy, or move it away to start anew",
+        "restore it from a copy, or move it away to start with an empty store",
     ),
     ("SQLITE_CANTOPEN", "cannot open {place}: {text}", "is its directory readable and writable?"),
     ("SQLITE_READONLY", "cannot write {place}: {text}", None),
@@ -210,7 +240,7 @@ SQLITE_ERRORS: tuple[tuple[str, str, str | None], ...] = (
 
 
 class ServerAwayError(StoreError):
-    """A server cannot be reached, or stopped in the middle: it may be back in a moment."""
+    """An error: the server cannot be reached, or stopped during a request; it may be back soon."""
 
     exit_code = EXIT_AWAY
 
@@ -219,7 +249,7 @@ def _explain(error: SQLAlchemyError, place: str) -> StoreError:
     if (
         "://" in place
         and isinstance(error, DBAPIError)
-        # Or the server ended the session, which is not always one of those.
+        # Or the server ended the session, which is not always an OperationalError.
         and (isinstance(error, OperationalError) or error.connection_invalidated)
     ):
         return ServerAwayError(f"{place}: {str(error.orig).splitlines()[0]}")
@@ -233,7 +263,7 @@ def _explain(error: SQLAlchemyError, place: str) -> StoreError:
 
 
 def _name_on_python_3_10(text: str) -> str:
-    """sqlite3 tells its error's name since Python 3.11; before, the text is all there is."""
+    """Derive the error's name from its text; sqlite3 reports the name only since Python 3.11."""
     known = {
         "full": "SQLITE_FULL",
         "locked": "SQLITE_BUSY",
@@ -269,14 +299,14 @@ def _contents(url: URL) -> Path | None:
 
 
 def patient(url: URL) -> URL:
-    """With PATIENCE, where the URL does not say otherwise itself."""
+    """Add PATIENCE to the URL, except for options that the URL sets."""
     return url.set(query={**PATIENCE, **url.query})
 
 
 def _server(url: URL) -> Engine:
     if url.get_backend_name() not in _LOCKS:
         raise StoreError(
-            f"results cannot be kept in {url.get_backend_name()}",
+            f"cannot store results in {url.get_backend_name()}",
             "name a directory, or a postgresql:// URL",
         )
     try:
@@ -300,3 +330,47 @@ def _set_pragmas(connection: Any, _record: object) -> None:
         cursor.execute("PRAGMA synchronous = EXTRA")
     finally:
         cursor.close()
+
+
+AWAY_S, AGAIN_S = 300.0, 1.0  # how long a server may be away, and the interval of attempts
+
+
+class AlreadyStoredError(StoreError):
+    """An error: a record with the same key is already stored."""
+
+
+Args = ParamSpec("Args")
+Answer = TypeVar("Answer")
+
+
+def waiting(ask: Callable[[], Answer]) -> Answer:
+    """Call `ask` until the server answers. Each attempt is a separate transaction."""
+    until = time.monotonic() + AWAY_S
+    while True:
+        try:
+            return ask()
+        except ServerAwayError:
+            if time.monotonic() > until:
+                raise
+        time.sleep(AGAIN_S)
+
+
+def outlasting(write: Callable[Args, None]) -> Callable[Args, None]:
+    """Decorate a method of the store so that it waits for a server that is away."""
+
+    @functools.wraps(write)
+    def patient(*args: Args.args, **kwargs: Args.kwargs) -> None:
+        tries = 0
+
+        def once() -> None:
+            nonlocal tries
+            tries += 1
+            try:
+                write(*args, **kwargs)
+            except AlreadyStoredError:
+                if tries == 1:  # otherwise it was stored, and the server's answer was lost
+                    raise
+
+        waiting(once)
+
+    return patient

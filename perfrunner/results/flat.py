@@ -1,4 +1,4 @@
-"""The trials of an experiment as one flat table: a row a trial and metric."""
+"""Convert the trials of an experiment to a flat table with a row per trial and metric."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ if TYPE_CHECKING:
 TRIAL_COLUMNS: tuple[tuple[str, Literal["text", "integer", "number", "time"], str], ...] = (
     ("experiment", "text", "id of the experiment"),
     ("block", "integer", "counts from 1"),
-    ("attempt", "integer", "of the block; a void block is repeated under the next one"),
+    ("attempt", "integer", "of the block; a discarded block is repeated under the next one"),
     ("position", "integer", "place of the trial in its block, from 1"),
-    ("ensemble", "integer", "which arms ran side by side, from 1; 0 ran alone"),
+    ("group", "integer", "group of variants that ran interleaved, from 1; 0 ran alone"),
     ("workload", "text", "name in the spec"),
-    ("bucket", "text", "persistent, ephemeral, or - where the workload has none"),
+    ("bucket", "text", "persistent, ephemeral, or - if the workload has no bucket"),
     ("variant", "text", "name in the spec"),
     ("build_id", "text", "of the program that ran"),
-    ("status", "text", "ok, void or failed; a block with one that is not ok counts nowhere"),
-    ("reason", "text", "why it is not ok; empty otherwise"),
+    ("status", "text", "ok, discarded or failed; a block counts only if all its trials are ok"),
+    ("reason", "text", "why the trial is not ok; empty otherwise"),
     ("started_at", "time", "UTC"),
     ("finished_at", "time", "UTC"),
-    ("metric", "text", "id; empty where the trial has none (it failed)"),
-    ("value", "number", "in the unit"),
+    ("metric", "text", "id; empty if the trial has none (it failed)"),
+    ("value", "number", "in the metric's unit"),
     ("unit", "text", "of the metric"),
     ("direction", "text", "higher or lower is better, or none"),
 )
 
 
 def trial_rows(data: ExperimentData) -> Iterator[tuple[Any, ...]]:
-    """In the order of TRIAL_COLUMNS. A trial without metrics has one row."""
+    """Yield the rows with the columns of TRIAL_COLUMNS. A trial without metrics has one row."""
     for t in data.trials:
         trial = (
-            data.experiment.id, t.block, t.attempt, t.position, t.ensemble, t.workload, t.bucket,
+            data.experiment.id, t.block, t.attempt, t.position, t.group, t.workload, t.bucket,
             t.variant, t.build_id, t.status, t.reason, t.started_at, t.finished_at,
         )  # fmt: skip
         for name, value in t.metrics.items():
@@ -50,11 +50,11 @@ def trial_rows(data: ExperimentData) -> Iterator[tuple[Any, ...]]:
 
 
 def frame(data: ExperimentData) -> pd.DataFrame:
-    """The table as a DataFrame of pandas (`pip install perfrunner[export]`)."""
+    """Return the table as a pandas DataFrame (`pip install perfrunner[export]`)."""
     try:
         import pandas as pd
     except ImportError:
         raise UsageError(
-            "a frame needs pandas, which is not installed", "pip install 'perfrunner[export]'"
+            "a data frame needs pandas, which is not installed", "pip install 'perfrunner[export]'"
         ) from None
     return pd.DataFrame(trial_rows(data), columns=[name for name, _, _ in TRIAL_COLUMNS])

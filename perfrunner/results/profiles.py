@@ -1,7 +1,8 @@
-"""The profiles of an experiment: what its facts say of them, and the folded stacks that were kept.
+"""Read the CPU profiles of an experiment: their records among its facts, and the stored folded stacks.
 
-They are taken after the last trial, so they are no trials: a fact of the experiment has one record for each arm of each
-profiled cell (run/trial/profiles.py writes it), the stacks lie with the arm's raw files.
+With `profile: perf`, profiles are taken after the last trial, so they are not trials. A fact of the experiment has a
+record for each variant of each profiled case (experiment/post_run.py writes it). With `profile: blocks`, each trial
+has a profile, described by the trial's fact. The stacks are among the raw files of the variant or trial.
 """
 
 from __future__ import annotations
@@ -9,31 +10,33 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from perfrunner.domain import NO_BUCKET
 from perfrunner.errors import TrialError
-from perfrunner.measure.folded import Folded, parse_folded
+from perfrunner.measure.cpu_profile import Folded, parse_folded
 from perfrunner.results.files import raw_files
-from perfrunner.spec.cell import NO_BUCKET
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from perfrunner.results.records import ExperimentData
+    from perfrunner.results.records import ExperimentData, TrialRecord
 
-FACT = "profiles"  # of an experiment
+FACT = "profiles"  # name of the fact of an experiment
+TRIAL_FACT = "profile"  # name of the fact of a trial
 PROFILE_FILE = "profile.folded"
 
 
 @dataclass(frozen=True)
-class ArmProfile:
-    """One arm's. `reason` says why there is no profile, where its status is not ok.
+class VariantProfile:
+    """The profile of one variant. `reason` says why there is none if the status is not ok.
 
-    `event` is what perf sampled, `cut_short` whether it ended before the load did, `directory` relative to the store's.
+    `event` is what perf sampled, `cut_short` whether it ended before the load did. `directory` is relative to
+    the store's.
     """
 
     workload: str
     bucket: str
     variant: str
-    ensemble: int
+    group: int
     status: str
     reason: str
     directory: str
@@ -43,31 +46,50 @@ class ArmProfile:
     cut_short: bool = False
 
     @classmethod
-    def of_record(cls, record: Mapping[str, Any]) -> ArmProfile:
-        """One that a newer perfrunner wrote may have more keys."""
+    def of_record(cls, record: Mapping[str, Any]) -> VariantProfile:
+        """Read a record. One that a newer perfrunner wrote may have more keys."""
         return cls(**{k: v for k, v in record.items() if k in cls.__dataclass_fields__})
 
 
-def arm_profiles(data: ExperimentData) -> list[ArmProfile]:
-    """In the order in which they were taken; empty when the experiment has none."""
-    return [ArmProfile.of_record(record) for record in data.experiment.facts.get(FACT) or ()]
+def trial_profile(trial: TrialRecord) -> VariantProfile | None:
+    """Return the profile of a trial; None if its workload does not have `profile: blocks`."""
+    taken = trial.facts.get(TRIAL_FACT)
+    if not taken:
+        return None
+    return VariantProfile.of_record(
+        {
+            **taken,
+            "workload": trial.workload,
+            "bucket": trial.bucket,
+            "variant": trial.variant,
+            "group": trial.group,
+            "status": trial.status,
+            "reason": trial.reason,
+            "directory": trial.raw_dir,
+        }
+    )
+
+
+def variant_profiles(data: ExperimentData) -> list[VariantProfile]:
+    """Return the profiles in the order in which they were taken; empty if the experiment has none."""
+    return [VariantProfile.of_record(record) for record in data.experiment.facts.get(FACT) or ()]
 
 
 def failed_profiles(records: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """One line for each arm of which there is none, and why."""
+    """Yield a line for each variant without a profile, with the reason."""
     for record in records:
         if record["status"] != "ok":
             bucket = record["bucket"]
-            cell = f"{record['workload']}{'' if bucket == NO_BUCKET else f' · {bucket}'}"
-            yield f"there is no profile of {record['variant']} in {cell}: {record['reason']}"
+            case = f"{record['workload']}{'' if bucket == NO_BUCKET else f' · {bucket}'}"
+            yield f"there is no profile of {record['variant']} in {case}: {record['reason']}"
 
 
-def read_profile(data: ExperimentData, profile: ArmProfile) -> Folded:
-    """Its stacks. TrialError where there is none, or its file is not on this machine."""
+def read_profile(data: ExperimentData, profile: VariantProfile) -> Folded:
+    """Return the stacks. Raises TrialError if there are none, or if the file is not on this machine."""
     if profile.status != "ok":
         raise TrialError(f"there is no profile of {profile.variant}: {profile.reason}")
     if data.directory is None and not data.contents:
-        raise TrialError("its stacks are not with the kept numbers")
+        raise TrialError("the archive does not contain its stacks")
     try:
         path = raw_files(data, profile.directory)[PROFILE_FILE]
         return parse_folded(path.read_text(encoding="utf-8"), PROFILE_FILE)

@@ -1,33 +1,98 @@
-"""The raw files of the trials: operations per second and memory over time, latencies, slices.
+"""Read the raw files of trials: throughput and memory over time, latencies, slices.
 
-A trial that ran alone has a point a second. Side by side the points come from its slices, over the time that the load
-spent on it: a second of the arm, not of the clock.
-
-Raw files may be gone (cleaned, or left on another machine): what cannot be read is counted and said.
+A trial that ran alone has a point per second. An interleaved trial has points from its slices, over the time
+that the load spent on it. Raw files may be missing (cleaned, or on another machine); unreadable files are
+counted and reported.
 """
 
 from __future__ import annotations
 
+import errno
 import fnmatch
-from collections.abc import Mapping, Sequence
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from perfrunner.errors import TrialError
 from perfrunner.measure.client import Phase, Second, merge_reports, parse_report
 from perfrunner.measure.histogram import Histogram
 from perfrunner.measure.samples import Sample, parse_samples
+from perfrunner.measure.turns import Slices, read_slices
 from perfrunner.results.files import raw_files
-from perfrunner.results.slices import Turn, rate_points, read_turn
 
 if TYPE_CHECKING:
-    from perfrunner.analysis import Cell
-    from perfrunner.analysis.cells import CellBlocks
+    from perfrunner.domain import Case
     from perfrunner.results.records import ExperimentData, TrialRecord
 
-KINDS = {  # of memory, and where STAT memory has it
+
+SLICES_FILE = "slices.json"
+LONG, SHORT = (
+    1.0,
+    0.1,
+)  # seconds of a bin; short bins are used if there are fewer long ones than FEW
+FEW = 10
+
+
+@dataclass(frozen=True)
+class Turn:
+    """The slices of one variant in one block."""
+
+    case: Case
+    block: int
+    group: int
+    variant: str
+    slices: Slices
+
+
+def read_turn(files: Mapping[str, Path], trial: TrialRecord) -> Turn | None:
+    """Return the slices of a trial; None for a trial that ran alone.
+
+    Raises TrialError or OSError if an interleaved trial has no readable slices.
+    """
+    if "context" in trial.facts:  # of a benchmark program, whose own report has the rounds
+        return None
+    if trial.facts.get("schedule") != "interleaved" and SLICES_FILE not in files:
+        return None
+    return Turn(trial.case, trial.block, trial.group, trial.variant, slices_in(files))
+
+
+def slices_in(files: Mapping[str, Path]) -> Slices:
+    """Return the slices among the raw files of a trial. Raises TrialError or OSError without a readable round."""
+    path = files.get(SLICES_FILE)
+    if path is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), SLICES_FILE)
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise TrialError(f"{SLICES_FILE}: not JSON ({error})") from None
+    if not isinstance(document, dict):
+        raise TrialError(f"{SLICES_FILE}: no slices")
+    slices = read_slices(document, SLICES_FILE)
+    if not len(slices.ops):
+        raise TrialError(f"{SLICES_FILE}: not one round")
+    return slices
+
+
+def rate_points(slices: Slices) -> list[tuple[float, float]]:
+    """Return (seconds of load, operations per second) of a variant, over the time that it had load."""
+    ends = np.cumsum(slices.wall_ns) * 1e-9
+    width = LONG if ends[-1] >= FEW * LONG else SHORT
+    bins = ((ends - slices.wall_ns * 0.5e-9) / width).astype(np.int64)
+    ops = np.bincount(bins, slices.ops)
+    seconds = np.bincount(bins, slices.wall_ns * 1e-9)
+    whole = seconds >= width / 2  # the last bin is usually a partial one
+    if not whole.any():
+        return [(float(ends[-1]), float(slices.ops.sum() / ends[-1]))]
+    return [(float((n + 1) * width), float(ops[n] / seconds[n])) for n in np.flatnonzero(whole)]
+
+
+KINDS = {  # kinds of memory, and their keys in STAT memory
     "mapped": "total_heap_bytes",
     "resident": "total_resident_bytes",
     "allocated": "total_allocated_bytes",
@@ -38,13 +103,13 @@ KINDS = {  # of memory, and where STAT memory has it
 Points = list[tuple[float, float]]
 
 
-PHASES = {"append": ("load", "update")}  # of a tool; all others:
+PHASES = {"append": ("load", "update")}  # names of a tool's phases; all other tools:
 OTHER_PHASES = ("populate", "access")
 
 
 @dataclass(frozen=True)
 class Before:
-    """What the load did before the phase that is measured: its name, how long, and operations a second."""
+    """The phase before the measured one: its name, duration and operations per second."""
 
     name: str
     seconds: float
@@ -53,21 +118,24 @@ class Before:
 
 @dataclass(frozen=True)
 class Inside:
-    """One trial: (seconds, operations a second); each kind of memory as (seconds, bytes); latencies by operation."""
+    """The series of one trial: rates as (seconds, operations per second), memory as (seconds, bytes), latencies.
 
-    cell: Cell
+    `latency` is by operation.
+    """
+
+    case: Case
     trial: TrialRecord
     rates: Points
     memory: tuple[dict[str, Points], ...]  # by engine node
     latency: Mapping[str, Histogram]
     before: Before | None = None
-    phase: str = ""  # that is measured, and that the rates are of
-    sampled_with_load: bool = False  # whether the seconds of `memory` are those of `rates`
+    phase: str = ""  # the measured phase, to which the rates belong
+    sampled_with_load: bool = False  # whether `memory` and `rates` have the same time axis
 
 
 @dataclass
 class RawSeries:
-    """The series of the trials that count, and what could not be read."""
+    """The series of the trials that count, and the problems met while reading them."""
 
     inside: list[Inside] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
@@ -76,50 +144,53 @@ class RawSeries:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What could not be drawn, as a sentence."""
+        """A sentence about the series that cannot be drawn, if any."""
         if not self.problems:
             return ()
         many = f"{len(self.problems)} of {self.trials} trials"
         return (f"the raw series of {many} cannot be read (first: {self.problems[0]})",)
 
     @property
-    def rates(self) -> dict[Cell, dict[str, list[Points]]]:
-        """By cell and variant, of the trials that have any."""
-        found: dict[Cell, dict[str, list[Points]]] = {}
-        for one in self.inside:
-            if one.rates:
-                found.setdefault(one.cell, {}).setdefault(one.trial.variant, []).append(one.rates)
-        return found
+    def rates(self) -> dict[Case, dict[str, list[Points]]]:
+        """The rates by case and variant, of the trials that have any."""
+        by_case: dict[Case, dict[str, list[Points]]] = {}
+        for trial in self.inside:
+            if trial.rates:
+                by_case.setdefault(trial.case, {}).setdefault(trial.trial.variant, []).append(
+                    trial.rates
+                )
+        return by_case
 
     @property
-    def memory(self) -> dict[Cell, dict[str, list[dict[str, Points]]]]:
-        """By cell and variant; an entry a trial and engine node."""
-        found: dict[Cell, dict[str, list[dict[str, Points]]]] = {}
-        for one in self.inside:
-            if one.memory:
-                found.setdefault(one.cell, {}).setdefault(one.trial.variant, []).extend(one.memory)
-        return found
+    def memory(self) -> dict[Case, dict[str, list[dict[str, Points]]]]:
+        """The memory by case and variant, with an entry per trial and engine node."""
+        by_case: dict[Case, dict[str, list[dict[str, Points]]]] = {}
+        for trial in self.inside:
+            if trial.memory:
+                by_case.setdefault(trial.case, {}).setdefault(trial.trial.variant, []).extend(
+                    trial.memory
+                )
+        return by_case
 
 
-def read_series(data: ExperimentData, cells: Sequence[CellBlocks]) -> RawSeries:
-    """Read the raw files of every trial that counts."""
+def read_series(data: ExperimentData, trials: Iterable[TrialRecord]) -> RawSeries:
+    """Read the raw files of these trials, which are those that count."""
     raw = RawSeries()
-    for blocks in cells:
-        for trial in blocks.trials:
-            if not trial.raw_dir:
-                continue
-            raw.trials += 1
-            try:
-                _read(raw, blocks.cell, trial, raw_files(data, trial.raw_dir))
-            except OSError as error:  # its own text has the whole path
-                name = Path(error.filename).name if error.filename else "raw files"
-                raw.problems.append(f"{trial.raw_dir}: {name}: {error.strerror}")
-            except (TrialError, UnicodeDecodeError) as error:
-                raw.problems.append(f"{trial.raw_dir}: {error}")
+    for trial in trials:
+        if not trial.raw_dir:
+            continue
+        raw.trials += 1
+        try:
+            _read(raw, trial, raw_files(data, trial.raw_dir))
+        except OSError as error:  # the error's own text contains the whole path
+            name = Path(error.filename).name if error.filename else "raw files"
+            raw.problems.append(f"{trial.raw_dir}: {name}: {error.strerror}")
+        except (TrialError, UnicodeDecodeError) as error:
+            raw.problems.append(f"{trial.raw_dir}: {error}")
     return raw
 
 
-def _read(raw: RawSeries, cell: Cell, trial: TrialRecord, files: Mapping[str, Path]) -> None:
+def _read(raw: RawSeries, trial: TrialRecord, files: Mapping[str, Path]) -> None:
     nodes = [
         parse_samples(files[name].read_text(), name)
         for name in sorted(fnmatch.filter(files, "samples*.jsonl"))
@@ -136,21 +207,21 @@ def _read(raw: RawSeries, cell: Cell, trial: TrialRecord, files: Mapping[str, Pa
     before = None
     if prepared is not None and prepared.seconds > 0:
         before = Before(names[0], prepared.seconds, prepared.ops / prepared.seconds)
-    turn = read_turn(files, cell, trial)
+    turn = read_turn(files, trial)
     if turn is not None:
         raw.turns.append(turn)
         rates = rate_points(turn.slices)
     else:
         rates = [] if drive is None else _rates(drive.series)
     latency = {} if drive is None else drive.latency
-    # Samples begin with the phase that is measured, but with the first one where a tool has phases of its own; side by
-    # side they go by the clock, and rates by the arm's own turns.
+    # Samples begin with the measured phase, except for tools with their own phases, where they begin with the first
+    # one. In interleaved trials samples follow the clock, and rates the variant's own slices.
     together = turn is None and names == OTHER_PHASES
-    raw.inside.append(Inside(cell, trial, rates, memory, latency, before, names[1], together))
+    raw.inside.append(Inside(trial.case, trial, rates, memory, latency, before, names[1], together))
 
 
 def _populated(files: Mapping[str, Path]) -> Phase | None:
-    """Of a program of its own that filled the engine before; it is no series, and may be missing."""
+    """Return the report of a separate program that filled the engine before. It is not a series, and may be missing."""
     reports = [
         parse_report(files[name].read_text(), name)
         for name in sorted(fnmatch.filter(files, "populate*.json"))
@@ -159,7 +230,7 @@ def _populated(files: Mapping[str, Path]) -> Phase | None:
 
 
 def _rates(series: Sequence[Second]) -> Points:
-    """The last interval ends with the load: of some microseconds it is no rate."""
+    """Return the points of the rates. The last interval ends with the load; a very short one has no useful rate."""
     usual = median([point.width for point in series]) if series else 0.0
     return [(p.t, p.ops / p.width) for p in series if p.width > 0 and p.width >= usual / 2]
 

@@ -1,28 +1,27 @@
-"""What the store holds, as plain values.
+"""Define the records of the store as plain values.
 
-Times are aware datetimes (stored and given back in UTC). Mappings must be JSON; metric values must
-be finite floats in the unit of their metric. `block` and `attempt` count from 1; `position` is the
-place of the trial inside its block.
+Times are aware datetimes (stored and returned in UTC). Mappings must be JSON. Metric values must be finite
+floats in the unit of their metric. `block` and `attempt` count from 1; `position` is the place of the trial
+inside its block.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from datetime import datetime
+from typing import Any, Literal, TypeAlias
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import datetime
+from perfrunner.domain import TrialKey, TrialStatus
 
 ExperimentState: TypeAlias = Literal["running", "done", "interrupted", "failed"]
-TrialStatus: TypeAlias = Literal["ok", "void", "failed"]
+# Fact of an experiment that came from another store: from which archive, and when.
+IMPORTED = "imported"
 
 
 @dataclass(frozen=True)
 class ExperimentRecord:
-    """One run of a spec. `spec_json` is the spec as it was resolved, `spec_text` the file as it was
-    written.
-    """
+    """A run of a spec. `spec_json` is the resolved spec, `spec_text` the file as it was written."""
 
     id: str
     name: str
@@ -35,12 +34,17 @@ class ExperimentRecord:
     facts: Mapping[str, Any] = field(default_factory=dict)
     state: ExperimentState = "running"
 
+    @property
+    def imported(self) -> bool:
+        """True if the experiment was measured elsewhere; its spec is never run here, because it is not ours."""
+        return IMPORTED in self.facts
+
 
 @dataclass(frozen=True)
 class BuildRecord:
-    """The build a variant used. Variants that differ only at run time share a build id.
+    """The build that a variant used. Variants that differ only at run time share a build id.
 
-    `settings` is what the proof step read back from the running engine.
+    `settings` are the values that the settings check read from the running engine.
     """
 
     variant: str
@@ -52,20 +56,13 @@ class BuildRecord:
 
 
 @dataclass(frozen=True)
-class TrialRecord:
-    """One workload on one variant in one block: the unit of replication.
+class TrialRecord(TrialKey):
+    """The result of one workload on one variant in one block: the unit of replication.
 
-    A block that was void is repeated, every variant, under the next `attempt`. `raw_dir` is
-    relative to the directory of the store. `ensemble` counts from 1 the groups of a cell whose
-    engines were alive side by side (the baseline is in each of them); 0: it ran alone.
+    A discarded block is repeated, with every variant, under the next `attempt`. `raw_dir` is relative to the
+    directory of the store.
     """
 
-    block: int
-    attempt: int
-    position: int
-    workload: str
-    bucket: str
-    variant: str
     build_id: str
     status: TrialStatus
     reason: str
@@ -74,30 +71,29 @@ class TrialRecord:
     metrics: Mapping[str, float] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
     raw_dir: str = ""
-    ensemble: int = 0
 
     @property
     def seconds(self) -> float:
+        """The duration of the trial."""
         return (self.finished_at - self.started_at).total_seconds()
 
 
 @dataclass(frozen=True)
 class ExperimentSummary:
-    """A line of `perfrunner list`: the experiment and how many of its trials ended how."""
+    """A line of `perfrunner list`: the experiment and the number of its trials by status."""
 
     experiment: ExperimentRecord
     ok: int
-    void: int
+    discarded: int
     failed: int
 
 
 @dataclass(frozen=True)
 class ExperimentData:
-    """All that is stored of an experiment; trials in the order in which they were stored.
+    """Everything stored of an experiment; trials in the order in which they were stored.
 
-    `directory` is the results directory, under which the trials' raw files lie; None where it is
-    not on this machine. `contents` has the files that are kept by content: path by name, by
-    `raw_dir`.
+    `directory` is the results directory that contains the trials' raw files; None if it is not on this
+    machine. `contents` maps `raw_dir` and file name to the path of files that are stored by content.
     """
 
     experiment: ExperimentRecord

@@ -1,7 +1,7 @@
-"""The tables, and which version of them this code knows.
+"""Define the tables, and the schema version that this code knows.
 
-A trial is one row with its metrics as JSON: it is written once, whole, and always read whole; ten
-thousand rows load in well under a second, which a row a metric would not.
+A trial is one row with its metrics as JSON: it is written once and always read as a whole. Ten thousand rows
+load in well under a second; a row per metric would take longer.
 """
 
 from __future__ import annotations
@@ -26,24 +26,26 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA_VERSION = 3  # as results/migrations counts them
+SCHEMA_VERSION = 4  # the newest revision in results/migrations
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """Aware in, aware UTC out: SQLite keeps no time zone."""
+    """A column of aware times. They are returned in UTC, because SQLite stores no time zone."""
 
     impl = DateTime
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Convert an aware time to naive UTC. Raises ValueError for a naive time."""
         del dialect
         if value is None:
             return None
         if value.tzinfo is None:
-            raise ValueError(f"a time without a zone cannot be stored: {value.isoformat()}")
+            raise ValueError(f"cannot store a time without a time zone: {value.isoformat()}")
         return value.astimezone(timezone.utc).replace(tzinfo=None)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
+        """Convert a naive UTC time to an aware one."""
         del dialect
         return None if value is None else value.replace(tzinfo=timezone.utc)
 
@@ -112,7 +114,7 @@ trials = Table(
     Column("metrics", JSON, nullable=False),
     Column("facts", JSON, nullable=False),
     Column("raw_dir", Text, nullable=False),
-    Column("ensemble", Integer, nullable=False, server_default="0"),
+    Column("group", Integer, nullable=False, server_default="0"),
     UniqueConstraint(
         "experiment_id",
         "block",
@@ -120,18 +122,20 @@ trials = Table(
         "workload",
         "bucket",
         "variant",
-        "ensemble",
+        "group",
         name="one_trial_a_place",
     ),
 )
 
-raw_files = Table(  # of trials and profiles, where they are kept by content (results/contents.py)
-    "raw_files",
-    metadata,
-    Column("row", Integer, primary_key=True),
-    _owner(),
-    Column("raw_dir", Text, nullable=False),
-    Column("name", String(200), nullable=False),
-    Column("sha256", String(64), nullable=False, index=True),
-    Column("bytes", BigInteger, nullable=False),
+raw_files = (
+    Table(  # digests of the files of trials and profiles (results/contents.py stores the contents)
+        "raw_files",
+        metadata,
+        Column("row", Integer, primary_key=True),
+        _owner(),
+        Column("raw_dir", Text, nullable=False),
+        Column("name", String(200), nullable=False),
+        Column("sha256", String(64), nullable=False, index=True),
+        Column("bytes", BigInteger, nullable=False),
+    )
 )

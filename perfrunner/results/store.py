@@ -1,13 +1,12 @@
-"""The store: experiments, their builds and their trials in SQLite (a file) or PostgreSQL (a URL).
+"""Store experiments, their builds and their trials in SQLite (a file) or PostgreSQL (a URL).
 
-Threads: a store may be used from several threads; each operation is its own transaction on its own
+Threads: a store may be used from several threads; each operation is a separate transaction on a separate
 connection. Processes: one writer and any number of readers may have the file open.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,18 +17,21 @@ from sqlalchemy import Connection, Row, Table, case, delete, func, insert, selec
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from typing_extensions import Self
 
+from perfrunner.domain import TrialStatus
 from perfrunner.errors import StoreError, UsageError
-from perfrunner.results.contents import Contents
+from perfrunner.results.contents import Content, Contents, describe
 from perfrunner.results.database import (
     STORE_FILE,
+    AlreadyStoredError,
     Opened,
     connect,
     one_at_a_time,
+    outlasting,
     prepare,
     transaction,
 )
+from perfrunner.results.files import Verified, is_inside, verify_files
 from perfrunner.results.flat import frame
-from perfrunner.results.patience import AlreadyStoredError, outlasting
 from perfrunner.results.records import (
     BuildRecord,
     ExperimentData,
@@ -37,9 +39,10 @@ from perfrunner.results.records import (
     ExperimentState,
     ExperimentSummary,
     TrialRecord,
-    TrialStatus,
 )
+from perfrunner.results.references import find_experiment
 from perfrunner.results.schema import builds, experiments, raw_files, trials
+from perfrunner.text import all_readable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,21 +52,28 @@ if TYPE_CHECKING:
 __all__ = ["STORE_FILE", "AlreadyStoredError", "ResultStore", "open_store"]
 
 BUILD_COLUMNS = [builds.c[f.name] for f in dataclasses.fields(BuildRecord)]
-TRIAL_COLUMNS = [trials.c[f.name] for f in dataclasses.fields(TrialRecord)]
+TRIAL_COLUMNS = [
+    *(trials.c[f.name] for f in dataclasses.fields(TrialRecord) if not f.kw_only),
+    trials.c.group,
+]
 EXPERIMENT_COLUMNS = [experiments.c[f.name] for f in dataclasses.fields(ExperimentRecord)]
-SHORTEST_BUILD_ID = 6  # characters of one that a person must give
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+SHORTEST_BUILD_ID = 6  # least number of characters that identify a build
 
 
 class ResultStore:
-    """Every error is a StoreError with a sentence for a person; an unknown experiment is a
-    UsageError.
+    """A store of results.
+
+    Every error is a StoreError with a readable sentence; an unknown experiment is a UsageError.
     """
 
     def __init__(self, opened: Opened, out: Path | None = None) -> None:
         self._engine = opened.engine
         self._place = opened.place
         self._contents = None if opened.contents is None else Contents(opened.contents)
-        self.shared = out is not None  # by the results directories of several groups
+        self.shared = (
+            out is not None
+        )  # whether several groups with their own results directories use it
         self.directory = opened.directory if out is None else out.absolute()
 
     @classmethod
@@ -72,8 +82,8 @@ class ResultStore:
     ) -> ResultStore:
         """Open a file, a directory (its results.sqlite) or a database URL.
 
-        With `create` off, a place that holds no results yet is an error instead of a new, empty
-        store. `out` is the results directory of this group, where the store is that of several.
+        If `create` is off, a place without results is an error; otherwise an empty store is created. `out` is
+        the results directory of this group, if several groups share the store.
         """
         opened = connect(path_or_url, create=create)
         try:
@@ -84,6 +94,7 @@ class ResultStore:
         return cls(opened, out)
 
     def close(self) -> None:
+        """Close the connections."""
         self._engine.dispose()
 
     def __enter__(self) -> Self:
@@ -93,8 +104,8 @@ class ResultStore:
         self.close()
 
     @property
-    def beside(self) -> Path | None:
-        """A directory for what is worked out from the store and may be lost."""
+    def derived_directory(self) -> Path | None:
+        """A directory for files that are derived from the store and may be lost."""
         if self.directory is not None and self.directory.is_dir():
             return self.directory
         return None if self._contents is None else self._contents.directory
@@ -102,27 +113,43 @@ class ResultStore:
     # Writing ------------------------------------------------------------------------------------
 
     def create_experiment(self, record: ExperimentRecord) -> None:
+        """Store a new experiment. Raises AlreadyStoredError if its id is taken."""
+        _check_id(record.id)
         _check(record.state, ExperimentState, "state")
         with self._transaction() as connection:
             _insert(connection, experiments, _row(record), f"experiment {record.id}")
 
+    def add(self, data: ExperimentData) -> None:
+        """Store a whole experiment in one transaction. Raises AlreadyStoredError if its id is taken.
+
+        The raw files must be in the results directory; call `keep_raw` for each of their directories.
+        """
+        record = data.experiment
+        _check_id(record.id)
+        _check(record.state, ExperimentState, "state")
+        for trial in data.trials:
+            _check_trial(trial)
+        with self._transaction() as connection:
+            _insert(connection, experiments, _row(record), f"experiment {record.id}")
+            for table, rows in ((builds, data.builds), (trials, data.trials)):
+                for row in rows:
+                    what = f"{row.variant} of {record.id}"
+                    _insert(connection, table, {**_row(row), "experiment_id": record.id}, what)
+
     @outlasting
     def set_state(self, experiment_id: str, state: ExperimentState) -> None:
+        """Change the state of an experiment."""
         _check(state, ExperimentState, "state")
         self._update_experiment(experiment_id, {"state": state})
 
     @outlasting
     def set_facts(self, experiment_id: str, facts: Mapping[str, Any]) -> None:
-        """Replace the facts of an experiment (host facts, preconditions, known only after the
-        preflight).
-        """
-        self._update_experiment(experiment_id, {"facts": dict(facts)})
+        """Replace the facts of an experiment; host facts and preconditions are known only after the preflight."""
+        self._update_experiment(experiment_id, {"facts": all_readable(facts)})
 
     @outlasting
     def add_build(self, experiment_id: str, record: BuildRecord) -> None:
-        """Store the build of a variant; a resumed run that builds again replaces what it stored
-        before.
-        """
+        """Store the build of a variant, replacing an earlier one of the same variant (a resumed run builds again)."""
         with self._transaction() as connection:
             self._require(connection, experiment_id)
             connection.execute(
@@ -134,20 +161,14 @@ class ResultStore:
             _insert(connection, builds, row, f"the build of {record.variant}")
 
     def add_trial(self, experiment_id: str, record: TrialRecord) -> None:
-        """Store one finished trial in one transaction; afterwards it survives a power cut."""
+        """Store a finished trial in one transaction; it survives a power cut from then on."""
         self.add_trials(experiment_id, (record,))
 
     @outlasting
     def add_trials(self, experiment_id: str, records: Sequence[TrialRecord]) -> None:
-        """Store the trials of an ensemble: all of them or, if anything goes wrong, none."""
+        """Store the trials of a group: all of them or, on any error, none."""
         for record in records:
-            _check(record.status, TrialStatus, "status")
-            for metric, value in record.metrics.items():
-                if not math.isfinite(value):
-                    raise StoreError(
-                        f"metric {metric} of {record.variant} in block {record.block} is {value}",
-                        "a metric that cannot be measured is left out, never stored as NaN or infinity",
-                    )
+            _check_trial(record)
         with self._transaction() as connection:
             self._require(connection, experiment_id)
             for record in records:
@@ -159,16 +180,15 @@ class ResultStore:
 
     @outlasting
     def keep_raw(self, experiment_id: str, raw_dir: str, directory: Path) -> None:
-        """Keep the files of a trial, or of a profile, by content; nothing where the store keeps none."""
-        if self._contents is None:
-            return
-        # Before the lock: a network file system may be slow, or hang, and that is no other group's.
-        contents = list(self._contents.keep(directory))
+        """Record the digests of the files of a trial or profile, and store the files if the store has contents."""
+        # Before the lock: a network file system may be slow or hang, which must not block other groups.
+        contents = self._kept(directory)
         with self._transaction() as connection:
-            one_at_a_time(connection)  # nobody removes a content that this refers to
+            one_at_a_time(connection)  # nobody removes a content to which these rows refer
             self._require(connection, experiment_id)
-            if not all(map(self._contents.has, contents)):  # the last that had it went meanwhile
-                contents = list(self._contents.keep(directory))
+            if self._contents is not None and not all(map(self._contents.has, contents)):
+                # The last other experiment with the same content was removed in the meantime.
+                contents = self._kept(directory)
             mine = (raw_files.c.experiment_id == experiment_id, raw_files.c.raw_dir == raw_dir)
             connection.execute(delete(raw_files).where(*mine))
             rows = [
@@ -179,8 +199,9 @@ class ResultStore:
                 connection.execute(insert(raw_files), rows)
 
     def delete(self, experiment_id: str) -> None:
-        """Forget an experiment, its builds and its trials. The files in its directory are the caller's to
-        remove; contents that no other experiment has go, too.
+        """Delete an experiment, its builds, its trials and the contents that no other experiment has.
+
+        The caller removes the files in its directory.
         """
         with self._transaction() as connection:
             one_at_a_time(connection)
@@ -199,7 +220,7 @@ class ResultStore:
     # Reading ------------------------------------------------------------------------------------
 
     def load(self, experiment_id: str) -> ExperimentData:
-        """Everything of one experiment, by its exact id."""
+        """Return everything stored of an experiment, by its exact id."""
         with self._transaction() as connection:
             record = self._require(connection, experiment_id)
             build_rows = connection.execute(
@@ -213,19 +234,34 @@ class ResultStore:
                 .order_by(trials.c.row)
             )
             return ExperimentData(
-                experiment=record,
+                experiment=dataclasses.replace(record, facts=all_readable(record.facts)),
                 builds=tuple(BuildRecord(*row) for row in build_rows),
-                trials=tuple(TrialRecord(*row) for row in trial_rows),
+                trials=tuple(TrialRecord(*row[:-1], group=row[-1]) for row in trial_rows),
                 directory=self._directory_of(experiment_id),
                 contents=self._contents_of(connection, experiment_id),
             )
 
+    def verify_raw(self, experiment_id: str) -> Verified:
+        """Compare the raw files of an experiment with the digests recorded when they were stored."""
+        return verify_files(self.load(experiment_id), self.raw_digests(experiment_id))
+
+    def raw_digests(self, experiment_id: str) -> Mapping[str, Mapping[str, str]]:
+        """Return the recorded SHA-256 of raw files, by directory and name."""
+        columns = (raw_files.c.raw_dir, raw_files.c.name, raw_files.c.sha256)
+        recorded: dict[str, dict[str, str]] = {}
+        with self._transaction() as connection:
+            for raw_dir, name, sha256 in connection.execute(
+                select(*columns).where(raw_files.c.experiment_id == experiment_id)
+            ):
+                recorded.setdefault(raw_dir, {})[name] = sha256
+        return recorded
+
     def frame(self, experiment: str | None = None) -> pd.DataFrame:
-        """A row a trial and metric, of the experiment that `resolve` finds; needs pandas."""
+        """Return a pandas DataFrame with a row per trial and metric of the experiment that `resolve` finds."""
         return frame(self.load(self.resolve(experiment).id))
 
     def list(self) -> list[ExperimentSummary]:
-        """Every experiment with its counts, oldest first."""
+        """Return every experiment with its counts, oldest first."""
         counts = [
             func.coalesce(func.sum(case((trials.c.status == status, 1), else_=0)), 0)
             for status in get_args(TrialStatus)
@@ -246,68 +282,40 @@ class ResultStore:
         return [ExperimentSummary(record, *ended.get(record.id, (0, 0, 0))) for record in records]
 
     def own(self) -> Sequence[ExperimentRecord]:
-        """Those of this results directory, oldest first: a run of another group is not gone on with here."""
+        """Return the experiments that were measured in this results directory, oldest first.
+
+        Those of other groups and imported ones cannot be resumed here.
+        """
         query = select(*EXPERIMENT_COLUMNS)
         with self._transaction() as connection:
             rows = connection.execute(query.order_by(experiments.c.created_at, experiments.c.id))
             records = [_experiment(row) for row in rows]
-        return [r for r in records if self.is_own(r.id)]
+        return [r for r in records if self.is_own(r.id) and not r.imported]
 
     def is_own(self, experiment_id: str) -> bool:
-        """Whether it was begun in this results directory; where that is the store's only one, everything was."""
+        """Tell whether a run began in this results directory. A store with one directory owns all its runs."""
         return not self.shared or self.has_here(experiment_id)
 
     def has_here(self, experiment_id: str) -> bool:
-        """Whether its files are in this results directory."""
+        """Tell whether the files of an experiment are in this results directory."""
         return self.directory is not None and (self.directory / experiment_id).is_dir()
 
     def latest(self, spec_name: str | None = None) -> ExperimentRecord | None:
-        """Of this results directory, the experiment created last (of a spec name, where one is given)."""
+        """Return the experiment of this results directory created last, of the given spec name if any."""
         named = [r for r in self.own() if spec_name in (None, r.name)]
         return named[-1] if named else None
 
     def resolve(self, reference: str | None) -> ExperimentRecord:
-        """The experiment a person means.
+        """Return the experiment that a user's reference names (results/references.py).
 
-        An id, a spec name (its latest run), a day (its latest run; 20261120 or 2026-11-20, UTC), the start of exactly
-        one id, or None: the latest.
+        Raises UsageError if none or several match.
         """
-        known = [summary.experiment for summary in self.list()]
-        if not known:
-            raise UsageError(
-                f"no experiment is stored in {self._place}", "start one: perfrunner run SPEC"
-            )
-        if reference is None:
-            return known[-1]
-        for record in known:
-            if record.id == reference:
-                return record
-        named = [record for record in known if record.name == reference]
-        if named:
-            return named[-1]
-        if (day := _day(reference)) and (then := [r for r in known if _day_of(r) == day]):
-            names = sorted({record.name for record in then})
-            if len(names) == 1:
-                return then[-1]
-            raise UsageError(
-                f"on {reference} there were runs of several specs: {', '.join(names)}",
-                f"name one as {names[0]}-{day}",
-            )
-        starting = [r for r in known if reference and r.id.startswith(reference)]
-        if len(starting) == 1:
-            return starting[0]
-        if starting:
-            ids = ", ".join(record.id for record in starting)
-            raise UsageError(f"{reference!r} is the start of several experiments: {ids}")
-        names = [record.id for record in known] + sorted({record.name for record in known})
-        near = difflib.get_close_matches(reference, names, n=1)
-        raise UsageError(
-            f"no experiment {reference!r} in {self._place}",
-            f"did you mean {near[0]}?" if near else "perfrunner list shows what is stored",
+        return find_experiment(
+            [summary.experiment for summary in self.list()], reference, self._place
         )
 
     def with_build(self, start: str) -> Sequence[tuple[str, str]]:
-        """(experiment id, variant) measured on the one build whose id begins so, oldest first; empty where none is."""
+        """Return (experiment id, variant) pairs measured on the build whose id begins with `start`, oldest first."""
         if len(start) < SHORTEST_BUILD_ID:
             return ()
         query = (
@@ -317,28 +325,31 @@ class ResultStore:
             .order_by(experiments.c.created_at, experiments.c.id, builds.c.row)
         )
         with self._transaction() as connection:
-            found = list(connection.execute(query))
-        ids = sorted({row[2] for row in found})
+            measured = list(connection.execute(query))
+        ids = sorted({row[2] for row in measured})
         if len(ids) > 1:
-            raise UsageError(f"{start!r} is the start of several build ids: {', '.join(ids)}")
-        return [(row[0], row[1]) for row in found]
+            raise UsageError(f"{start!r} matches several build ids: {', '.join(ids)}")
+        return [(row[0], row[1]) for row in measured]
 
     # Inside -------------------------------------------------------------------------------------
 
+    def _kept(self, directory: Path) -> Sequence[Content]:
+        return describe(directory) if self._contents is None else self._contents.keep(directory)
+
     def _directory_of(self, experiment_id: str) -> str | None:
-        """None where another group's directory has it, on this machine or another."""
+        """Return the results directory; None if the experiment belongs to another group's directory."""
         return str(self.directory) if self.directory and self.is_own(experiment_id) else None
 
     def _contents_of(self, connection: Connection, experiment_id: str) -> dict[str, dict[str, str]]:
-        found: dict[str, dict[str, str]] = {}
+        paths: dict[str, dict[str, str]] = {}
         if self._contents is None:
-            return found
+            return paths
         columns = (raw_files.c.raw_dir, raw_files.c.name, raw_files.c.sha256)
         for raw_dir, name, sha256 in connection.execute(
             select(*columns).where(raw_files.c.experiment_id == experiment_id)
         ):
-            found.setdefault(raw_dir, {})[name] = str(self._contents.path(sha256))
-        return found
+            paths.setdefault(raw_dir, {})[name] = str(self._contents.path(sha256))
+        return paths
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
@@ -362,30 +373,30 @@ class ResultStore:
 
 
 def open_store(out: Path, url: str | None, *, create: bool = True) -> ResultStore:
-    """Of a results directory: at `url`, which several of them may share, or its own file."""
+    """Open the store of a results directory: at `url`, which several directories may share, or its own file."""
     if url is None:
         return ResultStore.open(out, create=create)
     return ResultStore.open(url, create=create, out=out)
 
 
-def _day(reference: str) -> str | None:
-    """20261120, from either way of writing a day."""
-    match = re.fullmatch(r"(\d{4})(-?)(\d{2})\2(\d{2})", reference)
-    return None if match is None else match[1] + match[3] + match[4]
-
-
-def _day_of(record: ExperimentRecord) -> str:
-    return f"{record.created_at:%Y%m%d}"
-
-
 def _experiment(row: Row[Any]) -> ExperimentRecord:
-    return ExperimentRecord(**row._asdict())
+    record = ExperimentRecord(**row._asdict())
+    _check_id(record.id)
+    return record
+
+
+def _check_id(experiment_id: str) -> None:
+    """Raise StoreError unless the id can be a directory name; others may write to a shared store."""
+    if not _ID.fullmatch(experiment_id):
+        raise StoreError(
+            f"{experiment_id!r} is not an experiment id",
+            "ids consist of letters, digits, '.', '_' and '-'; if a shared store has others, find out who writes to it",
+        )
 
 
 def _row(record: ExperimentRecord | BuildRecord | TrialRecord) -> dict[str, Any]:
-    """The record's fields, shallowly; mappings become plain dicts, which JSON can write."""
-    values = {f.name: getattr(record, f.name) for f in dataclasses.fields(record)}
-    return {k: dict(v) if isinstance(v, Mapping) else v for k, v in values.items()}
+    """Return the fields of a record in a form that JSON and every database accept."""
+    return {f.name: all_readable(getattr(record, f.name)) for f in dataclasses.fields(record)}
 
 
 def _insert(connection: Connection, table: Table, row: dict[str, Any], what: str) -> None:
@@ -396,10 +407,24 @@ def _insert(connection: Connection, table: Table, row: dict[str, Any], what: str
     except SQLAlchemyError as error:
         cause = error.__cause__
         if isinstance(cause, (TypeError, ValueError)):  # JSON or a time that cannot be written
-            raise StoreError(f"{what} cannot be stored: {cause}") from error
+            raise StoreError(f"cannot store {what}: {cause}") from error
         raise
 
 
 def _check(value: str, choices: Any, what: str) -> None:
     if value not in get_args(choices):
-        raise StoreError(f"{what} {value!r} is none of {', '.join(get_args(choices))}")
+        raise StoreError(f"{what}: expected one of {', '.join(get_args(choices))}, got {value!r}")
+
+
+def _check_trial(record: TrialRecord) -> None:
+    _check(record.status, TrialStatus, "status")
+    if not is_inside(record.raw_dir):
+        raise StoreError(
+            f"raw files of {record.variant} outside the results directory: {record.raw_dir!r}"
+        )
+    for metric, value in record.metrics.items():
+        if not math.isfinite(value):
+            raise StoreError(
+                f"metric {metric} of {record.variant} in block {record.block} is {value}",
+                "leave out a metric that cannot be measured; NaN and infinity are not stored",
+            )

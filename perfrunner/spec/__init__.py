@@ -1,7 +1,7 @@
-"""The YAML model: what an experiment is. `load_spec` is the door.
+"""Describe an experiment: the model of a YAML spec and its loader. Start at `load_spec`.
 
-The names are fetched when they are asked for: pydantic costs a fifth of a second, and what needs no model (--help,
-completion) shall not wait for it.
+Names are imported on first use, because importing pydantic takes a fifth of a second that `--help`
+and shell completion do not need to spend.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from perfrunner.lazily import names_of
 
 if TYPE_CHECKING:
     from perfrunner.spec.allocator import ALLOCATORS, SYSTEM, AllocatorSpec
-    from perfrunner.spec.cell import NO_BUCKET
     from perfrunner.spec.cluster import ClusterSpec, HostSpec
     from perfrunner.spec.loader import is_cluster, load_cluster, load_spec
     from perfrunner.spec.metrics import METRICS, MetricType, metric_type
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 __all__ = [
     "ALLOCATORS",
     "METRICS",
-    "NO_BUCKET",
     "SYSTEM",
     "AllocatorSpec",
     "AppendSpec",
@@ -66,7 +64,6 @@ _PLACES = {
     "METRICS": "perfrunner.spec.metrics",
     "MetricType": "perfrunner.spec.metrics",
     "MicrobenchSpec": "perfrunner.spec.workloads",
-    "NO_BUCKET": "perfrunner.spec.cell",
     "PillowfightSpec": "perfrunner.spec.workloads",
     "SYSTEM": "perfrunner.spec.allocator",
     "ServerWorkload": "perfrunner.spec.workloads",

@@ -1,10 +1,18 @@
-"""Which allocator a variant is linked with, and the run-time options it gets."""
+"""Define the allocator of a variant, linked or preloaded, and its run-time options."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationInfo,
+    field_validator,
+    model_serializer,
+)
+from pydantic_core import PydanticCustomError
 
 from perfrunner.spec.base import Piece, ScalarText, items_error, matching
 from perfrunner.spec.params import wrong_options
@@ -21,12 +29,32 @@ ALLOCATORS = (
     "jemalloc-5.3.1",
 )
 
-# Named sets of run-time options, overlaid by a variant's own ones. Every option is read back like any other.
+# Libraries that the loader puts before all others; glibc too, for a program that is linked with another allocator.
+GLIBC = "glibc"
+PRELOADS = (GLIBC, "jemalloc", "mimalloc", "tcmalloc", "snmalloc")
+# The environment variables of a preloaded library's options: one for all of them, or one for each.
+_ONE_VARIABLE = {"jemalloc": "MALLOC_CONF"}
+_PREFIXES = {"mimalloc": "MIMALLOC_", "tcmalloc": "TCMALLOC_"}
+
+# Named sets of run-time options; a variant's own options override them. The settings check covers them as well.
 PROFILES: dict[str, dict[str, str]] = {
-    # What the historic engine set in its own daemon: one arena, for less fragmentation. It set
-    # `prof:true,prof_active:false` too, which only a jemalloc configured with --enable-prof knows: none of ours.
+    # The historic engine set one arena in its daemon, for less fragmentation. It also set
+    # `prof:true,prof_active:false`, which needs a jemalloc built with --enable-prof; none of ours is.
     "historic": {"narenas": "1"},
 }
+
+
+def _preload(value: str) -> str:
+    if value not in PRELOADS and not value.startswith("/"):
+        near = expected_name("an allocator", value, PRELOADS)
+        raise ValueError(f"{near}; or the path of a library")
+    return value
+
+
+# The name of an allocator, or the path of a library (absolute once a spec is loaded).
+Preload = Annotated[
+    str, matching(r"[A-Za-z0-9._/+@~-]+", "a name or a path"), AfterValidator(_preload)
+]
 
 # A jemalloc option string is `key:value,key:value`: neither part may hold a separator, space or quote.
 OptionKey = Annotated[str, matching(r"[a-z][a-z0-9_]*", "an option name of a-z, 0-9 and '_'")]
@@ -40,17 +68,30 @@ OptionValue = Annotated[
 
 
 class AllocatorSpec(Piece):
-    """An allocator's name (it carries its version) and its run-time options, as text."""
+    """An allocator: its name, which includes the version, and its run-time options as text.
 
-    name: str
+    `preload` is for a server that perfrunner does not build: its `name` is that of the system then.
+    """
+
+    preload: Preload | None = Field(
+        default=None, description="an allocator library that the loader puts before the C library"
+    )
+    name: str = Field(default="", validate_default=True)
     profile: str | None = Field(default=None, description="a named set of options: historic")
     options: dict[OptionKey, OptionValue] = Field(
-        default_factory=dict, description="an option of the profile is replaced"
+        default_factory=dict, description="run-time options; they override those of the profile"
     )
 
     @field_validator("name")
     @classmethod
-    def _known(cls, name: str) -> str:
+    def _known(cls, name: str, info: ValidationInfo) -> str:
+        preloaded = info.data.get("preload", "") is not None
+        if not name and preloaded:
+            return SYSTEM
+        if not name:
+            raise PydanticCustomError("missing", "missing")
+        if preloaded and name != SYSTEM:
+            raise ValueError(f"expected {SYSTEM} or no name next to preload")
         if name not in ALLOCATORS:
             raise ValueError(expected_name("an allocator", name, ALLOCATORS))
         return name
@@ -67,9 +108,17 @@ class AllocatorSpec(Piece):
     @field_validator("options")
     @classmethod
     def _none_for_system(cls, options: dict[str, str], info: ValidationInfo) -> dict[str, str]:
+        preload = info.data.get("preload")
+        if options and preload is not None:
+            if preload not in (*_ONE_VARIABLE, *_PREFIXES):
+                raise ValueError(
+                    f"expected no options for {preload}: only those of"
+                    f" {', '.join((*_ONE_VARIABLE, *_PREFIXES))} are known (others go into env:)"
+                )
+            return options
         if options and info.data.get("name") == SYSTEM:
             raise ValueError(
-                "expected no options: the system allocator takes none (glibc's tunables go into env:)"
+                "expected no options: the system allocator takes none (set glibc's tunables in env)"
             )
         if options and "name" in info.data and (wrong := wrong_options(info.data["name"], options)):
             raise items_error(wrong)
@@ -77,10 +126,28 @@ class AllocatorSpec(Piece):
 
     @property
     def all_options(self) -> dict[str, str]:
-        """The profile's, overlaid by the variant's own."""
+        """The options of the profile, overridden by the variant's own."""
         return {**PROFILES.get(self.profile or "", {}), **self.options}
 
     @property
+    def preload_environment(self) -> dict[str, str]:
+        """Return the environment variables of a preloaded allocator's options."""
+        if not self.options or self.preload is None:
+            return {}
+        if self.preload in _ONE_VARIABLE:
+            return {_ONE_VARIABLE[self.preload]: self.option_string}
+        prefix = _PREFIXES[self.preload]
+        return {f"{prefix}{name.upper()}": value for name, value in self.options.items()}
+
+    @model_serializer(mode="wrap")
+    def _without_nothing(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave `preload` out of the record of an allocator that is linked, as in older records."""
+        fields: dict[str, Any] = handler(self)
+        if self.preload is None:
+            fields.pop("preload", None)
+        return fields
+
+    @property
     def option_string(self) -> str:
-        """`key:value,key:value`, the profile's first; empty when nothing is set."""
+        """The options as `key:value,key:value`; empty if none is set."""
         return ",".join(f"{key}:{value}" for key, value in self.all_options.items())

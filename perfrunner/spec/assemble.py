@@ -1,4 +1,7 @@
-"""From a file to the tree of a spec: read, include, overlay, override, expand. No model is needed."""
+"""Assemble the tree of a spec: read, include, apply profile and overrides, expand the matrix.
+
+This step comes before validation and needs no pydantic model.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,22 @@ from pathlib import Path
 from perfrunner.errors import SpecError
 from perfrunner.spec.document import Mark, Node, load_document, tree
 from perfrunner.spec.includes import Sources, absolute_paths, absolute_sources, shown
-from perfrunner.spec.local import LOCAL, LOCAL_CLUSTER
 from perfrunner.spec.matrix import expand
 from perfrunner.spec.overrides import apply_override, parse_override
 from perfrunner.spec.problems import Problems
 from perfrunner.spec.profiles import with_profile
+from perfrunner.spec.small import LOCAL, LOCAL_CLUSTER
+
+# Mappings whose values are passed to other programs exactly as written: 1.10 stays 1.10.
+_TEXTS = (
+    ("engine", "params"),
+    ("variants", "*", "params"),
+    ("variants", "*", "env"),
+    ("variants", "*", "options"),
+    ("variants", "*", "allocator", "options"),
+    ("variants", "*", "server", "command"),
+    ("variants", "*", "server", "build", "*"),
+)
 
 
 def spec_tree(
@@ -22,15 +36,15 @@ def spec_tree(
     cluster: Path | None = None,
     profile: str | None = None,
 ) -> Node:
-    """The whole mapping as it is validated, or as far as it could be made: what is wrong is in `problems`.
+    """Return the complete mapping for validation, as far as it could be assembled.
 
-    SpecError for a file without a mapping.
+    Adds errors to `problems`. Raises SpecError for a file without a mapping.
     """
     root = load_document(path, shown(path), problems)
     parsed = [o for text in overrides if (o := parse_override(text, problems)) is not None]
     if root is None:
         problems.raise_if_any()
-        raise SpecError(f"{shown(path)}: empty")
+        raise SpecError(f"{shown(path)}: expected a mapping, got an empty file")
     sources = Sources(problems)
 
     for override in parsed:
@@ -52,11 +66,30 @@ def spec_tree(
     variants = root.get("variants")
     if variants is not None:
         root = root.with_child("variants", absolute_sources(variants))
+    for steps in _TEXTS:
+        root = _as_written(root, (*steps, "*"))
     return _with_names(root)
 
 
+def _as_written(node: Node, steps: tuple[str, ...]) -> Node:
+    """Return the tree with the numbers and booleans at `steps` replaced by their source text."""
+    if not steps:
+        is_text = node.written is not None and node.value is not None
+        return Node(node.written, node.mark) if is_text else node
+    if isinstance(node.value, list) and steps[0] == "*":
+        for index, child in enumerate(node.value):
+            node = node.with_child(index, _as_written(child, steps[1:]))
+        return node
+    if not isinstance(node.value, dict):
+        return node
+    for key in tuple(node.value) if steps[0] == "*" else (steps[0],):
+        if (child := node.get(key)) is not None:
+            node = node.with_child(key, _as_written(child, steps[1:]))
+    return node
+
+
 def _with_cluster(root: Node, path: Path, other: Path | None, sources: Sources) -> Node:
-    """`cluster` as a mapping: from --cluster, from the file it names, as it is written, or this machine's."""
+    """Replace `cluster` by a mapping: from --cluster, from the file it names, or this machine's."""
     if other is not None:
         text = LOCAL if str(other) == LOCAL else str(other.resolve())
         name = Node(text, Mark(f"--cluster {other}", 0, ("cluster",)))
@@ -66,12 +99,12 @@ def _with_cluster(root: Node, path: Path, other: Path | None, sources: Sources) 
         return root
     if name.value == LOCAL:
         return root.with_child("cluster", tree(LOCAL_CLUSTER, name.mark))
-    found = sources.include(name, path.resolve().parent, words=(LOCAL,))
-    return root if found is None else root.with_child("cluster", found)
+    included = sources.include(name, path.resolve().parent, alternatives=(LOCAL,))
+    return root.with_child("cluster", name if included is None else included)
 
 
 def _with_variants(root: Node, problems: Problems) -> Node:
-    """`variants` written out: those of the spec, then the combinations of its matrix."""
+    """Expand the matrix into `variants`, after the variants that the spec lists."""
     matrix = root.get("matrix")
     if matrix is None:
         return root
@@ -86,14 +119,16 @@ def _with_variants(root: Node, problems: Problems) -> Node:
     for name, node in expanded.items():
         if name in known:
             problems.add(
-                known[name].mark, "", "expected a name of its own, got that of a matrix combination"
+                known[name].mark,
+                "",
+                "expected a name that differs from all matrix combinations, got that of one",
             )
         known[name] = node
     return root.without("matrix").with_child("variants", Node(known, mark))
 
 
 def _with_names(root: Node) -> Node:
-    """Each variant's key as its `name`."""
+    """Set each variant's `name` to its key."""
     variants = root.get("variants")
     if variants is None or not isinstance(variants.value, dict):
         return root

@@ -1,6 +1,6 @@
-"""What every piece of a spec has in common, and the alphabets of names.
+"""Define the base class of all spec models, the alphabets of names, and field types for quantities (units.py).
 
-Names become directory and file names, and arguments of remote commands: hence the narrow alphabets.
+Names become directory names, file names and arguments of remote commands, so the alphabets are narrow.
 """
 
 from __future__ import annotations
@@ -9,14 +9,21 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 from perfrunner.spec.metrics import check_metric
+from perfrunner.spec.units import (
+    parse_count,
+    parse_duration,
+    parse_percent,
+    parse_share,
+    parse_size,
+)
 
 
 class Piece(BaseModel):
-    """A mapping of a spec: unknown keys are errors, values are not coerced, instances do not change."""
+    """A mapping in a spec. Unknown keys are errors, values are not coerced, instances are immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -33,7 +40,7 @@ def _matching(pattern: str, description: str) -> AfterValidator:
 
 
 def _scalar_text(value: Any) -> Any:
-    """YAML's true, 4 and 0.25 as the text that a command line takes; other values are left to the type check."""
+    """Convert YAML's true, 4 and 0.25 to command-line text; leave other values to the type check."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
@@ -69,9 +76,9 @@ matching = _matching
 
 
 def items_error(texts: Mapping[Any, str]) -> PydanticCustomError:
-    """One error for each key of the mapping under validation (the loader tells them apart again).
+    """Build an error with one message for each key; `validate.note_errors` separates them again.
 
-    A key is a name, or the path to a value further inside.
+    A key is a name, or the path to a nested value.
     """
     return PydanticCustomError(
         "items",
@@ -81,3 +88,12 @@ def items_error(texts: Mapping[Any, str]) -> PydanticCustomError:
 
 
 MetricId = Annotated[str, AfterValidator(check_metric)]
+
+
+Duration = Annotated[float, BeforeValidator(parse_duration)]
+PositiveDuration = Annotated[float, BeforeValidator(parse_duration), Field(gt=0)]
+Count = Annotated[int, BeforeValidator(parse_count)]
+PositiveCount = Annotated[int, BeforeValidator(parse_count), Field(ge=1)]
+Size = Annotated[int, BeforeValidator(parse_size)]
+Share = Annotated[float, BeforeValidator(parse_share)]
+Percent = Annotated[float, BeforeValidator(parse_percent)]

@@ -1,4 +1,4 @@
-"""The hosts of an experiment and what each of them does."""
+"""Define the hosts of an experiment and their roles."""
 
 from __future__ import annotations
 
@@ -8,13 +8,26 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from perfrunner.spec.base import ListAsTuple, Piece, PlainName, matching
-from perfrunner.spec.local import LOCAL_CLUSTER
+from perfrunner.spec.small import LOCAL_CLUSTER
 from perfrunner.spec.suggest import expected_name
 
-Address = Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9.:_-]*", "a host name or an IP address")]
-RemoteUser = Annotated[str, matching(r"[a-z_][a-z0-9_.-]*", "a user name")]
+# As ssh does, refuse what a shell or an option parser could take for something else.
+Address = Annotated[
+    str,
+    matching(
+        r"[^\s\x00-\x1f\x7f'\"`$\\;&<>|(){}\[\]@/,#*?!-][^\s\x00-\x1f\x7f'\"`$\\;&<>|(){}\[\]@/,#*?!]*",
+        "a host name, an alias of ssh_config or an IP address without brackets",
+    ),
+]
+RemoteUser = Annotated[
+    str,
+    matching(
+        r"(?!-)(?!.*\\$)[^\s\x00-\x1f\x7f'\"`;&<>|(){}]+",
+        "a user name without blanks, quotes and characters of the shell",
+    ),
+]
 Port = Annotated[int, Field(ge=1, le=65535)]
-# It is created, filled and emptied on the host: an absolute directory below the root, without `..`.
+# perfrunner creates, fills and empties this directory: absolute, below the root, without `..`.
 WorkDir = Annotated[
     str,
     matching(
@@ -25,7 +38,7 @@ WorkDir = Annotated[
 
 MAX_REPLICAS = 3
 LOOPBACK = {"127.0.0.1", "::1", "localhost"}
-# It outlives a reboot, on a real disk; %u is the number of the user on the host, whose own it is.
+# /var/tmp survives a reboot and is on a real disk. %u is the numeric id of the user on the host.
 DEFAULT_WORK_DIR = "/var/tmp/perfrunner-%u"
 
 
@@ -34,33 +47,37 @@ class HostSpec(Piece):
 
     address: Address = "127.0.0.1"
     data_address: Address | None = Field(
-        default=None, description="where clients and other nodes reach its engine; none: address"
+        default=None,
+        description="address at which clients and other nodes reach its engine; none: address",
     )
-    port: Port = 22
+    port: Port | None = Field(default=None, description="none: as ssh_config says, else 22")
     user: RemoteUser | None = Field(
-        default=None, description="SSH user; none: the caller's SSH default"
+        default=None, description="SSH user; none: as ssh_config says, else the caller's name"
     )
     key: str | None = Field(
-        default=None, description="private key; none: the SSH agent and default keys"
+        default=None,
+        description="private key; none: as ssh_config says, the agent and default keys",
     )
     ssh_config: str | None = Field(
         default=None,
-        description="OpenSSH client configuration that completes this: HostName, Port, User, IdentityFile, ProxyJump",
+        description="OpenSSH client configuration instead of the user's and the system's, as ssh -F",
     )
     known_hosts: str | None = Field(
-        default=None, description="none: ~/.ssh/known_hosts; always checked"
+        default=None,
+        description="none: as ssh_config says, else ~/.ssh/known_hosts; always checked",
     )
-    host_keys: Literal["strict", "accept-new"] = Field(
-        default="strict",
-        description="accept-new: an unknown host's key is added to known_hosts; a changed one is refused",
+    host_keys: Literal["strict", "accept-new"] | None = Field(
+        default=None,
+        description="accept-new: an unknown host's key is added to known_hosts; a changed one is refused."
+        " none: as ssh_config says, else strict",
     )
     work_dir: WorkDir = DEFAULT_WORK_DIR
 
 
 class ClusterSpec(Piece):
-    """Hosts with roles: engine nodes and load clients, one or more of each, and perhaps one that builds.
+    """Hosts with roles: one or more engine nodes and load clients, and optionally a build host.
 
-    The same host may have several roles.
+    One host may have several roles.
     """
 
     name: PlainName
@@ -72,7 +89,8 @@ class ClusterSpec(Piece):
         default=None, description="the host that builds; none: the machine that runs perfrunner"
     )
     replicas: Annotated[int, Field(ge=0, le=MAX_REPLICAS)] = Field(
-        default=0, description="copies of every document beside the active one, on other nodes"
+        default=0,
+        description="copies of every document on other nodes, in addition to the active one",
     )
 
     @field_validator("engine_nodes", "load_clients")
@@ -107,7 +125,7 @@ class ClusterSpec(Piece):
         return replicas
 
     def is_here(self, name: str) -> bool:
-        """Whether a host is the machine that runs perfrunner, as far as its address tells."""
+        """Tell whether a host is the machine that runs perfrunner, judged by its address."""
         return self.transport == "local" or self.hosts[name].address in LOOPBACK
 
     @model_validator(mode="after")
@@ -118,5 +136,5 @@ class ClusterSpec(Piece):
 
 
 def local_cluster() -> ClusterSpec:
-    """This machine alone, engine and load client in one."""
+    """Return the cluster that consists of this machine as engine node and load client."""
     return ClusterSpec.model_validate(LOCAL_CLUSTER)

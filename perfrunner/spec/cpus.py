@@ -1,4 +1,4 @@
-"""Sets of CPUs as a spec writes them: `0`, `[0, 2]`, `"0-3,8"`, or `auto` (chosen by the host's topology), `any`."""
+"""Parse sets of CPUs: `0`, `[0, 2]`, `"0-3,8"`, `auto` (chosen by the host's topology) or `any`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LIST = re.compile(r"\d{1,5}(-\d{1,5})?(,\d{1,5}(-\d{1,5})?)*")
 
 
 def parse_cpus(value: object) -> str:
-    """As the kernel writes such a list: `0-3,8`; or `auto` or `any`."""
+    """Return the set in the kernel's list format (`0-3,8`), or `auto` or `any`. Raises ValueError."""
     if value in (AUTO, ANY):
         return str(value)
     if isinstance(value, int) and not isinstance(value, bool):
@@ -29,7 +29,7 @@ def parse_cpus(value: object) -> str:
 
 
 def cpu_numbers(text: str) -> tuple[int, ...]:
-    """The CPUs of a list such as `0-3,8`, ascending."""
+    """Return the CPUs of a list such as `0-3,8` in ascending order. Raises ValueError."""
     numbers: set[int] = set()
     for part in text.split(","):
         first, _, last = part.partition("-")
@@ -40,7 +40,7 @@ def cpu_numbers(text: str) -> tuple[int, ...]:
 
 
 def cpu_list(numbers: Iterable[int]) -> str:
-    """`(0, 1, 2, 3, 8)` as `0-3,8`."""
+    """Format CPUs in the kernel's list format: `(0, 1, 2, 3, 8)` as `0-3,8`."""
     runs: list[list[int]] = []
     for number in sorted(set(numbers)):
         if runs and number == runs[-1][-1] + 1:

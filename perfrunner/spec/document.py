@@ -1,7 +1,7 @@
-"""YAML files as trees in which every value knows where it was written.
+"""Read YAML files as trees whose values record where and how they were written.
 
-The values are those of yaml.safe_load; beside it, a key that is written twice is an error, and so is a key that is no
-string. A Node may be shared (anchors): nodes are never changed in place, edits make new ones.
+Values follow the core schema of YAML 1.2 (yaml_core.py). Duplicate keys and keys that are not strings
+are errors. Anchors make nodes shared, so nodes are never changed in place: edits create new nodes.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ import yaml
 
 from perfrunner.spec.problems import Problems
 from perfrunner.spec.suggest import did_you_mean
+from perfrunner.spec.yaml_core import CoreLoader, Expansion, is_merge_key, scalar_value
 
 Path_: TypeAlias = tuple["str | int", ...]
-MAX_NODES = 100_000  # anchors can make a small file expand without bound
 
 
 @dataclass(frozen=True)
 class Mark:
-    """Where a value was written.
+    """The position at which a value was written.
 
-    `source` is a path as shown to people, or an override. `line` counts from 1; an override has line 0.
+    `source` is a path as shown to the user, or the text of an override. `line` counts from 1; an
+    override has line 0.
     """
 
     source: str
@@ -36,21 +37,25 @@ class Mark:
 
 @dataclass(frozen=True)
 class Node:
-    """A scalar, a dict of Nodes or a list of Nodes, and its place."""
+    """A scalar, a dict of Nodes or a list of Nodes, with its position.
+
+    `written` is the source text of a number, a boolean or a null; None for every other value.
+    """
 
     value: Any
     mark: Mark
+    written: str | None = None
 
     @property
     def is_mapping(self) -> bool:
         return isinstance(self.value, dict)
 
     def get(self, key: str) -> Node | None:
-        """The child of a mapping; None without it, or when this is no mapping."""
+        """Return the child of a mapping; None if the key is missing or this is not a mapping."""
         return self.value.get(key) if isinstance(self.value, dict) else None
 
     def with_child(self, key: str | int, child: Node) -> Node:
-        """A copy in which one child is replaced or added."""
+        """Return a copy in which one child is replaced or added."""
         if isinstance(self.value, list):
             items = list(self.value)
             items[int(key)] = child
@@ -58,12 +63,12 @@ class Node:
         return Node({**self.value, key: child}, self.mark)
 
     def without(self, *keys: str) -> Node:
-        """A copy of a mapping that lacks these keys."""
+        """Return a copy of a mapping without these keys."""
         return Node({k: v for k, v in self.value.items() if k not in keys}, self.mark)
 
 
 def plain(node: Node) -> Any:
-    """The tree as Python values."""
+    """Convert a tree to plain Python values."""
     if isinstance(node.value, dict):
         return {k: plain(v) for k, v in node.value.items()}
     if isinstance(node.value, list):
@@ -72,7 +77,7 @@ def plain(node: Node) -> Any:
 
 
 def tree(value: Any, mark: Mark) -> Node:
-    """Plain Python values as a tree, all of them written at `mark`; the inverse of plain."""
+    """Convert plain Python values to a tree positioned at `mark`; the inverse of `plain`."""
     if isinstance(value, dict):
         below = {
             str(k): tree(v, replace(mark, path=(*mark.path, str(k)))) for k, v in value.items()
@@ -85,39 +90,52 @@ def tree(value: Any, mark: Mark) -> Node:
 
 
 def load_document(path: Path, shown: str, problems: Problems) -> Node | None:
-    """The file's one document, which must be a mapping; None after the problems were noted."""
+    """Load the single document of a file, which must be a mapping.
+
+    Returns None after adding a problem.
+    """
     text = read_text(path, Mark(shown, 0, ()), problems)
     if text is None:
         return None
-    loader = None
     try:
-        loader = yaml.SafeLoader(text)
-        root = loader.get_single_node()
-        if root is None:
-            problems.add(Mark(shown, 1, ()), "", "expected a mapping, got an empty file")
-            return None
-        node = _Builder(loader, shown, problems).build(root, ())
+        node = parse(text, shown, problems)
     except yaml.MarkedYAMLError as error:
         at = error.problem_mark or error.context_mark
         line = at.line + 1 if at else 1
-        said = ", ".join(part for part in (error.context, error.problem) if part)
-        said = said.replace("'<stream end>'", "the end of the file")
-        problems.add(Mark(shown, line, ()), "", f"not valid YAML: {said}")
+        reason = ", ".join(part for part in (error.context, error.problem) if part)
+        reason = reason.replace("'<stream end>'", "the end of the file")
+        problems.add(Mark(shown, line, ()), "", f"not valid YAML: {reason}")
         return None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         problems.add(Mark(shown, 1, ()), "", f"not valid YAML: {error}")
         return None
-    finally:
-        if loader is not None:
-            loader.dispose()
+    if node is None:
+        problems.add(Mark(shown, 1, ()), "", "expected a mapping, got an empty file")
+        return None
     if not node.is_mapping:
         problems.add(node.mark, "", f"expected a mapping, got {describe(node.value)}")
         return None
     return node
 
 
+def parse(text: str, shown: str, problems: Problems, override: Path_ | None = None) -> Node | None:
+    """Parse the single document of a text; None when it is empty. Raises yaml.YAMLError.
+
+    `override` is the path of the value when the text comes from `--set`, which has no line numbers.
+    """
+    loader = CoreLoader(text)
+    try:
+        root = loader.get_single_node()
+    finally:
+        loader.dispose()
+    if root is None:
+        return None
+    builder = _Builder(shown, problems, has_lines=override is None)
+    return builder.build_document(root, override or ())
+
+
 def read_text(path: Path, mark: Mark, problems: Problems) -> str | None:
-    """A file's text; None after a problem at `mark` was noted."""
+    """Read a UTF-8 file; None after adding a problem at `mark`."""
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
@@ -133,15 +151,15 @@ def read_text(path: Path, mark: Mark, problems: Problems) -> str | None:
 
 
 def describe(value: Any) -> str:
-    """A value as it is named in an error: its kind, and the value where it is short."""
+    """Format a value for an error message, in YAML spelling; only the kind of a collection."""
     if value is None:
-        return "nothing (null)"
+        return "null"
     if isinstance(value, bool):
-        return f"the truth value {str(value).lower()}"
+        return str(value).lower()
     if isinstance(value, int | float):
-        return f"the number {value}"
+        return str(value)
     if isinstance(value, str):
-        return f"the text {value[:60]!r}"
+        return repr(value[:60])
     if isinstance(value, dict):
         return "a mapping"
     if isinstance(value, list | tuple):
@@ -149,65 +167,56 @@ def describe(value: Any) -> str:
     return f"a {type(value).__name__}"
 
 
-class _Builder:
-    """Turns composed YAML nodes into Nodes; one builder a file."""
+_MERGE = object()  # stands for the merge key `<<`, as opposed to a quoted string "<<"
 
-    def __init__(self, loader: yaml.SafeLoader, shown: str, problems: Problems) -> None:
-        self._loader = loader
+
+class _Builder:
+    """Converts the composed YAML nodes of one document into Nodes."""
+
+    def __init__(self, shown: str, problems: Problems, *, has_lines: bool) -> None:
         self._shown = shown
         self._problems = problems
-        self._open: set[int] = set()
-        self._count = 0
+        self._has_lines = has_lines
+        self._expansion = Expansion()
 
-    def build(self, node: yaml.Node, path: Path_) -> Node:
-        mark = Mark(self._shown, node.start_mark.line + 1, path)
-        self._count += 1
-        if id(node) in self._open:
-            raise ValueError("an anchor that contains itself")
-        if self._count > MAX_NODES:
-            raise ValueError(f"more than {MAX_NODES} values (anchors inside anchors?)")
-        self._open.add(id(node))
-        try:
-            if isinstance(node, yaml.MappingNode):
-                return Node(self._mapping(node, path), mark)
-            if isinstance(node, yaml.SequenceNode):
-                items = [self.build(child, (*path, i)) for i, child in enumerate(node.value)]
-                return Node(items, mark)
-            return Node(self._loader.construct_object(node, deep=True), mark)
-        finally:
-            self._open.discard(id(node))
+    def build_document(self, root: yaml.Node, path: Path_) -> Node:
+        """Return the tree, after checking that its expansion stays within the limits."""
+        self._expansion.check(root)
+        return self._build(root, path)
+
+    def _build(self, node: yaml.Node, path: Path_) -> Node:
+        mark = self._mark(node, path)
+        if isinstance(node, yaml.MappingNode):
+            return Node(self._mapping(node, path), mark)
+        if isinstance(node, yaml.SequenceNode):
+            items = [self._build(child, (*path, i)) for i, child in enumerate(node.value)]
+            return Node(items, mark)
+        assert isinstance(node, yaml.ScalarNode)
+        value = scalar_value(node)
+        return Node(value, mark, None if isinstance(value, str) else node.value)
 
     def _mapping(self, node: yaml.MappingNode, path: Path_) -> dict[str, Node]:
         self._check_keys(node, path)
-        # Resolves `<<: *anchor`: merged pairs come first, so that the mapping's own keys win below.
-        self._loader.flatten_mapping(node)
-        children: dict[str, Node] = {}
-        for key_node, value_node in node.value:
-            key = self._loader.construct_object(key_node, deep=True)
-            if isinstance(key, str):
-                children[key] = self.build(value_node, (*path, key))
-        return children
+        pairs = self._expansion.pairs(node)
+        return {key: self._build(value, (*path, key)) for key, (_, value) in pairs.items()}
 
     def _check_keys(self, node: yaml.MappingNode, path: Path_) -> None:
         seen: dict[Any, int] = {}
         for key_node, _ in node.value:
-            line = key_node.start_mark.line + 1
-            if key_node.tag == "tag:yaml.org,2002:merge":
-                continue
             if not isinstance(key_node, yaml.ScalarNode):
-                self._problems.add(
-                    Mark(self._shown, line, path), "", "expected a text key, got a collection"
-                )
+                text = "expected a string as key, got a collection"
+                self._problems.add(self._mark(key_node, path), "", text)
                 continue
-            key = self._loader.construct_object(key_node, deep=True)
-            if not isinstance(key, str):
-                self._problems.add(
-                    Mark(self._shown, line, (*path, key_node.value)), "",
-                    f"expected a text key, got {describe(key)} (put it in quotes)",
-                )  # fmt: skip
+            mark = self._mark(key_node, (*path, key_node.value))
+            key: Any = _MERGE if is_merge_key(key_node) else scalar_value(key_node)
+            if not isinstance(key, str) and key is not _MERGE:
+                text = f"expected a string as key, got {describe(key)} (put it in quotes)"
+                self._problems.add(mark, "", text)
             elif key in seen:
-                self._problems.add(
-                    Mark(self._shown, line, (*path, key)), "",
-                    f"expected each key once, got a second one (the first is in line {seen[key]})",
-                )  # fmt: skip
-            seen[key] = line
+                first = f" (first defined in line {seen[key]})" if self._has_lines else ""
+                text = f"duplicate key{first}"
+                self._problems.add(mark, "", text)
+            seen[key] = mark.line
+
+    def _mark(self, node: yaml.Node, path: Path_) -> Mark:
+        return Mark(self._shown, node.start_mark.line + 1 if self._has_lines else 0, path)

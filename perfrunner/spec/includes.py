@@ -1,34 +1,37 @@
-"""Reused pieces: `use: FILE` inside any mapping, and `cluster: FILE`.
+"""Include other files in a spec: `use: FILE` inside any mapping, and `cluster: FILE`.
 
-Paths are relative to the file that names them. A piece's keys are merged below the mapping's own keys, which win;
-mappings are merged key by key, everything else is replaced. Pieces may use other pieces.
+Paths are relative to the file that names them. The mapping's own keys override those of the included
+piece. Mappings are merged key by key, everything else is replaced. Pieces may use other pieces.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from perfrunner.spec.document import Mark, Node, Path_, describe, load_document
 from perfrunner.spec.problems import Problems
 
 USE = "use"
+MAX_PIECES = 10_000  # nested pieces can make a few small files expand exponentially
 
 
 @dataclass(frozen=True)
 class Sources:
-    """Reads files with their pieces; what is wrong goes into `problems`."""
+    """A reader of files with their pieces; it adds errors to `problems`."""
 
     problems: Problems
+    _read: dict[Path, Node | None] = field(default_factory=dict)
+    _included: list[Path] = field(default_factory=list)
 
     def load(self, path: Path) -> Node | None:
-        """A file with its own pieces merged in."""
+        """Load a file with its pieces merged in; None after adding a problem."""
         return self._load(path, ())
 
     def resolve(
         self, node: Node, directory: Path, stack: tuple[Path, ...], path: Path_ = ()
     ) -> Node:
-        """The tree with every `use` below it replaced by what it names."""
+        """Return the tree with every `use` replaced by the contents of the file it names."""
         if isinstance(node.value, list):
             return Node(
                 [self.resolve(c, directory, stack, (*path, i)) for i, c in enumerate(node.value)],
@@ -56,37 +59,43 @@ class Sources:
         name: Node,
         directory: Path,
         stack: tuple[Path, ...] = (),
-        words: tuple[str, ...] = (),
+        alternatives: tuple[str, ...] = (),
     ) -> Node | None:
-        """The mapping in the file that a scalar names; None after a problem was noted.
+        """Return the mapping in the file that a scalar names; None after adding a problem.
 
-        `words`: what could have stood there instead, for the error.
+        `alternatives` are the values that the key accepts besides a path, for the error message.
         """
-        expected = f"expected {' or '.join([*words, 'the path of a YAML file'])}"
+        expected = f"expected {' or '.join([*alternatives, 'the path of a YAML file'])}"
         if not isinstance(name.value, str) or not name.value:
             self.problems.add(name.mark, "", f"{expected}, got {describe(name.value)}")
             return None
         path = (directory / Path(name.value).expanduser()).resolve()
         if not path.is_file():
             missing = "a directory" if path.is_dir() else "no such file"
-            near = _similar(path, words)
+            near = _similar(path, alternatives)
             hint = f" (did you mean {near}?)" if near else ""
             self.problems.add(name.mark, "", f"{expected}, got {name.value}: {missing}{hint}")
             return None
         if path in stack:
-            self.problems.add(
-                name.mark, "", f"expected no circle of pieces, got {name.value} inside itself"
-            )
+            self.problems.add(name.mark, "", f"circular include: {name.value} includes itself")
+            return None
+        self._included.append(path)
+        if len(self._included) > MAX_PIECES:
+            text = f"expected at most {MAX_PIECES} included pieces in total (are they nested?)"
+            self.problems.add(name.mark, "", text)
             return None
         return self._load(path, stack)
 
     def _load(self, path: Path, stack: tuple[Path, ...]) -> Node | None:
-        node = load_document(path, shown(path), self.problems)
-        return None if node is None else self.resolve(node, path.parent, (*stack, path.resolve()))
+        resolved = path.resolve()
+        if resolved not in self._read:
+            self._read[resolved] = load_document(path, shown(path), self.problems)
+        node = self._read[resolved]
+        return None if node is None else self.resolve(node, path.parent, (*stack, resolved))
 
 
 def merged(below: Node, own: Node) -> Node:
-    """`own` over `below`. The mark is `own`'s, so that a missing key is reported where the piece is used."""
+    """Merge `own` over `below`. The mark of `own` stays: missing keys are reported where it was used."""
     if not (isinstance(below.value, dict) and isinstance(own.value, dict)):
         return own
     children = dict(below.value)
@@ -96,7 +105,7 @@ def merged(below: Node, own: Node) -> Node:
 
 
 def shown(path: Path) -> str:
-    """A path as people want to read it: relative to the current directory where it lies below it."""
+    """Return a path for display, relative to the current directory if it lies below it."""
     try:
         return str(path.resolve().relative_to(Path.cwd().resolve()))
     except (ValueError, OSError):
@@ -104,7 +113,7 @@ def shown(path: Path) -> str:
 
 
 def absolute_paths(cluster: Node) -> Node:
-    """Host keys' files are named relative to the file they are written in; make them absolute."""
+    """Make the paths of the hosts' SSH files absolute; they are relative to the file that names them."""
     hosts = cluster.get("hosts")
     if hosts is None or not isinstance(hosts.value, dict):
         return cluster
@@ -114,14 +123,35 @@ def absolute_paths(cluster: Node) -> Node:
 
 
 def absolute_sources(variants: Node) -> Node:
-    """The same for the directories and patches that variants are built from."""
+    """Make the paths of the variants' source directories, patches, repositories and programs absolute.
+
+    A program without a slash is looked for in PATH; one of a repository is a path in its checkout.
+    """
     if not isinstance(variants.value, dict):
         return variants
     for name, variant in variants.value.items():
+        changed = variant
+        if (server := variant.get("server")) is not None:
+            changed = changed.with_child("server", _absolute_server(server))
+        allocator = variant.get("allocator")
+        preload = None if allocator is None else allocator.get("preload")
+        if allocator is not None and preload is not None and "/" in str(preload.value):
+            changed = changed.with_child("allocator", _with_absolute(allocator, ("preload",)))
         if (source := variant.get("source")) is not None:
-            changed = variant.with_child("source", _with_absolute(source, ("dir", "patch")))
-            variants = variants.with_child(name, changed)
+            changed = changed.with_child("source", _with_absolute(source, ("dir", "patch")))
+        variants = variants.with_child(name, changed)
     return variants
+
+
+def _absolute_server(server: Node) -> Node:
+    command = server.get("command")
+    if server.get("git") is not None or command is None or not isinstance(command.value, list):
+        return _with_absolute(server, ("git",))
+    program = command.value[0] if command.value else None
+    if program is None or not isinstance(program.value, str) or "/" not in program.value:
+        return server
+    path = Node(_absolute(program.value, program.mark), program.mark)
+    return server.with_child("command", command.with_child(0, path))
 
 
 def _with_absolute(node: Node, keys: tuple[str, ...]) -> Node:
@@ -138,8 +168,8 @@ def _absolute(text: str, mark: Mark) -> str:
     return str(path if path.is_absolute() else (directory / path).resolve())
 
 
-def _similar(path: Path, words: tuple[str, ...]) -> str | None:
+def _similar(path: Path, alternatives: tuple[str, ...]) -> str | None:
     from perfrunner.spec.suggest import nearest
 
     there = path.parent.iterdir() if path.parent.is_dir() else ()
-    return nearest(path.name, [*words, *sorted(p.name for p in there if p.is_file())])
+    return nearest(path.name, [*alternatives, *sorted(p.name for p in there if p.is_file())])

@@ -1,4 +1,4 @@
-"""From a file to a Spec: assemble its tree, validate it. Every error is found before any is said."""
+"""Load spec and cluster files: assemble the tree, validate it, and report all errors together."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from perfrunner.spec.assemble import spec_tree
 from perfrunner.spec.cluster import ClusterSpec, local_cluster
 from perfrunner.spec.document import Node, describe, load_document, plain
 from perfrunner.spec.includes import Sources, absolute_paths, shown
-from perfrunner.spec.local import LOCAL
 from perfrunner.spec.model import Spec
 from perfrunner.spec.problems import Problems
+from perfrunner.spec.server import ServerChecks
+from perfrunner.spec.small import LOCAL
 from perfrunner.spec.switches import Tables, own_tables
 from perfrunner.spec.validate import note_errors
 
@@ -25,17 +26,21 @@ def load_spec(
     cluster: Path | None = None,
     profile: str | None = None,
     switches: Tables = own_tables,
+    servers: ServerChecks | None = None,
 ) -> Spec:
-    """The experiment in `path`, overlaid by one of its profiles, then by `--set` overrides. Raises SpecError.
+    """Return the experiment in `path`, with one of its profiles and then `--set` overrides applied.
 
-    `cluster` is another cluster file; `switches` knows the build switches of the variants' sources.
+    `cluster` replaces the cluster file that the spec names. `switches` returns the build switches of
+    a variant's source. `servers` checks the commands of other servers on this machine. Raises SpecError
+    with every problem of the file.
     """
     problems = Problems()
-    return _validated(spec_tree(path, problems, overrides, cluster, profile), problems, switches)
+    root = spec_tree(path, problems, overrides, cluster, profile)
+    return _validated(root, problems, switches, servers)
 
 
 def load_cluster(path: Path) -> ClusterSpec:
-    """A cluster file by itself, or `local`. Raises SpecError."""
+    """Load a cluster file on its own, or the built-in cluster `local`. Raises SpecError."""
     if str(path) == LOCAL:
         return local_cluster()
     problems = Problems()
@@ -50,16 +55,18 @@ def load_cluster(path: Path) -> ClusterSpec:
             problems.raise_if_any()
             return cluster
     problems.raise_if_any()
-    raise SpecError(f"{shown(path)}: empty")
+    raise SpecError(f"{shown(path)}: expected a mapping, got an empty file")
 
 
 def is_cluster(path: Path) -> bool:
-    """Whether a file is of hosts rather than of an experiment; a file that cannot be read is neither."""
+    """Tell whether a file describes a cluster rather than an experiment; False if unreadable."""
     node = load_document(path, shown(path), Problems())
     return node is not None and node.get("hosts") is not None and node.get("variants") is None
 
 
-def _validated(root: Node, problems: Problems, switches: Tables) -> Spec:
+def _validated(
+    root: Node, problems: Problems, switches: Tables, servers: ServerChecks | None
+) -> Spec:
     variants = root.get("variants")
     names = tuple(variants.value) if variants is not None and variants.is_mapping else ()
     _check_names_match(variants, problems)
@@ -70,6 +77,8 @@ def _validated(root: Node, problems: Problems, switches: Tables) -> Spec:
         "variants_unknown": unknown,
         "files": True,
         "switches": switches,
+        "servers": servers,
+        "remote": _is_remote(root.get("cluster")),
     }
     try:
         spec = Spec.model_validate(plain(root), context=context)
@@ -77,8 +86,13 @@ def _validated(root: Node, problems: Problems, switches: Tables) -> Spec:
         note_errors(error, root, Spec, problems)
     problems.raise_if_any()
     if spec is None:
-        raise AssertionError("a validation error that says nothing")
+        raise AssertionError("the validation failed without reporting an error")
     return spec
+
+
+def _is_remote(cluster: Node | None) -> bool:
+    transport = cluster.get("transport") if cluster is not None and cluster.is_mapping else None
+    return transport is not None and transport.value == "ssh"
 
 
 def _check_names_match(variants: Node | None, problems: Problems) -> None:
@@ -90,5 +104,5 @@ def _check_names_match(variants: Node | None, problems: Problems) -> None:
             problems.add(
                 name.mark,
                 "",
-                f"expected no name here (the variant's key is its name), got {describe(name.value)}",
+                f"expected no name here (a variant is named by its key), got {describe(name.value)}",
             )

@@ -1,12 +1,12 @@
-"""`matrix`: one variant for every combination of some settings.
+"""Expand `matrix` into one variant for every combination of settings.
 
     matrix:
       base: {allocator: {name: jemalloc-5.1.0}}
       axes: {allocator.name: [jemalloc-5.1.0, jemalloc-5.3.1], allocator.options.metadata_thp: [null, auto, always]}
       exclude: [{allocator.name: jemalloc-5.3.1, allocator.options.metadata_thp: always}]
 
-An axis is a path inside a variant. null leaves the setting out. A combination's name is its values joined by commas
-("default" for null), in the order of the axes; it comes after the variants that are written out.
+An axis is a path inside a variant. null omits the setting. The name of a combination is its values
+joined by commas ("default" for null), in the order of the axes. Combinations follow the listed variants.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from itertools import product
 from math import prod
-from typing import Any
 
 from perfrunner.spec.document import Mark, Node, describe
 from perfrunner.spec.includes import merged
@@ -26,7 +25,10 @@ _KEYS = ("base", "axes", "exclude")
 
 
 def expand(matrix: Node, problems: Problems) -> dict[str, Node]:
-    """The variants by name, with the marks of the axes and of the base; empty after a problem was noted."""
+    """Return the variants by name, with the marks of the axes and of the base.
+
+    Returns an empty dict after adding a problem.
+    """
     if not isinstance(matrix.value, dict):
         problems.add(
             matrix.mark,
@@ -67,36 +69,41 @@ def _combined(
         used.update(matches)
         if matches:
             continue
-        name = ",".join(_named(axis, node.value) for axis, node in chosen.items())
+        name = ",".join(_named(axis, node) for axis, node in chosen.items())
         if name in variants:
-            text = f"expected different values, got {name} twice"
+            text = f"expected distinct values, got {name} twice"
             problems.add(combination[-1].mark, "", text)
         variants[name] = _variant(base, chosen)
     for i, (rule_mark, _) in enumerate(excluded):
         if i not in used:
-            problems.add(rule_mark, "", "expected to match a combination of the axes, got none")
+            problems.add(
+                rule_mark, "", "expected a combination of the axes; this rule matches none"
+            )
     if not variants:
-        problems.add(mark, "exclude", "expected at least one combination to be left, got none")
+        problems.add(
+            mark, "exclude", "expected at least one remaining combination; all are excluded"
+        )
     return variants
 
 
-def label(value: Any) -> str:
-    """An axis value as part of a variant's name."""
-    if value is None:
+def label(node: Node) -> str:
+    """Return an axis value, as it was written, for use in a variant's name."""
+    if node.value is None:
         return "default"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)
+    return str(node.value) if node.written is None else node.written
 
 
 def variant_name(text: str) -> str:
-    """A revision or a path as a variant's name: `origin/main` is origin-main, `HEAD~1` and `HEAD^` HEAD-1, `.` here."""
+    """Turn a revision or path into a variant's name.
+
+    `origin/main` becomes origin-main, `HEAD~1` and `HEAD^` become HEAD-1, `.` becomes here.
+    """
     counted = re.sub(r"\^+(?![0-9^{])", lambda parents: f"~{len(parents[0])}", text.rstrip("/"))
     return re.sub(r"[^A-Za-z0-9._,=+]+", "-", counted).strip("-.,=+")[-100:] or "here"
 
 
-def _named(axis: str, value: Any) -> str:
-    """A revision may be `origin/main` or `HEAD~1`, a directory any path: a name has neither `/` nor `~`."""
+def _named(axis: str, value: Node) -> str:
+    """Return the part of a variant's name for one axis; revisions and paths lose `/` and `~`."""
     text = label(value)
     return variant_name(text) if axis in ("source.git", "source.dir", "source.patch") else text
 
@@ -151,20 +158,20 @@ def _excluded(
             if key not in axes:
                 problems.add(value.mark, "", expected_name("an axis", key, axes))
                 continue
-            labels = [label(v.value) for v in axes[key]]
-            if label(value.value) not in labels:
+            labels = [label(v) for v in axes[key]]
+            if label(value) not in labels:
                 problems.add(
-                    value.mark, "", expected_name("a value of the axis", label(value.value), labels)
+                    value.mark, "", expected_name("a value of the axis", label(value), labels)
                 )
                 continue
-            rule[key] = label(value.value)
+            rule[key] = label(value)
         if len(rule) == len(item.value):
             rules.append((item.mark, rule))
     return rules
 
 
 def _matches(rule: dict[str, str], values: dict[str, Node]) -> bool:
-    return all(label(values[key].value) == wanted for key, wanted in rule.items())
+    return all(label(values[key]) == wanted for key, wanted in rule.items())
 
 
 def _variant(base: Node, chosen: dict[str, Node]) -> Node:

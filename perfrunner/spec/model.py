@@ -1,40 +1,43 @@
-"""The whole spec of one experiment, validated: what `load_spec` yields."""
+"""Define the model of a whole spec, which `load_spec` returns."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
+from perfrunner.domain import NO_BUCKET, Case
 from perfrunner.spec.base import (
     BucketType,
+    Count,
     ExperimentName,
     ListAsTuple,
     MetricId,
     Piece,
     PlainName,
+    PositiveCount,
+    PositiveDuration,
+    Share,
+    Size,
     VariantName,
     items_error,
     matching,
 )
-from perfrunner.spec.cell import NO_BUCKET, CellName
 from perfrunner.spec.cluster import ClusterSpec
 from perfrunner.spec.cpus import AUTO, Cpus
-from perfrunner.spec.gains import Gain
+from perfrunner.spec.expected_gains import ExpectedGain
 from perfrunner.spec.metrics import METRICS, OF_A_STORE, is_metric, metric_type
 from perfrunner.spec.preconditions import check_precondition
-from perfrunner.spec.quantities import Count, PositiveCount, PositiveDuration, Share, Size
-from perfrunner.spec.reference import Reference
-from perfrunner.spec.suggest import did_you_mean, expected_name
-from perfrunner.spec.units import parse_share
+from perfrunner.spec.published import PublishedValues
+from perfrunner.spec.suggest import expected_name
+from perfrunner.spec.units import number_of, parse_share
 from perfrunner.spec.variant import ParamName, ParamValue, Variant, check_params
-from perfrunner.spec.workloads import Schedule, ToolWorkload, Workload
+from perfrunner.spec.workloads import PillowfightSpec, Schedule, ToolWorkload, Workload
 
 MOST_PORT = 65535
-AA_PREFIX, AGAIN = (
-    "aa-",
-    "-again",
-)  # of an A/A experiment's name, and of the second name of its variant
+AA_PREFIX = "aa-"  # starts the name of an A/A experiment
+AGAIN = "-again"  # ends the name of its second variant
 _LONGEST_NAME, _LONGEST_VARIANT = 64, 100
 PythonPath = Annotated[
     str,
@@ -46,7 +49,7 @@ PythonPath = Annotated[
 
 
 class EngineSpec(Piece):
-    """How the engine is started, for every variant alike. A variant's own `params` win."""
+    """The engine's start settings, shared by all variants. A variant's own `params` take precedence."""
 
     threads: Annotated[int, Field(ge=1, le=1024)] = Field(
         default=2, description="front-end threads"
@@ -55,13 +58,14 @@ class EngineSpec(Piece):
     quota_mb: PositiveCount = Field(default=1024, description="bucket quota, MiB")
     vbuckets: Annotated[int, Field(ge=1, le=65536)] = 1024
     port: Annotated[int, Field(ge=0, le=MOST_PORT)] = Field(
-        default=0, description="0: any free port; side by side the n-th arm gets the n-th from here"
+        default=0,
+        description="0: any free port; interleaved, the n-th variant gets the n-th port from here",
     )
     cpus: Cpus = Field(default=AUTO, description="where the engine's threads run")
     verify: Literal["replicas", "sdk"] | None = Field(
         default=None,
-        description="replicas: after each trial every copy of every document is compared, by DCP;"
-        " sdk: and a document of each vBucket is read from every copy by the Couchbase SDK",
+        description="replicas: compare every copy of every document over DCP after each trial;"
+        " sdk: also read a document of each vBucket from every copy with the Couchbase SDK",
     )
     params: Annotated[dict[ParamName, ParamValue], AfterValidator(check_params)] = Field(
         default_factory=dict
@@ -69,55 +73,70 @@ class EngineSpec(Piece):
 
 
 class ClientSpec(Piece):
-    """How the load clients and samplers are started, for every variant alike."""
+    """The start settings of load clients and samplers, shared by all variants."""
 
-    cpus: Cpus = Field(default=AUTO, description="where they run: beside the engine's CPUs")
+    cpus: Cpus = Field(default=AUTO, description="where they run; auto: not on the engine's CPUs")
     python: PythonPath | None = Field(
         default=None,
-        description="for the Couchbase SDK; none: perfrunner's own on this machine, else the host's python3",
+        description="interpreter with the Couchbase SDK; none: perfrunner's own on this machine,"
+        " python3 on other hosts",
     )
 
 
 class Limits(Piece):
-    """Rules, fixed beforehand, by which a trial is void or given up."""
+    """Rules, fixed before the run, by which a trial is discarded or aborted."""
 
-    misses: Count = Field(default=0, description="GETs of a trial that may find nothing")
-    errors: Count = Field(default=0, description="operations of a trial that may fail")
+    misses: Count = Field(default=0, description="allowed GETs of a trial that find nothing")
+    errors: Count = Field(default=0, description="allowed failed operations of a trial")
     client_busy: Share = Field(
         default=0.95,
-        description="busiest load thread of a cell; above it the client is saturated, and rates have no verdict",
+        description="CPU use of the busiest load thread of a case above which the client counts as"
+        " saturated and rates get no verdict",
     )
     client_waits: Share = Field(
         default=1.0,
-        description="slices, of all arms, in which the load waited for a CPU; 100%: never void",
+        description="share of slices, over all variants, in which the load may wait for a CPU;"
+        " 100%: never discarded",
     )
-    max_voids: Count = Field(default=10, description="void cells that are redone at the end")
+    max_discarded: Count = Field(
+        default=10, description="blocks of a case that may be repeated after a discarded trial"
+    )
     trial_timeout: PositiveDuration = Field(
-        default=600.0, description="for each arm; side by side the arms' times add up"
+        default=600.0, description="for each variant; interleaved, the times of the variants add up"
     )
-    arms: PositiveCount | None = Field(
-        default=None, description="engines alive side by side; none: as many as fit into memory"
+    group_size: PositiveCount | None = Field(
+        default=None, description="engines alive at the same time; none: as many as fit into memory"
     )
     memory: Size | None = Field(
-        default=None, description="of all arms of an ensemble; none: what the engine node has free"
+        default=None,
+        description="memory of all variants of a group; none: the free memory of the engine node",
     )
 
 
 def _margin(metric_id: str, value: Any) -> float:
-    """A share for a ratio metric, a number in the metric's own unit for a difference metric."""
+    """Parse a margin: a share for a ratio metric, a number in the metric's unit for a difference."""
     metric = metric_type(metric_id)
     if metric.effect == "ratio":
         share = parse_share(value)
         if not 0 < share < 0.5:
             raise ValueError("expected a percentage above 0 % and below 50 %, such as 1%")
         return share
-    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+    number = number_of(value)
+    if number is None or number <= 0:
         raise ValueError(f"expected a positive number ({metric.margin_unit}), such as 1.0")
-    return float(value)
+    return number
+
+
+def _without_buckets(
+    variants: Mapping[str, Variant], workloads: Mapping[str, Workload]
+) -> list[str]:
+    """Return the workloads that have no bucket: all of them if no variant is an engine."""
+    engines = any(variant.server is None for variant in variants.values())
+    return [name for name, workload in workloads.items() if not (engines and workload.per_bucket)]
 
 
 class Spec(Piece):
-    """One experiment. Field order is the order of a spec file."""
+    """One experiment. The fields are in the order of a spec file."""
 
     name: ExperimentName
     description: str = ""
@@ -126,10 +145,10 @@ class Spec(Piece):
     baseline: str
     engine: EngineSpec = EngineSpec()
     client: ClientSpec = ClientSpec()
-    schedule: Schedule = "side-by-side"
+    schedule: Schedule = "interleaved"
     relink: Literal["auto", "shuffle", "never"] = Field(
         default="auto",
-        description="each block's programs linked in an order of its own; auto: where binaries differ",
+        description="link the programs of each block in a new random order; auto: where binaries differ",
     )
     buckets: Annotated[tuple[BucketType, ...], ListAsTuple, Field(min_length=1)] = ("persistent",)
     workloads: Annotated[dict[PlainName, Workload], Field(min_length=1)]
@@ -137,7 +156,9 @@ class Spec(Piece):
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
     precision: Share | None = None
     sampling_check: bool = True
-    margins: dict[str, Any] = Field(default_factory=dict, description="use margin()")
+    margins: dict[str, Any] = Field(
+        default_factory=dict, description="by metric; read with margin()"
+    )
     primary: Annotated[
         tuple[MetricId, ...], ListAsTuple, Field(min_length=1, max_length=3, validate_default=True)
     ] = ("ops_per_s",)
@@ -145,11 +166,13 @@ class Spec(Piece):
     preconditions: Annotated[
         tuple[Annotated[str, AfterValidator(check_precondition)], ...], ListAsTuple
     ] = ()
-    gains: Annotated[tuple[Gain, ...], ListAsTuple] = Field(
-        default=(), description="what a variant is known to be worth: for --fail-on lost"
+    expected_gains: Annotated[tuple[ExpectedGain, ...], ListAsTuple] = Field(
+        default=(), description="known effects of variants, checked by --fail-on lost"
     )
-    reference: Reference | None = Field(default=None, description="values published before")
-    profile: str | None = Field(default=None, description="the overlay that --profile chose")
+    published: PublishedValues | None = Field(
+        default=None, description="values that others published"
+    )
+    profile: str | None = Field(default=None, description="the overlay chosen with --profile")
 
     @field_validator("baseline")
     @classmethod
@@ -162,12 +185,12 @@ class Spec(Piece):
 
     @field_validator("engine")
     @classmethod
-    def _ports_for_all_arms(cls, engine: EngineSpec, info: ValidationInfo) -> EngineSpec:
-        arms = len(info.data.get("variants") or ())
-        highest = MOST_PORT + 1 - max(1, arms)
+    def _ports_for_all_variants(cls, engine: EngineSpec, info: ValidationInfo) -> EngineSpec:
+        variants = len(info.data.get("variants") or ())
+        highest = MOST_PORT + 1 - max(1, variants)
         if engine.port > highest:
-            why = f"side by side the n-th of {arms} arms gets the n-th port from here"
-            text = f"expected 0 or at most {highest}: {why}; got {engine.port}"
+            why = f"interleaved, the n-th of {variants} variants gets the n-th port from here"
+            text = f"expected 0 or at most {highest} ({why}); got {engine.port}"
             raise items_error({"port": text})
         return engine
 
@@ -176,13 +199,13 @@ class Spec(Piece):
     def _params_reach_something(
         cls, workloads: dict[str, Workload], info: ValidationInfo
     ) -> dict[str, Workload]:
-        """A variant that differs only in engine parameters would silently be compared with itself."""
+        """Refuse params that no workload uses: variants that differ only in them would be the same."""
         variants: dict[str, Variant] = info.data.get("variants") or {}
         given = [name for name, variant in variants.items() if variant.params]
         if given and all(isinstance(workload, ToolWorkload) for workload in workloads.values()):
             raise ValueError(
-                f"expected a workload on an engine: variant {given[0]} has params, which no program of a"
-                " microbench or latency workload takes"
+                f"expected a workload that starts an engine: variant {given[0]} sets params, which microbench"
+                " and latency programs do not take"
             )
         return workloads
 
@@ -202,39 +225,74 @@ class Spec(Piece):
                 raise items_error(wrong)
         return workloads
 
-    @field_validator("reference")
+    @field_validator("workloads")
     @classmethod
-    def _names_what_is_here(
-        cls, reference: Reference | None, info: ValidationInfo
-    ) -> Reference | None:
-        variants, workloads = info.data.get("variants"), info.data.get("workloads")
-        context: dict[str, Any] = info.context or {}
-        if reference is None or not variants or not workloads or context.get("variants_unknown"):
-            return reference
-        bucketless = [name for name, workload in workloads.items() if not workload.per_bucket]
-        wrong = dict(reference.problems(variants, workloads, bucketless))
+    def _load_other_servers(
+        cls, workloads: dict[str, Workload], info: ValidationInfo
+    ) -> dict[str, Workload]:
+        """Refuse what only the engine can do, where a variant is another server."""
+        variants: dict[str, Variant] = info.data.get("variants") or {}
+        others = [name for name, variant in variants.items() if variant.server is not None]
+        cluster, engine = info.data.get("cluster"), info.data.get("engine")
+        if not others:
+            return workloads
+        why = f"variant {others[0]} is another server than the engine"
+        if engine is not None and engine.verify is not None:
+            raise ValueError(f"expected engine without verify: {why}")
+        if cluster is not None and len(cluster.engine_nodes) > 1:
+            raise ValueError(f"expected a cluster with one engine node: {why}")
+        servers = (variants[name].server for name in others)
+        if (
+            cluster is not None
+            and cluster.build_host is not None
+            and any(server is not None and server.is_sent for server in servers)
+        ):
+            raise ValueError(
+                f"expected a cluster without build_host: {why}, whose program is of this machine"
+            )
+        wrong: dict[tuple[str, str], str] = {}
+        for name, workload in workloads.items():
+            if not isinstance(workload, PillowfightSpec):
+                wrong[name, "type"] = f"expected pillowfight: {why}; got {workload.type}"
+            elif workload.instructions:
+                wrong[name, "instructions"] = f"expected 0: {why}"
         if wrong:
             raise items_error(wrong)
-        return reference
+        return workloads
 
-    @field_validator("gains")
+    @field_validator("published")
     @classmethod
-    def _gains_name_what_is_here(
-        cls, gains: tuple[Gain, ...], info: ValidationInfo
-    ) -> tuple[Gain, ...]:
+    def _names_what_is_here(
+        cls, published: PublishedValues | None, info: ValidationInfo
+    ) -> PublishedValues | None:
+        variants, workloads = info.data.get("variants"), info.data.get("workloads")
+        context: dict[str, Any] = info.context or {}
+        if published is None or not variants or not workloads or context.get("variants_unknown"):
+            return published
+        bucketless = _without_buckets(variants, workloads)
+        wrong = dict(published.problems(variants, workloads, bucketless))
+        if wrong:
+            raise items_error(wrong)
+        return published
+
+    @field_validator("expected_gains")
+    @classmethod
+    def _expected_gains_name_what_is_here(
+        cls, expected_gains: tuple[ExpectedGain, ...], info: ValidationInfo
+    ) -> tuple[ExpectedGain, ...]:
         variants, workloads = info.data.get("variants"), info.data.get("workloads")
         context: dict[str, Any] = info.context or {}
         if not variants or not workloads or context.get("variants_unknown"):
-            return gains
-        bucketless = [name for name, workload in workloads.items() if not workload.per_bucket]
+            return expected_gains
+        bucketless = _without_buckets(variants, workloads)
         wrong = {
             (index, key): text
-            for index, gain in enumerate(gains)
-            for key, text in gain.problems(variants, workloads, bucketless)
+            for index, expected_gain in enumerate(expected_gains)
+            for key, text in expected_gain.problems(variants, workloads, bucketless)
         }
         if wrong:
             raise items_error(wrong)
-        return gains
+        return expected_gains
 
     @field_validator("buckets", "primary", "preconditions")
     @classmethod
@@ -249,14 +307,16 @@ class Spec(Piece):
     @field_validator("primary")
     @classmethod
     def _is_measured(cls, primary: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        """Also the default: microbenchmarks alone have no ops_per_s."""
+        """Check the default as well: a spec of microbenchmarks only has no ops_per_s."""
         workloads: dict[str, Workload] = info.data.get("workloads") or {}
         for name in primary:
             if workloads and not any(workload.may_give(name) for workload in workloads.values()):
-                raise ValueError(f"expected a metric that some workload gives; none gives {name}")
+                raise ValueError(
+                    f"expected a metric that a workload of this spec measures; got {name}"
+                )
             if name in OF_A_STORE and "persistent" not in info.data.get("buckets", ["persistent"]):
                 raise ValueError(
-                    f"expected a metric of these buckets; {name} is a persistent one's"
+                    f"expected a metric of these buckets; got {name}, which only persistent buckets have"
                 )
         return primary
 
@@ -266,7 +326,7 @@ class Spec(Piece):
         workloads: dict[str, Workload] = info.data.get("workloads") or {}
         for name, workload in workloads.items():
             if limits.trial_timeout < workload.least_seconds:
-                least = f"expected at least the {workload.least_seconds:g} s that a trial of {name} takes"
+                least = f"expected at least {workload.least_seconds:g} s, the duration of a trial of {name}"
                 raise items_error({"trial_timeout": f"{least}, got {limits.trial_timeout:g} s"})
         return limits
 
@@ -283,7 +343,7 @@ class Spec(Piece):
         parsed, wrong = {}, {}
         for name, value in margins.items():
             if not is_metric(name):
-                wrong[name] = f"unknown metric{did_you_mean(name, METRICS)}"
+                wrong[name] = expected_name("a metric", name, METRICS)
                 continue
             try:
                 parsed[name] = _margin(name, value)
@@ -294,45 +354,52 @@ class Spec(Piece):
         return parsed
 
     def margin(self, metric_id: str) -> float:
-        """The margin of a metric: a share for a ratio, in the metric's unit for a difference."""
+        """Return the margin of a metric: a share for a ratio, in the metric's unit for a difference."""
         given = self.margins.get(metric_id)
         return metric_type(metric_id).default_margin if given is None else float(given)
 
     @property
-    def cells(self) -> tuple[CellName, ...]:
-        """Every (workload, bucket) that is compared; the bucket is `-` where a workload has none."""
+    def cases(self) -> tuple[Case, ...]:
+        """All cases that are compared; the bucket is `-` if a workload has none."""
+        bucketless = _without_buckets(self.variants, self.workloads)
         return tuple(
-            (name, bucket)
-            for name, workload in self.workloads.items()
-            for bucket in (self.buckets if workload.per_bucket else (NO_BUCKET,))
+            Case(name, bucket)
+            for name in self.workloads
+            for bucket in ((NO_BUCKET,) if name in bucketless else self.buckets)
         )
 
     def schedule_of(self, workload: str) -> Schedule:
-        """The workload's own, or the spec's."""
+        """Return the schedule of a workload: its own, or else that of the spec."""
         return self.workloads[workload].schedule or self.schedule
 
     def params_of(self, variant: str) -> dict[str, str]:
-        """The engine parameters of a variant: the engine's, overlaid by its own."""
+        """Return the engine parameters of a variant: those of the spec, overridden by its own."""
         return {**self.engine.params, **self.variants[variant].params}
 
     def against_itself(self, variant: str | None = None) -> Spec:
-        """The A/A experiment of this one: two names of one variant (the baseline), nothing else changed."""
+        """Return the A/A experiment of this spec, which compares one variant with itself.
+
+        The variant is the baseline by default. It gets two names. With `relink: auto` each of them gets its own link
+        order in each block, as different binaries do: otherwise the noise floor would lack what the link order adds.
+        """
         name = self.baseline if variant is None else variant
-        arm = self.variants[name]
+        original = self.variants[name]
         again = f"{name[: _LONGEST_VARIANT - len(AGAIN)]}{AGAIN}"
+        shuffled = self.relink == "auto" and original.server is None
         return self.only_compared().model_copy(
             update={
                 "name": f"{AA_PREFIX}{self.name}"[:_LONGEST_NAME],
                 "description": f"A/A: {name} against itself, on the workloads of {self.name}",
-                "variants": {name: arm, again: arm.model_copy(update={"name": again})},
+                "variants": {name: original, again: original.model_copy(update={"name": again})},
                 "baseline": name,
-                "gains": (),
-                "reference": None,
+                "relink": "shuffle" if shuffled else self.relink,
+                "expected_gains": (),
+                "published": None,
             }
         )
 
     def only_compared(self) -> Spec:
-        """The same comparison without what runs beside it at the end: the sampling check and profiles."""
+        """Return the same comparison without the sampling check and the profiler runs at its end."""
         loads = {
             name: workload.model_copy(update={"profile": None})
             for name, workload in self.workloads.items()
@@ -342,16 +409,22 @@ class Spec(Piece):
     def restricted(
         self, workloads: tuple[str, ...] | None, variants: tuple[str, ...] | None
     ) -> Spec:
-        """The same experiment with only these workloads and variants; the baseline always stays."""
-        kept = None if variants is None else {*variants, self.baseline}
+        """Return the experiment with only these workloads and variants; the baseline always stays."""
+        selected = None if variants is None else {*variants, self.baseline}
         loads = {k: v for k, v in self.workloads.items() if workloads is None or k in workloads}
-        arms = {k: v for k, v in self.variants.items() if kept is None or k in kept}
-        reference = self.reference and self.reference.restricted(arms, loads)
-        gains = tuple(
-            gain
-            for gain in self.gains
-            if gain.workload in loads and {gain.variant, gain.against or self.baseline} <= {*arms}
+        chosen = {k: v for k, v in self.variants.items() if selected is None or k in selected}
+        published = self.published and self.published.restricted(chosen, loads)
+        expected_gains = tuple(
+            expected_gain
+            for expected_gain in self.expected_gains
+            if expected_gain.workload in loads
+            and {expected_gain.variant, expected_gain.against or self.baseline} <= {*chosen}
         )
         return self.model_copy(
-            update={"workloads": loads, "variants": arms, "gains": gains, "reference": reference}
+            update={
+                "workloads": loads,
+                "variants": chosen,
+                "expected_gains": expected_gains,
+                "published": published,
+            }
         )

@@ -1,7 +1,8 @@
-"""`--set a.b=c`: change one value of a spec from the command line.
+"""Change single values of a spec from the command line with `--set a.b=c`.
 
-The path is a key, or keys and list indices joined by dots: `engine.threads`, `buckets[0]` or `buckets.0`. A key with
-dots is quoted: `variants."jemalloc-5.1.0".params.ht_size`. The value is YAML: `5`, `true`, `null`, `[256, 1024]`.
+The path consists of keys and list indices: `engine.threads`, `buckets[0]` or `buckets.0`. A key with
+dots is quoted: `variants."jemalloc-5.1.0".params.ht_size`. The value is YAML: `5`, `true`, `null`,
+`[256, 1024]`.
 """
 
 from __future__ import annotations
@@ -11,21 +12,21 @@ from dataclasses import dataclass
 
 import yaml
 
-from perfrunner.spec.document import Mark, Node, Path_, describe, tree
+from perfrunner.spec.document import Mark, Node, Path_, describe, parse
 from perfrunner.spec.problems import Problems, field_name
 from perfrunner.spec.suggest import expected_name
 
 _STEP = re.compile(
     r"""\[(?P<index>\d+)\]|(?P<dot>\.)?(?:"(?P<quoted>[^"]+)"|(?P<bare>[^.\[\]"=]+))"""
 )
-# Mappings whose keys a spec chooses itself: an override cannot bring a new one to life by half.
+# Mappings whose keys the spec chooses: an override of one field cannot create a whole new entry.
 _NAMED = {("workloads",), ("variants",), ("cluster", "hosts"), ("matrix", "axes")}
 _SYNTAX = "expected KEY=VALUE, such as engine.threads=4"
 
 
 @dataclass(frozen=True)
 class Override:
-    """One parsed `--set`."""
+    """One parsed `--set` option."""
 
     text: str
     path: Path_
@@ -33,24 +34,24 @@ class Override:
 
     @property
     def names_a_file(self) -> bool:
-        """Whether it chooses a piece to include, so that it must be applied before the pieces are read."""
+        """Tell whether it names a file to include: it is then applied before files are included."""
         return self.path == ("cluster",) or self.path[-1] == "use"
 
 
 def parse_override(text: str, problems: Problems) -> Override | None:
-    """None after a problem was noted."""
+    """Parse the argument of `--set`; None after adding a problem."""
     place = Mark(f"--set {text}", 0, ())
     path, rest = _parse_path(text)
     if not path or not rest.startswith("="):
         problems.add(place, "", f"{_SYNTAX}; got {text!r}")
         return None
     try:
-        value = yaml.safe_load(rest[1:])
-    except (yaml.YAMLError, ValueError) as error:
+        value = parse(rest[1:], place.source, problems, override=path)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         problem = getattr(error, "problem", None) or error
         problems.add(place, "", f"expected a YAML value after '=', got {rest[1:]!r}: {problem}")
         return None
-    return Override(text, path, tree(value, Mark(f"--set {text}", 0, path)))
+    return Override(text, path, value or Node(None, Mark(place.source, 0, path), ""))
 
 
 def _parse_path(text: str) -> tuple[Path_, str]:
@@ -73,7 +74,7 @@ def _parse_path(text: str) -> tuple[Path_, str]:
 
 
 def apply_override(root: Node, override: Override, problems: Problems) -> Node:
-    """The tree with the value in place; the tree as it was after a problem was noted."""
+    """Return the tree with the value replaced; the unchanged tree after adding a problem."""
     changed = _set(root, override.path, (), override.value, problems)
     return root if changed is None else changed
 

@@ -1,7 +1,7 @@
-"""Names of run-time settings that a misspelt one is told by: the engine's --param and jemalloc's options.
+"""Detect misspelled run-time settings: the engine's --param and jemalloc's options.
 
-Only a name that is near a known one is refused here. Any other goes to the engine, which has the last word: another
-revision of it, or another version of jemalloc, may know more than this list.
+Only a name that resembles a known one is refused here. Any other name goes to the engine, which decides:
+another revision of it, or another version of jemalloc, may know more names than this list.
 """
 
 from __future__ import annotations
@@ -15,19 +15,21 @@ from perfrunner.spec.suggest import nearest
 PARAMS = (
     "max_connections", "read_buffer_kb", "max_requests_per_turn", "max_unsent_kb", "max_buffered_mb",
     "idle_partial_s", "frame_deadline_s", "login_timeout_s", "max_before_login_kb", "persist_wait_s",
-    "auth_delay_ms", "max_failed_logins", "timing_sample", "ht_size", "ht_locks", "max_item_size",
+    "auth_delay_ms", "max_failed_logins", "failed_logins_per_minute", "dcp_idle_timeout_s", "timing_sample",
+    "ht_size", "ht_locks", "max_item_size",
     "mem_low_wat_pct", "mem_high_wat_pct", "mutation_mem_threshold_pct", "ephemeral_purge_age_s",
     "persistent_purge_age_s", "expiry_pass_s", "ht_resize_ms", "dcp_snapshot_interval_us",
+    "dcp_backfill_idle_s", "dcp_backfill_age_s", "dcp_backfills_per_connection", "dcp_backfills_per_node",
     "ephemeral_purge_interval_s", "chk_max_items", "max_checkpoints", "chk_period_ms", "chk_remover_ms",
     "fsync", "fsync_interval_ms", "rocksdb_write_buffer_mb", "rocksdb_block_cache_mb", "rocksdb_compression",
     "flusher_batch_split_trigger", "flusher_interval_ms", "flusher_retry_ms",
 )  # fmt: skip
-# Those of them that take words; all others take a number.
+# Params whose value is one of these; all others take a number.
 PARAM_WORDS: Mapping[str, tuple[str, ...]] = {
     "fsync": ("never", "interval", "commit"),
     "rocksdb_compression": ("none", "lz4", "snappy", "zstd"),
 }
-# jemalloc 4.5 to 5.3.1 together, without profiling, which none of ours has. Not every version knows every one.
+# All options of jemalloc 4.5 to 5.3.1, except profiling, which our builds lack. No version knows all of them.
 JEMALLOC_OPTIONS = (
     "abort", "abort_conf", "background_thread", "cache_oblivious", "confirm_conf", "decay_time",
     "dirty_decay_ms", "dss", "experimental_hpa_max_purge_nhp", "experimental_hpa_start_huge_if_thp_always",
@@ -52,7 +54,7 @@ JEMALLOC_VALUES: Mapping[str, tuple[str, ...]] = {
         ("background_thread", "retain", "tcache", "zero", "xmalloc", "abort"), _BOOLEAN
     ),
 }
-# Options whose first version is known; the others are the allocator's to judge.
+# Options whose first version is known; for the others the allocator decides.
 JEMALLOC_SINCE: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(
         ("background_thread", "dirty_decay_ms", "muzzy_decay_ms", "percpu_arena"), (5, 0, 0)
@@ -66,7 +68,7 @@ _NUMBER = re.compile(r"\d+(\.\d+)?")
 
 
 def wrong_params(params: Mapping[str, str]) -> dict[str, str]:
-    """By name, what is wrong with it: misspelt, or no value that the engine takes. Empty: nothing known."""
+    """Return an error by name for each misspelled param or value that the engine refuses."""
     wrong = misspelt(params, PARAMS)
     for name, value in params.items():
         if name in PARAM_WORDS and value not in PARAM_WORDS[name]:
@@ -77,14 +79,14 @@ def wrong_params(params: Mapping[str, str]) -> dict[str, str]:
 
 
 def wrong_options(allocator: str, options: Mapping[str, str]) -> dict[str, str]:
-    """The same of a jemalloc's options."""
+    """Return an error by name for each misspelled jemalloc option or invalid value."""
     wrong = misspelt(options, JEMALLOC_OPTIONS)
     version = tuple(int(part) for part in allocator.rpartition("-")[2].split("."))
     for name, value in options.items():
         values, since = JEMALLOC_VALUES.get(name), JEMALLOC_SINCE.get(name, ())
         if version < since:
             first = ".".join(map(str, since))
-            wrong[name] = f"expected an option of {allocator}: it is there since jemalloc {first}"
+            wrong[name] = f"expected jemalloc {first} or later for this option; got {allocator}"
         elif values and value not in values:
             wrong[name] = f"expected one of {', '.join(values)}; got {value}"
         elif name in _JEMALLOC_NUMBERS and not _INTEGER.fullmatch(value):
@@ -95,7 +97,7 @@ def wrong_options(allocator: str, options: Mapping[str, str]) -> dict[str, str]:
 
 
 def misspelt(names: Iterable[str], known: Iterable[str]) -> dict[str, str]:
-    """By name, what it was probably meant to be; a name that resembles none is let through."""
+    """Return a suggestion by name for each unknown name that resembles a known one."""
     names_known = tuple(known)
     return {
         name: f"unknown (did you mean {near}?)"

@@ -1,6 +1,6 @@
-"""Named conditions that a comparison needs to mean something; the report says beside the number whether they held.
+"""Define named conditions that a comparison requires; the report says whether they were met.
 
-Most are looked up on the engine nodes before the first trial; those of MEASURED show only in what was measured.
+Most are checked on the engine nodes before the first trial. Those of MEASURED are checked in the results.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MEASURED = frozenset({"metadata_visible"})
 
 
 def check_precondition(name: str) -> str:
-    """The name, or ValueError with the known ones."""
+    """Return the name if the precondition exists. Raises ValueError, which lists the known ones."""
     if name not in PRECONDITIONS:
         raise ValueError(expected_name("a precondition", name, PRECONDITIONS))
     return name

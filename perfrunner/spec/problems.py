@@ -1,4 +1,4 @@
-"""Collecting everything that is wrong before saying it: `place: field: expected ..., got ...`."""
+"""Collect all errors of a spec before reporting them as `file:line: field: expected ..., got ...`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 @dataclass(frozen=True)
 class Problem:
-    """One error in a spec."""
+    """One error in a spec, with its file, line and field."""
 
     place: str
     line: int
@@ -33,51 +33,54 @@ class Problem:
 
 @dataclass
 class Problems:
-    """A growing list without repetitions (an error in a shared piece is said once)."""
+    """The list of errors of one spec, without repetitions: an error in a shared piece appears once."""
 
-    found: list[Problem] = field(default_factory=list)
+    entries: list[Problem] = field(default_factory=list)
     _incomplete: set[Mark] = field(default_factory=set)
 
     def __bool__(self) -> bool:
-        return bool(self.found)
+        return bool(self.entries)
 
     def add(self, mark: Mark, below: str | tuple[str | int, ...], text: str) -> None:
-        """Note an error at `mark`; `below` names a field inside it (or the way to it) that is missing or unknown."""
-        way = (below,) if isinstance(below, str) else below
-        path = (*mark.path, *way) if below else mark.path
+        """Add an error at `mark`.
+
+        `below` is the key, or the path to it, of a missing or unknown field inside the marked value.
+        """
+        steps = (below,) if isinstance(below, str) else below
+        path = (*mark.path, *steps) if below else mark.path
         problem = Problem(
             _printable(str(mark)), mark.line, _printable(field_name(path)), _printable(text)
         )
-        if problem not in self.found:
-            self.found.append(problem)
+        if problem not in self.entries:
+            self.entries.append(problem)
 
     def incomplete(self, mark: Mark) -> None:
-        """The mapping at `mark` lacks what a piece or a matrix would have brought; that was said already."""
+        """Mark a mapping as incomplete: a piece or matrix with a reported error would have added keys."""
         self._incomplete.add(mark)
 
     def is_incomplete(self, mark: Mark) -> bool:
-        """Whether what is missing in the mapping at `mark` is only a consequence."""
+        """Tell whether keys missing from the mapping at `mark` only follow from a reported error."""
         return mark in self._incomplete
 
-    def has_one_at(self, mark: Mark) -> bool:
-        """Whether the value at `mark` was complained about."""
+    def has_problem_at(self, mark: Mark) -> bool:
+        """Tell whether an error was added for the value at `mark`."""
         return any(
             p.place == _printable(str(mark)) and p.field == _printable(field_name(mark.path))
-            for p in self.found
+            for p in self.entries
         )
 
     def raise_if_any(self) -> None:
-        """SpecError with every problem, in the order of the files' lines."""
-        if not self.found:
+        """Raise a SpecError with every problem, sorted by file and line."""
+        if not self.entries:
             return
-        order = {place: i for i, place in enumerate(dict.fromkeys(_file(p) for p in self.found))}
-        ordered = sorted(self.found, key=lambda p: (order[_file(p)], p.line))
+        order = {place: i for i, place in enumerate(dict.fromkeys(_file(p) for p in self.entries))}
+        ordered = sorted(self.entries, key=lambda p: (order[_file(p)], p.line))
         lines = tuple(str(p) for p in ordered)
         raise SpecError("\n".join(lines), problems=lines)
 
 
 def field_name(path: tuple[str | int, ...]) -> str:
-    """`a.b[0]."c.d"`: the spelling that `--set` understands."""
+    """Format a path as `a.b[0]."c.d"`, the spelling that `--set` accepts."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -89,7 +92,7 @@ def field_name(path: tuple[str | int, ...]) -> str:
 
 
 def _printable(text: str) -> str:
-    """One line: what a file or a command line holds may be anything."""
+    """Reduce arbitrary input to one line of printable characters."""
     line = " ".join(text.split())
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in line)
 

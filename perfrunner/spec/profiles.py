@@ -1,11 +1,12 @@
-"""`profiles:` of a spec: named overlays, one of which `--profile NAME` puts over the rest of the spec.
+"""Apply `profiles:` of a spec: named overlays, one of which `--profile NAME` merges over the spec.
 
     profiles:
       historic:
         blocks: 20
         workloads: {append: {items: 5M}}
 
-Mappings are merged key by key, everything else is replaced. The experiment keeps its name and records the profile's.
+Mappings are merged key by key, everything else is replaced. The experiment keeps its name and records
+the name of the profile.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ KEY, CHOSEN = "profiles", "profile"
 
 
 def with_profile(root: Node, name: str | None, problems: Problems) -> Node:
-    """The spec without its profiles, and with the one of this name merged over it."""
+    """Return the spec without its profiles, and with the named one merged over it."""
     profiles = root.get(KEY)
     chosen = root.get(CHOSEN)
     if chosen is not None:
-        where = "it is a key of a workload" if chosen.value == "perf" else "--profile chooses one"
-        text = f"expected no profile in a spec ({where}); got {chosen.value}"
+        remedy = "set it in a workload" if chosen.value == "perf" else "choose one with --profile"
+        text = f"expected no profile at the top level of a spec ({remedy}); got {chosen.value}"
         problems.add(chosen.mark, "", text)
     root = root.without(KEY, CHOSEN)
     if profiles is not None:
@@ -37,10 +38,9 @@ def with_profile(root: Node, name: str | None, problems: Problems) -> Node:
     overlay = known.get(name)
     if overlay is None:
         mark = root.mark if profiles is None else profiles.mark
+        text = f"expected no profile, because the spec has none; got {name}"
         problems.add(
-            mark,
-            "",
-            expected_name("a profile of the spec", name, known or ["none (it has no profiles)"]),
+            mark, "", expected_name("a profile of the spec", name, known) if known else text
         )
         return root
     if not overlay.is_mapping:
@@ -58,12 +58,12 @@ def _check(profiles: Node, problems: Problems) -> None:
             problems.add(overlay.mark, "", f"expected a mapping, got {describe(overlay.value)}")
         elif (named := overlay.get("name")) is not None:
             problems.add(
-                named.mark, "", "expected no name in a profile (the experiment keeps its own)"
+                named.mark, "", "expected no name in a profile (the experiment keeps its name)"
             )
 
 
 def profile_names(path: Path) -> tuple[str, ...]:
-    """The profiles of a spec file; none of a file that cannot be read (loading it says why)."""
+    """Return the names of a spec file's profiles; empty if unreadable (loading reports why)."""
     root = load_document(path, shown(path), Problems())
     profiles = None if root is None else root.get(KEY)
     return tuple(profiles.value) if profiles is not None and profiles.is_mapping else ()

@@ -1,12 +1,42 @@
-"""The spec of `perfrunner ab` where none is named, as plain values: completion reads its names."""
+"""Define the cluster `local` and the default spec of `perfrunner ab` as plain values, read also without pydantic."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from perfrunner.spec.local import LOCAL_CLUSTER
+LOCAL = "local"
+LOCAL_CLUSTER = {
+    "name": LOCAL,
+    "transport": "local",
+    "hosts": {"here": {}},
+    "engine_nodes": ["here"],
+    "load_clients": ["here"],
+}
 
-# The quickstart's workloads, smaller, on this machine: a minute and a half.
+
+_MIXED: dict[str, Any] = {
+    "type": "pillowfight",
+    "items": 100_000,
+    "set_share": 20,
+    "value_size": 256,
+    "batch": 100,
+    "threads": 1,
+    "connections": 1,
+    "key_semantics": "random",
+    "ramp": 0.3,
+    "duration": 1.4,
+    "settle": 0.0,
+}
+# The workloads for servers that are not the engine; `ab` runs the first unless others are named.
+SERVER_WORKLOADS: dict[str, dict[str, Any]] = {
+    "mixed": _MIXED,
+    "read": {**_MIXED, "set_share": 0},
+    "write": {**_MIXED, "set_share": 100},
+    "unbatched": {**_MIXED, "batch": 1},
+}
+SERVER_BLOCKS = 10
+
+# The workloads of the quickstart, reduced to a minute and a half on this machine.
 SMALL: dict[str, Any] = {
     "name": "ab",
     "cluster": LOCAL_CLUSTER,

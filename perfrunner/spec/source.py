@@ -1,10 +1,10 @@
-"""Which source a variant is built from, where it is not the engine source in use.
+"""Define which source a variant is built from, if not from the engine source in use.
 
     source: {git: main}                          a revision of the repository that holds the engine source
-    source: {git: main, patch: fix.patch}        with a patch on top
-    source: {dir: ../my-checkout/engine_src}     a working tree as it is, or the checkout that has one
+    source: {git: main, patch: fix.patch}        with a patch applied
+    source: {dir: ../my-checkout/engine_src}     a working tree as it is, or a checkout that contains one
 
-What the text means is found out once, when an experiment begins (perfrunner.source).
+Revisions and paths are resolved once, when an experiment starts (perfrunner.sources).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from perfrunner.spec.engine_tree import (
     is_inside_engine,
 )
 
-# A revision becomes an argument of git: it may not look like an option, nor hold what git's own syntax does not have.
+# A revision becomes an argument of git: it must not look like an option.
 Revision = Annotated[
     str, matching(r"[A-Za-z0-9_@][A-Za-z0-9_./@{}^~+=,#-]*", "a revision, tag or branch of git")
 ]
 
 
 class SourceSpec(Piece):
-    """Either `git`, perhaps with `patch`, or `dir`. Paths are absolute once a spec is loaded."""
+    """A source: `git` with an optional `patch`, or `dir`. Paths are absolute after loading."""
 
     git: Revision | None = None
     patch: str | None = None
@@ -61,21 +61,22 @@ class SourceSpec(Piece):
         if (self.git is None) == (self.dir is None):
             raise ValueError("expected either git: REVISION or dir: DIRECTORY")
         if self.patch is not None and self.git is None:
-            raise ValueError("expected patch only beside git: a directory is taken as it is")
+            raise ValueError("expected patch only with git: a directory is built as it is")
         return self
 
     @property
     def text(self) -> str:
-        """In a few words, as a person would say it."""
+        """A short description for display."""
         if self.git is None:
             return str(self.dir)
         return self.git if self.patch is None else f"{self.git} + {Path(self.patch).name}"
 
 
 def source_from_text(text: str) -> SourceSpec:
-    """What a command line names: a path that begins with `.`, `/` or `~` is a directory, else a revision.
+    """Parse a source from the command line.
 
-    `.` means the working tree also deep within it, as it does to git.
+    A text that begins with `.`, `/` or `~` is a directory, anything else a revision. As in git, `.` means
+    the working tree even in one of its subdirectories.
     """
     if text.startswith((".", "/", "~")):
         directory = Path(text).expanduser().resolve()
@@ -84,8 +85,8 @@ def source_from_text(text: str) -> SourceSpec:
 
 
 def _around(directory: Path) -> Path:
-    """The nearest directory above that has an engine; `directory` itself where there is none."""
-    for one in (directory, *directory.parents):
-        if is_inside_engine(one) or is_engine_source(one / ENGINE_DIRECTORY):
-            return one
+    """Return the nearest enclosing directory with an engine; `directory` itself if none has one."""
+    for candidate in (directory, *directory.parents):
+        if is_inside_engine(candidate) or is_engine_source(candidate / ENGINE_DIRECTORY):
+            return candidate
     return directory

@@ -1,7 +1,7 @@
-"""The table of build switches in a document, as engine_src/options/switches.json has them.
+"""Generate the table of build switches in a document from engine_src/options/switches.json.
 
-python -m perfrunner.spec.switch_docs docs/specs.md          ends with 1 where the document says something else
-python -m perfrunner.spec.switch_docs --fix docs/specs.md    and puts it right
+python -m perfrunner.spec.switch_docs docs/reference/specs.md          exits with 1 if the table is outdated
+python -m perfrunner.spec.switch_docs --fix docs/reference/specs.md    rewrites the table
 """
 
 from __future__ import annotations
@@ -19,12 +19,15 @@ END = "<!-- end of switches -->"
 
 
 def with_switches(document: str, table: Table) -> str:
-    """The document with this table between its marks. UsageError for one without them."""
+    """Return the document with the table between its markers. Raises UsageError if it has none."""
     lines = ["| switch | meaning | values (the default is bold) |", "|---|---|---|"]
     lines += [_row(switch) for switch in table.values()]
     pattern = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
     if len(pattern.findall(document)) != 1:
-        raise UsageError("the document has no place for the switches", f"{BEGIN} ... {END}")
+        raise UsageError(
+            "the document has no markers for the table of switches",
+            f"add the lines {BEGIN} and {END}",
+        )
     body = "\n".join(lines)
     return pattern.sub(lambda _: f"{BEGIN}\n\n{body}\n\n{END}", document)
 
@@ -48,19 +51,23 @@ def _value(text: str, about: str, *, default: bool = False) -> str:
 
 
 @click.command()
-@click.option("--fix", is_flag=True, help="Write the table anew.")
+@click.option(
+    "--fix", is_flag=True, help="Rewrite the table if it is outdated (default: only report it)."
+)
 @click.argument("path", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.pass_context
 def command(ctx: click.Context, path: Path, fix: bool) -> None:
-    """Whether the document's table of switches is that of the engine."""
+    """Check that the table of switches in a document is up to date."""
     text = path.read_text(encoding="utf-8")
-    right = with_switches(text, own_table())
-    if right == text:
+    updated = with_switches(text, own_table())
+    if updated == text:
         return
     if fix:
-        path.write_text(right, encoding="utf-8")
+        path.write_text(updated, encoding="utf-8")
         return
-    click.echo(f"{path}: the switches are not those of engine_src/options/switches.json")
+    click.echo(
+        f"{path}: the table of switches differs from engine_src/options/switches.json (run with --fix)"
+    )
     ctx.exit(EXIT_VERDICT)
 
 

@@ -1,8 +1,8 @@
-"""The engine's build switches: names, values and defaults, as the engine's source has them in options/switches.json.
+"""Read the engine's build switches from options/switches.json: names, values and defaults.
 
-The table belongs to a source: another revision may have other switches. A source without one is of the time before it,
-and is held against perfrunner's own; what it does not know all the same, the read-back finds. The names of the CMake
-variable and of what is read back follow from the switch's.
+The table belongs to a source: another revision may have other switches. A source older than the table is
+checked against perfrunner's own; the settings check then finds switches that it does not have. The CMake
+variable and the key that is read back are derived from the switch's name.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from typing import Annotated, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from perfrunner.bundled import bundled
 from perfrunner.errors import UsageError
-from perfrunner.spec.engine_tree import ENGINE_DIRECTORY, engine_in
+from perfrunner.spec.engine_tree import ENGINE_DIRECTORY, bundled, engine_in
 from perfrunner.spec.source import SourceSpec
 from perfrunner.spec.suggest import did_you_mean, expected_name
 
@@ -30,7 +29,7 @@ Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$")]
 
 
 class Part(BaseModel):
-    """A piece of the table. What only CMake needs (the policy types) is left to CMake."""
+    """A part of the table. Fields that only CMake needs (the policy types) are ignored."""
 
     model_config = ConfigDict(frozen=True, strict=True)
 
@@ -52,24 +51,27 @@ class Choice(Part):
 
 
 class Numbers(Part):
-    """Whole numbers that are values of a switch."""
+    """A range of whole numbers that a switch accepts."""
 
     least: Annotated[int, Field(ge=1)]
     most: int
     about: str = ""
 
     def accepts(self, value: str) -> bool:
-        """Whether it is such a number, written plainly."""
+        """Tell whether the text is a decimal number of the range, without sign or leading zeros."""
         plain = value.isascii() and value.isdigit() and not value.startswith("0")
         return plain and self.least <= int(value) <= self.most
 
 
 class Switch(Part):
-    """One switch. `no_gain` says why no spec guards a gain of it; empty where one does."""
+    """One build switch.
+
+    `no_expected_gain` says why no spec has an expected gain for it; empty if one does.
+    """
 
     name: Name
     about: str
-    no_gain: str = ""
+    no_expected_gain: str = ""
     default: str
     choices: tuple[Choice, ...] = Field(alias="values")
     number: Numbers | None = None
@@ -86,19 +88,19 @@ class Switch(Part):
 
     @property
     def values(self) -> tuple[str, ...]:
-        """Those that have a name."""
+        """The named values, without numbers."""
         return tuple(choice.value for choice in self.choices)
 
     @property
     def meaning(self) -> str:
-        """The values, for an error message."""
+        """The accepted values, for an error message."""
         known = list(self.values)
         if self.number is not None:
             known.append(f"a whole number from {self.number.least} to {self.number.most}")
         return f"one of {', '.join(known)}" if len(known) > 1 else known[0]
 
     def accepts(self, value: str) -> bool:
-        """Whether `value` is one of the switch's values."""
+        """Tell whether the switch accepts `value`."""
         return value in self.values or (self.number is not None and self.number.accepts(value))
 
 
@@ -117,12 +119,12 @@ class _Table(Part):
 
 
 Table: TypeAlias = Mapping[str, Switch]
-# By a variant's name and source, the switches that it can have; None where they are not known yet.
+# Returns the switches of a variant by its name and source; None if they are not known yet.
 Tables: TypeAlias = "Callable[[str, SourceSpec | None], Table | None]"
 
 
 def parse_table(text: str, where: str) -> Table:
-    """A table by names. UsageError, which says `where` it is."""
+    """Parse a table into switches by name. Raises UsageError, which names the file `where`."""
     try:
         table = _Table.model_validate_json(text)
     except ValidationError as error:
@@ -130,19 +132,22 @@ def parse_table(text: str, where: str) -> Table:
         place = ".".join(str(step) for step in first["loc"])
         raise UsageError(
             f"{where}: {f'{place}: ' if place else ''}{first['msg'].removeprefix('Value error, ')}",
-            f"this perfrunner reads tables of schema {SCHEMA}" if place == "schema" else None,
+            f"this version of perfrunner reads schema {SCHEMA}" if place == "schema" else None,
         ) from None
     return {switch.name: switch for switch in table.switches}
 
 
 @cache
 def own_table() -> Table:
-    """The switches of the engine that perfrunner came with."""
+    """Return the switches of the bundled engine."""
     return _read(bundled(ENGINE_DIRECTORY) / FILE)
 
 
 def table_of(engine_source: Path) -> Table:
-    """The switches of an engine's source, or perfrunner's own where it is older than the table. UsageError."""
+    """Return the switches of an engine source; the bundled ones if it is older than the table.
+
+    Raises UsageError.
+    """
     path = engine_source / FILE
     return _read(path) if path.is_file() else own_table()
 
@@ -151,12 +156,12 @@ def _read(path: Path) -> Table:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from error
+        raise UsageError(f"cannot read {path}: {error}") from error
     return parse_table(text, str(path))
 
 
 def own_tables(variant: str, source: SourceSpec | None) -> Table | None:
-    """Where no engine source is at hand: perfrunner's own table, and those of directories that a spec names."""
+    """Return the table of a variant without consulting git: the bundled one, or that of a directory."""
     del variant
     if source is None:
         return own_table()
@@ -166,9 +171,10 @@ def own_tables(variant: str, source: SourceSpec | None) -> Table | None:
 def checked_options(
     options: Mapping[str, str], table: Table | None
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """The options as the engine spells them (YAML reads `on` as true); and by name, what is wrong with the others.
+    """Return the valid options in the engine's spelling, and the errors of the others by name.
 
-    Without a table, whatever could be a switch and a value of it.
+    YAML reads `on` as true, so booleans are converted back. Without a table, only the form of names and
+    values is checked.
     """
     normal, wrong = {}, {}
     for name, given in options.items():
@@ -201,10 +207,13 @@ def _malformed(name: str, value: str) -> str:
 
 
 def cmake_setting(name: str, value: str) -> tuple[str, str]:
-    """The cache variable and what it is set to: ENGINE_HT_STATS, llc. ON and OFF are spelled as CMake does."""
+    """Return the CMake cache variable and its value, such as ENGINE_HT_STATS and llc.
+
+    ON and OFF are spelled as in CMake.
+    """
     return f"ENGINE_{name.upper()}", value.upper() if value in ("on", "off") else value
 
 
 def stat_key(name: str) -> str:
-    """The key under which `STAT config` reads a switch back, for example build.ht_stats."""
+    """Return the key of a switch in the engine's `STAT config`, for example build.ht_stats."""
     return f"build.{name}"

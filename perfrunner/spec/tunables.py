@@ -1,4 +1,4 @@
-"""glibc's malloc settings in an environment: GLIBC_TUNABLES, and the variables that were before it."""
+"""Check glibc's malloc settings in an environment: GLIBC_TUNABLES and its older aliases."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from perfrunner.spec.suggest import did_you_mean
 
 TUNABLES = "GLIBC_TUNABLES"
 _MALLOC = "glibc.malloc."
-# Of glibc 2.26 to 2.41. A host's own glibc may know fewer: the proof asks it.
+# Tunables of glibc 2.26 to 2.41. A host's glibc may know fewer; the settings check queries it.
 MALLOC_TUNABLES = tuple(
     _MALLOC + name
     for name in (
@@ -30,9 +30,9 @@ ALIASES: Mapping[str, str] = {
 
 
 def asked_tunables(env: Mapping[str, str]) -> dict[str, str]:
-    """Tunables by full name, as `env` asks for them; GLIBC_TUNABLES wins over an alias, as in glibc.
+    """Return the tunables that `env` sets, by full name. As in glibc, GLIBC_TUNABLES overrides aliases.
 
-    ValueError for a text that is no `name=value:name=value`.
+    Raises ValueError for a text that is not `name=value:name=value`.
     """
     asked = {_MALLOC + name: env[alias] for alias, name in ALIASES.items() if alias in env}
     for word in filter(None, env.get(TUNABLES, "").split(":")):
@@ -46,11 +46,11 @@ def asked_tunables(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def env_problems(env: Mapping[str, str]) -> dict[str, str]:
-    """What glibc would ignore without a word, by the variable that holds it."""
+    """Return an error by variable for each setting that glibc would silently ignore."""
     wrong: dict[str, str] = {}
     for name in env:
         if name.startswith("MALLOC_") and name not in ALIASES:
-            wrong[name] = f"glibc knows no such variable{did_you_mean(name, ALIASES)}"
+            wrong[name] = f"unknown variable of glibc's malloc{did_you_mean(name, ALIASES)}"
     try:
         asked = asked_tunables(env)
     except ValueError as error:

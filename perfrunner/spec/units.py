@@ -1,14 +1,15 @@
-"""Quantities as people write them: `5s`, `10m`, `1%`, `256`, `1KiB`, `100k`.
+"""Parse quantities such as `5s`, `10m`, `1%`, `256`, `1KiB` and `100k`.
 
 Parsed values are plain numbers: seconds (float), bytes and counts (int), shares (float, 1 % = 0.01).
-k, M and G are powers of 1000; Ki, Mi and Gi powers of 1024. A bare number is taken in the base unit, so that a
-parsed value can be written and read again.
+k, M and G are powers of 1000; Ki, Mi and Gi are powers of 1024. A bare number is in the base unit, so
+a parsed value can be written and read again.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from decimal import Decimal
 
 SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 FACTORS = {
@@ -16,11 +17,12 @@ FACTORS = {
     "Ki": 2**10, "Mi": 2**20, "Gi": 2**30,
 }  # fmt: skip
 
-_NUMBER = r"(\d+(?:\.\d+)?)"
+_NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
 _DURATION = re.compile(rf"{_NUMBER}\s*(ms|s|min|m|h|d)")
 _COUNT = re.compile(rf"{_NUMBER}\s*(Ki|Mi|Gi|k|K|M|G|)")
 _SIZE = re.compile(rf"{_NUMBER}\s*(Ki|Mi|Gi|k|K|M|G|)B?")
-_PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%")
+_PERCENT = re.compile(rf"{_NUMBER}\s*%")
+MOST = 2**63 - 1  # largest count or size that the engine and SQLite can store
 
 A_DURATION = "a duration such as 5s, 1.5m or 2h"
 A_COUNT = "a whole number such as 1000, 100k or 5M"
@@ -29,14 +31,18 @@ A_SHARE = "a percentage such as 1%"
 
 
 def number_of(value: object) -> float | None:
-    """The value as a finite number; None when it is none (bool is no number here)."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    """Return the value as a finite number; None for anything else, including bool."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # an integer of more than 308 digits
+        return None
+    return number if math.isfinite(number) else None
 
 
 def parse_duration(value: object) -> float:
-    """Seconds."""
+    """Parse a duration and return seconds. Raises ValueError."""
     number = number_of(value)
     if number is not None and number >= 0:
         return number
@@ -46,24 +52,24 @@ def parse_duration(value: object) -> float:
 
 
 def parse_count(value: object) -> int:
-    """A number of things."""
+    """Parse a count. Raises ValueError."""
     return _whole(value, _COUNT, A_COUNT)
 
 
 def parse_size(value: object) -> int:
-    """Bytes."""
+    """Parse a size and return bytes. Raises ValueError."""
     return _whole(value, _SIZE, A_SIZE)
 
 
 def share_of(value: object) -> float | None:
-    """`10%` is 0.1, `300%` is 3, a bare number a share already; None when it is neither."""
+    """Return a percentage as a share (`10%` is 0.1, `300%` is 3) and a number as it is; else None."""
     if isinstance(value, str) and (match := _PERCENT.fullmatch(value.strip())):
         return float(match[1]) / 100
     return number_of(value)
 
 
 def parse_share(value: object) -> float:
-    """A part of one: `1%` is 0.01; a bare number must already lie in 0..1."""
+    """Parse a share from 0 to 1: `1%` is 0.01, a bare number is a share. Raises ValueError."""
     share = share_of(value)
     if share is not None and 0 <= share <= 1:
         return share
@@ -71,7 +77,7 @@ def parse_share(value: object) -> float:
 
 
 def parse_percent(value: object) -> float:
-    """Percent: `80` and `80%` are both 80."""
+    """Parse a percentage from 0 to 100: `80` and `80%` are both 80. Raises ValueError."""
     number = number_of(value)
     if isinstance(value, str) and (match := _PERCENT.fullmatch(value.strip())):
         number = float(match[1])
@@ -81,9 +87,12 @@ def parse_percent(value: object) -> float:
 
 
 def _whole(value: object, pattern: re.Pattern[str], wanted: str) -> int:
-    number = number_of(value)
+    """Return the exact whole number; floats would lose digits of 1.001k and of 2**53 + 1."""
+    number: Decimal | None = None
     if isinstance(value, str) and (match := pattern.fullmatch(value.strip())):
-        number = float(match[1]) * FACTORS[match[2]]
-    if number is None or number < 0 or number != int(number):
+        number = Decimal(match[1]) * FACTORS[match[2]]
+    elif isinstance(value, int | float) and number_of(value) is not None:
+        number = Decimal(value)
+    if number is None or not 0 <= number <= MOST or number != int(number):
         raise ValueError(f"expected {wanted}")
     return int(number)

@@ -1,4 +1,4 @@
-"""From pydantic's errors to `file:line: field: expected ..., got ... (did you mean X?)`."""
+"""Convert pydantic's errors to `file:line: field: expected ..., got ... (did you mean X?)`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from perfrunner.spec.workloads import WORKLOAD_TYPES
 Loc: TypeAlias = tuple["int | str", ...]
 
 _KINDS = {
-    "string_type": "a text",
+    "string_type": "a string",
     "int_type": "a whole number",
     "float_type": "a number",
     "bool_type": "true or false",
@@ -39,7 +39,7 @@ _LIMITS = {
 def note_errors(
     error: ValidationError, root: Node, model: type[BaseModel], problems: Problems
 ) -> None:
-    """Put every error of a validation into `problems`, at the place where the value was written."""
+    """Add every error of a validation to `problems`, at the position where the value was written."""
     for detail in error.errors(include_url=False):
         items = detail.get("ctx", {}).get("items") if detail["type"] == "items" else None
         if isinstance(items, dict):
@@ -47,17 +47,20 @@ def note_errors(
                 loc = (*detail["loc"], *(key if isinstance(key, tuple) else (str(key),)))
                 _note(root, loc, _with_got(str(text), root, loc), problems)
             continue
-        _note_one(detail, root, model, problems)
+        _note_detail(detail, root, model, problems)
 
 
-def _note_one(detail: ErrorDetails, root: Node, model: type[BaseModel], problems: Problems) -> None:
+def _note_detail(
+    detail: ErrorDetails, root: Node, model: type[BaseModel], problems: Problems
+) -> None:
     loc: Loc = detail["loc"]
     kind = detail["type"]
     node, left = _find(root, loc)
     if left and kind != "extra_forbidden" and problems.is_incomplete(node.mark):
         return
     if not left and (
-        problems.has_one_at(node.mark) or (kind in _ABSENCE and problems.is_incomplete(node.mark))
+        problems.has_problem_at(node.mark)
+        or (kind in _ABSENCE and problems.is_incomplete(node.mark))
     ):
         return
     if kind == "extra_forbidden":
@@ -78,7 +81,7 @@ def _note_one(detail: ErrorDetails, root: Node, model: type[BaseModel], problems
 
 def _workload_type_error(tag: Node | None) -> str:
     if tag is None:
-        return f"expected a workload type: {', '.join(WORKLOAD_TYPES)}; got nothing (it is missing)"
+        return f"required key is missing; expected a workload type: {', '.join(WORKLOAD_TYPES)}"
     return expected_name("a workload type", str(tag.value), WORKLOAD_TYPES)
 
 
@@ -86,16 +89,16 @@ def _text(detail: ErrorDetails, root: Node) -> str:
     kind, ctx = detail["type"], detail.get("ctx", {})
     got = describe(detail["input"])
     if kind == "missing":
-        return "expected a value, got nothing (it is missing)"
+        return "required key is missing"
     if kind in _KINDS:
         return f"expected {_KINDS[kind]}, got {got}"
     if kind in _LIMITS:
-        key, words = _LIMITS[kind]
-        return f"expected {words} {ctx[key]}, got {got}"
+        key, relation = _LIMITS[kind]
+        return f"expected {relation} {ctx[key]}, got {got}"
     if kind == "literal_error":
         return f"expected {ctx['expected']}, got {got}{did_you_mean(str(detail['input']), _quoted(ctx['expected']))}"
     if kind == "too_short":
-        return f"expected at least {ctx['min_length']} entry, got {ctx['actual_length']}"
+        return f"expected {ctx['min_length']} or more entries, got {ctx['actual_length']}"
     if kind == "too_long":
         return f"expected at most {ctx['max_length']} entries, got {ctx['actual_length']}"
     if kind == "value_error":
@@ -128,7 +131,7 @@ def _note(root: Node, loc: Loc, text: str, problems: Problems) -> None:
 
 
 def _find(root: Node, loc: Loc) -> tuple[Node, Loc]:
-    """The deepest node on the way, and what is left of the way (fields that are not there)."""
+    """Return the deepest existing node on a path, and the rest of the path below it."""
     node, left = root, list(loc)
     while left:
         child = _child(node, left[0])
@@ -149,7 +152,7 @@ def _child(node: Node, step: int | str) -> Node | None:
 
 
 def _is_pydantics_own(node: Node, step: int | str) -> bool:
-    """A step that no file has: the mark of a key, a union's tag, an index into a single value."""
+    """Tell whether pydantic added this step: a key marker, a union tag, or an index into a scalar."""
     if isinstance(step, int):
         return not isinstance(node.value, dict | list)
     return step == "[key]" or (step in WORKLOAD_TYPES and _type_of(node) == step)
@@ -161,7 +164,7 @@ def _type_of(node: Node) -> object:
 
 
 def _field_names(model: type[BaseModel], loc: Loc, parent: Node) -> list[str]:
-    """The keys that the mapping at `loc` may have."""
+    """Return the keys that the mapping at `loc` may have."""
     tag = _type_of(parent)
     if len(loc) >= 2 and loc[0] == "workloads" and tag in WORKLOAD_TYPES:
         return [*WORKLOAD_TYPES[str(tag)].model_fields, USE]
@@ -188,7 +191,7 @@ def _child_type(current: Any, step: int | str) -> Any:
 
 
 def _bare(kind: Any) -> Any:
-    """Without its validators, and without the `| None`."""
+    """Strip the validators and `| None` from a type."""
     if get_origin(kind) is Annotated:
         return _bare(get_args(kind)[0])
     if get_origin(kind) in (Union, UnionType):

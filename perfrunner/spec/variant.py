@@ -1,4 +1,4 @@
-"""One arm of an experiment: a build and its run-time settings."""
+"""Define a variant of an experiment: a build and its run-time settings."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from pydantic import (
     ValidationInfo,
     field_validator,
     model_serializer,
+    model_validator,
 )
 
 from perfrunner.errors import UsageError
-from perfrunner.spec.allocator import AllocatorSpec
+from perfrunner.spec.allocator import SYSTEM, AllocatorSpec
 from perfrunner.spec.base import Piece, ScalarText, VariantName, items_error, matching
 from perfrunner.spec.params import wrong_params
-from perfrunner.spec.proof import ProofSpec
+from perfrunner.spec.server import ServerSpec
+from perfrunner.spec.settings_check import SettingsCheckSpec
 from perfrunner.spec.source import SourceSpec
 from perfrunner.spec.switches import checked_options
 from perfrunner.spec.tunables import env_problems
@@ -28,14 +30,14 @@ ParamValue = Annotated[
     matching(r"[A-Za-z0-9._:/+-]+", "a value of letters, digits and '.', '_', ':', '/', '-'"),
 ]
 
-# These would change the allocator behind the proof's back.
+# The settings check cannot see changes that these variables make to the allocator.
 _OWNED_BY_ALLOCATOR = ("LD_PRELOAD", "MALLOC_CONF", "_RJEM_MALLOC_CONF", "JE_MALLOC_CONF")
 
 
 def _env_name(name: str) -> str:
     if name in _OWNED_BY_ALLOCATOR:
         raise ValueError(
-            "expected no allocator setting here: use allocator.name and allocator.options"
+            "expected no allocator setting in env: use allocator.name and allocator.options"
         )
     return name
 
@@ -49,29 +51,92 @@ EnvValue = Annotated[ScalarText, matching(r"[\x20-\x7e]*", "printable ASCII text
 
 
 def check_params(params: dict[str, str]) -> dict[str, str]:
-    """As they are; an error names each that is misspelt, or whose value is none."""
+    """Return the params unchanged. Raises an error for each misspelt name or invalid value."""
     if wrong := wrong_params(params):
         raise items_error(wrong)
     return params
 
 
 class Variant(Piece):
-    """An arm. `name` is its key in the spec's `variants`; two arms may share one build."""
+    """One variant of an experiment: a build and its run-time settings.
+
+    `name` is its key in the spec's `variants`. Two variants may share one build.
+    """
 
     name: VariantName
     source: SourceSpec | None = Field(default=None, description="none: the engine source in use")
+    server: ServerSpec | None = Field(default=None, description="none: the engine")
     allocator: AllocatorSpec
     options: dict[str, ScalarText] = Field(
         default_factory=dict, description="build-time switches of the engine"
     )
-    params: dict[ParamName, ParamValue] = Field(default_factory=dict, description="engine --param")
-    env: dict[EnvName, EnvValue] = Field(default_factory=dict, description="engine environment")
-    proof: ProofSpec | None = Field(default=None, description="none: every setting is proved")
+    params: dict[ParamName, ParamValue] = Field(
+        default_factory=dict, description="engine parameters (--param)"
+    )
+    env: dict[EnvName, EnvValue] = Field(
+        default_factory=dict, description="environment of the engine"
+    )
+    settings_check: SettingsCheckSpec | None = Field(
+        default=None, description="none: every setting is checked"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _servers_have_the_systems(cls, given: Any) -> Any:
+        """Give a server its own allocator if the spec names none."""
+        if isinstance(given, dict) and given.get("server") is not None and "allocator" not in given:
+            return {**given, "allocator": {"name": SYSTEM}}
+        return given
+
+    @field_validator("server")
+    @classmethod
+    def _can_be_started(cls, server: ServerSpec | None, info: ValidationInfo) -> ServerSpec | None:
+        """One that is there, where a spec is read on the machine that runs it."""
+        if server is None:
+            return None
+        if info.data.get("source") is not None:
+            raise ValueError("expected either source (of the engine) or server")
+        context = info.context or {}
+        checks, remote = context.get("servers"), context.get("remote", False)
+        if checks is not None and (wrong := checks.command(server, remote=remote)):
+            raise items_error(wrong)
+        return server
+
+    @field_validator("allocator")
+    @classmethod
+    def _can_be_preloaded(cls, allocator: AllocatorSpec, info: ValidationInfo) -> AllocatorSpec:
+        if "server" not in info.data:
+            return allocator
+        server: ServerSpec | None = info.data["server"]
+        if server is None:
+            if allocator.preload is not None:
+                raise items_error(
+                    {"preload": "expected server: the engine is linked with its allocator (name)"}
+                )
+            return allocator
+        if allocator.name != SYSTEM:
+            raise items_error(
+                {"name": "expected preload: a server is not linked again with an allocator"}
+            )
+        context = info.context or {}
+        checks, remote = context.get("servers"), context.get("remote", False)
+        if checks is not None and allocator.preload is not None:
+            wrong = checks.preload(server, allocator.preload, remote=remote)
+            if wrong is not None:
+                raise items_error({"preload": wrong})
+        return allocator
+
+    @field_validator("options", "params", "settings_check")
+    @classmethod
+    def _of_the_engine(cls, value: Any, info: ValidationInfo) -> Any:
+        if value and info.data.get("server") is not None:
+            raise ValueError(f"expected no {info.field_name}: they are the engine's")
+        return value
 
     @field_validator("source")
     @classmethod
     def _a_revision(cls, source: SourceSpec | None, info: ValidationInfo) -> SourceSpec | None:
-        """One that is there, where a spec is read by somebody who can look."""
+        """Check that the revision exists, if the loader passed a way to look it up."""
         tables = (info.context or {}).get("switches")
         if tables is not None and source is not None and source.git and "name" in info.data:
             try:
@@ -84,7 +149,10 @@ class Variant(Piece):
     @field_validator("options")
     @classmethod
     def _switches(cls, options: dict[str, str], info: ValidationInfo) -> dict[str, str]:
-        """Those of its engine's source, where a spec is read; a recorded spec was checked when it was read."""
+        """Check the options against the switches of the variant's source.
+
+        A recorded spec has no table in its context: it was checked when it was loaded.
+        """
         tables = (info.context or {}).get("switches")
         table = None
         if tables is not None and {"name", "source"} <= info.data.keys():
@@ -106,27 +174,31 @@ class Variant(Piece):
             raise items_error(wrong)
         return env
 
-    @field_validator("proof")
+    @field_validator("settings_check")
     @classmethod
     def _skips_what_is_asked(
-        cls, proof: ProofSpec | None, info: ValidationInfo
-    ) -> ProofSpec | None:
-        if proof is not None and {"allocator", "options"} <= info.data.keys():
-            wrong = proof.problems(info.data["options"], info.data["allocator"].all_options)
+        cls, settings_check: SettingsCheckSpec | None, info: ValidationInfo
+    ) -> SettingsCheckSpec | None:
+        if settings_check is not None and {"allocator", "options"} <= info.data.keys():
+            wrong = settings_check.problems(
+                info.data["options"], info.data["allocator"].all_options
+            )
             if wrong:
-                at = {("skip", proof.skip.index(name)): text for name, text in wrong.items()}
+                at = {
+                    ("skip", settings_check.skip.index(name)): text for name, text in wrong.items()
+                }
                 raise items_error(at)
-        return proof
+        return settings_check
 
     def skips(self, setting: str) -> bool:
-        """Whether this setting need not be proved."""
-        return self.proof is not None and self.proof.skips(setting)
+        """Tell whether the settings check leaves this setting out."""
+        return self.settings_check is not None and self.settings_check.skips(setting)
 
     @model_serializer(mode="wrap")
     def _without_nothing(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """A variant is recorded as it was before variants had what this one does not."""
+        """Omit unset newer fields, so that the record equals that of older versions."""
         fields: dict[str, Any] = handler(self)
-        for name in ("source", "proof"):
+        for name in ("source", "server", "settings_check"):
             if getattr(self, name) is None:
                 fields.pop(name, None)  # an exclusion may have taken it already
         return fields

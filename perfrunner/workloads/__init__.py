@@ -1,1 +1,1 @@
-"""One module a workload: a scenario that reads top to bottom."""
+"""Implement the workloads: one module per type, each with a scenario that runs its phases in order."""

@@ -1,9 +1,9 @@
-"""append: the fragmentation workload. Documents are loaded once and then grow by read-modify-writes.
+"""Run the `append` workload, which causes fragmentation: load documents once, then grow them by read-modify-writes.
 
-A fixed amount of work, so its rate is the work over the time it took. The sampler runs from the start: the p99 of
-RSS over the whole run belongs to the historic formula. One load process, whatever the number of clients, because the
-draws of one seeded process are what makes the pattern repeat exactly. Side by side the arms are loaded at the same
-time, and take turns at the updates; every arm does the same ones.
+The amount of work is fixed, so the rate is the work divided by its duration. The sampler runs from the start, because
+the historic formula uses the p99 of RSS over the whole run. There is only one load process, because its seeded random
+numbers make the pattern repeat exactly. Interleaved, the variants are loaded at the same time and updated slice by
+slice, with the same updates for every variant.
 """
 
 from __future__ import annotations
@@ -17,23 +17,32 @@ from perfrunner.measure.counters import cross_check
 from perfrunner.measure.memory import memory_metrics
 from perfrunner.measure.window import steady_window
 from perfrunner.spec.workloads import AppendSpec
-from perfrunner.workloads.bench import Ensemble, Measured, ServerBench, Share
-from perfrunner.workloads.metrics import cpu_metrics, driven, latency_metrics, load_facts, read
-from perfrunner.workloads.turns import Driven, driven_in_turns
+from perfrunner.workloads.bench import Group, Measured, ServerBench, Share
+from perfrunner.workloads.interleaved import Driven, driven_interleaved
+from perfrunner.workloads.metrics import (
+    counted_by_server,
+    cpu_metrics,
+    driven,
+    latency_metrics,
+    load_facts,
+    read,
+)
 
 
-def run(bench: Ensemble, spec: AppendSpec) -> list[Measured]:
-    before = [read(arm, "before") for arm in bench.arms]
+def run(bench: Group, spec: AppendSpec) -> list[Measured]:
+    before = [read(variant, "before") for variant in bench.variants]
 
     bench.phase("load and update")
-    sampling = [arm.start_sampling("samples") for arm in bench.arms]
-    loads = in_turns(bench, spec) if bench.side_by_side else [alone(bench.arms[0], spec)]
-    series = [one.stop() for one in sampling]
-    now = [read(arm, "now") for arm in bench.arms]
+    sampling = [variant.start_sampling("samples") for variant in bench.variants]
+    loads = (
+        run_interleaved(bench, spec) if bench.interleaved else [run_alone(bench.variants[0], spec)]
+    )
+    series = [sampler.stop() for sampler in sampling]
+    now = [read(variant, "now") for variant in bench.variants]
 
     bench.phase("settle", spec.settle)
     bench.settle(spec.settle)
-    settled = [arm.sample("settled") for arm in bench.arms]
+    settled = [variant.sample("settled") for variant in bench.variants]
 
     return [
         Measured(
@@ -42,6 +51,7 @@ def run(bench: Ensemble, spec: AppendSpec) -> list[Measured]:
                 **load.metrics,
                 **latency_metrics(driven(load.report)),
                 **memory_metrics(samples, end.sample, rest),
+                **counted_by_server(load.ops, start.counters, end.counters),
             },
             report=load.report,
             check=cross_check(
@@ -53,21 +63,24 @@ def run(bench: Ensemble, spec: AppendSpec) -> list[Measured]:
     ]
 
 
-def in_turns(bench: Ensemble, spec: AppendSpec) -> list[Driven]:
-    turns = bench.load_in_turns(
+def run_interleaved(bench: Group, spec: AppendSpec) -> list[Driven]:
+    turns = bench.load_interleaved(
         "append",
-        lambda arm, share: [*append_arguments(spec, arm, share), f"--slice-ops={spec.slice_ops}"],
+        lambda variant, share: [
+            *append_arguments(spec, variant, share),
+            f"--slice-ops={spec.slice_ops}",
+        ],
         output="client",
     )
     return [
         replace(load, ops=load.ops + loaded(load))
-        for load in driven_in_turns(turns, bench.baseline)
+        for load in driven_interleaved(turns, bench.baseline)
     ]
 
 
-def alone(arm: ServerBench, spec: AppendSpec) -> Driven:
-    report = arm.load(
-        "append", lambda s: append_arguments(spec, arm, s), output="client", single=True
+def run_alone(variant: ServerBench, spec: AppendSpec) -> Driven:
+    report = variant.load(
+        "append", lambda s: append_arguments(spec, variant, s), output="client", single=True
     )
     phase = driven(report)
     metrics = {"ops_per_s": phase.ops / phase.seconds, **p90(phase)}
@@ -76,18 +89,18 @@ def alone(arm: ServerBench, spec: AppendSpec) -> Driven:
 
 
 def loaded(load: Driven) -> int:
-    """Operations of the first phase, which the server counted too."""
+    """Return the operations of the load phase, which the counters of the server include."""
     return load.report.prepare.ops if load.report.prepare else 0
 
 
 def live_bytes(load: Driven) -> dict[str, object]:
-    """Key and value bytes that should be stored at the end."""
+    """Return the bytes of keys and values that are stored at the end, as a fact."""
     live = load.report.live_bytes
     return {} if live is None else {"live_bytes": live}
 
 
 def p90(phase: Phase) -> dict[str, float]:
-    """Absent when the update took less than a whole second."""
+    """Return the p90 of the rate; empty when the updates took less than a second."""
     try:
         window = steady_window(phase.series, 0.0)
     except TrialError:

@@ -1,7 +1,7 @@
-"""What a scenario may do: the verbs of a trial, over one or several engine nodes and load clients.
+"""Define the operations that a scenario uses, on one or several engine nodes and load clients.
 
-The run package implements `ServerBench`; the scenarios in this package know nothing of hosts, transports or files.
-Every verb raises TrialError when it cannot be done (the engine died, a client failed, the time is up).
+experiment.trial implements these protocols; the scenarios in this package know nothing of hosts, transports or
+files. Every operation raises TrialError when it fails (the engine died, a client failed, the trial timed out).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Share:
     count: int
 
     def slice_of(self, total: int) -> tuple[int, int]:
-        """(start, length) of this share; the shares cover `total` without gap or overlap."""
+        """Return (start, length) of this share; the shares cover `total` without gap or overlap."""
         start = total * self.index // self.count
         return start, total * (self.index + 1) // self.count - start
 
@@ -39,7 +39,10 @@ Arguments: TypeAlias = Callable[[Share], Sequence[str]]
 
 @dataclass(frozen=True)
 class ClientProgram:
-    """A Python program of ours that is copied to the load clients: its name in messages, and the file to run there."""
+    """A Python program that is copied to the load clients.
+
+    `name` is its name in messages; `file` is the file to run there.
+    """
 
     name: str
     archive: bytes
@@ -50,30 +53,35 @@ class ClientProgram:
 
 
 class Sampling(Protocol):
-    """Periodic samples under way."""
+    """Periodic sampling in progress."""
 
     def stop(self) -> list[Sample]: ...
 
 
-Step: TypeAlias = Callable[[], Mapping[str, object]]  # changes the cluster, and says how
+Step: TypeAlias = Callable[
+    [], Mapping[str, object]
+]  # changes the cluster and returns facts about the change
 
 
 @dataclass(frozen=True)
 class Around:
-    """A load that went on before, during and after a step. Instants are seconds since its mixed phase began."""
+    """A load that ran before, during and after a step. Times are seconds since its mixed phase began."""
 
-    texts: Mapping[str, str]  # what each process printed, by the name of the file that keeps it
+    texts: Mapping[str, str]  # the output of each process, by the name of its file
     began: float
     ended: float
-    step: Mapping[str, object]  # what the step says of itself
+    step: Mapping[str, object]  # facts about the step
 
 
 class ServerBench(Protocol):
-    """One arm: a trial's freshly started engine and its load clients."""
+    """The engines and load clients of one variant in one trial."""
 
     @property
     def seed(self) -> int:
-        """Of this trial: drawn from the experiment's seed, the block and the workload, the same for every arm."""
+        """Return the seed of the trial.
+
+        It is drawn from the experiment's seed, the block and the workload, and is the same for all variants.
+        """
         ...
 
     @property
@@ -81,12 +89,17 @@ class ServerBench(Protocol):
 
     @property
     def persistent(self) -> bool:
-        """Whether the bucket's documents outlive the engine."""
+        """Return whether the documents of the bucket survive a restart of the engine."""
+        ...
+
+    @property
+    def has_figures(self) -> bool:
+        """Return whether the server must tell its memory figures; a server that is not the engine may lack some."""
         ...
 
     @property
     def copies(self) -> int:
-        """Of each document, on as many engine nodes."""
+        """Return the number of copies of each document, each on a different engine node."""
         ...
 
     def load(
@@ -98,10 +111,13 @@ class ServerBench(Protocol):
         single: bool = False,
         in_step: bool = False,
     ) -> ClientReport:
-        """Run the load tool on every client and wait; connection and user flags are added here.
+        """Run the load tool on every client and wait; flags for connection and user are added.
 
-        Each process drives all engine nodes, by the cluster map. `output` names the kept JSON. `single`: only one
-        process, whatever the number of clients. `in_step`: the processes begin their measured phase at one instant.
+        Each process drives all engine nodes by the cluster map.
+
+        output: name of the JSON file that is kept.
+        single: start only one process, on the first client.
+        in_step: the processes start their measured phase at the same time.
         """
         ...
 
@@ -114,10 +130,10 @@ class ServerBench(Protocol):
         processes: int,
         in_step: bool = False,
     ) -> Mapping[str, str]:
-        """Run a program of ours `processes` times on every client and wait; connection and user flags are added here.
+        """Run a Python program `processes` times on every client and wait; flags for connection and user are added.
 
-        What each printed, by the name of the file that keeps it. The processes of a client follow each other in the
-        shares. `in_step`: as `load`; the program is told by `--barrier=HOST:PORT`.
+        Returns the output of each process by the name of its file. The processes of a client get consecutive shares.
+        `in_step` is as for `load`; the program gets `--barrier=HOST:PORT`.
         """
         ...
 
@@ -131,27 +147,27 @@ class ServerBench(Protocol):
         before: float,
         after: float,
     ) -> Around:
-        """Run the load tool on every client; do the step `before` seconds after its mixed phase has begun, and let
-        the load go on for `after` seconds when it is done.
+        """Run the load tool on every client and perform the step during its mixed phase.
 
-        The tool is told by `--begun=FILE` where to say that its mixed phase begins, and SIGTERM ends that phase.
+        The step starts `before` seconds after the mixed phase, and the load continues for `after` seconds after the
+        step. The tool reports the start of the phase in the file of `--begun=FILE`; SIGTERM ends the phase.
         """
         ...
 
     def fail_over(self, detection: float = 0.0) -> Mapping[str, object]:
-        """Kill the last engine node; after so many seconds promote its replicas, and tell the others."""
+        """Kill the last engine node, and promote its replicas after `detection` seconds."""
         ...
 
     def rebalance(self, share: float, at_once: int) -> Mapping[str, object]:
-        """Move a share (percent) of the first node's active vBuckets to the second, so many at a time."""
+        """Move a share (percent) of the first node's active vBuckets to the second, `at_once` at a time."""
         ...
 
     def kept_for(self, share: Share, name: str) -> str:
-        """A file on the client of a share of `load_program`: what a process leaves there for the next program."""
+        """Return the path of a file that a process of `load_program` leaves for the process with the same share."""
         ...
 
     def restart(self) -> None:
-        """Stop every engine cleanly and start it again on its data."""
+        """Stop every engine cleanly and restart it with its data."""
         ...
 
     def wait_persisted(self) -> None: ...
@@ -159,53 +175,56 @@ class ServerBench(Protocol):
     def reset_stats(self) -> None: ...
 
     def counters(self) -> Mapping[str, float]:
-        """The default STAT group, summed over the nodes."""
+        """Return the default STAT group, summed over the nodes."""
         ...
 
     def sample(self, name: str) -> Sample:
-        """One sample now, kept as `<name>.jsonl`."""
+        """Take a sample now and keep it as `<name>.jsonl`."""
         ...
 
     def start_sampling(self, name: str) -> Sampling: ...
 
     def count_instructions(self, load: CountedLoad, ops: int) -> Instructions:
-        """Of another engine of this arm, started for the count alone; no neighbour can disturb it."""
+        """Count instructions on a separate engine of this variant, where other load cannot disturb the count."""
         ...
 
 
-EnsembleArguments: TypeAlias = Callable[[ServerBench, Share], Sequence[str]]
+GroupArguments: TypeAlias = Callable[[ServerBench, Share], Sequence[str]]
 
 
-class Ensemble(Protocol):
-    """The arms of a cell's block that are alive at once, in the order of their slots; one arm where it runs alone."""
+class Group(Protocol):
+    """The variants of a case in one block whose servers are alive at the same time, in the order of their slots.
+
+    A variant that runs sequentially is a group of one.
+    """
 
     @property
-    def arms(self) -> Sequence[ServerBench]: ...
+    def variants(self) -> Sequence[ServerBench]: ...
 
     @property
-    def side_by_side(self) -> bool:
-        """Whether the load goes round the arms in slices; else there is one arm, and it is loaded without a pause."""
+    def interleaved(self) -> bool:
+        """Return whether the load visits the variants in slices; otherwise one variant is loaded continuously."""
         ...
 
     @property
     def baseline(self) -> int:
-        """The arm (its place in `arms`) that the others are compared with."""
+        """Return the index in `variants` of the variant that the others are compared with."""
         ...
 
     def phase(self, name: str, expected_s: float | None = None) -> None: ...
 
-    def prepare_in_turns(self, tool: str, arguments: EnsembleArguments, *, output: str) -> None:
-        """Run the load tool once on all arms for what comes before the measured slices, and wait.
+    def prepare_interleaved(self, tool: str, arguments: GroupArguments, *, output: str) -> None:
+        """Run the load tool once to fill all variants before the measured slices, and wait.
 
-        All arms are filled at the same time: filled one after the other, the place in the order showed in the slices.
-        `<output>.json` is kept with each arm's trial.
+        All variants are filled at the same time, because an order of filling showed in the slices. `<output>.json` is
+        kept with each variant's trial.
         """
         ...
 
-    def load_in_turns(self, tool: str, arguments: EnsembleArguments, *, output: str) -> Turns:
-        """Run the load tool once on all arms, slice by slice, and wait; the flags of the arms are added here.
+    def load_interleaved(self, tool: str, arguments: GroupArguments, *, output: str) -> Turns:
+        """Run the load tool once on all variants, slice by slice, and wait; the flags of the variants are added.
 
-        `<output>.json` and `slices.json` are kept with each arm's trial.
+        `<output>.json` and `slices.json` are kept with each variant's trial.
         """
         ...
 
@@ -213,43 +232,51 @@ class Ensemble(Protocol):
 
 
 class ToolBench(Protocol):
-    """One arm: a trial of a program that needs no engine server. It runs by itself on the engine node."""
+    """One variant in a trial of a stand-alone program, which runs on the engine node without an engine."""
 
     def tool(self, program: str, arguments: Sequence[str], *, output: str) -> str:
-        """Run a program of the artifact with the variant's environment and wait.
+        """Run a program of the artifact with the variant's environment, wait, and return its output.
 
-        The answer is what it printed, which is kept as `<output>.json`.
+        The output is kept as `<output>.json`.
         """
         ...
 
     def check_settings(self, settings: Mapping[str, str]) -> None:
-        """TrialError unless the settings that the program reports (`build.ht_stats`, `allocator.name`,
-        `allocator.opt.narenas` ...) are those of the variant."""
+        """Raise TrialError unless the program reports the settings of the variant.
+
+        Settings have names such as `build.ht_stats`, `allocator.name` and `allocator.opt.narenas`.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class Slicing:
-    """How a conductor goes round programs. `frozen`: an arm that is not in turn is stopped, its background with it."""
+    """How the conductor schedules the programs of the variants.
+
+    `frozen`: all threads of the other variants are stopped during a slice.
+    """
 
     slice_s: float
-    at_least_s: float  # of each benchmark and arm
-    filter: str = "."  # regular expression over the benchmarks' own names
+    at_least_s: float  # minimum time per benchmark and variant
+    filter: str = "."  # regular expression for the names of the benchmarks
     frozen: bool = False
 
 
-class ToolEnsemble(Protocol):
-    """The programs of all arms of a cell's block, alive at once; one arm where it runs alone."""
+class ToolGroup(Protocol):
+    """The stand-alone programs of all variants of a case in one block, alive at the same time.
+
+    A variant that runs sequentially is a group of one.
+    """
 
     @property
-    def arms(self) -> Sequence[ToolBench]: ...
+    def variants(self) -> Sequence[ToolBench]: ...
 
     @property
-    def side_by_side(self) -> bool: ...
+    def interleaved(self) -> bool: ...
 
     @property
     def baseline(self) -> int:
-        """The arm (its place in `arms`) that the others are compared with."""
+        """Return the index in `variants` of the variant that the others are compared with."""
         ...
 
     def phase(self, name: str, expected_s: float | None = None) -> None: ...
@@ -257,16 +284,19 @@ class ToolEnsemble(Protocol):
     def conduct(
         self, program: str, arguments: Sequence[str], slicing: Slicing, *, output: str
     ) -> Conducted:
-        """Run the arms' programs slice by slice and wait; what each reports of its settings has been checked.
+        """Run the variants' programs slice by slice, wait, and check the settings that each reports.
 
-        Each arm's part is kept as `<output>.json` with its trial.
+        Each variant's part of the report is kept as `<output>.json` with its trial.
         """
         ...
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What a scenario brings home. The rules of counting look at `report` and `check`, never at `metrics`."""
+    """The result of a scenario for one variant.
+
+    The rules that discard trials use `report` and `check`, never `metrics`.
+    """
 
     metrics: Mapping[str, float]
     report: ClientReport | None = None

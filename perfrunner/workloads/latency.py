@@ -1,7 +1,7 @@
-"""latency: the front-end latency program; its report says what it was built with, and that is checked.
+"""Run the `latency` workload: the front-end latency program, whose report also shows its settings for a check.
 
-Side by side the programs of all arms take turns at the operations of a phase. A program that is not in turn is frozen,
-so that its DCP client finds things as if it had run without a pause, and takes no CPU from the others.
+Interleaved, the programs of all variants run the operations of a phase slice by slice. During the slice of another
+variant a program is frozen: its DCP client sees no pause, and it takes no CPU time from the others.
 """
 
 from __future__ import annotations
@@ -14,104 +14,107 @@ from perfrunner.errors import TrialError
 from perfrunner.measure.conducted import Conducted
 from perfrunner.spec.workloads import LatencySpec
 from perfrunner.spec.workloads.latency import ITEMS_PER_S
-from perfrunner.workloads.bench import Measured, Slicing, ToolBench, ToolEnsemble
+from perfrunner.workloads.bench import Measured, Slicing, ToolBench, ToolGroup
 
 PHASES = ("add", "get", "replace", "delete")
 FIGURES = ("p50_us", "p95_us", "p99_us", "sd_us")
-PAIRED = (
-    "p50_us",
-)  # of slices, robust over rounds; the tails and the spread are of all operations together
+# Computed from slices, robust over rounds. Tails and spread are computed from all operations together.
+PAIRED = ("p50_us",)
 PROGRAM = "front_end_latency"
-TRANSFER = "dcp"  # the phase that is the client's: one operation, timed as a rate
+TRANSFER = "dcp"  # the phase of the DCP client: one operation, reported as a rate
 
 
-def run(bench: ToolEnsemble, spec: LatencySpec) -> list[Measured]:
-    bench.phase("measure", spec.expected_seconds * len(bench.arms))
-    return in_turns(bench, spec) if bench.side_by_side else [alone(bench.arms[0], spec)]
+def run(bench: ToolGroup, spec: LatencySpec) -> list[Measured]:
+    bench.phase("measure", spec.expected_seconds * len(bench.variants))
+    return (
+        run_interleaved(bench, spec) if bench.interleaved else [run_alone(bench.variants[0], spec)]
+    )
 
 
-def in_turns(bench: ToolEnsemble, spec: LatencySpec) -> list[Measured]:
+def run_interleaved(bench: ToolGroup, spec: LatencySpec) -> list[Measured]:
     slicing = Slicing(spec.slice, 0.0, frozen=True)
     conducted = bench.conduct(PROGRAM, arguments(spec), slicing, output="latency")
     paired = paired_figures(conducted, bench.baseline)
     measured = []
-    for place, arm in enumerate(conducted.arms):
-        if arm.report is None:
-            raise TrialError(f"{PROGRAM} ended without a report")
-        whole = figures(arm.report)
+    for place, variant in enumerate(conducted.variants):
+        if variant.report is None:
+            raise TrialError(f"{PROGRAM} printed no report")
+        whole = figures(variant.report)
         facts: dict[str, object] = {
-            "dcp": arm.report.get("dcp", {}),
-            "context": dict(arm.context),
+            "dcp": variant.report.get("dcp", {}),
+            "context": dict(variant.context),
             "slice": spec.slice,
             "rounds": min(b.rounds for b in conducted.benchmarks if b.name != TRANSFER),
-            "frozen": "programs that are not in turn",
+            "frozen": "programs outside their slice",
         }
         measured.append(Measured(metrics={**whole, **paired[place]}, facts=facts))
     return measured
 
 
 def paired_figures(conducted: Conducted, baseline: int) -> list[dict[str, float]]:
-    """By arm: the figures of slices, each compared with the baseline's of the same round."""
-    found: list[dict[str, float]] = [{} for _ in conducted.arms]
+    """Return, by variant, the figures of slices, each compared with the baseline in the same round."""
+    paired: list[dict[str, float]] = [{} for _ in conducted.variants]
     for benchmark in conducted.benchmarks:
         if benchmark.name == TRANSFER:
             continue
         for figure in PAIRED:
             values = benchmark.counter(figure, baseline)
             if values is None:
-                raise TrialError(f"the slices of {benchmark.name} have no {figure}")
+                raise TrialError(
+                    f"{PROGRAM} reported no {figure} for the slices of {benchmark.name}"
+                )
             for place, value in enumerate(values):
-                found[place][f"Latency/{benchmark.name.capitalize()}/{figure}"] = value
-    return found
+                paired[place][f"Latency/{benchmark.name.capitalize()}/{figure}"] = value
+    return paired
 
 
-def alone(arm: ToolBench, spec: LatencySpec) -> Measured:
-    text = arm.tool(PROGRAM, arguments(spec), output="latency")
+def run_alone(variant: ToolBench, spec: LatencySpec) -> Measured:
+    text = variant.tool(PROGRAM, arguments(spec), output="latency")
     try:
         document = json.loads(text)
         settings = {f"build.{k}": str(v) for k, v in document["build"].items()}
         allocator = dict(document["allocator"])
-        allocator |= allocator.pop("options", {})  # named opt.x, as in STAT allocator
+        allocator |= allocator.pop("options", {})  # have names such as opt.x, as in STAT allocator
         settings |= {f"allocator.{k}": str(v) for k, v in allocator.items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise TrialError(f"latency.json is no report of {PROGRAM}: {error!r}") from None
+        raise TrialError(f"latency.json is not a report of {PROGRAM}: {error!r}") from None
     metrics = figures(document)
-    arm.check_settings(settings)
+    variant.check_settings(settings)
     return Measured(metrics=metrics, facts={"dcp": document.get("dcp", {}), "context": settings})
 
 
 def figures(document: Mapping[str, Any]) -> dict[str, float]:
-    """The metrics of a report: percentiles and spread of each phase, and the client's rate where it was timed."""
+    """Return the metrics of a report: percentiles and spread of each phase, and the DCP rate if reported."""
     try:
-        found = {
+        metrics = {
             f"Latency/{phase.capitalize()}/{figure}": float(document["phases"][phase][figure])
             for phase in PHASES
             for figure in FIGURES
         }
         rate = (document.get("dcp") or {}).get("items_per_s")
-        return found if rate is None else {**found, ITEMS_PER_S: float(rate)}
+        return metrics if rate is None else {**metrics, ITEMS_PER_S: float(rate)}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise TrialError(f"latency.json is no report of {PROGRAM}: {error!r}") from None
+        raise TrialError(f"latency.json is not a report of {PROGRAM}: {error!r}") from None
 
 
 def arguments(spec: LatencySpec) -> list[str]:
-    found = [
+    argv = [
         f"--items={spec.items}",
         f"--value-size={spec.value_size}",
         f"--dcp={spec.dcp}",
         f"--bucket-type={spec.bucket}",
     ]
-    # What a spec leaves at its default is not asked for: an arm may be older than the setting.
+    # Defaults are not passed, because an older variant may not know the option.
     if spec.backlog != "none":
-        found.append(f"--backlog={spec.backlog}")
+        argv.append(f"--backlog={spec.backlog}")
     if spec.vbuckets != 1:
-        found.append(f"--vbuckets={spec.vbuckets}")
+        argv.append(f"--vbuckets={spec.vbuckets}")
     if spec.busy_vbuckets is not None:
-        found.append(f"--busy-vbuckets={spec.busy_vbuckets}")
+        argv.append(f"--busy-vbuckets={spec.busy_vbuckets}")
     if spec.buffer_size is not None or spec.ack_above is not None:
-        found += [f"--buffer-size={spec.buffer}", f"--ack-above={spec.unacknowledged}"]
+        argv += [f"--buffer-size={spec.buffer}", f"--ack-above={spec.unacknowledged}"]
     if spec.ht_size is not None:
-        found.append(f"--ht-size={spec.ht_size}")
+        argv.append(f"--ht-size={spec.ht_size}")
     if spec.snapshot_interval_us is not None:
-        found.append(f"--snapshot-interval-us={spec.snapshot_interval_us}")
-    return found
+        argv.append(f"--snapshot-interval-us={spec.snapshot_interval_us}")
+    return argv

@@ -1,21 +1,23 @@
-"""microbench: one benchmark program; its report says what it was built with, and that is checked.
+"""Run the `microbench` workload: one benchmark program, whose report also shows its settings for a check.
 
-Side by side the programs of all arms are alive and asked for slices in turn; alone it is one process from start to end.
+Interleaved, the programs of all variants are alive and run slice by slice. Sequentially, each runs uninterrupted.
 """
 
 from __future__ import annotations
 
 from perfrunner.measure.microbench import parse_microbench
 from perfrunner.spec.workloads import MicrobenchSpec
-from perfrunner.workloads.bench import Measured, Slicing, ToolBench, ToolEnsemble
+from perfrunner.workloads.bench import Measured, Slicing, ToolBench, ToolGroup
 
 
-def run(bench: ToolEnsemble, spec: MicrobenchSpec) -> list[Measured]:
-    bench.phase("measure", spec.expected_seconds * len(bench.arms))
-    return in_turns(bench, spec) if bench.side_by_side else [alone(bench.arms[0], spec)]
+def run(bench: ToolGroup, spec: MicrobenchSpec) -> list[Measured]:
+    bench.phase("measure", spec.expected_seconds * len(bench.variants))
+    return (
+        run_interleaved(bench, spec) if bench.interleaved else [run_alone(bench.variants[0], spec)]
+    )
 
 
-def in_turns(bench: ToolEnsemble, spec: MicrobenchSpec) -> list[Measured]:
+def run_interleaved(bench: ToolGroup, spec: MicrobenchSpec) -> list[Measured]:
     slicing = Slicing(spec.slice, spec.min_time * spec.repetitions, spec.filter)
     conducted = bench.conduct(spec.program, [], slicing, output="bench")
     return [
@@ -31,15 +33,15 @@ def in_turns(bench: ToolEnsemble, spec: MicrobenchSpec) -> list[Measured]:
     ]
 
 
-def alone(arm: ToolBench, spec: MicrobenchSpec) -> Measured:
+def run_alone(variant: ToolBench, spec: MicrobenchSpec) -> Measured:
     arguments = [
         "--benchmark_format=json",
         f"--benchmark_filter={spec.filter}",
         f"--benchmark_min_time={spec.min_time:g}",
         f"--benchmark_repetitions={spec.repetitions}",
     ]
-    report = parse_microbench(arm.tool(spec.program, arguments, output="bench"), "bench.json")
-    arm.check_settings(report.context)
+    report = parse_microbench(variant.tool(spec.program, arguments, output="bench"), "bench.json")
+    variant.check_settings(report.context)
     return Measured(
         metrics=report.metrics(spec.counters, spec.growth), facts={"context": dict(report.context)}
     )

@@ -1,22 +1,28 @@
-"""pillowfight: populate in sequence, wait until all of it is on disk, then mixed reads and writes for a time.
+"""Run the `pillowfight` workload: populate, wait until everything is on disk, then mixed reads and writes for a time.
 
-Sampling and counting begin after the populate phase, so that its allocations are the starting point and not a part
-of what is timed. Side by side one process fills and drives all arms in turn, with the same keys and values; alone, the
+Sampling and counting begin after the populate phase, so that its allocations are not part of the measurement. With
+`churn`, items are deleted and stored again before that, and memory is sampled over this time as well.
+Interleaved, one process fills and drives all variants slice by slice, with the same keys and values. Sequentially, the
 processes of several load clients each take a part of the key space and of the rate.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from perfrunner.measure.counters import cross_check
 from perfrunner.measure.instructions import CountedLoad
 from perfrunner.measure.memory import memory_metrics
+from perfrunner.measure.samples import Sample
 from perfrunner.measure.window import steady_window
 from perfrunner.spec.workloads import PillowfightSpec, StepSpec
-from perfrunner.workloads.bench import Ensemble, Measured, ServerBench, Share
+from perfrunner.spec.workloads.pillowfight import ChurnSpec
+from perfrunner.workloads.bench import Group, GroupArguments, Measured, ServerBench, Share
+from perfrunner.workloads.interleaved import Driven, driven_interleaved
 from perfrunner.workloads.metrics import (
+    counted_by_server,
     cpu_metrics,
     driven,
     latency_metrics,
@@ -24,28 +30,37 @@ from perfrunner.workloads.metrics import (
     read,
     window_facts,
 )
-from perfrunner.workloads.turns import Driven, driven_in_turns
+
+MOST_POINTS = 120  # of resident memory over time
+# Seconds without load before the first slice. Time-driven work with a period of 100 ms fits twice.
+IDLE_S = 0.2
 
 
-def run(bench: Ensemble, spec: PillowfightSpec) -> list[Measured]:
-    bench.phase("populate")
-    populate(bench, spec)
+def run(bench: Group, spec: PillowfightSpec) -> list[Measured]:
+    if spec.churn is None:
+        bench.phase("populate")
+        store(bench, lambda variant, s: populate_arguments(spec, variant, s), "populate")
+        churned = [Churned() for _ in bench.variants]
+    else:
+        churned = churn(bench, spec, spec.churn)
 
     bench.phase("persist")
-    for arm in bench.arms:
-        arm.wait_persisted()
-        arm.reset_stats()
-    before = [read(arm, "before") for arm in bench.arms]
+    for variant in bench.variants:
+        variant.wait_persisted()
+        variant.reset_stats()
+    before = [read(variant, "before") for variant in bench.variants]
 
-    bench.phase("access", spec.duration * len(bench.arms))
-    sampling = [arm.start_sampling("samples") for arm in bench.arms]
-    loads = in_turns(bench, spec) if bench.side_by_side else [alone(bench.arms[0], spec)]
-    series = [one.stop() for one in sampling]
-    now = [read(arm, "now") for arm in bench.arms]
+    bench.phase("access", spec.duration * len(bench.variants))
+    sampling = [variant.start_sampling("samples") for variant in bench.variants]
+    loads = (
+        run_interleaved(bench, spec) if bench.interleaved else [run_alone(bench.variants[0], spec)]
+    )
+    series = [sampler.stop() for sampler in sampling]
+    now = [read(variant, "now") for variant in bench.variants]
 
     bench.phase("settle", spec.settle)
     bench.settle(spec.settle)
-    settled = [arm.sample("settled") for arm in bench.arms]
+    settled = [variant.sample("settled") for variant in bench.variants]
     counted = count_instructions(bench, spec)
 
     return [
@@ -54,41 +69,111 @@ def run(bench: Ensemble, spec: PillowfightSpec) -> list[Measured]:
                 **cpu_metrics(load.ops, load.report, start.sample, end.sample),
                 **load.metrics,
                 **latency_metrics(driven(load.report)),
-                **memory_metrics(samples, end.sample, rest),
+                **memory_metrics(samples, end.sample, rest, complete=variant.has_figures),
+                **counted_by_server(load.ops, start.counters, end.counters),
                 **count.metrics,
+                **before_it.metrics,
             },
             report=load.report,
             check=cross_check(load.ops, start.counters, end.counters, in_flight(spec)),
-            facts={**load.facts, **count.facts},
+            facts={**load.facts, **count.facts, **before_it.facts},
         )
-        for load, start, samples, end, rest, count in zip(
-            loads, before, series, now, settled, counted, strict=True
+        for variant, load, start, samples, end, rest, count, before_it in zip(
+            bench.variants, loads, before, series, now, settled, counted, churned, strict=True
         )
     ]
 
 
-def populate(bench: Ensemble, spec: PillowfightSpec) -> None:
-    if bench.side_by_side:
-        bench.prepare_in_turns(
-            "pillowfight", lambda arm, s: populate_arguments(spec, arm, s), output="populate"
-        )
+def store(bench: Group, arguments: GroupArguments, output: str) -> None:
+    """Run a populate phase on all variants: in turns if they are alive together."""
+    if bench.interleaved:
+        bench.prepare_interleaved("pillowfight", arguments, output=output)
     else:
-        (arm,) = bench.arms
-        arm.load("pillowfight", lambda s: populate_arguments(spec, arm, s), output="populate")
+        (variant,) = bench.variants
+        variant.load("pillowfight", lambda s: arguments(variant, s), output=output)
 
 
-def in_turns(bench: Ensemble, spec: PillowfightSpec) -> list[Driven]:
-    turns = bench.load_in_turns(
+@dataclass(frozen=True)
+class Churned:
+    """What a churn shows of a variant; empty without one."""
+
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    facts: Mapping[str, object] = field(default_factory=dict)
+
+
+def churn(bench: Group, spec: PillowfightSpec, how: ChurnSpec) -> list[Churned]:
+    """Store all items, delete some, rest, and store these again with another size."""
+
+    def resident(name: str) -> list[int]:
+        for variant in bench.variants:
+            variant.wait_persisted()
+        return [variant.sample(name).rss_true for variant in bench.variants]
+
+    share = f"--share={how.delete:g}"
+    empty = resident("empty")
+    sampling = [variant.start_sampling("churn") for variant in bench.variants]
+    bench.phase("populate")
+    store(bench, lambda variant, s: populate_arguments(spec, variant, s), "populate")
+    full = resident("full")
+
+    bench.phase("delete")
+    store(
+        bench,
+        lambda variant, s: [*populate_arguments(spec, variant, s), share, "--delete"],
+        "delete",
+    )
+    bench.settle(how.wait)
+    deleted = resident("deleted")
+
+    bench.phase("populate again")
+    again = spec.model_copy(update={"value_size": how.value_size})
+    store(bench, lambda variant, s: [*populate_arguments(again, variant, s), share], "regrow")
+    regrown = resident("regrown")
+    series = [sampler.stop() for sampler in sampling]
+    return [
+        Churned(
+            {
+                "rss_full_bytes": float(there),
+                "rss_deleted_bytes": float(left),
+                "rss_regrown_bytes": float(back),
+                **(
+                    {"rss_returned": 100.0 * (there - left) / (there - none)}
+                    if there > none
+                    else {}
+                ),
+            },
+            {"rss_over_time": over_time(samples)},
+        )
+        for none, there, left, back, samples in zip(
+            empty, full, deleted, regrown, series, strict=True
+        )
+    ]
+
+
+def over_time(samples: Sequence[Sample]) -> list[list[float]]:
+    """Return (seconds since the first sample, resident bytes), at most MOST_POINTS of them at equal distances."""
+    step = max(1, math.ceil(len(samples) / MOST_POINTS))
+    return [
+        [round(sample.t - samples[0].t, 3), float(sample.rss_true)] for sample in samples[::step]
+    ]
+
+
+def run_interleaved(bench: Group, spec: PillowfightSpec) -> list[Driven]:
+    turns = bench.load_interleaved(
         "pillowfight",
-        lambda arm, share: [*access_arguments(spec, arm, share), f"--slice={spec.slice:g}"],
+        lambda variant, share: [
+            *access_arguments(spec, variant, share),
+            f"--slice={spec.slice:g}",
+            f"--idle={IDLE_S:g}",
+        ],
         output="client",
     )
-    return driven_in_turns(turns, bench.baseline)
+    return driven_interleaved(turns, bench.baseline)
 
 
-def alone(arm: ServerBench, spec: PillowfightSpec) -> Driven:
-    report = arm.load(
-        "pillowfight", lambda s: access_arguments(spec, arm, s), output="client", in_step=True
+def run_alone(variant: ServerBench, spec: PillowfightSpec) -> Driven:
+    report = variant.load(
+        "pillowfight", lambda s: access_arguments(spec, variant, s), output="client", in_step=True
     )
     phase = driven(report)
     window = steady_window(phase.series, spec.ramp)
@@ -102,30 +187,35 @@ def alone(arm: ServerBench, spec: PillowfightSpec) -> Driven:
 
 @dataclass(frozen=True)
 class Counted:
-    """An arm's exact count, and what it cannot see; both empty where none was asked for."""
+    """The instruction count of a variant and its limitations; both are empty if no count was requested."""
 
     metrics: Mapping[str, float] = field(default_factory=dict)
     facts: Mapping[str, object] = field(default_factory=dict)
 
 
-def count_instructions(bench: Ensemble, spec: PillowfightSpec) -> list[Counted]:
-    """What background threads do goes by the clock, so the front end's share is the figure where it is known."""
+def count_instructions(bench: Group, spec: PillowfightSpec) -> list[Counted]:
+    """Count the instructions per operation of each variant.
+
+    The figure covers the front-end threads if they are known, because the work of background threads depends on time.
+    """
     if not spec.instructions:
-        return [Counted() for _ in bench.arms]
+        return [Counted() for _ in bench.variants]
     bench.phase("count instructions")
-    found = []
-    for arm in bench.arms:
+    counts = []
+    for variant in bench.variants:
         share = Share(0, 1)
-        load = CountedLoad(common_arguments(spec, arm, share), mix_arguments(spec, arm, share))
-        count = arm.count_instructions(load, spec.instructions)
+        load = CountedLoad(
+            common_arguments(spec, variant, share), mix_arguments(spec, variant, share)
+        )
+        count = variant.count_instructions(load, spec.instructions)
         per_op = count.per_op if count.front_end_per_op is None else count.front_end_per_op
         facts = {"method": count.method, "ops": count.ops, "blind_to": list(count.blind_to)}
-        found.append(Counted({"instructions_per_op": per_op}, {"instructions": facts}))
-    return found
+        counts.append(Counted({"instructions_per_op": per_op}, {"instructions": facts}))
+    return counts
 
 
 def in_flight(spec: PillowfightSpec) -> int:
-    """Operations a process may have under way when the time is up."""
+    """Return the maximum number of operations that a process has in flight at the end."""
     return spec.batch * spec.connections * spec.threads
 
 
@@ -133,6 +223,7 @@ def common_arguments(
     spec: PillowfightSpec | StepSpec, bench: ServerBench, share: Share
 ) -> list[str]:
     start, items = share.slice_of(spec.items)
+    lognormal = isinstance(spec, PillowfightSpec) and spec.sizes == "lognormal"
     return [
         f"--num-items={items}",
         f"--start-at={start}",
@@ -143,6 +234,7 @@ def common_arguments(
         f"--max-size={spec.value_size[1]}",
         f"--vbuckets={bench.vbuckets}",
         f"--random-seed={share.seed(bench.seed)}",
+        *(["--sizes=lognormal"] if lognormal else []),
     ]
 
 
@@ -153,9 +245,10 @@ def populate_arguments(
 
 
 def mix_arguments(spec: PillowfightSpec, bench: ServerBench, share: Share) -> list[str]:
-    """Which operations on which keys."""
+    """Return the flags that select operations and keys."""
+    sized = spec.model_copy(update={"value_size": spec.all_sizes})
     return [
-        *common_arguments(spec, bench, share),
+        *common_arguments(sized, bench, share),
         f"--set-pct={spec.set_share:g}",
         f"--key-semantics={spec.key_semantics}",
     ]

@@ -1,7 +1,7 @@
-"""Which scenario carries out which type of workload.
+"""Map each type of workload to the scenario that runs it.
 
-A workload on a running server is a function of (Ensemble, its spec), one that needs no server a function of
-(ToolEnsemble, its spec). A type in neither table cannot be run and says so before the first build.
+The scenario of a server workload is a function of (Group, spec), that of a stand-alone program a function of
+(ToolGroup, spec). A type in neither table is rejected before the first build.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 
 from perfrunner.errors import UsageError
 from perfrunner.workloads import append, latency, microbench, pillowfight, sdk, step
-from perfrunner.workloads.bench import Ensemble, Measured, ToolEnsemble
+from perfrunner.workloads.bench import Group, Measured, ToolGroup
 
-Scenario: TypeAlias = Callable[[Ensemble, Any], list[Measured]]
-ToolScenario: TypeAlias = Callable[[ToolEnsemble, Any], list[Measured]]
+Scenario: TypeAlias = Callable[[Group, Any], list[Measured]]
+ToolScenario: TypeAlias = Callable[[ToolGroup, Any], list[Measured]]
 
 SERVER_SCENARIOS: dict[str, Scenario] = {
     "pillowfight": pillowfight.run,
@@ -29,22 +29,22 @@ TOOL_SCENARIOS: dict[str, ToolScenario] = {
 
 
 def check_runnable(workload_type: str) -> None:
-    """UsageError, with the known types, for one that has no scenario."""
+    """Raise UsageError, with the known types, for a type without a scenario."""
     known = {**SERVER_SCENARIOS, **TOOL_SCENARIOS}
     if workload_type not in known:
         raise UsageError(
-            f"workloads of type {workload_type} cannot be run",
+            f"unknown workload type {workload_type}",
             hint=f"known types: {', '.join(sorted(known))}",
         )
 
 
 def scenario_for(workload_type: str) -> Scenario:
-    """Of a type that needs a running engine."""
+    """Return the scenario of a type that needs a running engine."""
     check_runnable(workload_type)
     return SERVER_SCENARIOS[workload_type]
 
 
 def tool_scenario_for(workload_type: str) -> ToolScenario:
-    """Of a type that needs none."""
+    """Return the scenario of a stand-alone type, which needs no engine."""
     check_runnable(workload_type)
     return TOOL_SCENARIOS[workload_type]

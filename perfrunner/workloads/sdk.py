@@ -1,23 +1,20 @@
-"""sdk: processes of an application that use the Couchbase Python SDK, and a proof that what they wrote is there.
-
-Populate in batches, wait until all of it is on disk, then reads and writes one at a time. Afterwards every document is
-read by processes of their own and compared with what was last written; where the spec asks for it, once more after the
-engine was restarted on its data, and once more after a node was killed and its replicas were promoted. The arms run one
-after the other: the SDK cannot be asked for slices.
-"""
+"""Run the `sdk` workload: processes that use the Couchbase Python SDK, and a check of the documents they wrote."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 
+from perfrunner.children import python_archive
 from perfrunner.measure.client import merge_reports, parse_report
 from perfrunner.measure.counters import cross_check
 from perfrunner.measure.memory import memory_metrics
 from perfrunner.measure.verified import check_verified
 from perfrunner.measure.window import steady_window
 from perfrunner.spec.workloads import SdkSpec
-from perfrunner.workloads.bench import Ensemble, Measured, ServerBench, Share
+from perfrunner.workloads.bench import ClientProgram, Group, Measured, ServerBench, Share
+from perfrunner.workloads.interleaved import Driven
 from perfrunner.workloads.metrics import (
     cpu_metrics,
     driven,
@@ -26,43 +23,55 @@ from perfrunner.workloads.metrics import (
     read,
     window_facts,
 )
-from perfrunner.workloads.sdk_program import sdk_program
-from perfrunner.workloads.turns import Driven
 
-FACT = "contents"  # of a trial: after what how many documents were as last written
+MODULES = ("copies", "documents", "errors", "load", "process", "traffic", "verify")
+_MAIN = """\
+import sys
+from perfrunner.workloads.sdk_client.process import main
+sys.exit(main())
+"""
 
 
-def run(bench: Ensemble, spec: SdkSpec) -> list[Measured]:
-    (arm,) = bench.arms
+@cache
+def sdk_program() -> ClientProgram:
+    modules = [f"workloads/sdk_client/{name}.py" for name in MODULES]
+    return ClientProgram("sdk", python_archive(_MAIN, modules))
+
+
+FACT = "contents"  # fact of a trial: number of verified documents after each event
+
+
+def run(bench: Group, spec: SdkSpec) -> list[Measured]:
+    (variant,) = bench.variants
     bench.phase("populate")
-    program(arm, spec, "populate", populate_arguments, output="populate")
+    program(variant, spec, "populate", populate_arguments, output="populate")
 
     bench.phase("persist")
-    arm.wait_persisted()
-    arm.reset_stats()
-    before = read(arm, "before")
+    variant.wait_persisted()
+    variant.reset_stats()
+    before = read(variant, "before")
 
     bench.phase("access", None if spec.operations else spec.duration)
-    sampling = arm.start_sampling("samples")
-    load = access(arm, spec)
+    sampling = variant.start_sampling("samples")
+    load = access(variant, spec)
     samples = sampling.stop()
-    now = read(arm, "now")
+    now = read(variant, "now")
 
     bench.phase("settle", spec.settle)
     bench.settle(spec.settle)
-    settled = arm.sample("settled")
+    settled = variant.sample("settled")
 
     facts: dict[str, object] = {}
-    verified = {"load": verify(bench, arm, spec, "load", arm.copies)}
-    if spec.restart and arm.persistent:
+    verified = {"load": verify(bench, variant, spec, "load", variant.copies)}
+    if spec.restart and variant.persistent:
         bench.phase("restart")
-        arm.restart()
-        verified["restart"] = verify(bench, arm, spec, "restart")
+        variant.restart()
+        verified["restart"] = verify(bench, variant, spec, "restart")
     if spec.failover:
         bench.phase("failover")
-        arm.wait_persisted()  # and until the replicas have everything: nothing may be missing then
-        facts["failover"] = arm.fail_over()
-        verified["failover"] = verify(bench, arm, spec, "failover")
+        variant.wait_persisted()  # also waits for the replicas, so that no document may be missing
+        facts["failover"] = variant.fail_over()
+        verified["failover"] = verify(bench, variant, spec, "failover")
 
     phase = driven(load.report)
     return [
@@ -82,8 +91,8 @@ def run(bench: Ensemble, spec: SdkSpec) -> list[Measured]:
     ]
 
 
-def access(arm: ServerBench, spec: SdkSpec) -> Driven:
-    texts = program(arm, spec, "access", access_arguments, output="client", in_step=True)
+def access(variant: ServerBench, spec: SdkSpec) -> Driven:
+    texts = program(variant, spec, "access", access_arguments, output="client", in_step=True)
     report = merge_reports([parse_report(text, name) for name, text in texts.items()])
     phase = driven(report)
     facts = {"sdk": versions(texts), "errors": dict(phase.errors)}
@@ -99,26 +108,26 @@ def access(arm: ServerBench, spec: SdkSpec) -> Driven:
     )
 
 
-def verify(bench: Ensemble, arm: ServerBench, spec: SdkSpec, after: str, copies: int = 1) -> int:
-    """How many documents were compared. TrialError when one is not what was last written, or a copy of it is not."""
+def verify(bench: Group, variant: ServerBench, spec: SdkSpec, after: str, copies: int = 1) -> int:
+    """Return the number of documents compared; raise TrialError if one, or a copy of it, is not as last written."""
 
-    def arguments(spec: SdkSpec, arm: ServerBench, share: Share) -> list[str]:
-        asked = [f"--copies={copies}"] if copies > 1 else []
-        return [*verify_arguments(spec, arm, share), *asked]
+    def arguments(spec: SdkSpec, variant: ServerBench, share: Share) -> list[str]:
+        options = [f"--copies={copies}"] if copies > 1 else []
+        return [*verify_arguments(spec, variant, share), *options]
 
     bench.phase(f"verify after {after}")
-    texts = program(arm, spec, "verify", arguments, output=f"verify-{after}")
+    texts = program(variant, spec, "verify", arguments, output=f"verify-{after}")
     return check_verified(texts, spec.items, f"after the {after}")
 
 
 def versions(texts: Mapping[str, str]) -> Mapping[str, object]:
-    """Of Python and the SDK, as the first process says: a fact of the trial."""
-    found = json.loads(next(iter(texts.values()))).get("versions")
-    return found if isinstance(found, dict) else {}
+    """Return the versions of Python and the SDK that the first process reports, as a fact."""
+    reported = json.loads(next(iter(texts.values()))).get("versions")
+    return reported if isinstance(reported, dict) else {}
 
 
 def program(
-    arm: ServerBench,
+    variant: ServerBench,
     spec: SdkSpec,
     phase: str,
     arguments: Callable[[SdkSpec, ServerBench, Share], Sequence[str]],
@@ -126,10 +135,10 @@ def program(
     output: str,
     in_step: bool = False,
 ) -> Mapping[str, str]:
-    """A phase of the client program in all its processes: what each printed, by file name."""
-    return arm.load_program(
+    """Run a phase of the client program in all its processes; return the outputs by file name."""
+    return variant.load_program(
         sdk_program(),
-        lambda share: [phase, *arguments(spec, arm, share)],
+        lambda share: [phase, *arguments(spec, variant, share)],
         output=output,
         processes=spec.processes,
         in_step=in_step,
@@ -137,7 +146,7 @@ def program(
 
 
 def populate_arguments(spec: SdkSpec, bench: ServerBench, share: Share) -> list[str]:
-    """Which keys, and what is stored under them: the contents follow from the trial's seed, whoever writes them."""
+    """Return the flags for keys and contents. Contents depend only on the seed of the trial."""
     start, items = share.slice_of(spec.items)
     return [
         f"--start-at={start}",

@@ -63,14 +63,14 @@ def cpu_seconds(pid: int) -> tuple[float, float]:
 
 
 def free_port() -> int:
-    """A port of loopback that nobody has now."""
+    """Return a free port of the loopback interface."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def wait_for_port(port: int, process: subprocess.Popen[bytes], seconds: float = 10) -> None:
-    """Returns when somebody listens on the port."""
+    """Wait until a program listens on the port."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if process.poll() is not None:
@@ -85,7 +85,7 @@ def wait_for_port(port: int, process: subprocess.Popen[bytes], seconds: float = 
 
 @contextmanager
 def running(argv: Sequence[str], port: int) -> Iterator[int]:
-    """A server process in its own session, ended by its pid whatever happens."""
+    """Run a server process in a new session; it is ended by its pid in every case."""
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(argv, stdout=log, stderr=log, start_new_session=True)
         try:
@@ -112,7 +112,7 @@ def flags(**values: object) -> list[str]:
 
 
 def server_argv(server: str, options: argparse.Namespace, port: int, data_dir: str) -> list[str]:
-    """The command line of one server."""
+    """Return the command line of one server."""
     threads = options.server_threads
     if server == "memcached":
         argv = f"{options.memcached} -l 127.0.0.1 -p {port} -U 0 -t {threads} -m 1024".split()
@@ -123,7 +123,7 @@ def server_argv(server: str, options: argparse.Namespace, port: int, data_dir: s
 
 
 def find(folder: Path, name: str) -> Path:
-    """A program of an artifact (bin/) or of a build tree."""
+    """Return the path of a program of an artifact (bin/) or of a build tree."""
     for candidate in (
         folder / name,
         folder / "bin" / name,
@@ -138,7 +138,7 @@ def find(folder: Path, name: str) -> Path:
 def pillowfight(
     server: str, options: argparse.Namespace, port: int, *more: str, **phase: object
 ) -> dict[str, Any]:
-    """Runs the generator; its report."""
+    """Run the generator and return its report."""
     shape = flags(
         port=port,
         num_items=options.items,
@@ -154,14 +154,14 @@ def pillowfight(
     limit = options.seconds + 120
     done = subprocess.run(argv, capture_output=True, text=True, timeout=limit, check=False)
     if done.returncode != 0:
-        said = done.stderr.strip()
-        raise BenchError(f"pillowfight against {server} failed ({done.returncode}): {said}")
+        reason = done.stderr.strip()
+        raise BenchError(f"pillowfight against {server} failed ({done.returncode}): {reason}")
     report: dict[str, Any] = json.loads(done.stdout)
     return report
 
 
 def measure(server: str, options: argparse.Namespace, seed: int) -> Measurement:
-    """A fresh server: populate, warm up, measure."""
+    """Measure a fresh server: populate, warm up, measure."""
     port = free_port()
     with (
         tempfile.TemporaryDirectory(prefix="bench-") as data_dir,
@@ -188,7 +188,7 @@ def measure(server: str, options: argparse.Namespace, seed: int) -> Measurement:
 
 
 def all_stored(server: str, options: argparse.Namespace, port: int) -> None:
-    """Waits until nothing is left to be written; only a persistent bucket has something."""
+    """Wait until a persistent bucket has written everything."""
     if server == "memcached" or options.bucket_type != "persistent":
         return
     kvctl = str(find(options.bin, "kvctl"))
@@ -208,7 +208,7 @@ def interval(logs: Sequence[float]) -> tuple[float, float, float]:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(prog="bench-vs-memcached", description=__doc__)
     add = parser.add_argument
     add("--bin", type=Path, required=True, help="folder of both programs (default: a new build)")
@@ -282,7 +282,7 @@ def summarise(pairs: Sequence[Pair], most: float) -> Summary:
 
 
 def line(label: str, server: Sequence[float], generator: Sequence[float], ratio: float) -> str:
-    """A row of the table: memcached, then kv_engine."""
+    """Return a row of the table: memcached, then kv_engine."""
     costs = "".join(f"{s:12.3f} ({g:.3f})" for s, g in zip(server, generator, strict=True))
     return f"{label:26}{costs}{ratio:9.3f}"
 

@@ -1,4 +1,4 @@
-"""libFuzzer targets, as many at a time as there are CPUs, each for so many minutes of CPU time.
+"""Run libFuzzer targets, as many at a time as there are CPUs, each for a number of minutes of CPU time.
 
     fuzz.py MINUTES NAME...
 

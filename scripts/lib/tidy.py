@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-TIDY = "clang-tidy-14"
+TIDY = os.environ.get("CLANG_TIDY", "clang-tidy-14")
 CLANG = "clang++-14"  # preprocesses as clang-tidy does
 
 
@@ -42,12 +42,12 @@ def main(arguments: Sequence[str]) -> int:
 
 def commands_of(build: Path) -> dict[Path, list[str]]:
     """Each source's compiler arguments, without the compiler, the source and its object."""
-    found = {}
+    by_source = {}
     for entry in json.loads((build / "compile_commands.json").read_text(encoding="utf-8")):
         words = shlex.split(entry["command"])
         end = words.index("-o")
-        found[Path(entry["file"]).resolve()] = words[1:end]
-    return found
+        by_source[Path(entry["file"]).resolve()] = words[1:end]
+    return by_source
 
 
 def key(source: Path, command: Sequence[str], tool: bytes) -> str:

@@ -37,10 +37,11 @@ def _another(switch: Switch) -> str:
     return [value for value in switch.values if value != switch.default][-1]
 
 
-# Every build switch away from its default: a build in which one is not compiled in fails the proof of every test here.
-# Of the planted faults the one that these tests do not feel.
+# Every build switch away from its default: a build in which one is not compiled in fails the settings check of
+# every test here.
+# Of the injected faults the one that these tests do not feel.
 OTHER_OPTIONS = {name: _another(switch) for name, switch in own_table().items()} | {
-    "planted": "bytes16"
+    "injected": "bytes16"
 }
 VARIANTS = {
     "glibc": {"allocator": {"name": "system"}, "options": OTHER_OPTIONS},
@@ -124,9 +125,9 @@ def two_revisions(tmp_path: Path) -> Path:
         git("add", "-A")
         git("commit", "-q", "-m", f"change {number}")
         git("tag", f"v{number}")
-        with (top / "engine_src" / "load" / "tool_exit.cc").open("a") as file:
+        with (top / "engine_src" / "load" / "generators" / "tool_exit.cc").open("a") as file:
             file.write(f"// {number}\n")
         if number == 1:
             continue
-        (top / "engine_src" / "load" / "notes.h").write_text("// in no program\n")
+        (top / "engine_src" / "load" / "generators" / "notes.h").write_text("// in no program\n")
     return top

@@ -44,15 +44,15 @@ def test_two_revisions_and_the_tools_of_a_third(two_revisions: Path, tmp_path: P
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
-    assert document["trials"] == {"ok": 2, "invalid": 0, "failed": 0}
+    assert document["trials"] == {"ok": 2, "discarded": 0, "failed": 0}
     builds = document["facts"]["builds"]
     assert [b["provenance"]["source"]["title"] for b in builds.values()] == ["change 1", "change 2"]
     assert len({b["build_id"] for b in builds.values()}) == 2
     linked = builds["v1"]["provenance"]["linked"]
     assert "librocksdb.a" in linked or any(name.startswith("librocksdb.so") for name in linked)
     sources = document["facts"]["recorded"]["sources"]
-    assert sources["tools"]["dirty"] == ["load/notes.h", "load/tool_exit.cc"]
-    assert sources["distances"]["v2"]["changed"] == [["load/tool_exit.cc", 1, 0]]
+    assert sources["tools"]["dirty"] == ["load/generators/notes.h", "load/generators/tool_exit.cc"]
+    assert sources["distances"]["v2"]["changed"] == [["load/generators/tool_exit.cc", 1, 0]]
     kept = tmp_path / "perfrunner-results" / document["experiment"] / "trials"
     script = next(kept.glob("1-*v1*/reproduce.sh")).read_text()
     assert "TOOLS_here" in script
@@ -62,11 +62,13 @@ def test_two_revisions_and_the_tools_of_a_third(two_revisions: Path, tmp_path: P
 def test_an_engine_that_does_not_tell_its_allocators_version(
     two_revisions: Path, tmp_path: Path
 ) -> None:
-    """Refused; with `proof.skip` measured, and marked."""
-    stats = (two_revisions / "engine_src/server/stats.cc").read_text().splitlines(keepends=True)
+    """Refused; with `settings_check.skip` measured, and marked."""
+    stats = (
+        (two_revisions / "engine_src/server/stats/stats.cc").read_text().splitlines(keepends=True)
+    )
     told = [line for line in stats if "allocator::version()" in line]
     assert len(told) == 1
-    (two_revisions / "engine_src/server/stats.cc").write_text(
+    (two_revisions / "engine_src/server/stats/stats.cc").write_text(
         "".join(line for line in stats if line not in told)
     )
     allocator = {"name": "jemalloc-5.3.1"}
@@ -74,7 +76,7 @@ def test_an_engine_that_does_not_tell_its_allocators_version(
         "allocator": allocator, "source": {"dir": str(two_revisions / "engine_src")},
     }  # fmt: skip
 
-    def run(**proof: object) -> subprocess.CompletedProcess[str]:
+    def run(**settings_check: object) -> subprocess.CompletedProcess[str]:
         spec = {
             "name": "older",
             "cluster": {
@@ -86,7 +88,7 @@ def test_an_engine_that_does_not_tell_its_allocators_version(
             "workloads": {"append": {"type": "append", "items": 1000, "rounds": 1, "settle": 0}},
             "buckets": ["ephemeral"],
             "blocks": 1,
-            "variants": {"now": {"allocator": allocator}, "old": old | proof},
+            "variants": {"now": {"allocator": allocator}, "old": old | settings_check},
             "baseline": "now",
         }  # fmt: skip
         (tmp_path / "spec.yaml").write_text(json.dumps(spec))
@@ -94,14 +96,14 @@ def test_an_engine_that_does_not_tell_its_allocators_version(
 
     refused = run()
     assert refused.returncode == 3, refused.stderr
-    assert "the allocator says that it is of no version" in refused.stderr
-    assert "proof.skip" in refused.stderr
-    done = run(proof={"skip": ["allocator.version"]})
+    assert "the allocator reports no version" in refused.stderr
+    assert "settings_check.skip" in refused.stderr
+    done = run(settings_check={"skip": ["allocator.version"]})
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
-    assert document["trials"] == {"ok": 2, "invalid": 0, "failed": 0}
-    assert {row["variant"] for row in document["results"] if not row["proved"]} == {"old"}
-    (said,) = [text for text in document["warnings"] if "not proved" in text]
+    assert document["trials"] == {"ok": 2, "discarded": 0, "failed": 0}
+    assert {row["variant"] for row in document["results"] if not row["checked"]} == {"old"}
+    (said,) = [text for text in document["warnings"] if "not checked" in text]
     assert said.startswith(
-        "old: not proved, as its proof.skip allows: allocator.version (asked for"
+        "old: not checked because of settings_check.skip: allocator.version (asked for"
     )

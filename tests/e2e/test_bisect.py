@@ -1,4 +1,4 @@
-"""A real slowdown, planted in the middle of 20 commits of the real engine, and found.
+"""A real slowdown, injected in the middle of 20 commits of the real engine, and found.
 
 The metric is instructions per operation: it needs few blocks and hardly any quiet.
 """
@@ -25,7 +25,7 @@ pytestmark = [
 
 COMMITS, CULPRIT = 20, 11
 SPEC = {
-    "name": "planted",
+    "name": "injected",
     "baseline": "engine",
     "variants": {"engine": {"allocator": {"name": "system"}}},
     "engine": {"vbuckets": 16, "quota_mb": 128},
@@ -55,7 +55,7 @@ def history(tmp_path: Path) -> tuple[Path, list[str]]:
     ignored = shutil.ignore_patterns("build", "build-*", "__pycache__")
     shutil.copytree(ROOT / "engine_src", repo / "engine_src", ignore=ignored)
     git(repo, "init", "-q", "-b", "main")
-    touched = repo / "engine_src" / "server" / "watched_socket.cc"
+    touched = repo / "engine_src" / "server" / "connections" / "watched_socket.cc"
     text = touched.read_text()
     commits = []
     for number in range(COMMITS + 1):
@@ -63,9 +63,9 @@ def history(tmp_path: Path) -> tuple[Path, list[str]]:
         if number == CULPRIT:
             table = repo / "engine_src" / "options" / "switches.json"
             document = json.loads(table.read_text())
-            (planted,) = (s for s in document["switches"] if s["name"] == "planted")
-            assert planted["default"] == "none"
-            planted["default"] = "burn"
+            (injected,) = (s for s in document["switches"] if s["name"] == "injected")
+            assert injected["default"] == "none"
+            injected["default"] = "burn"
             table.write_text(json.dumps(document, indent=2))
         git(repo, "add", "-A")
         git(repo, "commit", "-q", "-m", f"change {number}")
@@ -73,7 +73,7 @@ def history(tmp_path: Path) -> tuple[Path, list[str]]:
     return repo, commits
 
 
-def test_the_planted_commit_is_found(history: tuple[Path, list[str]], tmp_path: Path) -> None:
+def test_the_injected_commit_is_found(history: tuple[Path, list[str]], tmp_path: Path) -> None:
     repo, commits = history
     host = {"hosts": {"here": {"work_dir": str(tmp_path / "work")}}}
     cluster = {
@@ -104,4 +104,4 @@ def test_the_planted_commit_is_found(history: tuple[Path, list[str]], tmp_path: 
     assert (whole["verdict"], whole["outcome"]) == ("worse", "bad")
     assert 1.03 < whole["estimate"] < 1.06
     assert len(found["steps"]) <= 6
-    assert list((tmp_path / "perfrunner-results" / "bisect").glob("planted-*.svg"))
+    assert list((tmp_path / "perfrunner-results" / "bisect").glob("injected-*.svg"))

@@ -1,4 +1,4 @@
-"""perfrunner run on this machine: build, prove, measure, report, with the system's allocator only."""
+"""perfrunner run on this machine: build, check, measure, report, with the system's allocator only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_a_tiny_experiment_from_the_spec_to_the_report(real: RealLab) -> None:
     real.write_spec(buckets=["persistent", "ephemeral"])
     done, report = real.json()
     assert done.returncode == 0, done.stderr
-    assert report["trials"] == {"ok": 8, "invalid": 0, "failed": 0}
+    assert report["trials"] == {"ok": 8, "discarded": 0, "failed": 0}
     metrics = {row["metric"] for row in report["results"]}
     assert {
         "ops_per_s",
@@ -84,7 +84,7 @@ def test_an_aa_run_gives_later_runs_their_noise_floor(real: RealLab) -> None:
     assert before["facts"]["noise_floor"] == []
     done, aa = real.json("--repeats", "3", verb="aa")
     assert done.returncode == 0, done.stderr
-    assert aa["trials"] == {"ok": 6, "invalid": 0, "failed": 0}
+    assert aa["trials"] == {"ok": 6, "discarded": 0, "failed": 0}
     (floor,) = [f for f in aa["facts"]["noise_floor"] if f["metric"] == primary]
     assert floor["blocks"] == 3
     assert floor["floor"] > 0
@@ -131,10 +131,10 @@ def test_ctrl_c_then_resume(real: RealLab) -> None:
         if line.startswith("trial "):
             break
     os.kill(run.pid, signal.SIGINT)
-    _, stderr = run.communicate(timeout=60)
+    _, stderr = run.communicate(timeout=600)
     assert run.returncode == 130, stderr
     assert "--resume" in stderr
-    real.assert_nothing_left(2.0)
+    real.assert_nothing_left()
     before = len(real.stored().trials)
     assert 1 <= before < 6
     done = real.perfrunner("--resume")

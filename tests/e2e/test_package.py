@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.conftest import BUILD_TIMEOUT_S, CACHE, RealLab
-from tests.support.wheel import Installed, install_wheel, project_files
+from tests.support.wheel import Installed, build_wheel, install_wheel, project_files
 
 pytestmark = [pytest.mark.slow, pytest.mark.integration]
 CARRIED = {"perfrunner": ".", "engine_src": "_engine_src", "specs": "_specs"}
@@ -62,6 +65,26 @@ def test_its_first_spec_is_planned_anywhere(installed: Installed, tmp_path: Path
     assert done.stdout.count(": ok (") == len(project_files("specs/experiments"))
 
 
+def test_two_builds_give_the_same_bytes(tmp_path: Path) -> None:
+    """The checkouts differ in place, time and umask."""
+    wheels = []
+    for number, umask in enumerate((0o022, 0o077)):
+        before = os.umask(umask)
+        try:
+            wheels.append(
+                build_wheel(tmp_path / str(number), mtime=1_700_000_000 + number * 86_401)
+            )
+        finally:
+            os.umask(before)
+    described = [
+        [(m.filename, m.date_time, m.external_attr, m.CRC) for m in zipfile.ZipFile(w).infolist()]
+        for w in wheels
+    ]
+    assert described[0] == described[1]
+    first, second = (hashlib.sha256(wheel.read_bytes()).hexdigest() for wheel in wheels)
+    assert first == second
+
+
 @pytest.mark.timeout(BUILD_TIMEOUT_S + 120)
 def test_it_builds_measures_and_reports(
     installed: Installed, real: RealLab, tmp_path: Path
@@ -75,7 +98,7 @@ def test_it_builds_measures_and_reports(
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
-    assert report["trials"] == {"ok": 2, "invalid": 0, "failed": 0}
+    assert report["trials"] == {"ok": 2, "discarded": 0, "failed": 0}
     built_from = real.stored().builds[0].provenance["source"]
     assert built_from["directory"] == str(installed.package / "_engine_src"), built_from
     page = (real.out / report["experiment"] / "report.html").read_text(encoding="utf-8")

@@ -28,7 +28,7 @@ def test_a_tiny_experiment_over_ssh(real: RealLab, tmp_path: Path) -> None:
         )  # fmt: skip
         done, report = real.json()
     assert done.returncode == 0, done.stderr
-    assert report["trials"] == {"ok": 2, "invalid": 0, "failed": 0}
+    assert report["trials"] == {"ok": 2, "discarded": 0, "failed": 0}
     data = real.stored()
     assert data.experiment.facts["hosts"]["kv1"]["kernel"]
     for trial in data.trials:
@@ -39,6 +39,7 @@ def test_a_tiny_experiment_over_ssh(real: RealLab, tmp_path: Path) -> None:
     assert not list((real.work / "runs").iterdir())
 
 
+@pytest.mark.long
 def test_built_on_the_engine_node_and_linked_anew_there(real: RealLab, tmp_path: Path) -> None:
     """The build host's cache is the one that outlives the tests; the controller's is empty, so all is fetched."""
     CACHE.mkdir(parents=True, exist_ok=True)
@@ -56,7 +57,7 @@ def test_built_on_the_engine_node_and_linked_anew_there(real: RealLab, tmp_path:
         )  # fmt: skip
         done, report = real.json("--cache", str(tmp_path / "cache"))
     assert done.returncode == 0, done.stderr
-    assert report["trials"] == {"ok": 2, "invalid": 0, "failed": 0}
+    assert report["trials"] == {"ok": 2, "discarded": 0, "failed": 0}
     data = real.stored()
     assert {build.provenance["build_host"] for build in data.builds} == {"kv1"}
     assert len({trial.facts["relinked"] for trial in data.trials} - {None}) == 2
@@ -92,12 +93,12 @@ def test_revisions_are_compiled_on_a_build_host_that_has_nothing_but_compilers(
             "--cache", str(here), "--engine-src", str(two_revisions / "engine_src")
         )
     assert done.returncode == 0, done.stderr
-    assert report["trials"] == {"ok": 2, "invalid": 0, "failed": 0}
+    assert report["trials"] == {"ok": 2, "discarded": 0, "failed": 0}
     builds = report["facts"]["builds"]
     assert {b["provenance"]["build_host"] for b in builds.values()} == {"maker"}
     assert [b["provenance"]["source"]["title"] for b in builds.values()] == ["change 1", "change 2"]
     made = {path.name for path in (tmp_path / "maker/build/artifacts").iterdir()}
-    assert len(made) == 3, "two arms, and the load tools of the source in use"
+    assert len(made) == 3, "two variants, and the load tools of the source in use"
     assert {b["build_id"] for b in builds.values()} < made
     assert {path.name for path in (here / "artifacts").iterdir()} == made, (
         "all of them were fetched"

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 PASSWORD = "open-sesame"
-_START_TIMEOUT_S = 30.0
+_START_TIMEOUT_S = 300.0
 
 
 @dataclass
@@ -55,7 +55,7 @@ class Postgres:
     def stop(self) -> None:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)  # SIGTERM would wait for the clients
-            self.process.wait(20)
+            self.process.wait(300)
 
 
 def _programs() -> Path:

@@ -21,9 +21,20 @@ import pytest
 
 from perfrunner.spec.cluster import HostSpec
 from tests.support.ports import free_ports
+from tests.support.waiting import PATIENCE_S
 
 SSHD = "/usr/sbin/sshd"
+_WRAPPERS = "/usr/lib/*/libnss_wrapper.so"
 ADDRESS = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class Account:
+    """The user that sshd lets in: another name, home and shell for the uid of the tests."""
+
+    user: str
+    home: Path
+    shell: str = "/bin/sh"
 
 
 @dataclass
@@ -33,6 +44,7 @@ class Sshd:
     directory: Path
     port: int
     process: subprocess.Popen[bytes]
+    user: str
 
     @property
     def key(self) -> Path:
@@ -46,7 +58,7 @@ class Sshd:
         fields: dict[str, object] = {
             "address": ADDRESS,
             "port": self.port,
-            "user": getpass.getuser(),
+            "user": self.user,
             "key": str(self.key),
             "known_hosts": str(self.known_hosts),
             "work_dir": str(work_dir),
@@ -68,7 +80,7 @@ def make_key(path: Path) -> None:
         ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", path.name, "-f", str(path)],
         check=True,
         stdin=subprocess.DEVNULL,
-        timeout=20,
+        timeout=300,
     )
 
 
@@ -78,8 +90,13 @@ def known_hosts_line(port: int, host_key: Path) -> str:
 
 
 @contextlib.contextmanager
-def raised_sshd(directory: Path, **options: str) -> Iterator[Sshd]:
-    """`options` are lines of sshd_config that come before (and so win over) ours."""
+def raised_sshd(
+    directory: Path, *, account: Account | None = None, **options: str
+) -> Iterator[Sshd]:
+    """`options` are lines of sshd_config that come before (and so win over) ours.
+
+    With an account, sshd sees a user database of its own, and bash reads its start files as on any host.
+    """
     if not Path(SSHD).exists() or shutil.which("ssh-keygen") is None:
         pytest.fail("needs openssh-server: scripts/test installs it")
     if os.geteuid() == 0:
@@ -91,26 +108,43 @@ def raised_sshd(directory: Path, **options: str) -> Iterator[Sshd]:
     for _ in range(5):  # another process may take the port between its choice and sshd's bind
         port = free_ports(1, ADDRESS)
         (directory / "known_hosts").write_text(known_hosts_line(port, directory / "host_key"))
-        process = _launch(directory, port, options)
+        process = _launch(directory, port, options, account)
         if _listening(process, port):
             break
         process.kill()
         process.wait()
     else:
         pytest.fail(f"sshd did not come up: {(directory / 'sshd.log').read_text()}")
-    server = Sshd(directory, port, process)
+    user = getpass.getuser() if account is None else account.user
+    server = Sshd(directory, port, process, user)
     try:
         yield server
     finally:
         sessions = server.session_pids()
         process.terminate()
-        process.wait(timeout=10)
+        process.wait(timeout=300)
         for pid in sessions:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, 15)
 
 
-def _launch(directory: Path, port: int, options: dict[str, str]) -> subprocess.Popen[bytes]:
+def _own_users(directory: Path, account: Account) -> dict[str, str]:
+    """The environment in which a program sees the account in the user database."""
+    wrappers = sorted(Path("/").glob(_WRAPPERS.lstrip("/")))
+    if not wrappers:
+        pytest.fail("needs libnss-wrapper: scripts/test installs it")
+    own = f"{account.user}:x:{os.getuid()}:{os.getgid()}::{account.home}:{account.shell}\n"
+    (directory / "passwd").write_text(own + Path("/etc/passwd").read_text())
+    return {
+        "LD_PRELOAD": str(wrappers[0]),
+        "NSS_WRAPPER_PASSWD": str(directory / "passwd"),
+        "NSS_WRAPPER_GROUP": "/etc/group",
+    }
+
+
+def _launch(
+    directory: Path, port: int, options: dict[str, str], account: Account | None
+) -> subprocess.Popen[bytes]:
     config = directory / "sshd_config"
     settings = {
         **options,
@@ -127,17 +161,20 @@ def _launch(directory: Path, port: int, options: dict[str, str]) -> subprocess.P
         "SetEnv": "SHLVL=1",  # else bash reads ~/.bashrc for every command
         "Subsystem": "sftp internal-sftp",
     }
+    if account is not None:
+        del settings["SetEnv"]
     config.write_text("".join(f"{key} {value}\n" for key, value in settings.items()))
     return subprocess.Popen(
         [SSHD, "-D", "-f", str(config), "-E", str(directory / "sshd.log")],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        env=None if account is None else {**os.environ, **_own_users(directory, account)},
     )
 
 
 def _listening(process: subprocess.Popen[bytes], port: int) -> bool:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE_S
     while process.poll() is None and time.monotonic() < deadline:
         with contextlib.suppress(OSError), socket.create_connection((ADDRESS, port), timeout=1):
             return True

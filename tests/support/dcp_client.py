@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import final
 
+from tests.support.waiting import PATIENCE_S
+
 HEADER = struct.Struct(">BBHBBHIIQ")
 OPEN, CLOSE_STREAM, STREAM_REQ, FAILOVER_LOG = 0x50, 0x52, 0x53, 0x54
 STREAM_END, MARKER, MUTATION, DELETION, EXPIRATION = 0x55, 0x56, 0x57, 0x58, 0x59
@@ -64,7 +66,7 @@ class DcpClient:
     """One connection. Acknowledges every byte at once unless told not to."""
 
     def __init__(
-        self, port: int, name: str = "test", *, flags: int = 0, timeout: float = 10
+        self, port: int, name: str = "test", *, flags: int = 0, timeout: float = PATIENCE_S
     ) -> None:
         self.acknowledging = False
         self.answering_noops = True
@@ -140,16 +142,18 @@ class DcpClient:
             assert self._receive(self._timeout), "no answer"
         return self._answers.pop(0)
 
-    def until(self, done: Callable[[list[Message]], bool], timeout: float = 30) -> list[Message]:
+    def until(
+        self, done: Callable[[list[Message]], bool], timeout: float = PATIENCE_S
+    ) -> list[Message]:
         """Receives until `done` is true of all messages so far."""
         while not done(self.messages):
             assert self._receive(timeout), f"nothing more after {len(self.messages)} messages"
         return self.messages
 
-    def until_end(self, timeout: float = 30) -> list[Message]:
+    def until_end(self, timeout: float = PATIENCE_S) -> list[Message]:
         return self.until(lambda got: bool(got) and got[-1].opcode == STREAM_END, timeout)
 
-    def until_seqno(self, seqno: int, timeout: float = 30) -> list[Message]:
+    def until_seqno(self, seqno: int, timeout: float = PATIENCE_S) -> list[Message]:
         return self.until(
             lambda got: bool(got) and got[-1].is_document and got[-1].seqno >= seqno, timeout
         )
@@ -158,7 +162,7 @@ class DcpClient:
         """True when nothing comes for that long."""
         return not self._receive(seconds)
 
-    def at_end(self, timeout: float = 10) -> bool:
+    def at_end(self, timeout: float = PATIENCE_S) -> bool:
         """True when the server closes the connection in time."""
         self._sock.settimeout(timeout)
         try:

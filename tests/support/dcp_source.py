@@ -12,6 +12,7 @@ from typing import final
 
 from tests.support.dcp_client import (
     CLOSE_STREAM,
+    FAILOVER_LOG,
     HEADER,
     MARKER,
     MUTATION,
@@ -22,6 +23,7 @@ from tests.support.dcp_client import (
 
 REQUEST, RESPONSE = 0x80, 0x81
 OK = 0
+ALL_SEQNOS = 0x48
 
 
 @dataclass(frozen=True)
@@ -43,12 +45,18 @@ def frame(
     return head + body
 
 
+def encoded(log: list[tuple[int, int]]) -> bytes:
+    return b"".join(struct.pack(">QQ", *entry) for entry in log)
+
+
 @final
 class DcpSource:
-    """Listens on a port of its own. Everything but stream requests is answered with success at once."""
+    """Listens on a port of its own. Answers all requests with success at once, but stream requests as it is told."""
 
     def __init__(self, timeout: float = 30) -> None:
         self.timeout = timeout
+        self.high_seqno = 1 << 40  # of vBucket 0: more than any replica has
+        self.log: list[tuple[int, int]] = []  # what it answers who asks for its failover log
         self._requests: queue.Queue[StreamRequest] = queue.Queue()
         self._noops: queue.Queue[int] = queue.Queue()
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -85,7 +93,7 @@ class DcpSource:
 
     def accept(self, request: StreamRequest, log: list[tuple[int, int]]) -> None:
         """Answers with a failover log: (uuid, seqno), the newest first."""
-        self.answer(request, OK, b"".join(struct.pack(">QQ", *entry) for entry in log))
+        self.answer(request, OK, encoded(log))
 
     def snapshot(
         self, request: StreamRequest, start: int, end: int, keys: dict[int, bytes]
@@ -142,6 +150,12 @@ class DcpSource:
                     self._requests.put(
                         StreamRequest(vbucket, opaque, start, uuid, (first, last), connection)
                     )
+                elif opcode == FAILOVER_LOG:
+                    log = encoded(self.log)
+                    connection.sendall(frame(RESPONSE, opcode, OK, opaque, value=log))
+                elif opcode == ALL_SEQNOS:
+                    seqnos = struct.pack(">HQ", 0, self.high_seqno)
+                    connection.sendall(frame(RESPONSE, opcode, OK, opaque, value=seqnos))
                 elif opcode != 0x5D:  # acknowledgements are not answered
                     status = 1 if opcode == CLOSE_STREAM else OK
                     connection.sendall(frame(RESPONSE, opcode, status, opaque))

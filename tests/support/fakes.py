@@ -1,4 +1,4 @@
-"""A laboratory without a compiler: an artifact of fake programs that really run, and a fake build and proof.
+"""A laboratory without a compiler: an artifact of fake programs that really run, and a fake build and settings check.
 
 `run_driver` runs perfrunner's runner in a process of its own, with the fakes in place of the build; the process prints
 each event as a JSON line, so that a test can wait for a phase and then send a signal.
@@ -10,11 +10,12 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from tests.support.waiting import PATIENCE_S, until
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).parent / "fake_artifact"
@@ -53,6 +54,16 @@ if command == "record":
         time.sleep(0.01)
 elif command == "evlist":
     print("cpu-clock")
+elif command == "stat":
+    def write(*_):
+        with open(given["output"], "w") as file:
+            file.write("# started\\n\\n1000.00,msec,task-clock,1,100.00,0.5,CPUs utilized\\n")
+            file.write("4000000,,instructions:u,1,100.00,2.0,insn per cycle\\n")
+            file.write("2000000,,cycles:u,1,100.00,,\\n<not supported>,,cache-misses,0,100.00,,\\n")
+        sys.exit(0)
+    signal.signal(signal.SIGINT, write)
+    while os.path.exists("/proc/" + given["pid"]):
+        time.sleep(0.01)
 elif command == "script":
     hot = {hot!r} if "changed" in given["input"] else 1
     for stack in ["hot"] * hot + ["cold"] * 4:
@@ -131,7 +142,7 @@ class Driver:
                 return event
         raise AssertionError(f"no {kind} {wanted}; ended with {self.finish()}: {self.events}")
 
-    def finish(self, timeout: float = 60) -> int:
+    def finish(self, timeout: float = PATIENCE_S) -> int:
         while self.next_event() is not None:
             pass
         return self.process.wait(timeout)
@@ -178,7 +189,7 @@ class Lab:
             "resume": resume, "run": run, **(fakes or {}),
         }  # fmt: skip
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.driver", json.dumps(settings)],
+            [sys.executable, "-m", "tests.support.worker", json.dumps(settings)],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdout=subprocess.PIPE,
@@ -197,11 +208,8 @@ class Lab:
         """Command lines of everything that runs out of this lab's work directory."""
         return list(processes_of(self.work))
 
-    def assert_nothing_left(self, timeout: float = 10.0) -> None:
-        until = time.monotonic() + timeout
-        while self.processes() and time.monotonic() < until:
-            time.sleep(0.05)
-        assert self.processes() == []
+    def assert_nothing_left(self) -> None:
+        until(lambda: self.processes() == [], "processes are left in the work directory")
 
 
 def processes_of(directory: Path) -> Iterator[str]:
@@ -212,5 +220,5 @@ def processes_of(directory: Path) -> Iterator[str]:
             command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             continue
-        if f"{directory}/" in command and "tests.support.driver" not in command:
+        if f"{directory}/" in command and "tests.support.worker" not in command:
             yield f"{entry.name} {command}"

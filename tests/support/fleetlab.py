@@ -1,4 +1,4 @@
-"""A fleet in a directory: groups that are directories of this machine, drivers as processes, and what they did."""
+"""A fleet in a directory: groups that are directories of this machine, workers as processes, and what they did."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from click.testing import CliRunner, Result
 
 from perfrunner.cli import main
 from perfrunner.errors import StoreError
+from perfrunner.experiment.journal import read_journal
 from perfrunner.fleet.dbos_queue import DbosQueue
 from perfrunner.fleet.file import Fleet, load_fleet
 from perfrunner.fleet.queue import JobStatus
 from perfrunner.results import ExperimentData, open_store
-from perfrunner.run.journal import read_journal
 from tests.support.fakes import ROOT, processes_of, spec_text, variant
 from tests.support.fleet import PERFRUNNER
 
@@ -40,7 +40,7 @@ class FleetLab:
 
     directory: Path
     database: str | None = None  # of the queue; None: a file
-    drivers: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    workers: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def write(
         self,
@@ -103,30 +103,30 @@ class FleetLab:
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
                 cwd=self.directory, env={**os.environ, "PYTHONPATH": str(ROOT)},
             )  # fmt: skip
-        self.drivers[name] = process
+        self.workers[name] = process
         return process
 
-    def log(self, driver: str) -> Path:
-        return self.directory / f"{driver}.log"
+    def log(self, worker: str) -> Path:
+        return self.directory / f"{worker}.log"
 
-    def said(self, driver: str) -> str:
-        return self.log(driver).read_text() if self.log(driver).exists() else ""
+    def said(self, worker: str) -> str:
+        return self.log(worker).read_text() if self.log(worker).exists() else ""
 
-    def kill(self, driver: str) -> None:
-        self.drivers[driver].kill()
-        self.drivers[driver].wait(10)
+    def kill(self, worker: str) -> None:
+        self.workers[worker].kill()
+        self.workers[worker].wait(PATIENCE_S)
 
-    def end(self, driver: str, signum: int = signal.SIGTERM) -> int:
-        self.drivers[driver].send_signal(signum)
-        return self.drivers[driver].wait(PATIENCE_S)
+    def end(self, worker: str, signum: int = signal.SIGTERM) -> int:
+        self.workers[worker].send_signal(signum)
+        return self.workers[worker].wait(PATIENCE_S)
 
     def close(self) -> None:
         """Whatever still drives is ended, and its runs with it."""
-        for process in self.drivers.values():
+        for process in self.workers.values():
             if process.poll() is None:
                 process.send_signal(signal.SIGCONT)
                 process.kill()
-                process.wait(10)
+                process.wait(PATIENCE_S)
         self.wait("its runs end", lambda: not list(processes_of(self.directory / "work")))
 
     # -- what became of it
@@ -143,7 +143,7 @@ class FleetLab:
         until = time.monotonic() + timeout
         while not condition():
             if time.monotonic() > until:
-                logs = "\n".join(self.said(name) for name in self.drivers)
+                logs = "\n".join(self.said(name) for name in self.workers)
                 raise AssertionError(f"not in {timeout:g} s: {what}\n{logs}")
             time.sleep(0.1)
 

@@ -10,12 +10,12 @@ from sqlalchemy import Connection, insert
 from perfrunner.results import BuildRecord, ExperimentRecord, ResultStore
 from perfrunner.results.schema import builds, experiments, trials
 
-WORKLOADS, BUCKETS, ARMS = (
+WORKLOADS, BUCKETS, VARIANTS = (
     ("pillowfight", "append"),
     ("persistent", "ephemeral"),
     ("base", "a", "b", "c", "d"),
 )
-BLOCKS = 5  # times workloads, buckets and arms: a hundred trials a run
+BLOCKS = 5  # times workloads, buckets and variants: a hundred trials a run
 BEGAN = datetime(2026, 1, 1, 22, tzinfo=timezone.utc)
 
 
@@ -33,27 +33,30 @@ def _run(connection: Connection, number: int, spec: str, draw: random.Random, pa
         id=f"{spec}-{began:%Y%m%d-%H%M%S}", name=spec, seed=number, created_at=began, spec_text="name: x\n",
         spec_path=f"/srv/specs/{spec}.yaml", tool_version="1", state="done",
         spec_json={"name": spec, "baseline": "base", "primary": ["ops_per_s"],
-                   "margins": {"ops_per_s": 0.01}, "variants": {arm: {} for arm in ARMS}},
+                   "margins": {"ops_per_s": 0.01}, "variants": {variant: {} for variant in VARIANTS}},
         facts={"hosts": {f"kv-{number}": {"cpus": 64, "kernel": "6.1", "rest": "x" * padding}}},
     )  # fmt: skip
     connection.execute(insert(experiments).values(**vars(record)))
     connection.execute(
         insert(builds),
-        [{**vars(BuildRecord(arm, f"build-{arm}")), "experiment_id": record.id} for arm in ARMS],
+        [
+            {**vars(BuildRecord(variant, f"build-{variant}")), "experiment_id": record.id}
+            for variant in VARIANTS
+        ],
     )
     rows = []
     for block in range(1, BLOCKS + 1):
         for workload in WORKLOADS:
             for bucket in BUCKETS:
-                for position, arm in enumerate(ARMS):
+                for position, variant in enumerate(VARIANTS):
                     ops = draw.gauss(1e6, 1e4)
                     begun = began + timedelta(seconds=len(rows))
                     rows.append({
                         "experiment_id": record.id, "block": block, "attempt": 1, "position": position,
-                        "workload": workload, "bucket": bucket, "variant": arm, "build_id": f"build-{arm}",
-                        "status": "ok", "reason": "", "started_at": begun, "ensemble": 0,
+                        "workload": workload, "bucket": bucket, "variant": variant, "build_id": f"build-{variant}",
+                        "status": "ok", "reason": "", "started_at": begun, "group": 0,
                         "finished_at": begun + timedelta(seconds=9), "raw_dir": f"{record.id}/trials/{len(rows)}",
-                        "facts": {"schedule": "side-by-side", "context": {}},
+                        "facts": {"schedule": "interleaved", "context": {}},
                         "metrics": {"ops_per_s": ops, **{f"latency_get_p{n}_us": ops / 1e4 + n for n in range(1, 30)}},
                     })  # fmt: skip
     connection.execute(insert(trials), rows)

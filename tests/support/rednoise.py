@@ -57,30 +57,32 @@ def noise(rng: np.random.Generator, step: float, shape: tuple[int, ...]) -> Arra
 
 
 def in_turns(
-    rng: np.random.Generator, blocks: int, arms: int, seconds: float, slice_s: float
+    rng: np.random.Generator, blocks: int, variants: int, seconds: float, slice_s: float
 ) -> Iterator[Array]:
-    """For each block the log rates of an ensemble, shape (rounds, arms): slices one after the other, order drawn anew.
+    """For each block the log rates of a group, shape (rounds, variants): slices one after the other, order drawn anew.
 
-    `seconds` is the load of one arm. A slice is averaged over pieces of a millisecond where it is longer.
+    `seconds` is the load of one variant. A slice is averaged over pieces of a millisecond where it is longer.
     """
     pieces = max(1, round(slice_s / 0.001))
     rounds = round(seconds / slice_s)
-    run = noise(rng, slice_s / pieces, (blocks, rounds * arms * pieces))
-    slices = np.log(np.exp(run.reshape(blocks, rounds, arms, pieces)).mean(axis=-1))
+    run = noise(rng, slice_s / pieces, (blocks, rounds * variants * pieces))
+    slices = np.log(np.exp(run.reshape(blocks, rounds, variants, pieces)).mean(axis=-1))
     for block in slices:
         yield np.take_along_axis(
-            block, rng.permuted(np.tile(np.arange(arms), (rounds, 1)), axis=1), 1
+            block, rng.permuted(np.tile(np.arange(variants), (rounds, 1)), axis=1), 1
         )
 
 
-def one_by_one(rng: np.random.Generator, blocks: int, arms: int, seconds: float) -> Array:
-    """Log rates, shape (blocks, arms), of trials of `seconds` of load that follow each other with rests of 3 s."""
+def one_by_one(rng: np.random.Generator, blocks: int, variants: int, seconds: float) -> Array:
+    """Log rates, shape (blocks, variants), of trials of `seconds` of load that follow each other with rests of 3 s."""
     step = 0.25
     load, rest = round(seconds / step), round(3 / step)
-    run = noise(rng, step, (blocks * arms * (load + rest),))
-    trials = run.reshape(blocks, arms, load + rest)[..., :load]
+    run = noise(rng, step, (blocks * variants * (load + rest),))
+    trials = run.reshape(blocks, variants, load + rest)[..., :load]
     found = np.log(np.exp(trials).mean(axis=-1))
-    return np.take_along_axis(found, rng.permuted(np.tile(np.arange(arms), (blocks, 1)), axis=1), 1)
+    return np.take_along_axis(
+        found, rng.permuted(np.tile(np.arange(variants), (blocks, 1)), axis=1), 1
+    )
 
 
 def _variance(tau: float, sd: float, seconds: float) -> float:

@@ -1,4 +1,4 @@
-"""Which tests share a worker of pytest-xdist, and which begin first."""
+"""Decide which tests share a worker of pytest-xdist, and which start first."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import LoadFileScheduling
 
-ONE_BUILD = "tests/e2e/"
-FIRST = (
-    ONE_BUILD,
-    "tests/integration/run/",
-)  # they wait more than they work, and one file takes minutes
+ONE_BUILD = "tests/e2e/"  # all of them need the same build of the engine
+ONE_BROWSER = "tests/integration/report/"  # all of them need Chromium and the same pages
+TOGETHER = (ONE_BUILD, ONE_BROWSER)
+FIRST = (ONE_BUILD, "tests/integration/experiment/", ONE_BROWSER)  # each of these takes minutes
 
 
 def longest_first(items: list[pytest.Item]) -> None:
-    """What takes longest begins first: begun in the order of names it would be all that is left to do."""
+    """Move the tests that take longest to the front, so that they are not left for the end."""
 
     def place(item: pytest.Item) -> int:
         return next(
@@ -28,17 +27,19 @@ def longest_first(items: list[pytest.Item]) -> None:
 
 
 def scheduling(config: pytest.Config, log: Producer | None = None) -> LoadFileScheduling:
-    """As `--dist loadfile`, but the end-to-end tests are one file, and files begin in the order of their tests.
+    """Schedule as `--dist loadfile` does, but keep what shares a build or a browser on one worker.
 
-    Those tests all need the same build of the engine. Spread over workers they wait for each other's lock while the
-    tests that could use the time stand in their queues; begun last, which is xdist's order for files of few tests,
-    the build and the experiments after it are all that is left to do.
+    Spread over the workers, the end-to-end tests would wait for one another's lock, and each
+    worker would start a browser and make its pages. xdist would start files of few tests last.
     """
     from xdist.scheduler import LoadFileScheduling
 
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return ONE_BUILD if nodeid.startswith(ONE_BUILD) else super()._split_scope(nodeid)
+            for together in TOGETHER:
+                if nodeid.startswith(together):
+                    return together
+            return super()._split_scope(nodeid)
 
     config.option.loadscopereorder = False
     return Scheduling(config, log)

@@ -61,6 +61,25 @@ def install_wheel(directory: Path) -> Installed:
     return Installed(environment, packages / "perfrunner")
 
 
+def build_wheel(directory: Path, mtime: float) -> Path:
+    """Build the wheel of a copy of the checkout whose files have this time and the modes of the umask."""
+    checkout = _copy_of_the_checkout(directory / "checkout")
+    umask = os.umask(0)
+    os.umask(umask)
+    for path in checkout.rglob("*"):
+        path.chmod(path.stat().st_mode & ~umask)
+        os.utime(path, (mtime, mtime))
+    environment = {k: v for k, v in _environment().items() if k != "SOURCE_DATE_EPOCH"}
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--no-index", "--quiet",
+         "--wheel-dir", directory, checkout],
+        env=environment, timeout=LIMIT_S, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (wheel,) = directory.glob("*.whl")
+    return wheel
+
+
 def project_files(*below: str) -> list[str]:
     """The files of the project, relative to its root."""
     listed = subprocess.run(

@@ -1,4 +1,4 @@
-"""Charts by matplotlib (imported when a chart is drawn). The same data gives the same bytes."""
+"""Draw charts with matplotlib, which is imported on first use. The same data gives the same bytes."""
 
 from __future__ import annotations
 

@@ -1,23 +1,24 @@
-"""Every trial of one metric: a panel a cell, a line of dots a variant, paired by block.
-
-The thin lines join the trials of one block, so a shift that all blocks share is seen as parallel
-lines. The diamond is the mean, its bar the 95 % interval.
-"""
+"""Draw every trial of one metric: by variant, paired by block, and in the order of the trials."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from perfrunner.report.charts.style import (
     FAINT,
     INK,
+    MARKERS,
     PAPER,
     VERDICT,
     WIDTH,
     draw_lines,
+    legend_columns,
+    legend_height,
     new_figure,
     number_axis,
+    panels,
+    variant_line,
 )
 from perfrunner.report.numbers import change, scale_of, verdict_text
 
@@ -27,35 +28,74 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from perfrunner.analysis import Cell, Comparison, Row
+    from perfrunner.analysis import Comparison, Row
+    from perfrunner.analysis.cases import CaseBlocks
+    from perfrunner.domain import Case
 
-FAR_APART = 20  # values that differ by more are drawn on a logarithmic axis
-DOTS, MEAN = 0.16, -0.2  # above and below the middle of a variant's line
+
+def order_chart(comparison: Comparison, cases: list[CaseBlocks], metric_id: str) -> Figure | None:
+    """Draw the chart; None if the metric was not measured."""
+    measured = [c for c in cases if any(metric_id in t.metrics for t in c.trials)]
+    if not measured:
+        return None
+    start = min(t.started_at for c in measured for t in c.trials)
+    figure, all_axes = panels(
+        len(measured),
+        2.0,
+        legend=legend_height(len(comparison.variants), legend_columns(comparison.variants)),
+    )
+    unit = next(r.metric.unit for r in comparison.rows if r.metric.id == metric_id)
+    handles: dict[str, Any] = {}
+    for axes, blocks in zip(all_axes, measured, strict=True):
+        for index, variant in enumerate(comparison.variants):
+            points = sorted(
+                ((t.started_at - start).total_seconds() / 60, t.metrics[metric_id])
+                for t in blocks.trials
+                if t.variant == variant and metric_id in t.metrics
+            )
+            if not points:
+                continue
+            (drawn,) = axes.plot(
+                *zip(*points, strict=True), **variant_line(index),
+                marker=MARKERS[index % len(MARKERS)], markersize=4, linewidth=0.8,
+            )  # fmt: skip
+            handles.setdefault(variant, drawn)
+        axes.set_title(str(blocks.case))
+        number_axis(axes.yaxis)
+    figure.supxlabel("minutes since the first trial", fontsize=8.5)
+    figure.supylabel(f"{metric_id} ({unit.replace('us', 'µs')})", fontsize=8.5)
+    figure.legend(list(handles.values()), list(handles), loc="outside upper center",
+                  ncols=legend_columns(comparison.variants))  # fmt: skip
+    return figure
+
+
+FAR_APART = 20  # a larger ratio of values is drawn on a logarithmic axis
+DOTS, MEAN = 0.16, -0.2  # offset above and below the middle of a variant's line
 
 
 def dots_chart(comparison: Comparison, metric_id: str) -> Figure | None:
-    """None where nothing of the metric was measured."""
-    by_cell = {
-        cell: [r for v in comparison.variants if (r := comparison.row(cell, metric_id, v))]
-        for cell in comparison.cells
+    """Draw the chart; None if the metric was not measured."""
+    by_case = {
+        case: [r for v in comparison.variants if (r := comparison.row(case, metric_id, v))]
+        for case in comparison.cases
     }
-    by_cell = {cell: rows for cell, rows in by_cell.items() if rows}
-    if not by_cell:
+    by_case = {case: rows for case, rows in by_case.items() if rows}
+    if not by_case:
         return None
-    columns = min(2, len(by_cell))
-    lines = -(-len(by_cell) // columns)
+    columns = min(2, len(by_case))
+    lines = -(-len(by_case) // columns)
     variants = [
-        v for v in comparison.variants if any(r.variant == v for g in by_cell.values() for r in g)
+        v for v in comparison.variants if any(r.variant == v for g in by_case.values() for r in g)
     ]
     height = lines * (0.75 + line_height(variants) * len(variants)) + 0.65
     figure = new_figure(WIDTH, height)
     grid = figure.subplots(lines, columns, squeeze=False, sharey=True)
-    blocks = sorted({b for rows in by_cell.values() for r in rows for b in r.summary.values})
-    for axes, (cell, rows) in zip(grid.flat, by_cell.items(), strict=False):
-        _panel(axes, cell, rows, variants, blocks)
-    for spare in list(grid.flat)[len(by_cell) :]:
+    blocks = sorted({b for rows in by_case.values() for r in rows for b in r.summary.values})
+    for axes, (case, rows) in zip(grid.flat, by_case.items(), strict=False):
+        _panel(axes, case, rows, variants, blocks)
+    for spare in list(grid.flat)[len(by_case) :]:
         spare.set_visible(False)
-    metric = next(iter(by_cell.values()))[0].metric
+    metric = next(iter(by_case.values()))[0].metric
     direction = {"higher": ", higher is better", "lower": ", lower is better", "none": ""}
     unit = metric.unit.replace("us", "µs")
     figure.supxlabel(f"{metric.id} ({unit}{direction[metric.direction]})", fontsize=8.5)
@@ -63,7 +103,7 @@ def dots_chart(comparison: Comparison, metric_id: str) -> Figure | None:
     return figure
 
 
-def _panel(axes: Axes, cell: Cell, rows: list[Row], variants: list[str], blocks: list[int]) -> None:
+def _panel(axes: Axes, case: Case, rows: list[Row], variants: list[str], blocks: list[int]) -> None:
     place = {v: len(variants) - 1 - i for i, v in enumerate(variants)}
     colours = block_colours(blocks)
     _pair_lines(axes, rows, place, colours)
@@ -87,7 +127,7 @@ def _panel(axes: Axes, cell: Cell, rows: list[Row], variants: list[str], blocks:
     axes.set_ylim(-0.62, len(variants) - 0.42)
     axes.margins(x=0.08)
     axes.grid(visible=False, axis="y")
-    axes.set_title(str(cell))
+    axes.set_title(str(case))
     drawn = [v for row in rows for v in row.summary.values.values()]
     if min(drawn) > 0 and max(drawn) > FAR_APART * min(drawn):
         axes.set_xscale("log")
@@ -127,7 +167,7 @@ def _mean(axes: Axes, row: Row, y: float) -> None:
 
 
 def block_colours(blocks: list[int]) -> dict[int, str]:
-    """Early blocks dark, late ones bright: drift over the run is seen as a gradient."""
+    """Return a colour for each block, dark for early and bright for late, so that drift shows as a gradient."""
     from matplotlib import colormaps
     from matplotlib.colors import to_hex
 
@@ -153,12 +193,12 @@ def _block_scale(figure: Figure, blocks: list[int]) -> None:
 
 
 def line_height(variants: Sequence[str]) -> float:
-    """Inches that a variant's line needs for its wrapped name."""
+    """Return the height in inches of a variant's line with its wrapped name."""
     return max(0.62, *(0.16 * (wrapped(v).count("\n") + 1) + 0.08 for v in variants))
 
 
 def wrapped(name: str, width: int = 24) -> str:
-    """A long variant name on several lines, broken after a comma, a hyphen or an equals sign."""
+    """Wrap a long variant name after commas, hyphens and equals signs."""
     lines, line = [], ""
     for piece in pieces(name):
         if line and len(line) + len(piece) > width:
@@ -169,6 +209,6 @@ def wrapped(name: str, width: int = 24) -> str:
 
 
 def pieces(name: str, ends: str = ",-+=/") -> list[str]:
-    """A name cut where it may be broken: after each of `ends`."""
+    """Split a name where it may be broken: after each of `ends`."""
     at = re.escape(ends)
     return re.findall(rf"[^{at}]*[{at}]|[^{at}]+", name)

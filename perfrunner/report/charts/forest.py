@@ -1,4 +1,4 @@
-"""The change of one metric against the baseline, with intervals: a forest plot over cells and variants."""
+"""Draw a forest plot: the change of one metric against the baseline, with intervals, by case and variant."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ROW_HEIGHT = 0.34
 
 
 def forest_chart(comparison: Comparison, metric_id: str) -> Figure | None:
-    """None where the metric has no effect with an interval."""
+    """Draw the chart; None if the metric has no effect with an interval."""
     rows = [
         row
         for row in comparison.rows
@@ -42,18 +42,18 @@ def forest_chart(comparison: Comparison, metric_id: str) -> Figure | None:
     ]
     if not rows:
         return None
-    cells = list(dict.fromkeys(row.cell for row in rows))
-    lines = len(rows) + len(cells)  # a heading for each cell
+    cases = list(dict.fromkeys(row.case for row in rows))
+    lines = len(rows) + len(cases)  # a heading for each case
     tall = sum(wrapped(row.variant, 26).count("\n") for row in rows)
     figure = new_figure(WIDTH, 0.95 + ROW_HEIGHT * lines + 0.13 * tall)
     axes = figure.subplots()
     as_percent = not is_large(rows)
     labels: list[tuple[int, str, bool]] = []
     y = lines - 1
-    for cell in cells:
-        labels.append((y, str(cell), True))
+    for case in cases:
+        labels.append((y, str(case), True))
         y -= 1
-        for row in (r for r in rows if r.cell == cell):
+        for row in (r for r in rows if r.case == case):
             draw_row(axes, row, y, as_percent=as_percent)
             labels.append((y, wrapped(row.variant, 26), False))
             y -= 1
@@ -62,7 +62,7 @@ def forest_chart(comparison: Comparison, metric_id: str) -> Figure | None:
 
 
 def is_large(rows: Sequence[Row]) -> bool:
-    """Whether a logarithmic axis of factors serves better than one of percents."""
+    """Return whether a logarithmic axis of factors is better than one of percents."""
     bounds = [
         b
         for r in rows
@@ -79,7 +79,7 @@ def _position(effect: Effect, value: float, *, as_percent: bool) -> float:
 def draw_row(
     axes: Axes, row: Row, y: float, *, as_percent: bool, word: bool = True, size: float = 7.8
 ) -> None:
-    """The interval of a row at the height `y`, and beside the axes its change with the verdict (or only its mark)."""
+    """Draw the interval of a row at height `y`, and next to the axes its change with the verdict or its mark."""
     effect = row.effect
     assert effect is not None
     assert effect.ci95 is not None
@@ -112,12 +112,12 @@ def _finish(
     unit = draw_axis(axes, rows, as_percent=as_percent).replace("points", "percentage points")
     axes.set_xlabel("")
     against = rows[0].effect.baseline if rows[0].effect else ""
-    label = f"change of {rows[0].metric.id} against {against} ({unit}); grey: the margin"
+    label = f"change of {rows[0].metric.id} against {against} ({unit}); grey: margin"
     axes.figure.supxlabel("\n".join(textwrap.wrap(label, 95)), fontsize=8.5)
 
 
 def draw_axis(axes: Axes, rows: Sequence[Row], *, as_percent: bool) -> str:
-    """The margin, the line of no change, and the axis with its name; returns the unit."""
+    """Draw the margin, the line of no change and the axis label; return the unit."""
     effect = rows[0].effect
     assert effect is not None
     low, high = around_none(effect, effect.margin, as_percent=as_percent)
@@ -133,12 +133,12 @@ def draw_axis(axes: Axes, rows: Sequence[Row], *, as_percent: bool) -> str:
     unit = "points" if rows[0].metric.unit == "%" else rows[0].metric.unit
     if effect.kind == "ratio":
         unit = "%" if as_percent else "factor"
-    axes.set_xlabel(f"change, {unit} (grey: the margin)")
+    axes.set_xlabel(f"change, {unit} (grey: margin)")
     return unit
 
 
 def draw_floor(axes: Axes, row: Row, y: float, floor: float, *, as_percent: bool) -> None:
-    """What the host's noise alone can seem to be, behind a row's interval."""
+    """Draw the noise floor of the host behind a row's interval."""
     assert row.effect is not None
     low, high = around_none(row.effect, floor, as_percent=as_percent)
     axes.fill_between([low, high], y - 0.35, y + 0.35, facecolor="none", edgecolor=FAINT, hatch="////",
@@ -146,7 +146,7 @@ def draw_floor(axes: Axes, row: Row, y: float, floor: float, *, as_percent: bool
 
 
 def around_none(effect: Effect, reach: float, *, as_percent: bool) -> tuple[float, float]:
-    """The ends of what reaches so far on both sides of no change."""
+    """Return the ends of an interval that is symmetric about no change."""
     ends = (effect.neutral - reach, effect.neutral + reach)
     if effect.kind == "ratio":
         ends = (1 / (1 + reach), 1 + reach)

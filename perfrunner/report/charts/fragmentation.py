@@ -1,19 +1,20 @@
-"""Fragmentation by all its formulas: a panel a cell, a line a variant, a mark a formula with its interval."""
+"""Draw fragmentation by all formulas: a panel per case, a line per variant, a mark with interval per formula."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from perfrunner.report.charts.dots import line_height, wrapped
-from perfrunner.report.charts.style import ARMS, FAINT, GRID, PAPER, panels
+from perfrunner.report.charts.style import FAINT, GRID, PAPER, VARIANTS, panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from perfrunner.analysis import Cell, Comparison
+    from perfrunner.analysis import Comparison
+    from perfrunner.domain import Case
 
-# What is held, and its mark. Of virtual memory, which nobody holds, there is none.
+# Kinds of held memory and their marks. Virtual memory has none, because it is not held.
 HELD = {
     "mapped": ("mapped", "D"),
     "mapped_no_store": ("mapped, without the store's", "d"),
@@ -28,20 +29,20 @@ MARK_HEIGHT = 0.13  # inches
 
 
 def fragmentation_chart(comparison: Comparison) -> Figure | None:
-    """None where no trial has a fragmentation metric."""
+    """Draw the chart; None if no trial has a fragmentation metric."""
     formulas = {f"{stem}_{held}" for stem in ASKED for held in HELD}
-    measured = {(row.cell, row.metric.id) for row in comparison.rows if row.metric.id in formulas}
-    cells = [cell for cell in comparison.cells if any(cell == its for its, _ in measured)]
-    if not cells:
+    measured = {(row.case, row.metric.id) for row in comparison.rows if row.metric.id in formulas}
+    cases = [case for case in comparison.cases if any(case == other for other, _ in measured)]
+    if not cases:
         return None
     shown = [
         h for h in HELD if any(f"{stem}_{h}" == name for stem in ASKED for _, name in measured)
     ]
     variants = comparison.variants
     a_line = max(line_height(variants), MARK_HEIGHT * len(shown) + 0.05)
-    figure, every = panels(len(cells), 0.6 + a_line * len(variants), legend=0.9, share_y=True)
-    for axes, cell in zip(every, cells, strict=True):
-        _panel(axes, cell, comparison, shown)
+    figure, every = panels(len(cases), 0.6 + a_line * len(variants), legend=0.9, share_y=True)
+    for axes, case in zip(every, cases, strict=True):
+        _panel(axes, case, comparison, shown)
     figure.supxlabel(
         "share of what is held that is not used, % (lower is better), mean and 95 % interval",
         fontsize=8.5,
@@ -51,7 +52,7 @@ def fragmentation_chart(comparison: Comparison) -> Figure | None:
     return figure
 
 
-def _panel(axes: Axes, cell: Cell, comparison: Comparison, shown: list[str]) -> None:
+def _panel(axes: Axes, case: Case, comparison: Comparison, shown: list[str]) -> None:
     variants = comparison.variants
     place = {v: len(variants) - 1 - i for i, v in enumerate(variants)}
     for index, held in enumerate(shown):
@@ -60,17 +61,17 @@ def _panel(axes: Axes, cell: Cell, comparison: Comparison, shown: list[str]) -> 
             rows = {
                 y + offset: row.summary
                 for variant, y in place.items()
-                if (row := comparison.row(cell, f"{stem}_{held}", variant)) is not None
+                if (row := comparison.row(case, f"{stem}_{held}", variant)) is not None
             }
             if not rows:
                 continue
             ends = [(s.mean, *(s.ci95 or (s.mean,) * 2)) for s in rows.values()]
-            axes.errorbar(  # all arms at once: each call costs as much
+            axes.errorbar(  # one call for all variants: the cost is per call
                 [mean for mean, _, _ in ends], list(rows),
                 xerr=[[mean - low for mean, low, _ in ends], [high - mean for mean, _, high in ends]],
                 linewidth=1.6, capsize=2.5, zorder=3, **_mark(held, stem),
             )  # fmt: skip
-    axes.set_title(str(cell))
+    axes.set_title(str(case))
     axes.set_yticks(list(place.values()), [wrapped(v) for v in place])
     axes.set_ylim(-0.55, len(variants) - 0.45)
     axes.margins(x=0.07)
@@ -80,8 +81,8 @@ def _panel(axes: Axes, cell: Cell, comparison: Comparison, shown: list[str]) -> 
 
 
 def _mark(held: str, stem: str) -> dict[str, Any]:
-    """Filled of mem_used, hollow of payload."""
-    colour = ARMS[list(HELD).index(held)]
+    """Return the mark of a formula: filled relative to mem_used, hollow relative to payload."""
+    colour = VARIANTS[list(HELD).index(held)]
     inside = colour if stem == "fragmentation" else PAPER
     return {
         "marker": HELD[held][1], "markersize": 5, "color": colour, "markerfacecolor": inside, "linestyle": "",

@@ -1,4 +1,4 @@
-"""Which charts an experiment gets, and their names."""
+"""Choose and name the charts of an experiment."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from perfrunner.analysis.cells import clean_blocks
-from perfrunner.report.charts.beside import beside_chart
+from perfrunner.analysis.cases import clean_blocks
 from perfrunner.report.charts.comparison import comparison_chart
-from perfrunner.report.charts.dots import dots_chart
+from perfrunner.report.charts.dots import dots_chart, order_chart
 from perfrunner.report.charts.forest import forest_chart
 from perfrunner.report.charts.fragmentation import fragmentation_chart
 from perfrunner.report.charts.heap import heap_chart
 from perfrunner.report.charts.latency import latency_chart
-from perfrunner.report.charts.order import order_chart
+from perfrunner.report.charts.published import published_chart
 from perfrunner.report.charts.rounds import rounds_chart
 from perfrunner.report.charts.series import memory_chart, rate_chart
 from perfrunner.report.charts.share import share_out
@@ -33,12 +32,12 @@ if TYPE_CHECKING:
     from perfrunner.results import ExperimentData
     from perfrunner.results.raw import RawSeries
 
-MOST_OTHERS = 5  # exploratory metrics that changed and get a chart of their own
+MOST_OTHERS = 5  # changed exploratory metrics that get a separate chart
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A drawn chart. `label` says in a sentence what it shows; `main` ones are drawn unless all are asked for."""
+    """A drawn chart. `label` describes it in a sentence; `main` charts are drawn by default."""
 
     name: str
     title: str
@@ -48,12 +47,12 @@ class Chart:
     main: bool
 
     def inline(self) -> str:
-        """The SVG element for a page."""
+        """Return the SVG element for a page."""
         return inline_svg(self.svg, self.name, self.label)
 
 
 class _Wanted(NamedTuple):
-    """A chart that is not drawn yet: `title` is its question, `draw` gives None where there is nothing to draw."""
+    """A chart to draw: `title` is its question; `draw` returns None if there is nothing to draw."""
 
     name: str
     title: str
@@ -71,12 +70,11 @@ def draw_charts(
     names: Collection[str] = (),
     only: Collection[str] | None = None,
     every: bool = True,
-    processes: int | None = None,
 ) -> list[Chart]:
-    """The charts; only those of `names` (the part before the first hyphen), if any are given; of `only` whole names.
-    Without `every` only the main ones.
+    """Draw the charts of a report; without `every` only the main ones.
 
-    `png`: of all of them, of none, or of those whose names it has. `processes`: see `share_out`.
+    `names` selects charts by the part of their name before the first hyphen, `only` by whole names. `png`:
+    all charts, none, or a collection of names.
     """
     wanted = [
         chart
@@ -87,9 +85,7 @@ def draw_charts(
     ]
     with drawing():
         pictured = {chart.name for chart in wanted} if png is True else set(png or ())
-        drawn = share_out(
-            [partial(_drawn, chart, png=chart.name in pictured) for chart in wanted], processes
-        )
+        drawn = share_out([partial(_drawn, chart, png=chart.name in pictured) for chart in wanted])
     return [chart for chart in drawn if chart is not None]
 
 
@@ -97,7 +93,7 @@ def _drawn(wanted: _Wanted, *, png: bool) -> Chart | None:
     figure = wanted.draw()
     if figure is None:
         return None
-    if wanted.name != "comparison":  # each of its panels has a question of its own
+    if wanted.name != "comparison":  # each of its panels has its own question
         entitle(figure, wanted.title)
     image = png_bytes(figure) if png else None
     return Chart(wanted.name, wanted.title, wanted.label, svg_bytes(figure), image, wanted.main)
@@ -106,9 +102,9 @@ def _drawn(wanted: _Wanted, *, png: bool) -> Chart | None:
 def _wanted(report: Report, data: ExperimentData, raw: RawSeries) -> Iterable[_Wanted]:
     comparison = report.comparison
     primary, others = _metrics(report)
-    yield _Wanted("comparison", f"Is any arm better than {comparison.baseline}?",
+    yield _Wanted("comparison", f"Is any variant better than {comparison.baseline}?",
            f"The change of the primary metrics against {comparison.baseline}, throughput and fragmentation among them,"
-           " of all arms over all cells, with 95 % intervals and margins",
+           " of all variants over all cases, with 95 % intervals and margins",
            True, partial(comparison_chart, report))  # fmt: skip
     kinds = {row.metric.id: row.metric for row in comparison.rows}
     names = {metric: noun(kind) for metric, kind in kinds.items()}
@@ -118,39 +114,39 @@ def _wanted(report: Report, data: ExperimentData, raw: RawSeries) -> Iterable[_W
                f"Forest plot of the change of {metric} against {comparison.baseline} with 95 % intervals",
                True, partial(forest_chart, comparison, metric))  # fmt: skip
         yield _trials(comparison, metric, names[metric], main=True)
-    yield _Wanted("fragmentation", "How much memory is held and not used, by every formula?",
-           "What each variant holds and does not use, by mapped memory and by RSS, with 95 % intervals",
+    yield _Wanted("fragmentation", "How much memory is held but unused, by each formula?",
+           "Memory that each variant holds but does not use, by mapped memory and by RSS, with 95 % intervals",
            True, lambda: fragmentation_chart(comparison))  # fmt: skip
-    yield _Wanted("heap", "Where does the memory lie?",
-           "What is asked for and what the allocator holds besides, by cause, with RSS and mapped memory, by variant",
+    yield _Wanted("heap", "What is memory used for?",
+           "Requested memory and other memory held by the allocator, by cause, with RSS and mapped memory, by variant",
            True, lambda: heap_chart(comparison))  # fmt: skip
-    yield _Wanted("reference", "Does it agree with what was published? Their change and ours",
-           "The changes of the published values and ours with 95 % intervals, line by line",
-           True, partial(beside_chart, report))  # fmt: skip
+    yield _Wanted("published", "Do the published and the measured changes agree?",
+           "Published changes, and the measured ones with 95 % intervals, line by line",
+           True, partial(published_chart, report))  # fmt: skip
     if not comparison.paired:
         return  # two experiments: the raw series of one would mislead
     clean = clean_blocks(data.trials)
-    cells = [clean[cell] for cell in comparison.cells if cell in clean]
+    cases = [clean[case] for case in comparison.cases if case in clean]
     for metric in primary:
-        yield _Wanted(f"order-{_slug(metric)}", f"Did the machine drift? {names[metric]}, trial after trial",
+        yield _Wanted(f"order-{_slug(metric)}", f"Did the machine drift? {names[metric]} in order of time",
                f"{metric} of each trial over the time it ran: shows drift of the machine",
-               metric == primary[0], partial(order_chart, comparison, cells, metric))  # fmt: skip
-    for blocks in cells:
-        yield _Wanted(f"rounds-{_slug(str(blocks.cell))}",
-               f"Does the change hold from round to round? {blocks.cell}",
-               f"Each arm's operations per second in {blocks.cell} against {comparison.baseline} in the same round",
-               True, partial(rounds_chart, raw.turns, blocks.cell, comparison.variants))  # fmt: skip
+               metric == primary[0], partial(order_chart, comparison, cases, metric))  # fmt: skip
+    for blocks in cases:
+        yield _Wanted(f"rounds-{_slug(str(blocks.case))}",
+               f"Does the change hold from round to round? {blocks.case}",
+               f"Each variant's operations per second in {blocks.case} against {comparison.baseline} in the same round",
+               True, partial(rounds_chart, raw.turns, blocks.case, comparison.variants))  # fmt: skip
     yield _Wanted("series-ops", "Is throughput steady inside the trials?",
            "Operations per second over the seconds of every trial",
            True, lambda: rate_chart(raw, comparison.variants))  # fmt: skip
     yield _Wanted("series-memory", "Where does memory go inside the trials?",
            "RSS, mapped memory and mem_used over the seconds of every trial",
            True, lambda: memory_chart(raw, comparison.variants))  # fmt: skip
-    for blocks in cells:
-        yield _Wanted(f"latency-{_slug(str(blocks.cell))}",
-               f"How long do operations take? {blocks.cell}",
-               f"Latencies of the operations in {blocks.cell} by percentile, and their histogram, by variant",
-               True, partial(latency_chart, raw.inside, blocks.cell, comparison.variants))  # fmt: skip
+    for blocks in cases:
+        yield _Wanted(f"latency-{_slug(str(blocks.case))}",
+               f"How long do operations take? {blocks.case}",
+               f"Latencies of the operations in {blocks.case} by percentile, and their histogram, by variant",
+               True, partial(latency_chart, raw.inside, blocks.case, comparison.variants))  # fmt: skip
     for metric in others:
         yield _trials(comparison, metric, names[metric], main=False)
 
@@ -162,7 +158,7 @@ def _trials(comparison: Comparison, metric: str, name: str, *, main: bool) -> _W
 
 
 def _metrics(report: Report) -> tuple[list[str], list[str]]:
-    """Primary metrics, and the exploratory ones that changed most clearly."""
+    """Return the primary metrics, and the exploratory ones with the most significant changes."""
     rows = report.comparison.rows
     primary = list(dict.fromkeys(row.metric.id for row in rows if row.primary))
     if not primary:
@@ -181,7 +177,7 @@ def _metrics(report: Report) -> tuple[list[str], list[str]]:
 
 
 def _another_moment(metric: str, shown: str) -> bool:
-    """One is the other at another moment or without a part, as `fragmentation_rss_now`."""
+    """Return whether one metric is a variation of the other, such as `fragmentation_rss_now`."""
     return metric.startswith(f"{shown}_") or shown.startswith(f"{metric}_")
 
 

@@ -1,8 +1,8 @@
-"""The rounds of one cell: each arm against the baseline of the same round, over time and as a distribution.
+"""Draw the rounds of a case: each variant against the baseline of the same round, over time and as a distribution.
 
-Left: the blocks side by side, in bins, with each block's estimate: what a trial's one number was made of. Right: every
-round, with the robust level and the totals. Rounds spread many times wider than their blocks' estimates do, so the two
-panels have scales of their own.
+The left panel has the blocks in a row, in bins, with the estimate of each block. The right panel has all rounds, with
+the robust level and the totals. Rounds spread many times wider than estimates of blocks, so the panels have
+separate scales.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perfrunner.report.charts.dots import wrapped
-from perfrunner.report.charts.style import ARMS, FAINT, GRID, INK, WIDTH, draw_lines, new_figure
+from perfrunner.report.charts.style import FAINT, GRID, INK, VARIANTS, WIDTH, draw_lines, new_figure
 from perfrunner.report.charts.turns import Pair, binned, inner, pairs, spread
 from perfrunner.report.numbers import minus
 
@@ -23,57 +23,57 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from perfrunner.analysis import Cell
-    from perfrunner.results.slices import Turn
+    from perfrunner.domain import Case
+    from perfrunner.results.raw import Turn
 
 BINS = 320  # over all blocks
 MARKS = 60  # of slow slices, of one block at most
-WIDE = 100.0  # percent; what reaches further is drawn by factors, so that half and twice are alike
+WIDE = 100.0  # percent; a wider range is drawn by factors, so that half and twice are symmetric
 FACTORS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 GAP = 0.06  # between two blocks, of a block's length
 BARS = 60
-HISTOGRAM = 0.54  # of its panel; the rest is for the figures
+HISTOGRAM = 0.54  # share of its panel; the rest is for text
 MARK = 0.05  # height of a slow slice's mark, of the panel
 MOST_BLOCK_LABELS = 20
 
 
-def rounds_chart(turns: Sequence[Turn], cell: Cell, variants: Sequence[str]) -> Figure | None:
-    """`variants` begin with the baseline. None where no arm of the cell ran side by side with it."""
+def rounds_chart(turns: Sequence[Turn], case: Case, variants: Sequence[str]) -> Figure | None:
+    """Draw the chart; None if no variant was interleaved with the baseline, the first of `variants`."""
     baseline = variants[0]
-    found = {v: list(pairs(turns, cell, baseline, v)) for v in variants[1:]}
-    found = {v: its for v, its in found.items() if its}
-    if not found:
+    by_variant = {v: list(pairs(turns, case, baseline, v)) for v in variants[1:]}
+    by_variant = {v: compared for v, compared in by_variant.items() if compared}
+    if not by_variant:
         return None
-    figure = new_figure(WIDTH, 1.55 * len(found) + 1.15)
-    grid = figure.subplots(len(found), 2, squeeze=False, width_ratios=[2.6, 1])
-    for (over_time, histogram), (variant, its) in zip(grid, found.items(), strict=True):
-        colour = ARMS[variants.index(variant) % len(ARMS)]
-        _over_time(over_time, its, colour)
-        _distribution(histogram, its, colour)
+    figure = new_figure(WIDTH, 1.55 * len(by_variant) + 1.15)
+    grid = figure.subplots(len(by_variant), 2, squeeze=False, width_ratios=[2.6, 1])
+    for (over_time, histogram), (variant, compared) in zip(grid, by_variant.items(), strict=True):
+        colour = VARIANTS[variants.index(variant) % len(VARIANTS)]
+        _over_time(over_time, compared, colour)
+        _distribution(histogram, compared, colour)
         over_time.set_title(wrapped(variant, 60))
-    grid[-1][0].set_xlabel(_time_label(found))
+    grid[-1][0].set_xlabel(_time_label(by_variant))
     grid[-1][1].set_xlabel("every round (%)")
     figure.supylabel(f"change against {baseline} in the same round (%)", fontsize=8.5)
     _legend(figure)
     return figure
 
 
-def _over_time(axes: Axes, its: list[Pair], colour: str) -> None:
-    places = max(1, min(MARKS, BINS // len(its)))
-    bins = binned(its, BINS)
+def _over_time(axes: Axes, compared: list[Pair], colour: str) -> None:
+    places = max(1, min(MARKS, BINS // len(compared)))
+    bins = binned(compared, BINS)
     reach = [*inner(np.concatenate([middles for _, middles in bins]))]
     ticks = []
-    slow_arm: list[float] = []
+    slow_variant: list[float] = []
     slow_base: list[float] = []
     curves, levels, totals = [], [], []
-    for place, (pair, (instants, middles)) in enumerate(zip(its, bins, strict=True)):
+    for place, (pair, (instants, middles)) in enumerate(zip(compared, bins, strict=True)):
         left = place * (1 + GAP)
         share = pair.seconds / max(pair.seconds[-1], 1e-9)
         robust = _percent(pair.robust)
         curves.append(list(zip(left + instants, _percent(middles), strict=True)))
         levels.append([(left, robust), (left + 1, robust)])
         totals.append((left + 0.5, _percent(pair.total)))
-        for slices, marks in ((pair.arm, slow_arm), (pair.base, slow_base)):
+        for slices, marks in ((pair.variant, slow_variant), (pair.base, slow_base)):
             slow = np.unique((share[slices.slow] * places).astype(np.int64))
             marks += [left + min((n + 0.5) / places, 1.0) for n in slow]
         reach += [pair.robust, pair.total]
@@ -82,15 +82,15 @@ def _over_time(axes: Axes, its: list[Pair], colour: str) -> None:
     draw_lines(axes, levels, INK, linewidth=1.8, zorder=4)
     axes.plot(*zip(*totals, strict=True), linestyle="", marker="D", markersize=4, zorder=5,
               markerfacecolor="none", markeredgecolor=INK, markeredgewidth=0.9)  # fmt: skip
-    gaps = [place * (1 + GAP) - GAP / 2 for place in range(1, len(its))]
+    gaps = [place * (1 + GAP) - GAP / 2 for place in range(1, len(compared))]
     _marks(axes, gaps, 0.0, GRID, height=1.0, zorder=0)
-    _marks(axes, slow_arm, 0.0, colour)
+    _marks(axes, slow_variant, 0.0, colour)
     _marks(axes, slow_base, 1.0 - MARK, FAINT)
     axes.axhline(0.0, color=FAINT, linewidth=0.9, zorder=1)
     low, high = min(*reach, 0.0), max(*reach, 0.0)
     room = 0.18 * max(high - low, 0.002)
     axes.set_ylim(_percent(low - room), _percent(high + room))
-    axes.set_xlim(-GAP, len(its) * (1 + GAP))
+    axes.set_xlim(-GAP, len(compared) * (1 + GAP))
     step = -(-len(ticks) // MOST_BLOCK_LABELS)
     axes.set_xticks([x for x, _ in ticks[::step]], [label for _, label in ticks[::step]])
     axes.tick_params(axis="x", length=0)
@@ -101,7 +101,7 @@ def _over_time(axes: Axes, its: list[Pair], colour: str) -> None:
 def _marks(
     axes: Axes, places: list[float], bottom: float, colour: str, *, height: float = MARK, zorder: float = 3,
 ) -> None:  # fmt: skip
-    """Upright lines, short ones at the edge of the panel, one path for all: a figure stays small."""
+    """Draw short vertical marks at the edge of the panel, as one path to keep the figure small."""
     x = [value for place in places for value in (place, place, math.nan)]
     y = [value for _ in places for value in (bottom, bottom + height, math.nan)]
     axes.plot(
@@ -109,17 +109,17 @@ def _marks(
     )
 
 
-def _distribution(axes: Axes, its: list[Pair], colour: str) -> None:
-    found = spread(its, BARS)
-    counts, edges = found.counts, found.edges
+def _distribution(axes: Axes, compared: list[Pair], colour: str) -> None:
+    histogram = spread(compared, BARS)
+    counts, edges = histogram.counts, histogram.edges
     axes.stairs(counts, _percent(edges), fill=True, color=colour, alpha=0.35, linewidth=0)
-    robust, total = _percent(found.robust), _percent(found.total)
+    robust, total = _percent(histogram.robust), _percent(histogram.total)
     axes.axvline(0.0, ymax=HISTOGRAM, color=FAINT, linewidth=0.9, zorder=1)
     axes.axvline(robust, ymax=HISTOGRAM, color=INK, linewidth=1.6, zorder=4)
     axes.axvline(total, ymax=HISTOGRAM, color=INK, linewidth=1.1, linestyle=(0, (2, 1.6)), zorder=4)
-    text = [f"robust {_signed(robust)}", f"totals {_signed(total)}", _slow(its)]
-    if found.beyond > 0:
-        text.append(f"outer {100 * found.beyond:.2g} % not drawn")
+    text = [f"robust {_signed(robust)}", f"totals {_signed(total)}", _slow(compared)]
+    if histogram.beyond > 0:
+        text.append(f"outer {100 * histogram.beyond:.2g} % not drawn")
     axes.set_ylim(0, max(counts) / (HISTOGRAM - 0.03))
     axes.text(0.02, 1.0, "\n".join(text), transform=axes.transAxes, va="top", fontsize=7,
               linespacing=1.25, zorder=6)  # fmt: skip
@@ -129,12 +129,12 @@ def _distribution(axes: Axes, its: list[Pair], colour: str) -> None:
     _ticks(axes.xaxis, *axes.get_xlim())
 
 
-def _slow(its: list[Pair]) -> str:
-    arm, base = (
-        100 * float(np.mean(np.concatenate([slices.slow for slices in one])))
-        for one in ([p.arm for p in its], [p.base for p in its])
+def _slow(compared: list[Pair]) -> str:
+    variant, base = (
+        100 * float(np.mean(np.concatenate([slices.slow for slices in group])))
+        for group in ([p.variant for p in compared], [p.base for p in compared])
     )
-    return f"slow {arm:.2g} %, baseline {base:.2g} %"
+    return f"slow {variant:.2g} %, baseline {base:.2g} %"
 
 
 def _percent(log_ratio: Any) -> Any:
@@ -146,7 +146,7 @@ def _signed(value: float) -> str:
 
 
 def _ticks(axis: Any, low: float, high: float) -> None:
-    """In percent; far ones at the places of factors."""
+    """Set the ticks in percent; distant ones are at factors."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
     if high > WIDE:
@@ -163,9 +163,9 @@ def _ticks(axis: Any, low: float, high: float) -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: minus(f"{value:.4g}")))
 
 
-def _time_label(found: dict[str, list[Pair]]) -> str:
-    seconds = [float(pair.seconds[-1]) for its in found.values() for pair in its]
-    rounds = [len(pair.arm.ops) for its in found.values() for pair in its]
+def _time_label(by_variant: dict[str, list[Pair]]) -> str:
+    seconds = [float(pair.seconds[-1]) for compared in by_variant.values() for pair in compared]
+    rounds = [len(pair.variant.ops) for compared in by_variant.values() for pair in compared]
     return f"block (each {np.median(seconds):.3g} s, {int(np.median(rounds)):,} rounds)"
 
 
@@ -180,7 +180,7 @@ def _legend(figure: Figure) -> None:
         line("block's estimate, robust", color=INK, linewidth=1.8),
         line("block's totals", color=INK, linestyle="", marker="D", markersize=4,
              markerfacecolor="none"),
-        line("slow slices of the arm (below), of the baseline (above)", color=FAINT, linestyle="",
+        line("slow slices of the variant (below), of the baseline (above)", color=FAINT, linestyle="",
              marker="|", markersize=6),
         line("totals over blocks", color=INK, linewidth=1.1, linestyle=(0, (2, 1.6))),
     ]  # fmt: skip

@@ -1,18 +1,18 @@
-"""What happened inside the trials: operations per second, and memory over time."""
+"""Draw the course of the trials: operations per second, and memory over time."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from perfrunner.report.charts.style import (
-    ARMS,
     FAINT,
-    arm_line,
+    VARIANTS,
     draw_lines,
     legend_columns,
     legend_height,
     number_axis,
     panels,
+    variant_line,
 )
 
 if TYPE_CHECKING:
@@ -24,28 +24,28 @@ if TYPE_CHECKING:
 
 
 def rate_chart(raw: RawSeries, variants: Sequence[str]) -> Figure | None:
-    """A thin line a trial, a thick one for their median."""
-    cells = [cell for cell, arms in raw.rates.items() if any(arms.values())]
-    if not cells:
+    """Draw a thin line for each trial and a thick one for their median."""
+    cases = [case for case, by_name in raw.rates.items() if any(by_name.values())]
+    if not cases:
         return None
     figure, all_axes = panels(
-        len(cells), 2.0, legend=legend_height(len(variants), legend_columns(variants))
+        len(cases), 2.0, legend=legend_height(len(variants), legend_columns(variants))
     )
     handles: dict[str, Any] = {}
-    for axes, cell in zip(all_axes, cells, strict=True):
+    for axes, case in zip(all_axes, cases, strict=True):
         for index, variant in enumerate(variants):
-            trials = raw.rates[cell].get(variant, [])
-            colour = ARMS[index % len(ARMS)]
+            trials = raw.rates[case].get(variant, [])
+            colour = VARIANTS[index % len(VARIANTS)]
             draw_lines(axes, trials, colour, linewidth=0.6, alpha=0.35)
             if trials:
                 t, middle, _, _ = across(trials)
-                (drawn,) = axes.plot(t, middle, **arm_line(index), linewidth=1.8)
+                (drawn,) = axes.plot(t, middle, **variant_line(index), linewidth=1.8)
                 handles.setdefault(variant, drawn)
-        axes.set_title(str(cell))
+        axes.set_title(str(case))
         axes.set_ylim(bottom=0)
         number_axis(axes.yaxis)
-    since = "of load on the arm" if raw.turns else "since the load began"
-    figure.supxlabel(f"seconds {since} (thin: trials, thick: their median)", fontsize=8.5)
+    since = "of load on the variant" if raw.turns else "since the load began"
+    figure.supxlabel(f"seconds {since} (thin: trials, thick: median)", fontsize=8.5)
     figure.supylabel("operations per second", fontsize=8.5)
     figure.legend(
         list(handles.values()),
@@ -60,33 +60,33 @@ STYLES: dict[str, Any] = {"RSS": "-", "mapped": (0, (5, 2)), "mem_used": (0, (1,
 
 
 def memory_chart(raw: RawSeries, variants: Sequence[str]) -> Figure | None:
-    """RSS (without lazily freed pages), mapped and mem_used: median over trials, and their range."""
+    """Draw RSS (without lazily freed pages), mapped and mem_used: the median and range over trials."""
     from matplotlib.lines import Line2D
 
-    cells = [cell for cell, arms in raw.memory.items() if any(arms.values())]
-    if not cells:
+    cases = [case for case, by_name in raw.memory.items() if any(by_name.values())]
+    if not cases:
         return None
     figure, all_axes = panels(
-        len(cells), 2.4, legend=legend_height(len(variants) + len(STYLES), legend_columns(variants))
+        len(cases), 2.4, legend=legend_height(len(variants) + len(STYLES), legend_columns(variants))
     )
     seen: set[str] = set()
-    arms: dict[str, str] = {}
-    for axes, cell in zip(all_axes, cells, strict=True):
+    colours: dict[str, str] = {}
+    for axes, case in zip(all_axes, cases, strict=True):
         for index, variant in enumerate(variants):
-            trials = raw.memory[cell].get(variant, [])
+            trials = raw.memory[case].get(variant, [])
             for kind, style in STYLES.items():
                 curves = [kinds[kind] for kinds in trials if kind in kinds]
                 if not curves:
                     continue
                 seen.add(kind)
-                colour = arms.setdefault(variant, ARMS[index % len(ARMS)])
+                colour = colours.setdefault(variant, VARIANTS[index % len(VARIANTS)])
                 t, middle, low, high = across(curves)
                 axes.plot(t, middle, color=colour, linestyle=style, linewidth=1.4)
                 axes.fill_between(t, low, high, color=colour, alpha=0.15, linewidth=0)
-        axes.set_title(str(cell))
+        axes.set_title(str(case))
         axes.set_ylim(bottom=0)
         number_axis(axes.yaxis)
-    handles = [Line2D([], [], color=c, label=v) for v, c in arms.items()]
+    handles = [Line2D([], [], color=c, label=v) for v, c in colours.items()]
     handles += [
         Line2D([], [], color=FAINT, linestyle=style, label=kind)
         for kind, style in STYLES.items()
@@ -102,9 +102,9 @@ def memory_chart(raw: RawSeries, variants: Sequence[str]) -> Figure | None:
 
 
 def across(curves: Sequence[Points]) -> tuple[Any, Any, Any, Any]:
-    """(t, median, lowest, highest) over curves, at the instants of the longest one, as long as half of them last.
+    """Return (t, median, lowest, highest) over curves at the times of the longest, while at least half of them last.
 
-    Beyond its own end a curve has no say; a median of the few that last longest would tell of those few.
+    A curve does not count after its end. A median of the few longest curves would describe only those.
     """
     import numpy as np
 

@@ -1,8 +1,7 @@
-"""Charts are drawn on several CPUs: matplotlib keeps one busy for a tenth of a second or two a chart.
+"""Draw charts on several CPUs: matplotlib needs a tenth of a second or two of CPU time for a chart.
 
-The processes are forked, so that what is drawn from is there already; what they draw comes back through pipes. Where a
-fork is not safe (beside a running thread, or not on Linux) and where there is one CPU, all is done here. The results
-are the same.
+The processes are forked, so they share the data; their results come back through pipes. This process draws all charts
+itself if a fork is not safe (with running threads, or not on Linux) or if there is one CPU. The results are the same.
 """
 
 from __future__ import annotations
@@ -29,25 +28,25 @@ if TYPE_CHECKING:
     Pipe = Connection[Any, Any]
 
 T = TypeVar("T")
-MOST = 8  # processes; beyond it they wait for the one that collects
-OBJECTS = 200_000  # new ones, before garbage is searched for
-LEAST_TASKS = 3  # of each process; fewer are not worth a fork
+MOST = 8  # processes; more would wait for the process that collects
+OBJECTS = 200_000  # new objects before garbage collection
+LEAST_TASKS = 3  # tasks of each process; fewer are not worth a fork
 
 
 class _Answer(NamedTuple):
-    """Of one task; `error` and its traceback where it failed."""
+    """The answer to one task; a failed task has `error` and its traceback."""
 
     place: int
     result: Any
     error: Exception | None = None
-    told: str = ""
+    traceback: str = ""
 
 
 class _Interrupts:
-    """Ctrl-C goes to the handler that there was, once; what follows it, or comes while it is `held`, waits for the end.
+    """A SIGINT handler that passes the first Ctrl-C to the previous handler and delays others, or all while `held`.
 
-    No signal mask: it holds for one thread, any other (a BLAS's pool) takes the signal, and Python's handler runs here.
-    The processes inherit this handler, held: an interrupt is for us, and we end them.
+    A signal mask does not work: it applies to one thread, another thread (such as a BLAS pool) takes the signal, and
+    Python runs its handler here. The processes inherit this handler in held state; the parent ends them.
     """
 
     def __init__(self) -> None:
@@ -61,13 +60,13 @@ class _Interrupts:
             signal.signal(signal.SIGINT, self._handle)
 
     def pass_on(self) -> None:
-        """From now on they are not held; raises for one that waits."""
+        """Stop holding interrupts; raise for one that waits."""
         self.held = False
         if self._waits:
             self._handle(signal.SIGINT, None)
 
     def give_back(self) -> None:
-        """The handler that there was is there again; raises for one that waits."""
+        """Restore the previous handler; raise for an interrupt that waits."""
         if self._handles:
             signal.signal(signal.SIGINT, self._before)
             if self._waits:
@@ -87,17 +86,17 @@ class _Interrupts:
 
 
 def share_out(tasks: Sequence[Callable[[], T]], processes: int | None = None) -> list[T]:
-    """What each task returns, in their order.
+    """Run the tasks and return their results in order.
 
-    What a task returns or raises must be picklable. The exception of a task ends all, as an interrupt does. `processes`
-    is for tests: by default as many as are of use.
+    Results and exceptions must be picklable. An exception or an interrupt ends all tasks. `processes` is for
+    tests; the default is as many as are useful.
     """
     if processes is None:
         processes = _of_use(len(tasks))
     if processes < 2:
         with _old_set_apart():
             return [task() for task in tasks]
-    found: dict[int, T] = {}
+    results: dict[int, T] = {}
     workers: dict[Pipe, ForkProcess] = {}
     interrupts = _Interrupts()
     try:
@@ -106,18 +105,18 @@ def share_out(tasks: Sequence[Callable[[], T]], processes: int | None = None) ->
         ahead = iter(range(len(tasks)))
         for pipe in workers:
             _give(pipe, ahead)
-        while len(found) < len(tasks):
+        while len(results) < len(tasks):
             for pipe in cast("list[Pipe]", wait(list(workers))):
                 answer = _answer(pipe, workers[pipe])
-                found[answer.place] = answer.result
+                results[answer.place] = answer.result
                 _give(pipe, ahead)
     finally:
         try:
             interrupts.held = True
-        finally:  # an interrupt that is raised above holds back all that follow it
+        finally:  # after an interrupt was raised above, later ones are held
             _end(workers)
             interrupts.give_back()
-    return [found[index] for index in range(len(tasks))]
+    return [results[index] for index in range(len(tasks))]
 
 
 def _of_use(tasks: int) -> int:
@@ -127,10 +126,12 @@ def _of_use(tasks: int) -> int:
 
 
 def _give(pipe: Pipe, ahead: Iterator[int]) -> None:
-    """The next task, if there is one."""
+    """Send the next task, if there is one."""
     index = next(ahead, None)
     if index is not None:
-        with suppress(BrokenPipeError):  # it has died: the next look at its pipe says so
+        with suppress(
+            BrokenPipeError
+        ):  # the process has died; the next read of its pipe reports it
             pipe.send(index)
 
 
@@ -140,18 +141,18 @@ def _answer(pipe: Pipe, process: ForkProcess) -> _Answer:
     except EOFError:
         process.join()
         raise PerfrunnerError(
-            f"a process that drew charts has died (exit code {process.exitcode})",
+            f"a chart process died (exit code {process.exitcode})",
             "memory may have run out: taskset -c 0 perfrunner ... draws them one after the other",
         ) from None
     if answer.error is not None:
-        raise answer.error from RuntimeError(f"in a process that drew charts:\n{answer.told}")
+        raise answer.error from RuntimeError(f"in a chart process:\n{answer.traceback}")
     return answer
 
 
 def _fork(
     tasks: Sequence[Callable[[], Any]], processes: int, workers: dict[Pipe, ForkProcess]
 ) -> None:
-    """Processes that wait for tasks are put into `workers`, by our end of their pipes. None outlives this process."""
+    """Start processes that wait for tasks, and add them to `workers` by pipe. None outlives this process."""
     context = get_context("fork")
     for _ in range(processes):
         ours, theirs = context.Pipe()
@@ -163,7 +164,7 @@ def _fork(
 
 def _end(workers: dict[Pipe, ForkProcess]) -> None:
     for process in workers.values():
-        process.kill()  # they hold nothing that is to be put in order
+        process.kill()  # they have nothing to clean up
     for pipe, process in workers.items():
         pipe.close()
         process.join()
@@ -171,16 +172,17 @@ def _end(workers: dict[Pipe, ForkProcess]) -> None:
 
 def _work(tasks: Sequence[Callable[[], Any]], pipe: Pipe, others: Sequence[Pipe]) -> None:
     for other in others:
-        other.close()  # else it would hold its own pipe open, and wait for ever where its parent is killed
-    with _old_set_apart(), suppress(EOFError, OSError):  # its parent is gone
+        other.close()  # otherwise it keeps its own pipe open and waits forever if its parent is killed
+    with _old_set_apart(), suppress(EOFError, OSError):  # the parent has exited
         while True:
             pipe.send(_done(pipe.recv(), tasks))
 
 
 @contextmanager
 def _old_set_apart() -> Iterator[None]:
-    """What is there already is no garbage, and a figure leaves tens of thousands of objects at once: to search at
-    Python's pace takes a tenth of the time.
+    """Exclude existing objects from garbage collection and collect less often.
+
+    A figure creates tens of thousands of objects at once; the default rate of collection costs a tenth of the time.
     """
     enabled, pace = gc.isenabled(), gc.get_threshold()
     gc.freeze()

@@ -1,7 +1,7 @@
-"""How charts look and how they are saved.
+"""Define the style of charts and save them.
 
-Colours are told apart without red and green. Text, grid and edges use stand-in colours that an
-inlined SVG turns into the page's own, so that it follows light and dark.
+Colours are distinguishable without red and green. Text, grid and edges use placeholder colours that an
+inlined SVG replaces by those of the page, so that it follows light and dark mode.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ INK = "#1c1e22"
 FAINT = "#8a9099"
 GRID = "#dfe3e8"
 PAPER = "#ffffff"
-# On a page these stand for themselves in light, and for the page's own in dark.
+# On a page these are used in light mode and replaced by the page's colours in dark mode.
 PAGE_COLOURS = {
     INK: "var(--ink)",
     FAINT: "var(--faint)",
     GRID: "var(--grid)",
     PAPER: "var(--paper)",
 }
-# An arm is told by its colour, its mark and its dashes, so that a dozen differ in print and for the colour-blind, too.
-ARMS = (
+# Colour, mark and dashes identify a variant, so that a dozen differ in print and for colour-blind readers.
+VARIANTS = (
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8172b3", "#a0522d",
     "#c51b7d", "#999933", "#5a5fd0", "#9aa7b3",
 )  # fmt: skip
 MARKERS = ("o", "^", "s", "D", "v", "P", "h", "X", "*", "p", "<", ">")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.4)))
-A_DASH = 4  # arms; their colours differ enough
+A_DASH = 4  # variants that share dashes; their colours differ enough
 VERDICT = {
     "better": "#007a57",
     "worse": "#861a14",
     "same": "#0a58f0",
     "unsure": "#966000",
-    "invalid": "#5a2bab",
+    "not comparable": "#5a2bab",
 }
 WIDTH = 7.6  # inches
 TITLE_LETTERS, TITLE_LINE = 88, 0.19  # a line of a figure's title, and its inches
@@ -53,14 +53,14 @@ PNG_PACKED = {"compress_level": 3}  # two thirds of the time of 6, files a tenth
 SETTINGS: dict[str, Any] = {
     "svg.hashsalt": "perfrunner",
     "svg.fonttype": "none",
-    "text.hinting": "none",  # at 150 dots an inch it is not seen; it is a tenth of the time
+    "text.hinting": "none",  # invisible at 150 dots per inch, but a tenth of the time
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
     "font.size": 9.0,
     "axes.titlesize": 9.5,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
-    "axes.titley": 1.0,  # where it is anyway; else every pass looks for ticks that it might touch
+    "axes.titley": 1.0,  # the default place; without it every pass searches for overlapping ticks
     "axes.labelsize": 8.5,
     "xtick.labelsize": 8.0,
     "ytick.labelsize": 8.5,
@@ -89,20 +89,20 @@ SETTINGS: dict[str, Any] = {
 
 @contextmanager
 def drawing() -> Iterator[None]:
-    """Our settings, whatever the user's matplotlibrc says, and nothing left behind."""
+    """Apply our settings regardless of the user's matplotlibrc, and restore the previous ones."""
     import matplotlib as mpl
     from matplotlib import collections, figure, legend  # noqa: F401  # once, before others are forked
     from matplotlib.backends import backend_agg, backend_svg  # noqa: F401  # before others are forked
 
     with mpl.rc_context():
         mpl.rcdefaults()
-        settings: Any = mpl.rcParams  # its stubs name each key; ours are a mapping
+        settings: Any = mpl.rcParams  # the stubs name each key; ours are a mapping
         settings.update(SETTINGS)
         yield
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Without pyplot: no global state and no window system."""
+    """Return a figure without pyplot: no global state and no window system."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -114,7 +114,10 @@ def new_figure(width: float, height: float) -> Figure:
 def panels(
     count: int, height: float, *, legend: float = 0.0, columns: int = 2, share_y: bool = False
 ) -> tuple[Figure, list[Axes]]:
-    """`count` axes in rows of at most `columns`; `height` inches a row, `legend` besides. `share_y`: one y axis."""
+    """Return a figure of `count` axes in rows of at most `columns`.
+
+    `height`: inches per row; `legend`: additional inches; `share_y`: use one y axis.
+    """
     columns = min(columns, count)
     lines = -(-count // columns)
     figure = new_figure(WIDTH, height * lines + legend + 0.2)
@@ -126,7 +129,7 @@ def panels(
 
 
 def entitle(figure: Figure, title: str) -> None:
-    """The title above all that is drawn, in room of its own. Before the figure is laid out."""
+    """Add a title above the figure and make room for it. Call it before the layout."""
     lines = textwrap.wrap(title, TITLE_LETTERS)
     room = TITLE_LINE * len(lines) + 0.1
     height = figure.get_figheight() + room
@@ -138,7 +141,7 @@ def entitle(figure: Figure, title: str) -> None:
 
 
 def svg_bytes(figure: Figure) -> bytes:
-    """A whole SVG file, the same for the same figure."""
+    """Return an SVG file; the same figure gives the same bytes."""
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
     _lay_out(figure)
@@ -149,7 +152,7 @@ def svg_bytes(figure: Figure) -> bytes:
 
 
 def png_bytes(figure: Figure) -> bytes:
-    """A PNG of 150 dots an inch."""
+    """Return a PNG of 150 dots per inch."""
     import numpy as np
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from PIL import Image
@@ -166,7 +169,7 @@ def png_bytes(figure: Figure) -> bytes:
 
 
 def _lay_out(figure: Figure) -> None:
-    """Once for both files. savefig would do it, and draw, twice for each."""
+    """Lay the figure out once for both files; savefig would do it twice for each."""
     engine: Any = figure.get_layout_engine()
     if engine is not None:
         for axes in figure.axes:
@@ -178,7 +181,7 @@ def _lay_out(figure: Figure) -> None:
             for axis in (axes.xaxis, axes.yaxis):
                 if (
                     not axis.get_label_text()
-                ):  # else each pass seeks a place for it beside all ticks
+                ):  # otherwise each pass searches a place for it next to all ticks
                     axis.set_label_coords(0.5, 0.0)
         engine.execute(figure)
         below_title = engine.get().get("rect", (0, 0, 1, 1))
@@ -188,11 +191,11 @@ def _lay_out(figure: Figure) -> None:
 
 
 def inline_svg(svg: bytes, name: str, label: str) -> str:
-    """The SVG element for a page: its ids made its own, its colours the page's, its name told."""
+    """Return the SVG element for a page, with unique ids, the page's colours and a label."""
     text = svg.decode()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
-    # else the rule is of the page's own charts, too
+    # otherwise the rule also applies to the page's own charts
     text = re.sub(r"(<style[^>]*>)\*\{", r"\1svg.chart *{", text)
     text = re.sub(r'\bid="', f'id="{name}-', text)
     text = re.sub(r'href="#', f'href="#{name}-', text)
@@ -202,12 +205,12 @@ def inline_svg(svg: bytes, name: str, label: str) -> str:
     verdicts = {colour: f"var(--{verdict})" for verdict, colour in VERDICT.items()}
     for colour, variable in {**PAGE_COLOURS, **verdicts}.items():
         text = text.replace(colour, variable)
-    told = label.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
-    return text.replace("<svg ", f'<svg role="img" aria-label="{told}" class="chart" ', 1)
+    escaped = label.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
+    return text.replace("<svg ", f'<svg role="img" aria-label="{escaped}" class="chart" ', 1)
 
 
 def number_axis(axis: Any) -> None:
-    """Ticks as 1.85M, not 1.85 with a 1e6 somewhere else; k and M are 1000."""
+    """Label ticks as 1.85M instead of 1.85 with a separate 1e6; k and M are powers of 1000."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     axis.set_major_locator(MaxNLocator(nbins=5, min_n_ticks=3))
@@ -217,14 +220,14 @@ def number_axis(axis: Any) -> None:
 def draw_lines(
     axes: Axes, lines: Sequence[Sequence[tuple[float, float]]], colours: Any, **look: Any
 ) -> None:
-    """Many lines as one collection: matplotlib takes a tenth of the time that it takes for each alone."""
+    """Draw many lines as one collection, which takes a tenth of the time."""
     from matplotlib.collections import LineCollection
 
     axes.add_collection(LineCollection(lines, colors=colours, **{"zorder": 2, **look}))
 
 
 def factor_axis(axes: Axes) -> None:
-    """Along x factors on a logarithmic scale. After all that is drawn, as the steps are those of its limits."""
+    """Make x a logarithmic axis of factors. Call it after drawing: the steps depend on the limits."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     axes.set_xscale("log")
@@ -233,16 +236,16 @@ def factor_axis(axes: Axes) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
 
 
-def arm_line(index: int) -> dict[str, Any]:
-    """The colour and the dashes of an arm's line."""
+def variant_line(index: int) -> dict[str, Any]:
+    """Return the colour and the dashes of a variant's line."""
     return {
-        "color": ARMS[index % len(ARMS)],
+        "color": VARIANTS[index % len(VARIANTS)],
         "linestyle": DASHES[index // A_DASH % len(DASHES)],
     }
 
 
 def short_number(value: float) -> str:
-    """1.85M, 400k, 21.5."""
+    """Return a number in short form: 1.85M, 400k, 21.5."""
     for factor, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= factor:
             return f"{value / factor:.4g}{prefix}"
@@ -250,11 +253,11 @@ def short_number(value: float) -> str:
 
 
 def legend_height(entries: int, columns: int) -> float:
-    """Inches that a legend above the panels takes."""
+    """Return the height in inches of a legend above the panels."""
     return 0.17 * -(-entries // columns) + 0.1
 
 
 def legend_columns(names: Sequence[str]) -> int:
-    """As many columns as fit the width at the length of the longest name."""
+    """Return the number of legend columns that fit the width with the longest name."""
     longest = max((len(name) for name in names), default=1)
     return max(1, min(4, len(names), int(WIDTH / (0.068 * longest + 0.45))))

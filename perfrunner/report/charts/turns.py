@@ -1,4 +1,4 @@
-"""The slices of trials that ran side by side, as charts need them: paired by ensemble."""
+"""Prepare the slices of interleaved trials for charts: paired by group."""
 
 from __future__ import annotations
 
@@ -8,78 +8,78 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from perfrunner.measure.rounds import levels
+from perfrunner.measure.turns import levels
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from perfrunner.analysis import Cell
+    from perfrunner.domain import Case
     from perfrunner.measure.turns import Slices
-    from perfrunner.results.slices import Turn
+    from perfrunner.results.raw import Turn
 
 Floats = NDArray[np.float64]
 FEWEST, MOST = 4, 60  # bins of a block
-ROUNDS_A_BIN = 8  # fewer would show single rounds, and nothing else
-NOISIER = 4.0  # bins than blocks: as far as both are still seen on one axis
+ROUNDS_A_BIN = 8  # fewer would show only single rounds
+NOISIER = 4.0  # ratio of noise of bins to blocks up to which both are visible on one axis
 LEAST_REACH = 0.005
 
 
 @dataclass(frozen=True)
 class Pair:
-    """An arm beside the baseline of its own ensemble: round for round."""
+    """A variant and the baseline of its group, round by round."""
 
     block: int
     base: Slices
-    arm: Slices
-    answered: NDArray[np.bool_]  # the rounds in which every arm of the ensemble was answered at all
+    variant: Slices
+    answered: NDArray[np.bool_]  # rounds in which every variant of the group had answers
 
     @property
     def log_ratios(self) -> Floats:
-        """Of each answered round: log of the arm's rate over the baseline's."""
+        """Return the log of the variant's rate over the baseline's for each answered round."""
         answered = self.answered
-        found: Floats = np.log(self.arm.rates[answered] / self.base.rates[answered])
-        return found
+        ratios: Floats = np.log(self.variant.rates[answered] / self.base.rates[answered])
+        return ratios
 
     @property
     def robust(self) -> float:
-        """The block's estimate as the trials have it (measure/rounds.py), as a log ratio."""
-        rates = np.column_stack([self.base.rates, self.arm.rates])
-        base, arm = levels(rates[self.answered], 0)
-        return float(np.log(arm / base))
+        """Return the block's robust estimate (as in measure/turns.py) as a log ratio."""
+        rates = np.column_stack([self.base.rates, self.variant.rates])
+        base, variant = levels(rates[self.answered], 0)
+        return float(np.log(variant / base))
 
     @property
     def total(self) -> float:
-        """By totals, with every slice in it, as a log ratio."""
-        rates = [s.ops.sum() / s.wall_ns.sum() for s in (self.base, self.arm)]
+        """Return the log ratio of the totals of all slices."""
+        rates = [s.ops.sum() / s.wall_ns.sum() for s in (self.base, self.variant)]
         return float(np.log(rates[1] / rates[0]))
 
     @property
     def seconds(self) -> Floats:
-        """When each round began (those that were not answered, too), from the first measured one."""
-        first = np.minimum(self.base.start_ns, self.arm.start_ns)
-        found: Floats = (first - first[0]) * 1e-9
-        return found
+        """Return the start of each round in seconds, unanswered ones included, from the first measured one."""
+        first = np.minimum(self.base.start_ns, self.variant.start_ns)
+        starts: Floats = (first - first[0]) * 1e-9
+        return starts
 
 
-def binned(its: Sequence[Pair], over_all: int) -> list[tuple[Floats, Floats]]:
-    """Of each block (share of its time, median log ratio) of its rounds in bins; `over_all` bins at most.
+def binned(compared: Sequence[Pair], over_all: int) -> list[tuple[Floats, Floats]]:
+    """Return (share of the block's time, median log ratio) of binned rounds for each block, in at most `over_all` bins.
 
-    Fewer where single rounds are so noisy that nobody would see the blocks' estimates beside the bins.
+    There are fewer bins if single rounds are so noisy that they would hide the estimates of the blocks.
     """
-    levels = [0.0, *(pair.robust for pair in its)]
+    levels = [0.0, *(pair.robust for pair in compared)]
     reach = max(max(levels) - min(levels), LEAST_REACH)
-    rounds = min(len(pair.arm.ops) for pair in its)
-    bins = max(FEWEST, min(MOST, over_all // len(its), rounds // ROUNDS_A_BIN))
+    rounds = min(len(pair.variant.ops) for pair in compared)
+    bins = max(FEWEST, min(MOST, over_all // len(compared), rounds // ROUNDS_A_BIN))
     while True:
-        found = [_bins(pair, bins) for pair in its]
-        low, high = inner(np.concatenate([middles for _, middles in found]))
+        by_block = [_bins(pair, bins) for pair in compared]
+        low, high = inner(np.concatenate([middles for _, middles in by_block]))
         if bins == FEWEST or high - low <= NOISIER * reach:
-            return found
+            return by_block
         bins = max(FEWEST, bins * 2 // 3)
 
 
 def inner(middles: Floats) -> tuple[float, float]:
-    """Between which bins are drawn; rare ones reach far."""
+    """Return the range in which bins are drawn, without distant rare ones."""
     low, high = np.percentile(middles, [4, 96])
     return float(low), float(high)
 
@@ -95,7 +95,7 @@ def _bins(pair: Pair, bins: int) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True)
 class Spread:
-    """All rounds of an arm as a histogram of log ratios; the outermost are left out, `beyond` says what share."""
+    """All rounds of a variant as a histogram of log ratios; `beyond` is the share of outermost rounds left out."""
 
     counts: NDArray[np.int64]
     edges: Floats
@@ -104,11 +104,11 @@ class Spread:
     beyond: float
 
 
-def spread(its: Sequence[Pair], bars: int, reach: tuple[float, float] | None = None) -> Spread:
-    """Of one arm's rounds in all blocks; `reach`: of the bars, else what nearly all rounds need."""
-    ratios = np.concatenate([pair.log_ratios for pair in its])
-    robust = float(np.mean([pair.robust for pair in its]))
-    total = float(np.mean([pair.total for pair in its]))
+def spread(compared: Sequence[Pair], bars: int, reach: tuple[float, float] | None = None) -> Spread:
+    """Return the histogram of a variant's rounds in all blocks; `reach`: range of bars (default: nearly all)."""
+    ratios = np.concatenate([pair.log_ratios for pair in compared])
+    robust = float(np.mean([pair.robust for pair in compared]))
+    total = float(np.mean([pair.total for pair in compared]))
     outer = np.percentile(ratios, [0.5, 99.5])
     low = float(min(*outer, robust, total, -LEAST_REACH))
     high = float(max(*outer, robust, total, LEAST_REACH))
@@ -116,14 +116,16 @@ def spread(its: Sequence[Pair], bars: int, reach: tuple[float, float] | None = N
     return Spread(counts, edges, robust, total, 1 - float(counts.sum()) / len(ratios))
 
 
-def pairs(turns: Iterable[Turn], cell: Cell, baseline: str, variant: str) -> Iterator[Pair]:
-    """By block; where the rounds of the two do not match there is none."""
-    ensembles: dict[tuple[int, int], dict[str, Slices]] = {}
+def pairs(turns: Iterable[Turn], case: Case, baseline: str, variant: str) -> Iterator[Pair]:
+    """Yield the pairs by block, without blocks whose rounds do not match."""
+    groups: dict[tuple[int, int], dict[str, Slices]] = {}
     for turn in turns:
-        if turn.cell == cell:
-            ensembles.setdefault((turn.block, turn.ensemble), {})[turn.variant] = turn.slices
-    for (block, _), arms in sorted(ensembles.items()):
-        if {baseline, variant} <= arms.keys() and len({len(s.ops) for s in arms.values()}) == 1:
-            answered = np.all([s.ops > 0 for s in arms.values()], axis=0)
+        if turn.case == case:
+            groups.setdefault((turn.block, turn.group), {})[turn.variant] = turn.slices
+    for (block, _), variants in sorted(groups.items()):
+        if {baseline, variant} <= variants.keys() and len(
+            {len(s.ops) for s in variants.values()}
+        ) == 1:
+            answered = np.all([s.ops > 0 for s in variants.values()], axis=0)
             if answered.any():
-                yield Pair(block, arms[baseline], arms[variant], answered)
+                yield Pair(block, variants[baseline], variants[variant], answered)

@@ -1,4 +1,4 @@
-"""A running experiment in a browser of this machine: read-only, by the standard library's server."""
+"""Show a running experiment in a browser on this machine, read-only, with the standard library's server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far an experiment is, and what its trials so far say: estimates, marked as provisional until it is done."""
+"""Render the live page: the progress of an experiment and estimates, which are provisional until it is done."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from perfrunner.analysis import MIN_BLOCKS
+from perfrunner.domain import MIN_BLOCKS, WITHOUT_AN_ENGINE
 from perfrunner.report.build import build_report
 from perfrunner.report.page.effects import panels
 from perfrunner.report.selection import primary_rows
-from perfrunner.spec.cell import WITHOUT_AN_ENGINE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,16 +19,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Progress:
-    """Of the trials that are planned now; `left_s` by the pace so far, None where it is not known."""
+    """The progress of a run in planned trials; `left_s` extrapolates the pace so far, None if unknown."""
 
     state: str
     done: int
     planned: int
-    void: int
-    blocks: int  # that every arm of some cell has finished
+    discarded: int
+    blocks: int  # blocks that every variant of some case has finished
     planned_blocks: int
     left_s: float | None
-    built: tuple[int, int] | None = None  # of the arms, while none has been measured
+    built: tuple[int, int] | None = None  # (built, all) variants, before the first trial
 
     @property
     def running(self) -> bool:
@@ -37,53 +36,53 @@ class Progress:
 
     @property
     def text(self) -> str:
-        """In words."""
+        """Return the progress in words."""
         share = 100 * self.done // self.planned if self.planned else 0
-        parts = [f"{self.built[0]} of {self.built[1]} arms built"] if self.built else []
+        parts = [f"{self.built[0]} of {self.built[1]} variants built"] if self.built else []
         parts.append(f"{self.done} of {self.planned} trials ({share} %)")
         parts.append(f"{self.blocks} of {self.planned_blocks} blocks")
-        if self.void:
-            parts.append(f"{self.void} void or failed")
+        if self.discarded:
+            parts.append(f"{self.discarded} discarded or failed")
         if self.running and self.left_s is not None:
             parts.append(f"about {max(1, round(self.left_s / 60))} min left")
         return ", ".join(parts)
 
 
 def progress(data: ExperimentData, blocks: int) -> Progress:
-    """`blocks`: those that the report so far compares."""
+    """Return the progress of a run. `blocks`: number of blocks that the report compares so far."""
     record, spec = data.experiment, data.experiment.spec_json
     extended = record.facts.get("extended")
     wanted = int(extended[-1]["to"] if extended else spec.get("blocks") or 0)
-    cells = _cells(data)
+    cases = _cases(data)
     ok = {(t.block, t.workload, t.bucket, t.variant) for t in data.trials if t.status == "ok"}
-    arms = len(spec.get("variants") or ())
-    planned = max(len(ok), wanted * cells * arms)
+    variants = len(spec.get("variants") or ())
+    planned = max(len(ok), wanted * cases * variants)
     pace = _seconds_of_a_block(data)
-    left = pace * (planned - len(ok)) / arms if pace is not None and arms else None
-    void = sum(t.status != "ok" for t in data.trials)
+    left = pace * (planned - len(ok)) / variants if pace is not None and variants else None
+    discarded = sum(t.status != "ok" for t in data.trials)
     built = None
     if record.state == "running" and not data.trials:
-        built = (len({build.variant for build in data.builds}), arms)
-    return Progress(record.state, len(ok), planned, void, blocks, wanted, left, built)
+        built = (len({build.variant for build in data.builds}), variants)
+    return Progress(record.state, len(ok), planned, discarded, blocks, wanted, left, built)
 
 
-def _cells(data: ExperimentData) -> int:
-    """As the spec plans them; a run that has ended had those that it measured."""
+def _cases(data: ExperimentData) -> int:
+    """Return the number of planned cases; for a finished run, of measured cases."""
     if data.experiment.state != "running":
         return len({(t.workload, t.bucket) for t in data.trials if t.block == 1})
     spec = data.experiment.spec_json
     buckets = len(spec.get("buckets") or ("persistent",))
     workloads = (spec.get("workloads") or {}).values()
-    return sum(1 if one.get("type") in WITHOUT_AN_ENGINE else buckets for one in workloads)
+    return sum(1 if w.get("type") in WITHOUT_AN_ENGINE else buckets for w in workloads)
 
 
 def _seconds_of_a_block(data: ExperimentData) -> float | None:
-    """That a cell takes on average: its median over blocks, so that one in which the run was interrupted is no pace."""
+    """Return the average seconds of a case per block, as medians over blocks to ignore interruptions."""
     spans: dict[tuple[str, str], dict[int, list[TrialRecord]]] = {}
     for trial in data.trials:
         if trial.status == "ok":
-            cell = spans.setdefault((trial.workload, trial.bucket), {})
-            cell.setdefault(trial.block, []).append(trial)
+            case = spans.setdefault((trial.workload, trial.bucket), {})
+            case.setdefault(trial.block, []).append(trial)
     medians = [
         median(
             (max(t.finished_at for t in ran) - min(t.started_at for t in ran)).total_seconds()
@@ -95,7 +94,7 @@ def _seconds_of_a_block(data: ExperimentData) -> float | None:
 
 
 def live_page(data: ExperimentData, others: Sequence[ExperimentSummary]) -> str:
-    """The page of one experiment, with links to `others`."""
+    """Return the page of one experiment, with links to `others`."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 

@@ -1,4 +1,4 @@
-"""Serves one store to this machine: a page is made when it is asked for and the store has changed, never besides."""
+"""Serve a store to this machine: a page is rendered only on request and after a change of the store."""
 
 from __future__ import annotations
 
@@ -20,57 +20,58 @@ if TYPE_CHECKING:
 
     from perfrunner.results import ExperimentData, ResultStore
 
-AGAIN_S = 10  # how often a browser asks while an experiment runs
+AGAIN_S = 10  # seconds between refreshes while an experiment runs
 LOCAL = "127.0.0.1"
 NAMES = (LOCAL, "localhost")
 REPORT = "/report.html"
 
 
 class LiveServer(ThreadingHTTPServer):
-    """`/` is the chosen experiment (or the newest), `/ID` another, `/ID/report.html` its whole page."""
+    """A server of live pages: `/` is the chosen or newest experiment, `/ID` another, `/ID/report.html` its report."""
 
     daemon_threads = True
 
     def __init__(
         self, opened: Callable[[], ResultStore], experiment: str | None, port: int
     ) -> None:
-        """`opened` gives the store anew, in whichever thread. OSError where the port is taken."""
+        """Listen on `port`. `opened` opens the store in any thread. Raises OSError if the port is in use."""
         super().__init__((LOCAL, port), _Handler)
         self.opened, self.experiment = opened, experiment
         self._made: dict[tuple[str, bool], tuple[object, bytes]] = {}
-        self._one = Lock()  # a page at a time: measurements may run beside it
+        self._lock = Lock()  # one page at a time, because measurements may be running
 
     @property
     def address(self) -> str:
-        """Where a browser finds it."""
+        """Return the URL of the server."""
         return f"http://{LOCAL}:{self.server_port}/"
 
     def page(self, path: str) -> tuple[bytes, bool]:
-        """A page, and whether it is of a running experiment. UsageError where there is no such experiment, StoreError
-        where the store cannot be read (now).
+        """Return a page, and whether its experiment is running.
+
+        Raises UsageError for an unknown experiment, StoreError if the store cannot be read at the moment.
         """
         whole = path.endswith(REPORT)
         name = path.removesuffix(REPORT).strip("/") or self.experiment
-        with self._one, self.opened() as store:
+        with self._lock, self.opened() as store:
             data = store.load(store.resolve(name).id)
             others = list(reversed(store.list()))
             state = (data.experiment.state, len(data.builds), len(data.trials), len(others))
             place = (data.experiment.id, whole)
-            kept = self._made.get(place)
-            if kept is None or kept[0] != state:
+            cached = self._made.get(place)
+            if cached is None or cached[0] != state:
                 shown = redacted(data)
                 text = _report(shown) if whole else live_page(shown, others).encode()
-                kept = self._made[place] = (state, text)
-        return kept[1], data.experiment.state == "running"
+                cached = self._made[place] = (state, text)
+        return cached[1], data.experiment.state == "running"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A viewer that went away is no fault; another error is a defect, and its traceback is shown."""
+        """Ignore closed connections; print the traceback of any other error."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)
 
 
 def _report(data: ExperimentData) -> bytes:
-    """The page as `report --format html` writes it, without links to raw files: they are not served."""
+    """Return the HTML report without links to raw files, which are not served."""
     from perfrunner.report.build import build_report
     from perfrunner.report.files import write_html
 
@@ -80,10 +81,10 @@ def _report(data: ExperimentData) -> bytes:
 
 class _Handler(BaseHTTPRequestHandler):
     server: LiveServer
-    timeout = 30  # seconds that a viewer may say nothing, or take nothing
+    timeout = 30  # seconds before an idle connection is closed
 
     def do_GET(self) -> None:
-        # a page of another site whose name was pointed at this machine is not answered
+        # reject other host names, which protects from DNS rebinding
         if (self.headers.get("Host") or "").rsplit(":", 1)[0] not in NAMES:
             self.send_error(HTTPStatus.FORBIDDEN)
             return
@@ -98,7 +99,7 @@ class _Handler(BaseHTTPRequestHandler):
                 HTTPStatus.SERVICE_UNAVAILABLE, str(error).encode(), "text/plain", again=True
             )
             return
-        # the whole page holds what its reader has chosen: it stays until it is asked for anew
+        # the full report is not refreshed, which would reset the selections of its reader
         self._send(HTTPStatus.OK, body, "text/html", again=running and not path.endswith(REPORT))
 
     def _send(self, status: HTTPStatus, body: bytes, kind: str, *, again: bool) -> None:
@@ -112,4 +113,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        """Requests are not of interest."""
+        """Discard the log of requests."""

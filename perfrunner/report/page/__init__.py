@@ -1,4 +1,4 @@
-"""The report as one page: no server, no other file, no request."""
+"""Render a report as one self-contained HTML page: no server, no other file, no request."""
 
 from __future__ import annotations
 

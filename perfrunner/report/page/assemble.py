@@ -1,4 +1,4 @@
-"""Puts the page together. Everything in it is escaped; its scripts are named by their hashes."""
+"""Assemble the HTML page. All contents are escaped; a content security policy allows only its scripts, by hash."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import json
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from perfrunner.report.beside import beside_texts, counts_text, reference_facts
+from perfrunner.report.account import TITLE, account_rows
 from perfrunner.report.charts.dots import pieces
+from perfrunner.report.explain import NO_COUNTERS
 from perfrunner.report.facts import flatten, own_facts, shared_build
 from perfrunner.report.json_document import document
 from perfrunner.report.numbers import change, scale_of
-from perfrunner.report.page.brief import brief
 from perfrunner.report.page.chart_data import chart_data
 from perfrunner.report.page.described import shared_source, variants, workloads
 from perfrunner.report.page.effects import panels
-from perfrunner.report.page.profiles import profile_section
-from perfrunner.report.page.tables import tables
+from perfrunner.report.page.tables import brief, explained_section, profile_section, tables
 from perfrunner.report.profiles import ONE_SAMPLE
+from perfrunner.report.published import counts_text, published_texts, reference_facts
 from perfrunner.report.questions import question
 from perfrunner.report.selection import primary_rows
 
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from perfrunner.analysis import Cell, Row
+    from perfrunner.analysis import Row
+    from perfrunner.domain import Case
     from perfrunner.report.charts import Chart
     from perfrunner.report.model import Report
     from perfrunner.results import ExperimentData
@@ -41,14 +42,14 @@ SCRIPTS = (
     "page/page.js",
 )
 OF_PROFILES = ("page/flames.js",)
-PICTURED = "heap"  # no chart of the page's own: nothing of it can be chosen
+PICTURED = "heap"  # a chart without interaction on the page
 MOST_WARNINGS = 3  # on the first screen
 
 
 def html_text(
     report: Report, data: ExperimentData, raw: RawSeries, charts: Sequence[Chart], page: Path | None
 ) -> str:
-    """The page. `charts` are pictures for readers without scripts (PICTURED for all); `page`: where it will lie."""
+    """Return the page. `charts`: pictures for readers without scripts (PICTURED: for all); `page`: its path."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -66,7 +67,7 @@ def html_text(
     rest = _by_metric(report, leave_out=primary)
     brief_metrics, lines = brief(report)
     colours = chart_data_colours(report)
-    names = SCRIPTS + (OF_PROFILES if report.profiles else ())
+    names = SCRIPTS + (OF_PROFILES if report.profiles or report.explanations else ())
     scripts = [files("perfrunner.report").joinpath(name).read_text("utf-8") for name in names]
     return environment.get_template("report.html.j2").render(
         report=report,
@@ -88,11 +89,15 @@ def html_text(
         other_panels=panels(report, rest),
         tables=tables(report),
         metrics=_metric_names(report),
-        beside=beside_texts(report),
-        beside_counts=counts_text(report),
+        published=published_texts(report),
+        published_counts=counts_text(report),
         reference_facts=reference_facts(report),
         profiles=profile_section(report),
         one_sample=ONE_SAMPLE,
+        explained=explained_section(report),
+        no_counters=NO_COUNTERS,
+        account_title=TITLE,
+        accounts=account_rows(report.comparison.accounts),
         moved=[(m, [_moved(row) for row in m.rows]) for m in report.moved],
         always=[(c, Markup(c.inline())) for c in charts if c.name == PICTURED],
         static=[(c, Markup(c.inline())) for c in charts if c.name != PICTURED],
@@ -105,21 +110,21 @@ def html_text(
 
 
 def chart_data_colours(report: Report) -> list[str]:
-    """An arm's colour, by its place among the variants."""
-    from perfrunner.report.charts.style import ARMS
+    """Return the colours of the variants in their order."""
+    from perfrunner.report.charts.style import VARIANTS
 
-    return [ARMS[i % len(ARMS)] for i in range(len(report.comparison.variants))]
+    return [VARIANTS[i % len(VARIANTS)] for i in range(len(report.comparison.variants))]
 
 
-def _asked(report: Report, primary: Mapping[str, Mapping[Cell, Sequence[Row]]]) -> str:
-    """The question of the first screen: of its one metric, or of all of them."""
+def _asked(report: Report, primary: Mapping[str, Mapping[Case, Sequence[Row]]]) -> str:
+    """Return the question of the first screen: for its only metric, or for all metrics."""
     comparison = report.comparison
     if len(primary) == 1:
         rows = next(iter(next(iter(primary.values())).values()))
         return (
             f"{question(rows[0].metric, comparison.variants)} Change against {comparison.baseline}"
         )
-    return f"Is any arm better than {comparison.baseline}?"
+    return f"Is any variant better than {comparison.baseline}?"
 
 
 def _hash(script: str) -> str:
@@ -129,16 +134,16 @@ def _hash(script: str) -> str:
 
 def _by_metric(
     report: Report, *, leave_out: Mapping[str, object]
-) -> dict[str, dict[Cell, list[Row]]]:
-    found: dict[str, dict[Cell, list[Row]]] = {}
+) -> dict[str, dict[Case, list[Row]]]:
+    by_metric: dict[str, dict[Case, list[Row]]] = {}
     for row in report.comparison.rows:
         if row.metric.id not in leave_out:
-            found.setdefault(row.metric.id, {}).setdefault(row.cell, []).append(row)
-    return found
+            by_metric.setdefault(row.metric.id, {}).setdefault(row.case, []).append(row)
+    return by_metric
 
 
 def _metric_names(report: Report) -> list[tuple[str, bool]]:
-    """Each metric and whether it is primary; the primary ones first."""
+    """Return each metric and whether it is primary, primary metrics first."""
     names = {row.metric.id: row.primary for row in report.comparison.rows}
     return sorted(names.items(), key=lambda item: not item[1])
 
@@ -152,9 +157,7 @@ def _moved(row: Row) -> str:
 
 
 def _embedded(report: Report, data: ExperimentData, raw: RawSeries, page: Path | None) -> str:
-    """The report's JSON, every trial's numbers and what the charts are drawn from, in a form that cannot end the
-    script element.
-    """
+    """Return the report, the trials and the data of the charts as JSON that cannot end the script element."""
     content = {
         "report": document(report),
         "trials": [

@@ -1,4 +1,4 @@
-"""What the page's own charts are drawn from: plain values, as few digits as a screen shows."""
+"""Collect the data of the page's interactive charts: plain values with the digits that a screen can show."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perfrunner.analysis import Cell
-from perfrunner.analysis.cells import clean_blocks
-from perfrunner.analysis.drift import drift
+from perfrunner.analysis.cases import clean_blocks
+from perfrunner.analysis.quality import drift
+from perfrunner.domain import Case
 from perfrunner.errors import TrialError
-from perfrunner.report.charts.latencies import latencies
-from perfrunner.report.charts.style import ARMS
+from perfrunner.report.charts.latency import latencies
+from perfrunner.report.charts.style import VARIANTS
 from perfrunner.report.charts.turns import Spread, binned, pairs, spread
 from perfrunner.report.numbers import LARGE_RATIO, change, decimals, scale_for
 from perfrunner.report.sentences import noun
@@ -21,62 +21,64 @@ from perfrunner.results.files import raw_directory
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from perfrunner.analysis.cells import CellBlocks
+    from perfrunner.analysis.cases import CaseBlocks
     from perfrunner.report.model import Report
     from perfrunner.results import ExperimentData, TrialRecord
     from perfrunner.results.raw import Inside, Points, RawSeries
 
-BINS = 400  # of rounds, over all blocks
-BARS = 80  # of their histogram
-MOST_POINTS = 240  # of one trial's series
+BINS = 400  # bins of rounds over all blocks
+BARS = 80  # bars of their histogram
+MOST_POINTS = 240  # points of a trial's series
 
 
 def chart_data(
     report: Report, data: ExperimentData, raw: RawSeries, page: Path | None
 ) -> dict[str, Any]:
-    """Everything by index of cell and arm; of a trial `e` is its ensemble, `n` whether it counts.
+    """Return the data by index of case and variant; for a trial `e` is its group, `n` whether it counts.
 
-    `page` is where the page will be: links to raw files start there.
+    `page` is the path of the page, to which links to raw files are relative.
     """
     comparison = report.comparison
-    cells = {cell: i for i, cell in enumerate(comparison.cells)}
-    arms = {variant: i for i, variant in enumerate(comparison.variants)}
+    cases = {case: i for i, case in enumerate(comparison.cases)}
+    variants = {variant: i for i, variant in enumerate(comparison.variants)}
     start = min((t.started_at for t in data.trials), default=None)
     trials, kept = [], _Files(data, page)
-    by_cell = clean_blocks(data.trials)
-    counted = {id(trial) for blocks in by_cell.values() for trial in blocks.trials}
+    by_case = clean_blocks(data.trials)
+    counted = {id(trial) for blocks in by_case.values() for trial in blocks.trials}
     for t in data.trials:
-        place = cells.get(Cell(t.workload, t.bucket))
-        if place is None or t.variant not in arms or start is None:
+        place = cases.get(t.case)
+        if place is None or t.variant not in variants or start is None:
             continue
         trials.append({
-            "c": place, "v": arms[t.variant], "b": t.block, "a": t.attempt, "e": t.ensemble, "s": t.status,
+            "c": place, "v": variants[t.variant], "b": t.block, "a": t.attempt, "e": t.group, "s": t.status,
             "n": int(id(t) in counted),
             "t": short((t.started_at - start).total_seconds() / 60),
             **kept.of(t), "m": {k: short(v, 6) for k, v in t.metrics.items()},
         })  # fmt: skip
-    inside = [one for one in raw.inside if one.trial.variant in arms and one.cell in cells]
+    inside = [
+        series for series in raw.inside if series.trial.variant in variants and series.case in cases
+    ]
     return {
-        "arms": list(comparison.variants),
-        "colours": [ARMS[i % len(ARMS)] for i in range(len(comparison.variants))],
-        "cells": [str(cell) for cell in comparison.cells],
-        "metrics": _metrics(report, by_cell),
+        "variants": list(comparison.variants),
+        "colours": [VARIANTS[i % len(VARIANTS)] for i in range(len(comparison.variants))],
+        "cases": [str(case) for case in comparison.cases],
+        "metrics": _metrics(report, by_case),
         "large": LARGE_RATIO,
         "trials": trials,
         "files": [list(names) for names in kept.lists],
         "rates": [
-            {**_place(one, cells, arms), "p": _points(one.rates), **_before(one)}
-            for one in inside
-            if one.rates
+            {**_place(drawn, cases, variants), "p": _points(drawn.rates), **_before(drawn)}
+            for drawn in inside
+            if drawn.rates
         ],
         "memory": [
             {
-                **_place(one, cells, arms),
-                "l": int(one.sampled_with_load),
+                **_place(drawn, cases, variants),
+                "l": int(drawn.sampled_with_load),
                 "k": {kind: _points(p) for kind, p in kinds.items()},
             }
-            for one in inside
-            for kinds in one.memory
+            for drawn in inside
+            for kinds in drawn.memory
         ],
         "latency": _latency(report, inside),
         "rounds": _rounds(report, raw),
@@ -86,17 +88,22 @@ def chart_data(
 
 
 def short(value: float, digits: int = 5) -> float:
-    """Rounded to significant digits: bytes saved, nothing seen."""
+    """Round to significant digits, which saves bytes without a visible difference."""
     if value == 0 or not math.isfinite(value):
         return 0.0
     rounded = round(value, digits - 1 - math.floor(math.log10(abs(value))))
     return int(rounded) if rounded == int(rounded) else rounded
 
 
-def _place(one: Inside, cells: dict[Any, int], arms: dict[str, int]) -> dict[str, int]:
-    """With the trial's ensemble: a baseline has several in a block."""
-    trial = one.trial
-    return {"c": cells[one.cell], "v": arms[trial.variant], "b": trial.block, "e": trial.ensemble}
+def _place(drawn: Inside, cases: dict[Any, int], variants: dict[str, int]) -> dict[str, int]:
+    """Return the indices of a trial, with its group: a baseline has several trials in a block."""
+    trial = drawn.trial
+    return {
+        "c": cases[drawn.case],
+        "v": variants[trial.variant],
+        "b": trial.block,
+        "e": trial.group,
+    }
 
 
 def _points(points: Points) -> list[list[float]]:
@@ -105,14 +112,14 @@ def _points(points: Points) -> list[list[float]]:
 
 
 class _Files:
-    """The trials' raw files, as links from the page; the lists of names are few, for most trials have the same."""
+    """The raw files of trials as links from the page; lists of names are shared by most trials."""
 
     def __init__(self, data: ExperimentData, page: Path | None) -> None:
         self.data, self.page = data, page
         self.lists: dict[tuple[str, ...], int] = {}
 
     def of(self, trial: TrialRecord) -> dict[str, Any]:
-        """`d`: the directory; relative, and only under the page's own directory. `f`: which list has its files."""
+        """Return `d`, the directory relative to the page (only below it), and `f`, the index of its list of files."""
         if self.page is None or not trial.raw_dir:
             return {}
         try:
@@ -130,24 +137,24 @@ class _Files:
 
 
 def _first(name: str) -> tuple[int, str]:
-    """How it is run again, what the engine said, and then the figures."""
+    """Sort scripts first, then logs, then data."""
     return (0 if name.endswith(".sh") else 1 if name.endswith(".log") else 2), name
 
 
-def _before(one: Inside) -> dict[str, Any]:
-    """`q`: name, seconds and rate of what the load did before; `n`: the name of what is drawn."""
-    before = one.before
-    told = {"q": [before.name, short(before.seconds, 3), short(before.rate)]} if before else {}
-    return {**told, "n": one.phase}
+def _before(drawn: Inside) -> dict[str, Any]:
+    """Return `q`, name, seconds and rate of the previous phase, and `n`, the name of the drawn phase."""
+    before = drawn.before
+    phase = {"q": [before.name, short(before.seconds, 3), short(before.rate)]} if before else {}
+    return {**phase, "n": drawn.phase}
 
 
 def _noise(report: Report) -> list[dict[str, Any]]:
-    """By primary metric and cell: what noise alone can seem to be, and the arms' changes beside it."""
-    found: dict[str, dict[str, Any]] = {}
+    """Return the noise floor and the variants' changes by primary metric and case."""
+    by_metric: dict[str, dict[str, Any]] = {}
     for floor in report.noise:
         rows = [
             row
-            for row in report.rows(floor.cell).get(floor.metric, [])
+            for row in report.rows(floor.case).get(floor.metric, [])
             if row.primary and row.effect is not None and row.effect.ci95 is not None
         ]
         if not rows:
@@ -155,9 +162,9 @@ def _noise(report: Report) -> list[dict[str, Any]]:
         ratio = floor.kind == "ratio"
         unit = "%" if ratio else "points" if rows[0].metric.unit == "%" else rows[0].metric.unit
         ends = (1 / (1 + floor.floor), 1 + floor.floor) if ratio else (-floor.floor, floor.floor)
-        entry = found.setdefault(floor.metric, {"m": floor.metric, "unit": unit, "cells": []})
-        entry["cells"].append({
-            "c": report.comparison.cells.index(floor.cell),
+        entry = by_metric.setdefault(floor.metric, {"m": floor.metric, "unit": unit, "cases": []})
+        entry["cases"].append({
+            "c": report.comparison.cases.index(floor.case),
             "floor": [_changed(end, ratio=ratio) for end in ends],
             "rows": [
                 {
@@ -168,81 +175,82 @@ def _noise(report: Report) -> list[dict[str, Any]]:
                 if row.effect is not None and row.effect.ci95 is not None
             ],
         })  # fmt: skip
-    return list(found.values())
+    return list(by_metric.values())
 
 
 def _changed(value: float, *, ratio: bool) -> float:
     return short(100 * (value - 1) if ratio else value)
 
 
-def _metrics(report: Report, by_cell: Mapping[Cell, CellBlocks]) -> dict[str, Any]:
-    """`scales`: a factor and its unit by cell, for one metric may be millions a second here and thousands there.
+def _metrics(report: Report, by_case: Mapping[Case, CaseBlocks]) -> dict[str, Any]:
+    """Return the metrics: `scales` has a factor and unit by case, since magnitudes differ between cases.
 
-    `drift`: from the first block of a cell to its last, with its interval, in words.
+    `drift` is the change from the first to the last block of a case with its interval, as text.
     """
-    cells = report.comparison.cells
-    found: dict[str, Any] = {}
-    for place, cell in enumerate(cells):
-        for rows in report.rows(cell).values():
+    cases = report.comparison.cases
+    by_id: dict[str, Any] = {}
+    for place, case in enumerate(cases):
+        for rows in report.rows(case).values():
             metric = rows[0].metric
             scale = scale_for(rows[0], rows)
-            known = found.setdefault(metric.id, {
-                "name": noun(metric), "scales": [None] * len(cells), "direction": metric.direction,
-                "effect": metric.effect, "primary": rows[0].primary, "drift": [None] * len(cells),
+            known = by_id.setdefault(metric.id, {
+                "name": noun(metric), "scales": [None] * len(cases), "direction": metric.direction,
+                "effect": metric.effect, "primary": rows[0].primary, "drift": [None] * len(cases),
             })  # fmt: skip
             known["scales"][place] = [scale.factor, scale.unit.strip()]
-            moved = drift(by_cell[cell], metric) if cell in by_cell else None
+            moved = drift(by_case[case], metric) if case in by_case else None
             known["drift"][place] = change(moved, metric, scale) if moved else None
-    return found
+    return by_id
 
 
 def _latency(report: Report, inside: Sequence[Inside]) -> list[dict[str, Any]]:
     comparison = report.comparison
     return [
         {
-            "c": c, "v": comparison.variants.index(its.variant), "op": its.op, "n": its.operations,
-            "curve": [[round(p, 4), short(us)] for p, us in its.curve],
-            "bars": [[short(us), short(share)] for us, share in its.bars],
+            "c": c, "v": comparison.variants.index(latency.variant), "op": latency.op, "n": latency.operations,
+            "curve": [[round(p, 4), short(us)] for p, us in latency.curve],
+            "bars": [[short(us), short(share)] for us, share in latency.bars],
         }
-        for c, cell in enumerate(comparison.cells)
-        for its in latencies(inside, cell, comparison.variants)
+        for c, case in enumerate(comparison.cases)
+        for latency in latencies(inside, case, comparison.variants)
     ]  # fmt: skip
 
 
 def _rounds(report: Report, raw: RawSeries) -> list[dict[str, Any]]:
-    """Each arm against the baseline of the same round: in bins, blocks side by side, one unit each; and all of them
-    as a histogram, with the same bars for all arms of a cell.
+    """Return each variant against the baseline of the same round: in bins by block, and as a histogram.
+
+    A block is one unit wide. All variants of a case have the same bars.
     """
     comparison = report.comparison
-    found = []
-    for c, cell in enumerate(comparison.cells):
-        arms = {
-            v: its
+    documents = []
+    for c, case in enumerate(comparison.cases):
+        variants = {
+            v: compared
             for v, variant in enumerate(comparison.variants[1:], 1)
-            if (its := list(pairs(raw.turns, cell, comparison.baseline, variant)))
+            if (compared := list(pairs(raw.turns, case, comparison.baseline, variant)))
         }
-        spreads = [spread(its, BARS) for its in arms.values()]
+        spreads = [spread(compared, BARS) for compared in variants.values()]
         reach = [edge for each in spreads for edge in (each.edges[0], each.edges[-1])] or [0.0]
-        for v, its in arms.items():
+        for v, compared in variants.items():
             blocks = [
                 {
                     "b": pair.block, "robust": short(_percent(pair.robust)), "total": short(_percent(pair.total)),
                     "p": [[short(x), short(_percent(y))] for x, y in zip(xs.tolist(), ys.tolist(), strict=True)],
                 }
-                for pair, (xs, ys) in zip(its, binned(its, BINS), strict=True)
+                for pair, (xs, ys) in zip(compared, binned(compared, BINS), strict=True)
             ]  # fmt: skip
-            every = spread(its, BARS, (float(min(reach)), float(max(reach))))
-            found.append({
-                "c": c, "v": v, "blocks": blocks, "n": sum(len(pair.log_ratios) for pair in its),
+            every = spread(compared, BARS, (float(min(reach)), float(max(reach))))
+            documents.append({
+                "c": c, "v": v, "blocks": blocks, "n": sum(len(pair.log_ratios) for pair in compared),
                 "robust": short(_percent(every.robust)), "bars": _shares(every),
-                "d": _places(report, cell, comparison.variants[v]),
+                "d": _places(report, case, comparison.variants[v]),
             })  # fmt: skip
-    return found
+    return documents
 
 
-def _places(report: Report, cell: Cell, variant: str) -> int:
-    """After the point of a change in percent: what the arm's interval deserves."""
-    row = report.comparison.row(cell, "ops_per_s", variant)
+def _places(report: Report, case: Case, variant: str) -> int:
+    """Return the decimal places of a change in percent that the variant's interval justifies."""
+    row = report.comparison.row(case, "ops_per_s", variant)
     effect = None if row is None else row.effect
     if effect is None or effect.ci95 is None:
         return decimals(None)
@@ -250,7 +258,7 @@ def _places(report: Report, cell: Cell, variant: str) -> int:
 
 
 def _shares(rounds: Spread) -> list[list[float]]:
-    """(change in percent at a bar's middle, percent of the rounds)."""
+    """Return (change in percent at the middle of a bar, percent of the rounds)."""
     middles = (rounds.edges[1:] + rounds.edges[:-1]) / 2
     share = 100 * (1 - rounds.beyond) / max(1, int(rounds.counts.sum()))
     return [
@@ -264,13 +272,13 @@ def _percent(log_ratio: float) -> float:
 
 
 def _phases(report: Report) -> dict[str, Any]:
-    """Seconds of ramp that do not count, by cell index; side by side the slices begin after it."""
+    """Return the uncounted seconds of ramp by case index; interleaved slices start after the ramp."""
     spec = report.experiment.spec_json.get("workloads") or {}
-    beside = {method.workload for method in report.methods if method.side_by_side}
+    interleaved = {method.workload for method in report.methods if method.interleaved}
     return {
         str(i): workload["ramp"]
-        for i, cell in enumerate(report.comparison.cells)
-        if isinstance(workload := spec.get(cell.workload), dict)
+        for i, case in enumerate(report.comparison.cases)
+        if isinstance(workload := spec.get(case.workload), dict)
         and workload.get("ramp")
-        and cell.workload not in beside
+        and case.workload not in interleaved
     }

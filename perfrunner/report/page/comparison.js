@@ -1,11 +1,11 @@
-// The first chart, which is rows of HTML so that it needs no script, as a picture and as data.
+// Exports the first chart, which is HTML so that it needs no script, as a picture and as data.
 'use strict';
 (() => {
-  const EDGE = 12;  // pixels of paper around it
+  const EDGE = 12;  // pixels around the picture
   const plain = (text) => text.replace(/&/g, '&amp;').replace(/</g, '&lt;');
   const HATCHED = (colour) => `<defs><pattern id="hatched" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="2" height="5" fill="${colour}"/></pattern></defs>`;
 
-  // What is seen of `part`, each box and each word where the page has it. `paper`: the ground, `faint`: hatching and axes.
+  // The visible boxes and texts of `part` at their positions. `paper`: background, `faint`: hatching and axes.
   window.perfrunnerPictured = (part, paper, faint) => {
     const frame = part.getBoundingClientRect(), boxes = [], words = [], pen = document.createElement('canvas').getContext('2d');
     const seen = (e) => e.checkVisibility() && !e.closest('.hidden, .tools');

@@ -1,42 +1,51 @@
-"""What was compared, in words: variants by what they are, workloads by what they do."""
+"""Describe the compared variants and workloads in words."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from perfrunner.report.facts import flatten
+from perfrunner.report.variants import command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from perfrunner.report.model import Report
 
-SILENT = ("name", "allocator.profile", "allocator.name", "source")  # the source is told apart
+SILENT = (
+    "name",
+    "allocator.profile",
+    "allocator.name",
+    "source",
+)  # the source is described separately
 
 
 def variants(report: Report) -> list[tuple[str, str]]:
-    """(name, what it is): its allocator and what sets it apart; what all share is not said again for each."""
+    """Return (name, description) of each variant: its allocator and the settings in which variants differ."""
     spec = report.experiment.spec_json.get("variants") or {}
     flat = {name: flatten(value) for name, value in spec.items() if isinstance(value, dict)}
     keys = dict.fromkeys(
         key
         for facts in flat.values()
         for key in facts
-        if not key.startswith("source.") and key not in SILENT
+        if not key.startswith(("source.", "server.")) and key not in SILENT
     )
     apart = [k for k in keys if len({facts.get(k, "") for facts in flat.values()}) > 1]
     sources = {} if shared_source(report) else _sources(report)
-    found = []
+    described = []
     for variant in report.comparison.variants:
         facts = flat.get(variant, {})
-        parts = [_allocator(facts.get("allocator.name", ""))] if facts else []
+        if isinstance(server := (spec.get(variant) or {}).get("server"), dict):
+            parts = [command(server)]
+        else:
+            parts = [_allocator(facts.get("allocator.name", ""))] if facts else []
         parts += [f"{k.rsplit('.', 1)[-1]} {facts[k]}" for k in apart if facts.get(k)]
-        found.append((variant, ", ".join(filter(None, [*parts, sources.get(variant, "")]))))
-    return found
+        described.append((variant, ", ".join(filter(None, [*parts, sources.get(variant, "")]))))
+    return described
 
 
 def shared_source(report: Report) -> str:
-    """What all arms were built from; empty where they differ by it, or it is not known of all."""
+    """Return the source of all variants; empty if they differ or one is unknown."""
     sources = _sources(report)
     known = {sources.get(variant, "") for variant in report.comparison.variants}
     return known.pop() if len(known) == 1 else ""
@@ -51,9 +60,9 @@ def _allocator(name: str) -> str:
 
 
 def workloads(report: Report) -> list[tuple[str, str]]:
-    """(name, what it does), of the workloads that were measured."""
+    """Return (name, description) of the measured workloads."""
     spec = report.experiment.spec_json.get("workloads") or {}
-    measured = {cell.workload for cell in report.comparison.cells}
+    measured = {case.workload for case in report.comparison.cases}
     return [
         (name, workload_words(value))
         for name, value in spec.items()
@@ -62,7 +71,7 @@ def workloads(report: Report) -> list[tuple[str, str]]:
 
 
 def workload_words(workload: Mapping[str, Any]) -> str:
-    """`20 % reads, 80 % writes of 256 B, 50k documents`; another type's settings as they are."""
+    """Describe a workload: `20 % reads, 80 % writes of 256 B; 50,000 documents`; other types by settings."""
     kind = workload.get("type")
     if kind == "pillowfight":
         share = float(workload.get("set_share", 80.0))
@@ -72,7 +81,7 @@ def workload_words(workload: Mapping[str, Any]) -> str:
     elif kind == "append":
         fields = workload.get("fields")
         of = f" of {_range(fields)} fields" if fields else ""
-        words = f"documents{of} are read, grown by one field and written back, {workload.get('rounds', 5)} rounds"
+        words = f"documents{of} are read, extended by one field and written back, {workload.get('rounds', 5)} rounds"
     elif kind == "step":
         share = float(workload.get("set_share", 50.0))
         words = (

@@ -1,6 +1,6 @@
-"""The comparison chart: every change of a metric with its interval and margin, as rows of a table.
+"""Prepare the comparison chart: every change of a metric with its interval and margin, as rows of a table.
 
-Rows of HTML with strips placed in percent: they fit any width, print, and need no script.
+The rows are HTML with strips placed in percent, which fit any width, print well and need no script.
 """
 
 from __future__ import annotations
@@ -30,31 +30,32 @@ from perfrunner.report.sentences import noun
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from perfrunner.analysis import Cell, Row
+    from perfrunner.analysis import Row
     from perfrunner.analysis.model import Interval
+    from perfrunner.domain import Case
     from perfrunner.report.model import Report
 
 TICKS = 5
 FEWEST_TICKS = 3
 NO_CHANGE = ("0", f"{TIMES_SIGN}1")
-ROOM = 0.06  # of the axis, beyond the outermost end
+ROOM = 0.06  # share of the axis beyond the outermost end
 
 
 @dataclass(frozen=True)
 class Axis:
-    """`low` and `high` are positions: percent or the metric's unit, or log10 of factors."""
+    """The axis of a panel: `low` and `high` in percent, the metric's unit, or log10 of factors."""
 
     low: float
     high: float
     factors: bool
 
     def place(self, position: float) -> float:
-        """In percent of the strip, never outside it."""
+        """Return a position in percent of the strip, never outside it."""
         share = (position - self.low) / (self.high - self.low)
         return round(100 * min(1.0, max(0.0, share)), 2)
 
     def ticks(self) -> list[tuple[float, str]]:
-        """(place, label)."""
+        """Return the ticks as (place, label)."""
         if self.factors:
             return [
                 (self.place(math.log10(f)), factor_label(f))
@@ -69,24 +70,24 @@ class Axis:
 
 
 def nice_step(rough: float) -> float:
-    """The next of 1, 2 and 5 times a power of ten."""
+    """Round up to 1, 2 or 5 times a power of ten."""
     power: float = 10.0 ** math.floor(math.log10(rough))
     return next(m * power for m in (1.0, 2.0, 5.0, 10.0) if m * power >= rough * 0.999)
 
 
 def panels(
-    report: Report, metrics: Mapping[str, Mapping[Cell, Sequence[Row]]]
+    report: Report, metrics: Mapping[str, Mapping[Case, Sequence[Row]]]
 ) -> list[dict[str, Any]]:
-    """A panel a metric that has an effect: its axis, and by cell the arms."""
-    found = []
-    for metric, cells in metrics.items():
-        rows = [row for group in cells.values() for row in group]
+    """Return a panel for each metric that has an effect: its axis, and the variants by case."""
+    drawn = []
+    for metric, cases in metrics.items():
+        rows = [row for group in cases.values() for row in group]
         effects = [row for row in rows if row.effect is not None]
         if not effects:
             continue
         axis, unit = _axis(effects)
         first = effects[0]
-        found.append({
+        drawn.append({
             "metric": metric,
             "title": noun(first.metric),
             "arrow": ARROWS[first.metric.direction],
@@ -97,21 +98,21 @@ def panels(
             "longest": max(len(row.variant) for row in effects),
             "ticks": _spared(axis.ticks()),
             "neutral": axis.place(_position(first.effect.neutral if first.effect else 0.0, first, axis)),
-            "cells": [
-                {"name": str(cell), "index": report.comparison.cells.index(cell),
+            "cases": [
+                {"name": str(case), "index": report.comparison.cases.index(case),
                  "base": _baseline(group, report), "rows": list(_lines(group, axis, report))}
-                for cell, group in cells.items()
+                for case, group in cases.items()
             ],
         })  # fmt: skip
-    return found
+    return drawn
 
 
 def _spared(ticks: Sequence[tuple[float, str]]) -> list[tuple[float, str, bool]]:
-    """With whether a narrow panel leaves it out: every second one, never that of no change."""
+    """Mark every second tick as left out of narrow panels, but never the tick of no change."""
     labels = [label for _, label in ticks]
-    kept = next((labels.index(none) for none in NO_CHANGE if none in labels), 0)
+    neutral = next((labels.index(none) for none in NO_CHANGE if none in labels), 0)
     return [
-        (place, label, len(ticks) > FEWEST_TICKS and (n - kept) % 2 == 1)
+        (place, label, len(ticks) > FEWEST_TICKS and (n - neutral) % 2 == 1)
         for n, (place, label) in enumerate(ticks)
     ]
 
@@ -153,22 +154,22 @@ def _margin(row: Row) -> Interval:
 
 def _lines(rows: Sequence[Row], axis: Axis, report: Report) -> Iterable[dict[str, Any]]:
     variants = report.comparison.variants
-    floors = {(f.cell, f.metric): f for f in report.noise}
+    floors = {(f.case, f.metric): f for f in report.noise}
     for row in rows:
         effect = row.effect
         if effect is None:
             if row.variant != report.comparison.baseline:
                 yield {
                     "variant": row.variant,
-                    "arm": variants.index(row.variant),
+                    "index": variants.index(row.variant),
                     "reason": row.reason or "no effect",
                 }
             continue
         low, high = effect.ci95 or (effect.estimate, effect.estimate)
-        floor = floors.get((row.cell, row.metric.id))
+        floor = floors.get((row.case, row.metric.id))
         yield {
             "variant": row.variant,
-            "arm": variants.index(row.variant),
+            "index": variants.index(row.variant),
             "reason": "",
             "ci": _span(axis, row, (low, high)),
             "margin": _span(axis, row, _margin(row)),

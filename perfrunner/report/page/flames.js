@@ -1,10 +1,10 @@
-// Flame graphs: a click on a box widens it to the whole width, with all that it calls; its callers stay below it.
-// Reads what report/flame.py wrote: data-x and data-w are shares, data-d the row from the bottom.
+// Zooms flame graphs: a click widens a box and its callees to the whole width; its callers stay below it.
+// The boxes come from report/flame.py: data-x and data-w are shares, data-d the row from the bottom.
 'use strict';
 for (const svg of document.querySelectorAll('svg.flame')) {
   const width = svg.viewBox.baseVal.width, character = 6.3, boxes = [...svg.querySelectorAll('g')].map((g) => {
-    const told = g.querySelector('title').textContent;
-    return { g, rect: g.querySelector('rect'), x: +g.dataset.x, w: +g.dataset.w, d: +g.dataset.d, name: g.dataset.d === '0' ? 'all samples' : told.slice(0, told.lastIndexOf(': ')) };
+    const label = g.querySelector('title').textContent;
+    return { g, rect: g.querySelector('rect'), x: +g.dataset.x, w: +g.dataset.w, d: +g.dataset.d, name: g.dataset.d === '0' ? 'all samples' : label.slice(0, label.lastIndexOf(': ')) };
   });
   const named = ({ g, rect, name }, left, wide) => {
     let text = g.querySelector('text');

@@ -4,9 +4,9 @@
   const content = JSON.parse(document.getElementById('data').textContent);
   const data = content.charts, $ = (id) => document.getElementById(id), all = (what, from = document) => [...from.querySelectorAll(what)];
   document.documentElement.classList.add('scripted');
-  const results = content.report.results.map((r) => ({ ...r, v: data.arms.indexOf(r.variant), c: data.cells.indexOf(r.bucket === '-' ? r.workload : `${r.workload} · ${r.bucket}`) }));
+  const results = content.report.results.map((r) => ({ ...r, v: data.variants.indexOf(r.variant), c: data.cases.indexOf(r.bucket === '-' ? r.workload : `${r.workload} · ${r.bucket}`) }));
   const first = $('metric').value, tables = all('table.results'), columns = (place) => (tables[place] ? tables[place].tHead.rows[0].cells.length : 0);
-  const everything = () => ({ metric: first, arms: new Set(data.arms.keys()), cells: new Set(data.cells.keys()), relative: false, log: false, time: false, trial: null, filter: '', sort: {}, zoom: {} });
+  const everything = () => ({ metric: first, variants: new Set(data.variants.keys()), cases: new Set(data.cases.keys()), relative: false, log: false, time: false, trial: null, filter: '', sort: {}, zoom: {} });
   let state = everything(), charts = [], linking = false, later = 0;
 
   // -- the address
@@ -16,8 +16,8 @@
     if (!location.hash.includes('=')) return;
     const given = new URLSearchParams(location.hash.slice(1)), list = (key, count) => new Set(given.get(key).split(',').filter(Boolean).map(Number).filter((n) => Number.isInteger(n) && n >= 0 && n < count));
     if (Object.hasOwn(data.metrics, given.get('metric'))) state.metric = given.get('metric');
-    if (given.has('arms')) state.arms = list('arms', data.arms.length);
-    if (given.has('cells')) state.cells = list('cells', data.cells.length);
+    if (given.has('variants')) state.variants = list('variants', data.variants.length);
+    if (given.has('cases')) state.cases = list('cases', data.cases.length);
     for (const key of ['relative', 'log', 'time']) state[key] = given.get(key) === '1';
     if (/^\d+$/.test(given.get('trial')) && data.trials[given.get('trial')]) state.trial = Number(given.get('trial'));
     state.filter = given.get('filter') || '';
@@ -27,7 +27,7 @@
   function writeAddress() {
     const usual = everything(), given = new URLSearchParams();
     if (state.metric !== usual.metric) given.set('metric', state.metric);
-    for (const key of ['arms', 'cells']) if (state[key].size !== usual[key].size) given.set(key, [...state[key]].join(','));
+    for (const key of ['variants', 'cases']) if (state[key].size !== usual[key].size) given.set(key, [...state[key]].join(','));
     for (const key of ['relative', 'log', 'time']) if (state[key]) given.set(key, '1');
     if (state.trial !== null) given.set('trial', state.trial);
     if (state.filter) given.set('filter', state.filter);
@@ -69,11 +69,11 @@
     rows();
     showTrial();
   }
-  // What does not need the figures drawn anew.
+  // Updates that do not redraw the figures.
   function rows() {
-    for (const part of all('[data-cell]')) part.hidden = !state.cells.has(Number(part.dataset.cell));
-    for (const part of all('[data-profile]')) part.hidden = !state.arms.has(Number(part.dataset.profile));
-    for (const row of all('tr[data-arm]')) row.hidden = !state.arms.has(Number(row.dataset.arm)) || !row.textContent.toLowerCase().includes(row.closest('.results') ? state.filter.toLowerCase() : '');
+    for (const part of all('[data-case]')) part.hidden = !state.cases.has(Number(part.dataset.case));
+    for (const part of all('[data-profile]')) part.hidden = !state.variants.has(Number(part.dataset.profile));
+    for (const row of all('tr[data-variant]')) row.hidden = !state.variants.has(Number(row.dataset.variant)) || !row.textContent.toLowerCase().includes(row.closest('.results') ? state.filter.toLowerCase() : '');
     tables.forEach(ordered);
     writeAddress();
   }
@@ -85,10 +85,10 @@
     if (state.zoom[box.link] && box.plot.option.dataZoom.length) [box.plot.option.dataZoom[0].start, box.plot.option.dataZoom[0].end] = state.zoom[box.link];
     chart.setOption(box.plot.option);
     charts.push(chart);
-    perfrunnerPoints(box, chart, (point) => point.trial !== undefined && choose(point.trial), (name) => light(data.arms.indexOf(name), chart));
+    perfrunnerPoints(box, chart, (point) => point.trial !== undefined && choose(point.trial), (name) => light(data.variants.indexOf(name), chart));
     chart.on('datazoom', () => linked(box));
   }
-  // The others of its link follow, which is its figure, or its kind of time: a share of their axes is the same.
+  // The other linked plots follow (same figure or kind of time): the zoom is a share of their axes.
   function linked(box) {
     if (linking) return;
     linking = true;
@@ -97,7 +97,7 @@
     if (whole) delete state.zoom[box.link];
     else state.zoom[box.link] = [start, end];
     clearTimeout(later);
-    later = setTimeout(writeAddress, 150);  // a wheel turns many times a second, and browsers limit changes of the address
+    later = setTimeout(writeAddress, 150);  // a wheel sends many events a second, and browsers limit changes of the address
     for (const other of all('.plot')) if (other.chart && other !== box && other.link === box.link) perfrunnerZoom(other.chart, ...(whole ? other.whole : [start, end]));
     linking = false;
   }
@@ -112,7 +112,7 @@
     const boxes = () => all('.plot', grid);
     return saving(figure.id, () => together(figure, boxes()), () => points(figure), button('Zoom out', () => boxes().slice(0, 1).forEach((b) => { draw(b); perfrunnerZoom(b.chart, ...b.whole); })));
   }
-  // A figure as one picture: its title, its legend, its plots below each other.
+  // A figure as one picture: title, legend, and plots below each other.
   function together(figure, boxes) {
     const width = Math.max(...boxes.map((b) => b.clientWidth)), head = heading(figure, width);
     let y = head.height;
@@ -125,7 +125,7 @@
     return { width, height: y, text: `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${y}"><rect width="100%" height="100%" fill="${paper()}"/>${head.text}${parts.join('')}</svg>` };
   }
   const words = (x, y, text, more = '') => `<text x="${x}" y="${y}" font-family="DejaVu Sans, Verdana, sans-serif" font-size="12" ${more} fill="${ink()}">${text.replace(/&/g, '&amp;').replace(/</g, '&lt;')}</text>`;
-  // Title, marks with names, and words, in lines no longer than the picture is wide.
+  // Title, marks with names, and text, wrapped to the width of the picture.
   function heading(figure, width) {
     const pen = document.createElement('canvas').getContext('2d'), parts = [], marks = (figure.legend || []).map(([name, colour, path]) => [name, colour, path || 'M0 0H10V10H0Z']);
     let x = 8, y = 18;
@@ -167,10 +167,10 @@
   }
   const lined = (lines) => lines.map((l) => l.map(field).join(',')).join('\n') + '\n';
   const field = (value) => (/[",\n]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : value);
-  // The first chart's changes, of the cells that are shown: as they were estimated, factors (effect ratio) or differences.
+  // The changes of the first chart for the shown cases: estimated factors (effect ratio) or differences.
   function changes() {
     const own = ['metric', 'unit', 'workload', 'bucket', 'variant', 'baseline', 'n', 'effect', 'estimate'];
-    const its = results.filter((r) => r.primary && r.estimate !== null && state.cells.has(r.c) && state.arms.has(r.v));
+    const its = results.filter((r) => r.primary && r.estimate !== null && state.cases.has(r.c) && state.variants.has(r.v));
     return [[...own, 'low', 'high', 'verdict'], ...its.map((r) => [...own.map((key) => r[key]), ...(r.estimate_ci95 || ['', '']), r.verdict ?? ''])];
   }
   const comparison = document.querySelector('section.comparison');
@@ -189,9 +189,9 @@
     const box = $('trial'), trial = data.trials[state.trial];
     box.hidden = !trial;
     if (!trial) return;
-    const head = `${data.arms[trial.v]}, ${data.cells[trial.c]}, block ${trial.b}${trial.a > 1 ? `, attempt ${trial.a}` : ''}${trial.s === 'ok' ? '' : ` (${trial.s})`}`;
+    const head = `${data.variants[trial.v]}, ${data.cases[trial.c]}, block ${trial.b}${trial.a > 1 ? `, attempt ${trial.a}` : ''}${trial.s === 'ok' ? '' : ` (${trial.s})`}`;
     const at = (name) => `${trial.d}/${name}`.split('/').map(encodeURIComponent).join('/');
-    const links = trial.d ? [...data.files[trial.f].flatMap((name) => [element('a', { href: at(name) }, name), ' ']), element('a', { href: at('') }, 'all raw data')] : ['The raw files are not beside this page.'];
+    const links = trial.d ? [...data.files[trial.f].flatMap((name) => [element('a', { href: at(name) }, name), ' ']), element('a', { href: at('') }, 'all raw data')] : ['The raw files are not next to this page.'];
     const metrics = Object.entries(trial.m).map(([id, value]) => {
       const [factor, unit] = data.metrics[id]?.scales[trial.c] || [1, ''];
       return element('div', {}, element('dt', {}, id), element('dd', {}, `${+(value / factor).toPrecision(5)} ${unit}`));
@@ -199,14 +199,14 @@
     box.replaceChildren(element('h3', {}, head), element('p', {}, ...links), element('dl', { className: 'facts' }, ...metrics), element('button', { type: 'button', onclick: () => { state.trial = null; writeAddress(); showTrial(); } }, 'Close'));
   }
 
-  // -- hover lights an arm everywhere
+  // -- hovering highlights a variant everywhere
 
-  function light(arm, but) {
-    for (const part of all('[data-arm]')) part.classList.toggle('lit', Number(part.dataset.arm) === arm);
-    for (const chart of charts) if (chart !== but) chart.dispatchAction(arm < 0 ? { type: 'downplay' } : { type: 'highlight', seriesName: data.arms[arm] });
+  function light(variant, but) {
+    for (const part of all('[data-variant]')) part.classList.toggle('lit', Number(part.dataset.variant) === variant);
+    for (const chart of charts) if (chart !== but) chart.dispatchAction(variant < 0 ? { type: 'downplay' } : { type: 'highlight', seriesName: data.variants[variant] });
   }
-  for (const part of all('[data-arm]')) {
-    part.addEventListener('mouseenter', () => light(Number(part.dataset.arm)));
+  for (const part of all('[data-variant]')) {
+    part.addEventListener('mouseenter', () => light(Number(part.dataset.variant)));
     part.addEventListener('mouseleave', () => light(-1));
   }
 
@@ -223,7 +223,7 @@
     try {
       await navigator.clipboard.writeText(content);
       button.textContent = 'Copied';
-    } catch { button.textContent = 'The browser does not let pages copy'; }
+    } catch { button.textContent = 'The browser does not allow copying'; }
     setTimeout(() => { button.textContent = text; }, 1500);
   }
   for (const button of all('[data-copy]')) button.addEventListener('click', () => copy(button));
@@ -238,7 +238,7 @@
     });
     head.replaceChildren(button);
   }));
-  // As the state says; without an order as the report has them.
+  // Sort by the state; without an order, as in the report.
   function ordered(table, place) {
     const { column, up } = state.sort[place] || {}, body = table.tBodies[0], rows = (table.own ||= [...body.rows]);
     heads(table).forEach((head, n) => (n === column ? head.setAttribute('aria-sort', up ? 'ascending' : 'descending') : head.removeAttribute('aria-sort')));
@@ -247,7 +247,7 @@
     body.append(...(column === undefined ? rows : rows.map((r) => [value(r), r]).sort((a, b) => before(a[0], b[0])).map(([, r]) => r)));
     grouped(table);
   }
-  // The rows that begin a metric, of those that are shown: a line above them, and on a small screen its name.
+  // The first shown row of each metric has a line above it, and its name on a small screen.
   function grouped(table) {
     let before = null;
     for (const row of table.tBodies[0].rows) if (!row.hidden) { row.classList.toggle('first', row.dataset.metric !== before); before = row.dataset.metric; }
@@ -257,21 +257,21 @@
 
   function fill() {
     $('metric').value = state.metric;
-    for (const [name, chosen] of [['arm', state.arms], ['cell', state.cells]]) for (const box of all(`[name=${name}]`)) box.checked = chosen.has(Number(box.value));
+    for (const [name, chosen] of [['variant', state.variants], ['case', state.cases]]) for (const box of all(`[name=${name}]`)) box.checked = chosen.has(Number(box.value));
     for (const key of ['relative', 'log', 'time']) $(key).checked = state[key];
     $('filter').value = state.filter;
   }
   $('controls').addEventListener('change', () => {
     state.metric = $('metric').value;
     const chosen = (name) => new Set(all(`[name=${name}]:checked`).map((b) => Number(b.value)));
-    Object.assign(state, { arms: chosen('arm'), cells: chosen('cell'), relative: $('relative').checked, log: $('log').checked, time: $('time').checked });
+    Object.assign(state, { variants: chosen('variant'), cases: chosen('case'), relative: $('relative').checked, log: $('log').checked, time: $('time').checked });
     show();
   });
   $('controls').addEventListener('submit', (e) => e.preventDefault());
   $('controls').addEventListener('reset', (e) => { e.preventDefault(); state = everything(); fill(); show(); });
   $('address').addEventListener('click', () => copied($('address'), location.href));
   $('all-trials').addEventListener('click', () => save('trials.csv', 'text/csv', everyTrial()));
-  // As they were measured, in their own units.
+  // Measured values in their units.
   function everyTrial() {
     const metrics = [...new Set(content.trials.flatMap((t) => Object.keys(t.metrics)))], own = ['block', 'attempt', 'position', 'workload', 'bucket', 'variant', 'build_id', 'status', 'started_at', 'finished_at'];
     const lines = [[...own, ...metrics], ...content.trials.map((t) => [...own.map((key) => t[key] ?? ''), ...metrics.map((id) => t.metrics[id] ?? '')])];
@@ -281,7 +281,7 @@
   window.addEventListener('hashchange', () => { readAddress(); fill(); show(); });
   window.addEventListener('resize', () => charts.forEach((c) => c.resize()));
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', show);
-  // Paper is light and as wide as a sheet, whatever the screen is, and has all at once.
+  // Print in light colours, at the width of a sheet, with all sections open.
   const folded = [];
   window.addEventListener('beforeprint', () => {
     document.documentElement.classList.add('paper');
@@ -295,15 +295,15 @@
     folded.splice(0).forEach((d) => { d.open = false; });
     show();
   });
-  // Many arms on a telephone: a line each; their sentences are folded where they would take the first screen.
-  const narrow = matchMedia('(max-width: 40rem)'), verdict = document.querySelector('.verdict'), told = document.querySelector('.told');
+  // With many variants on a phone: one line each, and sentences folded if they would fill the first screen.
+  const narrow = matchMedia('(max-width: 40rem)'), verdict = document.querySelector('.verdict'), sentencesBox = document.querySelector('.in-sentences');
   function brief() {
-    if (!told) return;
+    if (!sentencesBox) return;
     verdict.classList.remove('folded');
-    told.open = true;
-    const long = narrow.matches && told.offsetHeight > 0.32 * window.innerHeight;
+    sentencesBox.open = true;
+    const long = narrow.matches && sentencesBox.offsetHeight > 0.32 * window.innerHeight;
     verdict.classList.toggle('folded', long);
-    told.open = !long;
+    sentencesBox.open = !long;
   }
   narrow.addEventListener('change', brief);
   brief();

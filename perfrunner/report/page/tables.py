@@ -1,44 +1,186 @@
-"""The page's tables: a line a metric and arm, that can be sorted and filtered."""
+"""The tables of the HTML page: the short summary, the results of each case, and CPU profiles."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from markupsafe import Markup
+
+from perfrunner.analysis.account import MORE_CPU
+from perfrunner.analysis.profiles import frames
+from perfrunner.report.explain import event_rows, function_rows, heading, summary_lines, title
+from perfrunner.report.flame import boxes, colour_of, difference_svg, flame_svg, scale_of_colours
 from perfrunner.report.numbers import (
     ARROWS,
+    LARGE_RATIO,
+    MARKS,
+    TIMES_SIGN,
     change,
+    decimals,
+    factor,
     mean_text,
     more_text,
     p_text,
     scale_for,
+    signed,
     significant,
     spread,
     verdict_text,
 )
-from perfrunner.report.selection import selected
+from perfrunner.report.profiles import both_taken, how_taken, points, shares, short_name
+from perfrunner.report.selection import primary_rows, selected
+from perfrunner.report.sentences import ORDER, noun
 
 if TYPE_CHECKING:
-    from perfrunner.analysis import Cell, Row
+    from collections.abc import Sequence
+
+    from perfrunner.analysis import Row
+    from perfrunner.domain import Case
+    from perfrunner.report.explain import ProfiledPair
     from perfrunner.report.model import Report
     from perfrunner.report.numbers import Scale
+    from perfrunner.report.profiles import CaseProfiles, ProfiledVariant
+
+
+Verdicts = list[tuple[str, str, str]]  # class, mark, words
+
+
+def brief(report: Report) -> tuple[list[str], list[tuple[str, int, list[tuple[str, Verdicts]]]]]:
+    """Return the metrics, and for each variant its place and by metric the span of changes and the verdicts."""
+    metrics = primary_rows(report)
+    firsts = [next(iter(cases.values()))[0] for cases in metrics.values()]
+    names = [
+        f"{noun(row.metric).replace('fragmentation', 'frag.')}, {_unit(row)}" for row in firsts
+    ]
+    lines = []
+    for place, variant in enumerate(report.comparison.variants[1:], 1):
+        by_metric = [
+            [row for rows in cases.values() for row in rows if row.variant == variant]
+            for cases in metrics.values()
+        ]
+        if any(row.effect is not None for rows in by_metric for row in rows):
+            lines.append((variant, place, [(_span(rows), _verdicts(rows)) for rows in by_metric]))
+    return names, lines
+
+
+def _span(rows: Sequence[Row]) -> str:
+    """Return the span of changes over cases, in the digits that their intervals justify."""
+    effects = [row.effect for row in rows if row.effect is not None]
+    if not effects:
+        return ""
+    values = [effect.estimate for effect in effects]
+    low, high = min(values), max(values)
+    ratio = effects[0].kind == "ratio"
+    if ratio and (high > LARGE_RATIO or low < 1 / LARGE_RATIO):
+        ends = [f"{TIMES_SIGN}{factor(value)}" for value in (low, high)]
+        return "…".join(dict.fromkeys(ends))
+    scale = 100.0 if ratio else 1.0
+    halves = [scale * (e.ci95[1] - e.ci95[0]) / 2 for e in effects if e.ci95 is not None]
+    places = min(1, decimals(max(halves))) if halves else 1
+    ends = [signed(scale * (value - effects[0].neutral), places) for value in (low, high)]
+    return "…".join(dict.fromkeys(ends))
+
+
+def _unit(row: Row) -> str:
+    """Return the unit of a change that is not a large factor."""
+    if row.metric.effect == "ratio":
+        return "%"
+    return "points" if row.metric.unit == "%" else row.metric.unit
+
+
+def _verdicts(rows: Sequence[Row]) -> Verdicts:
+    """Return each verdict once, the clearest first."""
+    verdicts = sorted({row.verdict for row in rows if row.verdict is not None}, key=ORDER.index)
+    cpu = sorted({row.cpu for row in rows if row.cpu})
+    return [
+        *((verdict, MARKS[verdict], verdict) for verdict in verdicts),
+        *((kind := "worse" if text == MORE_CPU else "better", MARKS[kind], text) for text in cpu),
+    ]
+
+
+LEGEND_STEPS = 9
+LEGEND_COLOURS = [colour_of(2 * step / (LEGEND_STEPS - 1) - 1) for step in range(LEGEND_STEPS)]
+
+
+def profile_section(report: Report) -> list[dict[str, Any]]:
+    """Return the CPU profiles by case; empty if none was taken."""
+    return [_profiled_case(report, case) for case in report.profiles]
+
+
+def _profiled_case(report: Report, profiles: CaseProfiles) -> dict[str, Any]:
+    base = profiles.base
+    label = f"Flame graph of {base.taken.variant} in {profiles.case}: functions by their share of the samples"
+    return {
+        "case": str(profiles.case),
+        "index": report.comparison.cases.index(profiles.case),
+        "base": base.taken.variant,
+        "base_how": how_taken(base),
+        "base_svg": Markup(flame_svg(frames(base.stacks, base.stacks), label)),
+        "variants": [_variant(report, variant) for variant in profiles.variants],
+    }
+
+
+def _variant(report: Report, variant: ProfiledVariant) -> dict[str, Any]:
+    name, against = variant.variant.taken.variant, variant.base.taken.variant
+    tree = frames(variant.base.stacks, variant.variant.stacks)
+    full = scale_of_colours(boxes(tree))
+    label = f"Differential flame graph of {name} against {against} in {variant.case}"
+    return {
+        "name": name,
+        "index": report.comparison.variants.index(name),
+        "how": both_taken(variant),
+        "svg": Markup(difference_svg(tree, label)),
+        "legend": LEGEND_COLOURS,
+        "least": points(-full),
+        "most": points(full),
+        "functions": [(short_name(s.function), s.function, *shares(s)) for s in variant.moved],
+    }
+
+
+def explained_section(report: Report) -> list[dict[str, Any]]:
+    """Return what the profiles of every block explain, by case and variant; empty if none was taken."""
+    return [_explained(report, pair) for pair in report.explanations]
+
+
+def _explained(report: Report, pair: ProfiledPair) -> dict[str, Any]:
+    tree = frames(pair.base_stacks, pair.variant_stacks)
+    full = scale_of_colours(boxes(tree))
+    rows = function_rows(pair)
+    return {
+        "case": str(pair.case),
+        "case_index": report.comparison.cases.index(pair.case),
+        "name": pair.variant,
+        "base": pair.base,
+        "index": report.comparison.variants.index(pair.variant),
+        "title": title(pair),
+        "lines": list(summary_lines(pair)),
+        "heading": heading(pair),
+        "functions": [(thread, short_name(name), name, *cells) for thread, name, *cells in rows],
+        "events": event_rows(pair),
+        "svg": Markup(difference_svg(tree, f"Differential flame graph: {title(pair)}")),
+        "legend": LEGEND_COLOURS,
+        "least": points(-full),
+        "most": points(full),
+    }
+
 
 DIRECTIONS = {"higher": "higher is better", "lower": "lower is better"}
 
 
 def tables(report: Report) -> list[dict[str, Any]]:
-    """By cell: the rows that matter, and the rest to fold away."""
-    return [_cell(report, cell) for cell in report.comparison.cells]
+    """Return the relevant rows by case, and the other rows to fold away."""
+    return [_case(report, case) for case in report.comparison.cases]
 
 
-def _cell(report: Report, cell: Cell) -> dict[str, Any]:
-    groups = report.rows(cell)
-    shown, left_out = selected(report, cell, every=False)
+def _case(report: Report, case: Case) -> dict[str, Any]:
+    groups = report.rows(case)
+    shown, left_out = selected(report, case, every=False)
     rest = {metric: rows for metric, rows in groups.items() if metric not in shown}
-    parts = [(f"Results of {cell}", "", _table(report, shown))]
+    parts = [(f"Results of {case}", "", _table(report, shown))]
     if left_out:
         title = f"{left_out} metrics without a clear change"
-        parts.append((f"{title}, {cell}", title, _table(report, rest)))
-    return {"cell": str(cell), "index": report.comparison.cells.index(cell), "parts": parts}
+        parts.append((f"{title}, {case}", title, _table(report, rest)))
+    return {"case": str(case), "index": report.comparison.cases.index(case), "parts": parts}
 
 
 def _table(report: Report, groups: dict[str, list[Row]]) -> list[dict[str, Any]]:
@@ -59,7 +201,7 @@ def _line(report: Report, row: Row, scale: Scale, *, first: bool) -> dict[str, A
         "direction": DIRECTIONS.get(row.metric.direction, "no direction is better"),
         "primary": row.primary,
         "variant": row.variant,
-        "arm": report.comparison.variants.index(row.variant),
+        "index": report.comparison.variants.index(row.variant),
         "n": summary.n,
         "mean": mean_text(summary, scale),
         "half": spread(summary, row.metric, scale),

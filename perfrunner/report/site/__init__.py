@@ -1,4 +1,4 @@
-"""A static site over stored experiments: an index, and a page a spec, a variant and a host."""
+"""Write a static site of stored experiments: an index, and a page for each spec, variant and host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From stores to files: reads each store once, links to the reports that lie beside the trials."""
+"""Build the site: read each store once, and link to the reports next to the trials."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from perfrunner.analysis.history import history
 from perfrunner.analysis.nights import Night, nights, primary_metrics
 from perfrunner.analysis.noise import is_aa
-from perfrunner.report.charts.style import ARMS
+from perfrunner.report.charts.style import VARIANTS
 from perfrunner.report.files import write_whole
 from perfrunner.report.history import history_document, run_text
 from perfrunner.report.numbers import LARGE_RATIO
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
     from perfrunner.results import ExperimentRecord, ExperimentSummary
 
-PAGE = "report.html"  # beside an experiment's trials
-MOST_RUNS = 200  # of a spec's history: the newest
-MOST_CHANGES = 3  # of level, of a spec in the index: the latest
+PAGE = "report.html"  # next to an experiment's trials
+MOST_RUNS = 200  # newest runs in the history of a spec
+MOST_CHANGES = 3  # latest changes of level of a spec in the index
 
 
 @dataclass(frozen=True)
 class Entry:
-    """An experiment of the index. `link` leads to its report, where there is one; None otherwise."""
+    """An experiment of the index. `link` leads to its report, or is None."""
 
     summary: ExperimentSummary
     store: Path
@@ -50,9 +50,9 @@ class Entry:
 
 
 def write_site(stores: Sequence[Path], directory: Path, url: str | None = None) -> list[Path]:
-    """index.html and what it leads to, in `directory`; the paths. What was there of other names stays.
+    """Write index.html and its pages to `directory` and return their paths; other files there are kept.
 
-    `url`: the one database of all of `stores`, which then are where the reports are.
+    `url`: a database that holds the results of all `stores`, which then only contain the reports.
     """
     entries, data = _read(stores, directory, url)
     specs: dict[str, list[Entry]] = defaultdict(list)
@@ -60,20 +60,20 @@ def write_site(stores: Sequence[Path], directory: Path, url: str | None = None) 
         specs[entry.record.name].append(entry)
     pages: dict[str, str] = {}
     changes: dict[str, list[str]] = {}
-    for name, its in specs.items():
+    for name, of_spec in specs.items():
         charts = _histories(data.get(name, []))
         changes[name] = _changes(charts)
-        links = {e.record.id: e.link for e in its}
+        links = {e.record.id: e.link for e in of_spec}
         pages[f"spec-{slug(name)}.html"] = _render(
-            "site_spec.html.j2", name=name, entries=its,
-            data=_embedded({"charts": charts, "links": links, "colours": ARMS, "large": LARGE_RATIO}),
+            "site_spec.html.j2", name=name, entries=of_spec,
+            data=_embedded({"charts": charts, "links": links, "colours": VARIANTS, "large": LARGE_RATIO}),
         )  # fmt: skip
     variants, hosts = _variants(entries), _hosts(entries)
-    for kind, found in (("variant", variants), ("host", hosts)):
-        for name, its in found.items():
+    for kind, groups in (("variant", variants), ("host", hosts)):
+        for name, group in groups.items():
             pages[f"{kind}-{slug(name)}.html"] = _render(
-                "site_list.html.j2", kind=kind, name=name, entries=its,
-                what=_definitions(name, its) if kind == "variant" else [],
+                "site_list.html.j2", kind=kind, name=name, entries=group,
+                what=_definitions(name, group) if kind == "variant" else [],
             )  # fmt: skip
     pages["index.html"] = _render(
         "site_index.html.j2", entries=entries, specs=specs, changes=changes, variants=variants, hosts=hosts
@@ -86,7 +86,7 @@ def write_site(stores: Sequence[Path], directory: Path, url: str | None = None) 
 
 
 def slug(name: str) -> str:
-    """A file's name for any name; different names stay different."""
+    """Return a file name for any name; different names stay different."""
     plain = re.sub(r"[^A-Za-z0-9.-]+", "-", name).strip("-.")
     return plain if plain == name else f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
@@ -94,7 +94,7 @@ def slug(name: str) -> str:
 def _read(
     stores: Sequence[Path], directory: Path, url: str | None
 ) -> tuple[list[Entry], dict[str, list[Night]]]:
-    """All experiments, the newest first; and the newest runs of each spec, oldest first."""
+    """Return all experiments, newest first, and the newest runs of each spec, oldest first."""
     entries: list[Entry] = []
     data: dict[str, list[Night]] = {}
     for place in stores if url is None else stores[:1]:
@@ -104,21 +104,23 @@ def _read(
             for summary in store.list():
                 record = summary.experiment
                 shown[record.id] = redacted_record(record)
-                told = replace(summary, experiment=shown[record.id])
+                redacted = replace(summary, experiment=shown[record.id])
                 places = (place,) if url is None else stores
-                links = (_link(one, record.id, directory) for one in places)
-                entries.append(Entry(told, place, next(filter(None, links), None)))
+                links = (_link(store_dir, record.id, directory) for store_dir in places)
+                entries.append(Entry(redacted, place, next(filter(None, links), None)))
                 if record.state == "done" and not is_aa(record.spec_json):
                     runs[record.name].append(summary)
-            for name, its in runs.items():
-                metrics = primary_metrics(its[-1].experiment)
+            for name, of_spec in runs.items():
+                metrics = primary_metrics(of_spec[-1].experiment)
                 data.setdefault(name, []).extend(
                     replace(night, record=shown[night.experiment])
-                    for night in nights(its[-MOST_RUNS:], store.load, metrics, store.beside)
+                    for night in nights(
+                        of_spec[-MOST_RUNS:], store.load, metrics, store.derived_directory
+                    )
                 )
     entries.sort(key=lambda e: (e.record.created_at, e.record.id), reverse=True)
-    for found in data.values():
-        found.sort(key=lambda night: (night.created_at, night.experiment))
+    for runs_of_spec in data.values():
+        runs_of_spec.sort(key=lambda night: (night.created_at, night.experiment))
     return entries, data
 
 
@@ -132,50 +134,50 @@ def _link(store: Path, experiment: str, directory: Path) -> str | None:
 
 
 def _histories(runs: Sequence[Night]) -> list[dict[str, Any]]:
-    """Of each primary metric of the newest run, oldest run first."""
+    """Return the history of each primary metric of the newest run, oldest run first."""
     if not runs:
         return []
     primary = primary_metrics(runs[-1].record)
-    found = []
+    documents = []
     for metric in primary:
         followed = history(runs, metric, metrics=len(primary))
         document = history_document([followed])
         for series, drawn in zip(followed.series, document["series"], strict=True):
             drawn["texts"] = [run_text(series, r) for r in series.runs] if series.kind else []
             drawn["turns"] = [series.turn(n) for n in range(len(series.levels))]
-        found.append(document)
-    return found
+        documents.append(document)
+    return documents
 
 
 def _changes(charts: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The latest changes of level of the primary metrics, the newest first."""
-    found = [alarm for chart in charts for alarm in chart["alarms"]]
-    found.sort(key=lambda alarm: str(alarm["first_at"]), reverse=True)
-    return [alarm["text"] for alarm in found[:MOST_CHANGES]]
+    """Return the latest changes of level of the primary metrics, newest first."""
+    alarms = [alarm for chart in charts for alarm in chart["alarms"]]
+    alarms.sort(key=lambda alarm: str(alarm["first_at"]), reverse=True)
+    return [alarm["text"] for alarm in alarms[:MOST_CHANGES]]
 
 
 def _definitions(variant: str, entries: Sequence[Entry]) -> list[tuple[str, list[Entry]]]:
-    """What specs meant by the name, the newest first; one name may stand for several things."""
-    found: dict[str, list[Entry]] = {}
+    """Return the definitions of a variant name in specs, newest first; a name can have several."""
+    by_text: dict[str, list[Entry]] = {}
     for entry in entries:
         spec = entry.record.spec_json
         common = (spec.get("engine") or {}).get("params")
         text = definition((spec.get("variants") or {}).get(variant) or {}, common)
-        found.setdefault(text or "no settings of its own", []).append(entry)
-    return list(found.items())
+        by_text.setdefault(text or "default settings", []).append(entry)
+    return list(by_text.items())
 
 
 def _variants(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
-    found: dict[str, list[Entry]] = defaultdict(list)
+    by_variant: dict[str, list[Entry]] = defaultdict(list)
     for entry in entries:
         for name in entry.record.spec_json.get("variants") or {}:
-            found[str(name)].append(entry)
-    return dict(sorted(found.items()))
+            by_variant[str(name)].append(entry)
+    return dict(sorted(by_variant.items()))
 
 
 def _hosts(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
-    """By what a host is, not by its address: its name in the cluster, CPU, memory and kernel."""
-    found: dict[str, list[Entry]] = defaultdict(list)
+    """Group entries by host: its name in the spec, CPU, memory and kernel, not its address."""
+    by_host: dict[str, list[Entry]] = defaultdict(list)
     for entry in entries:
         hosts = entry.record.facts.get("hosts")
         for name, facts in hosts.items() if isinstance(hosts, dict) else ():
@@ -184,8 +186,8 @@ def _hosts(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
                 parts = [facts.get("cpu_model"), f"{facts['cpus']} CPUs" if "cpus" in facts else None,
                          f"{memory / 1e9:.0f} GB" if isinstance(memory, int) else None,
                          f"Linux {facts['kernel']}" if "kernel" in facts else None]  # fmt: skip
-                found[", ".join([str(name), *(str(p) for p in parts if p)])].append(entry)
-    return dict(sorted(found.items()))
+                by_host[", ".join([str(name), *(str(p) for p in parts if p)])].append(entry)
+    return dict(sorted(by_host.items()))
 
 
 def _embedded(content: Any) -> Any:
@@ -203,7 +205,7 @@ def _render(template: str, **values: Any) -> str:
 
 @cache
 def _environment() -> Environment:
-    """One for all pages: each has its templates to compile."""
+    """Return the environment, shared by all pages to compile templates once."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(

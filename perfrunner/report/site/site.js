@@ -11,7 +11,7 @@
       document.getElementById('found').textContent = words.length ? `${shown} of ${rows.length}` : '';
       history.replaceState(null, '', search.value ? `#${encodeURIComponent(search.value)}` : location.pathname);
     };
-    try { search.value = decodeURIComponent(location.hash.slice(1)); } catch { search.value = location.hash.slice(1); }  // a percent sign of one's own
+    try { search.value = decodeURIComponent(location.hash.slice(1)); } catch { search.value = location.hash.slice(1); }  // an unencoded percent sign
     search.addEventListener('input', apply);
     if (search.value) apply();
   }
@@ -21,17 +21,17 @@
   const data = JSON.parse(given.textContent), css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const escaped = (text) => String(text).replace(/[&<>"]/g, (c) => ({ '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' }[c]));
   const minus = (text) => String(text).replace('-', '\u2212');
-  const charts = [], arms = [...new Set(data.charts.flatMap((h) => h.series.filter((s) => s.effect !== null).map((s) => s.variant)))];
-  const markOf = (variant) => perfrunnerMarks[(arms.indexOf(variant) + 1) % perfrunnerMarks.length];
-  const colourOf = (variant) => data.colours[(arms.indexOf(variant) + 1) % data.colours.length];
+  const charts = [], variants = [...new Set(data.charts.flatMap((h) => h.series.filter((s) => s.effect !== null).map((s) => s.variant)))];
+  const markOf = (variant) => perfrunnerMarks[(variants.indexOf(variant) + 1) % perfrunnerMarks.length];
+  const colourOf = (variant) => data.colours[(variants.indexOf(variant) + 1) % data.colours.length];
 
-  // What changes by less than one of a hundred is not blown up to fill the chart.
+  // A change below 1 % does not fill the chart.
   function atLeast(values, { effect, unit }) {
     const low = Math.min(...values), high = Math.max(...values), middle = (low + high) / 2;
     return high - low < 2 && (effect === 'ratio' || unit === '%') ? { min: Math.floor(middle - 1), max: Math.ceil(middle + 1), interval: 1 } : {};
   }
 
-  function option(history, cell, series) {
+  function option(history, benchCase, series) {
     const all = series.flatMap((s) => s.runs.flatMap((r) => [r.value, ...(r.ci95 || [])]));
     const large = series[0].effect === 'ratio' && all.some((f) => f > data.large || f < 1 / data.large);
     const value = (s, v) => (s.effect === 'ratio' && !large ? 100 * (v - 1) : v);
@@ -70,17 +70,17 @@
       const figure = document.createElement('figure'), grid = document.createElement('div');
       grid.className = 'grid';
       const legend = Object.assign(document.createElement('p'), { className: 'legend' });
-      for (const variant of arms.filter((v) => history.series.some((s) => s.variant === v && s.effect !== null))) {
+      for (const variant of variants.filter((v) => history.series.some((s) => s.variant === v && s.effect !== null))) {
         const entry = Object.assign(document.createElement('span'), { className: 'entry' });
         entry.append(perfrunnerMark(colourOf(variant), markOf(variant)), variant);
         legend.append(entry);
       }
       figure.append(Object.assign(document.createElement('figcaption'), { textContent: `Did ${history.metric} change from run to run?` }), legend, grid);
       holder.append(figure);
-      const cells = new Map();
-      for (const s of history.series) if (s.effect !== null) { const name = s.bucket === '-' ? s.workload : `${s.workload} · ${s.bucket}`; cells.set(name, [...(cells.get(name) || []), s]); }
-      grid.style.setProperty('--n', Math.min(2, cells.size));
-      for (const [name, series] of cells) {
+      const cases = new Map();
+      for (const s of history.series) if (s.effect !== null) { const name = s.bucket === '-' ? s.workload : `${s.workload} · ${s.bucket}`; cases.set(name, [...(cases.get(name) || []), s]); }
+      grid.style.setProperty('--n', Math.min(2, cases.size));
+      for (const [name, series] of cases) {
         const box = Object.assign(document.createElement('div'), { className: 'plot', tabIndex: 0 }), around = document.createElement('div');
         box.setAttribute('role', 'img');
         box.setAttribute('aria-label', `History of ${history.metric} on ${name}: ${series.map((s) => `${s.variant}, ${s.runs.length} runs, ${s.levels.length} levels`).join('; ')}`);
@@ -91,13 +91,13 @@
         perfrunnerPoints(box, chart, (point) => { const link = data.links[point.experiment]; if (link) location.href = link; });
         charts.push(chart);
       }
-      if (!cells.size) figure.append(Object.assign(document.createElement('p'), { className: 'soft', textContent: 'No run has it on two arms.' }));
+      if (!cases.size) figure.append(Object.assign(document.createElement('p'), { className: 'soft', textContent: 'No run has it on two variants.' }));
     }
   }
   show();
   window.addEventListener('resize', () => charts.forEach((c) => c.resize()));
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', show);
-  // Paper is light and as wide as a sheet, whatever the screen is.
+  // Print in light colours, at the width of a sheet.
   for (const [event, paper] of [['beforeprint', true], ['afterprint', false]])
     window.addEventListener(event, () => { document.documentElement.classList.toggle('paper', paper); show(); });
 })();

@@ -1,1 +1,1 @@
-"""What changed from one version of the store's tables to the next, as Alembic revisions."""
+"""Alembic revisions that upgrade the store's tables from one version to the next."""

@@ -1,6 +1,7 @@
-"""The workload types of a spec: one module a type, told apart by `type`.
+"""Define the workload types of a spec: one module for each type, selected by `type`.
 
-A new type is a module with a Piece that has a literal `type`, and one line in WORKLOAD_TYPES and in Workload.
+To add a type, write a module with a Piece that has a literal `type`, and add it to WORKLOAD_TYPES and
+Workload.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from perfrunner.spec.workloads.base import (
     AnyWorkload,
     Schedule,
     ServerWorkload,
+    ToolWorkload,
     measured_settings,
 )
 from perfrunner.spec.workloads.latency import LatencySpec
@@ -22,7 +24,6 @@ from perfrunner.spec.workloads.microbench import MicrobenchSpec
 from perfrunner.spec.workloads.pillowfight import PillowfightSpec
 from perfrunner.spec.workloads.sdk import SdkSpec
 from perfrunner.spec.workloads.step import StepSpec
-from perfrunner.spec.workloads.tool import ToolWorkload
 
 WORKLOAD_TYPES: dict[str, type[Piece]] = {
     "pillowfight": PillowfightSpec,

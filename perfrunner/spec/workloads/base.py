@@ -1,4 +1,4 @@
-"""What every workload that loads a running engine declares."""
+"""Define the fields that all workloads share, those of workloads that load an engine, and those of programs."""
 
 from __future__ import annotations
 
@@ -8,68 +8,72 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 from typing_extensions import Self
 
-from perfrunner.spec.base import ListAsTuple, Piece
+from perfrunner.spec.base import Duration, ListAsTuple, Piece, PositiveCount, PositiveDuration, Size
 from perfrunner.spec.cluster import ClusterSpec
-from perfrunner.spec.metrics import METRICS, OF_CONTENTS, OF_STEPS
-from perfrunner.spec.quantities import Duration, PositiveCount, Size
+from perfrunner.spec.metrics import METRICS, OF_CHURN, OF_CONTENTS, OF_STEPS
 
 MOST_VALUE = 20 * 2**20  # engine_src/protocol/request_rules.h: kMaxValueLength
 
-# side-by-side: the arms of a cell's block are alive together and the load goes round them in slices.
-Schedule: TypeAlias = Literal["side-by-side", "sequential"]
+# interleaved: all variants of a block are alive together, and the load visits them in short slices.
+Schedule: TypeAlias = Literal["interleaved", "sequential"]
 
-_NOT_MEASURED = ("profile",)
+# perf after the last trial, or during every block
+CpuProfile: TypeAlias = Literal["perf", "blocks"]
 
 
 def measured_settings(workload: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a workload as it is stored: what its figures depend on. Two that agree in this measure the same."""
-    return {key: value for key, value in workload.items() if key not in _NOT_MEASURED}
+    """Return the settings of a stored workload that its results depend on.
+
+    Two workloads with equal settings measure the same.
+    """
+    return {key: value for key, value in workload.items() if key != "profile" or value == "blocks"}
 
 
 class AnyWorkload(Piece):
-    """What every workload declares."""
+    """The fields that all workloads share."""
 
-    ALONE: ClassVar[str] = ""  # why its arms cannot take turns; empty where they can
+    ALONE: ClassVar[str] = ""  # why its variants cannot be interleaved; empty if they can
 
     schedule: Schedule | None = Field(
-        default=None, description="side-by-side or sequential; none: the spec's"
+        default=None, description="interleaved or sequential; none: as in the spec"
     )
-    profile: Literal["perf"] | None = Field(
+    profile: CpuProfile | None = Field(
         default=None,
-        description="perf: once more at the end, each arm under that profiler; not measured",
+        description="perf: run each variant once more at the end under perf, not measured; "
+        "blocks: record every trial with perf",
     )
 
     @field_validator("schedule")
     @classmethod
     def _takes_turns_if_it_can(cls, schedule: Schedule | None) -> Schedule | None:
-        if schedule == "side-by-side" and cls.ALONE:
+        if schedule == "interleaved" and cls.ALONE:
             raise ValueError(f"expected sequential: {cls.ALONE}")
         return schedule
 
     def under_profiler(self) -> Self:
-        """The same load, without what is counted on engines of its own."""
+        """Return the same load without measurements that need separate engines."""
         return self
 
     @property
     def least_seconds(self) -> float:
-        """A trial cannot be shorter."""
+        """The minimum duration of a trial in seconds."""
         return 1.0
 
     @property
     def why_alone(self) -> str:
-        """Why its arms run one after the other whatever the spec says; empty where they can take turns."""
+        """Why its variants always run sequentially; empty if they can be interleaved."""
         return self.ALONE
 
     def impossible(
         self,
-        cluster: ClusterSpec,  # noqa: ARG002 - a workload that asks for nothing special looks at nothing
+        cluster: ClusterSpec,  # noqa: ARG002 - the base class has no such settings
         buckets: Sequence[str],  # noqa: ARG002
     ) -> Mapping[str, str]:
-        """What it asks for and cannot have on this cluster, with these bucket types: by key, what is expected."""
+        """Return an error by key for each setting that this cluster or these buckets do not allow."""
         return {}
 
     def may_give(self, metric: str) -> bool:
-        """False for a metric that this kind of workload never gives."""
+        """Tell whether this workload can measure a metric."""
         raise NotImplementedError
 
 
@@ -79,12 +83,12 @@ class ServerWorkload(AnyWorkload):
     items: PositiveCount
     threads: Annotated[int, Field(ge=1, le=1024)] = 1
     settle: Duration = Field(
-        default=2.0, description="seconds of rest before the settled memory reading"
+        default=2.0, description="seconds of rest before the settled memory is read"
     )
 
     @property
     def per_bucket(self) -> bool:
-        """Whether the workload runs once for each bucket type of the spec."""
+        """True if the workload runs once for each bucket type of the spec."""
         return True
 
     @property
@@ -92,16 +96,19 @@ class ServerWorkload(AnyWorkload):
         return 1.0 + self.settle
 
     def may_give(self, metric: str) -> bool:
-        return metric in METRICS and metric not in (*OF_CONTENTS, *OF_STEPS)
+        return metric in METRICS and metric not in (*OF_CONTENTS, *OF_STEPS, *OF_CHURN)
 
     @property
     def item_bytes(self) -> int:
-        """Key, value and what an item costs the engine beside them, about."""
+        """The approximate memory of an item: key, value and the engine's overhead, in bytes."""
         raise NotImplementedError
 
 
 def is_timed(metric: str, set_share: float) -> bool:
-    """False for the latency of an operation that a load with this percentage of SETs never does."""
+    """Tell whether a metric can be measured at this percentage of SETs.
+
+    False for the latency of an operation that the load never performs.
+    """
     never = {0.0: "latency_set_", 100.0: "latency_get_"}.get(set_share)
     return never is None or not metric.startswith(never)
 
@@ -129,3 +136,23 @@ CountRange = Annotated[
     ListAsTuple,
     BeforeValidator(_one_or_two),
 ]
+
+
+class ToolWorkload(AnyWorkload):
+    """A workload whose trial is one process.
+
+    Repetitions inside the process describe the trial; they are not independent replicates.
+    """
+
+    slice: PositiveDuration = Field(
+        default=0.02,
+        description="interleaved: seconds that a program runs in a slice",
+    )
+
+    def may_give(self, metric: str) -> bool:
+        return metric not in METRICS
+
+    @property
+    def per_bucket(self) -> bool:
+        """Always False: these programs have no bucket."""
+        return False

@@ -1,4 +1,4 @@
-"""`type: latency`: front-end latency inside the process, with or without a background DCP client."""
+"""Define `type: latency`: in-process front-end latency, with or without a background DCP client."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
-from perfrunner.spec.base import BucketType
-from perfrunner.spec.quantities import Count, PositiveCount
+from perfrunner.spec.base import BucketType, Count, PositiveCount
 from perfrunner.spec.units import parse_size
-from perfrunner.spec.workloads.base import ValueSize
-from perfrunner.spec.workloads.tool import ToolWorkload
+from perfrunner.spec.workloads.base import ToolWorkload, ValueSize
 
-NAMES = "Latency/"  # how its metrics' names begin
+NAMES = "Latency/"  # prefix of its metrics
 ITEMS_PER_S = f"{NAMES}Dcp/items_per_s"
-MOST_VBUCKETS = 1024  # that the program's DCP producer provides for
+MOST_VBUCKETS = 1024  # supported by the program's DCP producer
 _BUFFER = 1024  # engine_src/benchmarks/latency_options.h: bufferSize
 
 VBuckets = Annotated[int, Field(ge=1, le=MOST_VBUCKETS)]
@@ -22,7 +20,7 @@ BufferSize = Annotated[int, BeforeValidator(parse_size), Field(ge=1, le=2**30)]
 
 
 class LatencySpec(ToolWorkload):
-    """Add, Get, Replace and Delete of every item, each timed alone.
+    """A run of Add, Get, Replace and Delete on every item, each operation timed separately.
 
     Metrics: `Latency/<Phase>/p50_us`, `p95_us`, `p99_us`, `sd_us`, and with `backlog: alone` ITEMS_PER_S.
     """
@@ -32,32 +30,33 @@ class LatencySpec(ToolWorkload):
     value_size: ValueSize = 100
     dcp: Literal["none", "busy", "notify"] = Field(
         default="none",
-        description="background DCP client: none, one that busy-waits, one that is woken",
+        description="background DCP client: none, one that busy-waits (busy), or one that is woken (notify)",
     )
     backlog: Literal["none", "beside", "alone"] = Field(
         default="none",
-        description="when the client opens its streams: before the first Add (none), or when all documents are there;"
-        " beside: Get, Replace and Delete go on meanwhile; alone: they wait until it has them all, which is timed",
+        description="when the client opens its streams: none: before the first Add; beside: after the last Add,"
+        " while Get, Replace and Delete run; alone: after the last Add, and the other phases wait until the"
+        " client has received everything, which is timed",
     )
-    vbuckets: VBuckets = Field(default=1, description="each has a stream")
+    vbuckets: VBuckets = Field(default=1, description="number of vBuckets; each has a stream")
     busy_vbuckets: VBuckets | None = Field(
-        default=None, description="vBuckets that the documents go round; none: all"
+        default=None, description="vBuckets that the documents are distributed over; none: all"
     )
     buffer_size: BufferSize | None = Field(
         default=None, description="flow-control buffer of the client; none: the historic 1024 bytes"
     )
     ack_above: Annotated[int, BeforeValidator(parse_size)] | None = Field(
         default=None,
-        description="bytes that the client leaves unacknowledged; none: half of the buffer",
+        description="bytes that the client may leave unacknowledged; none: half of the buffer",
     )
     bucket: BucketType = "persistent"
     ht_size: PositiveCount | None = Field(
         default=None,
-        description="hash buckets of a vBucket; none: as the resizer gives its items",
+        description="hash buckets of a vBucket; none: sized by the resizer",
     )
     snapshot_interval_us: Count | None = Field(
         default=None,
-        description="shortest time between two snapshots of a stream; none: the engine's",
+        description="minimum interval between two snapshots of a stream; none: the engine's default",
     )
 
     @field_validator("backlog")
@@ -72,7 +71,7 @@ class LatencySpec(ToolWorkload):
     def _keeps_a_backlog(cls, bucket: str, info: ValidationInfo) -> str:
         if bucket == "ephemeral" and info.data.get("backlog", "none") != "none":
             raise ValueError(
-                "expected persistent: an ephemeral bucket keeps no backlog in memory for a client that comes later"
+                "expected persistent: an ephemeral bucket keeps no backlog for a client that connects later"
             )
         return bucket
 
@@ -87,7 +86,7 @@ class LatencySpec(ToolWorkload):
     @field_validator("ack_above")
     @classmethod
     def _leaves_room(cls, ack_above: int | None, info: ValidationInfo) -> int | None:
-        """A client that acknowledges nothing before the buffer is full never gets on."""
+        """Refuse a threshold at which the client would wait forever for a full buffer to drain."""
         buffer = info.data.get("buffer_size") or _BUFFER
         if ack_above is not None and ack_above >= buffer:
             raise ValueError(f"expected fewer bytes than buffer_size ({buffer})")
@@ -98,15 +97,15 @@ class LatencySpec(ToolWorkload):
 
     @property
     def buffer(self) -> int:
-        """Bytes of the client's flow-control buffer."""
+        """The size of the client's flow-control buffer in bytes."""
         return _BUFFER if self.buffer_size is None else self.buffer_size
 
     @property
     def unacknowledged(self) -> int:
-        """Bytes that the client may leave unacknowledged."""
+        """The number of bytes that the client may leave unacknowledged."""
         return self.buffer // 2 if self.ack_above is None else self.ack_above
 
     @property
     def expected_seconds(self) -> float:
-        """A guess of one trial's length, for a plan; measured durations replace it during a run."""
+        """The estimated duration of a trial, for the plan; measured durations replace it during a run."""
         return 1.0 + self.items / 50_000

@@ -1,4 +1,4 @@
-"""`type: microbench`: one of the engine's Google Benchmark programs, one process a trial."""
+"""Define `type: microbench`: one of the engine's Google Benchmark programs, one process per trial."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from perfrunner.spec.base import ListAsTuple, matching
+from perfrunner.spec.base import ListAsTuple, PositiveCount, PositiveDuration, matching
 from perfrunner.spec.metrics import COUNTERS
-from perfrunner.spec.quantities import PositiveCount, PositiveDuration
 from perfrunner.spec.suggest import expected_name
+from perfrunner.spec.workloads.base import ToolWorkload
 from perfrunner.spec.workloads.latency import NAMES
-from perfrunner.spec.workloads.tool import ToolWorkload
 
 ProgramName = Annotated[
     str, matching(r"[a-z][a-z0-9_]*_bench", "a benchmark program's name, such as checkpoint_bench")
@@ -24,7 +23,7 @@ BenchmarkName = Annotated[
     ),
 ]
 
-# What Google Benchmark appends to the name that a metric has, and a filter may ask for.
+# Suffixes that Google Benchmark appends to names. A filter may match them, but metrics lack them.
 _BEHIND_THE_NAME = re.compile(r"iterations|repeats|warmup|_time")
 
 
@@ -37,14 +36,17 @@ def _regular_expression(text: str) -> str:
 
 
 def _counter(name: str) -> str:
-    """A counter whose unit nobody declared would be read as nanoseconds."""
+    """Refuse an undeclared counter: its unit would default to nanoseconds."""
     if name not in COUNTERS:
         raise ValueError(expected_name("a counter", name, COUNTERS))
     return name
 
 
 class MicrobenchSpec(ToolWorkload):
-    """Benchmarks of one program. Metrics: `<benchmark>` (ns an iteration), `<benchmark>/cpu_time`, and `counters`."""
+    """The benchmarks of one program.
+
+    Metrics: `<benchmark>` (ns per iteration), `<benchmark>/cpu_time`, and `counters`.
+    """
 
     type: Literal["microbench"]
     program: ProgramName
@@ -52,25 +54,26 @@ class MicrobenchSpec(ToolWorkload):
         default=".", description="regular expression that chooses benchmarks by name"
     )
     repetitions: PositiveCount = Field(
-        default=1, description="inside the process; their median is the trial's figure"
+        default=1,
+        description="repetitions inside the process; their median is the value of the trial",
     )
     min_time: PositiveDuration = Field(
         default=0.2,
-        description="at least this long for each benchmark without a fixed number of iterations",
+        description="minimum duration of each benchmark without a fixed number of iterations",
     )
     counters: Annotated[tuple[Annotated[str, AfterValidator(_counter)], ...], ListAsTuple] = Field(
         default=(), description="user counters that become metrics"
     )
     growth: Annotated[tuple[BenchmarkName, ...], ListAsTuple] = Field(
         default=(),
-        description="families NAME/N: the exponent of their time over N becomes NAME/growth",
+        description="families NAME/N; the exponent of their time over N becomes the metric NAME/growth",
     )
     expected: PositiveDuration = Field(
-        default=10.0, description="guess of a trial's length, for the plan"
+        default=10.0, description="estimated duration of a trial, for the plan"
     )
 
     def may_give(self, metric: str) -> bool:
-        """As far as `filter` and `growth` tell: which benchmarks a program has, only the program knows."""
+        """Judge by `filter` and `growth` only: the list of benchmarks is known to the program alone."""
         if not super().may_give(metric) or metric.startswith(NAMES):
             return False
         *stem, last = metric.split("/")
@@ -78,11 +81,11 @@ class MicrobenchSpec(ToolWorkload):
             return "/".join(stem) in self.growth
         if self.filter.startswith("-") or _BEHIND_THE_NAME.search(self.filter):
             return True
-        # a metric is a benchmark's name, or that and what is measured of it
+        # A metric is a benchmark's name, optionally followed by a counter.
         starts = ("/".join([*stem, last][:n]) for n in range(1, len(stem) + 2))
         return any(re.search(self.filter, start) for start in starts)
 
     @property
     def expected_seconds(self) -> float:
-        """A guess of one trial's length, for a plan; measured durations replace it during a run."""
+        """The estimated duration of a trial, for the plan; measured durations replace it during a run."""
         return self.expected

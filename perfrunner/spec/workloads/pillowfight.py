@@ -1,87 +1,168 @@
-"""`type: pillowfight`: populate, wait for persistence, then a mixed read and write load."""
+"""Define `type: pillowfight`: populate, wait for persistence, then run a mixed load."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import math
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationInfo,
+    field_validator,
+    model_serializer,
+)
 from typing_extensions import Self
 
-from perfrunner.spec.quantities import Count, Duration, Percent, PositiveCount, PositiveDuration
+from perfrunner.spec.base import Count, Duration, Percent, Piece, PositiveCount, PositiveDuration
+from perfrunner.spec.cluster import ClusterSpec
+from perfrunner.spec.metrics import OF_CHURN
 from perfrunner.spec.workloads.base import ServerWorkload, SizeRange, is_timed
 
 LEAST_ALONE_S = 1.0  # of load after the ramp
-LEAST_BESIDE_S = 0.1  # where the workload says `schedule: side-by-side`
+LEAST_INTERLEAVED_S = 0.1  # if the workload sets `schedule: interleaved`
+
+
+LONGEST_GAP_S = 0.1  # between two batches of a connection, if rate_limit is set
+
+
+class ChurnSpec(Piece):
+    """What happens to the items before the mixed load: some are deleted, and come back with another size."""
+
+    delete: Annotated[Percent, Field(gt=0)] = Field(
+        default=67.0, description="percent of the items that are deleted, drawn at random"
+    )
+    wait: Duration = Field(default=5.0, description="seconds of rest after the deletion")
+    value_size: SizeRange = Field(description="of the items that come back")
 
 
 class PillowfightSpec(ServerWorkload):
-    """The load that cbc-pillowfight makes, with both of its meanings of the set share.
+    """The load of cbc-pillowfight, with two meanings of the set share.
 
-    key-mod: a key is only ever set, or only ever read, by (key number mod 100) < set_share, as cbc-pillowfight does.
-    random: a coin for each operation.
+    key-mod: as in cbc-pillowfight, a key is only set if (key number mod 100) < set_share, else only read.
+    random: each operation is drawn independently.
     """
 
     type: Literal["pillowfight"]
     set_share: Percent = 80.0
     value_size: SizeRange = (256, 256)
+    sizes: Literal["uniform", "lognormal"] = Field(
+        default="uniform",
+        description="between the smallest and the largest; lognormal: these are three standard deviations"
+        " from the middle",
+    )
+    churn: ChurnSpec | None = Field(
+        default=None, description="delete items and store them again; none: the items stay"
+    )
     batch: PositiveCount = 100
     connections: Annotated[int, Field(ge=1, le=1024)] = Field(
-        default=1, description="for each thread"
+        default=1, description="connections of each thread"
     )
     key_semantics: Literal["key-mod", "random"] = "random"
-    shared_sequence: bool = Field(default=False, description="all threads draw identical keys")
-    ramp: Duration = Field(default=1.0, description="seconds at the start that do not count")
+    shared_sequence: bool = Field(
+        default=False, description="all threads use the same sequence of keys"
+    )
+    ramp: Duration = Field(default=1.0, description="seconds at the start that are not measured")
     duration: PositiveDuration = Field(
         default=10.0, description="seconds of mixed load on each variant, ramp included"
     )
     slice: PositiveDuration = Field(
         default=0.002,
-        description="side by side: seconds of load on an arm before the next one's turn",
+        description="interleaved: seconds of load in a slice",
     )
     instructions: Count = Field(
         default=0,
-        description="operations over which the engine's instructions are counted, apart; 0: not at all",
+        description="operations over which the engine's instructions are counted separately; 0: none",
     )
     rate_limit: PositiveCount | None = Field(
-        default=None, description="operations a second over all threads"
+        default=None, description="operations per second over all threads; none: no limit"
     )
 
     @field_validator("duration")
     @classmethod
     def _leaves_a_steady_window(cls, duration: float, info: ValidationInfo) -> float:
-        """A trial that is alone is judged by whole seconds; beside others its slices count, of milliseconds."""
+        """Require a steady window: whole seconds if sequential, slices of milliseconds if interleaved."""
         ramp = info.data.get("ramp")
         if ramp is None:
             return duration
-        beside = info.data.get("schedule") == "side-by-side"
-        if round(duration - ramp, 9) < (LEAST_BESIDE_S if beside else LEAST_ALONE_S):
+        interleaved = info.data.get("schedule") == "interleaved"
+        if round(duration - ramp, 9) < (LEAST_INTERLEAVED_S if interleaved else LEAST_ALONE_S):
             least = (
-                f"{LEAST_BESIDE_S * 1000:g} ms more than ramp"
-                if beside
+                f"{LEAST_INTERLEAVED_S * 1000:g} ms more than ramp"
+                if interleaved
                 else "one second more than ramp"
             )
             raise ValueError(f"expected at least {least} ({ramp:g} s)")
         return duration
 
     def under_profiler(self) -> Self:
-        """The same load, without what is counted on engines of its own."""
-        return self.model_copy(update={"instructions": 0})
+        """Return the same load without measurements that need separate engines."""
+        return self.model_copy(update={"instructions": 0, "churn": None})
+
+    @property
+    def all_sizes(self) -> tuple[int, int]:
+        """The smallest and the largest value that the mixed load meets."""
+        if self.churn is None:
+            return self.value_size
+        return (
+            min(self.value_size[0], self.churn.value_size[0]),
+            max(self.value_size[1], self.churn.value_size[1]),
+        )
+
+    @model_serializer(mode="wrap")
+    def _without_newer_fields(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Omit newer fields at their defaults, so that the record equals that of older versions."""
+        fields: dict[str, Any] = handler(self)
+        for name in ("sizes", "churn"):
+            if getattr(self, name) == type(self).model_fields[name].default:
+                fields.pop(name, None)
+        return fields
+
+    def impossible(
+        self,
+        cluster: ClusterSpec,
+        buckets: Sequence[str],  # noqa: ARG002 - either type will do
+    ) -> Mapping[str, str]:
+        """Refuse a rate at which a connection sends rare bursts, whose latency is not representative."""
+        if self.rate_limit is None:
+            return {}
+        connections = self.threads * self.connections * len(cluster.load_clients)
+        needed = math.ceil(self.batch * connections / LONGEST_GAP_S)
+        if self.rate_limit >= needed:
+            return {}
+        gap = self.batch * connections / self.rate_limit
+        fitting = int(self.rate_limit * LONGEST_GAP_S / connections)
+        remedy = f"batch: {fitting}" if fitting else "batch: 1 and fewer connections"
+        text = (
+            f"expected at least {needed} operations per second, or {remedy}: each of {connections} connections sends"
+            f" a batch of {self.batch} only every {gap:.3g} s; got {self.rate_limit}"
+        )
+        return {"rate_limit": text}
 
     @property
     def least_seconds(self) -> float:
-        return super().least_seconds + self.duration
+        wait = 0.0 if self.churn is None else self.churn.wait
+        return super().least_seconds + self.duration + wait
 
     def may_give(self, metric: str) -> bool:
         if metric == "instructions_per_op":
             return self.instructions > 0
+        if metric in OF_CHURN:
+            return self.churn is not None
         return super().may_give(metric) and is_timed(metric, self.set_share)
 
     @property
     def item_bytes(self) -> int:
-        """The larger values count: a mixture fragments."""
-        return 128 + self.value_size[1]
+        """The approximate memory of an item with the largest value, because mixed sizes fragment."""
+        return 128 + self.all_sizes[1]
 
     @property
     def expected_seconds(self) -> float:
-        """A guess of one trial's length, for a plan; measured durations replace it during a run."""
-        return 2.0 + self.items / 200_000 + self.duration + self.settle
+        """The estimated duration of a trial, for the plan; measured durations replace it during a run."""
+        stored = self.items
+        wait = 0.0
+        if self.churn is not None:
+            stored += round(2 * self.items * self.churn.delete / 100)
+            wait = self.churn.wait
+        return 2.0 + stored / 200_000 + wait + self.duration + self.settle

@@ -1,4 +1,4 @@
-"""`type: sdk`: what an application sees that uses the Couchbase Python SDK from several processes."""
+"""Define `type: sdk`: the view of an application that uses the Couchbase Python SDK."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
+from perfrunner.spec.base import Duration, Percent, PositiveCount, PositiveDuration
 from perfrunner.spec.cluster import ClusterSpec
-from perfrunner.spec.metrics import METRICS, OF_STEPS
-from perfrunner.spec.quantities import Duration, Percent, PositiveCount, PositiveDuration
+from perfrunner.spec.metrics import METRICS, OF_CHURN, OF_STEPS
 from perfrunner.spec.suggest import expected_name
 from perfrunner.spec.workloads.base import ServerWorkload, SizeRange, is_timed
 from perfrunner.spec.workloads.pillowfight import LEAST_ALONE_S
@@ -17,15 +17,15 @@ from perfrunner.spec.workloads.pillowfight import LEAST_ALONE_S
 LEVELS = ("none", "majority")
 LEVELS_ON_DISK = ("majority_and_persist_to_active", "persist_to_majority")
 LEAST_DOCUMENT = 64  # bytes: key, version and some body
-# As an estimate for the plan: of one process, on one CPU.
+# Rates of one process on one CPU, as estimates for the plan.
 POPULATED_PER_S, VERIFIED_PER_S, ALONE_PER_S = 20_000, 20_000, 4_000
 RESTART_S, FAILOVER_S = 3.0, 3.0
-_NEVER = ("ops_per_s_total", "slow_slices", "instructions_per_op", *OF_STEPS)
+_NEVER = ("ops_per_s_total", "slow_slices", "instructions_per_op", *OF_STEPS, *OF_CHURN)
 
 
 def _offered(level: str) -> str:
     if level in LEVELS_ON_DISK:
-        raise ValueError("expected none or majority: the engine refuses levels that wait for disks")
+        raise ValueError("expected none or majority: the engine refuses levels that wait for disk")
     if level not in LEVELS:
         raise ValueError(expected_name("a durability level", level, LEVELS))
     return level
@@ -40,40 +40,43 @@ def _documents(sizes: tuple[int, int]) -> tuple[int, int]:
 
 
 class SdkSpec(ServerWorkload):
-    """JSON documents that are read and written one at a time by every process, and compared with what was written."""
+    """A load on JSON documents, one operation at a time per process, with verified contents."""
 
-    ALONE: ClassVar[str] = "the Couchbase SDK cannot be asked for slices"
+    ALONE: ClassVar[str] = "the Couchbase SDK cannot run a load in slices"
 
     type: Literal["sdk"]
     processes: Annotated[int, Field(ge=1, le=256)] = Field(
-        default=2, description="on each load client; each has one operation under way"
+        default=2, description="processes on each load client; each has one outstanding operation"
     )
     set_share: Percent = 20.0
     value_size: Annotated[SizeRange, AfterValidator(_documents)] = (256, 256)
     durability: Annotated[str, AfterValidator(_offered)] = Field(
-        default="none", description="of writes: none or majority"
+        default="none", description="durability level of writes: none or majority"
     )
-    ramp: Duration = Field(default=1.0, description="seconds at the start that do not count")
+    ramp: Duration = Field(default=1.0, description="seconds at the start that are not measured")
     duration: PositiveDuration = Field(
         default=10.0, description="seconds of mixed load, ramp included"
     )
     operations: PositiveCount | None = Field(
-        default=None, description="over all processes: fixed work, instead of a duration and a ramp"
+        default=None,
+        description="operations over all processes: a fixed amount of work instead of duration and ramp",
     )
     restart: bool = Field(
         default=False,
-        description="persistent buckets: the engine is restarted on its data, and all is verified again",
+        description="persistent buckets: restart the engine on its data and verify all documents again",
     )
     failover: bool = Field(
         default=False,
-        description="an engine node is killed, its replicas are promoted, and all is verified again",
+        description="kill an engine node, promote its replicas and verify all documents again",
     )
 
     @field_validator("threads")
     @classmethod
     def _by_processes(cls, threads: int) -> int:
         if threads != 1:
-            raise ValueError("expected 1: `processes` says how many operations are under way")
+            raise ValueError(
+                "expected 1: set the number of outstanding operations with `processes`"
+            )
         return threads
 
     @field_validator("processes")
@@ -81,7 +84,7 @@ class SdkSpec(ServerWorkload):
     def _each_has_keys(cls, processes: int, info: ValidationInfo) -> int:
         items = info.data.get("items")
         if items is not None and processes > items:
-            raise ValueError(f"expected at most one for each of the {items} items")
+            raise ValueError(f"expected at most {items} (one process per item)")
         return processes
 
     @field_validator("duration")
@@ -93,20 +96,20 @@ class SdkSpec(ServerWorkload):
         return duration
 
     def impossible(self, cluster: ClusterSpec, buckets: Sequence[str]) -> Mapping[str, str]:
-        found = {}
+        problems = {}
         if self.durability != "none" and cluster.replicas:
-            found["durability"] = (
-                "expected none on a cluster with replicas: the engine answers before a replica has the write"
+            problems["durability"] = (
+                "expected none on a cluster with replicas: the engine answers before replicas have the write"
             )
         if self.restart and "persistent" not in buckets:
-            found["restart"] = (
-                "expected false: of ephemeral buckets nothing is left after a restart"
-            )
+            problems["restart"] = "expected false: ephemeral buckets lose their data in a restart"
         elif self.restart and len(cluster.engine_nodes) > 1:
-            found["restart"] = "expected false: only a single engine node is restarted"
+            problems["restart"] = (
+                "expected false: a restart needs a cluster with a single engine node"
+            )
         if self.failover and not cluster.replicas:
-            found["failover"] = "expected false: there are no replicas that could be promoted"
-        return found
+            problems["failover"] = "expected false: the cluster has no replicas to promote"
+        return problems
 
     @property
     def least_seconds(self) -> float:
@@ -117,12 +120,12 @@ class SdkSpec(ServerWorkload):
 
     @property
     def item_bytes(self) -> int:
-        """The larger values count: a mixture fragments."""
+        """The approximate memory of an item with the largest value, because mixed sizes fragment."""
         return 128 + self.value_size[1]
 
     @property
     def expected_seconds(self) -> float:
-        """A guess of one trial's length, for a plan; measured durations replace it during a run."""
+        """The estimated duration of a trial, for the plan; measured durations replace it during a run."""
         around = self.items / POPULATED_PER_S + self.items / VERIFIED_PER_S
         again = self.restart * (RESTART_S + self.items / VERIFIED_PER_S)
         again += self.failover * (FAILOVER_S + self.items / VERIFIED_PER_S)

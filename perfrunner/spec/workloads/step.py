@@ -1,4 +1,4 @@
-"""`type: step`: a cluster that changes under load: a failover, or a rebalance."""
+"""Define `type: step`: a failover or rebalance of the cluster under load."""
 
 from __future__ import annotations
 
@@ -7,27 +7,28 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from perfrunner.spec.base import Duration, Percent, PositiveCount
 from perfrunner.spec.cluster import ClusterSpec
 from perfrunner.spec.metrics import OF_STEPS
-from perfrunner.spec.quantities import Duration, Percent, PositiveCount
 from perfrunner.spec.workloads.base import ServerWorkload, SizeRange, is_timed
 
 LEAST_S = 1.0  # of load before and after the step
-MOST_BATCH_BYTES = 256 * 2**20  # engine_src/load/witness_options.cc: kMaxBatchBytes
-# As an estimate for the plan.
+# kMaxBatchBytes of engine_src/load/generators/consistency_checker_options.cc.
+MOST_BATCH_BYTES = 256 * 2**20
+# Rates and durations as estimates for the plan.
 READ_PER_S, POPULATED_PER_S, MOVED_PER_S, STEP_S = 100_000, 200_000, 50, 2.0
 _OF = {"detection": "failover", "share": "rebalance", "at_once": "rebalance"}
 
 
 class StepSpec(ServerWorkload):
-    """Reads and writes in batches by the cluster's map, whose every acknowledged write is accounted for.
+    """A load in batches over the cluster map, in which every acknowledged write is checked.
 
     failover: the last engine node is killed, and its replicas are promoted.
     rebalance: vBuckets of the first engine node move to the second.
     """
 
     ALONE: ClassVar[str] = (
-        "a step changes the cluster of one arm, and its load goes on for as long as it takes"
+        "a step changes the cluster of one variant, and its load runs until the step is complete"
     )
 
     type: Literal["step"]
@@ -36,30 +37,31 @@ class StepSpec(ServerWorkload):
     value_size: SizeRange = (256, 256)
     batch: PositiveCount = 100
     connections: Annotated[int, Field(ge=1, le=1024)] = Field(
-        default=1, description="for each thread, to each engine node"
+        default=1, description="connections of each thread to each engine node"
     )
-    ramp: Duration = Field(default=1.0, description="seconds at the start that do not count")
+    ramp: Duration = Field(default=1.0, description="seconds at the start that are not measured")
     before: Annotated[Duration, Field(ge=LEAST_S)] = Field(
         default=5.0, description="seconds of load between ramp and step"
     )
     after: Annotated[Duration, Field(ge=LEAST_S)] = Field(
-        default=5.0, description="seconds of load when the step is done"
+        default=5.0, description="seconds of load after the step"
     )
     detection: Duration = Field(
         default=0.0,
-        description="failover: seconds from the kill until the failover begins, as a manager's time-out",
+        description="failover: seconds from the kill until the failover begins, like the time-out of a"
+        " cluster manager",
     )
     share: Annotated[Percent, Field(gt=0)] = Field(
         default=50.0, description="rebalance: percent of the first node's active vBuckets"
     )
     at_once: PositiveCount = Field(default=64, description="rebalance: vBuckets that move together")
-    settle: Duration = Field(default=0.0, description="0: no memory is read after a step")
+    settle: Duration = Field(default=0.0, description="must be 0: no memory is read after a step")
 
     @field_validator("profile")
     @classmethod
     def _not_profiled(cls, profile: str | None) -> str | None:
         if profile is not None:
-            raise ValueError("expected nothing: a process that is killed leaves no profile")
+            raise ValueError("expected no profile: a killed process leaves none")
         return profile
 
     @field_validator("settle")
@@ -74,9 +76,9 @@ class StepSpec(ServerWorkload):
     def _of_this_step(cls, value: Any, info: ValidationInfo) -> Any:
         name = str(info.field_name)
         change, wanted = info.data.get("change"), _OF[name]
-        # A spec that was written out whole names the other step's defaults, too.
+        # A spec that perfrunner wrote also contains the defaults of the other change.
         if change is not None and change != wanted and value != cls.model_fields[name].default:
-            raise ValueError(f"expected nothing: only a {wanted} has it")
+            raise ValueError(f"expected no value: only a {wanted} uses this key")
         return value
 
     @field_validator("batch")
@@ -85,7 +87,7 @@ class StepSpec(ServerWorkload):
         sizes = info.data.get("value_size")
         if sizes is not None and batch * sizes[1] > MOST_BATCH_BYTES:
             raise ValueError(
-                f"expected at most {MOST_BATCH_BYTES // sizes[1]}: a batch has 256 MiB or less"
+                f"expected at most {MOST_BATCH_BYTES // sizes[1]}: a batch is limited to 256 MiB"
             )
         return batch
 
@@ -95,7 +97,7 @@ class StepSpec(ServerWorkload):
         items, threads = info.data.get("items"), info.data.get("threads")
         if items is not None and threads is not None and connections * threads > items:
             raise ValueError(
-                f"expected at most {items // threads}: each of {threads} threads' connections needs a key of its own"
+                f"expected at most {items // threads}: each connection of {threads} threads needs its own key"
             )
         return connections
 
@@ -126,12 +128,12 @@ class StepSpec(ServerWorkload):
 
     @property
     def item_bytes(self) -> int:
-        """The larger values count: a mixture fragments."""
+        """The approximate memory of an item with the largest value, because mixed sizes fragment."""
         return 128 + self.value_size[1]
 
     @property
     def expected_seconds(self) -> float:
-        """A guess of one trial's length, for a plan; measured durations replace it during a run."""
+        """The estimated duration of a trial, for the plan; measured durations replace it during a run."""
         return (
             3.0
             + self.items / POPULATED_PER_S

@@ -1,13 +1,12 @@
-"""The program behind `type: sdk`: one process of an application that uses the Couchbase Python SDK.
+"""The client program of the `sdk` workload: one process of an application that uses the Couchbase Python SDK.
 
-perfrunner copies this package to the load clients and runs it there with their Python: it needs the standard library
-and the package `couchbase`, and nothing else of perfrunner. Each process has a connection and a range of keys of its
-own and one operation under way.
+perfrunner copies this package to the load clients and runs it there with their Python. It needs only the standard
+library and the package `couchbase`. Each process has its own connection and range of keys, and one operation in flight.
 
-    populate   every key once, in batches, as version 0
-    access     reads and writes of random keys; every read is compared with what was last written
-    verify     every key is read and compared; the versions come from the file that `access` left
-    copies     a sample of any documents is read from every node that has a copy, and compared with what DCP showed
+    populate   write every key once, in batches, as version 0
+    access     read and write random keys; compare every read with the last write
+    verify     read every key and compare it; the versions come from a file that `access` wrote
+    copies     read a sample of documents from every node that has a copy; compare it with the DCP stream
 
-What is stored under a key in a version follows from the seed, so whoever knows the versions knows all contents.
+The content of a key in a version follows from the seed, so the versions determine all contents.
 """

@@ -1,4 +1,4 @@
-"""A sample of any documents, read from every node that has a copy, and compared with what DCP showed there."""
+"""Read a sample of documents from every node that has a copy, and compare it with the DCP streams."""
 
 from __future__ import annotations
 
@@ -11,82 +11,83 @@ from typing import Any, NamedTuple
 
 from perfrunner.workloads.sdk_client.errors import is_late
 
-SHOWN = 3  # documents that a message names
+SHOWN = 3  # maximum number of documents that a message names
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A document as a node's DCP stream has it; `crc` of its value."""
+    """A document as the DCP stream of a node shows it; `crc` is the CRC-32 of its value."""
 
     key: str
     cas: int
     crc: int
-    copies: int  # nodes that have it
+    copies: int  # number of nodes that have it
 
 
 class Copies(NamedTuple):
-    """CAS and value of each copy of a document that was found, or why they cannot be read."""
+    """The (CAS, value) of each copy of a document, or the error that prevented reading them."""
 
     contents: Sequence[tuple[int, Any]]
     error: Exception | None = None
 
     def complaint(self, expected: int) -> str:
-        """Empty where there are as many as there should be."""
+        """Return what is wrong with the number of copies; empty if it is as expected."""
         if self.error is not None:
             return f"its copies cannot be read ({type(self.error).__name__})"
-        found = len(self.contents)
-        return "" if found == expected else f"expected {expected} copies, found {found}"
+        count = len(self.contents)
+        return "" if count == expected else f"expected {expected} copies, found {count}"
 
 
 class AsStored:
-    """The SDK's transcoder that takes every value for bytes: those of pillowfight are no JSON."""
+    """A transcoder for the SDK that returns every value as bytes: values of pillowfight are not JSON."""
 
     def encode_value(self, value: Any) -> tuple[bytes, int]:
-        raise NotImplementedError("nothing is written")
+        raise NotImplementedError("this transcoder only reads")
 
     def decode_value(self, value: bytes, flags: int) -> bytes:  # noqa: ARG002 - the SDK's signature
         return bytes(value)
 
 
 def load_sample(path: Path) -> list[Shown]:
-    """Of the JSON that perfrunner left: [[key, CAS, CRC-32 of the value, copies], ...]."""
-    return [Shown(*one) for one in json.loads(path.read_text("utf-8"))]
+    """Load the JSON sample that perfrunner wrote: [[key, CAS, CRC-32 of the value, copies], ...]."""
+    return [Shown(*row) for row in json.loads(path.read_text("utf-8"))]
 
 
 def compare(
     collection: Any, sample: Sequence[Shown], options: Sequence[Any] = ()
 ) -> dict[str, object]:
-    """How many documents were read on all their nodes, how many are not there as shown, the first of those in words.
+    """Compare the sample on all nodes; return the numbers of documents and of differences, and the first examples.
 
-    `options` are those of get_all_replicas beside the key: `AsStored` as transcoder, with the real SDK.
+    `options` are further arguments of get_all_replicas: with the real SDK, `AsStored` as transcoder.
     """
-    complaints = [complaint(collection, one, options) for one in sample]
+    complaints = [complaint(collection, shown, options) for shown in sample]
     wrong = [text for text in complaints if text]
     return {"documents": len(sample), "wrong": len(wrong), "examples": wrong[:SHOWN]}
 
 
 def complaint(collection: Any, shown: Shown, options: Sequence[Any]) -> str:
-    """What is wrong with the copies of a document; empty where nothing is. Replicas have caught up by now.
+    """Return what is wrong with the copies of a document; empty if nothing is. Replicas have caught up by now.
 
-    What had no answer in the SDK's time is asked for once more; one late copy among others is left out without a word.
+    A read that timed out is repeated once. It is also repeated if a copy is missing, because the SDK silently omits a
+    late copy.
     """
-    found = read_copies(collection, shown.key, options)
-    if is_late(found.error) if found.error else len(found.contents) < shown.copies:
-        found = read_copies(collection, shown.key, options)
-    if said := found.complaint(shown.copies):
-        return f"{shown.key}: {said}"
-    for cas, value in found.contents:
+    copies = read_copies(collection, shown.key, options)
+    if is_late(copies.error) if copies.error else len(copies.contents) < shown.copies:
+        copies = read_copies(collection, shown.key, options)
+    if text := copies.complaint(shown.copies):
+        return f"{shown.key}: {text}"
+    for cas, value in copies.contents:
         if cas != shown.cas:
-            return f"{shown.key}: a copy has the CAS {cas}, by DCP it is {shown.cas}"
+            return f"{shown.key}: a copy has the CAS {cas}, but DCP showed {shown.cas}"
         if zlib.crc32(value) != shown.crc:
-            return f"{shown.key}: a copy has another value than by DCP"
+            return f"{shown.key}: the value of a copy differs from DCP"
     return ""
 
 
 def read_copies(collection: Any, key: str, options: Sequence[Any] = ()) -> Copies:
-    """Each from its own node."""
+    """Read every copy of a document, each from its node."""
     try:
-        found = collection.get_all_replicas(key, *options)
-        return Copies([(one.cas, one.value) for one in found])
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is told as this document's
+        replicas = collection.get_all_replicas(key, *options)
+        return Copies([(replica.cas, replica.value) for replica in replicas])
+    except Exception as error:  # noqa: BLE001 - reported as a problem of this document
         return Copies([], error)

@@ -1,4 +1,4 @@
-"""What is stored under which key, and which version of it the server has."""
+"""Generate keys and documents, and track the version of each document on the server."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-BATCH = 500  # documents of a multi-operation, fewer where they are large
+BATCH = 500  # documents per multi-operation; fewer if they are large
 BATCH_BYTES = 4 << 20
-POOL = 65_521  # characters of text that bodies are cut from
+POOL = 65_521  # length of the text from which bodies are cut
 
 
 class Documents:
-    """Keys and documents: the same for the same seed and sizes (bytes of JSON, from `smallest` to `largest`)."""
+    """A generator of keys and documents, determined by seed and sizes.
+
+    Sizes are bytes of JSON, from `smallest` to `largest`.
+    """
 
     def __init__(self, seed: int, smallest: int, largest: int) -> None:
         self.seed, self.smallest, self.largest = seed, smallest, largest
@@ -28,19 +31,19 @@ class Documents:
     def document(self, number: int, version: int) -> dict[str, object]:
         drawn = zlib.crc32(f"{self.seed}/{number}/{version}".encode())
         size = self.smallest + drawn % (self.largest - self.smallest + 1)
-        found: dict[str, object] = {"key": self.key(number), "version": version, "body": ""}
+        document: dict[str, object] = {"key": self.key(number), "version": version, "body": ""}
         start = drawn % POOL
-        found["body"] = self._text[start : start + size - len(json.dumps(found))]
-        return found
+        document["body"] = self._text[start : start + size - len(json.dumps(document))]
+        return document
 
     @property
     def batch(self) -> int:
-        """Documents of a multi-operation."""
+        """Return the number of documents per multi-operation."""
         return max(1, min(BATCH, BATCH_BYTES // self.largest))
 
 
 class Versions:
-    """Which version of each key of a range the server has; several where the end of a write is not known."""
+    """The version of each key of a range on the server; several are possible after an ambiguous write."""
 
     def __init__(self, start: int, last: list[int], unsure: dict[int, list[int]]) -> None:
         self.start, self._last, self._unsure = start, last, unsure

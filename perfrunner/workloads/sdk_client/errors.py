@@ -1,9 +1,9 @@
-"""What an application has to expect of the SDK's errors, and why a process ends."""
+"""Classify the errors of the SDK: expected ones are counted, others end the process."""
 
 from __future__ import annotations
 
 MISSING = "DocumentNotFoundException"
-# What an application has to expect of a server that is busy or away: counted, and the load goes on.
+# Errors of a busy or unreachable server: they are counted, and the load continues.
 EXPECTED = {
     "AmbiguousTimeoutException": "timeout_ambiguous",
     "UnAmbiguousTimeoutException": "timeout",
@@ -13,19 +13,19 @@ EXPECTED = {
     "DurabilitySyncWriteInProgressException": "durability_in_progress",
 }
 LATE = {"timeout_ambiguous", "timeout"}
-# After these nobody knows whether the write was made.
+# After these errors it is unknown whether the write succeeded.
 AMBIGUOUS = {"timeout_ambiguous", "canceled", "durability_ambiguous"}
 
 
 class LoadError(Exception):
-    """Why the process ends with status 1, for people."""
+    """An error that ends the process with status 1 and a message."""
 
 
 def expected_kind(error: Exception) -> str | None:
-    """The kind of an error that is counted; None for one that ends the load."""
+    """Return the kind of an error that is counted; None for one that ends the load."""
     return EXPECTED.get(type(error).__name__)
 
 
-def is_late(found: object) -> bool:
-    """An error of the SDK's own clock."""
-    return isinstance(found, Exception) and expected_kind(found) in LATE
+def is_late(result: object) -> bool:
+    """Return whether a result is a time-out of the SDK."""
+    return isinstance(result, Exception) and expected_kind(result) in LATE

@@ -1,4 +1,4 @@
-"""Populate and access: documents stored in batches, then single operations, timed, counted and compared."""
+"""Run the phases populate (writes in batches) and access (single operations, timed, counted and compared)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from perfrunner.workloads.sdk_client.verify import complaint
 
 @dataclass(frozen=True)
 class Mix:
-    """Of `access`: until `seconds` have passed, or `operations` are done where that is given."""
+    """The mix of operations of `access`, which ends after `seconds`, or after `operations` if given."""
 
     set_share: float  # percent
     seconds: float
@@ -31,9 +31,10 @@ class Mix:
 
 
 def populate(collection: Any, documents: Documents, numbers: Sequence[int]) -> int:
-    """How many documents were stored. LoadError when one was not: the SDK has tried again already.
+    """Store version 0 of all documents and return their number. Raises LoadError if one is not stored.
 
-    Except those that it kept until their time was over: seen on a busy machine, with opaque 0.
+    The SDK retries by itself. Only documents that timed out are stored again: on a busy machine the SDK may hold a
+    request (with opaque 0) until it times out.
     """
     for batch in batches(numbers, documents.batch):
         wanted = {documents.key(number): documents.document(number, 0) for number in batch}
@@ -55,7 +56,7 @@ def access(
     write_options: Sequence[Any] = (),
     clock: Callable[[], int] = time.perf_counter_ns,
 ) -> Traffic:
-    """One operation after the other on keys of our own. LoadError when a read shows what was not last written."""
+    """Read and write random keys of this process. Raises LoadError if a read differs from the last write."""
     caller = Caller(collection, documents, versions, write_options, clock)
     traffic = caller.traffic
     draws = random.Random(mix.seed)
@@ -73,7 +74,7 @@ def access(
 
 @dataclass
 class Caller:
-    """Does single operations, times and counts them. What a method gives is the time when its operation ended."""
+    """A client that times and counts single operations. Its methods return the time when the operation ended."""
 
     collection: Any
     documents: Documents
@@ -83,7 +84,7 @@ class Caller:
     traffic: Traffic = field(default_factory=Traffic)
 
     def write(self, number: int) -> int:
-        """The next version of a document."""
+        """Write the next version of a document."""
         version = self.versions.next(number)
         key, document = self.documents.key(number), self.documents.document(number, version)
         begun = self.clock()
@@ -105,11 +106,11 @@ class Caller:
         return ended
 
     def read(self, number: int) -> int:
-        """A document, compared with what it has to be."""
+        """Read a document and compare it with the last write."""
         key = self.documents.key(number)
         begun = self.clock()
         try:
-            found = self.collection.get(key).value
+            value = self.collection.get(key).value
             ended = self.clock()
         except Exception as error:
             ended = self.clock()
@@ -121,8 +122,8 @@ class Caller:
             else:
                 raise
         else:
-            if wrong := complaint(found, self.documents, self.versions, number):
-                raise LoadError(f"a read went wrong: {wrong}")
+            if wrong := complaint(value, self.documents, self.versions, number):
+                raise LoadError(f"a read returned a wrong document: {wrong}")
         self.traffic.gets += 1
         self.traffic.get_ns.record(ended - begun)
         return ended

@@ -1,6 +1,6 @@
-"""One process: its options, its connection, its phase, its report.
+"""Run one process: parse the options, connect, run a phase, print the report.
 
-It prints one JSON document (schema 1 of the load tools: engine_src/load/README.md).
+The report is one JSON document (schema 1 of the load tools: engine_src/load/README.md).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from perfrunner.workloads.sdk_client.verify import verify
 
 SCHEMA = 1
 READY_S = 30.0
-BARRIER_S = 60.0  # for the slowest process to connect
+BARRIER_S = 60.0  # until the slowest process is connected
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -54,32 +54,38 @@ def parser() -> argparse.ArgumentParser:
         add_documents(phase)
     for phase in (loading, reading):
         phase.add_argument(
-            "--versions", type=Path, required=True, help="file: access writes it, verify reads it"
+            "--versions", type=Path, required=True, help="file written by access and read by verify"
         )
     loading.add_argument("--set-pct", type=float, default=0.0)
-    loading.add_argument("--duration", type=float, default=0.0, help="seconds")
-    loading.add_argument("--num-ops", type=int, help="instead of a duration")
+    loading.add_argument("--duration", type=float, default=0.0, help="duration in seconds")
+    loading.add_argument("--num-ops", type=int, help="number of operations, instead of a duration")
     loading.add_argument("--durability", choices=("none", "majority"), default="none")
-    loading.add_argument("--barrier", help="HOST:PORT of `kvctl barrier`: begin together")
-    reading.add_argument("--copies", type=int, default=1, help="of each document, on as many nodes")
+    loading.add_argument(
+        "--barrier", help="HOST:PORT of `kvctl barrier`, where the processes wait for each other"
+    )
+    reading.add_argument("--copies", type=int, default=1, help="number of copies of each document")
     comparing = phases.add_parser("copies")
-    comparing.add_argument("--sample", type=Path, required=True, help="file: what DCP showed")
+    comparing.add_argument(
+        "--sample", type=Path, required=True, help="file with documents of the DCP streams"
+    )
     return made
 
 
 def add_documents(phase: argparse.ArgumentParser) -> None:
-    """Which keys, and what is stored under them."""
-    phase.add_argument("--start-at", type=int, default=0, help="the first key")
+    """Add the options that select keys and contents."""
+    phase.add_argument("--start-at", type=int, default=0, help="number of the first key")
     phase.add_argument("--num-items", type=int, required=True)
-    phase.add_argument("--min-size", type=int, required=True, help="bytes of a document's JSON")
+    phase.add_argument(
+        "--min-size", type=int, required=True, help="minimum bytes of a document's JSON"
+    )
     phase.add_argument("--max-size", type=int, required=True)
-    phase.add_argument("--random-seed", type=int, required=True, help="of the contents")
+    phase.add_argument("--random-seed", type=int, required=True, help="seed of the contents")
 
 
 def run(options: argparse.Namespace) -> dict[str, object]:
-    """The report of a phase."""
+    """Connect, run a phase, and return its report."""
     if options.phase != "copies" and options.num_items < 1:
-        raise LoadError("no keys are left for this process: fewer processes, or more items")
+        raise LoadError("this process has no keys: use fewer processes or more items")
     cluster, collection = connect(options)
     try:
         meter = Meter()
@@ -114,7 +120,7 @@ def accessed(collection: Any, options: argparse.Namespace) -> dict[str, object]:
         wait_at(options.barrier)
     meter = Meter()
     traffic = access(collection, documents, versions, mix, how)
-    client = meter.report()  # before the file is written
+    client = meter.report()  # excludes writing the file
     versions.save(options.versions)
     return {"access": traffic.report(), "client": client}
 
@@ -139,7 +145,7 @@ def documents_of(options: argparse.Namespace) -> Documents:
 
 
 def connect(options: argparse.Namespace) -> tuple[Any, Any]:
-    """The cluster and the bucket's default collection, ready; the SDK's own defaults in everything."""
+    """Connect with the default options of the SDK; return the cluster and the bucket's default collection."""
     from couchbase.auth import PasswordAuthenticator
     from couchbase.cluster import Cluster
     from couchbase.options import ClusterOptions
@@ -155,7 +161,7 @@ def connect(options: argparse.Namespace) -> tuple[Any, Any]:
 
 
 def write_options(durability: str) -> tuple[Any, ...]:
-    """What an upsert is given beside key and document."""
+    """Return the arguments of an upsert that follow key and document."""
     if durability == "none":
         return ()
     from couchbase.durability import Durability, ServerDurability
@@ -165,20 +171,20 @@ def write_options(durability: str) -> tuple[Any, ...]:
 
 
 def wait_at(barrier: str) -> None:
-    """Until all processes are there: a byte says that we are, another one lets us go (kvctl barrier)."""
+    """Wait at the barrier (kvctl barrier) for all processes: send a byte when ready, receive one to continue."""
     host, _, port = barrier.rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=BARRIER_S) as link:
             link.sendall(b"r")
-            let_go = link.recv(1)
+            released = link.recv(1)
     except OSError as error:
         raise LoadError(f"not all processes were ready within {BARRIER_S:g} s: {error}") from error
-    if not let_go:
-        raise LoadError("the barrier went away before all were ready")
+    if not released:
+        raise LoadError("the barrier closed the connection before all processes were ready")
 
 
 class Meter:
-    """What this process costs from here on."""
+    """A meter of the time and CPU that this process uses from its creation."""
 
     def __init__(self) -> None:
         self._wall, self._thread = time.perf_counter(), time.thread_time()
@@ -189,7 +195,7 @@ class Meter:
         return time.perf_counter() - self._wall
 
     def report(self) -> dict[str, object]:
-        """CPU of all threads, the SDK's own too; busy is the one that calls it."""
+        """Return the CPU times of all threads, including the SDK's, and how busy the calling thread was."""
         now, seconds = resource.getrusage(resource.RUSAGE_SELF), self.seconds
         return {
             "cpu_user_s": now.ru_utime - self._usage.ru_utime,

@@ -1,16 +1,16 @@
-"""What a phase of reads and writes did, and how long its operations took."""
+"""Count the operations of a phase and record their latencies."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
 
-LINEAR_BITS = 11  # of a histogram: 2048 linear values, then 1024 buckets a doubling
+LINEAR_BITS = 11  # of a histogram: 2048 linear values, then 1024 buckets per doubling
 MOST_NS = (1 << 40) - 1
 
 
 def bucket(value: int) -> int:
-    """The largest value that shares `value`'s bucket: the layout of engine_src/load/histogram.h."""
+    """Return the largest value in the bucket of `value`; the layout is that of engine_src/load/core/histogram.h."""
     value = min(value, MOST_NS)
     shift = value.bit_length() - LINEAR_BITS
     return value if shift <= 0 else (((value >> shift) + 1) << shift) - 1
@@ -18,7 +18,7 @@ def bucket(value: int) -> int:
 
 @dataclass
 class Histogram:
-    """Latencies in ns."""
+    """A histogram of latencies in ns."""
 
     counts: Counter[int] = field(default_factory=Counter)
     total: int = 0
@@ -41,7 +41,7 @@ class Histogram:
 
 @dataclass
 class Traffic:
-    """What a phase of reads and writes did. `ops` are all that came to an end, however."""
+    """The counters of a phase of reads and writes. `ops` includes failed operations."""
 
     seconds: float = 0.0
     gets: int = 0
@@ -57,7 +57,7 @@ class Traffic:
         return self.gets + self.sets
 
     def ended(self, second: int) -> None:
-        """An operation ended in that second (from 0) of the phase; at its very end is still in it."""
+        """Count an operation that ended in this second (from 0) of the phase, including its last instant."""
         self.per_second.extend([0] * (second + 1 - len(self.per_second)))
         self.per_second[second] += 1
 

@@ -4,51 +4,44 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 from click.testing import CliRunner, Result
 
-# importlib mode: these are in no package
+# importlib mode: sshd.py is in no package
 sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parents[2] / "unit" / "build"))
 
 from sshd import Sshd, raised_sshd
-from tiny_engine import variant, write_engine
 
 from perfrunner.build import Artifact, build_variant, relink, remote
-from perfrunner.build.manifest import sums_of
+from perfrunner.build.artifact import sums_of
 from perfrunner.build.place import Builder, Platform, open_builder
 from perfrunner.cli import main
-from perfrunner.cluster import LinkLost, open_host
-from perfrunner.cluster.environment import BASE_ENVIRONMENT
 from perfrunner.errors import BuildError, HostError, PerfrunnerError
-from perfrunner.run.preflight.doctor import examine
-from perfrunner.run.preflight.hosts import open_hosts
+from perfrunner.experiment.preflight.doctor import examine
+from perfrunner.experiment.preflight.hosts import open_hosts
+from perfrunner.hosts import LinkLost, open_host
+from perfrunner.hosts.process import BASE_ENVIRONMENT
 from perfrunner.spec.cluster import ClusterSpec
+from tests.support.tiny_engine import variant
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[3]
-TINY_ENGINE = ROOT / "tests" / "unit" / "build"
-PATIENCE_S = 60.0
 
 
 @pytest.fixture(scope="module")
 def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
     with raised_sshd(tmp_path_factory.mktemp("sshd")) as server:
         yield server
-
-
-@pytest.fixture
-def engine(tmp_path: Path) -> Path:
-    return write_engine(tmp_path / "engine")
 
 
 def cluster_of(
@@ -159,8 +152,12 @@ def test_a_tool_that_the_host_lacks(
 ) -> None:
     tools = tmp_path / "tools"
     tools.mkdir()
-    for name in present:
-        (tools / name).symlink_to(str(shutil.which(name, path=BASE_ENVIRONMENT["PATH"])))
+    absent = re.compile(
+        r"python|cmake|ninja|(x86_64|aarch64)-|(c|g|clang|gcc|cpp|cc|c89|c99)(\+\+)?(-|$|[0-9])"
+    )
+    for program in Path("/usr/bin").iterdir():
+        if program.name in present or not absent.match(program.name):
+            (tools / program.name).symlink_to(program)
     monkeypatch.setitem(BASE_ENVIRONMENT, "PATH", str(tools))  # type: ignore[arg-type]
     with pytest.raises(BuildError) as caught:
         maker.build(variant(), engine)
@@ -173,7 +170,7 @@ def test_the_chosen_compiler_goes_along(
     engine: Path, maker: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
-    with pytest.raises(BuildError, match=r"maker: \$CXX names no-such-compiler"):
+    with pytest.raises(BuildError, match=r"maker: \$CXX: no-such-compiler is not a program"):
         maker.build(variant(), engine)
 
 
@@ -211,13 +208,6 @@ def running(word: str) -> list[str]:
     return found
 
 
-def eventually(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)
-
-
 @pytest.mark.parametrize(
     "how", ["ctrl-c", pytest.param("ctrl-c local", marks=pytest.mark.slow), "lost link"]
 )
@@ -234,7 +224,7 @@ def test_a_build_that_is_cut_off_leaves_no_process(
         lines.append(line)
         if not line.startswith("[") or len([s for s in lines if s.startswith("[")]) > 1:
             return
-        eventually(lambda: sleep in "".join(running(sleep)), "the build does not begin")
+        until(lambda: sleep in "".join(running(sleep)), "the build does not begin")
         if how != "lost link":
             raise KeyboardInterrupt
         for pid in sshd.session_pids():
@@ -244,9 +234,9 @@ def test_a_build_that_is_cut_off_leaves_no_process(
     with open_builder(cluster, tmp_path / "cache", "r") as maker:
         with pytest.raises((KeyboardInterrupt, LinkLost)):
             maker.build(variant(), engine, cut)
-        eventually(lambda: not running(sleep), f"it still runs: {running(sleep)}")
+        until(lambda: not running(sleep), f"it still runs: {running(sleep)}")
         builder = str(tmp_path / "maker" / "builder")
-        eventually(lambda: not running(builder), f"it still runs: {running(builder)}")
+        until(lambda: not running(builder), f"it still runs: {running(builder)}")
         lists.write_text(text)
         assert maker.build(variant(), engine).cached is False
 
@@ -255,7 +245,7 @@ CONTROLLER = """
 import json, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from tiny_engine import variant
+from tests.support.tiny_engine import variant
 from perfrunner.build.place import open_builder
 from perfrunner.spec.cluster import ClusterSpec
 with open_builder(ClusterSpec.model_validate(json.loads(sys.argv[2])), Path(sys.argv[3]), "r") as maker:
@@ -271,16 +261,16 @@ def test_a_controller_that_is_killed_leaves_no_process(
     with (engine / "CMakeLists.txt").open("a") as lists:
         lists.write(f"add_custom_target(slow ALL COMMAND {sleep})\n")
     given = [
-        TINY_ENGINE,
+        ROOT,
         cluster_of(sshd, tmp_path).model_dump_json(),
         tmp_path / "cache",
         engine,
     ]
     with subprocess.Popen([sys.executable, "-c", CONTROLLER, *given], cwd=ROOT) as controller:
-        eventually(lambda: bool(running(sleep)), "the build does not begin")
+        until(lambda: bool(running(sleep)), "the build does not begin")
         controller.kill()
     builder = str(tmp_path / "maker" / "builder")
-    eventually(lambda: not running(sleep) and not running(builder), "it goes on")
+    until(lambda: not running(sleep) and not running(builder), "it goes on")
 
 
 def test_it_waits_for_a_measurement_on_the_build_host(
@@ -341,7 +331,7 @@ def test_a_run_that_has_the_host_does_not_wait_for_itself(
         open_builder(cluster, tmp_path / "cache", "r") as opened,
         open_hosts(cluster, "r", _Silent(), built_for=opened.platform) as hosts,
     ):
-        maker = opened.beside(hosts.hosts)
+        maker = opened.with_hosts(hosts.hosts)
         assert (maker.held, maker.machine) == (same, False)
         maker.build(variant(), engine, lines.append)
     assert not [line for line in lines if line.startswith("waiting")]
@@ -370,8 +360,8 @@ def test_refused_before_anything_is_started(
         hosts = {**cluster.hosts, "maker": sshd.host_spec(tmp_path / "maker", port=1)}
         cluster = cluster.model_copy(update={"hosts": hosts})
     else:
-        arm = Platform("Linux", "aarch64", "glibc 2.36", "on maker")
-        monkeypatch.setattr("perfrunner.build.place.platform_of", lambda name, facts: arm)
+        variant = Platform("Linux", "aarch64", "glibc 2.36", "on maker")
+        monkeypatch.setattr("perfrunner.build.place.platform_of", lambda name, facts: variant)
     words = [str(tmp_path / "out") if word == "OUT" else word for word in words]
     done = command(tmp_path, cluster, *words)
     assert done.exit_code == 3, done.stderr
@@ -403,5 +393,5 @@ def test_the_doctor_tells_what_the_build_host_lacks(
     tools = next(f for f in examine(cluster_of(sshd, tmp_path), None) if f.place == "maker")
     assert (tools.grade, tools.text) == (
         "problem",
-        "maker: $CXX names no-such-compiler, which is no program here",
+        "maker: $CXX: no-such-compiler is not a program on this machine",
     )

@@ -1,29 +1,25 @@
-"""The proof against the real kv_engine and kvctl: what was built is proved, what was not is refused."""
+"""The settings check against the real kv_engine and kvctl: what was built is checked, what was not is refused."""
 
 from __future__ import annotations
 
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "unit" / "build"))  # importlib mode
-
-from tiny_engine import variant
-
-from perfrunner.build import Artifact, prove, relink
+from perfrunner.build import Artifact, check, relink
+from perfrunner.build.artifact import write_manifest
 from perfrunner.build.links import build_commands, keep_links, parse_commands
-from perfrunner.build.manifest import write_manifest
 from perfrunner.build.toolchain import build_environment, find_toolchain
-from perfrunner.cluster import Host, open_host
-from perfrunner.errors import ProofError
+from perfrunner.errors import SettingsCheckError
+from perfrunner.hosts import Host, open_host
 from perfrunner.spec.cluster import HostSpec
 from perfrunner.spec.model import EngineSpec
 from tests.support.built import built
+from tests.support.tiny_engine import variant
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[3]
@@ -43,30 +39,32 @@ def host(tmp_path: Path) -> Iterator[Host]:
         assert opened.processes() == []
 
 
-def test_the_defaults_are_proved(host: Host, artifact: str) -> None:
-    arm = variant(options={"cursor_drop": "compare"}, params={"ht_size": "97"})
-    proof = prove(host, artifact, arm, ENGINE)
-    assert proof.settings == {
+def test_the_defaults_are_checked(host: Host, artifact: str) -> None:
+    chosen = variant(options={"cursor_drop": "compare"}, params={"ht_size": "97"})
+    settings_check = check(host, artifact, chosen, ENGINE)
+    assert settings_check.settings == {
         "allocator.name": "system",
         "options.cursor_drop": "compare",
         "params.ht_size": "97",
     }
-    assert proof.stats["allocator"]["version"].startswith("glibc")
-    assert proof.stats["config"]["vbuckets"] == "16"
+    assert settings_check.stats["allocator"]["version"].startswith("glibc")
+    assert settings_check.stats["config"]["vbuckets"] == "16"
 
 
 def test_another_allocator_is_refused(host: Host, artifact: str) -> None:
-    with pytest.raises(ProofError, match=r"asked for jemalloc-5\.1\.0, the engine has system"):
-        prove(host, artifact, variant("jemalloc-5.1.0"), ENGINE)
+    with pytest.raises(
+        SettingsCheckError, match=r"asked for jemalloc-5\.1\.0, the engine has system"
+    ):
+        check(host, artifact, variant("jemalloc-5.1.0"), ENGINE)
 
 
 def test_another_switch_is_refused(host: Host, artifact: str) -> None:
-    arm = variant(name="walk", options={"cursor_drop": "walk"})
+    chosen = variant(name="walk", options={"cursor_drop": "walk"})
     with pytest.raises(
-        ProofError,
+        SettingsCheckError,
         match=r"variant walk: options\.cursor_drop: asked for walk, the engine has compare",
     ):
-        prove(host, artifact, arm, ENGINE)
+        check(host, artifact, chosen, ENGINE)
 
 
 @pytest.mark.parametrize(
@@ -79,8 +77,10 @@ def test_another_switch_is_refused(host: Host, artifact: str) -> None:
 def test_a_parameter_that_the_engine_refuses(
     host: Host, artifact: str, params: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(ProofError, match=rf"does not start on local \(exit 2\): .*{message}"):
-        prove(host, artifact, variant(params=params), ENGINE)
+    with pytest.raises(
+        SettingsCheckError, match=rf"does not start on local \(exit 2\): .*{message}"
+    ):
+        check(host, artifact, variant(params=params), ENGINE)
 
 
 def test_the_same_engine_in_other_orders(host: Host, artifact: str, tmp_path: Path) -> None:
@@ -98,8 +98,8 @@ def test_the_same_engine_in_other_orders(host: Host, artifact: str, tmp_path: Pa
     keep_links(tmp_path / "cache", "base", tree, ["kv_engine"], ninja=tools.ninja, env=env)
 
     built = Artifact("base", base, {"linker": tools.linker}, cached=True, seconds=0.0)
-    arms = [built, relink(built, 1), relink(built, 2)]
-    orders = [_functions(arm.path / "bin" / "kv_engine") for arm in arms]
+    variants = [built, relink(built, 1), relink(built, 2)]
+    orders = [_functions(chosen.path / "bin" / "kv_engine") for chosen in variants]
     assert sorted(orders[0]) == sorted(orders[1]) == sorted(orders[2])
     assert sum(name.startswith("_ZN2kv") for name in orders[0]) > 500
     hot = [[name for name in order if not name.endswith(".cold")] for order in orders]
@@ -110,9 +110,9 @@ def test_the_same_engine_in_other_orders(host: Host, artifact: str, tmp_path: Pa
     assert cold[0], "the engine has cold code"
     assert cold[0] == cold[1] == cold[2], "which stays in its order"
 
-    proofs = [prove(host, str(arm.path), variant(), ENGINE) for arm in arms]
-    assert proofs[0].settings == proofs[1].settings == proofs[2].settings
-    configs = [proof.stats["config"] for proof in proofs]
+    settings_checks = [check(host, str(chosen.path), variant(), ENGINE) for chosen in variants]
+    assert settings_checks[0].settings == settings_checks[1].settings == settings_checks[2].settings
+    configs = [settings_check.stats["config"] for settings_check in settings_checks]
     assert configs[0] == configs[1] == configs[2]
     assert configs[0]["build.ht_stats"] == "core"
 
@@ -127,7 +127,7 @@ def _functions(program: Path) -> list[str]:
     ("programs", "rooms"),
     [
         (["kv_engine"], {"load", "benchmarks", "slices"}),
-        (["append", "kvctl", "pillowfight", "witness"],
+        (["append", "consistency_checker", "kvctl", "pillowfight"],
          {"server", "bucket", "dcp", "checkpoint", "persistence", "benchmarks", "slices"}),
         (["hash_table_bench", "kv_engine"], {"load"}),
     ],

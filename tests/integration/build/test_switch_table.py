@@ -13,8 +13,8 @@ import pytest
 
 from perfrunner.build.builder import request_of
 from perfrunner.build.identity import tree_files
-from perfrunner.build.readback import check_readback
-from perfrunner.source.switches import SwitchTables
+from perfrunner.build.settings_check import check_readback
+from perfrunner.sources.switches import SwitchTables
 from perfrunner.spec import load_spec
 from perfrunner.spec.switch_docs import BEGIN, END, with_switches
 from perfrunner.spec.switches import FILE, table_of
@@ -168,11 +168,11 @@ def test_a_value_selects_its_policy(switches: Tree, setting: str, name: str, pol
 def test_another_value_changes_only_what_sees_it(switches: Tree) -> None:
     assert switches.configure().returncode == 0
     before = {path: path.stat().st_mtime_ns for path in switches.selected("x").parent.iterdir()}
-    assert switches.configure("ENGINE_PLANTED=stall").returncode == 0
+    assert switches.configure("ENGINE_INJECTED=stall").returncode == 0
     changed = {path.stem for path, time in before.items() if path.stat().st_mtime_ns != time}
-    assert changed == {"planted"}, "of a fault that items do not see"
-    assert switches.configure("ENGINE_PLANTED=bytes16").returncode == 0
-    assert switches.policy("planted_item") == "SixteenBytesMore"
+    assert changed == {"injected"}, "of a fault that items do not see"
+    assert switches.configure("ENGINE_INJECTED=bytes16").returncode == 0
+    assert switches.policy("injected_item") == "SixteenBytesMore"
 
 
 def test_a_change_of_the_table_configures_again(tmp_path: Path, scratch: Path) -> None:
@@ -188,7 +188,7 @@ def test_a_change_of_the_table_configures_again(tmp_path: Path, scratch: Path) -
 def test_every_value_names_a_policy_that_calls_itself_so(switches: Tree) -> None:
     """Also those that no build of the tests selects."""
     assert switches.configure().returncode == 0
-    lines = ['#include "options/selected/switches.h"', '#include "options/planted_item.h"']
+    lines = ['#include "options/selected/switches.h"', '#include "options/injected_item.h"']
     for switch in document()["switches"]:
         policies = {value["value"]: value["policy"] for value in switch["values"]}
         if "number" in switch:
@@ -212,11 +212,11 @@ def test_every_value_names_a_policy_that_calls_itself_so(switches: Tree) -> None
     assert len(lines) > 35
 
 
+@pytest.mark.long
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_a_sixth_experiment_needs_its_policies_and_an_entry(tmp_path: Path, scratch: Path) -> None:
-    """The steps of docs/add-a-variant.md, with its own entry; the program is the switch's user."""
-    page = (ROOT / "docs" / "add-a-variant.md").read_text(encoding="utf-8")
+    """The steps of docs/how-to/add-a-variant.md, with its own entry; the program is the switch's user."""
+    page = (ROOT / "docs" / "how-to" / "add-a-variant.md").read_text(encoding="utf-8")
     (entry,) = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
     table = document()
     table["switches"].append(json.loads(entry))

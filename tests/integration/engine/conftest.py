@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import PATIENCE_S
+
 sys.path.insert(0, str(Path(__file__).parent))  # importlib mode: wire.py is not in a package
 
 ROOT = Path(__file__).parents[3]
@@ -37,7 +39,7 @@ class Engine:
     def stop(self) -> int:
         """A clean stop; the exit status."""
         self.process.terminate()
-        return self.process.wait(timeout=30)
+        return self.process.wait(timeout=PATIENCE_S)
 
 
 def find_bin_dir() -> Path:
@@ -70,10 +72,12 @@ def start_engine(kv_engine: Path, tmp_path: Path) -> Iterator[Callable[..., Engi
         port_file = tmp_path / f"port-{number}"
         log = tmp_path / f"engine-{number}.log"
         command = [
-            str(kv_engine), "--port", "0", "--port-file", str(port_file), "--bucket-type", kind,
-            *flags,
+            str(kv_engine), "--port-file", str(port_file), "--bucket-type", kind, *flags,
         ]  # fmt: skip
-        defaults = {"--data-dir": str(tmp_path / "data"), "--quota-mb": "512", "--vbuckets": "64"}
+        defaults = {
+            "--port": "0", "--data-dir": str(tmp_path / "data"), "--quota-mb": "512",
+            "--vbuckets": "64",
+        }  # fmt: skip
         for flag, value in defaults.items():
             command += [] if flag in flags else [flag, value]
         if users is not None:
@@ -83,7 +87,7 @@ def start_engine(kv_engine: Path, tmp_path: Path) -> Iterator[Callable[..., Engi
             command += ["--users", str(file)]
         with log.open("wb") as out:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=out)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_S
         while not port_file.exists():
             assert process.poll() is None, f"exit {process.returncode}: {log.read_text()}"
             assert time.monotonic() < deadline, log.read_text()

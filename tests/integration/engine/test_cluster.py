@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from wire import Wire, frame, set_frame
 
-from perfrunner.cluster.vbucket_map import cluster_config, vbucket_map
-from tests.integration.engine.test_replication import session, wait_for
+from perfrunner.hosts.vbucket_map import cluster_config, vbucket_map
+from tests.integration.engine.test_replication import session
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -96,11 +97,11 @@ def test_nodes_follow_each_other_by_the_map(nodes: Callable[[int], Nodes]) -> No
     rows = vbucket_map(3, 2, VBUCKETS)
     cluster.tell(rows, 2)
     cluster.load(rows, 300, b"first")
-    wait_for(lambda: cluster.agree(rows, 300))
+    until(lambda: cluster.agree(rows, 300))
     states = [{one["state"] for one in held.values()} for held in cluster.digests()]
     assert states == [{"active", "replica"}] * 3
     cluster.load(rows, 300, b"second value")
-    wait_for(lambda: cluster.agree(rows, 300))
+    until(lambda: cluster.agree(rows, 300))
 
 
 def test_a_digest_names_a_document_of_each_vbucket(nodes: Callable[[int], Nodes]) -> None:
@@ -124,10 +125,10 @@ def test_a_new_map_moves_the_replicas(nodes: Callable[[int], Nodes]) -> None:
     before = [[0, 1]] * VBUCKETS
     cluster.tell(before, 2)
     cluster.load(before, 200, b"x")
-    wait_for(lambda: cluster.agree(before, 200))
+    until(lambda: cluster.agree(before, 200))
     after = [[0, 2]] * VBUCKETS
     cluster.tell(after, 3)
-    wait_for(lambda: cluster.agree(after, 200))
+    until(lambda: cluster.agree(after, 200))
     assert cluster.digests()[1] == {}, "dead vBuckets are not shown"
 
 

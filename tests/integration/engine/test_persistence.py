@@ -12,6 +12,7 @@ import pytest
 from wire import Wire, set_frame
 
 from tests.integration.engine.conftest import Engine
+from tests.support.history.cluster import built_disk
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
@@ -83,6 +84,39 @@ def test_what_a_persisted_mutation_survives_is_so(
             assert syncs() == 0
             assert wire.stats()["ep_store_syncs"] == "0"
     assert engine.stop() == 0
+
+
+@pytest.mark.parametrize("fsync", ["never", "commit"])
+def test_what_is_written_while_the_disk_is_full_is_stored_when_it_has_room(
+    fsync: str,
+    start_engine: Callable[..., Engine],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    full = tmp_path / "full"
+    library = built_disk(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setenv("LD_PRELOAD", str(library))
+        patch.setenv("DISK_FULL", str(full))
+        engine = start_engine("--fsync", fsync, kind="persistent")
+    with Wire(engine.port) as wire:
+        persist(wire, 10)
+        for _ in range(2):  # an error in the log of the store, and one after that
+            full.touch()
+            failed = int(wire.stats()["ep_item_commit_failed"])
+            for n in range(10):
+                wire.send(set_frame(b"key-%d" % n, b"while it was full"))
+                assert wire.answer().status == 0
+            until(lambda: int(wire.stats()["ep_item_commit_failed"]) >= failed + 3)  # noqa: B023
+            assert wire.stats()["ep_queue_size"] != "0"
+            full.unlink()
+            until(lambda: wire.stats()["ep_queue_size"] == "0", "all is stored")
+    engine.process.kill()
+    engine.process.wait(PATIENCE_S)
+    engine = start_engine("--fsync", fsync, kind="persistent")
+    with Wire(engine.port) as wire:
+        for n in range(10):
+            assert wire.ask(0x00, b"key-%d" % n).value == b"while it was full"
 
 
 def test_what_the_store_holds(start_engine: Callable[..., Engine], tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 from wire import Wire, frame, set_frame
 
 from perfrunner.spec.switches import own_table, stat_key
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.integration
 
@@ -66,7 +67,7 @@ def test_unknown_opcodes_are_answered_and_their_bodies_skipped(engine: Any) -> N
         observing = {0x48, 0x83, 0x87, 0x91, 0x92, 0xB6, 0xB7, 0xB8}
         served = {0x3D, 0x3E, 0x3F, 0x89, 0x94, 0x95, 0x96, 0xA0, 0xA1, 0xB5, 0xFE}
         versions = {0xA2, 0xA3, 0xA4, 0xA5, 0xA8, 0xA9}
-        known = {*dcp, *observing, *served, *versions, 0xB4, *range(0x25)}
+        known = {*dcp, *observing, *served, *versions, 0xB4, 0xD0, *range(0x25)}
         for opcode in sorted(set(range(256)) - known):
             wire.send(frame(opcode, b"key", b"value" * 50, b"extr", opaque=opcode))
             answer = wire.answer()
@@ -234,7 +235,7 @@ def test_guessing_passwords_is_slow_and_ends(start_engine: Callable[..., Any]) -
 
 def run(kv_engine: Path, *flags: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [kv_engine, *flags], capture_output=True, text=True, timeout=20, check=False
+        [kv_engine, *flags], capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
 
 
@@ -291,7 +292,7 @@ def test_a_clean_stop_loses_nothing(start_engine: Callable[..., Any]) -> None:
         wire.send(b"".join(set_frame(b"k%d" % i, b"v%d" % i) for i in range(5000)))
         assert all(wire.answer().status == 0 for _ in range(5000))
     engine.process.send_signal(signal.SIGINT)
-    assert engine.process.wait(timeout=30) == 0
+    assert engine.process.wait(timeout=PATIENCE_S) == 0
     engine = start_engine(kind="persistent")
     with Wire(engine.port) as wire:
         assert wire.stats()["curr_items"] == "5000"

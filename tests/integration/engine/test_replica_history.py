@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,6 +11,7 @@ from wire import Wire
 
 from tests.support.dcp_client import LAST, ROLLBACK, STREAM_END, DcpClient
 from tests.support.dcp_source import DcpSource, StreamRequest
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -27,13 +27,6 @@ def session(port: int) -> Wire:
     wire.hello("select_bucket")
     assert wire.ask(SELECT, b"default").status == 0
     return wire
-
-
-def wait_for(check: Callable[[], bool], timeout: float = 60) -> None:
-    deadline = time.monotonic() + timeout
-    while not check():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 @pytest.fixture
@@ -63,7 +56,7 @@ def send(
     source.snapshot(to, start, end, keys)
     source.wait_until_read(to)
     with session(engine.port) as wire:
-        wait_for(lambda: wire.stats()["ep_queue_size"] == "0")
+        until(lambda: wire.stats()["ep_queue_size"] == "0")
 
 
 def reconnected(source: DcpSource) -> StreamRequest:
@@ -145,20 +138,22 @@ def test_who_follows_a_replica_that_rolled_back_follows_it(
     replica: Any, source: DcpSource, start_engine: Callable[..., Any], tmp_path: Any
 ) -> None:
     leaf = start_engine("--vbuckets", "1", "--replicate-from", f"127.0.0.1:{replica.port}")
-    wait_for(lambda: len(found(leaf)) == 5)
+    until(lambda: len(found(leaf)) == 5)
     with DcpClient(replica.port) as client:
         assert client.open_stream().status == 0
         client.until_seqno(5)
         request = reconnected(source)
+        source.log = [(NEW, 0), (OLD, 0)]
         source.answer(request, ROLLBACK, struct.pack(">Q", 0))
         again = source.next_request()
         assert again.start == 0
-        source.accept(again, [(NEW, 0)])
-        source.snapshot(again, 1, 2, {1: b"new-1", 2: b"new-2"})
+        source.accept(again, source.log)
+        # The leaf has five documents: it would keep them if the replica had less.
+        source.snapshot(again, 1, 6, {1: b"new-1", 6: b"new-2"})
         end = client.until_end()[-1]
         assert (end.opcode, end.status) == (STREAM_END, ROLLED_BACK)
         assert client.open_stream(start=5, uuid=OLD).status == ROLLBACK
-    wait_for(lambda: found(leaf) == {b"new-1", b"new-2"})
+    until(lambda: found(leaf) == {b"new-1", b"new-2"})
     with session(leaf.port) as wire:
         assert wire.stats(b"replication")["rollbacks"] == "1"
 
@@ -211,7 +206,7 @@ def test_a_copy_that_is_promoted_knows_what_its_source_had_purged(
             (SET, b"gone", bytes(8)), (DELETE, b"gone", b""), (SET, b"kept", bytes(8)),
         ):  # fmt: skip
             assert wire.ask(opcode, key, extras=extras).status == 0
-        wait_for(lambda: wire.stats(b"vbucket-seqno")["vb_0:purge_seqno"] == "2")
+        until(lambda: wire.stats(b"vbucket-seqno")["vb_0:purge_seqno"] == "2")
     with DcpClient(active.port) as client:
         uuid = client.failover_log()[0][0]
     if kind == "persistent":  # or the copy gets the deletion from memory
@@ -219,7 +214,7 @@ def test_a_copy_that_is_promoted_knows_what_its_source_had_purged(
         active = start("active", *purging)
     copy = start("copy", "--replicate-from", f"127.0.0.1:{active.port}")
     leaf = start("leaf", "--replicate-from", f"127.0.0.1:{copy.port}")
-    wait_for(lambda: found(copy) == found(leaf) == {b"kept"})
+    until(lambda: found(copy) == found(leaf) == {b"kept"})
     if kind == "persistent":
         assert copy.stop() == leaf.stop() == 0
         copy, leaf = start("copy"), start("leaf")

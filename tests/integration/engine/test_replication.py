@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import random
 import subprocess
-import time
 import zlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +21,7 @@ from tests.support.dcp_client import (
     DcpClient,
     Message,
 )
+from tests.support.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.integration
 
@@ -87,13 +88,6 @@ def same(source: int, replica: int) -> bool:
     ]
 
 
-def wait_for(check: Callable[[], bool], timeout: float = 60) -> None:
-    deadline = time.monotonic() + timeout
-    while not check():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
 @pytest.fixture
 def start_pair(start_engine: Callable[..., Any], tmp_path: Any) -> Callable[[str], Any]:
     def start(kind: str, *flags: str, replica_of: Any = None) -> Any:
@@ -110,7 +104,7 @@ def test_every_item_of_a_loaded_node_arrives(kind: str, start_pair: Any, tmp_pat
     load(source.port, 6000, seed=1)
     replica = start_pair(kind, "--data-dir", str(tmp_path / "replica"), replica_of=source)
     load(source.port, 6000, seed=2)
-    wait_for(lambda: same(source.port, replica.port))
+    until(lambda: same(source.port, replica.port))
     with session(replica.port) as wire:
         stats = wire.stats(b"replication")
         assert (stats["connected"], stats["refused"], stats["rollbacks"]) == ("true", "0", "0")
@@ -135,10 +129,9 @@ def test_a_replica_is_charged_for_what_it_holds(kind: str, start_pair: Any, tmp_
             keys = [b"key-%d" % number for number in range(1000)]
             wire.send(b"".join(set_frame(k, b"v" * 1000, vbucket=vbucket_of(k)) for k in keys))
             assert {wire.answer().status for _ in keys} == {0}
-    wait_for(lambda: same(source.port, replica.port))
-    wait_for(lambda: used(source.port) < 2_000_000)  # checkpoints are gone
-    wait_for(lambda: used(replica.port) < 2_000_000)
-    assert used(replica.port) == pytest.approx(used(source.port), rel=0.3)
+    until(lambda: same(source.port, replica.port))
+    until(lambda: used(source.port) < 2_000_000)  # checkpoints are gone
+    until(lambda: used(replica.port) == pytest.approx(used(source.port), rel=0.3))
 
 
 def test_a_replica_of_a_replica(start_pair: Any) -> None:
@@ -146,7 +139,7 @@ def test_a_replica_of_a_replica(start_pair: Any) -> None:
     middle = start_pair("ephemeral", replica_of=source)
     last = start_pair("ephemeral", replica_of=middle)
     load(source.port, 5000, seed=3)
-    wait_for(lambda: same(source.port, middle.port) and same(source.port, last.port))
+    until(lambda: same(source.port, middle.port) and same(source.port, last.port))
 
 
 def test_a_restarted_replica_resumes(start_pair: Any, tmp_path: Any) -> None:
@@ -154,38 +147,45 @@ def test_a_restarted_replica_resumes(start_pair: Any, tmp_path: Any) -> None:
     load(source.port, 2000, seed=4)
     directory = ("--data-dir", str(tmp_path / "replica"))
     replica = start_pair("persistent", *directory, replica_of=source)
-    wait_for(lambda: same(source.port, replica.port))
+    until(lambda: same(source.port, replica.port))
     assert replica.stop() == 0
     load(source.port, 500, seed=5)
     again = start_pair("persistent", *directory, replica_of=source)
-    wait_for(lambda: same(source.port, again.port))
+    until(lambda: same(source.port, again.port))
     with session(again.port) as wire:
         stats = wire.stats(b"replication")
         assert stats["rollbacks"] == "0"
         assert int(stats["messages"]) < 1500, "only what it missed"
 
 
-def test_a_replica_of_another_history_starts_over(start_pair: Any, tmp_path: Any) -> None:
+def test_a_replica_of_another_history_starts_over_when_it_is_told_to(
+    start_pair: Any, kv_engine: Path, tmp_path: Path
+) -> None:
+    """It cannot know whether the other source ever had what it has."""
     directory = ("--data-dir", str(tmp_path / "replica"))
     first = start_pair("ephemeral")
     load(first.port, 2000, seed=6)
     replica = start_pair("persistent", *directory, replica_of=first)
-    wait_for(lambda: same(first.port, replica.port))
+    until(lambda: same(first.port, replica.port))
     assert replica.stop() == 0
     assert first.stop() == 0
     other = start_pair("ephemeral")
-    load(other.port, 1000, seed=7)
+    load(other.port, 4000, seed=7)
     again = start_pair("persistent", *directory, replica_of=other)
-    wait_for(lambda: same(other.port, again.port))
     with session(again.port) as wire:
-        assert wire.stats(b"replication")["rollbacks"] == str(VBUCKETS)
+        until(lambda: wire.stats(b"replication")["copies_kept"] == str(VBUCKETS))
+        every = ",".join(map(str, range(VBUCKETS)))
+        discard = [kv_engine.parent / "kvctl", f"--port={again.port}", "discard-copies"]
+        subprocess.run([*discard, f"--vbuckets={every}"], check=True, timeout=PATIENCE_S)
+        until(lambda: same(other.port, again.port))
+        assert wire.stats(b"replication")["copies_kept"] == "0"
 
 
 def test_a_promoted_replica_serves_what_it_has(start_pair: Any) -> None:
     source = start_pair("ephemeral")
     load(source.port, 1000, seed=8)
     replica = start_pair("ephemeral", replica_of=source)
-    wait_for(lambda: same(source.port, replica.port))
+    until(lambda: same(source.port, replica.port))
     expected = contents(source.port)[0]
     with session(replica.port) as wire:
         assert wire.ask(SET_VBUCKET, extras=bytes([ACTIVE]), vbucket=0).status == 0
@@ -226,7 +226,7 @@ def test_a_source_with_users_is_followed_by_one_of_them(
 ) -> None:
     login = login_file(tmp_path / "login.json", {"ann": "secret"})
     replica = start_pair("ephemeral", "--replicate-login", login, replica_of=guarded)
-    wait_for(lambda: sum(map(len, contents(replica.port))) == 500)
+    until(lambda: sum(map(len, contents(replica.port))) == 500)
     found = {key: m.value for vb in contents(replica.port) for key, m in vb.items()}
     assert found == {b"key-%d" % n: b"%d" % n for n in range(500)}
     assert "secret" not in replica.log.read_text()
@@ -243,7 +243,7 @@ def test_a_refused_follower_says_so_and_gets_nothing(
     if users is not None:
         flags = ["--replicate-login", login_file(tmp_path / "login.json", users)]
     replica = start_pair("ephemeral", *flags, replica_of=guarded)
-    wait_for(lambda: says in replica.log.read_text())
+    until(lambda: says in replica.log.read_text())
     with session(replica.port) as wire:
         assert wire.stats(b"replication")["streams_opened"] == "0"
 
@@ -252,14 +252,14 @@ def test_a_login_at_a_source_without_users_is_refused(start_pair: Any, tmp_path:
     source = start_pair("ephemeral")
     login = login_file(tmp_path / "login.json", {"ann": "secret"})
     replica = start_pair("ephemeral", "--replicate-login", login, replica_of=source)
-    wait_for(lambda: "the source has no users" in replica.log.read_text())
+    until(lambda: "the source has no users" in replica.log.read_text())
 
 
 def test_a_login_file_holds_one_user(kv_engine: Any, tmp_path: Any) -> None:
     login = login_file(tmp_path / "login.json", {"ann": "a", "bob": "b"})
     done = subprocess.run(
         [str(kv_engine), "--replicate-from", "127.0.0.1:1", "--replicate-login", login],
-        capture_output=True, timeout=10, check=False,
+        capture_output=True, timeout=PATIENCE_S, check=False,
     )  # fmt: skip
     assert done.returncode == 2
     assert b"expected one user, found 2" in done.stderr
@@ -268,7 +268,10 @@ def test_a_login_file_holds_one_user(kv_engine: Any, tmp_path: Any) -> None:
 @pytest.mark.parametrize("address", ["nonsense", "host:", ":1", "host:99999", "host:12x"])
 def test_a_bad_address_is_a_usage_error(address: str, kv_engine: Any) -> None:
     done = subprocess.run(
-        [str(kv_engine), "--replicate-from", address], capture_output=True, timeout=10, check=False
+        [str(kv_engine), "--replicate-from", address],
+        capture_output=True,
+        timeout=PATIENCE_S,
+        check=False,
     )
     assert done.returncode == 2
     assert b"HOST:PORT" in done.stderr

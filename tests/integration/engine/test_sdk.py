@@ -23,12 +23,16 @@ from couchbase.options import (
     ClusterOptions,
     DecrementOptions,
     DeltaValue,
+    GetOptions,
     IncrementOptions,
     ReplaceOptions,
     SignedInt64,
     UpsertOptions,
 )
+from couchbase.subdocument import exists, get
 from couchbase.transcoder import RawBinaryTranscoder
+
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -123,11 +127,52 @@ def test_expiry_touch_and_get_and_touch(collection: Any) -> None:
     collection.touch("touched", timedelta(seconds=60))
     touched = collection.get_and_touch("read", timedelta(seconds=60))
     assert touched.content_as[dict] == {"n": 3}
-    time.sleep(2.1)  # whole seconds on the server's side
+    until(lambda: not collection.exists("gone").exists, "it expires")
     with pytest.raises(DocumentNotFoundException):
         collection.get("gone")
     assert collection.get("touched").content_as[dict] == {"n": 2}
     assert collection.get("read").content_as[dict] == {"n": 3}
+
+
+def test_get_with_the_expiry_time(collection: Any) -> None:
+    before = int(time.time())
+    collection.upsert("key", {"n": 1}, UpsertOptions(expiry=timedelta(seconds=600)))
+    with_expiry = GetOptions(with_expiry=True)
+    fetched = collection.get("key", with_expiry)
+    assert fetched.content_as[dict] == {"n": 1}
+    assert before + 600 <= fetched.expiry_time.timestamp() <= time.time() + 601
+    collection.upsert("never", {"n": 2})
+    never = collection.get("never", with_expiry)
+    assert (never.content_as[dict], never.expiry_time) == ({"n": 2}, None)
+    with pytest.raises(DocumentNotFoundException):
+        collection.get("none", with_expiry)
+
+
+def test_virtual_attributes(collection: Any) -> None:
+    stored = collection.upsert("key", {"n": 1})
+    looked_up = collection.lookup_in(
+        "key",
+        [
+            get("$document", xattr=True),
+            exists("mine", xattr=True),
+            get("$vbucket.HLC.now", xattr=True),
+        ],
+    )
+    about = looked_up.content_as[dict](0)
+    assert int(about["CAS"], 16) == stored.cas == looked_up.cas
+    assert (about["exptime"], about["deleted"], about["value_bytes"]) == (0, False, len('{"n": 1}'))
+    assert about["datatype"] == ["json"]
+    assert not looked_up.exists(1), "no document has extended attributes"
+    assert int(looked_up.content_as[str](2)) >= int(about["last_modified"])
+
+
+def test_paths_into_a_value_are_refused(collection: Any) -> None:
+    collection.upsert("key", {"n": 1})
+    with pytest.raises(CouchbaseException):
+        collection.lookup_in("key", [get("n")])
+    with pytest.raises(CouchbaseException):
+        collection.get("key", GetOptions(project=["n"]))
+    assert collection.get("key").content_as[dict] == {"n": 1}
 
 
 def test_lock_and_unlock(collection: Any) -> None:
@@ -161,10 +206,7 @@ def test_preserve_expiry(collection: Any) -> None:
     collection.upsert("key", 1, UpsertOptions(expiry=timedelta(seconds=2)))
     collection.upsert("key", 2, UpsertOptions(preserve_expiry=True))
     assert collection.get("key").content_as[int] == 2
-    deadline = time.monotonic() + 20
-    while collection.exists("key").exists:
-        assert time.monotonic() < deadline, "the expiry time was lost"
-        time.sleep(0.1)
+    until(lambda: not collection.exists("key").exists, "the expiry time was lost")
 
 
 def test_durability_is_kept_or_refused(collection: Any) -> None:

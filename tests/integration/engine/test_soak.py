@@ -23,6 +23,7 @@ import pytest
 from wire import Wire, frame, set_frame
 
 from tests.support.dcp_client import DcpClient
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.integration
 
@@ -207,7 +208,7 @@ class Level:
     rss: int
 
 
-def settled(engine: Any, seconds: float = 60) -> Level:
+def settled(engine: Any, seconds: float = PATIENCE_S) -> Level:
     """Once nobody but us is connected and checkpoints are gone; `mem_used` has come to rest then."""
     deadline = time.monotonic() + seconds
     with Wire(engine.port) as wire:

@@ -6,6 +6,10 @@ import socket
 import struct
 from dataclasses import dataclass, field
 
+from typing_extensions import Self
+
+from tests.support.waiting import PATIENCE_S
+
 HEADER = struct.Struct(">BBHBBHIIQ")
 HELLO_FEATURES = {
     "tcp_nodelay": 3,
@@ -54,7 +58,7 @@ def set_frame(key: bytes, value: bytes, *, flags: int = 0, expiry: int = 0, **mo
 @dataclass
 class Wire:
     port: int
-    timeout: float = 10
+    timeout: float = PATIENCE_S
     receive_buffer: int | None = None
     _sock: socket.socket = field(init=False, repr=False)
 
@@ -65,7 +69,7 @@ class Wire:
         self._sock.settimeout(self.timeout)
         self._sock.connect(("127.0.0.1", self.port))
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

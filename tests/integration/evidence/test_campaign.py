@@ -8,16 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfrunner.build import Artifact, Proof, place
+from perfrunner.build import Artifact, SettingsCheck, place
 from perfrunner.errors import TrialError, UsageError
-from perfrunner.evidence import campaign, kept, studies
-from perfrunner.evidence.campaign import Places, Progress
-from perfrunner.evidence.studies import Base, Load, Planned
-from perfrunner.measure.rounds import levels
+from perfrunner.experiment import events as ev
+from perfrunner.experiment.preflight import builds
+from perfrunner.measure import cpu_profile
+from perfrunner.measure.turns import levels
 from perfrunner.results import ResultStore
-from perfrunner.run import events as ev
-from perfrunner.run.preflight import builds
-from tests.support.fakes import write_artifact
+from tests.support.fakes import write_artifact, write_perf
+from tools.evidence import campaign, kept, studies
+from tools.evidence.campaign import Places, Progress
+from tools.evidence.studies import Base, Load, Planned
 
 pytestmark = pytest.mark.integration
 QUICKSTART = Path(__file__).parents[3] / "specs" / "experiments" / "quickstart.yaml"
@@ -46,11 +47,13 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
     monkeypatch.setattr(
         place, "build_variant", lambda *_: Artifact("fake", artifact, {"fake": True}, True, 0.0)
     )
-    monkeypatch.setattr(builds, "prove", lambda *_, **__: Proof({"allocator": "system"}, {}))
+    monkeypatch.setattr(
+        builds, "check", lambda *_, **__: SettingsCheck({"allocator": "system"}, {})
+    )
     return Places(tmp_path / "out", tmp_path / "keep", tmp_path / "cache", Path("engine_src"))
 
 
-def plan(tmp_path: Path, *, comparisons: int, blocks: int = 1, arms: int = 2) -> list[Planned]:
+def base_here(tmp_path: Path) -> Base:
     cluster = tmp_path / "cluster.yaml"
     host = {"address": "127.0.0.1", "work_dir": str(tmp_path / "work")}
     cluster.write_text(
@@ -61,12 +64,16 @@ def plan(tmp_path: Path, *, comparisons: int, blocks: int = 1, arms: int = 2) ->
             }
         )
     )  # fmt: skip
+    return Base.read(QUICKSTART, cluster)
+
+
+def plan(tmp_path: Path, *, comparisons: int, blocks: int = 1, variants: int = 2) -> list[Planned]:
     return list(
         studies.aa(
-            Base.read(QUICKSTART, cluster),
+            base_here(tmp_path),
             bucket="ephemeral",
             comparisons=comparisons,
-            arms=arms,
+            variants=variants,
             load=Load(0.1, 0.0, blocks),
         )
     )
@@ -77,10 +84,30 @@ def run(planned: list[Planned], places: Places, watch: Watch) -> tuple[int, list
     return campaign.run(planned, places, watch, tell=told.append), told
 
 
+@pytest.mark.long
+def test_the_functions_that_explain_names_are_kept(
+    tmp_path: Path, places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cpu_profile, "PROGRAM", str(write_perf(tmp_path)))
+    load = Load(0.1, 0.0, 3)
+    planned = studies.explain(
+        base_here(tmp_path), bucket="ephemeral", experiments=1, load=load, relink="never"
+    )
+    code, _ = run(list(planned), places, Watch())
+    assert code == 0
+    (one,) = kept.read(places.keep, "explain").comparisons
+    assert tuple(one.values) == ("none", "again", "share2")
+    for variant in ("again", "share2"):
+        found = one.facts["explained"][variant]
+        # `cold` has 4 samples in each of six trials; `hot` has one, too few to be compared.
+        assert (found["samples"], found["functions"]) == (30, 1)
+        assert (found["changed"] == 0) == (found["first"] is None)
+
+
 def test_a_pair_is_measured_by_its_own_slices_and_not_measured_again(
     tmp_path: Path, places: Places
 ) -> None:
-    planned, watch = plan(tmp_path, comparisons=2, arms=4), Watch()
+    planned, watch = plan(tmp_path, comparisons=2, variants=4), Watch()
     code, (told,) = run(planned, places, watch)
     assert (code, told.done, told.total) == (0, 1, 1)
     first, second = kept.read(places.keep, "aa").comparisons
@@ -92,12 +119,14 @@ def test_a_pair_is_measured_by_its_own_slices_and_not_measured_again(
         (summary,) = store.list()
         trials = {t.variant: t for t in store.load(summary.experiment.id).trials}
     slices = [
-        json.loads((places.out / trials[arm].raw_dir / "slices.json").read_text())
-        for arm in ("a2", "b2")
+        json.loads((places.out / trials[variant].raw_dir / "slices.json").read_text())
+        for variant in ("a2", "b2")
     ]
     rates = np.column_stack([np.array(s["ops"]) / np.array(s["wall_ns"]) * 1e9 for s in slices])
     expected = levels(rates, 0)
-    assert [second.values[arm]["ops_per_s"][0] for arm in ("a2", "b2")] == pytest.approx(expected)
+    assert [second.values[variant]["ops_per_s"][0] for variant in ("a2", "b2")] == pytest.approx(
+        expected
+    )
     assert second.values["b2"]["ops_per_s"][0] != trials["b2"].metrics["ops_per_s"]
 
     code, (told,) = run(planned, places, watch)
@@ -107,7 +136,7 @@ def test_a_pair_is_measured_by_its_own_slices_and_not_measured_again(
     assert watch.begun == [False], "what is stored is only read again"
     assert kept.read(places.keep, "aa").comparisons == (first, second)
 
-    changed = plan(tmp_path, comparisons=2, arms=4)
+    changed = plan(tmp_path, comparisons=2, variants=4)
     changed[0].facts["load_s"] = 5.0  # type: ignore[index]
     with pytest.raises(UsageError, match="with other settings: load_s differs"):
         run(changed, places, watch)
@@ -115,7 +144,7 @@ def test_a_pair_is_measured_by_its_own_slices_and_not_measured_again(
 
 def test_what_was_stopped_goes_on(tmp_path: Path, places: Places) -> None:
     planned, watch = plan(tmp_path, comparisons=1, blocks=2), Watch()
-    watch.raise_after = 2  # both arms of the first block
+    watch.raise_after = 2  # both variants of the first block
     with pytest.raises(RuntimeError, match="stopped here"):
         run(planned, places, watch)
     assert kept.read(places.keep, "aa").comparisons == ()
@@ -136,7 +165,7 @@ def test_an_experiment_of_which_nothing_counts_ends_the_campaign(
     tmp_path: Path, places: Places
 ) -> None:
     planned = plan(tmp_path, comparisons=1)
-    planned[0].document["limits"] = {"max_voids": 0}  # type: ignore[index]
+    planned[0].document["limits"] = {"max_discarded": 0}  # type: ignore[index]
     for variant in planned[0].document["variants"].values():
         variant["env"] = {"FAKE_MISSES": "7"}
     with pytest.raises(TrialError, match="evidence-aa-ephemeral-001: no block counts: "):

@@ -10,19 +10,19 @@ import pytest
 from sqlalchemy import update
 
 from perfrunner.errors import StoreError
-from perfrunner.fleet import drivers
+from perfrunner.fleet import workers
 from perfrunner.fleet.dbos_queue import DbosQueue
-from perfrunner.fleet.drivers import Drivers
+from perfrunner.fleet.workers import Workers
 from tests.integration.fleet.test_fleet import SLOW, assert_one_after_the_other
 from tests.integration.postgres import PASSWORD, Postgres, raised_postgres
 from tests.support.fleetlab import PATIENCE_S, FleetLab
 from tests.unit.fleet.test_queue import (
     job,
     test_a_cancelled_job_keeps_what_it_was,
-    test_a_driver_without_jobs_gives_none_back,
     test_a_forgotten_job_is_as_if_it_had_never_been,
     test_a_job_is_found_by_the_start_of_its_id,
     test_a_job_waits_as_it_was_submitted,
+    test_a_worker_without_jobs_gives_none_back,
     test_an_id_is_queued_once_however_many_try_at_a_time,
 )
 
@@ -31,10 +31,10 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(120
 # The same tests as of a file, with this module's `queue`.
 __all__ = [
     "test_a_cancelled_job_keeps_what_it_was",
-    "test_a_driver_without_jobs_gives_none_back",
     "test_a_forgotten_job_is_as_if_it_had_never_been",
     "test_a_job_is_found_by_the_start_of_its_id",
     "test_a_job_waits_as_it_was_submitted",
+    "test_a_worker_without_jobs_gives_none_back",
     "test_an_id_is_queued_once_however_many_try_at_a_time",
 ]
 
@@ -73,27 +73,27 @@ def test_a_server_that_is_away_is_told_in_a_sentence(server: Postgres) -> None:
         assert "postgresql" in str(caught.value)
 
 
-def test_a_driver_whose_clock_is_slow_is_alive(
+def test_a_worker_whose_clock_is_slow_is_alive(
     queue: DbosQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a driver and who asks for it have in common is the server's clock."""
-    known = Drivers(queue.engine, queue.place)
+    """What a worker and who asks for it have in common is the server's clock."""
+    known = Workers(queue.engine, queue.place)
     slow = SimpleNamespace(time=lambda: time.time() - 300)
     with monkeypatch.context() as patch:
-        patch.setattr(drivers, "time", slow)
+        patch.setattr(workers, "time", slow)
         driving = known.present("east", ["a"])
         driving.__enter__()
     try:
         with queue.engine.begin() as connection:
-            connection.execute(update(drivers.table).values(host="another"))
-        (driver,) = known.all()
-        assert driver.may_live(known.now())
+            connection.execute(update(workers.table).values(host="another"))
+        (worker,) = known.all()
+        assert worker.may_live(known.now())
     finally:
         driving.__exit__(None, None, None)
 
 
 @pytest.mark.long
-def test_two_drivers_and_three_groups_outlive_a_database_that_is_away(
+def test_two_workers_and_three_groups_outlive_a_database_that_is_away(
     server: Postgres, lab: FleetLab
 ) -> None:
     """Runs begin before, end meanwhile and go on after; each trial is measured once, each run begun once."""
@@ -116,8 +116,8 @@ def test_two_drivers_and_three_groups_outlive_a_database_that_is_away(
         lab.wait("the database is away for a while", lambda: time.monotonic() - gone > AWAY_S)
     finally:
         server.start()
-    for driver in lab.drivers.values():
-        assert driver.wait(PATIENCE_S) == 0
+    for worker in lab.workers.values():
+        assert worker.wait(PATIENCE_S) == 0
     statuses = {s.job.id: s for s in lab.statuses()}
     assert {s.state for s in statuses.values()} == {"done"}, lab.said("east") + lab.said("west")
     lab.assert_complete("c", blocks=9)
@@ -127,14 +127,14 @@ def test_two_drivers_and_three_groups_outlive_a_database_that_is_away(
     for group in "abc":
         for data in lab.results(group):
             assert lab.events(group, data.experiment.id) == ["begun", "finished"]
-    assert "waits" not in lab.said("east") + lab.said("west"), "no lock had to judge"
+    assert ": waiting:" not in lab.said("east") + lab.said("west"), "no lock had to judge"
 
 
 @pytest.mark.long
 def test_a_run_that_finds_no_server_as_it_begins_is_begun_again(
     server: Postgres, lab: FleetLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Queue on one server, results on another, which goes after the driver looked what is stored."""
+    """Queue on one server, results on another, which goes after the worker looked what is stored."""
     with raised_postgres() as results:
         lab.write("a", results.new_database(), blocks=2)
         one = lab.submit("a")
@@ -147,7 +147,7 @@ def test_a_run_that_finds_no_server_as_it_begins_is_begun_again(
         go.touch()
         lab.wait_for(one, lambda status: bool(status.progress.waiting), "it is waited for")
         results.start()
-        assert lab.drivers["east"].wait(PATIENCE_S) == 0
+        assert lab.workers["east"].wait(PATIENCE_S) == 0
         assert [s.state for s in lab.statuses()] == ["done"], lab.said("east")
         lab.assert_complete("a", blocks=2)
 
@@ -168,7 +168,7 @@ def test_runs_whose_results_are_on_the_server_wait_for_it(server: Postgres, lab:
         lab.wait("the database is away for a while", lambda: time.monotonic() - gone > AWAY_S)
     finally:
         server.start()
-    assert lab.drivers["east"].wait(PATIENCE_S) == 0
+    assert lab.workers["east"].wait(PATIENCE_S) == 0
     assert {s.state for s in lab.statuses()} == {"done"}, lab.said("east")
     for group in "ab":
         lab.assert_complete(group, blocks=4)

@@ -1,4 +1,4 @@
-"""The built engine and its load tools, measured by a driver from the queue; only the build step is left out."""
+"""The built engine and its load tools, measured by a worker from the queue; only the build step is left out."""
 
 from __future__ import annotations
 

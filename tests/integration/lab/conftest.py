@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.built import built
-from tests.support.netlab import Lab, LabError, raised_lab, why_not
+from tools.lab import Lab, LabError, raised_lab, why_not
 
 
 @pytest.fixture(scope="session")

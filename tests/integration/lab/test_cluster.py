@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
+from perfrunner.domain import TrialKey
 from perfrunner.errors import HostError
-from perfrunner.run.plan.schedule import Task
-from perfrunner.run.preflight.hosts import RunHosts, open_hosts
-from perfrunner.run.preflight.sdk import require_sdk_there
-from perfrunner.run.trial.runner import TrialRunner
-from perfrunner.run.trial.seats import Deployed, TrialResult
+from perfrunner.experiment.preflight.hosts import RunHosts, open_hosts
+from perfrunner.experiment.preflight.requirements import require_sdk_there
+from perfrunner.experiment.trial.placement import Deployed, TrialResult
+from perfrunner.experiment.trial.runner import TrialRunner
 from perfrunner.spec import load_spec
-from tests.support.netlab import Lab, raised_lab, why_not
+from tools.lab import Lab, raised_lab, why_not
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -80,10 +80,10 @@ class Cluster:
     def run(
         self, workload: str, bucket: str = "persistent", on_phase: OnPhase = unheard
     ) -> TrialResult:
-        (result,) = self.run_unit([Task(1, 1, 1, workload, bucket, "base")], on_phase)
+        (result,) = self.run_unit([TrialKey(1, 1, 1, workload, bucket, "base")], on_phase)
         return result
 
-    def run_unit(self, tasks: list[Task], on_phase: OnPhase = unheard) -> list[TrialResult]:
+    def run_unit(self, tasks: list[TrialKey], on_phase: OnPhase = unheard) -> list[TrialResult]:
         with open_hosts(self.spec.cluster, "r", Silent()) as hosts:
             deployed = self.deploy(hosts)
             runner = self.runner(hosts, on_phase)
@@ -109,7 +109,12 @@ class Cluster:
 
 
 @pytest.mark.parametrize(
-    ("workload", "bucket"), [("pf", "persistent"), ("app", "ephemeral"), ("sdk", "persistent")]
+    ("workload", "bucket"),
+    [
+        ("pf", "persistent"),
+        ("app", "ephemeral"),
+        pytest.param("sdk", "persistent", marks=pytest.mark.long),
+    ],
 )
 def test_two_nodes_with_a_replica(
     lab: Lab, tmp_path: Path, artifact: Path, workload: str, bucket: str
@@ -136,7 +141,7 @@ def test_two_nodes_with_a_replica(
 def test_a_cluster_that_changes_under_load(
     lab: Lab, tmp_path: Path, artifact: Path, change: str
 ) -> None:
-    """Clients on two hosts; the figures are held by tests on loopback (tests/integration/run/test_steps.py)."""
+    """Clients on two hosts; the figures are held by tests on loopback (tests/integration/experiment/test_steps.py)."""
     nodes = ["lab1", "lab2", "lab3"]
     document = lab.cluster_document(nodes, ["lab1", "lab2"], replicas=1)
     result = Cluster(tmp_path, artifact, document, STEPS).run(change)
@@ -161,11 +166,14 @@ def cpu_seconds(samples: Path) -> float:
 @pytest.mark.parametrize("workload", ["pf", pytest.param("app", marks=pytest.mark.long)])
 def test_two_clusters_side_by_side(lab: Lab, tmp_path: Path, artifact: Path, workload: str) -> None:
     document = lab.cluster_document(["lab1", "lab2"], ["lab3"], replicas=1)
-    arms = ["same", "base"]
-    tasks = [Task(1, 1, n, workload, "persistent", arm, 1) for n, arm in enumerate(arms, 1)]
+    variants = ["same", "base"]
+    tasks = [
+        TrialKey(1, 1, n, workload, "persistent", variant, group=1)
+        for n, variant in enumerate(variants, 1)
+    ]
     for result in Cluster(tmp_path, artifact, document).run_unit(tasks):
         assert (result.status, result.reason) == ("ok", "")
-        assert result.facts["schedule"] == "side-by-side"
+        assert result.facts["schedule"] == "interleaved"
         assert result.facts["verified"] == {"documents": ITEMS, "copies": 2, "by_sdk": 64}
         if workload == "pf":  # append's samples hold the CPU time of its load phase, too
             slices = json.loads((result.directory / "slices.json").read_text())
@@ -175,6 +183,7 @@ def test_two_clusters_side_by_side(lab: Lab, tmp_path: Path, artifact: Path, wor
     lab.assert_idle()
 
 
+@pytest.mark.long
 def test_three_nodes_two_replicas_two_clients(lab: Lab, tmp_path: Path, artifact: Path) -> None:
     document = lab.cluster_document(["lab1", "lab2", "lab3"], ["lab2", "lab3"], replicas=2)
     result = Cluster(tmp_path, artifact, document).run("pf")
@@ -254,6 +263,7 @@ def clocks(lab: Lab) -> Iterator[Callable[[str, float], None]]:
         lab.boot(host)
 
 
+@pytest.mark.long
 def test_clocks_that_are_set_in_mid_trial_change_no_figure(
     lab: Lab, tmp_path: Path, artifact: Path, clocks: Callable[[str, float], None]
 ) -> None:

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from perfrunner.cluster import open_host
 from perfrunner.errors import HostError
-from perfrunner.run.preflight.doctor import examine
-from perfrunner.run.preflight.hosts import open_hosts
+from perfrunner.experiment.preflight.doctor import examine
+from perfrunner.experiment.preflight.hosts import open_hosts
+from perfrunner.hosts import open_host
 from perfrunner.spec.cluster import ClusterSpec, HostSpec
-from tests.support.netlab import Lab
+from tools.lab import Lab
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -84,7 +84,7 @@ def foreign(lab: Lab, tmp_path: Path, request: pytest.FixtureRequest) -> Iterato
     ("foreign", "says"),
     [
         (("bullseye", "amd64"), r"it has glibc 2\.31, and programs are built here with glibc"),
-        (("bookworm", "i386"), "its programs have 32 bits, and ours are built here with 64"),
+        (("bookworm", "i386"), "it runs 32-bit programs, and programs are built here with 64 bits"),
     ],
     indirect=["foreign"],
 )

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from perfrunner.cluster import open_host
 from perfrunner.errors import HostError
-from perfrunner.run.preflight.doctor import examine
-from perfrunner.run.preflight.health import Finding
-from perfrunner.run.preflight.hosts import open_hosts
+from perfrunner.experiment.preflight.doctor import examine
+from perfrunner.experiment.preflight.health import Finding
+from perfrunner.experiment.preflight.hosts import open_hosts
+from perfrunner.hosts import open_host
 from perfrunner.spec.cluster import HostSpec
-from tests.support.netlab import Lab
+from tools.lab import Lab
 
 pytestmark = pytest.mark.integration
 
@@ -25,7 +25,7 @@ def test_a_host_behind_another(lab: Lab, tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_text(
         f"Host {lab.hosts['lab3']}\n  ProxyJump root@{lab.hosts['lab1']}\n"
-        f"Host *\n  IdentityFile {lab.layout.key}\n"
+        f"Host *\n  IdentityFile {lab.layout.key}\n  UserKnownHostsFile {lab.layout.known_hosts}\n"
     )
     spec = HostSpec.model_validate(lab.host_document("lab3", ssh_config=str(config)))
     try:
@@ -44,10 +44,10 @@ def test_the_hop_must_be_known_too(lab: Lab, tmp_path: Path) -> None:
     )
     only = [ln for ln in lab.layout.known_hosts.read_text().splitlines() if lab.hosts["lab3"] in ln]
     (tmp_path / "known_hosts").write_text("\n".join(only) + "\n")
-    document = lab.host_document(
-        "lab3", ssh_config=str(config), known_hosts=str(tmp_path / "known_hosts")
-    )
-    with pytest.raises(HostError, match="unknown host"):
+    with config.open("a") as text:
+        text.write(f"  UserKnownHostsFile {tmp_path}/known_hosts\n")
+    document = lab.host_document("lab3", ssh_config=str(config))
+    with pytest.raises(HostError, match="Host key verification failed"):
         open_host(HostSpec.model_validate(document), "ssh", name="lab3")
 
 
@@ -75,7 +75,7 @@ def test_a_host_of_an_older_system_is_refused_before_anything_starts(
         lab.run("lab2", "umount", path)
     assert lab.processes("lab1") == []
     with open_hosts(lab.cluster(["lab1", "lab2"], ["lab3"]), "r", _Silent()) as hosts:
-        assert list(hosts.seats) == ["lab1", "lab2", "lab3"], "and no lock was left"
+        assert list(hosts.placements) == ["lab1", "lab2", "lab3"], "and no lock was left"
 
 
 def test_data_addresses_are_those_that_clients_use(lab: Lab) -> None:
@@ -83,13 +83,13 @@ def test_data_addresses_are_those_that_clients_use(lab: Lab) -> None:
     document["hosts"]["lab1"]["data_address"] = "192.0.2.7"  # type: ignore[index]
     cluster = type(lab.cluster(["lab1"], ["lab2"])).model_validate(document)
     with open_hosts(cluster, "r", _Silent()) as hosts:
-        assert hosts.seats["lab1"].address == "192.0.2.7"
-        assert hosts.seats["lab1"].listen == "0.0.0.0"
+        assert hosts.placements["lab1"].address == "192.0.2.7"
+        assert hosts.placements["lab1"].listen == "0.0.0.0"
     document["hosts"]["lab1"]["data_address"] = "2001:db8::5"  # type: ignore[index]
     cluster = type(cluster).model_validate(document)
     with open_hosts(cluster, "r", _Silent()) as hosts:
-        assert hosts.seats["lab1"].address == "2001:db8::5"
-        assert hosts.seats["lab1"].listen == "::"
+        assert hosts.placements["lab1"].address == "2001:db8::5"
+        assert hosts.placements["lab1"].listen == "::"
 
 
 def test_clients_use_the_address_that_an_alias_stands_for(lab: Lab, tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_clients_use_the_address_that_an_alias_stands_for(lab: Lab, tmp_path: Pa
     document["hosts"]["lab1"] |= changes  # type: ignore[index]
     cluster = type(lab.cluster(["lab1"], ["lab2"])).model_validate(document)
     with open_hosts(cluster, "r", _Silent()) as hosts:
-        assert hosts.seats["lab1"].address == lab.hosts["lab1"]
+        assert hosts.placements["lab1"].address == lab.hosts["lab1"]
     (pair,) = [f for f in examine(cluster, None) if f.subject == "network"]
     assert pair.text.startswith(f"{lab.hosts['lab1']} answers")
 
@@ -143,7 +143,7 @@ def test_the_doctor_names_a_narrow_cable(lab: Lab, mbit: int, least: float, most
     (pair,) = [f for f in found if f.subject == "network"]
     assert pair.grade == "warning"
     assert [least <= rate <= most for rate in takes_and_gives(pair)] == [True, True], pair.text
-    assert "cable" in pair.remedy
+    assert "network" in pair.remedy
     lab.assert_idle()
 
 
@@ -162,7 +162,7 @@ def test_the_doctor_names_a_cable_that_is_narrow_one_way(lab: Lab) -> None:
     takes, gives = takes_and_gives(pair)
     assert 8 <= gives <= 11 < takes, "80 Mbit/s"
     assert pair.grade == "warning"
-    assert "cable" in pair.remedy
+    assert "network" in pair.remedy
 
 
 class _Silent:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from perfrunner.results import ResultStore
@@ -38,3 +39,13 @@ def report_trials(page):
     """The trials of the store that a page lies in."""
     with ResultStore.open(page.parent, create=False) as store:
         return store.load(store.list()[0].experiment.id).trials
+
+
+def violations(tab):
+    """What axe finds in a page with all of it drawn, the folds open and a trial kept."""
+    for plot in tab.locator(".plot").all():
+        plot.scroll_into_view_if_needed()
+    expect(tab.locator(".plot svg")).to_have_count(tab.locator(".plot").count())
+    tab.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    found = Axe().run(tab)
+    return [(v["id"], v["nodes"][0]["html"][:200]) for v in found.response["violations"]]

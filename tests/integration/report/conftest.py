@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[2] / "unit" / "report"))
@@ -21,6 +21,7 @@ from perfrunner.report.site import write_site
 from perfrunner.results import ResultStore
 
 CHROMIUM = "/usr/bin/chromium"
+PATIENCE_MS = 300_000  # only ends a test that hangs
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
     "--disable-sync", "--disable-dev-shm-usage",
@@ -29,8 +30,12 @@ FLAGS = [
 
 @pytest.fixture(scope="session")
 def browser():
+    """One Chromium for all tests of a worker; each test has a context of its own."""
+    expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=90_000)
+        chromium = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=FLAGS, timeout=PATIENCE_MS
+        )
         yield chromium
         chromium.close()
 
@@ -49,7 +54,7 @@ def page(tmp_path_factory):
 def three_metrics(tmp_path_factory):
     """The HTML report of a synthetic experiment with three primary metrics."""
     directory = tmp_path_factory.mktemp("three")
-    experiment = synthetic.write(directory, synthetic.Shape(blocks=6, void_block=None))
+    experiment = synthetic.write(directory, synthetic.Shape(blocks=6, discarded_block=None))
     with ResultStore.open(directory, create=False) as store:
         data = store.load(experiment)
     primary = ["ops_per_s", "fragmentation_rss", "fragmentation_rss_settled"]
@@ -60,7 +65,8 @@ def three_metrics(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def rounds_page(tmp_path_factory):
-    """The HTML report of a synthetic experiment whose arms took turns, some slices many times longer than others."""
+    """The HTML report of a synthetic experiment whose variants took turns, some slices many times longer than
+    others."""
     directory = tmp_path_factory.mktemp("rounds")
     experiment = synthetic_turns.write(directory, synthetic_turns.Shape(stall=0.1))
     with ResultStore.open(directory, create=False) as store:
@@ -69,9 +75,9 @@ def rounds_page(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def two_ensembles(tmp_path_factory):
-    """The HTML report of arms that ran in two ensembles a block, each beside a baseline of its own; and the report."""
-    directory = tmp_path_factory.mktemp("ensembles")
+def two_groups(tmp_path_factory):
+    """The HTML report of variants that ran in two groups a block, each beside a baseline of its own; and the report."""
+    directory = tmp_path_factory.mktemp("groups")
     first, second = synthetic_turns.VARIANTS[1:]
     experiment = synthetic_turns.write(
         directory, synthetic_turns.Shape(groups=((first,), (second,)))
@@ -84,9 +90,9 @@ def two_ensembles(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def large_factor(tmp_path_factory):
-    """The HTML report of an experiment whose last arm is 36,200 times slower."""
+    """The HTML report of an experiment whose last variant is 36,200 times slower."""
     directory = tmp_path_factory.mktemp("large")
-    shape = synthetic.Shape(blocks=6, void_block=None, workloads=("pillowfight",), sd=0.0001)
+    shape = synthetic.Shape(blocks=6, discarded_block=None, workloads=("pillowfight",), sd=0.0001)
     experiment = synthetic.write(directory, shape)
     with ResultStore.open(directory, create=False) as store:
         data = store.load(experiment)
@@ -104,19 +110,21 @@ def large_factor(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def many_arms(tmp_path_factory):
-    """The HTML report of a synthetic experiment of twelve arms on a host whose noise floor is known."""
+def many_variants(tmp_path_factory):
+    """The HTML report of a synthetic experiment of twelve variants on a host whose noise floor is known."""
     directory = tmp_path_factory.mktemp("dozen")
-    arms = ("glibc", *(f"arm-{n}" for n in range(1, 12)))
-    shape = synthetic.Shape(variants=arms, blocks=6, void_block=None, workloads=("pillowfight",))
+    variants = ("glibc", *(f"variant-{n}" for n in range(1, 12)))
+    shape = synthetic.Shape(
+        variants=variants, blocks=6, discarded_block=None, workloads=("pillowfight",)
+    )
     experiment = synthetic.write(directory, shape)
     with ResultStore.open(directory, create=False) as store:
         data = store.load(experiment)
     report = build_report(data)
     known = {"kind": "ratio", "floor": 0.012, "blocks": 10, "source": "aa", "measured_at": "2026"}
     floors = tuple(
-        NoiseFloor(workload=cell.workload, bucket=cell.bucket, metric="ops_per_s", **known)
-        for cell in report.comparison.cells
+        NoiseFloor(workload=case.workload, bucket=case.bucket, metric="ops_per_s", **known)
+        for case in report.comparison.cases
     )
     return write_html(replace(report, noise=floors), data, directory / "report.html")
 

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 KEPT = Path(__file__).parent / "first_screens.json"
 PARTS = ("h1", ".sentences", ".panels", ".panels .strip", ".compared")

@@ -11,12 +11,12 @@ import pytest
 from browsing import SECONDS, drawn, report_trials
 from playwright.sync_api import expect as playwright_expect
 
-from perfrunner.analysis.cells import clean_blocks
-from perfrunner.analysis.drift import drift
+from perfrunner.analysis.cases import clean_blocks
+from perfrunner.analysis.quality import drift
 from perfrunner.report.numbers import DIVIDE_SIGN, TIMES_SIGN
 from perfrunner.spec.metrics import metric_type
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 
 def test_throughput_has_the_phases_of_its_trials(visit):
@@ -69,8 +69,9 @@ def test_against_the_baseline_logarithmic_and_in_order_of_time(visit):
     assert "glibc" in names
 
 
-def test_a_trial_of_a_void_block_is_faint_and_in_no_mean(visit):
-    """Block 3 of the first cell is void for one arm's sake: the other arms' first attempts count nowhere."""
+def test_a_trial_of_a_discarded_block_is_faint_and_in_no_mean(visit):
+    """Block 3 of the first case is discarded for one variant's sake: the other variants' first attempts count
+    nowhere."""
     option = """b => b.chart.getOption().series.filter(s => s.type === 'scatter').map(s => [
         s.data.map(d => [d.value[0], d.itemStyle.opacity ?? 1, d.value[1]]), s.markLine.data[0].yAxis])"""
     for data, mean in drawn(visit(), "trials").locator(".plot").first.evaluate(option):
@@ -83,8 +84,8 @@ def test_a_trial_of_a_void_block_is_faint_and_in_no_mean(visit):
         assert [block for block, _, _ in data] == list(range(1, 9))
 
 
-def test_a_trial_is_paired_with_the_baseline_of_its_ensemble(browser, two_ensembles):
-    path, report = two_ensembles
+def test_a_trial_is_paired_with_the_baseline_of_its_group(browser, two_groups):
+    path, report = two_groups
     context = browser.new_context(viewport={"width": 1400, "height": 900})
     tab = context.new_page()
     tab.goto(path.as_uri() + "#relative=1", wait_until="load")
@@ -92,8 +93,8 @@ def test_a_trial_is_paired_with_the_baseline_of_its_ensemble(browser, two_ensemb
         "b => b.chart.getOption().series.filter(s => s.type === 'scatter').map(s => [s.name, s.data.map(d => d.value)])"
     )  # fmt: skip
     context.close()
-    cell = report.comparison.cells[0]
-    blocks = clean_blocks(report_trials(path))[cell]
+    case = report.comparison.cases[0]
+    blocks = clean_blocks(report_trials(path))[case]
     for name, points in found:
         paired = blocks.paired("ops_per_s", report.comparison.baseline, name)
         wanted = {b: 100 * (paired.other[b] / paired.base[b] - 1) for b in paired.base}
@@ -134,7 +135,7 @@ def test_changes_that_are_not_large_are_linear_and_all_there(visit):
     assert (kind, counts) == ("value", [8, 8])
 
 
-def test_the_mean_of_an_arm_is_drawn_where_it_is(visit):
+def test_the_mean_of_a_variant_is_drawn_where_it_is(visit):
     """The chart library rounds such lines to two places, unless it is told not to."""
     tab = visit()
     for plot in drawn(tab, "trials").locator(".plot").all():
@@ -150,7 +151,7 @@ def test_the_mean_of_an_arm_is_drawn_where_it_is(visit):
         assert lines == pytest.approx(means, abs=1.5)
 
 
-def test_every_figure_says_which_arm_is_which_on_screen_and_saved(visit):
+def test_every_figure_says_which_variant_is_which_on_screen_and_saved(visit):
     tab = visit()
     for figure in ("trials", "fragmentation", "latency-get", "histogram-get", "rates"):
         names = tab.locator(f"#figure-{figure} .legend .entry").all_inner_texts()
@@ -175,7 +176,7 @@ def test_every_figure_says_which_arm_is_which_on_screen_and_saved(visit):
     )
 
 
-def test_a_cell_of_thousands_is_not_written_in_millions(visit):
+def test_a_case_of_thousands_is_not_written_in_millions(visit):
     tab = visit()
     units = [
         plot.evaluate("b => b.chart.getOption().yAxis[0].name")
@@ -230,7 +231,7 @@ def test_memory_is_zoomed_with_throughput_where_it_has_its_seconds(visit):
     assert plot.evaluate(SECONDS) == pytest.approx(zoomed)
 
 
-def test_memory_goes_by_the_clock_where_arms_took_turns(browser, rounds_page):
+def test_memory_goes_by_the_clock_where_variants_took_turns(browser, rounds_page):
     context = browser.new_context(viewport={"width": 1400, "height": 900})
     tab = context.new_page()
     tab.goto(rounds_page.as_uri(), wait_until="load")
@@ -259,15 +260,15 @@ def test_trials_in_order_of_time_have_the_same_minutes(visit):
     assert zoomed != spans
 
 
-def test_the_drift_of_each_cell_is_told_with_its_interval(visit, page):
+def test_the_drift_of_each_case_is_told_with_its_interval(visit, page):
     """It is the analysis's figure, whatever is drawn."""
     tab = visit(state="time=1")
-    cells = clean_blocks(report_trials(page))
+    cases = clean_blocks(report_trials(page))
     metric = metric_type("ops_per_s")
     titles = drawn(tab, "trials").locator("h3").all_inner_texts()
-    for title, (cell, blocks) in zip(titles, cells.items(), strict=True):
+    for title, (case, blocks) in zip(titles, cases.items(), strict=True):
         found = drift(blocks, metric)
-        assert title.startswith(f"{cell}: drift ")
+        assert title.startswith(f"{case}: drift ")
         low, high = found.ci95
         told = [
             float(part.replace("\u2212", "-"))
@@ -306,7 +307,7 @@ def test_the_first_chart_is_saved_as_it_is_seen(visit, scheme):
     picture = ET.fromstring(download.value.path().read_bytes())
     words = [e.text for e in picture.iter() if e.tag.endswith("text")]
     assert "Save" not in words
-    for row in comparison.locator("tbody tr[data-arm]").all():
+    for row in comparison.locator("tbody tr[data-variant]").all():
         for told in row.locator("td:visible").last.inner_text().split():
             assert told in words
     marks = [e.get("fill") for e in picture.iter() if (e.get("d") or "").endswith("Z")]
@@ -329,7 +330,7 @@ def test_the_first_chart_is_saved_as_it_is_seen(visit, scheme):
 
 
 def test_the_first_chart_is_saved_as_data_of_what_is_shown(visit):
-    tab = visit(1400, state="cells=0,3&arms=0,2")
+    tab = visit(1400, state="cases=0,3&variants=0,2")
     with tab.expect_download() as download:
         tab.locator("section.comparison").get_by_role("button", name="Save CSV").click()
     rows = list(csv.DictReader(download.value.path().read_text().splitlines()))

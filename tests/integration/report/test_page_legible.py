@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from browsing import contrast, drawn
+from browsing import contrast, drawn, violations
 from playwright.sync_api import expect as playwright_expect
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(180)]
-LONG = pytest.mark.long  # the same of another page or width
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 
 A4 = 703  # CSS pixels between margins of 12 mm
@@ -35,10 +33,8 @@ def on_paper(tab):
     assert tab.locator("details:not([open])").count() == 0
 
 
-@pytest.mark.parametrize("width", [390, *(pytest.param(w, marks=LONG) for w in (750, 1400, 2400))])
-@pytest.mark.parametrize(
-    "which", ["page", pytest.param("three_metrics", marks=LONG), "rounds_page"]
-)
+@pytest.mark.parametrize("width", [390, 750, 1400, 2400])
+@pytest.mark.parametrize("which", ["page", "three_metrics", "rounds_page"])
 def test_on_paper_nothing_is_cut_and_the_folds_are_open(browser, request, tmp_path, which, width):
     path = request.getfixturevalue(which)
     context = browser.new_context(viewport={"width": width, "height": 900})
@@ -110,11 +106,11 @@ def test_the_columns_of_results_are_all_seen_on_a_desk(visit):
     cut = tab.evaluate(
         "[...document.querySelectorAll('table.results')].map(t => [t.scrollWidth, t.parentElement.clientWidth])"
     )
-    assert len(cut) == 8  # of each cell what matters, and the rest
+    assert len(cut) == 8  # of each case what matters, and the rest
     assert [(table, room) for table, room in cut if table > room] == []
 
 
-@pytest.mark.parametrize("width", [390, 1400, *(pytest.param(w, marks=LONG) for w in (800, 2400))])
+@pytest.mark.parametrize("width", [390, 1400, 800, 2400])
 def test_three_metrics_are_compared_side_by_side_without_touching(browser, three_metrics, width):
     context = browser.new_context(viewport={"width": width, "height": 900})
     tab = context.new_page()
@@ -157,10 +153,10 @@ def test_a_telephone_shows_what_came_out_of_each_row(visit):
     row = tab.locator("table.results").first.locator("tbody tr").nth(1)
     for text in ("jemalloc-5.1.0", "M ops/s", "%", "better"):
         assert text in row.inner_text()
-    for cell in row.locator("td:visible").all():
-        box = cell.bounding_box()
+    for case in row.locator("td:visible").all():
+        box = case.bounding_box()
         assert box["x"] >= 0
-        assert box["x"] + box["width"] <= 390, cell.inner_text()
+        assert box["x"] + box["width"] <= 390, case.inner_text()
 
 
 # Of each chart: its words that reach out of it, and the pairs that lie on each other (those that stand aslant aside).
@@ -182,7 +178,7 @@ ILLEGIBLE = """() => [...document.querySelectorAll('.plot')].flatMap(plot => {
 
 
 @pytest.mark.parametrize("width", [390, 1400])
-@pytest.mark.parametrize("which", ["page", "rounds_page", pytest.param("many_arms", marks=LONG)])
+@pytest.mark.parametrize("which", ["page", "rounds_page", "many_variants"])
 def test_the_words_of_a_chart_are_neither_cut_nor_on_each_other(browser, request, which, width):
     path = request.getfixturevalue(which)
     context = browser.new_context(viewport={"width": width, "height": 900})
@@ -214,27 +210,9 @@ def test_the_page_itself_never_scrolls_sideways(visit, width):
     assert drawn(tab, "trials").locator(".plot").first.bounding_box()["width"] >= 280
 
 
-def violations(tab):
-    """What axe finds in a page with all of it drawn, the folds open and a trial kept."""
-    for plot in tab.locator(".plot").all():
-        plot.scroll_into_view_if_needed()
-    playwright_expect(tab.locator(".plot svg")).to_have_count(tab.locator(".plot").count())
-    tab.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
-    found = Axe().run(tab)
-    return [(v["id"], v["nodes"][0]["html"][:200]) for v in found.response["violations"]]
-
-
-@pytest.mark.parametrize(
-    ("width", "scheme"), [(1200, "dark"), pytest.param(390, "light", marks=LONG)]
-)
-def test_axe_finds_no_violation(visit, width, scheme):
-    assert violations(visit(width, scheme=scheme, state="trial=4")) == []
-
-
-@pytest.mark.long
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 800, 1400, 2400])
-@pytest.mark.parametrize("which", ["page", "three_metrics", "rounds_page", "many_arms"])
+@pytest.mark.parametrize("which", ["page", "three_metrics", "rounds_page", "many_variants"])
 def test_axe_finds_no_violation_in_any_page_at_any_width(browser, request, which, width, scheme):
     path = request.getfixturevalue(which)
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
@@ -271,7 +249,7 @@ BY_COLOUR_ALONE = """() => {
 
 
 @pytest.mark.parametrize("width", [390, 1400])
-@pytest.mark.parametrize("which", ["page", pytest.param("many_arms", marks=LONG)])
+@pytest.mark.parametrize("which", ["page", "many_variants"])
 def test_no_verdict_is_told_by_its_colour_alone(browser, request, which, width):
     context = browser.new_context(viewport={"width": width, "height": 900})
     tab = context.new_page()

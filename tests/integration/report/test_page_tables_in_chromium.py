@@ -9,7 +9,7 @@ import pytest
 from browsing import drawn
 from playwright.sync_api import expect as playwright_expect
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 
 def test_typing_in_the_filter_draws_no_chart_anew(visit):
@@ -33,11 +33,11 @@ def test_every_trial_is_saved_as_csv(visit):
     assert float(rows[0]["ops_per_s"]) == first["metrics"]["ops_per_s"]
 
 
-def test_hovering_a_row_lights_its_arm_everywhere(visit):
+def test_hovering_a_row_lights_its_variant_everywhere(visit):
     tab = visit()
-    tab.locator(".comparison tr[data-arm='1']").first.hover()
+    tab.locator(".comparison tr[data-variant='1']").first.hover()
     lit = tab.locator(".lit")
-    assert {e.get_attribute("data-arm") for e in lit.all()} == {"1"}
+    assert {e.get_attribute("data-variant") for e in lit.all()} == {"1"}
     assert tab.locator(".results tr.lit").count() > 4
 
 
@@ -81,7 +81,7 @@ def test_a_metrics_name_stays_with_the_rows_that_the_filter_and_the_order_leave(
     rows = tab.locator("table.results").first.locator("tbody tr:visible")
     assert rows.count() > 2
     for row in rows.all():
-        assert row.locator("th").is_visible()  # its metric's first arm is not shown
+        assert row.locator("th").is_visible()  # its metric's first variant is not shown
     tab.locator("#filter").fill("")
     shown = tab.locator("table.results").first.locator("tbody th:visible").all_inner_texts()
     assert len(shown) == len(set(shown)) > 2  # once a metric

@@ -1,7 +1,8 @@
 """Key states of the page and of the site as pictures, compared with those that are kept in pictures/.
 
 A picture is half as large as the screen, and both are blurred a little, so that another release of the browser is no
-other picture; a missing arm, another colour or a moved line is. After a change that is meant, keep new ones, and look
+other picture; a missing variant, another colour or a moved line is. After a change that is meant, keep new ones,
+and look
 at each of them before they are committed:
 
     KEEP_PICTURES=1 pytest tests/integration/report/test_pictures.py -k keep
@@ -20,7 +21,7 @@ import pytest
 from browsing import drawn
 from PIL import Image, ImageFilter
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 KEPT = Path(__file__).parent / "pictures"
 FONT = "DejaVu Sans"
@@ -49,10 +50,10 @@ STATES = {
     "phases": State("page", "#figure-rates"),
     "spread-dark": State("rounds_page", "#figure-spread", scheme="dark"),
     "rounds": State("rounds_page", "#figure-rounds"),
-    "memory-dark": State("page", "#figure-memory", scheme="dark", address="cells=0"),
-    "fragmentation-phone": State("page", "#figure-fragmentation", 390, address="cells=1"),
-    "table-dark": State("page", "[data-cell] .scroll", scheme="dark", address="filter=latency"),
-    "table-phone": State("page", "[data-cell] .scroll", 390, address="filter=rss"),
+    "memory-dark": State("page", "#figure-memory", scheme="dark", address="cases=0"),
+    "fragmentation-phone": State("page", "#figure-fragmentation", 390, address="cases=1"),
+    "table-dark": State("page", "[data-case] .scroll", scheme="dark", address="filter=latency"),
+    "table-phone": State("page", "[data-case] .scroll", 390, address="filter=rss"),
     "comparison-paper": State("page", "section.comparison", 750, media="print"),
     "site-history": State("site", "#history-charts", 1200),
 }

@@ -1,4 +1,4 @@
-"""The page's flame graphs in a real browser: a click widens a box, and arms that are not chosen go."""
+"""The page's flame graphs in a real browser: a click widens a box, and variants that are not chosen go."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import synthetic
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from perfrunner.measure.folded import Folded
+from perfrunner.measure.cpu_profile import Folded
 from perfrunner.report import build_report, write_html
 from perfrunner.results import ResultStore
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 STACKS = {
     "glibc": {("fe", "kv::run", "kv::set", "malloc"): 60, ("fe", "kv::run", "kv::get"): 40},
     "jemalloc-5.1.0": {("fe", "kv::run", "kv::set"): 20, ("fe", "kv::run", "kv::get"): 80},
@@ -27,11 +27,11 @@ def profiled(tmp_path_factory):
         kept.mkdir(parents=True)
         (kept / "profile.folded").write_text(Folded(counts).text())
         records.append({
-            "workload": "pillowfight", "bucket": "persistent", "variant": variant, "ensemble": 1, "status": "ok",
+            "workload": "pillowfight", "bucket": "persistent", "variant": variant, "group": 1, "status": "ok",
             "reason": "", "directory": f"p/{variant}", "event": "cpu-clock", "frequency": 499, "samples": 100,
             "cut_short": False,
         })  # fmt: skip
-    shape = synthetic.Shape(blocks=2, void_block=None, facts={"profiles": records})
+    shape = synthetic.Shape(blocks=2, discarded_block=None, facts={"profiles": records})
     experiment = synthetic.write(directory, shape)
     with ResultStore.open(directory, create=False) as store:
         data = store.load(experiment)
@@ -73,7 +73,7 @@ def test_a_click_widens_a_box_and_one_on_the_lowest_shows_all_again(tab):
     assert width(taken) / width(lowest) == pytest.approx(0.4, abs=0.02)
 
 
-def test_an_arm_that_is_not_chosen_has_no_graph(tab):
+def test_a_variant_that_is_not_chosen_has_no_graph(tab):
     figure = tab.locator("figure[data-profile]")
     expect(figure).to_be_visible()
     tab.get_by_label("jemalloc-5.1.0", exact=True).first.uncheck()

@@ -13,7 +13,7 @@ from synthetic_nights import LOST, TITLE
 from perfrunner.report.numbers import DIVIDE_SIGN, TIMES_SIGN
 from perfrunner.report.site import write_site
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 PAGES = ("index.html", "spec-nightly.html", "variant-glibc.html", "host-*.html")
 
 
@@ -102,7 +102,7 @@ def test_the_keys_go_from_run_to_run_and_open_a_report(visit):
     tab.locator(".plot").first.focus()
     for run in range(14):
         tab.keyboard.press("ArrowRight")
-        expect(tab.locator("#told")).to_contain_text(f"nightly-{run:02d}")
+        expect(tab.locator("#announcement")).to_contain_text(f"nightly-{run:02d}")
     tab.keyboard.press("Enter")
     expect(tab.get_by_text("night 13")).to_be_visible()
     assert tab.log == []
@@ -140,14 +140,15 @@ def test_each_run_has_its_interval(visit):
     assert re.search(r"\[.*, .*\]", runs[0]["tip"])
 
 
+@pytest.mark.long
 def test_a_telephone_shows_of_each_run_when_what_and_how_it_ended(visit):
     tab = visit("index.html", width=390)
     row = tab.locator(".experiments tbody tr").first
     assert "12 trials" in row.locator("td").nth(4).evaluate(
         "e => e.textContent + getComputedStyle(e, '::after').content.replaceAll('\"', '')"
     )
-    for cell in row.locator("th, td").all():
-        box = cell.bounding_box()
+    for case in row.locator("th, td").all():
+        box = case.bounding_box()
         assert box["x"] >= 0
         assert box["x"] + box["width"] <= 390
 

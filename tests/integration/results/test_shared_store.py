@@ -19,7 +19,7 @@ from tests.integration.postgres import PASSWORD, raised_postgres
 from tests.support.fakes import ROOT, spec_text
 from tests.support.fleet import PERFRUNNER
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.long)])

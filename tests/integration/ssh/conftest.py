@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from sshd import Sshd, raised_sshd
 
-from perfrunner.cluster import Host, open_host
+from perfrunner.hosts import Host, open_host
 from perfrunner.spec.cluster import HostSpec
 
 

@@ -1,37 +1,60 @@
-"""What sending a build costs, in CPU time of this process: other work on the machine hardly changes that."""
+"""The cost of sending a build, in CPU time of this process, compared with that of sending its bytes."""
 
 from __future__ import annotations
 
+import itertools
 import os
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from perfrunner.cluster import Host
+from perfrunner.hosts import Host
+from tests.support.costs import cost_ratio
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 SIZE = 50_000_000
-SENT_S, UNCHANGED_S = 0.75, 0.15  # half of what the whole may take, both ends together
 
 
-def cost_s(action: Callable[[], object]) -> tuple[float, float]:
-    """CPU and wall time."""
-    cpu, wall = time.process_time(), time.monotonic()
-    action()
-    return time.process_time() - cpu, time.monotonic() - wall
+@pytest.fixture
+def artifact(tmp_path: Path) -> Path:
+    """An artifact of 50 MB that cannot be compressed."""
+    (tmp_path / "artifact" / "bin").mkdir(parents=True)
+    (tmp_path / "artifact" / "bin" / "engine").write_bytes(os.urandom(SIZE))
+    return tmp_path / "artifact"
 
 
-def test_fifty_megabytes(ssh_host: Host, tmp_path: Path) -> None:
-    artifact = tmp_path / "artifact"
-    (artifact / "bin").mkdir(parents=True)
-    (artifact / "bin" / "engine").write_bytes(os.urandom(SIZE))
-    ssh_host.transport.run(["true"])
-    sent = [cost_s(lambda name=name: ssh_host.deploy(artifact, name)) for name in "abc"]  # type: ignore[misc]
-    ssh_host._deployed.clear()
-    unchanged = [cost_s(lambda name=name: ssh_host.deploy(artifact, name)) for name in "abc"]  # type: ignore[misc]
-    print(f"CPU and wall, s: sent {sent}, unchanged {unchanged}")
-    assert min(cpu for cpu, _ in sent) <= SENT_S
-    assert min(cpu for cpu, _ in unchanged) <= UNCHANGED_S
+def test_a_new_build_costs_little_more_than_its_bytes(ssh_host: Host, artifact: Path) -> None:
+    data = os.urandom(SIZE)
+    names = map(str, itertools.count())
+    ratio = cost_ratio(
+        lambda: ssh_host.deploy(artifact, next(names)),
+        lambda: ssh_host.transport.put_bytes(data, "bytes"),
+        rounds=3,
+    )
+    assert ratio < 3
+
+
+def test_a_build_that_is_there_costs_a_fraction_of_sending_it(
+    ssh_host: Host, artifact: Path
+) -> None:
+    data = os.urandom(SIZE)
+    ssh_host.deploy(artifact, "build")
+
+    def again() -> None:
+        ssh_host._deployed.clear()
+        ssh_host.deploy(artifact, "build")
+
+    ratio = cost_ratio(again, lambda: ssh_host.transport.put_bytes(data, "bytes"), rounds=3)
+    assert ratio < 0.5
+
+
+def test_much_output_costs_about_what_sending_it_does(ssh_host: Host) -> None:
+    data = bytes(SIZE)
+    command = ["head", "-c", str(SIZE), "/dev/zero"]
+    ratio = cost_ratio(
+        lambda: ssh_host.transport.run(command),
+        lambda: ssh_host.transport.put_bytes(data, "bytes"),
+        rounds=3,
+    )
+    assert ratio < 4

@@ -1,21 +1,21 @@
-"""A run over SSH whose link is cut in a trial: the trial is void and redone, the run goes on."""
+"""A run over SSH whose link is cut in a trial: the trial is discarded and redone, the run goes on."""
 
 from __future__ import annotations
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import paramiko
 import pytest
 from sshd import Sshd, raised_sshd
 
-from perfrunner.cluster import Host, LinkLost
+from perfrunner.experiment.journal import FILE as JOURNAL
+from perfrunner.experiment.journal import read_journal
+from perfrunner.hosts import Host, LinkLost
 from perfrunner.results import ResultStore
-from perfrunner.run.journal import FILE as JOURNAL
-from perfrunner.run.journal import read_journal
 from tests.support.fakes import PILLOWFIGHT, Driver, Lab, variant, write_perf
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -38,12 +38,15 @@ def cut(sshd: Sshd) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def wait_for_proof(driver: Driver, lab: Lab) -> None:
-    """Until a proof waits for the file "go on"."""
+def wait_for_settings_check(driver: Driver, lab: Lab) -> None:
+    """Until a settings check waits for the file "go on"."""
     driver.wait_for("BuildFinished", variant="changed")
-    while not any("/go on " in line for line in lab.processes()):
+
+    def waits() -> bool:
         assert driver.process.poll() is None, driver.stderr()
-        time.sleep(0.02)
+        return any("/go on " in line for line in lab.processes())
+
+    until(waits, "a settings check waits for the file")
 
 
 def results(lab: Lab) -> list[tuple[int, str, str]]:
@@ -65,11 +68,11 @@ def test_a_cut_link_costs_a_block(sshd: Sshd, tmp_path: Path) -> None:
         data = store.load(store.resolve(None).id)
     ended = sorted((t.attempt, t.variant, t.status) for t in data.trials)
     assert ended == [
-        (1, "base", "void"), (1, "changed", "void"), (2, "base", "ok"), (2, "changed", "ok"),
+        (1, "base", "discarded"), (1, "changed", "discarded"), (2, "base", "ok"), (2, "changed", "ok"),
     ]  # fmt: skip
     assert "lost" in data.trials[0].reason
     assert any("waiting for the hosts" in event["message"] for event in driver.of("Warned"))
-    assert not list((lab.work / "ledger").glob("*.json")), "the cut trial's engines were stopped"
+    assert not list((lab.work / "registry").glob("*.json")), "the cut trial's engines were stopped"
     lab.assert_nothing_left()
 
 
@@ -85,16 +88,18 @@ def test_a_link_that_goes_while_we_build_costs_nothing(sshd: Sshd, tmp_path: Pat
     lab.assert_nothing_left()
 
 
-def test_a_link_that_goes_in_a_proof_costs_the_proofs(sshd: Sshd, tmp_path: Path) -> None:
+def test_a_link_that_goes_in_a_settings_check_costs_the_settings_checks(
+    sshd: Sshd, tmp_path: Path
+) -> None:
     lab = the_lab(sshd, tmp_path)
-    driver = lab.start(fakes={"proof_waits": str(tmp_path / "go on")})
-    wait_for_proof(driver, lab)
+    driver = lab.start(fakes={"settings_check_waits": str(tmp_path / "go on")})
+    wait_for_settings_check(driver, lab)
     cut(sshd)
-    (tmp_path / "go on").touch()  # for the next proofs
+    (tmp_path / "go on").touch()  # for the next settings checks
     assert driver.finish() == 0, driver.stderr()
     said = [event["message"] for event in driver.of("Warned")]
-    assert any("the connection is lost" in message for message in said), said
-    assert [event["variant"] for event in driver.of("ProofPassed")] == ["base", "changed"]
+    assert any("the connection was lost" in message for message in said), said
+    assert [event["variant"] for event in driver.of("SettingsCheckPassed")] == ["base", "changed"]
     assert results(lab) == BOTH_OK
     lab.assert_nothing_left()
 
@@ -126,8 +131,8 @@ def test_a_link_that_goes_behind_the_last_block_costs_what_was_under_way(
 def test_a_host_that_stays_away_ends_the_run_with_how_to_go_on(tmp_path: Path) -> None:
     with raised_sshd(tmp_path / "sshd") as sshd:
         lab = the_lab(sshd, tmp_path)
-        driver = lab.start(fakes={"proof_waits": str(tmp_path / "go on"), "patience": 0})
-        wait_for_proof(driver, lab)
+        driver = lab.start(fakes={"settings_check_waits": str(tmp_path / "go on"), "patience": 0})
+        wait_for_settings_check(driver, lab)
         sessions = sshd.session_pids()
         for pid in (sshd.process.pid, *sessions):  # nobody listens any more
             os.kill(pid, signal.SIGKILL)
@@ -135,7 +140,7 @@ def test_a_host_that_stays_away_ends_the_run_with_how_to_go_on(tmp_path: Path) -
     stderr = driver.stderr()
     assert "Traceback" not in stderr
     assert "error: kv1" in stderr
-    (kept,) = [e for e in driver.of("Warned") if e["message"] == "what was measured is kept"]
+    (kept,) = [e for e in driver.of("Warned") if e["message"] == "completed trials are stored"]
     assert kept["remedy"].endswith("--resume")
     (journal,) = lab.out.glob(f"*/{JOURNAL}")
     last = read_journal(journal)[-1]
@@ -153,6 +158,6 @@ def test_a_reset_as_a_command_begins_is_a_lost_link(
 
     with monkeypatch.context() as patch:
         patch.setattr(paramiko.Channel, "exec_command", reset)
-        with pytest.raises(LinkLost, match="the connection is lost"):
+        with pytest.raises(LinkLost, match="the connection was lost"):
             ssh_host.transport.run(["true"])
     ssh_host.transport.run(["true"])

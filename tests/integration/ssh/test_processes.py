@@ -7,21 +7,22 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
 from workers import alive, begin, begin_shell, program_environ, until
 
-from perfrunner.cluster import (
+from perfrunner.errors import HostError
+from perfrunner.hosts import (
     CommandTimeout,
     ExitStatus,
     Host,
     open_host,
 )
-from perfrunner.errors import HostError
 
 pytestmark = pytest.mark.integration
+
+FOREVER_S = 3600  # longer than the time-out of a test
 
 
 class TestFollow:
@@ -35,7 +36,7 @@ class TestFollow:
             go.touch()
 
         script = 'echo one; until [ -e "$1" ]; do sleep 0.02; done; printf "two\\nrest"; echo x >&2; exit 3'
-        done = host.transport.follow(["sh", "-c", script, "sh", str(go)], hear, timeout=30)
+        done = host.transport.follow(["sh", "-c", script, "sh", str(go)], hear, timeout=FOREVER_S)
         assert (heard, done.exit, done.stderr) == (["one", "two", "rest"], 3, "x\n")
 
 
@@ -45,17 +46,15 @@ class TestProcesses:
         assert process.poll() is None
         assert "MARK=a b" in program_environ(process, "sleep")
         assert os.getpgid(process.pid) == process.pid
-        began = time.monotonic()
-        result = process.stop(5)
+        result = process.stop(FOREVER_S)  # it does not wait for the whole grace period
         assert (result.status, result.killed, result.orphans) == (ExitStatus(signal=15), False, ())
-        assert time.monotonic() - began < 1
         assert not alive(process.pid)
-        assert not list(Path(host.work_dir, "ledger").iterdir())
-        assert process.stop(5).status == ExitStatus(signal=15), "stopping twice is harmless"
+        assert not list(Path(host.work_dir, "registry").iterdir())
+        assert process.stop(FOREVER_S).status == ExitStatus(signal=15), "stopping twice is harmless"
 
     def test_output_goes_to_the_logs(self, host: Host) -> None:
         process = begin_shell(host, "echo out; echo err >&2")
-        assert process.wait(5).ok
+        assert process.wait(FOREVER_S).ok
         assert host.transport.read_text("logs/out") == "out\n"
         assert host.transport.read_text("logs/err") == "err\n"
 
@@ -71,22 +70,20 @@ class TestProcesses:
     )
     def test_how_it_ended_is_known(self, host: Host, script: str, status: ExitStatus) -> None:
         process = begin_shell(host, script)
-        assert process.wait(5) == status
+        assert process.wait(FOREVER_S) == status
         assert process.poll() == status
 
     def test_an_absent_program_ends_with_127(self, host: Host) -> None:
         process = begin(host, "/no/such/engine")
-        assert process.wait(5) == ExitStatus(code=127)
+        assert process.wait(FOREVER_S) == ExitStatus(code=127)
         assert "No such file" in host.transport.read_text("logs/err")
 
     def test_term_immune_is_killed_with_its_children(self, host: Host, tmp_path: Path) -> None:
-        script = f"trap '' TERM; sleep 600 & echo $! >{tmp_path}/child; while :; do sleep 1; done"
+        script = f"trap '' TERM; sleep {FOREVER_S} & echo $! >{tmp_path}/child; while :; do sleep 1; done"
         process = begin_shell(host, script)
         until(lambda: (tmp_path / "child").exists() and (tmp_path / "child").read_text(), "child")
-        began = time.monotonic()
         result = process.stop(0.5)
         assert (result.status, result.killed) == (ExitStatus(signal=9), True)
-        assert 0.4 < time.monotonic() - began < 3
         assert not alive(int((tmp_path / "child").read_text()))
 
     def test_a_clean_stop_gives_the_programs_own_status(self, host: Host) -> None:
@@ -94,7 +91,7 @@ class TestProcesses:
             host, "trap 'echo bye; exit 4' TERM; echo up; while :; do sleep 0.05; done"
         )
         until(lambda: host.transport.read_text("logs/out") == "up\n", "it is up")
-        assert process.stop(5).status == ExitStatus(code=4)
+        assert process.stop(FOREVER_S).status == ExitStatus(code=4)
         assert host.transport.read_text("logs/out") == "up\nbye\n"
 
     def test_a_group_whose_leader_is_gone_is_stopped(self, host: Host, tmp_path: Path) -> None:
@@ -102,7 +99,7 @@ class TestProcesses:
         until(lambda: process.poll() is not None, "the leader ends")
         child = int((tmp_path / "child").read_text())
         assert alive(child)
-        assert process.stop(2).orphans == ()
+        assert process.stop(FOREVER_S).orphans == ()
         assert not alive(child)
 
     def test_what_left_the_group_is_reported(self, host: Host, tmp_path: Path) -> None:
@@ -112,9 +109,9 @@ class TestProcesses:
         until(lambda: (tmp_path / "child").exists() and (tmp_path / "child").read_text(), "child")
         child = int((tmp_path / "child").read_text())
         try:
-            result = process.stop(2)
+            result = process.stop(FOREVER_S)
             assert result.orphans == (child,)
-            with pytest.raises(HostError, match=r"worker \(pid \d+, run run-1\) still runs"):
+            with pytest.raises(HostError, match=r"worker \(pid \d+, run run-1\) is still running"):
                 begin(host, "true")
         finally:
             os.kill(child, signal.SIGKILL)
@@ -124,17 +121,17 @@ class TestProcesses:
     def test_one_process_of_a_name(self, host: Host) -> None:
         first = begin(host, "sleep", "60")
         with pytest.raises(
-            HostError, match=rf"worker \(pid {first.pid}, run run-1\) still runs"
+            HostError, match=rf"worker \(pid {first.pid}, run run-1\) is still running"
         ) as caught:
             begin(host, "sleep", "60")
         assert "--resume" in (caught.value.hint or "")
-        first.stop(2)
+        first.stop(FOREVER_S)
         second = begin(host, "true")
-        assert second.wait(5).ok
+        assert second.wait(FOREVER_S).ok
 
     def test_a_name_is_free_again_when_its_process_ended_by_itself(self, host: Host) -> None:
-        assert begin_shell(host, "exit 3").wait(5) == ExitStatus(code=3)
-        assert begin_shell(host, "exit 4").wait(5) == ExitStatus(code=4)
+        assert begin_shell(host, "exit 3").wait(FOREVER_S) == ExitStatus(code=3)
+        assert begin_shell(host, "exit 4").wait(FOREVER_S) == ExitStatus(code=4)
 
     def test_waiting_has_an_end(self, host: Host) -> None:
         process = begin(host, "sleep", "60")
@@ -146,7 +143,7 @@ class TestProcesses:
         process = begin_shell(host, "trap 'exit 9' USR1; echo up; while :; do sleep 0.05; done")
         until(lambda: host.transport.read_text("logs/out") == "up\n", "it is up")
         assert process.signal(signal.SIGUSR1) is True
-        assert process.wait(5) == ExitStatus(code=9)
+        assert process.wait(FOREVER_S) == ExitStatus(code=9)
         assert process.signal(signal.SIGUSR1) is False
 
     def test_interrupt_is_not_ignored(self, host: Host) -> None:
@@ -156,7 +153,11 @@ class TestProcesses:
         )
         until(lambda: host.transport.read_text("logs/out") == "up\n", "it is up")
         process.signal(signal.SIGINT)
-        assert process.wait(5) in (ExitStatus(signal=2), ExitStatus(code=130), ExitStatus(code=1))
+        assert process.wait(FOREVER_S) in (
+            ExitStatus(signal=2),
+            ExitStatus(code=130),
+            ExitStatus(code=1),
+        )
 
     @pytest.mark.parametrize("name", ["", "a b", "../x", "-x", "a/b", "x\n"])
     def test_odd_names_are_refused(self, host: Host, name: str) -> None:
@@ -165,36 +166,36 @@ class TestProcesses:
 
     def test_a_log_that_cannot_be_opened(self, host: Host) -> None:
         host.transport.makedirs("logs/err")
-        with pytest.raises(HostError, match="worker cannot be started"):
+        with pytest.raises(HostError, match="cannot start worker"):
             begin(host, "true")
 
     def test_another_process_with_the_same_pid_is_not_signalled(self, host: Host) -> None:
         process = begin(host, "sleep", "60")
-        ledger = Path(host.work_dir, "ledger/worker.json")
-        entry = ledger.read_text()
-        ledger.write_text(entry.replace(f'"start_time": {process.start_time}', '"start_time": 1'))
+        registry = Path(host.work_dir, "registry/worker.json")
+        entry = registry.read_text()
+        registry.write_text(entry.replace(f'"start_time": {process.start_time}', '"start_time": 1'))
         (stranger,) = host.processes()
         assert stranger.signal(signal.SIGTERM) is False
-        ledger.write_text(entry)
+        registry.write_text(entry)
         assert alive(process.pid)
-        assert process.stop(2).status == ExitStatus(signal=15)
+        assert process.stop(FOREVER_S).status == ExitStatus(signal=15)
 
     def test_a_process_of_before_the_restart_is_stale(self, host: Host) -> None:
         process = begin(host, "sleep", "60")
-        ledger = Path(host.work_dir, "ledger/worker.json")
-        entry = ledger.read_text()
-        ledger.write_text(entry.replace(process.boot_id, "00000000-0000-0000-0000-000000000000"))
+        registry = Path(host.work_dir, "registry/worker.json")
+        entry = registry.read_text()
+        registry.write_text(entry.replace(process.boot_id, "00000000-0000-0000-0000-000000000000"))
         (old,) = host.processes()
         assert old.poll() == ExitStatus()
         assert "without a recorded status" in str(old.poll())
         assert alive(process.pid)
-        ledger.write_text(entry)
+        registry.write_text(entry)
 
 
 class TestSweep:
     ORPHANING_PARENT = """
         import sys, time
-        from perfrunner.cluster import open_host
+        from perfrunner.hosts import open_host
         from perfrunner.spec.cluster import HostSpec
         host = open_host(HostSpec.model_validate_json(sys.argv[1]), sys.argv[2], name="node", run_id="dead-run")
         host.lock()
@@ -229,21 +230,21 @@ class TestSweep:
         until(lambda: _can_lock(host), "the lock goes with its holder")
         assert host.sweep("another-run") == []
         assert alive(left.pid)
-        (swept,) = host.sweep("dead-run", grace_s=2)
+        (swept,) = host.sweep("dead-run", grace_s=FOREVER_S)
         assert swept.result.status == ExitStatus(signal=15)
         assert not alive(left.pid)
         assert host.processes() == []
 
     RUNNING_PARENT = """
         import sys
-        from perfrunner.cluster import open_host
+        from perfrunner.hosts import open_host
         from perfrunner.spec.cluster import HostSpec
         host = open_host(HostSpec.model_validate_json(sys.argv[1]), sys.argv[2], name="node")
         host.transport.run(["sh", "-c", "echo $$ >pid.new && mv pid.new pid; exec sleep 600"], cwd=".", timeout=600)
     """
 
     def test_a_command_ends_with_a_killed_perfrunner(self, host: Host, request) -> None:
-        """Nothing would ever sweep it: it is in no ledger."""
+        """Nothing would ever sweep it: it is in no process registry."""
         kind = request.node.callspec.params["host"]
         spec = request.getfixturevalue("sshd").host_spec(Path(host.work_dir))
         parent = subprocess.Popen(
@@ -256,7 +257,7 @@ class TestSweep:
             ]
         )
         pid_file = Path(host.work_dir, "pid")
-        until(pid_file.exists, "the command runs", seconds=20)
+        until(pid_file.exists, "the command runs")
         pid = int(pid_file.read_text())
         assert alive(pid)
         parent.kill()
@@ -264,19 +265,19 @@ class TestSweep:
         until(lambda: not alive(pid), "the command ends")
 
     def test_clears_stale_entries(self, host: Host) -> None:
-        begin_shell(host, "exit 5").wait(5)
-        Path(host.work_dir, "ledger/nobody.lock").touch()
+        begin_shell(host, "exit 5").wait(FOREVER_S)
+        Path(host.work_dir, "registry/nobody.lock").touch()
         (swept,) = host.sweep()
         assert swept.result.status == ExitStatus(code=5)
         host.processes()
-        assert list(Path(host.work_dir, "ledger").iterdir()) == []
+        assert list(Path(host.work_dir, "registry").iterdir()) == []
 
     def test_a_handle_of_another_connection_is_as_good(self, host: Host) -> None:
-        begin_shell(host, "trap 'exit 6' TERM; while :; do sleep 0.05; done")
-        time.sleep(0.1)
+        begin_shell(host, "trap 'exit 6' TERM; echo up; while :; do sleep 0.05; done")
+        until(lambda: host.transport.read_text("logs/out") == "up\n", "it is up")
         (again,) = host.processes()
         assert again.poll() is None
-        assert again.stop(5).status == ExitStatus(code=6)
+        assert again.stop(FOREVER_S).status == ExitStatus(code=6)
 
 
 def _can_lock(host: Host) -> bool:

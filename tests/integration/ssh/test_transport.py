@@ -6,25 +6,24 @@ import os
 import re
 import signal
 import stat
-import threading
-import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from workers import alive, begin, begin_shell, program_environ, until
 
-from perfrunner.cluster import (
+from perfrunner.errors import HostError
+from perfrunner.hosts import (
     CommandFailed,
     CommandTimeout,
     Host,
     open_host,
     shell,
 )
-from perfrunner.cluster.environment import BASE_ENVIRONMENT
-from perfrunner.cluster.transport import Raw
-from perfrunner.errors import HostError
+from perfrunner.hosts.process import BASE_ENVIRONMENT
+from perfrunner.hosts.transport import Raw
 from perfrunner.spec.cpus import cpu_numbers
 
 pytestmark = pytest.mark.integration
@@ -80,7 +79,7 @@ class TestRun:
             host.transport.run(["true"], env={name: "x"})
 
     def test_cwd_is_relative_to_the_work_directory(self, host: Host) -> None:
-        assert host.transport.run(["pwd"], cwd="ledger").stdout == f"{host.work_dir}/ledger\n"
+        assert host.transport.run(["pwd"], cwd="registry").stdout == f"{host.work_dir}/registry\n"
 
     def test_a_failed_check_carries_the_commands_own_words(self, host: Host) -> None:
         with pytest.raises(CommandFailed, match=r"node: cat ended with status 1.*No such file"):
@@ -94,37 +93,31 @@ class TestRun:
         assert done.exit == 128 + signal.SIGKILL
 
     def test_standard_input_is_empty(self, host: Host) -> None:
-        assert host.transport.run(["cat"], timeout=5).stdout == ""
+        assert host.transport.run(["cat"], timeout=300).stdout == ""
 
-    def test_much_output_is_quick(self, host: Host) -> None:
-        began = time.monotonic()
+    def test_much_output_is_whole(self, host: Host) -> None:
         done = host.transport.run(["head", "-c", "16000000", "/dev/zero"])
         assert len(done.stdout) == 16_000_000
-        assert time.monotonic() - began < 10  # Connection.run needs 57 s
 
     def test_a_timeout_ends_the_command(self, host: Host, tmp_path: Path) -> None:
-        script = f"echo $$ >{tmp_path}/pid; trap '' TERM; sleep 60 & wait; sleep 60"
-        began = time.monotonic()
+        script = f"echo $$ >{tmp_path}/pid; trap '' TERM; sleep 3600 & wait; sleep 3600"
         with pytest.raises(CommandTimeout, match="did not end within"):
             host.transport.run(["sh", "-c", script], timeout=0.5)
-        assert time.monotonic() - began < 4
+        until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), "it began")
         pid = int((tmp_path / "pid").read_text())
         until(lambda: not alive(pid), "the timed-out command ends")
 
-    def test_commands_of_several_threads_run_side_by_side(self, host: Host) -> None:
-        exits: list[int] = []
+    def test_commands_of_several_threads_run_side_by_side(self, host: Host, tmp_path: Path) -> None:
+        """Each ends only when all of them have begun."""
+        script = 'touch "$1/$2"; until [ "$(ls "$1" | wc -l)" = 8 ]; do sleep 0.05; done'
+        (tmp_path / "begun").mkdir()
 
-        def run() -> None:
-            exits.append(host.transport.run(["sleep", "0.2"]).exit)
+        def run(number: int) -> int:
+            words = ["sh", "-c", script, "sh", str(tmp_path / "begun"), str(number)]
+            return host.transport.run(words, timeout=300).exit
 
-        threads = [threading.Thread(target=run) for _ in range(20)]
-        began = time.monotonic()
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert exits == [0] * 20
-        assert time.monotonic() - began < 3
+        with ThreadPoolExecutor(8) as threads:
+            assert list(threads.map(run, range(8))) == [0] * 8
 
 
 class TestFiles:
@@ -190,7 +183,7 @@ class TestFiles:
     def test_a_full_disk_is_named(self, host: Host) -> None:
         with pytest.raises(HostError, match="No space left") as caught:
             host.transport._script("cat >/dev/full", source=iter([b"x" * 100]))
-        assert caught.value.hint == "free some space there"
+        assert caught.value.hint == "free some disk space on the host"
 
     def test_an_absent_file_is_an_error_and_leaves_nothing(
         self, host: Host, tmp_path: Path
@@ -278,7 +271,7 @@ class TestDeploy:
         host.deploy(artifact, "b1")
         assert len(exchanges) == 1
         (there,) = host.transport.artifacts()
-        assert time.time() - there[1] < 600
+        assert there[1] > 1, "it is marked as used"
 
     @pytest.mark.parametrize("damage", ["truncate", "alter", "remove", "remove-list"])
     def test_a_damaged_copy_is_replaced(self, host: Host, artifact: Path, damage: str) -> None:
@@ -344,5 +337,5 @@ def test_facts(host: Host) -> None:
 def test_a_work_dir_that_cannot_be_made(sshd, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for kind in ("local", "ssh"):
-        with pytest.raises(HostError, match=r"work directory .* cannot be used: .*file"):
+        with pytest.raises(HostError, match=r"cannot use the work directory .*: .*file"):
             open_host(sshd.host_spec(tmp_path / "file" / "work"), kind)

@@ -1,4 +1,4 @@
-"""Quieten and put back: on a /sys of our own, and in one test on this machine's."""
+"""Tune and put back: on a /sys of our own, and in one test on this machine's."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from perfrunner.cluster import Host, open_host
-from perfrunner.cluster.tuning import BY_HAND, SETTINGS, STATE, SYS_CPU, restore, tune, tuned_by
 from perfrunner.errors import HostError
-from perfrunner.run.preflight import hosts
+from perfrunner.experiment.preflight import hosts
+from perfrunner.hosts import Host, open_host
+from perfrunner.hosts.tuning import BY_HAND, SETTINGS, STATE, SYS_CPU, restore, tune, tuned_by
 from perfrunner.spec.cluster import ClusterSpec, HostSpec
 
 pytestmark = pytest.mark.integration
@@ -160,10 +160,10 @@ def test_what_a_killed_run_left_is_put_back_at_the_next_start(
         tune(host, "a run that was killed", root=str(root))
     with hosts.open_hosts(cluster, "next", listener):
         assert values(root) == BEFORE
-    with hosts.open_hosts(cluster, "quiet", listener, quieten=True) as opened:
+    with hosts.open_hosts(cluster, "quiet", listener, tune=True) as opened:
         assert values(root) == QUIET, "engine.cpus names none: interrupts stay"
         assert opened.changes(opened.facts) == [], "the facts are those of the tuned host"
-    with hosts.open_hosts(cluster, "apart", listener, quieten=True, engine_cpus="0-1"):
+    with hosts.open_hosts(cluster, "apart", listener, tune=True, engine_cpus="0-1"):
         assert values(root)["/proc/irq/25/smp_affinity_list"] == "2-3"
     assert values(root) == BEFORE
     with open_host(here["h"], "local", name="h") as host:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
-from perfrunner.cluster import Host, Process
-from tests.support import waiting
-
-until = partial(waiting.until, seconds=5.0)
+from perfrunner.hosts import Host, Process
+from tests.support.waiting import until
 
 
 def begin(host: Host, *argv: str, name: str = "worker", **kwargs: object) -> Process:

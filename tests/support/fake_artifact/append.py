@@ -6,7 +6,7 @@ import json
 import sys
 import time
 
-from common import ROUNDS, ArmLink, Link, histogram, in_turns, one, options, slices
+from common import ROUNDS, Link, VariantLink, histogram, in_turns, one, options, slices
 
 found = options(sys.argv[1:])
 items, rounds = int(one(found, "items")), int(one(found, "rounds"))
@@ -32,10 +32,10 @@ def report(link: Link) -> dict:
     }  # fmt: skip
 
 
-def turns(link: ArmLink, place: int) -> dict:
+def turns(link: VariantLink, place: int) -> dict:
     return {"report": report(link), "slices": slices(50_000, ROUNDS, place)}
 
 
-if "arm" in found:
+if "variant" in found:
     in_turns(found, "append", turns)
 print(json.dumps(report(Link(found))))

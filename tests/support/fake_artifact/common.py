@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import NoReturn
 
-ROUNDS = 60  # of a fake ensemble
+ROUNDS = 60  # of a fake group
 
 
 def options(argv: list[str]) -> dict[str, list[str]]:
@@ -61,11 +61,11 @@ class Link:
         return json.loads(line)
 
 
-class ArmLink(Link):
-    """The connection to one arm of an ensemble: its loss is an exception."""
+class VariantLink(Link):
+    """The connection to one variant of a group: its loss is an exception."""
 
-    def __init__(self, found: dict[str, list[str]], arm: str) -> None:
-        words = dict(word.split("=", 1) for word in arm.split(","))
+    def __init__(self, found: dict[str, list[str]], variant: str) -> None:
+        words = dict(word.split("=", 1) for word in variant.split(","))
         super().__init__({**found, "host": [words["host"]], "port": [words["port"]]})
 
     def lost(self, why: str) -> NoReturn:
@@ -73,7 +73,7 @@ class ArmLink(Link):
 
 
 def slices(rate: float, rounds: int, place: int) -> dict:
-    """An arm's turns: 100 operations each, at about `rate`."""
+    """A variant's turns: 100 operations each, at about `rate`."""
     rng = random.Random()
     ops = 100
     wall = [max(1, int(1e9 * ops / (rate * (1 + rng.gauss(0, 0.003))))) for _ in range(rounds)]
@@ -84,23 +84,25 @@ def slices(rate: float, rounds: int, place: int) -> dict:
     }  # fmt: skip
 
 
-def in_turns(found: dict[str, list[str]], tool: str, drive: Callable[[ArmLink, int], dict]) -> NoReturn:  # fmt: skip
-    """The report of an ensemble: `drive` loads one arm and gives its part. Ends the program."""
+def in_turns(
+    found: dict[str, list[str]], tool: str, drive: Callable[[VariantLink, int], dict]
+) -> NoReturn:
+    """The report of a group: `drive` loads one variant and gives its part. Ends the program."""
     document: dict = {"tool": tool, "schema": 1, "options": found}
-    arms: list[dict] = []
+    variants: list[dict] = []
     status = 0
-    for place, arm in enumerate(found["arm"]):
+    for place, variant in enumerate(found["variant"]):
         try:
-            arms.append(drive(ArmLink(found, arm), place))
+            variants.append(drive(VariantLink(found, variant), place))
         except LinkError as error:
-            document |= {"failure": str(error), "failed_arm": place}
+            document |= {"failure": str(error), "failed_variant": place}
             print(error, file=sys.stderr)
             status = 1
             break
-    document["ensemble"] = {
+    document["group"] = {
         "slice_s": 0.002 if tool == "pillowfight" else None,
         "slice_ops": 500 if tool == "append" else None, "round_seed": int(one(found, "round-seed")), "warmup_rounds": 0,
-        "rounds": ROUNDS, "seconds": 1.0, "arms": arms,
+        "rounds": ROUNDS, "seconds": 1.0, "variants": variants,
     }  # fmt: skip
     print(json.dumps(document), flush=True)
     sys.exit(status)

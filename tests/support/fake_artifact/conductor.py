@@ -1,4 +1,4 @@
-"""A fake conductor: runs each arm's program once to its end and makes slices of its report."""
+"""A fake conductor: runs each variant's program once to its end and makes slices of its report."""
 
 from __future__ import annotations
 
@@ -10,23 +10,29 @@ ROUNDS = 5
 
 with open(sys.argv[1]) as file:  # noqa: PTH123 - pathlib doubles the start-up time
     plan = json.load(file)
-document: dict = {"tool": "conductor", "schema": 1, "failure": None, "failed_arm": None, "arms": []}
+document: dict = {
+    "tool": "conductor",
+    "schema": 1,
+    "failure": None,
+    "failed_variant": None,
+    "variants": [],
+}
 benchmarks: dict[str, dict] = {}
-for arm in plan["arms"]:
-    argv = [word for word in arm["argv"] if word != "--slices"]
+for variant in plan["variants"]:
+    argv = [word for word in variant["argv"] if word != "--slices"]
     done = subprocess.run(
-        [*argv, "--benchmark_format=json"], env=arm["env"], capture_output=True, text=True, check=False
+        [*argv, "--benchmark_format=json"], env=variant["env"], capture_output=True, text=True, check=False
     )  # fmt: skip
     if done.returncode:
         how = f"killed by signal {-done.returncode}" if done.returncode < 0 else f"exit {done.returncode}"  # fmt: skip
-        failure = f"arm {arm['name']} ended ({how}): {done.stderr.strip()}"
-        document |= {"failure": failure, "failed_arm": arm["name"]}
+        failure = f"variant {variant['name']} ended ({how}): {done.stderr.strip()}"
+        document |= {"failure": failure, "failed_variant": variant["name"]}
         print(failure, file=sys.stderr)
         break
     report = json.loads(done.stdout)
-    document["arms"].append(
+    document["variants"].append(
         {
-            "name": arm["name"],
+            "name": variant["name"],
             "pid": 1,
             "context": report["context"],
             "report": None,
@@ -35,9 +41,9 @@ for arm in plan["arms"]:
     )
     for row in report["benchmarks"]:
         entry = benchmarks.setdefault(
-            row["name"], {"name": row["name"], "pass": None, "rounds": ROUNDS, "arms": []}
+            row["name"], {"name": row["name"], "pass": None, "rounds": ROUNDS, "variants": []}
         )
-        entry["arms"].append(
+        entry["variants"].append(
             {
                 "iterations": [10] * ROUNDS,
                 "real_ns": [10 * row["real_time"]] * ROUNDS,

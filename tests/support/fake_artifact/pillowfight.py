@@ -8,7 +8,7 @@ import socket
 import sys
 import time
 
-from common import ROUNDS, ArmLink, Link, histogram, in_turns, one, options, slices
+from common import ROUNDS, Link, VariantLink, histogram, in_turns, one, options, slices
 
 found = options(sys.argv[1:])
 CLIENT = {"cpu_user_s": 0.1, "cpu_sys_s": 0.1, "wall_s": 1.0, "threads": 2, "cpu_us_per_op": 0.1}
@@ -32,7 +32,7 @@ def accessed(link: Link, behaviour: dict, ops: int, seconds: float) -> dict:
     }  # fmt: skip
 
 
-def turns(link: ArmLink, place: int) -> dict:
+def turns(link: VariantLink, place: int) -> dict:
     behaviour = link.ask(cmd="phase", name="access")
     time.sleep(behaviour["sleep"])
     its = slices(behaviour["rate"], ROUNDS, place)
@@ -48,9 +48,9 @@ def populated(link: Link) -> dict:
     return report({"ops": items, "seconds": 0.1, "errors": {}}, None, behaviour["busy"])
 
 
-if "arm" in found and "populate-only" in found:
-    in_turns(found, "pillowfight", lambda arm, _: {"report": populated(arm)})
-if "arm" in found:
+if "variant" in found and "populate-only" in found:
+    in_turns(found, "pillowfight", lambda variant, _: {"report": populated(variant)})
+if "variant" in found:
     in_turns(found, "pillowfight", turns)
 link = Link(found)
 if "populate-only" in found:

@@ -25,7 +25,7 @@ def make_data(trials, variants=("a", "b"), **spec):
     record = ExperimentRecord(
         id="e1", name="sim", spec_text="", spec_path="sim.yaml", seed=1, created_at=NOW, tool_version="0",
         spec_json={"baseline": variants[0], "variants": {key: {} for key in variants},
-                   "primary": ["ops_per_s"], "workloads": {"w": {}}, **spec},
+                   "primary": ["ops_per_s"], "workloads": {"w": {}}, **spec}, state="done",
     )  # fmt: skip
     return ExperimentData(record, (), tuple(trials))
 

@@ -1,4 +1,4 @@
-"""The rules: pairing, voids, verdicts, and every awkward kind of data."""
+"""The rules: pairing, discarded, verdicts, and every awkward kind of data."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import math
 
 import pytest
 
-from perfrunner.analysis import Cell, compare, compare_unpaired, moved_with
+from perfrunner.analysis import compare, compare_unpaired, moved_with
+from perfrunner.domain import Case
 from perfrunner.errors import UsageError
 
-CELL = Cell("w", "-")
+CASE = Case("w", "-")
 BASE = [100.0, 102.0, 98.0, 101.0, 99.0, 100.5, 100.2, 99.7]
 
 
@@ -82,7 +83,7 @@ def test_zeros_and_negatives_in_a_difference_metric_are_just_numbers(data_of):
 @pytest.mark.parametrize("bad", [0.0, -3.0])
 def test_a_ratio_of_values_that_are_not_positive_is_invalid(data_of, bad):
     row = only_row(compare(data_of({"a": BASE, "b": [*BASE[:-1], bad]})))
-    assert (row.verdict, row.effect) == ("invalid", None)
+    assert (row.verdict, row.effect) == ("not comparable", None)
     assert row.reason == f"a ratio needs positive values; block 8 has {bad:g}"
 
 
@@ -123,30 +124,30 @@ def test_constant_zeros_have_no_cv_and_are_the_same(data_of):
     assert (row.summary.cv, row.verdict, row.effect.estimate) == (None, "same", 0.0)
 
 
-def test_blocks_that_lack_an_arm_are_left_out_and_said(data_of):
+def test_blocks_that_lack_a_variant_are_left_out_and_said(data_of):
     row = only_row(compare(data_of({"a": [*BASE, 500.0], "b": [None, *by(BASE[1:], 1.05), None]})))
     assert row.effect.n == 7
-    assert any("block 1, 9 lacks one of the arms" in note for note in row.notes)
+    assert any("block 1, 9 lacks one of the variants" in note for note in row.notes)
 
 
-def test_a_metric_that_only_one_arm_has(data, trial):
+def test_a_metric_that_only_one_variant_has(data, trial):
     trials = [trial(b, v, {"ops_per_s": 1.0 + b, **({"mapped_bytes": 5.0} if v == "b" else {})})
               for b in range(1, 8) for v in "ab"]  # fmt: skip
     comparison = compare(data(trials))
-    row = comparison.row(CELL, "mapped_bytes", "b")
-    assert (row.effect, row.verdict, row.reason) == (None, None, "the baseline gives none")
-    assert comparison.row(CELL, "mapped_bytes", "a") is None
+    row = comparison.row(CASE, "mapped_bytes", "b")
+    assert (row.effect, row.verdict, row.reason) == (None, None, "the baseline has no value")
+    assert comparison.row(CASE, "mapped_bytes", "a") is None
 
 
-def test_a_void_trial_takes_its_block_with_it_and_the_redo_counts(data, trial):
+def test_a_discarded_trial_takes_its_block_with_it_and_the_redo_counts(data, trial):
     trials = [trial(b, v, {"ops_per_s": 100.0 + b}) for b in range(1, 8) for v in "ab" if b != 3]
     trials += [
         trial(3, "a", {"ops_per_s": 1.0}),
-        trial(3, "b", {"ops_per_s": 2.0}, status="void", reason="misses"),
+        trial(3, "b", {"ops_per_s": 2.0}, status="discarded", reason="misses"),
     ]
     comparison = compare(data(trials))
     assert 3 not in only_row(comparison, "a").summary.values
-    assert [(v.block, v.variant, v.reason) for v in comparison.voids] == [(3, "b", "misses")]
+    assert [(v.block, v.variant, v.reason) for v in comparison.discarded] == [(3, "b", "misses")]
     redone = [trial(3, v, {"ops_per_s": 103.0}, attempt=2) for v in "ab"]
     values = only_row(compare(data(trials + redone)), "a").summary.values
     assert values[3] == 103.0
@@ -154,25 +155,25 @@ def test_a_void_trial_takes_its_block_with_it_and_the_redo_counts(data, trial):
     assert 3 not in only_row(compare(data(trials + redone + spoiled_again)), "b").summary.values
 
 
-def test_a_void_spoils_only_its_own_cell(data, trial):
+def test_a_discarded_spoils_only_its_own_case(data, trial):
     trials = [
         trial(b, v, {"ops_per_s": 100.0 + b}, bucket=bucket)
         for b in range(1, 7) for v in "ab" for bucket in ("persistent", "ephemeral")
     ]  # fmt: skip
-    trials.append(trial(6, "b", {}, bucket="ephemeral", attempt=2, status="void", reason="x"))
+    trials.append(trial(6, "b", {}, bucket="ephemeral", attempt=2, status="discarded", reason="x"))
     comparison = compare(data(trials, buckets=["persistent", "ephemeral"]))
-    counts = {c.bucket: comparison.row(c, "ops_per_s", "a").summary.n for c in comparison.cells}
+    counts = {c.bucket: comparison.row(c, "ops_per_s", "a").summary.n for c in comparison.cases}
     assert counts == {"persistent": 6, "ephemeral": 5}
-    assert [c.bucket for c in comparison.cells] == ["persistent", "ephemeral"]
+    assert [c.bucket for c in comparison.cases] == ["persistent", "ephemeral"]
 
 
-def test_an_arm_that_never_succeeds_does_not_take_the_others_with_it(data, trial):
+def test_a_variant_that_never_succeeds_does_not_take_the_others_with_it(data, trial):
     trials = [trial(b, v, {"ops_per_s": 100.0 + b * (v == "b")}) for b in range(1, 8) for v in "ab"]
     trials += [trial(b, "c", {}, status="failed", reason="crash") for b in range(1, 8)]
     comparison = compare(data(trials, ("a", "b", "c")))
     assert only_row(comparison, "b").effect.n == 7
     assert any("c did not finish a single trial" in w for w in comparison.warnings)
-    assert len(comparison.voids) == 7
+    assert len(comparison.discarded) == 7
 
 
 def test_without_a_baseline_there_are_no_effects(data, trial):
@@ -183,7 +184,7 @@ def test_without_a_baseline_there_are_no_effects(data, trial):
 
 def test_no_trials_at_all(data):
     comparison = compare(data([]))
-    assert (comparison.rows, comparison.cells, comparison.blocks, comparison.tests) == (
+    assert (comparison.rows, comparison.cases, comparison.blocks, comparison.tests) == (
         (),
         (),
         0,
@@ -259,7 +260,7 @@ def test_what_moved_is_sorted_by_clarity(data, trial):
         }
 
     comparison = compare(data([trial(b, v, metrics(b, v)) for b in range(1, 9) for v in "ab"]))
-    moved = moved_with(comparison, CELL, "b")
+    moved = moved_with(comparison, CASE, "b")
     assert [row.metric.id for row in moved] == ["rss_bytes", "latency_get_p99_us"]
 
 
@@ -289,21 +290,21 @@ def test_two_experiments_are_told_apart_in_all_that_matters(data_of):
         record = replace(data.experiment, facts=facts, spec_json=spec, state="done")
         return replace(data, experiment=record)
 
-    arms = {"a": {"allocator": {"name": "system"}}, "b": {}}
-    first = run(2, engine={"threads": 2}, variants=arms)
+    variants = {"a": {"allocator": {"name": "system"}}, "b": {}}
+    first = run(2, engine={"threads": 2}, variants=variants)
     second = run(
         4, engine={"threads": 8}, workloads={"w": {"items": 7}}, schedule="sequential",
-        variants={**arms, "a": {"allocator": {"name": "system"}, "params": {"x": "1"}}},
+        variants={**variants, "a": {"allocator": {"name": "system"}, "params": {"x": "1"}}},
     )  # fmt: skip
     said = compare_unpaired(first, second, "a", "a").warnings[1:]
     assert {line.removeprefix("the two experiments differ in ") for line in said} == {
         "host n cpus: 2 or 4", "engine threads: 2 or 8", "workload w items: none or 7",
-        "schedule: side-by-side or sequential", "variant a params.x: none or 1",
+        "schedule: interleaved or sequential", "variant a params.x: none or 1",
     }  # fmt: skip
     assert compare_unpaired(first, first, "a", "b").warnings[1:] == ()
     cut = replace(first, experiment=replace(first.experiment, state="interrupted"))
     assert compare_unpaired(cut, first, "a", "b").warnings[1:] == (
-        "e1 is interrupted: compared is what was measured",
+        "e1 is interrupted: the comparison uses the blocks measured so far",
     )
 
 
@@ -329,4 +330,4 @@ def test_fragmentation_by_usable_size_is_no_comparison_of_allocators(
     data = data_of({"a": base, "b": by(base)}, metric)
     data.experiment.spec_json["variants"] = variants
     found = compare(data).warnings
-    assert any("fragmentation_payload_rss compares" in line for line in found) == warned
+    assert any("use fragmentation_payload_rss to compare" in line for line in found) == warned

@@ -30,7 +30,7 @@ def test_a_rate_of_less_than_a_second_of_load_has_no_verdict_and_says_why(row_of
     row, text = row_of("ops_per_s", {"load_s": 0.2})
     assert row.verdict is None
     assert row.effect.estimate == pytest.approx(0.8, abs=0.01)
-    assert row.reason.startswith("0.2 s of load a trial")
+    assert row.reason.startswith("0.2 s of load per trial")
     assert row.reason in text
 
 
@@ -45,17 +45,17 @@ def test_a_second_is_enough_and_what_is_not_known_is_not_held_against_it(row_of,
 def test_the_parts_of_a_load_are_judged_by_their_own_length(row_of, metric, verdict):
     """However long all of it was."""
     facts = {"load_s": 9.0, "load_parts_s": {"before": 4.0, "during": 0.3, "after": 4.7}}
-    row, _ = row_of(metric, facts, workloads={"w": {"schedule": "side-by-side"}})
+    row, _ = row_of(metric, facts, workloads={"w": {"schedule": "interleaved"}})
     assert row.verdict == verdict
-    assert row.reason.startswith("0.3 s of load a trial") == (verdict is None)
+    assert row.reason.startswith("0.3 s of load per trial") == (verdict is None)
 
 
 def test_short_trials_that_the_spec_asks_for_are_judged(row_of):
     """Hundreds of rounds of slices side by side are precise in less than a second."""
-    asked = {"workloads": {"w": {"schedule": "side-by-side"}}}
+    asked = {"workloads": {"w": {"schedule": "interleaved"}}}
     row, _ = row_of("ops_per_s", {"load_s": 0.5}, **asked)
     assert row.verdict == "worse"
-    assert "0.5 s of load a trial, as the spec asks" in row.notes, "said where it is so"
+    assert "0.5 s of load per trial, as the spec asks" in row.notes, "said where it is so"
     assert not any(
         "of load" in note for note in row_of("ops_per_s", {"load_s": 2.0}, **asked)[0].notes
     )

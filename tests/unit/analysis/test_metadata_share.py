@@ -1,4 +1,4 @@
-"""How much of RSS the huge metadata pages take, by cell."""
+"""How much of RSS the huge metadata pages take, by case."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from perfrunner.analysis.metadata_share import HUGE_PAGE, metadata_shares
+from perfrunner.analysis.other_metrics import HUGE_PAGE, metadata_shares
 from perfrunner.results import TrialRecord
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -53,15 +53,15 @@ def test_four_percent_is_enough_and_less_is_not() -> None:
 def test_trials_that_do_not_count_and_tools_are_left_out() -> None:
     shares = metadata_shares(
         [
-            trial("on", 50, RSS, status="void"),
+            trial("on", 50, RSS, status="discarded"),
             trial("on", 1, RSS),
             trial("on", None, None, workload="bench", bucket="-"),
         ]
     )
-    assert [(str(found.cell), found.share) for found in shares] == [("append · persistent", 0.01)]
+    assert [(str(found.case), found.share) for found in shares] == [("append · persistent", 0.01)]
 
 
 def test_an_allocator_that_does_not_say_leaves_it_unknown() -> None:
     (found,) = metadata_shares([trial("glibc", None, RSS)])
     assert (found.share, found.enough) == (None, None)
-    assert str(found) == "append · persistent: not known (no trial reports metadata_thp_pages)"
+    assert str(found) == "append · persistent: unknown (no trial reports metadata_thp_pages)"

@@ -27,6 +27,7 @@ def test_at_most_eleven_of_a_hundred_verdicts_alarm_on_a_a_data(rng, sim):
     assert sum(v in ALARM for v in found) >= 2  # an analysis that never alarms is none
 
 
+@pytest.mark.long
 def test_a_whole_report_on_a_a_data_seldom_alarms_at_all(rng, sim):
     reports = [compare(sim(rng, metrics=METRICS, variants=("a", "b", "c"))) for _ in range(60)]
     alarmed = sum(any(row.verdict in ALARM for row in report.rows) for report in reports)
@@ -34,12 +35,13 @@ def test_a_whole_report_on_a_a_data_seldom_alarms_at_all(rng, sim):
 
 
 @pytest.mark.parametrize("shift", [0.02, -0.02])
-def test_a_planted_two_percent_shift_is_found_at_ten_blocks(rng, sim, shift):
+def test_a_injected_two_percent_shift_is_found_at_ten_blocks(rng, sim, shift):
     found = verdicts(compare(sim(rng, shift=shift)) for _ in range(200))
     expected = "better" if shift > 0 else "worse"
     assert sum(v == expected for v in found) >= 0.9 * 200
 
 
+@pytest.mark.long
 def test_the_shift_of_a_primary_metric_is_found_beside_twenty_unchanged_ones(rng, sim):
     """One family for all tests would find it in about half of the reports."""
     hits = 0
@@ -59,7 +61,8 @@ def _scaled(trial, metric, factor):
     )
 
 
-def test_drift_does_no_harm_when_the_arms_are_interleaved(rng, sim):
+@pytest.mark.long
+def test_drift_does_no_harm_when_the_variants_are_interleaved(rng, sim):
     drifting = verdicts(compare(sim(rng, drift=0.06)) for _ in range(200))
     assert sum(v in ALARM for v in drifting) <= 0.11 * 200
     one_after_the_other = verdicts(
@@ -68,6 +71,7 @@ def test_drift_does_no_harm_when_the_arms_are_interleaved(rng, sim):
     assert sum(v in ALARM for v in one_after_the_other) >= 0.5 * 50  # why the blocks are needed
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("draw", ["normal", "t3", "bimodal"])
 def test_the_interval_covers_the_truth(rng, draw):
     covered, runs, n, truth = 0, 600, 8, np.log(1.01)

@@ -1,6 +1,7 @@
 """What side by side is worth on a shared machine: the same analysis, on simulated runs with the measured noise.
 
-Beside the machine's red noise every process has luck of its own (pages, layout): LUCK, as a hundred milliseconds or a
+Published the machine's red noise every process has luck of its own (pages, grouping): LUCK, as a hundred
+milliseconds or a
 minute of load leave it. Seeded: the figures do not move.
 """
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from perfrunner.analysis import compare, noise
-from perfrunner.measure.rounds import levels
+from perfrunner.measure.turns import levels
 from tests.support import rednoise
 
 ALARM = ("better", "worse")
@@ -19,8 +20,8 @@ BLOCKS = 10
 RUNS = 100
 
 
-def ensembles(rng, data_of, shift=0.0, *, seconds=1.0, slice_s=0.002, runs=RUNS):
-    """Reports of so many experiments; the second arm is faster by `shift`."""
+def groups(rng, data_of, shift=0.0, *, seconds=1.0, slice_s=0.002, runs=RUNS):
+    """Reports of so many experiments; the second variant is faster by `shift`."""
     for _ in range(runs):
         values = {"a": [], "b": []}
         for rates in rednoise.in_turns(rng, BLOCKS, 2, seconds, slice_s):
@@ -57,6 +58,7 @@ def test_the_simulated_noise_is_the_measured_one(window):
     assert rednoise.neighbour_sd(seconds) == pytest.approx(neighbours, rel=0.07)
 
 
+@pytest.mark.long
 def test_the_simulation_makes_the_noise_that_its_formulas_say(rng):
     run = rednoise.noise(rng, 0.001, (300, 1000))
     windows = run[:, : 22 * 45].reshape(300, 45, 22).mean(axis=-1)
@@ -64,24 +66,26 @@ def test_the_simulation_makes_the_noise_that_its_formulas_say(rng):
     assert np.diff(windows, axis=1).std() == pytest.approx(rednoise.neighbour_sd(0.022), rel=0.04)
 
 
-def test_ensembles_hold_the_alarm_rate_and_find_one_percent(rng, data_of):
-    same = changed_rows(ensembles(rng, data_of))
+@pytest.mark.long
+def test_groups_hold_the_alarm_rate_and_find_one_percent(rng, data_of):
+    same = changed_rows(groups(rng, data_of))
     assert len(same) == RUNS
     assert alarms(same) <= 0.11 * RUNS
     assert half_width(same) <= 0.007
-    slower = changed_rows(ensembles(rng, data_of, shift=np.log(0.99)))
+    slower = changed_rows(groups(rng, data_of, shift=np.log(0.99)))
     assert sum(row.verdict == "worse" for row in slower) >= 0.9 * RUNS
 
 
+@pytest.mark.long
 def test_trials_one_by_one_hold_the_alarm_rate_and_hardly_ever_find_one_percent(rng, data_of):
     same = changed_rows(sequences(rng, data_of))
     assert alarms(same) <= 0.11 * RUNS
-    assert half_width(same) >= 0.05, "four times the load of an ensemble"
+    assert half_width(same) >= 0.05, "four times the load of a group"
     slower = changed_rows(sequences(rng, data_of, shift=np.log(0.99)))
     assert sum(row.verdict == "worse" for row in slower) <= 0.11 * RUNS
 
 
-def test_short_slices_are_what_makes_an_ensemble_precise(rng, data_of):
-    short = half_width(changed_rows(ensembles(rng, data_of, runs=15)))
-    long = half_width(changed_rows(ensembles(rng, data_of, slice_s=0.1, runs=15)))
+def test_short_slices_are_what_makes_a_group_precise(rng, data_of):
+    short = half_width(changed_rows(groups(rng, data_of, runs=15)))
+    long = half_width(changed_rows(groups(rng, data_of, slice_s=0.1, runs=15)))
     assert long >= 3 * short

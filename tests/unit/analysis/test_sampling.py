@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfrunner.analysis.model import Cell
-from perfrunner.analysis.sampling import failed_checks, sampling_costs
+from perfrunner.analysis.noise import failed_checks, sampling_costs
+from perfrunner.domain import Case
 from perfrunner.results import ExperimentData
 
 
@@ -38,7 +38,7 @@ def experiment(data_of: Any) -> Experiment:
 
 def test_the_ratio_is_that_of_the_neighbours(experiment: Experiment) -> None:
     (cost,) = sampling_costs(experiment([200.0, 200.0 * np.e**0.02], check(110.0)))
-    assert cost.cell == Cell("w", "-")
+    assert cost.case == Case("w", "-")
     assert cost.ratio == pytest.approx(1.1)
     # t(0.975, 1) = 12.706; the sd of two logarithms 0.02 apart is 0.02 / sqrt 2
     assert cost.interval == pytest.approx((1.1 * np.exp(-0.25412), 1.1 * np.exp(0.25412)), rel=1e-4)
@@ -93,7 +93,7 @@ def test_what_cannot_be_compared_is_left_out(experiment: Experiment) -> None:
     assert sampling_costs(data) == []
     assert sampling_costs(experiment([100.0], check(100.0))) == []
     assert list(failed_checks(data.experiment.facts)) == [
-        "what sampling costs is not known for w: the engine died"
+        "the cost of sampling is unknown for w: the engine died"
     ]
 
 
@@ -107,8 +107,8 @@ def test_an_experiment_without_the_check(data_of: Any) -> None:
 
 
 @pytest.fixture
-def side_by_side(data: Any, trial: Any) -> Experiment:
-    """side_by_side(log ratios of b, of c, *records): the host itself swings by 30 % from block to block."""
+def interleaved(data: Any, trial: Any) -> Experiment:
+    """interleaved(log ratios of b, of c, *records): the host itself swings by 30 % from block to block."""
 
     def build(b: list[float], c: list[float], *checks: dict[str, Any]) -> ExperimentData:
         rng = np.random.default_rng(3)
@@ -117,9 +117,9 @@ def side_by_side(data: Any, trial: Any) -> Experiment:
             host = 1e6 * np.exp(rng.normal(0, 0.3))
             for variant, shift in (("a", 0.0), ("b", shifts[0]), ("c", shifts[1])):
                 ops = float(host * np.exp(shift))
-                trials.append(trial(block, variant, {"ops_per_s": ops}, ensemble=1))
+                trials.append(trial(block, variant, {"ops_per_s": ops}, group=1))
         made = data(trials, ("a", "b", "c"))
-        facts = {"sampling_check": [{**one, "side_by_side": True} for one in checks]}
+        facts = {"sampling_check": [{**one, "interleaved": True} for one in checks]}
         return dataclasses.replace(
             made, experiment=dataclasses.replace(made.experiment, facts=facts)
         )
@@ -127,30 +127,30 @@ def side_by_side(data: Any, trial: Any) -> Experiment:
     return build
 
 
-def test_side_by_side_the_spread_is_that_of_paired_ratios(side_by_side: Experiment) -> None:
-    (cost,) = sampling_costs(side_by_side([0.01, 0.03], [0.52, 0.48], check(1.02e6, 1e6)))
-    # squares around each arm's own mean: 2 * 0.01^2 + 2 * 0.02^2, 2 degrees of freedom; t(0.975, 2) = 4.3027
+def test_side_by_side_the_spread_is_that_of_paired_ratios(interleaved: Experiment) -> None:
+    (cost,) = sampling_costs(interleaved([0.01, 0.03], [0.52, 0.48], check(1.02e6, 1e6)))
+    # squares around each variant's own mean: 2 * 0.01^2 + 2 * 0.02^2, 2 degrees of freedom; t(0.975, 2) = 4.3027
     half = 4.30265 * np.sqrt(0.001 / 2)
     assert cost.interval == pytest.approx((1.02 * np.exp(-half), 1.02 * np.exp(half)), rel=1e-4)
     assert cost.floor == pytest.approx(np.exp(half) - 1, rel=1e-4)
     assert not cost.visible
 
 
-def test_side_by_side_nothing_is_visible_in_5_percent(side_by_side: Experiment) -> None:
+def test_side_by_side_nothing_is_visible_in_5_percent(interleaved: Experiment) -> None:
     rng = np.random.default_rng(11)
     shown = 0
     for _ in range(400):
         noise = rng.normal(0, 0.005, (3, 8))
         record = check(1e6 * np.exp(noise[2, 0]), 1e6)
-        (cost,) = sampling_costs(side_by_side(list(noise[0]), list(0.1 + noise[1]), record))
+        (cost,) = sampling_costs(interleaved(list(noise[0]), list(0.1 + noise[1]), record))
         shown += cost.visible
     assert 8 <= shown <= 34
 
 
-def test_side_by_side_a_cost_of_three_percent_shows(side_by_side: Experiment) -> None:
+def test_side_by_side_a_cost_of_three_percent_shows(interleaved: Experiment) -> None:
     rng = np.random.default_rng(11)
     b, c = (list(rng.normal(0, 0.005, 8)) for _ in range(2))
-    (cost,) = sampling_costs(side_by_side(b, c, check(1.03e6, 1e6)))
+    (cost,) = sampling_costs(interleaved(b, c, check(1.03e6, 1e6)))
     assert cost.visible
-    one_block = side_by_side(b[:1], c[:1], check(1.03e6, 1e6))
+    one_block = interleaved(b[:1], c[:1], check(1.03e6, 1e6))
     assert sampling_costs(one_block) == []  # it has no spread

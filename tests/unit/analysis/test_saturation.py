@@ -1,4 +1,4 @@
-"""No rule may look at the arm: simulated, with a client that is busier the faster its engine answers."""
+"""No rule may look at the variant: simulated, with a client that is busier the faster its engine answers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from perfrunner.analysis import compare
+from perfrunner.experiment.trial.validity import discarded_reasons, group_reasons
 from perfrunner.measure.client import ClientCost, ClientReport, Phase
-from perfrunner.run.trial.validity import ensemble_reasons, void_reasons
 from perfrunner.spec.model import Limits
 from perfrunner.workloads.bench import Measured
 
@@ -25,46 +25,46 @@ def measured(rate, busy, waits):
 
 
 def one_block(rng, *, busy_at=0.93):
-    """Both arms. A host that takes CPU from the load slows both, more or less; each has luck of its own."""
+    """Both variants. A host that takes CPU from the load slows both, more or less; each has luck of its own."""
     stolen = rng.exponential(0.15)
-    arms = {}
+    variants = {}
     for name, shift in FACTORS.items():
         log_rate = shift - 0.1 * stolen + rng.normal(0, SD)
         busy = min(1.0, busy_at * math.exp(log_rate))
         waits = float(np.clip(stolen + rng.normal(0, 0.05), 0, 1))
-        arms[name] = measured(1e6 * math.exp(log_rate), busy, waits)
-    return arms
+        variants[name] = measured(1e6 * math.exp(log_rate), busy, waits)
+    return variants
 
 
-def blocks_that_count(rng, is_void):
-    """Until there are enough; a void block is redone, all arms, as the runner does."""
+def blocks_that_count(rng, is_discarded):
+    """Until there are enough; a discarded block is redone, all variants, as the runner does."""
     kept = []
     while len(kept) < BLOCKS:
-        arms = one_block(rng)
-        if not is_void(arms):
-            kept.append(arms)
+        variants = one_block(rng)
+        if not is_discarded(variants):
+            kept.append(variants)
     return kept
 
 
-def by_the_rules(arms):
+def by_the_rules(variants):
     limits = Limits(client_waits=0.3)
-    own = [reason for arm in arms.values() for reason in void_reasons(arm, limits)]
-    return bool(own or ensemble_reasons(list(arms.values()), limits))
+    own = [reason for variant in variants.values() for reason in discarded_reasons(variant, limits)]
+    return bool(own or group_reasons(list(variants.values()), limits))
 
 
-def by_the_busy_client(arms):
+def by_the_busy_client(variants):
     """The rule as it was."""
-    return any(arm.report.client.busiest_thread_busy > 0.95 for arm in arms.values())
+    return any(variant.report.client.busiest_thread_busy > 0.95 for variant in variants.values())
 
 
-def covered(rng, trial, data, is_void, runs=150):
+def covered(rng, trial, data, is_discarded, runs=150):
     """(share of runs whose interval holds the truth, mean estimate of the logarithm)."""
     inside, estimates = 0, []
     for _ in range(runs):
         trials = [
-            trial(block, name, dict(arm.metrics))
-            for block, arms in enumerate(blocks_that_count(rng, is_void), 1)
-            for name, arm in arms.items()
+            trial(block, name, dict(variant.metrics))
+            for block, variants in enumerate(blocks_that_count(rng, is_discarded), 1)
+            for name, variant in variants.items()
         ]
         (row,) = [row for row in compare(data(trials)).rows if row.effect]
         inside += row.effect.ci95[0] <= math.exp(FASTER) <= row.effect.ci95[1]
@@ -72,22 +72,22 @@ def covered(rng, trial, data, is_void, runs=150):
     return inside / runs, float(np.mean(estimates))
 
 
-def test_voiding_by_the_rules_leaves_the_estimate_true(rng, trial, data):
+def test_discarding_by_the_rules_leaves_the_estimate_true(rng, trial, data):
     share, mean = covered(rng, trial, data, by_the_rules)
     assert share >= 0.9
     assert mean == pytest.approx(FASTER, abs=0.002)
-    voids = [by_the_rules(one_block(rng)) for _ in range(400)]
-    assert 0.05 < sum(voids) / len(voids) < 0.4  # it is the rule that was tried
+    discarded = [by_the_rules(one_block(rng)) for _ in range(400)]
+    assert 0.05 < sum(discarded) / len(discarded) < 0.4  # it is the rule that was tried
 
 
-def test_voiding_by_a_busy_client_keeps_the_slow_moments_of_the_faster_arm(rng, trial, data):
+def test_discarding_by_a_busy_client_keeps_the_slow_moments_of_the_faster_variant(rng, trial, data):
     """Why the rule is gone."""
     share, mean = covered(rng, trial, data, by_the_busy_client)
     assert share < 0.9
     assert mean < FASTER - 0.004
 
 
-def cell_of(trial, data, busy, metric="ops_per_s", waits=0.02, limit=0.95):
+def case_of(trial, data, busy, metric="ops_per_s", waits=0.02, limit=0.95):
     trials = [
         trial(block, name, {metric: 100.0 + block + 9 * (name == "b")},
               facts={"client_busy": busy[name], "client_waits": waits})
@@ -100,9 +100,9 @@ def cell_of(trial, data, busy, metric="ops_per_s", waits=0.02, limit=0.95):
     ("metric", "busy", "verdict"),
     [
         ("ops_per_s", {"a": 0.5, "b": 0.6}, "better"),
-        ("ops_per_s", {"a": 0.5, "b": 0.97}, "invalid"),
-        ("ops_per_s", {"a": 0.97, "b": 0.5}, "invalid"),
-        ("latency_get_p50_us", {"a": 0.5, "b": 0.97}, "invalid"),
+        ("ops_per_s", {"a": 0.5, "b": 0.97}, "not comparable"),
+        ("ops_per_s", {"a": 0.97, "b": 0.5}, "not comparable"),
+        ("latency_get_p50_us", {"a": 0.5, "b": 0.97}, "not comparable"),
         (
             "fragmentation_rss",
             {"a": 0.97, "b": 0.97},
@@ -110,13 +110,13 @@ def cell_of(trial, data, busy, metric="ops_per_s", waits=0.02, limit=0.95):
         ),  # memory is the engine's all the same
     ],
 )
-def test_a_cell_with_a_saturated_client_has_no_rate(trial, data, metric, busy, verdict):
-    (row,) = [row for row in cell_of(trial, data, busy, metric).rows if row.effect]
+def test_a_case_with_a_saturated_client_has_no_rate(trial, data, metric, busy, verdict):
+    (row,) = [row for row in case_of(trial, data, busy, metric).rows if row.effect]
     assert row.verdict == verdict
-    assert ("97% busy" in row.reason) == (verdict == "invalid")
+    assert ("97% busy" in row.reason) == (verdict == "not comparable")
 
 
 @pytest.mark.parametrize(("waits", "warned"), [(0.02, False), (0.6, True)])
 def test_a_load_that_mostly_waited_for_a_cpu_is_said_before_any_number(trial, data, waits, warned):
-    found = cell_of(trial, data, {"a": 0.5, "b": 0.5}, waits=waits).warnings
+    found = case_of(trial, data, {"a": 0.5, "b": 0.5}, waits=waits).warnings
     assert any("60% of the slices the load waited" in line for line in found) == warned

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))  # importlib mode: tiny_engine.py is not in a package
-
-from tiny_engine import write_engine
+from tests.support.tiny_engine import write_engine
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perfrunner.build.bundle import parse_ldd
+from perfrunner.build.artifact import parse_ldd
 from perfrunner.build.output import excerpt, failed, missing_package
 
 GCC = """

@@ -1,16 +1,21 @@
-"""Which answers of an engine prove a variant, and which do not."""
+"""Which answers of an engine check a variant, and which do not."""
 
 from __future__ import annotations
 
 import pytest
-from tiny_engine import variant
 
-from perfrunner.build.readback import check_complaints, check_readback, groups_asked, same_value
-from perfrunner.errors import ProofError
+from perfrunner.build.settings_check import (
+    check_complaints,
+    check_readback,
+    groups_asked,
+    same_value,
+)
+from perfrunner.domain import unchecked
+from perfrunner.errors import SettingsCheckError
 from perfrunner.spec.allocator import AllocatorSpec
-from perfrunner.spec.proof import ProofSpec
+from perfrunner.spec.settings_check import SettingsCheckSpec
 from perfrunner.spec.source import SourceSpec
-from perfrunner.spec.unproved import unproved
+from tests.support.tiny_engine import variant
 
 
 def stats(allocator: dict[str, str] | None = None, config: dict[str, str] | None = None):
@@ -24,7 +29,7 @@ def stats(allocator: dict[str, str] | None = None, config: dict[str, str] | None
     }
 
 
-ARM = variant(
+VARIANT = variant(
     "jemalloc-5.1.0",
     name="thp",
     allocator_options={"metadata_thp": "always", "narenas": "32", "background_thread": "true"},
@@ -37,7 +42,7 @@ ANSWERS = stats(
 
 
 def test_everything_asked_is_returned() -> None:
-    assert check_readback(ARM, {"ht_size": "47"}, ANSWERS) == {
+    assert check_readback(VARIANT, {"ht_size": "47"}, ANSWERS) == {
         "allocator.name": "jemalloc-5.1.0",
         "allocator.options.metadata_thp": "always",
         "allocator.options.narenas": "32",
@@ -49,52 +54,54 @@ def test_everything_asked_is_returned() -> None:
 
 
 def skipping(*names: str):
-    return ARM.model_copy(update={"proof": ProofSpec(skip=names)})
+    return VARIANT.model_copy(update={"settings_check": SettingsCheckSpec(skip=names)})
 
 
-def test_a_skipped_setting_is_kept_as_not_proved_and_only_where_it_is_not() -> None:
+def test_a_skipped_setting_is_kept_as_not_checked_and_only_where_it_is_not() -> None:
     old = stats(
         {"opt.metadata_thp": "always", "opt.narenas": "32", "version": ""},
         {"build.ht_stats": "core"},
     )
-    arm = skipping(
+    chosen = skipping(
         "options", "allocator.version", "allocator.options.background_thread", "allocator.options.narenas"
     )  # fmt: skip
-    read = check_readback(arm, {}, old)
-    assert unproved(read) == {
-        "options.ht_stats": "asked for llc, the engine says core",
-        "options.ht_stats_padded": "asked for on, the engine does not tell",
-        "allocator.options.background_thread": "asked for true, the engine does not tell",
-        "allocator.version": "asked for 5.1.0, the engine says ",
+    read = check_readback(chosen, {}, old)
+    assert unchecked(read) == {
+        "options.ht_stats": "asked for llc, reported as core",
+        "options.ht_stats_padded": "asked for on, not reported by the engine",
+        "allocator.options.background_thread": "asked for true, not reported by the engine",
+        "allocator.version": "asked for 5.1.0, reported as ",
     }
     assert read["allocator.options.narenas"] == "32", "skipped, and told all the same"
-    assert unproved(check_readback(skipping("options"), {"ht_size": "47"}, ANSWERS)) == {}
+    assert unchecked(check_readback(skipping("options"), {"ht_size": "47"}, ANSWERS)) == {}
 
 
 def test_what_is_not_skipped_is_still_refused() -> None:
-    with pytest.raises(ProofError, match=r"options\.ht_stats_padded = on cannot be read back"):
+    with pytest.raises(
+        SettingsCheckError, match=r"options\.ht_stats_padded = on cannot be read back"
+    ):
         check_readback(skipping("options.ht_stats", "allocator"), {}, stats())
-    with pytest.raises(ProofError, match=r"params\.ht_size = 47 cannot be read back"):
+    with pytest.raises(SettingsCheckError, match=r"params\.ht_size = 47 cannot be read back"):
         check_readback(skipping("options", "allocator"), {"ht_size": "47"}, stats())
 
 
-def test_a_group_of_which_nothing_is_to_be_proved_is_not_asked() -> None:
-    assert groups_asked(ARM) == groups_asked(skipping("options")) == ("allocator", "config")
+def test_a_group_of_which_nothing_is_to_be_checked_is_not_asked() -> None:
+    assert groups_asked(VARIANT) == groups_asked(skipping("options")) == ("allocator", "config")
     assert groups_asked(skipping("allocator.options", "allocator.name")) == ("allocator", "config")
     assert groups_asked(skipping("allocator", "params")) == ("config",)
     assert groups_asked(skipping("options", "params")) == ("allocator",)
-    assert len(unproved(check_readback(skipping("allocator", "options"), {}, {}))) == 7
+    assert len(unchecked(check_readback(skipping("allocator", "options"), {}, {}))) == 7
 
 
 def test_a_profile_is_read_back_like_an_option() -> None:
     allocator = AllocatorSpec(name="jemalloc-5.1.0", profile="historic")
-    arm = variant("jemalloc-5.1.0").model_copy(update={"allocator": allocator})
-    assert check_readback(arm, {}, stats({"opt.narenas": "1"})) == {
+    chosen = variant("jemalloc-5.1.0").model_copy(update={"allocator": allocator})
+    assert check_readback(chosen, {}, stats({"opt.narenas": "1"})) == {
         "allocator.name": "jemalloc-5.1.0",
         "allocator.options.narenas": "1",
     }
-    with pytest.raises(ProofError, match=r"narenas: asked for 1, the engine has 8"):
-        check_readback(arm, {}, stats({"opt.narenas": "8"}))
+    with pytest.raises(SettingsCheckError, match=r"narenas: asked for 1, the engine has 8"):
+        check_readback(chosen, {}, stats({"opt.narenas": "8"}))
 
 
 @pytest.mark.parametrize(
@@ -113,7 +120,7 @@ def test_a_profile_is_read_back_like_an_option() -> None:
             "allocator.options.metadata_thp: asked for always",
         ),
         ("allocator", "opt.narenas", None, "STAT allocator has no opt.narenas"),
-        ("allocator", "version", "5.3.0-0-gx", "asked for jemalloc 5.1.0, .* it is 5.3.0"),
+        ("allocator", "version", "5.3.0-0-gx", "asked for jemalloc 5.1.0, .* version 5.3.0"),
         (
             "config",
             "build.ht_stats",
@@ -131,16 +138,16 @@ def test_one_wrong_answer_is_named(group: str, key: str, value: str | None, mess
         del answers[group][key]
     else:
         answers[group][key] = value
-    with pytest.raises(ProofError, match=f"variant thp: .*{message}") as caught:
-        check_readback(ARM, {"ht_size": "47"}, answers)
+    with pytest.raises(SettingsCheckError, match=f"variant thp: .*{message}") as caught:
+        check_readback(VARIANT, {"ht_size": "47"}, answers)
     assert caught.value.hint
 
 
 def test_an_option_of_a_later_version_says_so() -> None:
-    arm = variant("jemalloc-5.0.1", allocator_options={"slab_sizes": "1-4096:17"})
-    with pytest.raises(ProofError) as caught:
-        check_readback(arm, {}, {"allocator": {"name": "jemalloc-5.0.1"}, "config": {}})
-    assert "jemalloc-5.0.1 may not know slab_sizes" in (caught.value.hint or "")
+    chosen = variant("jemalloc-5.0.1", allocator_options={"slab_sizes": "1-4096:17"})
+    with pytest.raises(SettingsCheckError) as caught:
+        check_readback(chosen, {}, {"allocator": {"name": "jemalloc-5.0.1"}, "config": {}})
+    assert "version of jemalloc-5.0.1 knows slab_sizes" in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize("version", ["0.0.0-0-g0000000000", "4.5.0-0-gx", "4.5.0"])
@@ -184,21 +191,23 @@ def test_same_value(asked: str, found: str, same: bool) -> None:
     ],
 )
 def test_complaints_of_the_allocator(line: str) -> None:
-    with pytest.raises(ProofError, match=r"variant thp: jemalloc-5\.1\.0 rejects its options"):
-        check_complaints(ARM, f"started\n{line}\nready\n")
+    with pytest.raises(
+        SettingsCheckError, match=r"variant thp: jemalloc-5\.1\.0 rejects its options"
+    ):
+        check_complaints(VARIANT, f"started\n{line}\nready\n")
 
 
 def test_other_lines_are_no_complaints() -> None:
     check_complaints(
-        ARM, "started\n<jemalloc>: Error in munmap\nInvalid conf pair of something else\n"
+        VARIANT, "started\n<jemalloc>: Error in munmap\nInvalid conf pair of something else\n"
     )
 
 
 def test_a_setting_that_another_revision_lacks_is_not_laid_to_the_cache() -> None:
-    old = ARM.model_copy(update={"source": SourceSpec(git="v0.9")})
+    old = VARIANT.model_copy(update={"source": SourceSpec(git="v0.9")})
     answers = stats(
         {"opt.metadata_thp": "always", "opt.narenas": "32", "opt.background_thread": "true"}
     )
-    with pytest.raises(ProofError, match=r"STAT config has no build\.ht_stats") as caught:
+    with pytest.raises(SettingsCheckError, match=r"STAT config has no build\.ht_stats") as caught:
         check_readback(old, {}, answers)
     assert "the engine of v0.9 may not know this setting" in str(caught.value.hint)

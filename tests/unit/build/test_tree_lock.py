@@ -7,8 +7,9 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
+
+from tests.support.waiting import until
 
 BUILDING = """
 import sys
@@ -44,7 +45,4 @@ def test_the_lock_lives_as_long_as_the_last_compiler(tmp_path: Path) -> None:
     lock = tmp_path / "trees" / "t.lock"
     assert is_locked(lock), "the compiler still writes into the tree"
     os.kill(compiler, signal.SIGKILL)
-    until = time.monotonic() + 30
-    while is_locked(lock):
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    until(lambda: not is_locked(lock), "the lock ends with the compiler")

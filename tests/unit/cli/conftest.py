@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from perfrunner.cli import main
+from perfrunner.cli import main, nightly
+from tests.support.nights import ONCE, Nights
 
 SPEC = """\
 name: small
@@ -52,3 +53,26 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
     monkeypatch.delenv("PERFRUNNER_OUT", raising=False)
     monkeypatch.setenv("PERFRUNNER_CACHE", str(tmp_path / "cache"))
     return Cli(tmp_path)
+
+
+@pytest.fixture
+def nights(cli, monkeypatch):
+    played = Nights(cli.directory)
+    spec = cli.directory / "spec.yaml"  # nothing of this machine's own host directory
+    spec.write_text(spec.read_text().replace("h: {}", f"h: {{work_dir: {cli.directory}/work}}"))
+    monkeypatch.setattr(nightly, "run_spec", played)
+    return played
+
+
+@pytest.fixture
+def night(nights):
+    """night(gain or exit code, code): what the night printed. Without a code it is 1 where something is worse."""
+
+    def play(what, code=0, *words):
+        nights.next = what
+        result = CliRunner().invoke(main, ["nightly", "spec.yaml", *ONCE, *words])
+        expected = (1 if "worse" in result.stdout else 0) if code is None else code
+        assert result.exit_code == expected, result.output
+        return result.stdout
+
+    return play

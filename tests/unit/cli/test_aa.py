@@ -50,7 +50,7 @@ def test_without_a_spec_it_takes_that_of_the_latest_experiment(cli, play):
 def test_without_a_spec_nothing_can_be_changed(cli, play):
     play()
     cli("run", "spec.yaml")
-    assert "name it" in cli("aa", "--set", "blocks=3", code=2).stderr
+    assert "need a spec file" in cli("aa", "--set", "blocks=3", code=2).stderr
 
 
 def test_without_a_spec_and_without_results(cli):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from perfrunner.analysis.noise import is_aa
+from perfrunner.errors import UsageError
 from perfrunner.spec import load_spec
 from perfrunner.spec.pair import pair, small_spec, spec_document
 from perfrunner.spec.source import SourceSpec
@@ -29,7 +30,7 @@ def repository(cli, play):
         subprocess.run(["git", "-C", cli.directory, *who, *words], check=True, capture_output=True)
 
     (engine / "options" / "Options.cmake").touch()
-    (engine / "INTERFACE").write_text("2\n")
+    (engine / "INTERFACE").write_text("3\n")
     git("init", "-q", "-b", "main")
     for text in ("one", "two"):
         (engine / "main.cc").write_text(f"{text}\n")
@@ -61,9 +62,9 @@ def test_the_working_tree_is_named_by_its_place(cli, repository):
     runner = repository()
     (cli.directory / "engine_src" / "main.cc").write_text("edited\n")
     cli("ab", "main", ".")
-    arms = runner.arguments.spec.variants
-    assert list(arms) == ["main", "here"]
-    assert arms["here"].source == SourceSpec(dir=str(cli.directory))
+    variants = runner.arguments.spec.variants
+    assert list(variants) == ["main", "here"]
+    assert variants["here"].source == SourceSpec(dir=str(cli.directory))
 
 
 def test_the_working_tree_from_deep_within(cli, repository, monkeypatch):
@@ -80,7 +81,7 @@ def test_a_directory_that_reads_as_a_revision(cli, repository):
     repository()
     failed = cli("ab", "main", "engine_src", code=2)
     assert "has no revision engine_src" in failed.stderr
-    assert "a directory is named with its path: ./engine_src" in failed.stderr
+    assert "to use a directory, write its path: ./engine_src" in failed.stderr
 
 
 def test_the_resume_command_names_both(cli, repository):
@@ -130,9 +131,9 @@ class TestTheSameEngine:
         (["main", "mian"], "variant mian: "),
         (
             ["main", "a b"],
-            "B: expected a revision, tag or branch of git, or a directory, got 'a b'",
+            "B: expected a git revision, tag or branch, or a directory, got 'a b'",
         ),
-        (["main", "./nowhere"], "it has nothing"),
+        (["main", "./nowhere"], "no such directory"),
         (["main~1", "main", "--workload", "apend"], "append"),
         (["main~1", "main", "--items", "many"], "--items many: expected"),
     ],
@@ -218,8 +219,16 @@ def test_a_dry_run_shows_both(cli, repository):
 )
 def test_every_spec_is_its_own_document(spec, tmp_path):
     """What a pair leaves as a file reads back as itself, whatever it was made of."""
-    made = pair(load_spec(spec), "a b", {"a": SourceSpec(git="v1"), "b": SourceSpec(git="v2")})
+    loaded = load_spec(spec)
+    sources = {"a": SourceSpec(git="v1"), "b": SourceSpec(git="v2")}
     path = tmp_path / "made.yaml"
+    if loaded.variants[loaded.baseline].server is not None:
+        with pytest.raises(UsageError, match="is not built from a repository"):
+            pair(loaded, "a b", sources)
+        path.write_text(spec_document(loaded))
+        assert load_spec(path) == loaded
+        return
+    made = pair(loaded, "a b", sources)
     path.write_text(spec_document(made))
     assert load_spec(path) == made
 

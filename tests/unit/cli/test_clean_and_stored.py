@@ -12,8 +12,8 @@ import pytest
 
 from perfrunner.build.cache import in_use
 from perfrunner.cli import clean
+from perfrunner.experiment.outdir import OutDirLock
 from perfrunner.results import ExperimentRecord, ResultStore, TrialRecord
-from perfrunner.run.lock import OutDirLock
 from perfrunner.spec import load_spec
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
@@ -21,7 +21,7 @@ START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 
 @pytest.fixture
 def out(cli):
-    """Two experiments; the first has an ok trial of 20 s and a void one."""
+    """Two experiments; the first has an ok trial of 20 s and a discarded one."""
     out = cli.directory / "perfrunner-results"
     out.mkdir()
     spec = load_spec(cli.directory / "spec.yaml")
@@ -36,11 +36,12 @@ def out(cli):
                     START + timedelta(hours=i), "0.1.0", state="done",
                 )
             )  # fmt: skip
-        for attempt, status in ((1, "void"), (2, "ok")):
+        for attempt, status in ((1, "discarded"), (2, "ok")):
             store.add_trial(
                 "small-1",
                 TrialRecord(
-                    1, attempt, 1, "pf", "persistent", "glibc", "b1", status, "3 misses" if status == "void" else "",
+                    1, attempt, 1, "pf", "persistent", "glibc", "b1", status,
+                    "3 misses" if status == "discarded" else "",
                     START, START + timedelta(seconds=20), {"ops_per_s": 5.0}, {}, f"small-1/trials/{attempt}",
                 ),
             )  # fmt: skip
@@ -66,7 +67,7 @@ def test_list(cli, out):
     text = cli("list").stdout
     assert [line.split()[0] for line in text.splitlines()] == ["experiment", "small-1", "small-2"]
     rows = cli.json("list")["experiments"]
-    assert rows[0]["trials"] == {"ok": 1, "void": 1, "failed": 0}
+    assert rows[0]["trials"] == {"ok": 1, "discarded": 1, "failed": 0}
     assert rows[0]["state"] == "done"
 
 
@@ -77,11 +78,26 @@ def test_list_without_results_is_an_error_with_a_hint(cli):
 
 def test_show(cli, out):
     text = cli("show", "small-1", "--trials").stdout
-    assert "1 ok, 1 void, 0 failed" in text
-    assert "void: 3 misses" in text
+    assert "1 ok, 1 discarded, 0 failed" in text
+    assert "discarded: 3 misses" in text
     assert "small-2" in cli("show").stdout
     assert cli.json("show", "small-1")["experiment"]["seed"] == 7
     assert "no experiment 'small-3'" in cli("show", "small-3", code=2).stderr
+
+
+def test_show_verifies_the_raw_files(cli, out):
+    directory = out / "small-1" / "trials" / "2"
+    directory.mkdir()
+    (directory / "client.json").write_text("17")
+    with ResultStore.open(out) as store:
+        store.keep_raw("small-1", "small-1/trials/2", directory)
+    text = cli("show", "small-1", "--verify").stdout
+    assert "1 intact" in text
+    assert "not recorded for 1 trial" in text
+    assert cli.json("show", "small-1", "--verify")["verified"]["intact"] == 1
+    (directory / "client.json").write_text("18")
+    failed = cli("show", "small-1", "--verify", code=3)
+    assert "small-1/trials/2/client.json is damaged" in failed.stderr
 
 
 def test_a_plan_uses_what_was_measured(cli, out):
@@ -163,7 +179,7 @@ def test_a_cache_with_a_build_at_work_stays(cli, no_hosts):
     lock.parent.mkdir()
     with lock.open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        assert "a build is at work" in cli("clean", "--yes", code=2).stderr
+        assert "a build is using" in cli("clean", "--yes", code=2).stderr
     assert (directory / "artifacts" / "a").exists()
     cli("clean", "--yes")
     assert not directory.exists()
@@ -173,7 +189,7 @@ def test_a_cache_that_a_run_needs_stays(cli, no_hosts):
     """Each block is linked anew from it: without it the run would end in the middle."""
     directory = cache(cli)
     with in_use(directory), in_use(directory):
-        assert "a run is under way" in cli("clean", "--yes", code=2).stderr
+        assert "a run is using" in cli("clean", "--yes", code=2).stderr
     assert (directory / "artifacts" / "a").exists()
     cli("clean", "--yes")
     assert not directory.exists()
@@ -213,11 +229,10 @@ def test_copies_of_sources_go_when_nothing_used_them_for_long(cli, no_hosts):
         (copy / "main.cc").write_text("x" * 1000)
         os.utime(copy, (now - days * 86400,) * 2)
     told = cli("clean", "--builds", "--keep", "9", code=2).stderr
-    assert "that nothing used for 30 days: 2 (2.0 kB)" in told
+    assert "2 copies of sources in" in told
+    assert "not used for 30 days (2.0 kB)" in told
     with in_use(directory):
-        assert (
-            "a run is under way" in cli("clean", "--builds", "--keep", "9", "--yes", code=2).stderr
-        )
+        assert "a run is using" in cli("clean", "--builds", "--keep", "9", "--yes", code=2).stderr
     assert len(list((directory / "sources").iterdir())) == 3
     cli("clean", "--builds", "--keep", "9", "--yes")
     assert [path.name for path in (directory / "sources").iterdir()] == ["lately"]

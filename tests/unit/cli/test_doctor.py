@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from perfrunner.run.preflight import health
+from perfrunner.experiment.preflight import health
 
 UNREACHABLE = """\
 name: far
@@ -82,7 +82,7 @@ def test_a_workload_of_the_sdk_needs_it_on_the_load_clients(cli, here):
 
 
 def test_a_spec_that_asks_for_profiles_needs_perf(cli, here, monkeypatch):
-    from perfrunner.measure import perf
+    from perfrunner.measure import cpu_profile as perf
 
     monkeypatch.setattr(perf, "PROGRAM", "/nowhere/perf")
     words = ("doctor", "spec.yaml", "--cluster", here, "--set", "workloads.pf.profile=perf")
@@ -102,7 +102,7 @@ def test_cpus_that_the_spec_names_are_looked_for(cli, here):
 
 
 def test_a_host_in_use_is_a_problem(cli, here, tmp_path):
-    from perfrunner.cluster import open_host
+    from perfrunner.hosts import open_host
     from perfrunner.spec import load_cluster
 
     spec = load_cluster(here).hosts["here"]
@@ -127,3 +127,13 @@ def test_a_host_that_cannot_be_reached_is_a_problem(cli, tmp_path):
     (problem,) = [f for f in document["findings"] if f["grade"] == "problem"]
     assert (problem["place"], problem["subject"]) == ("far", "reached")
     assert problem["remedy"]
+
+
+def test_directories_that_cannot_be_written_are_problems(cli, here, monkeypatch):
+    (cli.directory / "file").touch()
+    monkeypatch.setenv("PERFRUNNER_CACHE", str(cli.directory / "file" / "cache"))
+    monkeypatch.setenv("TMPDIR", str(cli.directory / "gone"))
+    found = {f["subject"]: f for f in cli.json("doctor", here, code=3)["findings"]}
+    assert found["TMPDIR"]["grade"] == found["build cache"]["grade"] == "problem"
+    assert "mkdir -p" in found["TMPDIR"]["remedy"]
+    assert "--cache DIR" in found["build cache"]["remedy"]

@@ -51,7 +51,7 @@ def test_an_editable_install_uses_its_checkout(here):
 
 def test_a_named_place_that_is_wrong_is_not_passed_over(here, monkeypatch):
     engine(here / "engine_src")
-    with pytest.raises(UsageError, match=r"--engine-src .*nowhere holds no engine source"):
+    with pytest.raises(UsageError, match=r"--engine-src .*nowhere is not an engine source"):
         find_engine_source(here / "nowhere", None)
     monkeypatch.setenv("PERFRUNNER_ENGINE_SRC", str(here))
     with pytest.raises(UsageError, match=r"\$PERFRUNNER_ENGINE_SRC"):

@@ -20,14 +20,14 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
 import synthetic
 import synthetic_turns
 
-DOCS = Path(__file__).parents[3] / "docs" / "export.md"
+DOCS = Path(__file__).parents[3] / "docs" / "how-to" / "export.md"
 
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory):
     directory = tmp_path_factory.mktemp("stored")
     shape = synthetic.Shape(
-        blocks=2, void_block=2, workloads=("pillowfight",), buckets=("ephemeral",)
+        blocks=2, discarded_block=2, workloads=("pillowfight",), buckets=("ephemeral",)
     )
     synthetic.write(directory, shape)
     return directory
@@ -55,7 +55,7 @@ def test_trials_are_a_row_a_metric_on_stdout(stored):
     assert float(row["value"]) == first.metrics["rss_bytes"]
     assert (row["unit"], row["direction"], row["status"]) == ("B", "lower", "ok")
     assert row["started_at"] == first.started_at.isoformat()
-    assert {r["status"] for r in rows} == {"ok", "void"}
+    assert {r["status"] for r in rows} == {"ok", "discarded"}
 
 
 def test_series_are_points_of_rates_and_memory(stored):
@@ -114,7 +114,7 @@ def test_the_documented_version_is_the_one_that_is_written():
 def test_stdout_takes_one_table_as_csv(stored):
     result = export("--format", "parquet", out=stored)
     assert result.exit_code == 2
-    assert "hint: name a directory: --to DIR" in result.stderr
+    assert "hint: write files to a directory: --to DIR" in result.stderr
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=lambda t: t.name)
@@ -123,3 +123,85 @@ def test_every_column_is_documented(table):
     found = [line.split("|")[1:4] for line in text.splitlines() if line.startswith("| `")]
     expected = [(f"`{c.name}`", c.kind, c.meaning) for c in table.columns]
     assert [tuple(part.strip() for part in line) for line in found] == expected
+
+
+def test_a_run_travels_as_an_archive_and_reports_the_same(stored, tmp_path):
+    archive, there = tmp_path / "run.zip", tmp_path / "there"
+    exported = export("--archive", str(archive), out=stored)
+    assert "not redacted" in exported.stderr
+    imported = CliRunner().invoke(main, ["import", str(archive), "--out", str(there)])
+    assert imported.exit_code == 0, imported.output
+    with perfrunner.results.open(stored) as store:
+        assert imported.stdout == f"{store.resolve(None).id}\n"
+    for table in ("trials", "series"):
+        there_too = export("--table", table, out=there)
+        assert there_too.stdout == export("--table", table, out=stored).stdout
+        assert there_too.stderr == ""
+    report = ["report", "--format", "markdown", "--out"]
+    here = CliRunner().invoke(main, [*report, str(stored)]).stdout
+    assert CliRunner().invoke(main, [*report, str(there)]).stdout == here
+    assert "## quickstart" in here
+    again = CliRunner().invoke(main, ["import", str(archive), "--out", str(there)])
+    assert (again.exit_code, "is stored already" in again.stderr) == (2, True)
+
+
+def test_an_archive_is_a_whole_run(stored, tmp_path):
+    archive = str(tmp_path / "run.zip")
+    for words in (["--table", "trials"], ["--to", str(tmp_path)], ["--format", "parquet"]):
+        result = export("--archive", archive, *words, out=stored)
+        assert (result.exit_code, "--archive writes a whole run" in result.stderr) == (2, True)
+
+
+def test_openmetrics_has_a_point_for_each_trial_and_each_change(stored):
+    text = export("--format", "openmetrics", out=stored).stdout
+    assert text.endswith("# EOF\n")
+    samples = [line for line in text.splitlines() if not line.startswith("#")]
+    trials = [line for line in samples if line.startswith("perfrunner_trial{")]
+    with perfrunner.results.open(stored) as store:
+        data = store.load(store.resolve(None).id)
+    last = [trial for trial in data.trials if trial.block == 1]
+    assert len(last) == 3
+    for trial in last:
+        (line,) = [
+            line
+            for line in trials
+            if f'variant="{trial.variant}"' in line
+            and 'metric="ops_per_s"' in line
+            and line.endswith(f" {trial.finished_at.timestamp():.3f}")
+        ]
+        assert f" {trial.metrics['ops_per_s']!r} " in line
+        assert 'unit="ops/s"' in line
+    discarded = [trial for trial in data.trials if trial.status == "discarded"]
+    assert discarded
+    assert all(f"{trial.metrics.get('ops_per_s')!r} " not in text for trial in discarded)
+    changes = [line for line in samples if line.startswith("perfrunner_change{")]
+    assert {'baseline="glibc"' in line for line in changes} == {True}
+
+
+def test_all_runs_of_a_spec_are_one_series_in_the_order_of_time(tmp_path):
+    shape = synthetic.Shape(blocks=1, workloads=("append",), buckets=("ephemeral",))
+    for run in ("demo-20261120", "demo-20261121"):
+        synthetic.write(tmp_path, shape, run)
+    one = export("demo-20261120", "--format", "openmetrics", out=tmp_path).stdout
+    every = export("--format", "openmetrics", "--all-runs", out=tmp_path).stdout
+    points = [
+        line.rsplit(" ", 2) for line in every.splitlines() if line.startswith("perfrunner_tr")
+    ]
+    assert len(points) == 2 * one.count("perfrunner_trial{")
+    times: dict[str, list[float]] = {}
+    for labels, _, at in points:
+        times.setdefault(labels, []).append(float(at))
+    assert all(at == sorted(set(at)) for at in times.values()), "no point hides another"
+    assert [labels for labels, _, _ in points] == sorted(labels for labels, _, _ in points)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--format", "openmetrics", "--to", "tables"],
+        ["--format", "openmetrics", "--table", "trials"],
+        ["--all-runs"],
+    ],
+)
+def test_options_that_openmetrics_does_not_have_are_refused(stored, words):
+    assert export(*words, out=stored).exit_code == 2

@@ -1,4 +1,4 @@
-"""`perfrunner fleet` without a driver: what is queued and what is refused."""
+"""`perfrunner fleet` without a worker: what is queued and what is refused."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 
 from perfrunner.cli import fleet as fleet_command
 from perfrunner.fleet.dbos_queue import DbosQueue
-from perfrunner.fleet.drivers import Drivers
 from perfrunner.fleet.job import Job
 from perfrunner.fleet.queue import Progress
+from perfrunner.fleet.workers import Workers
 from tests.unit.cli.conftest import Cli
 
 CLUSTER = """\
@@ -66,7 +66,7 @@ def test_each_command_has_help_with_an_example(cli: Cli) -> None:
         assert "Example" in text
 
 
-def test_a_job_is_what_a_driver_will_call(cli: Cli, tmp_path: Path) -> None:
+def test_a_job_is_what_a_worker_will_call(cli: Cli, tmp_path: Path) -> None:
     printed = cli(
         "fleet", "submit", "spec.yaml", "-g", "lab-a", "--repeats", "3", "--set", "workloads.pf.items=5k",
         "--workloads", "pf", "--fail-on", "worse", "--tune", "--engine-src", "src", "--priority", "7",
@@ -74,13 +74,21 @@ def test_a_job_is_what_a_driver_will_call(cli: Cli, tmp_path: Path) -> None:
     (job,) = jobs()
     assert [job.id] == printed
     assert (job.name, job.group, job.priority, job.night) == ("small", "lab-a", 7, None)
-    assert job.first_words() == [
+    assert job.run_args() == [
         "run", str(tmp_path / "spec.yaml"), "--cluster", str(tmp_path / "a.yaml"),
         "--set", "workloads.pf.items=5k", "--repeats", "3", "--workloads", "pf",
         "--out", str(tmp_path / "results/lab-a"),
         "--tune", "--cache", str(tmp_path / "cache"), "--engine-src", str(tmp_path / "src"), "--fail-on", "worse",
     ]  # fmt: skip
     assert job.directory == str(tmp_path)
+
+
+def test_a_job_does_not_carry_the_password_of_its_store(cli: Cli) -> None:
+    Path("fleet.yaml").write_text(f"store: postgresql://me:s3cret@db/results\n{FLEET}")
+    cli("fleet", "submit", "spec.yaml", "-g", "lab-a")
+    cli("fleet", "schedule")
+    assert {job.store for job in jobs()} == {"postgresql+psycopg://me@db/results"}
+    assert b"s3cret" not in Path("fleet.sqlite").read_bytes()
 
 
 def test_the_source_that_the_environment_names_travels_along(
@@ -103,12 +111,12 @@ def test_one_call_may_queue_on_several_groups(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["spec.yaml"], "which group? --group lab-a | lab-b"),
+        (["spec.yaml"], "--group lab-a | lab-b"),
         (["spec.yaml", "-g", "lab-c"], "--group lab-c: expected a group of the fleet file: lab-a, lab-b"),
         (["none.yaml", "-g", "lab-a"], "none.yaml: cannot be read: no such file"),
         (["spec.yaml", "-g", "lab-a", "--set", "blokcs=3"], "did you mean blocks?"),
         (["spec.yaml", "-g", "lab-a", "--workloads", "pg"], "expected a workload of the spec: pf, ap; got pg"),
-        (["spec.yaml", "-g", "lab-a", "--fleet", "flet.yaml"], "flet.yaml"),
+        (["spec.yaml", "-g", "lab-a", "--fleet", "flet.yaml"], "flet.yaml: no such fleet file"),
     ],
 )  # fmt: skip
 def test_what_could_not_run_is_not_queued(cli: Cli, words: list[str], said: str) -> None:
@@ -122,7 +130,7 @@ def test_a_night_is_queued_once_however_often_cron_fires(cli: Cli, nights: Night
     nights.at("2026-11-21 03:00")
     again = cli("fleet", "schedule")
     assert again.stdout == ""
-    assert "small-lab-a-night-20261120 is queued already, or has ended" in again.stderr
+    assert "small-lab-a-night-20261120 was not queued: it exists already" in again.stderr
     assert [(j.id, j.priority, j.measured, j.night) for j in jobs()] == [
         (name, 50, ("--repeats", "20"), "2026-11-20") for name in first
     ]
@@ -136,7 +144,7 @@ def test_nights_do_not_pile_up(cli: Cli, nights: Nights) -> None:
     nights.at("2026-11-21 22:00")
     second = cli("fleet", "schedule")
     assert second.stdout.split() == ["small-lab-b-night-20261121"]
-    why = "small-lab-a-night-20261121 is not queued: small-lab-a-night-20261120 has not ended"
+    why = "small-lab-a-night-20261121 was not queued: small-lab-a-night-20261120 has not ended"
     assert why in second.stderr
 
 
@@ -144,7 +152,7 @@ def test_two_specs_of_a_name_are_no_two_jobs_of_a_night(cli: Cli) -> None:
     Path("other.yaml").write_text(Path("spec.yaml").read_text())
     Path("fleet.yaml").write_text(f"{FLEET}  - {{spec: other.yaml, groups: [lab-a]}}\n")
     said = cli("fleet", "schedule", code=2).stderr
-    assert "two specs for lab-a have the name small" in said
+    assert "two specs of group lab-a have the name small" in said
 
 
 def test_submit_has_nights_too(cli: Cli) -> None:
@@ -155,12 +163,12 @@ def test_submit_has_nights_too(cli: Cli) -> None:
     assert job.priority == 200
 
 
-def test_status_tells_jobs_and_drivers(cli: Cli) -> None:
+def test_status_tells_jobs_and_workers(cli: Cli) -> None:
     cli("fleet", "submit", "spec.yaml", "-g", "lab-a")
     (job,) = jobs()
     queue = DbosQueue.open("fleet.sqlite", create=False)
     queue.tell(job.id, Progress("small-1", 3, 8, 20.0, at=100.0))
-    with Drivers(queue.engine, queue.place).present("east", ["lab-a"]):
+    with Workers(queue.engine, queue.place).present("east", ["lab-a"]):
         text = cli("fleet", "status").stdout
         answer = cli.json("fleet", "status")
     queue.close()
@@ -168,11 +176,11 @@ def test_status_tells_jobs_and_drivers(cli: Cli) -> None:
     assert "3/8" in text
     assert "east" in text
     (one,) = answer["jobs"]
-    assert (one["state"], one["trials"], one["experiment"], one["driver"]) == (
+    assert (one["state"], one["trials"], one["experiment"], one["worker"]) == (
         "queued", {"finished": 3, "total": 8}, "small-1", None,
     )  # fmt: skip
-    (driver,) = answer["drivers"]
-    assert (driver["driver"], driver["groups"], driver["drives"]) == ("east", ["lab-a"], True)
+    (worker,) = answer["workers"]
+    assert (worker["worker"], worker["groups"], worker["drives"]) == ("east", ["lab-a"], True)
 
 
 def test_status_of_an_empty_place(cli: Cli) -> None:
@@ -186,7 +194,7 @@ def test_only_what_has_not_ended_is_cancelled(cli: Cli) -> None:
     first, second = (job.id for job in jobs())
     assert cli("fleet", "cancel", first).stdout == f"{first} cancelled\n"
     said = cli("fleet", "cancel", second, first, code=2).stderr
-    assert f"{first} has ended: cancelled" in said
+    assert f"{first} has already ended: cancelled" in said
     states = {j["job"]: j["state"] for j in cli.json("fleet", "status")["jobs"]}
     assert states == {first: "cancelled", second: "queued"}, "all or none"
 
@@ -199,23 +207,23 @@ def test_old_jobs_are_forgotten_and_results_are_not(cli: Cli, nights: Nights) ->
     kept.mkdir(parents=True)
     (kept / f"{first}.log").write_text("said")
     nights.now = datetime.now(timezone.utc)
-    assert "nothing to forget" in cli("fleet", "clean", "--keep", "0").stderr, "cron may fire again"
+    assert "nothing to remove" in cli("fleet", "clean", "--keep", "0").stderr, "cron may fire again"
     nights.now += timedelta(days=3)
-    assert "nothing to forget" in cli("fleet", "clean", "--keep", "1").stderr
+    assert "nothing to remove" in cli("fleet", "clean", "--keep", "1").stderr
     said = cli("fleet", "clean", "--keep", "0", "--dry-run").stdout
-    assert said == f"{first} would be forgotten\n"
+    assert said == f"{first} would be removed\n"
     assert len(jobs()) == 2
-    assert cli("fleet", "clean", "--keep", "0").stdout == f"{first} forgotten\n"
+    assert cli("fleet", "clean", "--keep", "0").stdout == f"{first} removed\n"
     assert [job.id for job in jobs()] == [second], "it waits, however old it is"
     assert (kept / f"{first}.log").read_text() == "said"
 
 
-def test_a_driver_that_lives_is_not_recovered(cli: Cli) -> None:
+def test_a_worker_that_lives_is_not_recovered(cli: Cli) -> None:
     cli("fleet", "submit", "spec.yaml", "-g", "lab-a")
     queue = DbosQueue.open("fleet.sqlite", create=False)
-    with Drivers(queue.engine, queue.place).present("east", ["lab-a"]):
-        assert "east drives: pid" in cli("fleet", "recover", "east", code=2).stderr
-        assert "expected a driver: east; got esat" in cli("fleet", "recover", "esat", code=2).stderr
+    with Workers(queue.engine, queue.place).present("east", ["lab-a"]):
+        assert "worker east is still running (pid" in cli("fleet", "recover", "east", code=2).stderr
+        assert "expected a worker: east; got esat" in cli("fleet", "recover", "esat", code=2).stderr
     assert "east has no job" in cli("fleet", "recover", "east").stderr
     queue.close()
 

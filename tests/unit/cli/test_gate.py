@@ -45,7 +45,7 @@ def test_a_certain_loss_fails_unless_its_interval_lies_within_the_margin(changes
 
 @pytest.mark.parametrize(
     ("verdict", "fails"),
-    [("unsure", True), ("invalid", True), (None, True), ("same", False), ("better", False)],
+    [("unsure", True), ("not comparable", True), (None, True), ("same", False), ("better", False)],
 )
 def test_fail_on_unsure_passes_only_what_was_shown(verdict, fails):
     changed = row(verdict=verdict, reason="3 blocks" if verdict is None else "")
@@ -62,16 +62,17 @@ def test_a_metric_without_direction_is_not_judged():
 
 @pytest.mark.parametrize("fail_on", ["worse", "unsure"])
 @pytest.mark.parametrize(
-    "rows", [[], [BASELINE], [row(primary=False)], [row(verdict=None)], [row(verdict="invalid")]]
+    "rows",
+    [[], [BASELINE], [row(primary=False)], [row(verdict=None)], [row(verdict="not comparable")]],
 )
 def test_a_gate_that_has_nothing_to_judge_does_not_let_pass(fail_on, rows):
     assert (
         failing(fail_on, *rows)[-1]
-        == "no primary metric has a verdict: there is nothing to judge by"
+        == "no primary metric has a verdict, so there is nothing to judge"
     )
 
 
-def gain(state):
+def expected_gain(state):
     return {"state": state, "text": f"core against single: {state}"}
 
 
@@ -85,12 +86,14 @@ def gain(state):
         ([], 1),
     ],
 )
-def test_fail_on_lost_looks_at_the_known_gains_alone(states, fails):
-    document = {"results": [row()], "gains": [gain(state) for state in states]}
+def test_fail_on_lost_looks_at_the_known_expected_gains_alone(states, fails):
+    document = {"results": [row()], "expected_gains": [expected_gain(state) for state in states]}
     judgement = judge(document, "lost")
     assert len(judgement.failing) == fails
     assert len(judgement.passed_unknown) == states.count("unsure")
-    assert judge({"results": [SAME], "gains": [gain("lost")]}, "worse").failing == ()
+    assert (
+        judge({"results": [SAME], "expected_gains": [expected_gain("lost")]}, "worse").failing == ()
+    )
 
 
 def test_without_the_option_nothing_fails():

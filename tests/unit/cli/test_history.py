@@ -26,13 +26,13 @@ SPEC = {
 def nights(cli):
     """nights(gains): one finished run a night, je faster by its gain."""
 
-    def store(gains):
+    def store(expected_gains):
         rng = np.random.default_rng(7)
         with ResultStore.open(cli.directory / "perfrunner-results") as opened:
-            for night, gain in enumerate(gains):
+            for night, expected_gain in enumerate(expected_gains):
                 at = START + timedelta(days=night)
                 name = f"small-{at:%Y%m%d}"
-                build = "new" if gain == 0 else "old"
+                build = "new" if expected_gain == 0 else "old"
                 opened.create_experiment(
                     ExperimentRecord(name, "small", SPEC, "", "s.yaml", 1, at, "0", state="done")
                 )
@@ -40,7 +40,7 @@ def nights(cli):
                     for position, variant in enumerate(SPEC["variants"], 1):
                         rate = 1e6 * float(np.exp(rng.normal(0, 0.004)))
                         if variant == "je":
-                            rate *= 1 + gain
+                            rate *= 1 + expected_gain
                         opened.add_trial(name, TrialRecord(
                             block, 1, position, "pf", "persistent", variant, build, "ok", "", at, at,
                             {"ops_per_s": rate}, {}, "raw",
@@ -49,7 +49,7 @@ def nights(cli):
     return store
 
 
-def test_a_lost_gain_is_told_with_run_and_build(cli, nights):
+def test_a_lost_expected_gain_is_told_with_run_and_build(cli, nights):
     nights([0.03] * 12 + [0.0] * TOLD)
     result = cli("history")
     assert (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perfrunner.run.plan.order import make_plan
+from perfrunner.experiment.plan.order import make_plan
 from perfrunner.spec import load_spec
 
 SPECS = Path(__file__).parents[3] / "specs"
@@ -28,7 +28,7 @@ def test_every_spec_that_was_written_is_valid_and_can_be_planned(cli):
 
 def test_the_next_command_works(cli):
     said = cli("init", "my specs").stderr
-    assert re.search(r"^ +perfrunner run 'my specs/first\.yaml'$", said, re.MULTILINE)
+    assert re.search(r"^ +perfrunner run 'my specs/first\.yaml' ", said, re.MULTILINE)
     cli("run", "my specs/first.yaml", "--dry-run")
 
 
@@ -39,7 +39,7 @@ def test_nothing_is_overwritten_and_what_is_missing_is_added(cli):
     (cli.directory / "perf/clusters/local.yaml").unlink()
     again = cli("init", "perf")
     assert again.stdout == "wrote perf/clusters/local.yaml\n"
-    assert "kept perf/first.yaml: it is there already" in again.stderr
+    assert "kept perf/first.yaml" in again.stderr
     assert mine.read_text() == "mine\n"
     document = cli.json("init", "perf")
     assert (document["written"], document["kept"]) == ([], ["first.yaml"])
@@ -60,15 +60,15 @@ def test_a_link_is_not_written_through(cli):
 
 def test_a_place_that_is_no_directory(cli):
     (cli.directory / "file").touch()
-    assert "file is no directory" in cli("init", "file", code=2).stderr
+    assert "file is not a directory" in cli("init", "file", code=2).stderr
     (cli.directory / "perf").mkdir()
     (cli.directory / "perf/experiments").touch()
-    assert "perf/experiments is no directory" in cli("init", "perf", code=2).stderr
+    assert "perf/experiments is not a directory" in cli("init", "perf", code=2).stderr
 
 
 def test_an_installation_without_its_specs_says_so(cli, monkeypatch):
     monkeypatch.setattr("perfrunner.cli.init.bundled", lambda name: cli.directory / name)
-    assert "the reference specs are missing" in cli("init", "perf", code=2).stderr
+    assert "lacks the reference specs" in cli("init", "perf", code=2).stderr
     assert not (cli.directory / "perf").exists()
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from perfrunner.cli.output import duration, size
 from perfrunner.cli.progress import BarProgress, LineProgress, QuietProgress, progress_listener, si
-from perfrunner.run import events as ev
+from perfrunner.experiment import events as ev
 
 
 def trial(status="ok", reason="", number=1):
@@ -38,14 +38,14 @@ EVENTS = [
     ev.BuildFinished("a", "0123abcd", False, 41.0),
     ev.BuildFinished("b", "4567", True, 0.1),
     ev.BuildFailed("c", "no compiler"),
-    ev.ProofPassed("a", "here", {"opt.metadata_thp": "auto"}),
+    ev.SettingsCheckPassed("a", "here", {"opt.metadata_thp": "auto"}),
     ev.BlockStarted(1, 6),
     ev.TrialStarted(1, 72, 1, 1, "pf", "ephemeral", "a"),
     ev.TrialPhase("populate", 2.0),
     ev.Eta(400.0, 1, 72),
     trial(),
-    trial("void", "3 misses", 2),
-    ev.BlockVoid(1, "pf", "ephemeral", "a", "3 misses", True, 1, 10),
+    trial("discarded", "3 misses", 2),
+    ev.BlockDiscarded(1, "pf", "ephemeral", "a", "3 misses", True, 1, 10),
     ev.Precision(("pf", "ephemeral"), 6, 5, 0.012, 0.01, "extend"),
     ev.Profiling(("a", "b"), (("pf", "persistent"),)),
     ev.Warned("low disk", "free some"),
@@ -68,7 +68,7 @@ def shown(kind, terminal=False, events=EVENTS):
 def test_a_log_has_one_line_for_each_thing_that_happened():
     lines = shown(LineProgress).splitlines()
     assert lines == [
-        "plan   small: 2 variants x 1 cells x 6 blocks = 72 trials (seed 41)",
+        "plan   small: 2 variants x 1 cases x 6 blocks = 72 trials (seed 41)",
         "       results in out/small-1",
         "warning: here: governor=powersave (cpupower ...)",
         "host   here ready (engine and load client)",
@@ -76,15 +76,15 @@ def test_a_log_has_one_line_for_each_thing_that_happened():
         "build  a 41 s (0123abcd)",
         "build  b cached (4567)",
         "build c failed: no compiler",
-        "proof  a on here: opt.metadata_thp=auto",
+        "settings check  a on here: opt.metadata_thp=auto",
         "trial  [1/72] block 1/6  je[x],auto · ephemeral · pf  7 s  1.84 M ops/s  left 7 min",
-        "trial  [2/72] block 1/6  je[x],auto · ephemeral · pf  7 s  void: 3 misses  left 7 min",
-        "void   block 1 pf · ephemeral: a: 3 misses; it is redone at the end (1 of at most 10)",
+        "trial  [2/72] block 1/6  je[x],auto · ephemeral · pf  7 s  discarded: 3 misses  left 7 min",
+        "discarded   block 1 pf · ephemeral: a: 3 misses; repeated at the end (1 of at most 10)",
         "width  pf · ephemeral, 5 clean blocks of 6: ±1.20 %, wanted ±1.00 %: extend",
-        "perf   where the time goes, not measured: 2 variants in 1 cells",
+        "perf   profiling: 2 variants x 1 cases (not part of the comparison)",
         "warning: low disk (free some)",
-        "interrupted (SIGINT); go on with: perfrunner run x --resume",
-        "stopped small-1: 70 trials ok, 1 void, 1 failed in 10 min",
+        "interrupted (SIGINT); resume with: perfrunner run x --resume",
+        "stopped small-1: 70 trials ok, 1 discarded, 1 failed in 10 min",
     ]
 
 
@@ -94,7 +94,7 @@ def test_quiet_says_only_what_must_not_be_missed():
         "warning: here: governor=powersave (cpupower ...)",
         "build c failed: no compiler",
         "warning: low disk (free some)",
-        "interrupted (SIGINT); go on with: perfrunner run x --resume",
+        "interrupted (SIGINT); resume with: perfrunner run x --resume",
     ]
 
 

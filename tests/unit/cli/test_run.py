@@ -6,18 +6,17 @@ import json
 import shlex
 import subprocess
 from datetime import datetime, timedelta, timezone
-from types import SimpleNamespace
 
 import pytest
 
 from perfrunner.build import Artifact
 from perfrunner.cli.invocation import resume_command
-from perfrunner.cli.proofs import RememberedProofs
 from perfrunner.cli.run import command
-from perfrunner.errors import BuildError, HostError, ProofError
+from perfrunner.cli.settings_checks import RememberedSettingsChecks
+from perfrunner.errors import BuildError, HostError, SettingsCheckError
+from perfrunner.experiment import events as ev
+from perfrunner.experiment.preflight.builds import Builds
 from perfrunner.results import BuildRecord, ExperimentRecord, ResultStore, TrialRecord
-from perfrunner.run import events as ev
-from perfrunner.run.preflight.builds import Builds
 from perfrunner.spec import load_spec
 
 START = datetime(2026, 1, 2, tzinfo=timezone.utc)
@@ -31,17 +30,16 @@ class PlayedRunner:
         self.exit_code, self.slowdown, self.failures = exit_code, slowdown, failures
         self.arguments = None
 
-    def __call__(self, spec, **arguments):
-        self.arguments = SimpleNamespace(spec=spec, **arguments)
-        spec = spec.restricted(arguments["workloads"], arguments["variants"])
-        out = arguments["out_dir"]
+    def __call__(self, request, listener):
+        self.arguments = request
+        spec, out = request.spec, request.out_dir
         directory = out / "small-1"
-        directory.mkdir(parents=True)
+        directory.mkdir(parents=True, exist_ok=True)
         with ResultStore.open(out) as store:
             store.create_experiment(
                 ExperimentRecord(
-                    "small-1", spec.name, spec.model_dump(mode="json"), arguments["spec_text"],
-                    str(arguments["spec_path"]), 7, START, "0.1.0", state="done",
+                    "small-1", spec.name, spec.model_dump(mode="json"), request.spec_text,
+                    str(request.spec_path), 7, START, "0.1.0", state="done",
                 )
             )  # fmt: skip
             for block in range(1, 7):
@@ -49,7 +47,7 @@ class PlayedRunner:
                     slow = self.slowdown if variant == self.slow else 0.0
                     rate = 1e6 * (1 - slow) * (1 + 0.001 * ((block * 7 + position * 3) % 5))
                     store.add_trial("small-1", a_trial(block, position, variant, rate))
-        arguments["listener"].on_event(ev.RunFinished("small-1", self.exit_code, 18, 0, 0, 60.0))
+        listener.on_event(ev.RunFinished("small-1", self.exit_code, 18, 0, 0, 60.0))
         return ev.RunOutcome("small-1", self.exit_code, directory, tuple(self.failures))
 
 
@@ -65,12 +63,12 @@ def a_trial(block, position, variant, rate):
 def play(monkeypatch, cli):
     engine = cli.directory / "engine_src"
     (engine / "options").mkdir(parents=True)
-    (engine / "INTERFACE").write_text("2\n")
+    (engine / "INTERFACE").write_text("3\n")
     (engine / "CMakeLists.txt").write_text("project(kv)\n")
 
     def use(**settings):
         runner = PlayedRunner(**settings)
-        monkeypatch.setattr("perfrunner.run.runner.run_experiment", runner)
+        monkeypatch.setattr("perfrunner.experiment.run.run_experiment", runner)
         return runner
 
     return use
@@ -93,7 +91,7 @@ def test_run_hands_over_what_the_command_line_says(cli, play):
         "--set", "engine.threads=3", "--out", "elsewhere", "--quiet")  # fmt: skip
     got = runner.arguments
     assert (got.spec.blocks, got.spec.engine.threads, got.seed) == (6, 3, 5)
-    assert (got.variants, got.workloads) == (("always,3",), ("pf",))
+    assert (list(got.spec.variants), list(got.spec.workloads)) == (["glibc", "always,3"], ["pf"])
     assert (str(got.out_dir), got.resume) == ("elsewhere", False)
     assert got.spec_text == (cli.directory / "spec.yaml").read_text()
     assert got.engine_src == cli.directory / "engine_src"
@@ -121,7 +119,7 @@ def test_a_source_of_the_command_line(cli, play, tmp_path):
     [
         ("glbc=v1", "--source glbc=v1: expected a variant of the spec"),
         ("glibc", "--source glibc: expected NAME=REVISION or NAME=DIRECTORY"),
-        ("glibc=--x", "expected a revision, tag or branch of git, or a directory, got '--x'"),
+        ("glibc=--x", "expected a git revision, tag or branch, or a directory, got '--x'"),
     ],
 )
 def test_a_wrong_source_of_the_command_line(cli, play, text, message):
@@ -227,7 +225,7 @@ def test_a_run_that_cannot_go_on_ends_with_3(cli, play, monkeypatch):
     def fail(*_, **__):
         raise HostError("here: port 22 refused", "is sshd running?")
 
-    monkeypatch.setattr("perfrunner.run.runner.run_experiment", fail)
+    monkeypatch.setattr("perfrunner.experiment.run.run_experiment", fail)
     assert cli("run", "spec.yaml", code=3).stderr.endswith(
         "error: here: port 22 refused\nhint: is sshd running?\n"
     )
@@ -236,25 +234,25 @@ def test_a_run_that_cannot_go_on_ends_with_3(cli, play, monkeypatch):
 def test_without_an_engine_source_nothing_starts(cli, play):
     play()
     assert (
-        "--engine-src nowhere holds no engine source"
+        "--engine-src nowhere is not an engine source"
         in cli("run", "spec.yaml", "--engine-src", "nowhere", code=2).stderr
     )
 
 
 @pytest.fixture
 def built(monkeypatch, cli, play):
-    """Builds that succeed at once; returns the list of variants that were started for a proof."""
+    """Builds that succeed at once; returns the list of variants that were started for a settings check."""
     play()
-    proved = []
+    checked = []
 
-    def build_all(spec, sources, builder, listener):
+    def build_all(spec, sources, builder, cache_dir, listener):
         artifacts = {n: Artifact(f"id-{v.allocator.name}", cli.directory, {"flags": "-O2"}, True, 0.1)
                      for n, v in spec.variants.items()}  # fmt: skip
         return Builds(artifacts, {})
 
-    def deploy_and_prove(spec, builds, hosts, listener, store):
+    def deploy_and_check(spec, builds, hosts, listener, store, cache_dir):
         for name, artifact in builds.artifacts.items():
-            proved.append(name)
+            checked.append(name)
             store(BuildRecord(name, artifact.build_id, settings={"opt.x": name}))
 
     class NoHosts:
@@ -267,10 +265,10 @@ def built(monkeypatch, cli, play):
         def __exit__(self, *_):
             pass
 
-    monkeypatch.setattr("perfrunner.run.preflight.builds.build_all", build_all)
-    monkeypatch.setattr("perfrunner.run.preflight.builds.deploy_and_prove", deploy_and_prove)
-    monkeypatch.setattr("perfrunner.run.preflight.hosts.open_hosts", NoHosts)
-    return proved
+    monkeypatch.setattr("perfrunner.experiment.preflight.builds.build_all", build_all)
+    monkeypatch.setattr("perfrunner.experiment.preflight.builds.deploy_and_check", deploy_and_check)
+    monkeypatch.setattr("perfrunner.experiment.preflight.hosts.open_hosts", NoHosts)
+    return checked
 
 
 def test_build_prints_ids_and_what_was_read_back(cli, built):
@@ -283,19 +281,19 @@ def test_build_prints_ids_and_what_was_read_back(cli, built):
     assert document["builds"][0]["provenance"] == {"flags": "-O2"}
 
 
-def test_a_repeated_build_does_not_prove_again_unless_asked_or_changed(cli, built):
+def test_a_repeated_build_does_not_check_again_unless_asked_or_changed(cli, built):
     cli("build", "spec.yaml")
     cli("build", "spec.yaml")
     assert len(built) == 3
-    cli("build", "spec.yaml", "--prove-again")
+    cli("build", "spec.yaml", "--check-again")
     assert len(built) == 6
     cli("build", "spec.yaml", "--set", "variants.glibc.params.ht_size=5")
     assert built[6:] == ["glibc"]
 
 
-def test_a_damaged_proof_is_made_again(cli, built):
+def test_a_damaged_settings_check_is_made_again(cli, built):
     cli("build", "spec.yaml")
-    for path in (cli.directory / "cache" / "proofs").iterdir():
+    for path in (cli.directory / "cache" / "settings_checks").iterdir():
         path.write_text("{")
     cli("build", "spec.yaml")
     assert len(built) == 6
@@ -303,7 +301,7 @@ def test_a_damaged_proof_is_made_again(cli, built):
 
 def test_a_failed_build_is_shown_and_ends_with_3(cli, built, monkeypatch):
     monkeypatch.setattr(
-        "perfrunner.run.preflight.builds.build_all",
+        "perfrunner.experiment.preflight.builds.build_all",
         lambda *_: Builds(
             {"glibc": Artifact("id", cli.directory, {}, True, 0.1)},
             {"auto,3": "no cargo", "always,3": "x"},
@@ -312,21 +310,64 @@ def test_a_failed_build_is_shown_and_ends_with_3(cli, built, monkeypatch):
     assert "failed" in cli("build", "spec.yaml", code=3).stdout
 
 
-@pytest.mark.parametrize("error", [BuildError("no compiler"), ProofError("glibc: asked x, got y")])
-def test_errors_of_builds_and_proofs_end_with_3(cli, built, monkeypatch, error):
+@pytest.mark.parametrize(
+    "error", [BuildError("no compiler"), SettingsCheckError("glibc: asked x, got y")]
+)
+def test_errors_of_builds_and_settings_checks_end_with_3(cli, built, monkeypatch, error):
     def fail(*_, **__):
         raise error
 
-    monkeypatch.setattr("perfrunner.run.preflight.builds.build_all", fail)
+    monkeypatch.setattr("perfrunner.experiment.preflight.builds.build_all", fail)
     assert f"error: {error.message}" in cli("build", "spec.yaml", code=3).stderr
 
 
-def test_a_proof_is_for_one_build_and_one_setting(cli):
+def test_a_settings_check_is_for_one_build_and_one_setting(cli):
     spec = load_spec(cli.directory / "spec.yaml")
-    proofs = RememberedProofs(cli.directory / "cache", spec)
-    proofs.remember("glibc", "b1", {"a": "1"})
-    assert proofs.find("glibc", "b1") == {"a": "1"}
-    assert proofs.find("glibc", "b2") is None
-    assert proofs.find("auto,3", "b1") is None
+    settings_checks = RememberedSettingsChecks(cli.directory / "cache", spec)
+    settings_checks.remember("glibc", "b1", {"a": "1"})
+    assert settings_checks.find("glibc", "b1") == {"a": "1"}
+    assert settings_checks.find("glibc", "b2") is None
+    assert settings_checks.find("auto,3", "b1") is None
     other = load_spec(cli.directory / "spec.yaml", ["engine.shards=1"])
-    assert RememberedProofs(cli.directory / "cache", other).find("glibc", "b1") is None
+    assert RememberedSettingsChecks(cli.directory / "cache", other).find("glibc", "b1") is None
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "perfrunner.report.build_report",
+        "perfrunner.report.render",
+        "perfrunner.report.write_html",
+        "perfrunner.report.redact.redacted",
+        "perfrunner.analysis.nights.keep_night",
+    ],
+)
+def test_a_report_that_fails_is_not_lost(cli, play, monkeypatch, place):
+    play(failures=["one trial"])
+    out = ("--out", str(cli.directory / "else where")) if place.endswith("render") else ()
+
+    def fails(*_, **__):
+        raise UnicodeEncodeError("utf-8", "\udcff", 0, 1, "surrogates not allowed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(place, fails)
+        result = cli("run", "spec.yaml", *out, code=3)
+    again = shlex.join(["report", "small-1", *out])
+    assert (
+        f"hint: the measurements are stored; report them with: perfrunner {again}" in result.stderr
+    )
+    assert "error: the report failed: UnicodeEncodeError" in result.stderr
+    assert "failed: one trial" in result.stderr
+    assert ("as fast" in result.stdout) == (place == "perfrunner.report.write_html")
+    assert "as fast" in cli(*shlex.split(again)).stdout
+
+
+def test_a_page_that_cannot_be_written_costs_only_the_page(cli, play):
+    play()
+    page = cli.directory / "perfrunner-results" / "small-1" / "report.html"
+    page.mkdir(parents=True)
+    (page / "in the way").touch()
+    result = cli("run", "spec.yaml", code=3)
+    assert "as fast" in result.stdout
+    assert "error: the report failed: cannot write" in result.stderr
+    assert "Traceback" not in result.stderr

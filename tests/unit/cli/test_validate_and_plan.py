@@ -6,15 +6,15 @@ import json
 
 import pytest
 
-from perfrunner.cli.options import selection, split_names
 from perfrunner.errors import UsageError
+from perfrunner.spec.suggest import selection, split_names
 
 MATRIX = ("glibc", "auto,3", "always,3")
 
 
 def test_validate_says_ok(cli):
     assert (
-        cli("validate", "spec.yaml").stdout == "spec.yaml: ok (3 variants x 2 cells x 2 blocks)\n"
+        cli("validate", "spec.yaml").stdout == "spec.yaml: ok (3 variants x 2 cases x 2 blocks)\n"
     )
 
 
@@ -40,9 +40,9 @@ def test_validate_takes_overrides(cli):
     )
 
 
-def test_plan_shows_variants_cells_and_order(cli):
+def test_plan_shows_variants_cases_and_order(cli):
     text = cli("plan", "spec.yaml", "--seed", 3).stdout
-    assert "small: 3 variants x 2 cells x 2 blocks = 12 trials, about" in text
+    assert "small: 3 variants x 2 cases x 2 blocks = 12 trials, about" in text
     assert "seed 3 (given)" in text
     assert "glibc (baseline)" in text
     assert "metadata_thp:always" in text
@@ -53,9 +53,9 @@ def test_plan_json_is_the_plan(cli):
     assert (document["blocks"], document["seed"], document["seed_drawn"]) == (4, 3, False)
     assert len(document["trials"]) == 24
     assert set(document["trials"][0]) == {
-        "block", "position", "workload", "bucket", "variant", "ensemble",
+        "block", "position", "workload", "bucket", "variant", "group",
     }  # fmt: skip
-    assert document["layouts"]["pf"]["schedule"] == "side-by-side"
+    assert document["groupings"]["pf"]["schedule"] == "interleaved"
     assert document == cli.json("plan", "spec.yaml", "--seed", "3", "--repeats", "4")
 
 
@@ -65,16 +65,16 @@ def test_the_time_holds_builds_and_the_sampling_check(cli, monkeypatch):
 
     text = cli("plan", "spec.yaml").stdout
     assert (
-        "in that time: 2 builds that are not in the cache (about 2 min) and the sampling check"
+        "this includes 2 builds that are not in the cache (about 2 min) and the sampling check"
         in text
     )
     bare = seconds("--set", "sampling_check=false")
     trials = bare - 2 * 60
-    # 2 trials a cell beside 3 variants x 2 blocks of it
+    # 2 trials a case beside 3 variants x 2 blocks of it
     assert seconds() - bare == pytest.approx(trials * 2 / 6, abs=0.2)
     engine = cli.directory / "engine_src"
     (engine / "options").mkdir(parents=True)
-    (engine / "INTERFACE").write_text("2\n")
+    (engine / "INTERFACE").write_text("3\n")
     (engine / "CMakeLists.txt").write_text("project(kv)\n")
     monkeypatch.setattr("perfrunner.build.builder.is_built", lambda *_: True)
     assert seconds("--set", "sampling_check=false") == pytest.approx(trials, abs=0.2)
@@ -94,15 +94,15 @@ def test_the_plan_shows_and_counts_profiles(cli):
     )
     plain = cli.json(*words)
     profiled = cli.json(*words, "--set", "workloads.pf.profile=perf")
-    assert plain["profiled_cells"] == []
-    cells = profiled["profiled_cells"]
-    assert {workload for workload, _ in cells} == {"pf"}
+    assert plain["profiled_cases"] == []
+    cases = profiled["profiled_cases"]
+    assert {workload for workload, _ in cases} == {"pf"}
     assert profiled["trials"] == plain["trials"]
     of_trials = plain["expected_seconds"] - 2 * 60  # and two builds
     more = profiled["expected_seconds"] - plain["expected_seconds"]
     assert more == pytest.approx(of_trials / plain["blocks"], abs=0.2), "as long as a block"
     text = cli(*words, "--set", "workloads.pf.profile=perf").stdout
-    assert "profiles with perf, not measured (" in " ".join(text.split())
+    assert "CPU profiles, which are not part of the comparison (" in " ".join(text.split())
 
 
 def test_plan_draws_a_seed_when_none_is_given(cli):
@@ -124,7 +124,7 @@ def test_variants_with_commas_can_be_selected(cli):
 def test_a_mistyped_selection_is_a_usage_error(cli):
     error = cli("plan", "spec.yaml", "--variants", "glib", code=2).stderr
     assert (
-        "expected a variant of the spec: glibc, auto,3, always,3; got glib (did you mean glibc?)"
+        "--variants: expected a variant of the spec: glibc, auto,3, always,3; got glib (did you mean glibc?)"
         in error
     )
     assert (

@@ -9,17 +9,18 @@ import pytest
 from scipy import stats
 
 from perfrunner.errors import StoreError
-from perfrunner.evidence import figures, kept
-from perfrunner.evidence.kept import Comparison, Kept
+from tests.support.fakes import ROOT
+from tools.evidence import figures, kept
+from tools.evidence.kept import Comparison, Kept
 
 HOST = {"cpu_model": "a CPU", "cpus": 2, "memory_bytes": 8e9, "kernel": "6.1"}
 
 
 def comparison(values, name="e-001", bucket="ephemeral", **facts):
-    """`values`: arm -> metric -> a value a block."""
+    """`values`: variant -> metric -> a value a block."""
     plain = {
-        arm: {metric: [float(v) for v in series] for metric, series in its.items()}
-        for arm, its in values.items()
+        variant: {metric: [float(v) for v in series] for metric, series in its.items()}
+        for variant, its in values.items()
     }
     return Comparison(name, "pillowfight", bucket, plain, ("ops_per_s",), facts)
 
@@ -61,7 +62,31 @@ def test_a_report_counts_once_however_many_of_its_rows_differ():
     assert figures.reports(runs[3:]) is None
 
 
-def planted_run(rng, name, change=0.98):
+@pytest.mark.parametrize("fault", ["burst", "background"])
+def test_the_slope_is_that_of_what_the_server_counted(rng, fault):
+    """The total finds all of it, the server's own clock charges it twice, and the time a tenth of it."""
+    values = {}
+    for name, dose in (("none", 0), ("x-10", 0.01), ("x-40", 0.04), ("x-80", 0.08)):
+        luck = noisy(rng, 0.6, 20, 0.001)
+        time = 1.0 + 0.1 * dose
+        values[name] = {
+            "own_cpu_us_per_op": luck, "foreign_cpu_us_per_op": np.zeros(20),
+            "client_cpu_us_per_op": np.full(20, 0.3), "waiting_us_per_op": time - luck - 0.3,
+            "server_cpu_us_per_op": luck + 2 * dose, "total_cpu_us_per_op": luck + dose,
+            "injected_us_per_op": np.full(20, dose if fault == "burst" else 6 * dose),
+            "injected_ms_per_s": np.full(20, 1000 * dose / time if fault == "background" else 1.0),
+        }  # fmt: skip
+    found = figures.dose_response(comparison(values, fault=fault))
+    assert found.slopes["total_cpu_us_per_op"].estimate == pytest.approx(1, abs=0.02)
+    assert found.slopes["server_cpu_us_per_op"].estimate == pytest.approx(2, abs=0.02)
+    assert found.slopes["time"].estimate == pytest.approx(0.1, abs=1e-6)
+    low, high = found.slopes["total_cpu_us_per_op"].ci95
+    assert low < found.slopes["total_cpu_us_per_op"].estimate < high
+    assert (found.blocks, found.right_signs.hits, found.right_signs.of) == (20, 3, 3)
+    assert found.counted == pytest.approx(0.08 / 1.008)
+
+
+def injected_run(rng, name, change=0.98):
     return comparison(
         {
             "none": {"ops_per_s": noisy(rng, 1e6)},
@@ -72,9 +97,9 @@ def planted_run(rng, name, change=0.98):
     )
 
 
-def test_a_planted_change_is_counted_where_the_verdict_is_worse(rng):
-    runs = [planted_run(rng, f"p-{n}") for n in range(8)]
-    nothing, share2 = figures.planted(runs, ("share1", "share2"), ["ops_per_s"], {})
+def test_a_injected_change_is_counted_where_the_verdict_is_worse(rng):
+    runs = [injected_run(rng, f"p-{n}") for n in range(8)]
+    nothing, share2 = figures.injected(runs, ("share1", "share2"), ["ops_per_s"], {})
     assert (share2.fault, share2.worse.hits) == ("share2", 8)
     assert nothing.worse.hits <= 1
     assert share2.mean == pytest.approx(0.98, abs=0.002)
@@ -83,15 +108,17 @@ def test_a_planted_change_is_counted_where_the_verdict_is_worse(rng):
 
 
 def test_of_one_experiment_alone_the_truth_is_not_known(rng):
-    (found,) = figures.planted([planted_run(rng, "p")], ["share2"], ["ops_per_s"], {})
+    (found,) = figures.injected([injected_run(rng, "p")], ["share2"], ["ops_per_s"], {})
     assert found.repeats.hits == 0
     assert (found.constructed, found.covers) == (None, None)
 
 
 def test_a_change_of_known_size_needs_no_other_experiments(rng):
-    runs = [planted_run(rng, "p")]
+    runs = [injected_run(rng, "p")]
     for true, held in ((0.98, 1), (0.9, 0)):
-        (found,) = figures.planted(runs, ["share2"], ["ops_per_s"], {("share2", "ops_per_s"): true})
+        (found,) = figures.injected(
+            runs, ["share2"], ["ops_per_s"], {("share2", "ops_per_s"): true}
+        )
         assert found.covers is not None
         assert (found.constructed, found.covers.hits) == (true, held)
 
@@ -109,7 +136,7 @@ def test_rare_slices_stand_out_where_totals_and_robust_differ(rng):
         }
     )
     effect = figures.totals_against_robust(one, "stall")
-    assert "rare slices" in figures.named_rare(one, "stall")
+    assert "slow slices" in figures.named_rare(one, "stall")
     assert effect.ci95[1] < 1
     assert effect.estimate == pytest.approx(0.995, abs=0.0005)
     assert (
@@ -120,8 +147,8 @@ def test_rare_slices_stand_out_where_totals_and_robust_differ(rng):
     )
 
 
-def test_experiments_of_the_same_arms_make_one_long_run(rng):
-    runs = [planted_run(rng, f"p-{n}") for n in range(3)]
+def test_experiments_of_the_same_variants_make_one_long_run(rng):
+    runs = [injected_run(rng, f"p-{n}") for n in range(3)]
     (long,) = figures.together(runs)
     assert long.blocks == 30
     assert long.values["share2"]["ops_per_s"] == [
@@ -129,36 +156,36 @@ def test_experiments_of_the_same_arms_make_one_long_run(rng):
     ]
 
 
-def test_schedules_are_compared_for_each_cell_and_variant():
+def test_schedules_are_compared_for_each_case_and_variant():
     beside, alone = (
         comparison({"glibc": {"rss_bytes": [1, 2]}, "je": {"rss_bytes": [3, 4]}}, f"m-{s}", schedule=s)
-        for s in ("side-by-side", "sequential")
+        for s in ("interleaved", "sequential")
     )  # fmt: skip
     lonely = comparison({"glibc": {"rss_bytes": [9]}}, "m", "persistent", schedule="sequential")
     found = figures.schedules([beside, alone, lonely])
     assert [variant for _, variant in found] == ["glibc", "je"]
     its = {"rss_bytes": [3, 4]}
-    assert found[1][0].values == {"sequential": its, "side-by-side": its}
+    assert found[1][0].values == {"sequential": its, "interleaved": its}
     assert found[1][0].baseline == "sequential"
 
 
 def test_what_is_kept_is_read_again_as_it_was(tmp_path, rng):
-    first = planted_run(rng, "p-2")
-    assert kept.read(tmp_path, "planted") == Kept("planted")
-    whole = Kept("planted").having([first], HOST).having([planted_run(rng, "p-1")], HOST)
+    first = injected_run(rng, "p-2")
+    assert kept.read(tmp_path, "injected") == Kept("injected")
+    whole = Kept("injected").having([first], HOST).having([injected_run(rng, "p-1")], HOST)
     path = kept.write(tmp_path, whole)
-    again = kept.read(tmp_path, "planted")
+    again = kept.read(tmp_path, "injected")
     assert [one.experiment for one in again.comparisons] == ["p-1", "p-2"]
     assert (again.comparisons[1], again.hosts) == (first, (HOST,))
-    replaced = again.having([planted_run(rng, "p-1")], {**HOST, "cpus": 4})
+    replaced = again.having([injected_run(rng, "p-1")], {**HOST, "cpus": 4})
     assert (len(replaced.comparisons), len(replaced.hosts)) == (2, 2)
-    path.write_text(json.dumps({"schema": 99, "study": "planted"}))
+    path.write_text(json.dumps({"schema": 99, "study": "injected"}))
     with pytest.raises(StoreError, match="holds no kept results: schema 99"):
-        kept.read(tmp_path, "planted")
+        kept.read(tmp_path, "injected")
 
 
 def test_the_tools_own_comparison_reads_what_is_kept(rng):
-    one = planted_run(rng, "p")
+    one = injected_run(rng, "p")
     rows = figures.verdicts(one)
     assert rows["share2", "ops_per_s"].verdict == "worse"
     assert rows["share2", "ops_per_s"].effect.n == 10
@@ -176,3 +203,16 @@ def test_the_tools_own_comparison_reads_what_is_kept(rng):
 )
 def test_whole_numbers_are_kept_whole(value, kept_as):
     assert kept.rounded(value) == kept_as
+
+
+def test_reports_name_the_injected_stall_and_nothing_else():
+    """On the kept experiments: the stall in at least 15 of 20, the two slowdowns in at most 1 of 20 each."""
+    found = kept.read(ROOT / "docs" / "statistics", "injected").comparisons
+    runs = [one for one in found if "stall" in one.values]
+    named = {
+        variant: sum(figures.named_rare(one, variant) is not None for one in runs)
+        for variant in ("share1", "share2", "stall")
+    }
+    assert len(runs) == 20
+    assert named["stall"] >= 15
+    assert max(named["share1"], named["share2"]) <= 1

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from perfrunner.experiment.journal import PROGRESS, Journal
 from perfrunner.fleet import child
 from perfrunner.fleet.child import JobRun
 from perfrunner.fleet.job import Job
 from perfrunner.fleet.queue import Ending, Progress
 from perfrunner.results import ExperimentRecord, ExperimentState, ResultStore
 from perfrunner.results.database import ServerAwayError
-from perfrunner.run.journal import PROGRESS, Journal
 
 BUSY = "error: kv1 is in use by run s-9 of perf@east (pid 7)"
 
@@ -114,7 +114,7 @@ def test_that_a_verdict_was_never_judged_is_said(bench: Bench) -> None:
     ending = bench.run.carry_out()
     assert ending is not None
     assert ending.code == 0
-    assert "--fail-on was not judged" in ending.said
+    assert "--fail-on was not applied" in ending.message
 
 
 def test_hosts_that_another_run_has_are_waited_for(bench: Bench) -> None:
@@ -126,7 +126,7 @@ def test_hosts_that_another_run_has_are_waited_for(bench: Bench) -> None:
     ]  # fmt: skip
 
 
-def test_so_are_they_by_the_driver_after_it(bench: Bench) -> None:
+def test_so_are_they_by_the_worker_after_it(bench: Bench) -> None:
     bench.store("s-1", "failed", "j1", event="failed", error="kv1 is in use by run s-9")
     bench.answer((0, "done"))
     assert bench.run.carry_out() == Ending(0, "s-1")
@@ -147,7 +147,7 @@ def test_only_the_gates_word_is_a_verdict(bench: Bench, said: str) -> None:
     ending = bench.run.carry_out()
     assert ending is not None
     assert (ending.code, ending.state) == (3, "failed")
-    assert said in ending.said
+    assert said in ending.message
 
 
 AWAY = "error: postgresql://db/results: connection refused"
@@ -160,7 +160,7 @@ def test_a_run_whose_server_of_results_was_away_is_gone_on_with(bench: Bench) ->
     assert [p.waiting for p in bench.heard] == [f"{AWAY.removeprefix('error: ')} j1"]
 
 
-def test_so_is_it_by_the_driver_after_it(bench: Bench) -> None:
+def test_so_is_it_by_the_worker_after_it(bench: Bench) -> None:
     bench.store("s-1", "failed", "j1", event="failed", error=AWAY, exit=75)
     bench.answer((0, "done"))
     assert bench.run.carry_out() == Ending(0, "s-1")
@@ -206,7 +206,7 @@ def test_a_journal_that_cannot_be_read_now_costs_no_run(
     assert "whole" in bench.run.log.read_text()
 
 
-def test_a_run_whose_driver_died_before_it_was_tied_does_not_begin(tmp_path: Path) -> None:
+def test_a_run_whose_worker_died_before_it_was_tied_does_not_begin(tmp_path: Path) -> None:
     begun = tmp_path / "begun"
     for parent, there in ((os.getppid(), False), (os.getpid(), True)):
         subprocess.run([*child.TIED, str(parent), "touch", str(begun)], check=False)
@@ -245,5 +245,5 @@ def test_the_store_of_the_fleet_is_that_of_its_runs(
     )
     ending = bench.run.carry_out()
     assert ending is not None
-    assert url in ending.said
+    assert url in ending.message
     assert "--store" not in bench.run.log.read_text()

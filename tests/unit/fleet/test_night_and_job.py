@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, datetime, timezone
 
 import pytest
 
-from perfrunner.fleet.job import Job, fresh_id, job_of, night_id
-from perfrunner.fleet.night import night_of
+from perfrunner.fleet.job import Job, fresh_id, job_of, night_id, night_of, with_store_of
+from perfrunner.results.database import without_password
 
 JOB = Job(
     id="j", name="s", spec="/s.yaml", group="g", cluster="/c.yaml", out="/out", directory="/",
@@ -36,10 +37,10 @@ def test_a_night_lasts_from_noon_to_noon_of_its_zone(moment: str, zone: str, nig
 
 def test_a_run_is_begun_with_all_words_and_gone_on_with_without_what_it_knows() -> None:
     always = ["--out", "/out", "--cache", "/cache", "--fail-on", "worse"]
-    assert JOB.first_words() == [
+    assert JOB.run_args() == [
         "run", "/s.yaml", "--cluster", "/c.yaml", "--repeats", "3", *always,
     ]  # fmt: skip
-    assert JOB.words_again("s-1") == ["run", "--resume", "s-1", *always]
+    assert JOB.resume_args("s-1") == ["run", "--resume", "s-1", *always]
 
 
 def test_a_job_is_read_back_also_when_a_newer_perfrunner_wrote_it() -> None:
@@ -50,3 +51,25 @@ def test_a_job_is_read_back_also_when_a_newer_perfrunner_wrote_it() -> None:
 def test_ids() -> None:
     assert fresh_id("s", "g") != fresh_id("s", "g")
     assert night_id("s", "g", date(2026, 11, 20)) == "s-g-night-20261120"
+
+
+def test_the_store_of_a_job_has_no_password() -> None:
+    url = "postgresql+psycopg://me:s3cret@db.example:5432/results?raw=/raw"
+    public = "postgresql+psycopg://me@db.example:5432/results?raw=%2Fraw"
+    assert without_password(url) == public
+    assert without_password(public) == public
+    assert without_password("postgresql://me@db/results?password=s3cret") == (
+        "postgresql+psycopg://me@db/results"
+    )
+    assert without_password("sqlite:////srv/results.sqlite") == "sqlite:////srv/results.sqlite"
+
+
+def test_a_worker_takes_the_password_of_the_jobs_store_from_its_own_fleet_file() -> None:
+    url, public = "postgresql://me:s3cret@db/results", "postgresql://me@db/results"
+    assert with_store_of(replace(JOB, store=public), url).store == url
+    older = replace(JOB, store="postgresql://me:before@db/results")
+    assert with_store_of(older, url).store == url, "its password has changed since"
+    other = replace(JOB, store="postgresql://me@elsewhere/results")
+    assert with_store_of(other, url) == other
+    assert with_store_of(JOB, url) == JOB, "a job of a fleet file without a store"
+    assert with_store_of(replace(JOB, store=public), None).store == public

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import pickle
+import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +17,7 @@ import pytest
 from perfrunner.errors import StoreError, UsageError
 from perfrunner.fleet.dbos_queue import DbosQueue
 from perfrunner.fleet.job import Job
-from perfrunner.fleet.queue import Progress, find
+from perfrunner.fleet.queue import Ending, Progress, find
 
 
 def job(name: str = "one", **changes: object) -> Job:
@@ -34,7 +39,7 @@ def test_a_job_waits_as_it_was_submitted(queue: DbosQueue) -> None:
     assert queue.submit(job(priority=7))
     (status,) = queue.jobs()
     assert status.job == job(priority=7)
-    assert (status.state, status.driver, status.started_at, status.ended_at) == (
+    assert (status.state, status.worker, status.started_at, status.ended_at) == (
         "queued", "", None, None,
     )  # fmt: skip
     assert status.progress == Progress()
@@ -47,14 +52,14 @@ def test_an_id_is_queued_once_however_many_try_at_a_time(queue: DbosQueue) -> No
     fresh: list[bool] = []
 
     def submit(priority: int) -> None:
-        at_once.wait(30)
+        at_once.wait(300)
         fresh.append(queue.submit(job("night", priority=priority)))
 
     threads = [threading.Thread(target=submit, args=(n + 1,)) for n in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(300)
     assert sorted(fresh) == [False, False, False, True]
     assert len(queue.jobs()) == 1
     assert not queue.submit(job("night")), "neither is it later"
@@ -83,7 +88,7 @@ def test_a_forgotten_job_is_as_if_it_had_never_been(queue: DbosQueue) -> None:
     assert queue.jobs()[-1].progress == Progress()
 
 
-def test_a_driver_without_jobs_gives_none_back(queue: DbosQueue) -> None:
+def test_a_worker_without_jobs_gives_none_back(queue: DbosQueue) -> None:
     queue.submit(job())
     assert queue.give_back("nobody") == []
     assert queue.jobs()[0].state == "queued"
@@ -111,3 +116,90 @@ def test_a_file_that_is_not_there_is_not_made_by_looking(tmp_path: Path) -> None
     with pytest.raises(StoreError, match="no job was ever submitted"):
         DbosQueue.open(str(place), create=False)
     assert not place.exists()
+
+
+class Touch:
+    """An object whose unpickling creates a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, tuple[Path]]:
+        return Path.touch, (self.path,)
+
+
+def inject(database: Path, **columns: str | None) -> None:
+    """Overwrite columns of every job, as anybody can who may write to the database."""
+    names = ", ".join(f"{name} = ?" for name in columns)
+    with closing(sqlite3.connect(database)) as connection, connection:
+        changed = connection.execute(
+            f"UPDATE workflow_status SET {names}",
+            tuple(columns.values()),
+        )
+        assert changed.rowcount > 0
+
+
+@pytest.mark.parametrize("column", ["output", "error", "inputs"])
+@pytest.mark.parametrize("named", ["py_pickle", None])
+def test_a_pickle_in_the_database_does_not_run(
+    queue: DbosQueue, tmp_path: Path, column: str, named: str | None
+) -> None:
+    queue.submit(job())
+    ran = tmp_path / "ran"
+    payload = base64.b64encode(pickle.dumps(Touch(ran))).decode()
+    status = {"output": "SUCCESS", "error": "ERROR", "inputs": "PENDING"}[column]
+    inject(
+        tmp_path / "fleet.sqlite",
+        **{column: payload, "serialization": named, "status": status, "executor_id": "west"},
+    )
+    assert [status.job for status in queue.jobs()] == [job()]
+    found = queue.job("one")
+    assert found is not None
+    assert found.job == job()
+    queue.give_back("west")
+    assert not ran.exists()
+
+
+def test_no_row_is_written_as_a_pickle(queue: DbosQueue, tmp_path: Path) -> None:
+    queue.submit(job())
+    with closing(sqlite3.connect(tmp_path / "fleet.sqlite")) as connection:
+        ((named,),) = connection.execute("SELECT serialization FROM workflow_status").fetchall()
+        ((inputs,),) = connection.execute("SELECT inputs FROM workflow_input").fetchall()
+    assert named == "portable_json"
+    assert json.loads(inputs)["positionalArgs"] == [
+        job().document() | {"measured": ["--set", "blocks=3"], "always": []}
+    ]
+
+
+def test_dbos_refuses_to_unpickle_once_a_queue_is_open(queue: DbosQueue, tmp_path: Path) -> None:
+    """The worker's side: DBOS reads a row as a pickle if the row says so, whatever serializer it is given."""
+    from dbos._serialization import DBOSPortableJSON, deserialize_args
+
+    del queue
+    ran = tmp_path / "ran"
+    payload = base64.b64encode(pickle.dumps(Touch(ran))).decode()
+    with pytest.raises(StoreError, match="pickle"):
+        deserialize_args(payload, "py_pickle", DBOSPortableJSON)
+    assert not ran.exists()
+
+
+def test_the_ending_of_a_job_is_read_from_its_attributes(queue: DbosQueue, tmp_path: Path) -> None:
+    queue.submit(job())
+    queue.tell("one", Progress("s-1", 3, 8, 20.0, at=100.0))
+    queue.finish("one", Ending(1, "s-1", "worse"))
+    inject(tmp_path / "fleet.sqlite", status="SUCCESS")
+    (status,) = queue.jobs()
+    assert status.ending == Ending(1, "s-1", "worse")
+    assert status.state == "worse"
+    assert status.progress.finished == 3, "the progress stays"
+
+
+def test_a_job_that_ended_without_an_ending_counts_as_failed(
+    queue: DbosQueue, tmp_path: Path
+) -> None:
+    queue.submit(job())
+    inject(tmp_path / "fleet.sqlite", status="SUCCESS")
+    (status,) = queue.jobs()
+    assert status.state == "failed"
+    assert status.ending is not None
+    assert "no outcome is stored" in status.ending.message

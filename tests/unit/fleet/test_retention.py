@@ -6,8 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 from perfrunner.fleet.job import Job
-from perfrunner.fleet.queue import JobStatus, State
-from perfrunner.fleet.retention import forgettable
+from perfrunner.fleet.queue import JobStatus, State, forgettable
 
 NOW = datetime(2026, 11, 25, 12, tzinfo=timezone.utc)
 
@@ -43,7 +42,7 @@ def test_what_waits_or_runs_stays_and_takes_no_place() -> None:
 
 
 def test_a_job_that_ended_lately_stays_however_old_it_is() -> None:
-    """It waited for a week, and its driver may still be stopping its run."""
+    """It waited for a week, and its worker may still be stopping its run."""
     jobs = [status("cancelled", "cancelled", age_days=9, took_days=8), status("old", "cancelled")]
     assert ids(jobs, 0) == ["old"]
 

@@ -70,7 +70,7 @@ def test_the_operations_of_append_are_the_requests_that_a_server_counts() -> Non
         ("", "printed no JSON"),
         ('{"tool": "pilo', "printed no JSON"),
         ("[1]", "expected a JSON object"),
-        ('{"tool": "pillowfight", "schema": 2}', "schema 2"),
+        ('{"tool": "pillowfight", "schema": 2}', "expected schema 1, got 2"),
         ('{"tool": "memtier", "schema": 1}', "unknown load tool 'memtier'"),
         (json.dumps(pillowfight(client=None)), "`client` is missing"),
         (json.dumps(pillowfight(access={"ops": "many"})), "`ops` is missing or not a number"),

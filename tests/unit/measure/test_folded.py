@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfrunner.errors import TrialError
-from perfrunner.measure.folded import Folded, added, fold, parse_folded
+from perfrunner.measure.cpu_profile import Folded, added, fold, parse_folded
 
 PRINTED = """\
 front-end-0~
@@ -67,10 +67,10 @@ def test_no_sample_is_no_stack() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("\t 1f f (/a)\n", "line 1: no sample"),
-        ("t\nother\n", "line 2: no sample"),
-        ("t\n\t nonsense\n", "line 2: no frame"),
-        ("t\n\t 1f f\n", "line 2: no frame"),
+        ("\t 1f f (/a)\n", "line 1: expected a sample"),
+        ("t\nother\n", "line 2: expected a sample"),
+        ("t\n\t nonsense\n", "line 2: expected a frame"),
+        ("t\n\t 1f f\n", "line 2: expected a frame"),
     ],
 )
 def test_what_is_no_output_of_perf_is_refused(text: str, said: str) -> None:
@@ -84,7 +84,7 @@ def test_a_file_of_stacks_is_read_as_it_was_written() -> None:
     assert parse_folded(profile.text(), "p") == profile
     assert profile.samples == 4
     for wrong in ("a;b\n", "a;b 1.5\n", " 3\n"):
-        with pytest.raises(TrialError, match=r"p:1: no folded stack"):
+        with pytest.raises(TrialError, match=r"p:1: expected a folded stack"):
             parse_folded(wrong, "p")
 
 

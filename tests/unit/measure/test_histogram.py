@@ -47,7 +47,7 @@ def test_a_merge_is_the_histogram_of_all_values(parts: list[dict[int, int]]) -> 
 
 
 def test_buckets_that_do_not_add_up_are_refused() -> None:
-    with pytest.raises(TrialError, match=r"buckets hold 3 values but `count` says 4"):
+    with pytest.raises(TrialError, match=r"buckets hold 3 values, but `count` is 4"):
         Histogram.parse({"count": 4, "mean": 1, "max": 5, "buckets": [[5, 3]]}, "x.json")
 
 

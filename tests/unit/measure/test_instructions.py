@@ -77,8 +77,8 @@ def test_several_front_end_threads_are_added() -> None:
 @pytest.mark.parametrize(
     ("less", "more", "message"),
     [
-        (threads(900, 0), threads(500, 0), "no sense"),
-        (threads(500, 900), threads(900, 500), "no sense"),
+        (threads(900, 0), threads(500, 0), "inconsistent counts"),
+        (threads(500, 900), threads(900, 500), "inconsistent counts"),
         ([ThreadCount(1, 5, front_end=False)], [], "no front-end thread"),
     ],
 )

@@ -42,7 +42,7 @@ def test_vsz_is_without_thread_stacks() -> None:
     assert memory_metrics([BASE], BASE, BASE)["vsz_bytes"] == 8000
 
 
-def test_pss_leaves_out_files_which_other_arms_and_the_load_tools_share() -> None:
+def test_pss_leaves_out_files_which_other_variants_and_the_load_tools_share() -> None:
     """Two engines that hold the same memory: the file of one is run by nobody else, the other's by four processes."""
     alone = sample(pss=1000, pss_file=100)
     shared = sample(pss=925, pss_file=25)

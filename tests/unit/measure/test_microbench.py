@@ -103,8 +103,8 @@ def test_growth_needs_three_sizes() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("no json", "no Google Benchmark report"),
-        ('{"context": {}}', "no Google Benchmark report"),
+        ("no json", "not a Google Benchmark report"),
+        ('{"context": {}}', "not a Google Benchmark report"),
         (report(), "holds no benchmark"),
         (
             report(

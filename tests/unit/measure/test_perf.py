@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from perfrunner.cluster import open_host
-from perfrunner.cluster.transport import Transport
 from perfrunner.errors import HostError, TrialError
-from perfrunner.measure import perf
+from perfrunner.hosts import open_host
+from perfrunner.hosts.transport import Transport
+from perfrunner.measure import cpu_profile as perf
 from perfrunner.spec.cluster import HostSpec
 
 
@@ -44,7 +44,7 @@ def test_no_perf_names_the_package(host, monkeypatch) -> None:
     monkeypatch.setattr(perf, "PROGRAM", "/nowhere/perf")
     error = refusal(host)
     assert error.message == "node: perf is not installed"
-    assert error.hint == "apt-get install linux-perf, or take profile: perf out of workload pf"
+    assert error.hint == "apt-get install linux-perf, or remove `profile` from workload pf"
 
 
 @pytest.mark.parametrize("level", [2, 3, 4])
@@ -65,7 +65,7 @@ def test_a_kernel_that_forbids_it_names_the_setting(host, monkeypatch, tmp_path,
 def test_a_silent_refusal_is_told_as_such(host, monkeypatch, tmp_path) -> None:
     program(monkeypatch, tmp_path, "exit 1")
     monkeypatch.setattr(perf, "_PARANOID", str(tmp_path / "none"))
-    assert refusal(host).message.endswith("(status 1): it does not say why")
+    assert refusal(host).message.endswith("(status 1): no reason given")
 
 
 def test_what_it_printed_is_fetched_and_folded(host, tmp_path) -> None:
@@ -94,3 +94,13 @@ def test_a_recording_that_filled_its_file_was_cut_short(host, monkeypatch) -> No
     assert not perf.is_full(host, data)
     monkeypatch.setattr(perf, "MOST_BYTES", 8)
     assert perf.is_full(host, data)
+
+
+@pytest.mark.parametrize(("enforcing", "named"), [("1\n", True), ("0\n", False), (None, False)])
+def test_an_enforcing_selinux_is_named(host, monkeypatch, tmp_path, enforcing, named) -> None:
+    program(monkeypatch, tmp_path, "echo 'Permission denied' >&2; exit 255")
+    monkeypatch.setattr(perf, "_PARANOID", str(tmp_path / "none"))
+    monkeypatch.setattr(perf, "_SELINUX", str(tmp_path / "enforce"))
+    if enforcing is not None:
+        (tmp_path / "enforce").write_text(enforcing)
+    assert ("ausearch" in str(refusal(host).hint)) == named

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from perfrunner.measure.rounds import DEFAULT_TRIM, levels, trimmed_mean
+from perfrunner.measure.turns import DEFAULT_TRIM, levels, trimmed_mean
 
 
 def test_what_a_round_has_in_common_does_not_reach_the_ratio() -> None:
@@ -66,8 +66,8 @@ def test_the_trimmed_mean_is_scipys(rounds: int, trim: float, seed: int) -> None
     [
         ([[1.0, 0.0]], 0, 0.2, "yielded nothing"),
         ([[1.0, math.nan]], 0, 0.2, "yielded nothing"),
-        ([[1.0, 1.0]], 2, 0.2, "none of 2 arms"),
-        ([[1.0, 1.0]], -1, 0.2, "none of 2 arms"),
+        ([[1.0, 1.0]], 2, 0.2, "none of 2 variants"),
+        ([[1.0, 1.0]], -1, 0.2, "none of 2 variants"),
         ([[1.0, 1.0]], 0, 0.5, "less than 0.5"),
         ([1.0, 1.0], 0, 0.2, "shape"),
         (np.empty((0, 2)), 0, 0.2, "shape"),

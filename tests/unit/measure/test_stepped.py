@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from perfrunner.errors import TrialError
-from perfrunner.measure.stepped import Witnessed, longest_gap, parse_witnessed, step_metrics
+from perfrunner.measure.stepped import (
+    CheckedConsistency,
+    longest_gap,
+    parse_checked_consistency,
+    step_metrics,
+)
 
 
 def report(per_ms: list[int], **changes: Any) -> str:
@@ -22,8 +27,8 @@ def report(per_ms: list[int], **changes: Any) -> str:
 
 
 def test_processes_are_added_millisecond_by_millisecond() -> None:
-    found = parse_witnessed({"a": report([1, 2, 3]), "b": report([10])})
-    assert found == Witnessed(
+    found = parse_checked_consistency({"a": report([1, 2, 3]), "b": report([10])})
+    assert found == CheckedConsistency(
         documents=100, missing_before=0, lost=8, foreign=0, not_my_vbucket=14, broken_off=4, maps=4,
         per_ms=(11, 2, 3),
     )  # fmt: skip
@@ -31,8 +36,8 @@ def test_processes_are_added_millisecond_by_millisecond() -> None:
 
 @pytest.mark.parametrize("changes", [{"check": None}, {"access": {"lost": 1}}, {"learn": {}}])
 def test_a_report_that_lacks_something_is_named(changes: dict[str, Any]) -> None:
-    with pytest.raises(TrialError, match=r"^client-2\.json: no report of a witness"):
-        parse_witnessed({"client-2.json": report([1], **changes)})
+    with pytest.raises(TrialError, match=r"^client-2\.json: not a report of a consistency checker"):
+        parse_checked_consistency({"client-2.json": report([1], **changes)})
 
 
 def test_throughput_around_a_step() -> None:
@@ -63,7 +68,7 @@ def test_a_gap_that_outlasts_the_step_counts_and_one_before_it_does_not() -> Non
 def test_a_step_that_was_not_within_the_load_is_none(
     began: float, ended: float, end: float
 ) -> None:
-    with pytest.raises(TrialError, match="the step was from"):
+    with pytest.raises(TrialError, match="is not inside the load"):
         step_metrics([1] * 5000, 1.0, began, ended, end)
 
 

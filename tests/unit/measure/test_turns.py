@@ -19,7 +19,7 @@ def slices(*ops: int) -> Slices:
     )
 
 
-def test_a_round_in_which_an_arm_was_not_answered_says_nothing_of_the_others() -> None:
+def test_a_round_in_which_a_variant_was_not_answered_says_nothing_of_the_others() -> None:
     base = slices(100, 100, 1000, 100)
     other = slices(110, 110, 0, 110)
     assert paired_levels([base, other], 0) == pytest.approx([100e3, 110e3])
@@ -28,7 +28,7 @@ def test_a_round_in_which_an_arm_was_not_answered_says_nothing_of_the_others() -
 
 
 def test_a_load_that_no_round_was_answered_in_is_no_measurement() -> None:
-    with pytest.raises(TrialError, match="in none of 2 rounds"):
+    with pytest.raises(TrialError, match="no round of 2"):
         paired_levels([slices(0, 100), slices(100, 0)], 0)
 
 
@@ -40,11 +40,11 @@ def test_slices_survive_being_kept_and_read() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"ops": [1, -1]}, "less than no operation"),
-        ({"wall_ns": [1, 0]}, "without time"),
+        ({"ops": [1, -1]}, "a negative number of operations"),
+        ({"wall_ns": [1, 0]}, "no duration"),
         ({"ops": [1]}, "different lengths"),
         ({"ops": None}, "`ops` is missing"),
-        ({"position": 3}, "no list of numbers"),
+        ({"position": 3}, "not a list of numbers"),
     ],
 )
 def test_arrays_that_fit_no_slices_are_refused(changes: dict[str, object], said: str) -> None:

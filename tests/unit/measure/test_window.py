@@ -37,7 +37,7 @@ def test_a_second_that_begins_inside_the_ramp_is_left_out() -> None:
 
 
 def test_nothing_left_is_an_error_that_says_what_to_do() -> None:
-    with pytest.raises(TrialError, match="no whole second is left") as caught:
+    with pytest.raises(TrialError, match="no whole second of 1 is left") as caught:
         steady_window(seconds(100), 1.0)
     assert caught.value.hint is not None
     assert "duration" in caught.value.hint

@@ -16,7 +16,7 @@ from perfrunner.results import ResultStore
 
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory):
-    """The directory of a store with a whole experiment: 3 variants, 2 x 2 cells, 8 blocks, a void."""
+    """The directory of a store with a whole experiment: 3 variants, 2 x 2 cases, 8 blocks, a discarded."""
     directory = tmp_path_factory.mktemp("demo")
     synthetic.write(directory)
     return directory

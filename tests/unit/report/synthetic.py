@@ -64,7 +64,7 @@ class Shape:
     blocks: int = 8
     sd: float = 0.008
     seed: int = 41
-    void_block: int | None = 3
+    discarded_block: int | None = 3
     facts: dict[str, object] = field(default_factory=dict)
 
 
@@ -78,10 +78,10 @@ def write(directory: Path, shape: Shape | None = None, experiment_id: str = "dem
             store.add_build(experiment_id, _build(variant))
         number = 0
         for block in range(1, shape.blocks + 1):
-            for attempt in (1, 2) if block == shape.void_block else (1,):
+            for attempt in (1, 2) if block == shape.discarded_block else (1,):
                 for workload in shape.workloads:
                     for bucket in shape.buckets:
-                        spoiled = attempt == 1 and block == shape.void_block
+                        spoiled = attempt == 1 and block == shape.discarded_block
                         if attempt == 2 and (workload, bucket) != (
                             shape.workloads[0],
                             shape.buckets[0],
@@ -108,7 +108,7 @@ def write(directory: Path, shape: Shape | None = None, experiment_id: str = "dem
                                 number,
                                 common,
                                 experiment_id,
-                                void=spoiled and variant == shape.variants[-1],
+                                discarded=spoiled and variant == shape.variants[-1],
                             )
                             _raw(rng, directory / trial.raw_dir, trial)
                             store.add_trial(experiment_id, trial)
@@ -177,7 +177,7 @@ def hash_of(text: str) -> int:
 
 
 def _trial(rng, shape, block, attempt, position, workload, bucket, variant, number, common,
-           experiment_id, *, void):  # fmt: skip
+           experiment_id, *, discarded):  # fmt: skip
     metrics = {}
     levels = dict(LEVELS) if variant == VARIANTS[0] else {**LEVELS, **JEMALLOC_ONLY}
     changes = CHANGES.get(variant, {})
@@ -202,8 +202,8 @@ def _trial(rng, shape, block, attempt, position, workload, bucket, variant, numb
     suffix = f"-{attempt}" if attempt > 1 else ""
     return TrialRecord(
         block=block, attempt=attempt, position=position, workload=workload, bucket=bucket,
-        variant=variant, build_id=_build(variant).build_id, status="void" if void else "ok",
-        reason="the load client is saturated: its busiest thread is 98% busy (limit 95%)" if void else "",
+        variant=variant, build_id=_build(variant).build_id, status="discarded" if discarded else "ok",
+        reason="the load client is saturated: its busiest thread is 98% busy (limit 95%)" if discarded else "",
         started_at=started, finished_at=started + timedelta(seconds=18), metrics=metrics,
         facts={"steady_seconds": 5, "steady_slope": 0.01,
                **({"note": "the rate drifts by +14% over the steady window"} if number == 7 else {})},

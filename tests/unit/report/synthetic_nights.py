@@ -9,34 +9,34 @@ from pathlib import Path
 import synthetic
 
 from perfrunner.results import ResultStore
-from perfrunner.source.model import FACT, ResolvedSource, as_record
+from perfrunner.sources.model import FACT, ResolvedSource, as_record
 
 RUNS = 20
 LOST = 12  # the run from which the gain is gone
 VARIANTS = synthetic.VARIANTS[:2]
 SHAPE = synthetic.Shape(
-    blocks=6, void_block=None, workloads=("append",), buckets=("ephemeral",), variants=VARIANTS,
+    blocks=6, discarded_block=None, workloads=("append",), buckets=("ephemeral",), variants=VARIANTS,
     sd=0.002,
 )  # fmt: skip
 TITLE = "hash <table>: grow later"  # what people write is text, never markup
 
 
 def write(directory: Path, slower: float = 1.0, then: float = 0.97) -> None:
-    """Runs `nightly-00` to `nightly-19`; of `nightly-13` there is a page. `slower`, `then`: how fast arms are."""
+    """Runs `nightly-00` to `nightly-19`; of `nightly-13` there is a page. `slower`, `then`: how fast variants are."""
     synthetic.write(directory, SHAPE, "template")
     with ResultStore.open(directory) as store:
         template = store.load("template")
         store.delete("template")
         for night in range(RUNS):
             lost = night >= LOST
-            arms = {
+            variants = {
                 VARIANTS[0]: _source("a" * 40),
                 VARIANTS[1]: _source(("c" if lost else "b") * 40),
             }
             record = replace(
                 template.experiment, id=f"nightly-{night:02d}", name="nightly",
                 created_at=template.experiment.created_at + timedelta(days=night),
-                facts={**template.experiment.facts, FACT: {"arms": arms, "tools": _source("a" * 40)}},
+                facts={**template.experiment.facts, FACT: {"variants": variants, "tools": _source("a" * 40)}},
             )  # fmt: skip
             store.create_experiment(record)
             for build in template.builds:

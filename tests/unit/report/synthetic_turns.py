@@ -1,4 +1,4 @@
-"""A store whose trials ran side by side: slices in a host's red noise, arms of known speed, one with rare stalls.
+"""A store whose trials ran side by side: slices in a host's red noise, variants of known speed, one with rare stalls.
 
 As a script it writes a store to look at:  python synthetic_turns.py DIR [BLOCKS]
 """
@@ -14,8 +14,7 @@ from pathlib import Path
 import numpy as np
 import synthetic
 
-from perfrunner.measure.rounds import levels
-from perfrunner.measure.turns import Slices
+from perfrunner.measure.turns import Slices, levels
 from perfrunner.results import ResultStore, TrialRecord
 
 VARIANTS = synthetic.VARIANTS
@@ -26,11 +25,11 @@ SLICE_S = 0.002
 
 @dataclass
 class Shape:
-    """What to simulate. `groups`: the arms beside the baseline, by ensemble."""
+    """What to simulate. `groups`: the variants beside the baseline, by group."""
 
     blocks: int = 8
     rounds: int = 400
-    stall: float = 0.004  # share of the stalled arm's slices that take 12 times as long
+    stall: float = 0.004  # share of the stalled variant's slices that take 12 times as long
     groups: tuple[tuple[str, ...], ...] = (VARIANTS[1:],)
     workloads: tuple[str, ...] = ("pillowfight",)
     buckets: tuple[str, ...] = ("persistent",)
@@ -45,15 +44,17 @@ def write(
     """Fill the store in `directory`; returns the experiment's id."""
     shape = shape or Shape()
     rng = np.random.default_rng(shape.seed)
-    arms = 1 + max(len(group) for group in shape.groups)
-    why = "limits.arms is 2" if len(shape.groups) > 1 else ""
-    layouts = {w: {"schedule": "side-by-side", "arms": arms, "why": why} for w in shape.workloads}
+    variants = 1 + max(len(group) for group in shape.groups)
+    why = "limits.group_size is 2" if len(shape.groups) > 1 else ""
+    groupings = {
+        w: {"schedule": "interleaved", "group_size": variants, "why": why} for w in shape.workloads
+    }
     outer = synthetic.Shape(
         workloads=shape.workloads,
         buckets=shape.buckets,
         blocks=shape.blocks,
         seed=shape.seed,
-        facts={"layouts": layouts, **shape.facts},
+        facts={"groupings": groupings, **shape.facts},
     )
     with ResultStore.open(directory) as store:
         store.create_experiment(synthetic._experiment(outer, experiment_id))
@@ -63,10 +64,10 @@ def write(
         for block in range(1, shape.blocks + 1):
             for workload in shape.workloads:
                 for bucket in shape.buckets:
-                    for ensemble, group in enumerate(shape.groups, 1):
-                        names = [str(v) for v in rng.permutation([VARIANTS[0], *group])]
-                        place = (block, workload, bucket, ensemble)
-                        for trial, slices in _ensemble(rng, shape, place, names, experiment_id):
+                    for group, members in enumerate(shape.groups, 1):
+                        names = [str(v) for v in rng.permutation([VARIANTS[0], *members])]
+                        place = (block, workload, bucket, group)
+                        for trial, slices in _group(rng, shape, place, names, experiment_id):
                             number += 1
                             _keep(rng, directory / trial.raw_dir, trial, slices)
                             store.add_trial(experiment_id, trial)
@@ -74,31 +75,45 @@ def write(
     return experiment_id
 
 
-def _ensemble(rng, shape, place, names, experiment_id):
-    block, workload, bucket, ensemble = place
+def _group(rng, shape, place, names, experiment_id):
+    block, workload, bucket, group = place
     slices = _slices(rng, shape, names)
     rates = np.column_stack([one.rates for one in slices])
     level = levels(rates, names.index(VARIANTS[0]))
-    started = synthetic.START + timedelta(seconds=60 * block + 20 * ensemble)
+    started = synthetic.START + timedelta(seconds=60 * block + 20 * group)
     for slot, (variant, its) in enumerate(zip(names, slices, strict=True), 1):
         metrics = {
             "ops_per_s": float(level[slot - 1]),
             "ops_per_s_total": float(its.ops.sum() / (its.wall_ns.sum() * 1e-9)),
             "slow_slices": 100.0 * its.slow_share,
+            **_parts(its),
             "mem_used_bytes": 310e6,
             "rss_bytes": 395e6 * float(np.exp(rng.normal(0, 0.01))),
         }
         facts = {
-            "schedule": "side-by-side", "slot": slot, "arms": names, "baseline": VARIANTS[0],
+            "schedule": "interleaved", "slot": slot, "variants": names, "baseline": VARIANTS[0],
             "cpus": {"engine": "0", "client": "1"}, "slice": SLICE_S, "rounds": shape.rounds,
             "warmup_rounds": 120, "round_seed": 7, **({"relinked": block} if shape.relinked else {}),
         }  # fmt: skip
         yield TrialRecord(
             block=block, attempt=1, position=slot, workload=workload, bucket=bucket, variant=variant,
             build_id=synthetic._build(variant).build_id, status="ok", reason="", started_at=started,
-            finished_at=started + timedelta(seconds=18), metrics=metrics, facts=facts, ensemble=ensemble,
-            raw_dir=f"{experiment_id}/trials/{block}-{workload}-{bucket}-{ensemble}-{variant}",
+            finished_at=started + timedelta(seconds=18), metrics=metrics, facts=facts, group=group,
+            raw_dir=f"{experiment_id}/trials/{block}-{workload}-{bucket}-{group}-{variant}",
         ), its  # fmt: skip
+
+
+def _parts(its: Slices) -> dict[str, float]:
+    """Half of a slice is the server's CPU, a third the load's; a tenth of a µs per operation is left to others."""
+    time = float(its.wall_ns.sum() / its.ops.sum()) / 1e3
+    return {
+        "own_cpu_us_per_op": time / 2,
+        "client_cpu_us_per_op": time / 3,
+        "foreign_cpu_us_per_op": 0.01,
+        "waiting_us_per_op": time / 6 - 0.01,
+        "background_cpu_us_per_op": 0.1,
+        "total_cpu_us_per_op": time / 2 + 0.1,
+    }
 
 
 def _slices(rng, shape, names) -> list[Slices]:
@@ -111,31 +126,31 @@ def _slices(rng, shape, names) -> list[Slices]:
     order = np.array([rng.permutation(len(names)) for _ in range(shape.rounds)])
     wall = np.zeros((shape.rounds, len(names)), dtype=np.int64)
     ops = np.full_like(wall, 4000)
-    for arm, name in enumerate(names):
-        position = np.argmax(order == arm, axis=1)
+    for variant, name in enumerate(names):
+        position = np.argmax(order == variant, axis=1)
         noise = host[np.arange(shape.rounds) * len(names) + position]
         speed = SPEED.get(name, 1.0) * np.exp(rng.normal(0, 0.003))  # luck of the process
         time = SLICE_S * np.exp(noise + rng.normal(0, 0.06, shape.rounds)) / speed
         if name == STALLED:
             time *= np.where(rng.random(shape.rounds) < shape.stall, 12.0, 1.0)
-        wall[:, arm] = time * 1e9
+        wall[:, variant] = time * 1e9
     starts = np.zeros_like(wall)
     now = 0
     for n in range(shape.rounds):
-        for arm in order[n]:
-            starts[n, arm] = now
-            now += wall[n, arm]
+        for variant in order[n]:
+            starts[n, variant] = now
+            now += wall[n, variant]
     positions = np.argsort(order, axis=1)
     return [
         Slices(
-            start_ns=starts[:, arm],
-            wall_ns=wall[:, arm],
-            ops=ops[:, arm],
-            client_cpu_ns=wall[:, arm] // 3,
-            position=positions[:, arm],
-            cpu_ns=wall[:, arm] // 2,
+            start_ns=starts[:, variant],
+            wall_ns=wall[:, variant],
+            ops=ops[:, variant],
+            client_cpu_ns=wall[:, variant] // 3,
+            position=positions[:, variant],
+            cpu_ns=wall[:, variant] // 2,
         )
-        for arm in range(len(names))
+        for variant in range(len(names))
     ]
 
 

@@ -7,13 +7,14 @@ import json
 import shutil
 import xml.etree.ElementTree as ET
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 from matplotlib.collections import LineCollection
 
-from perfrunner.analysis.cells import clean_blocks
+from perfrunner.analysis.cases import clean_blocks, counted_trials
 from perfrunner.measure.histogram import merge
 from perfrunner.report import build_report, write_charts
 from perfrunner.report.charts import draw_charts
@@ -23,8 +24,9 @@ from perfrunner.report.charts.fragmentation import fragmentation_chart
 from perfrunner.report.charts.heap import PARTS, heap_chart
 from perfrunner.report.charts.latency import latency_chart
 from perfrunner.report.charts.series import across
+from perfrunner.report.charts.share import share_out
 from perfrunner.report.charts.style import PAPER, drawing, inline_svg, svg_bytes
-from perfrunner.report.raw import read_raw
+from perfrunner.report.files import read_raw
 from perfrunner.results.raw import read_series
 from perfrunner.spec.metrics import METRICS
 
@@ -64,14 +66,20 @@ def test_charts_are_valid_svg_with_the_words_on_them(charts):
         root = ET.fromstring(chart.svg)
         assert root.tag == f"{SVG}svg"
         words = " ".join("".join(text.itertext()) for text in root.iter(f"{SVG}text"))
-        cells = ("pillowfight · persistent", "append · ephemeral")
-        for word in cells if not chart.name.startswith("latency-") else (chart.title[-8:],):
+        cases = ("pillowfight · persistent", "append · ephemeral")
+        for word in cases if not chart.name.startswith("latency-") else (chart.title[-8:],):
             assert word in words, chart.name
 
 
-def test_the_same_data_gives_the_same_bytes_by_however_many_processes(make):
+def test_the_same_data_gives_the_same_bytes_by_however_many_processes(make, monkeypatch):
     data = make(blocks=6, workloads=("append",), buckets=("ephemeral",))
-    first, second = (draw(data, png=True, processes=many)[0] for many in (1, 2))
+
+    def drawn(processes):
+        shared = partial(share_out, processes=processes)
+        monkeypatch.setattr("perfrunner.report.charts.gallery.share_out", shared)
+        return draw(data, png=True)[0]
+
+    first, second = drawn(1), drawn(2)
     assert [(c.svg, c.png) for c in first] == [(c.svg, c.png) for c in second]
 
 
@@ -116,13 +124,13 @@ def test_a_metric_nobody_measured_has_no_chart(report):
 
 
 def test_missing_raw_files_are_counted_and_said(make):
-    data = make(blocks=2, void_block=None, workloads=("append",), buckets=("ephemeral",))
+    data = make(blocks=2, discarded_block=None, workloads=("append",), buckets=("ephemeral",))
     trials = data.trials
     base = data.directory
     shutil.rmtree(f"{base}/{trials[0].raw_dir}")
     with open(f"{base}/{trials[1].raw_dir}/client.json", "w") as file:  # noqa: PTH123
         file.write("{broken")
-    raw = read_series(data, list(clean_blocks(trials).values()))
+    raw = read_series(data, counted_trials(trials))
     assert (len(raw.problems), raw.trials) == (2, 6)
     charts, notes = draw(data)
     assert "the raw series of 2 of 6 trials cannot be read" in notes[0]
@@ -133,13 +141,13 @@ def test_missing_raw_files_are_counted_and_said(make):
 
 
 def test_a_last_sample_of_microseconds_is_no_rate(make):
-    data = make(blocks=1, void_block=None, workloads=("append",), buckets=("ephemeral",))
+    data = make(blocks=1, discarded_block=None, workloads=("append",), buckets=("ephemeral",))
     path = Path(data.directory) / data.trials[0].raw_dir / "client.json"
     document = json.loads(path.read_text())
     series = document["update"]["series"]
     series.append({"t": series[-1]["t"] + 65e-6, "ops": 1600})
     path.write_text(json.dumps(document))
-    (inside, *_) = read_series(data, list(clean_blocks(data.trials).values())).inside
+    (inside, *_) = read_series(data, counted_trials(data.trials)).inside
     assert len(inside.rates) == len(series) - 1
     assert max(rate for _, rate in inside.rates) < 200_000
 
@@ -161,35 +169,37 @@ def test_a_median_is_of_half_the_curves_at_least():
 
 def test_latencies_are_drawn_as_the_merged_histograms_say(report, data):
     """The curve goes through the percentiles of all trials' operations; the bars are all of them."""
-    cell, arms = report.comparison.cells[0], report.comparison.variants
+    case, variants = report.comparison.cases[0], report.comparison.variants
     inside = read_raw(report, data).inside
     gets = {
-        arm: merge(i.latency["get"] for i in inside if (i.cell, i.trial.variant) == (cell, arm))
-        for arm in arms
+        variant: merge(
+            i.latency["get"] for i in inside if (i.case, i.trial.variant) == (case, variant)
+        )
+        for variant in variants
     }
     with drawing():
-        figure = latency_chart(inside, cell, arms)
+        figure = latency_chart(inside, case, variants)
         (curves, bars), *others = np.reshape(figure.axes, (-1, 2))
     assert [row[0].get_title(loc="left") for row in ([curves, bars], *others)] == ["get", "set"]
     lines = curves.get_lines()
-    assert [line.get_label() for line in lines] == list(arms)
-    for line, arm in zip(lines, arms, strict=True):
+    assert [line.get_label() for line in lines] == list(variants)
+    for line, variant in zip(lines, variants, strict=True):
         drawn = dict(zip(*(np.round(v, 6) for v in line.get_data()), strict=True))
         for percent in (50, 90, 99):
             assert drawn[round(100 / (100 - percent), 6)] == pytest.approx(
-                gets[arm].percentile_ns(percent) / 1000, rel=1e-4
+                gets[variant].percentile_ns(percent) / 1000, rel=1e-4
             )
     for patch in bars.patches:
         assert sum(patch.get_data().values) == pytest.approx(100, rel=1e-3)
 
 
-def test_a_cell_without_latencies_has_no_chart_of_them(report):
+def test_a_case_without_latencies_has_no_chart_of_them(report):
     with drawing():
-        assert latency_chart([], report.comparison.cells[0], report.comparison.variants) is None
+        assert latency_chart([], report.comparison.cases[0], report.comparison.variants) is None
 
 
 def test_fragmentation_is_drawn_by_every_formula(make):
-    data = make(blocks=2, void_block=None, workloads=("append",), buckets=("ephemeral",))
+    data = make(blocks=2, discarded_block=None, workloads=("append",), buckets=("ephemeral",))
     held = (
         "mapped",
         "mapped_no_store",
@@ -220,8 +230,8 @@ def test_fragmentation_is_drawn_by_every_formula(make):
 
 
 def test_what_the_memory_is_made_of_is_stacked_by_cause(make):
-    """An arm whose allocator does not tell has the part that the bucket is charged for, and its marks."""
-    data = make(blocks=2, void_block=None, workloads=("append",), buckets=("ephemeral",))
+    """A variant whose allocator does not tell has the part that the bucket is charged for, and its marks."""
+    data = make(blocks=2, discarded_block=None, workloads=("append",), buckets=("ephemeral",))
     told = {"allocator_frag_bytes": 300e6, "allocator_rss_bytes": 50e6}
     memory = {"payload_bytes": 500e6, "mem_used_bytes": 700e6, "rss_bytes": 1100e6}
     trials = tuple(
@@ -235,10 +245,12 @@ def test_what_the_memory_is_made_of_is_stacked_by_cause(make):
     for bar in axes.patches:
         ends = (round(bar.get_x() / 1e6), round((bar.get_x() + bar.get_width()) / 1e6))
         bars.setdefault(round(bar.get_y() + bar.get_height() / 2), []).append(ends)
-    arms = dict(zip(axes.get_yticks(), (t.get_text() for t in axes.get_yticklabels()), strict=True))
+    variants = dict(
+        zip(axes.get_yticks(), (t.get_text() for t in axes.get_yticklabels()), strict=True)
+    )
     asked, held = [(0, 500), (500, 700)], [(700, 1000), (1000, 1050)]
-    assert {arms[y]: parts for y, parts in bars.items()} == {
-        arm: asked + held if "jemalloc" in arm else asked for arm in arms.values()
+    assert {variants[y]: parts for y, parts in bars.items()} == {
+        variant: asked + held if "jemalloc" in variant else asked for variant in variants.values()
     }
     assert {x for line in axes.get_lines() for x in line.get_xdata()} == {1100e6}
     words = [text.get_text() for text in figure.legends[0].get_texts()]
@@ -248,7 +260,7 @@ def test_what_the_memory_is_made_of_is_stacked_by_cause(make):
 
 
 def test_a_metric_at_another_moment_has_no_chart_of_its_own(make):
-    data = make(blocks=6, void_block=None)
+    data = make(blocks=6, discarded_block=None)
     also = ("fragmentation_rss_now", "pss_bytes")
     trials = tuple(
         replace(t, metrics=t.metrics | dict.fromkeys(also, 1e6 * (1 + ("thp" in t.variant)) + t.position))
@@ -261,7 +273,7 @@ def test_a_metric_at_another_moment_has_no_chart_of_its_own(make):
 
 
 def test_large_ratios_are_drawn_on_a_logarithmic_axis(make):
-    data = make(blocks=6, void_block=None)
+    data = make(blocks=6, discarded_block=None)
     trials = tuple(
         replace(
             t,
@@ -305,7 +317,7 @@ def test_long_names_are_broken_and_nothing_is_lost():
 
 
 def test_files_are_written_whole(make, tmp_path):
-    data = make(blocks=2, void_block=None, workloads=("append",), buckets=("ephemeral",))
+    data = make(blocks=2, discarded_block=None, workloads=("append",), buckets=("ephemeral",))
     report = build_report(data)
     written, notes = write_charts(report, data, tmp_path / "charts")
     assert notes == []

@@ -1,4 +1,4 @@
-"""Colours that differ for the colour-blind, too: arms of one dash pattern, and verdicts, in light and in dark.
+"""Colours that differ for the colour-blind, too: variants of one dash pattern, and verdicts, in light and in dark.
 
 Seen by a dichromat as G. M. Machado, M. M. Oliveira and L. A. F. Fernandes, "A Physiologically-based Model for
 Simulation of Color Vision Deficiency", IEEE TVCG 15(6), 2009, have it (severity 1.0, on linear RGB). A distance is
@@ -14,7 +14,7 @@ from itertools import combinations, pairwise
 import numpy as np
 import pytest
 
-from perfrunner.report.charts.style import A_DASH, ARMS, VERDICT
+from perfrunner.report.charts.style import A_DASH, VARIANTS, VERDICT
 
 SIGHT = {
     "normal": np.eye(3),
@@ -40,11 +40,11 @@ TO_XYZ = np.array([
     [0.0193339, 0.1191920, 0.9503041],
 ])  # fmt: skip
 WHITE = np.array([0.95047, 1.0, 1.08883])
-OF_ARMS = 15.0  # that have the same dashes; marks differ besides
+OF_VARIANTS = 15.0  # that have the same dashes; marks differ besides
 OF_VERDICTS = 20.0
 OF_SHADES = 10.0  # of neighbours in the chart of memory
 FROM_PAPER = 25.0
-VERDICTS = ("better", "worse", "same", "unsure", "invalid")
+VERDICTS = ("better", "worse", "same", "unsure", "not comparable")
 
 
 def linear(colour: str) -> np.ndarray:
@@ -69,7 +69,11 @@ def of_page(scheme: str) -> dict[str, str]:
     css = files("perfrunner.report").joinpath("templates/report.css").read_text("utf-8")
     light, dark = css.split("@media (prefers-color-scheme: dark)")[:2]
     found = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", light))
-    return found if scheme == "light" else found | dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", dark))  # fmt: skip
+    if scheme == "dark":
+        found |= dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", dark))
+    return {
+        name.replace("not-comparable", "not comparable"): value for name, value in found.items()
+    }
 
 
 def test_the_simulation_leaves_grey_alone_and_confuses_red_with_green():
@@ -81,13 +85,13 @@ def test_the_simulation_leaves_grey_alone_and_confuses_red_with_green():
 
 
 @pytest.mark.parametrize("sight", SIGHT)
-def test_arms_of_the_same_dashes_differ(sight):
+def test_variants_of_the_same_dashes_differ(sight):
     near = {
-        (one, other): round(distance(ARMS[one], ARMS[other], sight), 1)
-        for one, other in combinations(range(len(ARMS)), 2)
+        (one, other): round(distance(VARIANTS[one], VARIANTS[other], sight), 1)
+        for one, other in combinations(range(len(VARIANTS)), 2)
         if one // A_DASH == other // A_DASH
     }
-    assert {pair: d for pair, d in near.items() if d < OF_ARMS} == {}
+    assert {pair: d for pair, d in near.items() if d < OF_VARIANTS} == {}
 
 
 @pytest.mark.parametrize("sight", SIGHT)
@@ -105,7 +109,7 @@ def test_verdicts_differ(scheme, sight):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_what_is_drawn_differs_from_its_paper_and_a_shade_from_the_next(scheme, sight):
     page = of_page(scheme)
-    drawn = [*ARMS, *(page[verdict] for verdict in VERDICTS)]
+    drawn = [*VARIANTS, *(page[verdict] for verdict in VERDICTS)]
     assert min(distance(colour, page["paper"], sight) for colour in drawn) >= FROM_PAPER
     shades = [page[f"shade-{n}"] for n in range(5)]
     for one, other in pairwise(shades):

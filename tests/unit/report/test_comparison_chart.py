@@ -1,4 +1,5 @@
-"""The picture of the whole comparison, and what all charts have in common: a question, arms that can be told apart."""
+"""The picture of the whole comparison, and what all charts have in common: a question, variants that can be told
+apart."""
 
 from __future__ import annotations
 
@@ -15,16 +16,16 @@ from perfrunner.report.charts import draw_charts
 from perfrunner.report.charts.comparison import SMALLEST, compared_metrics, comparison_chart
 from perfrunner.report.charts.style import (
     A_DASH,
-    ARMS,
     DASHES,
     MARKERS,
-    arm_line,
+    VARIANTS,
     drawing,
     entitle,
     png_bytes,
+    variant_line,
 )
+from perfrunner.report.files import read_raw
 from perfrunner.report.questions import question
-from perfrunner.report.raw import read_raw
 from perfrunner.results.raw import RawSeries
 from perfrunner.spec.metrics import metric_type
 
@@ -56,17 +57,17 @@ def words_of(figure):
     return [text for text in found if text.get_text() and text.get_visible()]
 
 
-def test_throughput_and_fragmentation_of_every_arm_in_every_cell(report, picture):
+def test_throughput_and_fragmentation_of_every_variant_in_every_case(report, picture):
     figure = picture(report)
     titles = " ".join(text.get_text() for text in words_of(figure))
-    assert "Is any arm faster?" in titles
-    assert "Does any arm waste less memory?" in titles
-    arms, cells = report.comparison.variants[1:], report.comparison.cells
+    assert "Is any variant faster?" in titles
+    assert "Does any variant waste less memory?" in titles
+    variants, cases = report.comparison.variants[1:], report.comparison.cases
     for axes in figure.axes:
         drawn = [line for line in axes.lines if line.get_marker() == "s"]
-        assert len(drawn) == len(arms) * len(cells)
+        assert len(drawn) == len(variants) * len(cases)
     names = [label.get_text().replace("\n", "") for label in figure.axes[0].get_yticklabels()]
-    assert names == [name for cell in cells for name in (str(cell), *arms)]
+    assert names == [name for case in cases for name in (str(case), *variants)]
 
 
 def test_its_words_are_large_enough_for_800_pixels_and_none_is_cut(report, picture):
@@ -96,8 +97,8 @@ def test_what_is_not_primary_is_compared_beside_it(data):
     assert compared_metrics(memory) == ["ops_per_s", "rss_bytes", "fragmentation_rss"]
 
 
-def test_metrics_of_other_cells_take_no_room(data, picture):
-    """A third metric has a row of its own, with the cells that it was measured in."""
+def test_metrics_of_other_cases_take_no_room(data, picture):
+    """A third metric has a row of its own, with the cases that it was measured in."""
     spec = with_primary(data, "ops_per_s", "fragmentation_rss", "fragmentation_mapped")
     report = build_report(spec)
     figure = picture(report)
@@ -111,11 +112,11 @@ def test_the_noise_floor_is_drawn_where_it_is_known(report, picture):
 
     floors = tuple(
         NoiseFloor(
-            *(cell.workload, cell.bucket, "ops_per_s", "ratio", 0.01, 10),
+            *(case.workload, case.bucket, "ops_per_s", "ratio", 0.01, 10),
             source="aa",
             measured_at="2026-11-20T10:00:00+00:00",
         )
-        for cell in report.comparison.cells
+        for case in report.comparison.cases
     )
     assert hatched(picture(report)) == 0
     assert hatched(picture(replace(report, noise=floors))) == 2 * 4
@@ -150,16 +151,16 @@ def test_a_title_of_a_figure_lies_on_nothing(report):
         assert max(axes.get_tightbbox(renderer).y1 for axes in figure.axes) <= bottom
 
 
-def test_a_dozen_arms_differ_in_colour_mark_and_dashes():
-    assert len(set(ARMS)) >= 12
+def test_a_dozen_variants_differ_in_colour_mark_and_dashes():
+    assert len(set(VARIANTS)) >= 12
     assert len(set(MARKERS)) >= 12
     assert len(DASHES) * A_DASH >= 12
-    lines = [str(sorted(arm_line(n).items(), key=str)) for n in range(12)]
+    lines = [str(sorted(variant_line(n).items(), key=str)) for n in range(12)]
     assert len(set(lines)) == 12
     for first in range(
         0, 12, A_DASH
     ):  # those of one kind of line are told by colours that are far apart
-        for one, other in itertools.combinations(ARMS[first : first + A_DASH], 2):
+        for one, other in itertools.combinations(VARIANTS[first : first + A_DASH], 2):
             assert sum(abs(a - b) for a, b in zip(_rgb(one), _rgb(other), strict=True)) > 100
 
 
@@ -168,16 +169,16 @@ def _rgb(colour):
 
 
 @pytest.mark.parametrize(
-    ("metric", "arms", "asked"),
+    ("metric", "variants", "asked"),
     [
-        ("ops_per_s", ("glibc", "a", "b"), "Is any arm faster?"),
+        ("ops_per_s", ("glibc", "a", "b"), "Is any variant faster?"),
         ("ops_per_s", ("glibc", "jemalloc"), "Is jemalloc faster?"),
-        ("fragmentation_rss", ("glibc", "a", "b"), "Does any arm waste less memory?"),
-        ("latency_get_p99_us", ("glibc", "a", "b"), "Does any arm answer sooner?"),
-        ("rss_bytes", ("glibc", "a", "b"), "Does any arm need less memory?"),
-        ("server_cpu_us_per_op", ("glibc", "x" * 40), "Does any arm need less CPU time?"),
-        ("HTB/Insert/historic", ("single", "a", "b"), "Does any arm take less time?"),
+        ("fragmentation_rss", ("glibc", "a", "b"), "Does any variant waste less memory?"),
+        ("latency_get_p99_us", ("glibc", "a", "b"), "Does any variant have lower latency?"),
+        ("rss_bytes", ("glibc", "a", "b"), "Does any variant need less memory?"),
+        ("server_cpu_us_per_op", ("glibc", "x" * 40), "Does any variant need less CPU time?"),
+        ("HTB/Insert/historic", ("single", "a", "b"), "Does any variant take less time?"),
     ],
 )
-def test_the_question_of_a_metric(metric, arms, asked):
-    assert question(metric_type(metric), arms) == asked
+def test_the_question_of_a_metric(metric, variants, asked):
+    assert question(metric_type(metric), variants) == asked

@@ -1,4 +1,4 @@
-"""docs/metrics.md tells every metric as the code has it."""
+"""docs/reference/metrics.md tells every metric as the code has it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from perfrunner.spec.metrics import COUNTERS, METRICS
 
-DOCS = Path(__file__).parents[3] / "docs" / "metrics.md"
+DOCS = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
 
 
 def table_lines(name):

@@ -6,17 +6,19 @@ import io
 import json
 import math
 import re
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from perfrunner.report import build_report, render
+from perfrunner.report.markdown import MOST_CHARACTERS
 from perfrunner.report.numbers import change, scale_of
 
 RESULT_KEYS = {
     "workload", "bucket", "metric", "unit", "direction", "variant", "build_id", "n", "mean", "sd", "cv",
     "min", "max", "max_deviation", "ci95", "baseline", "effect", "estimate", "estimate_ci95", "p_value", "q_value",
-    "margin", "primary", "verdict", "small", "proved", "reason", "more_blocks",
+    "margin", "primary", "verdict", "small", "checked", "reason", "more_blocks", "companion", "cpu",
 }  # fmt: skip
 
 
@@ -25,10 +27,10 @@ def test_json_has_the_promised_shape(report, data):
     assert list(document) == ["experiment", "spec", "trials", "results", "facts", "warnings"]
     assert document["experiment"] == data.experiment.id
     assert document["spec"] == data.experiment.spec_json
-    assert document["trials"] == {"ok": 98, "invalid": 1, "failed": 0}
+    assert document["trials"] == {"ok": 98, "discarded": 1, "failed": 0}
     assert {frozenset(row) for row in document["results"]} == {frozenset(RESULT_KEYS)}
     assert all(
-        row["verdict"] in ("better", "worse", "same", "unsure", "invalid", None)
+        row["verdict"] in ("better", "worse", "same", "unsure", "not comparable", None)
         for row in document["results"]
     )
 
@@ -72,13 +74,13 @@ def test_the_verdict_comes_first_and_the_command_last(report):
     lines = render(report, "terminal").splitlines()
     assert lines[0] == "quickstart"
     assert lines[1].startswith("  jemalloc-5.1.0 against glibc (8 blocks): 1.2 to 1.9 % faster")
-    assert lines[-1] == f"reproduce: {report.reproduce}"
+    assert lines[-1] == f"Reproduce: {report.reproduce}"
     assert (
         report.reproduce == "perfrunner run specs/experiments/quickstart.yaml --seed 41 --repeats 8"
     )
 
 
-@pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
+@pytest.mark.parametrize("width", [40, 80, 120])
 @pytest.mark.parametrize("verbose", [False, True])
 def test_the_terminal_report_fits_its_width(report, width, verbose):
     console = Console(width=width, file=io.StringIO())
@@ -96,7 +98,7 @@ def test_on_eighty_columns_the_primary_metrics_are_one_small_table(report):
     text = render(report, "terminal", console=Console(width=80, file=io.StringIO()))
     lines = text.splitlines()
     table = [line for line in lines if line.startswith(("pillowfight ·", "append ·"))]
-    assert len(table) == 2 * 4  # metrics, cells: both arms beside each other
+    assert len(table) == 2 * 4  # metrics, cases: both variants beside each other
     assert len(lines) < 50
     assert "vsz_bytes" not in text
     assert "--verbose: " in text
@@ -120,9 +122,7 @@ def test_the_terminal_report_has_colour_only_on_a_terminal(report, monkeypatch):
 
 def test_all_shows_what_the_short_table_leaves_out(report):
     assert "vsz_bytes" not in render(report, "terminal", verbose=True)
-    assert "metrics without a clear change are not shown" in render(
-        report, "terminal", verbose=True
-    )
+    assert "metrics without a clear change are hidden" in render(report, "terminal", verbose=True)
     assert "vsz_bytes" in render(report, "terminal", every=True)
     assert "vsz\\_bytes" not in render(report, "markdown").split("<details>")[0]
 
@@ -134,7 +134,7 @@ def test_the_commit_text_is_plain_and_narrow(report):
     for build in report.builds:
         assert f"build {build.build_id[:12]}  {build.variant}" in text
     assert re.search(r"glibc +8 +1,829,203 +1\.9%", text)
-    assert "reproduce:\n  perfrunner run specs/experiments/quickstart.yaml --seed 41" in text
+    assert "Reproduce:\n  perfrunner run specs/experiments/quickstart.yaml --seed 41" in text
 
 
 def test_markdown_tables_are_well_formed(report):
@@ -143,25 +143,25 @@ def test_markdown_tables_are_well_formed(report):
     ]
     assert table
     columns = [len(re.findall(r"(?<!\\)\|", line)) for line in table]
-    assert columns[: 2 + 2 * 4] == [5] * 10  # the small one: metric, baseline, two arms
+    assert columns[: 2 + 2 * 4] == [5] * 10  # the small one: metric, baseline, two variants
     assert set(columns[10:]) == {10}
     assert "jemalloc-5.1.0,metadata\\_thp=always" in render(report, "markdown")
 
 
-def test_voids_notes_and_circumstances_are_told(report):
+def test_discarded_notes_and_environment_are_told(report):
     text = " ".join(render(report, "terminal", verbose=True).split())
     assert (
-        "block 3, pillowfight · persistent, jemalloc-5.1.0,metadata_thp=always: void: the load client"
+        "block 3, pillowfight · persistent, jemalloc-5.1.0,metadata_thp=always: discarded: the load client"
         in text
     )
     assert "the rate drifts by +14%" in text
     assert "AMD EPYC 7B13, 2 CPUs, 8.3 GB, Linux 6.1.0-28-amd64, THP madvise" in text
-    assert "what moved with it" in text
+    assert "Other metrics that changed" in text
     assert "fragmentation_mapped" in text
 
 
 def test_few_blocks_give_numbers_and_say_why(make):
-    report = build_report(make(blocks=4, void_block=None))
+    report = build_report(make(blocks=4, discarded_block=None))
     assert report.headline[0] == "No verdict: 4 blocks, and a verdict needs 6."
     document = json.loads(render(report, "json"))
     assert {row["verdict"] for row in document["results"]} == {None}
@@ -173,7 +173,7 @@ def test_few_blocks_give_numbers_and_say_why(make):
 
 
 def test_one_block_is_reported_without_intervals(make):
-    report = build_report(make(blocks=1, void_block=None))
+    report = build_report(make(blocks=1, discarded_block=None))
     assert re.search(r"seed \d+, 1 block, 0 trials", render(report, "commit"))
     for fmt in ("terminal", "markdown", "commit", "json"):
         text = render(report, fmt)
@@ -182,7 +182,7 @@ def test_one_block_is_reported_without_intervals(make):
 
 def test_an_experiment_without_trials_still_reports(make):
     report = build_report(make(blocks=0))
-    assert report.headline == ("Nothing can be compared: no block holds two arms of any cell.",)
+    assert report.headline == ("Nothing can be compared: no block holds two variants of any case.",)
     for fmt in ("terminal", "markdown", "commit", "json"):
         assert render(report, fmt)
 
@@ -190,7 +190,7 @@ def test_an_experiment_without_trials_still_reports(make):
 def test_states_preconditions_and_host_changes_become_warnings(make):
     data = make(
         blocks=2,
-        void_block=None,
+        discarded_block=None,
         facts={
             "preconditions": {"thp_madvise": False, "two_cores": None},
             "changes": ["a: kernel changed"],
@@ -199,18 +199,18 @@ def test_states_preconditions_and_host_changes_become_warnings(make):
     )
     text = "\n".join(build_report(data).warnings)
     assert (
-        "precondition thp_madvise does not hold: transparent huge pages are in mode `madvise`"
+        "precondition thp_madvise does not hold: it requires that transparent huge pages are in mode `madvise`"
         in text
     )
     assert "precondition two_cores could not be checked" in text
-    assert "the hosts changed between two runs of this experiment: a: kernel changed" in text
-    assert "the load tools were built anew while the experiment was interrupted: aaaa, bbbb" in text
+    assert "the hosts changed while the experiment was interrupted: a: kernel changed" in text
+    assert "the load tools were rebuilt while the experiment was interrupted: aaaa, bbbb" in text
 
 
 def test_huge_metadata_pages_are_told_beside_the_numbers_and_warned_of_when_too_few(make):
     from dataclasses import replace
 
-    data = make(blocks=2, void_block=None)
+    data = make(blocks=2, discarded_block=None)
     spec_json = {**data.experiment.spec_json, "preconditions": ["metadata_visible"]}
     experiment = replace(data.experiment, spec_json=spec_json)
 
@@ -226,7 +226,7 @@ def test_huge_metadata_pages_are_told_beside_the_numbers_and_warned_of_when_too_
     few, many = report_with(2.0), report_with(9.0)
     (line, *_) = [w for w in few.warnings if "metadata_visible" in w]
     assert "2.0 % of RSS" in line
-    assert line.endswith("it takes 4 %")
+    assert line.endswith("at least 4 % are needed")
     assert not [w for w in many.warnings if "metadata_visible" in w]
     (fact,) = [f for f in many.context if f.label == "huge metadata pages"]
     assert "9.0 % of RSS" in fact.value
@@ -236,7 +236,7 @@ def test_huge_metadata_pages_are_told_beside_the_numbers_and_warned_of_when_too_
     ("bare", "said"),
     [
         (3.66e6, "pillowfight · persistent ops_per_s +100.0 % [+"),
-        (1.8301e6, "nothing that shows: ops_per_s without samplers 0 ± "),
+        (1.8301e6, "none visible: ops_per_s without samplers 0 ± "),
     ],
 )
 def test_what_sampling_costs_is_said(make, bare, said):
@@ -252,18 +252,16 @@ def test_what_sampling_costs_is_said(make, bare, said):
             },
         ]
     }  # fmt: skip
-    report = build_report(make(blocks=6, void_block=None, facts=facts))
+    report = build_report(make(blocks=6, discarded_block=None, facts=facts))
     (fact,) = [f for f in report.context if f.label == "sampling costs"]
     assert fact.value.startswith(said)
-    assert (
-        "what sampling costs is not known for pillowfight · ephemeral: no luck" in report.warnings
-    )
+    assert "the cost of sampling is unknown for pillowfight · ephemeral: no luck" in report.warnings
 
 
-def test_provenance_that_differs_between_arms_is_told(make):
+def test_provenance_that_differs_between_variants_is_told(make):
     from dataclasses import replace
 
-    data = make(blocks=2, void_block=None)
+    data = make(blocks=2, discarded_block=None)
     builds = [
         replace(b, provenance={**b.provenance, "built_at": str(i), "compiler": "clang 14"})
         if i == 1
@@ -282,7 +280,7 @@ def test_what_may_differ_between_builds_is_a_list_of_names(make):
     """Not of parts of names: that hid checksums and libraries. One flag that differs is told without all others."""
     from dataclasses import replace
 
-    data = make(blocks=2, void_block=None)
+    data = make(blocks=2, discarded_block=None)
     common = {"linked": {"librocksdb.a": {"sha256": "aa"}}, "libraries": ["libz.so.1"], "cargo": None,
               "compiler": {"version": "g++ 12", "path": "/usr/bin/g++", "flags": ["-O2", "-g1", "-Wall"]}}  # fmt: skip
     other = {"linked": {"librocksdb.a": {"sha256": "b" * 64}}, "libraries": ["libz.so.1", "libzstd.so.1"],
@@ -290,8 +288,8 @@ def test_what_may_differ_between_builds_is_a_list_of_names(make):
              "compiler": {"version": "g++ 12", "path": "/opt/g++",
                           "flags": ["-O2", "-DX", "-DKV_ALLOCATOR_NAME=a", "-g1", "-Wall"]}}  # fmt: skip
     first, second, third = (b.variant for b in data.builds)
-    arms = {first: common, second: other, third: {**common, "cargo": "cargo 1.94"}}
-    builds = tuple(replace(b, provenance=arms[b.variant]) for b in data.builds)
+    variants = {first: common, second: other, third: {**common, "cargo": "cargo 1.94"}}
+    builds = tuple(replace(b, provenance=variants[b.variant]) for b in data.builds)
     assert build_report(replace(data, builds=builds)).differing == (
         f"builds differ in linked.librocksdb.a.sha256: aa ({first}, {third}); {12 * 'b'} ({second})",
         f"builds differ in libraries: none ({first}, {third}); libzstd.so.1 ({second})",
@@ -302,7 +300,7 @@ def test_what_may_differ_between_builds_is_a_list_of_names(make):
 
 def test_the_command_that_was_given_is_the_one_to_reproduce_with(make):
     given = ["perfrunner", "run", "spec.yaml", "--set", "a.b=c d", "--resume"]
-    report = build_report(make(blocks=2, void_block=None, facts={"command": given}))
+    report = build_report(make(blocks=2, discarded_block=None, facts={"command": given}))
     assert report.reproduce == "perfrunner run spec.yaml --set 'a.b=c d' --seed 41 --repeats 2"
 
 
@@ -310,7 +308,7 @@ def test_long_names_and_huge_factors_stay_within_72_columns(make):
     from dataclasses import replace
 
     name = "CheckpointBench/GetCursorsToDrop/" + "manifold-" * 4 + "10000"
-    data = make(blocks=6, void_block=None, workloads=("append",), buckets=("ephemeral",))
+    data = make(blocks=6, discarded_block=None, workloads=("append",), buckets=("ephemeral",))
     trials = tuple(
         replace(t, metrics={name: t.metrics["ops_per_s"] * (1e-7 if "5.1" in t.variant else 1)})
         for t in data.trials
@@ -324,26 +322,26 @@ def test_long_names_and_huge_factors_stay_within_72_columns(make):
     assert "1/9," in text or "1/10," in text
 
 
-def test_a_cell_without_a_single_trial_says_so(make):
+def test_a_case_without_a_single_trial_says_so(make):
     from dataclasses import replace
 
-    data = make(blocks=1, void_block=None, workloads=("append",))
+    data = make(blocks=1, discarded_block=None, workloads=("append",))
     trials = tuple(
         replace(t, status="failed", reason="crash", metrics={}) if t.bucket == "persistent" else t
         for t in data.trials
     )
     report = build_report(replace(data, trials=trials))
-    assert "append · persistent: no trial counts" in render(report, "terminal")
+    assert "append · persistent: no valid trial" in render(report, "terminal")
     assert "append · ephemeral · 1 block\n" in render(report, "terminal", verbose=True)
-    assert "No trial counts." in render(report, "markdown")
+    assert "No valid trial." in render(report, "markdown")
     assert all(max(map(len, line.split("\n"))) <= 72 for line in [render(report, "commit")])
 
 
 def test_every_format_says_what_each_variant_is(make):
     from dataclasses import replace
 
-    data = make(blocks=1, void_block=None)
-    arm = {"name": "glibc", "allocator": {"name": "system"}, "options": {"ht_stats": "core"},
+    data = make(blocks=1, discarded_block=None)
+    variant = {"name": "glibc", "allocator": {"name": "system"}, "options": {"ht_stats": "core"},
            "params": {"ht_size": "47"}, "env": {"MALLOC_ARENA_MAX": "1"}}  # fmt: skip
     other = {
         "allocator": {
@@ -353,7 +351,7 @@ def test_every_format_says_what_each_variant_is(make):
         }
     }
     spec = {**data.experiment.spec_json, "engine": {"params": {"ht_size": "3", "x": "1"}}}
-    spec["variants"] = {**spec["variants"], "glibc": arm, "jemalloc-5.1.0": other}
+    spec["variants"] = {**spec["variants"], "glibc": variant, "jemalloc-5.1.0": other}
     builds = tuple(
         replace(b, provenance={"build_host": "maker"} if b.variant != "glibc" else b.provenance)
         for b in data.builds
@@ -368,6 +366,43 @@ def test_every_format_says_what_each_variant_is(make):
     assert lines["variant jemalloc-5.1.0"].startswith(
         "jemalloc-5.1.0 profile historic metadata_thp:always; param"
     )
-    assert lines["variant jemalloc-5.1.0"].endswith(", made on maker")
+    assert lines["variant jemalloc-5.1.0"].endswith(", built on maker")
     for fmt in ("terminal", "markdown", "commit"):
         assert "metadata_thp:always" in render(report, fmt, verbose=True).replace("\\", "")
+
+
+def test_a_comment_begins_with_the_line_by_which_it_is_found_again(report):
+    comment = render(report, "github-comment")
+    assert comment.splitlines()[:2] == ["<!-- perfrunner: quickstart -->", "## quickstart"]
+    markdown = re.sub(r"Chart to attach: .*\n\n", "", render(report, "markdown"))
+    assert comment.split("\n", 1)[1] == markdown
+
+
+def test_a_comment_of_ab_is_the_same_one_for_all_revisions(report):
+    ab = replace(report, experiment=replace(report.experiment, name="ab-main-0c1d2e3"))
+    assert render(ab, "github-comment").startswith("<!-- perfrunner: ab -->\n")
+
+
+def test_a_comment_has_room_in_a_pull_request(report):
+    long = replace(report, notes=tuple(f"note {n} {'x' * 100}" for n in range(900)))
+    whole, comment = render(long, "markdown"), render(long, "github-comment")
+    assert len(whole) > MOST_CHARACTERS >= len(comment)
+    assert comment.count("<details>") == comment.count("</details>")
+    assert "Notes" not in comment
+    assert "Results: relevant metrics" in comment
+    assert "1 section of details is left out" in comment
+    assert comment.rstrip().splitlines()[-1].startswith("Reproduce: `")
+
+
+def test_a_comment_that_is_long_without_details_is_cut(report):
+    long = replace(report, warnings=tuple(f"warning {n} {'x' * 100}" for n in range(900)))
+    comment = render(long, "github-comment")
+    assert len(comment) <= MOST_CHARACTERS
+    assert "the rest is left out" in comment
+
+
+def test_a_comment_calls_nobody(report):
+    called = replace(report, notes=("by @somebody, mail a@example.org", "@x and @y"))
+    comment = render(called, "github-comment")
+    assert re.search(r"@(?!<!-- -->)\w", re.sub(r"`[^`]*`", "", comment)) is None
+    assert "by @<!-- -->somebody" in comment

@@ -27,7 +27,7 @@ def page(report, data, tmp_path_factory):
 
 
 class Outline(HTMLParser):
-    VOID = {"input", "meta", "link", "br", "wbr", "img", "path", "use", "stop"}  # noqa: RUF012
+    DISCARDED = {"input", "meta", "link", "br", "wbr", "img", "path", "use", "stop"}  # noqa: RUF012
 
     def __init__(self):
         super().__init__()
@@ -35,11 +35,11 @@ class Outline(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         self.tags.append((tag, dict(attrs)))
-        if tag not in self.VOID:
+        if tag not in self.DISCARDED:
             self.stack.append(tag)
 
     def handle_endtag(self, tag):
-        if tag not in self.VOID:
+        if tag not in self.DISCARDED:
             assert self.stack.pop() == tag
 
     def handle_data(self, data):
@@ -62,7 +62,7 @@ def test_every_element_is_closed_and_every_result_is_there(page, report):
 
 
 def test_what_the_memory_is_made_of_is_pictured_with_scripts_too(make, tmp_path):
-    data = make(blocks=2, void_block=None, workloads=("append",), buckets=("ephemeral",))
+    data = make(blocks=2, discarded_block=None, workloads=("append",), buckets=("ephemeral",))
     assert 'id="chart-heap"' not in write_html(build_report(data), data, tmp_path / "a").read_text()
     told = {"payload_bytes": 1e6, "allocator_frag_bytes": 3e6, "allocator_rss_bytes": 1e6}
     data = replace(data, trials=tuple(replace(t, metrics=t.metrics | told) for t in data.trials))
@@ -127,17 +127,17 @@ def test_the_raw_data_is_embedded(page, report, data):
     assert content["trials"][0]["metrics"] == data.trials[0].metrics
 
 
-def test_a_metric_has_a_unit_of_its_own_in_every_cell(page):
-    """Millions of operations a second in one cell are thousands in another: neither is 0.09 of something."""
+def test_a_metric_has_a_unit_of_its_own_in_every_case(page):
+    """Millions of operations a second in one case are thousands in another: neither is 0.09 of something."""
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
     charts = json.loads(found.group(1))["charts"]
-    scales = dict(zip(charts["cells"], charts["metrics"]["ops_per_s"]["scales"], strict=True))
+    scales = dict(zip(charts["cases"], charts["metrics"]["ops_per_s"]["scales"], strict=True))
     assert scales["pillowfight · persistent"] == [1e6, "M ops/s"]
     assert scales["append · ephemeral"] == [1e3, "k ops/s"]
 
 
 def test_spread_and_ends_are_in_the_scale_of_their_mean(report):
-    """Beside a mean of 88k ops/s stood 71.78 … 110.1."""
+    """Published a mean of 88k ops/s stood 71.78 … 110.1."""
     (part, *_) = tables(report)[0]["parts"]
     (rate, *_) = [line for line in part[2] if line["metric"] == "ops_per_s"]
     assert re.match(r"[\d.]+[kM] ops/s", rate["mean"])
@@ -148,9 +148,9 @@ def test_spread_and_ends_are_in_the_scale_of_their_mean(report):
 def test_a_hostile_reason_cannot_leave_the_data_element(make, tmp_path):
     from dataclasses import replace
 
-    data = make(blocks=1, void_block=None)
+    data = make(blocks=1, discarded_block=None)
     evil = "</script><script>alert(1)</script><!--"
-    bad = replace(data.trials[0], status="void", reason=evil)
+    bad = replace(data.trials[0], status="discarded", reason=evil)
     data = replace(data, trials=(bad, *data.trials[1:]))
     page = write_html(build_report(data), data, tmp_path / "r.html").read_text()
     assert "<script>alert(1)" not in page
@@ -182,8 +182,8 @@ def test_a_place_that_cannot_be_written_is_an_error(make, tmp_path):
 
 
 def test_what_all_builds_have_in_common_is_told_once(page, data):
-    builds = page[page.index("<summary>Builds (") : page.index("<summary>Environment (")]
-    own, shared = builds.split("The same for all of them")
+    builds = page[page.index("<summary>Builds (") : page.index("<summary>All recorded facts (")]
+    own, shared = builds.split("Common to all builds")
     facts = [set(flatten(build.provenance).items()) for build in data.builds]
     alike = {key for key, _ in set.intersection(*facts)}
     assert alike

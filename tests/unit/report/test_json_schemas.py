@@ -12,12 +12,12 @@ import synthetic_nights
 import synthetic_turns
 from click.testing import CliRunner
 from jsonschema import Draft202012Validator
-from test_beside import TABLES
+from test_published import TABLES
 
 from perfrunner.cli import main
 from perfrunner.report import build_report, json_document, model, render
 from perfrunner.report import history as history_module
-from perfrunner.spec.reference import Reference
+from perfrunner.spec.published import PublishedValues
 
 SCHEMAS = Path(__file__).parents[3] / "docs" / "schemas"
 
@@ -54,7 +54,7 @@ def history(tmp_path_factory):
 
 def test_a_report(document):
     assert wrong("report", document) == []
-    assert document["facts"]["voids"]
+    assert document["facts"]["discarded"]
     assert {row["verdict"] for row in document["results"]} >= {"better", "worse", None}
 
 
@@ -65,29 +65,29 @@ def test_a_report_of_slices(tmp_path):
     assert found["facts"]["method"]
 
 
-def test_a_report_beside_a_reference(data):
-    reference = Reference.model_validate(
+def test_a_report_with_published_values(data):
+    published = PublishedValues.model_validate(
         {"claim": "c", "source": "s", "why": "w", "not_here": ["elsewhere"], "tables": TABLES}
     )
-    found = json.loads(render(build_report(data, reference=reference), "json"))
+    found = json.loads(render(build_report(data, published=published), "json"))
     assert wrong("report", found) == []
-    assert {line["agreement"] for line in found["beside"]} >= {"agrees", "disagrees", None}
+    assert {line["agreement"] for line in found["published"]} >= {"agrees", "disagrees", None}
 
 
 @pytest.mark.parametrize("blocks", [0, 1, 2])
 def test_a_report_of_next_to_nothing(make, blocks):
-    found = json.loads(render(build_report(make(blocks=blocks, void_block=None)), "json"))
+    found = json.loads(render(build_report(make(blocks=blocks, discarded_block=None)), "json"))
     assert wrong("report", found) == []
 
 
 def test_a_comparison_of_two_variants_and_of_two_experiments(tmp_path):
     shape = synthetic.Shape(
-        blocks=6, void_block=None, workloads=("append",), buckets=("ephemeral",)
+        blocks=6, discarded_block=None, workloads=("append",), buckets=("ephemeral",)
     )
     for name in ("first-1", "second-2"):
         synthetic.write(tmp_path, shape, name)
-    arms = ("compare", "glibc", "jemalloc-5.1.0", "--format", "json", "--out", tmp_path)
-    assert wrong("report", printed(*arms)) == []
+    variants = ("compare", "glibc", "jemalloc-5.1.0", "--format", "json", "--out", tmp_path)
+    assert wrong("report", printed(*variants)) == []
     runs = ("compare", "first-1", "second-2", "--variant", "glibc", "--format", "json")
     found = printed(*runs, "--out", tmp_path)
     assert wrong("report", found) == []

@@ -23,7 +23,7 @@ from perfrunner.report.live.server import _Handler
 from perfrunner.results import STORE_FILE, ResultStore, open_store
 
 SHAPE = synthetic.Shape(
-    blocks=10, void_block=None, workloads=("append",), buckets=("ephemeral",), variants=synthetic.VARIANTS[:2]
+    blocks=10, discarded_block=None, workloads=("append",), buckets=("ephemeral",), variants=synthetic.VARIANTS[:2]
 )  # fmt: skip
 ID = "live-20261124"
 AT = datetime(2026, 11, 24, tzinfo=timezone.utc)
@@ -81,10 +81,10 @@ def test_progress_and_estimates_follow_the_store(get, running):
     assert "20 of 20 trials (100 %)" in text
     assert "Refresh" not in headers
     assert "Provisional" not in text
-    assert "What came out" in text
+    assert "Summary" in text
 
 
-def test_cells_that_have_not_begun_are_planned_and_a_pause_is_no_pace(running):
+def test_cases_that_have_not_begun_are_planned_and_a_pause_is_no_pace(running):
     place, _ = running
     with ResultStore.open(place) as store:
         data = store.load(ID)
@@ -104,8 +104,8 @@ def test_cells_that_have_not_begun_are_planned_and_a_pause_is_no_pace(running):
             )  # interrupted for hours, and gone on with
         ),
     )
-    assert progress(begun, 3).planned == 40, "two cells, though one has not begun"
-    assert progress(begun, 3).left_s == pytest.approx(2 * 60 * 17), "17 blocks of a cell"
+    assert progress(begun, 3).planned == 40, "two cases, though one has not begun"
+    assert progress(begun, 3).left_s == pytest.approx(2 * 60 * 17), "17 blocks of a case"
 
 
 def test_the_whole_report_is_a_link_away(get):
@@ -189,16 +189,16 @@ def test_a_store_that_is_away_is_asked_again(get, running):
     assert get("/")[0] == 200
 
 
-def test_while_arms_are_built_their_number_is_told(tmp_path):
+def test_while_variants_are_built_their_number_is_told(tmp_path):
     synthetic.write(tmp_path, SHAPE, "whole")
     with ResultStore.open(tmp_path) as store:
         data = store.load("whole")
         store.create_experiment(replace(data.experiment, id=ID, state="running"))
         server = LiveServer(partial(open_store, tmp_path, None, create=False), ID, 0)
         with server:
-            assert "0 of 2 arms built, 0 of 20 trials" in server.page("/")[0].decode()
+            assert "0 of 2 variants built, 0 of 20 trials" in server.page("/")[0].decode()
             store.add_build(ID, data.builds[0])
-            assert "1 of 2 arms built, 0 of 20 trials" in server.page("/")[0].decode()
+            assert "1 of 2 variants built, 0 of 20 trials" in server.page("/")[0].decode()
             store.set_state(ID, "failed")
             assert "built" not in server.page("/")[0].decode().partition("Experiments")[0]
 

@@ -17,12 +17,12 @@ def context(report, label):
 
 @pytest.fixture
 def aa(make):
-    return make(variants=("glibc", "glibc-again"), void_block=None)
+    return make(variants=("glibc", "glibc-again"), discarded_block=None)
 
 
 def test_without_one_the_report_says_how_to_get_it(report):
     assert context(report, "noise floor") == (
-        "not known for these workloads on this host: perfrunner aa SPEC measures it"
+        "unknown for these workloads on this host: measure it with perfrunner aa SPEC"
     )
 
 
@@ -47,7 +47,7 @@ def test_a_later_experiment_prints_the_floor_that_it_found(aa, data):
 def test_a_floor_of_another_workload_is_not_shown(aa, data):
     records = [{**floor.record(), "workload": "other"} for floor in noise_floors(aa)]
     later = replace(data, experiment=replace(data.experiment, facts={"noise_floor": records}))
-    assert "not known" in context(build_report(later), "noise floor")
+    assert "unknown" in context(build_report(later), "noise floor")
 
 
 def test_a_build_that_differs_from_itself_is_a_warning(aa):
@@ -58,5 +58,5 @@ def test_a_build_that_differs_from_itself_is_a_warning(aa):
         for t in aa.trials
     )
     warnings = build_report(replace(aa, trials=shifted)).warnings
-    assert any("ops_per_s is better although nothing differs" in w for w in warnings)
-    assert not any("although nothing differs" in w for w in build_report(aa).warnings)
+    assert any("ops_per_s is better although the builds are identical" in w for w in warnings)
+    assert not any("although the builds are identical" in w for w in build_report(aa).warnings)

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from perfrunner.analysis import Cell
+from perfrunner.domain import Case
 from perfrunner.errors import StoreError, UsageError
 from perfrunner.report import build_report, render
 from perfrunner.report.pages import charts_of, data_file, image_file, lines_of, read_page
 from perfrunner.report.publish import publish
 from perfrunner.report.renewal import renewed
+from perfrunner.results import archive
 from perfrunner.results.archive import archive_bytes, read_archive
 
 EXPERIMENTS = Path(__file__).parents[3] / "docs" / "experiments"
@@ -56,25 +57,25 @@ def page(tmp_path, data):
     """A page about the synthetic experiment, with its spec, its index and nothing kept."""
     workloads = {name: {"type": name, "items": 1000} for name in ("pillowfight", "append")}
     workloads["pillowfight"]["duration"] = "5s"
-    arms = {v: {"allocator": {"name": v.split(",")[0].replace("glibc", "system")}}
+    variants = {v: {"allocator": {"name": v.split(",")[0].replace("glibc", "system")}}
             for v in data.experiment.spec_json["variants"]}  # fmt: skip
-    values = dict(zip(arms, (1000, 1012, 1031), strict=True))
+    values = dict(zip(variants, (1000, 1012, 1031), strict=True))
     spec = {
         "name": "quickstart", "description": "three allocators", "cluster": CLUSTER, "baseline": "glibc",
-        "variants": arms, "workloads": workloads,
+        "variants": variants, "workloads": workloads,
         "buckets": ["persistent", "ephemeral"],
-        "reference": {"source": "a commit", "claim": "faster", "tables": [
+        "published": {"source": "a commit", "claim": "faster", "tables": [
             {"title": "rate", "workload": "append", "bucket": "ephemeral",
              "rows": [{"metric": "ops_per_s", "label": "ops/s", "values": values}]}]},
     }  # fmt: skip
     (tmp_path / "spec.yaml").write_text(yaml.safe_dump(spec, sort_keys=False))
     regions = (
         "run",
-        "beside",
+        "published",
         "deviations append/ephemeral ops_per_s",
         "table append/ephemeral ops_per_s,latency_*_p99_us",
         "findings",
-        "chart reference",
+        "chart published",
     )
     docs = tmp_path / "docs" / "experiments"
     docs.mkdir(parents=True)
@@ -98,15 +99,15 @@ def test_before_anything_is_kept_the_page_shows_theirs_and_what_was_typed(page):
 def test_publishing_keeps_the_numbers_and_renews_page_chart_and_index(page, data):
     written = publish(page, data)
     assert {p.name for p in written} == {
-        "quickstart.json.gz", "quickstart-reference.svg", "quickstart.md", "README.md",
+        "quickstart.json.gz", "quickstart-published.svg", "quickstart.md", "README.md",
     }  # fmt: skip
     text = page.read_text()
     assert "by hand" not in text
     assert "Prose." in text
-    assert f"seed {data.experiment.seed}" in text
+    assert f"| seed | {data.experiment.seed} |" in text
     assert "| `latency_get_p99_us` |" in text
     assert "agree" in text
-    first = build_report(data).rows(Cell("append", "ephemeral"))["ops_per_s"][0].summary
+    first = build_report(data).rows(Case("append", "ephemeral"))["ops_per_s"][0].summary
     largest = max(abs(value - first.mean) for value in first.values.values())
     assert f"| `ops_per_s` | {largest / 1e3:.3f}k ops/s |" in text
     assert renewed(page) == text
@@ -119,12 +120,16 @@ def test_publishing_keeps_the_numbers_and_renews_page_chart_and_index(page, data
 
 def test_the_overview_counts_every_published_change_and_shows_each_that_disagrees(page, data):
     spec = yaml.safe_load((page.parents[2] / "spec.yaml").read_text())
-    (table,) = spec["reference"]["tables"]
-    arms = [v for v in spec["variants"] if v != "glibc"]
+    (table,) = spec["published"]["tables"]
+    variants = [v for v in spec["variants"] if v != "glibc"]
     table["rows"] += [
         # Not primary; ours goes the other way: less time an operation where there are more of them.
-        {"metric": "server_cpu_us_per_op", "label": "CPU", "values": {"glibc": 1.0, arms[1]: 9.0}},
-        {"metric": "step_s", "label": "unmeasured", "values": {"glibc": 1, arms[0]: 2}},
+        {
+            "metric": "server_cpu_us_per_op",
+            "label": "CPU",
+            "values": {"glibc": 1.0, variants[1]: 9.0},
+        },
+        {"metric": "step_s", "label": "unmeasured", "values": {"glibc": 1, variants[0]: 2}},
     ]
     (page.parents[2] / "spec.yaml").write_text(yaml.safe_dump(spec, sort_keys=False))
     publish(page, data)
@@ -154,7 +159,7 @@ def test_a_chart_of_series_is_of_the_run_and_stays_when_only_its_numbers_are_the
     assert picture.read_bytes() == drawn
     assert f"images/{picture.name}" in page.read_text()
     picture.unlink()
-    with pytest.raises(UsageError, match="charts that its results do not give: series-memory"):
+    with pytest.raises(UsageError, match="charts that its results cannot produce: series-memory"):
         publish(page)
 
 
@@ -173,8 +178,9 @@ def test_a_later_run_of_one_workload_stands_beside_the_kept_ones(page, data):
     publish(page, later, add=True)
     text = page.read_text()
     assert [d.experiment.id for d in read_archive(data_file(page))] == [data.experiment.id, "later"]
-    assert "append: run `later`, seed 7" in text
-    assert f"pillowfight: run `{data.experiment.id}`" in text
+    assert f"| run | `{data.experiment.id}` | `later` |" in text
+    assert "| workloads | pillowfight | append |" in text
+    assert f"| seed | {data.experiment.seed} | 7 |" in text
     publish(page, data)
     assert len(read_archive(data_file(page))) == 1
 
@@ -189,8 +195,8 @@ def test_a_later_run_of_one_bucket_type_stands_beside_the_other(page, data):
     publish(page, later, add=True)
     text = page.read_text()
     assert [d.experiment.id for d in read_archive(data_file(page))] == [data.experiment.id, "later"]
-    assert "append · persistent: run `later`, seed 7" in text
-    assert f"pillowfight, append · ephemeral: run `{data.experiment.id}`" in text
+    assert f"| run | `{data.experiment.id}` | `later` |" in text
+    assert "| workloads | pillowfight, append · ephemeral | append · persistent |" in text
     table = "<!-- generated: table append/ephemeral"
     assert (
         text[text.index(table) :].split("<!-- end -->")[0]
@@ -240,6 +246,25 @@ def test_an_archive_gives_the_same_report_and_the_same_bytes(data, tmp_path):
     assert archive_bytes([back]) == content
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (gzip.compress(b" " * 5000, mtime=0), "larger than"),
+        (gzip.compress(b"[" * 3000, mtime=0), "not an archive"),
+        (gzip.compress(b"{}", mtime=0)[:-9] + b"\xff" * 9, "x.json.gz"),
+        (b"no gzip at all", "x.json.gz"),
+    ],
+    ids=["too large", "not JSON", "cut off", "not gzip"],
+)
+def test_an_archive_that_is_none_is_refused(tmp_path, monkeypatch, content, said):
+    """Among them one that would fill the memory."""
+    monkeypatch.setattr(archive, "LARGEST", 4000)
+    path = tmp_path / "x.json.gz"
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match=said):
+        read_archive(path)
+
+
 def test_what_stripes_cost_is_what_the_types_say():
     """The table of the page, beside the one that the C++ test checks against the types."""
     source = EXPERIMENTS.parents[1] / "engine_src" / "bucket" / "hash_table_memory_test.cc"
@@ -248,7 +273,7 @@ def test_what_stripes_cost_is_what_the_types_say():
     ]
     page = (EXPERIMENTS / "hashtable-stats-striping.md").read_text()
     shown = [
-        [cell.strip() for cell in line.strip("|").split("|")]
+        [case.strip() for case in line.strip("|").split("|")]
         for line in page.splitlines()
         if line.endswith(" MiB |")
     ]

@@ -1,4 +1,4 @@
-"""Profiles in every form of the report: the graph's layout and colours, the table of functions, what is missing."""
+"""Profiles in every form of the report: the graph's grouping and colours, the table of functions, what is missing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import synthetic
 from test_json_schemas import wrong
 
 from perfrunner.analysis.profiles import frames
-from perfrunner.measure.folded import Folded
+from perfrunner.measure.cpu_profile import Folded
 from perfrunner.report import build_report, render
 from perfrunner.report import profiles as texts
 from perfrunner.report.files import write_html
@@ -30,7 +30,7 @@ BUCKETS = ("persistent", "ephemeral")
 
 def record(variant: str, bucket: str, **changes: object) -> dict[str, object]:
     taken: dict[str, object] = {
-        "workload": "pillowfight", "bucket": bucket, "variant": variant, "ensemble": 1, "status": "ok",
+        "workload": "pillowfight", "bucket": bucket, "variant": variant, "group": 1, "status": "ok",
         "reason": "", "directory": f"x/{bucket}-{variant}", "event": "cpu-clock", "frequency": 499,
         "samples": 100, "cut_short": False,
     }  # fmt: skip
@@ -46,7 +46,7 @@ def profiled(make, tmp_path):
             if taken["status"] == "ok":
                 text = Folded(STACKS[taken["variant"]]).text()
                 (directory / "profile.folded").write_text(text)
-        return make(blocks=2, void_block=None, facts={"profiles": records}, **shape)
+        return make(blocks=2, discarded_block=None, facts={"profiles": records}, **shape)
 
     return build
 
@@ -56,37 +56,37 @@ def data(profiled):
     return profiled([record(v, b) for b in BUCKETS for v in synthetic.VARIANTS])
 
 
-def test_each_arm_of_a_profiled_cell_is_beside_the_baseline(data):
+def test_each_variant_of_a_profiled_case_is_beside_the_baseline(data):
     report = build_report(data)
-    assert [str(its.cell) for its in report.profiles] == [
+    assert [str(its.case) for its in report.profiles] == [
         "pillowfight · persistent",
         "pillowfight · ephemeral",
     ]
     first = report.profiles[0]
     assert first.base.taken.variant == GLIBC
-    assert [arm.arm.taken.variant for arm in first.arms] == [JEMALLOC, THP]
-    assert [(s.function, s.difference) for s in first.arms[0].moved] == [
+    assert [variant.variant.taken.variant for variant in first.variants] == [JEMALLOC, THP]
+    assert [(s.function, s.difference) for s in first.variants[0].moved] == [
         ("malloc", -0.5), ("<script>", pytest.approx(0.4)), ("je_malloc", 0.1),
     ]  # fmt: skip
 
 
 def test_another_baseline_is_another_difference(data):
-    arms = build_report(data, baseline=JEMALLOC).profiles[0].arms
-    assert [arm.arm.taken.variant for arm in arms] == [GLIBC, THP]
-    assert arms[0].moved[0].difference == pytest.approx(0.5)
+    variants = build_report(data, baseline=JEMALLOC).profiles[0].variants
+    assert [variant.variant.taken.variant for variant in variants] == [GLIBC, THP]
+    assert variants[0].moved[0].difference == pytest.approx(0.5)
 
 
-def test_an_arm_is_compared_with_the_baseline_that_was_alive_beside_it(profiled, tmp_path):
+def test_a_variant_is_compared_with_the_baseline_that_was_alive_beside_it(profiled, tmp_path):
     found = profiled(
         [
             record(GLIBC, "persistent", directory="x/1"),
             record(JEMALLOC, "persistent", directory="x/2"),
-            record(GLIBC, "persistent", directory="x/3", ensemble=2),
-            record(THP, "persistent", directory="x/4", ensemble=2),
+            record(GLIBC, "persistent", directory="x/3", group=2),
+            record(THP, "persistent", directory="x/4", group=2),
         ]
     )
     (tmp_path / "x/3/profile.folded").write_text("fe;other 1\n")
-    first, second = build_report(found).profiles[0].arms
+    first, second = build_report(found).profiles[0].variants
     assert first.base.taken.directory == "x/1"
     assert second.base.taken.directory == "x/3"
     assert second.moved[0].function == "other"
@@ -102,20 +102,20 @@ def test_the_documents_have_the_table_and_say_what_it_is_not(data):
     }  # fmt: skip
     markdown = render(report, "markdown")
     assert (
-        "<details><summary>Profiles: the functions whose own share moved most (4)</summary>"
+        "<details><summary>CPU profiles: functions whose own share changed most (4)</summary>"
         in markdown
     )
     assert f"| malloc | 50.0 % | - | {minus('-50.0')} |" in markdown
     assert "\\<script>" in markdown
-    assert "differ by up to 8.3 points by luck alone where the shares are 10 %" in markdown
+    assert "differ by up to 8.3 points by chance" in markdown
     assert texts.ONE_SAMPLE in markdown
-    assert "4 profiles" in " ".join(render(report, "terminal").split())
+    assert "4 CPU profiles" in " ".join(render(report, "terminal").split())
     terminal = render(report, "terminal", verbose=True)
     assert f"malloc {minus('-50.0')}; <script> +40.0" in " ".join(terminal.split())
 
 
 def test_without_profiles_nothing_is_said_of_them(make):
-    report = build_report(make(blocks=2, void_block=None))
+    report = build_report(make(blocks=2, discarded_block=None))
     assert report.profiles == ()
     assert "profiles" not in json.loads(render(report, "json"))
     assert "rofile" not in render(report, "markdown")
@@ -131,27 +131,27 @@ def test_what_failed_is_a_warning_and_what_is_gone_a_note(profiled, tmp_path):
     )
     (tmp_path / f"x/persistent-{THP}/profile.folded").unlink()
     report = build_report(found)
-    (cell,) = report.profiles
-    assert cell.arms == ()
-    cell_name = "pillowfight · persistent"
+    (case,) = report.profiles
+    assert case.variants == ()
+    case_name = "pillowfight · persistent"
     assert (
-        f"there is no profile of {JEMALLOC} in {cell_name}: perf saw no sample" in report.warnings
+        f"there is no profile of {JEMALLOC} in {case_name}: perf saw no sample" in report.warnings
     )
     assert any(
-        note.startswith(f"the profile of {THP} in {cell_name} cannot be read")
+        note.startswith(f"the profile of {THP} in {case_name} cannot be read")
         for note in report.notes
     )
 
 
-def test_the_page_has_a_graph_for_each_arm_and_shows_names_as_text(data, tmp_path):
+def test_the_page_has_a_graph_for_each_variant_and_shows_names_as_text(data, tmp_path):
     page = write_html(build_report(data), data, tmp_path / "r.html").read_text()
     graphs = re.findall(r'<svg class="flame".*?</svg>', page, re.DOTALL)
-    assert len(graphs) == 6, "of two cells: the baseline's, and two differences"
+    assert len(graphs) == 6, "of two cases: the baseline's, and two differences"
     for graph in graphs:
         ET.fromstring(graph)  # well-formed
-    section = page[page.index('id="profiles"') : page.index('id="circumstances"')]
+    section = page[page.index('id="profiles"') : page.index('id="environment"')]
     assert "<script>" not in section
-    assert "&lt;script&gt;: baseline 50.0 %, this arm 90.0 %, +40.0 points" in section
+    assert "&lt;script&gt;: baseline 50.0 %, this variant 90.0 %, +40.0 points" in section
     assert f'title="{LONG.replace("<", "&lt;").replace(">", "&gt;")}"' in section
     assert texts.ONE_SAMPLE in section
     assert "100 samples of cpu-clock at 499 Hz" in section
@@ -228,7 +228,7 @@ def test_shares_are_percents_and_differences_points(share, percent, moved):
 def test_a_profile_that_was_cut_short_says_so(profiled):
     found = profiled([record(GLIBC, "persistent", cut_short=True)])
     (its,) = build_report(found).profiles
-    assert texts.how_taken(its.base).endswith("cut short: more samples than are kept")
+    assert texts.how_taken(its.base).endswith("truncated: the limit of stored samples was reached")
 
 
 def test_kept_numbers_say_that_the_stacks_are_elsewhere(data):
@@ -236,4 +236,4 @@ def test_kept_numbers_say_that_the_stacks_are_elsewhere(data):
 
     report = build_report(replace(data, directory=None))
     assert report.profiles == ()
-    assert any("its stacks are not with the kept numbers" in note for note in report.notes)
+    assert any("the archive does not contain its stacks" in note for note in report.notes)

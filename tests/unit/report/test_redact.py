@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from dataclasses import replace
 from datetime import timedelta
 
@@ -14,7 +13,7 @@ from click.testing import CliRunner
 from perfrunner.bisect.state import BisectState, Step
 from perfrunner.cli import main
 from perfrunner.report import build_report, render, write_html
-from perfrunner.report.bisect import markdown, told
+from perfrunner.report.bisect import markdown, redacted_state
 from perfrunner.report.redact import hidden, redacted
 from perfrunner.results import ResultStore
 from perfrunner.results.archive import archive_bytes, read_archive
@@ -42,7 +41,7 @@ LEAKY = (
 
 @pytest.fixture
 def revealing(make):
-    data = make(blocks=1, workloads=("append",), buckets=("ephemeral",), void_block=None)
+    data = make(blocks=1, workloads=("append",), buckets=("ephemeral",), discarded_block=None)
     hosts = {
         "node": {"address": "10.1.2.3", "user": "alice", "key": "/home/alice/.ssh/id_ed25519"},
         "load": {
@@ -229,17 +228,15 @@ def test_lines_of_which_nothing_else_is_known_have_no_address_login_or_home():
     assert "~/include:~/x,~" in text
 
 
-def test_a_long_word_takes_no_time():
-    began = time.process_time()
-    word = "x" * 200_000
+def test_long_words_stay():
+    word = "x" * 200_000  # whose cost would be quadratic: the test's time-out
     assert hidden(f"{word} /srv/people/alice/.ssh/id {word}") == f"{word} … {word}"
-    assert time.process_time() - began < 1
 
 
 def test_why_a_bisection_skipped_a_commit_has_none_of_it():
     why = LEAKY.replace("sudo: alice is not allowed", "").replace("/opt/bench.pem", "")
     state = BisectState("s", "ops_per_s", "a" * 40, "b" * 40, [Step("b" * 40, "t", "skip", why)])
-    shown = told(state)
+    shown = redacted_state(state)
     assert left_in(markdown(shown, "found", "c.svg")) == []
     assert state.steps[0].why == why  # what is kept stays
 

@@ -1,33 +1,34 @@
-"""One sentence an arm, in words."""
+"""One sentence a variant, in words."""
 
 from __future__ import annotations
 
 import pytest
 
-from perfrunner.analysis import Cell, Comparison, Effect, Row
+from perfrunner.analysis import Comparison, Effect, Row
 from perfrunner.analysis.model import Summary
+from perfrunner.domain import Case
 from perfrunner.report.numbers import minus
 from perfrunner.report.sentences import preface, sentences
 from perfrunner.spec.metrics import metric_type
 
-CELLS = tuple(Cell(w, b) for w in ("pillowfight", "append") for b in ("persistent", "ephemeral"))
+CASES = tuple(Case(w, b) for w in ("pillowfight", "append") for b in ("persistent", "ephemeral"))
 SUMMARY = Summary({1: 1.0}, 1.0, 0.1, 0.1, 1.0, 1.0, (0.9, 1.1))
 
 
-def row(verdict, estimate, low, high, cell=CELLS[0], metric="ops_per_s", variant="je", **more):
+def row(verdict, estimate, low, high, case=CASES[0], metric="ops_per_s", variant="je", **more):
     kind = metric_type(metric).effect
     effect = Effect(kind, "glibc", 10, estimate, (low, high), 0.01, 3.0, 0.01, 0.01, 0.01, q=0.02)
-    return Row(cell, metric_type(metric), variant, "b1", SUMMARY, effect, True, verdict, **more)
+    return Row(case, metric_type(metric), variant, "b1", SUMMARY, effect, True, verdict, **more)
 
 
-def said(*rows, cells=CELLS[:1]):
+def said(*rows, cases=CASES[:1]):
     base = [
-        Row(cell, metric_type(m), "glibc", "b0", SUMMARY, None, True, None)
-        for cell in cells
+        Row(case, metric_type(m), "glibc", "b0", SUMMARY, None, True, None)
+        for case in cases
         for m in dict.fromkeys(r.metric.id for r in rows)
     ]
     variants = ("glibc", *dict.fromkeys(r.variant for r in rows))
-    comparison = Comparison("glibc", variants, tuple(cells), (*base, *rows), (), 10, 4)
+    comparison = Comparison("glibc", variants, tuple(cases), (*base, *rows), (), 10, 4)
     assert preface(comparison) == ""
     return [str(sentence) for sentence in sentences(comparison)]
 
@@ -41,8 +42,8 @@ def said(*rows, cells=CELLS[:1]):
         (row("worse", 0.994, 0.990, 0.998, small=True), "0.6 % slower [-1.0, -0.2], worse (small)"),
         (row("better", 2.13, 2.10, 2.16), "2.13 times faster [2.10, 2.16], better"),
         (row("worse", 0.5, 0.49, 0.51), "2.00 times slower [1.96, 2.04], worse"),
-        (row("unsure", 1.005, 0.994, 1.015, more_blocks=23),
-         "0.5 % faster [-0.6, +1.5], unsure (about 23 more blocks would settle it)"),
+        (row("unsure", 1.005, 0.994, 1.015, more_blocks=23, decides=0.012),
+         "0.5 % faster [-0.6, +1.5], unsure (23 more blocks decide ±1.2 %)"),
         (row("worse", 8.3, 7.9, 8.7, metric="fragmentation_rss"),
          "8.3 points more fragmentation by RSS [+7.9, +8.7], worse"),
         (row("better", -1.2, -1.4, -1.0, metric="fragmentation_payload_rss"),
@@ -61,46 +62,49 @@ def test_a_clause_says_how_much_of_what(one, text):
     assert said(one) == [f"je against glibc (10 blocks): {minus(text)}."]
 
 
-def test_cells_with_one_verdict_share_a_clause_whose_bracket_spans_their_intervals():
+def test_cases_with_one_verdict_share_a_clause_that_names_the_span_of_their_intervals():
     rows = [
-        row("worse", 0.986, 0.979, 0.993, CELLS[0]),
-        row("same", 1.0, 0.994, 1.006, CELLS[1]),
-        row("better", 1.036, 1.023, 1.05, CELLS[2]),
-        row("better", 1.047, 1.042, 1.051, CELLS[3]),
+        row("worse", 0.986, 0.979, 0.993, CASES[0]),
+        row("same", 1.0, 0.994, 1.006, CASES[1]),
+        row("better", 1.036, 1.023, 1.05, CASES[2]),
+        row("better", 1.047, 1.042, 1.051, CASES[3]),
     ]
-    (sentence,) = said(*rows, cells=CELLS)
+    (sentence,) = said(*rows, cases=CASES)
     assert sentence == minus(
-        "je against glibc (10 blocks): 3.6 to 4.7 % faster [+2.3, +5.1] on append, better; "
+        "je against glibc (10 blocks): 3.6 to 4.7 % faster (intervals within [+2.3, +5.1]) on append, better; "
         "1.4 % slower [-2.1, -0.7] on pillowfight · persistent, worse; "
         "as fast [-0.6, +0.6] on pillowfight · ephemeral, same."
     )
 
 
-def test_all_cells_and_whole_bucket_types_are_named_as_such():
-    everywhere = [row("better", 1.02, 1.01, 1.03, cell) for cell in CELLS]
-    assert "2.0 % faster [+1.0, +3.0] in all 4 cells, better" in said(*everywhere, cells=CELLS)[0]
+def test_all_cases_and_whole_bucket_types_are_named_as_such():
+    everywhere = [row("better", 1.02, 1.01, 1.03, case) for case in CASES]
+    assert (
+        "2.0 % faster (intervals within [+1.0, +3.0]) in all 4 cases, better"
+        in said(*everywhere, cases=CASES)[0]
+    )
     beside = [
-        row("better" if c.bucket == "ephemeral" else "same", 1.02, 1.01, 1.03, c) for c in CELLS
+        row("better" if c.bucket == "ephemeral" else "same", 1.02, 1.01, 1.03, c) for c in CASES
     ]
-    text = said(*beside, cells=CELLS)[0]
+    text = said(*beside, cases=CASES)[0]
     assert "on ephemeral, better" in text
     assert "on persistent, same" in text
 
 
 def test_opposite_directions_without_a_verdict_are_signed():
     rows = [
-        row("unsure", 1.005, 0.99, 1.02, CELLS[0], more_blocks=9),
-        row("unsure", 0.98, 0.95, 1.01, CELLS[1], more_blocks=31),
+        row("unsure", 1.005, 0.99, 1.02, CASES[0], more_blocks=9, decides=0.008),
+        row("unsure", 0.98, 0.95, 1.01, CASES[1], more_blocks=31, decides=0.025),
     ]
-    assert said(*rows, cells=CELLS[:2]) == [
+    assert said(*rows, cases=CASES[:2]) == [
         minus(
-            "je against glibc (10 blocks): throughput -2.0 to +0.5 % [-5.0, +2.0] in both cells, "
-            "unsure (about 31 more blocks would settle it)."
+            "je against glibc (10 blocks): throughput -2.0 to +0.5 % (intervals within [-5.0, +2.0]) in both cases, "
+            "unsure (31 more blocks decide ±2.5 %)."
         )
     ]
 
 
-def test_there_is_one_sentence_an_arm_in_the_order_of_the_variants():
+def test_there_is_one_sentence_a_variant_in_the_order_of_the_variants():
     rows = [
         row("better", 1.02, 1.01, 1.03, variant="a"),
         row("worse", 0.98, 0.97, 0.99, variant="b"),
@@ -112,7 +116,9 @@ def test_there_is_one_sentence_an_arm_in_the_order_of_the_variants():
     assert second.startswith("b against glibc")
 
 
-def test_nothing_between_two_arms_is_said_so():
-    comparison = Comparison("glibc", ("glibc", "je"), CELLS, (), (), 0, 0)
-    assert preface(comparison) == "Nothing can be compared: no block holds two arms of any cell."
+def test_nothing_between_two_variants_is_said_so():
+    comparison = Comparison("glibc", ("glibc", "je"), CASES, (), (), 0, 0)
+    assert (
+        preface(comparison) == "Nothing can be compared: no block holds two variants of any case."
+    )
     assert sentences(comparison) == ()

@@ -54,7 +54,7 @@ def test_every_link_leads_to_a_file(site):
     assert any(link.endswith("nightly-13/report.html") for _, link in links)
 
 
-def test_a_specs_page_has_its_history_with_the_lost_gain(site):
+def test_a_specs_page_has_its_history_with_the_lost_expected_gain(site):
     text = (site / "spec-nightly.html").read_text()
     data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])
     assert [chart["metric"] for chart in data["charts"]] == ["ops_per_s", "fragmentation_rss"]

@@ -9,9 +9,9 @@ import shlex
 
 import pytest
 
+from perfrunner.domain import not_checked
 from perfrunner.report import build_report, render, write_html
-from perfrunner.source.model import Distance, ResolvedSource, as_record
-from perfrunner.spec.unproved import not_proved
+from perfrunner.sources.model import Distance, ResolvedSource, as_record
 
 MAIN = ResolvedSource(
     "main",
@@ -37,10 +37,10 @@ FAR = Distance(
 
 @pytest.fixture
 def from_sources(data):
-    """The synthetic experiment, its arms built from a revision and a patch on it."""
+    """The synthetic experiment, its variants built from a revision and a patch on it."""
     first, second = list(data.experiment.spec_json["variants"])[:2]
     record = {
-        "arms": {first: as_record(MAIN), second: as_record(FIX)},
+        "variants": {first: as_record(MAIN), second: as_record(FIX)},
         "tools": as_record(TREE),
         "distances": {second: as_record(FAR)},
     }
@@ -50,14 +50,14 @@ def from_sources(data):
     return dataclasses.replace(data, experiment=experiment), first, second
 
 
-def test_every_arm_is_named_with_its_commit_its_patch_and_its_distance(from_sources):
+def test_every_variant_is_named_with_its_commit_its_patch_and_its_distance(from_sources):
     data, first, second = from_sources
     facts = [tuple(fact) for fact in build_report(data).sources]
     commit = '111111111111 "lists: one walk" of 2026-01-02'
     assert facts == [
         (first, f"main: {commit}, content aaaaaaaaaaaa"),
         (second, f"main + fix.patch: {commit}, with fix.patch (sha256 cccccccccccc), content bbbbbbbbbbbb"),
-        ("load tools of every arm", f"engine source: {commit}, changed: x.cc, content dddddddddddd"),
+        ("load tools of every variant", f"engine source: {commit}, changed: x.cc, content dddddddddddd"),
         (f"{first}..{second}", "22 commits ahead, 1 behind; 23 files, +40 -2 lines"),
         ("commit abc1234", "newest"),
         ("commit abc1233", "older"),
@@ -77,7 +77,7 @@ def test_the_reproduce_line_names_the_content_of_a_tree(from_sources):
     """No option can give a tree's content back: whoever runs it again sees whether it is that tree."""
     data, first, second = from_sources
     tree = dataclasses.replace(TREE, name="dir ../kv")
-    data.experiment.facts["sources"]["arms"][second] = as_record(tree)
+    data.experiment.facts["sources"]["variants"][second] = as_record(tree)
     line = build_report(data).reproduce
     assert f"--source {first}=111111111111" in line
     assert line.endswith(f"  # {second}: the tree had content dddddddddddd")
@@ -95,76 +95,76 @@ def first_screen(data, path):
     return html.unescape(page.split('id="compared"')[1].split('id="explore"')[0])
 
 
-def test_the_page_tells_a_source_that_all_arms_share_once(from_sources, tmp_path):
+def test_the_page_tells_a_source_that_all_variants_share_once(from_sources, tmp_path):
     data, *_ = from_sources
-    arms = {variant: as_record(TREE) for variant in data.experiment.spec_json["variants"]}
-    facts = {**data.experiment.facts, "sources": {"arms": arms, "tools": as_record(TREE)}}
+    variants = {variant: as_record(TREE) for variant in data.experiment.spec_json["variants"]}
+    facts = {**data.experiment.facts, "sources": {"variants": variants, "tools": as_record(TREE)}}
     shared = dataclasses.replace(data, experiment=dataclasses.replace(data.experiment, facts=facts))
     text = first_screen(shared, tmp_path)
-    assert len(arms) == 3
+    assert len(variants) == 3
     assert text.count("content dddddddddddd") == 1
     assert "all built from" in text
 
 
-def test_the_page_tells_what_sets_the_arms_apart_beside_each(from_sources, tmp_path):
+def test_the_page_tells_what_sets_the_variants_apart_beside_each(from_sources, tmp_path):
     text = first_screen(from_sources[0], tmp_path)
     assert text.count("content aaaaaaaaaaaa") == text.count("content bbbbbbbbbbbb") == 1
     assert "all built from" not in text
 
 
 @pytest.mark.parametrize("style", ["terminal", "markdown", "commit", "json"])
-def test_an_arm_that_is_not_wholly_proved_says_so_and_is_marked_everywhere(data, style):
-    base, arm, other = data.experiment.spec_json["variants"]
+def test_a_variant_that_is_not_wholly_checked_says_so_and_is_marked_everywhere(data, style):
+    base, variant, other = data.experiment.spec_json["variants"]
     assert base == data.experiment.spec_json["baseline"]
-    lacking = {"allocator.name": "system", "options.ht_stats": not_proved("llc", None)}
+    lacking = {"allocator.name": "system", "options.ht_stats": not_checked("llc", None)}
     builds = tuple(
-        dataclasses.replace(b, settings=lacking) if b.variant == arm else b for b in data.builds
+        dataclasses.replace(b, settings=lacking) if b.variant == variant else b for b in data.builds
     )
     whole, partly = build_report(data), build_report(dataclasses.replace(data, builds=builds))
     warning = (
-        f"{arm}: not proved, as its proof.skip allows: options.ht_stats"
-        " (asked for llc, the engine does not tell)"
+        f"{variant}: not checked because of settings_check.skip: options.ht_stats"
+        " (asked for llc, not reported by the engine)"
     )
     assert warning in partly.warnings
-    assert {row.variant for row in partly.comparison.rows if not row.proved} == {arm}
+    assert {row.variant for row in partly.comparison.rows if not row.checked} == {variant}
     said = {s.variant: str(s) for s in partly.sentences}
-    assert "not all settings are proved" in said[arm]
-    assert "proved" not in said[other]
+    assert "not all settings are checked" in said[variant]
+    assert "checked" not in said[other]
 
     def words(report):
         return " ".join(render(report, style, verbose=True).replace("\\", "").split())
 
     assert warning in words(partly)
-    assert "proved)" not in words(whole)
+    assert "checked)" not in words(whole)
     if style == "json":
         results = json.loads(render(partly, style))["results"]
-        assert {r["variant"] for r in results if not r["proved"]} == {arm}
+        assert {r["variant"] for r in results if not r["checked"]} == {variant}
     else:
-        assert words(partly).count("not proved)") >= len(partly.comparison.cells)
+        assert words(partly).count("not checked)") >= len(partly.comparison.cases)
 
 
-def test_a_baseline_that_is_not_wholly_proved_marks_every_comparison(data, tmp_path):
+def test_a_baseline_that_is_not_wholly_checked_marks_every_comparison(data, tmp_path):
     base, *others = data.experiment.spec_json["variants"]
-    lacking = {"allocator.version": not_proved("5.1.0", "4.5.0")}
+    lacking = {"allocator.version": not_checked("5.1.0", "4.5.0")}
     builds = tuple(
         dataclasses.replace(b, settings=lacking) if b.variant == base else b for b in data.builds
     )
     changed = dataclasses.replace(data, builds=builds)
     report = build_report(changed)
     compared = [row for row in report.comparison.rows if row.effect is not None]
-    assert {row.variant for row in compared if not row.proved} == {*others}
-    assert not any(row.proved for row in compared)
-    assert all("not all settings are proved" in str(s) for s in report.sentences)
+    assert {row.variant for row in compared if not row.checked} == {*others}
+    assert not any(row.checked for row in compared)
+    assert all("not all settings are checked" in str(s) for s in report.sentences)
     page = html.unescape(write_html(report, changed, tmp_path / "r.html").read_text())
-    assert "asked for 5.1.0, the engine says 4.5.0" in page
-    assert page.count("not proved)") > len(others)
+    assert "asked for 5.1.0, reported as 4.5.0" in page
+    assert page.count("not checked)") > len(others)
 
 
 def test_an_older_store_has_no_such_section(data):
     assert build_report(data).sources == ()
 
 
-def test_arms_that_are_one_build_are_called_an_aa(from_sources):
+def test_variants_that_are_one_build_are_called_an_aa(from_sources):
     data, first, second = from_sources
     variants = {
         first: {"name": first, "allocator": {"name": "system"}, "source": {"git": "main"}},

@@ -1,8 +1,9 @@
-"""Trials that ran side by side: how it was measured in every format, rounds as a picture, rates from slices."""
+"""Interleaved trials: the method in every format, rounds as a picture, rates from slices."""
 
 from __future__ import annotations
 
 import math
+import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
@@ -12,26 +13,24 @@ import pytest
 import synthetic_turns
 from synthetic_turns import VARIANTS
 
-from perfrunner.analysis import Cell
-from perfrunner.analysis.cells import clean_blocks
+from perfrunner.analysis.cases import clean_blocks, counted_trials
+from perfrunner.domain import Case
 from perfrunner.measure.turns import Slices
 from perfrunner.report import build_report, render
 from perfrunner.report.charts import draw_charts
 from perfrunner.report.charts.rounds import rounds_chart
 from perfrunner.report.charts.style import drawing, svg_bytes
 from perfrunner.report.charts.turns import FEWEST, binned, pairs
-from perfrunner.report.files import write_html
-from perfrunner.report.raw import read_raw
+from perfrunner.report.files import read_raw, write_html
 from perfrunner.results import ResultStore
-from perfrunner.results.raw import read_series
-from perfrunner.results.slices import rate_points
+from perfrunner.results.raw import rate_points, read_series
 
-CELL = Cell("pillowfight", "persistent")
+CASE = Case("pillowfight", "persistent")
 
 
 @pytest.fixture(scope="module")
 def turned(tmp_path_factory):
-    """turned(**shape) stores an experiment whose arms took turns, and gives its data."""
+    """turned(**shape) stores an experiment whose variants took turns, and gives its data."""
     known = {}
 
     def build(**shape):
@@ -47,10 +46,10 @@ def turned(tmp_path_factory):
 
 
 def raw_of(data):
-    return read_series(data, list(clean_blocks(data.trials).values()))
+    return read_series(data, counted_trials(data.trials))
 
 
-# -- how it was measured
+# -- the method
 
 
 def test_every_format_says_how_it_was_measured(turned, tmp_path):
@@ -63,15 +62,17 @@ def test_every_format_says_how_it_was_measured(turned, tmp_path):
         page,
     ):
         told = " ".join(text.split())
-        assert "side by side, 3 arms at once; slices of 2 ms, 400 rounds a block (median)" in told
+        assert (
+            "interleaved, 3 variants at once; slices of 2 ms, 400 rounds a block (median)" in told
+        )
         assert "after 120 of warm-up" in told
         assert "engines on CPU 0, load on CPU 1" in told
-        assert "background work of the arms that are not in turn goes on" in told
-        assert "so a lucky order is a part of a difference" in told
-        assert "local has 2: engines on CPU 0, load on CPU 1, the same for every arm" in told
+        assert "background work of the waiting variants continues" in told
+        assert "so layout can be part of a difference" in told
+        assert "local has 2: engines on CPU 0, load on CPU 1, the same for every variant" in told
         assert "robust and totals" in told
     commit = render(report, "commit")
-    assert "side by side (pillowfight: slices of 2 ms, 400 rounds a block)" in commit
+    assert "interleaved (pillowfight: slices of 2 ms, 400 rounds a block)" in commit
     assert max(map(len, commit.splitlines())) <= 72
     assert '"rounds":[{"c":0,"v":1,"blocks":[{"b":1,' in page
 
@@ -83,12 +84,15 @@ def facts_of(data, label):
 def test_where_robust_estimate_and_totals_disagree_is_said(turned):
     (stalls,) = facts_of(turned(stall=0.02), "robust and totals")
     assert stalls.startswith(
-        "disagree, the difference sits in rare slices: pillowfight · persistent"
+        "disagree, the difference sits in slow slices: pillowfight · persistent"
     )
     assert VARIANTS[2] in stalls
     assert f"{VARIANTS[1]} " not in stalls
     (calm,) = facts_of(turned(stall=0.0), "robust and totals")
-    assert calm == "agree: no arm's throughput differs by what only rare slices meet"
+    assert re.fullmatch(
+        r"not shown to differ: a difference of ±[\d.]+ points in the share of slow slices could have been seen",
+        calm,
+    )
 
 
 def test_what_an_exact_count_cannot_see_is_said_and_how_it_was_counted(turned):
@@ -100,7 +104,7 @@ def test_what_an_exact_count_cannot_see_is_said_and_how_it_was_counted(turned):
     }
     trials = tuple(replace(t, facts={**t.facts, "instructions": told}) for t in data.trials)
     assert facts_of(replace(data, trials=trials), "instructions_per_op") == [
-        "counted by callgrind over 400,000 operations of each arm; it cannot see the kernel;"
+        "counted by callgrind over 400,000 operations of each variant; it cannot see the kernel;"
         " waiting: caches, TLB, locks"
     ]
     assert facts_of(data, "instructions_per_op") == []
@@ -112,34 +116,37 @@ def test_the_hosts_cpus_are_said_where_nothing_is_pinned(turned):
         replace(t, facts={**t.facts, "cpus": {"engine": "", "client": ""}}) for t in data.trials
     )
     assert facts_of(replace(data, trials=free), "CPUs") == [
-        "local has 2: not pinned, wherever the kernel likes"
+        "local has 2: not pinned: the kernel chooses the CPUs"
     ]
 
 
 def test_groups_their_reason_and_new_links_are_said(turned):
     groups = ((VARIANTS[1],), (VARIANTS[2],))
     report = build_report(turned(groups=groups, relinked=True, blocks=6))
-    (arms, linked) = (
+    (variants, linked) = (
         next(fact.value for fact in report.method if fact.label == label)
         for label in ("pillowfight", "linked")
     )
-    assert "groups of at most 2 of 3 arms, the baseline in each: limits.arms is 2" in arms
-    assert linked.startswith("anew for each block, functions in an order of its own")
+    assert (
+        "groups of at most 2 of 3 variants, the baseline in each: limits.group_size is 2"
+        in variants
+    )
+    assert linked.startswith("again for each block, with a new order of functions")
 
 
-def test_arms_of_one_binary_share_its_layout(turned):
+def test_variants_of_one_binary_share_its_layout(turned):
     data = turned(blocks=2, rounds=50)
     trials = tuple(replace(t, build_id="one") for t in data.trials)
     linked = next(
         f.value for f in build_report(replace(data, trials=trials)).method if f.label == "linked"
     )
-    assert linked == "once: all arms share one binary, and with it the order of its functions"
+    assert linked == "once: all variants share one binary and its layout (order of functions)"
 
 
 def test_a_workload_that_ran_alone_says_why(make):
-    why = {"schedule": "sequential", "arms": 1, "why": "the spec asks for it"}
+    why = {"schedule": "sequential", "group_size": 1, "why": "the spec asks for it"}
     data = make(
-        blocks=2, void_block=None, workloads=("append",), facts={"layouts": {"append": why}}
+        blocks=2, discarded_block=None, workloads=("append",), facts={"groupings": {"append": why}}
     )
     report = build_report(data)
     assert report.method[0] == (
@@ -152,7 +159,7 @@ def test_a_workload_that_ran_alone_says_why(make):
 
 def test_an_older_store_says_nothing_of_it(report):
     assert report.method == ()
-    assert "how it was measured" not in render(report, "terminal", verbose=True)
+    assert "\nMethod\n" not in render(report, "terminal", verbose=True)
 
 
 def test_slices_of_append_are_operations(turned):
@@ -170,7 +177,7 @@ def test_a_blocks_estimate_is_the_trials_own_number(turned):
     raw = raw_of(data)
     assert raw.problems == []
     for variant in VARIANTS[1:]:
-        found = list(pairs(raw.turns, CELL, VARIANTS[0], variant))
+        found = list(pairs(raw.turns, CASE, VARIANTS[0], variant))
         assert [pair.block for pair in found] == list(range(1, 9))
         for pair in found:
             own = {t.variant: t.metrics for t in data.trials if t.block == pair.block}
@@ -179,15 +186,15 @@ def test_a_blocks_estimate_is_the_trials_own_number(turned):
                 assert value == pytest.approx(math.log(ratio))
 
 
-def test_an_arm_is_drawn_against_the_baseline_of_its_own_ensemble(turned):
+def test_a_variant_is_drawn_against_the_baseline_of_its_own_group(turned):
     data = turned(groups=((VARIANTS[1],), (VARIANTS[2],)), blocks=6)
     raw = raw_of(data)
-    for ensemble, variant in ((1, VARIANTS[1]), (2, VARIANTS[2])):
-        for pair in pairs(raw.turns, CELL, VARIANTS[0], variant):
+    for group, variant in ((1, VARIANTS[1]), (2, VARIANTS[2])):
+        for pair in pairs(raw.turns, CASE, VARIANTS[0], variant):
             (base,) = [
                 t.slices
                 for t in raw.turns
-                if (t.block, t.ensemble, t.variant) == (pair.block, ensemble, VARIANTS[0])
+                if (t.block, t.group, t.variant) == (pair.block, group, VARIANTS[0])
             ]
             assert pair.base is base
 
@@ -195,9 +202,9 @@ def test_an_arm_is_drawn_against_the_baseline_of_its_own_ensemble(turned):
 def test_the_rounds_are_drawn_and_the_figure_stays_small(turned):
     raw = raw_of(turned())
     with drawing():
-        figure = rounds_chart(raw.turns, CELL, VARIANTS)
+        figure = rounds_chart(raw.turns, CASE, VARIANTS)
         drawn = [line for c in figure.axes[0].collections for line in c.get_segments()]
-        found = list(pairs(raw.turns, CELL, VARIANTS[0], VARIANTS[1]))
+        found = list(pairs(raw.turns, CASE, VARIANTS[0], VARIANTS[1]))
         levels = {round(float(line[0][1]), 9) for line in drawn if len(line) == 2}
         assert levels >= {round(100 * math.expm1(pair.robust), 9) for pair in found}
         svg = svg_bytes(figure)
@@ -210,7 +217,7 @@ def test_the_rounds_are_drawn_and_the_figure_stays_small(turned):
 def test_nothing_written_on_the_rounds_is_cut_off(turned):
     raw = raw_of(turned())
     with drawing():
-        figure = rounds_chart(raw.turns, CELL, VARIANTS)
+        figure = rounds_chart(raw.turns, CASE, VARIANTS)
         figure.canvas.draw()
         renderer, box = figure.canvas.get_renderer(), figure.bbox
         texts = [t for axes in figure.axes for t in (*axes.texts, axes.title)]
@@ -239,18 +246,17 @@ def test_missing_and_broken_slices_are_said_and_the_rest_is_drawn(turned):
 
 
 def test_trials_that_ran_alone_have_no_rounds(data):
-    cells = list(clean_blocks(data.trials).values())[:1]
-    raw = read_series(data, cells)
+    cases = list(clean_blocks(data.trials).values())[:1]
+    raw = read_series(data, cases[0].trials)
     assert raw.turns == []
     with drawing():
-        assert rounds_chart(raw.turns, cells[0].cell, VARIANTS) is None
+        assert rounds_chart(raw.turns, cases[0].case, VARIANTS) is None
 
 
-def test_benchmark_programs_keep_their_rounds_themselves(turned, tmp_path):
+def test_benchmark_programs_keep_their_rounds_themselves(turned):
     data = turned()
-    trials = [
-        replace(t, facts={**t.facts, "context": {}}, raw_dir=str(tmp_path)) for t in data.trials
-    ]
+    (Path(data.directory) / "empty").mkdir()
+    trials = [replace(t, facts={**t.facts, "context": {}}, raw_dir="empty") for t in data.trials]
     raw = raw_of(replace(data, trials=tuple(trials)))
     assert raw.problems == []
     assert raw.turns == []
@@ -285,18 +291,18 @@ def test_a_load_shorter_than_a_bin_has_one_point():
 def test_rounds_that_were_not_answered_have_no_ratio_and_are_marked_slow(turned):
     raw = raw_of(turned(blocks=2, rounds=50))
     missed = [replace(turn, slices=unanswered(turn)) for turn in raw.turns]
-    for pair in pairs(missed, CELL, VARIANTS[0], VARIANTS[1]):
-        assert len(pair.log_ratios) == 47  # such a round is left out for all arms alike
+    for pair in pairs(missed, CASE, VARIANTS[0], VARIANTS[1]):
+        assert len(pair.log_ratios) == 47  # such a round is left out for all variants alike
         assert np.isfinite([pair.robust, pair.total]).all()
     with drawing():
-        figure = rounds_chart(missed, CELL, VARIANTS)
+        figure = rounds_chart(missed, CASE, VARIANTS)
         assert svg_bytes(figure)
         (text,) = figure.axes[1].texts
         assert "slow 2 %, baseline 4 %" in text.get_text()
 
 
 def unanswered(turn):
-    """Of the baseline's slices two, of every other arm's one."""
+    """Of the baseline's slices two, of every other variant's one."""
     ops = turn.slices.ops.copy()
     ops[[5, 6] if turn.variant == VARIANTS[0] else [7]] = 0
     return replace(turn.slices, ops=ops)
@@ -307,12 +313,12 @@ def test_rounds_that_differ_by_factors_are_drawn_by_factors(turned):
     raw = raw_of(turned())
     wild = noisier(raw.turns, of=1.0)
     with drawing():
-        axes = rounds_chart(wild, CELL, VARIANTS).axes[1]
+        axes = rounds_chart(wild, CASE, VARIANTS).axes[1]
         assert axes.get_xscale() == "function"
         place = axes.transData.transform
         middle = place((0.0, 0))[0]
         assert place((100.0, 0))[0] - middle == pytest.approx(middle - place((-50.0, 0))[0])
-        plain = rounds_chart(raw.turns, CELL, VARIANTS).axes[1]
+        plain = rounds_chart(raw.turns, CASE, VARIANTS).axes[1]
         assert plain.get_xscale() == "linear"
 
 
@@ -320,7 +326,7 @@ def test_bins_of_noisy_rounds_leave_the_blocks_estimates_to_be_seen(turned):
     """A flusher that comes and goes: most slices alike, some many times slower, as in a persistent pillowfight."""
     raw = raw_of(turned())
     quiet, noisy = (
-        list(pairs(turns, CELL, VARIANTS[0], VARIANTS[1]))
+        list(pairs(turns, CASE, VARIANTS[0], VARIANTS[1]))
         for turns in (raw.turns, noisier(raw.turns, of=0.7))
     )
     many, few = (binned(its, 320) for its in (quiet, noisy))
@@ -336,7 +342,7 @@ def test_bins_of_noisy_rounds_leave_the_blocks_estimates_to_be_seen(turned):
 
 
 def noisier(turns, of):
-    """The share `of` each arm's slices takes several times as long, or as short."""
+    """The share `of` each variant's slices takes several times as long, or as short."""
     rng = np.random.default_rng(1)
 
     def longer(slices):

@@ -1,4 +1,4 @@
-"""docs/specs.md has every key of a spec, with the default that it has."""
+"""docs/reference/specs.md has every key of a spec, with the default that it has."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perfrunner.spec.workloads import LatencySpec, MicrobenchSpec, PillowfightSp
 from perfrunner.spec.workloads.base import AnyWorkload
 from perfrunner.spec.workloads.sdk import SdkSpec
 
-DOCS = (Path(__file__).parents[3] / "docs" / "specs.md").read_text(encoding="utf-8")
+DOCS = (Path(__file__).parents[3] / "docs" / "reference" / "specs.md").read_text(encoding="utf-8")
 # By the text that its table follows, and the fields that stand elsewhere on the page.
 ANY, SERVER = set(AnyWorkload.model_fields), set(ServerWorkload.model_fields)
 TABLES: list[tuple[str, type[BaseModel], set[str]]] = [
@@ -36,8 +36,8 @@ def rows(after: str) -> dict[str, str]:
     table = re.search(r"(?:^\|.*\n)+", DOCS[DOCS.index(after) :], re.MULTILINE)
     assert table is not None
     _, _, *lines = table[0].splitlines()
-    cells = [[cell.strip() for cell in line.split("|")[1:3]] for line in lines]
-    return {key.strip("`"): default for key, default in cells}
+    cases = [[case.strip() for case in line.split("|")[1:3]] for line in lines]
+    return {key.strip("`"): default for key, default in cases}
 
 
 @pytest.mark.parametrize(("after", "model", "elsewhere"), TABLES, ids=[t[0] for t in TABLES])

@@ -15,7 +15,7 @@ SOURCE = Path(__file__).parents[3] / "engine_src" / "server" / "params.cc"
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("duration: 5s", "duration: 20m", "spec.yaml:1: limits.trial_timeout: expected at least the 1203 s that a trial of pf takes, got 600 s"),
+        ("duration: 5s", "duration: 20m", "spec.yaml:1: limits.trial_timeout: expected at least 1203 s, the duration of a trial of pf, got 600 s"),
         ("duration: 5s", "value_size: 100M", "pf.value_size: expected at most 20971520"),
         ("metadata_thp: always", "metadata_tph: always", "unknown (did you mean metadata_thp?)"),
         ("metadata_thp: always", "metadata_thp: allways", "expected one of disabled, auto, always; got allways"),
@@ -24,7 +24,7 @@ SOURCE = Path(__file__).parents[3] / "engine_src" / "server" / "params.cc"
         ("{name: system}", "{name: system}, params: {fsync: maybe}", "params.fsync: expected one of never, interval, commit; got maybe"),
         ("metadata_thp: always", "narenas: banana", "options.narenas: expected an integer or default, got banana"),
         ("metadata_thp: always", "dirty_decay_ms: 5s", "options.dirty_decay_ms: expected an integer, got 5s"),
-        ("jemalloc-5.1.0", "jemalloc-4.5.0", "options.metadata_thp: expected an option of jemalloc-4.5.0: it is there since jemalloc 5.1.0"),
+        ("jemalloc-5.1.0", "jemalloc-4.5.0", "options.metadata_thp: expected jemalloc 5.1.0 or later for this option; got jemalloc-4.5.0"),
     ],
 )  # fmt: skip
 def test_what_must_fail(specs, old, new, message):
@@ -34,13 +34,13 @@ def test_what_must_fail(specs, old, new, message):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ("limits: {trial_timeout: 1ms}", "spec.yaml:9: limits.trial_timeout: expected at least the 8 s that a trial of pf takes"),
-        ("engine: {port: 65535}", "spec.yaml:9: engine.port: expected 0 or at most 65534: side by side the n-th of 2 arms gets the n-th port from here; got 65535"),
+        ("limits: {trial_timeout: 1ms}", "spec.yaml:9: limits.trial_timeout: expected at least 8 s, the duration of a trial of pf"),
+        ("engine: {port: 65535}", "spec.yaml:9: engine.port: expected 0 or at most 65534 (interleaved, the n-th of 2 variants gets the n-th port from here); got 65535"),
         ("engine: {params: {ht_lock: 3}}", "engine.params.ht_lock: unknown (did you mean ht_locks?)"),
-        ("primary: [HTB/Insert/1]", "expected a metric that some workload gives; none gives HTB/Insert/1"),
-        ("primary: [instructions_per_op]", "none gives instructions_per_op"),
-        ("buckets: [ephemeral]\nprimary: [store_bytes]", "expected a metric of these buckets; store_bytes is a persistent one's"),
-        ("buckets: [ephemeral]\nprimary: [fragmentation_rss_now_no_store]", "fragmentation_rss_now_no_store is a persistent one's"),
+        ("primary: [HTB/Insert/1]", "expected a metric that a workload of this spec measures; got HTB/Insert/1"),
+        ("primary: [instructions_per_op]", "measures; got instructions_per_op"),
+        ("buckets: [ephemeral]\nprimary: [store_bytes]", "expected a metric of these buckets; got store_bytes, which only persistent buckets have"),
+        ("buckets: [ephemeral]\nprimary: [fragmentation_rss_now_no_store]", "fragmentation_rss_now_no_store, which only persistent buckets have"),
     ],
 )  # fmt: skip
 def test_what_must_fail_as_a_whole(specs, more, message):
@@ -57,7 +57,7 @@ def test_an_operation_that_a_load_never_does_has_no_latency(specs, set_share, ne
     assert specs.spec(text + primary).primary == (f"latency_{timed}_p99_us",)
     if never is not None:
         said = "\n".join(specs.errors(text + f"primary: [latency_{never}_p99_us]\n"))
-        assert f"none gives latency_{never}_p99_us" in said
+        assert f"measures; got latency_{never}_p99_us" in said
 
 
 BENCH = """name: bench
@@ -91,10 +91,10 @@ def test_a_benchmark_that_its_filter_chooses_may_be_primary(specs, primary):
 )
 def test_a_primary_metric_that_no_benchmark_gives_is_refused(specs, more, none_gives):
     said = "\n".join(specs.errors(BENCH + more + "\n"))
-    assert f"expected a metric that some workload gives; none gives {none_gives}" in said
+    assert f"expected a metric that a workload of this spec measures; got {none_gives}" in said
 
 
-def test_the_last_ports_that_the_arms_may_have(specs):
+def test_the_last_ports_that_the_variants_may_have(specs):
     assert specs.spec(SPEC + "engine: {port: 65534}\n").engine.port == 65534
     assert specs.spec(SPEC + "engine: {port: 0}\n").engine.port == 0
 

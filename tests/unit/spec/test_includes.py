@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.unit.spec.conftest import SPEC
+
 PIECE = "type: pillowfight\nitems: 5k\nset_share: 50\n"
 USING = "{type: pillowfight, items: 10k, duration: 5s}"
 
@@ -28,7 +30,7 @@ def test_mappings_of_a_piece_are_merged_key_by_key(specs):
 def test_errors_in_a_piece_name_its_own_file_and_line(specs):
     specs.write("pf.yaml", PIECE.replace("50", "500"))
     assert specs.changed_errors(USING, "{use: pf.yaml}") == [
-        "pf.yaml:3: set_share: expected a percentage from 0 to 100, got the number 500"
+        "pf.yaml:3: set_share: expected a percentage from 0 to 100, got 500"
     ]
 
 
@@ -57,7 +59,7 @@ def test_a_missing_piece_is_the_only_error(specs):
 def test_pieces_that_use_each_other_are_an_error(specs):
     specs.write("a.yaml", "use: b.yaml\n")
     specs.write("b.yaml", "use: a.yaml\n")
-    assert "no circle of pieces" in specs.changed_errors(USING, "{use: a.yaml}")[0]
+    assert "circular include" in specs.changed_errors(USING, "{use: a.yaml}")[0]
 
 
 def test_the_cluster_may_be_written_inline_or_given_on_the_command_line(specs):
@@ -68,6 +70,13 @@ def test_the_cluster_may_be_written_inline_or_given_on_the_command_line(specs):
     cluster = specs.spec(cluster="remote.yaml").cluster
     assert cluster.transport == "ssh"
     assert cluster.hosts["k"].key == str(specs.directory / "id")
+
+
+@pytest.mark.parametrize("named", ["cluster.yaml", "local"])
+def test_a_missing_file_of_the_command_line_is_the_only_error(specs, named):
+    specs.write("spec.yaml", SPEC.replace("cluster: cluster.yaml", f"cluster: {named}"))
+    (problem,) = specs.errors(cluster="nowhere.yaml")
+    assert problem.startswith(f"--cluster {specs.directory / 'nowhere.yaml'}: cluster: expected")
 
 
 def test_errors_in_the_cluster_file_name_that_file(specs):

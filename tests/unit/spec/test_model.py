@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from perfrunner.domain import WITHOUT_AN_ENGINE
 from perfrunner.spec import METRICS, Spec, load_cluster, load_spec, metric_type
 from perfrunner.spec.allocator import AllocatorSpec
-from perfrunner.spec.cell import WITHOUT_AN_ENGINE
 from perfrunner.spec.workloads import WORKLOAD_TYPES, ToolWorkload, measured_settings
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -50,9 +50,9 @@ def test_one_size_is_a_range_of_itself(specs):
     assert specs.spec().workloads["pf"].value_size == (256, 256)
 
 
-def test_cells_are_workloads_times_buckets(specs):
+def test_cases_are_workloads_times_buckets(specs):
     spec = specs.spec(None, "buckets=[persistent, ephemeral]")
-    assert spec.cells == (("pf", "persistent"), ("pf", "ephemeral"))
+    assert spec.cases == (("pf", "persistent"), ("pf", "ephemeral"))
 
 
 def test_a_profile_changes_nothing_that_is_measured(specs):
@@ -65,6 +65,13 @@ def test_a_profile_changes_nothing_that_is_measured(specs):
     assert (load.under_profiler().instructions, load.instructions) == (0, 500)
     for bare in (spec.only_compared(), spec.against_itself()):
         assert (bare.sampling_check, bare.workloads["pf"]) == (False, plain)
+
+
+def test_profiles_of_every_block_are_part_of_what_is_measured():
+    """They cost throughput, so results with them are not compared with results without them."""
+    after, every = ({"items": 1, "profile": how} for how in ("perf", "blocks"))
+    assert measured_settings(after) == measured_settings({"items": 1}) == {"items": 1}
+    assert measured_settings(every) == every
 
 
 def test_a_variants_own_params_win(specs):
@@ -109,13 +116,23 @@ def test_the_quickstart_is_what_the_readme_promises():
         "jemalloc-5.1.0",
     ]
     assert spec.variants["jemalloc-5.1.0-thp"].allocator.options == {"metadata_thp": "always"}
-    assert (spec.blocks, len(spec.cells)) == (10, 4)
+    assert (spec.blocks, len(spec.cases)) == (10, 4)
     pillowfight = spec.workloads["pillowfight"]
     assert (pillowfight.set_share, pillowfight.value_size) == (80, (256, 256))
 
 
 # Direction is a property of the metric's type: this table is the review of each.
 DIRECTIONS = {
+    "total_cpu_us_per_op": ("lower", "ratio"),
+    "own_cpu_us_per_op": ("none", "difference"),
+    "background_cpu_us_per_op": ("none", "difference"),
+    "foreign_cpu_us_per_op": ("none", "difference"),
+    "waiting_us_per_op": ("none", "difference"),
+    "injected_us_per_op": ("none", "difference"),
+    "background_cpu_ms_per_s": ("none", "difference"),
+    "idle_cpu_ms_per_s": ("none", "difference"),
+    "injected_ms_per_s": ("none", "difference"),
+    "unpersisted_items": ("none", "difference"),
     "ops_per_s": ("higher", "ratio"),
     "ops_per_s_total": ("higher", "ratio"),
     "ops_per_s_p90": ("higher", "ratio"),
@@ -140,6 +157,10 @@ DIRECTIONS = {
     "rss_plain_bytes": ("lower", "ratio"),
     "pss_bytes": ("lower", "ratio"),
     "mapped_bytes": ("lower", "ratio"),
+    "rss_full_bytes": ("lower", "ratio"),
+    "rss_deleted_bytes": ("lower", "ratio"),
+    "rss_regrown_bytes": ("lower", "ratio"),
+    "rss_returned": ("higher", "difference"),
     "vsz_bytes": ("none", "ratio"),
     "anon_huge_bytes": ("none", "difference"),
     "metadata_bytes": ("none", "difference"),
@@ -229,8 +250,8 @@ def test_a_spec_against_itself_has_one_variant_under_two_names(specs):
 def test_the_longest_names_stay_valid_in_an_aa_spec(specs):
     spec = specs.spec()
     long = "v" * 100
-    arm = spec.variants["je"].model_copy(update={"name": long})
-    spec = spec.model_copy(update={"name": "n" * 64, "variants": {long: arm}, "baseline": long})
+    variant = spec.variants["je"].model_copy(update={"name": long})
+    spec = spec.model_copy(update={"name": "n" * 64, "variants": {long: variant}, "baseline": long})
     aa = spec.against_itself()
     assert len(aa.variants) == 2
     assert Spec.model_validate_json(aa.model_dump_json()) == aa
@@ -258,3 +279,44 @@ def test_what_local_stands_for_can_be_overridden(specs):
 def test_the_types_that_run_without_an_engine_are_those_of_the_model():
     tools = {name for name, model in WORKLOAD_TYPES.items() if issubclass(model, ToolWorkload)}
     assert set(WITHOUT_AN_ENGINE) == tools
+
+
+def test_a_churn_changes_what_a_load_can_measure(specs):
+    """It is part of the record only where it is asked for, so that older records stay the same."""
+    plain = specs.spec().workloads["pf"]
+    assert not {"churn", "sizes"} & plain.model_dump().keys()
+    assert not plain.may_give("rss_returned")
+    given = "churn: {wait: 3s, value_size: [100, 4k]}, sizes: lognormal"
+    churned = specs.changed("items: 10k", f"items: 10k, {given}").workloads["pf"]
+    assert (churned.churn.delete, churned.churn.value_size) == (67.0, (100, 4000))
+    assert churned.all_sizes == (100, 4000)
+    assert churned.may_give("rss_returned")
+    assert churned.least_seconds == plain.least_seconds + 3
+    assert churned.item_bytes > plain.item_bytes
+    dumped = churned.model_dump(mode="json")
+    assert (dumped["sizes"], dumped["churn"]["delete"]) == ("lognormal", 67.0)
+    assert type(churned).model_validate(dumped) == churned
+    assert churned.under_profiler().churn is None
+    (problem,) = specs.changed_errors("items: 10k", "items: 10k, churn: {delete: 0, value_size: 9}")
+    assert "workloads.pf.churn.delete: expected more than 0" in problem
+
+
+@pytest.mark.parametrize(
+    ("settings", "wrong"),
+    [
+        ("rate_limit: 10", "expected at least 1000 operations per second, or batch: 1: each of 1 connections sends a batch of 100 only every 10 s; got 10"),
+        ("rate_limit: 999", "or batch: 99: each"),
+        ("rate_limit: 1000", None),
+        ("rate_limit: 10, batch: 1", None),
+        ("rate_limit: 9, batch: 1", "expected at least 10 operations per second"),
+        ("rate_limit: 100, batch: 1, threads: 4, connections: 4", "or batch: 1 and fewer connections"),
+        ("rate_limit: 100000, threads: 4, connections: 4", None),
+    ],
+)  # fmt: skip
+def test_a_rate_is_spread_over_batches_or_refused(specs, settings, wrong):
+    if wrong is None:
+        specs.changed("items: 10k", f"items: 10k, {settings}")
+        return
+    (problem,) = specs.changed_errors("items: 10k", f"items: 10k, {settings}")
+    assert problem.startswith("spec.yaml:8: workloads.pf.rate_limit: expected at least")
+    assert wrong in problem

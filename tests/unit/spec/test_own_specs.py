@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perfrunner.run.plan.order import make_plan
+from perfrunner.experiment.plan.order import make_plan
 from perfrunner.spec import Spec, load_spec
 from perfrunner.spec.preconditions import MEASURED, PRECONDITIONS
 from perfrunner.spec.switches import own_table
@@ -39,7 +39,7 @@ def test_a_spec_is_valid_and_can_be_planned_and_run(path: Path) -> None:
     for workload in spec.workloads.values():
         check_runnable(workload.type)
     plan = make_plan(spec, 1)
-    assert len(plan.trials) == len(spec.variants) * len(spec.cells) * spec.blocks
+    assert len(plan.trials) == len(spec.variants) * len(spec.cases) * spec.blocks
 
 
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda p: p.stem)
@@ -61,11 +61,11 @@ def test_the_five_historic_experiments_are_there() -> None:
 @pytest.mark.parametrize("name", sorted(HISTORIC))
 def test_a_historic_experiment_keeps_its_before_and_its_after(name: str) -> None:
     spec = load(ROOT / "specs" / "experiments" / f"{name}.yaml")
-    arms = {
+    variants = {
         (v.allocator.name, v.allocator.option_string, tuple(v.options.items()), tuple(v.env))
         for v in spec.variants.values()
     }
-    assert len(arms) == len(spec.variants) >= 2
+    assert len(variants) == len(spec.variants) >= 2
 
 
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda p: p.stem)

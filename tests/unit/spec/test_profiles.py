@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from perfrunner.cli import main
 from perfrunner.errors import SpecError
-from perfrunner.run.opening import differences, resolved
+from perfrunner.experiment.session import differences, resolved
 from perfrunner.spec import load_spec
 from perfrunner.spec.profiles import profile_names
 
@@ -64,12 +64,12 @@ def test_an_error_in_a_profile_is_told_at_its_line(specs):
     ("text", "profile", "message"),
     [
         (PROFILES, "larg", "expected a profile of the spec: large, bad; got larg (did you mean large?)"),
-        ("", "large", "none (it has no profiles); got large"),
-        ("profiles: 5\n", None, "profiles: expected a mapping, got the number 5"),
-        ("profiles: {a: 5}\n", None, "profiles.a: expected a mapping, got the number 5"),
+        ("", "large", "expected no profile, because the spec has none; got large"),
+        ("profiles: 5\n", None, "profiles: expected a mapping, got 5"),
+        ("profiles: {a: 5}\n", None, "profiles.a: expected a mapping, got 5"),
         ("profiles: {a: {name: b}}\n", "a", "expected no name in a profile"),
-        ("profile: large\n", None, "expected no profile in a spec (--profile chooses one)"),
-        ("profile: perf\n", None, "expected no profile in a spec (it is a key of a workload); got perf"),
+        ("profile: large\n", None, "expected no profile at the top level of a spec (choose one with --profile)"),
+        ("profile: perf\n", None, "expected no profile at the top level of a spec (set it in a workload); got perf"),
         ("profils: {}\n", None, "unknown key (did you mean profiles?)"),
     ],
 )  # fmt: skip
@@ -79,17 +79,17 @@ def test_what_is_wrong_is_said(specs, text, profile, message):
     assert message in str(caught.value)
 
 
-REFERENCES = EXPERIMENTS.parent / "references"
+PUBLISHED = EXPERIMENTS.parent / "published"
 
 
 @pytest.mark.parametrize(
-    "path", [EXPERIMENTS / p.name for p in sorted(REFERENCES.glob("*.yaml"))], ids=lambda p: p.stem
+    "path", [EXPERIMENTS / p.name for p in sorted(PUBLISHED.glob("*.yaml"))], ids=lambda p: p.stem
 )
 def test_the_historic_size_of_each_experiment_is_a_profile(path):
     assert "historic" in profile_names(path)
     spec, usual = load_spec(path, [], None, "historic"), load_spec(path, [], None)
     assert spec.workloads != usual.workloads
-    assert spec.reference == usual.reference
+    assert spec.published == usual.published
 
 
 def test_the_historic_sizes():
@@ -105,7 +105,7 @@ def test_the_historic_sizes():
 
 def test_a_run_that_was_begun_before_there_were_profiles_goes_on(specs):
     recorded = {
-        k: v for k, v in resolved(specs.spec()).items() if k not in ("profile", "reference")
+        k: v for k, v in resolved(specs.spec()).items() if k not in ("profile", "published")
     }
     assert differences(recorded, specs.spec()) == []
 

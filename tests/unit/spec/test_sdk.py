@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from perfrunner.run.plan.ensembles import Layout, layouts
-from perfrunner.run.trial.interpreter import client_python
+from perfrunner.experiment.plan.order import Grouping, groupings
+from perfrunner.experiment.trial.placement import client_python
 from perfrunner.spec.workloads import SdkSpec
 
 PF = "{type: pillowfight, items: 10k, duration: 5s}"
@@ -26,10 +26,10 @@ def workload(keys: str) -> str:
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        (", schedule: side-by-side", "pf.schedule: expected sequential: the Couchbase SDK cannot be asked for slices"),
-        (", threads: 4", "pf.threads: expected 1: `processes` says how many operations are under way"),
+        (", schedule: interleaved", "pf.schedule: expected sequential: the Couchbase SDK cannot run a load in slices"),
+        (", threads: 4", "pf.threads: expected 1: set the number of outstanding operations with `processes`"),
         (", value_size: 32", "pf.value_size: expected at least 64 bytes: a document holds its key and version"),
-        (", durability: persist_to_majority", "pf.durability: expected none or majority: the engine refuses levels that wait for disks"),
+        (", durability: persist_to_majority", "pf.durability: expected none or majority: the engine refuses levels that wait for disk"),
         (", durability: majorty", "pf.durability: expected a durability level: none, majority; got majorty (did you mean majority?)"),
         (", ramp: 5s, duration: 5s", "pf.duration: expected at least one second more than ramp (5 s)"),
         (", processes: 0", "pf.processes: expected at least 1"),
@@ -44,7 +44,7 @@ def test_what_is_refused(specs, keys, message):
 
 def test_each_process_has_keys_of_its_own(specs):
     (said,) = specs.changed_errors(PF, "{type: sdk, items: 3, processes: 4}")
-    assert "pf.processes: expected at most one for each of the 3 items" in said
+    assert "pf.processes: expected at most 3 (one process per item)" in said
 
 
 def test_a_promise_that_the_cluster_cannot_keep_is_refused(specs):
@@ -57,31 +57,31 @@ def test_a_promise_that_the_cluster_cannot_keep_is_refused(specs):
     specs.write("two.yaml", TWO % 0)
     assert specs.spec(durable, cluster="two.yaml").cluster.name == "two"
     (said,) = specs.errors(text.replace(PF, workload(", restart: true")), cluster="two.yaml")
-    assert "pf.restart: expected false: only a single engine node is restarted" in said
+    assert "pf.restart: expected false: a restart needs a cluster with a single engine node" in said
 
 
 def test_a_restart_needs_a_bucket_that_outlives_it(specs):
     text = (specs.directory / "spec.yaml").read_text().replace(PF, workload(", restart: true"))
     (said,) = specs.errors(text + "buckets: [ephemeral]\n")
-    assert "pf.restart: expected false: of ephemeral buckets nothing is left" in said
+    assert "pf.restart: expected false: ephemeral buckets lose their data" in said
     assert specs.spec(text + "buckets: [ephemeral, persistent]\n").workloads["pf"].restart
 
 
-def test_its_arms_run_one_after_the_other_and_the_plan_says_why(specs):
+def test_its_variants_run_one_after_the_other_and_the_plan_says_why(specs):
     spec = specs.changed(PF, workload(""))
     assert isinstance(spec.workloads["pf"], SdkSpec)
-    why = "the Couchbase SDK cannot be asked for slices"
-    assert layouts(spec, None) == {"pf": Layout("sequential", 1, why)}
+    why = "the Couchbase SDK cannot run a load in slices"
+    assert groupings(spec, None) == {"pf": Grouping("sequential", 1, why)}
 
 
 def test_only_it_gives_what_it_alone_knows(specs):
     more = "primary: [errors]"
     (said,) = specs.added_errors(more)
-    assert "none gives errors" in said
+    assert "measures; got errors" in said
     text = (specs.directory / "spec.yaml").read_text().replace(PF, workload(""))
     assert specs.spec(text).primary == ("errors",)
     (said,) = specs.errors(text.replace(more, "primary: [slow_slices]"))
-    assert "none gives slow_slices" in said
+    assert "measures; got slow_slices" in said
 
 
 def test_which_python_runs_it(specs):

@@ -62,21 +62,21 @@ def test_the_three_kinds(directory: Path) -> None:
         ),
         (
             "{dir: ../plain, patch: fix.patch}",
-            "variants.mine.source: expected patch only beside git: a directory is taken as it is",
+            "variants.mine.source: expected patch only with git: a directory is built as it is",
         ),
         (
             "{git: --upload-pack=x}",
-            "variants.mine.source.git: expected a revision, tag or branch of git, got the text '--upload-pack=x'",
+            "variants.mine.source.git: expected a revision, tag or branch of git, got '--upload-pack=x'",
         ),
         (
             "{git: 'a b'}",
-            "variants.mine.source.git: expected a revision, tag or branch of git, got the text 'a b'",
+            "variants.mine.source.git: expected a revision, tag or branch of git, got 'a b'",
         ),
         (
             "{gti: main}",
             "variants.mine.source.gti: unknown key (did you mean git?); expected one of git, patch, dir",
         ),
-        ("main", "variants.mine.source: expected a mapping, got the text 'main'"),
+        ("main", "variants.mine.source: expected a mapping, got 'main'"),
     ],
 )
 def test_what_is_refused_and_where(directory: Path, source: str, message: str) -> None:
@@ -90,8 +90,8 @@ def test_what_is_refused_and_where(directory: Path, source: str, message: str) -
     ("source", "field", "words"),
     [
         ("{git: main, patch: no.patch}", "patch", "no such file"),
-        ("{dir: ../specs}", "dir", "it has no engine source (CMakeLists.txt and options/)"),
-        ("{dir: ../nowhere}", "dir", "it has nothing"),
+        ("{dir: ../specs}", "dir", "it has no CMakeLists.txt with options/"),
+        ("{dir: ../nowhere}", "dir", "no such directory"),
     ],
 )
 def test_files_that_are_not_there(directory: Path, source: str, field: str, words: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfrunner.run.plan.ensembles import Layout, layouts
+from perfrunner.experiment.plan.order import Grouping, groupings
 from perfrunner.spec.metrics import OF_STEPS
 from perfrunner.spec.workloads.step import StepSpec
 
@@ -41,21 +41,21 @@ def text_with(specs, workload: str) -> str:
 @pytest.mark.parametrize(
     ("workload", "message"),
     [
-        (step(keys=", schedule: side-by-side"), "pf.schedule: expected sequential: a step changes the cluster"),
-        (step(keys=", profile: perf"), "pf.profile: expected nothing: a process that is killed leaves no profile"),
+        (step(keys=", schedule: interleaved"), "pf.schedule: expected sequential: a step changes the cluster"),
+        (step(keys=", profile: perf"), "pf.profile: expected no profile: a killed process leaves none"),
         (step(keys=", settle: 1s"), "pf.settle: expected 0: no memory is read after a step"),
-        (step(keys=", share: 20"), "pf.share: expected nothing: only a rebalance has it"),
-        (step(keys=", at_once: 8"), "pf.at_once: expected nothing: only a rebalance has it"),
-        (step("rebalance", ", detection: 1s"), "pf.detection: expected nothing: only a failover has it"),
+        (step(keys=", share: 20"), "pf.share: expected no value: only a rebalance uses this key"),
+        (step(keys=", at_once: 8"), "pf.at_once: expected no value: only a rebalance uses this key"),
+        (step("rebalance", ", detection: 1s"), "pf.detection: expected no value: only a failover uses this key"),
         (step("rebalance", ", share: 0"), "pf.share: expected more than 0"),
-        (step("failovr"), "pf.change: expected 'failover' or 'rebalance', got the text 'failovr' (did you mean failover?)"),
+        (step("failovr"), "pf.change: expected 'failover' or 'rebalance', got 'failovr' (did you mean failover?)"),
         (step(keys=", before: 500ms"), "pf.before: expected at least 1"),
         (step(keys=", after: 0"), "pf.after: expected at least 1"),
-        (step(keys=", batch: 1000, value_size: 1MiB"), "pf.batch: expected at most 256: a batch has 256 MiB or less"),
+        (step(keys=", batch: 1000, value_size: 1MiB"), "pf.batch: expected at most 256: a batch is limited to 256 MiB"),
         ("{type: step, change: failover, items: 10, threads: 3, connections: 4}",
-         "pf.connections: expected at most 3: each of 3 threads' connections needs a key"),
+         "pf.connections: expected at most 3: each connection of 3 threads needs its own key"),
         (step(keys=", duration: 5s"), "pf.duration: unknown key"),
-        ("{type: step, items: 10k}", "pf.change: expected a value, got nothing"),
+        ("{type: step, items: 10k}", "pf.change: required key is missing"),
     ],
 )  # fmt: skip
 def test_what_is_refused(clusters, workload, message):
@@ -83,9 +83,9 @@ def test_a_cluster_that_cannot_do_it_is_refused(clusters, kind, cluster, message
     ("kind", "cluster"),
     [("failover", "replicas.yaml"), ("rebalance", "replicas.yaml"), ("rebalance", "plain.yaml")],
 )
-def test_its_arms_run_one_after_the_other_and_the_plan_says_why(clusters, kind, cluster):
+def test_its_variants_run_one_after_the_other_and_the_plan_says_why(clusters, kind, cluster):
     spec = clusters.spec(text_with(clusters, step(kind)), cluster=cluster)
-    assert layouts(spec, None) == {"pf": Layout("sequential", 1, StepSpec.ALONE)}
+    assert groupings(spec, None) == {"pf": Grouping("sequential", 1, StepSpec.ALONE)}
     workload = spec.workloads["pf"]
     assert workload.least_seconds == pytest.approx(12.0)
     assert workload.expected_seconds > workload.least_seconds
@@ -93,18 +93,18 @@ def test_its_arms_run_one_after_the_other_and_the_plan_says_why(clusters, kind, 
 
 def test_only_it_gives_the_metrics_of_steps(clusters):
     (said,) = clusters.added_errors("primary: [lost_writes]")
-    assert "none gives lost_writes" in said
+    assert "measures; got lost_writes" in said
     more = f"\nprimary: [{', '.join(OF_STEPS[:3])}]\n"
     spec = clusters.spec(text_with(clusters, step()) + more, cluster="replicas.yaml")
     assert spec.primary == OF_STEPS[:3]
     more = "\nprimary: [rss_bytes]\n"
     (said,) = clusters.errors(text_with(clusters, step()) + more, cluster="replicas.yaml")
-    assert "none gives rss_bytes" in said
+    assert "measures; got rss_bytes" in said
 
 
 def test_an_sdk_workload_needs_replicas_for_a_failover(clusters):
     workload = "{type: sdk, items: 10k, failover: true}"
     (said,) = clusters.errors(text_with(clusters, workload), cluster="plain.yaml")
-    assert "pf.failover: expected false: there are no replicas that could be promoted" in said
+    assert "pf.failover: expected false: the cluster has no replicas to promote" in said
     spec = clusters.spec(text_with(clusters, workload), cluster="replicas.yaml")
     assert spec.workloads["pf"].failover

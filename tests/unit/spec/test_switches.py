@@ -53,15 +53,15 @@ def test_every_switch_of_the_engine_can_be_compared_and_is_explained(switch: Swi
 
 
 def test_the_documentation_has_the_table() -> None:
-    text = (ROOT / "docs" / "specs.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "specs.md").read_text(encoding="utf-8")
     assert with_switches(text, own_table()) == text, "scripts/lint --fix writes it"
 
 
-def test_every_planted_fault_is_explained() -> None:
-    text = (ROOT / "docs" / "add-a-variant.md").read_text(encoding="utf-8")
-    section = text[text.index("### Planted faults") :].split("\n## ")[0]
+def test_every_injected_fault_is_explained() -> None:
+    text = (ROOT / "docs" / "how-to" / "add-a-variant.md").read_text(encoding="utf-8")
+    section = text[text.index("### Injected faults") :].split("\n## ")[0]
     rows = [line.split("`")[1] for line in section.splitlines() if line.startswith("| `")]
-    assert rows == [value for value in own_table()["planted"].values if value != "none"]
+    assert rows == [value for value in own_table()["injected"].values if value != "none"]
 
 
 def test_a_document_without_the_place_is_refused() -> None:
@@ -77,7 +77,7 @@ def test_a_document_without_the_place_is_refused() -> None:
         END,
         "b",
     ]
-    with pytest.raises(UsageError, match="no place for the switches"):
+    with pytest.raises(UsageError, match="no markers for the table of switches"):
         with_switches("nothing here\n", table)
 
 
@@ -105,7 +105,7 @@ def test_what_is_wrong_with_a_table(text: str, message: str) -> None:
 def test_a_newer_table_needs_a_newer_perfrunner() -> None:
     with pytest.raises(UsageError) as caught:
         parse_table(json.dumps({"schema": 2, "switches": []}), "t")
-    assert caught.value.hint == "this perfrunner reads tables of schema 1"
+    assert caught.value.hint == "this version of perfrunner reads schema 1"
 
 
 def test_a_source_has_its_own_table_and_an_older_one_perfrunners(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,12 @@ from perfrunner.errors import TrialError, UsageError
 from perfrunner.measure.client import ClientCost, ClientReport, Phase, Second
 from perfrunner.measure.histogram import Histogram
 from perfrunner.measure.samples import Sample
-from perfrunner.measure.turns import ArmTurns, Slices, Turns
+from perfrunner.measure.turns import Slices, Turns, VariantTurns
 from perfrunner.spec.workloads import AppendSpec, PillowfightSpec
 from perfrunner.workloads import append, pillowfight
 from perfrunner.workloads.bench import Arguments, Share
+from perfrunner.workloads.interleaved import driven_interleaved
+from perfrunner.workloads.metrics import counted_by_server
 from perfrunner.workloads.registry import check_runnable
 
 COST = ClientCost(cpu_s=0.5, wall_s=5.0, threads=2, busiest_thread_busy=0.5)
@@ -27,6 +30,7 @@ class RecordingBench:
 
     seed = 11
     vbuckets = 64
+    has_figures = True
 
     def __init__(self, **answers: Any) -> None:
         self.log: list[str] = []
@@ -104,17 +108,17 @@ class RecordingBench:
         return Series()
 
 
-class RecordingEnsemble:
-    """Arms that note into one log; side by side when there are several."""
+class RecordingGroup:
+    """Variants that note into one log; side by side when there are several."""
 
-    def __init__(self, *arms: RecordingBench, turns: Turns | None = None) -> None:
-        self.arms = arms
+    def __init__(self, *variants: RecordingBench, turns: Turns | None = None) -> None:
+        self.variants = variants
         self.turns = turns
-        self.side_by_side = turns is not None
+        self.interleaved = turns is not None
         self.baseline = 0
-        self.log = arms[0].log
-        for place, arm in enumerate(arms):
-            arm.log = self.log if len(arms) == 1 else Numbered(self.log, place)
+        self.log = variants[0].log
+        for place, variant in enumerate(variants):
+            variant.log = self.log if len(variants) == 1 else Numbered(self.log, place)
 
     def phase(self, name: str, expected_s: float | None = None) -> None:
         self.log.append(f"phase {name}")
@@ -122,27 +126,27 @@ class RecordingEnsemble:
     def settle(self, seconds: float) -> None:
         self.log.append(f"settle {seconds:g}")
 
-    def prepare_in_turns(
+    def prepare_interleaved(
         self, tool: str, arguments: Callable[[Any, Share], Sequence[str]], *, output: str
     ) -> None:
         self.log.append(f"prepare {tool} {output}")
-        self.prepared = list(arguments(self.arms[self.baseline], Share(0, 1)))
+        self.prepared = list(arguments(self.variants[self.baseline], Share(0, 1)))
 
-    def load_in_turns(
+    def load_interleaved(
         self, tool: str, arguments: Callable[[Any, Share], Sequence[str]], *, output: str
     ) -> Turns:
         self.log.append(f"turns {tool} {output}")
-        self.arguments = list(arguments(self.arms[self.baseline], Share(0, 1)))
+        self.arguments = list(arguments(self.variants[self.baseline], Share(0, 1)))
         assert self.turns is not None
-        for arm, its in zip(self.arms, self.turns.arms, strict=True):
+        for variant, its in zip(self.variants, self.turns.variants, strict=True):
             loaded = its.report.prepare.ops if its.report.prepare else 0
             assert its.report.drive is not None
-            arm.driven += its.warmup_ops + loaded + its.report.drive.ops
+            variant.driven += its.warmup_ops + loaded + its.report.drive.ops
         return self.turns
 
 
 class Numbered(list[str]):
-    """The log of one arm of several: its lines go to the common one, with its place."""
+    """The log of one variant of several: its lines go to the common one, with its place."""
 
     def __init__(self, common: list[str], place: int) -> None:
         super().__init__()
@@ -153,14 +157,14 @@ class Numbered(list[str]):
 
 
 def alone(scenario: Any, spec: Any, **answers: Any) -> Any:
-    """What one arm measures that runs alone."""
-    (measured,) = scenario.run(RecordingEnsemble(RecordingBench(**answers)), spec)
+    """What one variant measures that runs alone."""
+    (measured,) = scenario.run(RecordingGroup(RecordingBench(**answers)), spec)
     return measured
 
 
 def turns(rates: Sequence[float], rounds: int = 40, *, loaded: int = 0, cpu: bool = True) -> Turns:
-    """Every slice 100 operations; the last round is ten times slower for the last arm."""
-    arms = []
+    """Every slice 100 operations; the last round is ten times slower for the last variant."""
+    variants = []
     for place, rate in enumerate(rates):
         wall = np.full(rounds, 100 / rate * 1e9).astype(np.int64)
         if place == len(rates) - 1:
@@ -177,8 +181,10 @@ def turns(rates: Sequence[float], rounds: int = 40, *, loaded: int = 0, cpu: boo
             cpu_ns=np.full(rounds, 200_000) if cpu else None,
         )  # fmt: skip
         report = ClientReport("tool", prepare, drive, COST, 77 if loaded else None, False)
-        arms.append(ArmTurns(report, "{}", slices, 0 if loaded else 30, 0 if loaded else 2, {}))
-    return Turns("tool", 0.002, 5, 0 if loaded else 3, rounds, 1.0, tuple(arms))
+        variants.append(
+            VariantTurns(report, "{}", slices, 0 if loaded else 30, 0 if loaded else 2, {})
+        )
+    return Turns("tool", 0.002, 5, 0 if loaded else 3, rounds, 1.0, tuple(variants))
 
 
 PILLOWFIGHT = PillowfightSpec.model_validate(
@@ -188,7 +194,7 @@ APPEND = AppendSpec.model_validate({"type": "append", "items": 1000, "settle": 2
 
 
 def test_pillowfight_in_its_order() -> None:
-    bench = RecordingEnsemble(RecordingBench())
+    bench = RecordingGroup(RecordingBench())
     pillowfight.run(bench, PILLOWFIGHT)
     assert bench.log == [
         "phase populate", "load pillowfight populate",
@@ -199,8 +205,8 @@ def test_pillowfight_in_its_order() -> None:
     ]  # fmt: skip
 
 
-def test_pillowfight_side_by_side_populates_all_arms_at_once() -> None:
-    bench = RecordingEnsemble(RecordingBench(), RecordingBench(), turns=turns([100, 50]))
+def test_pillowfight_side_by_side_populates_all_variants_at_once() -> None:
+    bench = RecordingGroup(RecordingBench(), RecordingBench(), turns=turns([100, 50]))
     pillowfight.run(bench, PILLOWFIGHT)
     both = lambda line: [f"0: {line}", f"1: {line}"]  # noqa: E731
     assert bench.log == [
@@ -216,7 +222,7 @@ def test_pillowfight_side_by_side_populates_all_arms_at_once() -> None:
 
 
 def test_throughput_side_by_side_is_robust_and_has_its_totals_beside_it() -> None:
-    bench = RecordingEnsemble(RecordingBench(), RecordingBench(), turns=turns([100, 50]))
+    bench = RecordingGroup(RecordingBench(), RecordingBench(), turns=turns([100, 50]))
     base, other = pillowfight.run(bench, PILLOWFIGHT)
     assert base.metrics["ops_per_s"] == pytest.approx(100)
     assert other.metrics["ops_per_s"] == pytest.approx(50)
@@ -239,8 +245,76 @@ def test_throughput_side_by_side_is_robust_and_has_its_totals_beside_it() -> Non
     }
 
 
+def with_clocks(found: Turns, *, idle_cpu_ns: int | None = None) -> Turns:
+    """Every slice uses 150 of its server's 200 µs; 30 µs of others; the load lasts 100 s."""
+    variants = tuple(
+        replace(
+            variant,
+            idle_cpu_ns=idle_cpu_ns,
+            slices=replace(
+                variant.slices,
+                own_cpu_ns=np.full(len(variant.slices.ops), 150_000),
+                foreign_cpu_ns=np.full(len(variant.slices.ops), 30_000),
+            ),
+        )
+        for variant in found.variants
+    )
+    return replace(found, variants=variants, seconds=100.0, idle_s=0.2)
+
+
+def test_the_parts_of_the_time_per_operation_add_up() -> None:
+    base, _ = driven_interleaved(with_clocks(turns([100, 50])), 0)
+    metrics = base.metrics
+    assert metrics["own_cpu_us_per_op"] == pytest.approx(1.5)
+    assert metrics["foreign_cpu_us_per_op"] == pytest.approx(0.3)
+    parts = (
+        "own_cpu_us_per_op",
+        "foreign_cpu_us_per_op",
+        "client_cpu_us_per_op",
+        "waiting_us_per_op",
+    )
+    time = COST.threads * 1e6 / metrics["ops_per_s_total"]
+    assert sum(metrics[name] for name in parts) == pytest.approx(time)
+
+
+def test_background_work_is_charged_to_whose_load_caused_it() -> None:
+    base, _ = driven_interleaved(with_clocks(turns([100, 50])), 0)
+    assert base.metrics["background_cpu_us_per_op"] == pytest.approx(0.5)
+    assert base.metrics["total_cpu_us_per_op"] == pytest.approx(2.0)
+    assert base.metrics["background_cpu_ms_per_s"] == pytest.approx(2.0 / (100 - 40))
+
+
+def test_work_that_is_done_without_load_is_charged_once() -> None:
+    """Of 2 ms outside the slices, in 60 s, 1.5 ms would have been used without any load."""
+    idle = with_clocks(turns([100, 50]), idle_cpu_ns=5_000)
+    base, _ = driven_interleaved(idle, 0)
+    assert base.metrics["idle_cpu_ms_per_s"] == pytest.approx(0.025)
+    assert base.metrics["background_cpu_us_per_op"] == pytest.approx(0.5 * 0.25)
+    assert base.metrics["total_cpu_us_per_op"] == pytest.approx(1.5 + 0.5 * 0.25)
+    busy, _ = driven_interleaved(with_clocks(turns([100, 50]), idle_cpu_ns=10**9), 0)
+    assert busy.metrics["total_cpu_us_per_op"] == pytest.approx(1.5), (
+        "never less than in its slices"
+    )
+
+
+def test_without_all_clocks_there_are_no_parts() -> None:
+    base, _ = driven_interleaved(turns([100, 50]), 0)
+    assert "total_cpu_us_per_op" not in base.metrics
+
+
+def test_what_the_server_counts_becomes_a_metric() -> None:
+    before = {"injected_burnt_ns": 1e6, "injected_clock_ns": 5e9}
+    after = {"injected_burnt_ns": 3e6, "injected_clock_ns": 7e9, "ep_queue_size": 12.0}
+    assert counted_by_server(1000, before, after) == {
+        "unpersisted_items": 12.0,
+        "injected_us_per_op": 2.0,
+        "injected_ms_per_s": 1.0,
+    }
+    assert counted_by_server(1000, {}, {}) == {}
+
+
 def test_append_side_by_side_counts_its_load() -> None:
-    bench = RecordingEnsemble(
+    bench = RecordingGroup(
         RecordingBench(), RecordingBench(), turns=turns([100, 50], loaded=10, cpu=False)
     )
     base, other = append.run(bench, APPEND)
@@ -254,7 +328,7 @@ def test_append_side_by_side_counts_its_load() -> None:
 
 
 def test_append_in_its_order() -> None:
-    bench = RecordingEnsemble(RecordingBench())
+    bench = RecordingGroup(RecordingBench())
     append.run(bench, APPEND)
     assert bench.log == [
         "sample before", "counters",
@@ -381,6 +455,6 @@ def test_several_clients_split_keys_and_rate_and_draw_differently() -> None:
 
 
 def test_a_type_without_a_scenario_is_refused_with_those_that_there_are() -> None:
-    with pytest.raises(UsageError, match="type ycsb cannot be run") as caught:
+    with pytest.raises(UsageError, match="unknown workload type ycsb") as caught:
         check_runnable("ycsb")
     assert caught.value.hint == "known types: append, latency, microbench, pillowfight, sdk, step"

@@ -22,6 +22,7 @@ from couchbase.exceptions import (
 )
 
 from perfrunner.measure.client import parse_report
+from perfrunner.workloads.sdk import sdk_program
 from perfrunner.workloads.sdk_client import errors
 from perfrunner.workloads.sdk_client import verify as verifying
 from perfrunner.workloads.sdk_client.documents import Documents, Versions
@@ -30,7 +31,6 @@ from perfrunner.workloads.sdk_client.load import Mix, access, populate
 from perfrunner.workloads.sdk_client.process import Meter
 from perfrunner.workloads.sdk_client.traffic import Histogram, bucket
 from perfrunner.workloads.sdk_client.verify import verify
-from perfrunner.workloads.sdk_program import sdk_program
 
 DOCUMENTS = Documents(7, 100, 300)
 COUNT = 40
@@ -270,12 +270,12 @@ def test_versions_outlive_the_process(full: Bucket, tmp_path: Path) -> None:
     ("change", "says"),
     [
         (lambda stored, key: stored.pop(key), "it is missing"),
-        (lambda stored, key: stored[key].update(body="x"), "it is version {v} with another content"),
-        (lambda stored, key: stored[key].update(version=-1), "it is version -1 with another content"),
+        (lambda stored, key: stored[key].update(body="x"), "it is version {v} with different content"),
+        (lambda stored, key: stored[key].update(version=-1), "it is version -1 with different content"),
         (lambda stored, key: stored.update({key: "text"}), "it is another document"),
         (lambda stored, key: stored.update({key: {"a": 1}}), "it is another document"),
         (lambda stored, key: stored.update({key: ValueFormatException()}), "it cannot be read (ValueFormatException)"),
-        (lambda stored, key: stored.update({key: DOCUMENTS.document(START + 2, 0)}), "with another content"),
+        (lambda stored, key: stored.update({key: DOCUMENTS.document(START + 2, 0)}), "with different content"),
     ],
 )  # fmt: skip
 def test_verification_finds_one_document_of_many(full: Bucket, change: Any, says: str) -> None:
@@ -319,7 +319,7 @@ class Copy:
         (lambda copies: None, ""),
         (lambda copies: copies.pop(), "expected 2 copies, found 1"),
         (lambda copies: setattr(copies[1], "cas", 8), "its copies differ in their CAS"),
-        (lambda copies: copies[1].value.update(body="x"), "expected version 0, it is version 0 with another content"),
+        (lambda copies: copies[1].value.update(body="x"), "expected version 0, it is version 0 with different content"),
         (lambda copies: copies.clear(), "expected 2 copies, found 0"),
     ],
 )  # fmt: skip

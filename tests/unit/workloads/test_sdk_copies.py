@@ -12,9 +12,9 @@ import pytest
 from couchbase.exceptions import DocumentNotFoundException, UnAmbiguousTimeoutException
 
 from perfrunner.errors import TrialError
+from perfrunner.experiment.trial.copies import verify_copies
+from perfrunner.experiment.trial.nodes import Checked, Sampled
 from perfrunner.measure.client import SCHEMA
-from perfrunner.run.trial.copies import verify_copies
-from perfrunner.run.trial.nodes import Checked, Sampled
 from perfrunner.workloads.bench import Share
 from perfrunner.workloads.sdk_client.copies import AsStored, Shown, compare, load_sample
 
@@ -40,8 +40,8 @@ class Replicas:
     [
         ([(42, BYTES), (42, BYTES)], []),
         ([(42, BYTES)], ["expected 2 copies, found 1"]),
-        ([(42, BYTES), (43, BYTES)], ["a copy has the CAS 43, by DCP it is 42"]),
-        ([(42, b"other"), (42, BYTES)], ["a copy has another value than by DCP"]),
+        ([(42, BYTES), (43, BYTES)], ["a copy has the CAS 43, but DCP showed 42"]),
+        ([(42, b"other"), (42, BYTES)], ["the value of a copy differs from DCP"]),
         (DocumentNotFoundException(), ["its copies cannot be read (DocumentNotFoundException)"]),
     ],
 )
@@ -77,7 +77,7 @@ class Bench:
     def __init__(self, sample: list[Sampled], answer: Any = lambda texts: {"wrong": 0}) -> None:
         self.sample, self.answer = sample, answer
         self.nodes = SimpleNamespace(verify=lambda: Checked(10, 20, sample))
-        self.seats = [SimpleNamespace(host=self.host(f"client-{n}")) for n in (1, 2)]
+        self.placements = [SimpleNamespace(host=self.host(f"client-{n}")) for n in (1, 2)]
         self.recorder = SimpleNamespace(write_file=lambda host, path, text: None)
         self.sent: dict[str, str] = {}
 
@@ -92,11 +92,11 @@ class Bench:
 
     def load_program(self, program: Any, arguments: Any, **how: Any) -> dict[str, str]:
         reports = {}
-        for index, seat in enumerate(self.seats):
-            mode, option = arguments(Share(index, len(self.seats)))
+        for index, placement in enumerate(self.placements):
+            mode, option = arguments(Share(index, len(self.placements)))
             path = option.removeprefix("--sample=")
             assert mode == "copies"
-            shown = json.loads(self.sent[f"{seat.host.name}:{path}"])
+            shown = json.loads(self.sent[f"{placement.host.name}:{path}"])
             found = {"documents": len(shown), "examples": [], **self.answer(shown)}
             report = {"tool": "sdk", "schema": SCHEMA, "verify": found}
             reports[f"{how['output']}-{index + 1}.json"] = json.dumps(report)
@@ -133,7 +133,7 @@ def test_a_load_client_that_read_too_little_fails_the_trial() -> None:
 
 
 def test_a_digest_without_a_sample_is_no_verification() -> None:
-    with pytest.raises(TrialError, match="names no document that the SDK could read"):
+    with pytest.raises(TrialError, match="reported no document for the SDK to read"):
         checked_by(Bench([]))
 
 

@@ -15,7 +15,7 @@ from perfrunner.spec.metrics import is_metric
 from perfrunner.spec.workloads import SdkSpec
 from perfrunner.workloads.bench import Arguments, ClientProgram, Share
 from perfrunner.workloads.registry import scenario_for
-from perfrunner.workloads.sdk_program import sdk_program
+from perfrunner.workloads.sdk import sdk_program
 
 CLIENTS = 2
 H = {"count": 2, "mean": 1500.0, "max": 2000, "buckets": [[1000, 1], [2000, 1]]}
@@ -127,22 +127,22 @@ class Bench:
         return Series()
 
 
-class Ensemble:
-    side_by_side = False
+class Group:
+    interleaved = False
     baseline = 0
 
-    def __init__(self, arm: Bench) -> None:
-        self.arms = [arm]
+    def __init__(self, variant: Bench) -> None:
+        self.variants = [variant]
 
     def phase(self, name: str, expected_s: float | None = None) -> None:
-        self.arms[0].log.append(f"phase {name}")
+        self.variants[0].log.append(f"phase {name}")
 
     def settle(self, seconds: float) -> None:
-        self.arms[0].log.append(f"settle {seconds:g}")
+        self.variants[0].log.append(f"settle {seconds:g}")
 
 
 def run(bench: Bench, workload: SdkSpec) -> Any:
-    (measured,) = scenario_for("sdk")(Ensemble(bench), workload)  # type: ignore[arg-type]
+    (measured,) = scenario_for("sdk")(Group(bench), workload)  # type: ignore[arg-type]
     return measured
 
 
@@ -245,7 +245,7 @@ def test_documents_that_nobody_looked_at_fail_the_trial() -> None:
 
 @pytest.mark.parametrize("text", ["", "{}", '{"tool":"sdk","schema":2,"verify":{}}', "[]"])
 def test_a_verification_without_a_report_is_none(text: str) -> None:
-    with pytest.raises(TrialError, match=r"verify-load\.json is no report of a verification"):
+    with pytest.raises(TrialError, match=r"verify-load\.json is not a report of a verification"):
         parse_verified(text, "verify-load.json")
 
 

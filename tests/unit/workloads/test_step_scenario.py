@@ -79,7 +79,7 @@ class Bench:
         found = {"lost": 2, "foreign": 0, "not_my_vbucket": 4, "broken_off": 1, "maps": 2, "misses": 3,
                  "absent": 0, "documents": 500, **self.found}  # fmt: skip
         return {
-            "tool": "witness", "schema": 1, "populate": None, "client": client,
+            "tool": "consistency_checker", "schema": 1, "populate": None, "client": client,
             "learn": {"documents": 500, "absent": found["absent"]},
             "access": {
                 "ops": 30_000, "gets": 20_000, "sets": 10_000, "errors": {}, "seconds": 6.5, "series": series,
@@ -89,19 +89,19 @@ class Bench:
         }  # fmt: skip
 
 
-class Ensemble:
-    side_by_side = False
+class Group:
+    interleaved = False
     baseline = 0
 
-    def __init__(self, arm: Bench) -> None:
-        self.arms = [arm]
+    def __init__(self, variant: Bench) -> None:
+        self.variants = [variant]
 
     def phase(self, name: str, expected_s: float | None = None) -> None:
-        self.arms[0].log.append(f"phase {name}")
+        self.variants[0].log.append(f"phase {name}")
 
 
 def run(bench: Bench, workload: StepSpec) -> Any:
-    (measured,) = scenario_for("step")(Ensemble(bench), workload)  # type: ignore[arg-type]
+    (measured,) = scenario_for("step")(Group(bench), workload)  # type: ignore[arg-type]
     return measured
 
 
@@ -117,7 +117,7 @@ def test_its_order(workload: StepSpec, done: str) -> None:
     run(bench, workload)
     assert bench.log == [
         "phase populate", "load pillowfight populate", "phase persist", "wait-persisted", "reset",
-        f"phase access and {workload.change}", "load witness client: 3 s, step, 3 s", done,
+        f"phase access and {workload.change}", "load consistency_checker client: 3 s, step, 3 s", done,
     ]  # fmt: skip
 
 
@@ -141,23 +141,23 @@ def test_its_metrics() -> None:
     assert measured.facts["load_s"] == 5.5
 
 
-def test_misses_and_lost_writes_are_figures_and_make_no_trial_void() -> None:
-    from perfrunner.run.trial.validity import void_reasons
+def test_misses_and_lost_writes_are_figures_and_make_no_trial_discarded() -> None:
+    from perfrunner.experiment.trial.validity import discarded_reasons
     from perfrunner.spec.model import Limits
 
     measured = run(Bench(), spec())
-    assert void_reasons(measured, Limits()) == []
+    assert discarded_reasons(measured, Limits()) == []
     assert measured.report.drive.ops == 60_000
     bad = run(Bench(errors={"etmpfail": 1}), spec())
-    assert void_reasons(bad, Limits()) == ["2 errors (limit 0): etmpfail 2"]
+    assert discarded_reasons(bad, Limits()) == ["2 errors (limit 0): etmpfail 2"]
 
 
 @pytest.mark.parametrize(
     ("found", "says"),
     [
         ({"absent": 1}, "2 documents were missing before the step"),
-        ({"documents": 499}, "998 documents of 1000 were read after the step"),
-        ({"foreign": 3}, "6 documents were written by somebody else"),
+        ({"documents": 499}, "998 of 1000 documents were read after the step"),
+        ({"foreign": 3}, "6 documents were written by another client"),
     ],
 )
 def test_an_account_that_cannot_be_right_is_a_failure(found: dict[str, int], says: str) -> None:
@@ -179,7 +179,7 @@ def test_what_its_load_is_told() -> None:
 
 def test_the_report_is_one_of_the_load_tools() -> None:
     report = parse_report(json.dumps(Bench()._report()), "client.json")
-    assert report.tool == "witness"
+    assert report.tool == "consistency_checker"
     assert report.prepare is None
     assert report.drive is not None
     assert len(report.drive.series) == 6

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from perfrunner.errors import TrialError
+from perfrunner.experiment.trial.tool import stat_groups
 from perfrunner.measure.conducted import Conducted, parse_conducted
-from perfrunner.run.trial.toolbench import stat_groups
 from perfrunner.spec.workloads import LatencySpec, MicrobenchSpec
 from perfrunner.workloads import latency, microbench
 from perfrunner.workloads.bench import Slicing
@@ -39,13 +39,13 @@ class RecordingToolBench:
 
 
 class RecordingTools:
-    """Programs side by side when there is a conductor's document, else one arm alone."""
+    """Programs side by side when there is a conductor's document, else one variant alone."""
 
-    def __init__(self, *arms: RecordingToolBench, conducted: Conducted | None = None) -> None:
-        self.arms = arms
-        self.log = arms[0].log
+    def __init__(self, *variants: RecordingToolBench, conducted: Conducted | None = None) -> None:
+        self.variants = variants
+        self.log = variants[0].log
         self.conducted = conducted
-        self.side_by_side = conducted is not None
+        self.interleaved = conducted is not None
         self.baseline = 0
         self.asked: Any = None
 
@@ -191,7 +191,7 @@ def test_allocator_options_are_checked_under_the_names_of_stat_allocator() -> No
     "report", ["", "[]", "{}", latency_report(phases={"add": {}}), latency_report(build=None)]
 )
 def test_what_is_no_latency_report_fails_the_trial(report: object) -> None:
-    with pytest.raises(TrialError, match="no report of front_end_latency"):
+    with pytest.raises(TrialError, match="not a report of front_end_latency"):
         alone(latency, RecordingToolBench(report), LatencySpec(type="latency"))
 
 
@@ -204,22 +204,31 @@ def test_another_build_fails_the_trial() -> None:
         alone(microbench, RecordingToolBench(gb_report(), refuse=True), MICROBENCH)
 
 
-def document(names: Mapping[str, tuple[float, float]], **arm: Any) -> str:
-    """Two arms, five rounds of 10 iterations; by benchmark the ns an iteration of each. One slice is a slow one."""
+def document(names: Mapping[str, tuple[float, float]], **variant: Any) -> str:
+    """Two variants, five rounds of 10 iterations; by benchmark the ns an iteration of each. One slice is a slow one."""
     benchmarks = []
     for name, pair in names.items():
-        arms = []
+        variants = []
         for ns in pair:
             real = [10 * ns] * 5
             real[3] *= 50 if ns == pair[-1] else 1
-            arms.append({
+            variants.append({
                 "iterations": [10] * 5, "real_ns": real, "cpu_ns": [5 * ns] * 5, "position": [0] * 5,
                 "counters": {"PeakBytesPerItem": [700.0] * 5, "p50_us": [ns / 1000] * 5},
             })  # fmt: skip
-        benchmarks.append({"name": name, "full": name, "pass": None, "rounds": 5, "arms": arms})
-    one = {"name": "0", "pid": 1, "context": {"build.x": "y"}, "report": None, "stderr": "", **arm}
-    return json.dumps({"tool": "conductor", "schema": 1, "failure": None, "failed_arm": None,
-                       "arms": [one, one], "benchmarks": benchmarks})  # fmt: skip
+        benchmarks.append(
+            {"name": name, "full": name, "pass": None, "rounds": 5, "variants": variants}
+        )
+    one = {
+        "name": "0",
+        "pid": 1,
+        "context": {"build.x": "y"},
+        "report": None,
+        "stderr": "",
+        **variant,
+    }
+    return json.dumps({"tool": "conductor", "schema": 1, "failure": None, "failed_variant": None,
+                       "variants": [one, one], "benchmarks": benchmarks})  # fmt: skip
 
 
 def test_benchmarks_side_by_side_are_robust_over_rounds() -> None:
@@ -269,12 +278,12 @@ def test_latency_side_by_side_takes_the_clients_rate_from_the_whole_of_it() -> N
 @pytest.mark.parametrize(
     ("broken", "says"),
     [
-        ("", "no conductor's report"),
+        ("", "not a conductor's report"),
         ('{"tool": "conductor", "schema": 2}', "of schema 1"),
         (document({}), "holds no benchmark"),
         (document({"A/1": (1.0, 1.0)}).replace('"rounds": 5', '"rounds": 4'), "lists of other lengths"),
         (document({"A/1": (1.0, 1.0)}).replace('"failure": null', '"failure": "it died"'), "it died"),
-        (document({"A/1": (1.0, float("nan"))}), "no conductor's report"),
+        (document({"A/1": (1.0, float("nan"))}), "not a conductor's report"),
     ],
 )  # fmt: skip
 def test_half_a_document_is_none(broken: str, says: str) -> None:

@@ -13,7 +13,7 @@ COLUMNS = ("experiment_id", "block", "attempt", "workload", "bucket", "variant",
 
 
 def upgrade() -> None:
-    """SQLite cannot change a constraint: there the table is written anew, with its rows as they are."""
+    """Change the constraint. SQLite cannot, so its table is written again with the same rows."""
     with op.batch_alter_table("trials") as trials:
         trials.add_column(sa.Column("ensemble", sa.Integer, nullable=False, server_default="0"))
         trials.drop_constraint(PLACE, type_="unique")

@@ -10,7 +10,7 @@ down_revision = "2"
 
 
 def upgrade() -> None:
-    """A table of its own: an experiment that was begun before has none of them."""
+    """Add the table of raw files; earlier experiments have no rows in it."""
     op.create_table(
         "raw_files",
         sa.Column("row", sa.Integer, primary_key=True),

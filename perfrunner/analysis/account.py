@@ -1,0 +1,127 @@
+"""Account for the change of the time per operation: whose CPU, the load's own CPU, and what is left unexplained.
+
+Interleaved, the servers share their CPUs, so a variant pays only a part of its own background work and parts of that of
+the others. Every slice is measured with the CPU clocks of all servers, and the time of a load thread per operation is
+the sum of four parts (workloads.interleaved.cpu_parts). So is its change, block by block: each part is divided by the
+baseline's time per operation of the same block, and the parts of the change add up exactly. What the other variants
+paid is listed next to them.
+
+Throughput and the total CPU are judged apart. Where their verdicts disagree, `disagreement` says how; the sentence,
+the verdict and `--fail-on worse` show it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from perfrunner.analysis.estimate import paired_effect
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from perfrunner.analysis.cases import CaseBlocks
+    from perfrunner.analysis.model import Effect, Row
+    from perfrunner.domain import Case
+
+THROUGHPUT = "ops_per_s"
+# What judges the total CPU next to throughput: the first of these that the case has.
+TOTAL_CPU = ("total_cpu_us_per_op", "server_cpu_us_per_op")
+MORE_CPU, LESS_CPU = "more CPU", "less CPU"
+
+# Metrics that add up to the time of a load thread per operation.
+PARTS = {
+    "own_cpu_us_per_op": "server CPU in its slices",
+    "foreign_cpu_us_per_op": "CPU of the other servers in its slices",
+    "client_cpu_us_per_op": "CPU of the load",
+    "waiting_us_per_op": "unexplained (waiting)",
+}
+BACKGROUND = "background_cpu_us_per_op"
+UNPERSISTED = "unpersisted_items"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the change: its metric, and its change as a share of the baseline's time per operation."""
+
+    metric: str
+    title: str
+    effect: Effect
+
+
+@dataclass(frozen=True)
+class Account:
+    """The change of a variant's time per operation in a case.
+
+    `parts` add up to `time`; `background` is paid by the other variants.
+    """
+
+    case: Case
+    variant: str
+    base_us: float  # the baseline's time of a load thread per operation, mean over blocks
+    time: Part
+    parts: tuple[Part, ...]
+    background: Part
+
+
+def accounts(cases: Iterable[CaseBlocks], variants: Iterable[str]) -> Iterable[Account]:
+    """Yield the account of every variant and case whose trials have all parts; `variants` starts with the baseline."""
+    baseline, *others = variants
+    for blocks in cases:
+        for variant in others:
+            account = _account(blocks, baseline, variant)
+            if account is not None:
+                yield account
+
+
+def _account(blocks: CaseBlocks, baseline: str, variant: str) -> Account | None:
+    pairs = {name: blocks.paired(name, baseline, variant) for name in (*PARTS, BACKGROUND)}
+    common = set.intersection(*(set(pair.base) for pair in pairs.values()))
+    if not common:
+        return None
+    base = {name: {b: pair.base[b] for b in common} for name, pair in pairs.items()}
+    other = {name: {b: pair.other[b] for b in common} for name, pair in pairs.items()}
+    times = {b: sum(base[name][b] for name in PARTS) for b in common}
+
+    def part(metric: str, title: str, names: Iterable[str]) -> Part:
+        def shares(values: Mapping[str, Mapping[int, float]]) -> dict[int, float]:
+            return {b: sum(values[name][b] for name in names) / times[b] for b in common}
+
+        names = tuple(names)
+        effect = paired_effect("difference", baseline, shares(base), shares(other), 0.0)
+        return Part(metric, title, effect)
+
+    return Account(
+        blocks.case,
+        variant,
+        sum(times.values()) / len(times),
+        part("time_us_per_op", "time per operation", PARTS),
+        tuple(part(name, title, [name]) for name, title in PARTS.items()),
+        part(BACKGROUND, "background CPU that the other variants paid for", [BACKGROUND]),
+    )
+
+
+def disagreement(throughput: Row, total_cpu: Row) -> str:
+    """Return how the verdicts of throughput and total CPU disagree, or an empty text.
+
+    A change of CPU within the margin counts only if throughput is *better*: a variant is never called better without
+    the CPU that it costs.
+    """
+    if total_cpu.verdict == "worse" and throughput.verdict != "worse":
+        seen = not total_cpu.small or throughput.verdict == "better"
+        return MORE_CPU if seen else ""
+    if total_cpu.verdict == "better" and throughput.verdict != "better" and not total_cpu.small:
+        return LESS_CPU
+    return ""
+
+
+def debt(blocks: CaseBlocks, baseline: str, variant: str) -> Iterable[str]:
+    """Yield a note about writes that were not yet on disk when the load ended; none if there were none."""
+    pair = blocks.paired(UNPERSISTED, baseline, variant)
+    if not pair.base or not any((*pair.base.values(), *pair.other.values())):
+        return
+    base, other = (sum(side.values()) / len(side) for side in (pair.base, pair.other))
+    effect = paired_effect("difference", baseline, pair.base, pair.other, 0.0)
+    interval = "" if effect.ci95 is None else " [{:+,.0f}, {:+,.0f}]".format(*effect.ci95)
+    text = f"{other:,.0f} against {base:,.0f} of the baseline, {other - base:+,.0f}{interval}"
+    yield f"writes not yet on disk at the end of the load: {text}".replace("-", "\N{MINUS SIGN}")

@@ -1,0 +1,173 @@
+"""Select the trials that count: the clean blocks of each case.
+
+A discarded or failed trial removes its whole block of that case, with all variants of all groups. The attempt
+that repeats the block counts instead. There is one exception: a variant that never succeeded in a case cannot
+be compared at all. It is left out without removing the other variants' blocks, except those of a group that
+it ended by failing.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from perfrunner.analysis.model import DiscardedTrial
+from perfrunner.domain import Case
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from perfrunner.results import TrialRecord
+
+
+@dataclass(frozen=True)
+class Paired:
+    """Two variants' values in the blocks that hold both.
+
+    `apart` lists the blocks in which the two ran in different groups.
+    """
+
+    base: dict[int, float]
+    other: dict[int, float]
+    apart: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class CaseBlocks:
+    """The trials of a case that count, by block. `dead` variants never succeeded.
+
+    A block has one trial per variant. If its variants ran in several groups, it has one trial of the baseline
+    per group.
+    """
+
+    case: Case
+    blocks: dict[int, tuple[TrialRecord, ...]]
+    dead: tuple[str, ...]
+
+    @property
+    def trials(self) -> Iterator[TrialRecord]:
+        """Yield all trials that count, block by block."""
+        for trials in self.blocks.values():
+            yield from trials
+
+    def of(self, variant: str) -> Sequence[TrialRecord]:
+        """Return a variant's trials that count, block by block."""
+        return self._by_variant.get(variant, ())
+
+    def values(self, metric: str, variant: str) -> Mapping[int, float]:
+        """Return the metric's value by block. The baseline's value is the mean over the block's groups."""
+        return self._means.get((metric, variant), {})
+
+    def paired(self, metric: str, baseline: str, variant: str) -> Paired:
+        """Pair each variant with the baseline's trial of its own group: the same block and the same milliseconds.
+
+        Two variants that were never in one group (when another variant is chosen as baseline) are paired by
+        block only.
+        """
+        figures, other_figures = (
+            self._figures.get((metric, name), {}) for name in (baseline, variant)
+        )
+        both = [block for block in figures if block in other_figures]
+        base, other = (
+            {block: values[block] for block in both}
+            for values in (self.values(metric, baseline), self.values(metric, variant))
+        )
+        apart = []
+        for block in both:
+            x, y = figures[block], other_figures[block]
+            if x.keys() == y.keys():
+                continue
+            shared = sorted(x.keys() & y.keys())
+            if shared:
+                base[block], other[block] = (_mean([side[e] for e in shared]) for side in (x, y))
+            else:
+                apart.append(block)
+        return Paired(base, other, tuple(apart))
+
+    @cached_property
+    def metrics(self) -> frozenset[str]:
+        """Return the metrics that any trial has."""
+        return frozenset(metric for metric, _ in self._figures)
+
+    @cached_property
+    def _by_variant(self) -> dict[str, list[TrialRecord]]:
+        trials: dict[str, list[TrialRecord]] = defaultdict(list)
+        for trial in self.trials:
+            trials[trial.variant].append(trial)
+        return trials
+
+    @cached_property
+    def _means(self) -> dict[tuple[str, str], dict[int, float]]:
+        return {
+            key: {block: _mean([*groups.values()]) for block, groups in blocks.items()}
+            for key, blocks in self._figures.items()
+        }
+
+    @cached_property
+    def _figures(self) -> dict[tuple[str, str], dict[int, dict[int, float]]]:
+        """Map metric and variant to their values by block and group, in the order of blocks."""
+        figures: dict[tuple[str, str], dict[int, dict[int, float]]] = {}
+        for block, trials in sorted(self.blocks.items()):
+            for trial in trials:
+                for metric, value in trial.metrics.items():
+                    blocks = figures.setdefault((metric, trial.variant), {})
+                    blocks.setdefault(block, {})[trial.group] = float(value)
+        return figures
+
+
+def clean_blocks(trials: Iterable[TrialRecord]) -> dict[Case, CaseBlocks]:
+    """Return the clean blocks of each case, in the order of the cases' first trials."""
+    by_case: dict[Case, list[TrialRecord]] = defaultdict(list)
+    for trial in trials:
+        by_case[trial.case].append(trial)
+    return {case: _clean(case, members) for case, members in by_case.items()}
+
+
+def counted_trials(
+    trials: Iterable[TrialRecord], cases: Iterable[Case] | None = None
+) -> Iterator[TrialRecord]:
+    """Yield the trials that count, case by case (default: all cases)."""
+    clean = clean_blocks(trials)
+    for case in clean if cases is None else cases:
+        if case in clean:
+            yield from clean[case].trials
+
+
+def discarded_trials(trials: Iterable[TrialRecord]) -> tuple[DiscardedTrial, ...]:
+    """Return every trial that was itself discarded or failed."""
+    return tuple(
+        DiscardedTrial(
+            block=t.block,
+            attempt=t.attempt,
+            case=t.case,
+            variant=t.variant,
+            status=t.status,
+            reason=t.reason,
+        )
+        for t in trials
+        if t.status != "ok"
+    )
+
+
+def _clean(case: Case, trials: list[TrialRecord]) -> CaseBlocks:
+    succeeded = {t.variant for t in trials if t.status == "ok"}
+    dead = tuple(dict.fromkeys(t.variant for t in trials if t.variant not in succeeded))
+    attempts: dict[tuple[int, int], list[TrialRecord]] = defaultdict(list)
+    for trial in trials:
+        attempts[trial.block, trial.attempt].append(trial)
+    blocks: dict[int, tuple[TrialRecord, ...]] = {}
+    for (block, _), variants in sorted(attempts.items()):
+        blocks.pop(block, None)  # only the latest attempt counts, whole or not
+        alive = [t for t in variants if t.variant not in dead]
+        ended = {t.group for t in variants if t.group and t.variant in dead}
+        ended &= {t.group for t in alive if t.status != "ok"}  # else it was left out of them
+        left = tuple(t for t in alive if t.group not in ended)
+        if left and all(t.status == "ok" for t in left):
+            blocks[block] = left
+    return CaseBlocks(case, blocks, dead)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return values[0] if len(values) == 1 else sum(values) / len(values)

@@ -1,0 +1,50 @@
+"""Run perfrunner elsewhere: as a child process on this machine, or packed into one file for another host's Python."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+
+PERFRUNNER = (sys.executable, "-m", "perfrunner")
+JOB_VARIABLE = "PERFRUNNER_JOB"  # environment variable: id of the fleet job that the child runs
+STORE_VARIABLE = "PERFRUNNER_STORE"  # environment variable: the store URL, instead of --store
+
+
+def with_store(environment: Mapping[str, str], url: str | None) -> dict[str, str]:
+    """Return the environment of a child process that uses the store at `url`.
+
+    The URL may contain a password, and every user of the machine can read command lines.
+    """
+    return {**environment} if url is None else {**environment, STORE_VARIABLE: url}
+
+
+def log_tail(lines: Sequence[str]) -> str:
+    """Return the last error line of a log, or its last line when there is no error."""
+    errors = [line for line in lines if line.startswith(("error:", "failed:"))]
+    return (errors or [line for line in lines if line.strip()] or ["no output"])[-1]
+
+
+def python_archive(main: str, modules: Iterable[str]) -> bytes:
+    """Return a zip file with `main` as its __main__.py; the same perfrunner produces the same bytes.
+
+    `modules` are paths below the package perfrunner ("build/worker.py"). Packages get an empty __init__.py,
+    because their own may import modules that only the controller has.
+    """
+    import io  # imported late: every command imports this module
+    import zipfile
+    from importlib.resources import files
+
+    package = files("perfrunner")
+    content = {"__main__.py": main, "perfrunner/__init__.py": ""}
+    for module in modules:
+        *folders, _ = module.split("/")
+        for depth in range(1, len(folders) + 1):
+            content.setdefault(f"perfrunner/{'/'.join(folders[:depth])}/__init__.py", "")
+        content[f"perfrunner/{module}"] = (package / module).read_text(encoding="utf-8")
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in content.items():
+            archive.writestr(
+                zipfile.ZipInfo(name), text, zipfile.ZIP_DEFLATED
+            )  # ZipInfo's default date is 1980-01-01
+    return out.getvalue()

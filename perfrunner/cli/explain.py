@@ -1,0 +1,180 @@
+"""`perfrunner explain A B`: show which functions' CPU time per operation changed between two variants."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from perfrunner.cli import complete, options
+from perfrunner.cli.output import note, print_json, result_console
+from perfrunner.errors import UsageError
+from perfrunner.spec.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from perfrunner.analysis.cases import CaseBlocks
+    from perfrunner.report.explain import ProfiledPair
+    from perfrunner.results import ExperimentData
+
+
+@click.command(
+    "explain",
+    short_help="Show which functions' CPU time changed.",
+    epilog="\b\nExamples:\n  perfrunner run SPEC --set workloads.pillowfight.profile=blocks"
+    "\n  perfrunner explain glibc jemalloc                 two variants of the latest experiment"
+    "\n  perfrunner explain quickstart glibc jemalloc      two variants of a named experiment"
+    "\n  perfrunner explain glibc jemalloc --flame why.svg"
+    "\n\nA workload with `profile: blocks` records every trial with perf (see docs/how-to/explain.md).",
+)
+@click.argument("names", metavar="[RUN] A B", nargs=-1, shell_complete=complete.comparable)
+@click.option(
+    "--case",
+    metavar="WORKLOAD[/BUCKET]",
+    help="Workload and bucket, as WORKLOAD/BUCKET (default: every profiled case).",
+)
+@click.option(
+    "--all",
+    "every",
+    is_flag=True,
+    help="List every compared function (default: those that changed).",
+)
+@click.option(
+    "--flame",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write a differential flame graph of the case as SVG.",
+)
+@options.out_option
+@options.json_option
+def command(
+    names: tuple[str, ...],
+    case: str | None,
+    every: bool,
+    flame: Path | None,
+    out_dir: Path,
+    as_json: bool,
+) -> None:
+    """Compare where variants A and B of RUN (default: the latest experiment) spend their CPU time per operation.
+
+    Each function has a change with an interval over blocks. Functions are listed if they changed at a false discovery
+    rate of 5 %. Front end and background threads are separate rows.
+    """
+    from perfrunner.report.explain import explain_document, explained
+
+    if len(names) not in (2, 3):
+        raise UsageError(
+            f"expected two variants, got {len(names)} names", "perfrunner explain [RUN] A B"
+        )
+    *run, a, b = names
+    with options.open_results(out_dir) as store:
+        data = store.load(store.resolve(run[0] if run else None).id)
+    _check_variants(data, a, b)
+    pairs = [explained(data, chosen, a, b) for chosen in _cases(data, case)]
+    if flame is not None:
+        _write_flame(pairs, flame)
+    if as_json:
+        print_json(explain_document(pairs))
+        return
+    console = result_console()
+    for pair in pairs:
+        _print(console, pair, every=every)
+
+
+def _check_variants(data: ExperimentData, a: str, b: str) -> None:
+    variants = list(dict.fromkeys(trial.variant for trial in data.trials))
+    for name in (a, b):
+        if name not in variants:
+            raise UsageError(
+                f"experiment {data.experiment.id} has no variant {name!r}{did_you_mean(name, variants)}",
+                f"its variants: {', '.join(variants)}",
+            )
+    if a == b:
+        raise UsageError(f"expected two different variants, got {a} twice")
+
+
+def _cases(data: ExperimentData, wanted: str | None) -> list[CaseBlocks]:
+    from perfrunner.report.explain import profiled_cases
+
+    cases = profiled_cases(data)
+    if not cases:
+        workloads = list(dict.fromkeys(trial.workload for trial in data.trials))
+        sets = " ".join(f"--set workloads.{name}.profile=blocks" for name in workloads[:1])
+        raise UsageError(
+            f"{data.experiment.id} has no CPU profiles of its blocks",
+            f"run it again with {sets or 'profile: blocks in its workloads'}",
+        )
+    names = {f"{case.case.workload}/{case.case.bucket}": case for case in cases}
+    chosen = [
+        case for name, case in names.items() if wanted in (None, name, name.partition("/")[0])
+    ]
+    if not chosen:
+        raise UsageError(
+            f"{data.experiment.id} has no profiled case {wanted}", f"its cases: {', '.join(names)}"
+        )
+    return chosen
+
+
+def _write_flame(pairs: list[ProfiledPair], path: Path) -> None:
+    from perfrunner.analysis.profiles import frames
+    from perfrunner.report.flame import difference_svg, standalone
+
+    if len(pairs) > 1:
+        cases = " | ".join(f"{pair.case.workload}/{pair.case.bucket}" for pair in pairs)
+        raise UsageError("--flame shows one case", f"choose one: --case {cases}")
+    (pair,) = pairs
+    label = f"CPU time of {pair.variant} against {pair.base} in {pair.case}"
+    svg = difference_svg(frames(pair.base_stacks, pair.variant_stacks), label)
+    try:
+        path.write_text(standalone(svg), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from error
+    note(f"wrote {path}")
+
+
+def _print(console: Console, pair: ProfiledPair, *, every: bool) -> None:
+    from rich.text import Text
+
+    from perfrunner.report.explain import (
+        NO_COUNTERS,
+        event_rows,
+        function_rows,
+        heading,
+        summary_lines,
+        title,
+    )
+
+    console.print(Text(title(pair), style="bold"))
+    for line in summary_lines(pair):
+        console.print(Text(line))
+    rows = function_rows(pair, every=every)
+    if rows:
+        console.print()
+        _table(console, heading(pair), rows, left=2)
+    else:
+        console.print(Text("No function's CPU time changed (--all lists every function)."))
+    console.print()
+    if events := event_rows(pair):
+        _table(console, ["event", pair.base, pair.variant, "change", "q"], events, left=1)
+    else:
+        console.print(Text(NO_COUNTERS))
+    for line in pair.unread:
+        console.print(Text(line))
+    console.print()
+
+
+def _table(console: Console, names: list[str], rows: list[tuple[str, ...]], *, left: int) -> None:
+    """Print a table whose first `left` columns are text."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from perfrunner.report.explain import short_function
+
+    table = Table(box=None, pad_edge=False)
+    for place, name in enumerate(names):
+        table.add_column(name, justify="left" if place < left else "right", no_wrap=place >= left)
+    for row in rows:
+        table.add_row(*(Text(short_function(cell)) for cell in row))
+    console.print(table)

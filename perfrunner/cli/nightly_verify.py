@@ -1,0 +1,171 @@
+"""The second half of a night: compare the last good commit with tonight's where a series looks worse."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from perfrunner.analysis.verification import BLOCKS, Key, Suspicion, confirms_loss, suspicions
+from perfrunner.errors import EXIT_OK
+
+if TYPE_CHECKING:
+    from perfrunner.analysis.series import Alarm, History
+    from perfrunner.results import ExperimentData
+    from perfrunner.spec import Spec
+
+DIRECTORY = "verify"  # below the nightly directory: the generated specs
+FILE = "verified.json"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The decision of a comparison of two commits. `text` reports a loss confirmed tonight, else it is empty."""
+
+    key: Key
+    good: str
+    bad: str
+    loss: bool
+    text: str = ""
+
+    def is_about(self, alarm: Alarm) -> bool:
+        """Return whether the alarm is a change for the worse of the compared series."""
+        return alarm.turn == "worse" and any(
+            self.key == (alarm.metric.id, alarm.variant, *case) for case in alarm.cases
+        )
+
+
+@dataclass
+class Verification:
+    """The comparisons of a night's suspicions. `directory` keeps their specs and what was decided.
+
+    `run` measures a spec and returns the exit code; `latest` loads the newest experiment of a name; `bisect` searches
+    for the commit of a suspicion and returns its finding, or an empty text.
+    """
+
+    directory: Path
+    run: Callable[[Path], int]
+    latest: Callable[[str], ExperimentData | None]
+    bisect: Callable[[Suspicion], str]
+    log: Callable[[str], None]
+
+    def decide(self, spec: Spec, histories: Sequence[History], since: datetime) -> list[Decision]:
+        """Decide each suspicion of tonight by a comparison, or by one of an earlier night that still applies."""
+        decisions = []
+        for suspicion in suspicions(histories, since):
+            earlier = self._kept().get(spec.name, [])
+            decision = next((it for it in earlier if _applies(it, suspicion)), None)
+            if decision is None:
+                decision = self._compared(spec, suspicion)
+                if decision is None:
+                    continue
+                self._keep(spec.name, [*earlier, decision])
+            decisions.append(decision)
+        return decisions
+
+    def _compared(self, spec: Spec, suspicion: Suspicion) -> Decision | None:
+        """Compare the two commits of a suspicion; None if that fails, so that nothing is decided."""
+        from perfrunner.analysis import compare
+        from perfrunner.report.numbers import change, scale_of
+        from perfrunner.report.redact import redacted
+        from perfrunner.spec.pair import spec_document
+
+        series = suspicion.series
+        direct = direct_comparison(spec, suspicion)
+        path = self.directory / DIRECTORY / f"{direct.name}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(spec_document(direct), encoding="utf-8")
+        what = f"{series.metric.id} of {series.variant} on {series.case}"
+        self.log(f"{what} looks worse: comparing {suspicion.good} with {suspicion.bad}\n")
+        code = self.run(path)
+        data = self.latest(direct.name) if code == EXIT_OK else None
+        comparison = None if data is None else compare(redacted(data))
+        row = (
+            None
+            if comparison is None
+            else comparison.row(series.case, series.metric.id, comparison.variants[-1])
+        )
+        if row is None or row.effect is None:
+            self.log(f"the comparison failed (exit code {code}): nothing is decided\n")
+            return None
+        loss = confirms_loss(row)
+        shown = change(row.effect, row.metric, scale_of(row.metric, row.summary.mean))
+        self.log(f"{'confirmed' if loss else 'not confirmed'}: {shown} in {row.effect.n} blocks\n")
+        text = ""
+        if loss:
+            where = (
+                self.bisect(suspicion) or f"commits {suspicion.good} (exclusive) to {suspicion.bad}"
+            )
+            text = f"worse: {what}: {shown} in {row.effect.n} interleaved blocks; {where}"
+        return Decision(suspicion.key, suspicion.good, suspicion.bad, loss, text)
+
+    def _kept(self) -> dict[str, list[Decision]]:
+        """Return earlier decisions by spec; none if the file cannot be read, so that they are made again."""
+        try:
+            document = json.loads((self.directory / FILE).read_text(encoding="utf-8"))
+            return {
+                name: [_decision(it) for it in decisions] for name, decisions in document.items()
+            }
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            return {}
+
+    def _keep(self, spec: str, decisions: Sequence[Decision]) -> None:
+        from perfrunner.report.files import write_whole
+
+        kept = {**self._kept(), spec: decisions}
+        document = {
+            name: [{k: v for k, v in asdict(it).items() if k != "text"} for it in made]
+            for name, made in kept.items()
+        }
+        write_whole(self.directory / FILE, (json.dumps(document, indent=1) + "\n").encode())
+
+
+def direct_comparison(spec: Spec, suspicion: Suspicion) -> Spec:
+    """Return the spec that compares the suspected variant at two commits, in the case of the suspicion."""
+    from perfrunner.domain import NO_BUCKET
+    from perfrunner.spec.pair import pair
+    from perfrunner.spec.source import SourceSpec
+
+    series = suspicion.series
+    sources = {
+        f"good-{suspicion.good}": SourceSpec(git=suspicion.good),
+        suspicion.bad: SourceSpec(git=suspicion.bad),
+    }
+    base = spec.restricted((series.case.workload,), None)
+    name = f"verify-{spec.name}-{series.case.workload}-{suspicion.bad}"
+    changes: dict[str, object] = {
+        "blocks": BLOCKS,
+        "precision": None,
+        "primary": (series.metric.id,),
+    }
+    if series.case.bucket != NO_BUCKET:
+        changes["buckets"] = (series.case.bucket,)
+    return pair(base, name, sources, series.variant).only_compared().model_copy(update=changes)
+
+
+def _applies(decision: Decision, suspicion: Suspicion) -> bool:
+    """Return whether an earlier comparison decides a suspicion: the same commit, or a loss since the same good one."""
+    if decision.key != suspicion.key:
+        return False
+    since_then = [run.commit for run in suspicion.series.runs[-2 * BLOCKS :]]
+    reported = decision.loss and decision.bad in since_then and decision.bad != suspicion.good
+    return decision.bad == suspicion.bad or (reported and not _newer(suspicion, decision.bad))
+
+
+def _newer(suspicion: Suspicion, bad: str) -> bool:
+    """Return whether the good commit of a suspicion was built after the confirmed loss: then it is another one."""
+    commits = [run.commit for run in suspicion.series.runs]
+    return commits.index(suspicion.good) > commits.index(bad)
+
+
+def _decision(record: Mapping[str, Any]) -> Decision:
+    metric, variant, workload, bucket = record["key"]
+    return Decision(
+        (metric, variant, workload, bucket),
+        str(record["good"]),
+        str(record["bad"]),
+        bool(record["loss"]),
+    )

@@ -1,0 +1,162 @@
+"""The request that the options of a command make: a changed spec, a selection of it, and how to run it.
+
+The commands that run, plan or build a spec share most of their options. They receive them as one `RunOptions`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from perfrunner.cli.engine_source import find_engine_source
+from perfrunner.cli.options import DEFAULT_CACHE, DEFAULT_OUT
+from perfrunner.errors import UsageError
+from perfrunner.spec.suggest import expected_name, selection
+
+if TYPE_CHECKING:
+    from perfrunner.sources.switches import SwitchTables
+    from perfrunner.spec import Spec
+    from perfrunner.spec.source import SourceSpec
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """The values of the options that `run`, `ab`, `aa`, `bisect`, `plan`, `build` and `fleet submit` share.
+
+    A field keeps its default if the command does not have the option.
+    """
+
+    overrides: tuple[str, ...] = ()
+    profile: str | None = None
+    named_sources: tuple[str, ...] = ()
+    repeats: int | None = None
+    cluster: Path | None = None
+    engine_src: Path | None = None
+    workloads: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
+    seed: int | None = None
+    tune: bool = False
+    dry_run: bool = False
+    out_dir: Path = DEFAULT_OUT
+    cache_dir: Path = DEFAULT_CACHE
+    fail_on: str | None = None
+    as_json: bool = False
+    quiet: bool = False
+
+    @property
+    def changes_spec(self) -> bool:
+        """True if an option changes the spec itself."""
+        changes = (self.overrides, self.profile, self.named_sources, self.cluster, self.repeats)
+        return any(changes)
+
+    def selected(self, spec: Spec) -> Spec:
+        """Restrict a spec to the workloads and variants of the options. Raises UsageError."""
+        return spec.restricted(
+            selection("workload", self.workloads, tuple(spec.workloads)),
+            selection("variant", self.variants, tuple(spec.variants)),
+        )
+
+
+def gathered(kind: type[Any], name: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """Pass the options that are fields of the dataclass `kind` to a command as one argument called `name`."""
+    names = [field.name for field in fields(kind)]
+
+    def decorate(command: Callable[..., R]) -> Callable[..., R]:
+        @functools.wraps(command)
+        def gathering(*args: Any, **params: Any) -> R:
+            values = {field: params.pop(field) for field in names if field in params}
+            return command(*args, **params, **{name: kind(**values)})
+
+        return gathering
+
+    return decorate
+
+
+def read_spec(spec_path: Path, given: RunOptions, *, settled: bool = False) -> Spec:
+    """Read a spec and apply the command line's changes; the engine source defines its build options.
+
+    The spec is not restricted to workloads and variants. With `settled`, revisions are not looked up: a resumed run
+    has copies of its sources. Raises SpecError or UsageError.
+    """
+    from perfrunner.servers.checks import ChecksHere
+    from perfrunner.sources.switches import SwitchTables
+    from perfrunner.spec import load_spec
+
+    blocks = [f"blocks={given.repeats}"] if given.repeats is not None else []
+    switches = SwitchTables(
+        find_engine_source(given.engine_src, spec_path),
+        given.named_sources,
+        revisions_of=lambda: find_engine_source(given.engine_src, spec_path, revisions=True),
+        settled=settled,
+    )
+    spec = load_spec(
+        spec_path,
+        [*given.overrides, *blocks],
+        given.cluster,
+        given.profile,
+        switches,
+        ChecksHere(settled=settled),
+    )
+    spec = with_sources(spec, given.named_sources)
+    check_revisions({name: variant.source for name, variant in spec.variants.items()}, switches)
+    return spec
+
+
+def check_revisions(sources: Mapping[str, SourceSpec | None], switches: SwitchTables) -> None:
+    """Raise a UsageError that names the variant if its revision does not exist."""
+    for name, source in sources.items():
+        if source is not None and source.git is not None:
+            try:
+                switches.of_revision(source.git)
+            except UsageError as error:
+                raise UsageError(f"variant {name}: {error.message}", error.hint) from error
+
+
+def with_sources(spec: Spec, texts: tuple[str, ...]) -> Spec:
+    """Apply each `NAME=REV` of the command line to the variants of a spec. Raises UsageError."""
+    variants = dict(spec.variants)
+    for text in texts:
+        # A name may contain `=`, as the names of matrix variants do.
+        splits = [(text[:i], text[i + 1 :]) for i, c in enumerate(text) if c == "="]
+        name, source = next((s for s in splits if s[0] in variants), ("", ""))
+        if not name:
+            if not splits:
+                raise UsageError(f"--source {text}: expected NAME=REVISION or NAME=DIRECTORY")
+            expected = expected_name("a variant of the spec", splits[0][0], variants)
+            raise UsageError(f"--source {text}: {expected}")
+        server = variants[name].server
+        if server is not None:
+            if server.git is None:
+                raise UsageError(
+                    f"--source {text}: variant {name} is a server that is not built from git"
+                )
+            changed = server.model_copy(update={"revision": source})
+            variants[name] = variants[name].model_copy(update={"server": changed})
+            continue
+        given, old = named_source(source, f"--source {text}"), variants[name].source
+        if given.git is not None and old is not None:
+            given = given.model_copy(update={"patch": old.patch})  # the patch stays on top
+        variants[name] = variants[name].model_copy(update={"source": given})
+    return spec.model_copy(update={"variants": variants})
+
+
+def named_source(text: str, where: str) -> SourceSpec:
+    """Parse a revision or directory of the command line. Raises a UsageError that names `where`."""
+    from pydantic import ValidationError
+
+    from perfrunner.spec.source import source_from_text
+
+    try:
+        return source_from_text(text)
+    except ValidationError:
+        raise UsageError(
+            f"{where}: expected a git revision, tag or branch, or a directory, got {text!r}",
+            "if it is the command of a server, write {port} where the port goes: 'memcached -p {port}'"
+            if " " in text
+            else None,
+        ) from None

@@ -1,7 +1,0 @@
-# shellcheck shell=sh
-# $1 program.sh, $2 ledger entry without suffix, $3 log; then the entry's text and the command. See program.sh.
-program=$1 base=$2 log=$3; shift 3
-setsid sh -c "$program" sh "$base" "$@" 2>>"$log"
-status=$?
-exec 9>&-
-echo "$status" >"$base.status.tmp" && mv -f -- "$base.status.tmp" "$base.status"

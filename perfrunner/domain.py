@@ -1,0 +1,96 @@
+"""Define what all packages share: case, trial key, status, verdict, settings that were not checked. No imports of ours.
+
+Metrics are defined in spec/metrics.py, with their names, units and directions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, TypeAlias
+
+NO_BUCKET = "-"  # the bucket of a workload that has none
+# Workload types without a bucket: they run a program without an engine server. The list is here because
+# stored specs are read without pydantic.
+WITHOUT_AN_ENGINE = ("latency", "microbench")
+MIN_BLOCKS = 6  # with fewer, a signed-rank test cannot reject at all (5 blocks: p >= 0.0625)
+
+TrialStatus: TypeAlias = Literal["ok", "discarded", "failed"]
+Verdict: TypeAlias = Literal["better", "worse", "same", "unsure", "not comparable"]
+Member: TypeAlias = tuple[str, int]  # a variant in a group of its case (0: alone)
+
+
+class Case(NamedTuple):
+    """A workload on a bucket type: the unit within which variants are compared."""
+
+    workload: str
+    bucket: str
+
+    def __str__(self) -> str:
+        if self.bucket == NO_BUCKET:
+            return self.workload
+        return f"{self.workload} · {self.bucket}"
+
+
+@dataclass(frozen=True, order=True)
+class BlockCase:
+    """A case in one block. It counts only if it is complete."""
+
+    block: int
+    workload: str
+    bucket: str
+
+    @property
+    def case(self) -> Case:
+        return Case(self.workload, self.bucket)
+
+
+@dataclass(frozen=True)
+class TrialKey:
+    """The place of a trial in its experiment: one variant in one case of one block.
+
+    `block` and `attempt` count from 1; `position` is the place of the trial inside its block. `group` numbers the
+    groups of a case from 1: the servers of a group are alive at the same time, and the baseline is in each group.
+    0 means that the trial runs alone.
+    """
+
+    block: int
+    attempt: int
+    position: int
+    workload: str
+    bucket: str
+    variant: str
+    group: int = field(default=0, kw_only=True)
+
+    @property
+    def case(self) -> Case:
+        return Case(self.workload, self.bucket)
+
+    @property
+    def block_case(self) -> BlockCase:
+        return BlockCase(self.block, self.workload, self.bucket)
+
+    @property
+    def member(self) -> Member:
+        return (self.variant, self.group)
+
+
+_NOT_CHECKED = "not checked: "  # begins the value of such a setting
+
+
+def not_checked(expected: str, reported: str | None) -> str:
+    """Format the recorded value of a skipped setting.
+
+    `reported` is the engine's value; None if it does not report the setting.
+    """
+    state = "not reported by the engine" if reported is None else f"reported as {reported}"
+    return f"{_NOT_CHECKED}asked for {expected}, {state}"
+
+
+def unchecked(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the skipped settings of a settings check: the reason by name."""
+    return {
+        name: value.removeprefix(_NOT_CHECKED)
+        for name, value in settings.items()
+        if value.startswith(_NOT_CHECKED)
+    }

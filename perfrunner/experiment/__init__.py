@@ -1,0 +1,12 @@
+"""One experiment from its spec to its stored trials.
+
+run.py        entry point: lock the results directory, create or resume a session, run it
+session.py    the experiment that a run adds trials to, and the context that all parts of a run share
+runner.py     the flow of a run: open the hosts, build, check settings, measure, finish
+recorder.py   store the trials, estimate the time left, report progress
+stopping.py   end a run early: enough precision, or repeated failures
+post_run.py   sampling check and CPU profiles, after the last block
+plan/         the order of the blocks, and the schedule of what to run next
+preflight/    before the first trial: hosts, their facts and health, builds, settings checks
+trial/        one case of one block: start engines, run the workload, decide whether the trial counts
+"""

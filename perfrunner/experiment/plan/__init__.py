@@ -1,0 +1,1 @@
+"""Decide what to run next: blocks in random order, minus stored trials, plus trials to redo."""

@@ -1,0 +1,231 @@
+"""Build every variant once, deploy the builds to the hosts, and check the settings on every engine node."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from perfrunner.build import Artifact, SettingsCheck, check
+from perfrunner.build.place import Builder
+from perfrunner.build.settings_check import engine_environment
+from perfrunner.errors import BuildError, SettingsCheckError
+from perfrunner.experiment.events import (
+    BuildFailed,
+    BuildFinished,
+    BuildProgress,
+    BuildStarted,
+    Listener,
+    SettingsCheckPassed,
+    Warned,
+)
+from perfrunner.experiment.programs import tool_programs, variant_programs, whole_programs
+from perfrunner.servers.prepare import PreparedServer, prepare
+from perfrunner.sources.model import ResolvedSource, as_record
+from perfrunner.sources.resolve import Sources
+from perfrunner.spec.allocator import SYSTEM, AllocatorSpec
+from perfrunner.spec.model import Spec
+from perfrunner.spec.variant import Variant
+
+if TYPE_CHECKING:
+    from perfrunner.experiment.preflight.hosts import RunHosts
+    from perfrunner.experiment.trial.placement import Deployed
+    from perfrunner.results import BuildRecord
+
+TOOLS = "load-tools"  # stands for the build of the tools where events name a variant
+
+
+@dataclass
+class Builds:
+    """The builds of a run, by variant.
+
+    These are artifacts of the engine, other servers, build failures and failed settings checks. `tools` is a separate
+    build for the load generators and samplers, if no variant provides them.
+    """
+
+    artifacts: dict[str, Artifact] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+    unchecked: dict[str, str] = field(default_factory=dict)
+    tools: Artifact | None = None
+    servers: dict[str, PreparedServer] = field(default_factory=dict)
+
+    @property
+    def all(self) -> dict[str, Artifact | PreparedServer]:
+        """Return what the variants are, whether the engine or other servers."""
+        return {**self.artifacts, **self.servers}
+
+    def tools_build(self, baseline: str) -> Artifact:
+        """Return the build of the tools: their own, else the baseline's, else that of any engine."""
+        fallback = next(iter(self.artifacts.values()), self.tools)
+        build = self.tools or self.artifacts.get(baseline, fallback)
+        if build is None:
+            raise ValueError("there is no build of the load tools")
+        return build
+
+
+def build_all(
+    spec: Spec,
+    sources: Sources,
+    builder: Builder,
+    cache_dir: Path,
+    listener: Listener,
+    least: int = 1,
+) -> Builds:
+    """Build all variants, and the load tools if a variant is built from foreign sources.
+
+    A failed build is recorded and the other variants are built, unless the baseline fails or fewer than `least`
+    variants remain. Only programs that the spec needs are built. `cache_dir` is for builds of other servers.
+
+    Raises BuildError if the baseline or the tools fail, or too few variants remain.
+    """
+    builds = Builds()
+    if sources.foreign:
+        tools = Variant(name=TOOLS, allocator=AllocatorSpec(name=SYSTEM))
+        listener.on_event(BuildStarted(TOOLS))
+        started = time.monotonic()
+        builds.tools = builder.build(
+            tools, sources.tools_path, partial(_progress, listener, TOOLS), tool_programs(spec)
+        )
+        seconds = time.monotonic() - started
+        listener.on_event(BuildFinished(TOOLS, builds.tools.build_id, builds.tools.cached, seconds))
+    programs = programs_wanted(spec, sources)
+    remote = spec.cluster.transport == "ssh"
+    for name, variant in spec.variants.items():
+        listener.on_event(BuildStarted(name))
+        started = time.monotonic()
+        progress = partial(_progress, listener, name)
+        try:
+            if variant.server is not None:
+                commit = sources.servers.get(name)
+                sha = None if commit is None else commit.sha
+                server = prepare(variant, cache_dir, sha, progress, remote=remote)
+                builds.servers[name] = server
+                seconds = time.monotonic() - started
+                listener.on_event(BuildFinished(name, server.build_id, server.cached, seconds))
+                continue
+            artifact = builder.build(variant, sources.path(name), progress, programs)
+        except BuildError as error:
+            left = len(spec.variants) - len(builds.failures) - 1
+            if name == spec.baseline or left < least:
+                text = f"variant {name}: {error.message}"
+                raise BuildError(text, error.hint, log=error.log) from error
+            builds.failures[name] = str(error)
+            listener.on_event(BuildFailed(name, str(error)))
+            continue
+        builds.artifacts[name] = _with_source(artifact, sources.of[name])
+        seconds = time.monotonic() - started
+        listener.on_event(BuildFinished(name, artifact.build_id, artifact.cached, seconds))
+    return builds
+
+
+def programs_wanted(spec: Spec, sources: Sources) -> tuple[str, ...]:
+    """Return the programs to build for every variant, including the tools unless these are built separately."""
+    return variant_programs(spec) if sources.foreign else whole_programs(spec)
+
+
+def _with_source(artifact: Artifact, source: ResolvedSource) -> Artifact:
+    """Return the artifact with the source of this variant: variants with equal content share an artifact."""
+    provenance = dict(artifact.provenance)
+    provenance["source"] = {**provenance.get("source", {}), **as_record(source)}
+    return replace(artifact, provenance=provenance)
+
+
+def _progress(listener: Listener, variant: str, line: str) -> None:
+    listener.on_event(BuildProgress(variant, line))
+
+
+def deploy_and_check(
+    spec: Spec,
+    builds: Builds,
+    hosts: RunHosts,
+    listener: Listener,
+    store: Callable[[BuildRecord], None],
+    cache_dir: Path,
+) -> dict[str, Deployed]:
+    """Deploy the builds, check the settings of each variant, and return the deployed builds by variant.
+
+    Raises SettingsCheckError at the first setting that does not read back as requested. A variant that names its
+    source may be another version of the engine: if its check fails, it moves to `unchecked` and the run continues.
+    `cache_dir` is for what is sent of other servers.
+    """
+    # Imported late: SQLAlchemy and numpy are slow to import, and a repeated build needs neither.
+    from perfrunner.experiment.preflight.servers import deploy_server, place_server
+    from perfrunner.experiment.trial.placement import Deployed
+    from perfrunner.results import BuildRecord
+
+    tools_build = builds.tools_build(spec.baseline)
+    tools = {
+        host: hosts.hosts[host].deploy(tools_build.path, tools_build.build_id)
+        for host in hosts.placements
+    }
+    deployed = {}
+    for name, prepared in builds.servers.items():
+        variant = spec.variants[name]
+        server = place_server(spec, variant, prepared, hosts, cache_dir, listener)
+        deployed[name] = deploy_server(spec, variant, server, hosts, tools, listener)
+        store(
+            BuildRecord(
+                variant=name,
+                build_id=server.build_id,
+                path=str(server.program),
+                cached=server.cached,
+                provenance=server.provenance,
+                settings=dict(deployed[name].settings),
+            )
+        )
+    for name, artifact in list(builds.artifacts.items()):
+        paths = {
+            host: hosts.hosts[host].deploy(artifact.path, artifact.build_id)
+            for host in hosts.placements
+        }
+        variant = spec.variants[name]
+        try:
+            settings_check = _check_everywhere(spec, variant, hosts, paths, tools, listener)
+        except SettingsCheckError as error:
+            left = len(builds.artifacts) - 1
+            if variant.source is None or name == spec.baseline or left < 2:
+                raise
+            del builds.artifacts[name]
+            builds.unchecked[name] = str(error)
+            listener.on_event(Warned(f"{name} is not measured: {error.message}", error.hint or ""))
+            continue
+        deployed[name] = Deployed(artifact.build_id, paths, engine_environment(variant), tools)
+        store(
+            BuildRecord(
+                variant=name,
+                build_id=artifact.build_id,
+                path=str(artifact.path),
+                cached=artifact.cached,
+                provenance=artifact.provenance,
+                settings=dict(settings_check.settings),
+            )
+        )
+    return deployed
+
+
+def _check_everywhere(
+    spec: Spec,
+    variant: Variant,
+    hosts: RunHosts,
+    paths: Mapping[str, str],
+    tools: Mapping[str, str],
+    listener: Listener,
+) -> SettingsCheck:
+    """Check the settings on every engine node; return the (equal) result. Raises SettingsCheckError."""
+    settings_check: SettingsCheck | None = None
+    for node in spec.cluster.engine_nodes:
+        settings_check = check(
+            hosts.hosts[node],
+            paths[node],
+            variant,
+            spec.engine,
+            params=spec.params_of(variant.name),
+            tools=tools[node],
+        )
+        listener.on_event(SettingsCheckPassed(variant.name, node, settings_check.settings))
+    if settings_check is None:
+        raise ValueError("the cluster has no engine nodes")
+    return settings_check

@@ -1,0 +1,245 @@
+"""Open the hosts of a run: lock, clean and describe them, install credentials; restore them at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from perfrunner.build.place import Platform, platform_here
+from perfrunner.errors import HostError, PerfrunnerError
+from perfrunner.experiment.events import HostReady, Listener, Warned
+from perfrunner.experiment.preflight.health import (
+    host_findings,
+    platform_finding,
+    work_dir_finding,
+)
+from perfrunner.experiment.trial.placement import Credentials, Placement
+from perfrunner.experiment.trial.validity import changed_facts
+from perfrunner.hosts import Host, data_address, destination_of, open_host
+from perfrunner.hosts.tuning import BY_HAND, restore, summarized, tune, tuned_by
+from perfrunner.spec.cluster import LOOPBACK, ClusterSpec, HostSpec
+from perfrunner.spec.cpus import ANY, AUTO
+
+_WARNED_AT_START = ("governor", "load", "clock source", "disk")
+REGAIN_EVERY_S = 1.0
+
+
+@dataclass
+class RunHosts:
+    """The open hosts of a run, by name, with their facts and the placements of engines and clients."""
+
+    hosts: Mapping[str, Host]
+    cluster: ClusterSpec
+    run_id: str
+    placements: Mapping[str, Placement]
+    facts: Mapping[str, Mapping[str, object]]
+    credentials: Credentials
+
+    @property
+    def engine_nodes(self) -> list[Placement]:
+        return [self.placements[name] for name in self.cluster.engine_nodes]
+
+    @property
+    def load_clients(self) -> list[Placement]:
+        return [self.placements[name] for name in self.cluster.load_clients]
+
+    def changes(self, first: Mapping[str, Mapping[str, object]]) -> list[str]:
+        """Query the hosts; return which facts that must stay the same have changed since `first`."""
+        return _changes(first, {name: host.facts() for name, host in self.hosts.items()})
+
+    def recorded_changes(self, first: Mapping[str, Mapping[str, object]]) -> list[str]:
+        """Return the same as `changes`, from the facts of the last opening or reconnection, without a query."""
+        return _changes(first, self.facts)
+
+    @property
+    def locked(self) -> bool:
+        """Return whether all hosts are locked. A lost connection loses the lock, and another run may then measure."""
+        return all(host.locked for host in self.hosts.values())
+
+    def regain(self, patience_s: float) -> None:
+        """Reconnect, lock and clean all hosts. Raises HostError if one is still unreachable after `patience_s`.
+
+        Hosts that are back are checked in every round, because they may disappear again.
+        """
+        deadline = time.monotonic() + patience_s
+        cleared: set[str] = set()
+        while True:
+            facts: dict[str, Mapping[str, object]] = {}
+            missing: HostError | None = None
+            for name, host in self.hosts.items():
+                try:
+                    if name not in cleared or not host.locked:
+                        self._regain_host(name, host)
+                        cleared.add(name)
+                    facts[name] = host.facts()
+                except HostError as error:
+                    missing = missing or error
+            if missing is None and self.locked:
+                self.facts = facts
+                return
+            if missing is not None and time.monotonic() > deadline:
+                raise missing
+            time.sleep(REGAIN_EVERY_S)
+
+    def _regain_host(self, name: str, host: Host) -> None:
+        host.lock_again()
+        host.sweep(self.run_id)
+        if self.facts[name].get("boot_id") != host.boot_id():
+            # After a restart the work directory may be empty (tmpfs, another disk).
+            host.deploy_again()
+            self.credentials.install(host.transport, f"{self.placements[name].run_dir}/secret")
+
+    def stop_everything(self, grace_s: float) -> None:
+        """Stop all registered processes of this run; skip hosts that cannot be reached."""
+        for host in self.hosts.values():
+            with contextlib.suppress(HostError):
+                host.sweep(self.run_id, grace_s=grace_s)
+
+
+def _changes(
+    first: Mapping[str, Mapping[str, object]], now: Mapping[str, Mapping[str, object]]
+) -> list[str]:
+    return [
+        f"{name}: {change}"
+        for name, facts in now.items()
+        for change in changed_facts(first.get(name, {}), facts)
+    ]
+
+
+def refuse_unfit(cluster: ClusterSpec, run_id: str, built_for: Platform) -> None:
+    """Raise HostError for the first host that is unreachable or cannot run programs built for `built_for`."""
+    for name in dict.fromkeys((*cluster.engine_nodes, *cluster.load_clients)):
+        with open_host(cluster.hosts[name], cluster.transport, name=name, run_id=run_id) as host:
+            _check_platform(name, host.facts(), built_for)
+            _check_work_dir(name, host)
+
+
+def _check_platform(name: str, facts: Mapping[str, object], built_for: Platform) -> None:
+    if unfit := platform_finding(name, facts, built_for):
+        raise HostError(f"{name}: {unfit.text}", hint=unfit.remedy)
+
+
+def _check_work_dir(name: str, host: Host) -> None:
+    if unfit := work_dir_finding(name, host.facts()):
+        raise HostError(f"{name}: {unfit.text}", hint=unfit.remedy)
+
+
+@contextlib.contextmanager
+def open_hosts(
+    cluster: ClusterSpec,
+    run_id: str,
+    listener: Listener,
+    *,
+    tune: bool = False,
+    built_for: Platform | None = None,
+    engine_cpus: str = ANY,
+) -> Iterator[RunHosts]:
+    """Open every host of the cluster for a run, and close them at the end.
+
+    built_for: platform that the programs are built for; default: this machine.
+    tune: tune the hosts until the end of the run. On engine nodes, interrupts are moved off `engine_cpus` if these
+    are named. Settings that a killed run left tuned are always restored.
+
+    Raises HostError for the first host that cannot be used; no host stays locked then.
+    """
+    names = list(dict.fromkeys((*cluster.engine_nodes, *cluster.load_clients)))
+    credentials = Credentials()
+    built_for = built_for or platform_here()
+    with contextlib.ExitStack() as stack:
+        hosts: dict[str, Host] = {}
+        placements: dict[str, Placement] = {}
+        facts: dict[str, Mapping[str, object]] = {}
+        machines: set[str] = set()  # boot ids: several hosts of a cluster may be one machine
+        for name in names:
+            spec = cluster.hosts[name]
+            host = stack.enter_context(open_host(spec, cluster.transport, name=name, run_id=run_id))
+            facts[name] = host.facts()
+            _check_platform(name, facts[name], built_for)
+            boot_id = host.boot_id()
+            host.lock(machine=boot_id not in machines)
+            machines.add(boot_id)
+            host.sweep()  # safe: the lock ensures that no other run is active
+            left_tuned = tuned_by(host) not in (None, BY_HAND)
+            if left_tuned:
+                restore(host)
+            if tune:
+                stack.callback(_restore_settings, host, run_id, listener)
+                named = name in cluster.engine_nodes and engine_cpus not in (AUTO, ANY)
+                _tune(host, run_id, engine_cpus if named else "", listener)
+            if left_tuned or tune:
+                facts[name] = host.facts()
+            run_dir = f"{host.work_dir}/runs/{run_id}"
+            host.transport.remove_tree(run_dir)
+            if work_dir_finding(name, facts[name]):
+                _check_work_dir(name, host)  # what was removed may have filled it
+            stack.callback(_clear, host, run_dir)
+            files = credentials.install(host.transport, f"{run_dir}/secret")
+            local = _clients_are_here(cluster, name)
+            address = "127.0.0.1" if local else data_address(spec)
+            everywhere = "::" if ":" in address else "0.0.0.0"  # safe: every user needs a password
+            placements[name] = Placement(
+                host=host.transport,
+                run_dir=run_dir,
+                credentials=files,
+                address=address,
+                listen="127.0.0.1" if local else everywhere,
+                ssh=None if cluster.transport == "local" else ssh_command(spec),
+            )
+            hosts[name] = host
+            role = _role(cluster, name)
+            listener.on_event(
+                HostReady(name, role, facts[name], tuple(_warnings(name, facts[name])))
+            )
+        yield RunHosts(hosts, cluster, run_id, placements, facts, credentials)
+
+
+def _tune(host: Host, run_id: str, engine_cpus: str, listener: Listener) -> None:
+    for refused in summarized(tune(host, run_id, engine_cpus).refused):
+        listener.on_event(
+            Warned(f"{host.name}: {refused} cannot be changed", "this needs root on real hardware")
+        )
+
+
+def _restore_settings(host: Host, run_id: str, listener: Listener) -> None:
+    """Restore the settings of a host at the end of the run.
+
+    An unreachable host is restored by the next run there, or by `perfrunner untune`.
+    """
+    try:
+        restore(host, run_id)
+    except HostError as error:
+        listener.on_event(Warned(str(error), "restore the host with: perfrunner untune"))
+
+
+def ssh_command(spec: HostSpec) -> str:
+    """Return the ssh command that goes where the run went, for reproduce.sh."""
+    return shlex.join(destination_of(spec).command())
+
+
+def _warnings(name: str, facts: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """Yield (text, remedy) of the doctor's findings that are shown at the start of a run."""
+    for finding in host_findings(name, facts):
+        if finding.grade != "ok" and finding.subject in _WARNED_AT_START:
+            yield finding.text, finding.remedy
+
+
+def _clients_are_here(cluster: ClusterSpec, name: str) -> bool:
+    """Return whether every client and every other node reaches the engine on `name` by loopback."""
+    if cluster.transport == "local":
+        return True
+    if {*cluster.load_clients, *cluster.engine_nodes} == {name}:
+        return True
+    return data_address(cluster.hosts[name]) in LOOPBACK
+
+
+def _role(cluster: ClusterSpec, name: str) -> str:
+    roles = [("engine", cluster.engine_nodes), ("load client", cluster.load_clients)]
+    return " and ".join(role for role, names in roles if name in names)
+
+
+def _clear(host: Host, run_dir: str) -> None:
+    with contextlib.suppress(PerfrunnerError):
+        host.transport.remove_tree(run_dir)

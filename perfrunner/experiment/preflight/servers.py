@@ -1,0 +1,203 @@
+"""Start each server that is not the engine once before the trials, and check that it has its settings."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from perfrunner.domain import not_checked
+from perfrunner.errors import SettingsCheckError, TrialError, UsageError
+from perfrunner.experiment.events import Listener, SettingsCheckPassed, Warned
+from perfrunner.experiment.trial.command_server import (
+    CommandServer,
+    CommandSetup,
+    ServerCommand,
+    free_ports,
+)
+from perfrunner.experiment.trial.placement import Deployed, Placement, client_python
+from perfrunner.experiment.trial.reproduce import ScriptRecorder
+from perfrunner.servers.adapter import State
+from perfrunner.servers.options import asking, read_back
+from perfrunner.servers.placing import place
+from perfrunner.servers.prepare import PreparedServer
+from perfrunner.servers.registry import adapter_for
+from perfrunner.spec.cluster import LOOPBACK
+from perfrunner.spec.model import Spec
+from perfrunner.spec.variant import Variant
+
+if TYPE_CHECKING:
+    from perfrunner.experiment.preflight.hosts import RunHosts
+
+READY_TIMEOUT_S = 60.0
+STOP_GRACE_S = 5.0
+
+
+def place_server(
+    spec: Spec,
+    variant: Variant,
+    server: PreparedServer,
+    hosts: RunHosts,
+    cache_dir: Path,
+    listener: Listener,
+) -> PreparedServer:
+    """Bring a server to its host over SSH; on this machine it is there. Raises SettingsCheckError."""
+    if spec.cluster.transport == "local":
+        return server
+    (node,) = spec.cluster.engine_nodes
+    try:
+        placed = place(server, variant, hosts.hosts[node], cache_dir)
+    except UsageError as error:
+        raise SettingsCheckError(f"variant {variant.name}: {error.message}", error.hint) from error
+    listener.on_event(Warned(f"{variant.name}: {placed.provenance['server']['placed']}"))
+    return placed
+
+
+def deploy_server(
+    spec: Spec,
+    variant: Variant,
+    server: PreparedServer,
+    hosts: RunHosts,
+    tools: Mapping[str, str],
+    listener: Listener,
+) -> Deployed:
+    """Check the server of a variant and return how to start it. Raises SettingsCheckError."""
+    (node,) = spec.cluster.engine_nodes
+    asked = variant.server
+    assert asked is not None
+    # The kind that is given or that follows from the program's name; for any other program it is asked.
+    known = None if server.kind == "other" and asked.kind is None else server.kind
+    placement = hosts.placements[node]
+    host = placement.host
+    root = host.run(["id", "-u"]).stdout.strip() == "0"
+    added = adapter_for(server.kind).added(server.arguments, root=root, listen=placement.listen)
+    if asked.password_env is not None:
+        hosts.credentials.servers[variant.name] = os.environ.get(asked.password_env, "")
+        for other in hosts.placements.values():
+            hosts.credentials.install(other.host, other.credentials.directory)
+    elif placement.listen not in LOOPBACK:
+        listener.on_event(
+            Warned(
+                f"{variant.name}: everyone who reaches {node} can use the server while it runs:"
+                " it listens without a password",
+                "give it an address (memcached -l, redis --bind) or a password (server.password_env)",
+            )
+        )
+    command = ServerCommand(
+        program=str(server.program),
+        arguments=(*server.arguments, *added),
+        kind=known or "",
+        protocol=asked.protocol or "",
+        library=None if server.library is None else str(server.library),
+        password=None if asked.password_env is None else variant.name,
+        may_evict=spec.limits.misses > 0,
+    )
+    python = client_python(spec, node)
+    env = {**server.env, **asking(variant.allocator)}
+    kind, state, log = _ask(variant, command, env, placement, tools[node], python)
+    adapter = adapter_for(kind)
+    protocol = asked.protocol or adapter.protocol
+    settings = {
+        "server.kind": kind,
+        "server.version": state.version or not_checked("any version", None),
+        "server.protocol": _spoken(variant, protocol),
+        **_checked(variant, kind, command, state),
+    }
+    if command.library is not None:
+        settings["allocator.preload"] = command.library
+        try:
+            settings |= read_back(variant.allocator, log)
+        except ValueError as error:
+            raise SettingsCheckError(
+                f"variant {variant.name}: allocator.options: {error}",
+                "remove the option, or correct its name or value",
+            ) from error
+    for text in adapter.warnings(state):
+        listener.on_event(Warned(f"{variant.name}: {text}"))
+    if adapter.missing:
+        listener.on_event(Warned(f"{variant.name}: {adapter.missing}"))
+    listener.on_event(SettingsCheckPassed(variant.name, node, settings))
+    return Deployed(
+        build_id=server.build_id,
+        paths={name: str(server.directory) for name in hosts.placements},
+        env=server.env,
+        tools=tools,
+        server=replace(command, kind=kind, protocol=protocol),
+        settings=settings,
+    )
+
+
+def _ask(
+    variant: Variant,
+    command: ServerCommand,
+    env: Mapping[str, str],
+    placement: Placement,
+    tools: str,
+    python: str,
+) -> tuple[str, State, str]:
+    """Start the server in its own directory, query it, and stop it; return kind, state and what it printed."""
+    host, directory = placement.host, f"{placement.run_dir}/settings_check"
+    host.remove_tree(directory)
+    host.makedirs(directory)
+    recorder = ScriptRecorder("settings check")
+    recorder.add_host(
+        host.name, ssh=None, artifact=tools, tools=tools, work={}, script_work=directory
+    )
+    setup = CommandSetup(
+        name="settings_check",
+        tools=tools,
+        directory=directory,
+        credentials=placement.credentials,
+        listen=placement.listen,
+        address=placement.address,
+        port=free_ports(host, python, directory, 1)[0],
+        env=env,
+        command=command,
+        python=python,
+    )
+    try:
+        process = CommandServer.start(host, setup, recorder.variant(0), "")
+        try:
+            process.wait_ready(time.monotonic() + READY_TIMEOUT_S)
+            process.stop(time.monotonic())
+            log = host.read_text(setup.log)
+        finally:
+            process.abandon(STOP_GRACE_S)
+    except TrialError as error:
+        raise SettingsCheckError(f"variant {variant.name}: {error.message}", error.hint) from error
+    finally:
+        with contextlib.suppress(TrialError):
+            host.remove_tree(directory)
+    return process.kind, State(**process.state), log
+
+
+def _checked(variant: Variant, kind: str, command: ServerCommand, state: State) -> dict[str, str]:
+    """Return the settings that the command asks for, as read back. Raises SettingsCheckError at the first other one."""
+    adapter = adapter_for(kind)
+    read = {}
+    for name, asked in adapter.requested(command.arguments).items():
+        actual = state.settings.get(name)
+        if actual is None:
+            read[f"server.{name}"] = not_checked(asked or '""', None)
+            continue
+        if not adapter.same(asked, actual):
+            raise SettingsCheckError(
+                f"variant {variant.name}: {name}: the command asks for {asked or 'nothing'},"
+                f" the server has {actual or 'nothing'}",
+                "the server's limits or its configuration file may overrule the command",
+            )
+        read[f"server.{name}"] = actual
+    return read
+
+
+def _spoken(variant: Variant, protocol: str) -> str:
+    if not protocol:
+        raise SettingsCheckError(
+            f"variant {variant.name}: the server speaks neither memcached's protocols nor Redis'",
+            "set the variant's server.protocol (ab: --protocol)",
+        )
+    return protocol

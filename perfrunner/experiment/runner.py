@@ -1,0 +1,491 @@
+"""Run an experiment from its session: open the hosts, build, check settings, run the trials, report the outcome.
+
+    open the hosts -> build -> deploy and check -> trials -> sampling check, CPU profiles -> done, interrupted or failed
+
+If the connection to a host is lost, the unit in flight is discarded, and the run waits for the host and continues.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, TypeVar
+
+import perfrunner
+from perfrunner.build.place import Builder, open_builder
+from perfrunner.domain import BlockCase, Member, TrialKey
+from perfrunner.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, HostError, PerfrunnerError
+from perfrunner.experiment import events as ev
+from perfrunner.experiment.interrupt import Interrupted, InterruptedTwice
+from perfrunner.experiment.journal import read_journal, trial_in_flight
+from perfrunner.experiment.plan.order import FACT as GROUPINGS
+from perfrunner.experiment.plan.order import (
+    Grouping,
+    groupings,
+    least_free,
+    plan_block,
+    record_groupings,
+    stored_groupings,
+)
+from perfrunner.experiment.plan.schedule import Schedule, Unit
+from perfrunner.experiment.post_run import PostRun, check_profiling, post_run_trials
+from perfrunner.experiment.preflight.builds import Builds, build_all, deploy_and_check
+from perfrunner.experiment.preflight.describe import FACT as NOISE_FLOOR
+from perfrunner.experiment.preflight.describe import (
+    HostFacts,
+    describe,
+    known_noise_floor,
+    note_changes,
+    note_servers,
+    note_tools,
+)
+from perfrunner.experiment.preflight.hosts import RunHosts, open_hosts
+from perfrunner.experiment.preflight.requirements import (
+    require_cpus,
+    require_ports,
+    require_sdk_there,
+)
+from perfrunner.experiment.recorder import Recorder
+from perfrunner.experiment.session import RunContext, planned_blocks
+from perfrunner.experiment.stopping import IN_A_ROW, RepeatedFailure, StoppingRule
+from perfrunner.experiment.trial.failures import cut_off, not_run
+from perfrunner.experiment.trial.placement import Deployed, TrialResult
+from perfrunner.experiment.trial.relinks import Relinks
+from perfrunner.experiment.trial.runner import TrialRunner
+from perfrunner.hosts import LinkLost
+from perfrunner.results import BuildRecord, ExperimentState
+from perfrunner.results.profiles import FACT as PROFILES
+from perfrunner.sources import Sources
+
+STOP_GRACE_S = 5.0
+REGAIN_PATIENCE_S = 600.0  # long enough for a host to restart
+LINKED_TRIES = 3
+LOCK_LOST = "the run's lock on a host was lost with the connection"
+Done = TypeVar("Done")
+LEFT_OUT = "excluded from the group: the variant failed more than once and never succeeded"
+
+
+@dataclass
+class ExperimentRunner:
+    """One run of an experiment: exists for one call of `run_experiment`."""
+
+    context: RunContext
+    sources: Sources
+    cache_dir: Path
+    resume_command: str
+    groupings: dict[str, Grouping] = field(init=False)
+    recorder: Recorder = field(init=False)
+    blocks: int = field(init=False)
+    facts: dict[str, Any] = field(init=False, default_factory=dict)
+    reference: HostFacts = field(
+        init=False, default_factory=dict
+    )  # host facts that must not change
+    failing: RepeatedFailure = field(init=False)
+    not_usable: set[str] = field(init=False, default_factory=set)
+    stopped: str = field(init=False, default="")
+    tune: bool = False
+    started: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        self.failing = RepeatedFailure(len(self.context.spec.variants))
+        self.blocks = planned_blocks(self.context.session, self.context.spec)
+        # A resumed run keeps its groups. The groups of a new run are adjusted when the memory of the engine
+        # nodes is known (_fit_into_memory).
+        self.groupings = stored_groupings(self.context.session.experiment.facts) or groupings(
+            self.context.spec, None
+        )
+        self.recorder = Recorder(self.context, self._schedule())
+        self.recorder.post_run = post_run_trials(
+            self.context.spec,
+            self.context.session.experiment.facts,
+            len(self.context.spec.variants),
+        )
+        self.recorder.recall()
+
+    @property
+    def schedule(self) -> Schedule:
+        return self.recorder.schedule
+
+    def _schedule(self) -> Schedule:
+        return Schedule(
+            (t for block in range(1, self.blocks + 1) for t in self._plan_block(block)),
+            max_discarded=self.context.spec.limits.max_discarded,
+            redo_order=self._redo_order,
+        )
+
+    def _plan_block(self, block: int, attempt: int = 1) -> tuple[TrialKey, ...]:
+        seed = self.context.session.experiment.seed
+        return plan_block(self.context.spec, seed, block, attempt, laid_out=self.groupings)
+
+    # -- the flow
+
+    def execute(self) -> ev.RunOutcome:
+        self._announce()
+        try:
+            with (
+                open_builder(
+                    self.context.spec.cluster, self.cache_dir, self.context.session.experiment.id
+                ) as build_place,
+                open_hosts(
+                    self.context.spec.cluster,
+                    self.context.session.experiment.id,
+                    self.context.listener,
+                    tune=self.tune,
+                    engine_cpus=self.context.spec.engine.cpus,
+                    built_for=build_place.platform,
+                ) as hosts,
+            ):
+                try:
+                    require_cpus(self.context.spec, hosts.facts)
+                    require_ports(self.context.spec, hosts.hosts)
+                    require_sdk_there(self.context.spec, hosts.hosts)
+                    if PROFILES not in self.context.session.experiment.facts:
+                        check_profiling(self.context.spec, hosts.engine_nodes)
+                    builder = build_place.with_hosts(hosts.hosts)
+                    self._describe(hosts)
+                    builds = build_all(
+                        self.context.spec,
+                        self.sources,
+                        builder,
+                        self.cache_dir,
+                        self.context.listener,
+                        least=min(2, len(self.context.spec.variants)),  # a comparison needs two
+                    )
+                    self._note_builds(builds)
+                    deployed = self._deploy_linked(hosts, builds)
+                    self._measure(hosts, builds, deployed, builder)
+                except BaseException:
+                    self._stop_everything(hosts)
+                    raise
+        except Interrupted as stop:
+            return self._interrupted(stop)
+        except BaseException as error:
+            self._failed(error)
+            raise
+        return self._finished()
+
+    def _announce(self) -> None:
+        experiment = self.context.session.experiment
+        self.context.store.set_state(experiment.id, "running")
+        if self.context.session.resumed:
+            lost = trial_in_flight(list(read_journal(self.context.journal.path)))
+            self.context.journal.append(
+                "resumed", stored=len(self.context.session.trials), repeated=lost
+            )
+        else:
+            self.context.journal.append("begun", seed=experiment.seed, tool=perfrunner.__version__)
+        self.context.listener.on_event(
+            ev.PlanReady(
+                experiment_id=experiment.id,
+                name=experiment.name,
+                directory=self.context.session.directory,
+                variants=tuple(self.context.spec.variants),
+                cases=self.context.spec.cases,
+                blocks=self.blocks,
+                trials_total=self.recorder.total,
+                trials_done=self.recorder.done,
+                seed=experiment.seed,
+                resumed=self.context.session.resumed,
+            )
+        )
+        self.recorder.tell_progress()
+
+    def _describe(self, hosts: RunHosts) -> None:
+        """Record the facts of the hosts; restart incomplete cases if the hosts changed."""
+        description = describe(
+            self.context.spec, self.context.session.experiment.facts, hosts.facts
+        )
+        for warning in description.warnings:
+            self.context.listener.on_event(warning)
+        if description.changes:
+            for case in self.schedule.restart_partial_cases():
+                self.context.journal.append("case-again", case=case, why=description.changes)
+        self.facts = description.facts
+        if GROUPINGS not in self.facts:
+            self._fit_into_memory(hosts)
+        self.facts[GROUPINGS] = record_groupings(self.groupings)
+        self.facts[NOISE_FLOOR] = known_noise_floor(
+            self.context.store, self.context.spec, hosts.facts
+        )
+        self.context.store.set_facts(self.context.session.experiment.id, self.facts)
+        self.context.journal.append("hosts", facts=hosts.facts)
+
+    def _fit_into_memory(self, hosts: RunHosts) -> None:
+        """Adjust the groups to the memory of the engine nodes.
+
+        Only done before the first trial, because all blocks of an experiment use the same groups.
+        """
+        nodes = [hosts.facts[name] for name in self.context.spec.cluster.engine_nodes]
+        fitting = groupings(self.context.spec, least_free(nodes))
+        if fitting != self.groupings and not self.context.session.trials:
+            for name, grouping in fitting.items():
+                if grouping != self.groupings[name]:
+                    how = (
+                        f"{grouping.group_size} variants at a time"
+                        if grouping.group_size > 1
+                        else "one variant at a time"
+                    )
+                    self.context.listener.on_event(ev.Warned(f"{name} runs {how}: {grouping.why}"))
+            self.groupings = fitting
+            self.recorder.schedule = self._schedule()
+
+    def _note_builds(self, builds: Builds) -> None:
+        for name, artifact in builds.artifacts.items():
+            self.context.journal.append(
+                "built", variant=name, build=artifact.build_id, cached=artifact.cached
+            )
+        if builds.tools is not None:
+            self.context.journal.append("built-tools", build=builds.tools.build_id)
+        for name, server in builds.servers.items():
+            self.context.journal.append("built", variant=name, build=server.build_id, cached=True)
+        tools = builds.tools_build(self.context.spec.baseline)
+        if changed := note_tools(self.facts, tools.build_id):
+            self.context.listener.on_event(ev.Warned(changed))
+        self.context.store.set_facts(self.context.session.experiment.id, self.facts)
+        self._give_up("build-failed", builds.failures)
+
+    def _give_up(self, event: str, variants: Mapping[str, str]) -> None:
+        """Exclude variants that cannot be measured, so that their failures are not redone.
+
+        `variants` maps their names to the reason.
+        """
+        for name, message in variants.items():
+            self.context.journal.append(event, variant=name, message=message)
+            self.schedule.exclude(name)
+            self.not_usable.add(name)
+
+    def _deploy_linked(self, hosts: RunHosts, builds: Builds) -> dict[str, Deployed]:
+        """Deploy and check the builds; repeat all settings checks if a connection is lost."""
+        self.recorded_facts = hosts.facts
+        if not hosts.locked:
+            self._regain(hosts, LOCK_LOST)
+        deployed = self._until_held(
+            hosts,
+            "settings checks",
+            lambda: deploy_and_check(
+                self.context.spec,
+                builds,
+                hosts,
+                self.context.listener,
+                self._store_build,
+                self.cache_dir,
+            ),
+        )
+        servers = {name: d.build_id for name, d in deployed.items() if d.server is not None}
+        note_servers(self.facts, servers)
+        self.context.store.set_facts(self.context.session.experiment.id, self.facts)
+        self._give_up("settings_check-failed", builds.unchecked)
+        return deployed
+
+    def _until_held(self, hosts: RunHosts, name: str, work: Callable[[], Done]) -> Done:
+        """Do work that is not a unit of trials; repeat all of it if a connection is lost before it ends."""
+        for _ in range(LINKED_TRIES):
+            try:
+                done = work()
+                _check_held(hosts)
+                return done
+            except LinkLost as lost:
+                reason = str(lost)
+            self._regain(hosts, reason)
+        raise HostError(
+            f"{name}: connection lost {LINKED_TRIES} times: {reason}",
+            "check the network between this machine and the hosts",
+        )
+
+    def _measure(
+        self,
+        hosts: RunHosts,
+        builds: Builds,
+        deployed: dict[str, Deployed],
+        builder: Builder,
+    ) -> None:
+        runner = TrialRunner(
+            spec=self.context.spec,
+            run_id=self.context.session.experiment.id,
+            seed=self.context.session.experiment.seed,
+            engine_nodes=hosts.engine_nodes,
+            load_clients=hosts.load_clients,
+            trials_dir=self.context.session.directory / "trials",
+            shield=self.context.guard.shield,
+            on_phase=lambda phase, s: self.context.listener.on_event(ev.TrialPhase(phase, s)),
+            host_changes=lambda: hosts.changes(self.recorded_facts),
+            hurry=lambda: self.context.guard.hurry,
+        )
+        relinks = Relinks(
+            self.context.spec,
+            self.context.session.experiment.seed,
+            builds.artifacts,
+            deployed,
+            list(hosts.placements.values()),
+            builder,
+            lambda line: self.context.listener.on_event(ev.Warned(line)),
+        )
+        post_run = PostRun(self.context, self.recorder, self.groupings, self.facts, deployed)
+        block = 0
+        stopping = StoppingRule(self.context, self.recorder, self._plan_block)
+        stopping.recall()
+        newest = max((t.block for t in self.context.session.trials), default=0)
+        self.blocks = stopping.look(newest, self.blocks)
+        self.recorder.start_clock()
+        while (unit := self.schedule.next()) is not None:
+            task = unit.tasks[0]
+            if task.attempt == 1 and task.block != block:
+                block = task.block
+                self.context.listener.on_event(ev.BlockStarted(block, self.blocks))
+            if not hosts.locked:
+                self._regain(hosts, LOCK_LOST)
+            self.recorder.start(unit)
+            results = self._run_linked(unit, runner, builds, hosts, relinks)
+            self.recorder.keep(results, deployed)
+            if self._hopeless([result for result in results if result.task in unit.tasks]):
+                return
+            self.blocks = stopping.look(task.block, self.blocks)
+        if not hosts.locked:
+            self._regain(hosts, LOCK_LOST)
+        self._until_held(
+            hosts,
+            "sampling check and profiles",
+            lambda: post_run.run(runner, held=lambda: _check_held(hosts)),
+        )
+
+    def _hopeless(self, results: Sequence[TrialResult]) -> bool:
+        """Return whether the run should stop now, and record the reason as a failure."""
+        cause = self.failing.add([r for r in results if r.task.variant not in self.not_usable])
+        if cause is not None:
+            self.stopped = (
+                f"stopped: {IN_A_ROW} trials in a row failed with the same cause: {cause}"
+            )
+        elif self.schedule.past_budget:
+            limit = self.context.spec.limits.max_discarded
+            self.stopped = f"stopped: more than max_discarded = {limit} cases are discarded"
+            for discarded in [result for result in results if result.status == "discarded"][:1]:
+                self.stopped += f"; the last one: {discarded.task.variant}: {discarded.reason}"
+        else:
+            return False
+        self.recorder.fail(self.stopped)
+        self.context.journal.append("stopped", why=self.stopped)
+        return True
+
+    def _run_linked(
+        self, unit: Unit, runner: TrialRunner, builds: Builds, hosts: RunHosts, relinks: Relinks
+    ) -> list[TrialResult]:
+        """Run a unit; if a connection is lost, discard the unit and wait for the hosts."""
+        started = datetime.now(timezone.utc)
+        try:
+            variants = relinks.of_block(unit.tasks[0].block, unit.tasks[0].attempt)
+            results = self._run_unit(unit, runner, builds, variants)
+            _check_held(hosts)
+            return results
+        except LinkLost as lost:
+            reason = str(lost)
+        self._regain(hosts, reason)
+        return [cut_off(task, reason, started, runner.trials_dir) for task in unit.tasks]
+
+    def _regain(self, hosts: RunHosts, why: str) -> None:
+        """Wait until all hosts are reachable and locked again, and record what changed (a host may have restarted).
+
+        Raises HostError if a host does not come back.
+        """
+        self.context.listener.on_event(ev.Warned(f"{why}; waiting for the hosts"))
+        self.context.journal.append("link-lost", why=why)
+        hosts.regain(REGAIN_PATIENCE_S)
+        if changes := hosts.recorded_changes(self.recorded_facts):
+            note_changes(self.facts, hosts.facts, changes)
+            self.context.store.set_facts(self.context.session.experiment.id, self.facts)
+            for case in self.schedule.restart_partial_cases():
+                self.context.journal.append("case-again", case=case, why=changes)
+        self.recorded_facts = hosts.facts
+        self.recorder.start_clock()  # the wait must not count as trial time
+        self.context.journal.append("link-regained", changes=changes)
+
+    def _run_unit(
+        self, unit: Unit, runner: TrialRunner, builds: Builds, deployed: Mapping[str, Deployed]
+    ) -> list[TrialResult]:
+        """Run the usable variants of a unit.
+
+        Variants that were not built, not checked or excluded from their group get a failed trial.
+        """
+        runs = [task for task in unit.tasks if task.variant in deployed]
+        results = runner.run(runs, deployed) if runs else []
+        for task in (*unit.tasks, *unit.left_out):
+            if task in runs:
+                continue
+            message = builds.failures.get(task.variant)
+            reason = LEFT_OUT if message is None else f"the build failed: {message}"
+            if task.variant in builds.unchecked:
+                reason = f"not checked: {builds.unchecked[task.variant]}"
+            results.append(not_run(task, reason, message, runner.trials_dir))
+        return results
+
+    def _redo_order(self, case: BlockCase, attempt: int) -> list[Member]:
+        order = self._plan_block(case.block, attempt)
+        return [t.member for t in order if t.case == case.case]
+
+    def _store_build(self, record: BuildRecord) -> None:
+        with self.context.guard.shield():
+            self.context.store.add_build(self.context.session.experiment.id, record)
+
+    # -- the three ends
+
+    def _finished(self) -> ev.RunOutcome:
+        for case in self.schedule.incomplete_cases():
+            self.recorder.fail(
+                f"block {case.block}, {case.workload} · {case.bucket} is incomplete and was not redone"
+            )
+        code = EXIT_FAILED if self.recorder.failures else EXIT_OK
+        return self._end("failed" if self.stopped else "done", code)
+
+    def _interrupted(self, stop: Interrupted) -> ev.RunOutcome:
+        outcome = self._end("interrupted", EXIT_INTERRUPTED)
+        self.context.listener.on_event(ev.Interrupted(stop.signal_name, self.resume_command))
+        return outcome
+
+    def _end(self, state: ExperimentState, code: int) -> ev.RunOutcome:
+        experiment = self.context.session.experiment
+        self.context.store.set_state(experiment.id, state)
+        self.context.journal.append(
+            "interrupted" if state == "interrupted" else "finished", exit=code
+        )
+        self.context.listener.on_event(
+            ev.RunFinished(
+                experiment_id=experiment.id,
+                exit_code=code,
+                ok=self.recorder.counts["ok"],
+                discarded=self.recorder.counts["discarded"],
+                failed=self.recorder.counts["failed"],
+                seconds=time.monotonic() - self.started,
+            )
+        )
+        return ev.RunOutcome(
+            experiment.id, code, self.context.session.directory, self.recorder.failures
+        )
+
+    def _failed(self, error: BaseException) -> None:
+        """Record the error; the caller sees it as well. A full disk may prevent the record."""
+        if isinstance(error, HostError):
+            self.context.listener.on_event(
+                ev.Warned("completed trials are stored", f"continue with: {self.resume_command}")
+            )
+        with contextlib.suppress(PerfrunnerError, OSError):
+            self.context.store.set_state(self.context.session.experiment.id, "failed")
+        with contextlib.suppress(OSError):
+            host = isinstance(error, HostError)
+            code = error.exit_code if isinstance(error, PerfrunnerError) else EXIT_FAILED
+            self.context.journal.append("failed", error=str(error), host=host, exit=code)
+
+    def _stop_everything(self, hosts: RunHosts) -> None:
+        try:
+            hosts.stop_everything(0.0 if self.context.guard.hurry else STOP_GRACE_S)
+        except InterruptedTwice:
+            hosts.stop_everything(0.0)
+            raise
+
+
+def _check_held(hosts: RunHosts) -> None:
+    """Raise LinkLost if the run no longer holds its locks: the last results may have been disturbed."""
+    if not hosts.locked:
+        raise LinkLost(LOCK_LOST)

@@ -1,0 +1,281 @@
+"""Start, ask and stop a server that is not the engine: the command of a variant, with what its adapter knows.
+
+The server is asked by a small program that is copied to its host (perfrunner.servers.agent), so that reproduce.sh asks
+it as the trial did.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from perfrunner.children import python_archive
+from perfrunner.errors import TrialError
+from perfrunner.experiment.trial.pinning import pinned
+from perfrunner.experiment.trial.placement import CredentialFiles, local_address
+from perfrunner.experiment.trial.reproduce import VariantRecorder
+from perfrunner.experiment.trial.server import (
+    ServerError,
+    ServerProcess,
+    ServerSetup,
+    count_oom_kills,
+)
+from perfrunner.hosts.process import ExitStatus
+from perfrunner.hosts.transport import Completed, Transport
+from perfrunner.hosts.vbucket_map import bracketed
+from perfrunner.measure.samples import numbers
+from perfrunner.servers.adapter import Adapter
+from perfrunner.servers.preload import check_maps
+from perfrunner.servers.registry import adapter_for
+from perfrunner.spec.server import DIRECTORY, PORT
+
+MODULES = ("adapter", "agent", "memcached", "redis", "registry", "usage", "wire")
+_MAIN = """\
+import sys
+from perfrunner.servers.agent import main
+sys.exit(main())
+"""
+AGENT = "agent.pyz"  # in the directory of a trial
+ASK_TIMEOUT_S = 60.0
+QUIET_POLL_S = 0.2
+
+
+@cache
+def agent_program() -> bytes:
+    """Return the program that asks a server, as one file for Python."""
+    return python_archive(_MAIN, [f"servers/{name}.py" for name in MODULES])
+
+
+def free_ports(host: Transport, python: str, directory: str, count: int) -> list[int]:
+    """Return ports of a host that no process uses. `directory` is one of this run there."""
+    agent = f"{directory}/{AGENT}"
+    host.put_bytes(agent_program(), agent)
+    done = host.run([python, agent, "free-ports", f"--count={count}"], timeout=ASK_TIMEOUT_S)
+    ports: list[int] = json.loads(done.stdout)["ports"]
+    return ports
+
+
+@dataclass(frozen=True)
+class ServerCommand:
+    """The command, kind and protocol of a checked server."""
+
+    program: str
+    arguments: tuple[str, ...]  # with {port} and {dir}
+    kind: str
+    protocol: str
+    library: str | None = None  # of a preloaded allocator
+    password: str | None = None  # the name of the file with the password, on every host
+    may_evict: bool = False
+
+    @property
+    def adapter(self) -> Adapter:
+        return adapter_for(self.kind or "other")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandSetup(ServerSetup):
+    """The parameters of a command. `port` is a free one."""
+
+    command: ServerCommand
+    python: str  # for the program that asks it
+
+    @property
+    def agent(self) -> str:
+        return f"{self.directory}/{AGENT}"
+
+    @property
+    def own_address(self) -> str:
+        """Return where its own host reaches it: loopback, unless the command names an address."""
+        listens = {self.listen, f"[{self.listen}]"} & {*self.command.arguments}
+        return local_address(self.listen) if listens else self.address
+
+    @property
+    def password_flags(self) -> list[str]:
+        """Return the flag of the programs that run on the server's host."""
+        name = self.command.password
+        return [] if name is None else [f"--password-file={self.credentials.of_server(name)}"]
+
+    def argv(self) -> list[str]:
+        values = {PORT: str(self.port), DIRECTORY: self.directory}
+        words = [self.command.program, *self.command.arguments]
+        for name, value in values.items():
+            words = [word.replace(name, value) for word in words]
+        return pinned(words, self.cpus)
+
+
+@dataclass
+class CommandServer(ServerProcess):
+    """A running server of any kind. `kind` and `state` are known after `wait_ready`."""
+
+    setup: CommandSetup
+    kind: str = field(default="", init=False)
+    state: Mapping[str, Any] = field(default_factory=dict, init=False)
+
+    HAS_FIGURES = False
+
+    @property
+    def title(self) -> str:
+        return f"{self.setup.command.program.rpartition('/')[2]} on {self.host.name}"
+
+    @classmethod
+    def start(
+        cls, host: Transport, setup: CommandSetup, recorder: VariantRecorder, run_id: str
+    ) -> CommandServer:
+        """Start a server without waiting; call `wait_ready` next, inside a signal shield as an engine."""
+        host.makedirs(setup.directory)
+        host.put_bytes(agent_program(), setup.agent)
+        recorder.write_bytes(host.name, setup.agent, agent_program())
+        argv = setup.argv()
+        oom_kills = count_oom_kills(host)
+        recorder.start(host.name, setup.name, argv, setup.env)
+        handle = host.start(
+            argv,
+            name=recorder.job(setup.name),
+            log_stdout=setup.log,
+            log_stderr=setup.log,
+            env=setup.env,
+            cwd=setup.directory,
+            run_id=run_id,
+        )
+        server = cls(host, setup, handle, recorder, port=setup.port, oom_kills=oom_kills)
+        recorder.server_started(host.name, setup.name, pid=handle.pid)
+        return server
+
+    def wait_ready(self, deadline: float) -> None:
+        timeout = max(1.0, deadline - time.monotonic())
+        argv = self._agent(["wait-ready", f"--pid={self.handle.pid}", f"--timeout={timeout:.1f}"])
+        self.recorder.run(self.host.name, argv)
+        answer = self._document(self.host.run(argv, timeout=timeout + ASK_TIMEOUT_S, check=False))
+        if not answer.get("alive"):
+            raise self._gone(answered=bool(answer.get("ready")))
+        if not answer.get("ready"):
+            raise self._not_ready(str(answer.get("error")), timeout)
+        self.kind, self.state = str(answer["kind"]), answer["state"]
+        if self.setup.command.library is not None:
+            maps = self.host.read_text(f"/proc/{self.handle.pid}/maps")
+            check_maps(maps, self.setup.command.library, self.title)
+
+    def wait_quiet(self, timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+        while (state := self._ask())["busy"]:
+            if time.monotonic() > deadline:
+                raise TrialError(f"{self.title} is still busy with {state['busy']}")
+            time.sleep(QUIET_POLL_S)
+        self._check_contents(state)
+
+    def reset_stats(self) -> None:
+        """Nothing: counts are compared with those from before the load."""
+
+    def counters(self) -> dict[str, float]:
+        return numbers(self._ask()["counters"])
+
+    def statistics(self) -> dict[str, dict[str, str]]:
+        state = self._ask()
+        self._check_contents(state)
+        raw: dict[str, dict[str, str]] = state["raw"]
+        return raw
+
+    def sampler(self, arguments: Sequence[str]) -> list[str]:
+        return self._agent(["sample", f"--pid={self.handle.pid}", *arguments])
+
+    def connection(self) -> list[str]:
+        return [f"--host={self.setup.address}", f"--port={self.port}"]
+
+    def session(self, credentials: CredentialFiles) -> list[str]:
+        command = self.setup.command
+        flags = [f"--protocol={command.protocol}"]
+        if command.password is not None:
+            flags.append(f"--password-file={credentials.of_server(command.password)}")
+        return flags
+
+    def variant_fields(self, credentials: CredentialFiles) -> list[str]:
+        command = self.setup.command
+        fields = [f"host={bracketed(self.setup.address)}", f"port={self.port}"]
+        if command.password is not None:
+            fields.append(f"password-file={credentials.of_server(command.password)}")
+        return [*fields, f"protocol={command.protocol}"]
+
+    def group_session(self, credentials: CredentialFiles) -> list[str]:
+        del credentials  # the fields of a variant hold protocol and password
+        return []
+
+    # -- internal
+
+    def _agent(self, arguments: Sequence[str]) -> list[str]:
+        command, setup = self.setup.command, self.setup
+        kind = self.kind or command.kind
+        return [
+            setup.python,
+            setup.agent,
+            *arguments,
+            f"--host={setup.own_address}",
+            f"--port={setup.port}",
+            *([f"--kind={kind}"] if kind else []),
+            *setup.password_flags,
+            *(["--wrong-figures"] if command.library is not None else []),
+        ]
+
+    def _ask(self) -> dict[str, Any]:
+        argv = self._agent(["state"])
+        return self._document(self.run(argv, "the question for its state", timeout=ASK_TIMEOUT_S))
+
+    def _document(self, completed: Completed) -> dict[str, Any]:
+        try:
+            document = json.loads(completed.stdout)
+        except ValueError:
+            output = (completed.stderr.strip() or completed.stdout.strip())[-500:]
+            raise TrialError(
+                f"{self.title} cannot be asked: {self.setup.python} ended with status {completed.exit}: {output}"
+            ) from None
+        if not isinstance(document, dict):
+            raise TrialError(f"{self.title} cannot be asked: {completed.stdout[:200]}")
+        return document
+
+    def _check_contents(self, state: Mapping[str, Any]) -> None:
+        if state["evicted"] and not self.setup.command.may_evict:
+            raise ServerError(
+                self,
+                f"{self.title} evicted {state['evicted']} items: its memory limit is too small for the items",
+                "raise the limit (memcached -m MiB, redis --maxmemory) or reduce items;"
+                " limits.misses allows evictions",
+            )
+
+    def _gone(self, *, answered: bool) -> TrialError:
+        """Return the error of a process that ended; end what it left behind, if it became a daemon."""
+        status = self.handle.poll()
+        ended = self.handle.stop(0.0)
+        self._stopped = True
+        if ended.orphans:
+            self.host.run(["kill", "-TERM", *map(str, ended.orphans)], check=False)
+        if answered or ended.orphans:
+            return TrialError(
+                f"{self.title} went into the background: the process that was started ended, but its port answers"
+                if answered
+                else f"{self.title} went into the background: the process that was started ended",
+                "start it in the foreground (memcached without -d, redis with --daemonize no;"
+                " a wrapper script with exec)",
+            )
+        return TrialError(
+            f"{self.title} ended while it started ({status or ended.status})"
+            f"{self._log_tail() or ': it printed nothing'}",
+            "run the command by hand",
+        )
+
+    def _not_ready(self, trouble: str, timeout: float) -> TrialError:
+        if trouble.startswith("it answers"):
+            return TrialError(
+                f"{self.title} does not speak the protocol of {self.kind or self.setup.command.kind}: {trouble}",
+                "set the variant's server.kind (ab: --protocol), or server.password_env if it wants a password",
+            )
+        return TrialError(
+            f"{self.title} was not ready within {timeout:.3g} s: {trouble}{self._log_tail()}",
+            f"the command must serve on the port that stands for {PORT}",
+        )
+
+    def _ended_cleanly(self, status: ExitStatus) -> bool:
+        kind = self.kind or self.setup.command.kind
+        return adapter_for(kind or "other").clean_stop(status.code, status.signal)

@@ -1,0 +1,207 @@
+"""The base of the servers of a trial: a process that is started, watched, queried, sampled and stopped.
+
+engine.py and command_server.py implement it. The code that starts a server must always call `stop` or `abandon`.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from perfrunner.errors import TrialError
+from perfrunner.experiment.trial.pinning import pinned
+from perfrunner.experiment.trial.placement import CredentialFiles, log_tail
+from perfrunner.experiment.trial.reproduce import VariantRecorder
+from perfrunner.hosts.process import ExitStatus, ProcessHandle
+from perfrunner.hosts.transport import Completed, Transport
+
+STOP_GRACE_S = 60.0  # minimum: a clean stop persists all queued documents, perhaps millions
+KILL_TIMEOUT_S = 30.0  # the kernel needs time to free a large process
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerSetup:
+    """The place of a server and the address for its clients."""
+
+    name: str  # name of the process and its log: "engine", or "engine-<host>" if there are several
+    tools: str  # the artifact that provides kvctl
+    directory: str  # the trial's directory on the host
+    credentials: CredentialFiles
+    listen: str  # the address it binds
+    address: str  # where clients reach it
+    port: int  # 0: any
+    env: Mapping[str, str]
+    cpus: str = ""  # CPUs of its threads; empty: any
+
+    @property
+    def log(self) -> str:
+        return f"{self.directory}/{self.name}.log"
+
+
+class ServerError(TrialError):
+    """An error that one server of a trial caused (`server`)."""
+
+    def __init__(self, server: ServerProcess, message: str, hint: str | None = None) -> None:
+        super().__init__(message, hint)
+        self.server = server
+
+
+@dataclass
+class ServerProcess(ABC):
+    """A running server. Not shared between threads."""
+
+    host: Transport
+    setup: ServerSetup
+    handle: ProcessHandle
+    recorder: VariantRecorder
+    port: int = 0
+    oom_kills: int | None = None  # count of the host before the start
+    _stopped: bool = field(default=False, init=False)
+
+    HAS_FIGURES: ClassVar[bool] = True  # whether it must tell its memory figures
+    TOO_LARGE: ClassVar[str] = "reduce items or limits.group_size, or add memory"
+
+    @property
+    def title(self) -> str:
+        """Return how messages call it."""
+        return f"the engine on {self.host.name}"
+
+    # -- what a server does in its own way
+
+    @abstractmethod
+    def wait_ready(self, deadline: float) -> None:
+        """Wait until it serves. Raises TrialError if it ends or `deadline` (monotonic) passes."""
+
+    @abstractmethod
+    def wait_quiet(self, timeout: float) -> None:
+        """Wait until what was written needs no more background work; raises TrialError after `timeout`."""
+
+    @abstractmethod
+    def reset_stats(self) -> None: ...
+
+    @abstractmethod
+    def counters(self) -> dict[str, float]:
+        """Return the counts of operations, as `cmd_get` and `cmd_set`, as far as it has them."""
+
+    @abstractmethod
+    def statistics(self) -> dict[str, dict[str, str]]:
+        """Return all that it says of itself, by group."""
+
+    @abstractmethod
+    def sampler(self, arguments: Sequence[str]) -> list[str]:
+        """Return the command that samples the process; `arguments` are options of `kvctl sample`."""
+
+    @abstractmethod
+    def connection(self) -> list[str]:
+        """Return a load tool's flags for the address."""
+
+    @abstractmethod
+    def session(self, credentials: CredentialFiles) -> list[str]:
+        """Return a load tool's flags for protocol and login; `credentials` are on the client's host."""
+
+    def group_session(self, credentials: CredentialFiles) -> list[str]:
+        """Return the flags of `session` that a group's load tool takes next to the fields of its variants."""
+        return self.session(credentials)
+
+    @abstractmethod
+    def variant_fields(self, credentials: CredentialFiles) -> list[str]:
+        """Return address and login as fields of a load tool's --variant flag."""
+
+    # -- the same for all
+
+    def check_alive(self, when: str) -> None:
+        status = self.handle.poll()
+        if status is not None:
+            raise self._died(when, status)
+
+    def stop(self, deadline: float) -> None:
+        """Stop it cleanly, within the time until `deadline` (monotonic) but at least STOP_GRACE_S.
+
+        Raises TrialError if it had died, had to be killed, or did not end cleanly.
+        """
+        if self._stopped:
+            return
+        died = self.handle.poll()
+        self.recorder.stop(self.host.name, self.setup.name)
+        grace_s = max(STOP_GRACE_S, deadline - time.monotonic())
+        result = self.handle.stop(grace_s)
+        self._stopped = True
+        if died is not None:
+            raise self._died("before it was stopped", died)
+        if result.killed:
+            raise TrialError(
+                f"{self.title} did not stop within {grace_s:.0f} s and was killed",
+                hint="limits.trial_timeout limits the duration of a trial, including the stop",
+            )
+        if not self._ended_cleanly(result.status):
+            raise TrialError(
+                f"{self.title} did not stop cleanly ({result.status}){self._log_tail()}"
+            )
+
+    def kill(self) -> None:
+        """Kill it with SIGKILL, to simulate a lost host. Raises TrialError if it has already ended."""
+        self.check_alive("before it was to be killed")
+        self.recorder.kill(self.host.name, self.setup.name)
+        self.handle.signal(signal.SIGKILL)
+        self.handle.wait(KILL_TIMEOUT_S)
+        self._stopped = True
+        self.handle.stop(0.0)  # removes the ended process from the host's process registry
+
+    def abandon(self, grace_s: float) -> None:
+        """Stop it after a failure or interruption, without waiting for queued writes."""
+        if not self._stopped:
+            self.handle.stop(grace_s)
+            self._stopped = True
+
+    def run(
+        self,
+        argv: Sequence[str],
+        what: str,
+        *,
+        timeout: float,
+        output: str | None = None,
+        cpus: str = "",
+    ) -> Completed:
+        """Run a program that asks the server, on the server's host. Raises TrialError if it fails."""
+        argv = pinned(argv, cpus)
+        self.recorder.run(self.host.name, argv, output=output)
+        completed = self.host.run(argv, timeout=timeout, check=False)
+        if completed.exit:
+            self.check_alive(f"during {what}")
+            output_text = completed.stderr.strip() or completed.stdout.strip()
+            raise TrialError(f"{what} ended with status {completed.exit}: {output_text[-500:]}")
+        return completed
+
+    def _ended_cleanly(self, status: ExitStatus) -> bool:
+        return status.ok
+
+    def _died(self, when: str, status: ExitStatus) -> TrialError:
+        """Return an error that says why it died; detects the OOM killer from the host's counter."""
+        text = f"{self.title} died {when} ({status}"
+        if status.signal == signal.SIGKILL or (status.code is None and status.signal is None):
+            now = count_oom_kills(self.host)
+            if now is not None and self.oom_kills is not None and now > self.oom_kills:
+                return TrialError(
+                    f"{text}, killed by the kernel's OOM killer: the memory of the host or of its cgroup is exhausted)"
+                    f"{self._log_tail()}",
+                    f"{self.TOO_LARGE} (perfrunner doctor shows the limit)",
+                )
+        return TrialError(f"{text}){self._log_tail()}")
+
+    def _log_tail(self) -> str:
+        tail = log_tail(self.host, self.setup.log)
+        return f": {tail}" if tail else ""
+
+
+def count_oom_kills(host: Transport) -> int | None:
+    """Return how many processes the host's OOM killer has ended since it started; None if unknown.
+
+    The count includes kills in cgroups of both versions (Linux 4.13 and newer).
+    """
+    done = host.run(["grep", "-E", "^oom_kill [0-9]+$", "/proc/vmstat"], check=False)
+    fields = done.stdout.split()
+    return int(fields[1]) if done.exit == 0 and len(fields) == 2 else None

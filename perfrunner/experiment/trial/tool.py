@@ -1,0 +1,231 @@
+"""Run trials of stand-alone programs: a single program, or an interleaved group of programs."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from perfrunner.build.settings_check import Stats, check_complaints, check_readback
+from perfrunner.errors import SettingsCheckError, TrialError
+from perfrunner.experiment.trial.failures import attribute_by_report, attributed_to
+from perfrunner.experiment.trial.placement import log_tail
+from perfrunner.experiment.trial.profiling import Profiler, find_child
+from perfrunner.experiment.trial.reproduce import ScriptRecorder, VariantRecorder
+from perfrunner.hosts.process import ProcessHandle, whole_environment
+from perfrunner.hosts.transport import CommandTimeout, Transport
+from perfrunner.measure.conducted import Conducted, parse_conducted
+from perfrunner.spec.cpus import ANY, AUTO, cpu_numbers
+from perfrunner.spec.variant import Variant
+from perfrunner.workloads.bench import Slicing
+
+_ALLOCATOR = "allocator."
+_BUILD = "build."
+
+
+@dataclass
+class ToolBench:
+    """The program of one variant in one trial (implements workloads.bench.ToolBench).
+
+    One program runs at a time; `abandon` stops it.
+    """
+
+    host: Transport
+    artifact: str
+    tools: str  # the artifact that provides the conductor
+    remote: str  # the trial's directory on the host
+    directory: Path  # the directory of the trial on this machine
+    variant: Variant
+    env: Mapping[str, str]
+    recorder: VariantRecorder
+    run_id: str
+    deadline: float  # monotonic
+    shield: Callable[
+        [], AbstractContextManager[None]
+    ]  # protects starting and registering a process from signals
+    profiler: Profiler | None = None
+    current_phase: str = "start"
+    _process: ProcessHandle | None = field(default=None, init=False)
+
+    def tool(self, program: str, arguments: Sequence[str], *, output: str) -> str:
+        argv = [f"{self.artifact}/bin/{program}", *arguments]
+        self.start(argv, self.environment, output)
+        if self.profiler is not None and self._process is not None:
+            self.profiler.start(self.host, self.remote, self._process.pid)
+        self.wait(program, output)
+        self.stop_profiling()
+        local = self.directory / f"{output}.json"
+        self.host.get_file(f"{self.remote}/{output}.json", local)
+        self.check_complaints(self.host.read_text(f"{self.remote}/{output}.log"))
+        return local.read_text(encoding="utf-8")
+
+    def check_settings(self, settings: Mapping[str, str]) -> None:
+        try:
+            # The params of a variant apply to the engine only.
+            check_readback(self.variant, {}, stat_groups(settings))
+        except SettingsCheckError as error:
+            raise TrialError(str(error), hint=error.hint) from error
+
+    def check_complaints(self, log: str) -> None:
+        """Raise TrialError if the log shows that the allocator ignored an option."""
+        try:
+            check_complaints(self.variant, log)
+        except SettingsCheckError as error:
+            raise TrialError(str(error), hint=error.hint) from error
+
+    # -- used by the trial runner
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Return the environment of the program; `TMPDIR` is different for every variant."""
+        return {"TMPDIR": self.remote, **self.env}
+
+    def profile_child_of(self, conductor: ToolBench) -> None:
+        """Record a profile of this variant's program, which the conductor started."""
+        if self.profiler is None or conductor._process is None:
+            return
+        mark = f"TMPDIR={self.environment['TMPDIR']}"
+        pid = find_child(self.host, conductor._process, mark)
+        if pid is not None:
+            self.profiler.start(self.host, self.remote, pid)
+
+    def stop_profiling(self) -> None:
+        """Stop perf after the program has ended."""
+        if self.profiler is not None:
+            self.profiler.stop()
+
+    def start(self, argv: Sequence[str], env: Mapping[str, str], output: str) -> None:
+        """Start a process on the engine node that prints `<output>.json`; call `wait` next."""
+        self.recorder.start(self.host.name, output, argv, env)
+        with self.shield():
+            self._process = self.host.start(
+                argv,
+                name=self.recorder.job(output),
+                log_stdout=f"{self.remote}/{output}.json",
+                log_stderr=f"{self.remote}/{output}.log",
+                env=env,
+                cwd=self.remote,
+                run_id=self.run_id,
+            )
+
+    def wait(self, program: str, output: str) -> None:
+        """Wait until the process has ended successfully."""
+        assert self._process is not None
+        self.recorder.wait(output)
+        self._wait(self._process, program, f"{self.remote}/{output}.log")
+
+    def abandon(self, grace_s: float) -> None:
+        if self.profiler is not None:
+            self.profiler.abandon(grace_s)
+        if self._process is not None:
+            self._process.stop(grace_s)
+            self._process = None
+
+    # -- internal
+
+    def _wait(self, process: ProcessHandle, program: str, log: str) -> None:
+        left = self.deadline - time.monotonic()
+        try:
+            status = process.wait(max(0.0, left))
+        except CommandTimeout:
+            raise TrialError(
+                f"the trial timed out in phase {self.current_phase} ({program})",
+                hint="limits.trial_timeout sets the limit",
+            ) from None
+        process.stop(0.0)  # removes the ended process from the host's process registry
+        self._process = None
+        if not status.ok:
+            tail = log_tail(self.host, log) or "no output"
+            raise TrialError(f"{program} on {self.host.name} failed ({status}): {tail}")
+
+
+def stat_groups(settings: Mapping[str, str]) -> Stats:
+    """Convert the settings that a program reports (`build.x`, `allocator.x`) to STAT groups of an engine."""
+    return {
+        "config": {key: value for key, value in settings.items() if key.startswith(_BUILD)},
+        "allocator": {
+            key.removeprefix(_ALLOCATOR): value
+            for key, value in settings.items()
+            if key.startswith(_ALLOCATOR)
+        },
+    }
+
+
+ANSWER_TIMEOUT_S = 120.0  # of one slice, including the setup of the benchmark
+
+
+@dataclass
+class ToolGroupBench:
+    """The benches of the variants of one group (implements workloads.bench.ToolGroup)."""
+
+    variants: Sequence[ToolBench]
+    interleaved: bool
+    baseline: int
+    recorder: ScriptRecorder
+    cpus: str  # engine.cpus of the spec; auto: not pinned
+    round_seed: int
+    on_phase: Callable[[str, float | None], None]
+
+    def phase(self, name: str, expected_s: float | None = None) -> None:
+        for variant in self.variants:
+            variant.current_phase = name
+        self.recorder.comment(name)
+        self.on_phase(name, expected_s)
+
+    def conduct(
+        self, program: str, arguments: Sequence[str], slicing: Slicing, *, output: str
+    ) -> Conducted:
+        base = self.variants[self.baseline]
+        plan = f"{base.remote}/plan.json"
+        text = json.dumps(self._plan(program, arguments, slicing), indent=1)
+        base.host.put_bytes(text.encode(), plan)
+        base.recorder.write_file(base.host.name, plan, text)
+        base.start([f"{base.tools}/bin/conductor", plan], {}, output)
+        for variant in self.variants:
+            variant.profile_child_of(base)
+        try:
+            base.wait("conductor", output)
+        except TrialError as error:
+            remote = f"{base.remote}/{output}.json"
+            raise attribute_by_report(base.host, remote, len(self.variants), error) from error
+        for variant in self.variants:
+            variant.stop_profiling()
+        local = base.directory / "conductor.json"
+        base.host.get_file(f"{base.remote}/{output}.json", local)
+        conducted = parse_conducted(local.read_text(encoding="utf-8"), local.name)
+        if len(conducted.variants) != len(self.variants):
+            raise TrialError(
+                f"conductor reported {len(conducted.variants)} variants instead of {len(self.variants)}"
+            )
+        local.unlink()
+        for place, (variant, part) in enumerate(
+            zip(self.variants, conducted.variants, strict=True)
+        ):
+            (variant.directory / f"{output}.json").write_text(part.text, encoding="utf-8")
+            with attributed_to(place):
+                variant.check_complaints(part.stderr)
+                variant.check_settings(part.context)
+        return conducted
+
+    def _plan(self, program: str, arguments: Sequence[str], slicing: Slicing) -> dict[str, object]:
+        cpus = None if self.cpus in (AUTO, ANY) else list(cpu_numbers(self.cpus))
+        return {
+            "variants": [
+                {
+                    "name": str(place),
+                    "argv": [f"{variant.artifact}/bin/{program}", *arguments, "--slices"],
+                    "env": whole_environment(variant.environment),
+                    "cpus": cpus,
+                }
+                for place, variant in enumerate(self.variants)
+            ],
+            "filter": slicing.filter,
+            "slice_ms": slicing.slice_s * 1000.0,
+            "min_seconds": slicing.at_least_s,
+            "seed": self.round_seed,
+            "freeze": slicing.frozen,
+            "timeout_s": ANSWER_TIMEOUT_S,
+        }

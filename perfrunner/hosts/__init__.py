@@ -1,0 +1,49 @@
+"""Drive hosts: this machine or one behind SSH, with the same interface.
+
+with open_host(spec, "ssh", name="node", run_id=run_id) as host:
+    host.lock()
+    host.sweep()                                  # stop the processes of earlier runs
+    path = host.deploy(artifact.path, artifact.build_id)
+    engine = host.start([f"{path}/bin/kv_engine", ...], name="engine", log_stdout=..., log_stderr=...)
+    ...
+    result = engine.stop(grace_s=30)
+"""
+
+from perfrunner.hosts.facts import STABLE_FACTS, Facts
+from perfrunner.hosts.host import Host, Swept, data_address, destination_of, open_host
+from perfrunner.hosts.local import LocalTransport
+from perfrunner.hosts.lock import HostInUse
+from perfrunner.hosts.process import ExitStatus, ProcessHandle, ProcessId, StopResult
+from perfrunner.hosts.registry import Process, RegistryEntry
+from perfrunner.hosts.ssh import SshTransport
+from perfrunner.hosts.transport import (
+    CommandFailed,
+    CommandTimeout,
+    Completed,
+    LinkLost,
+    Transport,
+)
+
+__all__ = [
+    "STABLE_FACTS",
+    "CommandFailed",
+    "CommandTimeout",
+    "Completed",
+    "ExitStatus",
+    "Facts",
+    "Host",
+    "HostInUse",
+    "LinkLost",
+    "LocalTransport",
+    "Process",
+    "ProcessHandle",
+    "ProcessId",
+    "RegistryEntry",
+    "SshTransport",
+    "StopResult",
+    "Swept",
+    "Transport",
+    "data_address",
+    "destination_of",
+    "open_host",
+]

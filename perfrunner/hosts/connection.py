@@ -1,0 +1,231 @@
+"""Open SSH connections with fabric on the route that OpenSSH resolved, with a link whose silence is noticed."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import time
+from typing import Any
+
+import fabric
+import paramiko
+from fabric.runners import Remote
+
+from perfrunner.errors import HostError
+from perfrunner.hosts.hostkeys import KnownHosts
+from perfrunner.hosts.identities import OpenSshLogin
+from perfrunner.hosts.openssh import Route
+from perfrunner.hosts.proxy import ProxyProcess
+
+_AGENT_S = 30.0  # an agent may ask its user to touch a hardware key
+_PROXY_END_S = 1.0  # a proxy that has closed the connection ends soon, and its output says why
+# Options of a TCP socket. macOS calls the first one TCP_KEEPALIVE and lacks the last one; there the heartbeat suffices.
+_PATIENCE = {
+    "TCP_KEEPIDLE" if hasattr(socket, "TCP_KEEPIDLE") else "TCP_KEEPALIVE": 3,  # s
+    "TCP_KEEPINTVL": 1,  # s
+    "TCP_KEEPCNT": 4,
+    "TCP_USER_TIMEOUT": 8000,  # ms
+}
+_RSA_SIGNATURES = ("rsa-sha2-512", "rsa-sha2-256")
+
+
+class ProxyFailed(paramiko.SSHException):
+    """The process that carries the connection ended; the message is its output."""
+
+
+class PromptRemote(Remote):  # type: ignore[misc]
+    """A Fabric runner that closes the channel on Ctrl-C; stock Fabric waits until the remote command ends."""
+
+    def send_interrupt(self, interrupt: KeyboardInterrupt) -> None:
+        """Close the channel."""
+        self.channel.close()
+        raise interrupt
+
+
+class HostConnection(fabric.Connection):  # type: ignore[misc]
+    """The connection to one host. `open` may be called again after the link was lost.
+
+    Fabric and paramiko resolve nothing by themselves: no ssh_config, no default keys, no agent, no known_hosts.
+    """
+
+    # Declared here because Fabric treats attributes that the class does not have as configuration.
+    _route: Any = None
+    _proxy: Any = None  # ProxyProcess
+
+    def __init__(self, route: Route) -> None:
+        _keep_quiet()
+        self._route = route
+        config = fabric.Config(
+            overrides={
+                "load_ssh_configs": False,
+                "runners": {"remote": PromptRemote},
+                "run": {"in_stream": False, "hide": True},
+            },
+            lazy=True,
+        )
+        super().__init__(
+            route.host,
+            user=route.user,
+            port=route.port,
+            config=config,
+            connect_kwargs={
+                "banner_timeout": route.greeting_timeout_s,
+                "auth_timeout": max(
+                    route.greeting_timeout_s, _AGENT_S if route.identities.agent else 0
+                ),
+                "channel_timeout": route.greeting_timeout_s,
+                "allow_agent": False,
+                "look_for_keys": False,
+                "compress": route.compression,
+            },
+            connect_timeout=route.greeting_timeout_s,
+        )
+
+    def open(self) -> Any:
+        """Connect and authenticate, unless connected. Raises HostError, OSError or paramiko.SSHException."""
+        if self.is_connected:
+            return None
+        self._close_proxy()
+        known = KnownHosts(self._route.host_keys)
+        self.client.set_missing_host_key_policy(_Judge(known))
+        sock = self._socket()
+        # A socket serves one connection, so it is removed before the next call.
+        own = {
+            "sock": sock,
+            "auth_strategy": OpenSshLogin(self._route.user, self._route.identities),
+            "transport_factory": _Factory(self._route, known),
+        }
+        self.connect_kwargs.update(own)
+        try:
+            return super().open()
+        except BaseException as error:
+            output = self._proxy_output(error)
+            self.client.close()
+            sock.close()
+            self._close_proxy()
+            if output:
+                raise ProxyFailed(output) from error
+            raise
+        finally:
+            for name in own:
+                del self.connect_kwargs[name]
+
+    def close(self) -> None:
+        """Close the connection and end the process that carries it."""
+        super().close()
+        self._close_proxy()
+
+    def _socket(self) -> socket.socket:
+        if self._route.proxy is None:
+            return responsive_socket(self._route)
+        self._proxy = ProxyProcess(self._route.proxy, self._route.greeting_timeout_s)
+        sock: socket.socket = self._proxy.sock
+        return sock
+
+    def _proxy_output(self, error: BaseException) -> str:
+        """Return the output of the proxy before the connection failed; empty if that is not the cause."""
+        if self._proxy is None or isinstance(error, HostError | paramiko.AuthenticationException):
+            return ""
+        if not isinstance(error, paramiko.SSHException | OSError | EOFError):
+            return ""
+        self._proxy.wait(_PROXY_END_S)
+        output: str = self._proxy.output()
+        return output
+
+    def _close_proxy(self) -> None:
+        if self._proxy is not None:
+            self._proxy.close()
+            self._proxy = None
+
+
+class _Judge(paramiko.MissingHostKeyPolicy):
+    """Paramiko knows no host key, so it asks for each."""
+
+    def __init__(self, known: KnownHosts) -> None:
+        self._known = known
+
+    def missing_host_key(
+        self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey
+    ) -> None:
+        del client, hostname
+        self._known.judge(key.asbytes())
+
+
+class _Factory:
+    """Make paramiko's transport with the algorithms that ssh_config allows and the host's known key types first."""
+
+    def __init__(self, route: Route, known: KnownHosts) -> None:
+        self._allowed = route.algorithms
+        self._types = known.types()
+
+    def __call__(self, sock: socket.socket, **settings: Any) -> paramiko.Transport:
+        transport = paramiko.Transport(sock, **settings)
+        options = transport.get_security_options()
+        options.ciphers = self._among(options.ciphers, "ciphers")
+        options.digests = self._among(options.digests, "macs")
+        options.kex = self._among(options.kex, "kexalgorithms")
+        types = self._among(options.key_types, "hostkeyalgorithms")
+        options.key_types = sorted(types, key=self._rank)  # a stable sort
+        return transport
+
+    def _among(self, ours: Any, option: str) -> tuple[str, ...]:
+        allowed = self._allowed.get(option, ())
+        both = tuple(name for name in ours if name in allowed)
+        if not both:
+            raise HostError(
+                f"ssh_config: {option} leaves none that perfrunner's SSH library has",
+                hint=f"it has {', '.join(ours)}",
+            )
+        return both
+
+    def _rank(self, algorithm: str) -> int:
+        key_type = "ssh-rsa" if algorithm in _RSA_SIGNATURES else algorithm
+        return self._types.index(key_type) if key_type in self._types else len(self._types)
+
+
+def _keep_quiet() -> None:
+    """Discard Paramiko's log messages unless the program has configured logging for them."""
+    logger = logging.getLogger("paramiko")
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
+
+
+def responsive_socket(route: Route) -> socket.socket:
+    """Return a connected TCP socket without Nagle's delay, whose peer's silence is noticed within 8 s.
+
+    All addresses of the host are tried, in the system's order.
+    """
+    deadline = time.monotonic() + route.connect_timeout_s
+    failure: OSError | None = None
+    for family, kind, protocol, _, address in socket.getaddrinfo(
+        route.host, route.port, route.family, socket.SOCK_STREAM
+    ):
+        with contextlib.ExitStack() as stack:
+            sock = stack.enter_context(socket.socket(family, kind, protocol))
+            try:
+                sock.settimeout(max(0.1, deadline - time.monotonic()))
+                _bind(sock, route)
+                sock.connect(address)
+                _make_responsive(sock)
+            except OSError as error:
+                failure = error
+                continue
+            stack.pop_all()
+            return sock
+    raise failure or OSError(f"{route.host} has no address")
+
+
+def _bind(sock: socket.socket, route: Route) -> None:
+    if route.bind_interface is not None and hasattr(socket, "SO_BINDTODEVICE"):
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, route.bind_interface.encode())
+    if route.bind_address is not None:
+        sock.bind((route.bind_address, 0))
+
+
+def _make_responsive(sock: socket.socket) -> None:
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _PATIENCE.items():
+        if (option := getattr(socket, name, None)) is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)

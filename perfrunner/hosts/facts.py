@@ -1,0 +1,214 @@
+"""Read the facts of a host: its hardware, kernel and settings.
+
+The facts are recorded with every experiment and compared before and after it. One shell program reads all of them from
+files, in one exchange. A fact that a host does not show (no cpufreq in a virtual machine) is absent, never guessed.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import subprocess
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeAlias
+
+from perfrunner.hosts import scripts
+from perfrunner.spec.cpus import cpu_numbers
+
+if TYPE_CHECKING:
+    from perfrunner.hosts.shell import ShellTransport
+
+Facts: TypeAlias = dict[str, object]
+NO_LIMIT = 2**62  # cgroups v1 express "no memory limit" by a number near 2**63
+
+NETWORK_FILE_SYSTEMS = {
+    "nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "lustre", "gpfs", "beegfs", "glusterfs",
+    "fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.rclone", "fuse.s3fs",
+}  # fmt: skip
+
+# If one of these differs from the experiment's first reading, new measurements are not comparable.
+STABLE_FACTS = (
+    "boot_id", "kernel", "machine", "distribution", "cpu_model", "cpus", "memory_bytes", "thp_enabled", "thp_defrag",
+    "governor", "clock_source", "turbo", "smt", "aslr", "numa_nodes", "glibc", "microcode", "swap_bytes",
+    "cpus_allowed", "cgroup_cpu_max", "cgroup_memory_max_bytes", "niceness",
+)  # fmt: skip
+
+
+def read_facts(transport: ShellTransport) -> Facts:
+    """Return the current facts of the transport's host."""
+    done = transport.run(["sh", "-c", scripts.FACTS, "sh", transport.work_dir], check=False)
+    return parse_facts(done.stdout)
+
+
+def memory_available_here() -> int | None:
+    """Return the bytes of memory available on this machine or in our cgroup; None if the kernel does not report it."""
+    done = subprocess.run(
+        ["sh", "-c", scripts.FACTS, "sh", "/"],
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        check=False,
+    )
+    available = parse_facts(done.stdout).get("memory_available_bytes")
+    return available if isinstance(available, int) else None
+
+
+def usable_cpus(facts: Mapping[str, object]) -> float | None:
+    """Return the number of CPUs that a process on the host can use, given affinity and the cgroup's quota."""
+    online, allowed, quota = (
+        facts.get(name) for name in ("cpus", "cpus_allowed", "cgroup_cpu_max")
+    )
+    counts: list[float] = []
+    if isinstance(online, int):
+        counts.append(online)
+    if isinstance(allowed, str):
+        counts.append(len(cpu_numbers(allowed)))
+    if isinstance(quota, str):
+        counts.append(_cpus_of(quota))
+    least = min(counts, default=math.inf)
+    return None if math.isinf(least) else least
+
+
+def usable_memory(facts: Mapping[str, object]) -> int | None:
+    """Return the bytes of the host's memory, or its cgroup's limit if that is smaller."""
+    known = [facts.get(name) for name in ("memory_bytes", "cgroup_memory_max_bytes")]
+    return min((size for size in known if isinstance(size, int)), default=None)
+
+
+def parse_facts(text: str) -> Facts:
+    """Parse the output of facts.sh: records end with RS, name and content are separated by US."""
+    raw = dict(record.split("\037", 1) for record in text.split("\036") if "\037" in record)
+    shown = {name: content.strip() for name, content in raw.items() if content.strip()}
+    facts: Facts = {
+        name: shown[key]
+        for name, key in (
+            ("hostname", "host"),
+            ("kernel", "kernel"),
+            ("machine", "machine"),
+            ("clock_source", "clock"),
+            ("boot_id", "boot_id"),
+            ("aslr", "aslr"),
+            ("overcommit_memory", "overcommit"),
+            ("swappiness", "swappiness"),
+            ("numa_nodes", "nodes"),
+            ("glibc", "glibc"),
+            ("virtualization", "virt"),
+        )
+        if key in shown
+    }
+    facts.update(_cpu_facts(shown))
+    facts.update(_memory_facts(shown))
+    facts.update(_limits(shown, facts.get("memory_available_bytes")))
+    for fact, key in (("bits", "bits"), ("page_bytes", "page")):
+        if shown.get(key, "").isdecimal():
+            facts[fact] = int(shown[key])
+    if "ipv6" in shown:
+        facts["ipv6"] = shown["ipv6"] == "yes"
+    if "container" in shown:
+        facts["container"] = True  # Docker or podman; the name differs each time
+    if "os" in shown:
+        facts["distribution"] = shown["os"].partition("=")[2].strip('"')
+    if "load" in shown:
+        facts["load_average"] = float(shown["load"].split()[0])
+    if "cgroup" in shown:
+        facts["cgroup"] = shown["cgroup"].splitlines()[-1]
+    if "open_files" in shown:
+        facts["open_files_limit"] = shown["open_files"]
+    if "disk" in shown:
+        facts["disk_free_bytes"] = int(shown["disk"].splitlines()[-1].split()[3]) * 1024
+    facts.update(_mount_facts(shown))
+    return facts
+
+
+def work_dir_problem(facts: Mapping[str, object]) -> tuple[str, str] | None:
+    """Return why no program can be measured in the work directory, and what to do; None if nothing is known."""
+    kind, options = facts.get("work_dir_filesystem"), facts.get("work_dir_options")
+    if isinstance(options, str) and "noexec" in options.split(","):
+        text = "the work directory is mounted noexec: no program can be started in it"
+        return text, "set another work_dir in the cluster file, or: mount -o remount,exec"
+    if isinstance(kind, str) and kind in NETWORK_FILE_SYSTEMS:
+        text = f"the work directory is on {kind}: locks and disk times would be those of a network"
+        return text, "set work_dir in the cluster file to a local disk"
+    return None
+
+
+def _mount_facts(shown: dict[str, str]) -> Facts:
+    facts: Facts = {}
+    if len(words := shown.get("mount", "").split()) == 2:
+        facts["work_dir_filesystem"], facts["work_dir_options"] = words
+    if len(words := (shown.get("inodes", "").splitlines() or [""])[-1].split()) >= 4:
+        total, _, free = words[1:4]
+        if total.isdecimal() and free.isdecimal() and int(total) > 0:  # btrfs has no such number
+            facts["inodes_free"] = int(free)
+    return facts
+
+
+def _limits(shown: dict[str, str], available: object) -> Facts:
+    """Return the tightest limits of the process's cgroup and those above it, in cgroups of either version.
+
+    A memory limit and a niceness are absent if there is none. The memory left under a limit, with caches counted as
+    free, may be less than the host's `available` bytes.
+    """
+    facts: Facts = {}
+    if quotas := shown.get("cpu_max", "").splitlines():
+        facts["cgroup_cpu_max"] = min(quotas, key=_cpus_of)
+    limits = [
+        tuple(map(int, words))
+        for line in shown.get("memory_limits", "").splitlines()
+        if len(words := line.split()) == 3 and all(word.isdecimal() for word in words)
+    ]
+    limits = [limit for limit in limits if limit[0] < NO_LIMIT]
+    if limits:
+        facts["cgroup_memory_max_bytes"] = min(limit for limit, _, _ in limits)
+        left = [max(0, limit - max(0, used - cached)) for limit, used, cached in limits]
+        known = [available] if isinstance(available, int) else []
+        facts["memory_available_bytes"] = min(*left, *known, *left)
+    if shown.get("nice", "0") != "0":
+        facts["niceness"] = int(shown["nice"])
+    return facts
+
+
+def _cpus_of(quota: str) -> float:
+    """Parse a CPU quota such as `max 100000` or `50000 100000` (microseconds of CPU time and of wall time)."""
+    time_us, _, wall_us = quota.partition(" ")
+    return math.inf if time_us == "max" else float(time_us) / float(wall_us)
+
+
+def _cpu_facts(shown: dict[str, str]) -> Facts:
+    facts: Facts = {}
+    if "model" in shown:
+        facts["cpu_model"] = shown["model"].partition(":")[2].strip()
+    if "microcode" in shown:
+        facts["microcode"] = shown["microcode"].partition(":")[2].strip()
+    if "online" in shown:
+        facts["cpus"] = len(cpu_numbers(shown["online"]))
+    if "affinity" in shown:
+        facts["cpus_allowed"] = shown["affinity"].split()[-1]
+    if "governor" in shown:
+        facts["governor"] = " ".join(shown["governor"].split())
+    if "turbo_off" in shown:
+        facts["turbo"] = shown["turbo_off"] == "0"
+    elif "boost" in shown:
+        facts["turbo"] = shown["boost"] == "1"
+    if "smt" in shown:
+        facts["smt"] = shown["smt"] == "1"
+    if "l3" in shown:
+        domains = [line.split() for line in shown["l3"].splitlines()]
+        facts["l3_domains"] = [{"cpus": words[0], "size": words[-1]} for words in domains]
+    return facts
+
+
+def _memory_facts(shown: dict[str, str]) -> Facts:
+    facts: Facts = {}
+    names = {
+        "MemTotal": "memory_bytes",
+        "MemAvailable": "memory_available_bytes",
+        "SwapTotal": "swap_bytes",
+    }
+    for line in shown.get("memory", "").splitlines():
+        key, value = line.split(":")
+        facts[names[key]] = int(value.split()[0]) * 1024
+    for fact, key in (("thp_enabled", "thp"), ("thp_defrag", "thp_defrag")):
+        if chosen := re.search(r"\[([^]]+)\]", shown.get(key, "")):
+            facts[fact] = chosen.group(1)
+    return facts

@@ -1,0 +1,205 @@
+"""Judge a host's key as ssh does: by known_hosts files, which `ssh-keygen -F` searches.
+
+OpenSSH itself matches the names: wildcards, negations, hashes, markers and blanks are its business (sshd(8),
+SSH_KNOWN_HOSTS FILE FORMAT). The decision on what it finds is ours: one of the host's keys must be the server's, a
+@revoked key is refused before the login, and a cut line is skipped with a warning. @cert-authority lines need host
+certificates, which the SSH library does not know.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import fcntl
+import hashlib
+import hmac
+import logging
+import os
+import secrets
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfrunner.errors import HostError
+from perfrunner.hosts.openssh import HostKeys
+
+REVOKED, AUTHORITY = "@revoked", "@cert-authority"
+_TIMEOUT_S = 60.0
+_LOG = logging.getLogger("perfrunner.hosts")
+
+
+class UnknownKey(HostError):  # noqa: N818
+    """No file has a key of the host of this type."""
+
+
+class ChangedKey(HostError):  # noqa: N818
+    """The files have another key of the host, of the same type."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of a known_hosts file that names the host. `type` is that of the key, such as ssh-ed25519."""
+
+    file: str
+    marker: str
+    type: str
+    blob: bytes
+
+
+class KnownHosts:
+    """What the known_hosts files say about one host."""
+
+    def __init__(self, host_keys: HostKeys) -> None:
+        self._host_keys = host_keys
+        # By name: entries under a name without the port only confirm a key, as in ssh.
+        self._entries = [
+            [entry for file in self._files for entry in _entries(name, file)]
+            for name in host_keys.names
+        ]
+
+    @property
+    def _files(self) -> tuple[str, ...]:
+        return (*self._host_keys.user_files, *self._host_keys.global_files)
+
+    @property
+    def files(self) -> str:
+        """Return the names of the user's files, for messages."""
+        return ", ".join(self._host_keys.user_files) or "no file (UserKnownHostsFile none)"
+
+    def types(self) -> list[str]:
+        """Return the types of the host's keys, which the server is asked for first."""
+        return list(dict.fromkeys(e.type for e in self._entries[0] if not e.marker))
+
+    def judge(self, blob: bytes) -> None:
+        """Return if `blob` is a key of the host. Raises UnknownKey, ChangedKey or, if it is revoked, HostError.
+
+        Under `accept-new` the key of an unknown host is added to the first of the user's files.
+        """
+        named, key_type = self._host_keys.names[0], _type_of(blob)
+        everything = [entry for entries in self._entries for entry in entries]
+        for entry in everything:
+            if entry.marker == REVOKED and entry.blob == blob:
+                raise HostError(f"{named}: its host key is marked {REVOKED} in {entry.file}")
+        if not self._host_keys.checked:
+            return
+        if any(not entry.marker and entry.blob == blob for entry in everything):
+            return
+        if other := [e for e in self._entries[0] if not e.marker and e.type == key_type]:
+            raise ChangedKey(
+                f"{other[0].file} (got {fingerprint(blob)}): another host may be answering",
+                hint=f"if the host was reinstalled, run: ssh-keygen -R '{named}' -f {other[0].file},"
+                " then add the new key",
+            )
+        if authority := [entry for entry in everything if entry.marker == AUTHORITY]:
+            raise UnknownKey(
+                f"certified by a {AUTHORITY} line of {authority[0].file} alone,"
+                " and host certificates are not supported",
+                hint="add the host's own key to the file",
+            )
+        if self._host_keys.policy == "strict":
+            raise UnknownKey(f"not in {self.files}")
+        if self._host_keys.user_files:
+            _add(Path(self._host_keys.user_files[0]), self._shown(named), key_type, blob)
+
+    def _shown(self, name: str) -> str:
+        return hashed(name) if self._host_keys.hashed else name
+
+
+def fingerprint(blob: bytes) -> str:
+    """Return the SHA256 fingerprint of a key, as ssh-keygen -l prints it."""
+    digest = base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
+    return f"SHA256:{digest}"
+
+
+def hashed(name: str) -> str:
+    """Return a host's name as HashKnownHosts writes it."""
+    salt = secrets.token_bytes(20)
+    digest = hmac.new(salt, name.encode(), "sha1").digest()
+    return f"|1|{base64.b64encode(salt).decode()}|{base64.b64encode(digest).decode()}"
+
+
+def _entries(name: str, file: str) -> Iterator[Entry]:
+    """Yield the entries of a host in one file; none if the file does not exist."""
+    if not os.access(file, os.F_OK):
+        return
+    done = _run(["ssh-keygen", "-F", name, "-f", file])
+    # Status 1 is "not found"; a file that ssh cannot read is none that it would believe.
+    if done.returncode and (message := done.stderr.decode(errors="replace").strip()):
+        if not os.access(file, os.R_OK):
+            raise HostError(f"{file} cannot be read: {message}")
+        _LOG.warning("%s", message)
+    for line in done.stdout.decode("utf-8", errors="replace").splitlines():
+        if not line.startswith("#") and line.strip():
+            entry = _parsed(line, file)
+            if entry is None:
+                _LOG.warning("%s: skipped the line of %s: its key is damaged", file, name)
+            else:
+                yield entry
+
+
+def _parsed(line: str, file: str) -> Entry | None:
+    words = line.split()
+    marker = words.pop(0) if words[0].startswith("@") else ""
+    try:
+        blob = base64.b64decode(words[2], validate=True)
+        complete = _fields(blob)
+    except (IndexError, binascii.Error, ValueError):
+        return None
+    if len(complete) < 2 or complete[0] != words[1].encode():
+        return None
+    if marker not in ("", REVOKED, AUTHORITY):
+        return None
+    key_type = words[1]
+    if key_type == "ssh-ed25519" and len(complete[1]) != 32:
+        return None
+    return Entry(file, marker, key_type, blob)
+
+
+def _fields(blob: bytes) -> list[bytes]:
+    """Return the strings of a public key. Raises ValueError if it is cut."""
+    fields = []
+    while blob:
+        size = int.from_bytes(blob[:4], "big")
+        if len(blob) < 4 + size:
+            raise ValueError("the key is cut")
+        fields.append(blob[4 : 4 + size])
+        blob = blob[4 + size :]
+    return fields
+
+
+def _type_of(blob: bytes) -> str:
+    return _fields(blob)[0].decode("ascii", errors="replace")
+
+
+def _run(command: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
+    try:
+        return subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    except OSError as error:
+        raise HostError(
+            f"{command[0]} cannot be started: {error.strerror}",
+            "install the OpenSSH client: apt-get install openssh-client",
+        ) from error
+    except subprocess.TimeoutExpired as error:
+        raise HostError(f"{command[0]} did not end within {_TIMEOUT_S:g} s") from error
+
+
+def _add(path: Path, name: str, key_type: str, blob: bytes) -> None:
+    """Append one line; runs that start at the same moment do not spoil each other's."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with path.open("ab+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            end = file.seek(0, os.SEEK_END)
+            file.seek(max(end - 1, 0))
+            begun = "\n" if file.read(1) not in (b"", b"\n") else ""
+            encoded = base64.b64encode(blob).decode()
+            file.write(f"{begun}{name} {key_type} {encoded}\n".encode("ascii"))
+    except OSError as error:
+        raise HostError(f"{path} cannot be written: {error.strerror}") from error

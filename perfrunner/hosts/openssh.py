@@ -1,0 +1,368 @@
+"""Ask OpenSSH how it would reach a host: `ssh -G` resolves the configuration, not perfrunner.
+
+A `Destination` holds what the cluster file says, as options of an ssh command. `resolve` runs `ssh -G` with them and
+returns a `Route`: everything that a connection needs. See docs/reference/ssh.md for the decision on each option.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import socket
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from perfrunner.errors import HostError
+
+HostKeyPolicy: TypeAlias = Literal["strict", "accept-new"]
+
+CONNECT_TIMEOUT_S = 5.0  # of TCP
+GREETING_TIMEOUT_S = 10.0  # of the server's first answers
+PROXY_TIMEOUT_S = 20.0  # the same behind a jump, which connects and authenticates itself first
+_ASK_TIMEOUT_S = 60.0  # `Match exec` runs commands
+_MOST_JUMPS = 8
+_NO_CLIENT = "install the OpenSSH client: apt-get install openssh-client"
+_BOM = b"\xef\xbb\xbf"
+_HOP = re.compile(r"(?:(?P<user>.*)@)?(?:\[(?P<ip>[^]]+)\]|(?P<host>[^:]+))(?::(?P<port>\d+))?")
+_FAMILIES = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}
+# Lists of algorithms in `ssh -G`, which restrict those of the SSH library.
+ALGORITHMS = ("ciphers", "macs", "kexalgorithms", "hostkeyalgorithms")
+
+
+@dataclass(frozen=True)
+class Destination:
+    """A host as the cluster file names it. None leaves the decision to ssh_config."""
+
+    address: str
+    port: int | None = None
+    user: str | None = None
+    key: str | None = None
+    config: str | None = None
+    known_hosts: str | None = None
+    host_keys: HostKeyPolicy | None = None
+
+    def options(self) -> list[str]:
+        """Return the options of the ssh command that goes where perfrunner goes."""
+        words = [] if self.config is None else ["-F", _expanded_home(self.config)]
+        if self.port is not None:
+            words += ["-p", str(self.port)]
+        if self.user is not None:
+            words += ["-l", self.user]
+        if self.key is not None:
+            # The agent's other keys are not offered: a server counts each against MaxAuthTries.
+            words += ["-i", _expanded_home(self.key), "-o", "IdentitiesOnly=yes"]
+        if self.known_hosts is not None:
+            words += ["-o", f"UserKnownHostsFile={_quoted(_expanded_home(self.known_hosts))}"]
+        if self.host_keys is not None:
+            strict = "yes" if self.host_keys == "strict" else self.host_keys
+            words += ["-o", f"StrictHostKeyChecking={strict}"]
+        return words
+
+    def command(self) -> list[str]:
+        """Return the whole ssh command."""
+        return ["ssh", *self.options(), "--", self.address]
+
+
+@dataclass(frozen=True)
+class Proxy:
+    """A process that carries the connection, as ssh starts it for ProxyJump or ProxyCommand.
+
+    argv: its command line. via: what it goes through, for messages.
+    passes_socket: the process sends a connected socket (ProxyUseFdpass) instead of carrying the data.
+    """
+
+    argv: tuple[str, ...]
+    via: str
+    passes_socket: bool = False
+
+
+@dataclass(frozen=True)
+class Identities:
+    """What is offered to log in.
+
+    files: private (or public) key files, in order. certificates: certificate files. agent: socket of the agent, or
+    None. only: of the agent's keys, offer those of `files` alone. public_keys: False if ssh_config excludes them.
+    """
+
+    files: tuple[str, ...]
+    certificates: tuple[str, ...]
+    agent: str | None
+    only: bool
+    public_keys: bool = True
+
+
+@dataclass(frozen=True)
+class HostKeys:
+    """How the host's key is judged.
+
+    names: names to look for in the files; the second without the port, if there is one.
+    user_files: files of the user; an unknown key is added to the first one under `accept-new`.
+    hashed: add the name as a hash. checked: False for this machine under NoHostAuthenticationForLocalhost.
+    """
+
+    names: tuple[str, ...]
+    user_files: tuple[str, ...]
+    global_files: tuple[str, ...]
+    policy: HostKeyPolicy
+    hashed: bool = False
+    checked: bool = True
+
+
+@dataclass(frozen=True)
+class Route:
+    """The way to a host, as ssh would take it.
+
+    family: of addresses (socket.AF_*). connect_timeout_s: of TCP. greeting_timeout_s: of the server's first answers.
+    algorithms: those that ssh_config allows, by option.
+    """
+
+    destination: Destination
+    host: str
+    port: int
+    user: str
+    identities: Identities
+    host_keys: HostKeys
+    proxy: Proxy | None
+    family: int
+    bind_address: str | None
+    bind_interface: str | None
+    connect_timeout_s: float
+    greeting_timeout_s: float
+    algorithms: Mapping[str, tuple[str, ...]]
+    compression: bool
+
+    @property
+    def peer(self) -> str:
+        """Return user@host:port, and what the connection goes through, for messages."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        via = "" if self.proxy is None else f" via {self.proxy.via}"
+        return f"{self.user}@{host}:{self.port}{via}"
+
+
+def resolve(destination: Destination) -> Route:
+    """Return the route to a host. Raises HostError if ssh is missing or refuses the configuration."""
+    settings = _settings(destination)
+    host, user = settings.first("hostname"), settings.first("user")
+    port = int(settings.first("port"))
+    alias = settings.first("hostkeyalias") or destination.address
+    proxy = _proxy(destination, settings, alias)
+    seconds = settings.first("connecttimeout")
+    wanted = float(seconds) if seconds.isdecimal() and int(seconds) else None
+    return Route(
+        destination=destination,
+        host=host,
+        port=port,
+        user=user,
+        identities=_identities(destination, settings),
+        host_keys=_host_keys(settings, host, port, direct=proxy is None),
+        proxy=proxy,
+        family=_FAMILIES.get(settings.first("addressfamily"), socket.AF_UNSPEC),
+        bind_address=settings.first("bindaddress") or None,
+        bind_interface=settings.first("bindinterface") or None,
+        connect_timeout_s=wanted or CONNECT_TIMEOUT_S,
+        greeting_timeout_s=wanted or (GREETING_TIMEOUT_S if proxy is None else PROXY_TIMEOUT_S),
+        algorithms={name: tuple(settings.first(name).split(",")) for name in ALGORITHMS},
+        compression=settings.first("compression") == "yes",
+    )
+
+
+class _Settings:
+    """The answer of `ssh -G`: lines of a lower-case option and its value."""
+
+    def __init__(self, text: str) -> None:
+        self._values: dict[str, list[str]] = {}
+        for line in text.splitlines():
+            name, _, value = line.partition(" ")
+            self._values.setdefault(name.lower(), []).append(value)
+
+    def first(self, name: str) -> str:
+        """Return the value of an option; empty if it is not set."""
+        return self._values.get(name, [""])[0]
+
+    def all(self, name: str) -> list[str]:
+        """Return the values of an option that may be given several times; `none` is no value."""
+        return [value for value in self._values.get(name, []) if value.lower() != "none"]
+
+
+def _settings(destination: Destination, *more: str) -> _Settings:
+    command = ["ssh", "-G", *more, *destination.options(), "--", destination.address]
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="surrogateescape",
+            timeout=_ASK_TIMEOUT_S,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise HostError("no ssh program is installed on this machine", _NO_CLIENT) from None
+    except subprocess.TimeoutExpired:
+        raise HostError(
+            f"ssh does not resolve {destination.address} within {_ASK_TIMEOUT_S:g} s",
+            "look at the `Match exec` commands of ssh_config",
+        ) from None
+    except OSError as error:
+        raise HostError(f"ssh cannot be started: {error.strerror}") from error
+    if done.returncode != 0:
+        lines = [line for line in done.stderr.splitlines() if "Pseudo-terminal" not in line]
+        message = "; ".join(lines) or f"status {done.returncode}"
+        raise HostError(
+            f"ssh cannot resolve {destination.address}: {message}", _hint(destination, message)
+        )
+    return _Settings(done.stdout)
+
+
+def _hint(destination: Destination, message: str) -> str:
+    file = destination.config and Path(_expanded_home(destination.config))
+    if "No user exists for uid" in message:
+        return "ssh needs an entry of this user in /etc/passwd (see docs/how-to/containers.md)"
+    if file and file.is_file() and file.read_bytes()[:3] == _BOM:
+        return f"the file begins with a byte order mark; remove it: sed -i '1s/^\\xEF\\xBB\\xBF//' {file}"
+    return "the same command by hand shows it: ssh -G"
+
+
+def _proxy(destination: Destination, settings: _Settings, alias: str) -> Proxy | None:
+    jumps, command = settings.first("proxyjump"), settings.first("proxycommand")
+    host, port = settings.first("hostname"), settings.first("port")
+    if jumps and jumps.lower() != "none":
+        *others, last = jumps.split(",")
+        user, hop, hop_port = _hop(last)
+        _refuse_loop(destination, jumps)
+        # The command line that ssh builds for itself.
+        words = ["ssh"]
+        words += ["-l", user] if user else []
+        words += ["-p", hop_port] if hop_port else []
+        words += ["-J", ",".join(others)] if others else []
+        if destination.config is not None:
+            words += ["-F", _expanded_home(destination.config)]
+        return Proxy((*words, "-W", f"[{host}]:{port}", "--", hop), jumps)
+    if command and command.lower() != "none":
+        if command.strip() == "-":
+            raise HostError(f"{destination.address}: ProxyCommand - is not possible here")
+        tokens = {
+            "%": "%", "h": host, "k": alias, "n": destination.address, "p": port,
+            "r": settings.first("user"),
+        }  # fmt: skip
+        shell = os.environ.get("SHELL") or "/bin/sh"
+        text = _with_tokens(command, tokens)
+        passes_socket = settings.first("proxyusefdpass") == "yes"
+        return Proxy((shell, "-c", f"exec {text}"), text, passes_socket)
+    return None
+
+
+def _hop(jump: str) -> tuple[str, str, str]:
+    """Return user, host and port of one jump, as `ssh -G` writes it; what is not given is empty."""
+    match = _HOP.fullmatch(jump.removeprefix("ssh://"))
+    if match is None:
+        raise HostError(f"ssh_config: expected [user@]host[:port] in ProxyJump, got {jump}")
+    return match["user"] or "", match["ip"] or match["host"], match["port"] or ""
+
+
+def _refuse_loop(destination: Destination, jumps: str) -> None:
+    """Raise HostError if jumps lead back to themselves: ssh would start processes without end."""
+    seen: list[str] = []
+    while jumps and jumps.lower() != "none":
+        jump = jumps.partition(",")[0]  # only the first one has jumps of its own
+        if jump in seen or len(seen) > _MOST_JUMPS:
+            way = " via ".join([destination.address, *seen, jump])
+            raise HostError(f"ssh_config: ProxyJump leads round in a circle: {way}")
+        seen.append(jump)
+        user, host, port = _hop(jump)
+        hop = Destination(
+            host, int(port) if port else None, user or None, config=destination.config
+        )
+        jumps = _settings(hop).first("proxyjump")
+
+
+def _identities(destination: Destination, settings: _Settings) -> Identities:
+    methods = settings.first("preferredauthentications")
+    return Identities(
+        files=tuple(_expanded(settings.all("identityfile"), destination)),
+        certificates=tuple(_expanded(settings.all("certificatefile"), destination)),
+        agent=_agent(settings.first("identityagent")),
+        only=settings.first("identitiesonly") == "yes",
+        public_keys=settings.first("pubkeyauthentication") not in ("no", "false")
+        and (not methods or "publickey" in methods.split(",")),
+    )
+
+
+def _agent(name: str) -> str | None:
+    """Return the agent's socket from the value of IdentityAgent."""
+    if name.lower() == "none":
+        return None
+    if not name or name == "SSH_AUTH_SOCK":
+        return os.environ.get("SSH_AUTH_SOCK") or None
+    if name.startswith("$"):
+        return os.environ.get(name[1:].strip("{}")) or None
+    return name
+
+
+def _host_keys(settings: _Settings, host: str, port: int, *, direct: bool) -> HostKeys:
+    strict = settings.first("stricthostkeychecking")
+    accepts = strict in ("accept-new", "no", "off", "false")
+    if alias := settings.first("hostkeyalias"):
+        names: tuple[str, ...] = (alias,)
+    else:
+        plain = host.lower()
+        names = (plain,) if port == 22 else (f"[{plain}]:{port}", plain)
+    trusts_here = settings.first("nohostauthenticationforlocalhost") == "yes" and not alias
+    return HostKeys(
+        names=names,
+        user_files=tuple(_files(settings.first("userknownhostsfile"))),
+        global_files=tuple(_files(settings.first("globalknownhostsfile"))),
+        policy="accept-new" if accepts else "strict",
+        hashed=settings.first("hashknownhosts") == "yes",
+        checked=not (trusts_here and direct and _is_here(host)),
+    )
+
+
+def _is_here(host: str) -> bool:
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def _files(text: str) -> Iterable[str]:
+    """Return the file names of a line. `ssh -G` does not quote blanks, but its names are absolute."""
+    names: list[str] = []
+    for word in [] if text.lower() == "none" else text.split(" "):
+        if names and not word.startswith("/"):
+            names[-1] += f" {word}"
+        else:
+            names.append(word)
+    return names
+
+
+def _expanded(names: Sequence[str], destination: Destination) -> Iterable[str]:
+    """Yield file names with `~` and tokens expanded: `ssh -G` leaves them, except in IdentityAgent."""
+    for name in names:
+        if "%" in name or "${" in name:
+            yield _settings(destination, "-o", f"IdentityAgent={_quoted(name)}").first(
+                "identityagent"
+            )
+        else:
+            yield _expanded_home(name)
+
+
+def _with_tokens(text: str, tokens: Mapping[str, str]) -> str:
+    return re.sub(r"%(.)", lambda match: tokens.get(match[1], match[0]), text)
+
+
+def _expanded_home(name: str) -> str:
+    """Expand `~` as ssh does: by the user database, not by $HOME."""
+    if name == "~" or name.startswith("~/"):
+        try:
+            return pwd.getpwuid(os.getuid()).pw_dir + name[1:]
+        except KeyError:
+            return str(Path(name).expanduser())
+    return str(Path(name).expanduser()) if name.startswith("~") else name
+
+
+def _quoted(value: str) -> str:
+    """Return a value for `-o`, which ssh splits at blanks."""
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

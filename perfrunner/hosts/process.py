@@ -1,0 +1,129 @@
+"""Define processes on a host: their environment, handle and exit status."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+BASE_ENVIRONMENT: Mapping[str, str] = {"LANG": "C.UTF-8", "PATH": "/usr/local/bin:/usr/bin:/bin"}
+
+
+def whole_environment(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the complete environment of a program that is started with `given`, which overrides the base."""
+    return {**BASE_ENVIRONMENT, **given}
+
+
+def foreign_variables(environ: str, given: Mapping[str, str]) -> list[str]:
+    """Return the variables in the text of /proc/PID/environ that differ from `whole_environment(given)`."""
+    seen = dict(entry.partition("=")[::2] for entry in environ.split("\0") if entry)
+    expected = whole_environment(given)
+    return sorted(
+        name for name in {*seen, *expected} if seen.get(name, "\0") != expected.get(name, "\0")
+    )
+
+
+def clean_prefix() -> Sequence[str]:
+    """Return the prefix `env -i ...` that gives a command the base environment only."""
+    return ["env", "-i", *(f"{key}={value}" for key, value in BASE_ENVIRONMENT.items())]
+
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._,=+-]{0,150}")  # the name of a process and of its files
+
+
+@dataclass(frozen=True)
+class ProcessId:
+    """The identity of a process. `start_time` is field 22 of /proc/PID/stat (clock ticks since boot)."""
+
+    pid: int
+    start_time: int
+    boot_id: str
+
+
+@dataclass(frozen=True)
+class ExitStatus:
+    """The end of a process: by `code` or by `signal`. Both are None if it is unknown, after a restart of the host."""
+
+    code: int | None = None
+    signal: int | None = None
+
+    @classmethod
+    def from_shell(cls, status: int) -> ExitStatus:
+        """Convert a shell's `$?`, where 128 + n is signal n."""
+        if 128 < status <= 128 + signal.NSIG:
+            return cls(signal=status - 128)
+        return cls(code=status)
+
+    @property
+    def ok(self) -> bool:
+        return self.code == 0
+
+    def __str__(self) -> str:
+        if self.code is not None:
+            return f"exit {self.code}"
+        if self.signal is not None:
+            try:
+                return f"killed by {signal.Signals(self.signal).name}"
+            except ValueError:
+                return f"killed by signal {self.signal}"
+        return "ended without a recorded status (the host restarted, or the process that waits for it was killed)"
+
+
+@dataclass(frozen=True)
+class StopResult:
+    """The result of stopping a process.
+
+    `killed`: it did not end within the grace time. `orphans`: pids that left its process group and are still running.
+    """
+
+    status: ExitStatus
+    killed: bool
+    orphans: tuple[int, ...] = ()
+
+
+class ProcessHandle(Protocol):
+    """A handle to a process on a host.
+
+    Any perfrunner process can use it: Host.processes() rebuilds handles from the host's process registry.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def run_id(self) -> str: ...
+
+    @property
+    def pid(self) -> int:
+        """The pid of the program itself (not of a wrapper), as /proc and `kvctl sample --pid` need it."""
+        ...
+
+    @property
+    def start_time(self) -> int: ...
+
+    @property
+    def boot_id(self) -> str: ...
+
+    def poll(self) -> ExitStatus | None:
+        """Return the exit status; None while the process runs."""
+        ...
+
+    def wait(self, timeout: float) -> ExitStatus:
+        """Wait for the end of the process.
+
+        Raises CommandTimeout (a HostError) after `timeout` seconds; the process keeps running then.
+        """
+        ...
+
+    def signal(self, signum: int) -> bool:
+        """Send a signal to the process group; return False when the process has ended."""
+        ...
+
+    def stop(self, grace_s: float = 10.0) -> StopResult:
+        """Send TERM to the process group, KILL after `grace_s`, then remove the process registry entry.
+
+        Harmless when the process has ended.
+        """
+        ...

@@ -1,0 +1,158 @@
+"""Define the interface to a host, which is this machine or one behind SSH.
+
+Commands are argument lists. They are quoted in one place (perfrunner.hosts.shell) and never by a caller. Paths are
+POSIX paths on the host; relative paths are relative to the host's work directory. Every method may raise HostError: the
+link is lost, the disk is full, or a tool is missing. Several threads may use a transport at the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from perfrunner.errors import HostError
+from perfrunner.hosts.process import ProcessHandle
+
+DEFAULT_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Completed:
+    """A command that has ended. `exit` is a shell's exit status: 128 + n means that signal n ended the command."""
+
+    argv: tuple[str, ...]
+    exit: int
+    stdout: str
+    stderr: str
+
+
+@dataclass(frozen=True)
+class Raw:
+    """The result of a command, as bytes. `stdout` is empty when a sink received the output."""
+
+    exit: int
+    stdout: bytes
+    stderr: bytes
+
+
+class CommandFailed(HostError):  # noqa: N818
+    """Raised when a checked command ends with a status other than 0."""
+
+    def __init__(self, host: str, completed: Completed, hint: str | None = None) -> None:
+        output = (completed.stderr.strip() or completed.stdout.strip())[-2000:]
+        message = f"{host}: {completed.argv[0]} ended with status {completed.exit}"
+        super().__init__(f"{message}: {output}" if output else message, hint)
+        self.completed = completed
+
+
+class CommandTimeout(HostError):  # noqa: N818
+    """Raised when a command does not end in time. It has been sent TERM, then KILL."""
+
+
+class LinkLost(HostError):  # noqa: N818
+    """Raised when the connection to the host is lost. Started processes keep running until `Host.sweep` stops them."""
+
+
+class Transport(Protocol):
+    """A connection to one host. `name` is the host's name in the cluster file; error messages start with it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def work_dir(self) -> str:
+        """Absolute path of the work directory, which open_host creates. Nothing outside it is ever removed."""
+        ...
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout: float = DEFAULT_TIMEOUT_S,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        check: bool = True,
+    ) -> Completed:
+        """Run a command to its end, with an empty standard input.
+
+        A time-out, an exception or a lost link ends the command. Its environment is `env` on top of the base
+        environment (perfrunner.hosts.process); nothing else is inherited. With `check`, a status other than 0 raises
+        CommandFailed. For megabytes of output, let the command write a file and fetch the file.
+        """
+        ...
+
+    def follow(
+        self,
+        argv: Sequence[str],
+        on_line: Callable[[str], None],
+        *,
+        timeout: float,
+        env: Mapping[str, str] | None = None,
+    ) -> Completed:
+        """Run a command as `run` without `check` does, and pass each line of its output to `on_line` as it arrives."""
+        ...
+
+    def start(
+        self,
+        argv: Sequence[str],
+        *,
+        name: str,
+        log_stdout: str,
+        log_stderr: str,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        run_id: str = "",
+    ) -> ProcessHandle:
+        """Start a long-running process in a new session and record it in the host's process registry.
+
+        `env` is as in `run`. `name` is unique among the host's running processes: a second start under the name of a
+        running process raises HostError. The process outlives this connection and perfrunner; Host.sweep finds it.
+        Output is appended to the logs.
+        """
+        ...
+
+    def put_bytes(self, data: bytes, remote: str, *, mode: int = 0o644) -> None:
+        """Write a file: write to a temporary name, check the sha256, then rename it to `remote`."""
+        ...
+
+    def put_file(self, local: Path, remote: str) -> bool:
+        """Copy a file and its mode, as put_bytes does; return False when the host already has it (same sha256)."""
+        ...
+
+    def put_tree(self, local: Path, remote: str) -> bool:
+        """Copy a directory as one stream, verify every file and rename the directory into place.
+
+        Returns False when the host already has it. An incomplete or altered directory at `remote` is replaced, never
+        merged. In all cases the modification time of the directory becomes the time of this call.
+        """
+        ...
+
+    def get_file(self, remote: str, local: Path) -> None:
+        """Fetch the current contents of a file and check the sha256. `local` appears complete or not at all."""
+        ...
+
+    def get_tree(self, remote: str, local: Path) -> None:
+        """Fetch a directory of plain files into `local`, an empty directory. The caller verifies the contents."""
+        ...
+
+    def read_text(self, path: str) -> str:
+        """Return the text of a small file (also of /proc and /sys), decoded as UTF-8."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Tell whether a file or directory exists."""
+        ...
+
+    def makedirs(self, path: str) -> None:
+        """Create a directory and its parents."""
+        ...
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a file or directory below the work directory, if it exists; raise HostError for other paths."""
+        ...
+
+    def close(self) -> None:
+        """Close the connection. Started processes keep running."""
+        ...

@@ -1,1 +1,0 @@
-"""Before anything is measured: hosts opened, described and judged; variants built, deployed and proved."""

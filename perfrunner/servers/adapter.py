@@ -1,0 +1,103 @@
+"""What perfrunner knows of a server. The base class is a server of which nothing is known: any command.
+
+An adapter is stateless. The methods up to `added` look at a command line; the others ask a running server and run on
+its host (agent.py), so that adapters need the standard library alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from perfrunner.servers.wire import Wire, WireError
+
+
+@dataclass(frozen=True)
+class State:
+    """What a server says of itself. `busy` is background work that disturbs a measurement; empty: none.
+
+    figures: memory in bytes by the names that the engine's STAT memory uses, as far as the server knows them.
+    counters: of operations, by the names `cmd_get` and `cmd_set`.
+    evicted: items that the server dropped for lack of memory.
+    raw: all of its answers, for the files of a trial.
+    """
+
+    version: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    figures: Mapping[str, float] = field(default_factory=dict)
+    counters: Mapping[str, float] = field(default_factory=dict)
+    evicted: int = 0
+    busy: str = ""
+    raw: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+class Adapter:
+    """A server of which nothing is known: it is ready when its port accepts a connection."""
+
+    kind: ClassVar[str] = "other"
+    protocol: ClassVar[str] = ""  # that the load speaks; empty: the server is asked
+    missing: ClassVar[str] = (
+        "its version, settings, memory figures and counters of operations are not known:"
+        " only figures of the process are reported"
+    )
+
+    def refused(self, arguments: Sequence[str]) -> dict[int, str]:
+        """Return, by index into `arguments`, what cannot be measured and what to do."""
+        del arguments
+        return {}
+
+    def added(self, arguments: Sequence[str], *, root: bool, listen: str) -> list[str]:
+        """Return arguments that perfrunner adds: the address, if none is given, and a user for root."""
+        del arguments, root, listen
+        return []
+
+    def requested(self, arguments: Sequence[str]) -> dict[str, str]:
+        """Return the settings that the arguments ask for, by the name under which the server reports them."""
+        del arguments
+        return {}
+
+    def same(self, asked: str, actual: str) -> bool:
+        """Return whether a setting that was read back is the one asked for."""
+        a, b = asked.strip().lower(), actual.strip().lower()
+        try:
+            return a == b or float(a) == float(b)
+        except ValueError:
+            return False
+
+    def warnings(self, state: State) -> list[str]:
+        """Return what disturbs a measurement, in a server that was just started."""
+        del state
+        return []
+
+    def ask(self, wire: Wire, wrong_figures: bool) -> State:
+        """Ask for the state. `wrong_figures`: a preloaded allocator makes the allocator's own figures wrong."""
+        del wire, wrong_figures
+        return State()
+
+    def clean_stop(self, code: int | None, signal: int | None) -> bool:
+        """Return whether the status after SIGTERM is that of a clean stop; nobody knows what any command returns."""
+        del code, signal
+        return True
+
+
+def speaks(question: Callable[[], object]) -> bool:
+    """Return whether a question to a server gets an answer of its protocol."""
+    try:
+        question()
+    except WireError as error:
+        return str(error).startswith(("NOAUTH", "WRONGPASS", "NOPERM"))
+    except OSError:
+        return False
+    return True
+
+
+def numeric(values: Mapping[str, str]) -> dict[str, float]:
+    """Return the values that are numbers."""
+    numbers = {}
+    for name, value in values.items():
+        try:
+            numbers[name] = float(value)
+        except ValueError:
+            continue
+    return numbers

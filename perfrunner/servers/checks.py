@@ -1,0 +1,139 @@
+"""What can be known of a server's command on this machine before anything starts.
+
+Implements perfrunner.spec.server.ServerChecks: a spec is read with these checks, so that each error has its line.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfrunner.errors import UsageError
+from perfrunner.hosts.process import BASE_ENVIRONMENT
+from perfrunner.servers.elf import linked_allocator, read_elf
+from perfrunner.servers.preload import find_library
+from perfrunner.servers.registry import adapter_for
+from perfrunner.sources.git import GitError, Repository
+from perfrunner.spec.server import ServerSpec
+from perfrunner.spec.suggest import did_you_mean
+
+HOW_TO_LINK_LIBC = {"redis": " (redis, valkey: make MALLOC=libc)"}
+
+
+@dataclass(frozen=True)
+class ChecksHere:
+    """The checks, on this machine. `settled`: revisions are not looked up."""
+
+    settled: bool = False
+
+    def command(self, server: ServerSpec, *, remote: bool) -> Mapping[tuple[str | int, ...], str]:
+        wrong: dict[tuple[str | int, ...], str] = {}
+        if server.git is not None:
+            if not self.settled and (text := _repository_problem(server)):
+                wrong[("git",) if server.revision is None else ("revision",)] = text
+        elif (server.is_sent or not remote) and (text := program_problem(server.command[0])):
+            wrong["command", 0] = text
+        refused = adapter_for(server.known_kind).refused(server.command[1:])
+        wrong |= {("command", index + 1): text for index, text in refused.items()}
+        wrong |= {
+            (
+                "command",
+                index,
+            ): f"expected an absolute path: the server runs in another directory; got {word}"
+            for index, word in enumerate(server.command[1:], 1)
+            if word.endswith((".conf", ".cnf")) and not word.startswith("/")
+        }
+        if server.password_env is not None and server.password_env not in os.environ:
+            wrong["password_env",] = (
+                f"expected a variable that is set; got {server.password_env}, which is not"
+            )
+        return wrong
+
+    def preload(self, server: ServerSpec, preload: str, *, remote: bool) -> str | None:
+        try:
+            if not remote or preload.startswith("/"):
+                find_library(preload)
+        except UsageError as error:
+            return f"{error.message} ({error.hint})" if error.hint else error.message
+        if server.git is not None or (remote and not server.is_sent):
+            return None  # there is no program yet: prepare.py or placing.py looks at it
+        path = find_program(server.command[0])
+        return None if path is None else preload_problem(path, server)
+
+
+def find_program(word: str) -> Path | None:
+    """Return the absolute path of a program: itself, or from PATH; None if there is none."""
+    if "/" in word:
+        return Path(word).absolute() if Path(word).is_file() else None
+    path = os.environ.get("PATH") or BASE_ENVIRONMENT["PATH"]
+    program = shutil.which(word, path=f"{path}:/usr/local/sbin:/usr/sbin:/sbin")
+    return None if program is None else Path(program).absolute()
+
+
+def program_problem(word: str) -> str | None:
+    """Return why a program cannot be started here; None if it can, as far as its file tells."""
+    path = find_program(word)
+    if path is None:
+        near = did_you_mean(word, _programs()) if "/" not in word else ""
+        where = "in PATH" if "/" not in word else "there"
+        return f"expected a program; there is no {word} {where}{near}"
+    if not os.access(path, os.X_OK):
+        return f"expected a program; {path} is not executable (chmod +x)"
+    try:
+        elf, here = read_elf(path), read_elf(Path("/proc/self/exe"))
+    except OSError as error:
+        return f"expected a program; {path} cannot be read: {error.strerror}"
+    if elf is not None and here is not None and elf.machine != here.machine:
+        return f"expected a program for this machine ({here.machine}); {path} is for {elf.machine}"
+    return None
+
+
+def preload_problem(path: Path, server: ServerSpec) -> str | None:
+    """Return why a preloaded allocator would have no effect on a program; None if it has one."""
+    elf = read_elf(path)
+    if elf is None:
+        return None  # a script: the running server is looked at
+    how = HOW_TO_LINK_LIBC.get(server.known_kind, "")
+    if not elf.loaded:
+        return f"expected a dynamically linked program; {path} is linked statically: link it dynamically{how}"
+    linked = linked_allocator(path)
+    if linked is None:
+        return None
+    return own_allocator_text(linked, str(path), server.known_kind)
+
+
+def own_allocator_text(linked: str, path: str, kind: str) -> str:
+    """Return the message for a program that no preload reaches."""
+    return (
+        f"expected a program without an allocator of its own; {linked} is linked into {path}:"
+        f" build it with the C library's{HOW_TO_LINK_LIBC.get(kind, '')}"
+    )
+
+
+def _repository_problem(server: ServerSpec) -> str | None:
+    directory = Path(str(server.git))
+    if not directory.is_dir():
+        return f"expected a repository on this machine, got {directory}: no such directory (clone it first)"
+    try:
+        repository = Repository.around(directory)
+        if repository is None:
+            return f"expected a git repository, got {directory}"
+        repository.commit(server.revision or "HEAD")
+    except UsageError as error:
+        return f"{error.message}{f' ({error.hint})' if error.hint else ''}"
+    except GitError as error:
+        return f"expected a git repository: {error}"
+    return None
+
+
+def _programs() -> set[str]:
+    directories = (os.environ.get("PATH") or BASE_ENVIRONMENT["PATH"]).split(os.pathsep)
+    return {
+        path.name
+        for directory in directories
+        if Path(directory).is_dir()
+        for path in Path(directory).iterdir()
+    }

@@ -1,0 +1,195 @@
+"""Bring a server to a host over SSH.
+
+A program or library that a spec names by its path, or that was built here, is sent with the libraries that it needs,
+once per content. One that is named without a directory is the host's own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from perfrunner.errors import BuildError, UsageError
+from perfrunner.hosts import Host
+from perfrunner.servers.checks import own_allocator_text
+from perfrunner.servers.elf import ALLOCATOR_MARKS, read_elf
+from perfrunner.servers.preload import how_to_install, library_in
+from perfrunner.servers.prepare import (
+    DIRECTORY,
+    PreparedServer,
+    content_of,
+    environment_of,
+    sha256_of,
+)
+from perfrunner.spec.variant import Variant
+
+SENT = "sent"  # below the servers of the build cache: what hosts get, by content
+SEARCH = "LD_LIBRARY_PATH"
+_NEEDED = re.compile(r"^\s*(\S+) => (/\S+) \(0x", re.MULTILINE)
+# Libraries of glibc: they fit to the loader and the kernel of a host, and are its own.
+_OF_GLIBC = re.compile(
+    r"(ld-linux.*|lib(c|m|dl|rt|pthread|util|resolv|anl|nsl|nss_\w+|mvec|thread_db))\.so\.\d+"
+)
+# $1 is a name; $2 and more are texts to look for in the file. Prints path, sha256 and the texts that are there.
+_FIND_PROGRAM = """\
+PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
+path=$(command -v -- "$1") || exit 3
+shift
+echo "$path"; sha256sum < "$path"
+for text do if grep -qaF -e "$text" -- "$path"; then echo "$text"; fi; done
+"""
+_LDCONFIG = "PATH=$PATH:/usr/sbin:/sbin; ldconfig -p"
+
+
+def place(server: PreparedServer, variant: Variant, host: Host, cache_dir: Path) -> PreparedServer:
+    """Return the server with its paths on the host. Raises UsageError, BuildError or HostError."""
+    described = dict(server.provenance["server"])
+    preload = variant.allocator.preload
+    files = {}
+    if described["sha256"] is not None:
+        files["bin"] = server.program
+    if server.library is not None:
+        files["preload"] = server.library
+    program, library = server.program, server.library
+    sent, search = None, {}
+    if files:
+        tree = _staged(files, cache_dir)
+        sent = Path(host.deploy(tree, tree.name))
+        if any((tree / "lib").iterdir()):
+            search[SEARCH] = ":".join(filter(None, [str(sent / "lib"), variant.env.get(SEARCH)]))
+    if "bin" in files:
+        program = _sent_path(sent, "bin", server.program)
+    else:
+        program, described["sha256"] = _own_program(host, variant, server)
+    if server.library is not None:
+        library = _sent_path(sent, "preload", server.library)
+    elif preload is not None:
+        library, described["library_sha256"] = _own_library(host, preload)
+    described |= {
+        "program": str(program),
+        "library": None if library is None else str(library),
+        "placed": _summary(host.name, server, program, library, "bin" in files),
+    }
+    return replace(
+        server,
+        program=program,
+        library=library,
+        env={**environment_of(variant, library), **search},
+        content=content_of(described),
+        provenance={"server": described},
+        sent=sent,
+    )
+
+
+def _sent_path(sent: Path | None, kind: str, path: Path) -> Path:
+    assert sent is not None
+    return sent / kind / path.name
+
+
+def _summary(
+    host: str, server: PreparedServer, program: Path, library: Path | None, sent: bool
+) -> str:
+    text = f"{server.program} of this machine, sent to {host}" if sent else f"{program} of {host}"
+    if library is None:
+        return text
+    if server.library is not None:
+        return f"{text}; preloaded {server.library} of this machine, sent to {host}"
+    return f"{text}; preloaded {library} of {host}"
+
+
+# -- of this machine
+
+
+def _staged(files: Mapping[str, Path], cache_dir: Path) -> Path:
+    """Return a directory with the files, each in a directory of its own, and in lib/ the libraries that they need."""
+    needed = {path.name: path for file in files.values() for path in needed_libraries(file)}
+    content = [
+        sorted((kind, path.name, sha256_of(path)) for kind, path in files.items()),
+        sorted((name, sha256_of(path)) for name, path in needed.items()),
+    ]
+    digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+    name = next(iter(files.values())).name
+    tree = cache_dir.expanduser().absolute() / DIRECTORY / SENT / f"{name}-{digest}"
+    if tree.is_dir():
+        return tree
+    tree.parent.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=f".{tree.name}.", dir=tree.parent))
+    try:
+        (staging / "lib").mkdir()
+        for kind, path in files.items():
+            (staging / kind).mkdir()
+            shutil.copy(path, staging / kind / path.name)
+        for name, path in needed.items():
+            shutil.copy(path, staging / "lib" / name)
+        staging.chmod(0o755)
+        staging.rename(tree)
+    except OSError:
+        if not tree.is_dir():  # another run made the same one first
+            raise
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    return tree
+
+
+def needed_libraries(path: Path) -> list[Path]:
+    """Return the shared libraries that the loader finds for a file, without those of glibc.
+
+    Raises BuildError if one is missing.
+    """
+    if read_elf(path) is None:
+        return []
+    done = subprocess.run(
+        ["ldd", str(path)], capture_output=True, text=True, timeout=60, check=False
+    )
+    if "not found" in done.stdout:
+        missing = [line.split()[0] for line in done.stdout.splitlines() if "not found" in line]
+        raise BuildError(
+            f"{path} needs {' and '.join(missing)}, which this machine does not have",
+            "install it here, or set LD_LIBRARY_PATH in the environment of perfrunner",
+        )
+    return [
+        Path(place) for name, place in _NEEDED.findall(done.stdout) if not _OF_GLIBC.fullmatch(name)
+    ]
+
+
+# -- of the host
+
+
+def _own_program(host: Host, variant: Variant, server: PreparedServer) -> tuple[Path, str]:
+    name = str(server.program)
+    marks = {mark.decode(): allocator for allocator, mark in ALLOCATOR_MARKS.items()}
+    lines = _ask(host, [_FIND_PROGRAM, name, *marks]).splitlines()
+    if len(lines) < 2:
+        raise UsageError(
+            f"server.command: {host.name} has no program {name}",
+            f"install it on {host.name}, or give the path of a program of this machine, which is sent",
+        )
+    path, sums, *linked = lines
+    if linked and variant.allocator.preload is not None:
+        raise UsageError(
+            f"allocator.preload: {own_allocator_text(marks[linked[0]], path, server.kind)}"
+        )
+    return Path(path), sums.split()[0]
+
+
+def _own_library(host: Host, preload: str) -> tuple[Path, str]:
+    library = library_in(_ask(host, [_LDCONFIG]), preload)
+    if library is None:
+        raise UsageError(
+            f"allocator.preload: the loader of {host.name} knows no library of {preload}",
+            f"on {host.name}: {how_to_install(preload)}",
+        )
+    path, sums = _ask(host, ['readlink -f -- "$1" && sha256sum < "$1"', library]).splitlines()
+    return Path(path), sums.split()[0]
+
+
+def _ask(host: Host, script: Sequence[str]) -> str:
+    text, *arguments = script
+    return host.transport.run(["sh", "-c", text, "sh", *arguments], check=False).stdout

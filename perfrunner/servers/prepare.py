@@ -1,0 +1,217 @@
+"""Make a variant's server ready to start: check out and build it, find its program and its preloaded library.
+
+On a cluster over SSH, placing.py brings it to its host afterwards. A build is kept in the build cache under `servers/`,
+by repository, commit, commands and environment: it is made once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perfrunner.build.output import Progress, run_logged, silent
+from perfrunner.build.toolchain import build_environment
+from perfrunner.errors import BuildError, UsageError
+from perfrunner.servers.checks import find_program, preload_problem, program_problem
+from perfrunner.servers.preload import VARIABLE, find_library
+from perfrunner.sources.git import Commit, Repository
+from perfrunner.spec.variant import Variant
+
+DIRECTORY = "servers"  # of the build cache
+_DONE = ".perfrunner-built"
+
+
+@dataclass(frozen=True)
+class PreparedServer:
+    """A server that can be started on this machine, or that placing.py brings to a host.
+
+    `content` names the program and its preloaded library. A host's own program has no directory in `program`, and a
+    host's own library is not in `library`, until it is placed.
+    """
+
+    program: Path
+    arguments: tuple[str, ...]  # with {port} and {dir}
+    kind: str
+    env: Mapping[str, str]
+    library: Path | None
+    content: str
+    cached: bool
+    provenance: Mapping[str, Any]
+    seconds: float  # that this call took
+    sent: Path | None = None  # the directory on a host over SSH that has what was sent there
+
+    @property
+    def path(self) -> Path:
+        return self.program
+
+    @property
+    def directory(self) -> Path:
+        """The files that were sent to a host, or the directory of the program."""
+        return self.sent or self.program.parent
+
+    @property
+    def build_id(self) -> str:
+        return f"{self.program.name}-{self.content[:16]}"
+
+
+def prepare(
+    variant: Variant,
+    cache_dir: Path,
+    commit: str | None = None,
+    progress: Progress = silent,
+    *,
+    remote: bool = False,
+) -> PreparedServer:
+    """Prepare the server of a variant. Raises BuildError or UsageError.
+
+    `commit` is what its revision named when the experiment began; None: what it names now. `remote`: for a host over
+    SSH, which has programs and libraries of its own.
+    """
+    began = time.monotonic()
+    server = variant.server
+    if server is None:
+        raise ValueError(f"variant {variant.name} has no server")
+    built_from: Commit | None = None
+    cached = True
+    word = server.command[0]
+    if server.git is not None:
+        built_from = commit_of(server.git, commit or server.revision)
+        tree, cached = _built(server.git, built_from, server.build, variant, cache_dir, progress)
+        inside = tree / word
+        word = str(inside) if inside.is_file() or "/" in word else word
+    sent = not remote or "/" in word
+    program = _program(variant, word) if sent else Path(word)
+    preload = variant.allocator.preload
+    library = None
+    if preload is not None and (not remote or preload.startswith("/")):
+        library = find_library(preload)
+    if preload is not None and sent and (wrong := preload_problem(program, server)):
+        raise UsageError(f"variant {variant.name}: allocator.preload: {wrong}")
+    described: dict[str, Any] = {
+        "command": list(server.command),
+        "program": str(program),
+        "sha256": sha256_of(program) if sent else None,
+        "preload": preload,
+        "library": None if library is None else str(library),
+        "library_sha256": None if library is None else sha256_of(library),
+    }
+    if built_from is not None:
+        described |= {
+            "commit": built_from.sha,
+            "title": built_from.title,
+            "date": built_from.date,
+        }
+    return PreparedServer(
+        program=program,
+        arguments=server.command[1:],
+        kind=server.known_kind,
+        env=environment_of(variant, library),
+        library=library,
+        content=content_of(described),
+        cached=cached,
+        provenance={"server": described},
+        seconds=time.monotonic() - began,
+    )
+
+
+def environment_of(variant: Variant, library: Path | None) -> dict[str, str]:
+    """Return the environment of a variant's server, with its preloaded library."""
+    if library is None:
+        return dict(variant.env)
+    preloaded = {VARIABLE: str(library), **variant.allocator.preload_environment}
+    return {**variant.env, **preloaded}
+
+
+def content_of(described: Mapping[str, Any]) -> str:
+    """Return the name of the program and library that a provenance describes."""
+    named = json.dumps([described["sha256"], described["library_sha256"]])
+    return hashlib.sha256(named.encode()).hexdigest()
+
+
+def _program(variant: Variant, word: str) -> Path:
+    if wrong := program_problem(word):
+        raise UsageError(f"variant {variant.name}: server.command: {wrong}")
+    program = find_program(word)
+    assert program is not None
+    return program
+
+
+def commit_of(git: str, revision: str | None) -> Commit:
+    """Return the commit that is built. Raises UsageError."""
+    repository = Repository.around(Path(git))
+    if repository is None:
+        raise UsageError(f"{git} is no git repository")
+    return repository.commit(revision or "HEAD")
+
+
+def _built(
+    git: str,
+    commit: Commit,
+    commands: Sequence[Sequence[str]],
+    variant: Variant,
+    cache_dir: Path,
+    progress: Progress,
+) -> tuple[Path, bool]:
+    """Return the checkout in which the commands have succeeded, and whether it was there before."""
+    env = build_environment()
+    key = hashlib.sha256(
+        json.dumps(
+            [
+                str(Path(git).resolve()),
+                commit.sha,
+                [list(c) for c in commands],
+                env.get("CC"),
+                env.get("CXX"),
+            ]
+        ).encode()
+    ).hexdigest()[:24]
+    tree = cache_dir.expanduser().absolute() / DIRECTORY / key
+    tree.parent.mkdir(parents=True, exist_ok=True)
+    with _alone(tree.with_suffix(".lock")):
+        if (tree / _DONE).is_file():
+            return tree, True
+        shutil.rmtree(tree, ignore_errors=True)  # of a build that was cut off
+        log = tree.with_suffix(".log")
+        steps = [
+            ["git", "clone", "--quiet", "--shared", "--no-checkout", "--", git, str(tree)],
+            ["git", "-C", str(tree), "checkout", "--quiet", "--detach", commit.sha],
+            *(["env", "-C", str(tree), *command] for command in commands),
+        ]
+        with log.open("w", encoding="utf-8") as file:
+            for step in steps:
+                what = f"variant {variant.name}: {' '.join(step[3:] if step[0] == 'env' else step[:2])}"
+                run_logged(step, what=what, log=file, env=env, progress=progress)
+        (tree / _DONE).write_text(commit.sha, encoding="ascii")
+    return tree, False
+
+
+@contextlib.contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """One process builds; others wait for its build."""
+    fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def sha256_of(path: Path) -> str:
+    """Return the sha256 of a file. Raises BuildError."""
+    try:
+        with path.open("rb") as file:
+            digest = hashlib.sha256()
+            while chunk := file.read(1 << 20):
+                digest.update(chunk)
+            return digest.hexdigest()
+    except OSError as error:
+        raise BuildError(f"{path} cannot be read: {error.strerror}") from error

@@ -1,0 +1,152 @@
+"""Redis, and what speaks its protocol and takes its options: Valkey, KeyDB."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from perfrunner.servers.adapter import Adapter, State, numeric
+from perfrunner.servers.wire import Wire, WireError, as_pairs
+
+_SIZE = re.compile(r"(\d+)(k|kb|m|mb|g|gb|b)?", re.IGNORECASE)
+_UNITS = {
+    "b": 1, "k": 1000, "kb": 1024, "m": 1000**2, "mb": 1024**2, "g": 1000**3, "gb": 1024**3, "": 1,
+}  # fmt: skip
+_CALLS = re.compile(r"calls=(\d+)")
+# Where Redis' own figures of its allocator go; they are of jemalloc, which is asked by mallctl.
+_OF_JEMALLOC = {
+    "allocator_active": "total_active_bytes",
+    "allocator_resident": "total_resident_bytes",
+    "allocator_frag_bytes": "total_fragmentation_bytes",
+}
+_SECRETS = ("requirepass", "masterauth", "tls-key-file-pass", "tls-client-key-file-pass")
+_NOT_READ_BACK = ("include", "loadmodule", "rename-command", "user", "sentinel")
+
+
+class Redis(Adapter):
+    """Redis and its relatives."""
+
+    kind = "redis"
+    protocol = "resp2"
+    missing = ""
+
+    def refused(self, arguments: Sequence[str]) -> dict[int, str]:
+        wrong = {}
+        for index, name, value in options(arguments):
+            if name == "daemonize" and value == "yes":
+                wrong[index] = (
+                    "expected a server that stays in the foreground: leave out --daemonize yes"
+                )
+            elif name == "supervised" and value not in ("no", ""):
+                wrong[index] = (
+                    "expected a server that perfrunner starts itself: leave out --supervised"
+                )
+            elif name == "port" and value == "0":
+                wrong[index] = "expected --port {port}: the load uses neither Unix sockets nor TLS"
+            elif name == "tls-port" and value != "0":
+                wrong[index] = "expected a server without TLS: the load does not use it"
+            elif name == "cluster-enabled" and value == "yes":
+                wrong[index] = "expected a single server: no slots are assigned to a cluster node"
+        return wrong
+
+    def added(self, arguments: Sequence[str], *, root: bool, listen: str) -> list[str]:
+        """Return the options that make Redis answer other hosts; on loopback it needs none."""
+        del root
+        if listen == "127.0.0.1":
+            return []
+        given = {name for _, name, _ in options(arguments)}
+        wanted = {"bind": listen, "protected-mode": "no"}
+        return [
+            word
+            for name, value in wanted.items()
+            if name not in given
+            for word in (f"--{name}", value)
+        ]
+
+    def requested(self, arguments: Sequence[str]) -> dict[str, str]:
+        return {
+            name: value
+            for _, name, value in options(arguments)
+            if name not in (*_NOT_READ_BACK, *_SECRETS, "port", "bind", "dir")
+        }
+
+    def same(self, asked: str, actual: str) -> bool:
+        """Sizes may have units: 100mb is 104857600."""
+        first, second = (_SIZE.fullmatch(text.strip()) for text in (asked, actual))
+        if first and second:
+            return _bytes(first) == _bytes(second)
+        return asked.strip().lower().split() == actual.strip().lower().split()
+
+    def warnings(self, state: State) -> list[str]:
+        lines = []
+        if state.settings.get("save"):
+            lines.append(
+                "it has save points, so that a BGSAVE may run during the load: add --save ''"
+                " unless snapshots are what is measured"
+            )
+        return lines
+
+    def ask(self, wire: Wire, wrong_figures: bool) -> State:
+        info = wire.info("server", "memory", "stats", "persistence", "commandstats")
+        settings: Mapping[str, str] = {}
+        try:
+            every = as_pairs(wire.resp("CONFIG", "GET", "*"))
+            settings = {name: value for name, value in every.items() if name not in _SECRETS}
+        except WireError:  # renamed or forbidden
+            settings = {}
+        numbers = numeric(info)
+        figures = {}
+        if "used_memory" in numbers:
+            figures["mem_used"] = numbers["used_memory"]
+        if not wrong_figures and info.get("mem_allocator", "").startswith("jemalloc"):
+            figures |= {
+                ours: numbers[theirs] for theirs, ours in _OF_JEMALLOC.items() if theirs in numbers
+            }
+        version = info.get("valkey_version") or info.get("redis_version", "")
+        return State(
+            version=version,
+            settings=settings,
+            figures=figures,
+            counters={
+                f"cmd_{name}": float(match[1]) if match else 0.0
+                for name in ("get", "set")
+                for match in [_CALLS.search(info.get(f"cmdstat_{name}", ""))]
+            },
+            evicted=int(numbers.get("evicted_keys", 0)),
+            busy=_busy(info),
+            raw={"info": info, "settings": settings},
+        )
+
+    def clean_stop(self, code: int | None, signal: int | None) -> bool:
+        return code == 0 or signal == 15
+
+
+def options(arguments: Sequence[str]) -> Iterator[tuple[int, str, str]]:
+    """Yield (index, name, value) of each `--name value ...`; several values are joined by spaces.
+
+    What comes before the first option is a configuration file.
+    """
+    index = -1
+    values: list[str] = []
+    for number, word in enumerate(arguments):
+        if word.startswith("--") and len(word) > 2:
+            if index >= 0:
+                yield index, arguments[index][2:].lower(), " ".join(values)
+            index, values = number, []
+        elif index >= 0:
+            values.append(word)
+    if index >= 0:
+        yield index, arguments[index][2:].lower(), " ".join(values)
+
+
+def _bytes(match: re.Match[str]) -> int:
+    return int(match[1]) * _UNITS[(match[2] or "").lower()]
+
+
+def _busy(info: Mapping[str, str]) -> str:
+    running = {
+        "rdb_bgsave_in_progress": "a BGSAVE",
+        "aof_rewrite_in_progress": "a rewrite of the append-only file",
+        "loading": "loading of the data set",
+    }
+    return " and ".join(text for name, text in running.items() if info.get(name, "0") != "0")

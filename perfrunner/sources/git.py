@@ -1,0 +1,416 @@
+"""Read revisions from the user's git repository without changing it: no checkout, index or object is written.
+
+A revision is exported through a temporary index. A patch is applied in that index, and its objects go into a temporary
+directory.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfrunner.build.identity import is_source
+from perfrunner.errors import UsageError
+from perfrunner.spec.suggest import did_you_mean
+
+TIMEOUT_S = 300.0
+_SUBMODULE = "160000"
+_HUNK_LINES = 10  # shown of a hunk that does not apply
+UNSHALLOW = "this clone is shallow: fetch its history with `git fetch --unshallow --tags`"
+# Override the settings of a user's configuration that change git's output.
+_PLAIN = (
+    "-c", "color.ui=false", "-c", "log.showSignature=false", "-c", "i18n.logOutputEncoding=UTF-8",
+)  # fmt: skip
+# git works on local data only: it never asks for a password and never fetches. git before 2.45 has no
+# GIT_NO_LAZY_FETCH; without an allowed protocol its fetch ends at once.
+_OFFLINE = {
+    "GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "false", "SSH_ASKPASS": "false", "GIT_NO_LAZY_FETCH": "1",
+    "GIT_ALLOW_PROTOCOL": "none", "GIT_SSH_COMMAND": "ssh -oBatchMode=yes",
+}  # fmt: skip
+_MISSING = re.compile(r"promisor remote|lazy fetch|transport '\w+' not allowed|could not fetch")
+_AS_STORED = ("-c", "core.autocrlf=false", "-c", "core.eol=lf")
+_KEPT_SETTING = re.compile(r"GIT_CONFIG_(COUNT|KEY_\d+|VALUE_\d+|GLOBAL|SYSTEM|NOSYSTEM)")
+_WHOLE = re.MULTILINE | re.DOTALL
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A commit. `date` is the committer's date, in ISO 8601."""
+
+    sha: str
+    date: str
+    title: str
+
+
+class GitError(Exception):
+    """Raised when git fails; the text is git's error message."""
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A work tree; `prefix` is the engine's directory in it (`engine_src/`, or empty at the top)."""
+
+    top: Path
+    prefix: str
+
+    @classmethod
+    def around(cls, directory: Path) -> Repository | None:
+        """Return the repository that contains `directory`; None if no repository does.
+
+        Raises UsageError without git.
+        """
+        try:
+            output = run_git(directory, "rev-parse", "--show-toplevel", "--show-prefix")
+        except GitError as error:
+            if "not a git repository" in str(error):
+                return None
+            raise _unreadable(directory, str(error)) from error
+        top, _, prefix = output.rstrip("\n").partition("\n")
+        return cls(Path(top), prefix)
+
+    def git(self, *arguments: str, env: Mapping[str, str] | None = None, stdin: str = "") -> str:
+        """Run git and return its output. Raises GitError, or UsageError for content that a partial clone lacks."""
+        try:
+            return run_git(self.top, *arguments, env=env, stdin=stdin)
+        except GitError as error:
+            if not _MISSING.search(str(error)):
+                raise
+            raise UsageError(
+                f"{self.top} is a partial clone and lacks content that is needed here",
+                f"fetch it: git -C {self.top} fetch --refetch --no-filter, or for one revision"
+                f" git -C {self.top} archive -o /dev/null REVISION",
+            ) from error
+
+    @property
+    def shallow(self) -> bool:
+        """Whether the history is cut off, as in a clone with `--depth`."""
+        return self.git("rev-parse", "--is-shallow-repository").strip() == "true"
+
+    def commit(self, revision: str) -> Commit:
+        """Return the commit that a revision names.
+
+        Raises UsageError for an unknown revision; the message suggests names, or how to complete a shallow clone.
+        """
+        try:
+            sha = self.git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}").strip()
+        except GitError:
+            raise self._unknown(revision) from None
+        text = self.git("show", "--no-patch", "--format=%H%x00%cI%x00%s", sha)
+        sha, date, title = text.rstrip("\n").split("\0")
+        return Commit(sha, date, _utf8(title))
+
+    def _unknown(self, revision: str) -> UsageError:
+        refs = self.git(
+            "for-each-ref", "--format=%(refname:short)", "refs/heads", "refs/tags", "refs/remotes"
+        ).split()
+        hint: str | None = (
+            f"list the names with git -C {self.top} branch --all, or fetch the revision"
+        )
+        if self.shallow:
+            hint = UNSHALLOW
+        elif Path(revision).is_dir():
+            hint = f"to use a directory, write its path: ./{revision}"
+        name = re.split(r"[~^@]", revision, maxsplit=1)[0]  # the branch of main~2
+        remote = [ref for ref in refs if ref.endswith(f"/{name}")]
+        near = "" if name in refs else did_you_mean(remote[0] if remote else name, refs)
+        return UsageError(f"{self.top} has no revision {revision}{near}", hint)
+
+    def changed_files(self) -> tuple[str, ...]:
+        """Return the files below `prefix` that differ from HEAD or are untracked, relative to `prefix`.
+
+        Raises UsageError if a submodule has changes, because no commit names its content.
+        """
+        text = self.git(
+            "status", "--porcelain=v2", "-z", "--untracked-files=all", "--no-renames", "--",
+            self.prefix or ".",
+        )  # fmt: skip
+        names = []
+        for entry in filter(None, text.split("\0")):
+            kind, _, rest = entry.partition(" ")
+            if kind == "?":
+                names.append(rest)
+                continue
+            fields = rest.split(" ", 9 if kind == "u" else 7)
+            if fields[1].startswith("S") and fields[1][2:] != "..":
+                raise UsageError(
+                    f"the submodule {fields[-1]} of {self.top} has uncommitted changes",
+                    "commit them in the submodule first, so that a revision names its content",
+                )
+            names.append(fields[-1])
+        return tuple(sorted(name.removeprefix(self.prefix) for name in names))
+
+    def ignored_files(self) -> tuple[str, ...]:
+        """Return the ignored files below `prefix`, relative to it.
+
+        A directory that is ignored as a whole ends in `/`.
+        """
+        text = run_git(
+            self.top / self.prefix, "ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"
+        )  # fmt: skip
+        return tuple(filter(None, text.split("\0")))
+
+    def export(self, sha: str, target: Path, patch: Path | None = None) -> Path:
+        """Write the engine's directory of a commit below `target`, with the files that its links point to.
+
+        Returns the engine's directory. Raises UsageError.
+        """
+        with tempfile.TemporaryDirectory(prefix="perfrunner-git-") as scratch:
+            env = {"GIT_INDEX_FILE": f"{scratch}/index"}
+            self.git("-c", "core.sparseCheckout=false", "read-tree", sha, env=env)
+            if patch is not None:
+                # The objects of the patched files are written to the scratch directory, not to the repository.
+                objects = self.git("rev-parse", "--path-format=absolute", "--git-path", "objects")
+                Path(scratch, "objects").mkdir()
+                env["GIT_OBJECT_DIRECTORY"] = f"{scratch}/objects"
+                env["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = objects.strip()
+                self._apply(patch, sha, env)
+            wanted = {self.prefix or "."}
+            written: set[str] = set()
+            while wanted - written:
+                self._check_out(sorted(wanted - written), sha, target, env)
+                written |= wanted
+                wanted = _missing_targets(target)
+        engine = target / self.prefix
+        _refuse_links_out(engine, target, sha)
+        return engine
+
+    def _check_out(self, names: list[str], sha: str, target: Path, env: Mapping[str, str]) -> None:
+        """Write the files and submodules of these names, and those below them."""
+        entries = self.git("--literal-pathspecs", "ls-files", "-s", "-z", "--", *names, env=env)
+        files, submodules = _entries(entries)
+        self.git(
+            *_AS_STORED, "checkout-index", "-z", "--stdin", f"--prefix={target}/",
+            env=env, stdin="".join(f"{name}\0" for name in files),
+        )  # fmt: skip
+        for name, commit in submodules.items():
+            self._submodule(name, sha, commit).export(commit, target / name)
+
+    def _apply(self, patch: Path, sha: str, env: Mapping[str, str]) -> None:
+        try:
+            options = ("--cached", "--verbose", "--whitespace=nowarn")
+            self.git("apply", *options, str(patch), env=env)
+        except GitError as error:
+            raise UsageError(f"{patch} does not apply to {sha[:12]}: {_why(str(error))}") from error
+
+    def _submodule(self, name: str, sha: str, commit: str) -> Repository:
+        """Return the submodule's repository, which must be checked out and contain `commit`."""
+        directory = self.top / name
+        repository = Repository.around(directory) if directory.is_dir() else None
+        if repository is None or repository.top != directory.resolve():
+            raise UsageError(
+                f"{sha[:12]} has the submodule {name}, which is not checked out in {self.top}",
+                f"git -C {self.top} submodule update --init {name}",
+            )
+        try:
+            repository.git("cat-file", "-e", f"{commit}^{{commit}}")
+        except GitError:
+            raise UsageError(
+                f"{sha[:12]} has the submodule {name} at {commit[:12]}, which {directory} does not have",
+                f"git -C {directory} fetch --all --tags",
+            ) from None
+        return repository
+
+    def good_end(self, good: Commit, bad: Commit) -> Commit:
+        """Return the commit from which a bisection starts: `good`, or its merge base with `bad`.
+
+        A good commit on a release branch may not be an ancestor of the bad one. As in `git bisect`, their merge base
+        then counts as good. Raises UsageError when there is no merge base, or when `bad` is the older commit.
+        """
+        try:
+            base = self.git("merge-base", good.sha, bad.sha).strip()
+        except GitError:
+            raise UsageError(
+                f"{good.sha[:12]} (good) and {bad.sha[:12]} (bad) have no common ancestor",
+                UNSHALLOW if self.shallow else "name two commits of one history",
+            ) from None
+        if base == bad.sha != good.sha:
+            raise UsageError(
+                f"{good.sha[:12]} (good) is newer than {bad.sha[:12]} (bad)",
+                "a bisection goes from an older commit to a newer one",
+            )
+        return good if base == good.sha else self.commit(base)
+
+    def log(self, older: str, newer: str, most: int) -> tuple[int, tuple[str, ...]]:
+        """Return the number of commits in `older..newer`, and one line for each of the newest `most`."""
+        span = f"{older}..{newer}"
+        count = int(self.git("rev-list", "--count", span))
+        lines = self.git("log", "--oneline", "--no-decorate", f"--max-count={most}", span)
+        return count, tuple(map(_utf8, lines.splitlines()))
+
+
+def run_git(
+    directory: Path,
+    *arguments: str,
+    env: Mapping[str, str] | None = None,
+    stdin: str = "",
+    allowed: tuple[int, ...] = (0,),
+) -> str:
+    """Run git in a directory and return its output.
+
+    GIT_* variables of the caller (set by a hook) are removed, except for its configuration (set by a CI system). The
+    locale is fixed. Raises GitError, or UsageError if git is not installed.
+    """
+    clean = {
+        k: v
+        for k, v in os.environ.items()
+        if not k.startswith("GIT_") or _KEPT_SETTING.fullmatch(k)
+    }
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(directory), *_PLAIN, *arguments],
+            env={
+                **clean,
+                **_OFFLINE,
+                "LC_ALL": "C.UTF-8",
+                "GIT_OPTIONAL_LOCKS": "0",
+                **(env or {}),
+            },
+            input=stdin,
+            capture_output=True,
+            encoding=sys.getfilesystemencoding(),  # names come back as arguments
+            errors="surrogateescape",
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise UsageError(
+            "git is not installed, and perfrunner needs it to identify sources",
+            "apt-get install git",
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise GitError(f"git {_command(arguments)} took more than {TIMEOUT_S:g} s") from None
+    if done.returncode not in allowed:
+        raise GitError(
+            done.stderr.strip() or f"git {_command(arguments)}: status {done.returncode}"
+        )
+    return done.stdout
+
+
+def _unreadable(directory: Path, message: str) -> UsageError:
+    """Return the error for a repository that git refuses, with the command that helps."""
+    if "dubious ownership" in message:
+        owner = re.search(r"safe\.directory (.+)", message)
+        trusted = owner[1].strip() if owner else str(directory)
+        return UsageError(
+            f"git does not trust the repository of {directory}: it belongs to another user",
+            f"git config --global --add safe.directory {trusted}",
+        )
+    if "must be run in a work tree" in message:
+        return UsageError(
+            f"{directory} is in a repository without a work tree",
+            f"create one: git -C {directory} worktree add DIRECTORY",
+        )
+    return UsageError(f"git cannot read {directory}: {message}")
+
+
+def _utf8(text: str) -> str:
+    """Convert git's output to displayable text: UTF-8 in every locale, with other bytes replaced."""
+    return os.fsencode(text).decode("utf-8", "replace")
+
+
+def _command(arguments: Sequence[str]) -> str:
+    """Return the git command among the arguments, after git's own options."""
+    remaining = iter(arguments)
+    for argument in remaining:
+        if argument == "-c":
+            next(remaining, None)
+        elif not argument.startswith("-"):
+            return argument
+    return ""
+
+
+def changes(before: Path, after: Path) -> list[tuple[str, int, int]]:
+    """Return the files that differ between two directories: name, lines added, lines removed (binary files: 0, 0)."""
+    try:
+        text = _diff(before, after)
+    except GitError as error:
+        raise UsageError(f"cannot compare {before} and {after}: {error}") from error
+    differing = []
+    fields = iter(text.split("\0"))
+    for head in fields:
+        if not head:
+            continue
+        added, removed, name = head.split("\t")
+        if not name:  # both names follow
+            old, new = Path(next(fields)), Path(next(fields))
+            path = new if new.is_relative_to(after) else old
+            root = after if path.is_relative_to(after) else before
+            name = path.relative_to(root).as_posix()
+        differing.append((name, _count(added), _count(removed)))
+    return sorted(differing)
+
+
+def _why(output: str) -> str:
+    """Summarize the output of `git apply --verbose`: the failures, and the text that the first failed hunk expects."""
+    output = re.sub(r"^Checking patch .*\n", "", output, flags=re.MULTILINE)
+    searched = re.search(r"^error: while searching for:\n(.*?)\n*^error: ", output, _WHOLE)
+    output = re.sub(r"^error: while searching for:\n.*?^(?=error: )", "", output, flags=_WHOLE)
+    why = "; ".join(line.removeprefix("error: ") for line in output.splitlines())
+    if searched is None:
+        return why
+    lines = searched[1].splitlines()
+    shown = [*lines[:_HUNK_LINES], *(["..."] if len(lines) > _HUNK_LINES else [])]
+    return "\n    ".join([f"{why}; the patch expects there", *shown])
+
+
+def _diff(before: Path, after: Path) -> str:
+    # Status 1 means that they differ.
+    flags = ("--no-index", "--no-renames", "--no-ext-diff", "--no-textconv", "--numstat", "-z")
+    return run_git(Path("/"), "diff", *flags, str(before), str(after), allowed=(0, 1))
+
+
+def _count(text: str) -> int:
+    return int(text) if text.isdigit() else 0
+
+
+def _links(root: Path) -> Iterator[tuple[Path, Path | None]]:
+    """Yield every symbolic link below `root` and its target by name; None for a target outside `root`."""
+    for directory, directories, files in os.walk(root):
+        for path in (Path(directory, name) for name in (*directories, *files)):
+            if path.is_symlink():
+                leads = Path(os.path.normpath(path.parent / path.readlink()))
+                yield path, leads if leads.is_relative_to(root) else None
+
+
+def _missing_targets(root: Path) -> set[str]:
+    """Return the paths below `root`, relative to it, that links point to and that do not exist."""
+    return {
+        leads.relative_to(root).as_posix()
+        for _, leads in _links(root)
+        if leads is not None and not os.path.lexists(leads)
+    }
+
+
+def _refuse_links_out(engine: Path, root: Path, sha: str) -> None:
+    """Remove links without a target; raise UsageError for one that a build would read."""
+    for path, leads in list(_links(root)):
+        if leads is not None and path.exists() and path.resolve().is_relative_to(root.resolve()):
+            continue
+        if path.is_relative_to(engine) and is_source(path.relative_to(engine).as_posix()):
+            where = (
+                "points out of the repository"
+                if leads is None
+                else "points to a path that the revision does not have"
+            )
+            name = path.relative_to(root).as_posix()
+            raise UsageError(f"{sha[:12]}: the link {name} -> {path.readlink()} {where}")
+        path.unlink()
+
+
+def _entries(text: str) -> tuple[Sequence[str], Mapping[str, str]]:
+    """Parse `ls-files -s -z`: return the files, and the commit of each submodule."""
+    files, submodules = [], {}
+    for entry in filter(None, text.split("\0")):
+        head, _, name = entry.partition("\t")
+        mode, sha, _ = head.split(" ")
+        if mode == _SUBMODULE:
+            submodules[name] = sha
+        else:
+            files.append(name)
+    return files, submodules

@@ -1,0 +1,112 @@
+"""A variant that is any server: the command that starts it, and what it is built from.
+
+    server: {command: [memcached, -p, "{port}", -t, "2"]}
+    server: {kind: redis, command: [redis-server, --port, "{port}", --save, ""]}
+    server: {git: ~/redis, revision: unstable, build: [[make, -j2]], command: [src/redis-server, --port, "{port}"]}
+
+On a cluster over SSH, a program that is named without a directory is the host's own; one with a path, or built from
+`git`, is of this machine and sent there.
+
+No shell reads these texts: a command is a list of words. Words may contain {port}, a free port that perfrunner chooses
+for each start, and {dir}, the empty directory in which the server is started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal, Protocol, TypeAlias
+
+from pydantic import Field, field_validator, model_validator
+
+from perfrunner.spec.base import ListAsTuple, Piece, ScalarText, matching
+from perfrunner.spec.source import Revision
+
+PORT, DIRECTORY = "{port}", "{dir}"
+Kind: TypeAlias = Literal["memcached", "redis", "other"]
+ServerProtocol: TypeAlias = Literal["binary", "text", "meta", "resp2", "resp3"]
+
+Word = Annotated[ScalarText, matching(r"[^\x00]*", "a word without a NUL character")]
+Words = Annotated[tuple[Word, ...], ListAsTuple, Field(min_length=1)]
+VariableName = Annotated[str, matching(r"[A-Za-z_][A-Za-z0-9_]*", "an environment variable's name")]
+
+# By the name of the program; any other program is asked what it speaks.
+_KINDS: Mapping[str, Kind] = {
+    "memcached": "memcached",
+    "redis-server": "redis",
+    "valkey-server": "redis",
+    "keydb-server": "redis",
+}
+
+
+class ServerSpec(Piece):
+    """The command that starts a server, and its build if `git` is given. Paths are absolute in a loaded spec."""
+
+    command: Words = Field(description="words; {port} and {dir} are replaced")
+    kind: Kind | None = Field(
+        default=None, description="memcached, redis or other; none: by the program's name"
+    )
+    protocol: ServerProtocol | None = Field(
+        default=None,
+        description="what the load speaks; none: by the kind, else by asking the server",
+    )
+    git: str | None = Field(default=None, description="a repository to build from")
+    revision: Revision | None = Field(default=None, description="of git; none: HEAD")
+    build: Annotated[tuple[Words, ...], ListAsTuple] = Field(
+        default=(), description="commands run in a checkout of git, each a list of words"
+    )
+    password_env: VariableName | None = Field(
+        default=None,
+        description="the variable of perfrunner's environment with the password of the load",
+    )
+
+    @field_validator("command")
+    @classmethod
+    def _has_a_port(cls, command: tuple[str, ...]) -> tuple[str, ...]:
+        if not any(PORT in word for word in command):
+            raise ValueError(
+                f"expected {PORT} in a word of the command, where the port belongs, such as [-p, {PORT!r}]"
+            )
+        if not command[0] or PORT in command[0] or "=" in command[0]:
+            raise ValueError("expected a program as the first word")
+        return command
+
+    @model_validator(mode="after")
+    def _built_from_something(self) -> ServerSpec:
+        if self.git is None and (self.revision is not None or self.build):
+            raise ValueError("expected git next to revision and build: the repository to check out")
+        return self
+
+    @property
+    def program(self) -> str:
+        """The name of the program, without its directory."""
+        return Path(self.command[0]).name
+
+    @property
+    def is_sent(self) -> bool:
+        """True if hosts over SSH get the program from this machine instead of using their own."""
+        return self.git is not None or "/" in self.command[0]
+
+    @property
+    def known_kind(self) -> Kind:
+        """The kind that is given, or that follows from the program's name."""
+        return self.kind or _KINDS.get(self.program.lower(), "other")
+
+    @property
+    def text(self) -> str:
+        """The command as a person would type it, with the revision it is built from."""
+        at = f" @ {Path(self.git).name}@{self.revision or 'HEAD'}" if self.git else ""
+        return f"{' '.join(word or chr(34) * 2 for word in self.command)}{at}"
+
+
+class ServerChecks(Protocol):
+    """What can be known of servers on this machine before anything starts; by field what is wrong.
+
+    `remote`: they run on a host over SSH, whose own programs and libraries are not known yet.
+    """
+
+    def command(
+        self, server: ServerSpec, *, remote: bool
+    ) -> Mapping[tuple[str | int, ...], str]: ...
+
+    def preload(self, server: ServerSpec, preload: str, *, remote: bool) -> str | None: ...

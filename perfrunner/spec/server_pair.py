@@ -1,0 +1,142 @@
+"""The spec of a comparison of servers that are given as commands: what `perfrunner ab` runs for them."""
+
+from __future__ import annotations
+
+import itertools
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from perfrunner.spec.matrix import variant_name
+from perfrunner.spec.server import PORT
+from perfrunner.spec.small import LOCAL_CLUSTER
+
+Variants = dict[str, dict[str, Any]]
+_SHELL = set("&|;<>$`()*?#~\n")
+_LONGEST = 60  # characters of a variant's name
+
+
+def words_of(command: str, *, built: bool = False) -> list[str]:
+    """Split a command as a shell would, without running one. Raises ValueError.
+
+    A program's path becomes absolute, unless it is `built` and lies in a checkout.
+    """
+    words = shlex.split(command)
+    if not words:
+        raise ValueError("it is empty")
+    if not any(PORT in word for word in words):
+        raise ValueError(f"it has no {PORT}")
+    program = words[0]
+    if not built and ("/" in program or program.startswith("~")):
+        words[0] = str(Path(program).expanduser().absolute())
+    return words
+
+
+def build_steps(text: str) -> list[list[str]]:
+    """Return the commands of --build: words, or the shell with the text if it needs one."""
+    if _SHELL & set(text):
+        return [["sh", "-c", text]]
+    words = shlex.split(text)
+    return [words] if words else []
+
+
+def of_commands(commands: Sequence[Sequence[str]], settings: Mapping[str, Any]) -> Variants:
+    """Return a variant for each command, named by the words in which the commands differ."""
+    common = set(commands[0]).intersection(*commands[1:])
+    names = []
+    for command in commands:
+        own = [word for word in command[1:] if word not in common and PORT not in word]
+        # An option is named with its value, also where only one of them differs: `-t 2`.
+        texts = [
+            f"{before}={word}" if before.startswith("-") and before in common else word
+            for before, word in itertools.pairwise(command)
+            if word in own
+        ]
+        names.append("-".join([Path(command[0]).name, *(text.strip("-") for text in texts)]))
+    programs = [Path(command[0]).name for command in commands]
+    if len(set(programs)) == len(programs):
+        names = programs  # nothing else is needed to tell them apart
+    return {
+        name: {"server": {**settings, "command": list(command)}}
+        for name, command in zip(_told_apart(names, commands), commands, strict=True)
+    }
+
+
+def of_preloads(
+    command: Sequence[str], preloads: Sequence[str], settings: Mapping[str, Any]
+) -> Variants:
+    """Return a variant of one command for each preloaded allocator."""
+    names = _told_apart([Path(preload).name for preload in preloads], [[p] for p in preloads])
+    return {
+        name: {
+            "server": {**settings, "command": list(command)},
+            "allocator": {
+                "preload": str(Path(preload).expanduser().absolute()) if "/" in preload else preload
+            },
+        }
+        for name, preload in zip(names, preloads, strict=True)
+    }
+
+
+def of_revisions(
+    sources: Sequence[str],
+    build: Sequence[Sequence[str]],
+    command: Sequence[str],
+    settings: Mapping[str, Any],
+) -> Variants:
+    """Return a variant for each `REPOSITORY@REVISION`. Raises ValueError."""
+    pairs = []
+    for text in sources:
+        repository, separator, revision = text.rpartition("@")
+        if not separator or not repository or not revision:
+            raise ValueError(f"{text}: expected REPOSITORY@REVISION, such as ~/redis@unstable")
+        pairs.append((str(Path(repository).expanduser().absolute()), revision))
+    names = _told_apart([f"{Path(git).name}-{revision}" for git, revision in pairs], pairs)
+    return {
+        name: {
+            "server": {
+                **settings,
+                "git": git,
+                "revision": revision,
+                "build": [list(step) for step in build],
+                "command": list(command),
+            }
+        }
+        for name, (git, revision) in zip(names, pairs, strict=True)
+    }
+
+
+def server_document(
+    variants: Variants, workloads: Mapping[str, Mapping[str, Any]], blocks: int
+) -> dict[str, Any]:
+    """Return the spec as plain values; the first variant is the baseline."""
+    names = list(variants)
+    text = "-".join(["ab", *names]).lower()
+    return {
+        "name": "".join(c if c.isalnum() else "-" for c in text)[:64].strip("-"),
+        "description": f"{' against '.join(reversed(names))}",
+        "cluster": LOCAL_CLUSTER,
+        "variants": variants,
+        "baseline": names[0],
+        "workloads": {name: dict(workload) for name, workload in workloads.items()},
+        "blocks": blocks,
+        "sampling_check": False,
+    }
+
+
+def _told_apart(names: Sequence[str], of: Sequence[Sequence[str]]) -> list[str]:
+    """Make names of variants; a program of the same name is distinguished by its directory, else by a number."""
+    named = [variant_name(name)[:_LONGEST] for name in names]
+    directories = [Path(arguments[0]).parent.name for arguments in of]
+    if len(set(named)) < len(named) and len(set(directories)) > 1 and all("/" in o[0] for o in of):
+        both = zip(directories, named, strict=True)
+        named = [variant_name(f"{directory}-{name}")[:_LONGEST] for directory, name in both]
+    unique: list[str] = []
+    for name in named:
+        number, candidate = 1, name
+        while candidate in unique:
+            number += 1
+            candidate = f"{name}-{number}"
+        unique.append(candidate)
+    return unique

@@ -1,0 +1,265 @@
+"""Changed bytes and missing files of a stopped engine never become a silent loss.
+
+A start after damage has one of three outcomes: every document is there, the engine refuses to start, or it says in its
+log what is lost and begins a new history. Anything else is a silent loss: a client that goes on with its old uuid would
+never learn that documents are gone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from wire import Wire, frame, set_frame
+
+from perfrunner.hosts.vbucket_map import cluster_config
+from tests.support.dcp_client import FAILOVER_LOG, STREAM_END, TO_LATEST, DcpClient
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+
+VBUCKETS = 2
+DELETE, SET_CONFIG = 0x04, 0xB4
+SAMPLE_STEP = 61  # bytes between two that the short test changes
+OPTIONS_STEP = 20  # times as far apart in RocksDB's OPTIONS files, which are long and which a start does not read
+LOSS = ("cut off", "lost", "damaged", "cannot be read")  # words of the log that report a loss
+Documents = dict[tuple[int, bytes], tuple[int, int, bytes]]
+
+
+def is_served(client: DcpClient, vbucket: int) -> bool:
+    return client.ask(FAILOVER_LOG, vbucket=vbucket).status == 0
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What an engine serves: its documents, and the uuid of each vBucket's history (None: it is dead)."""
+
+    documents: Documents
+    uuids: tuple[int | None, ...]
+
+    @classmethod
+    def of(cls, port: int) -> Contents:
+        documents: Documents = {}
+        with DcpClient(port, timeout=200) as client:
+            served = [vb for vb in range(VBUCKETS) if is_served(client, vb)]
+            uuids = tuple(
+                client.failover_log(vb)[0][0] if vb in served else None for vb in range(VBUCKETS)
+            )
+            for vbucket in served:
+                assert client.open_stream(vbucket, flags=TO_LATEST).status == 0
+            client.until(lambda got: sum(m.opcode == STREAM_END for m in got) == len(served), 200)
+            for message in client.messages:
+                if message.is_document:
+                    key = (message.vbucket, message.key)
+                    documents[key] = (message.seqno, message.cas, message.value)
+        return cls(documents, uuids)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    verdict: str  # whole, refused, reported, silent
+    text: str
+
+
+class Store:
+    """A stopped engine's data directory that is copied, damaged and started again, many times."""
+
+    def __init__(self, engine: Path, place: Path) -> None:
+        self.engine, self.place = engine, place
+        self.template = place / "template"
+        self.contents: Contents | None = None
+
+    def command(self, data: Path, port_file: Path, *flags: str) -> list[str]:
+        return [
+            str(self.engine), "--port=0", f"--port-file={port_file}", f"--data-dir={data}",
+            f"--vbuckets={VBUCKETS}", "--shards=1", "--threads=1", "--quota-mb=64", *flags,
+        ]  # fmt: skip
+
+    def start(self, data: Path, *flags: str) -> tuple[subprocess.Popen[str], int | None]:
+        """The process and its port; None when it has ended."""
+        port_file = data.parent / f"{data.name}.port"
+        port_file.unlink(missing_ok=True)
+        log = (data.parent / f"{data.name}.log").open("w")
+        process = subprocess.Popen(self.command(data, port_file, *flags), stderr=log, text=True)
+        deadline = time.monotonic() + 200
+        while not port_file.exists():
+            if process.poll() is not None:
+                return process, None
+            assert time.monotonic() < deadline, "neither started nor refused"
+            time.sleep(0.002)
+        return process, int(port_file.read_text())
+
+    def fill(self, stop: str) -> None:
+        """Documents, an overwrite, deletions and a cluster config; `stop` is clean or killed."""
+        process, port = self.start(self.template)
+        assert port is not None
+        with Wire(port, timeout=200) as wire:
+            wire.send(frame(SET_CONFIG, value=self.config(port)))
+            assert wire.answer().status == 0
+            requests = [set_frame(b"key-%d" % n, b"value-%d" % n) for n in range(12)]
+            requests += [set_frame(b"key-3", b"another value"), frame(DELETE, b"key-5")]
+            for request in requests:
+                wire.send(request)
+                assert wire.answer().status == 0
+            while wire.stats()["ep_queue_size"] != "0":
+                time.sleep(0.01)
+        self.contents = Contents.of(port)
+        process.terminate() if stop == "clean" else process.kill()
+        process.wait(timeout=200)
+
+    @staticmethod
+    def config(port: int) -> bytes:
+        rows = [[0]] * VBUCKETS
+        return cluster_config([("127.0.0.1", port)], rows, this=0).encode()
+
+    def files(self) -> list[Path]:
+        """All but the logs for people: RocksDB's own."""
+        found = sorted(p.relative_to(self.template) for p in self.template.rglob("*"))
+        return [p for p in found if (self.template / p).is_file() and not p.name.startswith("LOG")]
+
+    def try_with(self, damage: Callable[[Path], None], *flags: str) -> Outcome:
+        """What a start makes of a damaged copy."""
+        data = Path(tempfile.mkdtemp(dir=self.place)) / "data"
+        try:
+            shutil.copytree(self.template, data)
+            damage(data)
+            process, port = self.start(data, *flags)
+            try:
+                log = (data.parent / "data.log").read_text()
+                if port is None:
+                    return Outcome("refused" if process.returncode == 1 else "silent", log)
+                return self.judge(Contents.of(port), log)
+            finally:
+                process.kill()
+                process.wait(timeout=200)
+        finally:
+            shutil.rmtree(data.parent)
+
+    def judge(self, found: Contents, log: str) -> Outcome:
+        assert self.contents is not None
+        if found.documents == self.contents.documents:
+            return Outcome("whole", log)
+        told = any(word in line for line in log.splitlines() for word in LOSS)
+        changed = {
+            vbucket
+            for vbucket, key in self.contents.documents | found.documents
+            if found.documents.get((vbucket, key)) != self.contents.documents.get((vbucket, key))
+        }
+        new = all(found.uuids[vb] != self.contents.uuids[vb] for vb in changed)
+        return Outcome("reported" if told and new else "silent", log)
+
+
+@pytest.fixture(params=["clean", "killed"])
+def store(request: Any, kv_engine: Path, tmp_path: Path) -> Iterator[Store]:
+    """Of an engine that was stopped cleanly, or killed after everything was persisted."""
+    memory = Path("/dev/shm")  # a start syncs files: without a disk it takes a tenth of the time
+    directory = memory if memory.is_dir() else tmp_path
+    with tempfile.TemporaryDirectory(prefix="kv-damage-", dir=directory) as place:
+        made = Store(kv_engine, Path(place))
+        made.fill(request.param)
+        yield made
+
+
+def flip(file: Path, at: int) -> Callable[[Path], None]:
+    def damage(data: Path) -> None:
+        with (data / file).open("r+b") as stream:
+            stream.seek(at)
+            byte = stream.read(1)[0]
+            stream.seek(at)
+            stream.write(bytes([byte ^ (1 << at % 8)]))
+
+    return damage
+
+
+@pytest.mark.parametrize(
+    "step",
+    [SAMPLE_STEP, pytest.param(1, marks=[pytest.mark.long, pytest.mark.timeout(7200)])],
+)
+def test_no_changed_byte_is_a_silent_loss(step: int, store: Store) -> None:
+    cases = [
+        (file, at)
+        for file in store.files()
+        for at in range(
+            0,
+            (store.template / file).stat().st_size,
+            step * (OPTIONS_STEP if file.name.startswith("OPTIONS") else 1),
+        )
+    ]
+    with ThreadPoolExecutor(4) as pool:
+        outcomes = list(pool.map(lambda case: store.try_with(flip(*case)), cases))
+    counted = Counter(outcome.verdict for outcome in outcomes)
+    print(json.dumps(counted))
+    silent = [
+        (str(file), at, outcome.text)
+        for (file, at), outcome in zip(cases, outcomes, strict=True)
+        if outcome.verdict == "silent"
+    ]
+    assert not silent, f"{len(silent)} of {len(cases)} are silent: {silent[:3]}"
+    assert counted["whole"]
+    assert counted["refused"]
+
+
+def test_no_missing_or_shortened_file_is_a_silent_loss(store: Store) -> None:
+    def remove(file: Path) -> Outcome:
+        return store.try_with(lambda data: (data / file).unlink())
+
+    def shorten(file: Path) -> Outcome:
+        half = (store.template / file).stat().st_size // 2
+        return store.try_with(lambda data: os.truncate(data / file, half))
+
+    outcomes = [
+        (damage.__name__, file, damage(file))
+        for file in store.files()
+        for damage in (remove, shorten)
+    ]
+    silent = [
+        (name, str(file), made.text) for name, file, made in outcomes if made.verdict == "silent"
+    ]
+    assert not silent
+
+
+@pytest.mark.parametrize("store", ["clean"], indirect=True)
+def test_a_clean_stop_leaves_nothing_in_the_log(store: Store) -> None:
+    assert all(
+        (store.template / f).stat().st_size == 0 for f in store.files() if f.suffix == ".log"
+    )
+
+
+@pytest.mark.parametrize("store", ["clean"], indirect=True)
+def test_a_loss_is_refused_until_it_is_accepted(store: Store) -> None:
+    """The directory of the last stop, but with an older store in it: half a backup."""
+    older = store.place / "older"
+    shutil.copytree(store.template, older)
+    process, port = store.start(store.template)
+    assert port is not None
+    with Wire(port, timeout=200) as wire:
+        wire.send(frame(SET_CONFIG, value=store.config(port)))
+        assert wire.answer().status == 0
+        for number in range(100):
+            wire.send(set_frame(b"later-%d" % number, b"x"))
+            assert wire.answer().status == 0
+    store.contents = Contents.of(port)
+    process.terminate()
+    assert process.wait(timeout=200) == 0
+
+    def mix(data: Path) -> None:
+        shutil.rmtree(data / "shard-0")
+        shutil.copytree(older / "shard-0", data / "shard-0")
+
+    refused = store.try_with(mix)
+    assert refused.verdict == "refused"
+    assert "100 documents are gone" in refused.text
+    assert "--accept-loss" in refused.text
+    accepted = store.try_with(mix, "--accept-loss")
+    assert accepted.verdict == "reported"
+    assert "100 documents are lost" in accepted.text

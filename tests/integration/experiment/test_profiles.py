@@ -1,0 +1,264 @@
+"""Profiles: fake engines that really run, under a perf of fixed samples; and the real engine under the real perf."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from perfrunner.cli import main
+from perfrunner.errors import HostError
+from perfrunner.experiment.trial.profiling import Profiler, find_child
+from perfrunner.experiment.trial.reproduce import ScriptRecorder
+from perfrunner.hosts import open_host
+from perfrunner.measure import cpu_profile as perf
+from perfrunner.measure.cpu_profile import check_perf
+from perfrunner.report import build_report, write_html
+from perfrunner.results import ExperimentData, ResultStore
+from perfrunner.spec.cluster import HostSpec
+from tests.integration.sshd import raised_sshd
+from tests.support.built import built
+from tests.support.fakes import PILLOWFIGHT, Lab, variant, write_perf
+
+pytestmark = pytest.mark.integration
+ROOT = Path(__file__).parents[3]
+SHORT = {**PILLOWFIGHT, "duration": 2, "ramp": 0}
+PROFILED = {**SHORT, "profile": "perf"}
+BASE = "front-end;kv::run(int);cold 4\nfront-end;kv::run(int);hot 1\n"
+CHANGED = "front-end;kv::run(int);cold 4\nfront-end;kv::run(int);hot 4\n"
+
+
+def stored(lab: Lab) -> ExperimentData:
+    with ResultStore.open(lab.out, create=False) as store:
+        (summary,) = store.list()
+        return store.load(summary.experiment.id)
+
+
+@pytest.mark.parametrize(
+    "schedule", ["interleaved", pytest.param("sequential", marks=pytest.mark.long)]
+)
+def test_each_variant_is_profiled_once_more_at_the_end(lab: Lab, schedule: str) -> None:
+    lab.write_spec(workloads={"pf": PROFILED, "other": SHORT}, blocks=1, schedule=schedule)
+    code, driver = lab.run(fakes={"perf": str(write_perf(lab.directory))})
+    assert (code, driver.stderr()) == (0, "")
+    (event,) = driver.of("Profiling")
+    assert (event["variants"], event["cases"]) == (["base", "changed"], [["pf", "persistent"]])
+    assert driver.events.index(event) > driver.events.index(driver.of("TrialFinished")[-1])
+    data = stored(lab)
+    assert len(data.trials) == 4, "no trial of the comparison"
+    records = data.experiment.facts["profiles"]
+    assert [(r["variant"], r["status"], r["samples"]) for r in records] == [
+        ("base", "ok", 5),
+        ("changed", "ok", 8),
+    ]
+    assert {(r["event"], r["frequency"], r["cut_short"]) for r in records} == {
+        ("cpu-clock", 499, False)
+    }
+    scripts = [(lab.out / r["directory"] / "reproduce.sh").read_text() for r in records]
+    assert all("record --quiet" in script and '--pid="$PID_engine' in script for script in scripts)
+    kept = [(lab.out / r["directory"] / "profile.folded").read_text() for r in records]
+    assert kept == [BASE, CHANGED]
+    lab.assert_nothing_left()
+    document = json.loads(printed(lab, "report", "--format", "json"))
+    (found,) = document["profiles"]
+    assert (found["variant"], found["functions"][0]["function"]) == ("changed", "cold")
+    assert printed(lab, "profile") == BASE
+    both = printed(lab, "profile", "--variant", "changed", "--against", "base")
+    assert both.splitlines()[1] == "front-end;kv::run(int);hot 1 4"
+
+
+def test_every_trial_of_a_workload_with_profile_blocks_keeps_its_profile(lab: Lab) -> None:
+    lab.write_spec(workloads={"pf": {**SHORT, "profile": "blocks"}}, blocks=3)
+    code, driver = lab.run(fakes={"perf": str(write_perf(lab.directory, hot=40))})
+    assert (code, driver.stderr()) == (0, "")
+    assert not driver.of("Profiling")
+    data = stored(lab)
+    assert "profiles" not in data.experiment.facts
+    assert len(data.trials) == 6
+    for trial in data.trials:
+        taken = trial.facts["profile"]
+        assert taken["samples"] == (5 if trial.variant == "base" else 44)
+        assert taken["counters"] == {"task-clock": 1e9, "instructions": 4e6, "cycles": 2e6}
+        assert (lab.out / trial.raw_dir / "profile.folded").is_file()
+    lab.assert_nothing_left()
+    (found,) = json.loads(printed(lab, "explain", "base", "changed", "--json"))
+    assert (found["workload"], found["blocks"], found["samples"]) == ("pf", 3, 3 * (5 + 44))
+    hot, cold = sorted(found["functions"], key=lambda row: -row["difference"])
+    assert (hot["thread"], hot["function"], cold["function"]) == ("front-end", "hot", "cold")
+    assert hot["difference"] > 0 > cold["difference"]
+    assert found["events"]["ipc"]["baseline"] == pytest.approx(2.0)
+    text = printed(lab, "explain", "base", "changed", "--all")
+    assert "instructions per cycle" in text
+    assert "front-end  hot" in text
+
+
+def printed(lab: Lab, command: str, *words: str) -> str:
+    result = CliRunner().invoke(main, [command, *words, "--out", str(lab.out)])
+    assert result.exit_code == 0, result.stderr
+    return result.stdout
+
+
+@pytest.mark.parametrize("missing", [True, False])
+def test_a_host_that_cannot_record_is_refused_before_anything_starts(
+    lab: Lab, missing: bool
+) -> None:
+    lab.write_spec(workloads={"pf": PROFILED}, blocks=1)
+    perf = write_perf(lab.directory, refuses="Access to performance monitoring is limited.")
+    code, driver = lab.run(fakes={"perf": "/nowhere/perf" if missing else str(perf)})
+    said = driver.stderr()
+    assert code == 3
+    assert not driver.of("BuildStarted")
+    assert len(said.splitlines()) == 2, "a sentence and a hint"
+    if missing:
+        assert said.startswith(
+            "error: here: perf is not installed\nhint: apt-get install linux-perf"
+        )
+    else:
+        assert "error: here: " in said
+        assert "Access to performance" in said or "perf_event_paranoid is" in said
+    assert "remove `profile` from workload pf" in said
+    lab.assert_nothing_left()
+
+
+def test_a_perf_that_dies_costs_the_profile_and_nothing_else(lab: Lab) -> None:
+    lab.write_spec(workloads={"pf": PROFILED}, blocks=1)
+    perf = write_perf(lab.directory, dies="failed to mmap")
+    code, driver = lab.run(fakes={"perf": str(perf)})
+    assert code == 0
+    assert [e["message"] for e in driver.of("Warned") if "no profile of base" in e["message"]]
+    data = stored(lab)
+    assert {t.status for t in data.trials} == {"ok"}
+    records = data.experiment.facts["profiles"]
+    assert "failed" in {r["status"] for r in records}
+    warnings = build_report(data).warnings
+    assert any(
+        w.startswith("there is no profile of base in pf · persistent: perf on here")
+        for w in warnings
+    )
+    assert any("exit 3" in w and "failed to mmap" in w for w in warnings)
+    lab.assert_nothing_left()
+
+
+@pytest.mark.slow
+def test_a_run_that_was_killed_while_it_profiled_does_it_again(lab: Lab) -> None:
+    lab.write_spec(workloads={"pf": PROFILED}, blocks=1)
+    fakes = {"perf": str(write_perf(lab.directory))}
+    driver = lab.start(fakes=fakes)
+    driver.wait_for("Profiling")
+    driver.wait_for("TrialPhase", phase="access")
+    driver.process.kill()
+    driver.finish()
+    code, resumed = lab.run(resume=True, fakes=fakes)
+    assert (code, resumed.stderr()) == (0, "")
+    assert not resumed.of("TrialStarted")
+    assert [r["status"] for r in stored(lab).experiment.facts["profiles"]] == ["ok", "ok"]
+    lab.assert_nothing_left()
+
+
+def test_a_process_behind_ssh_is_recorded_as_one_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(perf, "PROGRAM", str(write_perf(tmp_path)))
+    with (
+        raised_sshd(tmp_path) as server,
+        open_host(server.host_spec(tmp_path / "work"), "ssh", name="far", run_id="r") as host,
+    ):
+        assert check_perf(host.transport, host.work_dir, "pf") == "cpu-clock"
+        engine = host.start(["sleep", "60"], name="e", log_stdout="e.out", log_stderr="e.log")
+        recorder = ScriptRecorder("test").variant(0)
+        profiler = Profiler(tmp_path, recorder, "r", contextlib.nullcontext)
+        profiler.start(host.transport, host.work_dir, engine.pid)
+        assert {p.name for p in host.processes()} == {"e", "profile", "profile-counters"}
+        while not Path(host.work_dir, "profile.data").exists():  # perf has begun
+            time.sleep(0.01)
+        profiler.stop()
+        kept = profiler.keep()
+        counters = {"task-clock": 1e9, "instructions": 4e6, "cycles": 2e6}
+        assert kept.pop("counters", counters) == counters, "none if perf stat was stopped at once"
+        assert kept == {
+            "event": "cpu-clock", "frequency": 499, "samples": 5, "cut_short": False,
+        }  # fmt: skip
+        assert (tmp_path / "profile.folded").read_text() == BASE
+        engine.stop(0.0)
+        assert host.processes() == []
+
+
+def test_a_program_that_a_conductor_started_is_found_by_its_environment(tmp_path: Path) -> None:
+    with open_host(HostSpec(work_dir=str(tmp_path / "work")), "local", run_id="r") as host:
+        both = "TMPDIR=/a sleep 60 & TMPDIR=/b sleep 60 & wait"
+        conductor = host.start(
+            ["sh", "-c", both], name="conductor", log_stdout="c.out", log_stderr="c.log"
+        )
+        found = [find_child(host.transport, conductor, f"TMPDIR={at}") for at in ("/a", "/b")]
+        assert None not in found
+        assert len(set(found)) == 2
+        assert "TMPDIR=/b" in Path(f"/proc/{found[1]}/environ").read_text().split("\0")
+        conductor.stop(0.0)
+        assert find_child(host.transport, conductor, "TMPDIR=/a") is None
+
+
+@pytest.fixture
+def artifact(tmp_path: Path) -> str:
+    """A build of the real engine; skipped where perf cannot record."""
+    directory = str(built("kv_engine"))
+    with open_host(HostSpec(work_dir=str(tmp_path / "probe")), "local") as host:
+        try:
+            check_perf(host.transport, host.work_dir, "pf")
+        except HostError as error:
+            pytest.skip(f"{error} ({error.hint})")
+    return directory
+
+
+@pytest.mark.long
+@pytest.mark.slow
+def test_the_real_engine_under_the_real_perf(lab: Lab, artifact: str, tmp_path: Path) -> None:
+    load = {**PROFILED, "items": 2000, "duration": 2, "ramp": 0.5, "value_size": 256}
+    bench = {
+        "type": "microbench", "program": "checkpoint_bench", "profile": "perf",
+        "filter": "GetCursorsToDrop/1000$", "min_time": 0.4,
+    }  # fmt: skip
+    lab.write_spec(
+        workloads={
+            "pf": load,
+            "every": {**load, "profile": "blocks"},
+            "bench": bench,
+            "alone": {**bench, "schedule": "sequential"},
+        },
+        variants={"base": variant(), "changed": variant(x=1)},
+        engine={"vbuckets": 16, "quota_mb": 64},
+        blocks=1,
+        relink="never",
+        primary=["ops_per_s"],
+    )
+    code, driver = lab.run(fakes={"artifact": artifact})
+    assert (code, driver.stderr()) == (0, "")
+    data = stored(lab)
+    records = data.experiment.facts["profiles"]
+    assert [r["status"] for r in records] == ["ok"] * 6, [r.get("reason") for r in records]
+    assert min(r["samples"] for r in records) >= 1  # on a busy host perf gets few
+    stacks = {
+        (r["workload"], r["variant"]): (lab.out / r["directory"] / "profile.folded").read_text()
+        for r in records
+    }
+    for name in ("base", "changed"):
+        assert "front-end;" in stacks["pf", name]
+        assert "kv::" in stacks["pf", name]
+        for workload in ("bench", "alone"):
+            assert "kv::(anonymous namespace)::getCursorsToDrop" in stacks[workload, name]
+    for trial in data.trials:
+        if trial.workload == "every":
+            assert trial.facts["profile"]["samples"] >= 5
+            assert trial.facts["profile"]["counters"]["task-clock"] > 0
+            folded = (lab.out / trial.raw_dir / "profile.folded").read_text()
+            assert "front-end;" in folded
+        else:
+            assert "profile" not in trial.facts
+    report = build_report(data)
+    assert [str(its.case) for its in report.profiles] == ["pf · persistent", "bench", "alone"]
+    page = write_html(report, data, tmp_path / "page.html").read_text()
+    assert page.count('<svg class="flame"') == 6
+    lab.assert_nothing_left()

@@ -1,0 +1,74 @@
+"""Real Redis servers as variants."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.servers.conftest import ServerLab, memcached, redis, settings_of
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
+
+
+def test_two_settings_of_redis(servers: ServerLab):
+    servers.write({"one": redis(), "two": redis("--io-threads", "2", "--maxmemory", "200mb")})
+    code, driver = servers.measure()
+    assert code == 0, driver.stderr()
+    settings = settings_of(driver, "two")
+    assert settings["server.kind"] == "redis"
+    assert settings["server.protocol"] == "resp2"
+    assert settings["server.io-threads"] == "2"
+    assert settings["server.maxmemory"] == str(200 * 1024**2)
+    for trial in servers.data().trials:
+        assert trial.status == "ok", trial.reason
+        assert trial.metrics["mem_used_bytes"] > 2000 * 100
+    servers.assert_nothing_left()
+
+
+def test_a_preload_wins_and_the_figures_of_jemalloc_are_left_out(servers: ServerLab):
+    """Debian's Redis is linked with jemalloc, which its INFO asks whatever the allocator is."""
+    servers.write({"linked": redis(), "glibc": {**redis(), "allocator": {"preload": "glibc"}}})
+    code, driver = servers.measure()
+    assert code == 0, driver.stderr()
+    metrics = {trial.variant: trial.metrics for trial in servers.data().trials}
+    assert "allocator_frag_bytes" in metrics["linked"]
+    assert "allocator_frag_bytes" not in metrics["glibc"]
+    assert metrics["glibc"]["mem_used_bytes"] != metrics["linked"]["mem_used_bytes"]
+
+
+def test_servers_of_different_protocols_are_interleaved(servers: ServerLab):
+    text = memcached()
+    text["server"]["protocol"] = "text"
+    servers.write({"memcached": memcached(), "text": text, "redis": redis()})
+    code, driver = servers.measure()
+    assert code == 0, driver.stderr()
+    assert {t.status for t in servers.data().trials} == {"ok"}
+
+
+def test_a_password_is_not_shown(
+    servers: ServerLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The server reads it from a file of the user; the load and the questions from perfrunner's environment."""
+    secret = "a-secret-of-this-test"
+    monkeypatch.setenv("REDIS_SECRET", secret)
+    configuration = tmp_path / "redis.conf"
+    configuration.write_text(f"requirepass {secret}\n")
+
+    def variant(*words: str) -> dict[str, Any]:
+        command = redis(*words)["server"]["command"]
+        with_file = [command[0], str(configuration), *command[1:]]
+        return {"server": {"command": with_file, "password_env": "REDIS_SECRET"}}
+
+    servers.write({"one": variant(), "two": variant("--io-threads", "2")})
+    code, driver = servers.measure()
+    assert code == 0, driver.stderr()
+    for directory, _, names in os.walk(servers.out):
+        for name in names:
+            assert secret.encode() not in (Path(directory) / name).read_bytes(), name
+    monkeypatch.setenv("REDIS_SECRET", "wrong")
+    code, driver = servers.measure()
+    assert code == 3
+    assert "WRONGPASS" in driver.stderr()

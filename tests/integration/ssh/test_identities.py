@@ -1,0 +1,188 @@
+"""The keys that are offered, and their order, are those of ssh: sshd's log of both is compared."""
+
+from __future__ import annotations
+
+import getpass
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sshd import Sshd, make_key, raised_sshd
+
+from perfrunner.errors import HostError
+from perfrunner.hosts import destination_of, open_host
+from perfrunner.spec.cluster import HostSpec
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.integration
+
+OFFERED = re.compile(r"(?:Failed|Accepted|Postponed) publickey for \S+ from .* ssh2: (.*)")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    directory = tmp_path_factory.mktemp("identities")
+    make_key(directory / "ca")
+    options = {
+        "LogLevel": "VERBOSE",
+        "TrustedUserCAKeys": str(directory / "ca.pub"),
+        "MaxAuthTries": "20",
+    }
+    with raised_sshd(directory / "sshd", **options) as raised:
+        yield raised
+
+
+def certify(server: Sshd, public_key: Path) -> None:
+    """Sign a public key of the user with the server's authority; the certificate lies next to the key."""
+    authority = server.directory.parent / "ca"
+    argv = ["ssh-keygen", "-q", "-s", authority, "-I", "me", "-n", getpass.getuser(), public_key]
+    subprocess.run(argv, check=True, timeout=300)
+
+
+@pytest.fixture(scope="module")
+def keys(server: Sshd, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory of keys: file, agent and both are where the name says; certified has a certificate next to it."""
+    directory = tmp_path_factory.mktemp("keys")
+    for name in ("file", "file2", "agent", "agent2", "both", "certified"):
+        make_key(directory / name)
+    certify(server, directory / "certified.pub")
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "secret", "-f", directory / "locked"],
+        check=True,
+        timeout=300,
+    )
+    return directory
+
+
+@pytest.fixture(scope="module")
+def agent(keys: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    socket = tmp_path_factory.mktemp("agent") / "socket"
+    with subprocess.Popen(["ssh-agent", "-D", "-a", socket], stdout=subprocess.DEVNULL) as process:
+        until(socket.exists, "the agent listens")
+        for name in ("agent", "agent2", "both"):
+            subprocess.run(
+                ["ssh-add", "-q", keys / name],
+                check=True,
+                timeout=300,
+                env={"SSH_AUTH_SOCK": str(socket)},
+            )
+            if name.startswith("agent"):
+                (keys / name).unlink()
+        yield socket
+        process.terminate()
+
+
+def offered(server: Sshd, before: int) -> list[str]:
+    return OFFERED.findall(server.log()[before:])
+
+
+CASES = {
+    "files": "IdentityFile {keys}/file\nIdentityFile {keys}/file2\nIdentityAgent none\n",
+    "files and an agent": "IdentityFile {keys}/file\nIdentityFile {keys}/both\n",
+    "only": "IdentityFile {keys}/file\nIdentityFile {keys}/both\nIdentitiesOnly yes\n",
+    "a public file names the agent's": "IdentityFile {keys}/agent2.pub\nIdentitiesOnly yes\n",
+    "a file that the agent has": "IdentityFile {keys}/agent2\nIdentitiesOnly yes\n",
+    "no agent": "IdentityFile {keys}/both\nIdentityAgent none\n",
+    "another agent": "IdentityFile none\nIdentityAgent {agent}\n",
+    "nothing there": "IdentityFile {keys}/absent\nIdentityFile {keys}/file\nIdentityAgent none\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_offers(
+    server: Sshd,
+    keys: Path,
+    agent: Path,
+    tmp_path: Path,
+    case: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """None of them is let in, so each is offered."""
+    if case != "another agent":
+        monkeypatch.setenv("SSH_AUTH_SOCK", str(agent))
+    config = tmp_path / "config"
+    config.write_text(CASES[case].format(keys=keys, agent=agent))
+    spec = server.host_spec(tmp_path / "work", key=None, ssh_config=str(config))
+    begun = len(server.log())
+    command = destination_of(spec).command()
+    command[1:1] = ["-o", "BatchMode=yes"]
+    subprocess.run([*command, "true"], capture_output=True, check=False, timeout=300)
+    by_ssh = offered(server, begun)
+    assert by_ssh
+    begun = len(server.log())
+    with pytest.raises(HostError, match="refused our key"):
+        open_host(spec, "ssh")
+    assert offered(server, begun) == by_ssh
+
+
+def opens(server: Sshd, tmp_path: Path, config: str) -> str:
+    """The key that let us in."""
+    path = tmp_path / "config"
+    path.write_text(config)
+    begun = len(server.log())
+    with open_host(
+        server.host_spec(tmp_path / "work", key=None, ssh_config=str(path)), "ssh"
+    ) as host:
+        assert host.transport.run(["true"]).exit == 0
+    accepted: str = re.findall(
+        r"Accepted publickey for \S+ from .* ssh2: (.*)", server.log()[begun:]
+    )[0]
+    return accepted
+
+
+def test_a_key_with_a_passphrase_is_passed_over(server: Sshd, keys: Path, tmp_path: Path) -> None:
+    config = f"IdentityFile {keys}/locked\nIdentityFile {server.key}\nIdentityAgent none\n"
+    assert "ED25519" in opens(server, tmp_path, config)
+
+
+def test_a_certificate_beside_its_key(server: Sshd, keys: Path, tmp_path: Path) -> None:
+    config = f"IdentityFile {keys}/certified\nIdentityAgent none\n"
+    assert "ED25519-CERT" in opens(server, tmp_path, config)
+
+
+def test_a_certificate_elsewhere(
+    server: Sshd, keys: Path, agent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its key is a file, or the agent's alone."""
+    monkeypatch.setenv("SSH_AUTH_SOCK", str(agent))
+    for name in ("file", "agent"):
+        certificate = tmp_path / f"{name}-cert.pub"
+        (tmp_path / f"{name}.pub").write_text((keys / f"{name}.pub").read_text())
+        certify(server, tmp_path / f"{name}.pub")
+        config = f"CertificateFile {certificate}\nIdentityFile {keys}/{name}\nIdentitiesOnly yes\n"
+        assert "ED25519-CERT" in opens(server, tmp_path, config)
+
+
+def test_the_cluster_files_key(server: Sshd, keys: Path, agent: Path, tmp_path: Path) -> None:
+    spec = server.host_spec(tmp_path / "work")
+    with open_host(spec, "ssh") as host:
+        assert host.transport.run(["true"]).exit == 0
+    with pytest.raises(HostError, match="no such key file"):
+        open_host(spec.model_copy(update={"key": str(tmp_path / "absent")}), "ssh")
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ("IdentityFile none\nIdentityAgent none\n", "no SSH key to offer"),
+        ("IdentityFile {keys}/locked\nIdentityAgent none\n", "has a passphrase: .*/locked"),
+        ("IdentityFile {keys}/file\nIdentityAgent none\nPubkeyAuthentication no\n", "no SSH key to offer"),
+        ("IdentityFile {keys}/file\nIdentityAgent /nowhere\n", "refused our key"),
+    ],
+)  # fmt: skip
+def test_what_is_missing_is_named(
+    server: Sshd, keys: Path, tmp_path: Path, config: str, message: str
+) -> None:
+    path = tmp_path / "config"
+    path.write_text(config.format(keys=keys))
+    with pytest.raises(HostError, match=message):
+        open_host(server.host_spec(tmp_path / "work", key=None, ssh_config=str(path)), "ssh")
+
+
+def test_the_users_own_configuration_is_used(sshd: Sshd, tmp_path: Path) -> None:
+    """Without `ssh_config`, ssh reads its usual files: perfrunner passes no -F."""
+    spec = sshd.host_spec(tmp_path / "work")
+    assert "-F" not in destination_of(spec).command()
+    assert destination_of(HostSpec(address="kv1")).command() == ["ssh", "--", "kv1"]

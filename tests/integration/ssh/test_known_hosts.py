@@ -1,0 +1,184 @@
+"""Host keys are believed and refused as by ssh itself: each known_hosts file is shown to both."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from sshd import ADDRESS, Sshd, make_key, raised_sshd
+
+from perfrunner.errors import HostError
+from perfrunner.hosts import destination_of, open_host
+from perfrunner.hosts.hostkeys import KnownHosts, hashed
+from perfrunner.hosts.openssh import resolve
+
+pytestmark = pytest.mark.integration
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Public keys as known_hosts lines hold them, and the names that a line may give the server."""
+
+    server: str
+    other: str
+    rsa: str
+    name: str  # [address]:port
+    blob: bytes
+
+
+@pytest.fixture(scope="module")
+def keys(sshd: Sshd, tmp_path_factory: pytest.TempPathFactory) -> Keys:
+    import base64
+
+    directory = tmp_path_factory.mktemp("keys")
+    make_key(directory / "other")
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "rsa", "-b", "2048", "-N", "", "-f", directory / "rsa"],
+        check=True,
+        timeout=300,
+    )
+
+    def read(path: Path) -> str:
+        return " ".join(path.read_text().split()[:2])
+
+    server = read(sshd.directory / "host_key.pub")
+    return Keys(
+        server=server,
+        other=read(directory / "other.pub"),
+        rsa=read(directory / "rsa.pub"),
+        name=f"[{ADDRESS}]:{sshd.port}",
+        blob=base64.b64decode(server.split()[1]),
+    )
+
+
+Files = Callable[[Keys], str]
+CUT = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHBm"
+CASES: dict[str, tuple[Files, bool]] = {
+    "an old and a new key": (lambda k: f"{k.name} {k.other}\n{k.name} {k.server}\n", True),
+    "only the old key": (lambda k: f"{k.name} {k.other}\n", False),
+    "a key of another type": (lambda k: f"{k.name} {k.rsa}\n", False),
+    "nothing": (lambda k: "", False),
+    "a wildcard": (lambda k: f"[127.0.0.?]:* {k.server}\n", True),
+    "a wildcard for all": (lambda k: f"* {k.server}\n", True),
+    "a negation": (lambda k: f"[127.*]:*,!{k.name} {k.server}\n", False),
+    "a negation of another": (lambda k: f"[127.*]:*,![127.0.0.9]:* {k.server}\n", True),
+    "a list of names": (lambda k: f"node,{k.name},10.0.0.1 {k.server}\n", True),
+    "two blanks and a tab": (lambda k: f"  {k.name}  \t{k.server}  \n", True),
+    "a comment behind": (lambda k: f"{k.name} {k.server} root@node # rack 3\n", True),
+    "comments and empty lines": (lambda k: f"# x\n\n   \n{k.name} {k.server}\n", True),
+    "no newline at the end": (lambda k: f"{k.name} {k.server}", True),
+    "windows line ends": (lambda k: f"{k.name} {k.server} c\r\n", True),
+    "the name without its port": (lambda k: f"{ADDRESS} {k.server}\n", True),
+    "another key without the port": (lambda k: f"{ADDRESS} {k.other}\n", False),
+    "another port": (lambda k: f"[{ADDRESS}]:1 {k.server}\n", False),
+    "a hashed name": (lambda k: f"{hashed(k.name)} {k.server}\n", True),
+    "another hashed name": (lambda k: f"{hashed('node')} {k.server}\n", False),
+    "a cut line of another host": (lambda k: f"node {CUT}\n{k.name} {k.server}\n", True),
+    "a cut line of the host": (lambda k: f"{k.name} {CUT}\n{k.name} {k.server}\n", True),
+    "only a cut line": (lambda k: f"{k.name} {CUT}\n", False),
+    "half a line": (lambda k: f"{k.name}\n{k.name} ssh-ed25519\n{k.name} {k.server}\n", True),
+    "an unknown type": (lambda k: f"{k.name} ssh-new AAAA\n{k.name} {k.server}\n", True),
+    "revoked": (lambda k: f"{k.name} {k.server}\n@revoked {k.name} {k.server}\n", False),
+    "revoked for all": (lambda k: f"@revoked * {k.server}\n{k.name} {k.server}\n", False),
+    "revoked without the port": (lambda k: f"@revoked {ADDRESS} {k.server}\n", False),
+    "another key revoked": (lambda k: f"@revoked * {k.other}\n{k.name} {k.server}\n", True),
+    "revoked for another host": (lambda k: f"@revoked node {k.server}\n{k.name} {k.server}\n", True),
+    "an authority beside it": (lambda k: f"@cert-authority * {k.other}\n{k.name} {k.server}\n", True),
+    "an authority alone": (lambda k: f"@cert-authority * {k.other}\n", False),
+    "not UTF-8": (lambda k: f"n\udcfcde {k.other} \udcff\n{k.name} {k.server} \udcff\n", True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_key_is_judged_as_by_ssh(sshd: Sshd, keys: Keys, tmp_path: Path, case: str) -> None:
+    text, expected = CASES[case]
+    known = tmp_path / "known_hosts"
+    known.write_bytes(text(keys).encode("utf-8", "surrogateescape"))
+    spec = sshd.host_spec(tmp_path / "work", known_hosts=str(known), host_keys="strict")
+    spec = spec.model_copy(update={"ssh_config": "/dev/null"})
+    before = known.read_bytes()
+    command = destination_of(spec).command()
+    command[1:1] = [
+        "-o",
+        "BatchMode=yes",
+        "-o",
+        "UpdateHostKeys=no",
+        "-o",
+        "GlobalKnownHostsFile=none",
+    ]
+    ssh = subprocess.run([*command, "true"], capture_output=True, check=False, timeout=300)
+    assert (ssh.returncode == 0) == expected, ssh.stderr
+    judge = KnownHosts(resolve(destination_of(spec)).host_keys).judge
+    if expected:
+        judge(keys.blob)
+    else:
+        with pytest.raises(HostError):
+            judge(keys.blob)
+    assert known.read_bytes() == before
+
+
+def test_a_cut_line_is_named(
+    sshd: Sshd, keys: Keys, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    known = tmp_path / "known_hosts"
+    known.write_text(f"{keys.name} {CUT}\n{keys.name} {keys.server}\n")
+    with (
+        caplog.at_level(logging.WARNING, "perfrunner.hosts"),
+        open_host(sshd.host_spec(tmp_path / "work", known_hosts=str(known)), "ssh"),
+    ):
+        pass
+    assert [r.getMessage() for r in caplog.records] == [
+        f"{known}: skipped the line of {keys.name}: its key is damaged"
+    ]
+
+
+def test_an_authority_is_named(sshd: Sshd, keys: Keys, tmp_path: Path) -> None:
+    known = tmp_path / "known_hosts"
+    known.write_text(f"@cert-authority * {keys.other}\n")
+    spec = sshd.host_spec(tmp_path / "work", known_hosts=str(known))
+    with pytest.raises(HostError, match="host certificates are not supported"):
+        open_host(spec, "ssh")
+
+
+def test_the_server_is_asked_for_the_key_that_is_known(tmp_path: Path) -> None:
+    """It has two, and would show the other one first."""
+    rsa = tmp_path / "rsa"
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "rsa", "-b", "2048", "-N", "", "-f", rsa],
+        check=True,
+        timeout=300,
+    )
+    (tmp_path / "more").write_text(f"HostKey {rsa}\n")
+    with raised_sshd(tmp_path / "sshd", Include=str(tmp_path / "more")) as sshd:
+        known = tmp_path / "known_hosts"
+        known.write_text(
+            f"{sshd.known_hosts.read_text().split()[0]} {rsa.with_suffix('.pub').read_text()}"
+        )
+        with open_host(sshd.host_spec(tmp_path / "work", known_hosts=str(known)), "ssh") as host:
+            assert host.transport.run(["true"]).exit == 0
+
+
+def test_a_new_key_is_added_as_the_user_wants_it(sshd: Sshd, tmp_path: Path) -> None:
+    known = tmp_path / "dir" / "known hosts"
+    config = tmp_path / "config"
+    config.write_text(
+        f'StrictHostKeyChecking accept-new\nHashKnownHosts yes\nUserKnownHostsFile "{known}"\n'
+    )
+    changes = {"ssh_config": str(config), "known_hosts": None}
+    open_host(sshd.host_spec(tmp_path / "work", **changes), "ssh").close()
+    assert known.read_text().startswith("|1|")
+    config.write_text(f'UserKnownHostsFile "{known}"\n')
+    open_host(sshd.host_spec(tmp_path / "work", **changes), "ssh").close()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
+def test_a_file_that_cannot_be_read(sshd: Sshd, tmp_path: Path) -> None:
+    known = tmp_path / "known_hosts"
+    known.touch(mode=0)
+    with pytest.raises(HostError, match="cannot be read"):
+        open_host(sshd.host_spec(tmp_path / "work", known_hosts=str(known)), "ssh")

@@ -1,0 +1,160 @@
+"""`ab` of commands, allocators and revisions of a repository, around a runner that is played."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from perfrunner.spec import load_spec
+from perfrunner.spec.server_pair import build_steps, of_commands, words_of
+from tests.unit.cli.test_run import play
+
+__all__ = ["play"]
+
+
+@pytest.fixture
+def program(cli):
+    """Two programs of the same name, in directories of their own."""
+    for directory in ("old", "new"):
+        path = cli.directory / directory / "memcached"
+        path.parent.mkdir()
+        path.write_text("#!/bin/sh\n")
+        path.chmod(0o755)
+    return cli.directory
+
+
+def test_two_commands_need_no_spec(cli, play, program):
+    runner = play()
+    result = cli(
+        "ab", "./old/memcached -p {port} -t 1", "./new/memcached -p {port} -t 2", "--items", "20k",
+        "--value-size", "1k", "--blocks", "6",
+    )  # fmt: skip
+    spec = runner.arguments.spec
+    assert list(spec.variants) == ["memcached-t=1", "memcached-t=2"]
+    assert [v.server.command for v in spec.variants.values()] == [
+        (str(program / "old" / "memcached"), "-p", "{port}", "-t", "1"),
+        (str(program / "new" / "memcached"), "-p", "{port}", "-t", "2"),
+    ]
+    assert (spec.baseline, spec.blocks) == ("memcached-t=1", 6)
+    assert list(spec.workloads) == ["mixed"]
+    assert spec.workloads["mixed"].items == 20_000
+    assert spec.workloads["mixed"].value_size == (1000, 1000)
+    kept = Path(runner.arguments.spec_path)
+    assert load_spec(kept) == spec, "the spec that it leaves is the one that was run"
+    assert "memcached-t=2 against memcached-t=1" in result.stdout
+
+
+def test_the_same_command_line_is_reproduced(cli, play, program):
+    runner = play()
+    words = ("ab", "./old/memcached -p {port} -t 1", "./new/memcached -p {port} -t 2")
+    cli(*words)
+    assert list(runner.arguments.command)[:4] == ["perfrunner", *words]
+    assert shlex.split(runner.arguments.resume_command)[:4] == ["perfrunner", *words]
+
+
+def test_more_than_two_and_the_workloads_that_are_named(cli, play, program):
+    runner = play()
+    cli(
+        "ab", *(f"./old/memcached -p {{port}} -t {n}" for n in (1, 2, 4)), "--workload", "read,unbatched"
+    )  # fmt: skip
+    spec = runner.arguments.spec
+    assert list(spec.variants) == ["memcached-t=1", "memcached-t=2", "memcached-t=4"]
+    assert [(w.set_share, w.batch) for w in spec.workloads.values()] == [(0, 100), (20, 1)]
+
+
+def test_one_command_under_several_allocators(cli, play, program):
+    runner = play()
+    cli("ab", "--preload", "glibc,jemalloc", "./old/memcached -p {port}", "--protocol", "binary")
+    variants = runner.arguments.spec.variants
+    assert {name: v.allocator.preload for name, v in variants.items()} == {
+        "glibc": "glibc",
+        "jemalloc": "jemalloc",
+    }
+    assert {v.server.protocol for v in variants.values()} == {"binary"}
+
+
+def test_revisions_of_a_repository(cli, play, program):
+    git = ["git", "-C", str(program), "-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run([*git, "init", "-q", "-b", "main"], check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "one"], check=True)
+    subprocess.run([*git, "tag", "7.2"], check=True)
+    runner = play()
+    cli("ab", ".@7.2", ".@main", "--build", "make -j2", "--run", "src/server --port {port}")
+    servers = [v.server for v in runner.arguments.spec.variants.values()]
+    assert [(s.git, s.revision, s.build) for s in servers] == [
+        (str(program), "7.2", (("make", "-j2"),)),
+        (str(program), "main", (("make", "-j2"),)),
+    ]
+    assert {s.command for s in servers} == {("src/server", "--port", "{port}")}
+    wrong = cli("ab", ".@7.2", ".@mian", "--run", "src/server --port {port}", code=2)
+    assert "(did you mean main?)" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["./old/memcached -p {port}"], "expected at least 2 commands, got 1"),
+        (["./old/memcached -p {port}", "./old/memcached -p 1"], "it has no {port}"),
+        (["./old/memcached -p {port}", "./old/memcache -p {port}"], "there is no"),
+        (["./old/memcached -p {port}", "./new/memcached -d -p {port}"], "foreground"),
+        (["./old/memcached -p {port} 'x", "b {port}"], "No closing quotation"),
+        (["--preload", "glibc", "./old/memcached -p {port}"], "expected at least 2 allocators"),
+        (["--preload", "glibc,jemaloc", "./old/memcached -p {port}"], "did you mean jemalloc?"),
+        (["--preload", "glibc,jemalloc", "a {port}", "b {port}"], "--preload takes one command"),
+        (["--run", "x {port}", "repo", "repo@b"], "expected REPOSITORY@REVISION"),
+        (["--build", "make", "a {port}", "b {port}"], "--build needs --run"),
+        (["main", "main~1", "--protocol", "binary"], "--protocol is for servers"),
+        (["main"], "expected two sources of the engine"),
+        (["--cluster", "local", "a {port}", "b {port}"], "--cluster cannot be used with commands"),
+    ],
+)
+def test_usage_errors_before_anything_starts(cli, play, program, words: list[str], message: str):
+    runner = play()
+    assert message in cli("ab", *words, code=2).stderr
+    assert not hasattr(runner, "arguments") or runner.arguments is None
+
+
+def test_the_same_command_twice(cli, play, program):
+    words = ("ab", *["./old/memcached -p {port}"] * 2)
+    runner = play()
+    assert "are the same command" in cli(*words, code=2).stderr
+    assert cli.json(*words, "--if-same", "skip")["same"]
+    cli(*words, "--if-same", "measure")
+    assert list(runner.arguments.spec.variants) == ["memcached", "memcached-2"]
+
+
+def test_a_shell_only_for_shell_text_of_the_command_line():
+    assert build_steps("make -j2 MALLOC=libc") == [["make", "-j2", "MALLOC=libc"]]
+    assert build_steps("./autogen.sh && make") == [["sh", "-c", "./autogen.sh && make"]]
+
+
+def test_names_say_what_differs():
+    commands = [
+        words_of("redis-server --port {port} --save ''"),
+        words_of("redis-server --port {port} --save '' --io-threads 2"),
+    ]
+    assert list(of_commands(commands, {})) == ["redis-server", "redis-server-io-threads-2"]
+    same = [words_of("/a/old/mc -p {port}"), words_of("/a/new/mc -p {port}")]
+    assert list(of_commands(same, {})) == ["old-mc", "new-mc"]
+    twice = [words_of("mc -p {port}")] * 2
+    assert list(of_commands(twice, {})) == ["mc", "mc-2"]
+
+
+def test_a_source_of_the_command_line_is_the_revision_of_a_server(cli, play, program):
+    git = ["git", "-C", str(program), "-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run([*git, "init", "-q", "-b", "main"], check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "one"], check=True)
+    (program / "servers.yaml").write_text(
+        "name: servers\ncluster: local\nbaseline: stock\nvariants:\n"
+        '  stock: {server: {command: [./old/memcached, -p, "{port}"]}}\n'
+        '  mine: {server: {git: ., command: [bin/mc, -p, "{port}"]}}\n'
+        "workloads:\n  pf: {type: pillowfight, items: 10k, duration: 5s}\n"
+    )
+    runner = play()
+    cli("run", "servers.yaml", "--source", "mine=main")
+    assert runner.arguments.spec.variants["mine"].server.revision == "main"
+    wrong = cli("run", "servers.yaml", "--source", "stock=main", code=2)
+    assert "not built from git" in wrong.stderr

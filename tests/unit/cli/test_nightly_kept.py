@@ -1,0 +1,75 @@
+"""What a night keeps and removes: the site, reports, logs and builds."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+from click.testing import CliRunner
+
+from perfrunner.build.cache import CACHE_TAG
+from perfrunner.cli import main
+from tests.support.nights import OUT
+
+
+def test_the_site_is_renewed_where_it_is_asked_for(night, cli):
+    night(0.0)
+    assert list(cli.directory.rglob("index.html")) == []
+    for nights in (2, 3):
+        night(0.0, 0, "--site", "public")
+        index = (cli.directory / "public" / "index.html").read_text()
+        assert index.count('/report.html">small-') == nights
+    assert (cli.directory / "public" / "spec-small.html").is_file()
+    assert (cli.directory / OUT / "nightly" / "trend.html").is_file()
+
+
+def test_a_site_that_cannot_be_written_takes_no_news_with_it(nights, cli):
+    (cli.directory / "public").write_text("a file")
+    nights.next = 3
+    result = CliRunner().invoke(main, ["nightly", "spec.yaml", "--site", "public/s"])
+    assert result.exit_code == 3
+    assert result.stdout.startswith("Subject: perfrunner: small failed")
+    assert result.stderr.startswith("error: cannot write")
+
+
+def test_so_many_reports_and_logs_are_kept_and_the_trend_page_is_renewed(night, cli):
+    for _ in range(4):
+        night(0.0, 0, "--keep", "2")
+    place = cli.directory / OUT / "nightly"
+    assert len(list((place / "logs").iterdir())) == 2
+    reports = sorted(path.read_text() for path in (place / "reports").iterdir())
+    assert reports[-1] == "<p>small-20261004</p>"
+    trend = (place / "trend.html").read_text()
+    assert trend.count("<circle") == 8  # four runs of two series
+    assert "ops_per_s, pf · persistent: je against glibc" in trend
+    state = json.loads((place / "state.json").read_text())
+    assert state == {"small": {"failed": "", "reported_at": "2026-10-04T02:00:00+00:00"}}
+
+
+def artifacts(directory, count):
+    for number in range(count):
+        artifact = directory / "artifacts" / f"b{number}"
+        artifact.mkdir(parents=True)
+        os.utime(artifact, (1e9 + number, 1e9 + number))
+    return directory / "artifacts"
+
+
+@pytest.mark.parametrize(("keep", "stay"), [("5", 5), ("1", 4)], ids=["5", "all of one night"])
+def test_so_many_builds_are_kept_here_and_on_the_hosts(night, cli, keep, stay):
+    """Each night with a new source adds one for each variant, of tens of megabytes."""
+    places = [artifacts(cli.directory / name, 7) for name in ("cache", "work")]
+    (cli.directory / "cache" / CACHE_TAG).touch()
+    night(3, 3, "--keep", keep)
+    assert {len(list(place.iterdir())) for place in places} == {7}, "nothing ran there"
+    night(0.0, None, "--keep", keep)
+    for place in places:
+        assert sorted(path.name for path in place.iterdir()) == [f"b{n}" for n in range(7)][-stay:]
+
+
+def test_builds_that_cannot_be_removed_take_no_news_with_it(night, nights, cli):
+    artifacts(cli.directory / "cache", 7)  # not marked as a cache of ours
+    nights.next = 0.0
+    result = CliRunner().invoke(main, ["nightly", "spec.yaml", "--keep", "5"])
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "old builds were not removed: " in result.stderr

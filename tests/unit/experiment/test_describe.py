@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perfrunner.experiment.preflight.describe import describe, note_tools
+from perfrunner.spec import Spec, load_spec
+from tests.support.fakes import spec_text
+
+CALM = {"here": {"thp_enabled": "madvise", "cpus": 2, "boot_id": "a"}}
+
+
+def make(tmp_path: Path, **changes: Any) -> Spec:
+    path = tmp_path / "spec.yaml"
+    path.write_text(spec_text(tmp_path / "work", **changes))
+    return load_spec(path, [], None)
+
+
+def thp_variants() -> dict[str, Any]:
+    def jemalloc(mode: str) -> dict[str, Any]:
+        return {"allocator": {"name": "jemalloc-5.1.0", "options": {"metadata_thp": mode}}}
+
+    return {"base": jemalloc("disabled"), "changed": jemalloc("always")}
+
+
+def test_a_first_run_records_its_hosts_and_warns_of_nothing(tmp_path: Path) -> None:
+    found = describe(make(tmp_path, preconditions=["thp_madvise"]), {}, CALM)
+    assert found.facts["hosts"] == CALM
+    assert found.facts["preconditions"] == {"thp_madvise": True}
+    assert (found.changes, found.warnings) == ([], [])
+    json.dumps(found.facts)
+
+
+def test_a_resumed_run_keeps_the_first_facts_and_tells_each_change_once(tmp_path: Path) -> None:
+    spec = make(tmp_path)
+    first = describe(spec, {}, CALM)
+    rebooted = {"here": {**CALM["here"], "boot_id": "b"}}
+    second = describe(spec, first.facts, rebooted)
+    assert second.facts["hosts"] == CALM
+    assert second.changes == ["here: boot_id changed from a to b"]
+    assert [w.message for w in second.warnings] == [
+        "the hosts changed since the previous trials: here: boot_id changed from a to b"
+    ]
+    third = describe(spec, second.facts, rebooted)
+    assert third.changes == []
+    assert third.facts["changes"] == second.changes
+
+
+@pytest.mark.parametrize(("mode", "warns"), [("madvise", 0), ("always", 1), ("never", 1)])
+def test_metadata_thp_that_can_do_nothing_is_said(tmp_path: Path, mode: str, warns: int) -> None:
+    spec = make(tmp_path, variants=thp_variants())
+    found = describe(spec, {}, {"here": {**CALM["here"], "thp_enabled": mode}})
+    assert len(found.warnings) == warns
+    if warns:
+        assert found.warnings[0].message.startswith("metadata_thp of changed has no effect")
+        assert "madvise" in found.warnings[0].remedy
+
+
+def test_a_precondition_that_does_not_hold_is_said(tmp_path: Path) -> None:
+    spec = make(tmp_path, preconditions=["two_cores", "thp_madvise"])
+    found = describe(spec, {}, {"here": {"cpus": 1}})
+    assert [w.message for w in found.warnings] == [
+        "precondition two_cores does not hold on the engine node",
+        "precondition thp_madvise cannot be checked on the engine node",
+    ]
+
+
+def test_load_tools_that_are_built_anew_are_told() -> None:
+    facts: dict[str, object] = {}
+    assert note_tools(facts, "aaaa") is None
+    assert note_tools(facts, "aaaa") is None
+    said = note_tools(facts, "bbbb")
+    assert said == "the build of the load tools changed from aaaa to bbbb"
+    assert facts == {"tools_builds": ["aaaa", "bbbb"]}

@@ -1,0 +1,99 @@
+"""Which cases of a run under the precision rule go on when it is resumed, or extended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from perfrunner.domain import TrialKey
+from perfrunner.experiment.journal import Journal
+from perfrunner.experiment.plan.schedule import Schedule
+from perfrunner.experiment.session import RunContext
+from perfrunner.experiment.stopping import StoppingRule
+from perfrunner.spec.model import Spec
+
+CASE = ("pf", "persistent")
+OTHER = ("app", "persistent")
+
+
+def plan_block(block: int) -> tuple[TrialKey, ...]:
+    trials = [(w, b, v) for w, b in (CASE, OTHER) for v in "ab"]
+    return tuple(TrialKey(block, 1, i, *trial) for i, trial in enumerate(trials, 1))
+
+
+def stopped(case: tuple[str, str], block: int, half_width: float | None) -> dict[str, Any]:
+    return {
+        "case": case,
+        "block": block,
+        "clean": block,
+        "half_width": half_width,
+        "wanted": 0.01,
+        "decision": "stop",
+    }
+
+
+def recalled(
+    directory: Path, stops: list[dict[str, Any]], facts: dict[str, Any], blocks: int = 44
+) -> tuple[dict[tuple[str, str], int], list[Any]]:
+    """The last block that is planned of each case, and what was said."""
+    journal = Journal(directory / "journal.jsonl")
+    for stop in stops:
+        journal.append("precision", **stop)
+    planned = [trial for block in range(1, blocks + 1) for trial in plan_block(block)]
+    schedule = Schedule(planned, max_discarded=10, redo_order=lambda _case, _attempt: ())
+    said: list[Any] = []
+    session = SimpleNamespace(resumed=True, experiment=SimpleNamespace(facts=facts))
+    cases = StoppingRule(
+        RunContext(
+            spec=cast(Spec, SimpleNamespace(cases=(CASE, OTHER), precision=0.01)),
+            session=cast(Any, session),
+            store=cast(Any, None),
+            journal=journal,
+            guard=cast(Any, None),
+            listener=cast(Any, SimpleNamespace(on_event=said.append)),
+        ),
+        cast(Any, SimpleNamespace(schedule=schedule, foresee=lambda _case, _trials: None)),
+        plan_block,
+    )
+    cases.recall()
+    last: dict[tuple[str, str], int] = {}
+    for unit in iter(schedule.next, None):
+        (task,) = unit.tasks
+        schedule.record(task, "ok")
+        last[task.workload, task.bucket] = task.block
+    return last, said
+
+
+def extended(first: int, last: int) -> dict[str, Any]:
+    return {"extended": [{"from": first, "to": last, "at": "2026-11-25T01:00:00+00:00"}]}
+
+
+@pytest.mark.parametrize("half_width", [0.02, None])
+def test_a_case_that_ran_out_of_blocks_takes_part_in_those_that_are_added(
+    tmp_path: Path, half_width: float | None
+) -> None:
+    stops = [stopped(CASE, 40, half_width), stopped(OTHER, 12, 0.009)]
+    last, said = recalled(tmp_path, stops, extended(40, 44))
+    assert last == {CASE: 44, OTHER: 12}, "one that is precise has enough"
+    assert said == []
+
+
+def test_without_an_extension_every_case_that_ended_has_ended(tmp_path: Path) -> None:
+    last, _ = recalled(tmp_path, [stopped(CASE, 40, 0.02), stopped(OTHER, 12, 0.009)], {})
+    assert last == {CASE: 40, OTHER: 12}
+
+
+def test_a_case_that_ended_within_the_added_blocks_has_ended(tmp_path: Path) -> None:
+    stops = [stopped(CASE, 40, 0.02), stopped(OTHER, 40, 0.02), stopped(CASE, 42, 0.009)]
+    last, _ = recalled(tmp_path, stops, extended(40, 44))
+    assert last == {CASE: 42, OTHER: 44}
+
+
+def test_blocks_that_are_added_for_nothing_are_told(tmp_path: Path) -> None:
+    stops = [stopped(CASE, 14, 0.009), stopped(OTHER, 12, 0.008)]
+    last, said = recalled(tmp_path, stops, extended(14, 44))
+    assert last == {CASE: 14, OTHER: 12}
+    assert "as precise as the spec requires" in said[0].message

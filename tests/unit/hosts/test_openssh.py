@@ -1,0 +1,427 @@
+"""The route to a host is what the ssh command takes: `ssh -G` resolves, and nothing is left to the libraries."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perfrunner.errors import HostError
+from perfrunner.hosts import data_address, openssh
+from perfrunner.hosts.openssh import Destination, Route, resolve
+from perfrunner.spec.cluster import ClusterSpec, HostSpec
+
+
+def route(tmp_path: Path, text: str | bytes, address: str = "kv1", **fields: Any) -> Route:
+    path = tmp_path / "config"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return resolve(Destination(address, config=str(path), **fields))
+
+
+def end(found: Route) -> tuple[str, int, str]:
+    return found.host, found.port, found.user
+
+
+def jump(*words: str) -> tuple[str, ...]:
+    return ("ssh", *words)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Host kv1\n HostName 10.0.0.1 # rack 3\n User bob # the builder\n", ("10.0.0.1", 22, "bob")),
+        ("Host kv1\n  HostName=10.0.0.1\n\tPort = 2200\n User \"bob\"\n", ("10.0.0.1", 2200, "bob")),
+        ("User bob\nHost kv*,!kv1\n Port 1\nHost kv1\n Port 2\n", ("kv1", 2, "bob")),
+        ("User bob\nHost kv* !kv1\n Port 1\n", ("kv1", 22, "bob")),
+        ("User bob\nMatch host kv9\n Port 1\nMatch originalhost kv1\n Port 3\n", ("kv1", 3, "bob")),
+        ("User bob\nMatch final all\n Port 4\n", ("kv1", 4, "bob")),
+        ("User bob\nMatch exec \"test %n = kv1\"\n Port 5\n", ("kv1", 5, "bob")),
+        ("User bob\nMatch exec false\n Port 5\n", ("kv1", 22, "bob")),
+        ("User bob\r\nHost kv1\r\n Port 6\r\n", ("kv1", 6, "bob")),
+        ("User jdoe@corp.example.com\n", ("kv1", 22, "jdoe@corp.example.com")),
+        ("User CORP\\\\jdoe\n", ("kv1", 22, "CORP\\jdoe")),
+        ("User bob\nHost KV1\n Port 7\n", ("kv1", 22, "bob")),
+        ("User bob\nHostName %h.lab\n", ("kv1.lab", 22, "bob")),
+    ],
+)  # fmt: skip
+def test_the_configuration_is_read_as_ssh_reads_it(
+    tmp_path: Path, text: str, expected: tuple[str, int, str]
+) -> None:
+    assert end(route(tmp_path, text)) == expected
+
+
+def test_the_cluster_file_wins(tmp_path: Path) -> None:
+    text = "Host kv1\n HostName 10.0.0.1\n Port 2222\n User ann\n IdentityFile /other\n"
+    (tmp_path / "mine").touch()
+    found = route(tmp_path, text, port=22, user="CORP\\me", key=str(tmp_path / "mine"))
+    assert end(found) == ("10.0.0.1", 22, "CORP\\me")
+    assert found.identities.files[0] == str(tmp_path / "mine")
+    assert found.identities.only
+
+
+@pytest.mark.parametrize("address", ["::1", "fe80::5%eth0", "KV1", "kv_1"])
+def test_addresses(tmp_path: Path, address: str) -> None:
+    spec = HostSpec(address=address, ssh_config="/dev/null")
+    assert route(tmp_path, "", spec.address).host == address.lower()
+    assert data_address(spec) == address.lower()
+    assert address in HostSpec(address=address, data_address=address).model_dump_json()
+
+
+@pytest.mark.parametrize(
+    "address", ["-oProxyCommand=x", "a b", "a;b", "$(x)", "a@b", "[::1]", "ssh://a", ""]
+)
+def test_what_is_no_address(address: str) -> None:
+    with pytest.raises(ValueError, match="without brackets"):
+        HostSpec(address=address)
+
+
+@pytest.mark.parametrize("user", ["Jenkins", "jdoe@corp.example.com", "CORP\\jdoe", "j.doe$", "ü"])
+def test_users(tmp_path: Path, user: str) -> None:
+    assert route(tmp_path, "", user=HostSpec(user=user).user).user == user
+
+
+@pytest.mark.parametrize("user", ["-l", "a b", "a;b", "a`b", "back\\", ""])
+def test_what_is_no_user(user: str) -> None:
+    with pytest.raises(ValueError, match="a user name"):
+        HostSpec(user=user)
+
+
+class TestProxies:
+    @pytest.mark.parametrize(
+        ("value", "words"),
+        [
+            ("gate", ("-W", "[kv1]:22", "--", "gate")),
+            ("ssh://bob@gate:2222", ("-l", "bob", "-p", "2222", "-W", "[kv1]:22", "--", "gate")),
+            ("bob@gate:2222", ("-l", "bob", "-p", "2222", "-W", "[kv1]:22", "--", "gate")),
+            ("b@corp@gate", ("-l", "b@corp", "-W", "[kv1]:22", "--", "gate")),
+            ("[::1]:2222", ("-p", "2222", "-W", "[kv1]:22", "--", "::1")),
+            ("a,ssh://c@b:22,gate", ("-J", "a,ssh://c@b:22", "-W", "[kv1]:22", "--", "gate")),
+        ],
+    )
+    def test_a_jump_is_the_command_that_ssh_builds(
+        self, tmp_path: Path, value: str, words: tuple[str, ...]
+    ) -> None:
+        proxy = route(tmp_path, f"Host kv1\n ProxyJump {value}\n").proxy
+        assert proxy is not None
+        config = ("-F", str(tmp_path / "config"))
+        at = words.index("-W")
+        assert proxy.argv == ("ssh", *words[:at], *config, *words[at:])
+
+    @pytest.mark.parametrize(
+        ("text", "goes_by"),
+        [
+            ("ProxyCommand nc %h %p\nProxyJump gate\n", "nc kv1 22"),
+            ("ProxyJump none\nProxyCommand nc %h %p\n", "nc kv1 22"),
+            ("Host kv1\n ProxyJump gate\nHost *\n ProxyCommand nc %h %p\n", "gate"),
+            ("ProxyCommand none\n", None),
+            ("ProxyJump none\n", None),
+            ("HostName x\nUser bob\nHostKeyAlias k\nProxyCommand f %n %h %r %k %% %%h\n", "f kv1 x bob k % %h"),
+        ],
+    )  # fmt: skip
+    def test_the_first_one_counts(self, tmp_path: Path, text: str, goes_by: str | None) -> None:
+        proxy = route(tmp_path, text).proxy
+        assert (None if proxy is None else proxy.via) == goes_by
+
+    def test_a_command_runs_in_the_users_shell(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("SHELL", "/bin/csh")
+        proxy = route(tmp_path, "ProxyCommand nc %h %p\nProxyUseFdpass yes\n").proxy
+        assert proxy is not None
+        assert proxy.argv == ("/bin/csh", "-c", "exec nc kv1 22")
+        assert proxy.passes_socket
+
+    def test_jumps_in_a_circle_are_refused(self, tmp_path: Path) -> None:
+        """Ssh would start processes without end."""
+        text = "Host kv1\n ProxyJump a\nHost a\n ProxyJump b\nHost b\n ProxyJump a\n"
+        with pytest.raises(HostError, match="in a circle: kv1 via a via b via a"):
+            route(tmp_path, text)
+        with pytest.raises(HostError, match="loop via gate"):
+            route(tmp_path, "Host *\n ProxyJump gate\n")
+
+
+class TestIdentities:
+    def test_tokens_and_home(self, tmp_path: Path) -> None:
+        lines = ["~/.ssh/%r-%h", "%d/a b", "${HOME}/c", "/plain", "none"]
+        text = "User bob\n" + "".join(f'IdentityFile "{line}"\n' for line in lines)
+        home = os.path.expanduser(f"~{openssh.pwd.getpwuid(os.getuid()).pw_name}")  # noqa: PTH111
+        found = route(tmp_path, text).identities
+        expected = (f"{home}/.ssh/bob-kv1", f"{home}/a b", f"{os.environ['HOME']}/c", "/plain")
+        assert found.files == expected
+        assert not found.only
+
+    def test_the_agent(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("SSH_AUTH_SOCK", "/env")
+        monkeypatch.setenv("MINE", "/mine")
+        for value, path in [
+            ("", "/env"), ("IdentityAgent none", None), ("IdentityAgent SSH_AUTH_SOCK", "/env"),
+            ("IdentityAgent $MINE", "/mine"), ('IdentityAgent "/a b/agent"', "/a b/agent"),
+        ]:  # fmt: skip
+            assert route(tmp_path, value + "\n").identities.agent == path
+
+    def test_identities_only_and_certificates(self, tmp_path: Path) -> None:
+        found = route(tmp_path, "IdentitiesOnly yes\nCertificateFile %d/c-cert.pub\n").identities
+        assert found.only
+        assert found.agent == os.environ.get("SSH_AUTH_SOCK")
+        assert [Path(name).name for name in found.certificates] == ["c-cert.pub"]
+        assert not route(tmp_path, "PubkeyAuthentication no\n").identities.public_keys
+
+
+class TestHostKeys:
+    def test_names(self, tmp_path: Path) -> None:
+        assert route(tmp_path, "", "KV1").host_keys.names == ("kv1",)
+        assert route(tmp_path, "Port 2222\n").host_keys.names == ("[kv1]:2222", "kv1")
+        assert route(tmp_path, "Port 2222\nHostKeyAlias lab\n").host_keys.names == ("lab",)
+        assert route(tmp_path, "", "fe80::5%eth0").host_keys.names == ("fe80::5%eth0",)
+
+    def test_files_with_blanks(self, tmp_path: Path) -> None:
+        text = (
+            f'UserKnownHostsFile "{tmp_path}/known hosts" {tmp_path}/b\nGlobalKnownHostsFile none\n'
+        )
+        found = route(tmp_path, text).host_keys
+        assert found.user_files == (f"{tmp_path}/known hosts", f"{tmp_path}/b")
+        assert found.global_files == ()
+        named = route(tmp_path, text, known_hosts=str(tmp_path / "known hosts")).host_keys
+        assert named.user_files == (f"{tmp_path}/known hosts",)
+
+    @pytest.mark.parametrize(
+        ("value", "policy"),
+        [("ask", "strict"), ("yes", "strict"), ("accept-new", "accept-new"), ("no", "accept-new")],
+    )
+    def test_policies(self, tmp_path: Path, value: str, policy: str) -> None:
+        text = f"StrictHostKeyChecking {value}\n"
+        assert route(tmp_path, text).host_keys.policy == policy
+        assert route(tmp_path, text, host_keys="strict").host_keys.policy == "strict"
+
+    def test_localhost_is_believed_where_the_user_says_so(self, tmp_path: Path) -> None:
+        text = "NoHostAuthenticationForLocalhost yes\n"
+        assert not route(tmp_path, text, "127.0.0.1").host_keys.checked
+        assert route(tmp_path, text, "10.0.0.1").host_keys.checked
+        assert route(tmp_path, text + "Host 127.*\nProxyJump a\n", "127.0.0.1").host_keys.checked
+
+
+def test_the_socket(tmp_path: Path) -> None:
+    found = route(tmp_path, "AddressFamily inet6\nBindAddress ::1\nConnectTimeout 3\n")
+    assert (found.family, found.bind_address) == (socket.AF_INET6, "::1")
+    assert found.connect_timeout_s == found.greeting_timeout_s == 3
+    jumps = route(tmp_path, "Host kv1\nProxyJump a\n")
+    assert jumps.greeting_timeout_s > route(tmp_path, "").greeting_timeout_s
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        (b"Host kv1\n Port x\n", "line 2: Bad number 'x'|Bad port 'x'", "ssh -G"),
+        (b"Nonsense yes\n", "Bad configuration option: nonsense", "ssh -G"),
+        (b"\xef\xbb\xbfHost kv1\n", "Bad configuration option", "byte order mark; remove it: sed"),
+        (b'Include "other\n', "quote|unbalanced", "ssh -G"),
+    ],
+)
+def test_what_ssh_refuses_is_quoted(tmp_path: Path, text: bytes, message: str, hint: str) -> None:
+    with pytest.raises(HostError, match=message) as caught:
+        route(tmp_path, text)
+    assert hint in (caught.value.hint or "")
+
+
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(HostError, match="nowhere"):
+        resolve(Destination("kv1", config=str(tmp_path / "nowhere")))
+
+
+def test_a_machine_without_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(HostError, match="no ssh program") as caught:
+        resolve(Destination("kv1"))
+    assert "apt-get install openssh-client" in (caught.value.hint or "")
+
+
+def test_doctor_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from perfrunner.experiment.preflight.doctor import examine
+
+    monkeypatch.setenv("PATH", str(tmp_path))
+    cluster = ClusterSpec.model_validate(
+        {"name": "far", "transport": "ssh", "hosts": {"kv1": {"address": "192.0.2.1"}}}
+        | {"engine_nodes": ["kv1"], "load_clients": ["kv1"]}
+    )
+    (problem,) = [finding for finding in examine(cluster, None) if finding.subject == "reached"]
+    assert (problem.place, problem.grade) == ("kv1", "problem")
+    assert "apt-get install openssh-client" in problem.remedy
+
+
+def test_clients_go_where_the_configuration_leads(tmp_path: Path) -> None:
+    (tmp_path / "config").write_text("Host kv1\n  HostName 10.0.0.5\n")
+    aliased = HostSpec(address="kv1", ssh_config=str(tmp_path / "config"))
+    assert data_address(aliased) == "10.0.0.5"
+    assert data_address(aliased.model_copy(update={"data_address": "10.1.0.5"})) == "10.1.0.5"
+
+
+# Names and values that meet often, so that sections match, overlap and contradict each other.
+_hosts = st.sampled_from(["kv1", "kv2", "gate", "10.0.0.7"])
+_patterns = st.sampled_from(["kv1", "kv2", "kv*", "*", "kv? !kv2", "!kv1 *", "10.0.0.*", "gate"])
+_options = st.one_of(
+    st.builds("HostName {}".format, st.sampled_from(["10.0.0.1", "%h.lab", "::1", '"10.0.0.2"'])),
+    st.builds("Port {}".format, st.integers(1, 65535)),
+    st.builds("User {}".format, st.sampled_from(["ann", "b@corp", '"c"', "Jenkins"])),
+    st.builds("ProxyJump {}".format, st.sampled_from(
+        ["none", "gate0", "x@gate0:2200", "ssh://y@gate0:22,gate9", "[::1]:33"])),
+    st.builds("ProxyCommand {}".format, st.sampled_from(["none", "nc %h %p", "nc -x %r@%n %h:%p"])),
+    st.builds("IdentityFile {}".format, st.sampled_from(["/k/one", "~/two", "%d/%r", '"/k/a b"', "none"])),
+    st.builds("CertificateFile {}".format, st.sampled_from(["/k/one-cert.pub", "~/%h-cert.pub"])),
+    st.builds("IdentitiesOnly {}".format, st.sampled_from(["yes", "no"])),
+    st.builds("IdentityAgent {}".format, st.sampled_from(["none", "/agent", "~/%r.sock", "SSH_AUTH_SOCK"])),
+    st.builds("UserKnownHostsFile {}".format, st.sampled_from(["/kh/a /kh/b", "none", "~/%h", "/dev/null"])),
+    st.builds("HostKeyAlias {}".format, st.sampled_from(["lab", "kv1"])),
+    st.builds("StrictHostKeyChecking {}".format, st.sampled_from(["yes", "no", "ask", "accept-new"])),
+)  # fmt: skip
+_lines = st.builds(
+    "{}{}{}".format, st.sampled_from(["", "  ", "\t"]), _options, st.sampled_from(["", " ", " # why"])
+)  # fmt: skip
+_heads = st.one_of(
+    st.builds("Host {}".format, _patterns),
+    st.builds("Match host {}".format, st.sampled_from(["kv1", "*", "10.0.0.1", "kv*,!kv2"])),
+    st.builds("Match originalhost {}".format, _hosts),
+    st.builds("Match user {}".format, st.sampled_from(["ann", "root"])),
+    st.sampled_from(["Match all", "Match final all", "match exec false", "# Host kv1", ""]),
+)
+_configurations = st.lists(
+    st.builds(lambda head, lines: [head, *lines], _heads, st.lists(_lines, max_size=4)), max_size=5
+).map(lambda sections: "\n".join(line for section in sections for line in section) + "\n")
+
+
+class _Opened(Exception):  # noqa: N818
+    """Carries what a connection would have opened."""
+
+
+@given(text=_configurations, host=_hosts)
+@settings(max_examples=200)
+def test_a_connection_goes_where_ssh_goes(
+    text: str, host: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The endpoint, the proxy, the identities and the files of a connection, for 200 configurations."""
+    path = tmp_path_factory.getbasetemp() / "generated"
+    path.write_text(text)
+    done = subprocess.run(
+        ["ssh", "-G", "-F", str(path), host], capture_output=True, text=True, check=False, timeout=300,
+        stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    if done.returncode:
+        with pytest.raises(HostError):
+            resolve(Destination(host, config=str(path)))
+        return
+    ssh: dict[str, list[str]] = {}
+    for line in done.stdout.splitlines():
+        ssh.setdefault(line.split(" ")[0], []).append(line.partition(" ")[2])
+    try:
+        opened = _opened(resolve(Destination(host, config=str(path))))
+    except HostError as error:
+        if not re.search("circle|loop", error.message):  # ssh finds it when the jump itself starts
+            raise
+        return
+    one = {name: values[0] for name, values in ssh.items()}
+    assert opened["user"] == one["user"]
+    jump, command = one.get("proxyjump", "none"), one.get("proxycommand", "none")
+    if jump != "none":
+        *others, last = jump.split(",")
+        argv = opened["argv"]
+        assert argv[0] == "ssh"
+        assert argv[argv.index("-W") + 1] == f"[{one['hostname']}]:{one['port']}"
+        assert argv[argv.index("-F") + 1] == str(path)
+        assert ("-J" in argv) == bool(others)
+        assert last.rpartition("@")[2].startswith((argv[-1], f"[{argv[-1]}]"))
+    elif command != "none":
+        expected = command.replace("%h", one["hostname"]).replace("%p", one["port"])
+        expected = expected.replace("%r", one["user"]).replace("%n", host)
+        assert opened["argv"][1:] == ("-c", f"exec {expected}")
+    else:
+        assert opened["address"] == (one["hostname"], int(one["port"]))
+    home = openssh.pwd.getpwuid(os.getuid()).pw_dir
+    names = [name for name in ssh.get("identityfile", []) if name != "none"]
+    files = [name.replace("%d", home).replace("%r", one["user"]) for name in names]
+    assert opened["files"] == [name.replace("~", home, 1) for name in files]
+    assert opened["only"] == (one["identitiesonly"] == "yes")
+    agent = {"none": None, "SSH_AUTH_SOCK": os.environ.get("SSH_AUTH_SOCK")}
+    default = os.environ.get("SSH_AUTH_SOCK")
+    named = one.get("identityagent")
+    assert opened["agent"] == (default if named is None else agent.get(named, named))
+    known = [name for name in one["userknownhostsfile"].split(" ") if name != "none"]
+    assert opened["known_hosts"][: len(known)] == known
+    host_name = one["hostname"].lower()
+    with_port = host_name if one["port"] == "22" else f"[{host_name}]:{one['port']}"
+    assert opened["looked_up"] == one.get("hostkeyalias", with_port)
+
+
+def _opened(found: Route) -> dict[str, Any]:
+    """What HostConnection opens on a route, asked at the boundaries: the socket, the process, the login."""
+    from perfrunner.hosts import connection
+
+    seen: dict[str, Any] = {}
+
+    class Known:
+        def __init__(self, host_keys: openssh.HostKeys) -> None:
+            seen["known_hosts"] = [*host_keys.user_files, *host_keys.global_files]
+            seen["looked_up"] = host_keys.names[0]
+
+        def types(self) -> list[str]:
+            return []
+
+    class Login:
+        def __init__(self, user: str, identities: openssh.Identities) -> None:
+            seen["user"] = user
+            seen["files"] = list(identities.files)
+            seen["only"], seen["agent"] = identities.only, identities.agent
+
+    def connect(**how: Any) -> None:
+        assert not how["allow_agent"]
+        assert not how["look_for_keys"]
+        assert (how["hostname"], how["port"], how["username"]) == end(found)
+        raise _Opened
+
+    def proxy(wanted: openssh.Proxy, timeout_s: float) -> Any:
+        seen["argv"] = wanted.argv
+        return _Closed()
+
+    def addresses(host: str, port: int, *_: Any) -> list[Any]:
+        seen["address"] = (host, port)
+        return []
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(connection, "KnownHosts", Known)
+        patch.setattr(connection, "OpenSshLogin", Login)
+        patch.setattr(connection, "ProxyProcess", proxy)
+        patch.setattr(
+            connection,
+            "responsive_socket",
+            lambda route: addresses(route.host, route.port) or _Closed(),
+        )
+        link = connection.HostConnection(found)
+        patch.setattr(link.client, "connect", connect)
+        with pytest.raises(_Opened):
+            link.open()
+    return seen
+
+
+class _Closed:
+    def __init__(self) -> None:
+        self.sock = self
+
+    def close(self) -> None:
+        pass
+
+
+def test_the_decision_on_every_option_is_documented() -> None:
+    page = Path(__file__).parents[3] / "docs" / "reference" / "ssh.md"
+    decided = {name.lower() for name in re.findall(r"`(\w+)", page.read_text())}
+    done = subprocess.run(
+        ["ssh", "-G", "-F", "/dev/null", "host"], capture_output=True, text=True, check=True, timeout=300,
+        stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    options = {line.split(" ")[0].lower() for line in done.stdout.splitlines()} - {"host"}
+    assert len(options) > 70
+    assert options <= decided, sorted(options - decided)

@@ -1,0 +1,78 @@
+"""Quoting, environments and how an end is told."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfrunner.hosts import ExitStatus
+from perfrunner.hosts.process import BASE_ENVIRONMENT, foreign_variables
+from perfrunner.hosts.shell import command_line, with_environment
+
+WORD = st.text(st.characters(blacklist_characters="\0", blacklist_categories=("Cs",)), max_size=20)
+
+
+@given(st.lists(WORD, min_size=1, max_size=5))
+def test_a_shell_sees_the_same_arguments(words: list[str]) -> None:
+    line = command_line(["printf", "%s\\0", *words])
+    done = subprocess.run(["sh", "-c", line], capture_output=True, check=True)
+    assert done.stdout == b"".join(word.encode() + b"\0" for word in words)
+
+
+@given(st.dictionaries(st.from_regex(r"PERF_[A-Z0-9_]{1,8}", fullmatch=True), WORD, max_size=3))
+def test_a_program_sees_the_same_environment(env: dict[str, str]) -> None:
+    argv = with_environment(["env", "-0"], env)
+    done = subprocess.run(["sh", "-c", command_line(argv)], capture_output=True, check=True)
+    seen = dict(entry.split(b"=", 1) for entry in done.stdout.split(b"\0") if entry)
+    assert {key: seen[key.encode()].decode() for key in env} == env
+
+
+def test_nothing_is_inherited(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LD_PRELOAD", "MALLOC_ARENA_MAX", "GLIBC_TUNABLES", "TMPDIR"):
+        monkeypatch.setenv(name, "")
+    argv = with_environment(["env", "-0"], {"A": "1", "LANG": "C"}, "/")
+    done = subprocess.run(argv, capture_output=True, check=True, text=True)
+    seen = dict(entry.split("=", 1) for entry in done.stdout.split("\0") if entry)
+    assert seen == {**BASE_ENVIRONMENT, "A": "1", "LANG": "C"}
+
+
+def test_what_a_process_has_beyond_its_own() -> None:
+    own = "LANG=C.UTF-8\0PATH=/usr/local/bin:/usr/bin:/bin\0A=b=c\0"
+    assert foreign_variables(own, {"A": "b=c"}) == []
+    assert foreign_variables(own + "LD_PRELOAD=x\0", {"A": "d", "B": ""}) == [
+        "A",
+        "B",
+        "LD_PRELOAD",
+    ]
+
+
+@pytest.mark.parametrize("argv", [[], ["A=B"], ["a", "b\0c"]])
+def test_what_is_no_command(argv: list[str]) -> None:
+    with pytest.raises(ValueError, match=r"not a command|NUL"):
+        with_environment(argv)
+
+
+@pytest.mark.parametrize(
+    ("status", "meaning", "text"),
+    [
+        (0, ExitStatus(code=0), "exit 0"),
+        (3, ExitStatus(code=3), "exit 3"),
+        (127, ExitStatus(code=127), "exit 127"),
+        (128, ExitStatus(code=128), "exit 128"),
+        (137, ExitStatus(signal=signal.SIGKILL), "killed by SIGKILL"),
+        (255, ExitStatus(code=255), "exit 255"),
+    ],
+)
+def test_a_shells_status(status: int, meaning: ExitStatus, text: str) -> None:
+    assert ExitStatus.from_shell(status) == meaning
+    assert str(meaning) == text
+    assert meaning.ok is (status == 0)
+
+
+def test_an_unknown_end_is_not_success() -> None:
+    assert not ExitStatus().ok
+    assert "without a recorded status" in str(ExitStatus())

@@ -1,0 +1,145 @@
+"""The program that asks a server: ports, readiness, samples."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from perfrunner.servers import agent
+from perfrunner.servers.registry import guess_kind
+from perfrunner.servers.usage import read_usage, stack_bytes
+from perfrunner.servers.wire import WireError, connected
+
+
+@pytest.fixture
+def server():
+    """Serve one canned answer to whatever is asked, on a port; any number of connections."""
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def serve(answer: bytes) -> int:
+        def run() -> None:
+            while True:
+                try:
+                    peer, _ = listening.accept()
+                except OSError:
+                    return
+                with peer:
+                    if peer.recv(4096):
+                        peer.sendall(answer)
+
+        threading.Thread(target=run, daemon=True).start()
+        return int(listening.getsockname()[1])
+
+    yield serve
+    listening.shutdown(socket.SHUT_RDWR)
+    listening.close()
+
+
+def test_free_ports_are_different_and_free():
+    ports = agent.free_ports(20)
+    assert len(set(ports)) == 20
+    assert not any(map(agent.listens, ports))
+
+
+def test_a_port_that_is_listened_on_is_not_free():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert agent.listens(taken.getsockname()[1])
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (b"+PONG\r\n", "redis"),
+        (b"-NOAUTH Authentication required.\r\n", "redis"),
+        (b"VERSION 1.6.18\r\n", "memcached"),
+        (b"ERROR\r\n", "other"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "other"),
+    ],
+)
+def test_a_server_is_known_by_its_answer(server, answer: bytes, kind: str):
+    assert guess_kind("127.0.0.1", server(answer)) == kind
+
+
+@pytest.mark.parametrize(
+    ("answer", "reply"),
+    [
+        (b"+OK\r\n", "OK"),
+        (b":42\r\n", 42),
+        (b"$-1\r\n", None),
+        (b"$5\r\nab\r\nc\r\n", "ab\r\nc"),
+        (b"*2\r\n$1\r\na\r\n:1\r\n", ["a", 1]),
+    ],
+)
+def test_replies_of_redis(server, answer: bytes, reply: object):
+    with connected("127.0.0.1", server(answer)) as wire:
+        assert wire.resp("X") == reply
+
+
+@pytest.mark.parametrize("answer", [b"-ERR no\r\n", b"hello\r\n", b"$x\r\n", b""])
+def test_an_error_or_other_bytes_are_an_error(server, answer: bytes):
+    with connected("127.0.0.1", server(answer)) as wire, pytest.raises(WireError):
+        wire.resp("X")
+
+
+def wait(port: int, pid: int, kind: str | None = None) -> dict[str, object]:
+    given = argparse.Namespace(
+        host="127.0.0.1",
+        port=port,
+        pid=pid,
+        kind=kind,
+        timeout=60.0,
+        password_file=None,
+        wrong_figures=False,
+    )
+    return agent._wait_ready(given)
+
+
+def test_it_is_ready_when_it_answers(server):
+    found = wait(server(b"hello\r\n"), os.getpid())
+    assert (found["ready"], found["alive"], found["kind"]) == (True, True, "other")
+
+
+def test_it_answers_but_the_process_is_gone(server):
+    """A server that became a daemon: its port answers, but it is not the process that is sampled."""
+    found = wait(server(b"hello\r\n"), 2**22 + 1)
+    assert (found["ready"], found["alive"]) == (True, False)
+
+
+def test_the_process_is_gone_and_nothing_answers():
+    found = wait(agent.free_ports(1)[0], 2**22 + 1)
+    assert (found["ready"], found["alive"]) == (False, False)
+
+
+def test_another_protocol_is_told_at_once(server):
+    found = wait(server(b"ERROR\r\n"), os.getpid(), "redis")
+    assert not found["ready"]
+    assert "it answers: not RESP" in str(found["error"])
+
+
+def test_figures_of_a_process():
+    """Another process: threads of other tests may end in this one at any time."""
+    program = "import sys; print(flush=True); sys.stdin.read()"
+    argv = [sys.executable, "-S", "-c", program]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        usage = read_usage(child.pid)
+        child.kill()
+    assert usage["rss"] > 1 << 20
+    assert usage["vsz"] > usage["rss"]
+    assert usage["threads"] == 1
+
+
+def test_stacks_are_mappings_behind_a_guard_page():
+    maps = (
+        "7f0000000000-7f0000001000 ---p 0 0 0\n"
+        "7f0000001000-7f0000801000 rw-p 0 0 0\n"
+        "7f0001000000-7f0001800000 rw-p 0 0 0 heap-like\n"
+    )
+    assert stack_bytes(maps, 8 << 20, 4096) == 8 << 20

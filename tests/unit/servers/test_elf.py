@@ -1,0 +1,78 @@
+"""ELF files of this machine and of others, and allocators that are linked into a program."""
+
+from __future__ import annotations
+
+import struct
+import sys
+from pathlib import Path
+
+import pytest
+
+from perfrunner.servers.checks import preload_problem, program_problem
+from perfrunner.servers.elf import linked_allocator, read_elf
+from perfrunner.spec.server import ServerSpec
+
+
+def elf(machine: int, *, loaded: bool = True, more: bytes = b"") -> bytes:
+    """A file of 64 bits with one program header."""
+    head = b"\x7fELF" + bytes([2, 1, 1]) + bytes(9)
+    head += struct.pack("<HHIQQQIHHHHHH", 2, machine, 1, 0, 64, 0, 0, 64, 56, 1, 0, 0, 0)
+    return head + struct.pack("<I", 3 if loaded else 1) + bytes(52) + more
+
+
+@pytest.fixture
+def program(tmp_path: Path):
+    def write(content: bytes) -> Path:
+        path = tmp_path / "server"
+        path.write_bytes(content)
+        path.chmod(0o755)
+        return path
+
+    return write
+
+
+def test_a_program_of_this_machine_is_loaded_dynamically():
+    found = read_elf(Path(sys.executable).resolve())
+    assert found is not None
+    assert found.loaded
+    assert program_problem(sys.executable) is None
+
+
+def test_a_program_for_another_machine_is_refused(program):
+    path = program(elf(183 if read_elf(Path("/proc/self/exe")).machine != "aarch64" else 62))
+    assert "expected a program for this machine" in (program_problem(str(path)) or "")
+
+
+def test_a_script_is_no_elf_file(program):
+    path = program(b"#!/bin/sh\nexec true\n")
+    assert read_elf(path) is None
+    assert program_problem(str(path)) is None
+
+
+def test_a_program_must_be_there_and_executable(program):
+    path = program(b"#!/bin/sh\n")
+    path.chmod(0o644)
+    assert "not executable" in (program_problem(str(path)) or "")
+    assert "there is no" in (program_problem(str(path) + "x") or "")
+
+
+@pytest.mark.parametrize(
+    ("mark", "allocator"),
+    [(b"<jemalloc>: ", "jemalloc"), (b"mimalloc: error: ", "mimalloc"), (b"nothing", None)],
+)
+def test_an_allocator_that_is_linked_in_is_recognized(program, mark: bytes, allocator: str | None):
+    path = program(elf(62, more=b"\0" * 100 + mark))
+    assert linked_allocator(path) == allocator
+    server = ServerSpec(command=[str(path), "{port}"], kind="redis")
+    problem = preload_problem(path, server)
+    if allocator is None:
+        assert problem is None
+    else:
+        assert allocator in (problem or "")
+        assert "MALLOC=libc" in (problem or "")
+
+
+def test_a_preload_has_no_effect_on_a_static_program(program):
+    path = program(elf(62, loaded=False))
+    problem = preload_problem(path, ServerSpec(command=[str(path), "{port}"]))
+    assert "linked statically" in (problem or "")

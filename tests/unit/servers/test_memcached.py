@@ -1,0 +1,75 @@
+"""memcached's command line and `stats settings`."""
+
+from __future__ import annotations
+
+import pytest
+
+from perfrunner.servers.memcached import Memcached, options
+
+
+def words(text: str) -> list[str]:
+    return text.split()
+
+
+def test_options_are_read_as_getopt_reads_them():
+    found = [
+        (name, value)
+        for _, name, value in options(words("-p 1 -t4 -dM --threads=2 --conn-limit 9"))
+    ]
+    assert found == [
+        ("p", "1"),
+        ("t", "4"),
+        ("d", ""),
+        ("M", ""),
+        ("threads", "2"),
+        ("conn-limit", "9"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("command", "asked"),
+    [
+        ("-p {port} -t 4", {"num_threads": "4"}),
+        ("--port={port} --threads=4", {"num_threads": "4"}),
+        ("-m 1024", {"maxbytes": str(1024**3)}),
+        ("-I 2m", {"item_size_max": str(2 * 1024**2)}),
+        ("-C -M", {"cas_enabled": "no", "evictions": "off"}),
+        (
+            "-o no_lru_crawler,no_lru_maintainer",
+            {"lru_crawler": "no", "lru_maintainer_thread": "no"},
+        ),
+        ("-o hash_algorithm=xxh3,hashpower=20", {"hash_algorithm": "xxh3"}),
+        ("-l 127.0.0.1 -U 0 -u nobody", {}),
+    ],
+)
+def test_the_settings_a_command_asks_for(command: str, asked: dict[str, str]):
+    assert Memcached().requested(words(command)) == asked
+
+
+@pytest.mark.parametrize(
+    ("command", "index", "what"),
+    [
+        ("-p {port} -d", 2, "foreground"),
+        ("-s /tmp/x -p {port}", 0, "Unix sockets"),
+        ("-Z -p {port}", 0, "TLS"),
+        ("-p {port} -S", 2, "authentication"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_at_its_word(command: str, index: int, what: str):
+    refused = Memcached().refused(words(command))
+    assert list(refused) == [index]
+    assert what in refused[index]
+
+
+def test_it_listens_on_loopback_and_runs_as_root_only_for_root():
+    server = Memcached()
+    here = "127.0.0.1"
+    assert server.added(words("-p {port}"), root=True, listen=here) == ["-l", here, "-u", "root"]
+    assert server.added(words("-p {port}"), root=False, listen=here) == ["-l", here]
+    assert server.added(words("-p {port}"), root=False, listen="::") == ["-l", "[::]"]
+    assert server.added(words("-p {port} -l ::1 -u me"), root=True, listen=here) == []
+
+
+def test_a_number_is_the_same_in_another_form():
+    assert Memcached().same("1.5", "1.50")
+    assert not Memcached().same("4", "2")

@@ -1,0 +1,60 @@
+"""What preloaded allocators print about their options."""
+
+from __future__ import annotations
+
+import pytest
+
+from perfrunner.servers.options import asking, read_back
+from perfrunner.spec.allocator import AllocatorSpec
+
+MIMALLOC = """\
+mimalloc: option 'large_os_pages': 1
+mimalloc: warning: environment option "mimalloc_reset_delay" is deprecated -- use "mimalloc_decommit_delay" instead.
+mimalloc: option 'decommit_delay': 77
+mimalloc: option 'reserve_os_memory': 1048576
+"""
+
+
+def preloaded(preload: str, **options: object) -> AllocatorSpec:
+    return AllocatorSpec.model_validate({"preload": preload, "options": options})
+
+
+def test_mimalloc_prints_all_of_them():
+    asked = preloaded("mimalloc", large_os_pages="yes", reset_delay=77, reserve_os_memory="1GiB")
+    assert asking(asked) == {"MIMALLOC_VERBOSE": "1"}
+    assert read_back(asked, MIMALLOC) == {
+        "env.MIMALLOC_LARGE_OS_PAGES": "1",
+        "env.MIMALLOC_RESET_DELAY": "77",
+        "env.MIMALLOC_RESERVE_OS_MEMORY": "1048576",
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"large_os_page": 1}, "this mimalloc has no option large_os_page; it has large_os_pages"),
+        ({"large_os_pages": 0}, "mimalloc has large_os_pages 1, not 0"),
+        ({"reset_delay": "abc"}, "mimalloc has reset_delay 77, not abc"),
+    ],
+)
+def test_what_mimalloc_does_not_take(options: dict[str, object], message: str):
+    with pytest.raises(ValueError, match=message):
+        read_back(preloaded("mimalloc", **options), MIMALLOC)
+
+
+def test_a_server_that_hides_the_output_is_not_checked():
+    settings = read_back(preloaded("mimalloc", large_os_pages=1), "")
+    assert "not checked" in settings["env.MIMALLOC_LARGE_OS_PAGES"]
+
+
+def test_jemalloc_prints_those_that_it_refuses():
+    asked = preloaded("jemalloc", narenass=1)
+    assert asking(asked) == {}
+    with pytest.raises(ValueError, match="jemalloc does not take narenass:1"):
+        read_back(asked, "<jemalloc>: Invalid conf pair: narenass:1\n")
+    assert "not checked" in read_back(asked, "ready\n")["env.MALLOC_CONF"]
+
+
+def test_tcmalloc_prints_none():
+    settings = read_back(preloaded("tcmalloc", aggressive_decommit=1), "ready\n")
+    assert "not checked" in settings["env.TCMALLOC_AGGRESSIVE_DECOMMIT"]

@@ -1,0 +1,109 @@
+"""Redis' command line, CONFIG GET and INFO."""
+
+from __future__ import annotations
+
+import pytest
+
+from perfrunner.servers.adapter import State
+from perfrunner.servers.redis import Redis
+
+INFO = {
+    "redis_version": "7.0.15",
+    "mem_allocator": "jemalloc-5.3.0",
+    "used_memory": "1000",
+    "allocator_active": "2000",
+    "allocator_resident": "3000",
+    "allocator_frag_bytes": "400",
+    "cmdstat_get": "calls=7,usec=1",
+    "evicted_keys": "2",
+    "rdb_bgsave_in_progress": "1",
+    "aof_rewrite_in_progress": "0",
+    "loading": "0",
+}
+
+
+class Wire:
+    """A connection that answers as INFO and CONFIG GET would."""
+
+    def __init__(self, info: dict[str, str]) -> None:
+        self._info = info
+
+    def info(self, *_: str) -> dict[str, str]:
+        return self._info
+
+    def resp(self, *words: str) -> list[str]:
+        assert words == ("CONFIG", "GET", "*")
+        return ["save", "", "io-threads", "2"]
+
+
+def test_the_settings_a_command_asks_for():
+    words = [
+        "/etc/r.conf",
+        "--port",
+        "{port}",
+        "--save",
+        "",
+        "--save",
+        "900",
+        "1",
+        "--IO-threads",
+        "2",
+    ]
+    assert Redis().requested(words) == {"save": "900 1", "io-threads": "2"}
+    assert Redis().requested(["--port", "{port}", "--save", ""]) == {"save": ""}
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["--daemonize", "yes"], "foreground"),
+        (["--port", "0", "--unixsocket", "/tmp/x"], "Unix sockets"),
+        (["--tls-port", "{port}"], "TLS"),
+        (["--cluster-enabled", "yes"], "slots"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(words: list[str], what: str):
+    assert [what in text for text in Redis().refused(words).values()] == [True]
+    assert Redis().refused(["--daemonize", "no"]) == {}
+
+
+def test_sizes_have_units():
+    assert Redis().same("100mb", str(100 * 1024**2))
+    assert Redis().same("1G", str(10**9))
+    assert not Redis().same("100mb", "100")
+    assert Redis().same("900 1", "900  1")
+    assert not Redis().same("2", "1")
+
+
+def test_figures_counters_and_work_in_the_background():
+    state = Redis().ask(Wire(INFO), False)
+    assert state.figures == {
+        "mem_used": 1000.0,
+        "total_active_bytes": 2000.0,
+        "total_resident_bytes": 3000.0,
+        "total_fragmentation_bytes": 400.0,
+    }
+    assert state.counters == {"cmd_get": 7.0, "cmd_set": 0.0}
+    assert (state.version, state.evicted, state.busy) == ("7.0.15", 2, "a BGSAVE")
+    assert state.settings["io-threads"] == "2"
+
+
+def test_the_figures_of_jemalloc_are_left_out_if_it_is_not_the_allocator():
+    """A preloaded library wins, but INFO still asks the jemalloc that Redis is linked with."""
+    assert Redis().ask(Wire(INFO), True).figures == {"mem_used": 1000.0}
+    other = {**INFO, "mem_allocator": "libc"}
+    assert Redis().ask(Wire(other), False).figures == {"mem_used": 1000.0}
+
+
+def test_save_points_are_warned_of():
+    assert "BGSAVE" in Redis().warnings(State(settings={"save": "3600 1"}))[0]
+    assert Redis().warnings(State(settings={"save": ""})) == []
+
+
+def test_it_answers_other_hosts_only_where_it_has_to():
+    added = Redis().added
+    assert added(["--port", "{port}"], root=True, listen="127.0.0.1") == []
+    everywhere = ["--bind", "0.0.0.0", "--protected-mode", "no"]
+    assert added(["--port", "{port}"], root=False, listen="0.0.0.0") == everywhere
+    given = ["--bind", "10.0.0.1", "--protected-mode", "yes"]
+    assert added(given, root=False, listen="0.0.0.0") == []

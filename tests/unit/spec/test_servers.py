@@ -1,0 +1,222 @@
+"""Variants that are other servers: what is read, and errors with their lines before anything starts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from perfrunner.errors import SpecError
+from perfrunner.servers.checks import ChecksHere
+from perfrunner.spec import load_spec
+from perfrunner.spec.pair import spec_document
+
+SPEC = """\
+name: servers
+cluster: local
+baseline: one
+variants:
+  one: {server: {command: [PROGRAM, -p, "{port}", -t, 1.10]}}
+  two:
+    server: {kind: memcached, command: [PROGRAM, -p, "{port}", -t, 2]}
+    env: {A: b}
+workloads:
+  pf: {type: pillowfight, items: 10k, duration: 5s}
+"""
+
+
+class Servers:
+    """A spec of two servers in the current directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.program = directory / "memcached"
+        self.program.write_text("#!/bin/sh\n")
+        self.program.chmod(0o755)
+
+    def load(self, *changes: tuple[str, str], overrides: tuple[str, ...] = ()):
+        text = SPEC.replace("PROGRAM", "./memcached")
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new)
+        path = self.directory / "spec.yaml"
+        path.write_text(text)
+        return load_spec(path, overrides, servers=ChecksHere())
+
+    def errors(self, *changes: tuple[str, str], overrides: tuple[str, ...] = ()) -> list[str]:
+        with pytest.raises(SpecError) as caught:
+            self.load(*changes, overrides=overrides)
+        return list(caught.value.problems)
+
+
+@pytest.fixture
+def servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Servers:
+    monkeypatch.chdir(tmp_path)
+    return Servers(tmp_path)
+
+
+def test_a_command_is_taken_as_it_is_written(servers: Servers):
+    spec = servers.load()
+    one, two = spec.variants.values()
+    assert one.server is not None
+    assert one.server.command == (str(servers.program), "-p", "{port}", "-t", "1.10")
+    assert (one.server.known_kind, one.allocator.name, one.allocator.preload) == (
+        "memcached",
+        "system",
+        None,
+    )
+    assert two.env == {"A": "b"}
+    assert spec.cases == (("pf", "-"),), "servers have no buckets"
+
+
+def test_it_is_written_and_read_back(servers: Servers):
+    spec = servers.load()
+    path = servers.directory / "again.yaml"
+    path.write_text(spec_document(spec))
+    assert load_spec(path, servers=ChecksHere()) == spec
+
+
+def test_a_spec_of_the_engine_is_recorded_as_before(servers: Servers):
+    spec = servers.load(
+        (
+            'two:\n    server: {kind: memcached, command: [./memcached, -p, "{port}", -t, 2]}\n',
+            "two:\n    allocator: {name: system}\n",
+        )
+    )
+    recorded = spec.variants["two"].model_dump(mode="json")
+    assert "server" not in recorded
+    assert recorded["allocator"] == {"name": "system", "profile": None, "options": {}}
+    assert spec.cases == (("pf", "persistent"),), "the engine has"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ('"{port}", -t, 1.10', "11211, -t, 1.10", 'spec.yaml:5: variants.one.server.command: expected {port} in a word'),
+        ("[./memcached, -p, \"{port}\", -t, 1.10]", "[./memcache, -p, \"{port}\"]", "spec.yaml:5: variants.one.server.command[0]: expected a program; there is no"),
+        ("[./memcached, -p, \"{port}\", -t, 1.10]", "[memcachd, -p, \"{port}\"]", "spec.yaml:5: variants.one.server.command[0]: expected a program; there is no memcachd in PATH"),
+        ("-t, 1.10]", "-t, 1.10, -d]", "spec.yaml:5: variants.one.server.command[5]: expected a server that stays in the foreground"),
+        ("-t, 1.10]}", "-t, 1.10], build: [[make]]}", "spec.yaml:5: variants.one.server: expected git next to revision and build"),
+        ("-t, 1.10]}", "-t, 1.10], git: ./nowhere}", "spec.yaml:5: variants.one.server.git: expected a repository on this machine"),
+        ("-t, 1.10]}", "-t, 1.10], password_env: NOT_SET_ANYWHERE}", "spec.yaml:5: variants.one.server.password_env: expected a variable that is set"),
+        ("-t, 1.10]}}", "-t, 1.10]}, allocator: {preload: jemaloc}}", "spec.yaml:5: variants.one.allocator.preload: expected an allocator"),
+        ("-t, 1.10]}}", "-t, 1.10]}, allocator: {preload: ./none.so}}", "spec.yaml:5: variants.one.allocator.preload: no library"),
+        ("-t, 1.10]}}", "-t, 1.10]}, allocator: {name: jemalloc-5.3.1}}", "spec.yaml:5: variants.one.allocator.name: expected preload"),
+        ("-t, 1.10]}}", "-t, 1.10]}, params: {ht_size: 3}}", "spec.yaml:5: variants.one.params: expected no params"),
+        ("-t, 1.10]}}", "-t, 1.10]}, source: {git: main}}", "spec.yaml:5: variants.one.server: expected either source"),
+        ("type: pillowfight, items: 10k, duration: 5s", "type: append, items: 10k", "spec.yaml:10: workloads.pf.type: expected pillowfight: variant one is another server"),
+        ("duration: 5s", "duration: 5s, instructions: 100", "spec.yaml:10: workloads.pf.instructions: expected 0"),
+    ],
+)  # fmt: skip
+def test_errors_have_their_line(servers: Servers, old: str, new: str, expected: str):
+    errors = servers.errors((old, new))
+    assert [expected in error for error in errors] == [True], errors
+
+
+REMOTE = """cluster:
+  name: lab
+  transport: ssh
+  hosts: {kv: {address: kv.example, work_dir: /var/tmp/w}, load: {address: load.example, work_dir: /var/tmp/w}}
+  engine_nodes: [kv]
+  load_clients: [load]
+"""
+
+
+def test_what_a_host_over_ssh_has_is_not_known_here(servers: Servers):
+    """Its own programs and libraries are looked up when the run begins; those that are sent must be here."""
+    own = '[no-such-server, -p, "{port}", -t, 1.10]}, allocator: {preload: snmalloc}'
+    remote = ("cluster: local\n", REMOTE)
+    spec = servers.load(remote, ('[./memcached, -p, "{port}", -t, 1.10]}', own))
+    assert spec.variants["one"].server.is_sent is False
+    assert spec.variants["two"].server.is_sent is True
+    missing = servers.errors(
+        remote, ('[./memcached, -p, "{port}", -t, 1.10]', '[./none, "{port}"]')
+    )
+    assert ["expected a program; there is no" in error for error in missing] == [True]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("engine_nodes: [kv]", "engine_nodes: [kv, load]", "expected a cluster with one engine node"),
+        ("load_clients: [load]", "load_clients: [load]\n  build_host: kv", "expected a cluster without build_host"),
+    ],
+)  # fmt: skip
+def test_clusters_that_servers_cannot_use(servers: Servers, old: str, new: str, expected: str):
+    errors = servers.errors(("cluster: local\n", REMOTE.replace(old, new)))
+    assert [expected in error for error in errors] == [True], errors
+
+
+def test_a_preload_needs_a_server(servers: Servers):
+    errors = servers.errors(
+        ("two:\n", "two:\n    allocator: {preload: glibc}\n"),
+        ('server: {kind: memcached, command: [./memcached, -p, "{port}", -t, 2]}', "options: {}"),
+    )
+    assert ["variants.two.allocator.preload: expected server" in error for error in errors] == [
+        True
+    ]
+
+
+def test_an_allocator_needs_a_name_or_a_preload(servers: Servers):
+    errors = servers.errors(("env: {A: b}", "allocator: {options: {}}"))
+    assert ["variants.two.allocator.name: required key is missing" in e for e in errors] == [True]
+
+
+def test_options_of_a_preload_become_its_environment(servers: Servers):
+    options = "allocator: {preload: PRELOAD, options: {OPTION: 1}}"
+    for preload, option, variable in (
+        ("jemalloc", "narenas", {"MALLOC_CONF": "narenas:1"}),
+        ("mimalloc", "large_os_pages", {"MIMALLOC_LARGE_OS_PAGES": "1"}),
+    ):
+        text = options.replace("PRELOAD", preload).replace("OPTION", option)
+        path = servers.directory / "spec.yaml"
+        path.write_text(SPEC.replace("PROGRAM", "./memcached").replace("env: {A: b}", text))
+        allocator = load_spec(path).variants["two"].allocator
+        assert allocator.preload_environment == variable
+    assert (
+        "expected no options for glibc"
+        in servers.errors(("env: {A: b}", "allocator: {preload: glibc, options: {a: 1}}"))[0]
+    )
+
+
+def test_the_command_may_be_set_and_be_an_axis(servers: Servers):
+    spec = servers.load(overrides=("variants.one.server.command[4]=8",))
+    assert spec.variants["one"].server.command[4] == "8"
+    matrix = (
+        SPEC.replace("PROGRAM", "./memcached")
+        .partition("variants:")[0]
+        .replace("baseline: one", 'baseline: "default,x"')
+    )
+    matrix += (
+        'matrix:\n  base: {server: {command: [./memcached, -p, "{port}", -t, 1]}}\n'
+        "  axes: {allocator.preload: [glibc, null], env.A: [x, y]}\nworkloads:\n  pf: {type: pillowfight, items: 10k, duration: 5s}\n"
+    )
+    path = servers.directory / "spec.yaml"
+    path.write_text(matrix)
+    assert list(load_spec(path, servers=ChecksHere()).variants) == [
+        "glibc,x",
+        "glibc,y",
+        "default,x",
+        "default,y",
+    ]
+
+
+def test_a_revision_must_exist(servers: Servers):
+    git = ["git", "-C", str(servers.directory), "-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run([*git, "init", "-q", "-b", "main"], check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "one"], check=True)
+    old = '{command: [./memcached, -p, "{port}", -t, 1.10]}'
+    spec = servers.load((old, '{git: ., command: [bin/mc, -p, "{port}"]}'))
+    assert spec.variants["one"].server.git == str(servers.directory)
+    assert spec.variants["one"].server.command[0] == "bin/mc", "a path in the checkout"
+    errors = servers.errors((old, '{git: ., revision: mian, command: [bin/mc, -p, "{port}"]}'))
+    assert "variants.one.server.revision" in errors[0]
+    assert "(did you mean main?)" in errors[0]
+
+
+def test_a_known_program_in_path_is_found(servers: Servers, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PATH", f"{servers.directory}:{Path(sys.executable).parent}")
+    spec = servers.load(('./memcached, -p, "{port}", -t, 1.10', 'memcached, -p, "{port}"'))
+    assert spec.variants["one"].server.command[0] == "memcached"

@@ -1,0 +1,66 @@
+"""Packages import downwards only, and modules are imported without a cycle."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from tests.support.fakes import ROOT
+
+# From top to bottom, as in docs/explanation/architecture.md.
+LAYERS = (
+    "cli", "fleet", "export", "report", "bisect", "experiment", "analysis", "results", "workloads", "servers",
+    "measure", "sources", "build", "hosts", "spec", "domain",
+)  # fmt: skip
+MODULES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in (ROOT / "perfrunner").rglob("*.py")
+}
+
+
+def imported(nodes: Iterator[ast.AST]) -> Iterator[str]:
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}"
+                yield name if name in MODULES else node.module
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def layer(module: str) -> int | None:
+    name = module.split(".")[1] if "." in module else ""
+    return LAYERS.index(name) if name in LAYERS else None
+
+
+def test_no_package_imports_one_above_it() -> None:
+    """Also not within a function, nor for type checking."""
+    upward = [
+        f"{module} imports {other}"
+        for module, path in MODULES.items()
+        for other in imported(ast.walk(ast.parse(path.read_text())))
+        if (own := layer(module)) is not None
+        and other.startswith("perfrunner.")
+        and ((below := layer(other)) is not None and below < own)
+    ]
+    assert upward == []
+
+
+def test_domain_imports_nothing_of_ours() -> None:
+    tree = ast.parse(MODULES["perfrunner.domain"].read_text())
+    assert [name for name in imported(ast.walk(tree)) if name.startswith("perfrunner")] == []
+
+
+def test_modules_are_imported_without_a_cycle() -> None:
+    """Imports within functions and for type checking are left out: they do not run at import."""
+    left = {
+        module: {
+            name for name in imported(iter(ast.parse(path.read_text()).body)) if name in MODULES
+        }
+        - {module}
+        for module, path in MODULES.items()
+    }
+    while free := [module for module, needs in left.items() if not needs & left.keys()]:
+        for module in free:
+            del left[module]
+    assert sorted(left) == []

@@ -1,0 +1,280 @@
+"""`scripts/evidence`: run or resume a study, keep its results, and compute docs/explanation/accuracy.md."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from perfrunner.cli import options
+from perfrunner.cli.engine_source import find_engine_source
+from perfrunner.cli.group import Failed
+from perfrunner.cli.output import duration, note
+from perfrunner.cli.request import gathered
+from perfrunner.errors import PerfrunnerError
+from perfrunner.spec.units import parse_duration
+from tools.evidence import studies
+from tools.evidence.studies import Base, Load, Planned
+
+QUICKSTART = Path("specs/experiments/quickstart.yaml")
+DOCUMENT = Path("docs/explanation/accuracy.md")
+GATE_DOCUMENT = Path("../how-to/ci.md")  # relative to DOCUMENT
+KEEP = Path("docs/statistics")
+OUT = Path("perfrunner-evidence")
+
+
+def seconds(value: Any) -> float:
+    """`250ms`, `5s`; a bare number is seconds."""
+    try:
+        return float(value)
+    except ValueError:
+        return parse_duration(value)
+
+
+Function = Callable[..., Iterable[Planned]]
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of every study, apart from the load."""
+
+    out_dir: Path
+    keep_dir: Path
+    document: Path
+    cache_dir: Path
+    engine_src: Path | None
+    cluster: Path | None
+    quiet: bool
+    dry_run: bool
+    minutes: float | None
+
+
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    epilog="A study that was stopped, or killed, goes on when the same command is given again. What is kept is not "
+    "measured again: remove the study's file of --keep (and give another --out) to start again.",
+)
+def main() -> None:
+    """Measure how accurate perfrunner is; the figures are in docs/explanation/accuracy.md."""
+
+
+def _study(
+    load_s: float, *, ramp: float = 0.2, blocks: int = 10
+) -> Callable[[Function], click.Command]:
+    """Make a command that plans a study by `function(base, load=..., **options)` and runs it."""
+
+    def decorate(function: Function) -> click.Command:
+        @functools.wraps(function)
+        def command(given: Options, load: float, ramp: float, blocks: int, **options: Any) -> None:
+            base = Base.read(QUICKSTART, given.cluster)
+            planned = list(function(base, load=Load(load, ramp, blocks), **options))
+            if given.dry_run:
+                _show(planned)
+                return
+            _run(planned, given)
+
+        decorated: Any = gathered(Options, "given")(command)
+        for option in (
+            options.quiet_option,
+            click.option("--dry-run", is_flag=True, help="Show the experiments and their load, and do nothing."),
+            click.option("--minutes", type=float, metavar="N", help="Start no experiment after N minutes."),
+            options.engine_source_option,
+            options.cache_option,
+            options.cluster_option,
+            click.option("--document", type=click.Path(path_type=Path), default=DOCUMENT, show_default=True),
+            click.option("--keep", "keep_dir", type=click.Path(path_type=Path), default=KEEP, show_default=True,
+                         help="Where what the figures need is kept."),
+            click.option("--out", "out_dir", type=click.Path(path_type=Path), default=OUT, show_default=True,
+                         help="The results store of the experiments."),
+            click.option("--blocks", type=click.IntRange(6, 1000), default=blocks, show_default=True),
+            click.option("--ramp", type=seconds, default=ramp, show_default=True,
+                         help="Seconds of load that do not count, before."),
+            click.option("--load", type=seconds, default=load_s, show_default=True,
+                         help="Seconds of load on a variant in a block."),
+        ):  # fmt: skip
+            decorated = option(decorated)
+        return main.command(function.__name__.removesuffix("_study"))(decorated)
+
+    return decorate
+
+
+_bucket = click.option(
+    "--bucket",
+    type=click.Choice(["ephemeral", "persistent"]),
+    default="ephemeral",
+    show_default=True,
+)
+_variants = click.option(
+    "--variants", type=click.IntRange(2, 24), default=6, show_default=True, help="Even: pairs."
+)
+
+
+def _relink(default: str) -> Callable[[Function], Function]:
+    return click.option(
+        "--relink",
+        type=click.Choice(["auto", "shuffle", "never"]),
+        default=default,
+        show_default=True,
+    )
+
+
+@_study(0.4, ramp=0.1)
+@click.option("--comparisons", type=click.IntRange(1), default=100, show_default=True)
+@_bucket
+@_variants
+@click.option("--label", default="", metavar="WORD",
+              help="Rows of their own in the table, for another state of the machine: idle, busy.")  # fmt: skip
+def aa_study(base: Base, **options: Any) -> Iterable[Planned]:
+    """Comparisons of a build with itself: how often one alarms, and how narrow the intervals are."""
+    return studies.aa(base, **_paired(options))
+
+
+@_study(0.35, ramp=0.05, blocks=40)
+@click.option("--experiments", type=click.IntRange(1), default=20, show_default=True)
+@_bucket
+@_relink("auto")
+@click.option("--memory-load", type=seconds, default=8.0, show_default=True,
+              help="Of the experiment on faults of memory; 0 leaves it out.")  # fmt: skip
+def injected_study(
+    base: Base, *, memory_load: float, load: Load, **options: Any
+) -> Iterable[Planned]:
+    """Faults of known size (build option `injected`): how often they are found, and how large they seem."""
+    yield from studies.injected(base, load=load, **options)
+    if memory_load:
+        longer = Load(memory_load, 1.0)
+        yield from studies.injected_memory(
+            base, bucket=options["bucket"], relink=options["relink"], load=longer
+        )
+
+
+@_study(0.5, blocks=20)
+@click.option("--faults", default="share,background,burst,footprint,lock", show_default=True, metavar="FAULT,...",
+              help=f"Of {', '.join(studies.SIZED)}.")  # fmt: skip
+@_bucket
+@_relink("auto")
+def account_study(base: Base, *, faults: str, **options: Any) -> Iterable[Planned]:
+    """Compare the account of a change with what the server counted, for faults in five sizes."""
+    names = [word.strip() for word in faults.split(",")]
+    if unknown := [name for name in names if name not in studies.SIZED]:
+        raise click.BadParameter(
+            f"expected some of {', '.join(studies.SIZED)}, got {', '.join(unknown)}",
+            param_hint="--faults",
+        )
+    return studies.account(base, faults=names, **options)
+
+
+@_study(2.0)
+@click.option("--experiments", type=click.IntRange(1), default=10, show_default=True)
+@_bucket
+@_relink("auto")
+def explain_study(base: Base, **options: Any) -> Iterable[Planned]:
+    """How often `perfrunner explain` names the function with a fault first, and how often one without a fault."""
+    return studies.explain(base, **options)
+
+
+@_study(2.0)
+@click.option("--sweep", default="0.2ms,1ms,2ms,5ms,20ms", show_default=True, metavar="SLICE,...")
+@_bucket
+@_relink("auto")
+def slices_study(base: Base, *, sweep: str, **options: Any) -> Iterable[Planned]:
+    """Compare glibc with jemalloc 5.1 with slices of several lengths."""
+    lengths = [seconds(word.strip()) for word in sweep.split(",")]
+    return studies.slices(base, sweep=lengths, **options)
+
+
+@_study(0.4, ramp=0.1)
+@click.option(
+    "--comparisons", type=click.IntRange(1), default=12, show_default=True, help="Of each kind."
+)
+@_bucket
+@_variants
+def relink_study(base: Base, **options: Any) -> Iterable[Planned]:
+    """Compare one source with itself, with one layout and with a layout per variant and block."""
+    return studies.relink(base, **_paired(options))
+
+
+@_study(2.0, ramp=1.0, blocks=8)
+def memory_study(base: Base, **options: Any) -> Iterable[Planned]:
+    """Figures of memory side by side against those of one variant at a time."""
+    return studies.memory(base, **options)
+
+
+@main.command("report")
+@click.option(
+    "--keep", "keep_dir", type=click.Path(path_type=Path), default=KEEP, show_default=True
+)
+@click.option("--document", type=click.Path(path_type=Path), default=DOCUMENT, show_default=True)
+def report(keep_dir: Path, document: Path) -> None:
+    """Compute docs/explanation/accuracy.md from what is kept; nothing is measured."""
+    try:
+        _report(keep_dir, document)
+    except PerfrunnerError as error:
+        raise Failed(error) from error
+
+
+def _paired(options: dict[str, Any]) -> dict[str, Any]:
+    if options["variants"] % 2:
+        raise click.BadParameter(
+            f"expected an even number, got {options['variants']}", param_hint="--variants"
+        )
+    return options
+
+
+def _show(planned: list[Planned]) -> None:
+    total = 0.0
+    for experiment in planned:
+        blocks, variants = experiment.document["blocks"], len(experiment.document["variants"])
+        load_s = experiment.facts["load_s"] * blocks * variants
+        total += load_s
+        click.echo(
+            f"{experiment.name}: {variants} variants, {blocks} blocks, {duration(load_s)} of load"
+        )
+    click.echo(
+        f"{len(planned)} experiments, {duration(total)} of load (of pillowfight, ramps left out)"
+    )
+
+
+def _run(planned: list[Planned], given: Options) -> None:
+    from perfrunner.cli.progress import progress_listener
+    from tools.evidence import campaign
+
+    until = None if given.minutes is None else time.monotonic() + 60 * given.minutes
+    try:
+        places = campaign.Places(
+            given.out_dir,
+            given.keep_dir,
+            given.cache_dir,
+            find_engine_source(given.engine_src, QUICKSTART),
+        )
+        with progress_listener(given.quiet) as listener:
+            code = campaign.run(
+                planned,
+                places,
+                listener,
+                tell=lambda p: note(f"{p.done} of {p.total}: {p.name}, {duration(p.seconds)}"),
+                until=until,
+            )
+        _report(given.keep_dir, given.document)
+    except PerfrunnerError as error:
+        raise Failed(error) from error
+    if code:
+        click.get_current_context().exit(code)
+
+
+def _report(keep_dir: Path, document: Path) -> None:
+    from tools.evidence import tables
+
+    changed = tables.update(document, keep_dir)
+    note(f"{document}: {'rewritten' if changed else 'as it was'}")
+    gate = document.parent / GATE_DOCUMENT
+    if gate.is_file() and tables.update(gate, keep_dir, (tables.GATE,)):
+        note(f"{gate}: rewritten")
+
+
+if __name__ == "__main__":
+    main()

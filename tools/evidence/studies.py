@@ -1,0 +1,369 @@
+"""The studies: for each the experiments it consists of, as the documents of ordinary specs.
+
+All of them drive the quickstart's workloads on the quickstart's engine; a study says only what it changes. `pairs` are
+the variants that are compared with each other, baseline first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from perfrunner.analysis.account import BACKGROUND, PARTS
+
+SYSTEM: Mapping[str, Any] = {"allocator": {"name": "system"}}
+JEMALLOC: Mapping[str, Any] = {"allocator": {"name": "jemalloc-5.1.0"}}
+SHARES = {"share1": 0.01, "share2": 0.02}  # of a front-end thread's time, added to it
+PRIMARY = ["ops_per_s", "ops_per_s_total", "server_cpu_us_per_op"]
+MEMORY = ["fragmentation_rss", "rss_bytes", "mem_used_bytes"]
+# By fault and metric: a closed loop whose every cycle is longer by that share.
+BY_CONSTRUCTION = {
+    (fault, metric): 1 / (1 + share)
+    for fault, share in SHARES.items()
+    for metric in ("ops_per_s", "ops_per_s_total")
+}
+# Injected faults whose size the environment gives, in thousandths of time, and seconds of load that they need.
+SIZED = {
+    "share": 0.0,
+    "background": 0.0,
+    "burst": 0.0,
+    "burst5s": 3.0,
+    "footprint": 0.0,
+    "lock": 0.0,
+}
+# The fault that `perfrunner explain` has to find. It reads the clock in a loop, so the clock is the function that
+# changes; without symbols of the vDSO it has no other name. AGAIN is the baseline's build under another name.
+EXPLAINED, AGAIN = "share2", "again"
+FAULTY = ("__vdso_clock_gettime", "[vdso]")
+SIZE_VARIABLE = "KV_INJECTED_PERMILLE"
+DOSES = (5, 10, 20, 40, 80)
+PER_SECOND = ("background",)  # these burn a share of all time, with or without load
+COUNTED = ["injected_us_per_op", "injected_ms_per_s"]
+RARE = ["slow_slices", "latency_set_p99_9_us"]
+FINE = {
+    "ops_per_s": "0.5%"
+}  # the margin where a rare stall is to be named: it costs a fifth of a per cent
+
+
+@dataclass(frozen=True)
+class Load:
+    """How long and how often: seconds of load on a variant in a block, and before them seconds that do not count."""
+
+    seconds: float
+    ramp: float = 0.2
+    blocks: int = 10
+    slice: float = 0.002
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One experiment of a study.
+
+    `pairs`: baseline and the variants that are compared with it, apart from each other. `metrics`: those that are kept.
+    """
+
+    study: str
+    document: Mapping[str, Any]
+    pairs: Sequence[Sequence[str]]
+    metrics: Sequence[str]
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return str(self.document["name"])
+
+
+@dataclass(frozen=True)
+class Base:
+    """What the quickstart's spec says, with its file names made absolute."""
+
+    engine: Mapping[str, Any]
+    pillowfight: Mapping[str, Any]
+    append: Mapping[str, Any]
+    cluster: str
+
+    @classmethod
+    def read(cls, quickstart: Path, cluster: Path | None = None) -> Base:
+        spec = yaml.safe_load(quickstart.read_text(encoding="utf-8"))
+        near = quickstart.resolve().parent
+        workloads = {
+            name: {**workload, "use": str((near / workload["use"]).resolve())}
+            for name, workload in spec["workloads"].items()
+        }
+        chosen = near / spec["cluster"] if cluster is None else cluster
+        return cls(
+            engine=spec["engine"],
+            pillowfight=workloads["pillowfight"],
+            append=workloads["append"],
+            cluster=str(chosen.resolve()),
+        )
+
+    def loaded(self, load: Load, **changes: Any) -> dict[str, Any]:
+        """Pillowfight for so long."""
+        return {
+            **self.pillowfight,
+            "schedule": "interleaved",
+            "ramp": load.ramp,
+            "duration": round(load.ramp + load.seconds, 6),
+            "slice": load.slice,
+            "settle": 0,
+            **changes,
+        }
+
+
+@dataclass(frozen=True)
+class Common:
+    """What the variants and workloads of an experiment share."""
+
+    base: Base
+    bucket: str
+    load: Load
+    relink: str
+
+    def document(
+        self,
+        name: str,
+        variants: Mapping[str, Any],
+        workloads: Mapping[str, Any],
+        primary: Sequence[str] = PRIMARY,
+    ) -> dict[str, Any]:
+        """Return the experiment's spec; the first variant is the baseline."""
+        return {
+            "name": name,
+            "description": "evidence for docs/explanation/accuracy.md",
+            "cluster": self.base.cluster,
+            "baseline": next(iter(variants)),
+            "variants": {key: dict(variant) for key, variant in variants.items()},
+            "engine": dict(self.base.engine),
+            "relink": self.relink,
+            "buckets": [self.bucket],
+            "workloads": dict(workloads),
+            "blocks": self.load.blocks,
+            "seed": _seed(name),
+            "primary": list(primary),
+            "sampling_check": False,
+        }
+
+
+def aa(
+    base: Base,
+    *,
+    bucket: str,
+    comparisons: int,
+    variants: int,
+    load: Load,
+    relink: str = "auto",
+    label: str = "",
+) -> Iterator[Planned]:
+    """One build under many names, compared in disjoint pairs, so that the comparisons are independent of each other."""
+    return _aa(Common(base, bucket, load, relink), "aa", comparisons, variants, label)
+
+
+def _aa(
+    common: Common, study: str, comparisons: int, variants: int, label: str
+) -> Iterator[Planned]:
+    pairs = variants // 2
+    load, prefix = common.load, [study, *([label] if label else []), common.bucket]
+    for number in range(1, -(-comparisons // pairs) + 1):
+        names = [(f"a{n}", f"b{n}") for n in range(1, pairs + 1)]
+        yield Planned(
+            study,
+            common.document(
+                "-".join(("evidence", *prefix, f"{number:03d}")),
+                {name: SYSTEM for pair in names for name in pair},
+                {"pillowfight": common.base.loaded(load)},
+            ),
+            names[: comparisons - (number - 1) * pairs],
+            [*PRIMARY, "slow_slices"],
+            {
+                "load_s": load.seconds,
+                "slice_s": load.slice,
+                "relink": common.relink,
+                "label": label,
+            },
+        )
+
+
+def relink(
+    base: Base, *, bucket: str, comparisons: int, variants: int, load: Load
+) -> Iterator[Planned]:
+    """Plan A/A comparisons of one source: with one layout for all variants, and with a layout per variant and block."""
+    for how in ("never", "shuffle"):
+        yield from _aa(Common(base, bucket, load, how), "relink", comparisons, variants, how)
+
+
+def injected(
+    base: Base, *, bucket: str, experiments: int, load: Load, relink: str
+) -> Iterator[Planned]:
+    """Plan engines with an injected fault against one without, then those whose fault is memory."""
+    for number in range(1, experiments + 1):
+        yield _injected(
+            Common(base, bucket, load, relink),
+            f"evidence-injected-{bucket}-{number:03d}",
+            ("none", *SHARES, "stall"),
+            base.loaded(load),
+            PRIMARY,
+        )
+
+
+def injected_memory(base: Base, *, bucket: str, load: Load, relink: str) -> Iterator[Planned]:
+    """16 bytes more an item and a leak, on few documents, so that what leaks is no small part of them."""
+    items = 10_000
+    yield _injected(
+        Common(base, bucket, load, relink),
+        f"evidence-injected-memory-{bucket}",
+        ("none", "bytes16", "leak"),
+        base.loaded(load, items=items),
+        MEMORY,
+        items=items,
+    )
+
+
+def explain(
+    base: Base, *, bucket: str, experiments: int, load: Load, relink: str
+) -> Iterator[Planned]:
+    """Plan a build against itself and against one with a fault in one function, with a profile of every block."""
+    for number in range(1, experiments + 1):
+        name = f"evidence-explain-{bucket}-{number:03d}"
+        document = Common(base, bucket, load, relink).document(
+            name,
+            {
+                variant: {**SYSTEM, "options": {"injected": fault}}
+                for variant, fault in (("none", "none"), (AGAIN, "none"), (EXPLAINED, EXPLAINED))
+            },
+            {"pillowfight": base.loaded(load, profile="blocks")},
+            PRIMARY[:1],
+        )
+        yield Planned(
+            "explain",
+            document,
+            [("none", AGAIN, EXPLAINED)],
+            PRIMARY,
+            {"load_s": load.seconds, "slice_s": load.slice, "relink": relink},
+        )
+
+
+def account(
+    base: Base, *, bucket: str, faults: Sequence[str], load: Load, relink: str
+) -> Iterator[Planned]:
+    """Plan each fault in five sizes next to a build without it."""
+    for fault in faults:
+        long_load = replace(load, seconds=max(load.seconds, SIZED[fault]))
+        doses = {f"{fault}-{dose}": dose for dose in DOSES}
+        document = Common(base, bucket, long_load, relink).document(
+            f"evidence-account-{bucket}-{fault}",
+            {
+                "none": {**SYSTEM, "options": {"injected": "none"}},
+                **{
+                    name: {
+                        **SYSTEM,
+                        "options": {"injected": fault},
+                        "env": {SIZE_VARIABLE: str(dose)},
+                    }
+                    for name, dose in doses.items()
+                },
+            },
+            {"pillowfight": base.loaded(long_load)},
+            PRIMARY[:1],
+        )
+        yield Planned(
+            "account",
+            document,
+            [("none", *doses)],
+            [*PRIMARY, "total_cpu_us_per_op", BACKGROUND, *PARTS, *COUNTED],
+            {
+                "load_s": long_load.seconds,
+                "slice_s": long_load.slice,
+                "relink": relink,
+                "fault": fault,
+            },
+        )
+
+
+def slices(
+    base: Base, *, bucket: str, sweep: Sequence[float], load: Load, relink: str
+) -> Iterator[Planned]:
+    """Plan the same comparison with slices of several lengths."""
+    for seconds in sweep:
+        sized = Load(load.seconds, max(load.ramp, 4 * seconds), load.blocks, seconds)
+        yield Planned(
+            "slices",
+            Common(base, bucket, sized, relink).document(
+                f"evidence-slices-{bucket}-{round(seconds * 1e6)}us",
+                {"glibc": SYSTEM, "jemalloc-5.1.0": JEMALLOC},
+                {"pillowfight": base.loaded(sized)},
+            ),
+            [("glibc", "jemalloc-5.1.0")],
+            [*PRIMARY, "slow_slices"],
+            {"load_s": load.seconds, "slice_s": seconds, "relink": relink},
+        )
+
+
+def memory(base: Base, *, load: Load) -> Iterator[Planned]:
+    """Plan the same cases interleaved and sequential, with the same keys, values and operations per block."""
+    common = Common(base, "persistent", load, "never")
+    alone = {
+        **base.loaded(load),
+        "ramp": load.ramp,
+        "duration": load.ramp + load.seconds,
+        "settle": 1,
+    }
+    for schedule in ("interleaved", "sequential"):
+        yield Planned(
+            "memory",
+            {
+                **common.document(
+                    f"evidence-memory-{schedule}",
+                    {"glibc": SYSTEM, "jemalloc-5.1.0": JEMALLOC},
+                    {
+                        "pillowfight": {**alone, "schedule": schedule},
+                        "append": {**base.append, "schedule": schedule},
+                    },
+                    MEMORY,
+                ),
+                "buckets": ["persistent", "ephemeral"],
+                "seed": _seed("evidence-memory"),  # of both: their blocks are paired
+            },
+            [("glibc", "jemalloc-5.1.0")],
+            MEMORY,
+            {"load_s": load.seconds, "schedule": schedule},
+        )
+
+
+def _injected(
+    common: Common,
+    name: str,
+    faults: Sequence[str],
+    workload: Mapping[str, Any],
+    primary: Sequence[str],
+    **facts: Any,
+) -> Planned:
+    document = common.document(
+        name,
+        {fault: {**SYSTEM, "options": {"injected": fault}} for fault in faults},
+        {"pillowfight": workload},
+        primary,
+    )
+    return Planned(
+        "injected",
+        {**document, "margins": FINE},
+        [faults],
+        [*PRIMARY, *RARE, *MEMORY],
+        {
+            "load_s": common.load.seconds,
+            "slice_s": common.load.slice,
+            "relink": common.relink,
+            "margins": FINE,
+            **facts,
+        },
+    )
+
+
+def _seed(name: str) -> int:
+    """Each experiment has its own, and a repetition of it the same one."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
