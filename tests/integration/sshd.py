@@ -10,18 +10,21 @@ import contextlib
 import getpass
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from perfrunner.hosts import Host
 from perfrunner.spec.cluster import HostSpec
 from tests.support.ports import free_ports
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, until
 
 SSHD = "/usr/sbin/sshd"
 _WRAPPERS = "/usr/lib/*/libnss_wrapper.so"
@@ -70,8 +73,29 @@ class Sshd:
         text = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
         return [int(pid) for pid in text.split()]
 
+    def cut(self) -> None:
+        """Kill the sessions, so that the server closes their connections."""
+        for pid in self.session_pids():
+            with contextlib.suppress(ProcessLookupError):  # one of an earlier test ends meanwhile
+                os.kill(pid, signal.SIGKILL)
+
     def log(self) -> str:
         return (self.directory / "sshd.log").read_text(errors="replace")
+
+
+def harmed_in_a_command(host: Host, harm: Callable[[], None]) -> BaseException | None:
+    """Call `harm` once a command runs on the host; return the exception with which the command ends.
+
+    A link that is lost before the command begins is replaced without a word.
+    """
+    begun = Path(host.work_dir, "begun")
+    begun.unlink(missing_ok=True)
+    script = f"touch '{begun}'; exec sleep 3600"
+    with ThreadPoolExecutor(1) as beside:
+        command = beside.submit(host.transport.run, ["sh", "-c", script], timeout=3600)
+        until(begun.exists, "the command runs")
+        harm()
+        return command.exception()
 
 
 def make_key(path: Path) -> None:
@@ -125,7 +149,7 @@ def raised_sshd(
         process.wait(timeout=300)
         for pid in sessions:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, 15)
+                os.kill(pid, signal.SIGTERM)
 
 
 def _own_users(directory: Path, account: Account) -> dict[str, str]:

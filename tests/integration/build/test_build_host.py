@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -227,8 +226,7 @@ def test_a_build_that_is_cut_off_leaves_no_process(
         until(lambda: sleep in "".join(running(sleep)), "the build does not begin")
         if how != "lost link":
             raise KeyboardInterrupt
-        for pid in sshd.session_pids():
-            os.kill(pid, signal.SIGKILL)
+        sshd.cut()
 
     cluster = cluster_of(sshd, tmp_path, "local" if how.endswith("local") else "ssh")
     with open_builder(cluster, tmp_path / "cache", "r") as maker:

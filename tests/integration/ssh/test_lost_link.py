@@ -33,11 +33,6 @@ def the_lab(sshd: Sshd, tmp_path: Path, **changes: object) -> Lab:
     return lab
 
 
-def cut(sshd: Sshd) -> None:
-    for pid in sshd.session_pids():
-        os.kill(pid, signal.SIGKILL)
-
-
 def wait_for_settings_check(driver: Driver, lab: Lab) -> None:
     """Until a settings check waits for the file "go on"."""
     driver.wait_for("BuildFinished", variant="changed")
@@ -62,7 +57,7 @@ def test_a_cut_link_costs_a_block(sshd: Sshd, tmp_path: Path) -> None:
     lab = the_lab(sshd, tmp_path, variants=SLOW)
     driver = lab.start()
     driver.wait_for("TrialPhase", phase="access")
-    cut(sshd)
+    sshd.cut()
     assert driver.finish() == 0, driver.stderr()
     with ResultStore.open(lab.out, create=False) as store:
         data = store.load(store.resolve(None).id)
@@ -80,7 +75,7 @@ def test_a_link_that_goes_while_we_build_costs_nothing(sshd: Sshd, tmp_path: Pat
     lab = the_lab(sshd, tmp_path)
     driver = lab.start(fakes={"build_sleep": 1.0})
     driver.wait_for("BuildStarted", variant="changed")
-    cut(sshd)
+    sshd.cut()
     assert driver.finish() == 0, driver.stderr()
     said = [event["message"] for event in driver.of("Warned")]
     assert any("lock on a host was lost" in message for message in said), said
@@ -94,7 +89,7 @@ def test_a_link_that_goes_in_a_settings_check_costs_the_settings_checks(
     lab = the_lab(sshd, tmp_path)
     driver = lab.start(fakes={"settings_check_waits": str(tmp_path / "go on")})
     wait_for_settings_check(driver, lab)
-    cut(sshd)
+    sshd.cut()
     (tmp_path / "go on").touch()  # for the next settings checks
     assert driver.finish() == 0, driver.stderr()
     said = [event["message"] for event in driver.of("Warned")]
@@ -115,7 +110,7 @@ def test_a_link_that_goes_behind_the_last_block_costs_what_was_under_way(
     driver = lab.start(fakes={"perf": str(write_perf(tmp_path))})
     driver.wait_for(afterwards)
     driver.wait_for("TrialPhase", phase="access")
-    cut(sshd)
+    sshd.cut()
     assert driver.finish() == 0, driver.stderr()
     assert any("waiting for the hosts" in event["message"] for event in driver.of("Warned"))
     assert results(lab) == BOTH_OK

@@ -87,8 +87,7 @@ def test_a_lock_that_says_nothing_is_not_in_use(sshd: Sshd, past: Host) -> None:
         pytest.raises(CommandTimeout, match="no answer within"),
     ):
         transport.await_output(silent, b"held\n", 0.2)
-    with transport.channel(["sleep", "1"], fed=True) as cut:
-        for pid in sshd.session_pids():
-            os.kill(pid, 9)
+    with transport.channel(["sleep", "60"], fed=True) as cut:
+        sshd.cut()
         with pytest.raises(LinkLost):
             transport.await_output(cut, b"held\n", 20)

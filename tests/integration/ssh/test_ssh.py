@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -15,7 +17,7 @@ from typing import Any
 
 import paramiko
 import pytest
-from sshd import Sshd, known_hosts_line, make_key, raised_sshd
+from sshd import Sshd, harmed_in_a_command, known_hosts_line, make_key, raised_sshd
 
 from perfrunner.errors import HostError
 from perfrunner.hosts import Host, LinkLost, heartbeat, open_host
@@ -218,27 +220,17 @@ class TestCannotConnect:
 
 
 class TestBrokenLink:
-    def cut_in(self, sshd: Sshd, seconds: float) -> threading.Timer:
-        """The sessions' processes die: the server side closes the connection."""
-
-        def cut() -> None:
-            for pid in sshd.session_pids():
-                os.kill(pid, signal.SIGKILL)
-
-        timer = threading.Timer(seconds, cut)
-        timer.start()
-        return timer
-
     def test_during_a_command(self, sshd: Sshd, ssh_host: Host) -> None:
-        self.cut_in(sshd, 0.3)
-        with pytest.raises(LinkLost, match=r"node \(.*\): the connection was lost") as caught:
-            ssh_host.transport.run(["sleep", "3600"], check=False, timeout=3600)
-        assert "the host is up" in (caught.value.hint or "")
+        error = harmed_in_a_command(ssh_host, sshd.cut)
+        assert isinstance(error, LinkLost)
+        assert re.fullmatch(r"node \(.*\): the connection was lost.*", error.message)
+        assert "the host is up" in (error.hint or "")
 
     def test_during_an_upload(self, sshd: Sshd, ssh_host: Host) -> None:
         def endless():
-            self.cut_in(sshd, 0.2)
-            while True:
+            for number in itertools.count():
+                if number == 20:
+                    sshd.cut()
                 yield b"x" * 100_000
 
         with pytest.raises(LinkLost):
@@ -251,7 +243,7 @@ class TestBrokenLink:
     def test_the_process_goes_on_and_a_new_link_finds_it(self, sshd: Sshd, ssh_host: Host) -> None:
         ssh_host.lock()
         process = ssh_host.start(["sleep", "60"], name="engine", log_stdout="o", log_stderr="e")
-        self.cut_in(sshd, 0).join()
+        sshd.cut()
         until(lambda: not ssh_host.locked, "the lock is lost with the link")
 
         def runs() -> bool:  # the first command may still meet the dead connection
@@ -282,9 +274,7 @@ class TestBrokenLink:
             known = tmp_path / "known_hosts"
             known.write_text(known_hosts_line(relay.port, sshd.directory / "host_key"))
             with open_host(spec.model_copy(update={"known_hosts": str(known)}), "ssh") as host:
-                threading.Timer(0.5, relay.freeze).start()
-                with pytest.raises(LinkLost):
-                    host.transport.run(["sleep", "3600"], timeout=3600)
+                assert isinstance(harmed_in_a_command(host, relay.freeze), LinkLost)
 
 
 class Relay:
@@ -367,17 +357,22 @@ def test_ctrl_c_during_a_remote_command_returns_at_once(sshd: Sshd, tmp_path: Pa
     )
 
 
-def test_fabrics_own_run_is_interrupted_too(sshd: Sshd) -> None:
+def test_fabrics_own_run_is_interrupted_too(sshd: Sshd, tmp_path: Path) -> None:
     """Connection.run is not what transports use; whoever reaches for it must not hang at Ctrl-C."""
     from perfrunner.hosts import destination_of
     from perfrunner.hosts.connection import HostConnection
     from perfrunner.hosts.openssh import resolve
 
     connection = HostConnection(resolve(destination_of(sshd.host_spec(Path("~/none")))))
-    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
+    begun = tmp_path / "begun"
+
+    def interrupt() -> None:
+        until(begun.exists, "the command runs")
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
     with pytest.raises(KeyboardInterrupt):
-        connection.run("sleep 3600")
+        connection.run(f"touch '{begun}'; exec sleep 3600")
     connection.close()
 
 
