@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -13,11 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.built import built
 from tests.support.waiting import PATIENCE_S
 
 sys.path.insert(0, str(Path(__file__).parent))  # importlib mode: wire.py is not in a package
-
-ROOT = Path(__file__).parents[3]
 
 
 @dataclass
@@ -42,24 +40,9 @@ class Engine:
         return self.process.wait(timeout=PATIENCE_S)
 
 
-def find_bin_dir() -> Path:
-    candidates = [Path(os.environ["KV_BIN_DIR"])] if "KV_BIN_DIR" in os.environ else []
-    candidates += [
-        ROOT / "build" / "artifact" / "bin",
-        ROOT / "engine_src" / "build" / "release" / "server",
-    ]
-    for directory in candidates:
-        if (directory / "kv_engine").is_file():
-            return directory
-    pytest.fail(
-        "kv_engine is not built: set KV_BIN_DIR, or run cmake --build on the preset release; "
-        f"looked in {', '.join(map(str, candidates))}"
-    )
-
-
 @pytest.fixture(scope="session")
 def kv_engine() -> Path:
-    return find_bin_dir() / "kv_engine"
+    return built("kv_engine") / "bin" / "kv_engine"
 
 
 @pytest.fixture
