@@ -79,14 +79,16 @@ class Nights:
                     name, document["name"], document, "", str(path), 1, at, "0", state="done"
                 )
             )
+            trials = []
             for block in range(1, document["blocks"] + 1):
                 for position, variant in enumerate(document["variants"], 1):
                     rate = 1e6 * float(np.exp(self.rng.normal(0, 0.004)))
                     rate *= 1.0 if variant == document["baseline"] else 1 + self.truth
-                    opened.add_trial(name, TrialRecord(
+                    trials.append(TrialRecord(
                         block, 1, position, "pf", "persistent", variant, variant, "ok", "", at, at,
                         {"ops_per_s": rate}, {}, "raw",
                     ))  # fmt: skip
+            opened.add_trials(name, trials)
         return 0
 
     def store(self, expected_gain, state):
@@ -107,14 +109,16 @@ class Nights:
                     name, "small", SPEC, "", "s.yaml", 1, at, "0", state=state, facts=facts
                 )
             )
+            trials = []
             for block in range(1, 7) if expected_gain is not None else ():
                 for position, variant in enumerate(SPEC["variants"], 1):
                     rate = 1e6 * float(np.exp(self.rng.normal(0, 0.004)))
                     rate *= 1 + expected_gain if variant == "je" else 1
-                    opened.add_trial(name, TrialRecord(
+                    trials.append(TrialRecord(
                         block, 1, position, "pf", "persistent", variant, f"b{expected_gain}", "ok", "", at, at,
                         {"ops_per_s": rate}, {}, "raw",
                     ))  # fmt: skip
+            opened.add_trials(name, trials)
         page = self.directory / OUT / name / "report.html"
         page.parent.mkdir(parents=True)
         page.write_text(f"<p>{name}</p>")

@@ -98,11 +98,13 @@ def lab(cli, history, monkeypatch):
                     str(request.spec_path), 7, START, "0.1.0", state="done",
                 )
             )  # fmt: skip
+            trials = []
             for block in range(1, spec.blocks + 1):
                 for position, variant in enumerate(spec.variants, start=1):
                     loss = 0.0 if variant == spec.baseline else slow
                     rate = 1e6 * (1 - loss) * (1 + 0.001 * ((block * 7 + position * 3) % 5))
-                    store.add_trial(name, a_trial(block, position, variant, rate))
+                    trials.append(a_trial(block, position, variant, rate))
+            store.add_trials(name, trials)
         return ev.RunOutcome(name, 0, out / name, ())
 
     monkeypatch.setattr("perfrunner.build.place.build_variant", build)

@@ -36,15 +36,17 @@ def nights(cli):
                 opened.create_experiment(
                     ExperimentRecord(name, "small", SPEC, "", "s.yaml", 1, at, "0", state="done")
                 )
+                trials = []
                 for block in range(1, 7):
                     for position, variant in enumerate(SPEC["variants"], 1):
                         rate = 1e6 * float(np.exp(rng.normal(0, 0.004)))
                         if variant == "je":
                             rate *= 1 + expected_gain
-                        opened.add_trial(name, TrialRecord(
+                        trials.append(TrialRecord(
                             block, 1, position, "pf", "persistent", variant, build, "ok", "", at, at,
                             {"ops_per_s": rate}, {}, "raw",
                         ))  # fmt: skip
+                opened.add_trials(name, trials)
 
     return store
 

@@ -42,11 +42,13 @@ class PlayedRunner:
                     str(request.spec_path), 7, START, "0.1.0", state="done",
                 )
             )  # fmt: skip
+            trials = []
             for block in range(1, 7):
                 for position, variant in enumerate(spec.variants, start=1):
                     slow = self.slowdown if variant == self.slow else 0.0
                     rate = 1e6 * (1 - slow) * (1 + 0.001 * ((block * 7 + position * 3) % 5))
-                    store.add_trial("small-1", a_trial(block, position, variant, rate))
+                    trials.append(a_trial(block, position, variant, rate))
+            store.add_trials("small-1", trials)
         listener.on_event(ev.RunFinished("small-1", self.exit_code, 18, 0, 0, 60.0))
         return ev.RunOutcome("small-1", self.exit_code, directory, tuple(self.failures))
 

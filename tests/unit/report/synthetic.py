@@ -76,7 +76,7 @@ def write(directory: Path, shape: Shape | None = None, experiment_id: str = "dem
         store.create_experiment(_experiment(shape, experiment_id))
         for variant in shape.variants:
             store.add_build(experiment_id, _build(variant))
-        number = 0
+        trials: list[TrialRecord] = []
         for block in range(1, shape.blocks + 1):
             for attempt in (1, 2) if block == shape.discarded_block else (1,):
                 for workload in shape.workloads:
@@ -95,7 +95,6 @@ def write(directory: Path, shape: Shape | None = None, experiment_id: str = "dem
                         for position, variant in enumerate(
                             rng.permutation(list(shape.variants)), 1
                         ):
-                            number += 1
                             trial = _trial(
                                 rng,
                                 shape,
@@ -105,13 +104,14 @@ def write(directory: Path, shape: Shape | None = None, experiment_id: str = "dem
                                 workload,
                                 bucket,
                                 str(variant),
-                                number,
+                                len(trials) + 1,
                                 common,
                                 experiment_id,
                                 discarded=spoiled and variant == shape.variants[-1],
                             )
                             _raw(rng, directory / trial.raw_dir, trial)
-                            store.add_trial(experiment_id, trial)
+                            trials.append(trial)
+        store.add_trials(experiment_id, trials)
         store.set_state(experiment_id, "done")
     return experiment_id
 

@@ -60,7 +60,7 @@ def write(
         store.create_experiment(synthetic._experiment(outer, experiment_id))
         for variant in VARIANTS:
             store.add_build(experiment_id, synthetic._build(variant))
-        number = 0
+        trials = []
         for block in range(1, shape.blocks + 1):
             for workload in shape.workloads:
                 for bucket in shape.buckets:
@@ -68,9 +68,9 @@ def write(
                         names = [str(v) for v in rng.permutation([VARIANTS[0], *members])]
                         place = (block, workload, bucket, group)
                         for trial, slices in _group(rng, shape, place, names, experiment_id):
-                            number += 1
                             _keep(rng, directory / trial.raw_dir, trial, slices)
-                            store.add_trial(experiment_id, trial)
+                            trials.append(trial)
+        store.add_trials(experiment_id, trials)
         store.set_state(experiment_id, "done")
     return experiment_id
 
