@@ -122,8 +122,8 @@ class VBucket {
     }
     /// Number of calls of clear(): documents read before and after it are unrelated.
     [[nodiscard]] uint64_t clears() const { return clears_.load(std::memory_order_acquire); }
-    /// Number of times it was made active: messages that another node sent for an earlier term do
-    /// not fit, even if this is a replica again.
+    /// Number of times it was made active or cleared: messages that another node sent for an
+    /// earlier term do not fit, even if this is a replica again.
     [[nodiscard]] uint64_t term() const { return term_.load(std::memory_order_acquire); }
     FailoverLog& failoverLog() { return failoverLog_; }
     [[nodiscard]] const FailoverLog& failoverLog() const { return failoverLog_; }

@@ -42,8 +42,6 @@ class PassiveStream {
     }
     [[nodiscard]] Vbid vbid() const { return vbucket_.id(); }
     [[nodiscard]] uint32_t opaque() const { return opaque_; }
-    /// The term of the vBucket in which the stream was created.
-    [[nodiscard]] uint64_t term() const { return term_; }
     /// The reason of the end, after receive() or processBuffered() has returned Ended.
     [[nodiscard]] std::optional<EndStatus> ended() const {
         const std::scoped_lock lock(mutex_);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 #include <stdexcept>
 #include <utility>
 
@@ -62,6 +61,7 @@ ReplicationSession::ReplicationSession(Bucket& bucket, const ReplicationSource& 
       login_(source_, send_),
       consumer_(bucket),
       requests_(bucket.vbucketCount()),
+      terms_(bucket.vbucketCount()),
       refused_(bucket.vbucketCount()),
       requested_(bucket.vbucketCount()),
       sourceActive_(bucket.vbucketCount()) {}
@@ -129,14 +129,21 @@ void ReplicationSession::requestMissing() {
     }
     nextRequests_ = now + kRetryPause;
     for (uint16_t vb = 0; vb < bucket_.vbucketCount(); ++vb) {
-        const bool replica = wanted(Vbid{vb});
-        if (!replica) {
-            forgetKept(Vbid{vb});
+        const Vbid vbid{vb};
+        if (!wanted(vbid) || !isSameTerm(vbid)) {
+            forgetKept(vbid);
+            if (consumer_.hasStream(vbid)) {
+                closeStream(vbid);
+            }
         }
-        if (replica != consumer_.hasStream(Vbid{vb})) {
-            replica ? requestStream(Vbid{vb}) : closeStream(Vbid{vb});
+        if (wanted(vbid) && !consumer_.hasStream(vbid)) {
+            requestStream(vbid);
         }
     }
+}
+
+bool ReplicationSession::isSameTerm(Vbid vbid) const {
+    return bucket_.vbucket(vbid).term() == terms_[vbid.get()];
 }
 
 bool ReplicationSession::wanted(Vbid vbid) const {
@@ -157,11 +164,12 @@ void ReplicationSession::closeStream(Vbid vbid) {
 void ReplicationSession::requestStream(Vbid vbid) {
     const uint32_t opaque = opaqueOf(vbid, ++requests_[vbid.get()]);
     requested_[vbid.get()] = std::chrono::steady_clock::now();
+    VBucket& vbucket = bucket_.vbucket(vbid);
+    terms_[vbid.get()] = vbucket.term();  // first: if it changes below, the stream is outdated
     {
         const BucketMemoryGuard guard(bucket_.memory());
         consumer_.addStream(vbid, opaque);
     }
-    VBucket& vbucket = bucket_.vbucket(vbid);
     const Seqno high = vbucket.highSeqno();
     SnapshotRange snapshot = vbucket.checkpoints().currentSnapshot();
     if (snapshot.start <= high && high < snapshot.end && snapshot.start != Seqno{}) {
@@ -239,21 +247,15 @@ void ReplicationSession::handleStreamAnswer(const FrameView& frame) {
     if (!bucket_.hasVBucket(vbid)) {
         throw std::runtime_error("an answer without a stream request");
     }
-    std::optional<uint64_t> term;
-    {
-        const BucketMemoryGuard guard(bucket_.memory());  // this may be the last pointer to it
-        if (const auto stream = consumer_.findStream(vbid)) {
-            term = stream->term();
-        }
-    }
-    if (frame.header.opaque != opaqueOf(vbid, requests_[vbid.get()]) || !term) {
+    if (frame.header.opaque != opaqueOf(vbid, requests_[vbid.get()]) ||
+        !consumer_.hasStream(vbid)) {
         return;  // closed in the meantime, and the source was notified
     }
     if (status == Status::kRollback) {
         if (frame.value.size() != sizeof(uint64_t)) {
             throw std::runtime_error("a rollback without a seqno");
         }
-        considerRollBack(vbid, *term, Seqno{loadBig<uint64_t>(frame.value.data())});
+        considerRollBack(vbid, Seqno{loadBig<uint64_t>(frame.value.data())});
         return;
     }
     forgetKept(vbid);
@@ -270,10 +272,11 @@ void ReplicationSession::handleStreamAnswer(const FrameView& frame) {
     bool adopted = false;
     {
         const BucketMemoryGuard guard(bucket_.memory());
-        adopted = bucket_.adoptHistory(vbid, *term, decodeLog(frame.value), OpTime::now());
+        adopted = bucket_.adoptHistory(vbid, terms_[vbid.get()], decodeLog(frame.value),
+                                       OpTime::now());
     }
     if (!adopted) {
-        closeStream(vbid);  // it was promoted in the meantime and has its own history
+        closeStream(vbid);  // it was promoted or emptied in the meantime
         return;
     }
     ++streams_;
@@ -293,7 +296,7 @@ void ReplicationSession::handleMessage(const FrameView& frame) {
     if (applied == dcp::Applied::Ended) {
         handleEnd(vbid, dcp::EndStatus{detail});
     } else if (applied == dcp::Applied::Refused) {
-        if (bucket_.vbucket(vbid).state() == VbState::Replica) {
+        if (bucket_.vbucket(vbid).state() == VbState::Replica && isSameTerm(vbid)) {
             throw std::runtime_error(
                     fmt::format("vBucket {}: a message that does not fit", vbid.get()));
         }
@@ -309,16 +312,16 @@ void ReplicationSession::handleEnd(Vbid vbid, dcp::EndStatus reason) {
     }
 }
 
-void ReplicationSession::considerRollBack(Vbid vbid, uint64_t term, Seqno seqno) {
+void ReplicationSession::considerRollBack(Vbid vbid, Seqno seqno) {
     if (seqno != Seqno{} || liveIn(bucket_.vbucket(vbid)) == 0) {
-        rollBack(vbid, term, seqno);
+        rollBack(vbid, seqno);
         return;
     }
     if (const auto kept = kept_.find(vbid); kept != kept_.end() && kept->second.forGood) {
         closeStream(vbid);  // though the source may have more by now, it is not of this history
         return;
     }
-    startOvers_.push_back({vbid, term, opaqueOf(vbid, requests_[vbid.get()])});
+    startOvers_.push_back({vbid, opaqueOf(vbid, requests_[vbid.get()])});
     askAboutSource();
 }
 
@@ -376,9 +379,9 @@ void ReplicationSession::handleSeqnos(const FrameView& answer) {
 }
 
 void ReplicationSession::decideStartOvers(const std::map<uint16_t, Seqno>& sourceHigh) {
-    for (const auto& [vbid, term, opaque] : std::exchange(asked_, {})) {
-        if (opaque != opaqueOf(vbid, requests_[vbid.get()]) || !wanted(vbid)) {
-            continue;  // the stream was closed or requested again
+    for (const auto& [vbid, opaque] : std::exchange(asked_, {})) {
+        if (opaque != opaqueOf(vbid, requests_[vbid.get()]) || !wanted(vbid) || !isSameTerm(vbid)) {
+            continue;  // the stream was closed or requested again, or is about to be
         }
         const auto found = sourceHigh.find(vbid.get());
         const Seqno source = found != sourceHigh.end() ? found->second : Seqno{};
@@ -387,7 +390,7 @@ void ReplicationSession::decideStartOvers(const std::map<uint16_t, Seqno>& sourc
         if (!related_.contains(vbid) || source < bucket_.vbucket(vbid).highSeqno()) {
             keepCopy(vbid, source);
         } else {
-            rollBack(vbid, term, Seqno{});
+            rollBack(vbid, Seqno{});
         }
     }
 }
@@ -404,7 +407,7 @@ void ReplicationSession::keepCopy(Vbid vbid, Seqno sourceHigh) {
     }
     closeStream(vbid);
     const std::lock_guard lock(keptMutex_);
-    kept_[vbid] = {sourceHigh, sourceActive_[vbid.get()]};
+    kept_[vbid] = {terms_[vbid.get()], sourceHigh, sourceActive_[vbid.get()]};
 }
 
 void ReplicationSession::forgetKept(Vbid vbid) {
@@ -412,15 +415,16 @@ void ReplicationSession::forgetKept(Vbid vbid) {
     kept_.erase(vbid);
 }
 
-void ReplicationSession::rollBack(Vbid vbid, uint64_t term, Seqno seqno) {
+void ReplicationSession::rollBack(Vbid vbid, Seqno seqno) {
     const uint64_t before = liveIn(bucket_.vbucket(vbid));
     {
         const BucketMemoryGuard guard(bucket_.memory());
         consumer_.closeStream(vbid);
     }
-    switch (bucket_.rollBackReplica(vbid, term, seqno, OpTime::now())) {
+    switch (bucket_.rollBackReplica(vbid, terms_[vbid.get()], seqno, OpTime::now())) {
         case Bucket::RollBack::NotReplica:
-            // Promoted while the request was in progress: its own data is authoritative now.
+            // Promoted while the request was in progress: its own data is authoritative now. Or
+            // emptied, so that nothing is left to roll back.
             return;
         case Bucket::RollBack::StoreFailed:
             throw std::runtime_error("the store refused to roll a vBucket back");
@@ -451,16 +455,21 @@ KeyValues ReplicationSession::stats() const {
                     {"bytes", std::to_string(consumer.bytes)},
                     {"held_back", std::to_string(consumer.heldBack)},
                     {"refused", std::to_string(consumer.refused)}};
+    size_t copies = 0;
     const std::lock_guard lock(keptMutex_);
-    stats.emplace_back("copies_kept", std::to_string(kept_.size()));
     for (const auto& [vbid, kept] : kept_) {
         const VBucket& vbucket = bucket_.vbucket(vbid);
+        if (vbucket.term() != kept.term) {
+            continue;  // promoted or discarded: the next upkeep forgets it
+        }
+        ++copies;
         stats.emplace_back(
                 fmt::format("vb_{}:copy_kept", vbid.get()),
                 fmt::format("{} documents up to seqno {}; the source has another "
                             "history, which ended at seqno {}",
                             liveIn(vbucket), vbucket.highSeqno().get(), kept.sourceHigh.get()));
     }
+    stats.emplace_back("copies_kept", std::to_string(copies));
     return stats;
 }
 

@@ -6,7 +6,8 @@
 // stream that ends because its vBucket changed its state at the source is requested again at once,
 // because the mover of the vBucket waits for the last writes. A replica that lacks a stream for
 // another reason (refused, ended immediately, newly a replica) is retried every second. A vBucket
-// that is made active here is left alone from then on, whatever the source still answers.
+// that is made active here is left alone from then on, whatever the source still answers. One that
+// is emptied here (DEL_VBUCKET) under its stream is requested again from the beginning.
 //
 // A source that has lost its data asks its replicas to start over, as one with another history
 // does. So before a replica gives up all of its documents, the session asks for the source's
@@ -75,14 +76,16 @@ class ReplicationSession {
     void requestMissing();
     /// True if this vBucket is a replica that comes from this source.
     [[nodiscard]] bool wanted(Vbid vbid) const;
+    /// True if it has not been made active or emptied since its stream was requested.
+    [[nodiscard]] bool isSameTerm(Vbid vbid) const;
     void handleEnd(Vbid vbid, dcp::EndStatus reason);
     void handleAnswer(const protocol::FrameView& frame);
     void handleStreamAnswer(const protocol::FrameView& frame);
     void handleMessage(const protocol::FrameView& frame);
-    void rollBack(Vbid vbid, uint64_t term, Seqno seqno);
+    void rollBack(Vbid vbid, Seqno seqno);
     /// Rolls back; but if everything would be lost, only after the source has reported how much it
     /// has.
-    void considerRollBack(Vbid vbid, uint64_t term, Seqno seqno);
+    void considerRollBack(Vbid vbid, Seqno seqno);
     void handleFailoverLog(const protocol::FrameView& answer);
     void handleSeqnos(const protocol::FrameView& answer);
     void decideStartOvers(const std::map<uint16_t, Seqno>& sourceHigh);
@@ -101,13 +104,13 @@ class ReplicationSession {
     std::chrono::steady_clock::time_point nextRequests_;
     /// By vBucket: number of stream requests, which distinguishes their answers.
     std::vector<uint16_t> requests_;
-    std::vector<bool> refused_;  ///< by vBucket: its refusal has been logged
+    std::vector<uint64_t> terms_;  ///< by vBucket: its term when its stream was requested
+    std::vector<bool> refused_;    ///< by vBucket: its refusal has been logged
     /// By vBucket: the time of its last stream request.
     std::vector<std::chrono::steady_clock::time_point> requested_;
     /// A request of the source to start over, kept until it is known what the source has.
     struct StartOver {
         Vbid vbid;
-        uint64_t term;
         uint32_t opaque;  ///< of the stream request with this answer
     };
     std::vector<StartOver> startOvers_;  ///< to be decided by the next list of the source's seqnos
@@ -116,6 +119,7 @@ class ReplicationSession {
     /// By vBucket, at the time when the list for asked_ was requested.
     std::vector<bool> sourceActive_;
     struct KeptCopy {
+        uint64_t term;  ///< of the vBucket; in another one, it does not have this copy any more
         Seqno sourceHigh;
         bool forGood;  ///< the source was active: its history can never become this one
     };

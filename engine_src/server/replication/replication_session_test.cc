@@ -114,6 +114,26 @@ class ReplicationSessionTest : public testing::Test {
               .key = protocol::asBytes(key),
               .value = protocol::asBytes("value")});
     }
+    /// Forgets the copy, as kvctl discard-copies does.
+    void discardCopy() {
+        const auto now = OpTime::now();
+        bucket_->setVBucketState(kReplicaVb, VbState::Dead, now);
+        EXPECT_EQ(bucket_->deleteVBucket(kReplicaVb, now), OpStatus::Ok);
+        bucket_->setVBucketState(kReplicaVb, VbState::Replica, now);
+    }
+    /// Runs the upkeep until another stream is requested. Returns false if none ever is.
+    bool requestsAgain() {
+        const auto requests = opaques_.size();
+        for (auto patience = std::chrono::minutes(1) / kStep; opaques_.size() == requests;
+             --patience) {
+            if (patience == 0) {
+                return false;
+            }
+            std::this_thread::sleep_for(kStep);
+            session_.upkeep();
+        }
+        return true;
+    }
     std::string stat(const std::string& name) const {
         for (const auto& [key, value] : session_.stats()) {
             if (key == name) {
@@ -151,6 +171,8 @@ class ReplicationSessionTest : public testing::Test {
               .opaque = opaques_.back(),
               .extras = extras});
     }
+
+    static constexpr std::chrono::milliseconds kStep{10};
 
     const std::chrono::steady_clock::time_point begun_{std::chrono::steady_clock::now()};
     const std::unique_ptr<Bucket> bucket_{makeBucket()};
@@ -382,6 +404,60 @@ TEST_F(ReplicationSessionTest, ACopyIsReplicatedAgainWhenTheSourceKnowsItsHistor
     snapshot(4, 4);
     mutate(4);
     EXPECT_EQ(bucket_->vbucket(kReplicaVb).highSeqno(), Seqno{4});
+}
+
+TEST_F(ReplicationSessionTest, ACopyThatIsDiscardedUnderItsStreamIsFetchedAgain) {
+    accept();
+    snapshot(1, 2);
+    mutate(1);
+    mutate(2);
+    discardCopy();
+    ASSERT_TRUE(requestsAgain());
+    EXPECT_EQ(asked_.start, 0U);
+    accept();
+    snapshot(1, 2);
+    mutate(1);
+    mutate(2);
+    EXPECT_EQ(bucket_->stats().storedValues, 2U);
+    EXPECT_EQ(bucket_->vbucket(kReplicaVb).failoverLog().uuid(), VbUuid{9});
+}
+
+TEST_F(ReplicationSessionTest, ACopyThatIsDiscardedUnderItsStreamGetsNoLaterPartOfIt) {
+    accept();
+    snapshot(1, 2);
+    mutate(1);
+    mutate(2);
+    discardCopy();
+    EXPECT_NO_THROW(snapshot(3, 3)) << "the other vBuckets' streams stay";
+    mutate(3);
+    EXPECT_EQ(bucket_->vbucket(kReplicaVb).highSeqno(), Seqno{0});
+    EXPECT_EQ(bucket_->stats().storedValues, 0U);
+}
+
+TEST_F(ReplicationSessionTest, ALateAcceptanceGivesADiscardedCopyNoHistory) {
+    fill(2);
+    discardCopy();
+    accept({{VbUuid{9}, Seqno{0}}});  // of a stream from seqno 2 on
+    EXPECT_EQ(bucket_->vbucket(kReplicaVb).failoverLog().uuid(), VbUuid{0});
+    ASSERT_TRUE(requestsAgain());
+    EXPECT_EQ(asked_.start, 0U);
+}
+
+TEST_F(ReplicationSessionTest, APromotedVBucketThatIsAReplicaAgainIsRequestedByItsOwnHistory) {
+    accept();
+    bucket_->setVBucketState(kReplicaVb, VbState::Active, OpTime::now());
+    bucket_->setVBucketState(kReplicaVb, VbState::Replica, OpTime::now());
+    EXPECT_TRUE(requestsAgain()) << "even if its former stream has no more messages";
+}
+
+TEST_F(ReplicationSessionTest, ACopyIsNotReportedAsKeptOnceItIsDiscarded) {
+    fill(3);
+    tellToStartOver();
+    answerSeqnos(0);
+    ASSERT_EQ(stat("copies_kept"), "1");
+    discardCopy();
+    EXPECT_EQ(stat("copies_kept"), "0") << "or it is discarded again when the stream has begun";
+    EXPECT_EQ(stat("vb_0:copy_kept"), "none");
 }
 
 TEST_F(ReplicationSessionTest, AnAnswerOfAnEarlierConnectionDecidesNothing) {

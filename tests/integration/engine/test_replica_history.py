@@ -16,8 +16,8 @@ from tests.support.waiting import until
 pytestmark = pytest.mark.integration
 
 GET, SET, DELETE = 0x00, 0x01, 0x04
-SET_VBUCKET, GET_VBUCKET, SELECT = 0x3D, 0x3E, 0x89
-ACTIVE = 1
+SET_VBUCKET, GET_VBUCKET, DEL_VBUCKET, SELECT = 0x3D, 0x3E, 0x3F, 0x89
+ACTIVE, REPLICA, DEAD = 1, 2, 4
 OLD, NEW = 77, 88
 STATE_CHANGED, ROLLED_BACK = 2, 6
 
@@ -156,6 +156,25 @@ def test_who_follows_a_replica_that_rolled_back_follows_it(
     until(lambda: found(leaf) == {b"new-1", b"new-2"})
     with session(leaf.port) as wire:
         assert wire.stats(b"replication")["rollbacks"] == "1"
+
+
+def test_a_copy_that_is_discarded_under_its_stream_is_fetched_again(
+    replica: Any, source: DcpSource
+) -> None:
+    source.accept(reconnected(source), [(OLD, 0)])
+    with session(replica.port) as wire:
+        for opcode, extras in (
+            (SET_VBUCKET, bytes([DEAD])), (DEL_VBUCKET, b""), (SET_VBUCKET, bytes([REPLICA])),
+        ):  # fmt: skip
+            assert wire.ask(opcode, extras=extras).status == 0
+    assert found(replica) == set()
+    again = source.next_request()
+    assert again.start == 0
+    source.accept(again, [(OLD, 0)])
+    send(replica, source, again, 1, 2, {1: b"old-1", 2: b"old-2"})
+    assert found(replica) == {b"old-1", b"old-2"}
+    with DcpClient(replica.port) as client:
+        assert client.failover_log() == [(OLD, 0)]
 
 
 def test_a_stream_that_the_source_ended_is_asked_for_again(replica: Any, source: DcpSource) -> None:
