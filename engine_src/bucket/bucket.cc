@@ -148,8 +148,12 @@ bool Bucket::adoptHistory(Vbid vbid, uint64_t term, std::vector<FailoverEntry> l
     if (target.state() != VbState::Replica || target.term() != term) {
         return false;
     }
+    if (target.failoverLog().entries() == log) {
+        return true;
+    }
     target.failoverLog().replace(std::move(log));
     onStateChange(target, now);
+    listeners_.tellNewHistory(vbid);
     return true;
 }
 

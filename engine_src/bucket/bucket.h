@@ -125,8 +125,8 @@ class Bucket : private MutationSink {
     /// its new high seqno is that of the remaining data. Does nothing if the vBucket is not (or no
     /// longer) a replica of that term. Throws std::bad_alloc without any change.
     RollBack rollBackReplica(Vbid vbid, uint64_t term, Seqno seqno, const OpTime& now);
-    /// Replaces the history of a replica. Returns false without any change if the vBucket is not
-    /// (or no longer) a replica of that term.
+    /// Replaces the history of a replica, and notifies the listeners if it is another one. Returns
+    /// false without any change if the vBucket is not (or no longer) a replica of that term.
     bool adoptHistory(Vbid vbid, uint64_t term, std::vector<FailoverEntry> log, const OpTime& now);
 
     // --- background work: called by tasks, or directly by tests; each returns what it did

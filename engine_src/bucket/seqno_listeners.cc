@@ -38,4 +38,11 @@ void SeqnoListeners::tellRolledBack(Vbid vbid) noexcept {
     }
 }
 
+void SeqnoListeners::tellNewHistory(Vbid vbid) noexcept {
+    const std::shared_lock lock(mutex_);
+    for (SeqnoListener* listener : listeners_) {
+        listener->onNewHistory(vbid);
+    }
+}
+
 }  // namespace kv

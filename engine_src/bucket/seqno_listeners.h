@@ -20,6 +20,8 @@ class SeqnoListener {
     virtual void onSeqno(Vbid vbid, Seqno seqno) noexcept = 0;
     /// A replica rolled back: seqnos that it had are no longer part of its history.
     virtual void onRolledBack(Vbid) noexcept {}
+    /// A replica follows another history from here on.
+    virtual void onNewHistory(Vbid) noexcept {}
 };
 
 class SeqnoListeners {
@@ -34,6 +36,7 @@ class SeqnoListeners {
         }
     }
     void tellRolledBack(Vbid vbid) noexcept;
+    void tellNewHistory(Vbid vbid) noexcept;
 
   private:
     void tellAll(Vbid vbid, Seqno seqno) noexcept;

@@ -36,7 +36,8 @@ bool BucketProducer::open(const StreamRequest& request, const Seen& seen) {
     // This stream was not notified of changes between the check of the request and now.
     if (added && vbucket.clears() != seen.clears) {
         producer_.endStream(request.vbid, EndStatus::Rollback);
-    } else if (added && (vbucket.state() != seen.state || vbucket.term() != seen.term)) {
+    } else if (added && (vbucket.state() != seen.state || vbucket.term() != seen.term ||
+                         vbucket.failoverLog().uuid() != seen.uuid)) {
         producer_.endStream(request.vbid, EndStatus::StateChanged);
     }
     return added;

@@ -32,9 +32,13 @@ class BucketProducer final : private SeqnoListener {
     /// The state of a vBucket before a request for its stream was checked.
     struct Seen {
         explicit Seen(const VBucket& vbucket)
-            : clears(vbucket.clears()), term(vbucket.term()), state(vbucket.state()) {}
+            : clears(vbucket.clears()),
+              term(vbucket.term()),
+              uuid(vbucket.failoverLog().uuid()),
+              state(vbucket.state()) {}
         uint64_t clears;
         uint64_t term;
+        VbUuid uuid;
         VbState state;
     };
     /// Opens a stream of an existing vBucket; returns false if it already has one. `request` has
@@ -47,6 +51,9 @@ class BucketProducer final : private SeqnoListener {
     void onSeqno(Vbid vbid, Seqno) noexcept override { producer_.onSeqno(vbid); }
     void onRolledBack(Vbid vbid) noexcept override {
         producer_.endStream(vbid, EndStatus::Rollback);
+    }
+    void onNewHistory(Vbid vbid) noexcept override {
+        producer_.endStream(vbid, EndStatus::StateChanged);
     }
 
     Bucket& bucket_;

@@ -35,6 +35,10 @@ class BucketProducerTest : public testing::Test {
         return received;
     }
 
+    void adopt(const std::vector<FailoverEntry>& history) {
+        EXPECT_TRUE(bucket_->adoptHistory(kVb, client_.vb().term(), history, client_.now));
+    }
+
     std::unique_ptr<Bucket> bucket_ = test::makeBucket(BucketType::Ephemeral, {.vbuckets = 1});
     test::Client client_{*bucket_};
     FakeExecutor executor_;
@@ -57,6 +61,23 @@ TEST_F(BucketProducerTest, AChangeSinceTheRequestWasCheckedEndsTheStream) {
     EXPECT_EQ(bucket_->rollBackReplica(kVb, bucket_->vbucket(kVb).term(), Seqno{0}, client_.now),
               Bucket::RollBack::Done);
     EXPECT_EQ(statusOfTheEnd(replica), EndStatus::Rollback);
+    const BucketProducer::Seen before(client_.vb());
+    adopt({{VbUuid{9}, Seqno{0}}});
+    EXPECT_EQ(statusOfTheEnd(before), EndStatus::StateChanged);
+}
+
+TEST_F(BucketProducerTest, AReplicasStreamsEndWhenItsHistoryBecomesAnother) {
+    bucket_->setVBucketState(kVb, VbState::Replica, client_.now);
+    const std::vector<FailoverEntry> history{{VbUuid{9}, Seqno{0}}};
+    adopt(history);
+    open();
+    adopt(history);
+    EXPECT_TRUE(receive().empty());
+    adopt({{VbUuid{10}, Seqno{0}}, {VbUuid{9}, Seqno{0}}});
+    const auto received = receive();
+    ASSERT_EQ(received.size(), 1U);
+    EXPECT_EQ(received.back().kind, MessageKind::StreamEnd);
+    EXPECT_EQ(EndStatus{received.back().detail}, EndStatus::StateChanged);
 }
 
 /// The last seqno is that of a purged tombstone: a backfill has nothing at it.

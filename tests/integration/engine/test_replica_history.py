@@ -158,6 +158,20 @@ def test_who_follows_a_replica_that_rolled_back_follows_it(
         assert wire.stats(b"replication")["rollbacks"] == "1"
 
 
+def test_a_follower_of_a_replica_learns_of_a_new_history(
+    replica: Any, source: DcpSource, start_engine: Callable[..., Any]
+) -> None:
+    """Its source began another history: no seqno of that must be called one of the history before."""
+    leaf = start_engine("--vbuckets", "1", "--replicate-from", f"127.0.0.1:{replica.port}")
+    until(lambda: len(found(leaf)) == 5)
+    request = reconnected(source)
+    source.accept(request, [(NEW, 5), (OLD, 0)])
+    source.snapshot(request, 6, 6, {6: b"new-6"})
+    until(lambda: len(found(leaf)) == 6)
+    with DcpClient(leaf.port) as client:
+        assert client.failover_log() == [(NEW, 5), (OLD, 0)]
+
+
 def test_a_copy_that_is_discarded_under_its_stream_is_fetched_again(
     replica: Any, source: DcpSource
 ) -> None:
