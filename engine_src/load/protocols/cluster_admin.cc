@@ -265,7 +265,12 @@ void discardCopies(Client& client, std::span<const std::uint16_t> vbuckets) {
         FrameSpec spec;
         spec.opcode = Opcode::kDelVBucket;
         spec.vbucketOrStatus = vbucket;
-        must(client, spec, "deletion of vBucket " + std::to_string(vbucket));
+        try {
+            must(client, spec, "deletion of vBucket " + std::to_string(vbucket));
+        } catch (const LoadError&) {
+            setState(client, vbucket, kReplica);  // it still has its copy
+            throw;
+        }
         setState(client, vbucket, kReplica);
     }
 }

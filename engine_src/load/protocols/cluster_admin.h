@@ -33,7 +33,8 @@ class NodeConfig {
 void setStates(Client& client, std::span<const std::uint16_t> vbuckets, std::string_view state);
 
 /// Makes these replicas forget their copies and fetch them again from their source. LoadError,
-/// without any change, if one of them is not a replica.
+/// without any change, if one of them is not a replica. If the server refuses to delete a copy,
+/// LoadError, and that vBucket stays a replica with its copy.
 void discardCopies(Client& client, std::span<const std::uint16_t> vbuckets);
 
 /// Returns the content of every vBucket of the server, read by DCP: {"0": {"state", "high_seqno",

@@ -5,25 +5,27 @@ from __future__ import annotations
 import json
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from wire import frame, set_frame
+from wire import HEADER, frame, set_frame
 
 from perfrunner.hosts.vbucket_map import cluster_config
 from tests.integration.engine.test_crash import kill
 from tests.integration.engine.test_replica_history import session
 from tests.support.dcp_client import DcpClient
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
-GET, SET_VBUCKET, GET_VBUCKET, SET_CONFIG = 0x00, 0x3D, 0x3E, 0xB4
+GET, SET_VBUCKET, GET_VBUCKET, DEL_VBUCKET, SET_CONFIG = 0x00, 0x3D, 0x3E, 0x3F, 0xB4
 ACTIVE, REPLICA, PENDING, DEAD = 1, 2, 3, 4
-NOT_MY_VBUCKET, EXISTS = 0x07, 0x02
+NOT_MY_VBUCKET, EXISTS, TMPFAIL = 0x07, 0x02, 0x86
 DOCUMENTS = 500
 
 
@@ -97,6 +99,32 @@ def test_an_active_that_comes_back_empty_takes_no_replica_along(
     assert done.returncode == 0, done.stderr
     until(lambda: items(replica.port) == DOCUMENTS + 10)
     assert replication(replica.port)["copies_kept"] == "0"
+
+
+def test_a_copy_that_cannot_be_discarded_stays_a_replica(kv_engine: Path) -> None:
+    answers = {GET_VBUCKET: (0, struct.pack(">I", REPLICA)), DEL_VBUCKET: (TMPFAIL, b"")}
+    states = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        command = [
+            str(kv_engine.parent / "kvctl"), f"--port={listener.getsockname()[1]}",
+            "discard-copies", "--vbuckets=3",
+        ]  # fmt: skip
+        asking = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        listener.settimeout(PATIENCE_S)
+        with listener.accept()[0] as connection, connection.makefile("rb") as requests:
+            while head := requests.read(HEADER.size):
+                _, opcode, _, _, _, _, length, opaque, _ = HEADER.unpack(head)
+                body = requests.read(length)
+                if opcode == SET_VBUCKET:
+                    states.append(body[0])
+                status, value = answers.get(opcode, (0, b""))
+                connection.sendall(
+                    HEADER.pack(0x81, opcode, 0, 0, 0, status, len(value), opaque, 0) + value
+                )
+        assert asking.wait(PATIENCE_S) != 0
+        assert asking.stderr is not None
+        assert "deletion of vBucket 3" in asking.stderr.read()
+    assert states == [DEAD, REPLICA]
 
 
 @pytest.mark.parametrize("kind", ["ephemeral", "persistent"])
