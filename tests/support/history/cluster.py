@@ -279,6 +279,11 @@ class Pair:
             return held == self.master.high_seqnos() and min(held) >= 0
 
         wait_for("the replica has every mutation", equal, seconds)
+        wait_for(
+            "the replica has the history of the active node",
+            lambda: self.replica.failover_logs() == self.master.failover_logs(),
+            seconds,
+        )
         if self.master.kind == "persistent":
             for node in self.nodes:
                 wait_for(f"node {node.number} has stored everything", node.is_stored, seconds)

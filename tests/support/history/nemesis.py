@@ -7,6 +7,7 @@ contents are compared, and the recorded histories are checked.
 from __future__ import annotations
 
 import random
+import shutil
 import signal
 import threading
 import time
@@ -126,6 +127,19 @@ class Run:
         node.kill()
         self._restart_active(node, "crash")
 
+    def lose_disk(self) -> None:
+        """The active node loses its disk and starts empty. In the end it has less than the kept copy, or more."""
+        node, replica = self.nodes.master, self.nodes.replica
+        node.kill()
+        shutil.rmtree(node.data)
+        self._restart_active(node, "lost disk", empty=True)
+        if self._draw.random() < 0.5:
+            kept = replica.high_seqnos()
+            wait_for(
+                "the active node has more than the copy",
+                lambda: all(h > k for h, k in zip(node.high_seqnos(), kept, strict=True)),
+            )
+
     def power_cut(self) -> None:
         """The active node loses all that it had not synced."""
         node = self.nodes.master
@@ -243,12 +257,12 @@ class Run:
         """What the replica has of each key now: a promotion must not lose it."""
         return list(self.nodes.replica.cas_of([*KEYS, *COUNTERS]).items())
 
-    def _restart_active(self, node: Node, cause: str) -> None:
+    def _restart_active(self, node: Node, cause: str, *, empty: bool = False) -> None:
         self.recorder.send_clients(None)
         node.start()
         self.nodes.publish()
         node.set_state(ACTIVE)
-        self._reign(cause)
+        self._reign(cause, empty=empty)
 
     def _promote(
         self,
@@ -271,7 +285,7 @@ class Run:
             self.recorder.close(closes)
         self.nodes.publish([old])
 
-    def _reign(self, cause: str, *, loses: bool = True) -> None:
+    def _reign(self, cause: str, *, loses: bool = True, empty: bool = False) -> None:
         """Begin a reign of the active node, and send clients to it."""
         if self._observer is not None:
             self._finish_observer()
@@ -281,7 +295,9 @@ class Run:
             vbucket: Start(log[0][0], log[0][1], high[vbucket]) for vbucket, log in enumerate(logs)
         }
         number = len(self.recorder.reigns)
-        self.recorder.reigns.append(Reign(number, node.number, node.port, cause, starts, loses))
+        self.recorder.reigns.append(
+            Reign(number, node.number, node.port, cause, starts, loses, empty)
+        )
         self._observer = Observer(node.port, logs)
         self._observer.start()
         self.recorder.send_clients(Target(number, node.port))
@@ -329,10 +345,10 @@ class Run:
 
 
 PERSISTENT = (
-    "crash", "fail_over", "fail_over_apart", "fail_over_catching_up", "fail_over_paused", "switch_over",
+    "crash", "lose_disk", "fail_over", "fail_over_apart", "fail_over_catching_up", "fail_over_paused", "switch_over",
     "pause_replica", "partition",
 )  # fmt: skip
-EPHEMERAL = tuple(fault for fault in PERSISTENT if fault != "crash")
+EPHEMERAL = tuple(fault for fault in PERSISTENT if fault not in ("crash", "lose_disk"))
 WITH_DISK = (*PERSISTENT, "power_cut", "power_cut", "fill_disk", "crash_on_a_full_disk")
 SETTINGS = {"persistent": PERSISTENT, "ephemeral": EPHEMERAL, "power": WITH_DISK}
 

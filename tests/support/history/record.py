@@ -39,7 +39,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Reign:
-    """`loses` says whether mutations that were only acknowledged may be gone at its begin."""
+    """`loses`: mutations that were only acknowledged may be gone at its begin. `empty`: everything is gone then."""
 
     number: int
     node: int
@@ -47,6 +47,7 @@ class Reign:
     cause: str
     starts: dict[int, Start]  # by vBucket
     loses: bool = True
+    empty: bool = False
 
 
 @dataclass(frozen=True)

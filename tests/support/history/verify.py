@@ -83,7 +83,7 @@ class Verifier:
     _initial: dict[bytes, frozenset[Version]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._initial = {key: frozenset([ABSENT]) for key in [*KEYS, *COUNTERS]}
+        self._initial = _nothing()
 
     def check_finished(self) -> None:
         """Check every reign that has a successor. HistoryError."""
@@ -167,6 +167,9 @@ class Verifier:
     def _succeed(self, reign: Reign, heir: Reign, entries: Sequence[Entry]) -> None:
         """What each key may hold as the next reign begins."""
         self._require_new_histories(heir)
+        if heir.empty:
+            self._initial = _nothing()
+            return
         if heir.node == reign.node:
             for vbucket, start in heir.starts.items():
                 persisted = self.recorder.persisted.get((reign.number, vbucket), 0)
@@ -204,6 +207,10 @@ class Verifier:
                     f"reign {heir.number} ({heir.cause}): vBucket {vbucket} keeps the history {start.uuid:x},"
                     " although mutations may have been lost"
                 )
+
+
+def _nothing() -> dict[bytes, frozenset[Version]]:
+    return {key: frozenset([ABSENT]) for key in [*KEYS, *COUNTERS]}
 
 
 def _survivors(

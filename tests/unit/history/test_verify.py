@@ -109,6 +109,17 @@ def test_what_was_reported_persisted_survives_a_restart() -> None:
         Verifier(history).check_current()
 
 
+def test_a_lost_disk_leaves_nothing() -> None:
+    history = recorded(reign(0, node=0), reign(1, node=0, empty=True))
+    put(history, 0, 0, b"a", 5)
+    history.saw_persisted(0, VB, 5)
+    get(history, 1, 10, None)
+    Verifier(history).check_current()
+    get(history, 1, 12, b"a", 5)
+    with pytest.raises(HistoryError, match="not linearizable"):
+        Verifier(history).check_current()
+
+
 def test_a_planned_switch_loses_nothing() -> None:
     history = recorded(reign(0), reign(1, cut=1, loses=False))
     put(history, 0, 0, b"a", 1)
