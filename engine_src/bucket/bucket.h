@@ -3,11 +3,12 @@
 //
 // Ownership: owns its vBuckets, which all exist as long as the bucket does (those that are not here
 // are Dead). Threads: every operation may be called from any thread, at the same time. An operation
-// never blocks on I/O unless the caller allows it: getMeta and storeVersion need the tombstone on
-// disk of a key that is not in memory. Memory: operations bind the bucket to the thread themselves,
-// but the value that they return (OpResult::value) must be dropped under a BucketMemoryGuard of
-// memory(). A front-end thread should hold one guard around a whole batch, and take a
-// NonBucketGuard around data of its connections. Time: the caller reads `now` once per batch
+// never blocks on I/O: getMeta and storeVersion, which need the tombstone on disk of a key that is
+// not in memory, answer WouldBlock, and the caller repeats them with the result of readStored().
+// Memory: operations bind the bucket to the thread themselves, but the value that they return
+// (OpResult::value) must be dropped under a BucketMemoryGuard of memory(). A front-end thread
+// should hold one guard around a whole batch, and take a NonBucketGuard around data of its
+// connections. Time: the caller reads `now` once per batch
 // (OpTime::now()); it decides expiry, and CAS values follow it.
 #pragma once
 
@@ -58,15 +59,19 @@ class Bucket : private MutationSink {
 
     // --- reading. Sets on Ok: value, flags, cas, datatype, exptime, seqno, revSeqno (number).
     OpResult get(Vbid vbid, std::string_view key, const OpTime& now);
-    /// Whether an operation may wait for the disk; if not, it answers WouldBlock when it would have
-    /// to.
-    enum class Disk : bool { Wait, Never };
+    /// What the store has of a key that is not in memory.
+    struct Stored {
+        OpStatus status{OpStatus::Ok};  ///< TmpFail if it cannot be read
+        std::optional<ItemMeta> tombstone{};
+        uint64_t drops{0};  ///< of the vBucket, before the read: it is outdated if they differ
+    };
+    /// Reads the store. Waits for the disk, but holds no lock.
+    [[nodiscard]] Stored readStored(Vbid vbid, std::string_view key);
     /// Also sets cas, flags, exptime, seqno, revSeqno (number), and `deleted` for a tombstone in
-    /// memory or on disk; no value.
-    OpResult getMeta(Vbid vbid, std::string_view key, const OpTime& now, Disk disk = Disk::Wait);
-    /// Reads the stored version of a key, so that an operation that may not wait finds it in
-    /// memory. Holds no lock.
-    void loadTombstone(Vbid vbid, std::string_view key);
+    /// memory or on disk; no value. WouldBlock if the disk is needed and `stored` is missing or
+    /// outdated.
+    OpResult getMeta(Vbid vbid, std::string_view key, const OpTime& now,
+                     const Stored* stored = nullptr);
     /// get with a new expiry time, which is a mutation (new cas and seqno) unless the time is the
     /// same.
     OpResult getAndTouch(Vbid vbid, std::string_view key, uint32_t exptime, const OpTime& now);
@@ -94,9 +99,11 @@ class Bucket : private MutationSink {
     OpResult touch(Vbid vbid, std::string_view key, uint32_t exptime, const OpTime& now);
     /// Stores a version of another cluster unless the version here is newer (KeyExists). The
     /// version with the higher revision is newer; of equal revisions the one with the higher CAS,
-    /// then expiry time, then flags. A deletion is a version like any other.
+    /// then expiry time, then flags. A deletion is a version like any other. WouldBlock as
+    /// getMeta().
     OpResult storeVersion(Vbid vbid, std::string_view key, std::string_view value,
-                          const VersionArgs& version, const OpTime& now, Disk disk = Disk::Wait);
+                          const VersionArgs& version, const OpTime& now,
+                          const Stored* stored = nullptr);
     /// Deletes every document of every active vBucket, each as a deletion with its own seqno.
     OpResult flushAll(const OpTime& now);
 
@@ -186,6 +193,7 @@ class Bucket : private MutationSink {
     virtual void onMutation(VBucket&, Seqno) noexcept {}
     /// Called when a vBucket changed its state, with no lock held. Persistent buckets store it.
     virtual void onStateChange(VBucket&, const OpTime&) {}
+    enum class Disk : bool { Wait, Never };
     /// Finds the tombstone of a key that is no longer in memory, to resolve conflicts. TmpFail if
     /// it cannot be read, WouldBlock if the disk would have to be waited for.
     virtual OpStatus findTombstone(Vbid, std::string_view /*key*/, Disk, std::optional<ItemMeta>&) {
@@ -204,6 +212,9 @@ class Bucket : private MutationSink {
     void destroyVBuckets();
 
   private:
+    /// As findTombstone(), without waiting. The caller holds the key's lock.
+    OpStatus findStored(Vbid vbid, std::string_view key, const Stored* stored,
+                        std::optional<ItemMeta>& tombstone);
     /// True if background work will free documents, log entries or tombstones, so that the mutation
     /// may be tried again later.
     [[nodiscard]] bool canFreeMemory(const OpTime& now);

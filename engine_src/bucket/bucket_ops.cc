@@ -87,16 +87,28 @@ OpResult Bucket::get(Vbid vbid, std::string_view key, const OpTime& now) {
     return inVBucket<&VBucket::get>(*this, vbid, key, now);
 }
 
-void Bucket::loadTombstone(Vbid vbid, std::string_view key) {
+Bucket::Stored Bucket::readStored(Vbid vbid, std::string_view key) {
+    Stored stored;
     if (hasVBucket(vbid)) {
-        std::optional<ItemMeta> tombstone;
-        (void)findTombstone(vbid, key, Disk::Wait, tombstone);
+        stored.drops = vbucket(vbid).drops();  // before the read
+        stored.status = findTombstone(vbid, key, Disk::Wait, stored.tombstone);
     }
+    return stored;
 }
 
-OpResult Bucket::getMeta(Vbid vbid, std::string_view key, const OpTime& now, Disk disk) {
+OpStatus Bucket::findStored(Vbid vbid, std::string_view key, const Stored* stored,
+                            std::optional<ItemMeta>& tombstone) {
+    if (stored != nullptr && stored->drops == vbucket(vbid).drops()) {
+        // The key has not been in memory since.
+        tombstone = stored->tombstone;
+        return stored->status;
+    }
+    return findTombstone(vbid, key, Disk::Never, tombstone);
+}
+
+OpResult Bucket::getMeta(Vbid vbid, std::string_view key, const OpTime& now, const Stored* stored) {
     const auto onDisk = [&](std::optional<ItemMeta>& tombstone) {
-        return findTombstone(vbid, key, disk, tombstone);
+        return findStored(vbid, key, stored, tombstone);
     };
     return inVBucket<&VBucket::getMeta>(*this, vbid, key, now, std::cref(onDisk));
 }
@@ -188,7 +200,7 @@ OpResult Bucket::touch(Vbid vbid, std::string_view key, uint32_t exptime, const 
 }
 
 OpResult Bucket::storeVersion(Vbid vbid, std::string_view key, std::string_view value,
-                              const VersionArgs& version, const OpTime& now, Disk disk) {
+                              const VersionArgs& version, const OpTime& now, const Stored* stored) {
     const size_t growth = version.deleted ? 0 : value.size() + key.size();
     if (const OpStatus status = admit(vbid, key, value.size(), growth, now);
         status != OpStatus::Ok) {
@@ -196,7 +208,7 @@ OpResult Bucket::storeVersion(Vbid vbid, std::string_view key, std::string_view 
     }
     const BucketMemoryGuard guard(memory_);
     const auto onDisk = [&](std::optional<ItemMeta>& tombstone) {
-        return findTombstone(vbid, key, disk, tombstone);
+        return findStored(vbid, key, stored, tombstone);
     };
     return vbucket(vbid).storeVersion(key, version.deleted ? BlobPtr{} : Blob::create(value),
                                       version, std::cref(onDisk), now);

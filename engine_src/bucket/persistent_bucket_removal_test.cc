@@ -136,25 +136,29 @@ TEST_F(PersistentBucketRemovalTest, TheRecordOfATombstoneSurvivesFlushAndRestart
                              .exptime = 1'600'000'000},
                             now);
     }
+    const auto metaOf = [&](std::string_view key) {
+        const Bucket::Stored stored = bucket_->readStored(Vbid{0}, key);
+        return bucket_->getMeta(Vbid{0}, key, now, &stored);
+    };
     const auto expectNoted = [&](const std::string& when) {
         const BucketMemoryGuard guard(bucket_->memory());
-        const OpResult meta = bucket_->getMeta(Vbid{0}, "removed", now);
+        const OpResult meta = metaOf("removed");
         EXPECT_TRUE(meta.ok() && meta.deleted) << when;
         EXPECT_EQ(meta.cas, removed) << when;
         EXPECT_EQ(meta.number, 2U) << when;
         EXPECT_EQ(meta.exptime, now.seconds) << when;
         EXPECT_EQ(meta.seqno, Seqno{2}) << when;
         EXPECT_EQ(meta.flags, 7U) << when;
-        const OpResult two = bucket_->getMeta(Vbid{0}, "expired", now);
+        const OpResult two = metaOf("expired");
         EXPECT_TRUE(two.ok() && two.deleted) << when;
         EXPECT_EQ(two.exptime, now.seconds) << when;
         EXPECT_EQ(two.flags, 3U) << when;
-        const OpResult three = bucket_->getMeta(Vbid{0}, "foreign", now);
+        const OpResult three = metaOf("foreign");
         EXPECT_TRUE(three.ok() && three.deleted) << when;
         EXPECT_EQ(three.cas, Cas{50}) << when;
         EXPECT_EQ(three.number, 40U) << when;
         EXPECT_EQ(three.exptime, now.seconds) << when << ": the time is ours";
-        EXPECT_EQ(bucket_->getMeta(Vbid{0}, "never", now).status, OpStatus::KeyNotFound) << when;
+        EXPECT_EQ(metaOf("never").status, OpStatus::KeyNotFound) << when;
     };
     expectNoted("in memory");
     fake_.advance(1s);
@@ -185,16 +189,24 @@ TEST_F(PersistentBucketRemovalTest, TheRecordOfATombstoneSurvivesFlushAndRestart
 TEST_F(PersistentBucketRemovalTest, AForeignVersionIsComparedWithATombstoneOnDisk) {
     PersistentBucket& bucket = open(fake_);
     const OpTime now = OpTime::now();
-    const auto version = [&](uint64_t revision, bool deleted) {
+    const auto versionAfter = [&](const Bucket::Stored& stored, uint64_t revision, bool deleted) {
         const BucketMemoryGuard guard(bucket.memory());
         return bucket
                 .storeVersion(Vbid{0}, "key", deleted ? "" : "value",
-                              {.deleted = deleted, .revSeqno = revision, .cas = Cas{50}}, now)
+                              {.deleted = deleted, .revSeqno = revision, .cas = Cas{50}}, now,
+                              &stored)
                 .status;
     };
+    const auto version = [&](uint64_t revision, bool deleted) {
+        return versionAfter(bucket.readStored(Vbid{0}, "key"), revision, deleted);
+    };
+    EXPECT_EQ(version(4, true), OpStatus::Ok);
+    fake_.advance(1s);
+    const auto before = bucket.readStored(Vbid{0}, "key");
     EXPECT_EQ(version(7, true), OpStatus::Ok);
     fake_.advance(1s);
     ASSERT_EQ(bucket.stats().storedValues, 0U) << "on disk only";
+    EXPECT_NE(versionAfter(before, 6, false), OpStatus::Ok) << "what was read is outdated";
     EXPECT_EQ(version(6, false), OpStatus::KeyExists) << "the document stays deleted";
     EXPECT_EQ(version(8, false), OpStatus::Ok);
     EXPECT_EQ(get("key"), "value");

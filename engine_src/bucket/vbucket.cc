@@ -95,6 +95,7 @@ void VBucket::clear(const CheckpointStart& start, const OpTime& now, EmptyRoom r
     log.emplace(checkpoints_.clear(start, now.nanos, std::move(room.checkpoint)));
     clears_.fetch_add(1, std::memory_order_release);
     term_.fetch_add(1, std::memory_order_release);
+    drops_.fetch_add(1, std::memory_order_release);
 }
 
 size_t VBucket::checkpointMemory() const {
@@ -320,6 +321,7 @@ void VBucket::onPersisted(const Item& item) {
     }
     noteDeletedRev(value->revSeqno());
     checkpoints_.noteTombstoneRemoved(value->key(), value->seqno());
+    drops_.fetch_add(1, std::memory_order_release);
     const StoredValuePtr doomed = table_.remove(guard, *value);
 }
 

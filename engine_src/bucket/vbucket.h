@@ -120,6 +120,10 @@ class VBucket {
     void clear(const CheckpointStart& start, const OpTime& now) {
         clear(start, now, makeEmptyRoom());
     }
+    /// Number of times that something may have left memory that is only in the store now: a
+    /// persisted tombstone, or everything in clear(). Read it before the store, and compare it
+    /// under the key's lock.
+    [[nodiscard]] uint64_t drops() const { return drops_.load(std::memory_order_acquire); }
     /// Number of calls of clear(): documents read before and after it are unrelated.
     [[nodiscard]] uint64_t clears() const { return clears_.load(std::memory_order_acquire); }
     /// Number of times it was made active or cleared: messages that another node sent for an
@@ -267,6 +271,7 @@ class VBucket {
     /// Highest revision among purged tombstones: a key that comes back continues above it.
     std::atomic<uint64_t> maxDeletedRev_{0};
     std::atomic<uint64_t> purgedSeqno_{0};
+    std::atomic<uint64_t> drops_{0};
     CheckpointManager checkpoints_;
     size_t emptyCheckpointMemory_{0};
     KeyLocks keyLocks_;

@@ -50,11 +50,11 @@ class Gate {
     int waiting_{0};
 };
 
-/// A store whose reads from disk wait for a gate. Nothing is in memory before its first read.
+/// A store whose reads from disk wait for a gate. It keeps nothing in memory.
 class GatedStore final : public ForwardingStore {
   public:
-    GatedStore(std::unique_ptr<KVStore> real, Gate& gate)
-        : ForwardingStore(std::move(real)), gate_(gate) {}
+    GatedStore(std::unique_ptr<KVStore> real, Gate& gate, std::atomic<int>& reads)
+        : ForwardingStore(std::move(real)), gate_(gate), reads_(reads) {}
 
     std::unique_ptr<SeqnoScan> openSeqnoScan(Vbid vbid, Seqno from, Seqno to) override {
         gate_.pass();
@@ -64,19 +64,17 @@ class GatedStore final : public ForwardingStore {
   protected:
     Lookup read(Vbid vbid, std::string_view key, Reads reads, std::string& buffer,
                 StoredDoc& doc) override {
-        if (reads == Reads::MemoryOnly && !loaded_) {
+        if (reads == Reads::MemoryOnly) {
             return Lookup::NotInMemory;
         }
-        if (reads == Reads::Disk) {
-            gate_.pass();
-            loaded_ = true;
-        }
-        return ForwardingStore::read(vbid, key, Reads::Disk, buffer, doc);
+        ++reads_;
+        gate_.pass();
+        return ForwardingStore::read(vbid, key, reads, buffer, doc);
     }
 
   private:
     Gate& gate_;
-    std::atomic<bool> loaded_{false};
+    std::atomic<int>& reads_;
 };
 
 class SlowDisk : public testing::Test {
@@ -89,7 +87,7 @@ class SlowDisk : public testing::Test {
                 BucketConfig{.vbuckets = 1}, persistence, executor_,
                 [this](const std::string& path) {
                     return std::make_unique<GatedStore>(
-                            std::make_unique<RocksStore>(path, RocksConfig{}), gate_);
+                            std::make_unique<RocksStore>(path, RocksConfig{}), gate_, reads_);
                 });
         bucket_->warmUp();
         bucket_->setVBucketState(Vbid{0}, VbState::Active, OpTime::now());
@@ -153,6 +151,7 @@ class SlowDisk : public testing::Test {
 
     TempDir dir_;
     Gate gate_;
+    std::atomic<int> reads_{0};  ///< from disk
     ThreadExecutor executor_{{.writers = 1, .auxIo = 1, .nonIo = 1}};
     std::unique_ptr<PersistentBucket> bucket_;
 };
@@ -165,12 +164,14 @@ TEST_F(SlowDisk, OthersOfTheThreadAreServedWhileATombstoneIsRead) {
     EXPECT_EQ(answers[0].extras.substr(0, 4), "\0\0\0\1"s) << "it is deleted";
     EXPECT_EQ(answers[1].status, Status::kKeyEexists) << "the deletion is newer";
     EXPECT_EQ(answers[2].status, Status::kKeyEnoent);
+    EXPECT_EQ(reads_, 2) << "the front-end thread read nothing again";
 }
 
 TEST_F(SlowDisk, OthersOfTheThreadAreServedWhileALargeVersionWaits) {
     const auto answers = askOfAStalledDisk({older(std::string(300'000, 'v'))});
     ASSERT_EQ(answers.size(), 1U);
     EXPECT_EQ(answers[0].status, Status::kKeyEexists) << "the deletion is newer";
+    EXPECT_EQ(reads_, 1);
 }
 
 TEST_F(SlowDisk, AConnectionEndsWithoutWaitingForItsBackfill) {

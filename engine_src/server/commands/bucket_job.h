@@ -20,19 +20,23 @@ namespace kv::server {
 
 class BucketJob final : public Job {
   public:
-    /// Does the work and fills in the value of the answer, if there is one.
-    using Work = std::function<OpStatus(std::vector<uint8_t>& value)>;
+    /// What the work leaves for its request.
+    struct Result {
+        std::vector<uint8_t> value{};  ///< of the answer, if there is one
+        Bucket::Stored stored{};       ///< of a read of the store
+    };
+    using Work = std::function<OpStatus(Result& result)>;
 
     BucketJob(Work work, std::shared_ptr<Waker> waker)
         : Job(std::move(waker)), work_(std::move(work)) {}
 
     /// The result of the work. Call it only when done() is true.
     [[nodiscard]] OpStatus status() const { return status_; }
-    [[nodiscard]] const std::vector<uint8_t>& value() const { return value_; }
+    [[nodiscard]] const Result& result() const { return result_; }
 
     void run() noexcept override {
         try {
-            status_ = work_(value_);
+            status_ = work_(result_);
         } catch (const std::exception& error) {
             log::warn("a job on all documents failed: {}", error.what());
             status_ = OpStatus::TmpFail;
@@ -42,7 +46,7 @@ class BucketJob final : public Job {
   private:
     Work work_;
     OpStatus status_{};
-    std::vector<uint8_t> value_;
+    Result result_;
 };
 
 /// Runs `work` on `thread`, apart from the front-end threads, or here if `thread` is null. Returns
@@ -70,31 +74,41 @@ std::shared_ptr<const BucketJob> runBucketJob(CommandContext& context, Work work
 }
 
 /// Returns the result of an operation that may have to read a key from the store, or nothing while
-/// the request waits for that read. `operation` receives whether it may wait for the disk itself.
+/// the request waits for that read. `operation` receives what was read, or nullptr.
 template <class Operation>
 std::optional<OpResult> withStored(CommandContext& context, Vbid vbid, std::string_view key,
                                    Operation operation) {
-    using Disk = Bucket::Disk;
+    const Bucket::Stored* const unread = nullptr;
     if (context.session.bucketJob() == nullptr) {
-        if (const OpResult result = operation(Disk::Never); result.status != OpStatus::WouldBlock)
+        if (const OpResult result = operation(unread); result.status != OpStatus::WouldBlock)
                 [[likely]] {
             return result;
         }
     }
-    {
-        const NonBucketGuard nobody;
-        auto load = [&bucket = context.server.bucket, vbid, name = std::string(key)](auto&) {
-            bucket.loadTombstone(vbid, name);
-            return OpStatus::Ok;
-        };
-        if (!runBucketJob(context, context.server.storeReads, std::move(load))) {
-            return std::nullopt;
+    while (true) {  // again if a deletion was stored in the meantime
+        Bucket::Stored stored;
+        {
+            const NonBucketGuard nobody;
+            auto read = [&bucket = context.server.bucket, vbid,
+                         name = std::string(key)](BucketJob::Result& result) {
+                result.stored = bucket.readStored(vbid, name);
+                return OpStatus::Ok;
+            };
+            const auto done = runBucketJob(context, context.server.storeReads, std::move(read));
+            if (!done) {
+                return std::nullopt;
+            }
+            stored = done->result().stored;
+            if (done->status() != OpStatus::Ok) {  // it was not read
+                OpResult refused;
+                refused.status = done->status();
+                return refused;
+            }
+        }
+        if (const OpResult result = operation(&stored); result.status != OpStatus::WouldBlock) {
+            return result;
         }
     }
-    if (const OpResult result = operation(Disk::Never); result.status != OpStatus::WouldBlock) {
-        return result;
-    }
-    return operation(Disk::Wait);  // the store's cache was too small to keep it
 }
 
 }  // namespace kv::server

@@ -137,8 +137,8 @@ After getMeta(CommandContext& context, const FrameView& request) {
         return After::Continue;
     }
     const Vbid vbid = targetOf(context, request);
-    const auto found = withStored(context, vbid, request.keyText(), [&](Bucket::Disk disk) {
-        return context.server.bucket.getMeta(vbid, request.keyText(), context.now, disk);
+    const auto found = withStored(context, vbid, request.keyText(), [&](const auto* stored) {
+        return context.server.bucket.getMeta(vbid, request.keyText(), context.now, stored);
     });
     if (!found) {
         return After::AgainLater;

@@ -290,14 +290,14 @@ After getKeys(CommandContext& context, const FrameView& request) {
     const NonBucketGuard nobody;
     const auto done = runBucketJob(
             context, [&vbucket = bucket.vbucket(vbid), from = std::string(request.keyText()), limit,
-                      now = context.now.seconds](std::vector<uint8_t>& value) {
-                return findKeys(vbucket, from, limit, now, value);
+                      now = context.now.seconds](BucketJob::Result& result) {
+                return findKeys(vbucket, from, limit, now, result.value);
             });
     if (!done) {
         return After::AgainLater;
     }
     if (done->status() == OpStatus::Ok) {
-        replyValue(context, request, done->value());
+        replyValue(context, request, done->result().value);
     } else {
         replyRefusal(context, request, done->status());
     }

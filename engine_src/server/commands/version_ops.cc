@@ -68,18 +68,18 @@ After storeVersion(CommandContext& context, const FrameView& request) {
             .expiration = (extras.options & protocol::kIsExpiration) != 0,
     };
     const Vbid vbid = targetOf(context, request);
-    const auto stored = withStored(context, vbid, request.keyText(), [&](Bucket::Disk disk) {
+    const auto done = withStored(context, vbid, request.keyText(), [&](const auto* stored) {
         return context.server.bucket.storeVersion(vbid, request.keyText(), request.valueText(),
-                                                  version, context.now, disk);
+                                                  version, context.now, stored);
     });
-    if (!stored) {
+    if (!done) {
         return After::AgainLater;
     }
     context.stats.sets.add();
     count(context, request,
           isDelete(opcode) ? PrefixStats::Event::Delete : PrefixStats::Event::Set);
     options::SelectedInjected::stored();
-    replyMutation(context, request, *stored);
+    replyMutation(context, request, *done);
     return After::Continue;
 }
 

@@ -153,7 +153,8 @@ class DcpKinds : public testing::TestWithParam<std::tuple<Kind, uint8_t, From>> 
         const BucketMemoryGuard guard(node.bucket().memory());
         std::map<std::string, Facts> all;
         for (const std::string key : kKeys) {
-            const OpResult meta = node.bucket().getMeta(kVb, key, now_);
+            const Bucket::Stored stored = node.bucket().readStored(kVb, key);
+            const OpResult meta = node.bucket().getMeta(kVb, key, now_, &stored);
             const OpResult got = node.bucket().get(kVb, key, now_);
             all[key] = {meta.status, meta.deleted, std::string(got.value.view()),
                         meta.flags,  meta.exptime, meta.datatype,
