@@ -172,6 +172,21 @@ def test_a_follower_of_a_replica_learns_of_a_new_history(
         assert client.failover_log() == [(NEW, 5), (OLD, 0)]
 
 
+def test_a_follower_of_a_replica_that_has_no_history_yet_gets_one(
+    source: DcpSource, start_engine: Callable[..., Any]
+) -> None:
+    replica = start_engine("--vbuckets", "1", "--replicate-from", f"127.0.0.1:{source.port}")
+    first = source.next_request()
+    leaf = start_engine("--vbuckets", "1", "--replicate-from", f"127.0.0.1:{replica.port}")
+    with session(leaf.port) as wire:
+        until(lambda: wire.stats(b"replication")["streams_opened"] == "1")
+    source.accept(first, [(OLD, 0)])
+    source.snapshot(first, 1, 1, {1: b"old-1"})
+    until(lambda: found(leaf) == {b"old-1"})
+    with DcpClient(leaf.port) as client:
+        assert client.failover_log() == [(OLD, 0)]
+
+
 def test_a_copy_that_is_discarded_under_its_stream_is_fetched_again(
     replica: Any, source: DcpSource
 ) -> None:
