@@ -184,17 +184,25 @@ class Node:
             stats = wire.stats(b"vbucket-seqno")
         return [int(stats.get(f"vb_{vb}:high_seqno", -1)) for vb in range(VBUCKETS)]
 
-    def give_up_kept_copies(self) -> None:
-        """Decide as an operator does about copies that a replica keeps, since its source has less: discard them."""
+    def replication(self) -> dict[str, str]:
         with session(self.port, PATIENCE_S) as wire:
-            kept = [key for key in wire.stats(b"replication") if key.endswith(":copy_kept")]
-            for key in kept:
-                vbucket = int(key.removeprefix("vb_").partition(":")[0])
+            return wire.stats(b"replication")
+
+    def kept_copies(self) -> set[int]:
+        """The vBuckets of which this replica keeps its copy, because its source has another history."""
+        kept = [key for key in self.replication() if key.endswith(":copy_kept")]
+        return {int(key.removeprefix("vb_").partition(":")[0]) for key in kept}
+
+    def give_up_kept_copies(self) -> None:
+        """Discard the copies that this replica keeps, as an operator does with kvctl discard-copies."""
+        kept = self.kept_copies()
+        with session(self.port, PATIENCE_S) as wire:
+            for vbucket in kept:
                 for opcode, extras in (
                     (SET_VBUCKET, bytes([DEAD])), (DEL_VBUCKET, b""), (SET_VBUCKET, bytes([REPLICA])),
                 ):  # fmt: skip
                     answer = wire.ask(opcode, extras=extras, vbucket=vbucket)
-                    assert answer.status == 0, (key, hex(answer.status), answer.value)
+                    assert answer.status == 0, (vbucket, hex(answer.status), answer.value)
 
     def is_stored(self) -> bool:
         with session(self.port, PATIENCE_S) as wire:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import final
 
-from tests.support.dcp_client import MARKER, DcpClient, View
+from tests.support.dcp_client import MARKER, MUTATION, DcpClient, Message, View
 from tests.support.history.clients import COUNTERS, KEYS, VBUCKETS, Client
 from tests.support.history.cluster import ACTIVE, REPLICA, Node, Pair, pair, wait_for
 from tests.support.history.record import Recorder, Reign, Start, Target
@@ -74,6 +74,14 @@ class Observer(threading.Thread):
         self.client.close()
 
 
+def documents(contents: list[dict[bytes, Message]]) -> list[dict[bytes, tuple[int, int, bytes]]]:
+    """Return seqno, CAS and value of each live document, by vBucket and key."""
+    return [
+        {key: (m.seqno, m.cas, m.value) for key, m in copy.items() if m.opcode == MUTATION}
+        for copy in contents
+    ]
+
+
 @dataclass(frozen=True)
 class Progress:
     """How far a run has come: whole rounds, and operations that were checked."""
@@ -128,17 +136,22 @@ class Run:
         self._restart_active(node, "crash")
 
     def lose_disk(self) -> None:
-        """The active node loses its disk and starts empty. In the end it has less than the kept copy, or more."""
+        """The active node starts again on an empty disk, and may get more than the replica has. That keeps its copy."""
         node, replica = self.nodes.master, self.nodes.replica
         node.kill()
+        wait_for("the replica is cut off", lambda: replica.replication()["connected"] == "0")
+        held, high = documents(replica.contents()), replica.high_seqnos()
         shutil.rmtree(node.data)
         self._restart_active(node, "lost disk", empty=True)
         if self._draw.random() < 0.5:
-            kept = replica.high_seqnos()
             wait_for(
                 "the active node has more than the copy",
-                lambda: all(h > k for h, k in zip(node.high_seqnos(), kept, strict=True)),
+                lambda: all(n > h for n, h in zip(node.high_seqnos(), high, strict=True)),
             )
+        kept = {vbucket for vbucket, copy in enumerate(held) if copy}
+        wait_for("the replica keeps its copies", lambda: replica.kept_copies() == kept)
+        if any(documents(replica.contents())[vbucket] != held[vbucket] for vbucket in kept):
+            raise HistoryError("a replica has changed a copy that its source does not know")
 
     def power_cut(self) -> None:
         """The active node loses all that it had not synced."""
@@ -328,11 +341,7 @@ class Run:
             logs = node.failover_logs()
             for by_key in contents:
                 self.verifier.versions.add_messages(by_key.values(), logs, f"node {node.number}")
-        for vbucket, copies in enumerate(zip(*held, strict=True)):
-            first, second = (
-                {k: (m.seqno, m.cas, m.value) for k, m in copy.items() if m.opcode == 0x57}
-                for copy in copies
-            )
+        for vbucket, (first, second) in enumerate(zip(*map(documents, held), strict=True)):
             if first != second:
                 different = sorted(k for k in first | second if first.get(k) != second.get(k))
                 key = different[0]
@@ -348,7 +357,7 @@ PERSISTENT = (
     "crash", "lose_disk", "fail_over", "fail_over_apart", "fail_over_catching_up", "fail_over_paused", "switch_over",
     "pause_replica", "partition",
 )  # fmt: skip
-EPHEMERAL = tuple(fault for fault in PERSISTENT if fault not in ("crash", "lose_disk"))
+EPHEMERAL = tuple(fault for fault in PERSISTENT if fault != "crash")
 WITH_DISK = (*PERSISTENT, "power_cut", "power_cut", "fill_disk", "crash_on_a_full_disk")
 SETTINGS = {"persistent": PERSISTENT, "ephemeral": EPHEMERAL, "power": WITH_DISK}
 
