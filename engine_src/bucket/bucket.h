@@ -8,8 +8,8 @@
 // Memory: operations bind the bucket to the thread themselves, but the value that they return
 // (OpResult::value) must be dropped under a BucketMemoryGuard of memory(). A front-end thread
 // should hold one guard around a whole batch, and take a NonBucketGuard around data of its
-// connections. Time: the caller reads `now` once per batch
-// (OpTime::now()); it decides expiry, and CAS values follow it.
+// connections. Time: the caller reads `now` once per batch (OpTime::now()); it decides expiry, and
+// CAS values follow it.
 #pragma once
 
 #include <atomic>
