@@ -38,8 +38,8 @@ charts_option = click.option(
     "charts_dir",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Also write the charts to DIR: SVG, and a PNG of the comparison. With --all, include the metrics"
-    " without a clear change.",
+    help="Also write the charts to DIR: SVG, and a PNG of those that summarize the report. With --all, include"
+    " the metrics without a clear change.",
 )
 png_option = click.option("--png", is_flag=True, help="With --charts, write a PNG of every chart.")
 output_option = click.option(

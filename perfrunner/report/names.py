@@ -16,19 +16,24 @@ LEAST = 5  # minimum columns of a shortened name: two ends, a gap and a number
 
 
 def main_charts(report: Report) -> tuple[str, ...]:
-    """Return the name of the chart that summarizes the report, without its suffix; none without effects.
+    """Return the names of the charts that summarize the report, without suffixes; none without effects.
 
-    This is the comparison, or the forest plot of the first primary metric if nothing has an interval yet.
+    These are the comparison, or the forest plot of the first primary metric if nothing has an interval yet, and the
+    course of memory if items were deleted and stored again.
     """
     from perfrunner.report.charts.comparison import compared_metrics
     from perfrunner.report.selection import primary_rows
+    from perfrunner.spec.metrics import OF_CHURN
 
+    churn = any(row.metric.id in OF_CHURN for row in report.comparison.rows)
+    course = ("series-churn",) if churn and report.comparison.paired else ()
     if compared_metrics(report.comparison):
-        return ("comparison",)
-    return tuple(
+        return ("comparison", *course)
+    forests = tuple(
         f"forest-{re.sub(r'[^A-Za-z0-9]+', '-', metric).strip('-').lower()}"
         for metric in list(primary_rows(report))[:1]
     )
+    return (*forests, *course)
 
 
 WORDS = re.compile(r"(?<=[^\d\s] )|(?<=\d )(?!\d)")  # `10 000` is not split

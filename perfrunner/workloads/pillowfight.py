@@ -104,10 +104,10 @@ class Churned:
 def churn(bench: Group, spec: PillowfightSpec, how: ChurnSpec) -> list[Churned]:
     """Store all items, delete some, rest, and store these again with another size."""
 
-    def resident(name: str) -> list[int]:
+    def resident(name: str) -> list[Sample]:
         for variant in bench.variants:
             variant.wait_persisted()
-        return [variant.sample(name).rss_true for variant in bench.variants]
+        return [variant.sample(name) for variant in bench.variants]
 
     share = f"--share={how.delete:g}"
     empty = resident("empty")
@@ -131,23 +131,27 @@ def churn(bench: Group, spec: PillowfightSpec, how: ChurnSpec) -> list[Churned]:
     regrown = resident("regrown")
     series = [sampler.stop() for sampler in sampling]
     return [
-        Churned(
-            {
-                "rss_full_bytes": float(there),
-                "rss_deleted_bytes": float(left),
-                "rss_regrown_bytes": float(back),
-                **(
-                    {"rss_returned": 100.0 * (there - left) / (there - none)}
-                    if there > none
-                    else {}
-                ),
-            },
-            {"rss_over_time": over_time(samples)},
-        )
-        for none, there, left, back, samples in zip(
-            empty, full, deleted, regrown, series, strict=True
-        )
+        churned(*readings, samples)
+        for *readings, samples in zip(empty, full, deleted, regrown, series, strict=True)
     ]
+
+
+def churned(
+    empty: Sample, full: Sample, deleted: Sample, regrown: Sample, samples: Sequence[Sample]
+) -> Churned:
+    """Return the metrics of a churn, its course, and the seconds at which its phases ended."""
+    stored = full.rss_true - empty.rss_true
+    returned = 100.0 * (full.rss_true - deleted.rss_true) / stored if stored > 0 else None
+    ends = [round(reading.t - samples[0].t, 3) for reading in (full, deleted, regrown)]
+    return Churned(
+        {
+            "rss_full_bytes": float(full.rss_true),
+            "rss_deleted_bytes": float(deleted.rss_true),
+            "rss_regrown_bytes": float(regrown.rss_true),
+            **({} if returned is None else {"rss_returned": returned}),
+        },
+        {"rss_over_time": over_time(samples), "churn_ends": ends},
+    )
 
 
 def over_time(samples: Sequence[Sample]) -> list[list[float]]:

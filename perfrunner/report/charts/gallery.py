@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from perfrunner.analysis.cases import clean_blocks
+from perfrunner.report.charts.churn import churn_chart
 from perfrunner.report.charts.comparison import comparison_chart
 from perfrunner.report.charts.dots import dots_chart, order_chart
 from perfrunner.report.charts.forest import forest_chart
@@ -142,6 +143,9 @@ def _wanted(report: Report, data: ExperimentData, raw: RawSeries) -> Iterable[_W
     yield _Wanted("series-memory", "Where does memory go inside the trials?",
            "RSS, mapped memory and mem_used over the seconds of every trial",
            True, lambda: memory_chart(raw, comparison.variants))  # fmt: skip
+    yield _Wanted("series-churn", "How much memory comes back when items are deleted?",
+           "Resident memory over the seconds in which items are stored, deleted and stored again, by variant",
+           True, lambda: churn_chart(cases, comparison.variants))  # fmt: skip
     for blocks in cases:
         yield _Wanted(f"latency-{_slug(str(blocks.case))}",
                f"How long do operations take? {blocks.case}",

@@ -16,16 +16,28 @@ from perfrunner.report.charts.style import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from matplotlib.figure import Figure
 
+    from perfrunner.domain import Case
     from perfrunner.results.raw import Points, RawSeries
 
 
 def rate_chart(raw: RawSeries, variants: Sequence[str]) -> Figure | None:
-    """Draw a thin line for each trial and a thick one for their median."""
-    cases = [case for case, by_name in raw.rates.items() if any(by_name.values())]
+    """Draw operations per second over the seconds of every trial."""
+    since = "of load on the variant" if raw.turns else "since the load began"
+    return course_chart(raw.rates, variants, f"seconds {since}", "operations per second")
+
+
+def course_chart(
+    curves: Mapping[Case, Mapping[str, Sequence[Points]]],
+    variants: Sequence[str],
+    since: str,
+    unit: str,
+) -> Figure | None:
+    """Draw a thin line for each trial and a thick one for their median, with a panel for each case."""
+    cases = [case for case, by_name in curves.items() if any(by_name.values())]
     if not cases:
         return None
     figure, all_axes = panels(
@@ -34,7 +46,7 @@ def rate_chart(raw: RawSeries, variants: Sequence[str]) -> Figure | None:
     handles: dict[str, Any] = {}
     for axes, case in zip(all_axes, cases, strict=True):
         for index, variant in enumerate(variants):
-            trials = raw.rates[case].get(variant, [])
+            trials = curves[case].get(variant, [])
             colour = VARIANTS[index % len(VARIANTS)]
             draw_lines(axes, trials, colour, linewidth=0.6, alpha=0.35)
             if trials:
@@ -44,9 +56,8 @@ def rate_chart(raw: RawSeries, variants: Sequence[str]) -> Figure | None:
         axes.set_title(str(case))
         axes.set_ylim(bottom=0)
         number_axis(axes.yaxis)
-    since = "of load on the variant" if raw.turns else "since the load began"
-    figure.supxlabel(f"seconds {since} (thin: trials, thick: median)", fontsize=8.5)
-    figure.supylabel("operations per second", fontsize=8.5)
+    figure.supxlabel(f"{since} (thin: trials, thick: median)", fontsize=8.5)
+    figure.supylabel(unit, fontsize=8.5)
     figure.legend(
         list(handles.values()),
         list(handles),

@@ -11,6 +11,7 @@ from perfrunner.analysis.cases import clean_blocks
 from perfrunner.analysis.quality import drift
 from perfrunner.domain import Case
 from perfrunner.errors import TrialError
+from perfrunner.report.charts.churn import PHASES, churn_courses
 from perfrunner.report.charts.latency import latencies
 from perfrunner.report.charts.style import VARIANTS
 from perfrunner.report.charts.turns import Spread, binned, pairs, spread
@@ -80,11 +81,25 @@ def chart_data(
             for drawn in inside
             for kinds in drawn.memory
         ],
+        "churn": [_churn(by_case[case], variants) if case in by_case else {} for case in cases],
         "latency": _latency(report, inside),
         "rounds": _rounds(report, raw),
         "phases": _phases(report),
         "noise": _noise(report),
     }  # fmt: skip
+
+
+def _churn(blocks: CaseBlocks, variants: Mapping[str, int]) -> dict[str, Any]:
+    """Return the courses of a case's trials, and the ends of the phases with their names."""
+    courses, ends = churn_courses(blocks)
+    return {
+        "ends": [[short(end), name] for end, name in zip(ends, PHASES, strict=False)],
+        "trials": [
+            {"v": variants[t.variant], "b": t.block, "e": t.group, "p": _points(points)}
+            for t, points in courses
+            if t.variant in variants
+        ],
+    }
 
 
 def short(value: float, digits: int = 5) -> float:

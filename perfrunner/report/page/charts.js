@@ -177,23 +177,33 @@
     return base({ ...state, log: false }, { name: `% against ${data.variants[0]} in the same round` }, { name: '% of rounds', min: 0, axisLine: { onZero: false, lineStyle: { color: css('--soft') } } }, series, { label: `Histogram of the changes of single rounds in ${data.cases[c]}` });
   }
 
-  function rates(data, state, c) {
-    const its = data.rates.filter((r) => r.c === c && state.variants.has(r.v));
-    if (!its.length) return null;
-    const series = [], soft = css('--soft'), last = ending(its.map((r) => r.p)), earlier = its.filter((r) => r.q), left = -BEFORE * last;
-    const phaseText = (q) => `${q[0]}: ${prefixed(q[2])} ops/s over ${q[1]} s`;
+  // A thin line for each trial, and a thick one for their median. `before(items, point, words)`: points of an earlier phase.
+  function courses(data, state, c, its, said, before = () => []) {
+    const series = [];
     for (const v of state.variants) {
       const mine = its.filter((r) => r.v === v);
       if (!mine.length) continue;
       const style = { name: data.variants[v], type: 'line', showSymbol: false, itemStyle: { color: data.colours[v] }, ...emphasis() };
-      const level = (q, words, point) => (q ? [[left, q], [left * 0.05, q]].map(([x, q]) => ({ ...point, value: [x, q[2]], tip: tip(data, v, words) })).concat([[0, null]]) : []);
       for (const r of mine) {
-        const { point, words } = behind(data, (t) => t.c === c && t.v === v && t.b === r.b && t.e === r.e), its = [`block ${r.b}`, ...words];
-        series.push({ ...style, lineStyle: lineOf(data, v, 0.7, { opacity: 0.35 }), data: level(r.q, r.q && [phaseText(r.q), ...its], point).concat(r.p.map((p) => ({ ...point, value: p, tip: tip(data, v, [`${prefixed(p[1])} ops/s at ${p[0]} s`, ...its]) }))) });
+        const { point, words } = behind(data, (t) => t.c === c && t.v === v && t.b === r.b && t.e === r.e), more = [`block ${r.b}`, ...words];
+        series.push({ ...style, lineStyle: lineOf(data, v, 0.7, { opacity: 0.35 }), data: before([r], point, more).concat(r.p.map((p) => ({ ...point, value: p, tip: tip(data, v, [said(p), ...more]) }))) });
       }
-      const known = mine.map((r) => r.q).filter(Boolean), middle = known.length ? [known[0][0], +median(known.map((q) => q[1])).toPrecision(3), median(known.map((q) => q[2]))] : null;
-      series.push({ ...style, lineStyle: lineOf(data, v, 2.4), data: level(middle, middle && ['median', phaseText(middle)]).concat(across(mine.map((r) => r.p)).map((p) => ({ value: p, tip: tip(data, v, [`median ${prefixed(p[1])} ops/s at ${p[0]} s`]) }))) });
+      series.push({ ...style, lineStyle: lineOf(data, v, 2.4), data: before(mine).concat(across(mine.map((r) => r.p)).map((p) => ({ value: p, tip: tip(data, v, [`median ${said(p)}`]) }))) });
     }
+    return series;
+  }
+
+  function rates(data, state, c) {
+    const its = data.rates.filter((r) => r.c === c && state.variants.has(r.v));
+    if (!its.length) return null;
+    const soft = css('--soft'), last = ending(its.map((r) => r.p)), earlier = its.filter((r) => r.q), left = -BEFORE * last;
+    const phaseText = (q) => `${q[0]}: ${prefixed(q[2])} ops/s over ${q[1]} s`;
+    const series = courses(data, state, c, its, (p) => `${prefixed(p[1])} ops/s at ${p[0]} s`, (some, point, words) => {
+      const known = some.map((r) => r.q).filter(Boolean);
+      if (!known.length) return [];
+      const q = [known[0][0], +median(known.map((k) => k[1])).toPrecision(3), median(known.map((k) => k[2]))], said = point ? [phaseText(q), ...words] : ['median', phaseText(q)];
+      return [left, left * 0.05].map((x) => ({ ...point, value: [x, q[2]], tip: tip(data, some[0].v, said) })).concat([[0, null]]);
+    });
     const ramp = data.phases[c], area = (name, from, to, position, opacity) => [{ name, xAxis: from, label: { position }, itemStyle: { opacity } }, { xAxis: to }];
     const areas = [...(earlier.length ? [area(earlier[0].q[0], left, 0, 'insideTop', 0.8)] : []), ...(ramp ? [area('ramp, not counted', 0, ramp, 'insideBottom', 0.5)] : []), ...(its[0].n ? [area(its[0].n, ramp || 0, last, 'insideTop', 0)] : [])];
     if (areas.length) series[0].markArea = { silent: true, itemStyle: { color: css('--grid') }, label: { color: soft, fontSize: 10, distance: 2 }, data: areas };
@@ -202,6 +212,16 @@
     return base(state, { name: 'seconds of load', ...axis, ...(earlier.length ? { axisTick: { show: false } } : {}), label: ticks(last) },
       { name: 'operations per second', ...(state.log ? {} : { min: 0 }) }, series,
       { window, label: `Operations per second inside the trials of ${data.cases[c]}${earlier.length ? `, after ${earlier[0].q[0]}` : ''}` });
+  }
+
+  function churn(data, state, c) {
+    const { trials = [], ends } = data.churn[c], its = trials.filter((r) => state.variants.has(r.v));
+    if (!its.length) return null;
+    const last = ending(trials.map((r) => r.p)), series = courses(data, state, c, its, (p) => `RSS ${prefixed(p[1])}B at ${p[0]} s`);
+    series[0].markLine = { silent: true, symbol: 'none', lineStyle: { color: css('--soft'), type: 'dashed', width: 1 }, label: { color: css('--soft'), fontSize: 10, position: 'insideStartBottom', formatter: (p) => p.name },
+      data: ends.map(([x, name]) => ({ xAxis: x, name })) };
+    return base({ ...state, log: false }, { name: 'seconds since the first item', min: 0, max: last, label: ticks(last) }, { ...upTo(Math.max(...its.flatMap((r) => r.p.map((p) => p[1])))), name: 'resident bytes' }, series,
+      { label: `Resident memory of ${data.cases[c]}: ${ends.map(([x, name]) => `${name} at ${x} s`).join(', ')}` });
   }
 
   function memory(data, state, c, v) {
@@ -314,6 +334,7 @@
         { id: `histogram-${op}`, title: `How are the latencies of ${op}s distributed?`, legend: legend(false), plots: each((c) => bars(data, state, c, op)) },
       ]),
       { id: 'rates', title: 'Is throughput steady inside the trials?', legend: legend(false), words: 'Thin: trials; thick: their median.', plots: each((c) => rates(data, state, c)) },
+      { id: 'churn', title: 'How much memory comes back when items are deleted?', legend: legend(false), words: 'Thin: trials; thick: their median.', plots: each((c) => churn(data, state, c)) },
       { id: 'memory', title: 'Where does memory go over time?', columns: variants.length,
         legend: [...MEMORY.map((kind, n) => [kind, shades()[n]]).reverse(), ['RSS: the line', css('--ink')]],
         plots: cases.flatMap((c) => variants.map((v) => ({ name: `${data.cases[c]}: ${data.variants[v]}`, option: memory(data, state, c, v) }))).filter((p) => p.option) },

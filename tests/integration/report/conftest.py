@@ -75,6 +75,20 @@ def rounds_page(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def churned_page(tmp_path_factory):
+    """The HTML report of a synthetic experiment whose items were deleted and stored again."""
+    directory = tmp_path_factory.mktemp("churned")
+    experiment = synthetic.write(directory, synthetic.Shape(blocks=2, discarded_block=None))
+    with ResultStore.open(directory, create=False) as store:
+        data = store.load(experiment)
+    course = [[0.0, 1e6], [1.0, 9e6], [2.0, 4e6], [3.0, 8e6]]
+    facts = {"rss_over_time": course, "churn_ends": [1.0, 2.0, 3.0]}
+    trials = tuple(replace(t, facts={**t.facts, **facts}) for t in data.trials)
+    data = replace(data, trials=trials)
+    return write_html(build_report(data), data, directory / "report.html")
+
+
+@pytest.fixture(scope="session")
 def two_groups(tmp_path_factory):
     """The HTML report of variants that ran in two groups a block, each beside a baseline of its own; and the report."""
     directory = tmp_path_factory.mktemp("groups")

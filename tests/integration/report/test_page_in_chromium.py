@@ -129,6 +129,7 @@ MIDDLE_POINT = """box => {
     [
         ("page", "trials"), ("page", "fragmentation"), ("page", "rates"), ("page", "memory"),
         ("page", "latency-get"), ("page", "histogram-get"), ("rounds_page", "rounds"), ("rounds_page", "spread"),
+        ("churned_page", "churn"),
         pytest.param("many_variants", "noise", marks=pytest.mark.long),
     ],
 )  # fmt: skip

@@ -278,6 +278,8 @@ def test_items_are_deleted_and_come_back_with_another_size(
         times = [point[0] for point in trial.facts["rss_over_time"]]
         assert times == sorted(times)
         assert times[0] == 0
+        full, deleted, regrown = trial.facts["churn_ends"]
+        assert 0 < full < full + 0.2 < deleted < regrown
         reports = [
             json.loads((servers.out / trial.raw_dir / f"{name}.json").read_text())["populate"]
             for name in ("populate", "delete", "regrow")

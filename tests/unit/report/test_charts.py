@@ -18,6 +18,7 @@ from perfrunner.analysis.cases import clean_blocks, counted_trials
 from perfrunner.measure.histogram import merge
 from perfrunner.report import build_report, write_charts
 from perfrunner.report.charts import draw_charts
+from perfrunner.report.charts.churn import churn_chart
 from perfrunner.report.charts.dots import dots_chart, wrapped
 from perfrunner.report.charts.forest import forest_chart
 from perfrunner.report.charts.fragmentation import fragmentation_chart
@@ -27,6 +28,7 @@ from perfrunner.report.charts.series import across
 from perfrunner.report.charts.share import share_out
 from perfrunner.report.charts.style import PAPER, drawing, inline_svg, svg_bytes
 from perfrunner.report.files import read_raw
+from perfrunner.report.names import main_charts
 from perfrunner.results.raw import read_series
 from perfrunner.spec.metrics import METRICS
 
@@ -121,6 +123,43 @@ def test_a_metric_nobody_measured_has_no_chart(report):
     with drawing():
         assert dots_chart(report.comparison, "latency_set_p99_9_us") is None
         assert forest_chart(report.comparison, "latency_set_p99_9_us") is None
+
+
+def test_memory_over_a_churn_has_a_line_for_each_trial_and_their_median(make):
+    """It is a fact of the trials, and needs no raw files. Trials are compared phase by phase."""
+    data = make(blocks=2, discarded_block=None, workloads=("append",), buckets=("ephemeral",))
+    assert "series-churn" not in {chart.name for chart in draw(data)[0]}
+
+    def churned(block, slower):
+        course = [[0.0, 1e6], [1.0, 9e6], [2.0 + slower, 4e6], [3.0 + slower, 8e6]]
+        facts = [[x, y + block] for x, y in course]
+        return {"rss_over_time": facts, "churn_ends": [1.0, 2.0 + slower, 3.0 + slower]}
+
+    trials = tuple(
+        replace(t, facts={**t.facts, **churned(t.block, 4 * (t.block == 2))})
+        for t in data.trials
+        if t.variant != "glibc"
+    )
+    data = replace(data, trials=trials, directory=None)
+    assert "series-churn" not in main_charts(build_report(data))
+    back = tuple(replace(t, metrics={**t.metrics, "rss_returned": 50.0}) for t in trials)
+    assert "series-churn" in main_charts(build_report(replace(data, trials=back)))
+    assert "series-churn" in {chart.name for chart in draw(data)[0]}
+    (blocks,) = clean_blocks(trials).values()
+    variants = build_report(data).comparison.variants
+    with drawing():
+        figure = churn_chart([blocks], variants)
+    (axes,) = figure.axes
+    thin = [line for c in axes.collections for line in c.get_segments()]
+    assert len(thin) == len(trials)
+    names = {text.get_text() for text in figure.legends[0].get_texts()}
+    assert names == {trial.variant for trial in trials}
+    *medians, _, _, _ = axes.get_lines()
+    for line in medians:
+        expected = [(0, 1e6 + 1.5), (1, 9e6 + 1.5), (4, 4e6 + 1.5), (5, 8e6 + 1.5)]
+        assert [tuple(point) for point in line.get_xydata()] == expected
+    ends = [text.xy[0] for text in axes.texts]
+    assert ends == [1, 4, 5]
 
 
 def test_missing_raw_files_are_counted_and_said(make):
