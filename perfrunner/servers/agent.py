@@ -29,6 +29,7 @@ from perfrunner.servers.usage import read_usage
 from perfrunner.servers.wire import WireError, connected, log_in
 
 POLL_S = 0.02
+PATIENCE_S = 20.0  # for an answer: a busy host may not schedule a server for seconds
 _END = {signal.SIGTERM, signal.SIGINT}
 AFTER_EXIT_S = 0.5  # a server that becomes a daemon answers soon after its first process has ended
 # Below the range from which Linux takes the ports of outgoing connections by default.
@@ -78,7 +79,8 @@ def ask(given: argparse.Namespace) -> State:
     adapter = adapter_for(given.kind)
     if given.kind == "other":
         return State()
-    with connected(given.host, given.port) as wire:
+    patience = min(PATIENCE_S, getattr(given, "timeout", PATIENCE_S))
+    with connected(given.host, given.port, patience) as wire:
         log_in(wire, _password(given))
         return adapter.ask(wire, given.wrong_figures)
 

@@ -15,7 +15,7 @@ from perfrunner.measure.samples import Sample, add_nodes, parse_samples
 if TYPE_CHECKING:
     from perfrunner.experiment.trial.bench import Bench
 
-STOP_GRACE_S = 5.0
+STOP_GRACE_S = 30.0  # the sample that is being taken may wait for a busy server
 
 
 @dataclass(frozen=True)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 
 import pytest
 
 from perfrunner.servers import agent
 from perfrunner.servers.registry import guess_kind
 from perfrunner.servers.usage import read_usage, stack_bytes
-from perfrunner.servers.wire import WireError, connected
+from perfrunner.servers.wire import Wire, WireError, connected
 
 
 @pytest.fixture
@@ -120,6 +122,26 @@ def test_another_protocol_is_told_at_once(server):
     found = wait(server(b"ERROR\r\n"), os.getpid(), "redis")
     assert not found["ready"]
     assert "it answers: not RESP" in str(found["error"])
+
+
+@pytest.mark.parametrize(("limit", "patience"), [({}, 20.0), ({"timeout": 7.0}, 7.0)])
+def test_a_server_that_a_busy_host_keeps_waiting_is_not_given_up(
+    monkeypatch, limit: dict[str, float], patience: float
+):
+    """A Redis without load was not scheduled for 5.4 s on a host with eighteen runnable threads."""
+    asked = []
+
+    @contextlib.contextmanager
+    def slow(_host: str, _port: int, timeout_s: float = 5.0) -> Iterator[Wire]:
+        asked.append(timeout_s)
+        raise TimeoutError("timed out")
+        yield
+
+    monkeypatch.setattr(agent, "connected", slow)
+    given = argparse.Namespace(host="", port=1, kind="redis", password_file=None, **limit)
+    with pytest.raises(TimeoutError):
+        agent.ask(given)
+    assert asked == [patience]
 
 
 def test_figures_of_a_process():
