@@ -12,11 +12,8 @@ prints one JSON document; a failure is {"error": ...} with exit status 1.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import random
 import signal
-import socket
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -24,16 +21,15 @@ from pathlib import Path
 from typing import Any
 
 from perfrunner.servers.adapter import State
+from perfrunner.servers.ports import free_ports
 from perfrunner.servers.registry import ADAPTERS, adapter_for, guess_kind
-from perfrunner.servers.usage import read_usage
+from perfrunner.servers.usage import is_alive, read_usage
 from perfrunner.servers.wire import WireError, connected, log_in
 
 POLL_S = 0.02
 PATIENCE_S = 20.0  # for an answer: a busy host may not schedule a server for seconds
 _END = {signal.SIGTERM, signal.SIGINT}
 AFTER_EXIT_S = 0.5  # a server that becomes a daemon answers soon after its first process has ended
-# Below the range from which Linux takes the ports of outgoing connections by default.
-LOWEST_PORT, HIGHEST_PORT = 20_000, 32_000
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -49,29 +45,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     if document is not None:
         print(json.dumps(document), flush=True)
     return 1 if document is not None and "error" in document else 0
-
-
-def free_ports(count: int, seed: int | None = None) -> list[int]:
-    """Return ports that no process on this host uses now, outside the range of outgoing connections."""
-    wanted = random.Random(seed).sample(
-        range(LOWEST_PORT, HIGHEST_PORT), HIGHEST_PORT - LOWEST_PORT
-    )
-    free = (port for port in wanted if not listens(port))
-    return [next(free) for _ in range(count)]
-
-
-def listens(port: int) -> bool:
-    """Return whether a process has the port, on any address."""
-    for family, address in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
-        with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            try:
-                probe.bind((address, port))
-            except OSError:
-                return True
-    return False
 
 
 def ask(given: argparse.Namespace) -> State:
@@ -95,7 +68,7 @@ def _wait_ready(given: argparse.Namespace) -> dict[str, Any]:
     gone_at: float | None = None
     trouble = "nothing listens on its port"
     while time.monotonic() < deadline:
-        alive = _is_alive(given.pid)
+        alive = is_alive(given.pid)
         if not alive:
             gone_at = gone_at or time.monotonic()
             if time.monotonic() > gone_at + AFTER_EXIT_S:
@@ -118,7 +91,7 @@ def _wait_ready(given: argparse.Namespace) -> dict[str, Any]:
         except OSError as error:
             trouble = f"its port does not answer: {error}"
         time.sleep(POLL_S)
-    return {"ready": False, "alive": _is_alive(given.pid), "error": trouble}
+    return {"ready": False, "alive": is_alive(given.pid), "error": trouble}
 
 
 def _state(given: argparse.Namespace) -> dict[str, Any]:
@@ -144,14 +117,6 @@ def _sample(given: argparse.Namespace) -> dict[str, Any] | None:
                 return None
             due = max(due + given.interval_ms / 1000.0, time.monotonic())
             last = signal.sigtimedwait(_END, max(0.0, due - time.monotonic())) is not None
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state not in "ZX"
 
 
 def _password(given: argparse.Namespace) -> str | None:

@@ -1,4 +1,4 @@
-"""Read memory and CPU time of a process from /proc, as `kvctl sample` prints them for the engine.
+"""Read memory, CPU time and state of a process from /proc, as `kvctl sample` prints them for the engine.
 
 Needs the standard library alone, because it runs on the server's host (agent.py).
 """
@@ -54,3 +54,12 @@ def stack_bytes(maps: str, stack_size: int, page: int) -> int:
         elif begin == guard_end and permissions.startswith("rw") and 0 <= stack_size - size <= page:
             total += size
     return total
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether a process runs; one that has ended and is not waited for does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import pytest
 
 from perfrunner.servers import agent
+from perfrunner.servers.ports import free_ports, listens
 from perfrunner.servers.registry import guess_kind
 from perfrunner.servers.usage import read_usage, stack_bytes
 from perfrunner.servers.wire import Wire, WireError, connected
@@ -44,14 +45,14 @@ def server():
 
 
 def test_free_ports_are_different_and_free():
-    ports = agent.free_ports(20)
+    ports = free_ports(20)
     assert len(set(ports)) == 20
-    assert not any(map(agent.listens, ports))
+    assert not any(map(listens, ports))
 
 
 def test_a_port_that_is_listened_on_is_not_free():
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        assert agent.listens(taken.getsockname()[1])
+        assert listens(taken.getsockname()[1])
 
 
 @pytest.mark.parametrize(
@@ -114,7 +115,7 @@ def test_it_answers_but_the_process_is_gone(server):
 
 
 def test_the_process_is_gone_and_nothing_answers():
-    found = wait(agent.free_ports(1)[0], 2**22 + 1)
+    found = wait(free_ports(1)[0], 2**22 + 1)
     assert (found["ready"], found["alive"]) == (False, False)
 
 
