@@ -31,7 +31,8 @@ def churn_chart(cases: Sequence[CaseBlocks], variants: Sequence[str]) -> Figure 
             curves.setdefault(blocks.case, {}).setdefault(trial.variant, []).append(points)
     since = "seconds since the first item, with the phases of the median trial"
     figure = course_chart(curves, variants, since, "resident bytes")
-    for axes, case in zip(figure.axes if figure else (), curves, strict=True):
+    panels = [axes for axes in figure.axes if axes.get_visible()] if figure else []
+    for axes, case in zip(panels, curves, strict=True):
         for end, name in zip(ends[case], PHASES, strict=False):
             axes.axvline(end, color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
             axes.annotate(name, (end, 0.02), (-3, 0), xycoords=("data", "axes fraction"),

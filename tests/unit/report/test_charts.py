@@ -162,6 +162,17 @@ def test_memory_over_a_churn_has_a_line_for_each_trial_and_their_median(make):
     assert ends == [1, 4, 5]
 
 
+def test_memory_over_a_churn_of_three_cases(data):
+    facts = {"rss_over_time": [[0.0, 1e6], [2.0, 9e6]], "churn_ends": [0.5, 1.0, 1.5]}
+    cases = list(clean_blocks(data.trials))[:3]
+    trials = tuple(replace(t, facts=facts) for t in data.trials if t.case in cases)
+    with drawing():
+        figure = churn_chart(list(clean_blocks(trials).values()), ["glibc"])
+    shown = [axes for axes in figure.axes if axes.get_visible()]
+    assert [axes.get_title(loc="left") for axes in shown] == [str(case) for case in cases]
+    assert all(len(axes.texts) == 3 for axes in shown)
+
+
 def test_missing_raw_files_are_counted_and_said(make):
     data = make(blocks=2, discarded_block=None, workloads=("append",), buckets=("ephemeral",))
     trials = data.trials
